@@ -1,0 +1,40 @@
+# make demo: set up and train PPO on HalfCheetah.   make test: set up and run the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint types docs scores bench clean
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[test,dev]"
+	touch $(STAMP)
+
+demo: $(STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a film of the agent
+	rm -rf runs/demo
+	$(BIN)/sterling train ppo HalfCheetah-v5 --steps 400_000 --seeds 5 --out runs/demo
+	$(BIN)/sterling play runs/demo --video runs/demo/cheetah.mp4
+
+test: $(STAMP)  ## every test
+	$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+docs: $(STAMP)  ## regenerate the algorithm pages and the score page
+	$(BIN)/python docs/generate.py
+
+scores: $(STAMP)  ## learn to the published scores (hours); resumes where it stopped
+	$(BIN)/python benchmarks/scores/run.py
+
+bench: $(STAMP)  ## speed beside Stable-Baselines3 and SBX
+	$(BIN)/python benchmarks/speed/run.py --out benchmarks/results/speed.json
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,25 @@
+"""Sterling: one reinforcement-learning system for every source of experience.
+
+>>> import sterling
+>>> run = sterling.train("ppo", "CartPole-v1", steps=100_000, seeds=5)
+>>> run.result["final"]["return"]
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from sterling.training.api import TrainedRun, load, resume, train
+    from sterling.types import Mistake
+
+__all__ = ["Mistake", "TrainedRun", "load", "resume", "train"]
+
+_HOME = {name: "sterling.training.api" for name in __all__} | {"Mistake": "sterling.types"}
+
+
+def __getattr__(name: str) -> Any:  # JAX is only imported once something needs it
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'sterling' has no attribute {name!r}")

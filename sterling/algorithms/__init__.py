@@ -1,0 +1,30 @@
+"""Algorithms: one readable file each, grouped by the setting they learn in."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sterling.types import Algorithm
+
+# name -> the file; a new algorithm is added by listing it here
+ALGORITHMS = {
+    "dqn": "sterling.algorithms.online.dqn",
+    "ppo": "sterling.algorithms.online.ppo",
+    "sac": "sterling.algorithms.online.sac",
+    "td3": "sterling.algorithms.online.td3",
+}
+
+
+def find(name: str) -> Algorithm | ModuleType:
+    """The algorithm called ``name``; a Mistake with the nearest right name if there is none."""
+    if name not in ALGORITHMS:
+        from sterling.types import Mistake
+
+        near = difflib.get_close_matches(name.lower(), ALGORITHMS, n=1, cutoff=0.3)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ALGORITHMS)}"
+        raise Mistake(f"algorithm {name!r} is not known; {hint}")
+    return import_module(ALGORITHMS[name])

@@ -1,0 +1,256 @@
+"""Proximal policy optimisation (Schulman 2017, arXiv:1707.06347).
+
+    advantage   A_t  = sum_k (gamma lambda)^k delta_{t+k}             (GAE, Schulman 2016)
+    policy      L_pi = -E[ min(rho A, clip(rho, 1-e, 1+e) A) ],       rho = pi(a|s) / pi_old(a|s)
+    value       L_V  = 1/2 E[ (V(s) - (A + V_old(s)))^2 ]
+    total       L    = L_pi + c_V L_V - c_H E[ H(pi(.|s)) ]
+
+Deviations from the paper, all customary: advantages standardised per minibatch, separate policy
+and value networks for vectors (one shared torso for pictures), orthogonal weights, global gradient
+clipping, linearly annealed step size, running normalisation of observations and rewards. The
+statistics are those of past rollouts, so the first minibatch has rho = 1 exactly. Time limits
+bootstrap from the true successor. Evidence: benchmarks/scores/, docs/scores.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from sterling import keys
+from sterling.equations.average import masked_mean, standardise
+from sterling.equations.policy import clipped_surrogate, clipped_value, kl_estimate
+from sterling.equations.returns import continues, gae
+from sterling.nets.encoder import Encoder, action_mask
+from sterling.nets.heads import Actions
+from sterling.nets.mlp import MLP
+from sterling.nets.normalise import ObsNormaliser, RewardNormaliser
+from sterling.types import Action, Obs, Record, Rollouts, Signals, Spec, config
+
+
+@config
+class Config:
+    """Defaults are those published for MuJoCo (Schulman 2017, table 3; Engstrom 2020)."""
+
+    lr: float = 3e-4  # Adam's step size at the start
+    gamma: float = 0.99  # discount per step
+    gae_lambda: float = 0.95  # lambda of the advantage estimator
+    clip: float = 0.2  # e: how far the probability ratio may move
+    entropy_coef: float = 0.0  # c_H
+    value_coef: float = 0.5  # c_V
+    max_grad_norm: float = 0.5  # global norm that gradients are clipped to
+    target_kl: float = float("inf")  # stop an iteration's updates beyond 1.5 times this KL
+    length: int = 256  # steps of each env per iteration
+    minibatch: int = 256  # rows per update
+    epochs: int = 10  # passes over a rollout
+    anneal: bool = True  # step size falls linearly to 0 over the run
+    clip_value: bool = False  # clip the value's movement like the ratio's
+    normalise_advantage: bool = True  # per minibatch
+    normalise_obs: bool = True  # running mean and deviation
+    normalise_reward: bool = True  # divide by the running deviation of the discounted return
+    width: int = 64  # units per hidden layer
+    depth: int = 2  # hidden layers
+    activation: str = "tanh"  # tanh, relu, silu, elu
+    log_std: float = 0.0  # initial log standard deviation of continuous actions
+
+
+class ActorCritic(eqx.Module):
+    """Policy and value; ``torso`` encodes pictures for both and is empty for vectors."""
+
+    torso: Encoder
+    policy: MLP
+    value: MLP
+    log_std: Float[Array, "outputs"]
+    actions: Actions = eqx.field(static=True)
+
+    def distribution(self, obs: Obs, features: Float[Array, "... features"]) -> Any:
+        """pi(.|s)."""
+        return self.actions.distribution(self.policy(features), action_mask(obs), self.log_std)
+
+
+class State(eqx.Module):
+    """Everything that changes."""
+
+    nets: ActorCritic
+    optimiser: optax.OptState
+    obs_statistics: ObsNormaliser
+    reward_statistics: RewardNormaliser
+    iteration: Float[Array, ""]  # rollouts learned from
+    iterations: Float[Array, ""]  # rollouts planned
+    config: Config
+
+
+def needs(config: Config) -> Rollouts:
+    """Fresh trajectories."""
+    return Rollouts(config.length)
+
+
+def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
+    """A new agent."""
+    torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
+    actions = Actions.of(spec.action)
+    hidden = (config.width,) * (config.depth if torso.is_flat else 1)
+    activation = config.activation if torso.is_flat else "relu"
+    nets = ActorCritic(
+        torso,
+        MLP.orthogonal(
+            keys.fold(key, "policy"), (torso.size, *hidden, actions.outputs), activation, 0.01
+        ),
+        MLP.orthogonal(keys.fold(key, "value"), (torso.size, *hidden, 1), activation, 1.0),
+        jnp.zeros(actions.outputs) + config.log_std,
+        actions,
+    )
+    return State(
+        nets,
+        optax.scale_by_adam(eps=1e-5).init(nets),
+        ObsNormaliser.create(spec.obs),
+        RewardNormaliser.create(spec.envs),
+        jnp.zeros(()),
+        jnp.asarray(float(spec.iterations)),
+        config,
+    )
+
+
+def act(
+    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+) -> tuple[Action, dict[str, Array]]:
+    """A sample of the policy, or its mode."""
+    seen = _normal(state, obs)
+    pi = state.nets.distribution(obs, state.nets.torso(seen))
+    if not explore:
+        return _shaped(state, pi.mode()), {}
+    action = pi.sample(key)
+    return _shaped(state, action), {"log_prob": pi.log_prob(action)}
+
+
+def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
+    """Several epochs of minibatch updates on one rollout ``(time, env, ...)``."""
+    config = state.config
+    rows = _advantages(state, batch)
+    count = batch.mask.size // config.minibatch
+
+    def epoch(carry: Any, key: Key[Array, ""]) -> tuple[Any, Any]:
+        order = jax.random.permutation(key, batch.mask.size)[: count * config.minibatch]
+        shuffled = jax.tree.map(
+            lambda x: x[order].reshape(count, config.minibatch, *x.shape[1:]), rows
+        )
+        return jax.lax.scan(lambda c, minibatch: _update(state, c, minibatch), carry, shuffled)
+
+    start = (state.nets, state.optimiser, jnp.asarray(True))
+    epochs = jax.random.split(key, config.epochs)
+    (nets, optimiser, _), metrics = jax.lax.scan(epoch, start, epochs)
+    learned = State(
+        nets,
+        optimiser,
+        state.obs_statistics.update(batch.obs, batch.mask) if config.normalise_obs
+        else state.obs_statistics,
+        _reward_statistics(state, batch),
+        state.iteration + 1.0,
+        state.iterations,
+        config,
+    )
+    metrics = jax.tree.map(lambda x: x.mean(), metrics)
+    samples = {"advantage": rows["advantage"].reshape(batch.mask.shape)}
+    return learned, Signals(metrics, samples)
+
+
+def loss(
+    nets: ActorCritic, rows: dict[str, Any], config: Config
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """L of the module docstring on a minibatch of rows."""
+    mask, advantage = rows["mask"], rows["advantage"]
+    if config.normalise_advantage:
+        advantage = standardise(advantage, mask)
+    features = nets.torso(rows["seen"])
+    pi = nets.distribution(rows["obs"], features)
+    value = nets.value(features)[..., 0]
+    log_ratio = pi.log_prob(rows["action"]) - rows["log_prob"]
+    ratio = jnp.exp(log_ratio)
+    target = rows["advantage"] + rows["value"]
+    policy_loss = masked_mean(clipped_surrogate(ratio, advantage, config.clip), mask)
+    if config.clip_value:
+        value_error = clipped_value(value, rows["value"], target, config.clip)
+    else:
+        value_error = 0.5 * jnp.square(value - target)
+    value_loss = masked_mean(value_error, mask)
+    entropy = masked_mean(pi.entropy(), mask)
+    total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
+    return total, {
+        "loss/policy": policy_loss,
+        "loss/value": value_loss,
+        "policy/entropy": entropy,
+        "policy/kl": masked_mean(kl_estimate(log_ratio), mask),
+        "policy/clipped": masked_mean((jnp.abs(ratio - 1.0) > config.clip).astype(jnp.float32), mask),
+    }
+
+
+def _update(state: State, carry: Any, rows: dict[str, Any]) -> tuple[Any, dict[str, Array]]:
+    """One gradient step, unless the policy has already moved too far in this iteration."""
+    nets, optimiser, going = carry
+    config = state.config
+    grads, metrics = jax.grad(loss, has_aux=True)(nets, rows, config)
+    norm = optax.global_norm(grads)
+    grads = jax.tree.map(lambda g: g * jnp.minimum(1.0, config.max_grad_norm / (norm + 1e-6)), grads)
+    steps, moved = optax.scale_by_adam(eps=1e-5).update(grads, optimiser)
+    lr = config.lr * (1.0 - state.iteration / state.iterations if config.anneal else 1.0)
+    going = going & (metrics["policy/kl"] <= 1.5 * config.target_kl)
+    rate = jnp.where(going, lr, 0.0)
+    nets = jax.tree.map(lambda p, s: p - rate * s, nets, steps)
+    optimiser = jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, optimiser)
+    return (nets, optimiser, going), {**metrics, "loss/grad_norm": norm}
+
+
+def _advantages(state: State, batch: Record) -> dict[str, Any]:
+    """The rollout as flat rows with values, advantages and normalised observations.
+
+    A rollout's ``next_obs`` is the next row's ``obs``, so values are computed once per row.
+    """
+    config, nets = state.config, state.nets
+    final = jax.tree.map(lambda x: x[-1:], batch.next_obs)
+    every = jax.tree.map(lambda x, f: jnp.concatenate([x, f]), batch.obs, final)
+    seen = _normal(state, every)
+    values = nets.value(nets.torso(seen))[..., 0]
+    reward = batch.reward
+    if config.normalise_reward:
+        reward = _reward_statistics(state, batch).scale(reward)
+    advantage = gae(
+        reward,
+        config.gamma * batch.discount,
+        values[:-1],
+        values[1:],
+        continues(batch.last, batch.mask),
+        config.gae_lambda,
+    )
+    rows = {
+        "obs": batch.obs,
+        "seen": jax.tree.map(lambda x: x[:-1], seen),
+        "action": batch.action.reshape(*batch.mask.shape, -1)
+        if nets.actions.kind == "box"
+        else batch.action,
+        "log_prob": batch.extras["log_prob"],
+        "value": values[:-1],
+        "advantage": advantage,
+        "mask": batch.mask,
+    }
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+
+
+def _reward_statistics(state: State, batch: Record) -> RewardNormaliser:
+    if not state.config.normalise_reward:
+        return state.reward_statistics
+    return state.reward_statistics.update(batch.reward, batch.last, batch.mask, state.config.gamma)
+
+
+def _normal(state: State, obs: Obs) -> Obs:
+    return state.obs_statistics(obs) if state.config.normalise_obs else obs
+
+
+def _shaped(state: State, action: Action) -> Action:
+    """Continuous actions in the space's own shape."""
+    actions = state.nets.actions
+    return action.reshape(*action.shape[:-1], *actions.sizes) if actions.kind == "box" else action

@@ -1,0 +1,143 @@
+"""Fresh on-policy trajectories: the source every other source of control experience builds on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from sterling import keys as named
+from sterling.types import Action, Obs, Record, Signals, Step, World
+
+
+class Actor(Protocol):
+    """Whoever chooses the actions."""
+
+    def act(
+        self, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, dict[str, Array]]: ...
+
+
+class Tally(eqx.Module):
+    """Sums over the episodes that finished since the tally was last cleared, per seed."""
+
+    returns: Float[Array, "seed"]
+    lengths: Float[Array, "seed"]
+    episodes: Int[Array, "seed"]
+    invalid: Int[Array, "seed"]  # episodes cut because the world crashed or answered NaN
+
+    @classmethod
+    def empty(cls, seeds: int) -> Tally:
+        """Nothing counted yet."""
+        sums = [jnp.zeros(seeds, dtype) for dtype in (jnp.float32,) * 2 + (jnp.int32,) * 2]
+        return cls(*sums)
+
+
+class Episode(eqx.Module):
+    """The episode each env is in."""
+
+    returns: Float[Array, "seed env"]
+    length: Int[Array, "seed env"]
+    broken: Bool[Array, "seed env"]  # NaN seen: masked until the world resets
+
+
+class Rollout(eqx.Module):
+    """Draws ``length`` steps of every env of ``world`` under the current policy.
+
+    A draw is a :class:`Record` with leaves ``(seed, time, env, ...)``.
+    """
+
+    world: World = eqx.field(static=True)
+    length: int = eqx.field(static=True)
+    state: PyTree  # the world's own
+    obs: Obs  # what the agent sees now
+    episode: Episode
+    tally: Tally
+
+    @classmethod
+    def create(cls, world: World, length: int, keys: Key[Array, "seed"]) -> Rollout:
+        """Reset the world."""
+        state, obs = world.reset(named.fold_each(keys, "reset"))
+        shape = (world.seeds, world.spec.envs)
+        episode = Episode(jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool))
+        return cls(world, length, state, obs, episode, Tally.empty(world.seeds))
+
+    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
+        """Act for ``length`` steps."""
+
+        def step(source: Rollout, time: Int[Array, ""]) -> tuple[Rollout, Record]:
+            action, extras = agent.act(source.obs, named.fold_each(keys, "act", time), True)
+            world_keys = named.fold_each(keys, "world", time)
+            state, answer = self.world.step(source.state, action, world_keys)
+            return _record(source, state, action, extras, answer)
+
+        loop = jax.lax.scan if self.world.traced else _host_scan
+        source, rows = loop(step, self, jnp.arange(self.length, dtype=jnp.int32))
+        return source, _by_seed(rows, source.obs)
+
+    def heed(self, signals: Signals) -> Rollout:
+        """Fresh experience is what it is."""
+        return self
+
+
+@eqx.filter_jit
+def _record(
+    source: Rollout, state: PyTree, action: Action, extras: dict[str, Array], step: Step
+) -> tuple[Rollout, Record]:
+    """Book one step: the row it makes, and the episodes it ends."""
+    bad = _non_finite(step.obs, source.episode.broken.shape) | ~jnp.isfinite(step.reward)
+    broken = (source.episode.broken & step.mask) | bad
+    mask = step.mask & ~broken
+    obs = jax.tree.map(lambda x: jnp.nan_to_num(x) if x.dtype.kind == "f" else x, step.obs)
+    reward = jnp.where(mask, step.reward, 0.0)
+    row = Record(
+        source.obs, action, reward, step.discount, None, step.last | broken, mask, extras
+    )
+    returns = source.episode.returns + reward
+    length = source.episode.length + mask.astype(jnp.int32)
+    done = step.last & mask
+    tally = Tally(
+        source.tally.returns + jnp.sum(returns * done, 1),
+        source.tally.lengths + jnp.sum(length * done, 1).astype(jnp.float32),
+        source.tally.episodes + jnp.sum(done, 1, dtype=jnp.int32),
+        source.tally.invalid + jnp.sum(bad & ~source.episode.broken, 1, dtype=jnp.int32),
+    )
+    over = step.last | ~step.mask
+    episode = Episode(
+        jnp.where(over, 0.0, returns), jnp.where(over, 0, length), broken & ~step.last
+    )
+    return Rollout(source.world, source.length, state, obs, episode, tally), row
+
+
+def _non_finite(obs: Obs, shape: tuple[int, int]) -> Bool[Array, "seed env"]:
+    """Which envs' observations hold NaN or infinity."""
+    bad = jnp.zeros(shape, bool)
+    for leaf in jax.tree.leaves(obs):
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            bad = bad | ~jnp.isfinite(leaf).all(axis=tuple(range(2, leaf.ndim)))
+    return bad
+
+
+@eqx.filter_jit
+def _by_seed(rows: Record, final_obs: Obs) -> Record:
+    """(time, seed, env, ...) -> (seed, time, env, ...), with each row's successor."""
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+    next_obs = jax.tree.map(
+        lambda obs, final: jnp.concatenate([obs[:, 1:], final[:, None]], 1), rows.obs, final_obs
+    )
+    return eqx.tree_at(lambda r: r.next_obs, rows, next_obs, is_leaf=lambda x: x is None)
+
+
+def _host_scan(
+    step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, times: Int[Array, "time"]
+) -> tuple[Any, Any]:
+    """``lax.scan`` for worlds that live on the host."""
+    rows = []
+    for time in times:
+        carry, row = step(carry, time)
+        rows.append(row)
+    return carry, jax.tree.map(lambda *parts: jnp.stack(parts), *rows)

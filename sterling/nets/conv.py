@@ -1,0 +1,70 @@
+"""Convolutional torsos for pictures."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, Num
+
+from sterling.nets.mlp import Linear
+
+# (channels, kernel, stride) per layer
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # Mnih 2015, for pictures of 36 x 36 and more
+SMALL = ((16, 3, 1),)  # Young & Tian 2019 (MinAtar), for grids
+
+
+class Convolution(eqx.Module):
+    """A convolution without padding on ``(..., height, width, channel)``."""
+
+    weight: Float[Array, "kernel kernel inputs outputs"]
+    bias: Float[Array, "outputs"]
+    stride: int = eqx.field(static=True)
+
+    @classmethod
+    def orthogonal(
+        cls, key: Key[Array, ""], inputs: int, outputs: int, kernel: int, stride: int
+    ) -> Convolution:
+        """Orthogonal weights with gain sqrt(2), zero bias."""
+        flat = Linear.orthogonal(key, kernel * kernel * inputs, outputs, 2**0.5)
+        return cls(flat.weight.reshape(kernel, kernel, inputs, outputs), flat.bias, stride)
+
+    def __call__(self, x: Float[Array, "batch height width inputs"]) -> Float[Array, "batch h w o"]:
+        strides = (self.stride, self.stride)
+        out = jax.lax.conv_general_dilated(
+            x, self.weight, strides, "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return out + self.bias.reshape(1, 1, 1, -1)
+
+
+class Torso(eqx.Module):
+    """Convolutions with ReLU between; pictures of bytes are scaled to [0, 1]."""
+
+    layers: tuple[Convolution, ...]
+    channels_first: bool = eqx.field(static=True)
+    is_bytes: bool = eqx.field(static=True)
+    size: int = eqx.field(static=True)  # features that come out
+
+    @classmethod
+    def create(cls, key: Key[Array, ""], shape: tuple[int, int, int], is_bytes: bool) -> Torso:
+        """A torso for pictures of ``shape``, either channel first (EnvPool) or channel last."""
+        channels_first = shape[0] < shape[2]
+        height, width, channels = (*shape[1:], shape[0]) if channels_first else shape
+        layers = []
+        plan = NATURE if min(height, width) >= 36 else SMALL
+        for key, (outputs, kernel, stride) in zip(
+            jax.random.split(key, len(plan)), plan, strict=True
+        ):
+            layers.append(Convolution.orthogonal(key, channels, outputs, kernel, stride))
+            height, width = ((side - kernel) // stride + 1 for side in (height, width))
+            channels = outputs
+        return cls(tuple(layers), channels_first, is_bytes, height * width * channels)
+
+    def __call__(self, x: Num[Array, "... a b c"]) -> Float[Array, "... features"]:
+        lead = x.shape[:-3]
+        x = x.reshape(-1, *x.shape[-3:])
+        x = x.astype(jnp.float32) / 255.0 if self.is_bytes else x.astype(jnp.float32)
+        x = jnp.moveaxis(x, -3, -1) if self.channels_first else x
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return x.reshape(*lead, self.size)

@@ -1,0 +1,111 @@
+"""From any observation space to one vector of features."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from gymnasium import spaces
+from jaxtyping import Array, Bool, Float, Key
+
+from sterling.nets.conv import Torso
+from sterling.types import Mistake, Obs
+
+MASK = "action_mask"  # the entry of a dict observation that says which actions are allowed
+
+
+class Encoder(eqx.Module):
+    """Pictures go through convolutions, categories become one-hot, the rest is flattened; the
+    parts of a dict or tuple observation are laid side by side. ``action_mask`` is left out."""
+
+    parts: tuple[Torso | None, ...]
+    kinds: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, key: Key[Array, ""], space: spaces.Space[Any]) -> Encoder:
+        """An encoder for ``space``."""
+        parts, kinds, size = [], [], 0
+        for index, leaf in enumerate(leaves(space)):
+            torso = None
+            if _is_picture(leaf):
+                is_bytes = leaf.dtype == jnp.uint8
+                torso = Torso.create(jax.random.fold_in(key, index), leaf.shape, is_bytes)
+                kind, width = ("picture", leaf.shape), torso.size
+            elif isinstance(leaf, spaces.Discrete):
+                kind, width = ("category", (int(leaf.n), int(leaf.start))), int(leaf.n)
+            elif isinstance(leaf, spaces.MultiDiscrete):
+                kind = ("categories", tuple(int(n) for n in leaf.nvec.ravel()))
+                width = sum(kind[1])
+            elif isinstance(leaf, (spaces.Box, spaces.MultiBinary)):
+                kind, width = ("vector", tuple(leaf.shape)), math.prod(leaf.shape)
+            else:
+                raise Mistake(
+                    f"an observation of type {type(leaf).__name__} is not understood; "
+                    "use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict/Tuple of them"
+                )
+            parts.append(torso)
+            kinds.append(kind)
+            size += width
+        return cls(tuple(parts), tuple(kinds), size)
+
+    @property
+    def is_flat(self) -> bool:
+        """No pictures: nothing is learned here."""
+        return all(part is None for part in self.parts)
+
+    def __call__(self, obs: Obs) -> Float[Array, "... features"]:
+        parts = jax.tree.leaves(without_mask(obs))
+        features = [
+            _encode(x, torso, *kind)
+            for x, torso, kind in zip(parts, self.parts, self.kinds, strict=True)
+        ]
+        return jnp.concatenate(features, -1) if len(features) > 1 else features[0]
+
+
+def leaves(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
+    """The space's parts in the order ``jax.tree.leaves`` gives the observation's."""
+    if isinstance(space, spaces.Dict):
+        names = sorted(name for name in space.spaces if name != MASK)
+        return [leaf for name in names for leaf in leaves(space[name])]
+    if isinstance(space, spaces.Tuple):
+        return [leaf for part in space for leaf in leaves(part)]
+    return [space]
+
+
+def action_mask(obs: Obs) -> Bool[Array, "... actions"] | None:
+    """The mask of allowed actions, where the world gives one."""
+    if isinstance(obs, dict) and MASK in obs:
+        return obs[MASK].astype(bool)
+    return None
+
+
+def without_mask(obs: Obs) -> Obs:
+    """The observation proper."""
+    if isinstance(obs, dict):
+        return {key: value for key, value in obs.items() if key != MASK}
+    return obs
+
+
+def _encode(
+    x: Array, torso: Torso | None, kind: str, shape: tuple[int, ...]
+) -> Float[Array, "... features"]:
+    if torso is not None:
+        return torso(x)
+    if kind == "category":
+        return jax.nn.one_hot(x - shape[1], shape[0], dtype=jnp.float32)
+    if kind == "categories":
+        x = x.reshape(*x.shape[: x.ndim - 1], -1)
+        hot = [jax.nn.one_hot(x[..., i], n, dtype=jnp.float32) for i, n in enumerate(shape)]
+        return jnp.concatenate(hot, -1)
+    return x.reshape(*x.shape[: x.ndim - len(shape)], math.prod(shape)).astype(jnp.float32)
+
+
+def _is_picture(space: spaces.Space[Any]) -> bool:
+    """A box of three axes, of which the first (channel first) or the last may be short."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+        return False
+    return min(space.shape[1:]) >= 3 or min(space.shape[:2]) >= 3

@@ -1,0 +1,61 @@
+"""From features to a distribution over the action space."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from gymnasium import spaces
+from jaxtyping import Array, Bool, Float
+
+from sterling.nets.distributions import Categorical, MultiCategorical, Normal
+from sterling.types import Mistake
+
+IMPOSSIBLE = -1e9  # the logit of a forbidden action: finite, so that gradients stay finite
+
+
+class Actions(eqx.Module):
+    """What an action space asks of a policy: how many outputs, and what they mean."""
+
+    kind: str = eqx.field(static=True)  # discrete, multi, box
+    sizes: tuple[int, ...] = eqx.field(static=True)  # choices of each part, or the box's shape
+
+    @classmethod
+    def of(cls, space: spaces.Space[Any]) -> Actions:
+        """Read an action space."""
+        if isinstance(space, spaces.Discrete):
+            return cls("discrete", (int(space.n),))
+        if isinstance(space, spaces.MultiDiscrete):
+            return cls("multi", tuple(int(n) for n in space.nvec))
+        if isinstance(space, spaces.MultiBinary):
+            return cls("multi", (2,) * int(space.n))
+        if isinstance(space, spaces.Box):
+            return cls("box", tuple(space.shape))
+        raise Mistake(
+            f"an action space of type {type(space).__name__} is not understood; "
+            "use Discrete, MultiDiscrete, MultiBinary or Box"
+        )
+
+    @property
+    def outputs(self) -> int:
+        """Numbers a policy network must put out."""
+        return math.prod(self.sizes) if self.kind == "box" else sum(self.sizes)
+
+    def distribution(
+        self,
+        outputs: Float[Array, "... outputs"],
+        mask: Bool[Array, "... outputs"] | None = None,
+        log_std: Float[Array, "outputs"] | None = None,
+    ) -> Categorical | MultiCategorical | Normal:
+        """The policy: ``outputs`` are logits (masked where ``mask`` is False) or means."""
+        if self.kind == "box":
+            spread = jnp.zeros(self.outputs) if log_std is None else log_std
+            return Normal(outputs, jnp.broadcast_to(spread, outputs.shape))
+        if mask is not None:
+            outputs = jnp.where(mask, outputs, IMPOSSIBLE)
+        if self.kind == "discrete":
+            return Categorical(outputs)
+        cuts = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes) - 1)]
+        return MultiCategorical(tuple(Categorical(x) for x in jnp.split(outputs, cuts, -1)))

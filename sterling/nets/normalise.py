@@ -1,0 +1,118 @@
+"""Running statistics that live inside an agent's tree, so in its checkpoints and exports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, Bool, Float
+
+from sterling.nets.encoder import leaves, without_mask
+from sterling.types import Obs
+
+
+class Moments(eqx.Module):
+    """Running mean and variance of one array, merged batch by batch (Chan 1979)."""
+
+    mean: Float[Array, "..."]
+    variance: Float[Array, "..."]
+    count: Float[Array, ""]
+
+    @classmethod
+    def create(cls, shape: tuple[int, ...]) -> Moments:
+        """Zero mean, unit variance, (almost) nothing counted."""
+        return cls(jnp.zeros(shape), jnp.ones(shape), jnp.asarray(1e-4, jnp.float32))
+
+    def update(self, batch: Float[Array, "..."], mask: Bool[Array, "..."]) -> Moments:
+        """Merge a batch whose leading axes are those of ``mask``; masked rows do not count."""
+        shape = self.mean.shape
+        rows = batch.reshape(-1, *shape)
+        weight = mask.reshape((-1,) + (1,) * len(shape)).astype(jnp.float32)
+        count = jnp.maximum(weight.sum(), 1.0)
+        mean = (rows * weight).sum(0) / count
+        variance = (jnp.square(rows - mean[None]) * weight).sum(0) / count
+        total = self.count + count
+        delta = mean - self.mean
+        merged = self.variance * self.count + variance * count
+        merged = merged + jnp.square(delta) * self.count * count / total
+        return Moments(self.mean + delta * count / total, merged / total, total)
+
+
+class ObsNormaliser(eqx.Module):
+    """Centres and scales the float parts of an observation; pictures and categories pass."""
+
+    moments: tuple[Moments | None, ...]
+    clip: float = eqx.field(static=True, default=10.0)
+
+    @classmethod
+    def create(cls, space: spaces.Space[Any], clip: float = 10.0) -> ObsNormaliser:
+        """For observations from ``space``."""
+        made = [
+            Moments.create(leaf.shape) if np.issubdtype(leaf.dtype, np.floating) else None
+            for leaf in leaves(space)
+        ]
+        return cls(tuple(made), clip)
+
+    def __call__(self, obs: Obs) -> Obs:
+        """Normalise; ``action_mask`` stays as it is."""
+        proper = without_mask(obs)
+        parts, structure = jax.tree.flatten(proper)
+        made = [self._one(x, m) for x, m in zip(parts, self.moments, strict=True)]
+        normal = jax.tree.unflatten(structure, made)
+        return {**obs, **normal} if isinstance(obs, dict) else normal
+
+    def update(self, obs: Obs, mask: Bool[Array, "..."]) -> ObsNormaliser:
+        """Count a batch of observations."""
+        parts = jax.tree.leaves(without_mask(obs))
+        made = [
+            None if m is None else m.update(x, mask)
+            for x, m in zip(parts, self.moments, strict=True)
+        ]
+        return ObsNormaliser(tuple(made), self.clip)
+
+    def _one(self, x: Array, moments: Moments | None) -> Array:
+        if moments is None:
+            return x
+        lead = (1,) * (x.ndim - moments.mean.ndim)
+        mean = moments.mean.reshape(lead + moments.mean.shape)
+        scale = jax.lax.rsqrt(moments.variance + 1e-8).reshape(mean.shape)
+        return jnp.clip((x - mean) * scale, -self.clip, self.clip)
+
+
+class RewardNormaliser(eqx.Module):
+    """Divides rewards by the running deviation of the discounted return (Engstrom 2020)."""
+
+    moments: Moments
+    running: Float[Array, "env"]  # each env's discounted return so far
+    clip: float = eqx.field(static=True, default=10.0)
+
+    @classmethod
+    def create(cls, envs: int) -> RewardNormaliser:
+        """Nothing seen yet."""
+        return cls(Moments.create(()), jnp.zeros(envs))
+
+    def update(
+        self,
+        reward: Float[Array, "time env"],
+        last: Bool[Array, "time env"],
+        mask: Bool[Array, "time env"],
+        gamma: Float[Array, ""] | float,
+    ) -> RewardNormaliser:
+        """Count a rollout's returns; the running return starts anew with each episode."""
+
+        def step(running: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+            reward, last, mask = row
+            running = jnp.where(mask, gamma * running + reward, 0.0)
+            return jnp.where(last, 0.0, running), running
+
+        running, returns = jax.lax.scan(step, self.running, (reward, last, mask))
+        return RewardNormaliser(self.moments.update(returns, mask), running, self.clip)
+
+    def scale(self, reward: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Rewards in units of the return's deviation."""
+        scaled = reward * jax.lax.rsqrt(self.moments.variance + 1e-8)
+        return jnp.clip(scaled, -self.clip, self.clip)

@@ -1,0 +1,81 @@
+"""Evaluation: whole episodes of a frozen policy in a world of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from sterling import keys
+from sterling.training.agent import Agent
+from sterling.types import Obs, World
+
+CHUNK = 100  # steps between looks at whether all episodes are over
+LIMIT = 200_000  # steps after which an episode that does not end is counted as it stands
+
+
+class Episodes(eqx.Module):
+    """One episode per env, running or over."""
+
+    state: PyTree
+    obs: Obs
+    returns: Float[Array, "seed env"]
+    lengths: Int[Array, "seed env"]
+    over: Bool[Array, "seed env"]
+
+
+def evaluate(agent: Agent, world: World, seeds: Int[Array, "seed"]) -> dict[str, np.ndarray]:
+    """The first episode of every env under the deterministic policy.
+
+    One episode per env, so that short episodes are not over-represented. Returns ``"return"`` and
+    ``"length"``, both ``(seed, env)``.
+    """
+    state, obs = world.reset(keys.at(seeds, "evaluate", 0))
+    shape = (world.seeds, world.spec.envs)
+    zeros = jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
+    episodes = Episodes(state, obs, *zeros)
+    for clock in range(0, LIMIT, CHUNK):
+        step = _chunk if world.traced else _host_chunk
+        episodes = step(agent, episodes, world, seeds, jnp.asarray(clock, jnp.int32))
+        if bool(episodes.over.all()):
+            break
+    return {"return": np.asarray(episodes.returns), "length": np.asarray(episodes.lengths)}
+
+
+@eqx.filter_jit
+def _chunk(
+    agent: Agent, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
+) -> Episodes:
+    def body(time: Array, episodes: Episodes) -> Episodes:
+        return _step(agent, episodes, world, seeds, clock + time)
+
+    return jax.lax.fori_loop(0, CHUNK, body, episodes)
+
+
+def _host_chunk(
+    agent: Agent, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
+) -> Episodes:
+    for time in range(CHUNK):
+        episodes = _step(agent, episodes, world, seeds, clock + time)
+    return episodes
+
+
+def _step(agent: Agent, episodes: Episodes, world: World, seeds: Any, clock: Any) -> Episodes:
+    both = keys.at(seeds, "evaluate-act", clock), keys.at(seeds, "evaluate-world", clock)
+    action, _ = agent.act(episodes.obs, both[0], False)
+    state, step = world.step(episodes.state, action, both[1])
+    counts = ~episodes.over & jnp.asarray(step.mask)
+    crashed = ~episodes.over & step.last & ~step.mask  # the world was restarted: begin again
+    returns = episodes.returns + jnp.where(counts, step.reward, 0.0)
+    lengths = episodes.lengths + counts.astype(jnp.int32)
+    return Episodes(
+        state,
+        step.obs,
+        jnp.where(crashed, 0.0, returns),
+        jnp.where(crashed, 0, lengths),
+        episodes.over | (step.last & counts),
+    )

@@ -1,0 +1,156 @@
+"""The vocabulary of Sterling: the record, the world, the source, the algorithm.
+
+Every array carries its axes in one fixed order, ``seed, time, env, ...``; an algorithm is written
+for one seed and sees ``time, env, ...`` (a rollout) or ``batch, ...`` (transitions).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+import equinox as eqx
+import gymnasium
+import jax
+from jaxtyping import Array, Bool, Float, Key, PyTree
+
+Obs = PyTree[Any]  # an array, or a dict/tuple of arrays, as the observation space says
+Action = PyTree[Any]
+
+
+class Record(eqx.Module):
+    """Experience: one row per world step, every leaf sharing the leading axes.
+
+    ``discount`` is 0 where the world ended and 1 where it went on *or was merely cut off*, so
+    ``reward + gamma * discount * value(next_obs)`` is right for ends and for time limits alike.
+    ``last`` marks the last row of an episode (ended or cut): no trace may cross it. ``mask`` is
+    False for rows that are no experience: the step in which a world resets itself, and every step
+    of an episode that crashed. Such rows must not enter any loss; weight by ``mask``.
+    """
+
+    obs: Obs
+    action: Action
+    reward: Float[Array, "..."]
+    discount: Float[Array, "..."]
+    next_obs: Obs  # the true successor, also at an end or a cut
+    last: Bool[Array, "..."]
+    mask: Bool[Array, "..."]
+    extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, index, weight...
+
+
+class Step(eqx.Module):
+    """What a world answers to an action; leaves are ``(seed, env, ...)``.
+
+    After ``last`` the *next* step ignores its action, resets, and answers with ``mask`` False and
+    the first observation of the new episode. So ``obs`` is always the true successor of the
+    observation before it, except in masked rows, and no world ever hides a final observation.
+    """
+
+    obs: Obs
+    reward: Float[Array, "..."]
+    discount: Float[Array, "..."]
+    last: Bool[Array, "..."]
+    mask: Bool[Array, "..."]
+
+
+class Signals(eqx.Module):
+    """What a learner found out in one update, told back to the source through ``heed``."""
+
+    metrics: dict[str, Float[Array, ""]]  # "area/name" -> scalar, for the log
+    samples: dict[str, Array] = dataclasses.field(default_factory=dict)  # one number per sample
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """What an algorithm has to know of the problem it is made for."""
+
+    obs: gymnasium.Space[Any]
+    action: gymnasium.Space[Any]  # bounded boxes are always rescaled to [-1, 1]
+    envs: int = 1
+    iterations: int = 1  # planned collect-and-learn rounds: what schedules run over
+
+
+@runtime_checkable
+class World(Protocol):
+    """Parallel copies of an environment: ``seeds x envs`` of them, stepped together.
+
+    ``reset`` and ``step`` take one key per seed. With ``traced`` they may be called inside
+    ``jit``; otherwise they are host calls on NumPy arrays and are stepped by a Python loop.
+    With ``exact`` the state is a tree of arrays that can be saved and resumed bit for bit.
+    """
+
+    spec: Spec
+    seeds: int
+    traced: bool
+    exact: bool
+
+    def reset(self, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]: ...
+
+    def step(
+        self, state: PyTree, action: Action, keys: Key[Array, "seed"]
+    ) -> tuple[PyTree, Step]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollouts:
+    """NEEDS: fresh on-policy trajectories, ``length`` steps of every env per iteration."""
+
+    length: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Transitions:
+    """NEEDS: samples of past experience. Each iteration takes ``collect`` steps in every env,
+    then learns from ``updates`` batches of ``batch`` transitions drawn from a replay buffer."""
+
+    batch: int
+    collect: int = 1
+    updates: int = 1
+    capacity: int = 1_000_000  # transitions kept, over all envs of one seed
+    warmup: int = 0  # steps taken with random actions before the first update
+    n_step: int = 1  # returns summed over so many steps
+    gamma: float = 1.0  # discount inside an n-step sum
+    priority: float = 0.0  # exponent of prioritised replay; 0 samples uniformly
+    correction: float = 1.0  # exponent of its importance weights
+
+
+class Algorithm(Protocol):
+    """What an algorithm's file must offer; the module itself is the object."""
+
+    Config: ClassVar[type]
+
+    @staticmethod
+    def needs(config: Any) -> Rollouts | Transitions: ...
+
+    @staticmethod
+    def init(key: Key[Array, ""], spec: Spec, config: Any) -> Any: ...
+
+    @staticmethod
+    def act(
+        state: Any, obs: Obs, key: Key[Array, ""], explore: bool
+    ) -> tuple[Action, dict[str, Array]]: ...
+
+    @staticmethod
+    def learn(state: Any, batch: Record, key: Key[Array, ""]) -> tuple[Any, Signals]: ...
+
+
+C = TypeVar("C")
+
+
+def config(cls: type[C]) -> type[C]:
+    """Make a class an algorithm's Config: a frozen dataclass that is also a tree.
+
+    ``float`` fields are leaves (a population over them is one program); every other field is
+    part of the program's structure.
+    """
+    made = dataclasses.dataclass(frozen=True)(cls)
+    names = [field.name for field in dataclasses.fields(made)]  # type: ignore[arg-type]
+    floats = [f.name for f in dataclasses.fields(made) if f.type in (float, "float")]  # type: ignore[arg-type]
+    rest = [name for name in names if name not in floats]
+    return jax.tree_util.register_dataclass(made, data_fields=floats, meta_fields=rest)
+
+
+class Mistake(Exception):
+    """A wrong use of Sterling: one line that names the mistake and the remedy."""
