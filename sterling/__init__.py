@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from sterling.training.api import TrainedRun, load, resume, train
+    from sterling.training.api import resume, train
+    from sterling.training.trained import TrainedRun, load
     from sterling.types import Mistake
 
 __all__ = ["Mistake", "TrainedRun", "load", "resume", "train"]

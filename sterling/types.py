@@ -7,15 +7,18 @@ for one seed and sees ``time, env, ...`` (a rollout) or ``batch, ...`` (transiti
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import gymnasium
 import jax
+import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 Obs = PyTree[Any]  # an array, or a dict/tuple of arrays, as the observation space says
 Action = PyTree[Any]
+AnyArray = Array | np.ndarray  # worlds on the host answer in NumPy
 
 
 class Record(eqx.Module):
@@ -38,6 +41,13 @@ class Record(eqx.Module):
     extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, index, weight...
 
 
+class Score(eqx.Module):
+    """What an episode's statistics count, where that is not what the learner learns from."""
+
+    reward: Float[AnyArray, "..."]  # not clipped
+    last: Bool[AnyArray, "..."]  # the game is over, not only one of its lives
+
+
 class Step(eqx.Module):
     """What a world answers to an action; leaves are ``(seed, env, ...)``.
 
@@ -47,10 +57,16 @@ class Step(eqx.Module):
     """
 
     obs: Obs
-    reward: Float[Array, "..."]
-    discount: Float[Array, "..."]
-    last: Bool[Array, "..."]
-    mask: Bool[Array, "..."]
+    reward: Float[AnyArray, "..."]
+    discount: Float[AnyArray, "..."]
+    last: Bool[AnyArray, "..."]
+    mask: Bool[AnyArray, "..."]
+    score: Score | None = None  # None: ``reward`` and ``last`` themselves
+
+    @property
+    def counted(self) -> Score:
+        """What episode statistics count."""
+        return Score(self.reward, self.last) if self.score is None else self.score
 
 
 class Signals(eqx.Module):
@@ -116,6 +132,7 @@ class Transitions:
     correction: float = 1.0  # exponent of its importance weights
 
 
+@runtime_checkable
 class Algorithm(Protocol):
     """What an algorithm's file must offer; the module itself is the object."""
 
@@ -146,10 +163,22 @@ def config(cls: type[C]) -> type[C]:
     part of the program's structure.
     """
     made = dataclasses.dataclass(frozen=True)(cls)
-    names = [field.name for field in dataclasses.fields(made)]  # type: ignore[arg-type]
-    floats = [f.name for f in dataclasses.fields(made) if f.type in (float, "float")]  # type: ignore[arg-type]
-    rest = [name for name in names if name not in floats]
-    return jax.tree_util.register_dataclass(made, data_fields=floats, meta_fields=rest)
+    fields = dataclasses.fields(made)  # type: ignore[arg-type]
+    leaves = [field.name for field in fields if field.type in (float, "float")]
+    rest = [field.name for field in fields if field.name not in leaves]
+
+    def flatten(config: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        children = [(jax.tree_util.GetAttrKey(name), getattr(config, name)) for name in leaves]
+        return children, tuple(getattr(config, name) for name in rest)
+
+    def unflatten(structure: tuple[Any, ...], children: Sequence[Any]) -> Any:
+        config = object.__new__(made)  # inside a program the leaves are arrays, not floats
+        for name, value in zip((*leaves, *rest), (*children, *structure), strict=True):
+            object.__setattr__(config, name, value)
+        return config
+
+    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    return made
 
 
 class Mistake(Exception):

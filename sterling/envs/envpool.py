@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Key, PyTree
 
-from sterling.types import Action, Mistake, Obs, Spec, Step
+from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
 
 
 class PoolState(eqx.Module):
@@ -85,7 +85,7 @@ class Pool:
     def _shape(self, tree: PyTree) -> PyTree:
         """(seed * env, ...) -> (seed, env, ...), in the dtype the space says."""
 
-        def shape(x: Array) -> Array:
+        def shape(x: AnyArray) -> Array:
             x = jnp.asarray(x).reshape(self.seeds, self.envs, *x.shape[1:])
             return x.astype(jnp.float32) if x.dtype == jnp.float64 else x
 

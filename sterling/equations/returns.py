@@ -31,7 +31,7 @@ def gae(
         advantage = delta + decay * ahead
         return advantage, advantage
 
-    decay = discount * lam * trace
+    decay = discount * lam * trace.astype(reward.dtype)
     return jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, decay), reverse=True)[1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from sterling import keys as named
 from sterling.types import Action, Obs, Record, Signals, Step, World
 
 
+@runtime_checkable
 class Actor(Protocol):
     """Whoever chooses the actions."""
 
@@ -97,16 +98,18 @@ def _record(
     row = Record(
         source.obs, action, reward, step.discount, None, step.last | broken, mask, extras
     )
-    returns = source.episode.returns + reward
+    counted = step.counted
+    returns = source.episode.returns + jnp.where(mask, counted.reward, 0.0)
     length = source.episode.length + mask.astype(jnp.int32)
-    done = step.last & mask
+    done = counted.last & mask
     tally = Tally(
-        source.tally.returns + jnp.sum(returns * done, 1),
-        source.tally.lengths + jnp.sum(length * done, 1).astype(jnp.float32),
+        source.tally.returns + jnp.sum(returns, 1, where=done),
+        source.tally.lengths + jnp.sum(length, 1, where=done).astype(jnp.float32),
         source.tally.episodes + jnp.sum(done, 1, dtype=jnp.int32),
         source.tally.invalid + jnp.sum(bad & ~source.episode.broken, 1, dtype=jnp.int32),
     )
-    over = step.last | ~step.mask
+    between = ~step.mask if step.score is None else broken  # a game's lives are counted together
+    over = counted.last | between
     episode = Episode(
         jnp.where(over, 0.0, returns), jnp.where(over, 0, length), broken & ~step.last
     )

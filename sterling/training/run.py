@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,21 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from sterling.experience.rollout import Rollout, Tally
-from sterling.training import checkpoint, folder
-from sterling.training.agent import Agent
+from sterling.report.metrics import Sink
+from sterling.training import checkpoint
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt, healthy
 from sterling.training.loop import Run, advance
 from sterling.training.settings import Settings, iteration_steps, iterations, warmup_steps
-
-
-class Sink(Protocol):
-    """Anything that takes rows of metrics: a file, a progress line, TensorBoard, W&B."""
-
-    def write(self, row: dict[str, Any]) -> None:
-        """Take one row."""
-
-    def close(self) -> None:
-        """Finish."""
 
 
 class Driver:
@@ -74,7 +64,7 @@ class Driver:
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
         }
-        checkpoint.save(folder.checkpoints(self.path), self.step, stored(self.run), meta)
+        checkpoint.save(self.path, self.step, stored(self.run), meta)
         self._saved = time.monotonic()
 
     def _every(self) -> int:
@@ -179,5 +169,3 @@ def _plain(values: np.ndarray, valid: np.ndarray) -> list[float | None]:
     good = valid & np.isfinite(values)
     return [float(v) if ok else None for v, ok in zip(values, good, strict=True)]
 
-
-__all__ = ["Agent", "Driver", "Sink", "innermost", "restored", "stored"]

@@ -30,6 +30,7 @@ from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import Actions
 from sterling.nets.mlp import MLP
 from sterling.nets.normalise import ObsNormaliser, RewardNormaliser
+from sterling.nets.optimiser import adam, clipped, descend
 from sterling.types import Action, Obs, Record, Rollouts, Signals, Spec, config
 
 
@@ -107,7 +108,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     )
     return State(
         nets,
-        optax.scale_by_adam(eps=1e-5).init(nets),
+        adam(eps=1e-5).init(nets),
         ObsNormaliser.create(spec.obs),
         RewardNormaliser.create(spec.envs),
         jnp.zeros(()),
@@ -194,13 +195,11 @@ def _update(state: State, carry: Any, rows: dict[str, Any]) -> tuple[Any, dict[s
     nets, optimiser, going = carry
     config = state.config
     grads, metrics = jax.grad(loss, has_aux=True)(nets, rows, config)
-    norm = optax.global_norm(grads)
-    grads = jax.tree.map(lambda g: g * jnp.minimum(1.0, config.max_grad_norm / (norm + 1e-6)), grads)
-    steps, moved = optax.scale_by_adam(eps=1e-5).update(grads, optimiser)
+    grads, norm = clipped(grads, config.max_grad_norm)
+    direction, moved = adam(eps=1e-5).update(grads, optimiser)
     lr = config.lr * (1.0 - state.iteration / state.iterations if config.anneal else 1.0)
     going = going & (metrics["policy/kl"] <= 1.5 * config.target_kl)
-    rate = jnp.where(going, lr, 0.0)
-    nets = jax.tree.map(lambda p, s: p - rate * s, nets, steps)
+    nets = descend(nets, direction, jnp.where(going, lr, 0.0))
     optimiser = jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, optimiser)
     return (nets, optimiser, going), {**metrics, "loss/grad_norm": norm}
 

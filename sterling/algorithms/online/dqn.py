@@ -1,0 +1,187 @@
+"""Deep Q-learning (Mnih 2015, Nature 518) and the parts of Rainbow that cost little.
+
+    target      y   = r + g max_a Q'(s', a)
+    double      y   = r + g Q'(s', argmax_a Q(s', a))                 (van Hasselt 2016, eq. 4)
+    n steps     y   = sum_{k<n} gamma^k r_{t+k} + gamma^n max_a Q'(s_{t+n}, a)   (Hessel 2018)
+    dueling     Q   = V(s) + A(s, a) - mean_a A(s, a)                 (Wang 2016, eq. 9)
+    loss        L   = E[ w huber(y - Q(s, a)) ],   w = 1 or (N p)^-b  (Schaul 2016, section 3.4)
+    behaviour   a uniformly at random with probability epsilon, else argmax_a Q(s, a)
+
+g is gamma times the world's discount, Q' the target network: a copy of Q taken every
+``target_period`` updates, or with ``tau`` < 1 moved towards it by that share.
+
+Deviations from the paper, all customary: Adam for RMSprop, the global norm of gradients clipped,
+epsilon annealed over a share of the run's updates. A time limit bootstraps from the true
+successor. ``double``, ``dueling``, ``n_step`` and ``priority`` are off by default: that is DQN.
+Evidence: benchmarks/scores/, docs/scores.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from gymnasium import spaces
+from jaxtyping import Array, Float, Key
+
+from sterling import keys
+from sterling.equations.average import masked_mean
+from sterling.equations.value import double_q, dueling, huber, take_action, td_error
+from sterling.nets.distributions import Categorical
+from sterling.nets.encoder import Encoder, action_mask
+from sterling.nets.heads import IMPOSSIBLE
+from sterling.nets.mlp import MLP
+from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transitions, config
+
+
+@config
+class Config:
+    """Defaults are those of Mnih 2015 (extended data table 1) with Adam at 1e-4."""
+
+    lr: float = 1e-4  # Adam's step size
+    gamma: float = 0.99  # discount per step
+    batch: int = 32  # transitions per update
+    collect: int = 4  # steps of each env per iteration
+    updates: int = 1  # updates per iteration
+    capacity: int = 1_000_000  # transitions kept, over all envs of a seed
+    warmup: int = 50_000  # steps with random actions before the first update
+    target_period: int = 10_000  # updates between two moves of the target network
+    tau: float = 1.0  # share of the way that it moves; 1 copies
+    exploration_initial: float = 1.0  # epsilon at the start
+    exploration_final: float = 0.1  # epsilon once annealed
+    exploration_fraction: float = 0.1  # share of the planned updates to anneal it over
+    double: bool = False  # choose the next action by the online network
+    dueling: bool = False  # separate streams for V and A
+    n_step: int = 1  # rewards summed before bootstrapping
+    priority: float | None = None  # exponent of prioritised replay (0.6); None draws uniformly
+    correction: float = 0.4  # exponent of its importance weights
+    huber: float = 1.0  # error beyond which the loss is linear; infinite: half the square
+    max_grad_norm: float = 10.0  # global norm that gradients are clipped to
+    width: int = 512  # units per hidden layer
+    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+
+
+class QNetwork(eqx.Module):
+    """Q(s, .); ``value`` is the second stream of a dueling network."""
+
+    torso: Encoder
+    advantage: MLP
+    value: MLP | None
+
+    def __call__(self, obs: Obs) -> Float[Array, "... actions"]:
+        features = self.torso(obs)
+        q = self.advantage(features)
+        return q if self.value is None else dueling(self.value(features), q)
+
+
+class State(eqx.Module):
+    """Everything that changes."""
+
+    net: QNetwork
+    target: QNetwork
+    optimiser: optax.OptState
+    updates: Float[Array, ""]  # updates made
+    planned: Float[Array, ""]  # updates planned
+    config: Config
+
+
+def needs(config: Config) -> Transitions:
+    """Uniform or prioritised replay."""
+    return Transitions(
+        config.batch,
+        config.collect,
+        config.updates,
+        config.capacity,
+        config.warmup,
+        config.n_step,
+        float(config.gamma) if config.n_step > 1 else 1.0,
+        config.priority or 0.0,
+        float(config.correction) if config.priority else 1.0,
+    )
+
+
+def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
+    """A new agent; raises :class:`Mistake` for actions that are not one choice among several."""
+    if not isinstance(spec.action, spaces.Discrete):
+        others = "sac, td3 or ppo" if isinstance(spec.action, spaces.Box) else "ppo"
+        raise Mistake(f"dqn cannot act in {spec.action}; use {others}")
+    torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
+    hidden = (config.width,) * (config.depth if torso.is_flat else 1)
+    sizes = (torso.size, *hidden)
+    advantage = MLP.uniform(keys.fold(key, "advantage"), (*sizes, int(spec.action.n)))
+    value = MLP.uniform(keys.fold(key, "value"), (*sizes, 1)) if config.dueling else None
+    net = QNetwork(torso, advantage, value)
+    return State(
+        net,
+        jax.tree.map(jnp.copy, net),
+        optax.scale_by_adam().init(net),
+        jnp.zeros(()),
+        jnp.asarray(float(spec.iterations * config.updates)),
+        config,
+    )
+
+
+def act(
+    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+) -> tuple[Action, dict[str, Array]]:
+    """The best action, or with probability epsilon any that is allowed."""
+    q = allowed(state.net(obs), obs)
+    greedy = Categorical(q).mode()
+    if not explore:
+        return greedy, {}
+    keys_ = jax.random.split(key)
+    chance = Categorical(allowed(jnp.zeros_like(q), obs)).sample(keys_[0])
+    wander = jax.random.uniform(keys_[1], greedy.shape) < epsilon(state)
+    return jnp.where(wander, chance, greedy), {}
+
+
+def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
+    """One update on transitions ``(batch, ...)``."""
+    config = state.config
+    grads, (metrics, error) = jax.grad(loss, has_aux=True)(state.net, state.target, batch, config)
+    norm = optax.global_norm(grads)
+    grads = jax.tree.map(lambda g: g * jnp.minimum(1.0, config.max_grad_norm / (norm + 1e-6)), grads)
+    steps, optimiser = optax.scale_by_adam().update(grads, state.optimiser)
+    net = jax.tree.map(lambda p, s: p - config.lr * s, state.net, steps)
+    updates = state.updates + 1.0
+    due = jnp.mod(updates, config.target_period) < 0.5
+    share = jnp.where(due, config.tau, 0.0)
+    target = jax.tree.map(lambda old, new: old + share * (new - old), state.target, net)
+    learned = State(net, target, optimiser, updates, state.planned, config)
+    metrics = {**metrics, "loss/grad_norm": norm, "policy/epsilon": epsilon(state)}
+    return learned, Signals(metrics, {"td_error": error})
+
+
+def loss(
+    net: QNetwork, target: QNetwork, batch: Record, config: Config
+) -> tuple[Float[Array, ""], tuple[dict[str, Float[Array, ""]], Float[Array, "batch"]]]:
+    """L of the module docstring on a batch; also each row's TD error."""
+    q = take_action(net(batch.obs), batch.action)
+    next_q = allowed(target(batch.next_obs), batch.next_obs)
+    if config.double:
+        next_value = double_q(allowed(net(batch.next_obs), batch.next_obs), next_q)
+    else:
+        next_value = next_q.max(-1)
+    discount = config.gamma * batch.discount
+    error = td_error(q, batch.reward, discount, jax.lax.stop_gradient(next_value))
+    weight = batch.extras.get("weight", jnp.ones_like(error))
+    total = masked_mean(weight * huber(error, config.huber), batch.mask)
+    return total, ({"loss/value": total, "value/q": masked_mean(q, batch.mask)}, error)
+
+
+def allowed(q: Float[Array, "... actions"], obs: Obs) -> Float[Array, "... actions"]:
+    """Q with actions that the observation forbids out of the question."""
+    mask = action_mask(obs)
+    return q if mask is None else jnp.where(mask, q, IMPOSSIBLE)
+
+
+def epsilon(state: State) -> Float[Array, ""]:
+    """The probability of a random action, annealed linearly."""
+    config = state.config
+    over = jnp.maximum(config.exploration_fraction * state.planned, 1.0)
+    progress = jnp.minimum(state.updates / over, 1.0)
+    change = config.exploration_final - config.exploration_initial
+    return config.exploration_initial + change * progress

@@ -1,0 +1,96 @@
+"""The board that workers and the trainer share: one row per environment, in one block of memory.
+
+The trainer writes orders and actions, the workers write the answers. Every part of an observation
+or action is an array of its own: ``obs0``, ``obs1``... in the order of ``jax.tree.leaves``.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+SKIP, STEP, RESET, BUILD = range(4)  # orders: BUILD constructs the environment anew and seeds it
+MASK, PROPER = "action_mask", "observation"  # entries of the observation where actions are masked
+
+Board = dict[str, np.ndarray]
+Path = tuple[Any, ...]
+
+
+class Problem(NamedTuple):
+    """What an environment turned out to be."""
+
+    obs: spaces.Space[Any]  # as Sterling sees it: float32, with the action mask where there is one
+    action: spaces.Space[Any]  # the environment's own
+    mask: str = ""  # where the mask of allowed actions comes from: "", "method" or "info"
+    wrap: bool = False  # the observation proper lies beside the mask, under PROPER
+
+
+def leaves(space: spaces.Space[Any], path: Path = ()) -> list[tuple[Path, spaces.Space[Any]]]:
+    """The space's parts and the way to each, in the order of ``jax.tree.leaves``."""
+    if isinstance(space, spaces.Dict):
+        parts: Any = sorted(space.spaces.items())
+    elif isinstance(space, spaces.Tuple):
+        parts = enumerate(space.spaces)
+    else:
+        return [(path, space)]
+    return [leaf for key, part in parts for leaf in leaves(part, (*path, key))]
+
+
+def tree(space: spaces.Space[Any], parts: Iterator[Any]) -> Any:
+    """The inverse of ``leaves``: ``parts`` arranged as ``space`` is."""
+    if isinstance(space, spaces.Dict):
+        return {key: tree(part, parts) for key, part in sorted(space.spaces.items())}
+    if isinstance(space, spaces.Tuple):
+        return tuple(tree(part, parts) for part in space.spaces)
+    return next(parts)
+
+
+def board_of(problem: Problem, envs: int, workers: int, memory: int | None = None) -> Board:
+    """The arrays of ``envs`` environments: in the open file ``memory``, or private if None."""
+    fields: dict[str, tuple[tuple[int, ...], Any]] = {
+        "order": ((envs,), np.uint8),
+        "seed": ((envs,), np.int64),
+        "reward": ((envs,), np.float32),
+        "terminated": ((envs,), np.bool_),
+        "truncated": ((envs,), np.bool_),
+        "current": ((workers,), np.int64),  # the environment a worker is busy with, or -1
+        "ticks": ((workers,), np.int64),  # orders taken up so far: shows that a worker moves
+    }
+    for name, space in (("obs", problem.obs), ("action", problem.action)):
+        for number, (_, leaf) in enumerate(leaves(space)):
+            fields[f"{name}{number}"] = ((envs, *(leaf.shape or ())), leaf.dtype)
+    offsets, size = {}, 0
+    for name, (shape, dtype) in fields.items():
+        offsets[name] = size
+        size += -(-math.prod(shape) * np.dtype(dtype).itemsize // 64) * 64  # whole cache lines
+    if memory is None:
+        block: Any = bytearray(size)
+    else:
+        os.ftruncate(memory, size)
+        block = mmap.mmap(memory, size)
+    return {
+        name: np.frombuffer(block, dtype, math.prod(shape), offsets[name]).reshape(shape)
+        for name, (shape, dtype) in fields.items()
+    }
+
+
+def plain(space: Any, single: bool = False) -> Any:
+    """The same space without a user's subclasses; with ``single``, float64 becomes float32."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: plain(part, single) for key, part in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([plain(part, single) for part in space.spaces])
+    if isinstance(space, spaces.Box):
+        dtype = np.float32 if single and space.dtype == np.float64 else space.dtype
+        return spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=dtype)
+    if isinstance(space, spaces.Discrete):
+        return spaces.Discrete(int(space.n), start=int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec, dtype=space.dtype, start=space.start)
+    return spaces.MultiBinary(space.n)

@@ -1,0 +1,135 @@
+"""Probe worlds: problems so small that the right answer is known (after Andy Jones 2021,
+"Debugging RL, without the agonizing pain"). Each isolates one thing an algorithm must get right,
+so the first that fails says what is broken. All but ``cut`` and ``limits`` last one or two steps.
+
+    constant      always 1                                   the value of anything at all
+    observation   the observation, -1 or 1                   values that depend on observations
+    delay         0, then 1                                  discounting over one step
+    action        depends on the action                      policies at all
+    both          depends on action and observation          policies that look
+    cut           1 for ever, cut every few steps            a cut bootstraps: V = 1 / (1 - gamma)
+    limits        two rooms: one is cut, in one life ends    ends and cuts told apart
+
+Every world exists with two discrete actions and, named ``...-continuous``, with one action in
+[-1, 1], whose reward is 1 - (action - target)^2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, Float, Int, Key, Num
+
+CUT_AFTER = 4  # steps: a cut taken for an end is worth at most 4 rewards, far from 1 / (1 - gamma)
+CONTINUOUS_TARGET = 0.5  # the best continuous action, times the observation where it matters
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """The optimal value of every observation, and the best action where actions matter."""
+
+    obs: Float[np.ndarray, "row 1"]
+    value: Float[np.ndarray, "row"]
+    action: Num[np.ndarray, "row ..."] | None  # int (row,), or float (row, 1); None: any
+
+
+class ProbeState(eqx.Module):
+    """What is seen, and how many steps of the episode are done."""
+
+    seen: Float[Array, "1"]
+    time: Int[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """One probe world, a :class:`sterling.envs.traced.Task`."""
+
+    kind: str  # a key of ``KINDS``
+    continuous: bool = False
+
+    @property
+    def obs(self) -> spaces.Box:
+        """One number in [-1, 1]."""
+        return spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    @property
+    def action(self) -> spaces.Space[Any]:
+        """Two choices, or one number in [-1, 1]."""
+        return spaces.Box(-1.0, 1.0, (1,), np.float32) if self.continuous else spaces.Discrete(2)
+
+    def reset(self, key: Key[Array, ""]) -> tuple[ProbeState, Float[Array, "1"]]:
+        """Start: the observation is 0, or -1 or 1 by chance where observations matter."""
+        seen = jnp.zeros(1)
+        if self.kind in ("observation", "both", "limits"):
+            seen = 2.0 * jax.random.bernoulli(key, shape=(1,)).astype(jnp.float32) - 1.0
+        return ProbeState(seen, jnp.zeros((), jnp.int32)), seen
+
+    def step(
+        self, state: ProbeState, action: Array, key: Key[Array, ""]
+    ) -> tuple[ProbeState, Float[Array, "1"], Array, Array, Array]:
+        """Move."""
+        seen, time = state.seen, state.time + 1
+        reward = self._reward(state, action)
+        terminated, truncated = self._over(seen, time)
+        if self.kind == "delay":
+            seen = jnp.ones(1)
+        return ProbeState(seen, time), seen, reward, terminated, truncated
+
+    def solution(self, gamma: float) -> Solution:
+        """What an algorithm with discount ``gamma`` per step must find."""
+        forever = 1.0 / (1.0 - gamma)
+        values = {
+            "constant": {0.0: 1.0},
+            "observation": {-1.0: -1.0, 1.0: 1.0},
+            "delay": {0.0: gamma, 1.0: 1.0},
+            "action": {0.0: 1.0},
+            "both": {-1.0: 1.0, 1.0: 1.0},
+            "cut": {0.0: forever},
+            "limits": {-1.0: forever, 1.0: 1.0},
+        }[self.kind]
+        obs = np.array(list(values), np.float32)[:, None]
+        value = np.array(list(values.values()), np.float32)
+        return Solution(obs, value, self._best(obs))
+
+    def _best(self, obs: Float[np.ndarray, "row 1"]) -> Num[np.ndarray, "row ..."] | None:
+        if self.kind not in ("action", "both"):
+            return None
+        looks = obs if self.kind == "both" else np.ones_like(obs)
+        return CONTINUOUS_TARGET * looks if self.continuous else (looks[:, 0] > 0).astype(np.int32)
+
+    def _reward(self, state: ProbeState, action: Array) -> Float[Array, ""]:
+        if self.kind == "observation":
+            return state.seen[0]
+        if self.kind == "delay":
+            return state.time.astype(jnp.float32)
+        if self.kind not in ("action", "both"):
+            return jnp.ones(())
+        side = state.seen[0] if self.kind == "both" else jnp.ones(())
+        if self.continuous:
+            return 1.0 - jnp.square(action[0] - CONTINUOUS_TARGET * side)
+        return side * jnp.where(action == 1, 1.0, -1.0)
+
+    def _over(self, seen: Float[Array, "1"], time: Int[Array, ""]) -> tuple[Array, Array]:
+        """Ended, cut."""
+        never, tired = jnp.zeros((), bool), time >= CUT_AFTER
+        if self.kind == "cut":
+            return never, tired
+        if self.kind == "limits":
+            return seen[0] > 0.0, tired
+        return time >= (2 if self.kind == "delay" else 1), never
+
+
+KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits")
+NAMES = tuple(kind + form for kind in KINDS for form in ("", "-continuous"))
+
+
+def probe(name: str) -> Probe:
+    """The probe world called ``name``, one of ``NAMES``."""
+    kind, _, form = name.partition("-")
+    return Probe(kind, form == "continuous")

@@ -1,0 +1,139 @@
+"""Pure environments as worlds: everything stays inside the compiled program.
+
+A :class:`Task` is one copy of an environment, as two pure functions. :class:`Traced` runs
+``seeds x envs`` copies of it, keeps the clock, and resets on the step after an episode's last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from gymnasium import spaces
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from sterling.types import Action, Mistake, Obs, Spec, Step
+
+STRATEGIES = ("vmap", "map")
+
+
+@runtime_checkable
+class Task(Protocol):
+    """One copy of an environment, as pure functions of arrays.
+
+    ``step`` returns state, observation, reward, terminated and truncated; all but the first two
+    are scalars. A state has the same shapes and dtypes from ``reset`` and from ``step``.
+    """
+
+    obs: spaces.Space[Any]
+    action: spaces.Space[Any]
+
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Obs]: ...
+
+    def step(
+        self, state: PyTree, action: Action, key: Key[Array, ""]
+    ) -> tuple[PyTree, Obs, Array, Array, Array]: ...
+
+
+class TracedState(eqx.Module):
+    """The tasks' own states, how long their episodes have run, and which have just ended."""
+
+    task: PyTree
+    elapsed: Int[Array, "seed env"]
+    ended: Bool[Array, "seed env"]
+
+
+class Traced:
+    """``seeds x envs`` copies of a :class:`Task` as a :class:`sterling.types.World`.
+
+    ``limit`` cuts episodes after so many steps (0: never); a cut has discount 1, and an episode
+    that ends in the very step of its cut has ended. Under ``strategy="map"`` seeds run one after
+    another inside the program, and N seeds are bit-equal to each of them alone; ``"vmap"`` runs
+    them as one batch. The envs of a seed are always one batch.
+    """
+
+    traced = True
+    exact = True
+    stack = 1
+
+    def __init__(
+        self,
+        task: Task,
+        seeds: tuple[int, ...],
+        envs: int,
+        *,
+        limit: int = 0,
+        strategy: str = "vmap",
+    ):
+        if strategy not in STRATEGIES:
+            raise Mistake(f"strategy {strategy!r} is not known; use 'vmap' or 'map'")
+        if limit < 0:
+            raise Mistake(f"a time limit of {limit} steps is not possible; use 0 for none")
+        self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
+        self.spec = Spec(obs=task.obs, action=task.action, envs=envs)
+        self._reset = jax.jit(self._over_seeds(self._reset_seed))
+
+    def reset(self, keys: Key[Array, "seed"]) -> tuple[TracedState, Obs]:
+        """Start every episode anew."""
+        return self._reset(keys)
+
+    def step(
+        self, state: TracedState, action: Action, keys: Key[Array, "seed"]
+    ) -> tuple[TracedState, Step]:
+        """One step of every env."""
+        return self._over_seeds(self._step_seed)(state, action, keys)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _over_seeds(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if self._strategy == "vmap":
+            return jax.vmap(function)
+        return lambda *args: jax.lax.map(lambda each: function(*each), args)
+
+    def _reset_seed(self, key: Key[Array, ""]) -> tuple[TracedState, Obs]:
+        task, obs = jax.vmap(self.task.reset)(self._env_keys(key))
+        envs = self.spec.envs
+        return TracedState(task, jnp.zeros(envs, jnp.int32), jnp.zeros(envs, bool)), obs
+
+    def _step_seed(
+        self, state: TracedState, action: Action, key: Key[Array, ""]
+    ) -> tuple[TracedState, Step]:
+        return jax.vmap(self._step_env)(state, action, self._env_keys(key))
+
+    def _step_env(
+        self, state: TracedState, action: Action, key: Key[Array, ""]
+    ) -> tuple[TracedState, Step]:
+        """Step one copy, or reset it where its episode was over; both are computed."""
+        moved, obs, reward, terminated, truncated = self.task.step(state.task, action, key)
+        started, first_obs = self.task.reset(key)  # of step and reset only one is used
+        fresh = state.ended
+        elapsed = jnp.where(fresh, 0, state.elapsed + 1)
+        terminated = terminated & ~fresh
+        cut = truncated | (elapsed >= self.limit) if self.limit else truncated
+        last = (terminated | cut) & ~fresh
+        step = Step(
+            select(fresh, first_obs, obs),
+            jnp.where(fresh, 0.0, reward.astype(jnp.float32)),
+            (~terminated).astype(jnp.float32),
+            last,
+            ~fresh,
+        )
+        return TracedState(select(fresh, started, moved), elapsed, last), step
+
+    def _env_keys(self, key: Key[Array, ""]) -> Key[Array, "env"]:
+        """An env's randomness does not depend on how many envs run beside it."""
+        index = jnp.arange(self.spec.envs, dtype=jnp.uint32)
+        return jax.vmap(lambda env: jax.random.fold_in(key, env))(index)
+
+
+def select(which: Bool[Array, "..."], one: PyTree, other: PyTree) -> PyTree:
+    """``one`` where ``which`` else ``other``; every leaf begins with the axes of ``which``."""
+
+    def pick(x: Array, y: Array) -> Array:
+        return jnp.where(which.reshape(which.shape + (1,) * (x.ndim - which.ndim)), x, y)
+
+    return jax.tree.map(pick, one, other)

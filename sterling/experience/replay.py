@@ -1,0 +1,250 @@
+"""Samples of one's own past: the source of off-policy control."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sterling import keys as named
+from sterling.equations.value import n_step_return
+from sterling.experience.priority import Priorities
+from sterling.experience.rollout import Actor, Rollout, Tally
+from sterling.experience.storage import Ring
+from sterling.nets.encoder import action_mask
+from sterling.nets.heads import Actions
+from sterling.types import Action, Mistake, Obs, Record, Signals, Transitions, World
+
+
+class Replay(eqx.Module):
+    """Keeps what ``source`` draws, and draws transitions ``(seed, update, batch, ...)`` from it.
+
+    A drawn row is the start of a window of ``needs.n_step`` rows of one episode: ``reward`` is
+    their sum discounted by ``needs.gamma``, ``next_obs`` the observation after them, and
+    ``discount`` the product of the world's discounts times gamma^(m-1) for the m rows summed (m
+    is smaller than n where the episode ends or is cut). So a learner multiplies ``discount`` by
+    its own gamma once, whatever n is. Rows that are no experience are kept, because they hold
+    final observations, and may be drawn: they have ``mask`` False.
+
+    Rows are drawn uniformly, or with ``needs.priority`` > 0 in proportion to their last TD error
+    (Schaul 2016, section 3.3, stratified as in its appendix B.2.1); then ``extras["weight"]``
+    holds importance weights and :meth:`heed` expects ``samples["td_error"]``. What the actor
+    recorded in ``extras`` is not kept.
+    """
+
+    source: Rollout
+    ring: Ring
+    priorities: Priorities | None
+    needs: Transitions = eqx.field(static=True)
+
+    @classmethod
+    def create(
+        cls, source: Rollout, needs: Transitions, stack: int, keys: Key[Array, "seed"]
+    ) -> Replay:
+        """An empty replay of ``needs.capacity`` transitions a seed.
+
+        ``source`` must draw ``needs.collect`` steps. ``stack`` frames make a picture (1: pictures
+        are kept whole). Raises :class:`Mistake` if the capacity cannot hold even one draw.
+        """
+        world, envs = source.world, source.world.spec.envs
+        rows = needs.capacity // envs
+        least = source.length + needs.n_step + stack + 1
+        if rows < least:
+            raise Mistake(
+                f"a replay capacity of {needs.capacity} is too small for {envs} envs; "
+                f"ask for at least {least * envs}"
+            )
+        action, _ = eqx.filter_eval_shape(_Chance(world).act, source.obs, keys, True)
+        priorities = None
+        if needs.priority > 0.0:
+            drawn = (needs.updates, needs.batch)
+            priorities = Priorities.create(
+                world.seeds, rows * envs, drawn, needs.priority, needs.correction
+            )
+        return cls(source, Ring.create(rows, source.obs, action, stack), priorities, needs)
+
+    @property
+    def world(self) -> World:
+        """The world that experience comes from."""
+        return self.source.world
+
+    @property
+    def tally(self) -> Tally:
+        """Episodes finished."""
+        return self.source.tally
+
+    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Replay, Record]:
+        """Take ``needs.collect`` steps, then sample ``needs.updates`` batches.
+
+        Outside a compiled program the passed replay is used up: its memory is given to the new.
+        """
+        source, rows = self.source.draw(agent, keys)
+        sample_keys = named.fold_each(keys, "sample")
+        kept = (self.ring, self.priorities)
+        kept, batch = _keep_and_sample((rows, self.needs, sample_keys), kept)
+        return Replay(source, *kept, self.needs), batch
+
+    def heed(self, signals: Signals) -> Replay:
+        """Set the priorities of the rows drawn last by their TD errors."""
+        if self.priorities is None:
+            return self
+        if "td_error" not in signals.samples:
+            raise Mistake(
+                "prioritised replay needs the learner's samples['td_error']; "
+                "return it from learn, or set priority to 0"
+            )
+        learned = _learn_priorities(signals.samples["td_error"], self.priorities)
+        return eqx.tree_at(lambda replay: replay.priorities, self, learned)
+
+    def warm(self, keys: Key[Array, "seed"]) -> Replay:
+        """Take ``needs.warmup`` steps (over all envs; rounded up) with uniformly random actions.
+
+        The passed replay is used up.
+        """
+        steps = -(-self.needs.warmup // self.world.spec.envs)
+        if not steps:
+            return self
+        if self.world.traced:
+            return _warm_compiled((keys, steps), self)
+        replay = self
+        for time in range(steps):
+            replay = _random_step(replay, named.fold_each(keys, "warm", time))
+        return replay
+
+
+class _Chance(eqx.Module):
+    """Acts uniformly at random among what is allowed; boxes are [-1, 1]."""
+
+    world: World = eqx.field(static=True)
+
+    def act(
+        self, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, dict[str, Array]]:
+        actions, envs = Actions.of(self.world.spec.action), self.world.spec.envs
+
+        def choose(obs: Obs, key: Key[Array, ""]) -> Action:
+            if actions.kind == "box":
+                return jax.random.uniform(key, (envs, *actions.sizes), minval=-1.0, maxval=1.0)
+            outputs = jnp.zeros((envs, actions.outputs))
+            return actions.distribution(outputs, action_mask(obs)).sample(key)
+
+        return jax.vmap(choose)(obs, keys), {}
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _warm_compiled(how: tuple[Key[Array, "seed"], int], replay: Replay) -> Replay:
+    keys, steps = how
+
+    def step(replay: Replay, time: Int[Array, ""]) -> tuple[Replay, None]:
+        return _random_step(replay, named.fold_each(keys, "warm", time)), None
+
+    return jax.lax.scan(step, replay, jnp.arange(steps, dtype=jnp.int32))[0]
+
+
+def _random_step(replay: Replay, keys: Key[Array, "seed"]) -> Replay:
+    """One step of every env, kept."""
+    once = dataclasses.replace(replay.source, length=1)
+    once, rows = once.draw(_Chance(replay.world), keys)
+    source = dataclasses.replace(once, length=replay.source.length)
+    kept = _keep((rows, replay.needs), (replay.ring, replay.priorities))
+    return Replay(source, *kept, replay.needs)
+
+
+Kept = tuple[Ring, Priorities | None]
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _keep_and_sample(
+    new: tuple[Record, Transitions, Key[Array, "seed"]], kept: Kept
+) -> tuple[Kept, Record]:
+    rows, needs, keys = new
+    ring, priorities = _add(rows, needs, kept)
+    shape = (needs.updates, needs.batch)
+    if priorities is None:
+        row, env, valid = _uniform(ring, needs.n_step, shape, keys)
+        return (ring, None), _transitions(ring, needs, row, env, valid, {})
+    share = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
+    strata = jnp.arange(needs.batch, dtype=jnp.float32).reshape(1, 1, -1)
+    share = (strata + share) / needs.batch
+    priorities, valid, weight = priorities.draw(share)
+    envs = ring.words.shape[2]
+    row, env = priorities.drawn // envs, priorities.drawn % envs
+    batch = _transitions(ring, needs, row, env, valid, {"weight": weight})
+    return (ring, priorities), batch
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _keep(new: tuple[Record, Transitions], kept: Kept) -> Kept:
+    return _add(*new, kept)
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _learn_priorities(
+    error: Float[Array, "seed update batch"], priorities: Priorities
+) -> Priorities:
+    return priorities.learn(error)
+
+
+def _add(new: Record, needs: Transitions, kept: Kept) -> Kept:
+    """Add rows; those whose window is now complete may be drawn with the largest priority."""
+    ring, priorities = kept[0].insert(new), kept[1]
+    if priorities is None:
+        return ring, None
+    ready = new.reward.shape[1]
+    before, after = ready + needs.n_step - 1, ring.stack
+    offset = jnp.arange(-before, after, dtype=jnp.int32)
+    row = jnp.mod(ring.head + offset, ring.rows)
+    seeds, envs = ring.words.shape[0], ring.words.shape[2]
+    row, env = (x.reshape(-1) for x in jnp.meshgrid(row, jnp.arange(envs, dtype=jnp.int32)))
+    shape = (seeds, row.size)
+    mask = ring.mask(jnp.broadcast_to(row[None], shape), jnp.broadcast_to(env[None], shape))
+    complete = jnp.tile(offset < ready - before, envs)
+    return ring, priorities.admit(row * envs + env, mask & complete[None])
+
+
+def _uniform(
+    ring: Ring, n_step: int, shape: tuple[int, int], keys: Key[Array, "seed"]
+) -> tuple[Int[Array, "seed update batch"], Int[Array, "seed update batch"], Bool[Array, "..."]]:
+    """Rows and envs, each as likely as every other, and whether there were any."""
+    first, size = ring.span(n_step)
+    envs = ring.words.shape[2]
+    most = jnp.maximum(size, 1) * envs
+    flat = jax.vmap(lambda key: jax.random.randint(key, shape, 0, most, jnp.int32))(keys)
+    row = jnp.mod(first + flat // envs, ring.rows)
+    return row, flat % envs, jnp.broadcast_to(size > 0, flat.shape)
+
+
+def _transitions(
+    ring: Ring,
+    needs: Transitions,
+    row: Int[Array, "seed update batch"],
+    env: Int[Array, "seed update batch"],
+    valid: Bool[Array, "seed update batch"],
+    extras: dict[str, Array],
+) -> Record:
+    """The windows that start at these places, each as one transition."""
+    ahead = jnp.arange(needs.n_step, dtype=jnp.int32).reshape(1, 1, 1, -1)
+    rows = jnp.mod(row[..., None] + ahead, ring.rows)
+    reward, discount, last, mask = ring.scalars(
+        rows, jnp.broadcast_to(env[..., None], rows.shape)
+    )
+    follows = mask[..., 1:] & ~last[..., :-1]
+    follows = jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1)
+    total, _, steps = n_step_return(reward, needs.gamma * discount, follows)
+    _, world_discount, _ = n_step_return(reward, discount, follows)
+    final = jnp.take_along_axis(last, steps[..., None] - 1, -1)[..., 0]
+    successor = jnp.mod(row + steps, ring.rows)
+    return Record(
+        obs=ring.obs(row, env),
+        action=ring.action(row, env),
+        reward=total,
+        discount=world_discount * needs.gamma ** (steps - 1).astype(jnp.float32),
+        next_obs=ring.obs(successor, env),
+        last=final,
+        mask=mask[..., 0] & valid,
+        extras=extras,
+    )
+

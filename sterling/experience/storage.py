@@ -1,0 +1,233 @@
+"""A ring of rows, packed so that adding and reading cost a few operations.
+
+Numbers are bit-cast into one array of 32-bit words, a row beside the other; wide arrays of bytes
+(pictures, grids) keep arrays of their own. A row's successor is not stored: it is the observation
+of the row after it. The row at ``head``, which is overwritten next, already holds the newest
+successor as its observation and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32
+
+from sterling.types import Action, Mistake, Obs, Record
+
+SCALARS = 4  # the first words of a row: reward, discount, last, mask
+MASK = 3
+WIDE = 32  # arrays of so many bytes and more are not packed into words
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Where one array of a row lives: ``offset`` counts words, or names an array of its own."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    packed: bool
+    offset: int
+    frames: int = 1  # pictures stacked in it, of which only the newest is stored
+
+    @property
+    def words(self) -> int:
+        """Words of a row it takes."""
+        return math.prod(self.shape) if self.packed else 0
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The shape of what is stored of it."""
+        return (self.shape[0] // self.frames, *self.shape[1:]) if self.frames > 1 else self.shape
+
+
+class Ring(eqx.Module):
+    """The last ``rows`` rows of every env, for every seed; all seeds share one ``head``."""
+
+    words: UInt32[Array, "seed rows env width"]
+    wide: tuple[Shaped[Array, "seed rows env ..."], ...]
+    head: Int[Array, ""]  # the row to be written next
+    count: Int[Array, ""]  # rows written so far, at most ``rows``
+    obs_parts: tuple[Part, ...] = eqx.field(static=True)
+    action_parts: tuple[Part, ...] = eqx.field(static=True)
+    structures: tuple[Any, Any] = eqx.field(static=True)  # of an observation, of an action
+    stack: int = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, rows: int, obs: Obs, action: Action, stack: int = 1) -> Ring:
+        """An empty ring for observations and actions like these, ``(seed, env, ...)``.
+
+        With ``stack`` > 1 the pictures among the observations are ``stack`` frames deep on their
+        first axis, newest last; only the newest is kept. Raises :class:`Mistake` where no
+        observation is.
+        """
+        obs_leaves, obs_structure = jax.tree.flatten(obs)
+        action_leaves, action_structure = jax.tree.flatten(action)
+        seeds, envs = obs_leaves[0].shape[:2]
+        obs_parts, width, wide = _lay_out(obs_leaves, SCALARS, 0, stack)
+        action_parts, width, _ = _lay_out(action_leaves, width, wide, 1)
+        if stack > 1 and all(part.frames == 1 for part in obs_parts):
+            shapes = ", ".join(str(part.shape) for part in obs_parts)
+            raise Mistake(f"no observation of shape {shapes} is a stack of {stack} frames; stack=1")
+        own = [part for part in (*obs_parts, *action_parts) if not part.packed]
+        return cls(
+            jnp.zeros((seeds, rows, envs, width), jnp.uint32),
+            tuple(jnp.zeros((seeds, rows, envs, *part.stored), part.dtype) for part in own),
+            jnp.zeros((), jnp.int32),
+            jnp.zeros((), jnp.int32),
+            obs_parts,
+            action_parts,
+            (obs_structure, action_structure),
+            stack,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows there is room for."""
+        return self.words.shape[1]
+
+    def insert(self, record: Record) -> Ring:
+        """Add the rows of a rollout ``(seed, time, env, ...)``, over the oldest."""
+        time = record.reward.shape[1]
+        obs = jax.tree.map(
+            lambda x, successor: jnp.concatenate([x, successor[:, -1:].astype(x.dtype)], 1),
+            record.obs,
+            record.next_obs,
+        )
+        rest = (record.reward, record.discount, record.last, record.mask, record.action)
+        *scalars, action = jax.tree.map(_one_more, rest)  # the row after: no experience yet
+        leaves = [*jax.tree.leaves(obs), *jax.tree.leaves(action)]
+        parts = (*self.obs_parts, *self.action_parts)
+        where = jnp.mod(self.head + jnp.arange(time + 1, dtype=jnp.int32), self.rows)
+        packed = [x.astype(p.dtype) for x, p in zip(leaves, parts, strict=True) if p.packed]
+        words = jnp.concatenate([_to_words(x) for x in (*scalars, *packed)], -1)
+        kept = [_newest(x, p) for x, p in zip(leaves, parts, strict=True) if not p.packed]
+        return dataclasses.replace(
+            self,
+            words=_put(self.words, where, words),
+            wide=tuple(_put(old, where, new) for old, new in zip(self.wide, kept, strict=True)),
+            head=jnp.mod(self.head + time, self.rows),
+            count=jnp.minimum(self.count + time, self.rows),
+        )
+
+    def span(self, steps: int) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        """First row, and number of rows, whose window of ``steps`` rows and stack are all here.
+
+        The number may be negative: none.
+        """
+        full = self.count == self.rows
+        available = jnp.minimum(self.count, self.rows - 1)  # the row at head is half overwritten
+        skip = jnp.where(full, self.stack - 1, 0)
+        first = jnp.mod(self.head - available + skip, self.rows)
+        return first, available - skip - (steps - 1)
+
+    def scalars(
+        self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]
+    ) -> tuple[Float[Array, "seed ..."], Float[Array, "seed ..."], Bool[Array, "seed ..."], Bool[Array, "seed ..."]]:
+        """Reward, discount, last and mask."""
+        words = _take(self.words, row, env, slice(0, SCALARS))
+        reward, discount = (_from_words(words[..., i], "float32") for i in (0, 1))
+        return reward, discount, words[..., 2] != 0, words[..., MASK] != 0
+
+    def mask(self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]) -> Bool[Array, "seed ..."]:
+        """Which rows are experience."""
+        return _take(self.words, row, env, MASK) != 0
+
+    def obs(self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]) -> Obs:
+        """Observations, stacks rebuilt."""
+        leaves = self._read(self.obs_parts, row, env)
+        return jax.tree.unflatten(self.structures[0], leaves)
+
+    def action(self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]) -> Action:
+        """Actions."""
+        leaves = self._read(self.action_parts, row, env)
+        return jax.tree.unflatten(self.structures[1], leaves)
+
+    def _read(self, parts: tuple[Part, ...], row: Array, env: Array) -> list[Array]:
+        packed = [part for part in parts if part.packed]
+        if packed:
+            start, stop = packed[0].offset, packed[-1].offset + packed[-1].words
+            words = _take(self.words, row, env, slice(start, stop))
+        made = []
+        for part in parts:
+            if part.packed:
+                own = words[..., part.offset - start : part.offset - start + part.words]
+                made.append(_from_words(own, part.dtype).reshape(*row.shape, *part.shape))
+            elif part.frames > 1:
+                made.append(self._frames(part, row, env))
+            else:
+                made.append(_take(self.wide[part.offset], row, env))
+        return made
+
+    def _frames(self, part: Part, row: Array, env: Array) -> Array:
+        """The stack a row's picture belonged to; an episode's first frame is repeated before it.
+
+        An episode starts after a row that is masked, or that was never written.
+        """
+        lags = jnp.arange(self.stack, dtype=jnp.int32).reshape((1,) * row.ndim + (-1,))
+        before = jnp.mod(row[..., None] - lags, self.rows)
+        envs = jnp.broadcast_to(env[..., None], before.shape)
+        same = jnp.cumprod(self.mask(before[..., 1:], envs[..., 1:]).astype(jnp.int32), -1)
+        depth = jnp.sum(same, -1, keepdims=True, dtype=jnp.int32)
+        back = jnp.minimum(lags[..., ::-1], depth)
+        frames = _take(self.wide[part.offset], jnp.mod(row[..., None] - back, self.rows), envs)
+        return frames.reshape(*row.shape, *part.shape)
+
+
+def _lay_out(
+    leaves: Sequence[Array], width: int, wide: int, stack: int
+) -> tuple[tuple[Part, ...], int, int]:
+    """Places for arrays ``(seed, env, ...)``, beginning at word ``width`` and array ``wide``."""
+    parts = []
+    for leaf in leaves:
+        shape, dtype = tuple(leaf.shape[2:]), str(jax.dtypes.canonicalize_dtype(leaf.dtype))
+        size = jnp.dtype(dtype).itemsize
+        stacked = stack > 1 and len(shape) == 3 and shape[0] % stack == 0
+        packed = not stacked and (size == 4 or (size == 1 and math.prod(shape) < WIDE))
+        parts.append(Part(shape, dtype, packed, width if packed else wide, stack if stacked else 1))
+        width, wide = width + parts[-1].words, wide + (not packed)
+    return tuple(parts), width, wide
+
+
+def _newest(x: Array, part: Part) -> Array:
+    """What is stored of a block ``(seed, time, env, ...)`` of a wide part."""
+    x = x.astype(part.dtype)
+    return x[:, :, :, -part.stored[0] :] if part.frames > 1 else x
+
+
+def _one_more(x: Array) -> Array:
+    """A block with one row of zeros after it."""
+    x = jnp.asarray(x)
+    return jnp.concatenate([x, jnp.zeros_like(x[:, :1])], 1)
+
+
+def _put(old: Array, rows: Int[Array, "time"], new: Array) -> Array:
+    return old.at[:, rows].set(new, mode="promise_in_bounds", unique_indices=True)
+
+
+def _take(array: Array, row: Array, env: Array, words: Any = ...) -> Array:
+    """``array[seed, row, env, words]``: one gather for every seed."""
+    seed = jnp.arange(array.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * (row.ndim - 1))
+    return array.at[seed, row, env, words].get(
+        mode="promise_in_bounds", wrap_negative_indices=False
+    )
+
+
+def _to_words(x: Array) -> UInt32[Array, "seed time env words"]:
+    """Four-byte numbers keep their bits; bytes and booleans their value."""
+    x = x.reshape(*x.shape[:3], -1)
+    if x.dtype.itemsize == 4:
+        return jax.lax.bitcast_convert_type(x, jnp.uint32)
+    return x.astype(jnp.int32).astype(jnp.uint32)
+
+
+def _from_words(words: UInt32[Array, "..."], dtype: str) -> Array:
+    if jnp.dtype(dtype).itemsize == 4:
+        return jax.lax.bitcast_convert_type(words, jnp.dtype(dtype))
+    return words.astype(jnp.int32).astype(dtype)
+

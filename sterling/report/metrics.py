@@ -1,0 +1,162 @@
+"""Where the rows of a run go: a file of JSON lines, TensorBoard, Weights & Biases.
+
+A sink has ``write(row)`` and ``close()``. A row is a dict of plain values, of lists with one
+number (or None) per seed, and of arrays; see ``sterling.train``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from sterling.types import Mistake
+
+Row = dict[str, Any]
+UNPLOTTED = ("step", "steps", "iteration", "failed")  # bookkeeping, no curves
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Whoever wants to see a run's rows."""
+
+    def write(self, row: Row) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class MetricsFile:
+    """Appends each row to ``path`` as one line of JSON and flushes it.
+
+    NaN and infinity become null, so every line is valid JSON. A last line that was torn by a
+    killed process is cut off on opening.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        _cut_torn_line(self.path)
+        self._file = self.path.open("a", encoding="utf-8")
+
+    def write(self, row: Row) -> None:
+        """Add one line."""
+        self._file.write(json.dumps(_plain(row), allow_nan=False) + "\n")
+        self._file.flush()
+
+    def truncate(self, step: int) -> None:
+        """Drop the rows beyond ``step``: a run resumed there will write them again."""
+        self._file.close()
+        kept = [json.dumps(row) + "\n" for row in read(self.path) if row["step"] <= step]
+        fresh = self.path.with_name(self.path.name + ".new")
+        fresh.write_text("".join(kept), encoding="utf-8")
+        os.replace(fresh, self.path)
+        self._file = self.path.open("a", encoding="utf-8")
+
+    def close(self) -> None:
+        """Close the file; once is enough, twice does no harm."""
+        self._file.close()
+
+
+class TensorBoard:
+    """Writes event files into ``folder`` for ``tensorboard --logdir``; needs ``tensorboardX``."""
+
+    def __init__(self, folder: str | Path):
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            raise Mistake(
+                'TensorBoard files need a package more: pip install "sterling-rl[tensorboard]"'
+            ) from error
+        self._writer = SummaryWriter(str(folder))
+
+    def write(self, row: Row) -> None:
+        """Add each number as a scalar at the row's step."""
+        for name, value in scalars(row).items():
+            self._writer.add_scalar(name, value, row["step"])
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Flush and close the event file."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """Logs to a Weights & Biases ``project``; ``options`` go to ``wandb.init``."""
+
+    def __init__(self, project: str, **options: Any):
+        try:
+            import wandb
+        except ImportError as error:
+            raise Mistake(
+                'Weights & Biases needs a package more: pip install "sterling-rl[wandb]"'
+            ) from error
+        self._run = wandb.init(project=project, **options)
+
+    def write(self, row: Row) -> None:
+        """Log each number at the row's step."""
+        self._run.log(scalars(row), step=row["step"])
+
+    def close(self) -> None:
+        """Mark the run as finished."""
+        self._run.finish()
+
+
+def read(path: str | Path) -> list[Row]:
+    """The rows of a metrics file; a torn last line is left out.
+
+    Raises Mistake where the file is missing or another line is broken.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise Mistake(f"there is no {path}; is this the folder of a run?")
+    *lines, _torn = path.read_text(encoding="utf-8").split("\n")
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise Mistake(f"{path}, line {number} is no JSON ({error}); delete it") from error
+    return rows
+
+
+def scalars(row: Row) -> dict[str, float]:
+    """A row as named numbers: per-seed lists become their mean and, if several, each seed's."""
+    found: dict[str, float] = {}
+    for name, value in _plain(row).items():
+        if name in UNPLOTTED:
+            continue
+        if not isinstance(value, list):
+            if isinstance(value, int | float):
+                found[name] = float(value)
+            continue
+        known = {index: float(x) for index, x in enumerate(value) if x is not None}
+        if known:
+            found[name] = sum(known.values()) / len(known)
+        if len(value) > 1:
+            found |= {f"{name}/{index}": x for index, x in known.items()}
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """JSON's own types: arrays become lists, numbers that are not finite None."""
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):  # NumPy's and JAX's arrays and scalars
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _cut_torn_line(path: Path) -> None:
+    """A file ends with a complete line."""
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        os.truncate(path, len(whole))

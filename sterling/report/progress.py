@@ -1,0 +1,156 @@
+"""How a run is getting on: a live panel in a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from sterling.report.metrics import Row
+from sterling.statistics import Estimate, estimate
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+LINES = 10  # plain lines over a whole run
+COMPILING = "compiling the program (kept on disk for the next run)"
+
+
+class Progress:
+    """A sink that shows steps, speed, return with its interval over seeds, and time left.
+
+    ``steps`` are environment steps per seed; ``seeds`` how many, or which. In a terminal the
+    panel stays in place; elsewhere at most one plain line is printed per tenth of the run.
+    """
+
+    def __init__(
+        self, steps: int, seeds: int | Sequence[int], title: str, console: Console | None = None
+    ):
+        self.title, self._steps = title, steps
+        self._seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+        self._returns: dict[int, float] = {}  # the latest of each seed
+        self._row: Row = {}
+        self._started = self._written = time.monotonic()
+        self._tenth = -1
+        self._spinner = Spinner("dots", style="cyan")
+        self._console = console or Console(highlight=False)
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            self._live = Live(self, console=self._console, refresh_per_second=5)
+            self._live.start()
+        else:
+            self._console.print(f"{title}: {COMPILING}", soft_wrap=True)
+
+    def write(self, row: Row) -> None:
+        """Show a row of metrics."""
+        self._row, self._written = row, time.monotonic()
+        self._steps = row.get("steps", self._steps)
+        for seed, value in zip(self._seeds, row.get("data/return", []), strict=False):
+            if value is not None:
+                self._returns[seed] = float(value)
+        for seed in row.get("failed", []):
+            self._returns.pop(seed, None)
+        tenth = int(LINES * self._share)
+        if self._live is None and tenth > self._tenth:
+            self._console.print("  ".join([f"{self._share:4.0%}", *self._facts()]), soft_wrap=True)
+            self._tenth = tenth
+
+    def close(self) -> None:
+        """Leave the panel as it stands; twice does no harm."""
+        if self._live is not None and self._live.is_started:
+            self._live.stop()
+
+    @property
+    def _share(self) -> float:
+        return min(self._row.get("step", 0) / max(self._steps, 1), 1.0)
+
+    def _facts(self) -> list[str]:
+        """Steps, speed, return, time left, failed seeds."""
+        row = self._row
+        facts = [
+            f"{row['step']:,}/{self._steps:,} steps",
+            f"{row.get('time/steps_per_second', 0.0):,.0f} steps/s",
+        ]
+        if self._returns:
+            facts.append(f"return {written(estimate(list(self._returns.values())))}")
+        if self._share < 1.0:
+            facts.append(f"{duration(self._left())} left")
+        if row.get("failed"):
+            facts.append(f"failed: {_listed(row['failed'])}")
+        return facts
+
+    def _left(self) -> float:
+        """Seconds to go at the last row's speed; counts down between rows."""
+        speed = self._row.get("time/steps_per_second") or 1e-9
+        steps = (self._steps - self._row["step"]) * len(self._seeds)
+        return max(steps / speed - (time.monotonic() - self._written), 0.0)
+
+    def __rich__(self) -> RenderableType:
+        """The panel."""
+        panel = Table.grid(padding=(0, 2))
+        panel.add_row(Text(self.title, style="bold"))
+        if not self._row:
+            waited = duration(time.monotonic() - self._started)
+            self._spinner.update(text=Text(f"{COMPILING}  {waited}", style="dim"))
+            panel.add_row(self._spinner)
+            return panel
+        line = Table.grid(padding=(0, 2))
+        bar = ProgressBar(total=1.0, completed=self._share, width=24)
+        steps, speed, *rest = self._facts()
+        line.add_row(bar, f"{self._share:4.0%}", steps, speed)
+        panel.add_row(line)
+        panel.add_row("  ".join(rest))
+        return panel
+
+
+def summary(result: dict[str, Any], path: str | Path | None, console: Console | None = None) -> None:
+    """Print what a run came to: ``result`` as in ``result.json``, ``path`` its folder."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in _lines(result, path):
+        table.add_row(name, value)
+    console = console or Console(highlight=False)
+    console.print(table)
+
+
+def _lines(result: dict[str, Any], path: str | Path | None) -> list[tuple[str, str]]:
+    seeds, failed = result["seeds"], result.get("failed_seeds", [])
+    lines = [
+        ("algorithm", result["algorithm"]),
+        ("environment", result["environment"]),
+        ("steps", f"{result['steps']:,} per seed"),
+        ("seeds", f"{len(seeds)}" + (f", of which failed: {_listed(failed)}" if failed else "")),
+    ]
+    final = result.get("final", {}).get("return")
+    if final:
+        lines.append(("final return", written(Estimate.from_json(final), explain=True)))
+    seconds = f"{duration(result['wall_seconds'])} ({result['wall_seconds']:,.1f} s)"
+    lines += [("time", seconds), ("speed", f"{result['steps_per_second']:,.0f} steps/s")]
+    return lines + ([("folder", str(path))] if path is not None else [])
+
+
+def written(made: Estimate, explain: bool = False) -> str:
+    """An estimate as text; ``explain`` says what its interval is."""
+    if made.low is None or not explain:
+        return str(made)
+    return f"{made} ({made.level:.0%} {made.method} interval over {made.n} seeds)"
+
+
+def duration(seconds: float) -> str:
+    """m:ss, or h:mm:ss."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ("seed " if len(seeds) == 1 else "seeds ") + ", ".join(str(seed) for seed in seeds)

@@ -1,0 +1,255 @@
+"""Checkpoints: atomic, checksummed, free of pickle and of code.
+
+    <folder>/<step>/tree.safetensors    the leaves, see training/leaves.py
+                    meta.json           what they are, their checksums, who wrote them
+
+A checkpoint is written beside its final name (``<step>.tmp-<pid>``), brought to the disk, and
+renamed: under its final name it is whole. What is read is verified first, so a flipped bit is
+found; a damaged checkpoint is passed over for the one before it, loudly.
+
+``meta.json`` is ``{"sha256": ..., "content": {"format": ..., ...}}`` in every format to come, so
+that a format that is too new is told from one that is damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import PyTree
+
+from sterling.training import leaves
+from sterling.training.folder import place, plain, sync, versions
+from sterling.training.leaves import Damaged, Entry
+from sterling.types import Mistake
+
+FORMAT = 1
+STALE = 3600.0  # seconds after which even a living process's partial checkpoint is litter
+
+
+def say(line: str) -> None:
+    """The default ``warn``: a line on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def save(
+    folder: str | os.PathLike[str],
+    step: int,
+    tree: PyTree,
+    meta: dict[str, Any],
+    *,
+    keep: int = 2,
+    warn: Callable[[str], None] = say,
+) -> Path | None:
+    """Write ``tree`` and ``meta`` (anything JSON can hold) as the checkpoint of ``step``.
+
+    ``folder`` is a run's folder of checkpoints, ``step`` the environment steps taken.
+
+    Returns where it lies. A full disk, or any other refusal of the file system, costs one warned
+    line and returns None: the older checkpoints stay and training can go on. The newest ``keep``
+    checkpoints stay; older ones go only once the new one is safe. No more than one leaf is
+    copied at a time. Raises :class:`Mistake` for leaves that cannot be stored.
+    """
+    root = Path(folder)
+    entries = leaves.describe(tree)
+    text = json.loads(json.dumps(meta, default=plain))
+    partial = root / f"{step:012d}.tmp-{os.getpid()}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        _room(root, sum(entry.size for entry in entries))
+        partial.mkdir()
+        written = leaves.write(partial / "tree.safetensors", tree, entries)
+        _write_meta(partial / "meta.json", step, text, written)
+        sync(partial)
+        final = _free_name(root, step)
+        partial.rename(final)
+        sync(root)
+    except OSError as error:
+        warn(f"checkpoint of step {step} not written ({error}); training goes on without it")
+        shutil.rmtree(partial, ignore_errors=True)  # what cannot go now is swept next time
+        return None
+    try:
+        _prune(root, final, keep)
+    except OSError as error:
+        warn(f"old checkpoints in {root} not removed ({error}); remove them by hand")
+    return final
+
+
+def load(
+    folder: str | os.PathLike[str], template: PyTree, *, warn: Callable[[str], None] = say
+) -> tuple[PyTree, dict[str, Any]]:
+    """The newest good checkpoint in ``folder`` as ``(tree, meta)``.
+
+    ``template`` is a tree like the one saved: arrays (or ``jax.ShapeDtypeStruct``) whose names,
+    shapes and types must be the checkpoint's; functions in it are kept. ``folder`` may also be
+    one checkpoint itself. Raises :class:`Mistake` if nothing readable is there, if the template
+    differs (naming the first leaf that does), or if the format is not known here.
+    """
+    return _load(Path(folder), "", template, warn)
+
+
+def load_part(
+    folder: str | os.PathLike[str],
+    prefix: str,
+    template: PyTree,
+    *,
+    warn: Callable[[str], None] = say,
+) -> tuple[PyTree, dict[str, Any]]:
+    """``load`` for the leaves below one path, such as ``agent/state``; the others are not read."""
+    return _load(Path(folder), prefix, template, warn)
+
+
+def latest(folder: str | os.PathLike[str]) -> Path | None:
+    """Where the newest checkpoint in ``folder`` lies, damaged or not."""
+    return next(iter(_newest_first(Path(folder))), None)
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Everything ``meta.json`` of one checkpoint says: format, step, leaves, versions, meta."""
+    try:
+        return _content(path)
+    except (Damaged, OSError) as damage:
+        raise Mistake(f"{path} is damaged ({damage}); use an older checkpoint") from damage
+
+
+def _write_meta(path: Path, step: int, meta: dict[str, Any], entries: list[Entry]) -> None:
+    content = {"format": FORMAT, "step": step, "meta": meta, "versions": versions(), **place()}
+    content["leaves"] = [entry._asdict() for entry in entries]
+    content = json.loads(json.dumps(content))  # as it will be read: lists for tuples
+    path.write_text(json.dumps({"sha256": _checksum(content), "content": content}))
+    sync(path)
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _room(root: Path, size: int) -> None:
+    free = shutil.disk_usage(root).free
+    if free < 1.1 * size:
+        raise OSError(f"it takes {size:,} bytes and the disk has {free:,} left")
+
+
+def _free_name(root: Path, step: int) -> Path:
+    """The step's name; numbered if it is taken, since what is there may be the last good one."""
+    path, number = root / f"{step:012d}", 0
+    while path.exists():
+        number += 1
+        path = root / f"{step:012d}.{number}"
+    return path
+
+
+def _sweep(root: Path) -> None:
+    """Remove what processes that died while saving have left."""
+    for path in root.glob("*.tmp-*"):
+        owner = path.name.rpartition("-")[2]
+        if not owner.isdigit():
+            continue
+        old = time.time() - path.stat().st_mtime > STALE
+        if int(owner) == os.getpid() or old or not _running(int(owner)):
+            shutil.rmtree(path)
+
+
+def _running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # it runs, for somebody else
+    return True
+
+
+def _prune(root: Path, newest: Path, keep: int) -> None:
+    """Keep ``newest`` and the ``keep - 1`` before it.
+
+    Checkpoints of later steps are there if the run went back because they were damaged: those
+    go too, but only if they are.
+    """
+    found = _newest_first(root)
+    at = found.index(newest)
+    damaged = [path for path in found[:at] if not _good(path)]
+    for path in damaged + found[at + max(keep, 1) :]:
+        litter = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+        path.rename(litter)  # in one move, so that nobody meets half a checkpoint
+        shutil.rmtree(litter)
+
+
+def _good(path: Path) -> bool:
+    """Whether every byte is what was written; a format not known here counts as good."""
+    try:
+        leaves.verify(path / "tree.safetensors", _entries(_content(path)))
+    except Mistake:
+        return True
+    except (Damaged, OSError):
+        return False
+    return True
+
+
+def _newest_first(root: Path) -> list[Path]:
+    found = []
+    for path in root.iterdir() if root.is_dir() else ():
+        if match := re.fullmatch(r"(\d{12,})(?:\.(\d+))?", path.name):
+            found.append((int(match[1]), int(match[2] or 0), path))
+    return [path for *_, path in sorted(found, reverse=True)]
+
+
+def _load(
+    folder: Path, prefix: str, template: PyTree, warn: Callable[[str], None]
+) -> tuple[PyTree, dict[str, Any]]:
+    single = (folder / "meta.json").exists()
+    found = [folder] if single else _newest_first(folder)
+    if not found:
+        raise Mistake(f"{folder} holds no checkpoint; give the folder of a run that has saved one")
+    for path in found:
+        try:
+            content = _content(path)
+            tree = leaves.read(path / "tree.safetensors", _entries(content), template, prefix)
+        except (Damaged, OSError) as damage:
+            warn(f"WARNING: checkpoint {path} is DAMAGED ({damage}); trying the one before it")
+            continue
+        if not prefix:
+            _compare_versions(path, content, warn)
+        return tree, content["meta"]
+    raise Mistake(f"no checkpoint in {folder} can be read; restore one or start the run anew")
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """``meta.json`` of a checkpoint, verified and of the format known here."""
+    try:
+        whole = json.loads((path / "meta.json").read_bytes())
+        content, checksum = whole["content"], whole["sha256"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"meta.json: {error}") from error
+    if _checksum(content) != checksum:
+        raise Damaged("meta.json: checksum differs")
+    if content["format"] != FORMAT:
+        raise Mistake(
+            f"{path} has format {content['format']}, this Sterling reads {FORMAT}; "
+            f"load it with Sterling {content.get('versions', {}).get('sterling')}, which wrote it"
+        )
+    return content
+
+
+def _entries(content: dict[str, Any]) -> list[Entry]:
+    return [Entry(**{**entry, "shape": tuple(entry["shape"])}) for entry in content["leaves"]]
+
+
+def _compare_versions(path: Path, content: dict[str, Any], warn: Callable[[str], None]) -> None:
+    """Say so if a run continued here cannot be expected to be bit-equal."""
+    then = {**content["versions"], "platform": content["platform"], "backend": content["backend"]}
+    now = {**versions(), **place()}
+    names = ("sterling", "jax", "jaxlib", "platform", "backend")
+    differ = [f"{n} {then.get(n)} -> {now[n]}" for n in names if then.get(n) != now[n]]
+    if differ:
+        warn(f"checkpoint {path} is from elsewhere ({', '.join(differ)}): not bit-exact from here")

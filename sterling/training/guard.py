@@ -1,0 +1,199 @@
+"""What keeps a run safe: from signals, from diverging seeds, from a second process.
+
+with guard.Lock(folder), guard.Interrupt() as interrupt:
+    while ...:
+        run = ...
+        if interrupt.requested:
+            save; print how to resume; sys.exit(guard.EXIT_RESUMABLE)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import threading
+import time
+import weakref
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from sterling.training.agent import Agent
+from sterling.types import Mistake
+
+EXIT_RESUMABLE = 75  # EX_TEMPFAIL of sysexits.h: nothing is lost, run it again
+LIMIT = 1e12  # no float that an algorithm learns comes near it and is still useful
+DEBOUNCE = 0.5  # seconds
+
+
+@eqx.filter_jit
+def healthy(
+    before: Agent, after: Agent, alive: Bool[Array, "seed"], limit: float = LIMIT
+) -> tuple[Agent, Bool[Array, "seed"]]:
+    """Stop the seeds that ``after`` shows to have diverged; the others pass bit for bit.
+
+    A seed has diverged if an element of a float leaf of its state *changed in this update* and is
+    now NaN, infinite, or at least ``limit`` in size. What did not change is not judged: an
+    infinite constant (``Config.target_kl = inf``) or a sentinel such as a best score of -inf is
+    legitimate, wherever in the state it stands. (NaNs present from the start are found as soon as
+    they reach anything that is learned, the optimiser's moments at the latest.)
+
+    Returns the agent, in which diverged seeds and those already not ``alive`` have their state
+    of ``before``, and the seeds still alive. Traced; may stand inside a compiled loop.
+    """
+    old, new = before.state, after.state
+    alive = alive & _sound(old, new, alive, limit)
+
+    def choose(good: Any, made: Any) -> Any:
+        if not eqx.is_array(made):
+            return made
+        return jnp.where(alive.reshape(-1, *(1,) * (made.ndim - 1)), made, good)
+
+    state = jax.tree.map(choose, old, new)
+    return eqx.tree_at(lambda agent: agent.state, after, state), alive
+
+
+def _sound(old: Any, new: Any, alive: Bool[Array, "seed"], limit: float) -> Bool[Array, "seed"]:
+    """Which seeds' changed elements are all finite and below ``limit``."""
+    sound = jnp.ones_like(alive)
+    for was, now in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
+        if not eqx.is_inexact_array(now):
+            continue
+        same = (now == was) | (jnp.isnan(now) & jnp.isnan(was))
+        size = jnp.abs(now).astype(jnp.float32)  # in float16 the limit itself would be infinite
+        good = same | (jnp.isfinite(now) & (size < limit))
+        sound = sound & good.all(axis=tuple(range(1, now.ndim)))
+    return sound
+
+
+class Interrupt:
+    """While entered, SIGTERM and SIGINT set ``requested``; a second one ends the process at once.
+
+    Python runs signal handlers only between its own instructions, which a compiled program or a
+    compilation can hold up for minutes. The second signal is therefore awaited by a thread, which
+    ends the process (status 128 + signal) whatever the main thread is doing. Signals within half
+    a second of the first count as the same request: ``timeout``, terminals and job schedulers
+    often deliver one twice.
+
+    Handlers are put back on leaving. Outside the main thread, where Python allows no handlers,
+    it does nothing and ``requested`` stays False.
+    """
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._first: float | None = None
+        self._active = False
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        self._old_wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        self._old = {each: signal.signal(each, self._request) for each in self.signals}
+        self._thread = threading.Thread(target=self._watch, name="interrupt", daemon=True)
+        self._thread.start()
+        self._active = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._active:
+            return
+        self._active = False
+        for each, handler in self._old.items():
+            signal.signal(each, handler)
+        signal.set_wakeup_fd(self._old_wakeup)
+        self._writer.close()  # the thread reads the end of the stream and returns
+        self._thread.join()
+        self._reader.close()
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+
+    def _watch(self) -> None:
+        """Read the number of every signal as it arrives."""
+        while numbers := self._reader.recv(1):
+            if numbers[0] not in self.signals:
+                continue
+            self.requested = True
+            now = time.monotonic()
+            if self._first is None:
+                self._first = now
+            elif now - self._first > DEBOUNCE:
+                os._exit(128 + numbers[0])
+
+
+class Lock:
+    """One writer per run folder: taken on entering, released on leaving or by the kernel on death.
+
+    The file ``lock`` stays behind; what counts is the kernel's lock on it (``flock``), so a
+    killed run leaves nothing to clean up. Raises :class:`Mistake` while another process, or
+    another ``Lock`` of this one, holds it.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Lock:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(descriptor, 256).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise Mistake(
+                f"{self.folder} is in use by process {owner}; wait until it ends or stop it first"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())
+        self._descriptor = descriptor
+        _held.add(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let others have the folder; may be called twice."""
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self._close()
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+        _held.discard(self)
+
+
+_held: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _forget_locks() -> None:
+    """In a forked child: a worker that outlives its parent must not keep the parent's lock."""
+    for lock in list(_held):
+        lock._close()  # only the child's copy: unlocking would unlock the parent
+
+
+os.register_at_fork(after_in_child=_forget_locks)

@@ -1,0 +1,69 @@
+"""One run in this process: begin it or go on with it, evaluate it, write it down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sterling.report.metrics import MetricsFile, Sink
+from sterling.training import checkpoint, folder
+from sterling.training.folder import Folder
+from sterling.training.guard import Lock
+from sterling.training.run import Driver, restored, stored
+from sterling.training.settings import Settings, warmup_steps
+from sterling.training.start import build
+from sterling.training.trained import TrainedRun
+
+
+def carry_on(settings: Settings, place: Folder | None, sinks: Sequence[Sink]) -> TrainedRun:
+    """Train to the end, from the folder's last checkpoint where there is one."""
+    if place is None:
+        return _finish(Driver(settings, build(settings), None, sinks))
+    with Lock(place.path):
+        if not place.config.exists():
+            place.write_config(settings.to_json() | folder.environment_facts())
+        file = MetricsFile(place.metrics)
+        if checkpoint.latest(place.path) is None:
+            file.truncate(-1)
+            return _finish(Driver(settings, build(settings), place.path, [file, *sinks]))
+        fresh = build(settings, warm=False)
+        saved, meta = checkpoint.load(place.path, stored(fresh))
+        driver = Driver(settings, restored(saved, fresh), place.path, [file, *sinks], meta)
+        file.truncate(driver.step)
+        return _finish(driver)
+
+
+def _finish(driver: Driver) -> TrainedRun:
+    """Run to the end, evaluate, write the result."""
+    driver.go()
+    settings = driver.settings
+    run = TrainedRun(settings, driver.run.agent, _result(driver), driver.path)
+    if settings.evaluate_episodes and driver.alive.any():
+        run.result["final"] = run.evaluate(settings.evaluate_episodes)
+    if driver.path is not None:
+        from sterling.report.curve import draw  # matplotlib is slow to import
+
+        Folder(driver.path).write_result(run.result)
+        draw(driver.path)
+    for sink in driver.sinks:
+        sink.close()
+    driver.run.source.world.close()
+    return run
+
+
+def _result(driver: Driver) -> dict[str, Any]:
+    """What ``result.json`` says, but for the final evaluation."""
+    settings = driver.settings
+    learned = (driver.step - warmup_steps(settings)) * len(settings.seeds)
+    return {
+        "algorithm": settings.algorithm,
+        "environment": settings.name,
+        "steps": driver.step,
+        "seeds": list(settings.seeds),
+        "final": {},
+        "failed_seeds": [int(seed) for seed in driver.failures],
+        "failures": driver.failures,
+        "wall_seconds": round(driver.seconds, 3),
+        "compile_seconds": round(driver.compile_seconds, 3),
+        "steps_per_second": round(learned / max(driver.seconds, 1e-9), 1),
+    }

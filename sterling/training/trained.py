@@ -1,0 +1,91 @@
+"""What training leaves: agents that act, and a result that can be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sterling import keys
+from sterling.statistics import estimate
+from sterling.training import checkpoint, folder
+from sterling.training.agent import Agent
+from sterling.training.evaluate import evaluate
+from sterling.training.settings import Settings
+from sterling.training.start import make_agent, make_world, remember_programs
+
+
+class TrainedRun:
+    """A run that was trained or loaded: its settings, its agents (one per seed), its result."""
+
+    def __init__(self, settings: Settings, agent: Agent, result: dict[str, Any], path: Path | None):
+        self.settings, self.agent, self.result, self.path = settings, agent, result, path
+        self._world: Any = None
+
+    def __repr__(self) -> str:
+        measured = self.result.get("final", {}).get("return")
+        return f"TrainedRun({self.settings.algorithm}, {self.settings.name}, return={measured})"
+
+    def policy(self, obs: Any, seed: int | None = None, explore: bool = False) -> Any:
+        """The action for one observation, as a Gymnasium environment takes it.
+
+        ``seed`` chooses which seed's agent acts (default: the first).
+        """
+        index = self.settings.seeds.index(self.settings.seeds[0] if seed is None else seed)
+        count = len(self.settings.seeds)
+
+        def repeat(x: Any) -> Any:
+            x = np.asarray(x, np.float32) if np.asarray(x).dtype == np.float64 else np.asarray(x)
+            return jnp.broadcast_to(x, (count, 1, *x.shape))
+
+        noise = int(np.random.default_rng().integers(2**31)) if explore else 0
+        seeds = jnp.asarray(self.settings.seeds, jnp.int32)
+        action, _ = self.agent.act(
+            jax.tree.map(repeat, obs), keys.at(seeds, "policy", noise), explore
+        )
+        return jax.tree.map(lambda x: np.asarray(x)[index, 0], self._world_units(action))
+
+    def evaluate(self, episodes: int = 20) -> dict[str, Any]:
+        """Fresh deterministic episodes: each seed's mean, and their estimate with interval."""
+        world = make_world(self.settings, "evaluate", episodes)
+        try:
+            seeds = jnp.asarray(self.settings.seeds, jnp.int32)
+            scores = evaluate(self.agent, world, seeds)["return"].mean(1)
+        finally:
+            world.close()
+        failed = self.result.get("failed_seeds", [])
+        return {"return": final([float(x) for x in scores], self.settings.seeds, failed)}
+
+    def _world_units(self, action: Any) -> Any:
+        """Actions as the environment itself takes them (agents act in [-1, 1])."""
+        if self._world is None:
+            self._world = make_world(self.settings, "evaluate", 1)
+        scale = getattr(self._world, "to_world", None)
+        return scale(action) if scale else action
+
+
+def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> TrainedRun:
+    """A run's agents and result, from its folder; ``environment`` is the user's own factory."""
+    place = folder.existing(path)
+    remember_programs()
+    settings = Settings.from_json(place.read_config(), environment)
+    world = make_world(settings, "evaluate", 1)
+    try:
+        template = make_agent(settings, world)
+    finally:
+        world.close()
+    agent, _ = checkpoint.load_part(place.path, "agent", template)
+    return TrainedRun(settings, agent, place.read_result() if place.complete else {}, place.path)
+
+
+def final(
+    scores: Sequence[float | None], seeds: Sequence[int], failed: Sequence[int]
+) -> dict[str, Any]:
+    """Per-seed scores, and the estimate over the seeds that did not fail."""
+    per_seed = [None if s in failed else x for s, x in zip(seeds, scores, strict=True)]
+    made = estimate([x for x in per_seed if x is not None]).to_json()
+    return {"per_seed": per_seed, "estimate": made.pop("value"), **made}

@@ -1,0 +1,22 @@
+"""One strict mode for every test: shape annotations are executed, nothing is promoted silently."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from jaxtyping import install_import_hook
+
+install_import_hook("sterling", "beartype.beartype")
+
+import jax
+import pytest
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled programs of tests do not go to the user's cache."""
+    folder = tmp_path_factory.getbasetemp().parent / "sterling-xla"
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))

@@ -1,0 +1,86 @@
+"""The picture is drawn for every kind of run, and shows what the rows say."""
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from sterling.report import curve
+from sterling.statistics import estimate
+
+
+def run_folder(folder, returns, failed=None, final=True):
+    """A run's files; ``returns`` is (row, seed) with NaN for rows without a finished episode."""
+    seeds = list(range(10, 10 + len(returns[0])))
+    config = {"algorithm": "ppo", "environment": "CartPole-v1", "seeds": seeds}
+    (folder / "config.json").write_text(json.dumps(config))
+    rows = []
+    for index, each in enumerate(returns):
+        values = [None if np.isnan(x) else float(x) for x in each]
+        gone = [seed for seed, at in (failed or {}).items() if index >= at]
+        rows.append({"step": (index + 1) * 100, "data/return": values, "failed": gone})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if final:
+        scores = {"per_seed": [], **estimate([1.0, 2.0]).to_json()}
+        result = {"steps": 100 * len(rows), "final": {"return": scores}}
+        (folder / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+@pytest.fixture
+def axes(monkeypatch):
+    """The axes of the picture that is drawn, kept when it is saved."""
+    kept = []
+    save = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, *a, **k: (kept.append(self.axes[0]), save(self, *a, **k))
+    )
+    return kept
+
+
+def labels(axes):
+    return [text.get_text() for text in axes[0].get_legend().get_texts()]
+
+
+def line(axes, label):
+    return next(one for one in axes[0].get_lines() if one.get_label() == label)
+
+
+def test_mean_of_seeds(tmp_path, axes):
+    returns = np.array([[0.0, 2.0], [1.0, 5.0], [2.0, 6.0]])
+    path = curve.draw(run_folder(tmp_path, returns))
+    assert path == tmp_path / "curve.png" and path.read_bytes()[1:4] == b"PNG"
+    mean = line(axes, "mean of 2 seeds, 95 % interval")
+    np.testing.assert_allclose(mean.get_xydata(), [[100, 1], [200, 3], [300, 4]])
+    assert "final evaluation: 1.500 [-4.853, 7.853]" in labels(axes)
+    assert axes[0].get_title(loc="left") == "PPO on CartPole-v1"
+
+
+def test_gaps_are_bridged_but_nothing_is_made_up(tmp_path, axes):
+    nan = np.nan
+    returns = np.array([[nan, 1.0], [0.0, 1.0], [nan, 1.0], [4.0, 1.0], [nan, 1.0]])
+    curve.draw(run_folder(tmp_path, returns))
+    mean = line(axes, "mean of 2 seeds, 95 % interval")
+    np.testing.assert_allclose(mean.get_xydata(), [[200, 0.5], [300, 1.5], [400, 2.5]])
+
+
+def test_one_seed(tmp_path, axes):
+    curve.draw(run_folder(tmp_path, np.array([[1.0], [2.0]]), final=False))
+    assert labels(axes) == ["seed 10"]
+
+
+def test_failed_seed_is_dashed_and_left_out_of_the_mean(tmp_path, axes):
+    returns = np.array([[0.0, 2.0, 9.0], [1.0, 5.0, 9.0], [2.0, 6.0, np.nan]])
+    curve.draw(run_folder(tmp_path, returns, failed={12: 1}))
+    failed = line(axes, "seed 12 (failed)")
+    assert failed.get_linestyle() == "--"
+    np.testing.assert_allclose(failed.get_xydata(), [[100, 9], [200, 9]])
+    np.testing.assert_allclose(line(axes, "mean of 2 seeds, 95 % interval").get_ydata(), [1, 3, 4])
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_nothing_to_show_is_said(tmp_path, axes, rows):
+    curve.draw(run_folder(tmp_path, np.full((max(rows, 1), 2), np.nan)[:rows] if rows else [[]],
+                          final=False))  # fmt: skip
+    assert [text.get_text() for text in axes[0].texts] == ["no episode has ended yet"]

@@ -1,0 +1,116 @@
+"""The file survives being torn and cut back; the other sinks write what their readers read."""
+
+import importlib.util
+import json
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.report.metrics import MetricsFile, TensorBoard, WeightsAndBiases, read, scalars
+from sterling.types import Mistake
+
+
+def row(step, returns=(1.0, None)):
+    return {"step": step, "steps": 100, "iteration": 1, "data/return": list(returns), "failed": []}
+
+
+def test_rows_come_back(tmp_path):
+    sink = MetricsFile(tmp_path / "run" / "metrics.jsonl")
+    sink.write(row(10))
+    sink.write(row(20))
+    assert read(sink.path) == [row(10), row(20)]  # before closing: every line is flushed
+    sink.close()
+
+
+def test_arrays_and_numbers_that_are_not_finite(tmp_path):
+    sink = MetricsFile(tmp_path / "metrics.jsonl")
+    sink.write({"step": np.int64(3), "a": jnp.array([1.0, jnp.nan]), "b": float("inf"), "c": True})
+    text = sink.path.read_text()
+    assert json.loads(text) == {"step": 3, "a": [1.0, None], "b": None, "c": True}
+    assert "NaN" not in text and "Infinity" not in text
+
+
+def test_truncate_drops_later_rows_and_goes_on(tmp_path):
+    sink = MetricsFile(tmp_path / "metrics.jsonl")
+    for step in (10, 20, 30):
+        sink.write(row(step))
+    sink.truncate(20)
+    assert [r["step"] for r in read(sink.path)] == [10, 20]
+    sink.write(row(25))
+    assert [r["step"] for r in read(sink.path)] == [10, 20, 25]
+    assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_torn_last_line(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps(row(10)) + '\n{"step": 2')
+    assert [r["step"] for r in read(path)] == [10]
+    sink = MetricsFile(path)  # a new row must not be glued to the torn one
+    sink.write(row(20))
+    assert [r["step"] for r in read(path)] == [10, 20]
+
+
+def test_broken_line_and_missing_file(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
+    with pytest.raises(Mistake, match="line 2 is no JSON"):
+        read(path)
+    with pytest.raises(Mistake, match="is this the folder of a run"):
+        read(tmp_path / "nothing")
+
+
+def test_scalars():
+    found = scalars({**row(10, (1.0, None, 4.0)), "time/seconds": 2, "note": "x", "loss/a": [None]})
+    assert found == {
+        "data/return": 2.5, "data/return/0": 1.0, "data/return/2": 4.0, "time/seconds": 2.0,
+    }  # fmt: skip
+
+
+def test_tensorboard(tmp_path):
+    """Read back with the library's own protocol; without the library the remedy is named."""
+    if importlib.util.find_spec("tensorboardX") is None:
+        with pytest.raises(Mistake, match=r'pip install "sterling-rl\[tensorboard\]"'):
+            TensorBoard(tmp_path)
+        return
+    sink = TensorBoard(tmp_path)
+    sink.write(row(10, (1.0, 3.0)))
+    sink.write(row(20, (5.0, 7.0)))
+    sink.close()
+    assert _scalar_events(next(tmp_path.iterdir()))["data/return"] == [(10, 2.0), (20, 6.0)]
+
+
+def test_weights_and_biases(tmp_path, monkeypatch):
+    """Offline, so that nothing leaves the machine; without the library the remedy is named."""
+    if importlib.util.find_spec("wandb") is None:
+        with pytest.raises(Mistake, match=r'pip install "sterling-rl\[wandb\]"'):
+            WeightsAndBiases("test")
+        return
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    sink = WeightsAndBiases("test", mode="offline", dir=str(tmp_path))
+    sink.write(row(10))
+    sink.close()
+    assert list(tmp_path.glob("wandb/offline-run-*/run-*.wandb"))
+
+
+@pytest.mark.parametrize("sink", [TensorBoard, WeightsAndBiases])
+def test_missing_package_is_named(sink, monkeypatch):
+    for package in ("tensorboardX", "wandb"):
+        monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    with pytest.raises(Mistake, match="pip install"):
+        sink("anything")
+
+
+def _scalar_events(path):
+    """(step, value) pairs by tag from an event file: records of length, crc, bytes, crc."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    content, found, at = path.read_bytes(), {}, 0
+    while at < len(content):
+        size = int.from_bytes(content[at : at + 8], "little")
+        event = Event.FromString(content[at + 12 : at + 12 + size])
+        for value in event.summary.value:
+            found.setdefault(value.tag, []).append((event.step, value.simple_value))
+        at += 16 + size
+    return found
