@@ -150,6 +150,9 @@ class Algorithm(Protocol):
     ) -> tuple[Action, dict[str, Array]]: ...
 
     @staticmethod
+    def value(state: Any, obs: Obs) -> Float[Array, "env"]: ...
+
+    @staticmethod
     def learn(state: Any, batch: Record, key: Key[Array, ""]) -> tuple[Any, Signals]: ...
 
 

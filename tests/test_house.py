@@ -14,7 +14,7 @@ RANK = {
     **{"training": 3, "cli": 4, "__init__": 4, "__main__": 5},
 }
 BELOW_ALGORITHMS = {"types", "keys", "nets", "equations"}
-READING_ORDER = ["Config", "State", "needs", "init", "act", "learn"]
+READING_ORDER = ["Config", "State", "needs", "init", "act", "value", "learn"]
 
 
 def part(path: Path) -> str:

@@ -94,3 +94,21 @@ def plain(space: Any, single: bool = False) -> Any:
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(space.nvec, dtype=space.dtype, start=space.start)
     return spaces.MultiBinary(space.n)
+
+
+def seen(space: Any) -> Any:
+    """An action space as Sterling sees it: choices from 0, float64 bounds as float32 within them."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: seen(part) for key, part in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([seen(part) for part in space.spaces])
+    if isinstance(space, spaces.Discrete):
+        return spaces.Discrete(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec)
+    if isinstance(space, spaces.Box) and space.dtype == np.float64:
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        low = np.where(low < space.low, np.nextafter(low, np.float32(np.inf)), low)
+        high = np.where(high > space.high, np.nextafter(high, np.float32(-np.inf)), high)
+        return spaces.Box(low, high, dtype=np.float32)
+    return space

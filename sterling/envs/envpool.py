@@ -4,10 +4,18 @@ One pool serves every seed. EnvPool resets on the step after an end (the action 
 ignored), which is Sterling's own convention, so nothing has to be patched: rows whose episode was
 already over are masked. Its C++ side exchanges float64 for MuJoCo; the calls are therefore made
 and traced under ``enable_x64`` and cast at the boundary (without it memory is silently corrupted).
+An episode that ends in the very step of its time limit counts as cut: EnvPool does not tell.
+
+Atari: with ``episodic_life`` a lost life is an end to the learner (discount 0), while the score
+counts whole games; EnvPool goes on with the same game and presses FIRE where a game needs it.
+Worlds for evaluation answer ``last`` only where the game is over.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import sys
 import warnings
 import zlib
 from typing import Any
@@ -19,7 +27,13 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Key, PyTree
 
-from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
+from sterling.envs.naming import check_options
+from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step
+
+# what Sterling itself decides, or what a world cannot have
+OURS = ("num_envs", "batch_size", "seed", "env_seed", "base_path", "gym_reset_return_info")
+# what EnvPool's ``make`` takes for MuJoCo beside a task's own options
+PICTURES = ("from_pixels", "render_width", "render_height", "render_camera_id")
 
 
 class PoolState(eqx.Module):
@@ -34,12 +48,20 @@ class Pool:
 
     traced = True
     exact = False  # the simulators live in C++: a resumed run starts fresh episodes
+    stack = 1
 
     def __init__(
-        self, name: str, seeds: tuple[int, ...], envs: int, *, purpose: str = "train", **options: Any
+        self,
+        name: str,
+        seeds: tuple[int, ...],
+        envs: int,
+        *,
+        purpose: str = "train",
+        **options: Any,
     ):
         import envpool
 
+        check_options(name, options, option_names(name))
         self.seeds, self.envs = len(seeds), envs
         env_seeds = [_env_seed(seed, env, purpose) for seed in seeds for env in range(envs)]
         with warnings.catch_warnings():
@@ -49,12 +71,18 @@ class Pool:
                     name, env_type="gymnasium", num_envs=len(env_seeds), seed=env_seeds, **options
                 )
             except TypeError as error:
-                raise Mistake(f"environment {name}: {error}") from error
+                given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+                raise Mistake(f"environment {name} cannot be made with {given}") from error
             action, obs = self._pool.action_space, self._pool.observation_space
+        self._check_players(name)
         with jax.enable_x64(True):
             self._handle, self._recv, self._send, _ = self._pool.xla()
-        self._action_dtype = self._pool.spec.action_array_spec[self._pool.spec._action_keys[-1]].dtype
-        self.spec = Spec(obs=_single_precision(obs), action=_single_precision(action), envs=envs)
+        declared = list(self._pool.spec.action_array_spec.values())[-1]
+        self._action_dtype = declared.dtype
+        self._first = action.low if _is_choices(action) else None  # choices are counted from 0
+        self._lives = is_atari(name) and bool(self._pool.config["episodic_life"])
+        self._purpose = purpose
+        self.spec = Spec(obs=_single_precision(obs), action=_action(action), envs=envs)
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[PoolState, Obs]:
         """Start every episode anew; the pool's own seeds decide, ``keys`` are not used."""
@@ -66,17 +94,22 @@ class Pool:
         self, state: PoolState, action: Action, keys: Key[Array, "seed"]
     ) -> tuple[PoolState, Step]:
         """One step of every env; traced."""
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), action)
+        flat = action.reshape(-1, *action.shape[2:])
+        flat = flat if self._first is None else flat + self._first.astype(flat.dtype)[None]
         with jax.enable_x64(True):
             handle = self._send(state.handle, flat.astype(self._action_dtype))
-            handle, (obs, reward, terminated, truncated, _) = self._recv(handle)
-            obs, reward = self._shape(obs), self._shape(reward)
-            terminated, truncated = self._shape(terminated), self._shape(truncated)
+            handle, (obs, reward, terminated, truncated, info) = self._recv(handle)
+            game_over = info["terminated"] != 0 if self._lives else terminated
+            answer = self._shape((obs, reward, terminated, truncated, game_over))
+        obs, reward, terminated, truncated, game_over = answer
         fresh = state.ended
-        last = (terminated | truncated) & ~fresh
-        discount = jnp.where(terminated & ~truncated, 0.0, 1.0).astype(jnp.float32)
-        step = Step(obs, reward.astype(jnp.float32), discount, last, ~fresh)
-        return PoolState(handle, last), step
+        ended = (terminated | truncated) & ~fresh
+        last = (game_over | truncated) & ~fresh
+        discount = (~terminated | truncated).astype(jnp.float32)
+        lives = self._lives and self._purpose == "train"
+        score = Score(reward, last) if lives else None
+        step = Step(obs, reward, discount, ended if lives else last, ~fresh, score)
+        return PoolState(handle, ended), step
 
     def close(self) -> None:
         """Release the pool's threads."""
@@ -87,16 +120,54 @@ class Pool:
 
         def shape(x: AnyArray) -> Array:
             x = jnp.asarray(x).reshape(self.seeds, self.envs, *x.shape[1:])
-            return x.astype(jnp.float32) if x.dtype == jnp.float64 else x
+            return x.astype(_single(x.dtype))
 
         return jax.tree.map(shape, tree)
 
+    def _check_players(self, name: str) -> None:
+        players = int(self._pool.config.get("max_num_players", 1))
+        if players > 1:
+            raise Mistake(
+                f"environment {name} has {players} players at once; worlds here have one agent"
+            )
+
+
+def missing() -> str | None:
+    """Why EnvPool cannot be used here; None where it can."""
+    if sys.platform in ("darwin", "win32"):
+        return "EnvPool cannot be compiled into programs on this operating system"
+    return None if importlib.util.find_spec("envpool") else "EnvPool is not installed"
+
+
+def option_names(name: str) -> list[str]:
+    """The options that a task leaves to the user."""
+    module, spec, _ = _registry()[name]
+    pictures = PICTURES if module.startswith("envpool.mujoco") else ()
+    keys = getattr(importlib.import_module(module), spec)._config_keys
+    return sorted({*keys, *pictures} - set(OURS))
+
+
+def is_atari(name: str) -> bool:
+    """Whether a task is an Atari game."""
+    return _registry()[name][0] == "envpool.atari"
+
+
+def knows(name: str) -> bool:
+    """Whether EnvPool is here and has ``name``."""
+    return missing() is None and name in _registry()
+
 
 def names() -> list[str]:
-    """Every task EnvPool offers."""
-    import envpool
+    """Every task EnvPool offers; none where EnvPool cannot be used."""
+    return sorted(_registry()) if missing() is None else []
 
-    return sorted(envpool.list_all_envs())
+
+def _registry() -> dict[str, tuple[str, str, dict[str, Any]]]:
+    """Task -> module, name of its spec's class, defaults."""
+    import envpool.entry
+    from envpool.registration import registry
+
+    return registry.specs
 
 
 def _env_seed(seed: int, env: int, purpose: str) -> int:
@@ -104,13 +175,45 @@ def _env_seed(seed: int, env: int, purpose: str) -> int:
     return zlib.crc32(f"{seed}/{env}/{purpose}".encode()) & 0x7FFFFFFF
 
 
+def _single(dtype: Any) -> Any:
+    """The dtype, or the one of 32 bits for one of 64."""
+    return (
+        {"f": jnp.float32, "i": jnp.int32, "u": jnp.uint32}[dtype.kind]
+        if dtype.itemsize == 8
+        else dtype
+    )
+
+
 def _single_precision(space: Any) -> Any:
-    """The same space with float64 boxes as float32."""
+    """The same space with boxes of 64 bits as boxes of 32."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: _single_precision(part) for key, part in space.items()})
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([_single_precision(part) for part in space])
-    if isinstance(space, spaces.Box) and space.dtype == np.float64:
-        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-        return spaces.Box(low, high, dtype=np.float32)
-    return space
+    if not isinstance(space, spaces.Box):
+        return space
+    dtype = np.dtype(_single(space.dtype))
+    low, high = _bound(space.low, dtype), _bound(space.high, dtype)
+    if dtype.kind == "f":  # EnvPool declares no lower bound as 0 or as the smallest number above it
+        low = np.where((low >= 0.0) & (high >= np.finfo(dtype).max), -high, low)
+    return spaces.Box(low, high, dtype=dtype)
+
+
+def _is_choices(space: spaces.Space[Any]) -> bool:
+    """A row of integers, which EnvPool declares as a box."""
+    return isinstance(space, spaces.Box) and space.dtype.kind in "iu" and len(space.shape) == 1
+
+
+def _action(space: Any) -> Any:
+    """The action space as Sterling sees it."""
+    if _is_choices(space):
+        return spaces.MultiDiscrete(space.high.astype(np.int64) - space.low + 1)
+    return _single_precision(space)
+
+
+def _bound(bound: np.ndarray, dtype: Any) -> np.ndarray:
+    """A bound in a smaller dtype, which may not hold it."""
+    if dtype.kind == "f":
+        return bound.astype(dtype)
+    limits = np.iinfo(dtype)
+    return np.clip(bound, limits.min, limits.max).astype(dtype)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import inspect
 import warnings
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Key, PyTree
 
+from sterling.envs.naming import check_options
 from sterling.envs.traced import Traced
 from sterling.types import Action, Mistake, Obs
 
@@ -34,26 +34,18 @@ BROKEN = ("SimpleBandit-bsuite",)  # gymnax 0.0.9 confuses its state's fields: i
 NEVER = 2**30  # steps
 
 
-class Gymnax(Traced):
-    """``seeds x envs`` copies of a gymnax environment as a :class:`sterling.types.World`.
+def make(
+    name: str, seeds: tuple[int, ...], envs: int, *, strategy: str = "vmap", **params: Any
+) -> Traced:
+    """``seeds x envs`` copies of a gymnax environment.
 
     ``params`` are fields of the environment's parameters or arguments of its constructor
-    (``size=20`` for DeepSea); ``max_episode_steps`` changes the step limit.
+    (``size=20`` for DeepSea); ``max_episode_steps`` changes the step limit. Raises ``Mistake``
+    for an option that the environment does not have.
     """
-
-    def __init__(
-        self,
-        name: str,
-        seeds: tuple[int, ...],
-        envs: int,
-        *,
-        purpose: str = "train",
-        strategy: str = "vmap",
-        **params: Any,
-    ):
-        with _quiet():
-            task, limit = _task(name, params)
-        super().__init__(task, seeds, envs, limit=limit, strategy=strategy)
+    with _quiet():
+        task, limit = _task(name, params)
+    return Traced(task, seeds, envs, limit=limit, strategy=strategy)
 
 
 class Task:
@@ -120,8 +112,10 @@ def _task(name: str, given: dict[str, Any]) -> tuple[Task, int]:
         raise Mistake(f"environment {name} is broken in gymnax itself and cannot be stepped")
     gymnax = _gymnax()
     limit = given.pop("max_episode_steps", None)
-    _, usual = _made(gymnax, name, {})
-    fields = [field.name for field in dataclasses.fields(usual)]
+    usual, usual_params = _made(gymnax, name, {})
+    fields = [field.name for field in dataclasses.fields(usual_params)]
+    arguments = inspect.signature(type(usual)).parameters
+    check_options(name, given, [*fields, *arguments, "max_episode_steps"])
     env, params = _made(gymnax, name, {k: v for k, v in given.items() if k not in fields})
     params = params.replace(**{k: v for k, v in given.items() if k in fields})
     limit = params.max_steps_in_episode if limit is None else limit
@@ -135,14 +129,6 @@ def _made(gymnax: Any, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
         return gymnax.make(name, **arguments)
     except OSError as error:
         raise Mistake(f"environment {name} downloads data on first use: {error}") from error
-    except TypeError as error:
-        usual, params = gymnax.make(name)
-        known = [field.name for field in dataclasses.fields(params)]
-        known += [part for part in inspect.signature(type(usual)).parameters]
-        unknown = next(iter(arguments))
-        near = difflib.get_close_matches(unknown, known, 1) or sorted(known)
-        message = f"environment {name} has no option {unknown!r}; it has {', '.join(near)}"
-        raise Mistake(message) from error
 
 
 def _space(space: Any, env: Any) -> spaces.Space[Any]:
@@ -150,7 +136,9 @@ def _space(space: Any, env: Any) -> spaces.Space[Any]:
     if hasattr(space, "n"):
         return spaces.Discrete(int(space.n))
     if not hasattr(space, "low"):
-        raise Mistake(f"environment {env.name} has a {type(space).__name__} space; use Box, Discrete")
+        raise Mistake(
+            f"environment {env.name} has a {type(space).__name__} space; use Box, Discrete"
+        )
     shape = tuple(space.shape)
     low, high = (np.broadcast_to(np.asarray(x, np.float32), shape) for x in (space.low, space.high))
     return spaces.Box(low, high, shape, np.float32)

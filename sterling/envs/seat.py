@@ -243,4 +243,4 @@ def _any_action(space: Any, allowed: Any) -> Any:
 
 
 def _describe(value: Any) -> str:
-    return f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"
+    return f"{len(value)} values" if isinstance(value, tuple) else f"something of type {type(value).__name__}"

@@ -1,7 +1,7 @@
 """A worker process: messages over a socket, and the loop that answers them.
 
-Only ``starting`` a worker and small messages go through the socket; observations and actions lie
-on the shared board. Like ``seat`` this imports nothing slow.
+Only small messages go through the socket; observations and actions lie on the shared board. Like
+``seat`` this imports nothing slow.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from sterling.envs.seat import Seat, Seats, Violation, explain, probe
 
 GRACE = 5.0  # seconds the environments have to close themselves
 
-# ``sterling`` itself is imported by no worker: that would load JAX into every one of them.
+# A worker must not import the packages ``sterling`` and ``sterling.envs`` themselves: they would
+# load JAX into every one of them. Hollow packages stand in while the three modules are loaded.
 BOOT = """
 import json, sys, types
-paths, root = json.loads(sys.argv[1])
+paths, folder = json.loads(sys.argv[1])
 sys.path[:] = paths
-for name, folder in (("sterling", root), ("sterling.envs", root + "/envs")):
+for name in ("sterling", "sterling.envs"):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [folder]
 from sterling.envs.serve import serve
@@ -64,7 +65,7 @@ def serve(line: int, memory: int) -> None:
             elif message == "probe":
                 send(boss, _probe(factory))
             else:
-                seats = _take_seats(factory, memory, *message)
+                seats = _take_seats(factory, memory, message)
     if seats is not None:
         seats.close()
 
@@ -91,18 +92,11 @@ def _probe(factory: Callable[[], Any]) -> tuple[str, Any]:
         return "failed", explain(error)
 
 
-def _take_seats(
-    factory: Callable[[], Any],
-    memory: int,
-    problem: tuple[Any, ...],
-    envs: int,
-    workers: int,
-    worker: int,
-    indexes: list[int],
-) -> Seats:
-    made = Problem(*problem)
-    board = board_of(made, envs, workers, memory)
-    return Seats([Seat(factory, made, board, index) for index in indexes], board, worker)
+def _take_seats(factory: Callable[[], Any], memory: int, message: tuple[Any, ...]) -> Seats:
+    described, envs, workers, worker, indexes = message
+    problem = Problem(*described)
+    board = board_of(problem, envs, workers, memory)
+    return Seats([Seat(factory, problem, board, index) for index in indexes], board, worker)
 
 
 def _die_with_parent() -> None:

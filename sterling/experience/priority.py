@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 FAN = 32  # children of a node: four levels hold a million
 OFFSET = 1e-6  # added to errors, so that no row is lost for ever (epsilon of the paper)
+NOWHERE = 2**31 - 1  # the place of what was not found
 
 
 class SumTree(eqx.Module):
@@ -35,14 +37,19 @@ class SumTree(eqx.Module):
         return self.levels[0][_seeds(index), index // FAN, index % FAN]
 
     def put(self, index: Int[Array, "seed n"], value: Float[Array, "seed n"]) -> SumTree:
-        """Replace numbers (none negative); of several for one place the largest stays."""
+        """Replace numbers (none negative); of several for one place the largest stays.
+
+        A place beyond the end is passed over.
+        """
         seeds = _seeds(index)
         place = (seeds, index // FAN, index % FAN)
-        levels = [self.levels[0].at[place].set(0.0).at[place].max(value)]
+        cleared = self.levels[0].at[place].set(0.0, mode="drop")
+        levels = [cleared.at[place].max(value, mode="drop")]
         for level in self.levels[1:]:
             index = index // FAN
             sums = levels[-1][seeds, index].sum(-1)
-            levels.append(level.at[seeds, index // FAN, index % FAN].set(sums))
+            place = (seeds, index // FAN, index % FAN)
+            levels.append(level.at[place].set(sums, mode="drop"))
         return SumTree(tuple(levels))
 
     def find(self, share: Float[Array, "seed n"]) -> Int[Array, "seed n"]:
@@ -68,7 +75,7 @@ class Priorities(eqx.Module):
 
     tree: SumTree
     largest: Float[Array, "seed"]  # what new rows get: the largest priority seen so far
-    drawn: Int[Array, "seed update batch"]  # the rows drawn last
+    drawn: Int[Array, "seed update batch"]  # the rows drawn last, or NOWHERE
     exponent: float = eqx.field(static=True)  # alpha
     correction: float = eqx.field(static=True)  # beta
 
@@ -93,28 +100,35 @@ class Priorities(eqx.Module):
 
     def draw(
         self, share: Float[Array, "seed update batch"]
-    ) -> tuple[Priorities, Bool[Array, "seed update batch"], Float[Array, "seed update batch"]]:
+    ) -> tuple[
+        Priorities,
+        Int[Array, "seed update batch"],
+        Bool[Array, "seed update batch"],
+        Float[Array, "seed update batch"],
+    ]:
         """Rows in proportion to their priority, by numbers uniform in [0, 1).
 
-        Returns whether there were any, and importance weights (N p)^-beta / max (section 3.4;
+        Returns them, whether there were any, and importance weights (N p)^-beta / max (section 3.4;
         N and the total cancel in the division by the batch's largest).
         """
         flat = self.tree.find(share.reshape(share.shape[0], -1))
-        priority = self.tree.get(flat).reshape(share.shape)
-        any_ = priority > 0.0
-        smallest = jnp.min(jnp.where(any_, priority, jnp.inf), -1, keepdims=True)
-        ratio = jnp.where(any_, smallest, 1.0) / jnp.where(any_, priority, 1.0)
-        drawn = flat.reshape(share.shape)
-        return eqx.tree_at(lambda p: p.drawn, self, drawn), any_, ratio**self.correction
+        # read once: a second reading, put off by the compiler until after learn has written,
+        # would make it copy the tree
+        flat, priority = jax.lax.optimization_barrier((flat, self.tree.get(flat)))
+        flat, priority = flat.reshape(share.shape), priority.reshape(share.shape)
+        found = priority > 0.0
+        smallest = jnp.min(jnp.where(found, priority, jnp.inf), -1, keepdims=True)
+        ratio = jnp.where(found, smallest, 1.0) / jnp.where(found, priority, 1.0)
+        made = eqx.tree_at(lambda p: p.drawn, self, jnp.where(found, flat, NOWHERE))
+        return made, flat, found, ratio**self.correction
 
     def learn(self, error: Float[Array, "seed update batch"]) -> Priorities:
-        """Priorities from the errors of the rows drawn last; a row without stays without."""
+        """Priorities from the errors of the rows drawn last."""
         seeds = error.shape[0]
-        drawn = self.drawn.reshape(seeds, -1)
-        value = (jnp.abs(error.reshape(seeds, -1)) + OFFSET) ** self.exponent
-        value = jnp.where(self.tree.get(drawn) > 0.0, value, 0.0)
-        largest = jnp.maximum(self.largest, value.max(-1))
-        made = (self.tree.put(drawn, value), largest)
+        value = (jnp.abs(error) + OFFSET) ** self.exponent
+        tree = self.tree.put(self.drawn.reshape(seeds, -1), value.reshape(seeds, -1))
+        largest = jnp.where(self.drawn == NOWHERE, 0.0, value).max((1, 2))
+        made = (tree, jnp.maximum(self.largest, largest))
         return eqx.tree_at(lambda p: (p.tree, p.largest), self, made)
 
 

@@ -169,9 +169,9 @@ def _keep_and_sample(
     share = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
     strata = jnp.arange(needs.batch, dtype=jnp.float32).reshape(1, 1, -1)
     share = (strata + share) / needs.batch
-    priorities, valid, weight = priorities.draw(share)
+    priorities, place, valid, weight = priorities.draw(share)
     envs = ring.words.shape[2]
-    row, env = priorities.drawn // envs, priorities.drawn % envs
+    row, env = place // envs, place % envs
     batch = _transitions(ring, needs, row, env, valid, {"weight": weight})
     return (ring, priorities), batch
 

@@ -1,27 +1,32 @@
-"""A film of a policy at work.
+"""A film of a policy at work, in the very world that it was evaluated in.
 
-EnvPool's tasks are drawn by EnvPool itself, so that the film shows the very world that was trained
-in; its MuJoCo families need an OpenGL context, which is opened here (EGL, or else OSMesa).
-Gymnasium environments are drawn by their ``render``, MinAtar by painting its grid of channels.
+EnvPool's tasks are drawn by EnvPool; its MuJoCo families need an OpenGL context, which is opened
+here (EGL, or else OSMesa). Gymnasium environments are drawn by their ``render``; grids of channels,
+as MinAtar's, are painted.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt8
 
-from sterling import envs
-from sterling.types import Action, Mistake, Obs
+from sterling import envs, keys
+from sterling.envs.envpool import Pool
+from sterling.envs.registry import HOST_OPTIONS, _find
+from sterling.envs.wrappers import RescaleAction
+from sterling.types import Action, Mistake, Obs, World
 
 Frame = UInt8[np.ndarray, "height width 3"]
 FRAMES_PER_SECOND = 30  # where the environment does not say
@@ -37,21 +42,27 @@ PALETTE = np.array(
 )  # fmt: skip
 
 
-class Scene(Protocol):
-    """One copy of an environment that can be looked at; observations have a leading axis of 1.
+class Scene:
+    """A world of one environment, and how to look at it."""
 
-    The step after an episode's end ignores its action and starts the next episode.
-    """
+    def __init__(self, world: World, look: Callable[[Obs], Frame], fps: float = FRAMES_PER_SECOND):
+        # the actor speaks the environment's own units
+        self.world = world.world if isinstance(world, RescaleAction) else world
+        self.look, self.fps = look, fps
+        self.step = jax.jit(self.world.step) if self.world.traced else self.world.step
 
-    fps: float
-
-    def reset(self) -> Obs: ...
-
-    def step(self, action: Action) -> Obs: ...
-
-    def frame(self) -> Frame: ...
-
-    def close(self) -> None: ...
+    def frames(self, act: Callable[[Obs], Action], steps: int, seed: int) -> Iterator[Frame]:
+        """The first observation's picture, then one per step."""
+        as_batch = jnp.asarray if self.world.traced else np.asarray
+        seeds = jnp.asarray([seed], jnp.int32)
+        state, obs = self.world.reset(keys.at(seeds, "film", 0))
+        yield self.look(obs)
+        for clock in range(steps):
+            action = act(jax.tree.map(lambda x: np.asarray(x)[0], obs))
+            batch = jax.tree.map(lambda x: as_batch(np.asarray(x)[None]), action)
+            state, answer = self.step(state, batch, keys.at(seeds, "film-step", clock))
+            obs = jax.block_until_ready(answer.obs)
+            yield self.look(obs)
 
 
 def record(
@@ -71,7 +82,7 @@ def record(
         act: from observations ``(1, ...)`` to actions ``(1, ...)`` in the environment's own units.
         path: where to; folders are made.
         steps: environment steps, one frame each; episodes follow one another.
-        seed: of the environment.
+        seed: of the environment: the film begins with that seed's first evaluation episode.
 
     Raises Mistake where the environment cannot be drawn, or a package or OpenGL is missing.
     """
@@ -80,7 +91,7 @@ def record(
         raise Mistake(f"a film is an .mp4 or a .gif; got {path.name!r}")
     scene = _scene(environment, options, seed)
     try:
-        frames = _frames(scene, act, steps)
+        frames = scene.frames(act, steps, seed)
         first = next(frames)  # what cannot be drawn leaves no file behind
         path.parent.mkdir(parents=True, exist_ok=True)
         with _writer(path, scene.fps) as film:
@@ -88,161 +99,83 @@ def record(
             for frame in frames:
                 film.append_data(_fit(frame))
     finally:
-        scene.close()
+        scene.world.close()
     return path
 
 
 def _scene(environment: str | Callable[[], Any], options: dict[str, Any], seed: int) -> Scene:
-    """The way to look at ``environment``."""
+    """The world of ``environment`` with what draws it."""
     if not isinstance(environment, str):
-        return GymnasiumScene(environment, seed)
-    backend = envs.backend(environment)
+        return _rendered(environment, options, seed)
+    backend, name = _find(environment)
+    if backend in ("classic", "gymnasium"):  # classic worlds are Gymnasium's in JAX
+        own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
+        make = functools.partial(gymnasium.make, name, render_mode="rgb_array", **own)
+        return _rendered(make, {}, seed)
+    world = envs.make(environment, (seed,), 1, purpose="evaluate", **options)
     if backend == "envpool":
-        return PoolScene(environment, options, seed)
-    if backend == "gymnax":
-        return GridScene(environment, options, seed)
-    return GymnasiumScene(lambda: _gymnasium(environment, options), seed)
+        return Scene(world, _pool_camera(world, name))
+    if len(world.spec.obs.shape or ()) != 3:
+        world.close()
+        raise Mistake(f"{environment} cannot be drawn: what it shows is no grid of channels")
+    return Scene(world, _grid, fps=10)  # things move by whole cells
 
 
-def _frames(scene: Scene, act: Callable[[Obs], Action], steps: int) -> Iterator[Frame]:
-    """The first observation's frame, then one per step."""
-    obs = scene.reset()
-    yield scene.frame()
-    for _ in range(steps):
-        obs = scene.step(act(obs))
-        yield scene.frame()
+def _pool_camera(world: Any, name: str) -> Callable[[Obs], Frame]:
+    """Looks at the pool inside ``world``."""
+    while not isinstance(world, Pool):
+        world = world.world
+    pool = world._pool
+    pool._render_mode = "rgb_array"  # what EnvPool's own make(render_mode=...) does
+    modules = [base.__module__ for base in type(pool).__mro__]
+    is_mujoco = any(module.startswith("envpool.mujoco") for module in modules)
+    context = _gl_context() if is_mujoco and sys.platform == "linux" else None
 
-
-class PoolScene:
-    """An EnvPool task."""
-
-    fps = FRAMES_PER_SECOND
-
-    def __init__(self, name: str, options: dict[str, Any], seed: int):
-        import envpool
-
-        self._name, self._context = name, None
-        if sys.platform == "linux" and _is_mujoco(name):
-            self._context = _gl_context()
-        self._pool = envpool.make(
-            name, env_type="gymnasium", num_envs=1, seed=seed, render_mode="rgb_array", **options
-        )
-
-    def reset(self) -> Obs:
-        """Start the first episode."""
-        return self._pool.reset()[0]
-
-    def step(self, action: Action) -> Obs:
-        """One step; EnvPool itself starts the next episode on the step after an end."""
-        return self._pool.step(action)[0]
-
-    def frame(self) -> Frame:
-        """EnvPool's picture."""
+    def look(obs: Obs) -> Frame:
+        if context is not None:
+            context.make_current()
         try:
-            return np.asarray(self._pool.render()[0])
+            return np.asarray(pool.render()[0])
         except (RuntimeError, OSError) as error:  # no renderer, or its pictures are not shipped
-            raise Mistake(f"EnvPool cannot draw {self._name}: {error}") from error
+            raise Mistake(f"EnvPool cannot draw {name}: {error}") from error
 
-    def close(self) -> None:
-        """Release the pool and the OpenGL context."""
-        self._pool.close()
-        if self._context is not None:
-            self._context.free()
+    return look
 
 
-class GymnasiumScene:
-    """Whatever a factory makes that has Gymnasium's interface."""
+def _rendered(factory: Callable[[], Any], options: dict[str, Any], seed: int) -> Scene:
+    """A Gymnasium environment in this process, drawn by itself."""
+    if sys.platform == "linux":
+        os.environ.setdefault("MUJOCO_GL", "egl")  # its default would want a screen
+    built: list[Any] = []  # the newest is the one that acts
 
-    def __init__(self, factory: Callable[[], Any], seed: int):
-        if sys.platform == "linux":
-            os.environ.setdefault("MUJOCO_GL", "egl")  # its default would want a screen
-        self._env, self._seed, self._over = factory(), seed, False
-        self.fps = float(self._env.metadata.get("render_fps") or FRAMES_PER_SECOND)
+    def build() -> Any:
+        built.append(factory())
+        return built[-1]
 
-    def reset(self) -> Obs:
-        """Start the first episode."""
-        return self._batch(self._env.reset(seed=self._seed)[0])
+    world = envs.make(build, (seed,), 1, purpose="evaluate", **{**options, "workers": 0})
 
-    def step(self, action: Action) -> Obs:
-        """One step, or the start of the next episode."""
-        if self._over:
-            self._over = False
-            return self._batch(self._env.reset()[0])
-        own = jax.tree.map(lambda x: x[0], action)
-        obs, _, terminated, truncated, _ = self._env.step(own)
-        self._over = terminated or truncated
-        return self._batch(obs)
-
-    def frame(self) -> Frame:
-        """The environment's own picture."""
+    def look(obs: Obs) -> Frame:
         try:
-            picture = self._env.render()
-        except ImportError as error:
+            picture = built[-1].render()
+        except (ImportError, gymnasium.error.Error) as error:  # a package is missing
             raise Mistake(f"the environment cannot be drawn: {error}") from error
         if not isinstance(picture, np.ndarray) or picture.ndim != 3:
             raise Mistake(
                 "the environment's render() gives no picture; "
-                'make it with render_mode="rgb_array" in the factory'
+                'build it with render_mode="rgb_array"'
             )
         return picture[..., :3].astype(np.uint8)
 
-    def close(self) -> None:
-        """Close the environment."""
-        self._env.close()
-
-    @staticmethod
-    def _batch(obs: Any) -> Obs:
-        return jax.tree.map(lambda x: np.asarray(x)[None], obs)
+    fps = built[-1].metadata.get("render_fps") or FRAMES_PER_SECOND
+    return Scene(world, look, float(fps))
 
 
-class GridScene:
-    """A gymnax world whose observation is a grid of channels, as MinAtar's."""
-
-    fps = 10.0  # cells move by whole steps
-
-    def __init__(self, name: str, options: dict[str, Any], seed: int):
-        self._world = envs.make(name, (seed,), 1, purpose="play", **options)
-        if len(self._world.spec.obs.shape or ()) != 3:
-            raise Mistake(f"{name} has no picture: its observation is no grid of channels")
-        self._keys = jax.vmap(jax.random.key)(jnp.asarray([seed]))
-        self._step = jax.jit(self._world.step)
-
-    def reset(self) -> Obs:
-        """Start the first episode."""
-        self._state, self._obs = self._world.reset(self._keys)
-        return self._obs[0]
-
-    def step(self, action: Action) -> Obs:
-        """One step; the world itself starts the next episode."""
-        self._keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(self._keys)
-        batch = jnp.asarray(action)[None]
-        self._state, answer = self._step(self._state, batch, self._keys)
-        self._obs = answer.obs
-        return self._obs[0]
-
-    def frame(self) -> Frame:
-        """Each cell in the colour of its last channel that is on."""
-        grid = np.asarray(self._obs[0, 0]) > 0
-        last = grid.shape[-1] - 1 - grid[..., ::-1].argmax(-1)
-        colours = np.where(grid.any(-1)[..., None], PALETTE[last % len(PALETTE)], np.uint8(20))
-        return colours.repeat(CELL, 0).repeat(CELL, 1)
-
-    def close(self) -> None:
-        """Close the world."""
-        self._world.close()
-
-
-def _gymnasium(name: str, options: dict[str, Any]) -> Any:
-    import gymnasium
-
-    return gymnasium.make(name, render_mode="rgb_array", **options)
-
-
-def _is_mujoco(name: str) -> bool:
-    """Whether EnvPool draws this task with MuJoCo, by the package its task comes from."""
-    from envpool.registration import registry
-
-    return str(registry.specs[name][0]).startswith("envpool.mujoco")
+def _grid(obs: Obs) -> Frame:
+    """Each cell of a ``(height, width, channel)`` grid in the colour of its last channel that is on."""
+    grid = np.asarray(obs)[0, 0] > 0
+    last = grid.shape[-1] - 1 - grid[..., ::-1].argmax(-1)
+    colours = np.where(grid.any(-1)[..., None], PALETTE[last % len(PALETTE)], np.uint8(20))
+    return colours.repeat(CELL, 0).repeat(CELL, 1)
 
 
 def _gl_context() -> Any:

@@ -42,7 +42,8 @@ class Estimate:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Estimate:
-        """The inverse; other entries are passed over."""
+        """The inverse; other entries are passed over. ``result.json`` names the value ``estimate``."""
+        plain = {"value": plain.get("estimate"), **plain}
         return cls(**{field.name: plain[field.name] for field in dataclasses.fields(cls)})
 
 

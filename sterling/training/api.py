@@ -8,7 +8,6 @@ from typing import Any
 
 from sterling.report.metrics import Sink
 from sterling.training import folder
-from sterling.training.folder import Folder
 from sterling.training.processes import train_apart
 from sterling.training.settings import Settings, resolve
 from sterling.training.single import carry_on
@@ -65,16 +64,17 @@ def resume(
 
     ``environment`` is needed again where the run was made with the user's own factory.
     """
-    place = folder.existing(path)
+    path = Path(path)
+    settings = Settings.from_json(folder.read_config(path), environment)
     remember_programs()
-    if place.complete:
+    if folder.read_result(path) is not None:
         return load(path, environment=environment)
-    return _go(Settings.from_json(place.read_config(), environment), place, sinks)
+    return _go(settings, path, sinks)
 
 
-def _go(settings: Settings, place: Folder | None, sinks: Sequence[Sink]) -> TrainedRun:
+def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
     go = train_apart if settings.strategy == "processes" else carry_on
-    return go(settings, place, sinks)
+    return go(settings, path, sinks)
 
 
 __all__ = ["RUN_OPTIONS", "TrainedRun", "load", "resume", "train"]

@@ -188,10 +188,10 @@ def _pieces(array: np.ndarray) -> Iterator[memoryview]:
 
 def _match(path: Path, stored: list[Entry], wanted: list[Entry], prefix: str) -> None:
     """Whether what is wanted is what is stored, leaf by leaf."""
+    remedy = "use the algorithm and configuration it was saved with"
     there = {entry.name: entry for entry in stored if _is_below(prefix, entry.name)}
     for entry in wanted:
         found = there.pop(entry.name, None)
-        remedy = "use the algorithm and configuration it was saved with"
         if found is None:
             raise Mistake(f"{path} has no leaf {entry.name} ({entry.kind}); {remedy}")
         if (found.dtype, found.shape, found.key) != (entry.dtype, entry.shape, entry.key):

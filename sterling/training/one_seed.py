@@ -14,15 +14,13 @@ def main() -> None:
     path, core = sys.argv[1:]
     if core != "None":
         os.sched_setaffinity(0, {int(core)})  # before JAX counts the cores for its threads
-    from sterling.training.folder import Folder
     from sterling.training.single import carry_on
     from sterling.training.start import remember_programs
 
     settings = cloudpickle.loads(sys.stdin.buffer.read())
     remember_programs()
-    place = Folder(Path(path))
-    place.path.mkdir(parents=True, exist_ok=True)
-    carry_on(settings, place, ())
+    Path(path).mkdir(parents=True, exist_ok=True)
+    carry_on(settings, Path(path), ())
 
 
 if __name__ == "__main__":

@@ -26,8 +26,7 @@ import jax.numpy as jnp
 
 from sterling.report.metrics import MetricsFile, Sink, read
 from sterling.training import checkpoint, folder
-from sterling.training.folder import Folder
-from sterling.training.guard import EXIT_RESUMABLE, Interrupt, Lock
+from sterling.training.guard import EXIT_RESUMABLE, Interrupt
 from sterling.training.settings import Settings
 from sterling.training.trained import TrainedRun, final, load
 from sterling.types import Mistake
@@ -36,51 +35,51 @@ from sterling.types import Mistake
 POLL = 0.5  # seconds between looks at what the seeds have written
 
 
-def train_apart(settings: Settings, place: Folder | None, sinks: Sequence[Sink]) -> TrainedRun:
+def train_apart(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
     """Train, or go on training, every seed in a process of its own."""
-    if place is None:
-        with tempfile.TemporaryDirectory() as path:
-            return _train(settings, Folder(Path(path)), sinks, keep=False)
-    with Lock(place.path):
-        return _train(settings, place, sinks, keep=True)
+    if path is None:
+        with tempfile.TemporaryDirectory() as short_lived:
+            return _train(settings, Path(short_lived), sinks, keep=False)
+    with folder.lock(path):
+        return _train(settings, path, sinks, keep=True)
 
 
-def _train(settings: Settings, place: Folder, sinks: Sequence[Sink], keep: bool) -> TrainedRun:
-    if not place.config.exists():
-        place.write_config(settings.to_json() | folder.environment_facts())
+def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) -> TrainedRun:
+    if not (path / "config.json").exists():
+        folder.write_config(path, settings.to_json() | folder.environment_facts())
     start = time.monotonic()
-    file = MetricsFile(place.metrics)
+    file = MetricsFile(folder.metrics(path))
     file.truncate(-1)
-    merge = Merge([place.path / "seeds" / str(seed) for seed in settings.seeds], [file, *sinks])
-    _run_all(settings, place, merge)
+    merge = Merge([path / "seeds" / str(seed) for seed in settings.seeds], [file, *sinks])
+    _run_all(settings, path, merge)
     environment = None if isinstance(settings.environment, str) else settings.environment
-    seeds = [load(path, environment=environment) for path in merge.paths]
+    seeds = [load(each, environment=environment) for each in merge.paths]
     agent = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(s.agent for s in seeds))
     result = _merged([seed.result for seed in seeds], time.monotonic() - start)
-    checkpoint.save(place.path, result["steps"], {"agent": agent}, {})
-    place.write_result(result)
+    checkpoint.save(folder.checkpoints(path), result["steps"], {"agent": agent}, {})
+    folder.write_result(path, result)
     if keep:
         from sterling.report.curve import draw
 
-        draw(place.path)
+        draw(path)
     for sink in merge.sinks:
         sink.close()
-    return TrainedRun(settings, agent, result, place.path if keep else None)
+    return TrainedRun(settings, agent, result, path if keep else None)
 
 
-def _run_all(settings: Settings, place: Folder, merge: Merge) -> None:
+def _run_all(settings: Settings, path: Path, merge: Merge) -> None:
     """Start, watch and, on a signal, stop the seeds' processes."""
     pairs = zip(settings.seeds, merge.paths, strict=True)
-    waiting = [(seed, path) for seed, path in pairs if not Folder(path).complete]
+    waiting = [(seed, own) for seed, own in pairs if folder.read_result(own) is None]
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     free: list[int | None] = list(cores) or [None] * (os.cpu_count() or 1)
     running: dict[int, tuple[subprocess.Popen[bytes], int | None]] = {}
     with Interrupt() as interrupt:
         while (waiting or running) and not interrupt.requested:
             while waiting and free:
-                seed, path = waiting.pop(0)
+                seed, own = waiting.pop(0)
                 core = free.pop(0)
-                running[seed] = _start(settings, seed, path, core), core
+                running[seed] = _start(settings, seed, own, core), core
             time.sleep(POLL)
             merge.go_on()
             for seed in [s for s, (process, _) in running.items() if process.poll() is not None]:
@@ -88,7 +87,7 @@ def _run_all(settings: Settings, place: Folder, merge: Merge) -> None:
                 free.append(core)
                 _check(seed, process)
         if interrupt.requested:
-            _stop(running, place)
+            _stop(running, path)
     merge.go_on()
 
 
@@ -120,13 +119,13 @@ def _check(seed: int, process: subprocess.Popen[bytes]) -> None:
         )
 
 
-def _stop(running: dict[int, Any], place: Folder) -> None:
+def _stop(running: dict[int, Any], path: Path) -> None:
     """Let every seed save itself, then leave."""
     for process, _ in running.values():
         process.send_signal(signal.SIGTERM)
     for process, _ in running.values():
         process.wait()
-    print(f"\nsaved; go on with: sterling resume {place.path}")
+    print(f"\nsaved; go on with: sterling resume {path}")
     raise SystemExit(EXIT_RESUMABLE)
 
 
@@ -139,7 +138,8 @@ class Merge:
 
     def go_on(self) -> None:
         """Write the rows that have become complete."""
-        logs = [read(Folder(path).metrics) for path in self.paths if Folder(path).metrics.exists()]
+        files = [folder.metrics(path) for path in self.paths]
+        logs = [read(file) for file in files if file.exists()]
         if len(logs) < len(self.paths):
             return
         for rows in list(zip(*logs, strict=False))[self._written :]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sterling.experience.rollout import Rollout, Tally
 from sterling.report.metrics import Sink
-from sterling.training import checkpoint
+from sterling.training import checkpoint, folder
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt, healthy
 from sterling.training.loop import Run, advance
 from sterling.training.settings import Settings, iteration_steps, iterations, warmup_steps
@@ -64,7 +64,7 @@ class Driver:
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
         }
-        checkpoint.save(self.path, self.step, stored(self.run), meta)
+        checkpoint.save(folder.checkpoints(self.path), self.step, stored(self.run), meta)
         self._saved = time.monotonic()
 
     def _every(self) -> int:

@@ -38,6 +38,11 @@ class Settings:
             return self.environment
         return getattr(self.environment, "__name__", type(self.environment).__name__)
 
+    @property
+    def inside(self) -> str:
+        """How the seeds that share a program are run."""
+        return "vmap" if self.strategy == "vmap" else "map"
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; a factory is written as its name."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

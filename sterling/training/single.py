@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from sterling.report.metrics import MetricsFile, Sink
 from sterling.training import checkpoint, folder
-from sterling.training.folder import Folder
-from sterling.training.guard import Lock
 from sterling.training.run import Driver, restored, stored
 from sterling.training.settings import Settings, warmup_steps
 from sterling.training.start import build
 from sterling.training.trained import TrainedRun
 
 
-def carry_on(settings: Settings, place: Folder | None, sinks: Sequence[Sink]) -> TrainedRun:
+def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
     """Train to the end, from the folder's last checkpoint where there is one."""
-    if place is None:
+    if path is None:
         return _finish(Driver(settings, build(settings), None, sinks))
-    with Lock(place.path):
-        if not place.config.exists():
-            place.write_config(settings.to_json() | folder.environment_facts())
-        file = MetricsFile(place.metrics)
-        if checkpoint.latest(place.path) is None:
+    with folder.lock(path):
+        if not (path / "config.json").exists():
+            folder.write_config(path, settings.to_json() | folder.environment_facts())
+        file = MetricsFile(folder.metrics(path))
+        if checkpoint.latest(folder.checkpoints(path)) is None:
             file.truncate(-1)
-            return _finish(Driver(settings, build(settings), place.path, [file, *sinks]))
+            return _finish(Driver(settings, build(settings), path, [file, *sinks]))
         fresh = build(settings, warm=False)
-        saved, meta = checkpoint.load(place.path, stored(fresh))
-        driver = Driver(settings, restored(saved, fresh), place.path, [file, *sinks], meta)
+        saved, meta = checkpoint.load(folder.checkpoints(path), stored(fresh))
+        driver = Driver(settings, restored(saved, fresh), path, [file, *sinks], meta)
         file.truncate(driver.step)
         return _finish(driver)
 
@@ -43,7 +42,7 @@ def _finish(driver: Driver) -> TrainedRun:
     if driver.path is not None:
         from sterling.report.curve import draw  # matplotlib is slow to import
 
-        Folder(driver.path).write_result(run.result)
+        folder.write_result(driver.path, run.result)
         draw(driver.path)
     for sink in driver.sinks:
         sink.close()

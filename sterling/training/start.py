@@ -53,7 +53,7 @@ def make_world(settings: Settings, purpose: str = "train", copies: int | None = 
         settings.seeds,
         count,
         purpose=purpose,
-        strategy=settings.strategy,
+        strategy=settings.inside,
         **settings.env_options,
     )
 
@@ -66,7 +66,7 @@ def make_agent(settings: Settings, world: World) -> Agent:
 
     def create() -> Agent:
         return Agent.create(
-            algorithm, keys.at(seeds, "agent", 0), spec, settings.config, settings.strategy
+            algorithm, keys.at(seeds, "agent", 0), spec, settings.config, settings.inside
         )
 
     return jax.jit(create)()

@@ -70,16 +70,16 @@ class TrainedRun:
 
 def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> TrainedRun:
     """A run's agents and result, from its folder; ``environment`` is the user's own factory."""
-    place = folder.existing(path)
+    path = Path(path)
+    settings = Settings.from_json(folder.read_config(path), environment)
     remember_programs()
-    settings = Settings.from_json(place.read_config(), environment)
     world = make_world(settings, "evaluate", 1)
     try:
         template = make_agent(settings, world)
     finally:
         world.close()
-    agent, _ = checkpoint.load_part(place.path, "agent", template)
-    return TrainedRun(settings, agent, place.read_result() if place.complete else {}, place.path)
+    agent, _ = checkpoint.load_part(folder.checkpoints(path), "agent", template)
+    return TrainedRun(settings, agent, folder.read_result(path) or {}, path)
 
 
 def final(

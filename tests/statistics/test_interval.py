@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sterling.statistics import estimate
+from sterling.statistics import Estimate, estimate
 from sterling.types import Mistake
 
 
@@ -75,3 +75,11 @@ def test_wrong_use():
         estimate([])
     with pytest.raises(Mistake, match="between 0 and 1"):
         estimate([1.0, 2.0], level=95.0)
+
+
+def test_from_json():
+    made = estimate([1.0, 2.0])
+    plain = made.to_json()
+    assert Estimate.from_json({**plain, "per_seed": [1.0, 2.0]}) == made
+    value = plain.pop("value")
+    assert Estimate.from_json({**plain, "estimate": value}) == made  # as in result.json

@@ -34,6 +34,7 @@ from sterling.nets.distributions import Categorical
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import IMPOSSIBLE
 from sterling.nets.mlp import MLP
+from sterling.nets.optimiser import adam, clipped, descend
 from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transitions, config
 
 
@@ -117,7 +118,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     return State(
         net,
         jax.tree.map(jnp.copy, net),
-        optax.scale_by_adam().init(net),
+        adam().init(net),
         jnp.zeros(()),
         jnp.asarray(float(spec.iterations * config.updates)),
         config,
@@ -132,20 +133,23 @@ def act(
     greedy = Categorical(q).mode()
     if not explore:
         return greedy, {}
-    keys_ = jax.random.split(key)
-    chance = Categorical(allowed(jnp.zeros_like(q), obs)).sample(keys_[0])
-    wander = jax.random.uniform(keys_[1], greedy.shape) < epsilon(state)
+    chance = Categorical(allowed(jnp.zeros_like(q), obs)).sample(keys.fold(key, "chance"))
+    wander = jax.random.uniform(keys.fold(key, "wander"), greedy.shape) < epsilon(state)
     return jnp.where(wander, chance, greedy), {}
+
+
+def value(state: State, obs: Obs) -> Float[Array, "env"]:
+    """max_a Q(s, a): the return expected of the greedy policy."""
+    return allowed(state.net(obs), obs).max(-1)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One update on transitions ``(batch, ...)``."""
     config = state.config
     grads, (metrics, error) = jax.grad(loss, has_aux=True)(state.net, state.target, batch, config)
-    norm = optax.global_norm(grads)
-    grads = jax.tree.map(lambda g: g * jnp.minimum(1.0, config.max_grad_norm / (norm + 1e-6)), grads)
-    steps, optimiser = optax.scale_by_adam().update(grads, state.optimiser)
-    net = jax.tree.map(lambda p, s: p - config.lr * s, state.net, steps)
+    grads, norm = clipped(grads, config.max_grad_norm)
+    direction, optimiser = adam().update(grads, state.optimiser)
+    net = descend(state.net, direction, config.lr)
     updates = state.updates + 1.0
     due = jnp.mod(updates, config.target_period) < 0.5
     share = jnp.where(due, config.tau, 0.0)

@@ -129,6 +129,11 @@ def act(
     return _shaped(state, action), {"log_prob": pi.log_prob(action)}
 
 
+def value(state: State, obs: Obs) -> Float[Array, "env"]:
+    """The critic's estimate of the return, in the units that rewards are learned in."""
+    return state.nets.value(state.nets.torso(_normal(state, obs)))[..., 0]
+
+
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Several epochs of minibatch updates on one rollout ``(time, env, ...)``."""
     config = state.config

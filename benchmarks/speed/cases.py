@@ -1,0 +1,140 @@
+"""What is measured: every contender of every comparison, as requests to small worker programs.
+
+The contenders of one group do the same work: equal hyperparameters, equal network sizes, the same
+number of environment copies and of gradient steps, no normalisation on either side.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+CARTPOLE = {  # rl-baselines3-zoo, hyperparams/ppo.yml; both annealed to 0 over the run
+    "length": 32, "minibatch": 256, "epochs": 20, "gamma": 0.98, "gae_lambda": 0.8,
+    "entropy_coef": 0.0, "lr": 1e-3, "clip": 0.2, "anneal": True,
+}  # fmt: skip
+CHEETAH_PPO = {"length": 256, "minibatch": 256, "epochs": 10, "lr": 3e-4, "anneal": False}
+CHEETAH_SAC = {"batch": 256, "width": 256, "lr": 3e-4, "capacity": 1_000_000}
+PEERS = {"sb3": "Stable-Baselines3", "sbx": "SBX"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One contender.
+
+    ``worker`` is the program that measures it and ``request`` what it is told. ``cache`` names a
+    compilation cache: one that begins with "cold" is emptied first, "warm" is found as the cold
+    run of the same name left it, "shared" is kept through the whole benchmark.
+    """
+
+    group: str  # cases of one group are measured in turn, in every repetition
+    name: str
+    worker: str  # ours, peers, bounds, command
+    request: dict[str, Any]
+    cache: str = "shared"
+
+
+def all_cases(quick: bool) -> list[Case]:
+    """Every case in the order in which one repetition measures them."""
+    return [*_cartpole(quick), *_ppo(quick), *_sac(quick), *_programs(), *_startup()]
+
+
+def _cartpole(quick: bool) -> list[Case]:
+    """Wall-clock of fresh processes: what a user waits for."""
+    steps = 20_224 if quick else 100_096  # whole iterations of 8 x 32 steps
+    task = {"algorithm": "ppo", "environment": "CartPole-v1", "envs": 8, "fields": CARTPOLE}
+    cases = [Case("cartpole", "sb3", "peers", task | {"library": "sb3", "steps": steps})]
+    for seeds, kind in ((1, ""), (10, "_ten_map"), (10, "_ten_vmap")):
+        strategy = "vmap" if "vmap" in kind else "map"
+        request = _ours(task, steps, {"seeds": seeds, "strategy": strategy})
+        for cache in ("cold", "warm"):
+            cases.append(
+                Case("cartpole", f"sterling{kind}_{cache}", "ours", request, f"{cache}-cart{kind}")
+            )
+    return cases
+
+
+def _ppo(quick: bool) -> list[Case]:
+    """Steady rate on a MuJoCo task, and how fast its simulators go alone."""
+    iteration = 8 * 256
+    short, task = (4 if quick else 24) * iteration, _cheetah("ppo", 8, CHEETAH_PPO)
+    cases = [Case("ppo", "envpool", "bounds", _raw(quick))]
+    for library in PEERS:
+        for vector in ("dummy", "subprocess"):
+            request = task | {"library": library, "vector": vector, "steps": short}
+            cases.append(Case("ppo", f"{library}_{vector}", "peers", request))
+    log_every = (4 if quick else 10) * iteration
+    request = _ours(task, (5 if quick else 21) * log_every, {"log_every": log_every})
+    return [*cases, Case("ppo", "sterling", "ours", request)]
+
+
+def _sac(quick: bool) -> list[Case]:
+    """Steady rate with one gradient step per environment step, beside what the machine can do."""
+    task = _cheetah("sac", 1, CHEETAH_SAC | {"warmup": 500})
+    seconds = 1.0 if quick else 4.0
+    cases = [
+        Case("sac", "matrix_jax", "bounds", {"bound": "matrix_jax", "seconds": seconds}),
+        Case("sac", "matrix_torch", "peers", {"bound": "matrix_torch", "seconds": seconds}),
+    ]
+    for library, steps in (("sb3", 800 if quick else 3_000), ("sbx", 1_000 if quick else 6_000)):
+        request = task | {"library": library, "vector": "dummy", "steps": steps}
+        cases.append(Case("sac", library, "peers", request))
+    log_every = 200 if quick else 1_000
+    request = _ours(task, 500 + (5 if quick else 11) * log_every, {"log_every": log_every})
+    return [*cases, Case("sac", "sterling", "ours", request)]
+
+
+def _programs() -> list[Case]:
+    """Compile times of the cheetah programs (CartPole's are seen in its own cases)."""
+    cases = []
+    for task, steps in (
+        (_cheetah("ppo", 8, CHEETAH_PPO), 2 * 8 * 256),
+        (_cheetah("sac", 1, CHEETAH_SAC | {"warmup": 300}), 400),
+    ):
+        name, request = task["algorithm"], _ours(task, steps, {})
+        for cache in ("cold", "warm"):
+            cases.append(
+                Case("programs", f"{name}_{cache}", "ours", request, f"{cache}-program-{name}")
+            )
+    return cases
+
+
+def _startup() -> list[Case]:
+    """What stands between a user and the first line of output."""
+    entry = "import sys; sys.argv = ['sterling', '--help']; import sterling.cli as c; c.main()"
+    lines = {
+        "import": "import sterling",
+        "import_train": "import sterling; sterling.train",
+        "help": entry,
+    }
+    return [
+        Case("startup", name, "command", {"python": line}, "shared") for name, line in lines.items()
+    ]
+
+
+def _cheetah(algorithm: str, envs: int, fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "algorithm": algorithm, "environment": "HalfCheetah-v5", "envs": envs, "fields": fields,
+    }  # fmt: skip
+
+
+def _raw(quick: bool) -> dict[str, Any]:
+    return {
+        "bound": "envpool", "environment": "HalfCheetah-v5", "envs": 8,
+        "seconds": 1.0 if quick else 5.0,
+    }  # fmt: skip
+
+
+def _ours(task: dict[str, Any], steps: int, options: dict[str, Any]) -> dict[str, Any]:
+    """The same task in Sterling's words; tuned presets off, no evaluation at the end."""
+    fields = dict(task["fields"])
+    if task["algorithm"] == "ppo":
+        fields |= {"normalise_obs": False, "normalise_reward": False}
+    request = task | {"fields": fields, "steps": steps, "options": {"seeds": 1, **options}}
+    return request
+
+
+def select(cases: Sequence[Case], groups: Sequence[str]) -> list[Case]:
+    """The cases of these groups; all of them where none is named."""
+    return [case for case in cases if not groups or case.group in groups]

@@ -1,0 +1,139 @@
+"""Runs one case in a fresh process and turns what it answers into a measurement."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cases import Case
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+LIMIT_SECONDS = 1_800  # a worker that takes longer has hung
+
+
+class Bench:
+    """Where the workers run: two interpreters, and a folder for caches and whatever they drop."""
+
+    def __init__(self, peers_python: str, scratch: Path):
+        self.peers_python, self.scratch = peers_python, scratch
+
+    def measure(self, case: Case) -> dict[str, Any]:
+        """Seconds from the start of the process to its end, and all that the worker reports."""
+        cache = self._cache(case)
+        load = os.getloadavg()[0]
+        start = time.perf_counter()
+        done = subprocess.run(
+            self._command(case),
+            cwd=self.scratch,
+            env=_environment(case, cache),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+        seconds = time.perf_counter() - start
+        if done.returncode:
+            raise SystemExit(f"{case.group}/{case.name} failed:\n{done.stderr[-4000:]}")
+        answer = {} if case.worker == "command" else json.loads(done.stdout.splitlines()[-1])
+        return {"seconds": seconds, "load_before": load, **answer, **_steady(case, answer)}
+
+    def _command(self, case: Case) -> list[str]:
+        if case.worker == "command":
+            return [sys.executable, "-c", case.request["python"]]
+        python = self.peers_python if case.worker == "peers" else sys.executable
+        return [python, str(HERE / f"{case.worker}.py"), json.dumps(case.request)]
+
+    def _cache(self, case: Case) -> Path:
+        """The case's compilation cache; a cold run begins with an empty one."""
+        kind, _, name = case.cache.partition("-")
+        cache = self.scratch / "cache" / (name or kind)
+        if kind == "cold":
+            shutil.rmtree(cache, ignore_errors=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        return cache
+
+
+def _environment(case: Case, cache: Path) -> dict[str, str]:
+    """Everything on the CPU; only Sterling sees this checkout and a compilation cache."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    kept["JAX_PLATFORMS"] = "cpu"
+    if case.worker != "peers":
+        kept |= {"PYTHONPATH": str(ROOT), "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    return kept
+
+
+def _steady(case: Case, answer: dict[str, Any]) -> dict[str, float]:
+    """The rate once everything is compiled, from the worker's notes of steps and seconds."""
+    if case.group not in ("ppo", "sac") or "points" not in answer:
+        return {}
+    return {"steps_per_second": rate(answer["points"], settled(case))}
+
+
+def settled(case: Case) -> int:
+    """Steps after which a case counts: what is compiled on the way has been compiled by then."""
+    if case.worker == "ours":
+        return 1  # compiled before its first row
+    if case.group == "ppo":
+        return 2 * case.request["fields"]["length"] * case.request["envs"]
+    return int(case.request["fields"]["warmup"]) + 200
+
+
+def rate(points: Sequence[Sequence[float]], after: int) -> float:
+    """Steps per second between the first note at or after ``after`` steps and the last."""
+    (first, began), *_ = [point for point in points if point[0] >= after]
+    last, ended = points[-1]
+    if last <= first:
+        raise SystemExit(f"no steps were noted after step {after}: make the run longer")
+    return (last - first) / (ended - began)
+
+
+def hardware() -> dict[str, Any]:
+    """The machine in words."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(pages / 2**30, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def commit() -> str:
+    """The checkout's commit, marked where files differ from it."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    name = git("rev-parse", "HEAD") or "no commit"
+    return name + (" with changes" if git("status", "--porcelain") else "")
+
+
+def peers_python(given: str | None) -> str:
+    """The interpreter that has the peers: ``given``, or one made in .venv-bench."""
+    if given:
+        return str(Path(given).absolute())  # not resolved: a venv's python is a link
+    python = ROOT / ".venv-bench" / "bin" / "python"
+    if not python.exists():
+        print("making .venv-bench with the peers (once) ...", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
+        subprocess.run(
+            [str(python), "-m", "pip", "install", "-q", ".[bench]"], cwd=ROOT, check=True
+        )
+    return str(python)

@@ -1,0 +1,217 @@
+"""Measurements into ratios, targets and tables.
+
+A ratio is formed within each repetition, whose contenders ran one after another, and summarised
+by its median, lowest and highest. Of a peer's variants the one with the best median counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """``ours`` has to be at least ``factor`` times better than the best of ``theirs``."""
+
+    text: str
+    ours: str
+    theirs: tuple[str, ...]
+    factor: float
+    measure: str  # "seconds": less is better; "steps_per_second": more is better
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """``case`` has to take no more than ``seconds``."""
+
+    text: str
+    case: str
+    seconds: float
+
+
+SB3, SBX = ("ppo/sb3_dummy", "ppo/sb3_subprocess"), ("ppo/sbx_dummy", "ppo/sbx_subprocess")
+TARGETS = (
+    Target("CartPole 100k, cold cache, against SB3", "cartpole/sterling_cold",
+           ("cartpole/sb3",), 4.0, "seconds"),
+    Target("CartPole 100k, warm cache, against SB3", "cartpole/sterling_warm",
+           ("cartpole/sb3",), 8.0, "seconds"),
+    *(Target(f"CartPole 100k, ten seeds ({strategy}), {cache} cache, against one of SB3's",
+             f"cartpole/sterling_ten_{strategy}_{cache}", ("cartpole/sb3",), 1.0, "seconds")
+      for strategy in ("map", "vmap") for cache in ("cold", "warm")),
+    Target("PPO HalfCheetah, against SB3", "ppo/sterling", SB3, 4.0, "steps_per_second"),
+    Target("PPO HalfCheetah, against SBX", "ppo/sterling", SBX, 3.0, "steps_per_second"),
+    Target("PPO HalfCheetah, share of bare EnvPool", "ppo/sterling",
+           ("ppo/envpool",), 0.7, "steps_per_second"),
+    Target("SAC HalfCheetah, against SB3", "sac/sterling", ("sac/sb3",), 4.0, "steps_per_second"),
+    Target("SAC HalfCheetah, against SBX", "sac/sterling", ("sac/sbx",), 1.3, "steps_per_second"),
+)  # fmt: skip
+LIMITS = (
+    Limit("import sterling", "startup/import", 1.5),
+    Limit("sterling --help", "startup/help", 1.5),
+)
+
+
+def compare(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every target whose cases were measured: the ratio, its range, and whether it is reached."""
+    found = results["measurements"]
+    rows = []
+    for target in TARGETS:
+        if target.ours in found and all(name in found for name in target.theirs):
+            rows.append(_ratio(target, found))
+    for limit in LIMITS:
+        if limit.case in found:
+            values = column(found[limit.case], "seconds")
+            row = _row(limit.text, values, limit.seconds, "at most")
+            rows.append(row | {"unit": "s", "reached": row["median"] <= limit.seconds})
+    return rows
+
+
+def _ratio(target: Target, found: dict[str, Any]) -> dict[str, Any]:
+    less = target.measure == "seconds"
+    sign = -1.0 if less else 1.0
+    best = max(
+        target.theirs,
+        key=lambda name: sign * statistics.median(column(found[name], target.measure)),
+    )
+    pairs = zip(
+        column(found[target.ours], target.measure),
+        column(found[best], target.measure),
+        strict=True,
+    )
+    ratios = [theirs / ours if less else ours / theirs for ours, theirs in pairs]
+    row = _row(target.text, ratios, target.factor, "at least")
+    return row | {"unit": "x", "reached": row["median"] >= target.factor, "against": best}
+
+
+def _row(text: str, values: Sequence[float], target: float, kind: str) -> dict[str, Any]:
+    return {
+        "text": text, "median": statistics.median(values), "low": min(values),
+        "high": max(values), "target": target, "kind": kind,
+    }  # fmt: skip
+
+
+def column(repetitions: Sequence[dict[str, Any]], name: str) -> list[float]:
+    """One number per repetition."""
+    return [float(each[name]) for each in repetitions]
+
+
+def shares(results: dict[str, Any]) -> dict[str, float]:
+    """Share of the machine's matrix-product rate (the better of JAX and torch) that SAC reaches.
+
+    One environment step is one update; acting and simulating count as nothing.
+    """
+    found = results["measurements"]
+    names = [name for name in ("sac/matrix_jax", "sac/matrix_torch") if name in found]
+    if not names:
+        return {}
+    peak = max(statistics.median(column(found[name], "flops_per_second")) for name in names)
+    flops = results["sac_update_flops"]
+    return {
+        name: statistics.median(column(found[name], "steps_per_second")) * flops / peak
+        for name in ("sac/sterling", "sac/sbx", "sac/sb3")
+        if name in found
+    }
+
+
+def programs(results: dict[str, Any], top: int = 3) -> list[list[str]]:
+    """The dearest programs of each Sterling case, as the median over repetitions."""
+    rows = []
+    for case, found in results["measurements"].items():
+        if "compile" not in found[0]:
+            continue
+        totals = {name: statistics.median(_stages(found, name)) for name in found[0]["compile"]}
+        dear = sorted(totals, key=lambda name: -totals[name])[:top]
+        parts = ", ".join(f"`{name}` {totals[name]:.2f}" for name in dear)
+        rows.append([case, f"{sum(totals.values()):.2f}", parts])
+    return rows
+
+
+def _stages(found: Sequence[dict[str, Any]], program: str) -> list[float]:
+    return [sum(each["compile"].get(program, {}).values()) for each in found]
+
+
+def _measured(results: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for case, found in results["measurements"].items():
+        cells = [case, _spread(column(found, "seconds"), ".2f")]
+        rates = column(found, "steps_per_second") if "steps_per_second" in found[0] else []
+        flops = column(found, "flops_per_second") if "flops_per_second" in found[0] else []
+        cells.append(_spread(rates, ",.0f") if rates else "")
+        cells.append(_spread([rate / 1e9 for rate in flops], ",.0f") if flops else "")
+        returns = [each["return"] for each in found if each.get("return") is not None]
+        cells.append(f"{statistics.median(returns):,.0f}" if returns else "")
+        rows.append(cells)
+    return rows
+
+
+def _spread(values: Sequence[float], form: str) -> str:
+    middle = format(statistics.median(values), form)
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({format(min(values), form)} to {format(max(values), form)})"
+
+
+def _verdicts(results: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for row in results["comparisons"]:
+        unit = row["unit"]
+        measured = f"{row['median']:.2f} {unit} ({row['low']:.2f} to {row['high']:.2f})"
+        wanted = f"{row['kind']} {row['target']:g} {unit}"
+        rows.append([row["text"], measured, wanted, "yes" if row["reached"] else "**no**"])
+    return rows
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The page that is committed beside the JSON."""
+    machine = results["hardware"]
+    lines = [
+        "# Speed, side by side",
+        "",
+        f"{results['started']}, commit {results['commit']}; {machine['processor']}, "
+        f"{machine['cores']} cores, {machine['memory_gib']} GiB, Python {machine['python']}; "
+        f"{results['repetitions']} repetitions, contenders in turn"
+        + ("; **quick run: too short to be quoted**" if results["quick"] else "")
+        + ". Numbers are medians (lowest to highest). How and what: benchmarks/README.md.",
+        "",
+        *grid(["target", "measured", "wanted", "reached"], _verdicts(results)),
+        "",
+        "## Measurements",
+        "",
+        *grid(["case", "process, s", "steady steps/s", "GFLOP/s", "return"], _measured(results)),
+        "",
+    ]
+    reached = shares(results)
+    if reached:
+        parts = ", ".join(
+            f"{name.partition('/')[2]} {100 * x:.0f} %" for name, x in reached.items()
+        )
+        work = f"{results['sac_update_flops'] / 1e6:,.0f} MFLOP per SAC update"
+        lines += [f"{work}; share of the machine's matrix-product rate reached: {parts}.", ""]
+    compiled = programs(results)
+    if compiled:
+        heads = ["case", "all programs, s", "dearest (trace + lower + compile or fetch, s)"]
+        lines += ["## Compile times", "", *grid(heads, compiled), ""]
+    lines += ["## Versions", ""]
+    for side, versions in results["versions"].items():
+        lines.append(f"* {side}: " + ", ".join(f"{k} {v}" for k, v in versions.items()))
+    return "\n".join(lines) + "\n"
+
+
+def terminal(results: dict[str, Any]) -> str:
+    """The verdicts as aligned plain text."""
+    rows = [["target", "measured", "wanted", "reached"], *_verdicts(results)]
+    rows = [[cell.replace("*", "") for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    table = [heads, ["---"] * len(heads), *rows]
+    return ["| " + " | ".join(row) + " |" for row in table]

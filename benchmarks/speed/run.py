@@ -1,0 +1,105 @@
+"""Sterling against Stable-Baselines3, SBX and the machine's own limits, side by side.
+
+    python benchmarks/speed/run.py --out benchmarks/results/speed.json
+
+Every contender is measured in a fresh process, in turn (A, B, C, A, B, C, ...), so that a machine
+whose speed drifts slows all of them alike. Writes the JSON and, beside it, a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import tempfile
+from collections import defaultdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import report
+from bounds import sac_update_flops
+from cases import Case, all_cases, select
+from measure import Bench, commit, hardware, peers_python
+
+GROUPS = ("cartpole", "ppo", "sac", "programs", "startup")
+CHEETAH = {"obs": 17, "action": 6, "width": 256, "batch": 256}
+
+
+def main() -> None:
+    """Measure, write, print."""
+    options = _options()
+    cases = select(all_cases(options.quick), options.only)
+    repetitions = options.repetitions or (1 if options.quick else 3)
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    python = peers_python(options.peers_python)
+    with tempfile.TemporaryDirectory(prefix="sterling-speed-") as scratch:
+        measurements = _measure(Bench(python, Path(scratch)), cases, repetitions)
+    results = {
+        "started": started,
+        "commit": commit(),
+        "hardware": hardware(),
+        "versions": _versions(measurements),
+        "quick": options.quick,
+        "repetitions": repetitions,
+        "sac_update_flops": sac_update_flops(**CHEETAH),
+        "cases": {f"{case.group}/{case.name}": case.request for case in cases},
+        "measurements": measurements,
+    }
+    results["comparisons"] = report.compare(results)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    options.out.with_suffix(".md").write_text(report.markdown(results))
+    print(report.terminal(results))
+
+
+def _measure(bench: Bench, cases: list[Case], repetitions: int) -> dict[str, Any]:
+    """Group by group; inside a group all contenders in turn, ``repetitions`` times."""
+    measurements: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for _, group in groupby(cases, key=lambda case: case.group):
+        contenders = list(group)
+        for repetition in range(repetitions):
+            for case in contenders:
+                found = bench.measure(case)
+                measurements[f"{case.group}/{case.name}"].append(found)
+                _tell(case, repetition, found)
+    return dict(measurements)
+
+
+def _tell(case: Case, repetition: int, found: dict[str, Any]) -> None:
+    line = f"{case.group}/{case.name} #{repetition + 1}: {found['seconds']:.1f} s"
+    if "steps_per_second" in found:
+        line += f", {found['steps_per_second']:,.0f} steps/s"
+    if "flops_per_second" in found:
+        line += f", {found['flops_per_second'] / 1e9:,.0f} GFLOP/s"
+    print(line, flush=True)
+
+
+def _versions(measurements: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """What each side ran on."""
+    versions: dict[str, dict[str, str]] = {}
+    for name, found in measurements.items():
+        side = "sterling" if "sterling" in found[0].get("versions", {}) else "peers"
+        if "versions" in found[0]:
+            versions.setdefault(side, found[0]["versions"])
+        for each in found:
+            each.pop("versions", None)
+        del name
+    return versions
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/speed.json"))
+    parser.add_argument("--quick", action="store_true", help="short runs, once: does it work?")
+    parser.add_argument("--repetitions", type=int, help="default 3; with --quick 1")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, default=[], help="these groups")
+    parser.add_argument(
+        "--peers-python",
+        help="a Python with the peers; default: .venv-bench, made from '.[bench]'",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

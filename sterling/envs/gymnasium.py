@@ -1,0 +1,218 @@
+"""Any Gymnasium environment as a world that survives crashes and hangs.
+
+Environments live in worker processes (``workers``) and are stepped together. Whatever an
+environment does about its own resets, Sterling's convention holds: the step after an end resets
+and is masked. An environment that raises, dies, hangs, or answers with NaN or a wrong shape is
+built anew, and its episode is cut and marked invalid: the failed step is a row with ``mask`` False
+and ``last`` True that keeps the observation before it, and the step after it resets as ever. Such a
+row (``last & ~mask``, which nothing else produces) is no experience, and no terminal either.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import importlib
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key
+
+from sterling.envs.board import BUILD, RESET, SKIP, STEP, leaves, seen, tree
+from sterling.envs.envpool import _env_seed
+from sterling.envs.workers import Crew, Fault, Inline, Processes, WorldFailed
+from sterling.types import Action, Mistake, Obs, Spec, Step
+
+WINDOW = 300.0  # seconds within which failures of one environment add up
+
+
+class Host:
+    """``seeds x envs`` copies of one Gymnasium environment as a :class:`sterling.types.World`.
+
+    ``factory`` builds one environment (any callable, a lambda or closure too) or is the id of a
+    registered one. ``workers`` is the number of processes: by default one per core and at most one
+    per environment; 0 steps in this process, which is fastest for very cheap environments but
+    survives neither a hang nor a crash in C++. ``timeout`` (seconds) bounds one reset or step of
+    one environment. ``max_failures`` failures of the same environment within five minutes raise
+    :class:`~sterling.envs.workers.WorldFailed`; ``failures`` lists all of them as ``(index,
+    reason)``, where ``index`` counts through ``seed, env``.
+
+    Observations of type float64 become float32. Discrete actions count from 0 whatever the space's
+    ``start``; bounds of boxes are the environment's own. An environment that says which actions are
+    allowed, by a method ``action_masks()`` or by ``info["action_mask"]``, is observed as a dict
+    with the entry ``action_mask`` (beside ``observation``, unless it is a dict already).
+
+    A process that must be ended takes the episodes of the other environments it steps along; they
+    are cut likewise, but not blamed. Raises ``Mistake`` where one reset and one step show that the
+    environment breaks Gymnasium's contract.
+    """
+
+    traced = False
+    exact = False  # episodes live in foreign processes: a resumed run starts fresh ones
+    stack = 1
+
+    def __init__(
+        self,
+        factory: Any,  # Callable[[], gymnasium.Env] or str; anything else is told so in words
+        seeds: tuple[int, ...],
+        envs: int,
+        *,
+        purpose: str = "train",
+        name: str = "",
+        workers: int | None = None,
+        timeout: float = 60.0,
+        max_failures: int = 3,
+    ):
+        self.name = name or (factory if isinstance(factory, str) else _name(factory))
+        self.seeds, self.envs, self.failures = len(seeds), envs, []
+        self._origins = [(seed, env) for seed in seeds for env in range(envs)]
+        self._purpose, self._max_failures = purpose, max_failures
+        total = len(self._origins)
+        self._recent = [collections.deque(maxlen=max_failures) for _ in range(total)]
+        self._builds, self._absent = np.zeros(total, int), np.ones(total, bool)
+        self._due = np.zeros(total, bool)  # reset at the next step
+        build = _builder(factory, self.name)
+        count = min(os.cpu_count() or 1, total) if workers is None else min(workers, total)
+        self._crew: Crew = (
+            Processes(build, self.name, total, count, timeout)
+            if count
+            else Inline(build, self.name, total)
+        )
+        problem = self._crew.problem
+        self.spec = Spec(obs=problem.obs, action=seen(problem.action), envs=envs)
+        self._starts = [getattr(leaf, "start", 0) for _, leaf in leaves(problem.action)]
+        self._obs: list[np.ndarray] = []
+
+    def reset(self, keys: Key[Array, "seed"]) -> tuple[None, Obs]:
+        """Start every episode anew; seeded by the world's own seeds, ``keys`` are not used."""
+        self._due[:] = True
+        self._serve_until_reset(np.where(self._absent, BUILD, RESET))
+        self._due[:] = False
+        self._obs = [array.copy() for array in self._board("obs")]
+        return None, self._tree(self._obs)
+
+    def step(self, state: None, action: Action, keys: Key[Array, "seed"]) -> tuple[None, Step]:
+        """One step of every environment; those whose episode is over reset instead."""
+        due, board = self._due.copy(), self._crew.board
+        # a diverged policy is not the environment's fault: its episode is cut, nobody is blamed
+        absurd = ~self._write(action) & ~due
+        order = np.where(due, np.where(self._absent, BUILD, RESET), STEP)
+        lost = self._serve_until_reset(np.where(absurd, SKIP, order))
+        cut = (lost | absurd) & ~due
+        stepped = ~due & ~cut
+        terminated = board["terminated"] & stepped
+        ended = terminated | (board["truncated"] & stepped)
+        obs = [array.copy() for array in self._board("obs")]  # JAX may go on reading these
+        for new, old in zip(obs, self._obs, strict=True):
+            new[cut] = old[cut]
+        self._obs, self._due = obs, ended | cut
+        answer = Step(
+            self._tree(obs),
+            self._shape(np.where(stepped, board["reward"], np.float32(0.0))),
+            self._shape(np.where(terminated, np.float32(0.0), np.float32(1.0))),
+            self._shape(self._due),
+            self._shape(stepped),
+        )
+        return None, answer
+
+    def close(self) -> None:
+        """Close every environment and end every process."""
+        self._crew.close()
+
+    def _serve_until_reset(self, order: Int[np.ndarray, "total"]) -> Bool[np.ndarray, "total"]:
+        """Carry out the orders; resets that fail are tried again. Which episodes were lost."""
+        failed = self._serve(order)
+        lost = failed
+        while (again := failed & self._due).any():
+            failed = self._serve(np.where(again, BUILD, SKIP))
+            lost = lost | failed
+        return lost
+
+    def _serve(self, order: Int[np.ndarray, "total"]) -> Bool[np.ndarray, "total"]:
+        """Carry out the orders once; which environments are gone afterwards."""
+        board, build = self._crew.board, order == BUILD
+        for index in np.flatnonzero(build):
+            seed, env = self._origins[index]
+            again = f"/{self._builds[index]}" if self._builds[index] else ""
+            board["seed"][index] = _env_seed(seed, env, self._purpose + again)
+        board["order"][:] = order
+        self._builds += build
+        faults = self._crew.run()
+        failed = np.zeros(len(order), bool)
+        for fault in faults:
+            failed[list(fault.lost)] = True
+        self._absent = (self._absent & ~build) | failed
+        for fault in faults:
+            self._book(fault)
+        return failed
+
+    def _book(self, fault: Fault) -> None:
+        """Count a failure; raises :class:`WorldFailed` when there were too many."""
+        now = time.monotonic()
+        for index in fault.lost:
+            if index not in fault.blamed:
+                self.failures.append((index, f"cut because a neighbour failed: {fault.reason}"))
+        for index in fault.blamed:
+            self.failures.append((index, fault.reason))
+            recent = self._recent[index]
+            recent.append(now)
+            if len(recent) == self._max_failures and now - recent[0] <= WINDOW:
+                seed, env = self._origins[index]
+                raise WorldFailed(
+                    f"environment {self.name}, copy {env} of seed {seed}, failed {len(recent)} "
+                    f"times within {now - recent[0]:.0f} s, last: {fault.reason}; "
+                    "mend the environment or allow more with max_failures"
+                )
+
+    def _write(self, action: Action) -> Bool[np.ndarray, "total"]:
+        """Put the actions on the board; which of them are finite."""
+        total = len(self._origins)
+        finite = np.ones(total, bool)
+        parts = zip(self._board("action"), jax.tree.leaves(action), self._starts, strict=True)
+        for board, part, start in parts:
+            rows = np.asarray(part).reshape(board.shape)
+            if rows.dtype.kind == "f":
+                finite &= np.isfinite(rows).reshape(total, -1).all(1)
+            board[...] = rows + start if np.any(start) else rows
+        return finite
+
+    def _board(self, kind: str) -> list[np.ndarray]:
+        """All parts of the observations or actions."""
+        space = self._crew.problem.obs if kind == "obs" else self._crew.problem.action
+        return [self._crew.board[f"{kind}{number}"] for number in range(len(leaves(space)))]
+
+    def _tree(self, arrays: list[np.ndarray]) -> Obs:
+        return tree(self.spec.obs, iter([self._shape(array) for array in arrays]))
+
+    def _shape(self, array: np.ndarray) -> np.ndarray:
+        """(seed * env, ...) -> (seed, env, ...)."""
+        return array.reshape(self.seeds, self.envs, *array.shape[1:])
+
+
+def _name(factory: Any) -> str:
+    name = getattr(factory, "__name__", type(factory).__name__)
+    return "of a lambda" if name == "<lambda>" else name
+
+
+def _builder(factory: Any, name: str) -> Callable[[], Any]:
+    """The factory itself, or one for a registered id."""
+    if not isinstance(factory, str):
+        if not callable(factory):
+            raise Mistake(
+                f"an environment is given by its id or by a function that builds it, not by "
+                f"a {type(factory).__name__}; write `lambda: {type(factory).__name__}(...)`"
+            )
+        return factory
+    module, _, identity = factory.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        spec = gymnasium.spec(identity)  # sent along: a worker knows no registrations of ours
+    except (gymnasium.error.Error, ImportError) as error:
+        raise Mistake(f"environment {name}: {error}") from error
+    return functools.partial(gymnasium.make, spec, disable_env_checker=True)

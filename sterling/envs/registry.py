@@ -1,0 +1,252 @@
+"""Worlds by name. Nothing is imported before it is needed.
+
+A name may say where it comes from: ``envpool:CartPole-v1``, ``classic:CartPole-v1``,
+``gymnax:CartPole-v1``, ``gymnasium:CartPole-v1``, ``probe:cut``. Without that the first of
+EnvPool, classic, gymnax and Gymnasium that has the name provides it. ``package:Name-v0`` imports
+the package first, as in Gymnasium.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from sterling.envs.naming import check_options, nearest
+from sterling.types import Mistake, World
+
+BACKENDS = ("envpool", "classic", "gymnax", "gymnasium", "probe")
+ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
+ATARI_STACK = 4
+HOST_OPTIONS = ("workers", "timeout", "max_failures")
+
+
+def make(
+    environment: str | Callable[[], Any],
+    seeds: tuple[int, ...],
+    envs: int,
+    *,
+    purpose: str = "train",
+    strategy: str = "vmap",
+    stack: int | None = None,
+    **options: Any,
+) -> World:
+    """``envs`` copies of an environment for each of ``seeds``.
+
+    Args:
+        environment: a name (see ``names``), or a function that builds a ``gymnasium.Env``.
+        seeds: one per agent; a world of several seeds equals the worlds of each seed.
+        envs: parallel copies per seed.
+        purpose: "train" or "evaluate": other episodes, and for Atari other rules (below).
+        strategy: "vmap" or "map" over seeds, where the environment itself is compiled.
+        stack: frames that make an observation; default 4 for Atari, else 1.
+        options: what the environment takes, such as ``max_episode_steps``.
+
+    Actions of bounded boxes are rescaled to [-1, 1]. Atari games follow Mnih 2015: 84 x 84 grey
+    pictures, every action repeated 4 times, up to 30 idle steps at the start, and for training
+    rewards clipped to their sign and lives for episodes; scores are always those of whole games.
+    Sticky actions are off, as in most published results; ``repeat_action_probability=0.25`` turns
+    them on. Raises ``Mistake`` for a name or an option that does not exist.
+    """
+    if purpose not in ("train", "evaluate"):
+        raise Mistake(f"purpose {purpose!r} is not known; use 'train' or 'evaluate'")
+    if not seeds or envs < 1:
+        raise Mistake(f"a world needs at least one seed and one env, not {len(seeds)} and {envs}")
+    copies = {"seeds": tuple(seeds), "envs": envs}
+    if not isinstance(environment, str):
+        return _dressed(_host(environment, copies, purpose, options), stack)
+    backend, name = _find(environment)
+    if backend == "envpool":
+        return _pool(name, copies, purpose, stack, options)
+    if backend == "gymnasium":
+        return _dressed(_registered_world(name, copies, purpose, options), stack)
+    strategy = "vmap" if strategy == "processes" else strategy  # a seed is alone in its process
+    return _dressed(_compiled(backend, name, copies, strategy, options), stack)
+
+
+def names(pattern: str | None = None) -> dict[str, list[str]]:
+    """The names of every backend, those that contain ``pattern`` (``*`` and ``?`` are wild)."""
+    wanted = f"*{(pattern or '').lower()}*"
+    found = {backend: _names(backend) for backend in BACKENDS}
+    return {
+        backend: [name for name in each if fnmatch.fnmatchcase(name.lower(), wanted)]
+        for backend, each in found.items()
+    }
+
+
+def _find(environment: str) -> tuple[str, str]:
+    """The backend of a name, and the name without the backend's prefix."""
+    prefix, colon, rest = environment.partition(":")
+    if colon and prefix in BACKENDS:
+        if not _knows(prefix, rest):
+            raise Mistake(_unknown(environment, [f"{prefix}:{name}" for name in _names(prefix)]))
+        return prefix, rest
+    for backend in BACKENDS[:-1]:
+        if _knows(backend, environment):
+            return backend, environment
+    known = [name for backend in BACKENDS[:-1] for name in _names(backend)]
+    known += [f"probe:{name}" for name in _names("probe")]
+    raise Mistake(_unknown(environment, known))
+
+
+def _unknown(environment: str, known: list[str]) -> str:
+    from sterling.envs import envpool
+
+    reason = envpool.missing()
+    return (
+        f"environment {environment!r} is not known"
+        + (nearest(environment, known) or "; sterling.envs.names() lists all")
+        + (f" ({reason})" if reason else "")
+    )
+
+
+def _knows(backend: str, name: str) -> bool:
+    if backend == "envpool":
+        from sterling.envs import envpool
+
+        return envpool.knows(name)
+    if backend == "gymnax":
+        from sterling.envs import gymnax
+
+        return gymnax.knows(name)
+    if backend == "gymnasium":
+        return _registered(name)
+    return name in _names(backend)
+
+
+def _names(backend: str) -> list[str]:
+    if backend == "probe":
+        from sterling.envs.probe import NAMES
+
+        return list(NAMES)
+    if backend == "classic":
+        from sterling.envs.classic import TASKS
+
+        return sorted(TASKS)
+    if backend == "envpool":
+        from sterling.envs import envpool
+
+        return envpool.names()
+    if backend == "gymnax":
+        from sterling.envs import gymnax
+
+        return gymnax.names()
+    import gymnasium
+
+    return sorted(gymnasium.registry)
+
+
+def _registered(name: str) -> bool:
+    """Whether Gymnasium has ``name``, after importing the package that it may begin with."""
+    import gymnasium
+
+    package, _, identity = name.rpartition(":")
+    if package:
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            raise Mistake(
+                f"environment {name}: package {package} cannot be imported: {error}"
+            ) from error
+    return identity in gymnasium.registry
+
+
+def _dressed(world: World, stack: int | None) -> World:
+    """Frames stacked where asked for, and bounded actions brought to [-1, 1]."""
+    from sterling.envs.wrappers import FrameStack, RescaleAction, is_bounded
+
+    world = world if stack in (None, 1) else FrameStack(world, stack)
+    return RescaleAction(world) if is_bounded(world.spec.action) else world
+
+
+def _pool(
+    name: str, copies: dict[str, Any], purpose: str, stack: int | None, options: dict[str, Any]
+) -> World:
+    """A world of EnvPool, with what belongs around an Atari game."""
+    from sterling.envs import envpool
+    from sterling.envs.wrappers import ClipReward
+
+    atari = envpool.is_atari(name)
+    if atari and "stack_num" in options:
+        raise Mistake(f"frames of {name} are stacked by Sterling; use stack={options['stack_num']}")
+    fixed = {**ATARI, "stack_num": 1} if atari else {}
+    world: World = envpool.Pool(name, **copies, purpose=purpose, **{**fixed, **options})
+    world = _dressed(world, ATARI_STACK if atari and stack is None else stack)
+    clip = atari and purpose == "train" and "reward_clip" not in options
+    return ClipReward(world) if clip else world
+
+
+def _compiled(
+    backend: str, name: str, copies: dict[str, Any], strategy: str, options: dict[str, Any]
+) -> World:
+    """A world that is a JAX program."""
+    from sterling.envs.traced import Traced
+
+    if backend == "gymnax":
+        from sterling.envs import gymnax
+
+        return gymnax.make(name, **copies, strategy=strategy, **options)
+    check_options(name, options, ["max_episode_steps"])
+    if backend == "probe":
+        from sterling.envs.probe import probe
+
+        task, limit = probe(name), 0
+    else:
+        from sterling.envs import classic
+
+        task, limit = classic.make(name)
+    limit = options.get("max_episode_steps", limit)
+    return Traced(task, **copies, limit=limit, strategy=strategy)
+
+
+def _registered_world(
+    name: str, copies: dict[str, Any], purpose: str, options: dict[str, Any]
+) -> World:
+    """A world of Gymnasium's registry, stepped in processes."""
+    import gymnasium
+
+    from sterling.envs import envpool
+
+    if reason := envpool.missing():
+        warnings.warn(f"{reason}: {name} is stepped from Python, which is slower", stacklevel=4)
+    spec = gymnasium.spec(name.rpartition(":")[2])  # workers do not know what is registered here
+    own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
+    _check_arguments(name, spec, own)
+    factory = functools.partial(gymnasium.make, spec, disable_env_checker=True, **own)
+    rest = {key: value for key, value in options.items() if key in HOST_OPTIONS}
+    return _host(factory, copies, purpose, rest, name)
+
+
+def _check_arguments(name: str, spec: Any, options: dict[str, Any]) -> None:
+    """Refuse options that neither ``gymnasium.make`` nor the environment's constructor takes."""
+    from gymnasium.envs.registration import load_env_creator
+
+    if not options:
+        return
+    point = spec.entry_point
+    creator = load_env_creator(point) if isinstance(point, str) else point
+    taken = inspect.signature(creator).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
+        return
+    check_options(name, options, [*taken, "max_episode_steps", *HOST_OPTIONS])
+
+
+def _host(
+    factory: Callable[[], Any],
+    copies: dict[str, Any],
+    purpose: str,
+    options: dict[str, Any],
+    name: str | None = None,
+) -> World:
+    """A world stepped from Python."""
+    from sterling.envs.gymnasium import Host
+
+    label = name or getattr(factory, "__name__", type(factory).__name__)
+    if name is None and options.keys() - set(HOST_OPTIONS):
+        given = ", ".join(options.keys() - set(HOST_OPTIONS))
+        raise Mistake(f"options ({given}) of an environment given as a function belong inside it")
+    return Host(factory, **copies, purpose=purpose, name=label, **options)

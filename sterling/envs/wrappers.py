@@ -1,0 +1,219 @@
+"""Worlds made of worlds: the same protocol outside and inside.
+
+They work on traced worlds (in JAX) and on host worlds (in NumPy). ``ActionRepeat`` and
+``TimeLimit`` need a world whose state is all arrays: elsewhere the world itself must be asked, and
+the message says how.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from sterling import keys as named
+from sterling.envs.traced import select
+from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step, World
+
+
+class Wrapper:
+    """A world that answers as ``world`` does, but for what a subclass says otherwise."""
+
+    def __init__(self, world: World, spec: Spec | None = None, stack: int | None = None):
+        self.world, self.spec = world, world.spec if spec is None else spec
+        self.seeds, self.traced, self.exact = world.seeds, world.traced, world.exact
+        self.stack = getattr(world, "stack", 1) if stack is None else stack
+        self._numpy: Any = jnp if world.traced else np
+
+    def reset(self, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]:
+        """Start every episode anew."""
+        return self.world.reset(keys)
+
+    def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:
+        """One step of every env."""
+        return self.world.step(state, action, keys)
+
+    def close(self) -> None:
+        """Release what the inner world holds."""
+        self.world.close()
+
+
+class RescaleAction(Wrapper):
+    """Actions in [-1, 1] for a bounded box of floats: clipped, then stretched to its bounds."""
+
+    def __init__(self, world: World):
+        space = world.spec.action
+        if not is_bounded(space):
+            raise Mistake(f"only a bounded Box of floats can be rescaled, not {space}")
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        self._middle, self._half = (low + high) / 2.0, (high - low) / 2.0
+        unit = spaces.Box(-1.0, 1.0, space.shape, np.float32)
+        super().__init__(world, dataclasses.replace(world.spec, action=unit))
+
+    def step(
+        self, state: PyTree, action: AnyArray, keys: Key[Array, "seed"]
+    ) -> tuple[PyTree, Step]:
+        """Step with the stretched action."""
+        unit = self._numpy.clip(action, -1.0, 1.0).astype(np.float32)
+        lead = (1,) * (unit.ndim - self._half.ndim)
+        middle, half = (x.reshape(lead + x.shape) for x in (self._middle, self._half))
+        return self.world.step(state, middle + unit * half, keys)
+
+
+class ClipReward(Wrapper):
+    """The learner sees the reward's sign (Mnih 2015); the score keeps the reward."""
+
+    def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:
+        """Step, and clip."""
+        state, step = self.world.step(state, action, keys)
+        clipped = self._numpy.sign(step.reward)
+        return state, dataclasses.replace(step, reward=clipped, score=step.counted)
+
+
+class StackState(eqx.Module):
+    """The inner world's state, and the frames now seen."""
+
+    world: PyTree
+    frames: AnyArray
+
+
+class FrameStack(Wrapper):
+    """The last ``depth`` observations, joined along their first axis, the newest last.
+
+    An episode's first observation is repeated. For boxes: ``(1, 84, 84)`` becomes
+    ``(depth, 84, 84)``, a vector of n numbers one of ``depth * n``.
+    """
+
+    def __init__(self, world: World, depth: int):
+        space = world.spec.obs
+        if not isinstance(space, spaces.Box) or not space.shape:
+            raise Mistake(f"frames of {space} cannot be stacked; stack=1, or observe a Box")
+        if len(space.shape) == 3 and space.shape[2] < space.shape[0]:
+            raise Mistake(
+                f"pictures of shape {space.shape} have their channels last and cannot be stacked; "
+                "use stack=1, or channels first"
+            )
+        if depth < 1 or getattr(world, "stack", 1) > 1:
+            raise Mistake(
+                f"a stack of {depth} frames on {getattr(world, 'stack', 1)} is not possible"
+            )
+        self._depth, self._each = depth, space.shape[0]
+        low, high = (np.concatenate([bound] * depth) for bound in (space.low, space.high))
+        stacked = spaces.Box(low, high, dtype=space.dtype.type)
+        super().__init__(world, dataclasses.replace(world.spec, obs=stacked), depth)
+
+    def reset(self, keys: Key[Array, "seed"]) -> tuple[StackState, Obs]:
+        """Start every episode with its first frame repeated."""
+        state, obs = self.world.reset(keys)
+        frames = self._repeat(obs)
+        return StackState(state, frames), frames
+
+    def step(
+        self, state: StackState, action: Action, keys: Key[Array, "seed"]
+    ) -> tuple[StackState, Step]:
+        """Push a frame, or begin a new stack where the inner world has reset."""
+        inner, step = self.world.step(state.world, action, keys)
+        pushed = self._numpy.concatenate([state.frames[:, :, self._each :], step.obs], 2)
+        mask = step.mask.reshape(step.mask.shape + (1,) * (pushed.ndim - 2))
+        frames = self._numpy.where(mask, pushed, self._repeat(step.obs))
+        return StackState(inner, frames), dataclasses.replace(step, obs=frames)
+
+    def _repeat(self, obs: AnyArray) -> AnyArray:
+        return self._numpy.concatenate([obs] * self._depth, 2)
+
+
+class ActionRepeat(Wrapper):
+    """Every action is taken ``times`` times, or until the episode is over; rewards add up."""
+
+    def __init__(self, world: World, times: int):
+        if times < 1:
+            raise Mistake(f"an action cannot be repeated {times} times; use 1 or more")
+        if not world.exact:
+            raise Mistake(
+                "ActionRepeat cannot hold this world still at an episode's end; "
+                "give EnvPool frame_skip=..., or wrap the Gymnasium environment itself"
+            )
+        super().__init__(world)
+        self._times = times
+
+    def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:
+        """Repeat; a reset happens once and is the whole step."""
+        state, step = self.world.step(state, action, keys)
+
+        def again(carry: tuple[PyTree, Step], time: Int[Array, ""]) -> tuple[Any, None]:
+            state, step = carry
+            over = step.last | ~step.mask
+            moved, more = self.world.step(state, action, named.fold_each(keys, "repeat", time))
+            score = more.score
+            if score is not None and step.score is not None:
+                score = Score(step.score.reward + score.reward, score.last)
+            more = dataclasses.replace(more, reward=step.reward + more.reward, score=score)
+            return select(over, (state, step), (moved, more)), None
+
+        times = jnp.arange(1, self._times, dtype=jnp.int32)
+        return jax.lax.scan(again, (state, step), times)[0]
+
+
+class LimitState(eqx.Module):
+    """The inner world's state, how long episodes have run, and which were just cut."""
+
+    world: PyTree
+    elapsed: Int[Array, "seed env"]
+    cut: Bool[Array, "seed env"]
+
+
+class TimeLimit(Wrapper):
+    """Cuts episodes after ``steps`` steps: ``last`` with discount 1, then a fresh episode."""
+
+    def __init__(self, world: World, steps: int):
+        if steps < 1:
+            raise Mistake(f"a time limit of {steps} steps is not possible; use 1 or more")
+        if not world.exact:
+            raise Mistake(
+                "TimeLimit cannot reset one env of this world; "
+                "give the environment max_episode_steps=... instead"
+            )
+        super().__init__(world)
+        self._steps = steps
+
+    def reset(self, keys: Key[Array, "seed"]) -> tuple[LimitState, Obs]:
+        """Start every episode and its clock."""
+        state, obs = self.world.reset(keys)
+        shape = (self.seeds, self.spec.envs)
+        return LimitState(state, jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)), obs
+
+    def step(
+        self, state: LimitState, action: Action, keys: Key[Array, "seed"]
+    ) -> tuple[LimitState, Step]:
+        """Step, or reset what was cut in the step before."""
+        moved, step = self.world.step(state.world, action, keys)
+        started, first_obs = self.world.reset(named.fold_each(keys, "limit"))
+        elapsed = jnp.where(state.cut | ~step.mask, 0, state.elapsed + 1)
+        fresh = Step(
+            first_obs,
+            jnp.zeros_like(step.reward),
+            jnp.ones_like(step.discount),
+            jnp.zeros_like(step.last),
+            jnp.zeros_like(step.mask),
+            None if step.score is None else jax.tree.map(jnp.zeros_like, step.score),
+        )
+        step = select(state.cut, fresh, step)
+        cut = (elapsed >= self._steps) & ~step.last
+        score = None if step.score is None else Score(step.score.reward, step.score.last | cut)
+        step = dataclasses.replace(step, last=step.last | cut, score=score)
+        return LimitState(select(state.cut, started, moved), elapsed, cut), step
+
+
+def is_bounded(space: spaces.Space[Any]) -> bool:
+    """Whether actions of ``space`` can be rescaled: a box of floats with finite bounds."""
+    return (
+        isinstance(space, spaces.Box)
+        and space.dtype.kind == "f"
+        and bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
+    )

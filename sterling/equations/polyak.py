@@ -1,0 +1,15 @@
+"""Slowly moving copies of networks."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import jax
+from jaxtyping import Array, Float
+
+T = TypeVar("T")
+
+
+def polyak(slow: T, fast: T, tau: Float[Array, ""] | float) -> T:
+    """slow + tau (fast - slow) for every leaf (Lillicrap 2016, section 3); 1 copies."""
+    return jax.tree.map(lambda s, f: s + tau * (f - s), slow, fast)

@@ -1,0 +1,42 @@
+"""Every algorithm finds the known values and actions of the probe worlds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import CASES, KINDS
+
+import sterling
+from sterling.algorithms import ALGORITHMS
+from sterling.envs.probe import probe
+
+RUNS = [
+    (case.name, kind + form) for case in CASES.values() for form in case.spaces for kind in KINDS
+]
+
+
+def test_every_listed_algorithm_has_a_case():
+    assert set(CASES) == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize(("name", "world"), RUNS)
+def test_probe_world_is_solved(name, world):
+    case = CASES[name]
+    run = sterling.train(
+        name,
+        f"probe:{world}",
+        steps=case.steps,
+        envs=case.envs,
+        seeds=2,
+        evaluate_episodes=0,
+        preset=False,
+        **case.fields,
+    )
+    answer = probe(world).solution(case.fields["gamma"])
+    agent, obs = run.agent, jnp.asarray(answer.obs)
+    value = jax.vmap(lambda state: agent.algorithm.value(state, obs))(agent.state)
+    expected = np.broadcast_to(answer.value, value.shape)
+    np.testing.assert_allclose(value, expected, atol=0.1 * max(1.0, np.abs(expected).max()))
+    if answer.action is not None:
+        action = [[run.policy(row, seed) for row in answer.obs] for seed in (0, 1)]
+        np.testing.assert_allclose(action, np.stack([answer.action] * 2), atol=0.2)

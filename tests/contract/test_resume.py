@@ -1,0 +1,60 @@
+"""Killed at any moment and resumed in a fresh process equals uninterrupted, bit for bit."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import CASES
+from safetensors.numpy import load_file
+
+RUNS = [(case.name, case.spaces[-1]) for case in CASES.values()]
+PROGRAM = """
+import json, sys, sterling
+path, kind, name, world, steps, envs, fields = json.loads(sys.argv[1])
+if kind == "resume":
+    sterling.resume(path)
+else:
+    sterling.train(name, world, steps=steps, seeds=2, envs=envs, out=path, preset=False,
+                   log_every=160, checkpoint_minutes=0.0, evaluate_episodes=4, **fields)
+"""
+
+
+def start(path: Path, kind: str, name: str, form: str) -> subprocess.Popen:
+    case = CASES[name]
+    what = [str(path), kind, name, f"probe:both{form}", 6_400, case.envs, case.fields]
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, json.dumps(what)], env=os.environ)
+
+
+def newest(path: Path) -> dict[str, np.ndarray]:
+    folder = max((path / "checkpoints").iterdir())
+    return load_file(folder / "tree.safetensors")
+
+
+@pytest.mark.parametrize(("name", "form"), RUNS)
+def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert start(whole, "train", name, form).wait() == 0
+    process = start(broken, "train", name, form)
+    deadline = time.monotonic() + 120
+    while not list(broken.glob("checkpoints/*/meta.json")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(random.Random(name).uniform(0.0, 0.3))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert start(broken, "resume", name, form).wait() == 0
+    expected, found = newest(whole), newest(broken)
+    assert set(expected) == set(found)
+    for leaf in expected:
+        np.testing.assert_array_equal(expected[leaf], found[leaf], err_msg=leaf)
+    results = [json.loads((path / "result.json").read_text()) for path in (whole, broken)]
+    assert results[0]["final"] == results[1]["final"]
+    rows = [(path / "metrics.jsonl").read_text().splitlines() for path in (whole, broken)]
+    returns = [[(json.loads(r)["step"], json.loads(r)["data/return"]) for r in log] for log in rows]
+    assert returns[0] == returns[1]

@@ -1,0 +1,223 @@
+"""What a host world tells of a Gymnasium environment that behaves."""
+
+import sys
+
+import cloudpickle
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling.envs.gymnasium import Host
+from sterling.types import Mistake
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+KEYS = jax.random.split(jax.random.key(0), 2)
+
+
+class Walk(gymnasium.Env):
+    """Observes (steps done, the action before); ends, is cut, or both, after ``length`` steps."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = spaces.Discrete(5, start=-2)
+
+    def __init__(self, length=3, terminated=True, truncated=False):
+        self.length, self.how, self.time = length, (terminated, truncated), 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.array([0.0, 100.0 + self.np_random.random()]), {}
+
+    def step(self, action):
+        self.time += 1
+        over = self.time >= self.length
+        obs = np.array([float(self.time), float(action)])
+        return obs, 1.5, over and self.how[0], over and self.how[1], {}
+
+
+class Parts(gymnasium.Env):
+    """Observes a dict of everything and acts with a tuple of boxes; forbids actions by a method."""
+
+    observation_space = spaces.Dict(
+        {
+            "z": spaces.Box(0, 255, (2, 3, 1), np.uint8),
+            "a": spaces.Tuple((spaces.Discrete(4, start=1), spaces.MultiBinary(2))),
+        }
+    )
+    action_space = spaces.MultiDiscrete([2, 3])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._seen(np.array([0, 0])), {}
+
+    def step(self, action):
+        assert self.action_masks()[action[0]] and self.action_masks()[2 + action[1]]
+        return self._seen(action), 0.0, False, False, {}
+
+    def _seen(self, action):
+        return {"z": np.full((2, 3, 1), 7, np.uint8), "a": (1 + action[1], np.array([1, action[0]]))}
+
+    def action_masks(self):
+        return np.array([False, True, False, False, True])
+
+
+def run(world, actions):
+    """All steps' answers, with the first observation."""
+    _, obs = world.reset(KEYS[: world.seeds])
+    return obs, [world.step(None, action, KEYS[: world.seeds])[1] for action in actions]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "discount"), [(True, False, 0), (False, True, 1), (True, True, 0)]
+)
+def test_the_step_after_an_end_is_masked_and_no_successor_is_hidden(
+    workers, terminated, truncated, discount
+):
+    world = Host(lambda: Walk(3, terminated, truncated), (0, 1), 2, workers=workers)
+    obs, steps = run(world, [np.full((2, 2), choice) for choice in (0, 1, 2, 3, 4)])
+    world.close()
+    assert obs.shape == (2, 2, 2)
+    assert obs.dtype == np.float32
+    assert world.spec.obs.dtype == np.float32
+    assert world.spec.action == spaces.Discrete(5)
+    seen = np.stack([step.obs[0, 0] for step in steps])
+    np.testing.assert_array_equal(seen[:3], [[1, -2], [2, -1], [3, 0]])  # choices count from -2
+    assert seen[3, 0] == 0
+    assert seen[3, 1] >= 100
+    np.testing.assert_array_equal(seen[4], [1, 2])
+    assert [step.last.all() for step in steps] == [False, False, True, False, False]
+    assert [step.mask.all() for step in steps] == [True, True, True, False, True]
+    assert [step.reward[1, 1] for step in steps] == [1.5, 1.5, 1.5, 0.0, 1.5]
+    assert [step.discount[1, 1] for step in steps] == [1, 1, discount, 1, 1]
+    assert not world.failures
+
+
+def first_obs(seeds, workers, purpose="train"):
+    world = Host(Walk, seeds, 2, workers=workers, purpose=purpose)
+    obs, steps = run(world, [np.zeros((len(seeds), 2), int)] * 5)
+    world.close()
+    return obs, steps[3].obs
+
+
+def test_copies_differ_and_depend_on_nothing_but_seed_index_and_purpose():
+    both, both_next = first_obs((3, 4), 2)
+    alone, alone_next = first_obs((4,), 0)
+    assert len(np.unique(np.stack([both, both_next])[..., 1])) == 8  # later resets differ as well
+    np.testing.assert_array_equal(both[1:], alone)
+    np.testing.assert_array_equal(both_next[1:], alone_next)
+    assert not np.intersect1d(alone[..., 1], first_obs((4,), 0, "test")[0][..., 1]).size
+
+
+def test_observations_are_trees_and_masks_of_allowed_actions_are_observed():
+    world = Host(Parts, (0,), 2, workers=1)
+    obs, (step,) = run(world, [np.array([[[1, 2], [1, 2]]])])
+    world.close()
+    assert set(world.spec.obs.spaces) == {"a", "z", "action_mask"}
+    assert obs["z"].shape == (1, 2, 2, 3, 1)
+    assert obs["z"].dtype == np.uint8
+    np.testing.assert_array_equal(step.obs["a"][0], [[3, 3]])
+    np.testing.assert_array_equal(step.obs["a"][1], [[[1, 1], [1, 1]]])
+    np.testing.assert_array_equal(step.obs["action_mask"], [[[0, 1, 0, 0, 1]] * 2])
+    assert not world.failures
+
+
+def test_a_mask_in_info_wraps_the_observation():
+    class Informed(Walk):
+        action_space = spaces.Discrete(2)
+
+        def reset(self, **options):
+            return super().reset(**options)[0], {"action_mask": np.array([1, 0], np.int8)}
+
+        def step(self, action):
+            return *super().step(action)[:4], {"action_mask": np.array([0, 1], np.int8)}
+
+    world = Host(Informed, (0,), 1, workers=0)
+    obs, (step,) = run(world, [np.zeros((1, 1), int)])
+    assert obs["observation"].shape == (1, 1, 2)
+    np.testing.assert_array_equal(obs["action_mask"], [[[1, 0]]])
+    np.testing.assert_array_equal(step.obs["action_mask"], [[[0, 1]]])
+
+
+def test_an_id_registered_only_here_and_a_closure_reach_the_workers():
+    gymnasium.register("OnlyHere-v0", entry_point=lambda: Walk(1))
+    length = 1
+    for factory in ("OnlyHere-v0", lambda: Walk(length)):
+        world = Host(factory, (0,), 1, workers=1)
+        _, (step,) = run(world, [np.zeros((1, 1), int)])
+        world.close()
+        assert step.last.all()
+
+
+def test_actions_keep_the_environments_own_bounds_and_type():
+    class Push(Walk):
+        action_space = spaces.Box(-0.1, 0.1, (2,), np.float64)
+
+        def step(self, action):
+            assert self.action_space.contains(action), action
+            return super().step(action[0])
+
+    world = Host(Push, (0,), 1, workers=0)
+    assert world.spec.action.dtype == np.float32
+    for bound in (world.spec.action.low, world.spec.action.high):
+        run(world, [bound[None, None]])
+    assert not world.failures
+    assert np.isclose(world.spec.action.high, 0.1).all()
+
+
+def test_workers_do_not_load_jax():
+    class Look(Walk):
+        def reset(self, **options):
+            return np.array([0.0, float("jax" in sys.modules)]), {}
+
+    world = Host(Look, (0,), 1, workers=1)
+    obs, _ = run(world, [])
+    world.close()
+    assert obs[0, 0, 1] == 0
+
+
+def broken(**changes):
+    return lambda: type("Broken", (Walk,), changes)()
+
+
+BREACHES = {
+    r"shape \(3,\) where observation_space says \(2,\)": broken(
+        reset=lambda self, **options: (np.zeros(3), {})
+    ),
+    "type <U1 where observation_space says float32": broken(
+        reset=lambda self, **options: (np.array(["a", "b"]), {})
+    ),
+    r"must return \(obs, info\)": broken(reset=lambda self, **options: np.zeros(2)),
+    "step\\(\\) returned 4 values": broken(step=lambda self, action: (np.zeros(2), 0.0, False, {})),
+    "reward of shape \\(1,\\)": broken(
+        step=lambda self, action: (np.zeros(2), np.zeros(1), False, False, {})
+    ),
+    "the reward nan": broken(
+        step=lambda self, action: (np.zeros(2), float("nan"), False, False, {})
+    ),
+    "holds NaN": broken(reset=lambda self, **options: (np.full(2, np.nan), {})),
+    "has no observation_space": broken(observation_space=None),
+    "part of type Text": broken(observation_space=spaces.Text(3)),
+    "returned something of type int": lambda: 3,
+}
+
+
+@pytest.mark.parametrize("line", BREACHES)
+def test_a_breach_of_contract_is_named_in_one_line(line):
+    with pytest.raises(Mistake, match=line) as caught:
+        Host(BREACHES[line], (0,), 1, workers=0)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_breach_of_contract_is_found_in_a_worker_too():
+    with pytest.raises(Mistake, match="returned something of type int"):
+        Host(lambda: 3, (0,), 1, workers=1)
+    with pytest.raises(Mistake, match="doesn.t exist"):
+        Host("Nonsense-v0", (0,), 1)
+    with pytest.raises(Mistake, match="write `lambda: Walk"):
+        Host(Walk(), (0,), 1)
+    with pytest.raises(Mistake, match="workers=0"):
+        lock = __import__("threading").Lock()
+        Host(lambda: lock, (0,), 1)

@@ -1,0 +1,282 @@
+"""Environments that raise, die, hang or talk nonsense, in real processes."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import cloudpickle
+import gymnasium
+import jax
+import numpy as np
+import psutil
+import pytest
+from gymnasium import spaces
+
+from sterling.envs.gymnasium import Host
+from sterling.envs.workers import WorldFailed
+from sterling.experience.rollout import Rollout
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+KEYS = jax.random.split(jax.random.key(0), 1)
+FAULT = 9  # the action that makes an environment fail
+
+
+class Fragile(gymnasium.Env):
+    """Observes (its process, steps done); ``kind`` says how it fails when told to."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = spaces.Discrete(10)
+
+    def __init__(self, kind):
+        self.kind, self.time = kind, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._seen(), {}
+
+    def step(self, action):
+        self.time += 1
+        if action == FAULT:
+            return getattr(self, self.kind)()
+        return self._seen(), 1.0, False, False, {}
+
+    def _seen(self):
+        return np.array([float(os.getpid()), float(self.time)])
+
+    def raises(self):
+        raise ValueError("a wheel\ncame off")
+
+    def dies(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def hangs(self):
+        subprocess.Popen(["sleep", "60"])
+        time.sleep(60)
+
+    def answers_nan(self):
+        return np.full(2, np.nan), 1.0, False, False, {}
+
+    def changes_shape(self):
+        return np.zeros(3), 1.0, False, False, {}
+
+    def rewards_infinity(self):
+        return self._seen(), float("inf"), False, False, {}
+
+
+@pytest.fixture
+def host():
+    """Makes worlds, closes them, and sees to it that nothing is left of them."""
+    before, made = set(psutil.Process().children(recursive=True)), []
+
+    def make(kind, envs, workers, **options):
+        made.append(Host(lambda: Fragile(kind), (0,), envs, workers=workers, **options))
+        made[-1].reset(KEYS)
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()
+    assert not set(psutil.Process().children(recursive=True)) - before
+
+
+def step(world, *actions):
+    return world.step(None, np.array([actions]), KEYS)[1]
+
+
+FAULTS = {
+    "raises": r"ValueError: a wheel came off \(test_worker_faults.py:\d+\)",
+    "answers_nan": "observation holds NaN or infinity",
+    "changes_shape": r"observation of shape \(3,\) where observation_space says \(2,\)",
+    "rewards_infinity": "the reward inf",
+    "dies": "its process died of SIGSEGV",
+    "hangs": "no answer within 1 s",
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_cuts_the_episode_and_disturbs_no_other_process(host, kind):
+    world = host(kind, envs=3, workers=2, timeout=1.0)  # 0 and 1 share a process, 2 has its own
+    before = step(world, 0, 0, 0)
+    failed = step(world, 0, FAULT, 0)
+    reset = step(world, 0, 0, 0)
+    after = step(world, 0, 0, 0)
+    kills = kind in ("dies", "hangs")
+    np.testing.assert_array_equal(failed.mask, [[not kills, False, True]])
+    np.testing.assert_array_equal(failed.last, [[kills, True, False]])
+    np.testing.assert_array_equal(failed.discount, [[1, 1, 1]])
+    np.testing.assert_array_equal(failed.reward, [[float(not kills), 0, 1]])
+    np.testing.assert_array_equal(failed.obs[0, 1], before.obs[0, 1])  # nothing of the fault
+    np.testing.assert_array_equal(reset.mask, [[not kills, False, True]])
+    assert not reset.last.any()
+    assert after.mask.all()
+    assert after.obs[0, :, 1].tolist() == [1 if kills else 4, 1, 4]
+    assert (before.obs[0, 1, 0] != after.obs[0, 1, 0]) == kills  # the process is another
+    assert before.obs[0, 2, 0] == after.obs[0, 2, 0]
+    own = [reason for index, reason in world.failures if index == 1]
+    assert len(own) == 1
+    pytest.importorskip("re").match(FAULTS[kind], own[0])
+    assert [index for index, _ in world.failures] == ([0, 1] if kills else [1])
+
+
+def test_a_worker_killed_between_steps_is_replaced(host):
+    world = host("raises", envs=2, workers=2)
+    victim = int(step(world, 0, 0).obs[0, 0, 0])
+    os.kill(victim, signal.SIGKILL)
+    answers = [step(world, 0, 0) for _ in range(3)]
+    np.testing.assert_array_equal(np.concatenate([a.mask for a in answers])[:, 0], [0, 0, 1])
+    np.testing.assert_array_equal(np.concatenate([a.last for a in answers])[:, 0], [1, 0, 0])
+    assert np.concatenate([a.mask for a in answers])[:, 1].all()
+    assert world.failures == [(0, "its process died of SIGKILL (out of memory?)")]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_repeated_failure_ends_the_run_with_one_clear_line(host, workers):
+    world = host("raises", envs=2, workers=workers, max_failures=3, name="toy")
+    for _ in range(2):
+        step(world, FAULT, 0)
+        step(world, 0, 0)
+    line = r"environment toy, copy 0 of seed 0, failed 3 times within 0 s, last: ValueError: .*mend"
+    with pytest.raises(WorldFailed, match=line) as caught:
+        step(world, FAULT, 0)
+    assert "\n" not in str(caught.value)
+    assert len(world.failures) == 3
+
+
+def test_failures_far_apart_are_forgiven(host, monkeypatch):
+    world = host("raises", envs=1, workers=0, max_failures=2)
+    clock = time.monotonic()
+    for failure in range(4):
+        monkeypatch.setattr(time, "monotonic", lambda now=clock + 200.0 * failure: now)
+        if failure < 1:
+            step(world, FAULT)
+            step(world, 0)
+    monkeypatch.setattr(time, "monotonic", lambda: clock + 400.0)
+    step(world, FAULT)
+    assert len(world.failures) == 2
+
+
+def test_what_cannot_be_built_fails_at_once():
+    def explode():
+        raise OSError("no such simulator")
+
+    for workers in (0, 1):
+        line = r"cannot be built, reset and stepped once: OSError: no such simulator.*try it by hand"
+        with pytest.raises(WorldFailed, match=line):
+            Host(explode, (0,), 2, workers=workers)
+    with pytest.raises(WorldFailed, match="its process exited with code 3"):
+        Host(lambda: os._exit(3), (0,), 2, workers=2)
+
+
+def test_a_reset_that_fails_is_tried_again_and_then_given_up(host, tmp_path):
+    class Moody(Fragile):
+        """Its second and third resets raise, whoever asks."""
+
+        def reset(self, **options):
+            with (tmp_path / "resets").open("a") as file:
+                file.write(".")
+            if (tmp_path / "resets").stat().st_size in (3, 4):
+                raise RuntimeError("not today")
+            return super().reset(**options)
+
+        def step(self, action):
+            return *super().step(action)[:2], True, False, {}
+
+    world = Host(lambda: Moody("raises"), (0,), 1, workers=1)  # one reset to check, one to start
+    world.reset(KEYS)
+    ended, reset, after = step(world, 0), step(world, 0), step(world, 0)
+    world.close()
+    assert [bool(s.mask[0, 0]) for s in (ended, reset, after)] == [True, False, True]
+    assert [reason for _, reason in world.failures] == [
+        f"RuntimeError: not today (test_worker_faults.py:{line})"
+        for line in [int(world.failures[0][1].rpartition(":")[2][:-1])] * 2
+    ]
+
+
+def test_a_diverged_policy_is_not_blamed_on_the_environment():
+    class Push(Fragile):
+        action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    world = Host(lambda: Push("raises"), (0,), 2, workers=0, max_failures=1)
+    world.reset(KEYS)
+    answer = step(world, [np.float32(np.nan)], [np.float32(0.0)])
+    np.testing.assert_array_equal(answer.mask, [[False, True]])
+    np.testing.assert_array_equal(answer.last, [[True, False]])
+    assert step(world, [np.float32(0.0)], [np.float32(0.0)]).obs[0, :, 1].tolist() == [0, 2]
+    assert not world.failures
+
+
+def test_a_crash_reaches_the_learner_as_masked_rows_only(host):
+    class Script:
+        def __init__(self):
+            self.time = 0
+
+        def act(self, obs, keys, explore):
+            self.time += 1
+            return jax.numpy.array([[FAULT if self.time == 3 else 0, 0]]), {}
+
+    world = host("raises", envs=2, workers=1)
+    source, batch = Rollout.create(world, 6, KEYS).draw(Script(), KEYS)
+    mask, obs, next_obs = (np.asarray(x) for x in (batch.mask[0], batch.obs[0], batch.next_obs[0]))
+    np.testing.assert_array_equal(mask[:, 0], [1, 1, 0, 0, 1, 1])
+    np.testing.assert_array_equal(np.asarray(batch.discount), 1.0)
+    np.testing.assert_array_equal(np.asarray(batch.last)[0, :, 0], [0, 0, 1, 0, 0, 0])
+    np.testing.assert_array_equal((next_obs - obs)[mask][:, 1], 1.0)
+    assert mask[:, 1].all()
+
+
+def wait_gone(process, seconds):
+    deadline = time.monotonic() + seconds
+    while psutil.pid_exists(process) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not psutil.pid_exists(process)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_workers_do_not_outlive_a_killed_trainer(busy):
+    script = f"""
+    import sys
+    sys.path[:0] = {[str(pathlib.Path(__file__).parents[2])]!r}
+    import os, time, gymnasium, jax, numpy as np
+    from sterling.envs.gymnasium import Host
+    class Slow(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1e9, (1,), np.float64)
+        action_space = gymnasium.spaces.Discrete(2)
+        def reset(self, **options):
+            return np.array([float(os.getpid())]), {{}}
+        def step(self, action):
+            time.sleep(30.0 * int(action))
+            return np.zeros(1), 0.0, False, False, {{}}
+    world = Host(Slow, (0,), 1, workers=1)
+    keys = jax.random.split(jax.random.key(0), 1)
+    print(int(world.reset(keys)[1][0, 0, 0]), flush=True)
+    world.step(None, np.ones((1, 1), int), keys) if {busy} else time.sleep(30)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as trainer:
+        worker = int(trainer.stdout.readline())
+        time.sleep(0.3)
+        trainer.kill()
+    assert wait_gone(worker, 8.0)
+
+
+def test_an_orderly_end_needs_no_close_and_no_main_guard(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import gymnasium, jax, psutil\n"
+        "from sterling.envs.gymnasium import Host\n"
+        "world = Host('CartPole-v1', (0,), 2, workers=2)\n"
+        "world.reset(jax.random.split(jax.random.key(0), 1))\n"
+        "print(*[child.pid for child in psutil.Process().children()])\n"
+    )
+    root = str(pathlib.Path(__file__).parents[2])
+    env = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=env, check=True)
+    workers = done.stdout.split()
+    assert len(workers) == 2
+    assert not any(psutil.pid_exists(int(worker)) for worker in workers)
+    assert not done.stderr

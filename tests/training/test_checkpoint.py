@@ -1,0 +1,375 @@
+"""Checkpoints: what is saved comes back, whatever happens in between."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from sterling.training import checkpoint
+from sterling.types import Mistake
+
+
+class Part(eqx.Module):
+    weight: Any
+    activation: Any
+    name: str = eqx.field(static=True, default="part")
+
+
+def arrays() -> dict[str, Any]:
+    """A leaf of every kind."""
+    numbers = np.random.default_rng(0)
+    kinds = "bool uint8 int8 uint16 int32 uint32 float16 float32 bfloat16 float8_e4m3fn complex64"
+    tree: dict[str, Any] = {
+        kind: jnp.asarray(numbers.integers(0, 2, (3, 4)).astype(np.dtype(kind)))
+        for kind in kinds.split()
+    }
+    with jax.enable_x64(True):
+        tree["double"] = jnp.asarray(numbers.normal(size=5))
+    return tree | {
+        "special": jnp.asarray([np.nan, np.inf, -np.inf, -0.0, 1e-45], jnp.float32),
+        "scalar": jnp.asarray(7, jnp.int32),
+        "empty": jnp.zeros((0, 3), jnp.float32),
+        "weak": jax.vmap(lambda x: jnp.asarray(2.5))(jnp.zeros(3)),
+        "host": numbers.normal(size=(4, 5)),
+        "transposed": np.arange(6, dtype=np.int64).reshape(2, 3).T,
+        "strided": np.arange(20, dtype=np.float32)[::3],
+        "big_endian": np.arange(4, dtype=">f4"),
+        "integer": 2**40,
+        "number": 0.1,
+        "flag": True,
+        "numpy_number": np.float32(0.25),
+        "key": jax.random.key(3),
+        "keys": jax.random.split(jax.random.key(4, impl="rbg"), 3),
+        "nested": ({"a": [jnp.ones(2)]}, None, Part(jnp.ones((2, 2)), jax.nn.relu)),
+    }
+
+
+def words(leaf: Any) -> tuple[Any, ...]:
+    """Everything about a leaf that has to survive, comparable."""
+    if callable(leaf):
+        return (leaf,)
+    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return (str(leaf.dtype), *words(jax.random.key_data(leaf)))
+    array = np.asarray(leaf)
+    weak = isinstance(leaf, jax.Array) and leaf.weak_type
+    kind = jax.Array if isinstance(leaf, jax.Array) else type(leaf)
+    bits = array.astype(array.dtype.newbyteorder("=")) if array.dtype.byteorder == ">" else array
+    return kind, array.dtype.name, array.shape, weak, bits.tobytes()
+
+
+def assert_equal(tree: Any, other: Any) -> None:
+    assert jax.tree.structure(tree) == jax.tree.structure(other)
+    for one, two in zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True):
+        assert words(one) == words(two)
+
+
+def small(value: float) -> dict[str, Any]:
+    return {"a": jnp.full((3, 50), value, jnp.float32), "b": {"c": jnp.arange(4, dtype=jnp.int32)}}
+
+
+def flip(path: Path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+def test_every_kind_of_leaf_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    tree, meta = arrays(), {"alive": [True], "limit": float("inf"), "steps": np.int32(5)}
+    path = checkpoint.save(tmp_path, 12, tree, meta)
+    assert path == checkpoint.latest(tmp_path) == tmp_path / "000000000012"
+    loaded, said = checkpoint.load(tmp_path, tree)
+    assert_equal(tree, loaded)
+    assert said == {"alive": [True], "limit": float("inf"), "steps": 5}
+
+
+def test_template_of_shapes_serves_as_well(tmp_path: Path) -> None:
+    tree = {"x": jnp.arange(3.0), "key": jax.random.key(1), "weak": jnp.asarray(1.0)}
+    checkpoint.save(tmp_path, 1, tree, {})
+    assert_equal(tree, checkpoint.load(tmp_path, jax.eval_shape(lambda: tree))[0])
+
+
+def test_a_tree_may_be_one_array(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, jnp.arange(3), {})
+    assert checkpoint.load(tmp_path, jnp.zeros(3, jnp.int32))[0].tolist() == [0, 1, 2]
+
+
+def test_loaded_arrays_can_be_donated(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, small(1.0), {})
+    loaded, _ = checkpoint.load(tmp_path, small(0.0))
+    doubled = jax.jit(lambda t: jax.tree.map(lambda x: x + x, t), donate_argnums=0)(loaded)
+    assert (doubled["a"] == 2.0).all()
+    assert checkpoint.load(tmp_path, small(0.0))[0]["a"][0, 0] == 1.0
+
+
+def test_safetensors_reads_the_file(tmp_path: Path) -> None:
+    tree = {k: v for k, v in arrays().items() if k not in ("float8_e4m3fn", "complex64", "key")}
+    path = checkpoint.save(tmp_path, 1, tree, {})
+    assert path is not None
+    found = safetensors.numpy.load_file(path / "tree.safetensors")
+    assert np.array_equal(found["transposed"], np.arange(6).reshape(2, 3).T)
+    assert np.array_equal(found["float32"], np.asarray(tree["float32"]))
+    assert found["bfloat16"].dtype == ml_dtypes.bfloat16
+    assert found["scalar"] == 7
+    assert found["nested/2/weight"].shape == (2, 2)
+
+
+def test_newest_two_stay(tmp_path: Path) -> None:
+    for step in (1, 20, 300):
+        checkpoint.save(tmp_path, step, small(step), {})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000020", "000000000300"]
+    assert checkpoint.load(tmp_path, small(0.0))[0]["a"][0, 0] == 300
+
+
+def test_saving_a_step_again_keeps_the_first_until_the_second_is_safe(tmp_path: Path) -> None:
+    for value in (1.0, 2.0):
+        checkpoint.save(tmp_path, 5, small(value), {})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000005", "000000000005.1"]
+    assert checkpoint.load(tmp_path, small(0.0))[0]["a"][0, 0] == 2.0
+
+
+def damages() -> dict[str, Any]:
+    def truncate(path: Path) -> None:
+        os.truncate(path / "tree.safetensors", (path / "tree.safetensors").stat().st_size - 1)
+
+    return {
+        "a bit of the data": lambda path: flip(path / "tree.safetensors", -300),
+        "a bit of the header": lambda path: flip(path / "tree.safetensors", 20),
+        "the end cut off": truncate,
+        "an empty file": lambda path: (path / "tree.safetensors").write_bytes(b""),
+        "no file": lambda path: (path / "tree.safetensors").unlink(),
+        "no meta": lambda path: (path / "meta.json").unlink(),
+        "an empty meta": lambda path: (path / "meta.json").write_bytes(b""),
+        "another meta": lambda path: (path / "meta.json").write_text("[]"),
+    }
+
+
+@pytest.mark.parametrize("damage", damages())
+def test_damage_falls_back_to_the_one_before_and_says_so(tmp_path: Path, damage: str) -> None:
+    checkpoint.save(tmp_path, 1, small(1.0), {"n": 1})
+    newest = checkpoint.save(tmp_path, 2, small(2.0), {"n": 2})
+    damages()[damage](newest)
+    lines: list[str] = []
+    tree, meta = checkpoint.load(tmp_path, small(0.0), warn=lines.append)
+    assert tree["a"][0, 0] == 1.0
+    assert meta == {"n": 1}
+    assert len(lines) == 1
+    assert "DAMAGED" in lines[0]
+    assert str(newest) in lines[0]
+
+
+def test_no_flipped_bit_of_meta_goes_unnoticed(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, 1, small(1.0), {"rate": 0.25, "note": "x"})
+    assert path is not None
+    meta, good = path / "meta.json", checkpoint.describe(path)
+    original = meta.read_bytes()
+    for offset in range(0, len(original), 5):
+        flip(meta, offset)
+        with contextlib.suppress(Mistake):  # damaged; else it was a space, or the like
+            assert checkpoint.describe(path) == good
+        meta.write_bytes(original)
+
+
+def test_all_damaged_is_a_mistake(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, 1, small(1.0), {})
+    flip(path / "tree.safetensors", -1)
+    with pytest.raises(Mistake, match=r"no checkpoint in .* can be read"):
+        checkpoint.load(tmp_path, small(0.0), warn=lambda line: None)
+    with pytest.raises(Mistake, match="holds no checkpoint"):
+        checkpoint.load(tmp_path / "elsewhere", small(0.0))
+    assert checkpoint.latest(tmp_path / "elsewhere") is None
+
+
+def test_a_damaged_later_step_goes_once_the_run_has_saved_again(tmp_path: Path) -> None:
+    for step in (1, 2):
+        checkpoint.save(tmp_path, step, small(step), {})
+    flip(tmp_path / "000000000002" / "tree.safetensors", -1)
+    checkpoint.save(tmp_path, 1, small(7.0), {}, keep=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["000000000001.1"]
+    assert checkpoint.load(tmp_path, small(0.0))[0]["a"][0, 0] == 7.0
+
+
+def test_an_intact_later_step_is_never_removed(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 9, small(9.0), {})
+    checkpoint.save(tmp_path, 1, small(1.0), {}, keep=1)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000001", "000000000009"]
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (small(0.0) | {"new": jnp.zeros(2)}, r"no leaf new \(float32\[2\]\)"),
+        ({"a": small(0.0)["a"]}, "leaf b/c has no place"),
+        (small(0.0) | {"a": jnp.zeros((3, 51))}, r"leaf a is float32\[3, 50\].*float32\[3, 51\]"),
+        (small(0.0) | {"a": jnp.zeros((3, 50), jnp.int32)}, r"leaf a .* int32\[3, 50\]"),
+        (small(0.0) | {"b": {"c": jax.random.split(jax.random.key(0), 2)}}, "leaf b/c .* key<fry>"),
+    ],
+)
+def test_another_tree_is_a_mistake_that_names_the_leaf(
+    tmp_path: Path, template: Any, message: str
+) -> None:
+    checkpoint.save(tmp_path, 1, small(1.0), {})
+    with pytest.raises(Mistake, match=message) as caught:
+        checkpoint.load(tmp_path, template)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_format_is_refused_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.save(tmp_path, 1, small(1.0), {})
+    monkeypatch.setattr(checkpoint, "FORMAT", 2)
+    checkpoint.save(tmp_path, 2, small(2.0), {})
+    monkeypatch.undo()
+    with pytest.raises(Mistake, match="has format 2, this Sterling reads 1"):
+        checkpoint.load(tmp_path, small(0.0))
+
+
+def test_other_versions_are_mentioned(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, 1, small(1.0), {})
+    assert path is not None
+    content = checkpoint.describe(path)
+    content["versions"]["jax"] = "0.0.1"
+    whole = {"sha256": checkpoint._checksum(content), "content": content}
+    (path / "meta.json").write_text(json.dumps(whole))
+    lines: list[str] = []
+    checkpoint.load(tmp_path, small(0.0), warn=lines.append)
+    assert len(lines) == 1
+    assert f"jax 0.0.1 -> {jax.__version__}" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"a": {"b": "text"}}, "leaf a/b is a str"),
+        ({"a": np.asarray([None])}, "leaf a has type object"),
+        ({"a": np.asarray(["x"])}, "leaf a has type"),
+        ({"a/b": 1, "a": {"b": 2}}, "'a/b'"),
+    ],
+)
+def test_what_cannot_be_stored_is_a_mistake(tmp_path: Path, tree: Any, message: str) -> None:
+    with pytest.raises(Mistake, match=message):
+        checkpoint.save(tmp_path, 1, tree, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_is_read_without_the_rest(tmp_path: Path) -> None:
+    tree = {"agent": {"state": small(3.0)}, "agent_2": jnp.ones(2), "replay": np.ones(1_000_000)}
+    path = checkpoint.save(tmp_path, 1, tree, {"n": 1})
+    lines: list[str] = []
+    flip(path / "tree.safetensors", -1)  # in the replay: nobody looks at it
+    part, meta = checkpoint.load_part(tmp_path, "agent/state", small(0.0), warn=lines.append)
+    assert_equal(part, small(3.0))
+    assert meta == {"n": 1}
+    assert lines == []
+    leaf, _ = checkpoint.load_part(tmp_path, "agent/state/b/c", jnp.zeros(4, jnp.int32))
+    assert leaf.tolist() == [0, 1, 2, 3]
+    with pytest.raises(Mistake, match="no leaf agent/stat/a"):
+        checkpoint.load_part(tmp_path, "agent/stat", small(0.0))
+
+
+def test_one_checkpoint_may_be_named(tmp_path: Path) -> None:
+    older = checkpoint.save(tmp_path, 1, small(1.0), {})
+    checkpoint.save(tmp_path, 2, small(2.0), {})
+    assert checkpoint.load(older, small(0.0))[0]["a"][0, 0] == 1.0
+
+
+def test_no_room_is_reported_before_anything_is_written(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, small(1.0), {})
+    lines: list[str] = []
+    huge = np.broadcast_to(np.float32(0), (1 << 50,))
+    assert checkpoint.save(tmp_path, 2, {"a": huge}, {}, warn=lines.append) is None
+    assert len(lines) == 1
+    assert "the disk has" in lines[0]
+    assert [p.name for p in tmp_path.iterdir()] == ["000000000001"]
+
+
+SCRIPT = """
+import os, resource, sys
+import numpy as np
+from sterling.training import checkpoint
+
+def tree(n):
+    return {f"x{i}": np.full(250_000, n * 100 + i, np.float64) for i in range(10)}
+
+def full(folder):
+    checkpoint.save(folder, 1, tree(1), {})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000_000, resource.RLIM_INFINITY))
+    lines = []
+    assert checkpoint.save(folder, 2, tree(2), {}, warn=lines.append) is None
+    assert len(lines) == 1 and "not written" in lines[0], lines
+    assert os.listdir(folder) == ["000000000001"]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert checkpoint.save(folder, 3, tree(3), {}) is not None
+
+def forever(folder):
+    n = 1 if checkpoint.latest(folder) is None else int(checkpoint.latest(folder).name[:12])
+    while True:
+        checkpoint.save(folder, n, tree(n), {"n": n})
+        print(os.getpid(), flush=True)
+        n += 1
+
+if sys.argv[1] == "full":
+    full(sys.argv[2])
+else:
+    for folder in sys.stdin:  # a process for each, without importing everything anew
+        child = os.fork()
+        if child == 0:
+            forever(folder.strip())
+        os.waitpid(child, 0)
+        print("dead", flush=True)
+"""
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    repository = str(Path(checkpoint.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": repository, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
+
+
+def test_a_full_disk_costs_one_line_and_no_checkpoint(tmp_path: Path) -> None:
+    with start("full", str(tmp_path)) as process:
+        assert process.wait(60) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000001", "000000000003"]
+
+
+def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path: Path) -> None:
+    template = {f"x{i}": np.zeros(250_000) for i in range(10)}
+    partials = 0
+    with start("forever") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for attempt in range(20):
+            folder = tmp_path / str(attempt % 2)  # also on what an earlier kill has left
+            process.stdin.write(f"{folder}\n")
+            process.stdin.flush()
+            child = int(process.stdout.readline())
+            time.sleep(np.random.default_rng().uniform(0, 0.3))
+            os.kill(child, signal.SIGKILL)
+            while process.stdout.readline() != "dead\n":
+                pass
+            partials += any(".tmp-" in p.name for p in folder.iterdir())
+            lines: list[str] = []
+            tree, meta = checkpoint.load(folder, template, warn=lines.append)
+            assert lines == []
+            assert all((tree[f"x{i}"] == meta["n"] * 100 + i).all() for i in range(10))
+        process.stdin.close()
+    assert partials > 0  # else no kill has hit a save, and nothing is shown
+    for folder in tmp_path.iterdir():
+        checkpoint.save(folder, 10**6, template, {})
+        assert not [p for p in folder.iterdir() if ".tmp-" in p.name]
+        assert len(list(folder.iterdir())) == 2

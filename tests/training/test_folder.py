@@ -1,0 +1,110 @@
+"""The run folder: never overwritten, never half written."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.training import folder
+from sterling.types import Mistake
+
+
+def test_a_new_folder_with_its_parents(tmp_path: Path) -> None:
+    path = folder.create(tmp_path / "runs" / "x")
+    assert path.is_dir()
+    assert folder.create(path) == path  # nothing in it yet: still free
+    parts = {folder.checkpoints(path), folder.metrics(path), folder.curve(path)}
+    assert {part.parent for part in parts} == {path}
+
+
+@pytest.mark.parametrize("trace", ["config.json", "result.json", "metrics.jsonl", "checkpoints"])
+def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path, trace: str) -> None:
+    (tmp_path / trace).write_text("{}")
+    with pytest.raises(Mistake) as caught:
+        folder.create(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path} already holds a run; resume it with `sterling resume {tmp_path}` "
+        "or choose another --out"
+    )
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    for path in (tmp_path / "x", tmp_path / "x" / "y"):
+        with pytest.raises(Mistake, match="cannot be a run folder"):
+            folder.create(path)
+
+
+def test_config_and_result_come_back(tmp_path: Path) -> None:
+    assert folder.read_result(tmp_path) is None
+    folder.write_config(tmp_path, {"target_kl": float("inf"), "hidden": (64, 64), "out": tmp_path})
+    folder.write_result(tmp_path, {"return": jnp.asarray([1.0, 2.5]), "n": np.int64(3)})
+    assert folder.read_config(tmp_path) == {
+        "target_kl": float("inf"), "hidden": [64, 64], "out": str(tmp_path)
+    }  # fmt: skip
+    assert folder.read_result(tmp_path) == {"return": [1.0, 2.5], "n": 3}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "result.json"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    folder.write_result(tmp_path, {"n": 1})
+    with pytest.raises(Mistake, match="cannot be written as JSON"):
+        folder.write_result(tmp_path, {"n": object()})
+    os.chmod(tmp_path / "result.json", 0o444)
+    (tmp_path / f"result.json.tmp-{os.getpid()}").mkdir()  # the partial file cannot be opened
+    with pytest.raises(OSError, match="directory"):
+        folder.write_result(tmp_path, {"n": 2})
+    assert folder.read_result(tmp_path) == {"n": 1}
+
+
+def test_no_run_names_the_nearest(tmp_path: Path) -> None:
+    folder.write_config(folder.create(tmp_path / "cartpole"), {})
+    with pytest.raises(Mistake, match=r"cartpol holds no run; did you mean .*cartpole\?"):
+        folder.read_config(tmp_path / "cartpol")
+    with pytest.raises(Mistake, match="holds no run; start one"):
+        folder.read_config(tmp_path / "elsewhere" / "x")
+
+
+def test_a_damaged_config_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"a": ')
+    with pytest.raises(Mistake, match=r"config.json is damaged"):
+        folder.read_config(tmp_path)
+
+
+def test_facts_are_complete_and_json() -> None:
+    facts = folder.environment_facts()
+    assert json.loads(json.dumps(facts)) == facts
+    packages = "sterling jax jaxlib equinox optax envpool gymnasium numpy python"
+    assert set(facts["versions"]) == set(packages.split())
+    assert facts["versions"]["numpy"] == np.__version__
+    assert facts["hardware"]["cores"] == os.cpu_count()
+    assert facts["hardware"]["memory"] > 1e8
+    assert facts["hardware"]["backend"] == "cpu"
+    assert facts["time"].endswith("+00:00")
+
+
+def test_git_commit_and_whether_the_code_differs(tmp_path: Path) -> None:
+    assert folder.git(tmp_path) is None
+
+    def git(*words: str) -> str:
+        name = ["-c", "user.name=x", "-c", "user.email=x@y"]
+        asked = ["git", "-C", str(tmp_path), *name, *words]
+        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "a.py").write_text("1")
+    git("init")
+    git("add", ".")
+    assert folder.git(code) is None  # no commit yet
+    git("commit", "-m", "x")
+    clean = {"commit": git("rev-parse", "HEAD"), "dirty": False}
+    assert folder.git(code) == clean
+    (tmp_path / "result.json").write_text("{}")
+    assert folder.git(code) == clean
+    (code / "a.py").write_text("2")
+    assert folder.git(code) == clean | {"dirty": True}

@@ -1,0 +1,259 @@
+"""Guards: signals, diverging seeds, a second process."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.algorithms.online import ppo
+from sterling.training import guard
+from sterling.training.agent import Agent
+from sterling.types import Mistake
+
+ALGORITHM: Any = ppo  # any will do: healthy never calls it
+SEEDS = 3
+
+
+def agent(**changes: Any) -> Agent:
+    """Three seeds of a state with every kind of leaf."""
+    state: dict[str, Any] = {
+        "weights": jnp.arange(SEEDS * 6, dtype=jnp.float32).reshape(SEEDS, 2, 3),
+        "half": jnp.ones((SEEDS, 2), jnp.float16),
+        "brain": jnp.ones((SEEDS, 2), jnp.bfloat16),
+        "count": jnp.zeros(SEEDS, jnp.int32),
+        "going": jnp.zeros(SEEDS, bool),
+        "key": jax.random.split(jax.random.key(0), SEEDS),
+        "config": {"target_kl": jnp.full(SEEDS, jnp.inf)},
+        "activation": jax.nn.relu,
+    }
+    return Agent(state | changes, ALGORITHM, None, "vmap")
+
+
+def learned(**changes: Any) -> Agent:
+    """An update after which every leaf is another."""
+    old = agent().state
+    moved = {
+        "weights": old["weights"] * 1.01,
+        "half": old["half"] * jnp.float16(60_000),
+        "brain": -old["brain"],
+        "count": old["count"] + 1,
+        "going": ~old["going"],
+        "key": jax.vmap(lambda key: jax.random.fold_in(key, 1))(old["key"]),
+    }
+    return agent(**(moved | changes))
+
+
+def rows(tree: Agent, seed: int) -> list[bytes]:
+    """One seed's bits."""
+    state = tree.state | {"key": jax.random.key_data(tree.state["key"])}
+    leaves = jax.tree.leaves(eqx.filter(state, eqx.is_array))
+    return [np.asarray(leaf)[seed].tobytes() for leaf in leaves]
+
+
+def assert_seeds_from(result: Agent, sources: list[Agent]) -> None:
+    for seed, source in enumerate(sources):
+        assert rows(result, seed) == rows(source, seed)
+
+
+ALL = jnp.ones(SEEDS, bool)
+
+
+def test_healthy_seeds_pass_bit_for_bit() -> None:
+    before, after = agent(), learned()
+    result, alive = guard.healthy(before, after, ALL)
+    assert alive.tolist() == [True] * SEEDS
+    assert_seeds_from(result, [after] * SEEDS)
+    assert result.state["activation"] is jax.nn.relu
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e12, -3e30])
+def test_one_bad_element_stops_its_seed_alone(bad: float) -> None:
+    before = agent()
+    after = learned(weights=learned().state["weights"].at[1, 0, 2].set(bad))
+    result, alive = guard.healthy(before, after, ALL)
+    assert alive.tolist() == [True, False, True]
+    assert_seeds_from(result, [after, before, after])
+
+
+@pytest.mark.parametrize("leaf", ["half", "brain"])
+def test_half_precision_is_watched(leaf: str) -> None:
+    after = learned()
+    after = learned(**{leaf: after.state[leaf].at[2, 0].set(jnp.inf)})
+    assert guard.healthy(agent(), after, ALL)[1].tolist() == [True, True, False]
+
+
+def test_constants_may_be_infinite_but_not_become_so() -> None:
+    assert guard.healthy(agent(), learned(), ALL)[1].all()  # config.target_kl = inf throughout
+    finite = {"target_kl": jnp.ones(SEEDS)}
+    assert not guard.healthy(agent(config=finite), learned(), ALL)[1].any()
+
+
+def test_the_dead_stay_as_they_were() -> None:
+    before, after = agent(), learned()
+    result, alive = guard.healthy(before, after, jnp.asarray([True, True, False]))
+    assert alive.tolist() == [True, True, False]
+    assert_seeds_from(result, [after, after, before])
+
+
+def test_it_may_stand_in_a_compiled_loop() -> None:
+    @jax.jit
+    def run(weights: Any) -> Any:
+        def step(carry: Any, time: Any) -> Any:
+            now, alive = carry
+            grown = now.state["weights"] * jnp.asarray([1.0, 1e9, 2.0])[:, None, None]
+            return guard.healthy(now, eqx.tree_at(lambda a: a.state["weights"], now, grown), alive)
+
+        start = Agent({"weights": weights}, ALGORITHM, None, "vmap"), ALL
+        (final, alive), _ = jax.lax.scan(lambda c, t: (step(c, t), None), start, length=3)
+        return final.state["weights"], alive
+
+    weights, alive = run(jnp.ones((SEEDS, 2, 2)))
+    assert alive.tolist() == [True, False, True]
+    assert weights[:, 0, 0].tolist() == [1.0, 1e9, 8.0]
+
+
+def python(script: str, *arguments: str) -> subprocess.Popen[str]:
+    repository = str(Path(guard.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": repository, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+LOOP = """
+import sys, time
+from sterling.training.guard import EXIT_RESUMABLE, Interrupt
+with Interrupt() as interrupt:
+    print("go", flush=True)
+    while not interrupt.requested:
+        time.sleep(0.01)
+    print("saved", flush=True)
+    sys.exit(EXIT_RESUMABLE)
+"""
+
+DEAF = """
+import jax
+from sterling.training.guard import Interrupt
+with Interrupt():
+    print("go", flush=True)
+    # hours in which Python runs no handler
+    jax.jit(lambda: jax.lax.while_loop(lambda x: x >= 0, lambda x: x * 0.5 + 1, 1.0))().item()
+"""
+
+
+@contextlib.contextmanager
+def ready(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that has said go; it is gone afterwards."""
+    assert process.stdout is not None
+    with process:
+        try:
+            assert process.stdout.readline() == "go\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_loop_with_75(number: signal.Signals) -> None:
+    with ready(python(LOOP)) as process:
+        process.send_signal(number)
+        assert process.communicate(timeout=10)[0] == "saved\n"
+        assert process.returncode == guard.EXIT_RESUMABLE == 75
+
+
+def test_a_signal_delivered_twice_is_one_request() -> None:
+    with ready(python(LOOP)) as process:
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.002)
+        assert process.wait(10) == 75
+
+
+def test_the_second_signal_ends_even_a_deaf_process() -> None:
+    with ready(python(DEAF)) as process:
+        time.sleep(1.0)  # now it computes
+        process.send_signal(signal.SIGINT)
+        time.sleep(guard.DEBOUNCE + 0.2)
+        assert process.poll() is None
+        asked = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 128 + signal.SIGINT
+        assert time.monotonic() - asked < 5.0
+
+
+def test_handlers_are_put_back() -> None:
+    before = [signal.getsignal(each) for each in guard.Interrupt.signals]
+    for _ in range(2):
+        with guard.Interrupt() as interrupt:
+            assert not interrupt.requested
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interrupt.requested
+    assert [signal.getsignal(each) for each in guard.Interrupt.signals] == before
+    assert signal.set_wakeup_fd(-1) == -1
+    assert "interrupt" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_in_another_thread_it_does_nothing() -> None:
+    seen = []
+
+    def work() -> None:
+        with guard.Interrupt() as interrupt:
+            seen.append(interrupt.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+
+
+HOLD = """
+import os, sys, time
+from sterling.training.guard import Lock
+with Lock(sys.argv[1]):
+    if len(sys.argv) > 2 and os.fork() == 0:  # a worker that outlives its parent
+        time.sleep(20)
+        os._exit(0)
+    print("go", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_two_processes_cannot_hold_a_run(tmp_path: Path) -> None:
+    with ready(python(HOLD, str(tmp_path))) as process:
+        with pytest.raises(Mistake) as caught, guard.Lock(tmp_path):
+            pass
+        assert f"{tmp_path} is in use by process {process.pid} on" in str(caught.value)
+        assert "\n" not in str(caught.value)
+    with guard.Lock(tmp_path):  # the kernel has released it
+        pass
+
+
+def test_a_worker_left_behind_does_not_keep_the_lock(tmp_path: Path) -> None:
+    with ready(python(HOLD, str(tmp_path), "fork")) as process:
+        process.kill()
+        process.wait()
+        with guard.Lock(tmp_path):
+            pass
+
+
+def test_a_lock_holds_within_a_process_and_is_released(tmp_path: Path) -> None:
+    lock = guard.Lock(tmp_path / "new")
+    with lock:
+        with pytest.raises(Mistake, match="is in use"), guard.Lock(tmp_path / "new"):
+            pass
+        lock.release()
+        with guard.Lock(tmp_path / "new"):
+            pass
+    with lock:
+        pass
