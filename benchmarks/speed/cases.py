@@ -16,7 +16,8 @@ CARTPOLE = {  # rl-baselines3-zoo, hyperparams/ppo.yml; both annealed to 0 over 
 }  # fmt: skip
 CHEETAH_PPO = {"length": 256, "minibatch": 256, "epochs": 10, "lr": 3e-4, "anneal": False}
 CHEETAH_SAC = {"batch": 256, "width": 256, "lr": 3e-4, "capacity": 1_000_000}
-PEERS = {"sb3": "Stable-Baselines3", "sbx": "SBX"}
+# PyTorch's own choice, and one thread: small networks can be faster so, and a busy machine is
+THREADS: tuple[tuple[str, dict[str, int]], ...] = (("", {}), ("_one_thread", {"threads": 1}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,8 @@ def _cartpole(quick: bool) -> list[Case]:
     """Wall-clock of fresh processes: what a user waits for."""
     steps = 20_224 if quick else 100_096  # whole iterations of 8 x 32 steps
     task = {"algorithm": "ppo", "environment": "CartPole-v1", "envs": 8, "fields": CARTPOLE}
-    cases = [Case("cartpole", "sb3", "peers", task | {"library": "sb3", "steps": steps})]
+    peer = task | {"library": "sb3", "steps": steps}
+    cases = [Case("cartpole", f"sb3{kind}", "peers", peer | own) for kind, own in THREADS]
     for seeds, kind in ((1, ""), (10, "_ten_map"), (10, "_ten_vmap")):
         strategy = "vmap" if "vmap" in kind else "map"
         request = _ours(task, steps, {"seeds": seeds, "strategy": strategy})
@@ -60,10 +62,12 @@ def _ppo(quick: bool) -> list[Case]:
     iteration = 8 * 256
     short, task = (4 if quick else 24) * iteration, _cheetah("ppo", 8, CHEETAH_PPO)
     cases = [Case("ppo", "envpool", "bounds", _raw(quick))]
-    for library in PEERS:
+    for library in ("sb3", "sbx"):
         for vector in ("dummy", "subprocess"):
             request = task | {"library": library, "vector": vector, "steps": short}
             cases.append(Case("ppo", f"{library}_{vector}", "peers", request))
+    request = task | {"library": "sb3", "vector": "dummy", "steps": short, "threads": 1}
+    cases.append(Case("ppo", "sb3_dummy_one_thread", "peers", request))
     log_every = (4 if quick else 10) * iteration
     request = _ours(task, (5 if quick else 21) * log_every, {"log_every": log_every})
     return [*cases, Case("ppo", "sterling", "ours", request)]
@@ -77,9 +81,10 @@ def _sac(quick: bool) -> list[Case]:
         Case("sac", "matrix_jax", "bounds", {"bound": "matrix_jax", "seconds": seconds}),
         Case("sac", "matrix_torch", "peers", {"bound": "matrix_torch", "seconds": seconds}),
     ]
-    for library, steps in (("sb3", 800 if quick else 3_000), ("sbx", 1_000 if quick else 6_000)):
-        request = task | {"library": library, "vector": "dummy", "steps": steps}
-        cases.append(Case("sac", library, "peers", request))
+    peer = task | {"library": "sb3", "steps": 800 if quick else 3_000}
+    cases += [Case("sac", f"sb3{kind}", "peers", peer | own) for kind, own in THREADS]
+    request = task | {"library": "sbx", "steps": 1_000 if quick else 6_000}
+    cases.append(Case("sac", "sbx", "peers", request))
     log_every = 200 if quick else 1_000
     request = _ours(task, 500 + (5 if quick else 11) * log_every, {"log_every": log_every})
     return [*cases, Case("sac", "sterling", "ours", request)]

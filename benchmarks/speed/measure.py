@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -27,16 +28,18 @@ class Bench:
         self.peers_python, self.scratch = peers_python, scratch
 
     def measure(self, case: Case) -> dict[str, Any]:
-        """Seconds from the start of the process to its end, and all that the worker reports."""
+        """Seconds from the start of the process to its end, and all that the worker reports.
+
+        ``others`` is how many cores were meanwhile busy with something else: near 0, or the
+        machine was not quiet.
+        """
         cache = self._cache(case)
-        load = os.getloadavg()[0]
-        start = time.perf_counter()
+        busy, own, start = _busy_seconds(), _own_seconds(), time.perf_counter()
         done = subprocess.run(
             self._command(case),
             cwd=self.scratch,
             env=_environment(case, cache),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             timeout=LIMIT_SECONDS,
             check=False,
@@ -44,8 +47,11 @@ class Bench:
         seconds = time.perf_counter() - start
         if done.returncode:
             raise SystemExit(f"{case.group}/{case.name} failed:\n{done.stderr[-4000:]}")
+        own = _own_seconds() - own
+        others = max(0.0, _busy_seconds() - busy - own) / seconds
+        timing = {"seconds": seconds, "processor_seconds": own, "others": round(others, 3)}
         answer = {} if case.worker == "command" else json.loads(done.stdout.splitlines()[-1])
-        return {"seconds": seconds, "load_before": load, **answer, **_steady(case, answer)}
+        return {**timing, **answer, **_steady(case, answer)}
 
     def _command(self, case: Case) -> list[str]:
         if case.worker == "command":
@@ -70,6 +76,21 @@ def _environment(case: Case, cache: Path) -> dict[str, str]:
     if case.worker != "peers":
         kept |= {"PYTHONPATH": str(ROOT), "JAX_COMPILATION_CACHE_DIR": str(cache)}
     return kept
+
+
+def _own_seconds() -> float:
+    """Processor time of all the workers so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _busy_seconds() -> float:
+    """Processor time of the whole machine so far, stolen time included; 0 where not known."""
+    table = Path("/proc/stat")
+    if not table.exists():
+        return 0.0
+    user, nice, system, _idle, _wait, *rest = map(int, table.read_text().split()[1:9])
+    return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
 
 
 def _steady(case: Case, answer: dict[str, Any]) -> dict[str, float]:

@@ -18,6 +18,10 @@ SAC_POINTS = 50  # steps between two notes of the time
 
 def main() -> None:
     request = json.loads(sys.argv[1])
+    if "threads" in request:
+        import torch
+
+        torch.set_num_threads(request["threads"])
     answer = matrix_torch(request) if "bound" in request else train(request)
     print(json.dumps(answer | {"versions": _versions()}))
 

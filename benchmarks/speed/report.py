@@ -32,20 +32,23 @@ class Limit:
     seconds: float
 
 
-SB3, SBX = ("ppo/sb3_dummy", "ppo/sb3_subprocess"), ("ppo/sbx_dummy", "ppo/sbx_subprocess")
+CARTPOLE = ("cartpole/sb3", "cartpole/sb3_one_thread")
+SB3_PPO = ("ppo/sb3_dummy", "ppo/sb3_subprocess", "ppo/sb3_dummy_one_thread")
+SBX_PPO = ("ppo/sbx_dummy", "ppo/sbx_subprocess")
+SB3_SAC = ("sac/sb3", "sac/sb3_one_thread")
 TARGETS = (
     Target("CartPole 100k, cold cache, against SB3", "cartpole/sterling_cold",
-           ("cartpole/sb3",), 4.0, "seconds"),
+           CARTPOLE, 4.0, "seconds"),
     Target("CartPole 100k, warm cache, against SB3", "cartpole/sterling_warm",
-           ("cartpole/sb3",), 8.0, "seconds"),
+           CARTPOLE, 8.0, "seconds"),
     *(Target(f"CartPole 100k, ten seeds ({strategy}), {cache} cache, against one of SB3's",
-             f"cartpole/sterling_ten_{strategy}_{cache}", ("cartpole/sb3",), 1.0, "seconds")
+             f"cartpole/sterling_ten_{strategy}_{cache}", CARTPOLE, 1.0, "seconds")
       for strategy in ("map", "vmap") for cache in ("cold", "warm")),
-    Target("PPO HalfCheetah, against SB3", "ppo/sterling", SB3, 4.0, "steps_per_second"),
-    Target("PPO HalfCheetah, against SBX", "ppo/sterling", SBX, 3.0, "steps_per_second"),
+    Target("PPO HalfCheetah, against SB3", "ppo/sterling", SB3_PPO, 4.0, "steps_per_second"),
+    Target("PPO HalfCheetah, against SBX", "ppo/sterling", SBX_PPO, 3.0, "steps_per_second"),
     Target("PPO HalfCheetah, share of bare EnvPool", "ppo/sterling",
            ("ppo/envpool",), 0.7, "steps_per_second"),
-    Target("SAC HalfCheetah, against SB3", "sac/sterling", ("sac/sb3",), 4.0, "steps_per_second"),
+    Target("SAC HalfCheetah, against SB3", "sac/sterling", SB3_SAC, 4.0, "steps_per_second"),
     Target("SAC HalfCheetah, against SBX", "sac/sterling", ("sac/sbx",), 1.3, "steps_per_second"),
 )  # fmt: skip
 LIMITS = (

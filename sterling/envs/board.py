@@ -97,7 +97,7 @@ def plain(space: Any, single: bool = False) -> Any:
 
 
 def seen(space: Any) -> Any:
-    """An action space as Sterling sees it: choices from 0, float64 bounds as float32 within them."""
+    """An action space as Sterling sees it: choices from 0, float64 as float32."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: seen(part) for key, part in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
@@ -107,8 +107,5 @@ def seen(space: Any) -> Any:
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(space.nvec)
     if isinstance(space, spaces.Box) and space.dtype == np.float64:
-        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
-        low = np.where(low < space.low, np.nextafter(low, np.float32(np.inf)), low)
-        high = np.where(high > space.high, np.nextafter(high, np.float32(-np.inf)), high)
-        return spaces.Box(low, high, dtype=np.float32)
+        return plain(space, single=True)
     return space

@@ -31,7 +31,10 @@ from sterling.envs.naming import check_options
 from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step
 
 # what Sterling itself decides, or what a world cannot have
-OURS = ("num_envs", "batch_size", "seed", "env_seed", "base_path", "gym_reset_return_info")
+OURS = (
+    *("num_envs", "batch_size", "seed", "env_seed", "base_path"),
+    *("gym_reset_return_info", "max_num_players"),
+)
 # what EnvPool's ``make`` takes for MuJoCo beside a task's own options
 PICTURES = ("from_pixels", "render_width", "render_height", "render_camera_id")
 
@@ -73,6 +76,8 @@ class Pool:
             except TypeError as error:
                 given = ", ".join(f"{key}={value!r}" for key, value in options.items())
                 raise Mistake(f"environment {name} cannot be made with {given}") from error
+            except RuntimeError as error:  # a file that it needs is not here
+                raise Mistake(f"environment {name} cannot be made: {error}") from error
             action, obs = self._pool.action_space, self._pool.observation_space
         self._check_players(name)
         with jax.enable_x64(True):
@@ -143,7 +148,10 @@ def option_names(name: str) -> list[str]:
     """The options that a task leaves to the user."""
     module, spec, _ = _registry()[name]
     pictures = PICTURES if module.startswith("envpool.mujoco") else ()
-    keys = getattr(importlib.import_module(module), spec)._config_keys
+    try:
+        keys = getattr(importlib.import_module(module), spec)._config_keys
+    except ImportError as error:
+        raise Mistake(f"environment {name} cannot be made: {error}") from error
     return sorted({*keys, *pictures} - set(OURS))
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import gymnasium
 import jax
 import numpy as np
+from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key
 
 from sterling.envs.board import BUILD, RESET, SKIP, STEP, leaves, seen, tree
@@ -43,7 +44,7 @@ class Host:
     reason)``, where ``index`` counts through ``seed, env``.
 
     Observations of type float64 become float32. Discrete actions count from 0 whatever the space's
-    ``start``; bounds of boxes are the environment's own. An environment that says which actions are
+    ``start``; those of boxes are clipped to the environment's own bounds. An environment that says which actions are
     allowed, by a method ``action_masks()`` or by ``info["action_mask"]``, is observed as a dict
     with the entry ``action_mask`` (beside ``observation``, unless it is a dict already).
 
@@ -69,11 +70,14 @@ class Host:
         max_failures: int = 3,
     ):
         self.name = name or (factory if isinstance(factory, str) else _name(factory))
-        self.seeds, self.envs, self.failures = len(seeds), envs, []
+        self.seeds, self.envs = len(seeds), envs
+        self.failures: list[tuple[int, str]] = []
         self._origins = [(seed, env) for seed in seeds for env in range(envs)]
         self._purpose, self._max_failures = purpose, max_failures
         total = len(self._origins)
-        self._recent = [collections.deque(maxlen=max_failures) for _ in range(total)]
+        self._recent: list[collections.deque[float]] = [
+            collections.deque(maxlen=max_failures) for _ in range(total)
+        ]
         self._builds, self._absent = np.zeros(total, int), np.ones(total, bool)
         self._due = np.zeros(total, bool)  # reset at the next step
         build = _builder(factory, self.name)
@@ -85,7 +89,7 @@ class Host:
         )
         problem = self._crew.problem
         self.spec = Spec(obs=problem.obs, action=seen(problem.action), envs=envs)
-        self._starts = [getattr(leaf, "start", 0) for _, leaf in leaves(problem.action)]
+        self._actions = [leaf for _, leaf in leaves(problem.action)]
         self._obs: list[np.ndarray] = []
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[None, Obs]:
@@ -173,12 +177,14 @@ class Host:
         """Put the actions on the board; which of them are finite."""
         total = len(self._origins)
         finite = np.ones(total, bool)
-        parts = zip(self._board("action"), jax.tree.leaves(action), self._starts, strict=True)
-        for board, part, start in parts:
-            rows = np.asarray(part).reshape(board.shape)
-            if rows.dtype.kind == "f":
+        parts = zip(self._board("action"), jax.tree.leaves(action), self._actions, strict=True)
+        for board, part, space in parts:
+            rows = np.asarray(part).reshape(board.shape).astype(board.dtype)
+            if isinstance(space, spaces.Box):
                 finite &= np.isfinite(rows).reshape(total, -1).all(1)
-            board[...] = rows + start if np.any(start) else rows
+                board[...] = np.clip(rows, space.low, space.high)  # float32 may round beyond them
+            else:
+                board[...] = rows + np.asarray(getattr(space, "start", 0), board.dtype)
         return finite
 
     def _board(self, kind: str) -> list[np.ndarray]:

@@ -99,7 +99,8 @@ class Seat:
     """Row ``index`` of the board, and the environment behind it."""
 
     def __init__(self, factory: Callable[[], Any], problem: Problem, board: Board, index: int):
-        self.index, self._env = index, None
+        self.index = index
+        self._env: Any = None
         self._factory, self._problem, self._board = factory, problem, board
         obs, action = leaves(problem.obs), leaves(problem.action)
         rows = [board[f"obs{n}"][index : index + 1] for n in range(len(obs))]
@@ -193,7 +194,7 @@ def checked_step(answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         raise Violation(f"step() returned {_describe(answer)}; {said}")
     obs, reward, terminated, truncated, info = answer
     if not isinstance(reward, float) and np.ndim(reward) != 0:
-        raise Violation(f"step() returned a reward of shape {np.shape(reward)}; it must be a number")
+        raise Violation(f"step() returned a reward of shape {np.shape(reward)}; return a number")
     reward = float(reward)
     if not math.isfinite(reward):
         raise Violation(f"step() returned the reward {reward}")
@@ -243,4 +244,6 @@ def _any_action(space: Any, allowed: Any) -> Any:
 
 
 def _describe(value: Any) -> str:
-    return f"{len(value)} values" if isinstance(value, tuple) else f"something of type {type(value).__name__}"
+    if isinstance(value, tuple):
+        return f"{len(value)} values"
+    return f"something of type {type(value).__name__}"

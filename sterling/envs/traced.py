@@ -39,11 +39,14 @@ class Task(Protocol):
 
 
 class TracedState(eqx.Module):
-    """The tasks' own states, how long their episodes have run, and which have just ended."""
+    """The tasks' own states, how long their episodes have run, and which have just ended.
+
+    Leaves are ``(seed, env, ...)``; inside the program also those of one seed or one env.
+    """
 
     task: PyTree
-    elapsed: Int[Array, "seed env"]
-    ended: Bool[Array, "seed env"]
+    elapsed: Int[Array, "..."]
+    ended: Bool[Array, "..."]
 
 
 class Traced:

@@ -71,7 +71,7 @@ class Vector:
         self._owed = np.zeros(count, np.float32)  # reward of a masked first step
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[None, Obs]:
-        """Start every episode anew; seeded once, by the world's own seeds; ``keys`` are not used."""
+        """Start every episode anew; seeded by the world's own seeds; ``keys`` are not used."""
         obs, _ = self._vec.reset(seed=None if self._started else self._seed())
         self._started = True
         self._due[:], self._owed[:] = False, 0.0
@@ -133,15 +133,12 @@ class Vector:
                 f"environment {self.name} resets in the same step but gives no info['final_obs']; "
                 "make it with autoreset_mode=NEXT_STEP"
             )
-        final = info["final_obs"]
-        rows = np.flatnonzero(ended)
-        if isinstance(final, np.ndarray) and final.dtype == object:  # one observation per copy
-            for row in rows:
-                for whole, part in zip(jax.tree.leaves(obs), jax.tree.leaves(final[row]), strict=True):
-                    whole[row] = part
-        else:
-            for whole, part in zip(jax.tree.leaves(obs), jax.tree.leaves(final), strict=True):
-                whole[rows] = part[rows]
+        final, whole = info["final_obs"], jax.tree.leaves(obs)
+        is_list = isinstance(final, np.ndarray) and final.dtype == object  # one per copy
+        for row in np.flatnonzero(ended):
+            parts = jax.tree.leaves(final[row] if is_list else final)
+            for array, part in zip(whole, parts, strict=True):
+                array[row] = part if is_list else part[row]
 
     def _check(self, obs: PyTree) -> None:
         """The first observation must be what the space says."""

@@ -8,6 +8,7 @@ environments have started, and none outlives the trainer.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -51,9 +52,13 @@ class Crew(Protocol):
     problem: Problem
     board: Board
 
-    def run(self) -> list[Fault]: ...
+    def run(self) -> list[Fault]:
+        """Carry out all orders."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release everything."""
+        ...
 
 
 class Inline:
@@ -94,15 +99,16 @@ class Processes:
         self._name, self._timeout = name, timeout
         self._factory, self._memory = _pickled(factory, name), _anonymous_file()
         self._shares = [share.tolist() for share in np.array_split(np.arange(envs), count)]
-        self._processes: list[Process | None] = []
+        self._processes: list[Process] = []
         # also called at exit; the list, unlike `self`, may be referred to
         self._stop = weakref.finalize(self, _stop, self._processes, self._memory, os.getpid())
         try:
-            self._processes += [Process(self._memory) for _ in self._shares]
+            for _ in self._shares:
+                self._processes.append(Process(self._memory))
             self.problem = self._probe()
             self.board = board_of(self.problem, envs, count, self._memory)
             for worker in range(count):
-                self._engage(worker, first=worker == 0)
+                self._engage(worker)
         except BaseException:
             self._stop()
             raise
@@ -115,7 +121,8 @@ class Processes:
         try:
             for worker, share in enumerate(self._shares):
                 orders = self.board["order"][share]
-                if self._processes[worker] is None and np.isin(orders, (STEP, RESET)).any():
+                interrupted = not self._processes[worker].running
+                if interrupted and np.isin(orders, (STEP, RESET)).any():
                     faults.append(Fault(tuple(share), (), "its process was interrupted"))
                 elif orders.any():
                     called.append((worker, int(self.board["ticks"][worker])))
@@ -125,7 +132,7 @@ class Processes:
                 faults += self._answer(worker, ticks, start)
         except BaseException:  # an interrupt: answers still on their way must not be mistaken
             for worker, _ in called:
-                self._drop(worker)
+                self._end(worker)
             raise
         return faults
 
@@ -137,7 +144,7 @@ class Processes:
         """What the environment is; found out by the first worker."""
         first = self._processes[0]
         try:
-            first.hire(self._factory)
+            first.tell(self._factory)
             first.tell("probe")
             said, answer = receive(first.line, time.monotonic() + START + self._timeout)
         except TimeoutError:
@@ -150,18 +157,17 @@ class Processes:
             raise WorldFailed(_unbuilt(self._name, answer))
         return Problem(*answer)
 
-    def _engage(self, worker: int, first: bool = False) -> None:
-        """Give a process its share."""
-        process = self._processes[worker]
-        if not first:
-            process.hire(self._factory)
-        board = self.board
-        envs, workers = len(board["order"]), len(self._shares)
-        process.tell((tuple(self.problem), envs, workers, worker, self._shares[worker]))
+    def _engage(self, worker: int) -> None:
+        """Give a process its share of the board."""
+        process, envs = self._processes[worker], len(self.board["order"])
+        if not process.hired:
+            process.tell(self._factory)
+        share = self._shares[worker]
+        process.tell((tuple(self.problem), envs, len(self._shares), worker, share))
 
     def _call(self, worker: int) -> None:
-        """Have a worker carry out its orders; start it where there is none."""
-        if self._processes[worker] is None:
+        """Have a worker carry out its orders; start it anew where it has ended."""
+        if not self._processes[worker].running:
             self._processes[worker] = Process(self._memory)
             self._engage(worker)
         self._processes[worker].tell("go")
@@ -188,20 +194,20 @@ class Processes:
     def _lose(self, worker: int, reason: str) -> Fault:
         """A worker is gone or must go: all its episodes are lost."""
         share, busy = tuple(self._shares[worker]), int(self.board["current"][worker])
-        self._drop(worker)
+        self._end(worker)
         return Fault(share, (busy,) if busy >= 0 else share, reason)
 
-    def _drop(self, worker: int) -> None:
-        process, self._processes[worker] = self._processes[worker], None
+    def _end(self, worker: int) -> None:
+        self._processes[worker].kill()
         self.board["current"][worker] = -1
-        if process is not None:
-            process.kill()
 
 
 class Process:
-    """One worker process; ``line`` is the socket to it."""
+    """One worker process; ``line`` is the socket to it, ``hired`` says that it has been told of
+    the factory, ``running`` that nobody has ended it."""
 
     def __init__(self, memory: int):
+        self.hired, self.running = False, True
         self.line, theirs = socket.socketpair()
         folder = os.path.dirname(os.path.abspath(__file__))
         paths = json.dumps([[str(path) for path in sys.path], folder])
@@ -215,17 +221,12 @@ class Process:
                 env={**single, **os.environ},
             )
 
-    def hire(self, factory: bytes) -> None:
-        """Send the pickled factory."""
-        self.tell(factory)
-
     def tell(self, message: Any) -> None:
-        """Send a message. That nobody hears it will show when the answer is awaited."""
+        """Send a message, the pickled factory first. If nobody hears it, no answer will come."""
+        self.hired = True
         self.line.settimeout(START)
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
             send(self.line, message)
-        except (BrokenPipeError, ConnectionResetError):
-            return
 
     def obituary(self) -> str:
         """What the process died of."""
@@ -240,33 +241,30 @@ class Process:
 
     def finish(self, deadline: float) -> None:
         """End it kindly until ``deadline``; the line must have been closed before."""
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(max(deadline - time.monotonic(), 0.0))
-        except subprocess.TimeoutExpired:
-            pass  # it had its time
         self.kill()
 
     def kill(self) -> None:
         """End it and everything it has started."""
-        try:
+        if not self.running:
+            return
+        self.running = False
+        # gone already; of a group of zombies macOS says that it is not permitted
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies
-            pass
-        self._popen.wait()
-        self._popen.stdin.close()
+        self._popen.communicate()  # waits, and closes its standard input
         self.line.close()
 
 
-def _stop(processes: list[Process | None], memory: int, owner: int) -> None:
+def _stop(processes: list[Process], memory: int, owner: int) -> None:
     """End all workers; nothing where this is a forked child of their owner."""
     if os.getpid() != owner:
         return
-    living = [process for process in processes if process is not None]
-    processes.clear()
-    for process in living:
+    for process in processes:
         process.line.close()
     deadline = time.monotonic() + GRACE
-    for process in living:
+    for process in processes:
         process.finish(deadline)
     os.close(memory)
 

@@ -15,7 +15,7 @@ NOWHERE = 2**31 - 1  # the place of what was not found
 class SumTree(eqx.Module):
     """Numbers and the sums of every ``FAN`` of them, of those sums, and so on, for each seed."""
 
-    levels: tuple[Float[Array, "seed groups fan"], ...]  # the numbers first
+    levels: tuple[Float[Array, "seed _ fan"], ...]  # the numbers first
 
     @classmethod
     def zeros(cls, seeds: int, size: int) -> SumTree:

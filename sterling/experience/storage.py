@@ -180,7 +180,7 @@ class Ring(eqx.Module):
 
 
 def _lay_out(
-    leaves: Sequence[Array], width: int, wide: int, stack: int
+    leaves: Sequence[Any], width: int, wide: int, stack: int
 ) -> tuple[tuple[Part, ...], int, int]:
     """Places for arrays ``(seed, env, ...)``, beginning at word ``width`` and array ``wide``."""
     parts = []

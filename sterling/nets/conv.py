@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Num
 
-from sterling.nets.mlp import Linear
+from sterling.nets.mlp import orthogonal
 
 # (channels, kernel, stride) per layer
 NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # Mnih 2015, for pictures of 36 x 36 and more
@@ -26,8 +26,9 @@ class Convolution(eqx.Module):
         cls, key: Key[Array, ""], inputs: int, outputs: int, kernel: int, stride: int
     ) -> Convolution:
         """Orthogonal weights with gain sqrt(2), zero bias."""
-        flat = Linear.orthogonal(key, kernel * kernel * inputs, outputs, 2**0.5)
-        return cls(flat.weight.reshape(kernel, kernel, inputs, outputs), flat.bias, stride)
+        weight = orthogonal(jax.random.normal(key, (kernel * kernel * inputs, outputs)))
+        shape = (kernel, kernel, inputs, outputs)
+        return cls(2**0.5 * weight.reshape(shape), jnp.zeros(outputs), stride)
 
     def __call__(self, x: Float[Array, "batch height width inputs"]) -> Float[Array, "batch h w o"]:
         strides = (self.stride, self.stride)

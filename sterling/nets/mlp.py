@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -17,20 +18,6 @@ class Linear(eqx.Module):
 
     weight: Float[Array, "inputs outputs"]
     bias: Float[Array, "outputs"]
-
-    @classmethod
-    def orthogonal(cls, key: Key[Array, ""], inputs: int, outputs: int, scale: float) -> Linear:
-        """Orthogonal weights, zero bias: the on-policy custom (Engstrom 2020, table 1)."""
-        weight = jax.nn.initializers.orthogonal(scale)(key, (inputs, outputs), jnp.float32)
-        return cls(weight, jnp.zeros(outputs, jnp.float32))
-
-    @classmethod
-    def uniform(cls, key: Key[Array, ""], inputs: int, outputs: int) -> Linear:
-        """U(-1/sqrt(inputs), 1/sqrt(inputs)) for both: what the off-policy papers' code used."""
-        bound = inputs**-0.5
-        keys = jax.random.split(key)
-        weight = jax.random.uniform(keys[0], (inputs, outputs), minval=-bound, maxval=bound)
-        return cls(weight, jax.random.uniform(keys[1], (outputs,), minval=-bound, maxval=bound))
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         return jnp.dot(x, self.weight) + self.bias.reshape((1,) * (x.ndim - 1) + (-1,))
@@ -53,12 +40,12 @@ class MLP(eqx.Module):
         activate_last: bool = False,
     ) -> MLP:
         """Orthogonal layers with gain sqrt(2), the last with ``last_scale``."""
-        pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
-        scales = [2**0.5] * (len(pairs) - 1) + [last_scale]
-        keys = jax.random.split(key, len(pairs))
+        shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+        scales = [2**0.5] * (len(shapes) - 1) + [last_scale]
+        raw = pieces(jax.random.normal(key, (_total(shapes),)), shapes)
         made = [
-            Linear.orthogonal(k, *pair, scale)
-            for k, pair, scale in zip(keys, pairs, scales, strict=True)
+            Linear(scale * orthogonal(x), jnp.zeros(x.shape[1]))
+            for x, scale in zip(raw, scales, strict=True)
         ]
         return cls(tuple(made), activation, activate_last)
 
@@ -70,11 +57,12 @@ class MLP(eqx.Module):
         activation: str = "relu",
         activate_last: bool = False,
     ) -> MLP:
-        """Layers with fan-in uniform weights and biases."""
-        pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
-        keys = jax.random.split(key, len(pairs))
-        made = [Linear.uniform(k, *pair) for k, pair in zip(keys, pairs, strict=True)]
-        return cls(tuple(made), activation, activate_last)
+        """Weights and biases from U(-1/sqrt(inputs), 1/sqrt(inputs)), as the off-policy papers'
+        code has it."""
+        shapes = [(size + 1, out) for size, out in zip(sizes[:-1], sizes[1:], strict=True)]
+        unit = jax.random.uniform(key, (_total(shapes),), minval=-1.0, maxval=1.0)
+        raw = [x * (x.shape[0] - 1) ** -0.5 for x in pieces(unit, shapes)]
+        return cls(tuple(Linear(x[1:], x[0]) for x in raw), activation, activate_last)
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         activation = ACTIVATIONS[self.activation]
@@ -82,3 +70,24 @@ class MLP(eqx.Module):
             x = activation(layer(x))
         x = self.layers[-1](x)
         return activation(x) if self.activate_last else x
+
+
+def pieces(
+    flat: Float[Array, "total"], shapes: Sequence[tuple[int, ...]]
+) -> list[Float[Array, "..."]]:
+    """One vector cut into arrays: a single draw of random numbers is quicker to compile."""
+    ends = [_total(shapes[: i + 1]) for i in range(len(shapes) - 1)]
+    return [x.reshape(s) for x, s in zip(jnp.split(flat, ends), shapes, strict=True)]
+
+
+def orthogonal(normal: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
+    """The orthogonal matrix nearest in spirit to Gaussian noise (Saxe 2014): Q of its QR, with
+    signs that make it uniformly distributed."""
+    rows, columns = normal.shape
+    q, r = jnp.linalg.qr(normal if rows >= columns else normal.T)
+    q = q * jnp.where(jnp.diagonal(r) < 0.0, -1.0, 1.0)[None]
+    return q if rows >= columns else q.T
+
+
+def _total(shapes: Sequence[tuple[int, ...]]) -> int:
+    return sum(math.prod(shape) for shape in shapes)

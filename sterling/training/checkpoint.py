@@ -63,16 +63,7 @@ def save(
     text = json.loads(json.dumps(meta, default=plain))
     partial = root / f"{step:012d}.tmp-{os.getpid()}"
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        _sweep(root)
-        _room(root, sum(entry.size for entry in entries))
-        partial.mkdir()
-        written = leaves.write(partial / "tree.safetensors", tree, entries)
-        _write_meta(partial / "meta.json", step, text, written)
-        sync(partial)
-        final = _free_name(root, step)
-        partial.rename(final)
-        sync(root)
+        final = _write(partial, step, tree, entries, text)
     except OSError as error:
         warn(f"checkpoint of step {step} not written ({error}); training goes on without it")
         shutil.rmtree(partial, ignore_errors=True)  # what cannot go now is swept next time
@@ -119,6 +110,24 @@ def describe(path: Path) -> dict[str, Any]:
         return _content(path)
     except (Damaged, OSError) as damage:
         raise Mistake(f"{path} is damaged ({damage}); use an older checkpoint") from damage
+
+
+def _write(
+    partial: Path, step: int, tree: PyTree, entries: list[Entry], meta: dict[str, Any]
+) -> Path:
+    """Everything on the disk under ``partial``, then under the name that is returned."""
+    root = partial.parent
+    root.mkdir(parents=True, exist_ok=True)
+    _sweep(root)
+    _room(root, sum(entry.size for entry in entries))
+    partial.mkdir()
+    written = leaves.write(partial / "tree.safetensors", tree, entries)
+    _write_meta(partial / "meta.json", step, meta, written)
+    sync(partial)
+    final = _free_name(root, step)
+    partial.rename(final)
+    sync(root)
+    return final
 
 
 def _write_meta(path: Path, step: int, meta: dict[str, Any], entries: list[Entry]) -> None:

@@ -54,18 +54,20 @@ class Driver:
                     self.save()
         self.save()
 
-    def save(self) -> None:
-        """Write the whole run as one tree."""
+    def save(self) -> bool:
+        """Write the whole run as one tree; False where there is no folder or no room."""
         if self.path is None:
-            return
+            return False
         meta = {
             "alive": self.alive.tolist(),
             "failures": self.failures,
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
         }
-        checkpoint.save(folder.checkpoints(self.path), self.step, stored(self.run), meta)
+        where = folder.checkpoints(self.path)
+        written = checkpoint.save(where, self.step, stored(self.run), meta)
         self._saved = time.monotonic()
+        return written is not None
 
     def _every(self) -> int:
         """Iterations between rows of metrics, aligned so that a resumed run logs the same rows."""
@@ -120,9 +122,13 @@ class Driver:
             sink.write(row)
 
     def _leave(self) -> None:
-        self.save()
-        if self.path is not None:
-            print(f"\nsaved at step {self.step:,}; go on with: sterling resume {self.path}")
+        saved = self.save()
+        for sink in self.sinks:
+            sink.close()
+        if saved:
+            print(f"saved at step {self.step:,}; go on with: sterling resume {self.path}")
+        elif self.path is None:
+            print("stopped; nothing is kept without a run folder (out=...)")
         raise SystemExit(EXIT_RESUMABLE)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -119,7 +120,7 @@ def test_a_fault_cuts_the_episode_and_disturbs_no_other_process(host, kind):
     assert before.obs[0, 2, 0] == after.obs[0, 2, 0]
     own = [reason for index, reason in world.failures if index == 1]
     assert len(own) == 1
-    pytest.importorskip("re").match(FAULTS[kind], own[0])
+    assert re.search(FAULTS[kind], own[0])
     assert [index for index, _ in world.failures] == ([0, 1] if kills else [1])
 
 
@@ -151,13 +152,10 @@ def test_failures_far_apart_are_forgiven(host, monkeypatch):
     world = host("raises", envs=1, workers=0, max_failures=2)
     clock = time.monotonic()
     for failure in range(4):
-        monkeypatch.setattr(time, "monotonic", lambda now=clock + 200.0 * failure: now)
-        if failure < 1:
-            step(world, FAULT)
-            step(world, 0)
-    monkeypatch.setattr(time, "monotonic", lambda: clock + 400.0)
-    step(world, FAULT)
-    assert len(world.failures) == 2
+        monkeypatch.setattr(time, "monotonic", lambda now=clock + 301.0 * failure: now)
+        step(world, FAULT)
+        step(world, 0)
+    assert len(world.failures) == 4
 
 
 def test_what_cannot_be_built_fails_at_once():
@@ -165,7 +163,7 @@ def test_what_cannot_be_built_fails_at_once():
         raise OSError("no such simulator")
 
     for workers in (0, 1):
-        line = r"cannot be built, reset and stepped once: OSError: no such simulator.*try it by hand"
+        line = r"cannot be built, reset and stepped once: OSError: no such simulator.*by hand"
         with pytest.raises(WorldFailed, match=line):
             Host(explode, (0,), 2, workers=workers)
     with pytest.raises(WorldFailed, match="its process exited with code 3"):
@@ -220,7 +218,7 @@ def test_a_crash_reaches_the_learner_as_masked_rows_only(host):
             return jax.numpy.array([[FAULT if self.time == 3 else 0, 0]]), {}
 
     world = host("raises", envs=2, workers=1)
-    source, batch = Rollout.create(world, 6, KEYS).draw(Script(), KEYS)
+    _, batch = Rollout.create(world, 6, KEYS).draw(Script(), KEYS)
     mask, obs, next_obs = (np.asarray(x) for x in (batch.mask[0], batch.obs[0], batch.next_obs[0]))
     np.testing.assert_array_equal(mask[:, 0], [1, 1, 0, 0, 1, 1])
     np.testing.assert_array_equal(np.asarray(batch.discount), 1.0)
@@ -247,14 +245,17 @@ def test_workers_do_not_outlive_a_killed_trainer(busy):
         observation_space = gymnasium.spaces.Box(-1, 1e9, (1,), np.float64)
         action_space = gymnasium.spaces.Discrete(2)
         def reset(self, **options):
+            self.steps = 0
             return np.array([float(os.getpid())]), {{}}
         def step(self, action):
-            time.sleep(30.0 * int(action))
+            self.steps += 1
+            time.sleep(30.0 * (self.steps == 2))
             return np.zeros(1), 0.0, False, False, {{}}
     world = Host(Slow, (0,), 1, workers=1)
     keys = jax.random.split(jax.random.key(0), 1)
     print(int(world.reset(keys)[1][0, 0, 0]), flush=True)
-    world.step(None, np.ones((1, 1), int), keys) if {busy} else time.sleep(30)
+    for _ in range(2):
+        world.step(None, np.ones((1, 1), int), keys) if {busy} else time.sleep(30)
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as trainer:
@@ -275,7 +276,9 @@ def test_an_orderly_end_needs_no_close_and_no_main_guard(tmp_path):
     )
     root = str(pathlib.Path(__file__).parents[2])
     env = {**os.environ, "PYTHONPATH": root}
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=env, check=True)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, env=env, check=True
+    )
     workers = done.stdout.split()
     assert len(workers) == 2
     assert not any(psutil.pid_exists(int(worker)) for worker in workers)

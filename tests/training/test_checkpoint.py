@@ -3,10 +3,6 @@
 import contextlib
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -294,82 +290,3 @@ def test_no_room_is_reported_before_anything_is_written(tmp_path: Path) -> None:
     assert len(lines) == 1
     assert "the disk has" in lines[0]
     assert [p.name for p in tmp_path.iterdir()] == ["000000000001"]
-
-
-SCRIPT = """
-import os, resource, sys
-import numpy as np
-from sterling.training import checkpoint
-
-def tree(n):
-    return {f"x{i}": np.full(250_000, n * 100 + i, np.float64) for i in range(10)}
-
-def full(folder):
-    checkpoint.save(folder, 1, tree(1), {})
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000_000, resource.RLIM_INFINITY))
-    lines = []
-    assert checkpoint.save(folder, 2, tree(2), {}, warn=lines.append) is None
-    assert len(lines) == 1 and "not written" in lines[0], lines
-    assert os.listdir(folder) == ["000000000001"]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert checkpoint.save(folder, 3, tree(3), {}) is not None
-
-def forever(folder):
-    n = 1 if checkpoint.latest(folder) is None else int(checkpoint.latest(folder).name[:12])
-    while True:
-        checkpoint.save(folder, n, tree(n), {"n": n})
-        print(os.getpid(), flush=True)
-        n += 1
-
-if sys.argv[1] == "full":
-    full(sys.argv[2])
-else:
-    for folder in sys.stdin:  # a process for each, without importing everything anew
-        child = os.fork()
-        if child == 0:
-            forever(folder.strip())
-        os.waitpid(child, 0)
-        print("dead", flush=True)
-"""
-
-
-def start(*arguments: str) -> subprocess.Popen[str]:
-    repository = str(Path(checkpoint.__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": repository, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
-
-
-def test_a_full_disk_costs_one_line_and_no_checkpoint(tmp_path: Path) -> None:
-    with start("full", str(tmp_path)) as process:
-        assert process.wait(60) == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000001", "000000000003"]
-
-
-def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path: Path) -> None:
-    template = {f"x{i}": np.zeros(250_000) for i in range(10)}
-    partials = 0
-    with start("forever") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for attempt in range(20):
-            folder = tmp_path / str(attempt % 2)  # also on what an earlier kill has left
-            process.stdin.write(f"{folder}\n")
-            process.stdin.flush()
-            child = int(process.stdout.readline())
-            time.sleep(np.random.default_rng().uniform(0, 0.3))
-            os.kill(child, signal.SIGKILL)
-            while process.stdout.readline() != "dead\n":
-                pass
-            partials += any(".tmp-" in p.name for p in folder.iterdir())
-            lines: list[str] = []
-            tree, meta = checkpoint.load(folder, template, warn=lines.append)
-            assert lines == []
-            assert all((tree[f"x{i}"] == meta["n"] * 100 + i).all() for i in range(10))
-        process.stdin.close()
-    assert partials > 0  # else no kill has hit a save, and nothing is shown
-    for folder in tmp_path.iterdir():
-        checkpoint.save(folder, 10**6, template, {})
-        assert not [p for p in folder.iterdir() if ".tmp-" in p.name]
-        assert len(list(folder.iterdir())) == 2

@@ -42,7 +42,8 @@ from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transiti
 class Config:
     """Defaults are those of Mnih 2015 (extended data table 1) with Adam at 1e-4."""
 
-    lr: float = 1e-4  # Adam's step size
+    lr: float = 1e-4  # Adam's step size at the start
+    anneal: bool = False  # step size falls linearly to 0 over the run
     gamma: float = 0.99  # discount per step
     batch: int = 32  # transitions per update
     collect: int = 4  # steps of each env per iteration
@@ -149,7 +150,8 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     grads, (metrics, error) = jax.grad(loss, has_aux=True)(state.net, state.target, batch, config)
     grads, norm = clipped(grads, config.max_grad_norm)
     direction, optimiser = adam().update(grads, state.optimiser)
-    net = descend(state.net, direction, config.lr)
+    rate = config.lr * (1.0 - state.updates / state.planned) if config.anneal else config.lr
+    net = descend(state.net, direction, rate)
     updates = state.updates + 1.0
     due = jnp.mod(updates, config.target_period) < 0.5
     share = jnp.where(due, config.tau, 0.0)

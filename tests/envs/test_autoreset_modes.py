@@ -1,0 +1,184 @@
+"""No stored transition joins two episodes, whoever resets the environment and when."""
+
+import sys
+
+import cloudpickle
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import Autoreset, TimeLimit
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sterling.envs.gymnasium import Host
+from sterling.envs.vector import Vector
+from sterling.equations.returns import continues
+from sterling.experience.rollout import Rollout
+from sterling.types import Mistake
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+KEYS = jax.random.split(jax.random.key(0), 2)
+ENVS = 3
+
+
+class Counter(gymnasium.Env):
+    """Observes (episode, step); ends or is cut after one of ``lengths``; the reward is 1."""
+
+    observation_space = spaces.Box(0, np.inf, (2,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, lengths=(4, 1, 3), truncates=False):
+        self.lengths, self.truncates, self.episode = lengths, truncates, -1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode, self.time = self.episode + 1, 0
+        return self._seen(), {}
+
+    def step(self, action):
+        self.time += 1
+        length = self.lengths[self.episode % len(self.lengths)]
+        assert self.time <= length, "stepped beyond its end"
+        over = self.time == length
+        return self._seen(), 1.0, over and not self.truncates, over and self.truncates, {}
+
+    def _seen(self):
+        return np.array([float(self.episode), float(self.time)])
+
+
+class Nested(Counter):
+    """The same, in a dict."""
+
+    observation_space = spaces.Dict({"a": Counter.observation_space})
+
+    def _seen(self):
+        return {"a": super()._seen()}
+
+
+class Idle:
+    """Does nothing, in every env."""
+
+    def act(self, obs, keys, explore):
+        return jax.numpy.zeros((2, ENVS), "int32"), {}
+
+
+def vector(mode, make=Counter, **how):
+    def make_vec(count):
+        return SyncVectorEnv([lambda: make(**how)] * count, autoreset_mode=mode)
+
+    return Vector(make_vec, (0, 1), ENVS)
+
+
+def host(wrap, **how):
+    return Host(lambda: wrap(Counter(**how)), (0, 1), ENVS, workers=0)
+
+
+def draws(world, length, count):
+    """``count`` rollouts end to end, as (seed * env, time) rows, and what was tallied."""
+    source, parts = Rollout.create(world, length, KEYS), []
+    for _ in range(count):
+        source, batch = source.draw(Idle(), KEYS)
+        parts.append(jax.tree.map(np.asarray, batch))
+    world.close()
+    rows = jax.tree.map(lambda *xs: np.concatenate(xs, 1).swapaxes(1, 2), *parts)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows), source.tally
+
+
+def check(rows, truncates):
+    """Every unmasked row is one step within one episode, and ends it where it should."""
+    obs, next_obs = (jax.tree.leaves(x)[0] for x in (rows.obs, rows.next_obs))
+    mask, last, discount = rows.mask, rows.last, rows.discount
+    assert mask.any()
+    np.testing.assert_array_equal(next_obs[mask] - obs[mask], [[0.0, 1.0]] * mask.sum())
+    np.testing.assert_array_equal(next_obs[:, :-1], obs[:, 1:])
+    np.testing.assert_array_equal(discount[last & mask], float(truncates))
+    np.testing.assert_array_equal(discount[mask & ~last], 1.0)
+    np.testing.assert_array_equal(~mask[:, 1:], last[:, :-1])  # after an end, and only then
+    np.testing.assert_array_equal(rows.reward, mask.astype(np.float32))
+    for row in range(len(mask)):
+        onward = np.asarray(continues(jax.numpy.array(last[row]), jax.numpy.array(mask[row])))
+        same = (obs[row, 1:, 0] == obs[row, :-1, 0]) & mask[row, 1:] & mask[row, :-1]
+        assert not (onward[:-1] & mask[row, :-1] & ~same).any()  # no trace crosses a reset
+
+
+WORLDS = {
+    "plain": lambda lengths: host(lambda env: env, lengths=lengths),
+    "time limit": lambda lengths: host(lambda env: TimeLimit(env, 3), lengths=(99,)),
+    "resets itself": lambda lengths: host(Autoreset, lengths=lengths),
+    "cuts itself": lambda lengths: host(lambda env: env, lengths=lengths, truncates=True),
+    "next step": lambda lengths: vector(AutoresetMode.NEXT_STEP, lengths=lengths),
+    "next step, dict": lambda lengths: vector(AutoresetMode.NEXT_STEP, Nested, lengths=lengths),
+}
+LOSSY = {
+    "same step": lambda lengths: vector(AutoresetMode.SAME_STEP, lengths=lengths),
+    "same step, dict": lambda lengths: vector(AutoresetMode.SAME_STEP, Nested, lengths=lengths),
+    "same step, cut": lambda lengths: vector(
+        AutoresetMode.SAME_STEP, lengths=lengths, truncates=True
+    ),
+    "disabled": lambda lengths: vector(AutoresetMode.DISABLED, lengths=lengths),
+}
+LENGTHS = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+@settings(max_examples=5, deadline=None)
+@given(lengths=LENGTHS)
+def test_no_transition_joins_two_episodes_and_none_is_lost(kind, lengths):
+    rows, tally = draws(WORLDS[kind](lengths), 7, 2)
+    check(rows, truncates=kind in ("time limit", "cuts itself"))
+    obs, mask = jax.tree.leaves(rows.obs)[0], rows.mask
+    for row in range(len(mask)):
+        episode, time = obs[row][mask[row]].astype(int).T
+        new = np.flatnonzero(np.diff(episode)) + 1
+        np.testing.assert_array_equal(time[new], 0)
+        np.testing.assert_array_equal(np.diff(episode)[new - 1], 1)
+    ended = np.sum(rows.last & mask)
+    assert np.sum(tally.episodes) == ended
+    np.testing.assert_array_equal(tally.returns, tally.lengths)
+    assert not np.sum(tally.invalid)
+
+
+@pytest.mark.parametrize("kind", LOSSY)
+@settings(max_examples=5, deadline=None)
+@given(lengths=LENGTHS.filter(lambda lengths: min(lengths) > 1))
+def test_resets_that_cannot_wait_cost_the_first_transition_and_nothing_else(kind, lengths):
+    rows, tally = draws(LOSSY[kind](lengths), 7, 2)
+    check(rows, truncates=kind == "same step, cut")
+    obs = jax.tree.leaves(rows.obs)[0]
+    later = rows.mask & (obs[..., 0] > 0)
+    assert (obs[later][:, 1] >= 1).all()
+    finished = np.asarray(tally.episodes)
+    first = np.array([ENVS, ENVS]) * (finished > 0)  # the first episodes lose nothing
+    np.testing.assert_array_equal(tally.returns, tally.lengths + finished - first)
+
+
+@pytest.mark.parametrize("kind", LOSSY)
+def test_episodes_of_one_step_are_not_mistaken_for_experience(kind):
+    rows, _ = draws(LOSSY[kind]((1, 3)), 7, 2)
+    obs, next_obs = (jax.tree.leaves(x)[0] for x in (rows.obs, rows.next_obs))
+    np.testing.assert_array_equal(next_obs[rows.mask][:, 0], obs[rows.mask][:, 0])
+    assert (rows.discount[~rows.mask] == 1.0).all()
+
+
+def test_a_vector_environment_written_in_numpy():
+    world = Vector(
+        lambda n: gymnasium.make_vec("CartPole-v1", n, vectorization_mode="vector_entry_point"),
+        (0, 1),
+        ENVS,
+    )
+    rows, tally = draws(world, 40, 2)
+    assert np.sum(tally.episodes) > 0
+    np.testing.assert_array_equal(~rows.mask[:, 1:], rows.last[:, :-1])
+    assert (np.abs(rows.obs[:, 1:][~rows.mask[:, :-1]]) <= 0.05).all()  # CartPole's first states
+
+
+def test_what_does_not_fit_is_refused_in_one_line():
+    env = SyncVectorEnv([Counter] * 4)
+    with pytest.raises(Mistake, match="has 4 copies where 2 seeds x 3 envs are 6"):
+        Vector(lambda count: env, (0, 1), 3)
+    env.metadata.pop("autoreset_mode")
+    with pytest.raises(Mistake, match="does not say how it resets"):
+        Vector(lambda count: env, (0, 1), 2)

@@ -1,0 +1,201 @@
+"""EnvPool inside the compiled program against EnvPool's own NumPy interface."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import envpool
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling import keys
+from sterling.envs import make
+from sterling.envs.envpool import Pool, _env_seed
+from sterling.types import Mistake, Step
+
+SEEDS, ENVS = (3, 8), 2
+
+
+def own_interface(name: str, actions: np.ndarray, purpose: str = "train", **options: Any) -> Any:
+    """Observations, rewards, ends, cuts and clocks of an identically seeded pool."""
+    seeds = [_env_seed(seed, env, purpose) for seed in SEEDS for env in range(ENVS)]
+    pool = envpool.make(name, env_type="gymnasium", num_envs=len(seeds), seed=seeds, **options)
+    obs, info = pool.reset()
+    rows = [(obs, *[np.zeros(len(seeds))] * 3, info["elapsed_step"], info)]
+    for action in actions:
+        flat = action.reshape(len(seeds), *action.shape[2:])
+        obs, reward, terminated, truncated, info = pool.step(flat)
+        rows.append((obs, reward, terminated, truncated, info["elapsed_step"], info))
+    pool.close()
+    return rows
+
+
+def compiled(world: Any, actions: np.ndarray) -> tuple[Any, Step]:
+    """First observation, and every answer, ``(time, seed, env, ...)``."""
+
+    unused = keys.at(jnp.arange(world.seeds), "unused", 0)  # EnvPool draws for itself
+
+    @jax.jit
+    def run(state: Any, actions: Any) -> Step:
+        step = partial(world.step, keys=unused)
+        return jax.lax.scan(lambda state, action: step(state, action), state, actions)[1]
+
+    state, obs = world.reset(unused)
+    return obs, run(state, jnp.asarray(actions))
+
+
+def random_actions(world: Any, steps: int) -> np.ndarray:
+    generator, space = np.random.default_rng(0), world.spec.action
+    shape = (steps, len(SEEDS), ENVS)
+    if hasattr(space, "n"):
+        return generator.integers(0, space.n, shape).astype(np.int32)
+    return generator.uniform(space.low, space.high, (*shape, *space.shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("CartPole-v1", 13), ("Hopper-v5", 11), ("CartPole-v1", 500)]
+)
+def test_no_transition_joins_two_episodes(name: str, limit: int) -> None:
+    world = Pool(name, SEEDS, ENVS, max_episode_steps=limit)
+    actions = random_actions(world, 120)
+    first, step = compiled(world, actions)
+    rows = own_interface(name, actions, max_episode_steps=limit)
+    clock = np.stack([row[4] for row in rows]).reshape(len(rows), len(SEEDS), ENVS)
+    terminated, truncated = (
+        np.stack([row[k] for row in rows[1:]]).reshape(120, len(SEEDS), ENVS).astype(bool)
+        for k in (2, 3)
+    )
+    advanced = clock[1:] == clock[:-1] + 1
+    np.testing.assert_array_equal(step.mask, advanced)  # a row is one step of one episode
+    assert (clock[1:][~advanced] == 0).all()  # or a reset, and nothing else
+    np.testing.assert_array_equal(step.last, (terminated | truncated) & advanced)
+    np.testing.assert_array_equal(step.last[:-1], ~step.mask[1:])  # which follows every last row
+    np.testing.assert_array_equal(np.asarray(step.discount == 0.0), terminated & advanced)
+    assert step.last.sum() > 20
+    assert (step.last & (step.discount == 1.0)).any() == truncated.any()
+
+
+def test_the_successor_of_a_cut_is_the_cut_state_itself() -> None:
+    """Hopper cut after 11 steps: its next observation is what 12 free steps show, not a reset."""
+    world, free = (Pool("Hopper-v5", SEEDS, ENVS, max_episode_steps=n) for n in (4, 400))
+    actions = random_actions(world, 4)
+    np.testing.assert_array_equal(compiled(world, actions)[1].obs, compiled(free, actions)[1].obs)
+
+
+def test_doubles_cross_the_boundary_intact() -> None:
+    """Without ``enable_x64`` around EnvPool's calls, memory was silently corrupted."""
+    world = Pool("HalfCheetah-v5", SEEDS, ENVS)
+    actions = random_actions(world, 50)
+    first, step = compiled(world, actions)
+    rows = own_interface("HalfCheetah-v5", actions.astype(np.float64))
+    obs = np.stack([row[0] for row in rows]).reshape(51, len(SEEDS), ENVS, -1)
+    reward = np.stack([row[1] for row in rows[1:]]).reshape(50, len(SEEDS), ENVS)
+    assert step.obs.dtype == step.reward.dtype == jnp.float32
+    np.testing.assert_array_equal(first, obs[0].astype(np.float32))
+    np.testing.assert_array_equal(step.obs, obs[1:].astype(np.float32))
+    np.testing.assert_array_equal(step.reward, reward.astype(np.float32))
+
+
+def test_a_seed_is_the_same_whichever_seeds_run_beside_it() -> None:
+    together, alone = Pool("Hopper-v5", SEEDS, ENVS), Pool("Hopper-v5", SEEDS[1:], ENVS)
+    actions = random_actions(together, 20)
+    both, one = compiled(together, actions)[1], compiled(alone, actions[:, 1:])[1]
+    np.testing.assert_array_equal(both.obs[:, 1:], one.obs)
+    evaluated = Pool("Hopper-v5", SEEDS, ENVS, purpose="evaluate")
+    assert not np.array_equal(compiled(evaluated, actions)[1].obs, both.obs)
+
+
+def test_integers_stay_in_32_bits() -> None:
+    world = Pool("FrozenLake-v1", SEEDS, ENVS)
+    first, step = compiled(world, random_actions(world, 5))
+    assert first.dtype == step.obs.dtype == jnp.int32
+
+
+def test_a_row_of_integers_is_a_row_of_choices() -> None:
+    world = Pool("RubiksCube-v0", SEEDS, ENVS)
+    np.testing.assert_array_equal(world.spec.action.nvec, [6, 1, 3])
+    actions = np.zeros((3, len(SEEDS), ENVS, 3), np.int32)
+    np.testing.assert_array_equal(compiled(world, actions)[1].obs["step_count"][:, 0, 0], [1, 2, 3])
+
+
+def test_atari_scores_whole_games_while_the_learner_sees_lives() -> None:
+    world = make("Breakout-v5", SEEDS, ENVS)
+    actions = random_actions(world, 400)
+    step = compiled(world, actions)[1]
+    options = {"episodic_life": True, "stack_num": 1, "noop_max": 30}
+    rows = own_interface("Breakout-v5", actions, **options)
+    raw, done, over = (
+        np.stack(parts[1:]).reshape(400, len(SEEDS), ENVS)
+        for parts in (
+            [row[1] for row in rows],
+            [row[2] for row in rows],
+            [row[5]["terminated"] for row in rows],
+        )
+    )
+    np.testing.assert_array_equal(step.score.reward, raw)
+    np.testing.assert_array_equal(step.reward, np.sign(raw))
+    np.testing.assert_array_equal(step.last, done.astype(bool))
+    np.testing.assert_array_equal(step.score.last, over.astype(bool))
+    assert 0 < step.score.last.sum() < step.last.sum()
+    assert (step.discount[step.last] == 0.0).all()
+
+
+def test_atari_is_evaluated_over_whole_games_with_raw_rewards() -> None:
+    world = make("Breakout-v5", SEEDS, ENVS, purpose="evaluate")
+    actions = random_actions(world, 400)
+    step = compiled(world, actions)[1]
+    rows = own_interface("Breakout-v5", actions, "evaluate", episodic_life=True, stack_num=1)
+    over = np.stack([row[5]["terminated"] for row in rows[1:]]).reshape(400, len(SEEDS), ENVS)
+    raw = np.stack([row[1] for row in rows[1:]]).reshape(400, len(SEEDS), ENVS)
+    np.testing.assert_array_equal(step.last, over.astype(bool))
+    np.testing.assert_array_equal(step.reward, raw)
+    assert step.score is None
+    assert step.last.any()
+
+
+def test_frames_of_atari_are_those_envpool_stacks_itself() -> None:
+    world = make("Pong-v5", SEEDS, ENVS)
+    actions = random_actions(world, 30)
+    first, step = compiled(world, actions)
+    rows = own_interface("Pong-v5", actions, episodic_life=True)
+    obs = np.stack([row[0] for row in rows]).reshape(31, len(SEEDS), ENVS, 4, 84, 84)
+    np.testing.assert_array_equal(step.obs[3:], obs[4:])  # EnvPool fills the start with black
+    assert world.stack == 4
+
+
+def test_a_rollout_tallies_games_not_lives() -> None:
+    from sterling.experience.rollout import Rollout
+
+    class Random:
+        def act(self, obs: Any, keys: Any, explore: bool) -> Any:
+            draw = partial(jax.random.randint, shape=(ENVS,), minval=0, maxval=4)
+            return jax.vmap(draw)(keys), {}
+
+    world = make("Breakout-v5", SEEDS, ENVS)
+    seeds = jnp.asarray(SEEDS)
+    source = Rollout.create(world, 600, keys.at(seeds, "source", 0))
+    source, record = jax.jit(lambda s, k: s.draw(Random(), k))(source, keys.at(seeds, "draw", 0))
+    lives, games = int(record.last.sum()), int(source.tally.episodes.sum())
+    assert 0 < games <= lives // 4
+    assert int(source.tally.lengths.sum()) > 100 * games  # a life is some 25 steps, a game 5 lives
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_step": 5}, "no option 'max_step'; did you mean max_episode_steps"),
+        ({"num_envs": 5}, "no option 'num_envs'"),
+        ({"num_threads": "two"}, "cannot be made with num_threads='two'"),
+    ],
+)
+def test_options_that_do_not_exist_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(Mistake, match=said):
+        Pool("CartPole-v1", SEEDS, ENVS, **options)
+
+
+def test_worlds_with_several_players_are_refused() -> None:
+    with pytest.raises(Mistake, match="2 players at once"):
+        Pool("TicTacToe-v1", SEEDS, ENVS)

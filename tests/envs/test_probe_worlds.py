@@ -1,0 +1,92 @@
+"""The probe worlds' answers, found by playing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium.utils.env_checker
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling import keys
+from sterling.envs.export import as_gymnasium
+from sterling.envs.probe import CUT_AFTER, NAMES, probe
+from sterling.envs.traced import Traced
+
+GAMMA = 0.8
+
+
+def best_action(task: Any, obs: np.ndarray) -> np.ndarray:
+    """The solution's action for observations ``(env, 1)``."""
+    solution = task.solution(GAMMA)
+    shape = (len(obs), *task.action.shape)
+    if solution.action is None:
+        return np.zeros(shape, np.float32 if task.continuous else np.int32)
+    return solution.action[np.argmin(np.abs(obs - solution.obs.T), 1)].reshape(shape)
+
+
+def play(name: str, policy: Any, steps: int = 60, envs: int = 8) -> dict[str, np.ndarray]:
+    """Rows ``(time, env)`` of what happens under ``policy(obs) -> action``."""
+    task, seed = probe(name), jnp.zeros(1, jnp.int32)
+    world = Traced(task, (0,), envs)
+    state, obs = world.reset(keys.at(seed, "reset", 0))
+    rows: list[Any] = []
+    move = jax.jit(world.step)
+    for time in range(steps):
+        action = jnp.asarray(policy(np.asarray(obs[0])))[None]
+        state, step = move(state, action, keys.at(seed, "world", time))
+        rows.append((obs[0, :, 0], step.reward[0], step.discount[0], step.last[0], step.mask[0]))
+        obs = step.obs
+    names = ("obs", "reward", "discount", "last", "mask")
+    made = {part: np.stack(x) for part, x in zip(names, zip(*rows, strict=True), strict=True)}
+    return {**made, "next_obs": np.concatenate([made["obs"][1:], np.asarray(obs)[0, None, :, 0]])}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_solution_satisfies_bellmans_equation_on_every_row(name: str) -> None:
+    task = probe(name)
+    rows = play(name, lambda obs: best_action(task, obs))
+    solution = task.solution(GAMMA)
+    value = dict(zip(solution.obs[:, 0].tolist(), solution.value.tolist(), strict=True))
+    ahead = np.vectorize(lambda obs: value.get(float(obs), np.nan))(rows["next_obs"])
+    target = rows["reward"] + GAMMA * np.where(rows["discount"] == 0.0, 0.0, rows["discount"] * ahead)
+    here = np.vectorize(value.get)(rows["obs"])
+    np.testing.assert_allclose(target[rows["mask"]], here[rows["mask"]], rtol=1e-5)
+    assert set(np.unique(rows["obs"][rows["mask"]])) == set(value)  # every observation was met
+
+
+@pytest.mark.parametrize("name", ["action", "both", "action-continuous", "both-continuous"])
+def test_any_other_action_is_worse(name: str) -> None:
+    task = probe(name)
+
+    def other(obs: np.ndarray) -> np.ndarray:
+        best = best_action(task, obs)
+        return best - 0.3 * np.sign(best) if task.continuous else 1 - best
+
+    rows = play(name, other, steps=10)
+    assert (rows["reward"][rows["mask"]] < 1.0 - 0.05).all()
+
+
+def test_a_cut_taken_for_an_end_would_be_far_from_the_answer() -> None:
+    rows = play("cut", lambda obs: np.zeros(len(obs), np.int32), envs=1)
+    assert rows["last"].any()
+    assert (rows["discount"] == 1.0).all()
+    mistaken = sum(GAMMA**k for k in range(CUT_AFTER))  # the most that four rewards are worth
+    assert probe("cut").solution(GAMMA).value[0] > 1.5 * mistaken
+
+
+def test_limits_has_ends_and_cuts_side_by_side() -> None:
+    rows = play("limits", lambda obs: np.zeros(len(obs), np.int32))
+    left, right = rows["last"] & (rows["obs"] < 0), rows["last"] & (rows["obs"] > 0)
+    assert left.any()
+    assert right.any()
+    assert (rows["discount"][left] == 1.0).all()
+    assert (rows["discount"][right] == 0.0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gymnasiums_checker_accepts_every_probe_world(name: str) -> None:
+    env = as_gymnasium(probe(name))
+    gymnasium.utils.env_checker.check_env(env, skip_render_check=True)

@@ -1,0 +1,383 @@
+"""Replay gives back what was, joined to what followed, and nothing else."""
+
+import dataclasses
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from sterling import keys
+from sterling.experience.priority import NOWHERE, SumTree
+from sterling.experience.replay import Replay
+from sterling.experience.rollout import Rollout
+from sterling.experience.storage import Ring
+from sterling.types import Mistake, Record, Signals, Spec, Step, Transitions
+
+FIELDS = 5  # of an observation: seed, env, episode, step, clock
+
+
+def length(seed, env, episode):
+    """How long an episode is: from one step up."""
+    return 1 + (5 * episode + 3 * env + seed) % 7
+
+
+class Counter:
+    """Observations say which seed, env, episode and step it is, and how often it was stepped."""
+
+    exact = True
+
+    def __init__(self, seeds=(0,), envs=1, stack=0, traced=True):
+        self.names, self.seeds, self.stack, self.traced = seeds, len(seeds), stack, traced
+        obs = spaces.Box(-np.inf, np.inf, (FIELDS,), np.float32)
+        if stack:
+            obs = spaces.Box(0, 255, (stack, FIELDS, 1), np.uint8)
+        self.spec = Spec(obs, spaces.Discrete(9), envs)
+
+    def reset(self, keys):
+        shape = (self.seeds, self.spec.envs)
+        seed = jnp.broadcast_to(jnp.asarray(self.names, jnp.int32)[:, None], shape)
+        env = jnp.broadcast_to(jnp.arange(self.spec.envs, dtype=jnp.int32)[None], shape)
+        zero = jnp.zeros(shape, jnp.int32)
+        now = jnp.stack([seed, env, zero, zero, zero], -1)
+        past = jnp.repeat(self.frame(now)[:, :, None], max(self.stack, 1), 2)
+        return (now, past, jnp.zeros(shape, bool)), past if self.stack else now.astype(jnp.float32)
+
+    def frame(self, now):
+        return now[..., None].astype(jnp.uint8)
+
+    def step(self, state, action, keys):
+        now, past, ended = state
+        seed, env, episode, step, clock = (now[..., i] for i in range(FIELDS))
+        reward = jnp.where(ended, 0.0, (10 * episode + step).astype(jnp.float32))
+        episode, step = jnp.where(ended, episode + 1, episode), jnp.where(ended, 0, step + 1)
+        last = ~ended & (step == length(seed, env, episode))
+        discount = jnp.where(last & (episode % 2 == 0), 0.0, 1.0)
+        now = jnp.stack([seed, env, episode, step, clock + 1], -1)
+        newest = self.frame(now)[:, :, None]
+        moved = jnp.concatenate([past[:, :, 1:], newest], 2)
+        past = jnp.where(ended[..., None, None, None], jnp.broadcast_to(newest, past.shape), moved)
+        obs = past if self.stack else now.astype(jnp.float32)
+        return (now, past, last), Step(obs, reward, discount, last, ~ended)
+
+    def close(self):
+        pass
+
+
+class Teller(eqx.Module):
+    """Acts by what it sees, so that actions can be checked."""
+
+    def act(self, obs, keys, explore):
+        newest = obs[:, :, -1, :, 0] if obs.ndim == 5 else obs
+        return (newest[..., 2].astype(jnp.int32) + newest[..., 3].astype(jnp.int32)) % 9, {}
+
+
+def make(world, **needs):
+    """A replay of a world whose seeds' keys follow their names."""
+    needs = Transitions(**{"batch": 64, "collect": 4, "capacity": 30, **needs})
+    start = keys.at(jnp.asarray(world.names, jnp.int32), "start", 0)
+    return Replay.create(Rollout.create(world, needs.collect, start), needs, world.stack or 1, start)
+
+
+def drawn(replay, rounds, compiled=True):
+    """Draw again and again, as NumPy records."""
+
+    def draw(replay, key):
+        return replay.draw(Teller(), key)
+
+    draw = eqx.filter_jit(draw) if compiled else draw
+    batches = []
+    for round_ in range(rounds):
+        names = jnp.asarray(replay.world.names, jnp.int32)
+        replay, batch = draw(replay, keys.at(names, "draw", round_))
+        batches.append(jax.tree.map(np.asarray, batch))
+    return replay, batches
+
+
+def flat(batch):
+    """Every leaf ``(rows, ...)``."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), batch)
+
+
+def check(batch, now, rows, n_step=1, gamma=1.0):
+    """Every transition is one that happened, whole, within one episode, and still remembered."""
+    rowed = flat(batch)
+    seed, env, episode, step, clock = rowed.obs.astype(int).T
+    size = length(seed, env, episode)
+    np.testing.assert_array_equal(rowed.mask, step < size)
+    taken = np.minimum(n_step, size - step)
+    ahead = np.arange(n_step)[None]
+    rewards = (10 * episode + step)[:, None] + ahead
+    expected = (gamma**ahead * rewards * (ahead < taken[:, None])).sum(1)
+    over = step + taken == size
+    world = np.where(over & (episode % 2 == 0), 0.0, 1.0)
+    then = np.stack([seed, env, episode, step + taken, clock + taken], 1)
+    for found, right in (
+        (rowed.next_obs, then),
+        (rowed.reward, expected),
+        (rowed.discount, world * gamma ** (taken - 1.0)),
+        (rowed.last, over),
+        (rowed.action, (episode + step) % 9),
+    ):
+        np.testing.assert_allclose(found[rowed.mask], right[rowed.mask], rtol=1e-5)
+    assert clock.max() <= now - n_step
+    assert clock.min() >= max(0, now - rows + 1)
+
+
+@pytest.mark.parametrize(("n_step", "gamma"), [(1, 1.0), (3, 0.5), (4, 0.9)])
+@pytest.mark.parametrize("priority", [0.0, 0.7])
+def test_no_transition_joins_episodes_or_laps(n_step, gamma, priority):
+    world = Counter(seeds=(0, 5), envs=2)
+    replay = make(world, capacity=46, n_step=n_step, gamma=gamma, priority=priority)
+    rows, seen = 23, 0
+    _, batches = drawn(replay, 40)
+    for round_, batch in enumerate(batches):
+        now = 4 * (round_ + 1)
+        check(batch, now, rows, n_step, gamma)
+        seen += batch.mask.sum()
+    assert seen > 40 * 100
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    n_step=some.integers(1, 4),
+    collect=some.integers(1, 5),
+    envs=some.integers(1, 3),
+    spare=some.integers(0, 9),
+)
+def test_no_transition_joins_episodes_in_a_ring_of_any_size(n_step, collect, envs, spare):
+    rows = collect + n_step + 2 + spare
+    replay = make(
+        Counter(envs=envs), n_step=n_step, gamma=0.5, collect=collect, capacity=rows * envs
+    )
+    for round_, batch in enumerate(drawn(replay, 12)[1]):
+        now = collect * (round_ + 1)
+        if now >= n_step:
+            check(batch, now, rows, n_step, 0.5)
+        else:
+            assert not batch.mask.any()
+
+
+@pytest.mark.parametrize(("n_step", "priority"), [(1, 0.0), (3, 0.0), (2, 0.5)])
+def test_stacks_are_rebuilt_exactly(n_step, priority):
+    replay = make(Counter(envs=2, stack=3), capacity=50, n_step=n_step, priority=priority)
+    for batch in drawn(replay, 40)[1]:
+        rows = flat(batch)
+        for obs in (rows.obs[rows.mask], rows.next_obs[rows.mask]):
+            frames = obs[..., 0].astype(int)  # (rows, stack, fields)
+            newest = frames[:, -1]
+            for lag in range(3):
+                back = np.minimum(lag, newest[:, 3])  # an episode's first frame is repeated
+                expected = newest - back[:, None] * np.array([0, 0, 0, 1, 1])
+                np.testing.assert_array_equal(frames[:, 2 - lag], expected % 256)
+        size = length(0, rows.obs[:, -1, 1, 0], rows.obs[:, -1, 2, 0].astype(int))
+        taken = np.minimum(n_step, size - rows.obs[:, -1, 3, 0])
+        steps = rows.next_obs[:, -1, 3, 0].astype(int) - rows.obs[:, -1, 3, 0]
+        np.testing.assert_array_equal(steps[rows.mask], taken[rows.mask])
+
+
+def test_only_one_frame_is_kept():
+    whole, single = make(Counter(stack=3)), make(Counter(stack=3))
+    assert single.ring.wide[0].shape == (1, 30, 1, 1, FIELDS, 1)
+    assert single.ring.wide[0].dtype == jnp.uint8
+    assert whole.source.obs.shape == (1, 1, 3, FIELDS, 1)
+
+
+def test_every_remembered_row_is_drawn_equally_often():
+    replay = make(Counter(envs=2), capacity=40, batch=4000, n_step=2)
+    batch = flat(drawn(replay, 12)[1][-1])
+    place = batch.obs[:, 4].astype(int) * 2 + batch.obs[:, 1].astype(int)
+    found, counts = np.unique(place, return_counts=True)
+    assert len(found) == 2 * (20 - 1 - 1)  # one row half overwritten, one window incomplete
+    expected = 4000 / len(found)
+    assert np.square(counts - expected).sum() / expected < 75  # chi2, 35 degrees: p < 1e-4
+
+
+@pytest.mark.parametrize("priority", [0.0, 0.7])
+def test_a_seed_draws_the_same_alone_and_beside_others(priority):
+    together = make(Counter(seeds=(3, 1, 7), envs=2), capacity=46, priority=priority)
+    alone = make(Counter(seeds=(1,), envs=2), capacity=46, priority=priority)
+    for many, one in zip(drawn(together, 8)[1], drawn(alone, 8)[1], strict=True):
+        jax.tree.map(lambda m, o: np.testing.assert_array_equal(m[1], o[0]), many, one)
+
+
+@pytest.mark.parametrize("priority", [0.0, 0.7])
+def test_worlds_on_the_host_draw_what_compiled_ones_do(priority):
+    needs = {"capacity": 46, "warmup": 6, "priority": priority}
+    start = keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0)
+    compiled = make(Counter(envs=2), **needs).warm(start)
+    host = make(Counter(envs=2, traced=False), **needs).warm(start)
+    error = jnp.arange(64, dtype=jnp.float32).reshape(1, 1, 64)
+    for _ in range(3):
+        compiled, ones = drawn(compiled, 2)
+        host, others = drawn(host, 2, compiled=False)
+        jax.tree.map(np.testing.assert_array_equal, ones, others)
+        signals = Signals({}, {"td_error": error})
+        compiled, host = compiled.heed(signals), host.heed(signals)
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(4), spaces.MultiDiscrete([2, 3]), spaces.Box(-1.0, 1.0, (2, 3))]
+)
+def test_warming_up_takes_the_asked_steps_at_random(space):
+    world = Counter(envs=3)
+    world.spec = dataclasses.replace(world.spec, action=space)
+    replay = make(world, capacity=900, warmup=700)
+    replay = replay.warm(keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0))
+    assert int(replay.ring.count) == -(-700 // 3)
+    row = jnp.arange(233, dtype=jnp.int32).reshape(1, -1)
+    actions = np.asarray(replay.ring.action(row, jnp.zeros_like(row)))[0].reshape(233, -1)
+    if isinstance(space, spaces.Box):
+        assert actions.min() < -0.95 and actions.max() > 0.95
+        assert np.abs(actions.mean(0)).max() < 0.2
+        assert replay.ring.action(row, jnp.zeros_like(row)).shape == (1, 233, 2, 3)
+    else:
+        choices = [4] if isinstance(space, spaces.Discrete) else [2, 3]
+        for column, count in zip(actions.T, choices, strict=True):
+            counts = np.bincount(column, minlength=count)
+            assert len(counts) == count and counts.min() > 0.7 * 233 / count
+
+
+class Forbidding(Counter):
+    """Allows only the action that equals the step modulo nine."""
+
+    def reset(self, keys):
+        state, obs = super().reset(keys)
+        return state, self.told(obs)
+
+    def step(self, state, action, keys):
+        state, step = super().step(state, action, keys)
+        return state, dataclasses.replace(step, obs=self.told(step.obs))
+
+    def told(self, obs):
+        return {"obs": obs, "action_mask": jax.nn.one_hot(obs[..., 3], 9, dtype=jnp.int8)}
+
+
+def test_warming_up_heeds_the_action_mask_and_keeps_it():
+    replay = make(Forbidding(), capacity=300, warmup=200)
+    replay = replay.warm(keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0))
+    row = jnp.arange(200, dtype=jnp.int32).reshape(1, -1)
+    obs, action = replay.ring.obs(row, row * 0), replay.ring.action(row, row * 0)
+    np.testing.assert_array_equal(action, obs["obs"][..., 3])
+    np.testing.assert_array_equal(action, obs["action_mask"].argmax(-1))
+
+
+def test_numbers_of_every_type_come_back_bit_for_bit():
+    rng = np.random.default_rng(0)
+    shape = (2, 5, 3)  # seed, time, env
+
+    def block(lead):
+        return {
+            "real": rng.normal(size=(*lead, 4)).astype(np.float32) * 1e-40,  # denormal
+            "count": rng.integers(-(2**31), 2**31, size=(*lead, 2)).astype(np.int32),
+            "flag": rng.random(lead) < 0.5,
+            "little": rng.integers(-128, 128, size=(*lead, 3)).astype(np.int8),
+            "half": rng.normal(size=(*lead, 2)).astype(np.float16),
+            "grid": rng.random((*lead, 6, 6, 2)) < 0.5,
+            "picture": rng.integers(256, size=(*lead, 3, 8, 8)).astype(np.uint8),
+        }
+
+    obs, action = block(shape), rng.normal(size=(*shape, 2)).astype(np.float32)
+    obs, action = jax.tree.map(jnp.asarray, (obs, action))
+    ones, yes = jnp.ones(shape), jnp.ones(shape, bool)
+    record = Record(obs, action, ones, ones, obs, yes, yes)
+    ring = Ring.create(9, jax.tree.map(lambda x: x[:, 0], obs), action[:, 0])
+    assert len(ring.wide) == 3
+    for _ in range(3):
+        ring = ring.insert(record)
+    row, env = (x.reshape(-1) for x in np.meshgrid(np.arange(5), np.arange(3)))
+    places = [jnp.broadcast_to(jnp.asarray(x, jnp.int32)[None], (2, 15)) for x in (row, env)]
+    back = ring.obs((places[0] + 10) % 9, places[1])  # the third block began at row 10
+    jax.tree.map(lambda b, o: np.testing.assert_array_equal(b, o[:, row, env]), back, obs)
+    found = ring.action((places[0] + 10) % 9, places[1])
+    np.testing.assert_array_equal(found, action[:, row, env])
+
+
+@settings(max_examples=8, deadline=None)
+@given(size=some.integers(1, 3000), seed=some.integers(0, 999))
+def test_the_sum_tree_finds_places_in_proportion(size, seed):
+    rng = np.random.default_rng(seed)
+    values = np.where(rng.random((2, size)) < 0.3, 0.0, rng.random((2, size))).astype(np.float32)
+    values[:, 0] = 0.5
+    everywhere = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32)[None], (2, size))
+    tree = SumTree.zeros(2, size).put(everywhere, jnp.asarray(values))
+    sums = values.astype(np.float64).cumsum(1)
+    np.testing.assert_allclose(tree.total, sums[:, -1], rtol=1e-5)
+    share = rng.random((2, 50)).astype(np.float32)
+    share[:, :2] = [0.0, np.nextafter(np.float32(1), np.float32(0))]
+    found = np.asarray(tree.find(jnp.asarray(share)))
+    for each in range(2):
+        assert (values[each, found[each]] > 0).all()
+        before = np.concatenate([[0.0], sums[each]])[found[each]] / sums[each, -1]
+        after = sums[each, found[each]] / sums[each, -1]
+        assert ((before - 1e-5 <= share[each]) & (share[each] <= after + 1e-5)).all()
+
+
+def test_of_several_values_for_one_place_the_largest_stays_and_nowhere_is_passed_over():
+    tree = SumTree.zeros(1, 100).put(jnp.asarray([[7, 8]]), jnp.asarray([[9.0, 1.0]]))
+    place = jnp.asarray([[7, 7, 7, NOWHERE, 99]])
+    tree = tree.put(place, jnp.asarray([[2.0, 5.0, 3.0, 50.0, 4.0]]))
+    np.testing.assert_array_equal(tree.get(jnp.asarray([[7, 8, 99]])), [[5.0, 1.0, 4.0]])
+    assert float(tree.total[0]) == 10.0
+
+
+def test_rows_are_drawn_and_weighted_by_their_last_error():
+    replay = make(Counter(), capacity=40, batch=2000, priority=0.5, correction=0.8)
+    replay, batches = drawn(replay, 5)
+    new = flat(batches[-1])
+    np.testing.assert_allclose(new.extras["weight"], 1.0)  # all have the same priority
+    errors = 1.0 + np.asarray(batches[-1].obs)[..., 4] ** 2
+    replay = replay.heed(Signals({}, {"td_error": jnp.asarray(-errors)}))
+    assert float(replay.priorities.largest[0]) == pytest.approx(errors.max() ** 0.5, rel=1e-4)
+    replay, batches = drawn(replay, 1)
+    batch = flat(batches[0])
+    clock = batch.obs[:, 4].astype(int)
+    assert batch.mask.all()  # rows that are no experience have no priority
+    counts = np.bincount(clock, minlength=24)
+    priority = np.sqrt(1.0 + np.arange(24.0) ** 2)
+    priority[20:] = np.sqrt(errors.max())  # came after the errors: the largest so far
+    priority = np.where(counts > 0, priority, 0.0)
+    share = priority / priority.sum()
+    np.testing.assert_allclose(counts / 2000, share, atol=0.002)  # stratified: hardly any noise
+    weight = (priority[clock] / priority[clock].min()) ** -0.8
+    np.testing.assert_allclose(batch.extras["weight"], weight, rtol=1e-3)
+
+
+def test_uniform_replay_gives_no_weights_and_ignores_errors():
+    replay, batches = drawn(make(Counter()), 1)
+    assert batches[0].extras == {}
+    assert replay.heed(Signals({}, {})) is replay
+
+
+def test_wrong_use_is_named():
+    with pytest.raises(Mistake, match="capacity of 12 is too small for 3 envs; ask for at least 21"):
+        make(Counter(envs=3), capacity=12)
+    with pytest.raises(Mistake, match="is a stack of 4 frames"):
+        source = make(Counter()).source
+        Replay.create(source, Transitions(8, 4), 4, keys.at(jnp.zeros(1, jnp.int32), "x", 0))
+    replay, _ = drawn(make(Counter(), priority=0.5), 1)
+    with pytest.raises(Mistake, match="needs the learner's samples"):
+        replay.heed(Signals({}, {}))
+
+
+@pytest.mark.parametrize("priority", [0.0, 0.6])
+def test_an_iteration_never_copies_what_is_kept(priority):
+    """The compiled loop writes in place: its time does not grow with the capacity."""
+    rows = 70_000
+    replay = make(Counter(), capacity=rows, priority=priority, collect=1)
+
+    def body(round_, replay):
+        key = keys.at(jnp.zeros(1, jnp.int32), "draw", round_)
+        replay, batch = replay.draw(Teller(), key)
+        return replay.heed(Signals({}, {"td_error": batch.reward + 1.0}))
+
+    loop = jax.jit(lambda replay: jax.lax.fori_loop(0, 9, body, replay), donate_argnums=0)
+    text = loop.lower(replay).compile().as_text()
+    large = rf"(u32\[1,{rows},|f32\[1,{-(-rows // 32)},32\])"
+    assert re.search(large, text)
+    assert not re.findall(rf"= {large}\S* copy\(", text)
