@@ -49,9 +49,14 @@ class Bench:
             raise SystemExit(f"{case.group}/{case.name} failed:\n{done.stderr[-4000:]}")
         own = _own_seconds() - own
         others = max(0.0, _busy_seconds() - busy - own) / seconds
-        timing = {"seconds": seconds, "processor_seconds": own, "others": round(others, 3)}
+        timing = {
+            "seconds": round(seconds, 3),
+            "processor_seconds": round(own, 3),
+            "others": round(others, 3),
+        }
         answer = {} if case.worker == "command" else json.loads(done.stdout.splitlines()[-1])
-        return {**timing, **answer, **_steady(case, answer)}
+        steady = _steady(case, answer)
+        return {**timing, **answer, **steady}
 
     def _command(self, case: Case) -> list[str]:
         if case.worker == "command":
@@ -95,9 +100,10 @@ def _busy_seconds() -> float:
 
 def _steady(case: Case, answer: dict[str, Any]) -> dict[str, float]:
     """The rate once everything is compiled, from the worker's notes of steps and seconds."""
-    if case.group not in ("ppo", "sac") or "points" not in answer:
+    points = answer.pop("points", [])
+    if case.group not in ("ppo", "sac") or not points:
         return {}
-    return {"steps_per_second": rate(answer["points"], settled(case))}
+    return window(points, settled(case))
 
 
 def settled(case: Case) -> int:
@@ -109,13 +115,17 @@ def settled(case: Case) -> int:
     return int(case.request["fields"]["warmup"]) + 200
 
 
-def rate(points: Sequence[Sequence[float]], after: int) -> float:
-    """Steps per second between the first note at or after ``after`` steps and the last."""
-    (first, began), *_ = [point for point in points if point[0] >= after]
-    last, ended = points[-1]
-    if last <= first:
+def window(points: Sequence[Sequence[float]], after: int) -> dict[str, float]:
+    """Steps, seconds and their quotient from the first note at or after ``after`` to the last."""
+    late = [point for point in points if point[0] >= after]
+    if len(late) < 2 or late[-1][0] <= late[0][0]:
         raise SystemExit(f"no steps were noted after step {after}: make the run longer")
-    return (last - first) / (ended - began)
+    (first, began), (last, ended) = late[0], late[-1]
+    return {
+        "window_steps": last - first,
+        "window_seconds": round(ended - began, 4),
+        "steps_per_second": round((last - first) / (ended - began), 2),
+    }
 
 
 def hardware() -> dict[str, Any]:

@@ -59,7 +59,10 @@ def main() -> None:
         "points": clock.points,
         "steps": run.result["steps"] * clock.seeds,
         "return": sum(returns) / len(returns) if returns else None,
-        "compile": {name: dict(stages) for name, stages in programs.items()},
+        "compile": {
+            name: {stage: round(seconds, 4) for stage, seconds in stages.items()}
+            for name, stages in programs.items()
+        },
         "versions": _versions(),
     }
     print(json.dumps(answer))

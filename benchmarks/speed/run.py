@@ -78,13 +78,12 @@ def _tell(case: Case, repetition: int, found: dict[str, Any]) -> None:
 def _versions(measurements: dict[str, Any]) -> dict[str, dict[str, str]]:
     """What each side ran on."""
     versions: dict[str, dict[str, str]] = {}
-    for name, found in measurements.items():
+    for found in measurements.values():
         side = "sterling" if "sterling" in found[0].get("versions", {}) else "peers"
         if "versions" in found[0]:
             versions.setdefault(side, found[0]["versions"])
         for each in found:
             each.pop("versions", None)
-        del name
     return versions
 
 

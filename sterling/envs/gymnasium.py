@@ -44,9 +44,10 @@ class Host:
     reason)``, where ``index`` counts through ``seed, env``.
 
     Observations of type float64 become float32. Discrete actions count from 0 whatever the space's
-    ``start``; those of boxes are clipped to the environment's own bounds. An environment that says which actions are
-    allowed, by a method ``action_masks()`` or by ``info["action_mask"]``, is observed as a dict
-    with the entry ``action_mask`` (beside ``observation``, unless it is a dict already).
+    ``start``; those of boxes are clipped to the environment's own bounds. An environment that says
+    which actions are allowed, by a method ``action_masks()`` or by ``info["action_mask"]``, is
+    observed as a dict with the entry ``action_mask`` (beside ``observation``, unless it is a dict
+    already).
 
     A process that must be ended takes the episodes of the other environments it steps along; they
     are cut likewise, but not blamed. Raises ``Mistake`` where one reset and one step show that the

@@ -57,7 +57,7 @@ def play(world: Any, steps: int, seeds: tuple[int, ...]) -> tuple[Any, Step]:
     return obs, run(state)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     seeds=st.lists(st.integers(0, 999), min_size=1, max_size=3, unique=True),
     envs=st.integers(1, 4),
@@ -147,8 +147,8 @@ def test_pendulum_moves_as_gymnasium_does(start: tuple[float, float], torque: fl
 
 
 def test_gymnax_cuts_where_the_clock_is_not_part_of_the_task() -> None:
-    _, step = play(gymnax.make("Freeway-MinAtar", (0,), 2, max_episode_steps=7), 16, (0,))
-    np.testing.assert_array_equal(np.flatnonzero(step.last[:, 0, 0]), [6, 14])
+    _, step = play(gymnax.make("Breakout-MinAtar", (0,), 2, max_episode_steps=3), 8, (0,))
+    np.testing.assert_array_equal(np.flatnonzero(step.last[:, 0, 0]), [2, 6])
     assert (step.discount == 1.0).all()
 
 

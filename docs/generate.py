@@ -1,0 +1,73 @@
+"""Make the algorithm pages from each file's docstring, its Config and its evidence: `make docs`.
+
+docs/algorithms/<name>.md and docs/scores.md are generated; edit the sources, not the pages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from sterling import algorithms
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks" / "scores"))
+RESULTS = ROOT / "benchmarks" / "scores" / "results"
+
+
+def main() -> None:
+    """Write every page."""
+    from run import write_page
+
+    folder = ROOT / "docs" / "algorithms"
+    folder.mkdir(exist_ok=True)
+    for name in algorithms.ALGORITHMS:
+        (folder / f"{name}.md").write_text(page(name))
+    write_page(json.loads((ROOT / "benchmarks" / "scores" / "tasks.json").read_text()))
+
+
+def page(name: str) -> str:
+    """One algorithm: what it computes, its settings, what it has been shown to do."""
+    module: Any = algorithms.find(name)
+    title, _, body = inspect.getdoc(module).partition("\n")
+    source = Path(module.__file__).relative_to(ROOT)
+    lines = [f"# {name}: {title}", "", f"Source: [`{source}`](../../{source})", ""]
+    lines += ["```text", body.strip("\n"), "```", "", "## Settings", ""]
+    lines += ["| field | default | |", "|---|---|---|"]
+    lines += [f"| `{field}` | `{default!r}` | {words} |" for field, default, words in settings(module)]
+    lines += ["", "## Evidence", "", *evidence(name)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def settings(module: Any) -> list[tuple[str, Any, str]]:
+    """Name, default and comment of each field of the Config."""
+    comments = {}
+    for line in inspect.getsource(module.Config).splitlines():
+        declared, _, comment = line.partition("  # ")
+        comments[declared.split(":")[0].strip()] = comment.strip()
+    fields = dataclasses.fields(module.Config)
+    return [(f.name, f.default, comments.get(f.name, "")) for f in fields]
+
+
+def evidence(name: str) -> list[str]:
+    """The committed scores of this algorithm."""
+    lines = ["| environment | steps | seeds | return [95 % interval] | published |"]
+    lines += ["|---|---|---|---|---|"]
+    for file in sorted(RESULTS.glob(f"{name}-*.json")):
+        stored = json.loads(file.read_text())
+        final, task = stored["result"]["final"]["return"], stored["task"]
+        interval = "" if final["low"] is None else f" [{final['low']:.1f}, {final['high']:.1f}]"
+        lines.append(
+            f"| {task['environment']} | {stored['result']['steps']:,} | "
+            f"{len(stored['result']['seeds'])} | {final['estimate']:.1f}{interval} | "
+            f"{task['published']} |"
+        )
+    return lines if len(lines) > 2 else ["No committed score yet."]
+
+
+if __name__ == "__main__":
+    main()
