@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "sterling"
 FILES = sorted(ROOT.rglob("*.py"))
 RANK = {
-    **{"types": 0, "keys": 0},
+    **{"types": 0, "keys": 0, "options": 4},
     **{"nets": 1, "equations": 1, "envs": 1, "experience": 1, "statistics": 1},
     **{"algorithms": 2, "report": 2},
     **{"training": 3, "cli": 4, "__init__": 4, "__main__": 5},

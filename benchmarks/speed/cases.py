@@ -16,8 +16,6 @@ CARTPOLE = {  # rl-baselines3-zoo, hyperparams/ppo.yml; both annealed to 0 over 
 }  # fmt: skip
 CHEETAH_PPO = {"length": 256, "minibatch": 256, "epochs": 10, "lr": 3e-4, "anneal": False}
 CHEETAH_SAC = {"batch": 256, "width": 256, "lr": 3e-4, "capacity": 1_000_000}
-# PyTorch's own choice, and one thread: small networks can be faster so, and a busy machine is
-THREADS: tuple[tuple[str, dict[str, int]], ...] = (("", {}), ("_one_thread", {"threads": 1}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,26 +32,28 @@ class Case:
     worker: str  # ours, peers, bounds, command
     request: dict[str, Any]
     cache: str = "shared"
+    variant: bool = False  # another way to run a contender that is measured anyway
 
 
 def all_cases(quick: bool) -> list[Case]:
-    """Every case in the order in which one repetition measures them."""
-    return [*_cartpole(quick), *_ppo(quick), *_sac(quick), *_programs(), *_startup()]
+    """Every case in the order in which one repetition measures them; ``quick`` drops variants."""
+    cases = [*_cartpole(quick), *_ppo(quick), *_sac(quick), *_programs(), *_startup()]
+    return [case for case in cases if not (quick and case.variant)]
 
 
 def _cartpole(quick: bool) -> list[Case]:
     """Wall-clock of fresh processes: what a user waits for."""
-    steps = 20_224 if quick else 100_096  # whole iterations of 8 x 32 steps
+    steps = 10_240 if quick else 100_096  # whole iterations of 8 x 32 steps
     task = {"algorithm": "ppo", "environment": "CartPole-v1", "envs": 8, "fields": CARTPOLE}
     peer = task | {"library": "sb3", "steps": steps}
-    cases = [Case("cartpole", f"sb3{kind}", "peers", peer | own) for kind, own in THREADS]
+    cases = _by_threads(Case("cartpole", "sb3", "peers", peer))
     for seeds, kind in ((1, ""), (10, "_ten_map"), (10, "_ten_vmap")):
         strategy = "vmap" if "vmap" in kind else "map"
         request = _ours(task, steps, {"seeds": seeds, "strategy": strategy})
         for cache in ("cold", "warm"):
-            cases.append(
-                Case("cartpole", f"sterling{kind}_{cache}", "ours", request, f"{cache}-cart{kind}")
-            )
+            name = f"sterling{kind}_{cache}"
+            store = f"{cache}-cart{kind}"
+            cases.append(Case("cartpole", name, "ours", request, store, strategy == "vmap"))
     return cases
 
 
@@ -62,12 +62,14 @@ def _ppo(quick: bool) -> list[Case]:
     iteration = 8 * 256
     short, task = (4 if quick else 24) * iteration, _cheetah("ppo", 8, CHEETAH_PPO)
     cases = [Case("ppo", "envpool", "bounds", _raw(quick))]
-    for library in ("sb3", "sbx"):
-        for vector in ("dummy", "subprocess"):
-            request = task | {"library": library, "vector": vector, "steps": short}
-            cases.append(Case("ppo", f"{library}_{vector}", "peers", request))
-    request = task | {"library": "sb3", "vector": "dummy", "steps": short, "threads": 1}
-    cases.append(Case("ppo", "sb3_dummy_one_thread", "peers", request))
+    peers = {
+        f"{library}_{vector}": task | {"library": library, "vector": vector, "steps": short}
+        for library in ("sb3", "sbx")
+        for vector in ("dummy", "subprocess")
+    }
+    for name, request in peers.items():
+        case = Case("ppo", name, "peers", request, variant=request["vector"] != "dummy")
+        cases += _by_threads(case) if name == "sb3_dummy" else [case]
     log_every = (4 if quick else 10) * iteration
     request = _ours(task, (5 if quick else 21) * log_every, {"log_every": log_every})
     return [*cases, Case("ppo", "sterling", "ours", request)]
@@ -82,7 +84,7 @@ def _sac(quick: bool) -> list[Case]:
         Case("sac", "matrix_torch", "peers", {"bound": "matrix_torch", "seconds": seconds}),
     ]
     peer = task | {"library": "sb3", "steps": 800 if quick else 3_000}
-    cases += [Case("sac", f"sb3{kind}", "peers", peer | own) for kind, own in THREADS]
+    cases += _by_threads(Case("sac", "sb3", "peers", peer))
     request = task | {"library": "sbx", "steps": 1_000 if quick else 6_000}
     cases.append(Case("sac", "sbx", "peers", request))
     log_every = 200 if quick else 1_000
@@ -116,6 +118,15 @@ def _startup() -> list[Case]:
     return [
         Case("startup", name, "command", {"python": line}, "shared") for name, line in lines.items()
     ]
+
+
+def _by_threads(case: Case) -> list[Case]:
+    """With as many threads as PyTorch likes, and with one: often faster for small networks, and
+    far less harmed by a busy machine."""
+    one = dataclasses.replace(
+        case, name=f"{case.name}_one_thread", request=case.request | {"threads": 1}
+    )
+    return [dataclasses.replace(case, variant=True), one]
 
 
 def _cheetah(algorithm: str, envs: int, fields: dict[str, Any]) -> dict[str, Any]:

@@ -31,39 +31,45 @@ def main() -> None:
     options = _options()
     cases = select(all_cases(options.quick), options.only)
     repetitions = options.repetitions or (1 if options.quick else 3)
-    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    python = peers_python(options.peers_python)
-    with tempfile.TemporaryDirectory(prefix="sterling-speed-") as scratch:
-        measurements = _measure(Bench(python, Path(scratch)), cases, repetitions)
-    results = {
-        "started": started,
+    results: dict[str, Any] = {
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "hardware": hardware(),
-        "versions": _versions(measurements),
+        "versions": {},
         "quick": options.quick,
         "repetitions": repetitions,
         "sac_update_flops": sac_update_flops(**CHEETAH),
         "cases": {f"{case.group}/{case.name}": case.request for case in cases},
-        "measurements": measurements,
+        "measurements": {},
     }
-    results["comparisons"] = report.compare(results)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(results, indent=1) + "\n")
-    options.out.with_suffix(".md").write_text(report.markdown(results))
+    python = peers_python(options.peers_python)
+    with tempfile.TemporaryDirectory(prefix="sterling-speed-") as scratch:
+        bench = Bench(python, Path(scratch))
+        for _, group in groupby(cases, key=lambda case: case.group):
+            measured = _measure(bench, list(group), repetitions)
+            results["versions"] |= _versions(measured)
+            results["measurements"] |= measured
+            _write(options.out, results)  # after every group: a late failure loses little
     print(report.terminal(results))
 
 
-def _measure(bench: Bench, cases: list[Case], repetitions: int) -> dict[str, Any]:
-    """Group by group; inside a group all contenders in turn, ``repetitions`` times."""
+def _measure(bench: Bench, contenders: list[Case], repetitions: int) -> dict[str, Any]:
+    """All contenders of a group in turn, ``repetitions`` times."""
     measurements: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for _, group in groupby(cases, key=lambda case: case.group):
-        contenders = list(group)
-        for repetition in range(repetitions):
-            for case in contenders:
-                found = bench.measure(case)
-                measurements[f"{case.group}/{case.name}"].append(found)
-                _tell(case, repetition, found)
+    for repetition in range(repetitions):
+        for case in contenders:
+            found = bench.measure(case)
+            measurements[f"{case.group}/{case.name}"].append(found)
+            _tell(case, repetition, found)
     return dict(measurements)
+
+
+def _write(out: Path, results: dict[str, Any]) -> None:
+    """The JSON, and the Markdown page beside it."""
+    results["comparisons"] = report.compare(results)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=1) + "\n")
+    out.with_suffix(".md").write_text(report.markdown(results))
 
 
 def _tell(case: Case, repetition: int, found: dict[str, Any]) -> None:

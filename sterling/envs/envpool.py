@@ -172,7 +172,6 @@ def names() -> list[str]:
 
 def _registry() -> dict[str, tuple[str, str, dict[str, Any]]]:
     """Task -> module, name of its spec's class, defaults."""
-    import envpool.entry
     from envpool.registration import registry
 
     return registry.specs

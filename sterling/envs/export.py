@@ -14,10 +14,10 @@ from sterling.envs.traced import Task
 class Exported(gymnasium.Env[Any, Any]):
     """One copy of a :class:`sterling.envs.traced.Task`, stepped from Python."""
 
-    metadata: dict[str, Any] = {"render_modes": []}
     render_mode = None
 
     def __init__(self, task: Task):
+        self.metadata = {"render_modes": []}
         self.observation_space, self.action_space = task.obs, task.action
         self._reset, self._step = jax.jit(task.reset), jax.jit(task.step)
         self._state: Any = None

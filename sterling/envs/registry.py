@@ -184,7 +184,7 @@ def _compiled(
     backend: str, name: str, copies: dict[str, Any], strategy: str, options: dict[str, Any]
 ) -> World:
     """A world that is a JAX program."""
-    from sterling.envs.traced import Traced
+    from sterling.envs.traced import Task, Traced
 
     if backend == "gymnax":
         from sterling.envs import gymnax
@@ -194,7 +194,8 @@ def _compiled(
     if backend == "probe":
         from sterling.envs.probe import probe
 
-        task, limit = probe(name), 0
+        task: Task = probe(name)
+        limit = 0
     else:
         from sterling.envs import classic
 
@@ -240,13 +241,12 @@ def _host(
     copies: dict[str, Any],
     purpose: str,
     options: dict[str, Any],
-    name: str | None = None,
+    name: str = "",
 ) -> World:
     """A world stepped from Python."""
     from sterling.envs.gymnasium import Host
 
-    label = name or getattr(factory, "__name__", type(factory).__name__)
-    if name is None and options.keys() - set(HOST_OPTIONS):
+    if not name and options.keys() - set(HOST_OPTIONS):
         given = ", ".join(options.keys() - set(HOST_OPTIONS))
         raise Mistake(f"options ({given}) of an environment given as a function belong inside it")
-    return Host(factory, **copies, purpose=purpose, name=label, **options)
+    return Host(factory, **copies, purpose=purpose, name=name, **options)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from sterling.types import Action, Mistake, Obs, Spec, Step
+from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
 
 STRATEGIES = ("vmap", "map")
 
@@ -28,14 +28,21 @@ class Task(Protocol):
     are scalars. A state has the same shapes and dtypes from ``reset`` and from ``step``.
     """
 
-    obs: spaces.Space[Any]
-    action: spaces.Space[Any]
+    @property
+    def obs(self) -> spaces.Space[Any]:
+        """What is observed."""
 
-    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Obs]: ...
+    @property
+    def action(self) -> spaces.Space[Any]:
+        """What can be done."""
+
+    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Obs]:
+        """Start an episode."""
 
     def step(
         self, state: PyTree, action: Action, key: Key[Array, ""]
-    ) -> tuple[PyTree, Obs, Array, Array, Array]: ...
+    ) -> tuple[PyTree, Obs, Array, Array, Array]:
+        """Move."""
 
 
 class TracedState(eqx.Module):
@@ -133,7 +140,7 @@ class Traced:
         return jax.vmap(lambda env: jax.random.fold_in(key, env))(index)
 
 
-def select(which: Bool[Array, "..."], one: PyTree, other: PyTree) -> PyTree:
+def select(which: Bool[AnyArray, "..."], one: PyTree, other: PyTree) -> PyTree:
     """``one`` where ``which`` else ``other``; every leaf begins with the axes of ``which``."""
 
     def pick(x: Array, y: Array) -> Array:

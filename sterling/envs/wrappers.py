@@ -48,7 +48,7 @@ class RescaleAction(Wrapper):
     """Actions in [-1, 1] for a bounded box of floats: clipped, then stretched to its bounds."""
 
     def __init__(self, world: World):
-        space = world.spec.action
+        space: Any = world.spec.action
         if not is_bounded(space):
             raise Mistake(f"only a bounded Box of floats can be rescaled, not {space}")
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,14 @@ def train(
     known = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
     settings = resolve(algorithm, environment, steps=steps, seeds=seeds, fields=options, **known)
     remember_programs()
-    return _go(settings, None if out is None else folder.create(out), sinks)
+    if out is None:
+        return _go(settings, None, sinks)
+    path = folder.create(out)
+    try:
+        return _go(settings, path, sinks)
+    finally:
+        with contextlib.suppress(OSError):
+            path.rmdir()  # goes only where the run could not begin and nothing was written
 
 
 def resume(

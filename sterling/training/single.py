@@ -16,19 +16,20 @@ from sterling.training.trained import TrainedRun
 
 def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
     """Train to the end, from the folder's last checkpoint where there is one."""
+    begun = path is not None and checkpoint.latest(folder.checkpoints(path)) is not None
+    run = build(settings, warm=not begun)
     if path is None:
-        return _finish(Driver(settings, build(settings), None, sinks))
+        return _finish(Driver(settings, run, None, sinks))
     with folder.lock(path):
         if not (path / "config.json").exists():
             folder.write_config(path, settings.to_json() | folder.environment_facts())
+        meta = None
+        if begun:
+            saved, meta = checkpoint.load(folder.checkpoints(path), stored(run))
+            run = restored(saved, run)
         file = MetricsFile(folder.metrics(path))
-        if checkpoint.latest(folder.checkpoints(path)) is None:
-            file.truncate(-1)
-            return _finish(Driver(settings, build(settings), path, [file, *sinks]))
-        fresh = build(settings, warm=False)
-        saved, meta = checkpoint.load(folder.checkpoints(path), stored(fresh))
-        driver = Driver(settings, restored(saved, fresh), path, [file, *sinks], meta)
-        file.truncate(driver.step)
+        driver = Driver(settings, run, path, [file, *sinks], meta)
+        file.truncate(driver.step if begun else -1)
         return _finish(driver)
 
 

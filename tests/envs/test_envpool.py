@@ -41,7 +41,7 @@ def compiled(world: Any, actions: np.ndarray) -> tuple[Any, Step]:
     @jax.jit
     def run(state: Any, actions: Any) -> Step:
         step = partial(world.step, keys=unused)
-        return jax.lax.scan(lambda state, action: step(state, action), state, actions)[1]
+        return jax.lax.scan(step, state, actions)[1]
 
     state, obs = world.reset(unused)
     return obs, run(state, jnp.asarray(actions))
@@ -61,7 +61,7 @@ def random_actions(world: Any, steps: int) -> np.ndarray:
 def test_no_transition_joins_two_episodes(name: str, limit: int) -> None:
     world = Pool(name, SEEDS, ENVS, max_episode_steps=limit)
     actions = random_actions(world, 120)
-    first, step = compiled(world, actions)
+    _, step = compiled(world, actions)
     rows = own_interface(name, actions, max_episode_steps=limit)
     clock = np.stack([row[4] for row in rows]).reshape(len(rows), len(SEEDS), ENVS)
     terminated, truncated = (
@@ -159,7 +159,7 @@ def test_atari_is_evaluated_over_whole_games_with_raw_rewards() -> None:
 def test_frames_of_atari_are_those_envpool_stacks_itself() -> None:
     world = make("Pong-v5", SEEDS, ENVS)
     actions = random_actions(world, 30)
-    first, step = compiled(world, actions)
+    _, step = compiled(world, actions)
     rows = own_interface("Pong-v5", actions, episodic_life=True)
     obs = np.stack([row[0] for row in rows]).reshape(31, len(SEEDS), ENVS, 4, 84, 84)
     np.testing.assert_array_equal(step.obs[3:], obs[4:])  # EnvPool fills the start with black

@@ -29,19 +29,23 @@ def best_action(task: Any, obs: np.ndarray) -> np.ndarray:
 
 def play(name: str, policy: Any, steps: int = 60, envs: int = 8) -> dict[str, np.ndarray]:
     """Rows ``(time, env)`` of what happens under ``policy(obs) -> action``."""
-    task, seed = probe(name), jnp.zeros(1, jnp.int32)
-    world = Traced(task, (0,), envs)
-    state, obs = world.reset(keys.at(seed, "reset", 0))
+    world = Traced(probe(name), (0,), envs)
+    start = jax.jit(lambda: world.reset(keys.at(jnp.zeros(1, jnp.int32), "reset", 0)))
+
+    @jax.jit
+    def move(state: Any, action: Any, time: Any) -> Any:
+        return world.step(state, action[None], keys.at(jnp.zeros(1, jnp.int32), "world", time))
+
+    state, obs = start()
     rows: list[Any] = []
-    move = jax.jit(world.step)
     for time in range(steps):
-        action = jnp.asarray(policy(np.asarray(obs[0])))[None]
-        state, step = move(state, action, keys.at(seed, "world", time))
-        rows.append((obs[0, :, 0], step.reward[0], step.discount[0], step.last[0], step.mask[0]))
+        state, step = move(state, policy(np.asarray(obs[0])), np.int32(time))
+        answer = (step.reward, step.discount, step.last, step.mask)
+        rows.append([np.asarray(obs)[0, :, 0], *(np.asarray(x)[0] for x in answer)])
         obs = step.obs
     names = ("obs", "reward", "discount", "last", "mask")
     made = {part: np.stack(x) for part, x in zip(names, zip(*rows, strict=True), strict=True)}
-    return {**made, "next_obs": np.concatenate([made["obs"][1:], np.asarray(obs)[0, None, :, 0]])}
+    return {**made, "next_obs": np.concatenate([made["obs"][1:], np.asarray(obs)[:, :, 0]])}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,7 +55,9 @@ def test_the_solution_satisfies_bellmans_equation_on_every_row(name: str) -> Non
     solution = task.solution(GAMMA)
     value = dict(zip(solution.obs[:, 0].tolist(), solution.value.tolist(), strict=True))
     ahead = np.vectorize(lambda obs: value.get(float(obs), np.nan))(rows["next_obs"])
-    target = rows["reward"] + GAMMA * np.where(rows["discount"] == 0.0, 0.0, rows["discount"] * ahead)
+    target = rows["reward"] + GAMMA * np.where(
+        rows["discount"] == 0.0, 0.0, rows["discount"] * ahead
+    )
     here = np.vectorize(value.get)(rows["obs"])
     np.testing.assert_allclose(target[rows["mask"]], here[rows["mask"]], rtol=1e-5)
     assert set(np.unique(rows["obs"][rows["mask"]])) == set(value)  # every observation was met

@@ -42,19 +42,18 @@ class Diary:
 
 def play(world: Any, steps: int, seeds: tuple[int, ...]) -> tuple[Any, Step]:
     """First observation and every answer to the action 0, ``(time, seed, env, ...)``."""
-    numbers = jnp.asarray(seeds)
     shape = (len(seeds), world.spec.envs, *world.spec.action.shape)
-    action = jnp.zeros(shape, jax.dtypes.canonicalize_dtype(world.spec.action.dtype))
+    action = np.zeros(shape, jax.dtypes.canonicalize_dtype(world.spec.action.dtype))
 
     @jax.jit
-    def run(state: Any) -> Step:
+    def run(numbers: Any) -> tuple[Any, Step]:
         def step(state: Any, time: Any) -> Any:
-            return world.step(state, action, keys.at(numbers, "world", time))
+            return world.step(state, jnp.asarray(action), keys.at(numbers, "world", time))
 
-        return jax.lax.scan(step, state, jnp.arange(steps, dtype=jnp.int32))[1]
+        state, obs = world.reset(keys.at(numbers, "reset", 0))
+        return obs, jax.lax.scan(step, state, jnp.arange(steps, dtype=jnp.int32))[1]
 
-    state, obs = world.reset(keys.at(numbers, "reset", 0))
-    return obs, run(state)
+    return run(np.asarray(seeds))
 
 
 @settings(max_examples=5, deadline=None)

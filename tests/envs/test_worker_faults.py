@@ -209,16 +209,14 @@ def test_a_diverged_policy_is_not_blamed_on_the_environment():
 
 
 def test_a_crash_reaches_the_learner_as_masked_rows_only(host):
-    class Script:
-        def __init__(self):
-            self.time = 0
-
+    class Saboteur:
         def act(self, obs, keys, explore):
-            self.time += 1
-            return jax.numpy.array([[FAULT if self.time == 3 else 0, 0]]), {}
+            is_second_step = obs[:, :1, 1] == 2.0  # of the first environment
+            action = jax.numpy.where(is_second_step, FAULT, 0)
+            return jax.numpy.concatenate([action, action * 0], 1), {}
 
     world = host("raises", envs=2, workers=1)
-    _, batch = Rollout.create(world, 6, KEYS).draw(Script(), KEYS)
+    _, batch = Rollout.create(world, 6, KEYS).draw(Saboteur(), KEYS)
     mask, obs, next_obs = (np.asarray(x) for x in (batch.mask[0], batch.obs[0], batch.next_obs[0]))
     np.testing.assert_array_equal(mask[:, 0], [1, 1, 0, 0, 1, 1])
     np.testing.assert_array_equal(np.asarray(batch.discount), 1.0)

@@ -31,7 +31,7 @@ from sterling.nets.heads import Actions
 from sterling.nets.mlp import MLP
 from sterling.nets.normalise import ObsNormaliser, RewardNormaliser
 from sterling.nets.optimiser import adam, clipped, descend
-from sterling.types import Action, Obs, Record, Rollouts, Signals, Spec, config
+from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
 
 
 @config
@@ -93,6 +93,9 @@ def needs(config: Config) -> Rollouts:
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """A new agent."""
+    rows = spec.envs * config.length
+    if not 0 < config.minibatch <= rows:
+        raise Mistake(f"minibatch={config.minibatch} does not fit into a rollout of {rows} rows")
     torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
     actions = Actions.of(spec.action)
     hidden = (config.width,) * (config.depth if torso.is_flat else 1)

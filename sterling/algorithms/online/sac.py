@@ -74,6 +74,7 @@ class Policy(eqx.Module):
     def __call__(
         self, obs: Obs, features: Float[Array, "... features"]
     ) -> TanhNormal | Categorical:
+        """The distribution over actions."""
         outputs = self.net(features)
         if self.actions.kind == "discrete":
             return self.actions.distribution(outputs, action_mask(obs))

@@ -66,6 +66,7 @@ class Actor(eqx.Module):
     actions: Actions = eqx.field(static=True)
 
     def __call__(self, features: Float[Array, "... features"]) -> Float[Array, "... n"]:
+        """tanh of a network."""
         return jnp.tanh(self.net(features))
 
 
@@ -170,9 +171,7 @@ def delayed(state: State, batch: Record) -> State:
     actor = descend(state.nets.actor, direction, state.config.lr)
     nets = Nets(actor, state.nets.critics)
     slow = polyak(state.target, nets, state.config.tau)
-    return State(
-        nets, slow, state.critic_optimiser, actor_optimiser, state.updates, state.config
-    )
+    return State(nets, slow, state.critic_optimiser, actor_optimiser, state.updates, state.config)
 
 
 def target(state: State, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch"]:

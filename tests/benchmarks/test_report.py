@@ -1,0 +1,85 @@
+"""The speed report's arithmetic, on numbers that a person can check."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SPEED = Path(__file__).parents[2] / "benchmarks" / "speed"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"speed_{name}", SPEED / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+report, bounds = load("report"), load("bounds")
+
+
+def results(**cases):
+    found = {name.replace("__", "/"): values for name, values in cases.items()}
+    return {"measurements": found, "sac_update_flops": 5e8}
+
+
+def seconds(*values):
+    return [{"seconds": value} for value in values]
+
+
+def rates(*values):
+    return [{"seconds": 1.0, "steps_per_second": value} for value in values]
+
+
+def test_seconds_are_compared_within_repetitions_with_the_peers_best_variant():
+    found = results(
+        cartpole__sb3=seconds(100, 100, 100),
+        cartpole__sb3_one_thread=seconds(30, 40, 90),
+        cartpole__sterling_cold=seconds(10, 10, 18),
+    )
+    (row,) = report.compare(found)
+    assert row["against"] == "cartpole/sb3_one_thread"
+    assert (row["low"], row["median"], row["high"]) == (3.0, 4.0, 5.0)
+    assert row["reached"]
+
+
+def test_the_best_variant_by_rate_is_the_fastest():
+    found = results(
+        ppo__sb3_dummy=rates(10), ppo__sb3_subprocess=rates(20), ppo__sb3_dummy_one_thread=rates(5),
+        ppo__sterling=rates(79),
+    )  # fmt: skip
+    (row,) = report.compare(found)
+    assert row["against"] == "ppo/sb3_subprocess"
+    assert row["median"] == pytest.approx(3.95)
+    assert not row["reached"]
+
+
+def test_a_time_limit_is_missed_by_the_median_not_by_one_repetition():
+    (row,) = report.compare(results(startup__help=seconds(0.2, 9.0, 0.3)))
+    assert row["reached"]
+    (row,) = report.compare(results(startup__help=seconds(0.2, 1.6, 1.7)))
+    assert not row["reached"]
+
+
+def test_share_of_the_matrix_rate_uses_the_better_product():
+    found = results(
+        sac__matrix_jax=[{"flops_per_second": 4e11}],
+        sac__matrix_torch=[{"flops_per_second": 2e11}],
+        sac__sterling=rates(400),
+    )
+    assert report.shares(found) == {"sac/sterling": pytest.approx(0.5)}
+
+
+def test_programs_are_summed_over_stages_and_sorted():
+    stages = {"trace": 0.5, "lower": 0.25, "compile": 0.25}
+    compiled = {"small": {"compile": 0.5}, "large": stages}
+    rows = report.programs({"measurements": {"a/b": [{"compile": compiled}]}})
+    assert rows == [["a/b", "1.50", "`large` 1.00, `small` 0.50"]]
+
+
+def test_update_flops_of_one_unit_networks_counted_by_hand():
+    # obs 1, action 1, width 1: policy 1 + 1 + 2 = 4 multiply-adds, critic 2 + 1 + 1 = 4
+    # target 4 + 8; critics 2 (4 + 8 - 2); policy 4 + 8 + 8 + (8 - 1); two operations each
+    assert bounds.sac_update_flops(1, 1, 1, 1) == 2 * (12 + 20 + 27)

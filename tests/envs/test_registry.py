@@ -1,0 +1,174 @@
+"""Worlds by name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling import keys
+from sterling.envs import envpool, make, names
+from sterling.types import Mistake, World
+
+
+def unwrapped(world: Any) -> str:
+    while hasattr(world, "world"):
+        world = world.world
+    return type(world).__name__
+
+
+def test_importing_the_registry_imports_no_backend() -> None:
+    backends = "('envpool', 'gymnax', 'mujoco', 'sterling.envs.traced')"
+    code = f"import sys, sterling.envs; print([m for m in {backends} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_making_an_envpool_world_does_not_import_gymnax() -> None:
+    code = "import sys, sterling.envs as e; e.make('CartPole-v1', (0,), 1)"
+    code += "; print('gymnax' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("CartPole-v1", "Pool"),
+        ("envpool:CartPole-v1", "Pool"),
+        ("classic:CartPole-v1", "Traced"),
+        ("gymnax:CartPole-v1", "Traced"),
+        ("gymnasium:CartPole-v1", "Host"),
+        ("Catch-bsuite", "Traced"),
+        ("probe:cut-continuous", "Traced"),
+        ("gymnasium.envs:Blackjack-v1", "Host"),
+    ],
+)
+def test_a_name_finds_its_backend(name: str, kind: str) -> None:
+    options = {"workers": 0} if kind == "Host" else {}
+    world = make(name, (0, 1), 2, **options)
+    assert unwrapped(world) == kind
+    assert isinstance(world, World)
+    assert (world.seeds, world.spec.envs, world.stack) == (2, 2, 1)
+    world.close()
+
+
+def test_a_function_is_an_environment_too() -> None:
+    world = make(lambda: gymnasium.make("Pendulum-v1"), (0,), 1, workers=0)
+    assert unwrapped(world) == "Host"
+    np.testing.assert_array_equal(world.spec.action.high, [1.0])
+    world.close()
+    with pytest.raises(Mistake, match=r"options \(gravity\) .* belong inside it"):
+        make(lambda: gymnasium.make("Pendulum-v1"), (0,), 1, gravity=3.0)
+
+
+def test_what_is_registered_with_gymnasium_is_found() -> None:
+    gymnasium.register("Mine-v0", lambda: gymnasium.make("CartPole-v1"), max_episode_steps=5)
+    world = make("Mine-v0", (0,), 1, workers=0)
+    assert unwrapped(world) == "Host"
+    world.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("HalfCheeta-v5", "environment 'HalfCheeta-v5' is not known; did you mean HalfCheetah-v5"),
+        ("cartpole-v1", "did you mean CartPole-v1"),
+        ("gymnax:Brakout-MinAtar", "did you mean gymnax:Breakout-MinAtar"),
+        ("probe:cutt", "did you mean probe:cut"),
+        ("xyzzy", r"is not known; sterling.envs.names\(\) lists all"),
+        ("no_such_package:Mine-v0", "package no_such_package cannot be imported"),
+    ],
+)
+def test_an_unknown_name_says_what_is_near(name: str, said: str) -> None:
+    with pytest.raises(Mistake, match=said):
+        make(name, (0,), 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("CartPole-v1", {"max_steps": 3}, "no option 'max_steps'; did you mean max_episode_steps"),
+        ("classic:CartPole-v1", {"gravity": 3}, "no option 'gravity'"),
+        ("gymnasium:CartPole-v1", {"gravity": 3}, "no option 'gravity'"),
+        ("Pong-v5", {"stack_num": 2}, "use stack=2"),
+    ],
+)
+def test_an_unknown_option_is_named(name: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(Mistake, match=said):
+        make(name, (0,), 1, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"purpose": "test"}, "purpose 'test'"),
+        ({"envs": 0}, "at least one seed and one env"),
+        ({"seeds": ()}, "at least one seed and one env"),
+        ({"stack": 0}, "a stack of 0 frames"),
+        ({"strategy": "loop"}, "strategy 'loop'"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(Mistake, match=said):
+        make("probe:cut", **{"seeds": (0,), "envs": 1, **arguments})
+
+
+def test_a_time_limit_reaches_every_backend() -> None:
+    for name in (
+        "CartPole-v1",
+        "classic:CartPole-v1",
+        "gymnax:CartPole-v1",
+        "gymnasium:CartPole-v1",
+    ):
+        options: dict[str, Any] = {"workers": 0} if name.startswith("gymnasium") else {}
+        world = make(name, (0,), 1, max_episode_steps=3, **options)
+        key = keys.at(jnp.zeros(1, jnp.int32), "world", 0)
+        state, _ = world.reset(key)
+        last = []
+        for action in (0, 1, 0):
+            state, step = world.step(state, jnp.full((1, 1), action), key)
+            last.append((bool(step.last[0, 0]), float(step.discount[0, 0])))
+        assert last == [(False, 1.0), (False, 1.0), (True, 1.0)]
+        world.close()
+
+
+def test_atari_rules_depend_on_the_purpose() -> None:
+    train, evaluate = (make("Pong-v5", (0,), 1, purpose=p) for p in ("train", "evaluate"))
+    for world in (train, evaluate):
+        assert world.spec.obs.shape == (4, 84, 84)
+        assert world.stack == 4
+    assert type(train).__name__ == "ClipReward"
+    assert type(evaluate).__name__ == "FrameStack"
+    assert make("Pong-v5", (0,), 1, stack=2).spec.obs.shape == (2, 84, 84)
+    assert make("Pong-v5", (0,), 1, repeat_action_probability=0.25).stack == 4
+
+
+def test_names_lists_every_backend_and_searches() -> None:
+    every = names()
+    assert len(every["envpool"]) > 1_600
+    assert "Breakout-MinAtar" in every["gymnax"]
+    assert "cut" in every["probe"]
+    found = names("cartp*v1")
+    assert "CartPole-v1" in found["envpool"]
+    assert found["gymnax"] == found["classic"] == ["CartPole-v1"]
+    assert found["probe"] == []
+
+
+def test_without_envpool_the_next_backend_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    assert envpool.names() == []
+    assert unwrapped(make("CartPole-v1", (0,), 1)) == "Traced"
+    with pytest.warns(
+        UserWarning, match="EnvPool is not installed: FrozenLake-v1 is stepped from Python"
+    ):
+        world = make("FrozenLake-v1", (0,), 1, workers=0)
+    assert unwrapped(world) == "Host"
+    world.close()
+    with pytest.raises(Mistake, match="EnvPool is not installed"):
+        make("Pong-v5", (0,), 1)

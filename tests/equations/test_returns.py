@@ -1,0 +1,142 @@
+"""Advantages and policy losses: against numbers by hand, against rlax, and across joints."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rlax
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sterling.equations.average import masked_mean, standardise
+from sterling.equations.policy import clipped_surrogate, clipped_value, kl_estimate
+from sterling.equations.returns import continues, gae
+
+
+def advantages(reward, discount, values, last, mask, *, lam, gamma):
+    """GAE of rows whose successors' values are the next rows' values."""
+    return gae(
+        jnp.asarray(reward, jnp.float32),
+        gamma * jnp.asarray(discount, jnp.float32),
+        jnp.asarray(values[:-1], jnp.float32),
+        jnp.asarray(values[1:], jnp.float32),
+        continues(jnp.asarray(last), jnp.asarray(mask)),
+        lam,
+    )
+
+
+def test_two_steps_by_hand():
+    # delta_1 = 2 + 0.9 * 3 - 1 = 3.7, delta_0 = 1 + 0.9 * 1 - 0.5 = 1.4
+    # A_1 = 3.7, A_0 = 1.4 + 0.9 * 0.8 * 3.7 = 4.064
+    found = advantages(
+        [1.0, 2.0], [1.0, 1.0], [0.5, 1.0, 3.0], [False] * 2, [True] * 2, lam=0.8, gamma=0.9
+    )
+    np.testing.assert_allclose(found, [4.064, 3.7], rtol=1e-6)
+
+
+def test_an_end_does_not_bootstrap():
+    found = advantages(
+        [1.0, 5.0], [1.0, 0.0], [0.5, 1.0, 100.0], [False, True], [True] * 2, lam=1.0, gamma=0.5
+    )
+    np.testing.assert_allclose(found, [1.0 + 0.5 * 5.0 - 0.5, 4.0], rtol=1e-6)
+
+
+def test_a_cut_in_the_middle_bootstraps_and_leaks_nothing():
+    """Row 1 is cut, row 2 is the reset (masked), rows 3 and 4 are the next episode."""
+    reward, discount = [1.0, 1.0, 0.0, 7.0, 9.0], [1.0] * 5
+    last, mask = [False, True, False, False, False], [True, True, False, True, True]
+    values = [1.0, 2.0, 4.0, 10.0, 20.0, 40.0]
+    found = advantages(reward, discount, values, last, mask, lam=1.0, gamma=0.5)
+    cut = 1.0 + 0.5 * 4.0 - 2.0  # bootstraps from its true successor, whose value is 4
+    first = (1.0 + 0.5 * 2.0 - 1.0) + 0.5 * cut
+    final = 9.0 + 0.5 * 40.0 - 20.0
+    third = (7.0 + 0.5 * 20.0 - 10.0) + 0.5 * final
+    np.testing.assert_allclose(np.asarray(found)[[0, 1, 3, 4]], [first, cut, third, final])
+    values[4:], reward[3:] = [-1e3, 1e3], [1e3, -1e3]  # another second episode, the same first
+    again = advantages(reward, discount, values, last, mask, lam=1.0, gamma=0.5)
+    np.testing.assert_array_equal(found[:2], again[:2])
+
+
+def test_masked_row_at_the_start_and_end_at_the_last_row():
+    last, mask = jnp.array([False, False, True]), jnp.array([False, True, True])
+    np.testing.assert_array_equal(continues(last, mask), [True, True, False])
+    np.testing.assert_array_equal(continues(mask, mask), [True, False, False])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**31), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_gae_equals_rlax(seed, lam, gamma):
+    rng = np.random.default_rng(seed)
+    reward, values = rng.normal(size=12), rng.normal(size=13)
+    ends = rng.random(12) < 0.2
+    found = advantages(reward, ~ends, values, ends, [True] * 12, lam=lam, gamma=gamma)
+    expected = rlax.truncated_generalized_advantage_estimation(
+        jnp.asarray(reward, jnp.float32),
+        jnp.asarray(gamma * ~ends, jnp.float32),
+        lam,
+        jnp.asarray(values, jnp.float32),
+    )
+    np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-5)
+
+
+def test_lambda_one_is_the_discounted_return_less_the_value():
+    rng = np.random.default_rng(0)
+    reward, values = rng.normal(size=6), rng.normal(size=7)
+    found = advantages(reward, [1.0] * 6, values, [False] * 6, [True] * 6, lam=1.0, gamma=0.9)
+    total = sum(0.9**k * reward[k] for k in range(6)) + 0.9**6 * values[6]
+    np.testing.assert_allclose(found[0], total - values[0], rtol=1e-5)
+
+
+def test_envs_are_independent_columns():
+    rng = np.random.default_rng(1)
+    parts = [jnp.asarray(rng.normal(size=(5, 3)), jnp.float32) for _ in range(4)]
+    trace = jnp.asarray(rng.random((5, 3)) < 0.7)
+    together = gae(*parts, trace, 0.9)
+    apart = [gae(*(p[:, i] for p in parts), trace[:, i], 0.9) for i in range(3)]
+    np.testing.assert_allclose(together, jnp.stack(apart, 1), rtol=1e-6)
+
+
+def test_clipped_surrogate_by_hand():
+    ratio, advantage = jnp.array([1.5, 0.5, 1.5, 0.5]), jnp.array([1.0, 1.0, -1.0, -1.0])
+    found = clipped_surrogate(ratio, advantage, 0.2)
+    np.testing.assert_allclose(found, [-1.2, -0.5, 1.5, 0.8], rtol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([0.1, 0.2, 0.5]))
+def test_clipped_surrogate_equals_rlax(seed, clip):
+    rng = np.random.default_rng(seed)
+    ratio = jnp.asarray(rng.uniform(0.1, 3.0, 16), jnp.float32)
+    advantage = jnp.asarray(rng.normal(size=16), jnp.float32)
+    expected = rlax.clipped_surrogate_pg_loss(ratio, advantage, clip, use_stop_gradient=False)
+    np.testing.assert_allclose(
+        clipped_surrogate(ratio, advantage, clip).mean(), expected, rtol=1e-5
+    )
+
+
+def test_clipped_value_takes_the_larger_error():
+    value, old, target = jnp.array([2.0, 0.1]), jnp.array([0.0, 0.0]), jnp.array([2.0, 1.0])
+    found = clipped_value(value, old, target, 0.5)  # limited to 0.5: errors 1.5; and 0.9 unlimited
+    np.testing.assert_allclose(found, [0.5 * 1.5**2, 0.5 * 0.9**2], rtol=1e-6)
+
+
+def test_kl_estimate_is_exact_on_average():
+    old, new = np.array([0.2, 0.3, 0.5]), np.array([0.4, 0.4, 0.2])
+    found = kl_estimate(jnp.asarray(np.log(new / old), jnp.float32))
+    assert (np.asarray(found) >= 0.0).all()
+    np.testing.assert_allclose((old * found).sum(), (old * np.log(old / new)).sum(), rtol=1e-5)
+
+
+def test_averages_leave_out_masked_rows():
+    x, mask = jnp.array([1.0, 3.0, 1e9]), jnp.array([True, True, False])
+    assert masked_mean(x, mask) == 2.0
+    assert masked_mean(x, jnp.zeros(3, bool)) == 0.0
+    np.testing.assert_allclose(standardise(x, mask)[:2], [-1.0, 1.0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.5])
+def test_lambda_zero_is_the_td_error(lam):
+    found = advantages(
+        [1.0, 1.0], [1.0, 1.0], [0.0, 2.0, 3.0], [False] * 2, [True] * 2, lam=lam, gamma=1.0
+    )
+    assert found[1] == 2.0
+    assert found[0] == 3.0 + lam * 2.0

@@ -1,0 +1,122 @@
+"""train, resume, load: the run folder's contract, seeds that fail, wrong use, seeds apart."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import sterling
+from sterling.types import Mistake
+
+SMALL = {"length": 16, "minibatch": 64, "epochs": 2, "width": 16, "preset": False}
+
+
+def train(steps=1_280, seeds=2, **options):
+    return sterling.train(
+        "ppo", "probe:both", steps=steps, seeds=seeds, **{**SMALL, "evaluate_episodes": 4, **options}
+    )
+
+
+def test_a_run_folder_holds_what_is_promised(tmp_path):
+    run = train(out=tmp_path / "run", log_every=128)
+    path = tmp_path / "run"
+    assert {"config.json", "metrics.jsonl", "checkpoints", "curve.png", "result.json"} <= {
+        file.name for file in path.iterdir()
+    }
+    result = json.loads((path / "result.json").read_text())
+    assert result == run.result
+    assert {"algorithm", "environment", "steps", "seeds", "final", "failed_seeds"} <= set(result)
+    assert {"wall_seconds", "steps_per_second"} <= set(result)
+    final = result["final"]["return"]
+    assert set(final) >= {"per_seed", "estimate", "low", "high", "method", "level"}
+    assert len(final["per_seed"]) == 2
+    assert final["low"] <= final["estimate"] <= final["high"]
+    config = json.loads((path / "config.json").read_text())
+    assert config["config"]["length"] == 16
+    assert {"versions", "hardware", "git", "seeds", "strategy", "algorithm"} <= set(config)
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == list(range(128, 1_281, 128))
+    assert all(len(row["data/return"]) == 2 for row in rows)
+
+
+def test_a_loaded_run_acts_as_the_trained_one(tmp_path):
+    run = train(out=tmp_path / "run")
+    loaded = sterling.load(tmp_path / "run")
+    for one, other in zip(
+        jax.tree.leaves(run.agent.state), jax.tree.leaves(loaded.agent.state), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    obs = np.array([1.0], np.float32)
+    assert run.policy(obs) == loaded.policy(obs)
+    assert loaded.result == run.result
+    assert sterling.resume(tmp_path / "run").result == run.result
+
+
+def test_every_seed_that_explodes_is_named_and_the_run_ends(tmp_path):
+    run = train(out=tmp_path / "run", lr=1e30, max_grad_norm=1e30)
+    assert run.result["failed_seeds"] == [0, 1]
+    assert set(run.result["failures"]) == {"0", "1"}
+    assert run.result["final"] == {}
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run.agent.state.nets))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"learning_rate": 1e-3}, "no field 'learning_rate'"),
+        ({"epochs": 2.5}, "must be of type int"),
+        ({"steps": 100}, "ask for at least 128"),
+        ({"strategy": "pmap"}, "strategy 'pmap' is not known"),
+        ({"seeds": []}, "seeds must be at least one"),
+        ({"minibatch": 1000}, "minibatch"),
+    ],
+)
+def test_wrong_use_fails_at_once_in_one_line(options, words, tmp_path):
+    with pytest.raises(Mistake, match=words) as caught:
+        train(out=tmp_path / "run", **options)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_with_a_run_is_not_written_into(tmp_path):
+    train(out=tmp_path / "run")
+    with pytest.raises(Mistake, match="already holds a run"):
+        train(out=tmp_path / "run")
+
+
+def test_seeds_apart_equal_seeds_together(tmp_path):
+    together = train(out=tmp_path / "together")
+    apart = train(out=tmp_path / "apart", strategy="processes")
+    for one, other in zip(
+        jax.tree.leaves(together.agent.state), jax.tree.leaves(apart.agent.state), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    assert together.result["final"] == apart.result["final"]
+    logs = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("together", "apart")]
+    returns = [[json.loads(line)["data/return"] for line in log.splitlines()] for log in logs]
+    assert returns[0] == returns[1]
+    assert sterling.load(tmp_path / "apart").result == apart.result
+
+
+def test_a_signal_saves_and_leaves_with_75(tmp_path):
+    program = (
+        "import sterling; sterling.train('ppo', 'probe:both', steps=50_000_000, seeds=1, "
+        f"out={str(tmp_path / 'run')!r}, log_every=1280, **{SMALL!r})"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], env=os.environ, stdout=subprocess.PIPE, text=True
+    )
+    metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 120
+    while not (metrics.exists() and metrics.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert f"sterling resume {tmp_path / 'run'}" in said
+    assert list((tmp_path / "run" / "checkpoints").glob("*/meta.json"))
