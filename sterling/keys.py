@@ -6,12 +6,16 @@ A new consumer cannot shift anybody else's randomness, and restoring the counter
 from __future__ import annotations
 
 import zlib
+from functools import partial
 
 import jax
 from jaxtyping import Array, Int, Key
 
 
-def at(seeds: Int[Array, "seed"], purpose: str, counter: Int[Array, ""] | int) -> Key[Array, "seed"]:
+@partial(jax.jit, static_argnames="purpose")  # called from the host as well, every step
+def at(
+    seeds: Int[Array, "seed"], purpose: str, counter: Int[Array, ""] | int
+) -> Key[Array, "seed"]:
     """One key per seed for ``purpose`` at ``counter``."""
     return jax.vmap(lambda seed: fold(jax.random.key(seed), purpose, counter))(seeds)
 
@@ -22,6 +26,7 @@ def fold(key: Key[Array, ""], purpose: str, counter: Int[Array, ""] | int = 0) -
     return jax.random.fold_in(named, counter)
 
 
+@partial(jax.jit, static_argnames="purpose")
 def fold_each(
     keys: Key[Array, "seed"], purpose: str, counter: Int[Array, ""] | int = 0
 ) -> Key[Array, "seed"]:

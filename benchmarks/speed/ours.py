@@ -29,11 +29,21 @@ class Clock:
     def __init__(self, seeds: int):
         self.seeds = seeds
         self.points: list[tuple[int, float]] = []
-        self.row: dict[str, Any] = {}
+        self.rows: list[dict[str, Any]] = []
 
     def write(self, row: dict[str, Any]) -> None:
         self.points.append((row["step"] * self.seeds, time.perf_counter()))
-        self.row = row
+        self.rows.append(row)
+
+    def late_return(self, episodes: int = 100) -> float | None:
+        """Mean of about the last ``episodes`` per seed, as Stable-Baselines3 keeps them."""
+        total, count = 0.0, 0
+        for row in reversed(self.rows):
+            for value, ended in zip(row["data/return"], row["data/episodes"], strict=True):
+                total, count = total + (value or 0.0) * ended, count + ended
+            if count >= episodes * self.seeds:
+                break
+        return total / count if count else None
 
     def close(self) -> None:
         """Nothing to release."""
@@ -54,11 +64,10 @@ def main() -> None:
         **request["options"],
         **request["fields"],
     )
-    returns = [value for value in clock.row["data/return"] if value is not None]
     answer = {
         "points": clock.points,
         "steps": run.result["steps"] * clock.seeds,
-        "return": sum(returns) / len(returns) if returns else None,
+        "return": clock.late_return(),
         "compile": {
             name: {stage: round(seconds, 4) for stage, seconds in stages.items()}
             for name, stages in programs.items()

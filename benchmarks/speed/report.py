@@ -37,11 +37,11 @@ SB3_PPO = ("ppo/sb3_dummy", "ppo/sb3_subprocess", "ppo/sb3_dummy_one_thread")
 SBX_PPO = ("ppo/sbx_dummy", "ppo/sbx_subprocess")
 SB3_SAC = ("sac/sb3", "sac/sb3_one_thread")
 TARGETS = (
-    Target("CartPole 100k, cold cache, against SB3", "cartpole/sterling_cold",
+    Target("CartPole, cold cache, against SB3", "cartpole/sterling_cold",
            CARTPOLE, 4.0, "seconds"),
-    Target("CartPole 100k, warm cache, against SB3", "cartpole/sterling_warm",
+    Target("CartPole, warm cache, against SB3", "cartpole/sterling_warm",
            CARTPOLE, 8.0, "seconds"),
-    *(Target(f"CartPole 100k, ten seeds ({strategy}), {cache} cache, against one of SB3's",
+    *(Target(f"CartPole, ten seeds ({strategy}), {cache} cache, against one of SB3's",
              f"cartpole/sterling_ten_{strategy}_{cache}", CARTPOLE, 1.0, "seconds")
       for strategy in ("map", "vmap") for cache in ("cold", "warm")),
     Target("PPO HalfCheetah, against SB3", "ppo/sterling", SB3_PPO, 4.0, "steps_per_second"),
@@ -114,7 +114,7 @@ def shares(results: dict[str, Any]) -> dict[str, float]:
     flops = results["sac_update_flops"]
     return {
         name: statistics.median(column(found[name], "steps_per_second")) * flops / peak
-        for name in ("sac/sterling", "sac/sbx", "sac/sb3")
+        for name in ("sac/sterling", "sac/sbx", *SB3_SAC)
         if name in found
     }
 

@@ -50,8 +50,9 @@ class Host:
     already).
 
     A process that must be ended takes the episodes of the other environments it steps along; they
-    are cut likewise, but not blamed. Raises ``Mistake`` where one reset and one step show that the
-    environment breaks Gymnasium's contract.
+    are cut likewise and listed, but do not count towards ``max_failures``. Raises ``Mistake`` where
+    one reset and one step show that the environment breaks Gymnasium's contract, ``WorldFailed``
+    where it cannot even be built.
     """
 
     traced = False
@@ -159,9 +160,9 @@ class Host:
     def _book(self, fault: Fault) -> None:
         """Count a failure; raises :class:`WorldFailed` when there were too many."""
         now = time.monotonic()
-        for index in fault.lost:
-            if index not in fault.blamed:
-                self.failures.append((index, f"cut because a neighbour failed: {fault.reason}"))
+        also = "its neighbour's process was ended: " if fault.blamed else ""
+        for index in set(fault.lost) - set(fault.blamed):
+            self.failures.append((index, also + fault.reason))
         for index in fault.blamed:
             self.failures.append((index, fault.reason))
             recent = self._recent[index]

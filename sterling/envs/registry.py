@@ -2,7 +2,7 @@
 
 A name may say where it comes from: ``envpool:CartPole-v1``, ``classic:CartPole-v1``,
 ``gymnax:CartPole-v1``, ``gymnasium:CartPole-v1``, ``probe:cut``. Without that the first of
-EnvPool, classic, gymnax and Gymnasium that has the name provides it. ``package:Name-v0`` imports
+classic, EnvPool, gymnax and Gymnasium that has the name provides it. ``package:Name-v0`` imports
 the package first, as in Gymnasium.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 from sterling.envs.naming import check_options, nearest
 from sterling.types import Mistake, World
 
-BACKENDS = ("envpool", "classic", "gymnax", "gymnasium", "probe")
+BACKENDS = ("classic", "envpool", "gymnax", "gymnasium", "probe")
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
 ATARI_STACK = 4
 HOST_OPTIONS = ("workers", "timeout", "max_failures")

@@ -96,6 +96,8 @@ class Processes:
     def __init__(
         self, factory: Callable[[], Any], name: str, envs: int, count: int, timeout: float
     ):
+        if os.name == "nt":
+            raise Mistake("worker processes need Linux or macOS; use workers=0")
         self._name, self._timeout = name, timeout
         self._factory, self._memory = _pickled(factory, name), _anonymous_file()
         self._shares = [share.tolist() for share in np.array_split(np.arange(envs), count)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import keys as named
@@ -69,6 +69,8 @@ class Rollout(eqx.Module):
 
     def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
         """Act for ``length`` steps."""
+        if not self.world.traced:
+            return self._draw_on_host(agent, keys)
 
         def step(source: Rollout, time: Int[Array, ""]) -> tuple[Rollout, Record]:
             action, extras = agent.act(source.obs, named.fold_each(keys, "act", time), True)
@@ -76,13 +78,49 @@ class Rollout(eqx.Module):
             state, answer = self.world.step(source.state, action, world_keys)
             return _record(source, state, action, extras, answer)
 
-        loop = jax.lax.scan if self.world.traced else _host_scan
-        source, rows = loop(step, self, jnp.arange(self.length, dtype=jnp.int32))
+        times = jnp.arange(self.length, dtype=jnp.int32)
+        source, rows = jax.lax.scan(step, self, times)
         return source, _by_seed(rows, source.obs)
+
+    def _draw_on_host(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
+        """One dispatch a step, for the action; the steps are booked together at the end."""
+        state, obs, rows = self.state, self.obs, []
+        for time in range(self.length):
+            action, extras, world_keys = _choose(agent, obs, keys, np.int32(time))
+            action = jax.tree.map(np.asarray, action)
+            state, answer = self.world.step(state, action, world_keys)
+            rows.append((action, extras, answer))
+            obs = answer.obs
+        source = eqx.tree_at(lambda s: s.state, self, state, is_leaf=lambda x: x is None)
+        return _book(source, jax.tree.map(lambda *parts: np.stack(parts), *rows))
 
     def heed(self, signals: Signals) -> Rollout:
         """Fresh experience is what it is."""
         return self
+
+
+@eqx.filter_jit
+def _choose(
+    agent: Actor, obs: Obs, keys: Key[Array, "seed"], time: Int[Array, ""]
+) -> tuple[Action, dict[str, Array], Key[Array, "seed"]]:
+    """What the agent does, and the world's keys."""
+    action, extras = agent.act(_finite(obs), named.fold_each(keys, "act", time), True)
+    return action, extras, named.fold_each(keys, "world", time)
+
+
+@eqx.filter_jit
+def _book(source: Rollout, rows: tuple[Action, dict[str, Array], Step]) -> tuple[Rollout, Record]:
+    """Book steps taken on the host."""
+
+    def step(source: Rollout, row: tuple[Action, dict[str, Array], Step]) -> Any:
+        return _record(source, source.state, *row)
+
+    source, booked = jax.lax.scan(step, source, rows)
+    return source, _by_seed(booked, source.obs)
+
+
+def _finite(obs: Obs) -> Obs:
+    return jax.tree.map(lambda x: jnp.nan_to_num(x) if x.dtype.kind == "f" else x, obs)
 
 
 @eqx.filter_jit
@@ -93,20 +131,19 @@ def _record(
     bad = _non_finite(step.obs, source.episode.broken.shape) | ~jnp.isfinite(step.reward)
     broken = (source.episode.broken & step.mask) | bad
     mask = step.mask & ~broken
-    obs = jax.tree.map(lambda x: jnp.nan_to_num(x) if x.dtype.kind == "f" else x, step.obs)
+    obs = _finite(step.obs)
     reward = jnp.where(mask, step.reward, 0.0)
-    row = Record(
-        source.obs, action, reward, step.discount, None, step.last | broken, mask, extras
-    )
+    row = Record(source.obs, action, reward, step.discount, None, step.last | broken, mask, extras)
     counted = step.counted
     returns = source.episode.returns + jnp.where(mask, counted.reward, 0.0)
     length = source.episode.length + mask.astype(jnp.int32)
     done = counted.last & mask
+    failed = (bad & ~source.episode.broken) | (step.last & ~step.mask)  # only a crash is both
     tally = Tally(
         source.tally.returns + jnp.sum(returns, 1, where=done),
         source.tally.lengths + jnp.sum(length, 1, where=done).astype(jnp.float32),
         source.tally.episodes + jnp.sum(done, 1, dtype=jnp.int32),
-        source.tally.invalid + jnp.sum(bad & ~source.episode.broken, 1, dtype=jnp.int32),
+        source.tally.invalid + jnp.sum(failed, 1, dtype=jnp.int32),
     )
     between = ~step.mask if step.score is None else broken  # a game's lives are counted together
     over = counted.last | between
@@ -133,14 +170,3 @@ def _by_seed(rows: Record, final_obs: Obs) -> Record:
         lambda obs, final: jnp.concatenate([obs[:, 1:], final[:, None]], 1), rows.obs, final_obs
     )
     return eqx.tree_at(lambda r: r.next_obs, rows, next_obs, is_leaf=lambda x: x is None)
-
-
-def _host_scan(
-    step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, times: Int[Array, "time"]
-) -> tuple[Any, Any]:
-    """``lax.scan`` for worlds that live on the host."""
-    rows = []
-    for time in times:
-        carry, row = step(carry, time)
-        rows.append(row)
-    return carry, jax.tree.map(lambda *parts: jnp.stack(parts), *rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -60,21 +61,28 @@ class MetricsFile:
 
 
 class TensorBoard:
-    """Writes event files into ``folder`` for ``tensorboard --logdir``; needs ``tensorboardX``."""
+    """Writes event files into ``folder``, for ``tensorboard --logdir``."""
 
     def __init__(self, folder: str | Path):
         try:
-            from tensorboardX import SummaryWriter
+            from tensorboard.compat.proto.event_pb2 import Event
+            from tensorboard.compat.proto.summary_pb2 import Summary
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
         except ImportError as error:
             raise Mistake(
                 'TensorBoard files need a package more: pip install "sterling-rl[tensorboard]"'
             ) from error
-        self._writer = SummaryWriter(str(folder))
+        self._event, self._summary = Event, Summary
+        self._writer = EventFileWriter(str(folder))
 
     def write(self, row: Row) -> None:
         """Add each number as a scalar at the row's step."""
-        for name, value in scalars(row).items():
-            self._writer.add_scalar(name, value, row["step"])
+        values = [
+            self._summary.Value(tag=name, simple_value=value)
+            for name, value in scalars(row).items()
+        ]
+        summary = self._summary(value=values)
+        self._writer.add_event(self._event(wall_time=time.time(), step=row["step"], summary=summary))
         self._writer.flush()
 
     def close(self) -> None:

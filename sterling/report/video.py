@@ -84,7 +84,7 @@ def record(
         steps: environment steps, one frame each; episodes follow one another.
         seed: of the environment: the film begins with that seed's first evaluation episode.
 
-    Raises Mistake where the environment cannot be drawn, or a package or OpenGL is missing.
+    Raises Mistake where the environment cannot be drawn, or OpenGL or a renderer is missing.
     """
     path = Path(path)
     if path.suffix.lower() not in (".mp4", ".gif"):
@@ -202,13 +202,8 @@ def _fit(frame: Frame) -> Frame:
 
 def _writer(path: Path, fps: float) -> Any:
     """Takes frames by ``append_data``."""
-    try:
-        import imageio.v2 as imageio
-        import imageio_ffmpeg  # noqa: F401 (ships the encoder)
-    except ImportError as error:
-        raise Mistake(
-            'writing films needs a package more: pip install "sterling-rl[video]"'
-        ) from error
+    import imageio.v2 as imageio
+
     if path.suffix.lower() == ".gif":
         return imageio.get_writer(path, duration=1000 / fps, loop=0)
     return imageio.get_writer(path, fps=fps, macro_block_size=1)

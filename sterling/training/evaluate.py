@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sterling import keys
 from sterling.training.agent import Agent
-from sterling.types import Obs, World
+from sterling.types import Obs, Step, World
 
 CHUNK = 100  # steps between looks at whether all episodes are over
 LIMIT = 200_000  # steps after which an episode that does not end is counted as it stands
@@ -59,15 +59,28 @@ def _chunk(
 def _host_chunk(
     agent: Agent, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
 ) -> Episodes:
+    start = int(clock)
     for time in range(CHUNK):
-        episodes = _step(agent, episodes, world, seeds, clock + time)
+        episodes = _step(agent, episodes, world, seeds, np.int32(start + time))
     return episodes
 
 
 def _step(agent: Agent, episodes: Episodes, world: World, seeds: Any, clock: Any) -> Episodes:
+    action, world_keys = _choose(agent, episodes.obs, seeds, clock)
+    state, step = world.step(episodes.state, action, world_keys)
+    return _count(episodes, state, step)
+
+
+@eqx.filter_jit
+def _choose(agent: Agent, obs: Obs, seeds: Int[Array, "seed"], clock: Int[Array, ""]) -> Any:
+    """The action, and the world's keys."""
     both = keys.at(seeds, "evaluate-act", clock), keys.at(seeds, "evaluate-world", clock)
-    action, _ = agent.act(episodes.obs, both[0], False)
-    state, step = world.step(episodes.state, action, both[1])
+    return agent.act(obs, both[0], False)[0], both[1]
+
+
+@eqx.filter_jit
+def _count(episodes: Episodes, state: PyTree, step: Step) -> Episodes:
+    """Book one step."""
     counts = ~episodes.over & jnp.asarray(step.mask)
     crashed = ~episodes.over & step.last & ~step.mask  # the world was restarted: begin again
     returns = episodes.returns + jnp.where(counts, step.reward, 0.0)

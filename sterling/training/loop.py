@@ -16,10 +16,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+import numpy as np
+from jaxtyping import Array, Int, Key
 
 from sterling import keys
 from sterling.training.agent import Agent
+from sterling.types import Record, Signals
 
 
 class Run(eqx.Module):
@@ -35,7 +37,7 @@ def iterate(run: Run) -> tuple[Run, dict[str, Array]]:
     """One collect-and-learn round. Metrics are ``(seed,)``."""
     draw, learn = (keys.at(run.seeds, purpose, run.iteration) for purpose in ("draw", "learn"))
     source, batch = run.source.draw(run.agent, draw)
-    agent, signals = run.agent.learn(batch, learn)
+    agent, signals = _learn(run.agent, batch, learn)
     source = source.heed(signals)
     return Run(agent, source, run.seeds, run.iteration + 1), signals.metrics
 
@@ -51,7 +53,12 @@ def advance(run: Run, iterations: int) -> tuple[Run, dict[str, Array]]:
     for _ in range(iterations):
         run, metrics = iterate(run)
         history.append(metrics)
-    return run, jax.tree.map(lambda *values: jnp.stack(values).mean(0), *history)
+    return run, jax.tree.map(lambda *values: jnp.asarray(np.stack(values).mean(0)), *history)
+
+
+@partial(jax.jit, donate_argnums=0)  # inside a compiled program this changes nothing
+def _learn(agent: Agent, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent, Signals]:
+    return agent.learn(batch, keys)
 
 
 @partial(jax.jit, donate_argnums=0)

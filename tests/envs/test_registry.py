@@ -39,7 +39,7 @@ def test_making_an_envpool_world_does_not_import_gymnax() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("CartPole-v1", "Pool"),
+        ("CartPole-v1", "Traced"),
         ("envpool:CartPole-v1", "Pool"),
         ("classic:CartPole-v1", "Traced"),
         ("gymnax:CartPole-v1", "Traced"),

@@ -79,8 +79,14 @@ def test_failed_seed_is_dashed_and_left_out_of_the_mean(tmp_path, axes):
     np.testing.assert_allclose(line(axes, "mean of 2 seeds, 95 % interval").get_ydata(), [1, 3, 4])
 
 
-@pytest.mark.parametrize("rows", [0, 2])
-def test_nothing_to_show_is_said(tmp_path, axes, rows):
-    curve.draw(run_folder(tmp_path, np.full((max(rows, 1), 2), np.nan)[:rows] if rows else [[]],
-                          final=False))  # fmt: skip
+@pytest.mark.parametrize("returns", [[[np.nan, np.nan]] * 2, [[]]])
+def test_nothing_to_show_is_said(tmp_path, axes, returns):
+    curve.draw(run_folder(tmp_path, returns, final=False))
     assert [text.get_text() for text in axes[0].texts] == ["no episode has ended yet"]
+
+
+def test_no_rows(tmp_path, axes):
+    folder = run_folder(tmp_path, [[1.0]])
+    (folder / "metrics.jsonl").write_text("")
+    curve.draw(folder)
+    assert labels(axes) == ["final evaluation: 1.500 [-4.853, 7.853]"]
