@@ -38,7 +38,9 @@ def page(name: str) -> str:
     lines = [f"# {name}: {title}", "", f"Source: [`{source}`](../../{source})", ""]
     lines += ["```text", body.strip("\n"), "```", "", "## Settings", ""]
     lines += ["| field | default | |", "|---|---|---|"]
-    lines += [f"| `{field}` | `{default!r}` | {words} |" for field, default, words in settings(module)]
+    lines += [
+        f"| `{field}` | `{default!r}` | {words} |" for field, default, words in settings(module)
+    ]
     lines += ["", "## Evidence", "", *evidence(name)]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -63,10 +63,10 @@ def _carry_out(chosen: argparse.Namespace) -> int:
 def _train(chosen: argparse.Namespace) -> int:
     import sterling
     from sterling import algorithms
-    from sterling.envs.registry import _find
+    from sterling.envs.registry import find
 
     algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
-    _find(chosen.environment)
+    find(chosen.environment)
     now = datetime.datetime.now()
     name = f"{chosen.algorithm}-{chosen.environment.replace('/', '-')}-{now:%Y%m%d-%H%M%S}"
     out = chosen.out or Path("runs") / name

@@ -42,7 +42,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and leave with code 2."""
         asked = f"{self.prog} {self.algorithm}".strip()
-        self.exit(WRONG_USE, f"sterling: {message.removeprefix('argument ')} (see {asked} --help)\n")
+        self.exit(
+            WRONG_USE, f"sterling: {message.removeprefix('argument ')} (see {asked} --help)\n"
+        )
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -211,7 +213,11 @@ def _source(algorithm: str) -> str:
 
 def _reader(kind: str) -> tuple[Callable[[str], Any], str]:
     """How a field of this type is read, and what stands for its value in the help."""
-    known = {"float": (_number, "X"), "int": (_integer, "N"), "str": (str, "TEXT")}
+    known: dict[str, tuple[Callable[[str], Any], str]] = {
+        "float": (_number, "X"),
+        "int": (_integer, "N"),
+        "str": (str, "TEXT"),
+    }
     read, shown = known.get(kind.removesuffix(" | None"), (_value, "VALUE"))
     if not kind.endswith(" | None"):
         return read, shown

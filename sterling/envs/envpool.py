@@ -66,7 +66,7 @@ class Pool:
 
         check_options(name, options, option_names(name))
         self.seeds, self.envs = len(seeds), envs
-        env_seeds = [_env_seed(seed, env, purpose) for seed in seeds for env in range(envs)]
+        env_seeds = [env_seed(seed, env, purpose) for seed in seeds for env in range(envs)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -177,7 +177,7 @@ def _registry() -> dict[str, tuple[str, str, dict[str, Any]]]:
     return registry.specs
 
 
-def _env_seed(seed: int, env: int, purpose: str) -> int:
+def env_seed(seed: int, env: int, purpose: str) -> int:
     """A 31-bit seed per (seed, env, purpose), the same whichever seeds run beside it."""
     return zlib.crc32(f"{seed}/{env}/{purpose}".encode()) & 0x7FFFFFFF
 

@@ -25,7 +25,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key
 
 from sterling.envs.board import BUILD, RESET, SKIP, STEP, leaves, seen, tree
-from sterling.envs.envpool import _env_seed
+from sterling.envs.envpool import env_seed
 from sterling.envs.workers import Crew, Fault, Inline, Processes, WorldFailed
 from sterling.types import Action, Mistake, Obs, Spec, Step
 
@@ -145,7 +145,7 @@ class Host:
         for index in np.flatnonzero(build):
             seed, env = self._origins[index]
             again = f"/{self._builds[index]}" if self._builds[index] else ""
-            board["seed"][index] = _env_seed(seed, env, self._purpose + again)
+            board["seed"][index] = env_seed(seed, env, self._purpose + again)
         board["order"][:] = order
         self._builds += build
         faults = self._crew.run()

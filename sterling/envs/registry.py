@@ -59,7 +59,7 @@ def make(
     copies = {"seeds": tuple(seeds), "envs": envs}
     if not isinstance(environment, str):
         return _dressed(_host(environment, copies, purpose, options), stack)
-    backend, name = _find(environment)
+    backend, name = find(environment)
     if backend == "envpool":
         return _pool(name, copies, purpose, stack, options)
     if backend == "gymnasium":
@@ -78,7 +78,7 @@ def names(pattern: str | None = None) -> dict[str, list[str]]:
     }
 
 
-def _find(environment: str) -> tuple[str, str]:
+def find(environment: str) -> tuple[str, str]:
     """The backend of a name, and the name without the backend's prefix."""
     prefix, colon, rest = environment.partition(":")
     if colon and prefix in BACKENDS:

@@ -24,7 +24,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from jaxtyping import Array, Bool, Key, PyTree
 
 from sterling.envs.board import leaves, plain, seen
-from sterling.envs.envpool import _env_seed
+from sterling.envs.envpool import env_seed
 from sterling.types import Action, Mistake, Obs, Score, Spec, Step
 
 
@@ -63,7 +63,7 @@ class Vector:
                 'metadata["autoreset_mode"] to one of gymnasium.vector.AutoresetMode'
             )
         self._mode = AutoresetMode(mode)
-        self._seeds = [_env_seed(seed, env, purpose) for seed in seeds for env in range(envs)]
+        self._seeds = [env_seed(seed, env, purpose) for seed in seeds for env in range(envs)]
         action, obs = self._vec.single_action_space, self._vec.single_observation_space
         self.spec = Spec(obs=plain(obs, single=True), action=seen(plain(action)), envs=envs)
         self._started = False

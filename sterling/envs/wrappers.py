@@ -39,6 +39,11 @@ class Wrapper:
         """One step of every env."""
         return self.world.step(state, action, keys)
 
+    def to_world(self, action: Action) -> Action:
+        """An agent's action as the environment itself takes it."""
+        inner = getattr(self.world, "to_world", None)
+        return inner(action) if inner else action
+
     def close(self) -> None:
         """Release what the inner world holds."""
         self.world.close()
@@ -60,10 +65,17 @@ class RescaleAction(Wrapper):
         self, state: PyTree, action: AnyArray, keys: Key[Array, "seed"]
     ) -> tuple[PyTree, Step]:
         """Step with the stretched action."""
+        return self.world.step(state, self._stretched(action), keys)
+
+    def to_world(self, action: Action) -> Action:
+        """In the environment's own units; leading axes are free."""
+        return super().to_world(self._stretched(action))
+
+    def _stretched(self, action: AnyArray) -> AnyArray:
         unit = self._numpy.clip(action, -1.0, 1.0).astype(np.float32)
         lead = (1,) * (unit.ndim - self._half.ndim)
         middle, half = (x.reshape(lead + x.shape) for x in (self._middle, self._half))
-        return self.world.step(state, middle + unit * half, keys)
+        return middle + unit * half
 
 
 class ClipReward(Wrapper):

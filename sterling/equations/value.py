@@ -56,9 +56,7 @@ def double_q(
     return take_action(next_target, best)
 
 
-def take_action(
-    q: Float[Array, "... actions"], action: Int[Array, "..."]
-) -> Float[Array, "..."]:
+def take_action(q: Float[Array, "... actions"], action: Int[Array, "..."]) -> Float[Array, "..."]:
     """Q(s, a) of the actions taken."""
     return jnp.take_along_axis(q, action[..., None], -1)[..., 0]
 
@@ -70,9 +68,7 @@ def dueling(
     return value + advantage - jnp.mean(advantage, -1, keepdims=True)
 
 
-def huber(
-    error: Float[Array, "..."], delta: Float[Array, ""] | float = 1.0
-) -> Float[Array, "..."]:
+def huber(error: Float[Array, "..."], delta: Float[Array, ""] | float = 1.0) -> Float[Array, "..."]:
     """e^2 / 2 within ``delta`` of zero, linear with slope ``delta`` beyond (Huber 1964).
 
     Written c (e - c / 2) with c = clip(e, -delta, delta), which is also right for an infinite

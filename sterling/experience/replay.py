@@ -228,9 +228,7 @@ def _transitions(
     """The windows that start at these places, each as one transition."""
     ahead = jnp.arange(needs.n_step, dtype=jnp.int32).reshape(1, 1, 1, -1)
     rows = jnp.mod(row[..., None] + ahead, ring.rows)
-    reward, discount, last, mask = ring.scalars(
-        rows, jnp.broadcast_to(env[..., None], rows.shape)
-    )
+    reward, discount, last, mask = ring.scalars(rows, jnp.broadcast_to(env[..., None], rows.shape))
     follows = mask[..., 1:] & ~last[..., :-1]
     follows = jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1)
     total, _, steps = n_step_return(reward, needs.gamma * discount, follows)
@@ -247,4 +245,3 @@ def _transitions(
         mask=mask[..., 0] & valid,
         extras=extras,
     )
-

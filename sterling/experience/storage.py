@@ -128,13 +128,20 @@ class Ring(eqx.Module):
 
     def scalars(
         self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]
-    ) -> tuple[Float[Array, "seed ..."], Float[Array, "seed ..."], Bool[Array, "seed ..."], Bool[Array, "seed ..."]]:
+    ) -> tuple[
+        Float[Array, "seed ..."],
+        Float[Array, "seed ..."],
+        Bool[Array, "seed ..."],
+        Bool[Array, "seed ..."],
+    ]:
         """Reward, discount, last and mask."""
         words = _take(self.words, row, env, slice(0, SCALARS))
         reward, discount = (_from_words(words[..., i], "float32") for i in (0, 1))
         return reward, discount, words[..., 2] != 0, words[..., MASK] != 0
 
-    def mask(self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]) -> Bool[Array, "seed ..."]:
+    def mask(
+        self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]
+    ) -> Bool[Array, "seed ..."]:
         """Which rows are experience."""
         return _take(self.words, row, env, MASK) != 0
 
@@ -230,4 +237,3 @@ def _from_words(words: UInt32[Array, "..."], dtype: str) -> Array:
     if jnp.dtype(dtype).itemsize == 4:
         return jax.lax.bitcast_convert_type(words, jnp.dtype(dtype))
     return words.astype(jnp.int32).astype(dtype)
-

@@ -17,7 +17,8 @@ from sterling.types import Obs
 class Twins(eqx.Module):
     """Q_1 and Q_2. Continuous actions are an input, discrete ones (``actions`` > 1) an output.
 
-    Two networks side by side and not one with an axis of two: XLA then runs them on two cores.
+    Two networks side by side and not one with an axis of two: on CPUs XLA multiplies plain
+    matrices at least as fast as batches of them.
     """
 
     torso: Encoder

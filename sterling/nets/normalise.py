@@ -43,16 +43,23 @@ class Moments(eqx.Module):
 
 
 class ObsNormaliser(eqx.Module):
-    """Centres and scales the float parts of an observation; pictures and categories pass."""
+    """Centres and scales the float parts of an observation; pictures and categories pass.
+
+    With ``enabled`` False everything passes.
+    """
 
     moments: tuple[Moments | None, ...]
     clip: float = eqx.field(static=True, default=10.0)
 
     @classmethod
-    def create(cls, space: spaces.Space[Any], clip: float = 10.0) -> ObsNormaliser:
+    def create(
+        cls, space: spaces.Space[Any], enabled: bool = True, clip: float = 10.0
+    ) -> ObsNormaliser:
         """For observations from ``space``."""
         made = [
-            Moments.create(leaf.shape) if np.issubdtype(leaf.dtype, np.floating) else None
+            Moments.create(leaf.shape)
+            if enabled and np.issubdtype(leaf.dtype, np.floating)
+            else None
             for leaf in leaves(space)
         ]
         return cls(tuple(made), clip)
@@ -84,16 +91,20 @@ class ObsNormaliser(eqx.Module):
 
 
 class RewardNormaliser(eqx.Module):
-    """Divides rewards by the running deviation of the discounted return (Engstrom 2020)."""
+    """Divides rewards by the running deviation of the discounted return (Engstrom 2020).
+
+    With ``enabled`` False rewards pass.
+    """
 
     moments: Moments
     running: Float[Array, "env"]  # each env's discounted return so far
+    enabled: bool = eqx.field(static=True)
     clip: float = eqx.field(static=True, default=10.0)
 
     @classmethod
-    def create(cls, envs: int) -> RewardNormaliser:
+    def create(cls, envs: int, enabled: bool = True) -> RewardNormaliser:
         """Nothing seen yet."""
-        return cls(Moments.create(()), jnp.zeros(envs))
+        return cls(Moments.create(()), jnp.zeros(envs), enabled)
 
     def update(
         self,
@@ -103,6 +114,8 @@ class RewardNormaliser(eqx.Module):
         gamma: Float[Array, ""] | float,
     ) -> RewardNormaliser:
         """Count a rollout's returns; the running return starts anew with each episode."""
+        if not self.enabled:
+            return self
 
         def step(running: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
             reward, last, mask = row
@@ -110,9 +123,12 @@ class RewardNormaliser(eqx.Module):
             return jnp.where(last, 0.0, running), running
 
         running, returns = jax.lax.scan(step, self.running, (reward, last, mask))
-        return RewardNormaliser(self.moments.update(returns, mask), running, self.clip)
+        moments = self.moments.update(returns, mask)
+        return RewardNormaliser(moments, running, self.enabled, self.clip)
 
     def scale(self, reward: Float[Array, "..."]) -> Float[Array, "..."]:
         """Rewards in units of the return's deviation."""
+        if not self.enabled:
+            return reward
         scaled = reward * jax.lax.rsqrt(self.moments.variance + 1e-8)
         return jnp.clip(scaled, -self.clip, self.clip)

@@ -33,8 +33,9 @@ def draw(folder: str | Path) -> Path:
     """Draw ``metrics.jsonl`` and ``result.json`` of a run's ``folder`` as ``curve.png``.
 
     Thin lines are seeds (dashed up to a cross where one failed); the thick line is the mean of
-    those that did not fail, where all of them are known, with its 95 % t interval; the marker is the evaluation of
-    the final policies with its interval. Where no episode has ended yet the picture says so.
+    those that did not fail, where all of them are known, with its 95 % t interval; the marker is
+    the evaluation of the final policies with its interval. Where no episode has ended yet the
+    picture says so.
     """
     from matplotlib.figure import Figure  # no pyplot: no display, no global state
 
@@ -75,7 +76,9 @@ def _draw_seeds(axes: Axes, curves: Curves) -> None:
         known = np.isfinite(returns)
         x, y = curves.steps[known], returns[known]
         if seed in curves.failed:
-            last = {"marker": "x", "ms": 7, "mew": 2, "markevery": [-1]} if y.size else {}
+            last: dict[str, Any] = (
+                {"marker": "x", "ms": 7, "mew": 2, "markevery": [-1]} if y.size else {}
+            )
             axes.plot(x, y, color=ORANGE, lw=0.9, ls="--", label=f"seed {seed} (failed)", **last)
         elif single and y.size:
             axes.plot(x, y, color=BLUE, lw=2.0, label=f"seed {seed}")
@@ -96,12 +99,11 @@ def _draw_mean(axes: Axes, curves: Curves) -> None:
     filled = np.array(whole)
     complete = np.isfinite(filled).all(0)
     bands = [estimate(scores) for scores in filled.T[complete]]
+    low, high = ([getattr(band, end) for band in bands] for end in ("low", "high"))
     x = curves.steps[complete]
     note = f"mean of {len(whole)} seeds, 95 % interval"
     axes.plot(x, [band.value for band in bands], color=BLUE, lw=2.2, label=note)
-    axes.fill_between(
-        x, [band.low for band in bands], [band.high for band in bands], color=BLUE, alpha=0.18, lw=0
-    )
+    axes.fill_between(x, low, high, color=BLUE, alpha=0.18, lw=0)
 
 
 def _draw_final(axes: Axes, curves: Curves, result: dict[str, Any]) -> None:
@@ -110,7 +112,11 @@ def _draw_final(axes: Axes, curves: Curves, result: dict[str, Any]) -> None:
     if not final:
         return
     made = Estimate.from_json(final)
-    error = None if made.low is None else [[made.value - made.low], [made.high - made.value]]
+    error = (
+        None
+        if made.low is None or made.high is None
+        else [[made.value - made.low], [made.high - made.value]]
+    )
     steps = np.append(curves.steps, float(result.get("steps", 0)))
     x = [steps.max() + 0.02 * np.ptp(steps)]
     style: dict[str, Any] = {"color": BLACK, "fmt": "D", "ms": 5, "capsize": 4, "zorder": 5}

@@ -23,9 +23,11 @@ UNPLOTTED = ("step", "steps", "iteration", "failed")  # bookkeeping, no curves
 class Sink(Protocol):
     """Whoever wants to see a run's rows."""
 
-    def write(self, row: Row) -> None: ...
+    def write(self, row: Row) -> None:
+        """Take one row."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Finish; no row follows."""
 
 
 class MetricsFile:
@@ -82,7 +84,9 @@ class TensorBoard:
             for name, value in scalars(row).items()
         ]
         summary = self._summary(value=values)
-        self._writer.add_event(self._event(wall_time=time.time(), step=row["step"], summary=summary))
+        self._writer.add_event(
+            self._event(wall_time=time.time(), step=row["step"], summary=summary)
+        )
         self._writer.flush()
 
     def close(self) -> None:

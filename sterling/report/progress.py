@@ -111,7 +111,9 @@ class Progress:
         return panel
 
 
-def summary(result: dict[str, Any], path: str | Path | None, console: Console | None = None) -> None:
+def summary(
+    result: dict[str, Any], path: str | Path | None, console: Console | None = None
+) -> None:
     """Print what a run came to: ``result`` as in ``result.json``, ``path`` its folder."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")

@@ -1,8 +1,8 @@
 """A film of a policy at work, in the very world that it was evaluated in.
 
-EnvPool's tasks are drawn by EnvPool; its MuJoCo families need an OpenGL context, which is opened
-here (EGL, or else OSMesa). Gymnasium environments are drawn by their ``render``; grids of channels,
-as MinAtar's, are painted.
+EnvPool's tasks are drawn by EnvPool, and so are the classic ones, which are the same there; its
+MuJoCo families need an OpenGL context, which is opened here (EGL, or else OSMesa). Gymnasium's
+environments are drawn by their ``render``; grids of channels, as MinAtar's, are painted.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sterling import envs, keys
-from sterling.envs.envpool import Pool
-from sterling.envs.registry import HOST_OPTIONS, _find
+from sterling.envs import envpool
+from sterling.envs.registry import HOST_OPTIONS, find
 from sterling.envs.wrappers import RescaleAction
 from sterling.types import Action, Mistake, Obs, World
 
 Frame = UInt8[np.ndarray, "height width 3"]
-FRAMES_PER_SECOND = 30  # where the environment does not say
+FRAMES_PER_SECOND = 30.0  # where the environment does not say
 SMALLEST = 320  # pixels; smaller pictures are enlarged by a whole factor
 CELL = 32  # pixels of a grid's cell
 NO_GL = (
-    "drawing MuJoCo needs OpenGL without a screen, and neither EGL nor OSMesa works here; on Debian "
-    "or Ubuntu: apt-get install libegl1 libgl1 (or: apt-get install libosmesa6)"
+    "drawing MuJoCo needs OpenGL without a screen, and neither EGL nor OSMesa works here; on "
+    "Debian or Ubuntu: apt-get install libegl1 libgl1 (or: apt-get install libosmesa6)"
 )
 PALETTE = np.array(
     [[0, 114, 178], [230, 159, 0], [0, 158, 115], [213, 94, 0], [86, 180, 233], [240, 228, 66],
@@ -77,7 +77,7 @@ def record(
     """Film ``steps`` steps of ``act`` into ``path``, an .mp4 or a .gif; returns the path.
 
     Args:
-        environment: a name, or a factory of Gymnasium environments with ``render_mode="rgb_array"``.
+        environment: a name, or a factory of environments with ``render_mode="rgb_array"``.
         options: the environment's options, as for training.
         act: from observations ``(1, ...)`` to actions ``(1, ...)`` in the environment's own units.
         path: where to; folders are made.
@@ -107,8 +107,10 @@ def _scene(environment: str | Callable[[], Any], options: dict[str, Any], seed: 
     """The world of ``environment`` with what draws it."""
     if not isinstance(environment, str):
         return _rendered(environment, options, seed)
-    backend, name = _find(environment)
-    if backend in ("classic", "gymnasium"):  # classic worlds are Gymnasium's in JAX
+    backend, name = find(environment)
+    if backend == "classic" and envpool.knows(name):  # the same world, with pictures
+        backend, environment = "envpool", f"envpool:{name}"
+    if backend in ("classic", "gymnasium"):  # without EnvPool, Gymnasium has the classic ones
         own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
         make = functools.partial(gymnasium.make, name, render_mode="rgb_array", **own)
         return _rendered(make, {}, seed)
@@ -118,14 +120,14 @@ def _scene(environment: str | Callable[[], Any], options: dict[str, Any], seed: 
     if len(world.spec.obs.shape or ()) != 3:
         world.close()
         raise Mistake(f"{environment} cannot be drawn: what it shows is no grid of channels")
-    return Scene(world, _grid, fps=10)  # things move by whole cells
+    return Scene(world, _grid, fps=10.0)  # things move by whole cells
 
 
 def _pool_camera(world: Any, name: str) -> Callable[[Obs], Frame]:
     """Looks at the pool inside ``world``."""
-    while not isinstance(world, Pool):
+    while not isinstance(world, envpool.Pool):
         world = world.world
-    pool = world._pool
+    pool: Any = world._pool
     pool._render_mode = "rgb_array"  # what EnvPool's own make(render_mode=...) does
     modules = [base.__module__ for base in type(pool).__mro__]
     is_mujoco = any(module.startswith("envpool.mujoco") for module in modules)
@@ -171,7 +173,7 @@ def _rendered(factory: Callable[[], Any], options: dict[str, Any], seed: int) ->
 
 
 def _grid(obs: Obs) -> Frame:
-    """Each cell of a ``(height, width, channel)`` grid in the colour of its last channel that is on."""
+    """Each cell of a (height, width, channel) grid in the colour of its last channel that is on."""
     grid = np.asarray(obs)[0, 0] > 0
     last = grid.shape[-1] - 1 - grid[..., ::-1].argmax(-1)
     colours = np.where(grid.any(-1)[..., None], PALETTE[last % len(PALETTE)], np.uint8(20))
@@ -186,14 +188,15 @@ def _gl_context() -> Any:
     for backend in [os.environ["MUJOCO_GL"]] if os.environ.get("MUJOCO_GL") else ["egl", "osmesa"]:
         probe = f"import mujoco.{backend} as gl; gl.GLContext(8, 8).make_current()"
         asked = [sys.executable, "-c", probe]
-        if subprocess.run(asked, capture_output=True, check=False).returncode == 0:
+        # close_fds=False spawns instead of forking, which a process with JAX's threads should not
+        if not subprocess.run(asked, capture_output=True, check=False, close_fds=False).returncode:
             context = importlib.import_module(f"mujoco.{backend}").GLContext(64, 64)
             context.make_current()
             return context
     raise Mistake(NO_GL)
 
 
-def _fit(frame: Frame) -> Frame:
+def _fit(frame: Frame) -> UInt8[np.ndarray, "tall wide 3"]:
     """Large enough to look at, and of even size, which H.264 asks for."""
     factor = max(1, -(-SMALLEST // min(frame.shape[:2])))
     frame = frame.repeat(factor, 0).repeat(factor, 1)

@@ -32,9 +32,9 @@ class Estimate:
     level: float  # share of such intervals that hold the true mean
 
     def __str__(self) -> str:
-        numbers = [self.value] if self.low is None else [self.value, self.low, self.high]
-        value, *bounds = _written(numbers)
-        return f"{value} [{', '.join(bounds)}]" if bounds else f"{value} (one run, no interval)"
+        bounds = [bound for bound in (self.low, self.high) if bound is not None]
+        value, *ends = _written([self.value, *bounds])
+        return f"{value} [{', '.join(ends)}]" if ends else f"{value} (one run, no interval)"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values under the fields' names."""
@@ -42,7 +42,7 @@ class Estimate:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Estimate:
-        """The inverse; other entries are passed over. ``result.json`` names the value ``estimate``."""
+        """The inverse, other entries passed over; ``result.json`` says ``estimate`` for value."""
         plain = {"value": plain.get("estimate"), **plain}
         return cls(**{field.name: plain[field.name] for field in dataclasses.fields(cls)})
 

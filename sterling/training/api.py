@@ -82,7 +82,12 @@ def resume(
 
 def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
     go = train_apart if settings.strategy == "processes" else carry_on
-    return go(settings, path, sinks)
+    run = go(settings, path, sinks)
+    if path is not None:
+        from sterling.report.curve import draw  # matplotlib is slow to import
+
+        draw(path)
+    return run
 
 
 __all__ = ["RUN_OPTIONS", "TrainedRun", "load", "resume", "train"]

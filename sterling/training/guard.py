@@ -23,7 +23,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+import numpy as np
+from jaxtyping import Bool
 
 from sterling.training.agent import Agent
 from sterling.types import Mistake
@@ -33,43 +34,44 @@ LIMIT = 1e12  # no float that an algorithm learns comes near it and is still use
 DEBOUNCE = 0.5  # seconds
 
 
-@eqx.filter_jit
 def healthy(
-    before: Agent, after: Agent, alive: Bool[Array, "seed"], limit: float = LIMIT
-) -> tuple[Agent, Bool[Array, "seed"]]:
+    before: Agent, after: Agent, alive: Bool[np.ndarray, "seed"], limit: float = LIMIT
+) -> tuple[Agent, Bool[np.ndarray, "seed"]]:
     """Stop the seeds that ``after`` shows to have diverged; the others pass bit for bit.
 
-    A seed has diverged if an element of a float leaf of its state *changed in this update* and is
+    A seed has diverged if an element of a float leaf of its state *changed since ``before``* and is
     now NaN, infinite, or at least ``limit`` in size. What did not change is not judged: an
-    infinite constant (``Config.target_kl = inf``) or a sentinel such as a best score of -inf is
-    legitimate, wherever in the state it stands. (NaNs present from the start are found as soon as
-    they reach anything that is learned, the optimiser's moments at the latest.)
+    infinite constant or a sentinel such as a best score of -inf is legitimate, wherever in the
+    state it stands. (NaNs present from the start are found as soon as they reach anything that is
+    learned, the optimiser's moments at the latest.)
 
     Returns the agent, in which diverged seeds and those already not ``alive`` have their state
-    of ``before``, and the seeds still alive. Traced; may stand inside a compiled loop.
+    of ``before``, and the seeds still alive. Works on host copies: nothing has to be compiled.
     """
-    old, new = before.state, after.state
-    alive = alive & _sound(old, new, alive, limit)
+    old, new = jax.device_get((before.state, after.state))
+    alive = np.asarray(alive) & _sound(old, new, len(alive), limit)
+    if alive.all():
+        return after, alive
 
     def choose(good: Any, made: Any) -> Any:
-        if not eqx.is_array(made):
+        if not isinstance(made, np.ndarray):
             return made
-        return jnp.where(alive.reshape(-1, *(1,) * (made.ndim - 1)), made, good)
+        return jnp.asarray(np.where(alive.reshape(-1, *(1,) * (made.ndim - 1)), made, good))
 
     state = jax.tree.map(choose, old, new)
     return eqx.tree_at(lambda agent: agent.state, after, state), alive
 
 
-def _sound(old: Any, new: Any, alive: Bool[Array, "seed"], limit: float) -> Bool[Array, "seed"]:
+def _sound(old: Any, new: Any, seeds: int, limit: float) -> Bool[np.ndarray, "seed"]:
     """Which seeds' changed elements are all finite and below ``limit``."""
-    sound = jnp.ones_like(alive)
+    sound = np.ones(seeds, bool)
     for was, now in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
-        if not eqx.is_inexact_array(now):
+        if not isinstance(now, np.ndarray) or not jnp.issubdtype(now.dtype, jnp.inexact):
             continue
-        same = (now == was) | (jnp.isnan(now) & jnp.isnan(was))
-        size = jnp.abs(now).astype(jnp.float32)  # in float16 the limit itself would be infinite
-        good = same | (jnp.isfinite(now) & (size < limit))
-        sound = sound & good.all(axis=tuple(range(1, now.ndim)))
+        was, now = was.astype(np.float64), now.astype(np.float64)
+        same = (now == was) | (np.isnan(now) & np.isnan(was))
+        good = same | (np.abs(now) < limit)  # False for NaN
+        sound &= good.reshape(seeds, -1).all(1)
     return sound
 
 

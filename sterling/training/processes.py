@@ -1,10 +1,10 @@
-"""Seeds apart: one process per seed, as many at a time as there are cores.
+"""Seeds apart: one process per core, each with its share of the seeds.
 
     <run>/config.json, metrics.jsonl, result.json ...     the merged run
-    <run>/seeds/<seed>/...                                each seed's own run folder
+    <run>/parts/<first seed>/...                          each process's own run folder
 
-Each process is pinned to one core: small networks gain more from a core each than from threads
-that share one product. The parent only merges what the seeds have written.
+Each process is pinned to one core and maps over its seeds: small networks gain more from a core
+each than from threads that share one product. The parent only merges what the parts have written.
 """
 
 from __future__ import annotations
@@ -50,87 +50,94 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
     start = time.monotonic()
     file = MetricsFile(folder.metrics(path))
     file.truncate(-1)
-    merge = Merge([path / "seeds" / str(seed) for seed in settings.seeds], [file, *sinks])
-    _run_all(settings, path, merge)
+    shares = _shares(settings.seeds)
+    merge = Merge([path / "parts" / str(share[0]) for share in shares], [file, *sinks])
+    _run_all(settings, shares, path, merge)
     environment = None if isinstance(settings.environment, str) else settings.environment
-    seeds = [load(each, environment=environment) for each in merge.paths]
-    agent = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(s.agent for s in seeds))
-    result = _merged([seed.result for seed in seeds], time.monotonic() - start)
+    parts = [load(each, environment=environment) for each in merge.paths]
+    agent = jax.tree.map(
+        lambda *leaves: jnp.stack(_interleaved([list(leaf) for leaf in leaves])),
+        *(part.agent for part in parts),
+    )
+    result = _merged([part.result for part in parts], time.monotonic() - start)
     checkpoint.save(folder.checkpoints(path), result["steps"], {"agent": agent}, {})
     folder.write_result(path, result)
-    if keep:
-        from sterling.report.curve import draw
-
-        draw(path)
     for sink in merge.sinks:
         sink.close()
     return TrainedRun(settings, agent, result, path if keep else None)
 
 
-def _run_all(settings: Settings, path: Path, merge: Merge) -> None:
-    """Start, watch and, on a signal, stop the seeds' processes."""
-    pairs = zip(settings.seeds, merge.paths, strict=True)
-    waiting = [(seed, own) for seed, own in pairs if folder.read_result(own) is None]
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    free: list[int | None] = list(cores) or [None] * (os.cpu_count() or 1)
-    running: dict[int, tuple[subprocess.Popen[bytes], int | None]] = {}
+def _shares(seeds: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The seeds dealt out to as many processes as there are cores."""
+    count = min(len(seeds), len(_cores()))
+    return [seeds[i::count] for i in range(count)]
+
+
+def _cores() -> list[int]:
+    """The cores this process may use; on systems without affinity just their count."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _run_all(settings: Settings, shares: list[tuple[int, ...]], path: Path, merge: Merge) -> None:
+    """Start, watch and, on a signal, stop the processes."""
+    running = {
+        share[0]: _start(dataclasses.replace(settings, seeds=share, strategy="map"), own, core)
+        for share, own, core in zip(shares, merge.paths, _cores(), strict=False)
+        if folder.read_result(own) is None
+    }
     with Interrupt() as interrupt:
-        while (waiting or running) and not interrupt.requested:
-            while waiting and free:
-                seed, own = waiting.pop(0)
-                core = free.pop(0)
-                running[seed] = _start(settings, seed, own, core), core
+        while running and not interrupt.requested:
             time.sleep(POLL)
             merge.go_on()
-            for seed in [s for s, (process, _) in running.items() if process.poll() is not None]:
-                process, core = running.pop(seed)
-                free.append(core)
-                _check(seed, process)
+            for name in [name for name, each in running.items() if each.poll() is not None]:
+                _check(name, running.pop(name), list(running.values()))
         if interrupt.requested:
-            _stop(running, path)
+            _stop(list(running.values()))
+            print(f"\nsaved; go on with: sterling resume {path}")
+            raise SystemExit(EXIT_RESUMABLE)
     merge.go_on()
 
 
-def _start(
-    settings: Settings, seed: int, path: Path, core: int | None
-) -> subprocess.Popen[bytes]:
-    """A process that trains one seed, or resumes it where it has begun."""
-    own = dataclasses.replace(settings, seeds=(seed,), strategy="map")
+def _start(settings: Settings, path: Path, core: int) -> subprocess.Popen[bytes]:
+    """A process that trains a share of the seeds, or resumes it where it has begun."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    errors = (path.parent / f"{path.name}.log").open("ab")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sterling.training.one_seed", str(path), str(core)],
-        stdin=subprocess.PIPE,
-        stdout=errors,
-        stderr=errors,
-        start_new_session=True,
-    )
+    with (path.parent / f"{path.name}.log").open("ab") as words:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sterling.training.part", str(path), str(core)],
+            stdin=subprocess.PIPE,
+            stdout=words,
+            stderr=words,
+            start_new_session=True,
+        )
     assert process.stdin is not None
-    process.stdin.write(cloudpickle.dumps(own))
+    process.stdin.write(cloudpickle.dumps(settings))
     process.stdin.close()
     return process
 
 
-def _check(seed: int, process: subprocess.Popen[bytes]) -> None:
+def _check(
+    name: int, process: subprocess.Popen[bytes], others: list[subprocess.Popen[bytes]]
+) -> None:
     if process.returncode:
+        _stop(others)
         raise Mistake(
-            f"the process of seed {seed} ended with code {process.returncode}; "
-            f"its last words are in seeds/{seed}.log; resume the run to try again"
+            f"the process of seed {name} ended with code {process.returncode}; "
+            f"its last words are in parts/{name}.log; resume the run to try again"
         )
 
 
-def _stop(running: dict[int, Any], path: Path) -> None:
-    """Let every seed save itself, then leave."""
-    for process, _ in running.values():
+def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Let them save themselves and end."""
+    for process in processes:
         process.send_signal(signal.SIGTERM)
-    for process, _ in running.values():
+    for process in processes:
         process.wait()
-    print(f"\nsaved; go on with: sterling resume {path}")
-    raise SystemExit(EXIT_RESUMABLE)
 
 
 class Merge:
-    """Puts the seeds' rows of metrics together as soon as every seed has written a step."""
+    """Puts the parts' rows of metrics together as soon as every part has written a step."""
 
     def __init__(self, paths: list[Path], sinks: Sequence[Sink]):
         self.paths, self.sinks = paths, list(sinks)
@@ -149,28 +156,42 @@ class Merge:
 
 
 def _merged_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One row from one row per seed."""
-    first = rows[0]
-    row = {name: sum((r[name] for r in rows), []) for name in first if isinstance(first[name], list)}
-    row |= {name: first[name] for name in ("step", "steps", "iteration")}
-    row["time/seconds"] = max(r["time/seconds"] for r in rows)
-    row["time/steps_per_second"] = sum(r["time/steps_per_second"] for r in rows)
+    """One row from one row per part."""
+    row = dict(rows[0])
+    for name, value in rows[0].items():
+        if name == "failed":
+            row[name] = sorted(sum((each[name] for each in rows), []))
+        elif isinstance(value, list):
+            row[name] = _interleaved([each[name] for each in rows])
+    row["time/seconds"] = max(each["time/seconds"] for each in rows)
+    row["time/steps_per_second"] = sum(each["time/steps_per_second"] for each in rows)
     return row
 
 
+def _interleaved(parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """Cards dealt out, put together again."""
+    made: list[Any] = [None] * sum(len(part) for part in parts)
+    for i, part in enumerate(parts):
+        made[i :: len(parts)] = part
+    return made
+
+
 def _merged(results: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """One result from one per seed."""
-    seeds = [result["seeds"][0] for result in results]
-    failed = [seed for result in results for seed in result["failed_seeds"]]
-    failures = {k: v for result in results for k, v in result["failures"].items()}
-    scores = [r["final"]["return"]["per_seed"][0] if r["final"] else None for r in results]
-    measured = any(score is not None for score in scores)
+    """One result from one per part."""
+    seeds = _interleaved([result["seeds"] for result in results])
+    failed = sorted(seed for result in results for seed in result["failed_seeds"])
+    scores = [
+        r["final"]["return"]["per_seed"] if r["final"] else [None] * len(r["seeds"])
+        for r in results
+    ]
+    measured = any(result["final"] for result in results)
+    steps = sum(result["steps"] * len(result["seeds"]) for result in results)
     return {
         **results[0],
         "seeds": seeds,
-        "final": {"return": final(scores, seeds, failed)} if measured else {},
+        "final": {"return": final(_interleaved(scores), seeds, failed)} if measured else {},
         "failed_seeds": failed,
-        "failures": failures,
+        "failures": {k: v for result in results for k, v in result["failures"].items()},
         "wall_seconds": round(seconds, 3),
-        "steps_per_second": round(sum(r["steps"] for r in results) / seconds, 1),
+        "steps_per_second": round(steps / seconds, 1),
     }

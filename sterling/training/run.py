@@ -9,7 +9,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from sterling.experience.rollout import Rollout, Tally
@@ -24,7 +23,11 @@ class Driver:
     """Carries one run from where it is to its end, chunk by chunk."""
 
     def __init__(
-        self, settings: Settings, run: Run, path: Path | None, sinks: Sequence[Sink],
+        self,
+        settings: Settings,
+        run: Run,
+        path: Path | None,
+        sinks: Sequence[Sink],
         meta: dict[str, Any] | None = None,
     ):
         meta = meta or {}
@@ -83,13 +86,13 @@ class Driver:
         self.seconds += time.monotonic() - start
 
     def _chunk(self, count: int) -> None:
-        start, before = time.monotonic(), jax.tree.map(jnp.copy, self.run.agent)
+        start, before = time.monotonic(), jax.device_get(self.run.agent)
         self.run, metrics = advance(self.run, count)
-        agent, alive = healthy(before, self.run.agent, jnp.asarray(self.alive))
+        agent, alive = healthy(before, self.run.agent, self.alive)
         tally = jax.device_get(innermost(self.run.source).tally)
         source = _cleared(self.run.source)
         self.run = Run(agent, source, self.run.seeds, self.run.iteration)
-        self._mark_failures(np.asarray(alive))
+        self._mark_failures(alive)
         elapsed = time.monotonic() - start
         self.seconds += elapsed
         steps = count * iteration_steps(self.settings) * len(self.settings.seeds)
@@ -151,7 +154,9 @@ def restored(saved: Run, fresh: Run) -> Run:
         return saved
     parts = (rollout.state, rollout.obs, rollout.episode)
     whole = eqx.tree_at(
-        lambda r: (r.state, r.obs, r.episode), innermost(saved.source), parts,
+        lambda r: (r.state, r.obs, r.episode),
+        innermost(saved.source),
+        parts,
         is_leaf=lambda x: x is None,
     )
     return eqx.tree_at(lambda r: innermost(r.source), saved, whole)
@@ -174,4 +179,3 @@ def _plain(values: np.ndarray, valid: np.ndarray) -> list[float | None]:
     """JSON numbers; None where a seed has nothing to say."""
     good = valid & np.isfinite(values)
     return [float(v) if ok else None for v, ok in zip(values, good, strict=True)]
-

@@ -41,10 +41,7 @@ def _finish(driver: Driver) -> TrainedRun:
     if settings.evaluate_episodes and driver.alive.any():
         run.result["final"] = run.evaluate(settings.evaluate_episodes)
     if driver.path is not None:
-        from sterling.report.curve import draw  # matplotlib is slow to import
-
         folder.write_result(driver.path, run.result)
-        draw(driver.path)
     for sink in driver.sinks:
         sink.close()
     driver.run.source.world.close()

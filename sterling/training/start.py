@@ -24,7 +24,7 @@ def remember_programs() -> None:
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sterling" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
@@ -34,14 +34,19 @@ def build(settings: Settings, *, warm: bool = True) -> Run:
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
     seeds = jnp.asarray(settings.seeds, jnp.int32)
-    agent = make_agent(settings, world)
-    start = keys.at(seeds, "source", 0)
-    if isinstance(needs, Rollouts):
-        source: Any = Rollout.create(world, needs.length, start)
-    else:
-        rollout = Rollout.create(world, needs.collect, start)
+
+    def begin() -> tuple[Agent, Any]:
+        start = keys.at(seeds, "source", 0)
+        rollouts = isinstance(needs, Rollouts)
+        rollout = Rollout.create(world, needs.length if rollouts else needs.collect, start)
+        if rollouts:
+            return create_agent(settings, world), rollout
         source = Replay.create(rollout, needs, getattr(world, "stack", 1), start)
-        source = source.warm(keys.at(seeds, "warm", 0)) if warm else source
+        return create_agent(settings, world), source
+
+    agent, source = jax.jit(begin)() if world.exact else begin()
+    if warm and isinstance(source, Replay):
+        source = source.warm(keys.at(seeds, "warm", 0))
     return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
 
 
@@ -58,15 +63,15 @@ def make_world(settings: Settings, purpose: str = "train", copies: int | None = 
     )
 
 
-def make_agent(settings: Settings, world: World) -> Agent:
-    """A fresh agent for every seed."""
+def create_agent(settings: Settings, world: World) -> Agent:
+    """A fresh agent for every seed, in one program."""
     algorithm: Any = algorithms.find(settings.algorithm)
     spec = dataclasses.replace(world.spec, envs=settings.envs, iterations=iterations(settings))
     seeds = jnp.asarray(settings.seeds, jnp.int32)
 
+    @jax.jit
     def create() -> Agent:
-        return Agent.create(
-            algorithm, keys.at(seeds, "agent", 0), spec, settings.config, settings.inside
-        )
+        start = keys.at(seeds, "agent", 0)
+        return Agent.create(algorithm, start, spec, settings.config, settings.inside)
 
-    return jax.jit(create)()
+    return create()

@@ -16,7 +16,7 @@ from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.evaluate import evaluate
 from sterling.training.settings import Settings
-from sterling.training.start import make_agent, make_world, remember_programs
+from sterling.training.start import create_agent, make_world, remember_programs
 
 
 class TrainedRun:
@@ -75,7 +75,7 @@ def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> T
     remember_programs()
     world = make_world(settings, "evaluate", 1)
     try:
-        template = make_agent(settings, world)
+        template = create_agent(settings, world)
     finally:
         world.close()
     agent, _ = checkpoint.load_part(folder.checkpoints(path), "agent", template)

@@ -1,6 +1,6 @@
 """One update of every algorithm on a fixed batch, as numbers.
 
-    python tests/contract/golden.py ppo [dqn ...]     # look at the difference before committing it
+python tests/contract/golden.py ppo [dqn ...]     # look at the difference before committing it
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def one_update(name: str, form: str, garbage: float = 0.0) -> tuple[Any, Any, Si
         action = spaces.Box(-1.0, 1.0, (2,), np.float32)
     obs = spaces.Box(-np.inf, np.inf, (FEATURES,), np.float32)
     spec = Spec(obs, action, ENVS, iterations=100)
-    state = module.init(jax.random.key(0), spec, config)
+    state = jax.jit(lambda key: module.init(key, spec, config))(jax.random.key(0))
     needs = module.needs(config)
     rollout = isinstance(needs, Rollouts)
     shape = (needs.length, ENVS) if rollout else (needs.batch,)
@@ -64,8 +64,8 @@ def make_batch(shape: tuple[int, ...], continuous: bool, garbage: float, rollout
         noise = np.where(mask[..., None], 0.0, garbage).astype(np.float32)
         next_obs = next_obs + noise
     extras = {"log_prob": np.full(shape, -1.1, np.float32)} if rollout else {}
-    record = Record(obs[:-1], action, reward, discount, next_obs, last, mask, extras)
-    return jax.tree.map(jnp.asarray, record)
+    parts = (obs[:-1], action, reward, discount, next_obs, last, mask, extras)
+    return Record(*jax.tree.map(jnp.asarray, parts))
 
 
 def numbers(after: Any, signals: Signals) -> dict[str, float]:

@@ -13,7 +13,7 @@ import pytest
 
 from sterling import keys
 from sterling.envs import make
-from sterling.envs.envpool import Pool, _env_seed
+from sterling.envs.envpool import Pool, env_seed
 from sterling.types import Mistake, Step
 
 SEEDS, ENVS = (3, 8), 2
@@ -21,7 +21,7 @@ SEEDS, ENVS = (3, 8), 2
 
 def own_interface(name: str, actions: np.ndarray, purpose: str = "train", **options: Any) -> Any:
     """Observations, rewards, ends, cuts and clocks of an identically seeded pool."""
-    seeds = [_env_seed(seed, env, purpose) for seed in SEEDS for env in range(ENVS)]
+    seeds = [env_seed(seed, env, purpose) for seed in SEEDS for env in range(ENVS)]
     pool = envpool.make(name, env_type="gymnasium", num_envs=len(seeds), seed=seeds, **options)
     obs, info = pool.reset()
     rows = [(obs, *[np.zeros(len(seeds))] * 3, info["elapsed_step"], info)]

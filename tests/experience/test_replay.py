@@ -81,7 +81,9 @@ def make(world, **needs):
     """A replay of a world whose seeds' keys follow their names."""
     needs = Transitions(**{"batch": 64, "collect": 4, "capacity": 30, **needs})
     start = keys.at(jnp.asarray(world.names, jnp.int32), "start", 0)
-    return Replay.create(Rollout.create(world, needs.collect, start), needs, world.stack or 1, start)
+    return Replay.create(
+        Rollout.create(world, needs.collect, start), needs, world.stack or 1, start
+    )
 
 
 def drawn(replay, rounds, compiled=True):
@@ -355,7 +357,9 @@ def test_uniform_replay_gives_no_weights_and_ignores_errors():
 
 
 def test_wrong_use_is_named():
-    with pytest.raises(Mistake, match="capacity of 12 is too small for 3 envs; ask for at least 21"):
+    with pytest.raises(
+        Mistake, match="capacity of 12 is too small for 3 envs; ask for at least 21"
+    ):
         make(Counter(envs=3), capacity=12)
     with pytest.raises(Mistake, match="is a stack of 4 frames"):
         source = make(Counter()).source

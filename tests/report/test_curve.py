@@ -50,7 +50,8 @@ def line(axes, label):
 def test_mean_of_seeds(tmp_path, axes):
     returns = np.array([[0.0, 2.0], [1.0, 5.0], [2.0, 6.0]])
     path = curve.draw(run_folder(tmp_path, returns))
-    assert path == tmp_path / "curve.png" and path.read_bytes()[1:4] == b"PNG"
+    assert path == tmp_path / "curve.png"
+    assert path.read_bytes()[1:4] == b"PNG"
     mean = line(axes, "mean of 2 seeds, 95 % interval")
     np.testing.assert_allclose(mean.get_xydata(), [[100, 1], [200, 3], [300, 4]])
     assert "final evaluation: 1.500 [-4.853, 7.853]" in labels(axes)

@@ -29,7 +29,8 @@ def test_arrays_and_numbers_that_are_not_finite(tmp_path):
     sink.write({"step": np.int64(3), "a": jnp.array([1.0, jnp.nan]), "b": float("inf"), "c": True})
     text = sink.path.read_text()
     assert json.loads(text) == {"step": 3, "a": [1.0, None], "b": None, "c": True}
-    assert "NaN" not in text and "Infinity" not in text
+    assert "NaN" not in text
+    assert "Infinity" not in text
 
 
 def test_truncate_drops_later_rows_and_goes_on(tmp_path):

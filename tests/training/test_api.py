@@ -19,7 +19,11 @@ SMALL = {"length": 16, "minibatch": 64, "epochs": 2, "width": 16, "preset": Fals
 
 def train(steps=1_280, seeds=2, **options):
     return sterling.train(
-        "ppo", "probe:both", steps=steps, seeds=seeds, **{**SMALL, "evaluate_episodes": 4, **options}
+        "ppo",
+        "probe:both",
+        steps=steps,
+        seeds=seeds,
+        **{**SMALL, "evaluate_episodes": 4, **options},
     )
 
 

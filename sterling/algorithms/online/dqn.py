@@ -34,7 +34,7 @@ from sterling.nets.distributions import Categorical
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import IMPOSSIBLE
 from sterling.nets.mlp import MLP
-from sterling.nets.optimiser import adam, clipped, descend
+from sterling.nets.optimiser import adam, descend, global_norm
 from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transitions, config
 
 
@@ -148,8 +148,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     """One update on transitions ``(batch, ...)``."""
     config = state.config
     grads, (metrics, error) = jax.grad(loss, has_aux=True)(state.net, state.target, batch, config)
-    grads, norm = clipped(grads, config.max_grad_norm)
-    direction, optimiser = adam().update(grads, state.optimiser)
+    direction, optimiser = adam(max_norm=config.max_grad_norm).update(grads, state.optimiser)
     rate = config.lr * (1.0 - state.updates / state.planned) if config.anneal else config.lr
     net = descend(state.net, direction, rate)
     updates = state.updates + 1.0
@@ -157,7 +156,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     share = jnp.where(due, config.tau, 0.0)
     target = jax.tree.map(lambda old, new: old + share * (new - old), state.target, net)
     learned = State(net, target, optimiser, updates, state.planned, config)
-    metrics = {**metrics, "loss/grad_norm": norm, "policy/epsilon": epsilon(state)}
+    metrics = {**metrics, "loss/grad_norm": global_norm(grads), "policy/epsilon": epsilon(state)}
     return learned, Signals(metrics, {"td_error": error})
 
 

@@ -30,7 +30,7 @@ from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import Actions
 from sterling.nets.mlp import MLP
 from sterling.nets.normalise import ObsNormaliser, RewardNormaliser
-from sterling.nets.optimiser import adam, clipped, descend
+from sterling.nets.optimiser import adam, descend, global_norm
 from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
 
 
@@ -45,7 +45,7 @@ class Config:
     entropy_coef: float = 0.0  # c_H
     value_coef: float = 0.5  # c_V
     max_grad_norm: float = 0.5  # global norm that gradients are clipped to
-    target_kl: float = float("inf")  # stop an iteration's updates beyond 1.5 times this KL
+    target_kl: float | None = None  # stop an iteration's updates beyond 1.5 times this KL
     length: int = 256  # steps of each env per iteration
     minibatch: int = 256  # rows per update
     epochs: int = 10  # passes over a rollout
@@ -61,7 +61,7 @@ class Config:
 
 
 class ActorCritic(eqx.Module):
-    """Policy and value; ``torso`` encodes pictures for both and is empty for vectors."""
+    """Policy and value; ``torso`` encodes pictures for both and learns nothing for vectors."""
 
     torso: Encoder
     policy: MLP
@@ -69,9 +69,9 @@ class ActorCritic(eqx.Module):
     log_std: Float[Array, "outputs"]
     actions: Actions = eqx.field(static=True)
 
-    def distribution(self, obs: Obs, features: Float[Array, "... features"]) -> Any:
-        """pi(.|s)."""
-        return self.actions.distribution(self.policy(features), action_mask(obs), self.log_std)
+    def distribution(self, features: Float[Array, "... features"], allowed: Any) -> Any:
+        """pi(.|s), over the ``allowed`` actions where the world says which are."""
+        return self.actions.distribution(self.policy(features), allowed, self.log_std)
 
 
 class State(eqx.Module):
@@ -111,9 +111,9 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     )
     return State(
         nets,
-        adam(eps=1e-5).init(nets),
-        ObsNormaliser.create(spec.obs),
-        RewardNormaliser.create(spec.envs),
+        adam().init(nets),
+        ObsNormaliser.create(spec.obs, config.normalise_obs),
+        RewardNormaliser.create(spec.envs, config.normalise_reward),
         jnp.zeros(()),
         jnp.asarray(float(spec.iterations)),
         config,
@@ -124,8 +124,8 @@ def act(
     state: State, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """A sample of the policy, or its mode."""
-    seen = _normal(state, obs)
-    pi = state.nets.distribution(obs, state.nets.torso(seen))
+    seen = state.obs_statistics(obs)
+    pi = state.nets.distribution(state.nets.torso(seen), action_mask(obs))
     if not explore:
         return _shaped(state, pi.mode()), {}
     action = pi.sample(key)
@@ -134,13 +134,14 @@ def act(
 
 def value(state: State, obs: Obs) -> Float[Array, "env"]:
     """The critic's estimate of the return, in the units that rewards are learned in."""
-    return state.nets.value(state.nets.torso(_normal(state, obs)))[..., 0]
+    return state.nets.value(state.nets.torso(state.obs_statistics(obs)))[..., 0]
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Several epochs of minibatch updates on one rollout ``(time, env, ...)``."""
     config = state.config
-    rows = _advantages(state, batch)
+    rewards = state.reward_statistics.update(batch.reward, batch.last, batch.mask, config.gamma)
+    rows = _advantages(state, batch, rewards.scale(batch.reward))
     count = batch.mask.size // config.minibatch
 
     def epoch(carry: Any, key: Key[Array, ""]) -> tuple[Any, Any]:
@@ -156,9 +157,8 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     learned = State(
         nets,
         optimiser,
-        state.obs_statistics.update(batch.obs, batch.mask) if config.normalise_obs
-        else state.obs_statistics,
-        _reward_statistics(state, batch),
+        state.obs_statistics.update(batch.obs, batch.mask),
+        rewards,
         state.iteration + 1.0,
         state.iterations,
         config,
@@ -176,7 +176,7 @@ def loss(
     if config.normalise_advantage:
         advantage = standardise(advantage, mask)
     features = nets.torso(rows["seen"])
-    pi = nets.distribution(rows["obs"], features)
+    pi = nets.distribution(features, rows["allowed"])
     value = nets.value(features)[..., 0]
     log_ratio = pi.log_prob(rows["action"]) - rows["log_prob"]
     ratio = jnp.exp(log_ratio)
@@ -194,7 +194,9 @@ def loss(
         "loss/value": value_loss,
         "policy/entropy": entropy,
         "policy/kl": masked_mean(kl_estimate(log_ratio), mask),
-        "policy/clipped": masked_mean((jnp.abs(ratio - 1.0) > config.clip).astype(jnp.float32), mask),
+        "policy/clipped": masked_mean(
+            (jnp.abs(ratio - 1.0) > config.clip).astype(jnp.float32), mask
+        ),
     }
 
 
@@ -203,16 +205,18 @@ def _update(state: State, carry: Any, rows: dict[str, Any]) -> tuple[Any, dict[s
     nets, optimiser, going = carry
     config = state.config
     grads, metrics = jax.grad(loss, has_aux=True)(nets, rows, config)
-    grads, norm = clipped(grads, config.max_grad_norm)
-    direction, moved = adam(eps=1e-5).update(grads, optimiser)
+    direction, moved = adam(1e-5, config.max_grad_norm).update(grads, optimiser)
     lr = config.lr * (1.0 - state.iteration / state.iterations if config.anneal else 1.0)
+    metrics = {**metrics, "loss/grad_norm": global_norm(grads)}
+    if config.target_kl is None:
+        return (descend(nets, direction, lr), moved, going), metrics
     going = going & (metrics["policy/kl"] <= 1.5 * config.target_kl)
     nets = descend(nets, direction, jnp.where(going, lr, 0.0))
     optimiser = jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, optimiser)
-    return (nets, optimiser, going), {**metrics, "loss/grad_norm": norm}
+    return (nets, optimiser, going), metrics
 
 
-def _advantages(state: State, batch: Record) -> dict[str, Any]:
+def _advantages(state: State, batch: Record, reward: Float[Array, "time env"]) -> dict[str, Any]:
     """The rollout as flat rows with values, advantages and normalised observations.
 
     A rollout's ``next_obs`` is the next row's ``obs``, so values are computed once per row.
@@ -220,11 +224,8 @@ def _advantages(state: State, batch: Record) -> dict[str, Any]:
     config, nets = state.config, state.nets
     final = jax.tree.map(lambda x: x[-1:], batch.next_obs)
     every = jax.tree.map(lambda x, f: jnp.concatenate([x, f]), batch.obs, final)
-    seen = _normal(state, every)
+    seen = state.obs_statistics(every)
     values = nets.value(nets.torso(seen))[..., 0]
-    reward = batch.reward
-    if config.normalise_reward:
-        reward = _reward_statistics(state, batch).scale(reward)
     advantage = gae(
         reward,
         config.gamma * batch.discount,
@@ -234,7 +235,7 @@ def _advantages(state: State, batch: Record) -> dict[str, Any]:
         config.gae_lambda,
     )
     rows = {
-        "obs": batch.obs,
+        "allowed": action_mask(batch.obs),
         "seen": jax.tree.map(lambda x: x[:-1], seen),
         "action": batch.action.reshape(*batch.mask.shape, -1)
         if nets.actions.kind == "box"
@@ -245,16 +246,6 @@ def _advantages(state: State, batch: Record) -> dict[str, Any]:
         "mask": batch.mask,
     }
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
-
-
-def _reward_statistics(state: State, batch: Record) -> RewardNormaliser:
-    if not state.config.normalise_reward:
-        return state.reward_statistics
-    return state.reward_statistics.update(batch.reward, batch.last, batch.mask, state.config.gamma)
-
-
-def _normal(state: State, obs: Obs) -> Obs:
-    return state.obs_statistics(obs) if state.config.normalise_obs else obs
 
 
 def _shaped(state: State, action: Action) -> Action:

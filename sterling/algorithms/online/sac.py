@@ -33,7 +33,7 @@ from sterling import keys
 from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.soft import soft_value, soft_value_of_choices, temperature_loss
-from sterling.equations.value import td_target
+from sterling.equations.value import take_action, td_target
 from sterling.nets.distributions import Categorical, Normal, TanhNormal
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.ensemble import Twins
@@ -71,10 +71,8 @@ class Policy(eqx.Module):
     net: MLP
     actions: Actions = eqx.field(static=True)
 
-    def __call__(
-        self, obs: Obs, features: Float[Array, "... features"]
-    ) -> TanhNormal | Categorical:
-        """The distribution over actions."""
+    def __call__(self, obs: Obs, features: Float[Array, "... features"]) -> Any:
+        """A TanhNormal, or for discrete actions a Categorical."""
         outputs = self.net(features)
         if self.actions.kind == "discrete":
             return self.actions.distribution(outputs, action_mask(obs))
@@ -187,11 +185,11 @@ def critic_loss(
     critics: Twins, batch: Record, y: Float[Array, "batch"]
 ) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
     """L_Q of the module docstring; also each row's |TD error|, averaged over the critics."""
-    if jnp.issubdtype(batch.action.dtype, jnp.integer):
-        chosen = batch.action[..., None]
-        values = [jnp.take_along_axis(q, chosen, -1)[..., 0] for q in critics.of_choices(batch.obs)]
+    action: Array = batch.action
+    if jnp.issubdtype(action.dtype, jnp.integer):
+        values = [take_action(q, action) for q in critics.of_choices(batch.obs)]
     else:
-        values = list(critics.of_action(batch.obs, batch.action.reshape(batch.mask.size, -1)))
+        values = list(critics.of_action(batch.obs, action.reshape(batch.mask.size, -1)))
     weight = batch.extras.get("weight", jnp.ones_like(y))
     errors = jnp.stack([q - y for q in values])
     loss = masked_mean(weight * 0.5 * jnp.sum(jnp.square(errors), 0), batch.mask)

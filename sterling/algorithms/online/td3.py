@@ -189,7 +189,8 @@ def critic_loss(
     critics: Twins, batch: Record, y: Float[Array, "batch"]
 ) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
     """L_Q of the module docstring; also each row's |TD error|, averaged over the critics."""
-    values = critics.of_action(batch.obs, batch.action.reshape(batch.mask.size, -1))
+    action: Array = batch.action
+    values = critics.of_action(batch.obs, action.reshape(batch.mask.size, -1))
     weight = batch.extras.get("weight", jnp.ones_like(y))
     errors = jnp.stack([q - y for q in values])
     loss = masked_mean(weight * 0.5 * jnp.sum(jnp.square(errors), 0), batch.mask)

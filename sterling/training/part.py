@@ -1,4 +1,4 @@
-"""The process of one seed (see processes.py): reads its settings from the parent, trains."""
+"""The process of some of a run's seeds (see processes.py)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import cloudpickle
 
 
 def main() -> None:
-    """Train into the folder named on the command line, or resume what is there."""
+    """Train into the folder named on the command line, pinned to the core named after it."""
     path, core = sys.argv[1:]
-    if core != "None":
+    if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {int(core)})  # before JAX counts the cores for its threads
     from sterling.training.single import carry_on
     from sterling.training.start import remember_programs

@@ -1,0 +1,106 @@
+"""Films show what happens: they move, in the environment's own units, or one line says why not.
+
+Drawing MuJoCo needs OpenGL without a screen: apt-get install libegl1 libgl1.
+"""
+
+import gymnasium
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+
+from sterling.report.video import record
+from sterling.types import Mistake
+
+
+def pictures(path):
+    return [np.asarray(frame)[..., :3].astype(int) for frame in imageio.get_reader(path)]
+
+
+def movement(path):
+    """The largest mean change of a pixel against the first picture."""
+    first, *rest = pictures(path)
+    return max(np.abs(frame - first).mean() for frame in rest)
+
+
+def first_action(obs):
+    return np.zeros(1, np.int32)
+
+
+def test_atari_by_envpool(tmp_path):
+    seen = []
+    path = record("Pong-v5", {}, lambda obs: (seen.append(obs), np.array([3]))[1],
+                  tmp_path / "new" / "pong.mp4", steps=40)  # fmt: skip
+    frames = pictures(path)
+    assert len(frames) == 41
+    assert frames[0].shape == (420, 320, 3)  # 210 x 160, doubled
+    assert movement(path) > 0.2
+    assert (seen[0].shape, seen[0].dtype) == ((1, 4, 84, 84), np.uint8)  # as in training
+
+
+def test_mujoco_by_envpool(tmp_path):
+    rng = np.random.default_rng(0)
+    path = record("HalfCheetah-v5", {}, lambda obs: rng.uniform(-1, 1, (1, 6)).astype(np.float32),
+                  tmp_path / "cheetah.gif", steps=10)  # fmt: skip
+    assert pictures(path)[0].shape == (480, 480, 3)
+    assert movement(path) > 1.0
+
+
+def test_minatar_is_painted(tmp_path):
+    path = record("Breakout-MinAtar", {}, first_action, tmp_path / "breakout.mp4", steps=8)
+    assert pictures(path)[0].shape == (320, 320, 3)  # 10 x 10 cells
+    assert movement(path) > 0.5
+
+
+class Lamp(gymnasium.Env):
+    """As bright as the last action; ends every third step."""
+
+    metadata = {"render_fps": 5}  # noqa: RUF012 (Gymnasium's own form)
+    observation_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float64)
+    action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
+
+    def __init__(self, render_mode="rgb_array"):
+        self.render_mode, self.level, self.clock = render_mode, 0.0, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.level, self.clock = 0.0, 0
+        return np.array([self.level]), {}
+
+    def step(self, action):
+        self.level, self.clock = float(action[0]), self.clock + 1
+        return np.array([self.level]), 0.0, self.clock == 3, False, {}
+
+    def render(self):
+        if self.render_mode is None:
+            return None
+        return np.full((321, 333, 3), int(100 * self.level), np.uint8)
+
+
+def test_factory_gets_actions_in_its_own_units(tmp_path):
+    path = record(
+        Lamp, {}, lambda obs: np.full((1, 1), 2.0, np.float32), tmp_path / "l.mp4", steps=5
+    )
+    levels = [frame.mean() for frame in pictures(path)]
+    assert pictures(path)[0].shape == (322, 334, 3)  # H.264 needs even sides
+    np.testing.assert_allclose(levels, [0, 200, 200, 200, 0, 200], atol=4)  # resets after an end
+    assert imageio.get_reader(path).get_meta_data()["fps"] == 5
+
+
+def test_what_cannot_be_drawn_leaves_no_file(tmp_path):
+    path = tmp_path / "film.mp4"
+    with pytest.raises(Mistake, match="render_mode"):
+        record(lambda: Lamp(None), {}, lambda obs: np.zeros((1, 1)), path)
+    with pytest.raises(Mistake, match="EnvPool cannot draw Catch-v0"):
+        record("Catch-v0", {}, first_action, path)
+    with pytest.raises(Mistake, match="no grid of channels"):
+        record("DeepSea-bsuite", {}, first_action, path)
+    with pytest.raises(Mistake, match=r"an \.mp4 or a \.gif"):
+        record("Pong-v5", {}, first_action, tmp_path / "film.avi")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_opengl_the_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/nonexistent")  # no driver to be found
+    with pytest.raises(Mistake, match="apt-get install libegl1"):
+        record("HalfCheetah-v5", {}, first_action, tmp_path / "film.mp4")

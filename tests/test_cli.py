@@ -1,0 +1,179 @@
+"""The command line, from words to runs: what it understands, and what it says of the rest."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sterling.algorithms import ALGORITHMS, find
+from sterling.cli import main
+from sterling.options import _config, parse
+
+TINY = ["--steps", "512", "--seeds", "2", "--envs", "2", "--length", "32", "--minibatch", "32",
+        "--epochs", "1", "--evaluate-episodes", "2"]  # fmt: skip
+
+
+def words(text):
+    return parse(text.split())
+
+
+def refused(text, capsys):
+    """The one line that wrong words are answered with."""
+    try:
+        code = main(text.split())
+    except SystemExit as exit:
+        code = exit.code
+    lines = capsys.readouterr().err.splitlines()
+    assert (code, len(lines)) == (2, 1), lines
+    assert lines[0].startswith("sterling: ")
+    return lines[0].removeprefix("sterling: ")
+
+
+def test_train_understands():
+    chosen = words(
+        "train ppo HalfCheetah-v5 --steps 1_000_000 --seeds 5 --out runs/a --lr 3e-4 --no-anneal "
+        "--max_grad_norm=1 --log-std -1e-3 --target-kl inf --epochs 1e1 --env a=1 --env b=true "
+        "--env c=word"
+    )
+    assert (chosen.algorithm, chosen.environment) == ("ppo", "HalfCheetah-v5")
+    assert (chosen.steps, chosen.seeds, str(chosen.out)) == (1_000_000, 5, "runs/a")
+    assert chosen.env == [("a", 1), ("b", True), ("c", "word")]
+    assert chosen.own == {
+        "lr": 3e-4, "anneal": False, "max_grad_norm": 1.0, "log_std": -1e-3,
+        "target_kl": float("inf"), "epochs": 10,
+    }  # fmt: skip
+
+
+def test_settings_that_were_not_given_are_not_passed_on():
+    assert words("train sac Pendulum-v1 --steps 1e4").own == {}
+    assert words("train sac Pendulum-v1 --steps 1e4").steps == 10_000
+
+
+def test_options_may_stand_before_the_algorithm():
+    chosen = words("train --lr 1e-3 ppo CartPole-v1 --steps 10 --seeds 3,7")
+    assert (chosen.own, chosen.seeds) == ({"lr": 1e-3}, [3, 7])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_field_is_an_option_with_help(algorithm):
+    _, fields = _config(algorithm)
+    real = dataclasses.fields(find(algorithm).Config)
+    assert [(f.name, f.kind) for f in fields] == [(f.name, f.type) for f in real]
+    for field, true in zip(fields, real, strict=True):
+        assert field.comment, f"{algorithm}: {field.name} has no comment beside it"
+        value = str(true.default)
+        given = [f"--{field.name}={value}"]
+        if field.kind == "bool":
+            given = [f"--{'' if true.default else 'no-'}{field.name}"]
+        own = parse(["train", algorithm, "X", "--steps", "1", *given]).own
+        assert own == {field.name: true.default}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("train ppo X --steps 9 --lrr 1", "--lrr is not known; did you mean --lr? (see"),
+        ("train ppo X --steps 9 --batch 1", "--batch is not known; did you mean --minibatch?"),
+        ("train ppo X", "the following arguments are required: --steps (see sterling train ppo"),
+        ("train ppo X --steps many", "--steps: 'many' is no number"),
+        ("train ppo X --steps 1.5", "--steps: '1.5' is no whole number"),
+        ("train ppo X --steps 9 --env a", "--env: 'a' is not of the form KEY=VALUE"),
+        ("train ppo X --steps 9 --strategy x", "--strategy: invalid choice: 'x'"),
+        ("trian", "there is no command 'trian'; did you mean train?"),
+        (
+            "train pppo CartPole-v1 --steps 9 --lr 1",
+            "algorithm 'pppo' is not known; did you mean ppo",
+        ),
+        (
+            "train ppo CartPol-v1 --steps 9",
+            "environment 'CartPol-v1' is not known; did you mean CartP",
+        ),
+        (
+            "train ppo CartPole-v1 --steps 9 --out /tmp/none",
+            "steps=9 is below one iteration of ppo",
+        ),
+        ("resume /nowhere", "/nowhere holds no run"),
+        ("evaluate /nowhere", "/nowhere holds no run"),
+        ("play /nowhere", "/nowhere holds no run"),
+        ("list environments nonesuch", "no environment's name holds 'nonesuch'"),
+    ],
+)
+def test_wrong_use_is_one_line(text, answer, capsys):
+    assert refused(
+        f"{text} --quiet" if text.startswith("train ppo C") else text, capsys
+    ).startswith(answer)
+
+
+def test_help_is_quick_and_imports_nothing_slow():
+    show = "import sys; sys.argv = ['sterling', *{}]\nfrom sterling.cli import main\ntry: main()\n"
+    show += "finally: print(sorted({{'jax', 'numpy', 'equinox', 'gymnasium'}} & set(sys.modules)))"
+    for asked in (["--help"], ["train", "ppo", "--help"], ["list", "algorithms"]):
+        start = time.monotonic()
+        command = [sys.executable, "-c", show.format(asked)]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert time.monotonic() - start < 1.5
+        assert output.splitlines()[-1] == "[]"
+
+
+def test_train_help_shows_fields_with_comments_and_defaults(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as exit:
+        main(["train", "ppo", "--help"])
+    text = capsys.readouterr().out
+    assert exit.value.code == 0
+    assert "--lr X                          Adam's step size at the start (3e-4)" in text
+    assert "--[no-]anneal " in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_lists(capsys):
+    assert main(["list", "algorithms"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(ALGORITHMS)
+    assert lines[1].startswith("ppo     Proximal policy optimisation (Schulman 2017")
+    assert main(["list", "environments", "halfcheetah"]) == 0
+    assert "envpool    HalfCheetah-v5" in capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    assert main(["train", "ppo", "CartPole-v1", *TINY, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_train_leaves_a_run(run_folder, capsys):
+    names = {path.name for path in run_folder.iterdir()}
+    assert {"config.json", "metrics.jsonl", "result.json", "curve.png", "checkpoints"} <= names
+    config = json.loads((run_folder / "config.json").read_text())
+    assert (config["config"]["length"], config["seeds"]) == (32, [0, 1])
+
+
+def test_evaluate(run_folder, capsys):
+    assert main(["evaluate", str(run_folder), "--episodes", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[:2]] == [["seed", "0"], ["seed", "1"]]
+    assert "(95% t interval over 2 seeds), 2 episodes each" in lines[2]
+
+
+def test_resuming_a_complete_run_shows_its_result(run_folder, capsys):
+    before = (run_folder / "metrics.jsonl").read_bytes()
+    assert main(["resume", str(run_folder)]) == 0
+    assert "final return" in capsys.readouterr().out
+    assert (run_folder / "metrics.jsonl").read_bytes() == before
+
+
+def test_play(run_folder, capsys):
+    film = run_folder / "film.gif"
+    assert main(["play", str(run_folder), "--video", str(film), "--seed", "1", "--steps", "5"]) == 0
+    assert film.stat().st_size > 1000
+    assert main(["play", str(run_folder), "--seed", "9"]) == 2
+    assert "has no seed 9; it has 0, 1" in capsys.readouterr().err
+
+
+def test_training_twice_into_a_folder_is_refused(run_folder, capsys):
+    again = f"train ppo CartPole-v1 {' '.join(TINY)} --quiet --out {run_folder}"
+    assert "already holds a run; resume it with" in refused(again, capsys)
