@@ -50,6 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _carry_out(chosen: argparse.Namespace) -> int:
     if chosen.command == "list" and chosen.kind == "algorithms":
         return _list_algorithms()
+    from sterling.envs.workers import WorldFailed
     from sterling.types import Mistake
 
     commands = {"train": _train, "resume": _resume, "evaluate": _evaluate, "play": _play}
@@ -58,6 +59,9 @@ def _carry_out(chosen: argparse.Namespace) -> int:
     except Mistake as mistake:
         print(f"sterling: {mistake}", file=sys.stderr)
         return WRONG_USE
+    except WorldFailed as failure:
+        print(f"sterling: {failure}", file=sys.stderr)
+        return 1
 
 
 def _train(chosen: argparse.Namespace) -> int:

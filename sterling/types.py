@@ -7,7 +7,7 @@ for one seed and sees ``time, env, ...`` (a rollout) or ``batch, ...`` (transiti
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
@@ -100,13 +100,17 @@ class World(Protocol):
     traced: bool
     exact: bool
 
-    def reset(self, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]: ...
+    def reset(self, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]:
+        """Begin an episode in every env: the world's state, and ``(seed, env, ...)`` obs."""
+        ...
 
-    def step(
-        self, state: PyTree, action: Action, keys: Key[Array, "seed"]
-    ) -> tuple[PyTree, Step]: ...
+    def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:
+        """One step of every env with ``(seed, env, ...)`` actions."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release what the world holds (processes, threads); it is not used afterwards."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,21 +143,31 @@ class Algorithm(Protocol):
     Config: ClassVar[type]
 
     @staticmethod
-    def needs(config: Any) -> Rollouts | Transitions: ...
+    def needs(config: Any) -> Rollouts | Transitions:
+        """The experience that ``learn`` is to be given."""
+        ...
 
     @staticmethod
-    def init(key: Key[Array, ""], spec: Spec, config: Any) -> Any: ...
+    def init(key: Key[Array, ""], spec: Spec, config: Any) -> Any:
+        """A fresh state; raises :class:`Mistake` where the spec does not suit the algorithm."""
+        ...
 
     @staticmethod
     def act(
         state: Any, obs: Obs, key: Key[Array, ""], explore: bool
-    ) -> tuple[Action, dict[str, Array]]: ...
+    ) -> tuple[Action, dict[str, Array]]:
+        """Actions for ``(env, ...)`` observations, and extras to record beside them."""
+        ...
 
     @staticmethod
-    def value(state: Any, obs: Obs) -> Float[Array, "env"]: ...
+    def value(state: Any, obs: Obs) -> Float[Array, "env"]:
+        """The return expected from ``(env, ...)`` observations, in the learner's units."""
+        ...
 
     @staticmethod
-    def learn(state: Any, batch: Record, key: Key[Array, ""]) -> tuple[Any, Signals]: ...
+    def learn(state: Any, batch: Record, key: Key[Array, ""]) -> tuple[Any, Signals]:
+        """One iteration's learning from a rollout, or one update from a batch of transitions."""
+        ...
 
 
 C = TypeVar("C")
@@ -174,7 +188,7 @@ def config(cls: type[C]) -> type[C]:
         children = [(jax.tree_util.GetAttrKey(name), getattr(config, name)) for name in leaves]
         return children, tuple(getattr(config, name) for name in rest)
 
-    def unflatten(structure: tuple[Any, ...], children: Sequence[Any]) -> Any:
+    def unflatten(structure: tuple[Any, ...], children: Iterable[Any]) -> Any:
         config = object.__new__(made)  # inside a program the leaves are arrays, not floats
         for name, value in zip((*leaves, *rest), (*children, *structure), strict=True):
             object.__setattr__(config, name, value)

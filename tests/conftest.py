@@ -2,15 +2,13 @@
 
 import os
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
-from jaxtyping import install_import_hook
-
-install_import_hook("sterling", "beartype.beartype")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is imported
 
 import jax
 import pytest
+from jaxtyping import install_import_hook
 
+install_import_hook("sterling", "beartype.beartype")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

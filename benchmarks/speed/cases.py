@@ -47,8 +47,8 @@ def _cartpole(quick: bool) -> list[Case]:
     task = {"algorithm": "ppo", "environment": "CartPole-v1", "envs": 8, "fields": CARTPOLE}
     peer = task | {"library": "sb3", "steps": steps}
     cases = _by_threads(Case("cartpole", "sb3", "peers", peer))
-    for seeds, kind in ((1, ""), (10, "_ten_map"), (10, "_ten_vmap")):
-        strategy = "vmap" if "vmap" in kind else "map"
+    ways = ((1, "", "map"), (10, "_ten_map", "map"), (10, "_ten_vmap", "vmap"))
+    for seeds, kind, strategy in (*ways, (10, "_ten_processes", "processes")):
         request = _ours(task, steps, {"seeds": seeds, "strategy": strategy})
         for cache in ("cold", "warm"):
             name = f"sterling{kind}_{cache}"

@@ -43,7 +43,7 @@ TARGETS = (
            CARTPOLE, 8.0, "seconds"),
     *(Target(f"CartPole, ten seeds ({strategy}), {cache} cache, against one of SB3's",
              f"cartpole/sterling_ten_{strategy}_{cache}", CARTPOLE, 1.0, "seconds")
-      for strategy in ("map", "vmap") for cache in ("cold", "warm")),
+      for strategy in ("map", "vmap", "processes") for cache in ("cold", "warm")),
     Target("PPO HalfCheetah, against SB3", "ppo/sterling", SB3_PPO, 4.0, "steps_per_second"),
     Target("PPO HalfCheetah, against SBX", "ppo/sterling", SBX_PPO, 3.0, "steps_per_second"),
     Target("PPO HalfCheetah, share of bare EnvPool", "ppo/sterling",

@@ -40,7 +40,7 @@ class CartPole:
 
     def step(self, state: State, action: Int[Array, ""], key: Key[Array, ""]) -> Answer:
         """Push right (1) or left (0)."""
-        x, x_dot, angle, angle_dot = state
+        _, x_dot, angle, angle_dot = state
         force = jnp.where(action == 1, self.force, -self.force)
         cosine, sine = jnp.cos(angle), jnp.sin(angle)
         pole = self.pole_mass * self.half_length
@@ -117,8 +117,9 @@ class MountainCar:
     def __init__(self, continuous: bool) -> None:
         self.continuous = continuous
         self.goal, self.power = (0.45, 0.0015) if continuous else (0.5, 0.001)
-        bounds = np.array([self.low, -self.max_speed]), np.array([self.high, self.max_speed])
-        self.obs = spaces.Box(*(bound.astype(np.float32) for bound in bounds))
+        low = np.array([self.low, -self.max_speed], np.float32)
+        high = np.array([self.high, self.max_speed], np.float32)
+        self.obs = spaces.Box(low, high)
         box = spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.action: spaces.Space[Any] = box if continuous else spaces.Discrete(3)
 

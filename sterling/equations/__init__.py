@@ -1,0 +1,1 @@
+"""The equations of the papers as pure functions of arrays."""

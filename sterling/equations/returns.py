@@ -13,6 +13,7 @@ def gae(
     value: Float[Array, "time ..."],
     next_value: Float[Array, "time ..."],
     trace: Bool[Array, "time ..."],
+    *,
     lam: Float[Array, ""] | float,
 ) -> Float[Array, "time ..."]:
     """Generalised advantage estimation (Schulman 2016, eq. 16), across ends and cuts.

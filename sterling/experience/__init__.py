@@ -1,0 +1,1 @@
+"""Where experience comes from: rollouts, and what is kept of them."""

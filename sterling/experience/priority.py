@@ -20,7 +20,7 @@ class SumTree(eqx.Module):
     @classmethod
     def zeros(cls, seeds: int, size: int) -> SumTree:
         """Room for ``size`` numbers a seed."""
-        levels = []
+        levels: list[Array] = []
         groups = size
         while groups > 1 or not levels:
             groups = -(-groups // FAN)

@@ -165,14 +165,14 @@ def _keep_and_sample(
     shape = (needs.updates, needs.batch)
     if priorities is None:
         row, env, valid = _uniform(ring, needs.n_step, shape, keys)
-        return (ring, None), _transitions(ring, needs, row, env, valid, {})
+        return (ring, None), _transitions(ring, needs, (row, env), valid, extras={})
     share = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
     strata = jnp.arange(needs.batch, dtype=jnp.float32).reshape(1, 1, -1)
     share = (strata + share) / needs.batch
     priorities, place, valid, weight = priorities.draw(share)
     envs = ring.words.shape[2]
     row, env = place // envs, place % envs
-    batch = _transitions(ring, needs, row, env, valid, {"weight": weight})
+    batch = _transitions(ring, needs, (row, env), valid, extras={"weight": weight})
     return (ring, priorities), batch
 
 
@@ -220,12 +220,13 @@ def _uniform(
 def _transitions(
     ring: Ring,
     needs: Transitions,
-    row: Int[Array, "seed update batch"],
-    env: Int[Array, "seed update batch"],
+    place: tuple[Int[Array, "seed update batch"], Int[Array, "seed update batch"]],
     valid: Bool[Array, "seed update batch"],
+    *,
     extras: dict[str, Array],
 ) -> Record:
     """The windows that start at these places, each as one transition."""
+    row, env = place
     ahead = jnp.arange(needs.n_step, dtype=jnp.int32).reshape(1, 1, 1, -1)
     rows = jnp.mod(row[..., None] + ahead, ring.rows)
     reward, discount, last, mask = ring.scalars(rows, jnp.broadcast_to(env[..., None], rows.shape))

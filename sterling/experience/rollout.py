@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,7 +20,9 @@ class Actor(Protocol):
 
     def act(
         self, obs: Obs, keys: Key[Array, "seed"], explore: bool
-    ) -> tuple[Action, dict[str, Array]]: ...
+    ) -> tuple[Action, dict[str, Array]]:
+        """Actions for ``(seed, env, ...)`` observations, and extras to record beside them."""
+        ...
 
 
 class Tally(eqx.Module):
@@ -86,7 +88,8 @@ class Rollout(eqx.Module):
         """One dispatch a step, for the action; the steps are booked together at the end."""
         state, obs, rows = self.state, self.obs, []
         for time in range(self.length):
-            action, extras, world_keys = _choose(agent, obs, keys, np.int32(time))
+            clock = cast(Array, np.int32(time))  # an array once inside the program
+            action, extras, world_keys = _choose(agent, obs, keys, clock)
             action = jax.tree.map(np.asarray, action)
             state, answer = self.world.step(state, action, world_keys)
             rows.append((action, extras, answer))
@@ -130,10 +133,11 @@ def _record(
     """Book one step: the row it makes, and the episodes it ends."""
     bad = _non_finite(step.obs, source.episode.broken.shape) | ~jnp.isfinite(step.reward)
     broken = (source.episode.broken & step.mask) | bad
-    mask = step.mask & ~broken
+    mask, last = jnp.logical_and(step.mask, ~broken), jnp.logical_or(step.last, broken)
     obs = _finite(step.obs)
     reward = jnp.where(mask, step.reward, 0.0)
-    row = Record(source.obs, action, reward, step.discount, None, step.last | broken, mask, extras)
+    discount = jnp.asarray(step.discount)
+    row = Record(source.obs, action, reward, discount, None, last, mask, extras)
     counted = step.counted
     returns = source.episode.returns + jnp.where(mask, counted.reward, 0.0)
     length = source.episode.length + mask.astype(jnp.int32)
@@ -153,7 +157,7 @@ def _record(
     return Rollout(source.world, source.length, state, obs, episode, tally), row
 
 
-def _non_finite(obs: Obs, shape: tuple[int, int]) -> Bool[Array, "seed env"]:
+def _non_finite(obs: Obs, shape: tuple[int, ...]) -> Bool[Array, "seed env"]:
     """Which envs' observations hold NaN or infinity."""
     bad = jnp.zeros(shape, bool)
     for leaf in jax.tree.leaves(obs):

@@ -1,0 +1,1 @@
+"""Networks as trees of arrays."""

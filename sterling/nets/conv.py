@@ -31,6 +31,7 @@ class Convolution(eqx.Module):
         return cls(2**0.5 * weight.reshape(shape), jnp.zeros(outputs), stride)
 
     def __call__(self, x: Float[Array, "batch height width inputs"]) -> Float[Array, "batch h w o"]:
+        """Convolve."""
         strides = (self.stride, self.stride)
         out = jax.lax.conv_general_dilated(
             x, self.weight, strides, "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -47,21 +48,21 @@ class Torso(eqx.Module):
     size: int = eqx.field(static=True)  # features that come out
 
     @classmethod
-    def create(cls, key: Key[Array, ""], shape: tuple[int, int, int], is_bytes: bool) -> Torso:
+    def create(cls, key: Key[Array, ""], shape: tuple[int, ...], is_bytes: bool) -> Torso:
         """A torso for pictures of ``shape``, either channel first (EnvPool) or channel last."""
         channels_first = shape[0] < shape[2]
         height, width, channels = (*shape[1:], shape[0]) if channels_first else shape
         layers = []
         plan = NATURE if min(height, width) >= 36 else SMALL
-        for key, (outputs, kernel, stride) in zip(
-            jax.random.split(key, len(plan)), plan, strict=True
-        ):
-            layers.append(Convolution.orthogonal(key, channels, outputs, kernel, stride))
+        keys = jax.random.split(key, len(plan))
+        for each, (outputs, kernel, stride) in zip(keys, plan, strict=True):
+            layers.append(Convolution.orthogonal(each, channels, outputs, kernel, stride))
             height, width = ((side - kernel) // stride + 1 for side in (height, width))
             channels = outputs
         return cls(tuple(layers), channels_first, is_bytes, height * width * channels)
 
     def __call__(self, x: Num[Array, "... a b c"]) -> Float[Array, "... features"]:
+        """The features of pictures with any leading axes."""
         lead = x.shape[:-3]
         x = x.reshape(-1, *x.shape[-3:])
         x = x.astype(jnp.float32) / 255.0 if self.is_bytes else x.astype(jnp.float32)

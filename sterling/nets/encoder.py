@@ -28,10 +28,12 @@ class Encoder(eqx.Module):
     @classmethod
     def create(cls, key: Key[Array, ""], space: spaces.Space[Any]) -> Encoder:
         """An encoder for ``space``."""
-        parts, kinds, size = [], [], 0
+        parts: list[Torso | None] = []
+        kinds: list[tuple[str, tuple[int, ...]]] = []
+        size = 0
         for index, leaf in enumerate(leaves(space)):
             torso = None
-            if _is_picture(leaf):
+            if isinstance(leaf, spaces.Box) and _is_picture(leaf.shape):
                 is_bytes = leaf.dtype == jnp.uint8
                 torso = Torso.create(jax.random.fold_in(key, index), leaf.shape, is_bytes)
                 kind, width = ("picture", leaf.shape), torso.size
@@ -58,6 +60,7 @@ class Encoder(eqx.Module):
         return all(part is None for part in self.parts)
 
     def __call__(self, obs: Obs) -> Float[Array, "... features"]:
+        """The features of observations with any leading axes."""
         parts = jax.tree.leaves(without_mask(obs))
         features = [
             _encode(x, torso, *kind)
@@ -104,8 +107,6 @@ def _encode(
     return x.reshape(*x.shape[: x.ndim - len(shape)], math.prod(shape)).astype(jnp.float32)
 
 
-def _is_picture(space: spaces.Space[Any]) -> bool:
-    """A box of three axes, of which the first (channel first) or the last may be short."""
-    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
-        return False
-    return min(space.shape[1:]) >= 3 or min(space.shape[:2]) >= 3
+def _is_picture(shape: tuple[int, ...]) -> bool:
+    """Three axes, of which the first (channel first) or the last may be short."""
+    return len(shape) == 3 and (min(shape[1:]) >= 3 or min(shape[:2]) >= 3)

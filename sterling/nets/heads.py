@@ -24,13 +24,15 @@ class Actions(eqx.Module):
 
     @classmethod
     def of(cls, space: spaces.Space[Any]) -> Actions:
-        """Read an action space."""
+        """Read an action space; raises :class:`Mistake` for one that no policy here covers."""
         if isinstance(space, spaces.Discrete):
             return cls("discrete", (int(space.n),))
+        if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)) and len(space.shape) > 1:
+            raise Mistake(f"a grid of choices, {space}, is not understood; make it one row")
         if isinstance(space, spaces.MultiDiscrete):
             return cls("multi", tuple(int(n) for n in space.nvec))
         if isinstance(space, spaces.MultiBinary):
-            return cls("multi", (2,) * int(space.n))
+            return cls("multi", (2,) * space.shape[0])
         if isinstance(space, spaces.Box):
             return cls("box", tuple(space.shape))
         raise Mistake(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -20,11 +21,12 @@ class Linear(eqx.Module):
     bias: Float[Array, "outputs"]
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
+        """x W + b."""
         return jnp.dot(x, self.weight) + self.bias.reshape((1,) * (x.ndim - 1) + (-1,))
 
 
 class MLP(eqx.Module):
-    """Linear layers with an activation between them (and after the last, with ``activate_last``)."""
+    """Linear layers with an activation between, and with ``activate_last`` after the last too."""
 
     layers: tuple[Linear, ...]
     activation: str = eqx.field(static=True)
@@ -40,7 +42,7 @@ class MLP(eqx.Module):
         activate_last: bool = False,
     ) -> MLP:
         """Orthogonal layers with gain sqrt(2), the last with ``last_scale``."""
-        shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+        shapes = list(pairwise(sizes))
         scales = [2**0.5] * (len(shapes) - 1) + [last_scale]
         raw = pieces(jax.random.normal(key, (_total(shapes),)), shapes)
         made = [
@@ -59,12 +61,13 @@ class MLP(eqx.Module):
     ) -> MLP:
         """Weights and biases from U(-1/sqrt(inputs), 1/sqrt(inputs)), as the off-policy papers'
         code has it."""
-        shapes = [(size + 1, out) for size, out in zip(sizes[:-1], sizes[1:], strict=True)]
+        shapes = [(size + 1, out) for size, out in pairwise(sizes)]
         unit = jax.random.uniform(key, (_total(shapes),), minval=-1.0, maxval=1.0)
         raw = [x * (x.shape[0] - 1) ** -0.5 for x in pieces(unit, shapes)]
         return cls(tuple(Linear(x[1:], x[0]) for x in raw), activation, activate_last)
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
+        """Through all layers."""
         activation = ACTIVATIONS[self.activation]
         for layer in self.layers[:-1]:
             x = activation(layer(x))

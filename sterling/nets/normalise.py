@@ -58,7 +58,7 @@ class ObsNormaliser(eqx.Module):
         """For observations from ``space``."""
         made = [
             Moments.create(leaf.shape)
-            if enabled and np.issubdtype(leaf.dtype, np.floating)
+            if enabled and isinstance(leaf, spaces.Box) and np.issubdtype(leaf.dtype, np.floating)
             else None
             for leaf in leaves(space)
         ]

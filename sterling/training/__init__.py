@@ -1,0 +1,1 @@
+"""Runs: the loop, what surrounds it, and the folder it leaves behind."""

@@ -65,10 +65,10 @@ def healthy(
 def _sound(old: Any, new: Any, seeds: int, limit: float) -> Bool[np.ndarray, "seed"]:
     """Which seeds' changed elements are all finite and below ``limit``."""
     sound = np.ones(seeds, bool)
-    for was, now in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
-        if not isinstance(now, np.ndarray) or not jnp.issubdtype(now.dtype, jnp.inexact):
+    for before, after in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
+        if not isinstance(after, np.ndarray) or not jnp.issubdtype(after.dtype, jnp.inexact):
             continue
-        was, now = was.astype(np.float64), now.astype(np.float64)
+        was, now = before.astype(np.float64), after.astype(np.float64)
         same = (now == was) | (np.isnan(now) & np.isnan(was))
         good = same | (np.abs(now) < limit)  # False for NaN
         sound &= good.reshape(seeds, -1).all(1)

@@ -56,7 +56,7 @@ def advance(run: Run, iterations: int) -> tuple[Run, dict[str, Array]]:
     return run, jax.tree.map(lambda *values: jnp.asarray(np.stack(values).mean(0)), *history)
 
 
-@partial(jax.jit, donate_argnums=0)  # inside a compiled program this changes nothing
+@jax.jit  # for worlds on the host; inside a compiled program this changes nothing
 def _learn(agent: Agent, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent, Signals]:
     return agent.learn(batch, keys)
 

@@ -31,7 +31,6 @@ from sterling.training.settings import Settings
 from sterling.training.trained import TrainedRun, final, load
 from sterling.types import Mistake
 
-
 POLL = 0.5  # seconds between looks at what the seeds have written
 
 
@@ -160,7 +159,7 @@ def _merged_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     row = dict(rows[0])
     for name, value in rows[0].items():
         if name == "failed":
-            row[name] = sorted(sum((each[name] for each in rows), []))
+            row[name] = sorted(seed for each in rows for seed in each[name])
         elif isinstance(value, list):
             row[name] = _interleaved([each[name] for each in rows])
     row["time/seconds"] = max(each["time/seconds"] for each in rows)

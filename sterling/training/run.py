@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from sterling.envs.workers import WorldFailed
 from sterling.experience.rollout import Rollout, Tally
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
@@ -50,7 +51,11 @@ class Driver:
         self._compile()
         with Interrupt() as interrupt:
             while (done := int(self.run.iteration)) < self._total and self.alive.any():
-                self._chunk(min(self._every(), self._total - done))
+                try:
+                    self._chunk(min(self._every(), self._total - done))
+                except WorldFailed:
+                    self.save()  # as it was before this chunk: nothing older is needed
+                    raise
                 if interrupt.requested:
                     self._leave()
                 if time.monotonic() - self._saved > 60 * self.settings.checkpoint_minutes:
@@ -114,8 +119,8 @@ class Driver:
             "iteration": int(self.run.iteration),
             "time/seconds": round(self.seconds, 3),
             "time/steps_per_second": round(rate, 1),
-            "data/return": _plain(tally.returns / episodes, live),
-            "data/length": _plain(tally.lengths / episodes, live),
+            "data/return": _plain(np.asarray(tally.returns) / episodes, live),
+            "data/length": _plain(np.asarray(tally.lengths) / episodes, live),
             "data/episodes": tally.episodes.tolist(),
             "data/invalid": tally.invalid.tolist(),
             **{name: _plain(np.asarray(metrics[name]), self.alive) for name in sorted(metrics)},

@@ -60,7 +60,15 @@ def _result(driver: Driver) -> dict[str, Any]:
         "final": {},
         "failed_seeds": [int(seed) for seed in driver.failures],
         "failures": driver.failures,
+        "world_failures": _world_failures(driver.run.source.world),
         "wall_seconds": round(driver.seconds, 3),
         "compile_seconds": round(driver.compile_seconds, 3),
         "steps_per_second": round(learned / max(driver.seconds, 1e-9), 1),
     }
+
+
+def _world_failures(world: Any) -> list[str]:
+    """What went wrong in worlds on the host, one line each."""
+    while hasattr(world, "world"):
+        world = world.world
+    return [f"environment {index}: {why}" for index, why in getattr(world, "failures", [])]

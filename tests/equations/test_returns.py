@@ -20,7 +20,7 @@ def advantages(reward, discount, values, last, mask, *, lam, gamma):
         jnp.asarray(values[:-1], jnp.float32),
         jnp.asarray(values[1:], jnp.float32),
         continues(jnp.asarray(last), jnp.asarray(mask)),
-        lam,
+        lam=lam,
     )
 
 
@@ -90,8 +90,8 @@ def test_envs_are_independent_columns():
     rng = np.random.default_rng(1)
     parts = [jnp.asarray(rng.normal(size=(5, 3)), jnp.float32) for _ in range(4)]
     trace = jnp.asarray(rng.random((5, 3)) < 0.7)
-    together = gae(*parts, trace, 0.9)
-    apart = [gae(*(p[:, i] for p in parts), trace[:, i], 0.9) for i in range(3)]
+    together = gae(*parts, trace, lam=0.9)
+    apart = [gae(*(p[:, i] for p in parts), trace[:, i], lam=0.9) for i in range(3)]
     np.testing.assert_allclose(together, jnp.stack(apart, 1), rtol=1e-6)
 
 

@@ -69,6 +69,18 @@ class Counter:
         pass
 
 
+class Host(Counter):
+    """The same on the host: NumPy in, NumPy out."""
+
+    def __init__(self, **options):
+        super().__init__(**options, traced=False)
+        self.compiled = jax.jit(super().step)
+
+    def step(self, state, action, keys):
+        assert isinstance(action, np.ndarray)
+        return jax.tree.map(np.asarray, self.compiled(state, action, keys))
+
+
 class Teller(eqx.Module):
     """Acts by what it sees, so that actions can be checked."""
 
@@ -88,17 +100,26 @@ def make(world, **needs):
 
 def drawn(replay, rounds, compiled=True):
     """Draw again and again, as NumPy records."""
-
-    def draw(replay, key):
-        return replay.draw(Teller(), key)
-
-    draw = eqx.filter_jit(draw) if compiled else draw
+    names = jnp.asarray(replay.world.names, jnp.int32)
+    if compiled:
+        replay, stacked = draws(replay, names, jnp.arange(rounds, dtype=jnp.int32))
+        stacked = jax.tree.map(np.asarray, stacked)
+        return replay, [jax.tree.map(lambda x, r=r: x[r], stacked) for r in range(rounds)]
     batches = []
     for round_ in range(rounds):
-        names = jnp.asarray(replay.world.names, jnp.int32)
-        replay, batch = draw(replay, keys.at(names, "draw", round_))
+        replay, batch = replay.draw(Teller(), keys.at(names, "draw", round_))
         batches.append(jax.tree.map(np.asarray, batch))
     return replay, batches
+
+
+@eqx.filter_jit
+def draws(replay, names, rounds):
+    """Several rounds in one program."""
+
+    def draw(replay, round_):
+        return replay.draw(Teller(), keys.at(names, "draw", round_))
+
+    return jax.lax.scan(draw, replay, rounds)
 
 
 def flat(batch):
@@ -145,7 +166,7 @@ def test_no_transition_joins_episodes_or_laps(n_step, gamma, priority):
     assert seen > 40 * 100
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     n_step=some.integers(1, 4),
     collect=some.integers(1, 5),
@@ -213,7 +234,7 @@ def test_worlds_on_the_host_draw_what_compiled_ones_do(priority):
     needs = {"capacity": 46, "warmup": 6, "priority": priority}
     start = keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0)
     compiled = make(Counter(envs=2), **needs).warm(start)
-    host = make(Counter(envs=2, traced=False), **needs).warm(start)
+    host = make(Host(envs=2), **needs).warm(start)
     error = jnp.arange(64, dtype=jnp.float32).reshape(1, 1, 64)
     for _ in range(3):
         compiled, ones = drawn(compiled, 2)
@@ -235,14 +256,16 @@ def test_warming_up_takes_the_asked_steps_at_random(space):
     row = jnp.arange(233, dtype=jnp.int32).reshape(1, -1)
     actions = np.asarray(replay.ring.action(row, jnp.zeros_like(row)))[0].reshape(233, -1)
     if isinstance(space, spaces.Box):
-        assert actions.min() < -0.95 and actions.max() > 0.95
+        assert actions.min() < -0.95
+        assert actions.max() > 0.95
         assert np.abs(actions.mean(0)).max() < 0.2
         assert replay.ring.action(row, jnp.zeros_like(row)).shape == (1, 233, 2, 3)
     else:
         choices = [4] if isinstance(space, spaces.Discrete) else [2, 3]
         for column, count in zip(actions.T, choices, strict=True):
             counts = np.bincount(column, minlength=count)
-            assert len(counts) == count and counts.min() > 0.7 * 233 / count
+            assert len(counts) == count
+            assert counts.min() > 0.7 * 233 / count
 
 
 class Forbidding(Counter):
@@ -300,19 +323,18 @@ def test_numbers_of_every_type_come_back_bit_for_bit():
     np.testing.assert_array_equal(found, action[:, row, env])
 
 
-@settings(max_examples=8, deadline=None)
-@given(size=some.integers(1, 3000), seed=some.integers(0, 999))
-def test_the_sum_tree_finds_places_in_proportion(size, seed):
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("size", [1, 31, 1024, 1025, 3000])
+def test_the_sum_tree_finds_places_in_proportion(size):
+    rng = np.random.default_rng(size)
     values = np.where(rng.random((2, size)) < 0.3, 0.0, rng.random((2, size))).astype(np.float32)
     values[:, 0] = 0.5
     everywhere = jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32)[None], (2, size))
-    tree = SumTree.zeros(2, size).put(everywhere, jnp.asarray(values))
+    tree = jax.jit(SumTree.put)(SumTree.zeros(2, size), everywhere, jnp.asarray(values))
     sums = values.astype(np.float64).cumsum(1)
     np.testing.assert_allclose(tree.total, sums[:, -1], rtol=1e-5)
     share = rng.random((2, 50)).astype(np.float32)
     share[:, :2] = [0.0, np.nextafter(np.float32(1), np.float32(0))]
-    found = np.asarray(tree.find(jnp.asarray(share)))
+    found = np.asarray(jax.jit(SumTree.find)(tree, jnp.asarray(share)))
     for each in range(2):
         assert (values[each, found[each]] > 0).all()
         before = np.concatenate([[0.0], sums[each]])[found[each]] / sums[each, -1]
@@ -361,9 +383,9 @@ def test_wrong_use_is_named():
         Mistake, match="capacity of 12 is too small for 3 envs; ask for at least 21"
     ):
         make(Counter(envs=3), capacity=12)
+    source, start = make(Counter()).source, keys.at(jnp.zeros(1, jnp.int32), "x", 0)
     with pytest.raises(Mistake, match="is a stack of 4 frames"):
-        source = make(Counter()).source
-        Replay.create(source, Transitions(8, 4), 4, keys.at(jnp.zeros(1, jnp.int32), "x", 0))
+        Replay.create(source, Transitions(8, 4), 4, start)
     replay, _ = drawn(make(Counter(), priority=0.5), 1)
     with pytest.raises(Mistake, match="needs the learner's samples"):
         replay.heed(Signals({}, {}))

@@ -9,6 +9,7 @@ from scipy import integrate, stats
 
 from sterling.nets.distributions import Categorical, MultiCategorical, Normal, TanhNormal
 from sterling.nets.heads import Actions
+from sterling.types import Mistake
 
 MEAN, LOG_STD = np.array([[0.3, -1.2], [2.0, 0.0]]), np.array([[-0.5, 0.4], [0.0, -2.0]])
 
@@ -113,3 +114,9 @@ def test_several_choices_are_independent():
     assert stats.chisquare(joint).pvalue > 1e-3
     np.testing.assert_allclose(pi.log_prob(jnp.asarray(sample))[0], -np.log(6.0), rtol=1e-5)
     np.testing.assert_allclose(pi.entropy()[0], np.log(6.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("space", [spaces.MultiBinary([3, 2]), spaces.MultiDiscrete([[2, 3]])])
+def test_a_grid_of_choices_is_named(space):
+    with pytest.raises(Mistake, match="make it one row"):
+        Actions.of(space)

@@ -1,0 +1,1 @@
+"""Algorithms that learn while they act, one file each."""

@@ -18,8 +18,6 @@ Evidence: benchmarks/scores/, docs/scores.md.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -74,6 +72,7 @@ class QNetwork(eqx.Module):
     value: MLP | None
 
     def __call__(self, obs: Obs) -> Float[Array, "... actions"]:
+        """Q of every action."""
         features = self.torso(obs)
         q = self.advantage(features)
         return q if self.value is None else dueling(self.value(features), q)
@@ -154,7 +153,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     updates = state.updates + 1.0
     due = jnp.mod(updates, config.target_period) < 0.5
     share = jnp.where(due, config.tau, 0.0)
-    target = jax.tree.map(lambda old, new: old + share * (new - old), state.target, net)
+    target = jax.tree.map(lambda old, new: (1.0 - share) * old + share * new, state.target, net)
     learned = State(net, target, optimiser, updates, state.planned, config)
     metrics = {**metrics, "loss/grad_norm": global_norm(grads), "policy/epsilon": epsilon(state)}
     return learned, Signals(metrics, {"td_error": error})

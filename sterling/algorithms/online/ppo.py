@@ -232,14 +232,13 @@ def _advantages(state: State, batch: Record, reward: Float[Array, "time env"]) -
         values[:-1],
         values[1:],
         continues(batch.last, batch.mask),
-        config.gae_lambda,
+        lam=config.gae_lambda,
     )
+    action: Any = batch.action
     rows = {
         "allowed": action_mask(batch.obs),
         "seen": jax.tree.map(lambda x: x[:-1], seen),
-        "action": batch.action.reshape(*batch.mask.shape, -1)
-        if nets.actions.kind == "box"
-        else batch.action,
+        "action": action.reshape(*batch.mask.shape, -1) if nets.actions.kind == "box" else action,
         "log_prob": batch.extras["log_prob"],
         "value": values[:-1],
         "advantage": advantage,
