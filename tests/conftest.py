@@ -13,8 +13,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled programs of tests do not go to the user's cache."""
-    folder = tmp_path_factory.getbasetemp().parent / "sterling-xla"
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compiled programs of tests do not go to the user's cache; tests and processes share them."""
+    folder = str(tmp_path_factory.getbasetemp().parent / "sterling-xla")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -50,7 +50,8 @@ def learn(task: dict[str, Any]) -> None:
     from sterling.report.progress import Progress
 
     path = RUNS / name(task)
-    progress = Progress(task["steps"], task["seeds"], name(task))
+    seeds = task["seeds"]  # a number, or a list where settings were tuned on the first ones
+    progress = Progress(task["steps"], seeds if isinstance(seeds, int) else len(seeds), name(task))
     if (path / "config.json").exists():
         run = sterling.resume(path, sinks=[progress])
     else:
@@ -58,7 +59,7 @@ def learn(task: dict[str, Any]) -> None:
             task["algorithm"],
             task["environment"],
             steps=task["steps"],
-            seeds=task["seeds"],
+            seeds=seeds,
             out=path,
             sinks=[progress],
             **task.get("options", {}),
@@ -68,7 +69,7 @@ def learn(task: dict[str, Any]) -> None:
 
 
 def keep(task: dict[str, Any], path: Path) -> None:
-    """Copy what is evidence: settings, versions, hardware, commit, result, thinned curve, picture."""
+    """Copy what is evidence: settings, versions, hardware, commit, result, thin curve, picture."""
     config = json.loads((path / "config.json").read_text())
     result = json.loads((path / "result.json").read_text())
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
@@ -86,9 +87,10 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
         "# Scores beside the published ones",
         "",
         "Made by `make scores` (`benchmarks/scores/run.py`); each row is a file in",
-        "`benchmarks/scores/results/` with settings, seeds, curve, commit and hardware. A score is the",
-        "mean over seeds of the *last* policy's deterministic return, with Student's 95 % interval.",
-        "Time-limit, version and protocol differences to the published figures are named beside them.",
+        "`benchmarks/scores/results/` with settings, seeds, curve, commit and hardware. A score is",
+        "the mean over seeds of the *last* policy's deterministic return (20 episodes each), with",
+        "Student's 95 % interval over seeds. Published figures have other protocols, named beside",
+        "them.",
         "",
         "| task | steps | seeds | Sterling [95 % interval] | at least | published | steps/s | |",
         "|---|---|---|---|---|---|---|---|",

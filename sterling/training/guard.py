@@ -65,6 +65,7 @@ def healthy(
 def _sound(old: Any, new: Any, seeds: int, limit: float) -> Bool[np.ndarray, "seed"]:
     """Which seeds' changed elements are all finite and below ``limit``."""
     sound = np.ones(seeds, bool)
+    limit = float(np.float32(limit))  # as the leaves hold it: most are float32
     for before, after in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
         if not isinstance(after, np.ndarray) or not jnp.issubdtype(after.dtype, jnp.inexact):
             continue
@@ -84,8 +85,9 @@ class Interrupt:
     a second of the first count as the same request: ``timeout``, terminals and job schedulers
     often deliver one twice.
 
-    Handlers are put back on leaving. Outside the main thread, where Python allows no handlers,
-    it does nothing and ``requested`` stays False.
+    Handlers are put back on leaving, which after a signal waits until that half second is over.
+    Outside the main thread, where Python allows no handlers, it does nothing and ``requested``
+    stays False.
     """
 
     signals = (signal.SIGTERM, signal.SIGINT)
@@ -116,6 +118,9 @@ class Interrupt:
         if not self._active:
             return
         self._active = False
+        if self.requested:  # a double of the signal must not meet the old handlers
+            first = self._first or time.monotonic()  # the thread may not have seen it yet
+            time.sleep(max(0.0, first + DEBOUNCE - time.monotonic()))
         for each, handler in self._old.items():
             signal.signal(each, handler)
         signal.set_wakeup_fd(self._old_wakeup)

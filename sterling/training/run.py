@@ -54,7 +54,8 @@ class Driver:
                 try:
                     self._chunk(min(self._every(), self._total - done))
                 except WorldFailed:
-                    self.save()  # as it was before this chunk: nothing older is needed
+                    if not _given_away(self.run):
+                        self.save()  # as it was before this chunk; else the last checkpoint stands
                     raise
                 if interrupt.requested:
                     self._leave()
@@ -184,3 +185,9 @@ def _plain(values: np.ndarray, valid: np.ndarray) -> list[float | None]:
     """JSON numbers; None where a seed has nothing to say."""
     good = valid & np.isfinite(values)
     return [float(v) if ok else None for v, ok in zip(values, good, strict=True)]
+
+
+def _given_away(run: Run) -> bool:
+    """Whether a chunk that was broken off has already used up the run's arrays."""
+    leaves = jax.tree.leaves(run)
+    return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves)

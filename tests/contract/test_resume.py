@@ -48,6 +48,7 @@ def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path):
     time.sleep(random.Random(name).uniform(0.0, 0.3))
     process.send_signal(signal.SIGKILL)
     process.wait()
+    assert not (broken / "result.json").exists()  # it was in the middle
     assert start(broken, "resume", name, form).wait() == 0
     expected, found = newest(whole), newest(broken)
     assert set(expected) == set(found)
