@@ -6,6 +6,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is imported
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 from jaxtyping import install_import_hook
 
 install_import_hook("sterling", "beartype.beartype")
@@ -20,3 +21,4 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    compilation_cache.reset_cache()  # what was compiled while tests were collected had none
