@@ -33,6 +33,7 @@ class Corridor(gymnasium.Env):
 
 
 def make() -> gymnasium.Env:
+    """A corridor that is cut after 50 steps."""
     return gymnasium.wrappers.TimeLimit(Corridor(), 50)
 
 
