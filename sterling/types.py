@@ -135,6 +135,21 @@ class Transitions:
     priority: float = 0.0  # exponent of prioritised replay; 0 samples uniformly
     correction: float = 1.0  # exponent of its importance weights
 
+    @classmethod
+    def of(cls, config: Any) -> Transitions:
+        """What a replaying algorithm's Config asks for, by the fields all of them name alike."""
+        return cls(
+            config.batch,
+            config.collect,
+            config.updates,
+            config.capacity,
+            config.warmup,
+            config.n_step,
+            float(config.gamma) if config.n_step > 1 else 1.0,
+            config.priority or 0.0,
+            float(config.correction) if config.priority else 1.0,
+        )
+
 
 @runtime_checkable
 class Algorithm(Protocol):

@@ -14,6 +14,7 @@ from typing import Any
 
 
 def main() -> None:
+    """Measure the bound that was asked for, print it as JSON."""
     request = json.loads(sys.argv[1])
     measure = {"envpool": envpool_alone, "matrix_jax": matrix_jax}[request["bound"]]
     print(json.dumps(measure(request)))

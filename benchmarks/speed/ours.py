@@ -50,6 +50,7 @@ class Clock:
 
 
 def main() -> None:
+    """Run Sterling as asked, print what was measured as JSON."""
     request = json.loads(sys.argv[1])
     programs = _watch_compiler()
     clock = Clock(request["options"]["seeds"])

@@ -17,6 +17,7 @@ SAC_POINTS = 50  # steps between two notes of the time
 
 
 def main() -> None:
+    """Run a peer as asked, print what was measured as JSON."""
     request = json.loads(sys.argv[1])
     if "threads" in request:
         import torch

@@ -91,17 +91,7 @@ class State(eqx.Module):
 
 def needs(config: Config) -> Transitions:
     """Uniform or prioritised replay."""
-    return Transitions(
-        config.batch,
-        config.collect,
-        config.updates,
-        config.capacity,
-        config.warmup,
-        config.n_step,
-        float(config.gamma) if config.n_step > 1 else 1.0,
-        config.priority or 0.0,
-        float(config.correction) if config.priority else 1.0,
-    )
+    return Transitions.of(config)
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
