@@ -33,6 +33,7 @@ def make(
     purpose: str = "train",
     strategy: str = "vmap",
     stack: int | None = None,
+    flatten: bool = False,
     **options: Any,
 ) -> World:
     """``envs`` copies of an environment for each of ``seeds``.
@@ -44,6 +45,8 @@ def make(
         purpose: "train" or "evaluate": other episodes, and for Atari other rules (below).
         strategy: "vmap" or "map" over seeds, where the environment itself is compiled.
         stack: frames that make an observation; default 4 for Atari, else 1.
+        flatten: observe pictures as vectors, which a small perceptron learns from much faster
+            than convolutions do where pictures are tiny, as MinAtar's are.
         options: what the environment takes, such as ``max_episode_steps``.
 
     Actions of bounded boxes are rescaled to [-1, 1]. Atari games follow Mnih 2015: 84 x 84 grey
@@ -54,9 +57,25 @@ def make(
     """
     if purpose not in ("train", "evaluate"):
         raise Mistake(f"purpose {purpose!r} is not known; use 'train' or 'evaluate'")
+    from sterling.envs.wrappers import Flatten
+
     if not seeds or envs < 1:
         raise Mistake(f"a world needs at least one seed and one env, not {len(seeds)} and {envs}")
     copies = {"seeds": tuple(seeds), "envs": envs}
+    world = _made(environment, copies, options, purpose=purpose, strategy=strategy, stack=stack)
+    return Flatten(world) if flatten else world
+
+
+def _made(
+    environment: str | Callable[[], Any],
+    copies: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    purpose: str,
+    strategy: str,
+    stack: int | None,
+) -> World:
+    """The world as its backend gives it, dressed."""
     if not isinstance(environment, str):
         return _dressed(_host(environment, copies, purpose, options), stack)
     backend, name = find(environment)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
+from sterling import keys as named
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
 
 STRATEGIES = ("vmap", "map")
@@ -136,8 +137,7 @@ class Traced:
 
     def _env_keys(self, key: Key[Array, ""]) -> Key[Array, "env"]:
         """An env's randomness does not depend on how many envs run beside it."""
-        index = jnp.arange(self.spec.envs, dtype=jnp.uint32)
-        return jax.vmap(lambda env: jax.random.fold_in(key, env))(index)
+        return named.deal(key, "env", self.spec.envs)
 
 
 def select(which: Bool[AnyArray, "..."], one: PyTree, other: PyTree) -> PyTree:

@@ -78,6 +78,36 @@ class RescaleAction(Wrapper):
         return middle + unit * half
 
 
+class Flatten(Wrapper):
+    """Observations of any shape as one vector of float32; bytes become numbers from 0 to 1."""
+
+    def __init__(self, world: World):
+        space = world.spec.obs
+        if not isinstance(space, spaces.Box):
+            raise Mistake(f"only a Box can be flattened, not {space}; leave out flatten")
+        self._unit = 1.0 / 255.0 if space.dtype == np.uint8 else 1.0
+        self._shape = space.shape
+        low, high = (
+            self._unit * bound.ravel().astype(np.float32) for bound in (space.low, space.high)
+        )
+        flat = spaces.Box(low, high, dtype=np.float32)
+        super().__init__(world, dataclasses.replace(world.spec, obs=flat), stack=1)
+
+    def reset(self, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]:
+        """Start every episode anew."""
+        state, obs = self.world.reset(keys)
+        return state, self._flat(obs)
+
+    def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:
+        """Step, and flatten what is seen."""
+        state, step = self.world.step(state, action, keys)
+        return state, dataclasses.replace(step, obs=self._flat(step.obs))
+
+    def _flat(self, obs: Any) -> AnyArray:
+        lead = obs.shape[: obs.ndim - len(self._shape)]
+        return obs.reshape(*lead, -1).astype(np.float32) * np.float32(self._unit)
+
+
 class ClipReward(Wrapper):
     """The learner sees the reward's sign (Mnih 2015); the score keeps the reward."""
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Num
 
+from sterling import keys
 from sterling.nets.mlp import orthogonal
 
 # (channels, kernel, stride) per layer
@@ -54,8 +55,8 @@ class Torso(eqx.Module):
         height, width, channels = (*shape[1:], shape[0]) if channels_first else shape
         layers = []
         plan = NATURE if min(height, width) >= 36 else SMALL
-        keys = jax.random.split(key, len(plan))
-        for each, (outputs, kernel, stride) in zip(keys, plan, strict=True):
+        each_key = keys.deal(key, "layer", len(plan))
+        for each, (outputs, kernel, stride) in zip(each_key, plan, strict=True):
             layers.append(Convolution.orthogonal(each, channels, outputs, kernel, stride))
             height, width = ((side - kernel) // stride + 1 for side in (height, width))
             channels = outputs

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from sterling import keys as named
+
 
 class Categorical(eqx.Module):
     """One choice among ``n``; impossible choices have logit ``-inf`` (a finite stand-in)."""
@@ -41,7 +43,7 @@ class MultiCategorical(eqx.Module):
 
     def sample(self, key: Key[Array, ""]) -> Int[Array, "... choices"]:
         """Draw."""
-        keys = jax.random.split(key, len(self.parts))
+        keys = named.deal(key, "part", len(self.parts))
         return jnp.stack([p.sample(k) for p, k in zip(self.parts, keys, strict=True)], -1)
 
     def mode(self) -> Int[Array, "... choices"]:

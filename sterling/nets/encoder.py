@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Float, Key
 
+from sterling import keys
 from sterling.nets.conv import Torso
 from sterling.types import Mistake, Obs
 
@@ -35,7 +36,7 @@ class Encoder(eqx.Module):
             torso = None
             if isinstance(leaf, spaces.Box) and _is_picture(leaf.shape):
                 is_bytes = leaf.dtype == jnp.uint8
-                torso = Torso.create(jax.random.fold_in(key, index), leaf.shape, is_bytes)
+                torso = Torso.create(keys.fold(key, "part", index), leaf.shape, is_bytes)
                 kind, width = ("picture", leaf.shape), torso.size
             elif isinstance(leaf, spaces.Discrete):
                 kind, width = ("category", (int(leaf.n), int(leaf.start))), int(leaf.n)

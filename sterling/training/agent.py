@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Key, PyTree
 
+from sterling import keys as named
 from sterling.types import Action, Algorithm, Obs, Record, Signals, Spec, Transitions
 
 
@@ -34,10 +35,25 @@ class Agent(eqx.Module):
 
     @classmethod
     def create(
-        cls, algorithm: Algorithm, keys: Key[Array, "seed"], spec: Spec, config: Any, strategy: str
+        cls,
+        algorithm: Algorithm,
+        keys: Key[Array, "seed"],
+        spec: Spec,
+        config: Any,
+        strategy: str,
+        *,
+        own: Any = None,
     ) -> Agent:
-        """A fresh agent per key."""
-        state = over_seeds(strategy, lambda key: algorithm.init(key, spec, config))(keys)
+        """A fresh agent per key.
+
+        ``own`` gives each its own numbers: ``config`` again, with every float field an array
+        ``(seed,)``. Experience is asked for by ``config`` in either case.
+        """
+        if own is None:
+            state = over_seeds(strategy, lambda key: algorithm.init(key, spec, config))(keys)
+        else:
+            init = over_seeds(strategy, lambda key, config: algorithm.init(key, spec, config))
+            state = init(keys, own)
         return cls(state, algorithm, algorithm.needs(config), strategy)
 
     @eqx.filter_jit
@@ -64,6 +80,6 @@ def _several(algorithm: Algorithm, state: Any, batches: Record, key: Key[Array, 
         return algorithm.learn(state, batch, key)
 
     count = batches.reward.shape[0]
-    state, signals = jax.lax.scan(update, state, (batches, jax.random.split(key, count)))
+    state, signals = jax.lax.scan(update, state, (batches, named.deal(key, "update", count)))
     metrics = {name: value.mean() for name, value in signals.metrics.items()}
     return state, Signals(metrics, signals.samples)

@@ -67,10 +67,11 @@ def _compiled(run: Run, iterations: Int[Array, ""]) -> tuple[Run, dict[str, Arra
 
     def body(_: Array, carry: tuple[Run, dict[str, Array]]) -> tuple[Run, dict[str, Array]]:
         run, total = carry
-        run, metrics = iterate(run)
+        run, metrics = once(run)
         return run, jax.tree.map(jnp.add, total, metrics)
 
-    shapes = jax.eval_shape(lambda run: iterate(run)[1], run)
+    once = jax.jit(iterate)  # traced for its shapes, and not again for the loop's body
+    shapes = jax.eval_shape(lambda run: once(run)[1], run)
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     run, total = jax.lax.fori_loop(0, iterations, body, (run, nothing))
     count = jnp.maximum(iterations, 1).astype(jnp.float32)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Int
 
 from sterling import algorithms, envs, keys
 from sterling.experience.replay import Replay
@@ -30,24 +32,37 @@ def remember_programs() -> None:
 
 def build(settings: Settings, *, warm: bool = True) -> Run:
     """A run at iteration 0; without ``warm`` the replay stays empty (to be filled on resuming)."""
-    world = make_world(settings)
+    begin = beginning(settings, make_world(settings))
+    return begin(jnp.asarray(settings.seeds, jnp.int32), None, warm)
+
+
+def beginning(settings: Settings, world: World) -> Callable[..., Run]:
+    """``begin(seeds, own, warm)``: runs at iteration 0 in one world, compiled only once.
+
+    ``own`` gives each member of the seed axis its own numbers (see ``Agent.create``), or is None;
+    ``seeds`` may then hold one seed several times: members of one seed meet the same randomness.
+    """
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
-    seeds = jnp.asarray(settings.seeds, jnp.int32)
 
-    def begin() -> tuple[Agent, Any]:
+    def make(seeds: Int[Array, "seed"], own: Any) -> tuple[Agent, Any]:
         start = keys.at(seeds, "source", 0)
         rollouts = isinstance(needs, Rollouts)
         rollout = Rollout.create(world, needs.length if rollouts else needs.collect, start)
+        agent = create_agent(settings, world, seeds, own)
         if rollouts:
-            return create_agent(settings, world), rollout
-        source = Replay.create(rollout, needs, getattr(world, "stack", 1), start)
-        return create_agent(settings, world), source
+            return agent, rollout
+        return agent, Replay.create(rollout, needs, getattr(world, "stack", 1), start)
 
-    agent, source = jax.jit(begin)() if world.exact else begin()
-    if warm and isinstance(source, Replay):
-        source = source.warm(keys.at(seeds, "warm", 0))
-    return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
+    create = jax.jit(make) if world.exact else make
+
+    def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
+        agent, source = create(seeds, own)
+        if warm and isinstance(source, Replay):
+            source = source.warm(keys.at(seeds, "warm", 0))
+        return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
+
+    return begin
 
 
 def make_world(settings: Settings, purpose: str = "train", copies: int | None = None) -> World:
@@ -63,15 +78,17 @@ def make_world(settings: Settings, purpose: str = "train", copies: int | None = 
     )
 
 
-def create_agent(settings: Settings, world: World) -> Agent:
-    """A fresh agent for every seed, in one program."""
+def create_agent(
+    settings: Settings, world: World, seeds: Int[Array, "seed"] | None = None, own: Any = None
+) -> Agent:
+    """A fresh agent for every seed, in one program; ``own`` as in ``Agent.create``."""
     algorithm: Any = algorithms.find(settings.algorithm)
     spec = dataclasses.replace(world.spec, envs=settings.envs, iterations=iterations(settings))
-    seeds = jnp.asarray(settings.seeds, jnp.int32)
+    seeds = jnp.asarray(settings.seeds, jnp.int32) if seeds is None else seeds
 
     @jax.jit
-    def create() -> Agent:
+    def create(seeds: Int[Array, "seed"], own: Any) -> Agent:
         start = keys.at(seeds, "agent", 0)
-        return Agent.create(algorithm, start, spec, settings.config, settings.inside)
+        return Agent.create(algorithm, start, spec, settings.config, settings.inside, own=own)
 
-    return create()
+    return create(seeds, own)

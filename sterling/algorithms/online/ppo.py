@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys
 from sterling.equations.average import masked_mean, standardise
@@ -142,18 +142,13 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     config = state.config
     rewards = state.reward_statistics.update(batch.reward, batch.last, batch.mask, config.gamma)
     rows = _advantages(state, batch, rewards.scale(batch.reward))
-    count = batch.mask.size // config.minibatch
+    order = _order(key, batch.mask.size, config)
 
-    def epoch(carry: Any, key: Key[Array, ""]) -> tuple[Any, Any]:
-        order = jax.random.permutation(key, batch.mask.size)[: count * config.minibatch]
-        shuffled = jax.tree.map(
-            lambda x: x[order].reshape(count, config.minibatch, *x.shape[1:]), rows
-        )
-        return jax.lax.scan(lambda c, minibatch: _update(state, c, minibatch), carry, shuffled)
+    def update(carry: Any, chosen: Int[Array, "minibatch"]) -> tuple[Any, Any]:
+        return _update(state, carry, jax.tree.map(lambda x: x[chosen], rows))
 
     start = (state.nets, state.optimiser, jnp.asarray(True))
-    epochs = jax.random.split(key, config.epochs)
-    (nets, optimiser, _), metrics = jax.lax.scan(epoch, start, epochs)
+    (nets, optimiser, _), metrics = jax.lax.scan(update, start, order)
     learned = State(
         nets,
         optimiser,
@@ -198,6 +193,16 @@ def loss(
             (jnp.abs(ratio - 1.0) > config.clip).astype(jnp.float32), mask
         ),
     }
+
+
+def _order(key: Key[Array, ""], rows: int, config: Config) -> Int[Array, "updates minibatch"]:
+    """Which rows each update sees: every epoch goes through all of them in an order of its own."""
+    every = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32), (config.epochs, rows))
+    if config.minibatch < rows:  # else the order cannot matter
+        dice = jax.random.bits(key, (config.epochs, rows))
+        every = jax.lax.sort_key_val(dice, every)[1]
+    count = rows // config.minibatch
+    return every[:, : count * config.minibatch].reshape(-1, config.minibatch)
 
 
 def _update(state: State, carry: Any, rows: dict[str, Any]) -> tuple[Any, dict[str, Array]]:

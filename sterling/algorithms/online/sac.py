@@ -135,7 +135,7 @@ def value(state: State, obs: Obs) -> Float[Array, "env"]:
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One update of critics, actor and temperature on transitions ``(batch, ...)``."""
     config, (critic_state, actor_state, alpha_state) = state.config, state.optimisers
-    next_key, key = jax.random.split(key)
+    next_key, key = keys.fold(key, "next"), keys.fold(key, "now")
 
     y = target(state, batch, next_key)
     grads, (metrics, error) = jax.grad(critic_loss, has_aux=True)(state.critics, batch, y)
