@@ -1,0 +1,141 @@
+"""Many configurations for a short while, the best of them for longer.
+
+Budgets are ``steps / eta^k``, down to the least; a rung is all trials trained to one budget.
+
+    halving   a rung is run whole, then its best 1/eta go on       (Jamieson 2016, arXiv:1502.07943)
+    ASHA      a trial goes on as soon as it is among the best 1/eta of its rung so far, the highest
+              rung first; where none is, a new one begins  (Li 2018, arXiv:1810.05934, algorithm 2)
+
+A trial that goes on continues its own run; its schedules are those of the full ``steps``.
+"""
+
+from __future__ import annotations
+
+from sterling.tuning.search import (
+    Combine,
+    Cost,
+    Incumbent,
+    Job,
+    Scores,
+    Told,
+    generator,
+    mean,
+    ranked,
+)
+from sterling.tuning.space import Space
+from sterling.types import Mistake
+
+
+def budgets(steps: int, least: int, eta: int) -> list[int]:
+    """Environment steps per seed of each rung, the last being ``steps``.
+
+    Raises Mistake where eta is below 2 or the least budget does not lie in 1 .. steps.
+    """
+    if eta < 2 or not 1 <= least <= steps:
+        raise Mistake(f"rungs need eta of 2 or more and 1..{steps} least steps, not {eta}, {least}")
+    found = [steps]
+    while found[-1] // eta >= least:
+        found.append(found[-1] // eta)
+    return found[::-1]
+
+
+class Halving:
+    """Successive halving: ``trials`` configurations begin, 1/eta of every rung goes on."""
+
+    def __init__(
+        self,
+        space: Space,
+        key: int,
+        trials: int,
+        steps: int,
+        combine: Combine = mean,
+        *,
+        eta: int = 3,
+        least: int | None = None,
+    ):
+        self.space, self._key, self._eta = space, key, eta
+        self._budgets = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
+        self._told = Told(combine)
+        self._rung = 0
+        self._fields = {i: space.sample(generator(key, "trial", i)) for i in range(trials)}
+        self._waiting = list(self._fields)
+        self._scores: dict[int, float] = {}  # of the rung that is being run
+
+    def ask(self) -> Job | None:
+        """The next of the rung; None until the whole rung is told."""
+        if not self._waiting:
+            return None
+        trial = self._waiting.pop(0)
+        start = self._budgets[self._rung - 1] if self._rung else 0
+        kept = self._rung + 1 < len(self._budgets)
+        stop, fields = self._budgets[self._rung], self._fields[trial]
+        return self._told.asked(trial=trial, fields=fields, start=start, stop=stop, kept=kept)
+
+    def tell(self, id: int, scores: Scores, cost: Cost) -> None:
+        """Note it, and with the rung's last begin the next rung."""
+        job = self._told.told(id, scores)
+        self._scores[job.trial] = self._told.score(id)
+        if self._told.pending or self._waiting or self._rung + 1 == len(self._budgets):
+            return
+        survivors = ranked(self._scores)[: max(1, len(self._scores) // self._eta)]
+        self._rung, self._scores = self._rung + 1, {}
+        self._waiting = sorted(survivors)
+
+    def best(self) -> Incumbent | None:
+        """The best of the highest rung reached."""
+        return self._told.incumbent()
+
+
+class ASHA:
+    """Asynchronous successive halving: no rung waits for its last."""
+
+    def __init__(
+        self,
+        space: Space,
+        key: int,
+        trials: int,
+        steps: int,
+        combine: Combine = mean,
+        *,
+        eta: int = 3,
+        least: int | None = None,
+    ):
+        self.space, self._key, self._trials, self._eta = space, key, trials, eta
+        self._budgets = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
+        self._told = Told(combine)
+        self._begun = 0
+        self._rungs: list[dict[int, float]] = [{} for _ in self._budgets]
+        self._promoted: list[set[int]] = [set() for _ in self._budgets]
+
+    def ask(self) -> Job | None:
+        """A promotion if there is one, else a new configuration; None while both are lacking."""
+        for rung in reversed(range(len(self._budgets) - 1)):
+            if found := self.promotable(rung):
+                self._promoted[rung].add(found[0])
+                return self._job(found[0], rung + 1)
+        if self._begun == self._trials:
+            return None
+        self._begun += 1
+        return self._job(self._begun - 1, 0)
+
+    def tell(self, id: int, scores: Scores, cost: Cost) -> None:
+        """Enter it into its rung."""
+        job = self._told.told(id, scores)
+        self._rungs[self._budgets.index(job.stop)][job.trial] = self._told.score(id)
+
+    def best(self) -> Incumbent | None:
+        """The best of the highest rung reached."""
+        return self._told.incumbent()
+
+    def promotable(self, rung: int) -> list[int]:
+        """Trials among the best 1/eta of a rung that have not gone on yet, best first."""
+        scores = self._rungs[rung]
+        best = ranked(scores)[: len(scores) // self._eta]
+        return [trial for trial in best if trial not in self._promoted[rung]]
+
+    def _job(self, trial: int, rung: int) -> Job:
+        fields = self.space.sample(generator(self._key, "trial", trial))
+        start = self._budgets[rung - 1] if rung else 0
+        kept = rung + 1 < len(self._budgets)
+        stop = self._budgets[rung]
+        return self._told.asked(trial=trial, fields=fields, start=start, stop=stop, kept=kept)

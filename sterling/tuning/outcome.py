@@ -1,0 +1,167 @@
+"""What a study came to: the incumbent on seeds that nothing was tuned on, and what it cost.
+
+The tuning score of the best of many trials is too good: it was chosen for being high (selection,
+or maximisation, bias; Patterson 2024, JMLR 25). So the incumbent and the defaults are trained on
+fresh seeds, the same for both, and only those numbers carry intervals.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sterling.statistics import Estimate, estimate
+from sterling.training import folder
+from sterling.training.settings import Settings
+from sterling.tuning.search import Incumbent
+from sterling.tuning.space import Fields, Space
+from sterling.tuning.study import Line, Study
+
+Report = dict[str, Any]
+
+
+def report(
+    asked: dict[str, Any], study: Study, space: Space, best: Incumbent, tested: Sequence[Line]
+) -> Report:
+    """Everything that report.json says."""
+    settings = study.plan.settings
+    shares = len(tested) // 2
+    defaults, tuned = (
+        [score for line in lines for score in line["scores"]]
+        for lines in (tested[:shares], tested[shares:])
+    )
+    given = {each.name: getattr(settings.config, each.name) for each in space}
+    made: Report = {
+        **{name: asked[name] for name in ("algorithm", "environment", "steps", "search", "key")},
+        **{name: asked[name] for name in ("objective", "seeds", "test_seeds")},
+        "incumbent": {
+            "trial": best.trial,
+            "fields": best.fields,
+            "plan": [list(step) for step in best.plan],
+            "tuning": {"score": best.score, "per_seed": list(best.scores)},
+            "test": _estimated(tuned),
+        },
+        "defaults": {"fields": given, "test": _estimated(defaults)},
+        "difference": _difference(tuned, defaults),
+        "space": [str(each) for each in space],
+        "budget": _budget(study),
+        "command": command(settings, best.fields),
+    }
+    found = made["incumbent"]["test"]["estimate"]
+    made["optimism"] = None if found is None else best.score - found
+    return made
+
+
+def write(path: Path, made: Report) -> None:
+    """report.md, then report.json: from then on the study is complete."""
+    (path / "report.md").write_text(markdown(made), encoding="utf-8")
+    folder.write_json(path / "report.json", made)
+
+
+def command(settings: Settings, fields: Fields) -> str:
+    """The command that trains with some fields."""
+    words = ["sterling", "train", settings.algorithm, settings.name, "--steps", str(settings.steps)]
+    own = {**settings.config.__dict__, **fields}
+    usual = type(settings.config)().__dict__
+    words += ["--no-preset", "--envs", str(settings.envs)]
+    for name, value in own.items():
+        if value == usual[name]:
+            continue
+        word = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(word if value else word.replace("--", "--no-", 1))
+        else:
+            words += [word, repr(value) if isinstance(value, float) else str(value).lower()]
+    words += [f"--env={key}={value}" for key, value in settings.env_options.items()]
+    return shlex.join(words)
+
+
+def shown(plain: dict[str, Any]) -> str:
+    """An estimate of report.json as text."""
+    if plain["estimate"] is None:
+        return "no score"
+    return str(Estimate.from_json({name: plain[name] for name in plain if name != "value"}))
+
+
+def markdown(made: Report) -> str:
+    """The report for people."""
+    best, budget, seeds = made["incumbent"], made["budget"], made["test_seeds"]
+    tuning = best["tuning"]
+    lines = [
+        f"# {made['algorithm']} on {made['environment']}, tuned by {made['search']}",
+        "",
+        f"Scores are the objective `{made['objective']}` of training for {made['steps']:,} steps.",
+        f"Intervals: 95 %, over {len(seeds)} seeds on which nothing was tuned.",
+        "",
+        "| | tuning seeds, chosen for being the best | fresh seeds |",
+        "|---|---|---|",
+        f"| incumbent (trial {best['trial']}) | {tuning['score']:.4g} | {shown(best['test'])} |",
+        f"| defaults | | {shown(made['defaults']['test'])} |",
+        f"| incumbent less defaults, seed by seed | | {shown(made['difference'])} |",
+        "",
+        "| field | range | defaults | incumbent |",
+        "|---|---|---|---|",
+    ]
+    usual = made["defaults"]["fields"]
+    for text, (name, value) in zip(made["space"], best["fields"].items(), strict=True):
+        kept = text.partition("=")[2].replace("|", " or ")
+        lines.append(f"| {name} | {kept} | {short(usual[name])} | {short(value)} |")
+    lines += [
+        "",
+        f"Budget: {budget['trials']} trials, {budget['steps']:,} environment steps over "
+        f"{len(made['seeds'])} tuning seeds each, {budget['seconds']:,.0f} s of processes, "
+        f"{budget['wall_seconds']:,.0f} s on the clock with the test "
+        f"({budget['test_steps']:,} steps).",
+        "",
+        f"    {made['command']}",
+        "",
+    ]
+    if len(best["plan"]) > 1:
+        lines += ["The incumbent's settings changed on the way:", ""]
+        for start, stop, fields in best["plan"]:
+            lines.append(f"* steps {start:,} to {stop:,}: " + json.dumps(_rounded(fields)))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def short(value: Any) -> str:
+    """A field's value for a table."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _rounded(fields: Fields) -> Fields:
+    return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in fields.items()}
+
+
+def _estimated(scores: Sequence[float | None], interval: str = "auto") -> dict[str, Any]:
+    """Per-seed scores and their estimate; seeds that never finished an episode are counted out."""
+    known = [score for score in scores if score is not None]
+    plain: dict[str, Any] = {"per_seed": list(scores), "without_score": len(scores) - len(known)}
+    if not known:
+        return {**plain, "estimate": None}
+    made = estimate(known, interval=interval).to_json()
+    return {**plain, "estimate": made.pop("value"), **made}
+
+
+def _difference(tuned: Sequence[float | None], defaults: Sequence[float | None]) -> dict[str, Any]:
+    """Seed by seed, since both met the same randomness."""
+    both = zip(tuned, defaults, strict=True)
+    return _estimated([None if a is None or b is None else a - b for a, b in both], "t")
+
+
+def _budget(study: Study) -> dict[str, Any]:
+    """What was spent; seconds are those of processes, ``wall_seconds`` those of the clock."""
+    lines, tests = study.trials.lines.values(), study.tests.lines.values()
+    return {
+        "trials": len({line["trial"] for line in lines}),
+        "jobs": len(lines),
+        "steps": sum(line["cost"]["steps"] for line in lines),
+        "seconds": round(sum(line["cost"]["seconds"] for line in lines), 1),
+        "test_steps": sum(line["cost"]["steps"] for line in tests),
+        "test_seconds": round(sum(line["cost"]["seconds"] for line in tests), 1),
+        "wall_seconds": round(max(line["at"] for line in [*lines, *tests]), 1),
+        "search_wall_seconds": round(max(line["at"] for line in lines), 1),
+    }

@@ -1,0 +1,146 @@
+"""Searchers by themselves: random search, rungs, ASHA's promotions, objectives."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sterling.tuning import objective, space
+from sterling.tuning.halving import ASHA, Halving, budgets
+from sterling.tuning.search import Random, generator, lower_bound, mean
+from sterling.types import Mistake
+
+SPACE = space.read("ppo", {"lr": "1e-5..1e-2:log", "clip": "0.1..0.4"})
+COST = {"steps": 1, "seconds": 1.0}
+
+
+def drain(searcher):
+    jobs = []
+    while (job := searcher.ask()) is not None:
+        jobs.append(job)
+    return jobs
+
+
+def test_random_search_is_a_function_of_its_key():
+    fields = [[job.fields for job in drain(Random(SPACE, key, 5, 100))] for key in (0, 0, 1)]
+    assert fields[0] == fields[1]
+    assert fields[0] != fields[2]
+    assert len({str(each) for each in fields[0]}) == 5
+    more = [job.fields for job in drain(Random(SPACE, 0, 8, 100))]
+    assert more[:5] == fields[0]  # more trials do not change the first
+
+
+def test_the_incumbent_is_the_best_and_of_equals_the_oldest():
+    searcher = Random(SPACE, 0, 4, 100)
+    jobs = drain(searcher)
+    for job, scores in zip(jobs, [(1.0, 3.0), (2.0, 4.0), (3.0, 3.0), (9.0, None)], strict=True):
+        searcher.tell(job.id, scores, COST)
+    best = searcher.best()
+    assert (best.trial, best.score, best.scores) == (1, 3.0, (2.0, 4.0))
+    assert best.plan == ((0, 100, jobs[1].fields),)
+
+
+def test_a_score_over_seeds():
+    assert mean((1.0, 2.0, 6.0)) == 3.0
+    assert mean((1.0, None)) == mean((1.0, math.nan)) == -math.inf
+    spread = np.std([1.0, 2.0, 6.0], ddof=1) / math.sqrt(3)
+    assert lower_bound((1.0, 2.0, 6.0)) == pytest.approx(3.0 - spread)
+
+
+def test_the_objectives_of_one_seed():
+    rows = [float(x) for x in range(100)]
+    assert objective.score("last", rows, 100, False) == np.mean([92, 93, 94, 95, 96, 97])
+    assert objective.score("area", rows, 100, False) == 49.5
+    assert objective.score("last", rows[:30], 100, False) == np.mean([22, 23, 24, 25, 26, 27])
+    gaps = [*rows[:-2], None, None]
+    assert objective.score("last", gaps, 100, False) == np.mean([92, 93, 94, 95])
+    assert objective.score("last", [*rows, *[None] * 20], 100, False) == 99.0
+    assert objective.score("last", [3.0, 1.0, 2.0], 100, True) == 1.0
+    assert objective.score("last", [None], 100, False) is None
+    with pytest.raises(Mistake, match="did you mean last"):
+        objective.check("lst")
+
+
+def test_budgets_of_rungs():
+    assert budgets(900, 100, 3) == [100, 300, 900]
+    assert budgets(900, 101, 3) == [300, 900]
+    assert budgets(64, 1, 4) == [1, 4, 16, 64]
+    with pytest.raises(Mistake, match="eta of 2 or more"):
+        budgets(100, 0, 3)
+
+
+def test_halving_by_hand():
+    """Nine trials whose score is their number: the best three, then the best one, go on."""
+    searcher = Halving(SPACE, 0, 9, 900)
+    seen = []
+    while wave := drain(searcher):
+        seen.append([(job.trial, job.start, job.stop, job.kept) for job in wave])
+        for job in wave:
+            searcher.tell(job.id, (float(job.trial),), COST)
+    assert seen[0] == [(trial, 0, 100, True) for trial in range(9)]
+    assert seen[1] == [(6, 100, 300, True), (7, 100, 300, True), (8, 100, 300, True)]
+    assert seen[2] == [(8, 300, 900, False)]
+    assert len(seen) == 3
+    best = searcher.best()
+    assert (best.trial, best.plan) == (8, ((0, 900, best.fields),))
+
+
+def test_asha_by_hand():
+    """Eta 2, rungs 25, 50, 100; told one by one (Li 2018, algorithm 2)."""
+    searcher = ASHA(SPACE, 0, 5, 100, eta=2, least=25)
+    scores = [3.0, 1.0, 5.0, 4.0, 2.0]
+    asked = []
+    while (job := searcher.ask()) is not None:
+        asked.append((job.trial, job.stop))
+        searcher.tell(job.id, (scores[job.trial],), COST)
+    assert asked == [
+        (0, 25), (1, 25),            # of two in the rung, one may go on: trial 0 (3 > 1)
+        (0, 50),                     # alone in its rung: floor(1 / 2) = 0 go on
+        (2, 25),                     # rung 25: 5 3 1, floor(3 / 2) = 1 goes on: trial 2
+        (2, 50), (2, 100),           # rung 50: 5 3: trial 2 goes on at once
+        (3, 25),                     # rung 25: 5 4 3 1: the best two are 2 and 3
+        (3, 50),                     # rung 50: 5 4 3: only trial 2 may, and has
+        (4, 25),                     # rung 25: 5 4 3 2 1: the best two have gone on
+    ]  # fmt: skip
+    assert searcher.best().trial == 2
+
+
+def test_asha_asks_on_while_others_are_out():
+    searcher = ASHA(SPACE, 0, 4, 100, eta=2, least=50)
+    first, second = searcher.ask(), searcher.ask()
+    searcher.tell(first.id, (1.0,), COST)
+    third = searcher.ask()  # nothing to promote yet, so a new one begins
+    assert (third.trial, third.stop) == (2, 50)
+    searcher.tell(second.id, (2.0,), COST)
+    assert (searcher.ask().trial, searcher.ask().trial) == (1, 3)  # a promotion, then the last
+    assert searcher.ask() is None
+
+
+def test_randomness_is_named_and_counted():
+    draws = [generator(*each).random() for each in ((0, "a", 0), (0, "a", 0), (0, "b", 0))]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_optuna_is_a_function_of_its_key_and_history_and_learns():
+    from sterling.tuning.optuna import Optuna
+
+    mixed = space.read(
+        "ppo", {"lr": "1e-5..1e-2:log", "gamma": "0.9..0.999:1-log", "epochs": "1..9",
+                "activation": "tanh|relu"},
+    )  # fmt: skip
+
+    def run():
+        searcher, asked = Optuna(mixed, 0, 30, 100), []
+        while (job := searcher.ask()) is not None:
+            asked.append(job.fields)
+            score = -abs(math.log10(job.fields["lr"]) + 3.0)
+            searcher.tell(job.id, (score, None if job.id == 3 else score), COST)
+        return asked, searcher.best()
+
+    (asked, best), (again, _) = run(), run()
+    assert asked == again
+    assert all(0.9 <= each["gamma"] <= 0.999 and each["epochs"] in range(1, 10) for each in asked)
+    assert abs(math.log10(best.fields["lr"]) + 3.0) < 0.3
+    late = np.mean([abs(math.log10(each["lr"]) + 3.0) for each in asked[-10:]])
+    early = np.mean([abs(math.log10(each["lr"]) + 3.0) for each in asked[:10]])
+    assert late < early

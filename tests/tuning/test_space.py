@@ -1,0 +1,104 @@
+"""Ranges as text: scales, whole numbers, choices, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sterling.algorithms import ALGORITHMS
+from sterling.tuning import space
+from sterling.tuning.space import Dimension, Space
+from sterling.types import Mistake
+
+
+def one(name="lr", text="1e-4..1e-2:log", algorithm="ppo"):
+    return space.read(algorithm, {name: text}).dimensions[0]
+
+
+def test_a_logarithmic_range_has_its_geometric_mean_in_the_middle():
+    assert one().value(0.5) == pytest.approx(1e-3)
+    assert one(text="1e-4..1e-2").value(0.5) == pytest.approx(0.00505)
+
+
+def test_a_discount_is_spread_over_its_distance_from_one():
+    gamma = one("gamma", "0.9..0.999:1-log")
+    assert gamma.value(0.5) == pytest.approx(0.99)
+    assert (gamma.value(0.0), gamma.value(1.0)) == pytest.approx((0.9, 0.999))
+
+
+def test_whole_numbers_are_equally_likely_and_reach_both_ends():
+    epochs = one("epochs", "1..4")
+    values = [epochs.value(unit) for unit in np.linspace(0, 0.9999, 4000)]
+    assert all(isinstance(value, int) for value in values)
+    assert np.bincount(values).tolist() == pytest.approx([0, 1000, 1000, 1000, 1000], abs=2)
+
+
+def test_options_are_equally_likely_and_keep_their_types():
+    chosen = one("clip_value", "true|false")
+    assert [chosen.value(u) for u in (0.0, 0.49, 0.5, 1.0)] == [True, True, False, False]
+    kl = one("target_kl", "none|0.02")
+    assert kl.options == (None, 0.02)
+
+
+@given(st.floats(0.0, 1.0))
+def test_unit_and_value_are_inverse(unit):
+    for text, name in (("1e-5..1:log", "lr"), ("-1..1", "log_std"), ("0.9..0.999:1-log", "gamma")):
+        each = one(name, text)
+        assert each.unit(each.value(unit)) == pytest.approx(unit, abs=1e-9)
+    for each in (one("epochs", "1..20:log"), one("activation", "tanh|relu|elu")):
+        value = each.value(unit)
+        assert each.value(each.unit(value)) == value
+
+
+def test_perturbing_multiplies_and_stays_inside():
+    assert one().perturbed(1e-3, 1.2) == pytest.approx(1.2e-3)
+    assert one().perturbed(9e-3, 1.2) == 1e-2
+    gamma = one("gamma", "0.9..0.999:1-log")
+    assert gamma.perturbed(0.99, 0.8) == pytest.approx(0.992)
+    assert one("log_std", "-1..1").perturbed(0.0, 1.2) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("learning_rate", "1..2", "no field 'learning_rate' to search; did you mean"),
+        ("lr", "1e-2..1e-4", "lower end"),
+        ("lr", "0..1:log", "begins above 0"),
+        ("lr", "1e-4..1:logg", "scale 'logg' is not known; did you mean log"),
+        ("gamma", "0.9..1:1-log", "below 1"),
+        ("epochs", "1..2.5", "whole numbers"),
+        ("activation", "1..2", "activation=A|B"),
+        ("lr", "a..b", "no range"),
+        ("lr", "0.1", "two different options"),
+    ],
+)
+def test_a_wrong_range_is_one_line(name, text, words):
+    with pytest.raises(Mistake, match=words.replace("|", r"\|")) as caught:
+        one(name, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pair_without_a_range_is_refused():
+    assert space.pairs(["max-grad-norm=1..2"]) == {"max_grad_norm": "1..2"}
+    with pytest.raises(Mistake, match="NAME=LOW"):
+        space.pairs(["lr"])
+
+
+def test_a_space_survives_json():
+    made = space.read("ppo", {"lr": "1e-5..1:log", "epochs": [1, 2], "target_kl": "none|0.1"})
+    assert Space.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_has_a_space_of_floats_around_its_defaults(algorithm):
+    from sterling import algorithms
+
+    usual = algorithms.find(algorithm).Config()
+    for each in space.read(algorithm):
+        assert isinstance(each, Dimension)
+        assert each.kind == "float"
+        value = getattr(usual, each.name)
+        assert each.low <= value <= each.high or (each.name, value) == ("entropy_coef", 0.0)
+        assert math.isfinite(each.value(0.3))

@@ -1,0 +1,238 @@
+"""Studies from end to end: seeds kept apart, exact resuming, what the report says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sterling.tuning import resume, tune
+from sterling.types import Mistake
+
+SMALL = {"length": 8, "minibatch": 32, "epochs": 1, "width": 8, "preset": False, "log_every": 64}
+SPACE = {"lr": "1e-4..1e-1:log", "clip": "0.1..0.4"}
+
+
+def study(out=None, search="random", trials=4, **options):
+    given = {"steps": 512, "seeds": 2, "test_seeds": 2, "space": SPACE, "workers": 1}
+    return tune(
+        "ppo", "probe:both", out=out, search=search, trials=trials, **{**given, **SMALL, **options}
+    )
+
+
+def timeless(path):
+    """A study's history and report without clock times."""
+    lines = []
+    for name in ("trials.jsonl", "test.jsonl"):
+        for text in (path / name).read_text().splitlines():
+            line = json.loads(text)
+            line.pop("at")
+            line["cost"].pop("seconds")
+            lines.append((name, line))
+    report = json.loads((path / "report.json").read_text())
+    report["budget"] = {k: v for k, v in report["budget"].items() if "seconds" not in k}
+    lines.sort(key=lambda each: (each[0], each[1]["id"]))
+    return lines, report
+
+
+def test_a_report_says_what_is_promised(tmp_path):
+    tuned = study(tmp_path / "s")
+    report = tuned.report
+    assert report == json.loads((tmp_path / "s" / "report.json").read_text())
+    best = report["incumbent"]
+    assert set(best["fields"]) == set(SPACE)
+    assert tuned.fields == best["fields"]
+    assert len(best["tuning"]["per_seed"]) == 2
+    for side in (best["test"], report["defaults"]["test"], report["difference"]):
+        assert len(side["per_seed"]) == 2
+        assert side["low"] <= side["estimate"] <= side["high"]
+    assert report["defaults"]["fields"] == {"lr": 3e-4, "clip": 0.2}
+    assert (report["seeds"], report["test_seeds"]) == ([0, 1], [1000, 1001])
+    assert report["space"] == ["lr=0.0001..0.1:log", "clip=0.1..0.4"]
+    budget = report["budget"]
+    assert (budget["trials"], budget["steps"], budget["test_steps"]) == (4, 4 * 2 * 512, 4 * 512)
+    assert budget["wall_seconds"] >= budget["search_wall_seconds"] > 0
+    text = (tmp_path / "s" / "report.md").read_text()
+    assert "fresh seeds" in text
+    assert report["command"] in text
+    assert not (tmp_path / "s" / "states").exists()
+    scores = [json.loads(t)["scores"] for t in (tmp_path / "s" / "trials.jsonl").open()]
+    assert best["tuning"]["score"] == max(sum(each) / 2 for each in scores)
+
+
+def test_seeds_that_are_tuned_on_are_refused_for_the_test(tmp_path):
+    with pytest.raises(Mistake, match="seeds 1 are both tuned and tested on"):
+        study(test_seeds=[1, 9])
+    with pytest.raises(Mistake, match="seeds 1000"):
+        study(seeds=[1000, 3])
+    with pytest.raises(Mistake, match="all different"):
+        study(seeds=[3, 3])
+    path = tmp_path / "s"  # nor can a study on disk be made to test on them
+    with pytest.raises(Interrupted):
+        study(path, watch=interrupt_after(1))
+    asked = json.loads((path / "study.json").read_text())
+    (path / "study.json").write_text(json.dumps({**asked, "test_seeds": [0, 1]}))
+    with pytest.raises(Mistake, match="were tuned on"):
+        resume(path, workers=1)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt_after(count):
+    """A watch that breaks off when so many jobs have come in."""
+    seen = []
+
+    def watch(stage, wave, line):
+        if line is not None:
+            seen.append(line)
+        if len(seen) == count:
+            raise Interrupted
+
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("search", "options", "stops"),
+    [
+        ("random", {}, (2, 5)),
+        ("random", {"strategy": "vmap"}, (2,)),
+        ("asha", {"eta": 2, "least": 128, "parallel": 2}, (3, 5)),
+        ("pb2", {"generations": 4}, (5, 11)),
+        ("optuna", {"parallel": 2}, (3,)),
+    ],
+)
+def test_an_interrupted_study_resumes_exactly(search, options, stops, tmp_path):
+    whole = tmp_path / "whole"
+    study(whole, search, **options)
+    path = tmp_path / "broken"
+    with pytest.raises(Interrupted):
+        study(path, search, watch=interrupt_after(stops[0]), **options)
+    for count in stops[1:]:
+        with pytest.raises(Interrupted):
+            resume(path, workers=1, watch=interrupt_after(count - stops[0]))
+    with (path / "trials.jsonl").open("a") as file:
+        file.write('{"id": 99, "torn')  # as a killed process leaves it
+    tuned = resume(path, workers=1)
+    assert timeless(path) == timeless(whole)
+    assert resume(path).report == tuned.report  # a finished study is returned as it is
+
+
+SCRIPT = """
+import sys
+from sterling.tuning import tune
+tune("ppo", "probe:both", out=sys.argv[1], search="pbt", trials=4, generations=4, steps=512,
+     seeds=2, test_seeds=2, space={"lr": "1e-4..1e-1:log", "clip": "0.1..0.4"}, workers=2,
+     length=8, minibatch=32, epochs=1, width=8, preset=False, log_every=64)
+"""
+
+
+def test_a_killed_study_of_several_processes_goes_on_and_ends_the_same(tmp_path):
+    path = tmp_path / "killed"
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], start_new_session=True)
+    history = path / "trials.jsonl"
+    while not (history.exists() and history.read_text().count("\n") >= 5):
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (path / "report.json").exists()
+    resume(path, workers=1)
+    study(tmp_path / "whole", "pbt", generations=4)
+    assert timeless(path) == timeless(tmp_path / "whole")
+
+
+def test_a_signal_saves_and_leaves_with_code_75(tmp_path, capsys):
+    def watch(stage, wave, line):
+        if line is None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as left:
+        study(tmp_path / "s", watch=watch)
+    assert left.value.code == 75
+    assert f"sterling tune --resume {tmp_path / 's'}" in capsys.readouterr().out
+    assert resume(tmp_path / "s", workers=1).report["budget"]["trials"] == 4
+
+
+def test_settings_that_shape_the_program_are_grouped_and_scored_like_others(tmp_path):
+    path = tmp_path / "s"
+    study(path, space={"lr": "1e-4..1e-1:log", "depth": "1..2", "activation": "tanh|relu"})
+    lines = [json.loads(text) for text in (path / "trials.jsonl").open()]
+    assert sorted(line["id"] for line in lines) == [0, 1, 2, 3]
+    assert len({(line["fields"]["depth"], line["fields"]["activation"]) for line in lines}) > 1
+
+
+def test_a_population_searches_numbers_only():
+    with pytest.raises(Mistake, match="leave out depth"):
+        study(search="pbt", space={**SPACE, "depth": "1..3"})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"search": "randm"}, "did you mean random"),
+        ({"objective": "lsat"}, "did you mean last"),
+        ({"space": {"lrr": "1..2"}}, "no field 'lrr'"),
+        ({"lr": 1e-3}, "both fixed and searched"),
+        ({"widht": 3}, "did you mean width"),
+        ({"search": "random", "eta": 2}, "no option eta"),
+        ({"strategy": "processes"}, "leave strategy out"),
+        ({"trials": 0}, "at least 1"),
+        ({"space": {"depth": [1, "two"]}}, "must be of type int"),
+        ({"minibatch": 4096}, "does not fit into a rollout"),
+    ],
+)
+def test_wrong_use_is_one_line(options, words, tmp_path):
+    with pytest.raises(Mistake, match=words) as caught:
+        study(tmp_path / "s", **options)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_folder_is_a_studys_own(tmp_path):
+    with pytest.raises(Mistake, match="holds no study"):
+        resume(tmp_path)
+    with pytest.raises(Interrupted):
+        study(tmp_path / "s", watch=interrupt_after(1))
+    with pytest.raises(Mistake, match="--resume"):
+        study(tmp_path / "s")
+
+
+def test_a_changed_history_is_noticed(tmp_path):
+    path = tmp_path / "s"
+    with pytest.raises(Interrupted):
+        study(path, watch=interrupt_after(2))
+    lines = (path / "trials.jsonl").read_text().splitlines()
+    first = json.loads(lines[0])
+    first["fields"]["lr"] = 0.5
+    (path / "trials.jsonl").write_text(json.dumps(first) + "\n")
+    with pytest.raises(Mistake, match="not what this study asks for"):
+        resume(path, workers=1)
+
+
+def test_the_command_tunes_and_resumes(tmp_path, capsys):
+    import argparse
+
+    from sterling.commands import tune as command
+
+    parser = argparse.ArgumentParser()
+    command.options(parser)
+    path = tmp_path / "s"
+    words = f"ppo probe:both --steps 512 --trials 2 --seeds 2 --test-seeds 2 --out {path} "
+    words += "--space lr=1e-4..1e-1:log --set length=8 --set minibatch=32 --set epochs=1 "
+    words += "--set width=8 --no-preset --workers 1"
+    assert command.carry_out(parser.parse_args(words.split())) == 0
+    out = capsys.readouterr().out
+    assert "2/2 trials" in out
+    assert "fresh seeds" in out
+    assert "sterling train ppo probe:both --steps 512 --no-preset --envs 8 --lr" in out
+    assert command.carry_out(parser.parse_args(["--resume", str(path)])) == 0
+    assert "difference, seed by seed" in capsys.readouterr().out
+    with pytest.raises(Mistake, match="--resume FOLDER"):
+        command.carry_out(parser.parse_args(["ppo"]))
+    with pytest.raises(Mistake, match="NAME=LOW"):
+        command.carry_out(parser.parse_args(["ppo", "probe:both", "--steps", "9", "--space", "lr"]))
