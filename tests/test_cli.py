@@ -10,7 +10,9 @@ import pytest
 
 from sterling.algorithms import ALGORITHMS, find
 from sterling.cli import main
-from sterling.options import _config, parse
+from sterling.commands import train
+from sterling.commands.fields import config
+from sterling.options import parse
 
 TINY = ["--steps", "512", "--seeds", "2", "--envs", "2", "--length", "32", "--minibatch", "32",
         "--epochs", "1", "--evaluate-episodes", "2"]  # fmt: skip
@@ -41,25 +43,25 @@ def test_train_understands():
     assert (chosen.algorithm, chosen.environment) == ("ppo", "HalfCheetah-v5")
     assert (chosen.steps, chosen.seeds, str(chosen.out)) == (1_000_000, 5, "runs/a")
     assert chosen.env == [("a", 1), ("b", True), ("c", "word")]
-    assert chosen.own == {
+    assert train.own(chosen) == {
         "lr": 3e-4, "anneal": False, "max_grad_norm": 1.0, "log_std": -1e-3,
         "target_kl": float("inf"), "epochs": 10,
     }  # fmt: skip
 
 
 def test_settings_that_were_not_given_are_not_passed_on():
-    assert words("train sac Pendulum-v1 --steps 1e4").own == {}
+    assert train.own(words("train sac Pendulum-v1 --steps 1e4")) == {}
     assert words("train sac Pendulum-v1 --steps 1e4").steps == 10_000
 
 
 def test_options_may_stand_before_the_algorithm():
     chosen = words("train --lr 1e-3 ppo CartPole-v1 --steps 10 --seeds 3,7")
-    assert (chosen.own, chosen.seeds) == ({"lr": 1e-3}, [3, 7])
+    assert (train.own(chosen), chosen.seeds) == ({"lr": 1e-3}, [3, 7])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_field_is_an_option_with_help(algorithm):
-    _, fields = _config(algorithm)
+    _, fields = config(algorithm)
     real = dataclasses.fields(find(algorithm).Config)
     assert [(f.name, f.kind) for f in fields] == [(f.name, f.type) for f in real]
     for field, true in zip(fields, real, strict=True):
@@ -68,7 +70,7 @@ def test_every_field_is_an_option_with_help(algorithm):
         given = [f"--{field.name}={value}"]
         if field.kind == "bool":
             given = [f"--{'' if true.default else 'no-'}{field.name}"]
-        own = parse(["train", algorithm, "X", "--steps", "1", *given]).own
+        own = train.own(parse(["train", algorithm, "X", "--steps", "1", *given]))
         assert own == {field.name: true.default}
 
 
@@ -156,7 +158,7 @@ def test_evaluate(run_folder, capsys):
     assert main(["evaluate", str(run_folder), "--episodes", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["seed", "0"], ["seed", "1"]]
-    assert "(95% t interval over 2 seeds), 2 episodes each" in lines[2]
+    assert "(95% skew-t interval over 2 seeds), 2 episodes each" in lines[2]
 
 
 def test_resuming_a_complete_run_shows_its_result(run_folder, capsys):

@@ -8,10 +8,11 @@ import pytest
 ROOT = Path(__file__).parents[1] / "sterling"
 FILES = sorted(ROOT.rglob("*.py"))
 RANK = {
-    **{"types": 0, "keys": 0, "options": 4},
+    **{"types": 0, "keys": 0, "naming": 0, "references": 0},
     **{"nets": 1, "equations": 1, "envs": 1, "experience": 1, "statistics": 1},
     **{"algorithms": 2, "report": 2},
-    **{"training": 3, "cli": 4, "__init__": 4, "__main__": 5},
+    **{"training": 3, "tuning": 4, "commands": 5, "options": 6, "cli": 6},
+    **{"__init__": 6, "__main__": 7},
 }
 BELOW_ALGORITHMS = {"types", "keys", "nets", "equations"}
 READING_ORDER = ["Config", "State", "needs", "init", "act", "value", "learn"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from sterling.naming import hint
 
 if TYPE_CHECKING:
     from sterling.types import Algorithm
@@ -24,7 +25,6 @@ def find(name: str) -> Algorithm | ModuleType:
     if name not in ALGORITHMS:
         from sterling.types import Mistake
 
-        near = difflib.get_close_matches(name.lower(), ALGORITHMS, n=1, cutoff=0.3)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ALGORITHMS)}"
-        raise Mistake(f"algorithm {name!r} is not known; {hint}")
+        near = hint(name, ALGORITHMS, f"there are {', '.join(ALGORITHMS)}")
+        raise Mistake(f"algorithm {name!r} is not known{near}")
     return import_module(ALGORITHMS[name])

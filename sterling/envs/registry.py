@@ -16,7 +16,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from sterling.envs.naming import check_options, nearest
+from sterling.envs.naming import check_options
+from sterling.naming import hint
 from sterling.types import Mistake, World
 
 BACKENDS = ("classic", "envpool", "gymnax", "gymnasium", "probe")
@@ -118,7 +119,7 @@ def _unknown(environment: str, known: list[str]) -> str:
     reason = envpool.missing()
     return (
         f"environment {environment!r} is not known"
-        + (nearest(environment, known) or "; sterling.envs.names() lists all")
+        + hint(environment, known, "sterling.envs.names() lists all", count=3)
         + (f" ({reason})" if reason else "")
     )
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import difflib
 import importlib.metadata
 import json
 import os
@@ -28,6 +27,7 @@ import jax
 import numpy as np
 
 import sterling
+from sterling.naming import hint
 from sterling.training.guard import Lock
 from sterling.types import Mistake
 
@@ -87,10 +87,8 @@ def read_config(path: Path) -> dict[str, Any]:
     file = path / "config.json"
     if file.is_file():
         return read_json(file)
-    runs = [config.parent.name for config in path.parent.glob("*/config.json")]
-    near = difflib.get_close_matches(path.name, runs, n=1)
-    hint = f"did you mean {path.parent / near[0]}?" if near else "start one with `sterling train`"
-    raise Mistake(f"{path} holds no run; {hint}")
+    runs = [str(config.parent) for config in path.parent.glob("*/config.json")]
+    raise Mistake(f"{path} holds no run{hint(str(path), runs, 'start one with `sterling train`')}")
 
 
 def write_result(path: Path, result: dict[str, Any]) -> None:

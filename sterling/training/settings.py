@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
 from sterling import algorithms
+from sterling.naming import hint
 from sterling.types import Mistake, Rollouts
 
 STRATEGIES = ("vmap", "map", "processes")
@@ -115,9 +115,8 @@ def make_config(module: Any, fields: dict[str, Any], algorithm: str) -> Any:
     checked = {}
     for name, value in fields.items():
         if name not in kinds:
-            near = difflib.get_close_matches(name, kinds, n=1, cutoff=0.3)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(kinds)}"
-            raise Mistake(f"{algorithm} has no field {name!r}; {hint}")
+            near = hint(name, kinds, f"it has {', '.join(kinds)}")
+            raise Mistake(f"{algorithm} has no field {name!r}{near}")
         checked[name] = _typed(algorithm, name, kinds[name], value)
     return module.Config(**checked)
 

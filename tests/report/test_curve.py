@@ -22,7 +22,7 @@ def run_folder(folder, returns, failed=None, final=True):
         rows.append({"step": (index + 1) * 100, "data/return": values, "failed": gone})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if final:
-        scores = {"per_seed": [], **estimate([1.0, 2.0]).to_json()}
+        scores = {"per_seed": [], **estimate([1.0, 2.0], interval="t").to_json()}
         result = {"steps": 100 * len(rows), "final": {"return": scores}}
         (folder / "result.json").write_text(json.dumps(result))
     return folder

@@ -1,0 +1,47 @@
+"""How the words of the command line become values."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from typing import Any
+
+
+def number(text: str) -> float:
+    """0.1, 1e-4, 1_000 or inf."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from error
+
+
+def integer(text: str) -> int:
+    """1000, 1_000 or 1e3."""
+    read = number(text)
+    if not read.is_integer():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(read)
+
+
+def seeds(text: str) -> int | list[int]:
+    """How many, or which, apart by commas."""
+    return [integer(part) for part in text.split(",") if part] if "," in text else integer(text)
+
+
+def pair(text: str) -> tuple[str, Any]:
+    """KEY=VALUE."""
+    key, equals, text_value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
+    return key, value(text_value)
+
+
+def value(text: str) -> Any:
+    """A Python literal, true, false or none; anything else is text."""
+    plain = {"true": True, "false": False, "none": None}
+    if text.lower() in plain:
+        return plain[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):  # a word
+        return text

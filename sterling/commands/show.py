@@ -1,0 +1,49 @@
+"""What commands that train show while they do, and at the end."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sterling.report.metrics import Sink
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Where the metrics go."""
+    add = parser.add_argument
+    add("--tensorboard", action="store_true", help="write FOLDER/tensorboard as well")
+    add("--wandb", metavar="PROJECT", help="log to Weights & Biases as well")
+    add("--quiet", action="store_true", help="no progress, only the summary")
+
+
+@contextlib.contextmanager
+def sinks(chosen: argparse.Namespace, out: Path, run: dict[str, Any]) -> Iterator[list[Sink]]:
+    """What the options ask for; ``run`` has algorithm, environment, steps and seeds."""
+    from sterling.report.metrics import TensorBoard, WeightsAndBiases
+    from sterling.report.progress import Progress
+
+    made: list[Sink] = []
+    if chosen.tensorboard:
+        made.append(TensorBoard(out / "tensorboard"))
+    if chosen.wandb:
+        made.append(WeightsAndBiases(chosen.wandb, name=out.name))
+    if chosen.quiet:
+        yield made
+        return
+    seeds = run["seeds"]
+    count = seeds if isinstance(seeds, int) else len(seeds)
+    title = f"{run['algorithm'].upper()} on {run['environment']}, {count} seed{'s'[: count > 1]}"
+    with contextlib.closing(Progress(run["steps"], seeds, title)) as progress:
+        yield [*made, progress]
+
+
+def summary(run: Any) -> int:
+    """Print what came out; 1 if no seed did."""
+    from sterling.report.progress import summary as write
+
+    write(run.result, run.path)
+    return int(len(run.result.get("failed_seeds", [])) == len(run.result["seeds"]))

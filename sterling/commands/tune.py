@@ -1,0 +1,174 @@
+"""``sterling tune ALGORITHM ENVIRONMENT``: settings that are better on seeds not tuned on."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+from pathlib import Path
+from typing import Any
+
+from sterling.commands import readers
+
+EXAMPLES = """\
+examples:
+  sterling tune ppo LunarLander-v3 --trials 64 --steps 200_000 --seeds 5 --out runs/lander-study
+  sterling tune ppo CartPole-v1 --steps 50_000 --search asha --space lr=1e-5..1e-2:log \\
+      --space epochs=2..20 --space activation=tanh|relu
+  sterling tune --resume runs/lander-study
+
+searches:
+  random    every trial is trained in full
+  halving   the best third of a rung goes on to three times the steps
+  asha      the same without waiting for a whole rung
+  pbt, pb2  a population whose settings change while it learns (float fields only)
+  optuna    Optuna's sampler (pip install "sterling-rl[tune]")"""
+FORWARDED = (
+    *("trials", "seeds", "test_seeds", "search", "objective", "key", "parallel", "workers"),
+    *("eta", "least", "generations", "quantile", "envs", "strategy", "evaluate_episodes"),
+    *("log_every", "preset"),
+)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What can be asked for."""
+    parser.usage = "sterling tune ALGORITHM ENVIRONMENT --steps N [options] | --resume FOLDER"
+    parser.description = "search settings over several seeds; test the best on fresh ones"
+    parser.epilog, parser.formatter_class = EXAMPLES, argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("algorithm", nargs="?", metavar="ALGORITHM", help="see: sterling list algorithms")
+    add("environment", nargs="?", metavar="ENVIRONMENT", help="see: sterling list environments")
+    add("--resume", type=Path, metavar="FOLDER", help="go on with a study that was stopped")
+    add(
+        "--steps",
+        type=readers.integer,
+        metavar="N",
+        help="environment steps per seed of a full training",
+    )
+    add(
+        "--trials",
+        type=readers.integer,
+        metavar="N",
+        help="configurations; pbt: the population (32)",
+    )
+    add(
+        "--seeds",
+        type=readers.seeds,
+        metavar="N",
+        help="tuning seeds, how many or which: 3,7,8 (5)",
+    )
+    fresh = "fresh seeds for the report, how many (from 1000 on) or which (10)"
+    add("--test-seeds", type=readers.seeds, metavar="N", help=fresh)
+    add("--out", type=Path, metavar="FOLDER", help="of the study (runs/tune-ALGORITHM-...-TIME)")
+    searches = ("random", "asha", "halving", "pbt", "pb2", "optuna")
+    add("--search", choices=searches, help="how configurations are chosen (random)")
+    ranges = "LOW..HIGH[:log|:1-log] or A|B|C; may be repeated; `default` adds the algorithm's own"
+    add("--space", action="append", metavar="FIELD=RANGE", help=ranges)
+    fixed = "a field of the Config to hold fixed; may be repeated"
+    add("--set", type=readers.pair, action="append", default=[], metavar="FIELD=VALUE", help=fixed)
+    goals = "last (tenth of the returns), bound (mean less its error), area, final (last)"
+    add("--objective", choices=("last", "bound", "area", "final"), help=goals)
+    add("--key", type=readers.integer, metavar="N", help="all of the search's randomness (0)")
+    add("--workers", type=readers.integer, metavar="N", help="processes (one per core)")
+    add("--parallel", type=readers.integer, metavar="N", help="jobs decided on together")
+    add("--eta", type=readers.integer, metavar="N", help="asha, halving: one in N goes on (3)")
+    least = "asha, halving: steps of the lowest rung (steps / eta^2)"
+    add("--least", type=readers.integer, metavar="N", help=least)
+    add(
+        "--generations",
+        type=readers.integer,
+        metavar="N",
+        help="pbt, pb2: changes of settings (10)",
+    )
+    add("--quantile", type=float, metavar="X", help="pbt, pb2: share that copies (0.25)")
+    add("--envs", type=readers.integer, metavar="N", help="parallel environments per seed")
+    example = "an option of the environment, as max_episode_steps=500; may be repeated"
+    add("--env", type=readers.pair, action="append", default=[], metavar="KEY=VALUE", help=example)
+    add("--strategy", choices=("vmap", "map"), help="how members share a program (map)")
+    add("--evaluate-episodes", type=readers.integer, metavar="N", help="per seed, for `final` (20)")
+    add(
+        "--log-every",
+        type=readers.integer,
+        metavar="N",
+        help="steps between rows (a hundredth of all)",
+    )
+    tuned = "begin from the algorithm's defaults, not from settings tuned for this environment"
+    add("--no-preset", dest="preset", action="store_false", default=None, help=tuned)
+    add("--quiet", action="store_true", help="no progress, only the summary")
+
+
+def carry_out(chosen: argparse.Namespace) -> int:
+    """Tune or go on tuning, and print what came out."""
+    from sterling.tuning import resume
+    from sterling.tuning.show import summary
+    from sterling.types import Mistake
+
+    if chosen.resume is not None:
+        if chosen.algorithm is not None:
+            raise Mistake("--resume takes the study's own settings; leave the others out")
+        watch = None if chosen.quiet else _watch(chosen.resume)
+        with contextlib.closing(watch) if watch else contextlib.nullcontext():
+            tuned = resume(chosen.resume, workers=chosen.workers, watch=watch)
+    else:
+        tuned = _begin(chosen)
+    summary(tuned.report, tuned.path)
+    return 0
+
+
+def _begin(chosen: argparse.Namespace) -> Any:
+    from sterling import algorithms
+    from sterling.envs.registry import find
+    from sterling.tuning import objective, tune
+    from sterling.tuning.show import Progress
+    from sterling.types import Mistake
+
+    if chosen.algorithm is None or chosen.environment is None or chosen.steps is None:
+        raise Mistake("tune needs ALGORITHM, ENVIRONMENT and --steps, or --resume FOLDER")
+    algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
+    find(chosen.environment)
+    now = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    name = f"tune-{chosen.algorithm}-{chosen.environment.replace('/', '-')}-{now}"
+    given = {name: getattr(chosen, name) for name in FORWARDED}
+    asked = {name: value for name, value in given.items() if value is not None}
+    asked |= {name.replace("-", "_"): value for name, value in chosen.set}
+    title = f"tuning {chosen.algorithm} on {chosen.environment}, {asked.get('search', 'random')}"
+    combine = objective.combine(asked.get("objective", "last"))
+    watch = None if chosen.quiet else Progress(title, asked.get("trials", 32), combine)
+    with contextlib.closing(watch) if watch else contextlib.nullcontext():
+        return tune(
+            chosen.algorithm,
+            chosen.environment,
+            steps=chosen.steps,
+            out=chosen.out or Path("runs") / name,
+            space=_space(chosen),
+            env_options=dict(chosen.env),
+            watch=watch,
+            **asked,
+        )
+
+
+def _watch(path: Path) -> Any:
+    """Progress for a study that exists."""
+    import json
+
+    from sterling.tuning import objective
+    from sterling.tuning.show import Progress
+
+    file = path / "study.json"
+    if not file.is_file() or (path / "report.json").exists():
+        return None  # resume says what is wrong, or has nothing to do
+    asked = json.loads(file.read_text())
+    title = f"tuning {asked['algorithm']} on {asked['environment']}, {asked['search']}, resumed"
+    return Progress(title, asked["trials"], objective.combine(asked["objective"]))
+
+
+def _space(chosen: argparse.Namespace) -> dict[str, Any] | None:
+    """What is to be searched; None: the algorithm's own space."""
+    from sterling.tuning import space
+
+    if chosen.space is None:
+        return None
+    found: dict[str, Any] = {}
+    if "default" in chosen.space:
+        found = dict(space.default(chosen.algorithm))
+    return found | space.pairs([text for text in chosen.space if text != "default"])

@@ -1,0 +1,134 @@
+"""``sterling compare ppo sac --environment X --steps N --until-decided``: train until known."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sterling.algorithms import ALGORITHMS
+from sterling.commands import readers
+
+NEEDED = ("environment", "steps")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What can be asked for."""
+    group = parser.add_argument_group(
+        "training until it is known",
+        "Instead of RUNs: algorithms, as [LABEL=]ALGORITHM[:FIELD=VALUE,...]. Each look trains a "
+        "few fresh seeds of those not yet told apart; asked again, a stopped study goes on.",
+    )
+    add = group.add_argument
+    add("--until-decided", action="store_true", help="train, and stop as soon as it is decided")
+    add("--environment", metavar="ENVIRONMENT", help="see: sterling list environments")
+    add("--steps", type=readers.integer, metavar="N", help="environment steps per seed")
+    add("--max-seeds", type=readers.integer, default=30, metavar="N", help="of each (30)")
+    add("--per-look", type=readers.integer, default=5, metavar="N", help="fresh seeds a look (5)")
+    add("--out", type=Path, metavar="FOLDER", help="of the study (runs/compare-...)")
+    add("--strategy", choices=("vmap", "map", "processes"), help="how the seeds are run")
+    tuned = "leave out the settings tuned for this environment"
+    add("--no-preset", dest="preset", action="store_false", help=tuned)
+
+
+def carry_out(chosen: argparse.Namespace) -> int:
+    """Train until decided; print what is known after every look and in the end."""
+    from sterling.training.until import Question, until_decided
+    from sterling.types import Mistake
+
+    lacking = [f"--{name}" for name in NEEDED if getattr(chosen, name) is None]
+    if lacking:
+        raise Mistake(f"--until-decided needs {' and '.join(lacking)}")
+    contenders = _labelled([_contender(text) for text in chosen.runs])
+    given = {"strategy": chosen.strategy, "preset": chosen.preset}
+    question = Question(
+        contenders,
+        chosen.environment,
+        chosen.steps,
+        chosen.max_seeds,
+        chosen.per_look,
+        chosen.alpha,
+        chosen.failed,
+        {name: value for name, value in given.items() if value is not None},
+    )
+    name = "-".join(["compare", *(each.label for each in contenders), chosen.environment])
+    path = chosen.out or Path("runs") / name.replace("/", "-")
+    try:
+        made = until_decided(question, path, _watch(question, chosen))
+    except SystemExit as stopped:
+        print("the comparison goes on where it stopped when the same command is given again")
+        raise stopped
+    print(_told(question, made, path))
+    return 0
+
+
+def _contender(text: str) -> Any:
+    """[LABEL=]ALGORITHM[:FIELD=VALUE,...]"""
+    from sterling import algorithms
+    from sterling.training.until import Contender
+    from sterling.types import Mistake
+
+    head, _, settings = text.partition(":")
+    label, equals, algorithm = head.rpartition("=")
+    algorithms.find(algorithm)
+    try:
+        fields = dict(readers.pair(part) for part in settings.split(",") if part)
+    except argparse.ArgumentTypeError as error:
+        raise Mistake(f"{text!r}: {error}") from error
+    fields = {name.replace("-", "_"): value for name, value in fields.items()}
+    return Contender(label if equals else text, algorithm, fields)
+
+
+def _labelled(contenders: Sequence[Any]) -> tuple[Any, ...]:
+    """Copies of one thing are numbered, so that they can be compared with each other."""
+    import dataclasses
+
+    seen: dict[str, int] = {}
+    made = []
+    for each in contenders:
+        seen[each.label] = seen.get(each.label, 0) + 1
+        again = seen[each.label] > 1
+        label = f"{each.label}-{seen[each.label]}" if again else each.label
+        made.append(dataclasses.replace(each, label=label.replace("/", "-")))
+    return tuple(made)
+
+
+def _watch(question: Any, chosen: argparse.Namespace) -> Any:
+    """Progress for every training, unless the answer is to be JSON."""
+    from sterling.report.progress import Progress
+
+    def watch(contender: Any, seeds: Sequence[int]) -> list[Any]:
+        if chosen.json:
+            return []
+        title = f"{contender.label} on {question.environment}, seeds {seeds[0]} to {seeds[-1]}"
+        return [Progress(question.steps, list(seeds), title)]
+
+    return watch
+
+
+def _told(question: Any, made: Any, path: Path) -> str:
+    """Standings, decisions, and what they cost."""
+    from sterling.report.text import columns
+    from sterling.statistics import estimate
+    from sterling.training.until import returns
+
+    found = {each.label: returns(path / each.label) for each in question.contenders}
+    rows = [
+        [f"  {label}", str(estimate(values, failed=question.failed)), str(len(values))]
+        for label, values in found.items()
+    ]
+    trained, most = sum(map(len, found.values())), question.max_seeds * len(found)
+    lines = [question.environment, columns(["  ", "mean", "seeds"], rows, "lrr"), ""]
+    lines += [f"{decision} after {decision.interim} of {question.looks} looks"
+              for decision in made.decisions]  # fmt: skip
+    lines += [
+        f"Probability of any wrong decision at most {question.alpha:g} (AdaStop, permutations).",
+        f"{trained} seeds trained of {most} at most; everything is in {path}",
+    ]
+    return "\n".join(lines)
+
+
+def is_training(chosen: argparse.Namespace) -> bool:
+    """Whether algorithms are named, rather than runs."""
+    return bool(chosen.until_decided) or all(run in ALGORITHMS for run in chosen.runs)

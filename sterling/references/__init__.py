@@ -1,0 +1,1 @@
+"""What others measured: published scores (``published``) and tables to normalise by."""

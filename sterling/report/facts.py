@@ -1,0 +1,163 @@
+"""What a reader must know beside the numbers: how each run was made, and what to be careful of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sterling.report.groups import Group, differing, environments
+from sterling.report.progress import duration
+from sterling.report.runs import Result
+from sterling.report.text import count, listed, steps
+
+FEW = 5  # seeds; below this, intervals are wide and tests can hardly decide
+CLOSE = 0.1  # budgets that differ by less than this share count as the same
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table in words."""
+
+    header: list[str]
+    rows: list[list[str]]
+    title: str = ""
+    sides: str = ""  # per column: r for flush right, k for kept on one line, a space for text
+
+
+def runs(groups: Sequence[Group]) -> Table:
+    """One row per run: seeds, steps, time, commit, hardware, folder."""
+    header = ["", "environment", "seeds", "failed", "steps", "time", "steps/s"]
+    header += ["commit", "hardware", "versions", "from"]
+    rows = [_run(group, one) for group in groups for one in group.results]
+    return Table(header, rows, sides="kkrkrrrkkk")
+
+
+def settings(groups: Sequence[Group]) -> list[Table]:
+    """Per algorithm with several runs: the settings in which they differ, a column per run."""
+    by_algorithm: dict[str, list[Result]] = {}
+    for group in groups:
+        for one in group.results:
+            by_algorithm.setdefault(one.algorithm, []).append(one)
+    tables = []
+    for algorithm, members in by_algorithm.items():
+        known = [one for one in members if one.config]
+        table = differing(known) if len(known) > 1 else {}
+        if table:
+            rows = [[name, *[_value(value) for value in row]] for name, row in table.items()]
+            tables.append(Table(["setting", *_columns(known)], rows, algorithm))
+    return tables
+
+
+def cautions(
+    groups: Sequence[Group], notes: Sequence[str], failed: float | None = None
+) -> list[str]:
+    """Everything that weakens what the page says, in words; ``notes`` from reading come first.
+
+    ``failed``: what a failed seed counts as; None if they are left out of the numbers.
+    """
+    told = list(notes)
+    for group in groups:
+        told += _of_group(group, failed)
+    for world in environments(groups):
+        told += _of_world([one for one in groups if one.environment == world])
+    return told + _of_all([one for group in groups for one in group.results])
+
+
+def _of_group(group: Group, failed: float | None) -> list[str]:
+    name, n = f"{group.label} on {group.environment}", int(np.isfinite(group.scores).sum())
+    told = []
+    if group.failed:
+        seeds = [seed for one in group.results for seed in one.failed]
+        rule = "left out of the numbers" if failed is None else f"counted as {failed:g}"
+        told.append(f"{name}: seed{'s'[: len(seeds) > 1]} {listed(seeds)} failed, {rule}.")
+    if n == 1:
+        told.append(f"{name} rests on one seed: no interval, and no comparison can be decided.")
+    elif 0 < n < FEW:
+        told.append(f"{name} rests on {n} seeds; with fewer than {FEW}, intervals are wide.")
+    lost = [w for one in group.results for w in one.result.get("world_failures", [])]
+    if lost:
+        told.append(f"{name}: {count(len(lost), 'episode')} cut short by a failing environment.")
+    return told
+
+
+def _of_world(groups: Sequence[Group]) -> list[str]:
+    """Groups on one environment that cannot be read side by side without a thought."""
+    budgets = {group.label: group.steps[-1] for group in groups if group.steps}
+    if len(budgets) > 1 and min(budgets.values()) < (1 - CLOSE) * max(budgets.values()):
+        each = listed([f"{label} {steps(taken)}" for label, taken in budgets.items()])
+        return [f"{groups[0].environment}: budgets differ ({each}); scores are not at equal cost."]
+    return []
+
+
+def _of_all(results: Sequence[Result]) -> list[str]:
+    told = []
+    commits = _several(results, lambda one: (one.config.get("git") or {}).get("commit"))
+    if len(commits) > 1:
+        told.append(f"The runs were made by {len(commits)} commits of the code.")
+    if any((one.config.get("git") or {}).get("dirty") for one in results):
+        told.append("Some runs were made by code with changes that were not committed (marked +).")
+    machines = _several(results, lambda one: _hardware(one.config) or None)
+    if len(machines) > 1:
+        told.append(f"The runs were made on different hardware ({listed(machines)}).")
+    return told
+
+
+def _several(results: Sequence[Result], what: Any) -> list[Any]:
+    found = [what(one) for one in results]
+    return list(dict.fromkeys(value for value in found if value is not None))
+
+
+def _run(group: Group, one: Result) -> list[str]:
+    wall = one.result.get("wall_seconds")
+    speed = one.result.get("steps_per_second")
+    versions = one.config.get("versions", {})
+    shown = [f"{name} {versions[name]}" for name in ("sterling", "jax") if versions.get(name)]
+    return [
+        group.label,
+        group.environment,
+        str(len(one.seeds)),
+        listed(one.failed) if one.failed else "-",
+        f"{one.steps:,.0f}" if one.steps is not None else "?",
+        duration(wall) if wall is not None else "not finished" if one.config else "-",
+        f"{speed:,.0f}" if speed else "-",
+        _commit(one.config),
+        _hardware(one.config) or "-",
+        ", ".join(shown) or "-",
+        one.place,
+    ]
+
+
+def _commit(config: dict[str, Any]) -> str:
+    git = config.get("git") or {}
+    return f"{git['commit'][:7]}{'+' if git.get('dirty') else ''}" if git.get("commit") else "-"
+
+
+def _hardware(config: dict[str, Any]) -> str:
+    place = config.get("hardware", {})
+    if not place:
+        return ""
+    memory = f"{place['memory'] / 2**30:.0f} GiB" if place.get("memory") else ""
+    cores = count(place["cores"], "core") if place.get("cores") else ""
+    devices = [name for name in place.get("devices", []) if name != "cpu"]
+    parts = [place.get("cpu", ""), cores, memory, *dict.fromkeys(devices)]
+    return ", ".join(part for part in parts if part)
+
+
+def _columns(results: Sequence[Result]) -> list[str]:
+    """A name for each run, the shortest that tells them apart."""
+    worlds = [one.environment for one in results]
+    return [
+        one.environment if worlds.count(one.environment) == 1 else one.place.rsplit("/", 1)[-1]
+        for one in results
+    ]
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else f"{value}"

@@ -1,0 +1,201 @@
+"""What is compared: the runs of one label on one environment, taken together.
+
+The label is the algorithm's name, or the one given as LABEL=PATH. Runs of one algorithm on one
+environment that differ in their settings are told apart by those settings; runs that do not are
+one group with more seeds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sterling.report.runs import Result
+from sterling.report.text import listed, steps
+from sterling.types import Mistake
+
+SETTING = ("steps", "envs", "env_options")  # of config.json, beside the algorithm's own
+WINDOWS = 50  # a curve is averaged over: single episodes are noise
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """All seeds of one label on one environment."""
+
+    label: str
+    environment: str
+    results: list[Result]
+
+    @property
+    def scores(self) -> Float[np.ndarray, "run"]:
+        """The score of every finished seed; NaN where it failed."""
+        parts = [one.scores for one in self.results if one.scores is not None]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of the finished runs, in the order of the scores."""
+        return [s for one in self.results if one.scores is not None for s in one.seeds]
+
+    @property
+    def failed(self) -> int:
+        """How many seeds diverged."""
+        return sum(len(one.failed) for one in self.results)
+
+    @property
+    def steps(self) -> list[float]:
+        """The budgets taken, from small to large; usually one."""
+        return sorted({one.steps for one in self.results if one.steps is not None})
+
+    def curves(self) -> tuple[Float[np.ndarray, "time"], Float[np.ndarray, "run time"]]:
+        """Every seed that did not fail, averaged over ``WINDOWS`` equal windows of steps.
+
+        Steps are the windows' ends. A window without a finished episode is bridged; before the
+        first and after the last known one a seed is NaN.
+        """
+        parts = [one.curves for one in self.results if one.curves.steps.size]
+        if not parts:
+            return np.zeros(0), np.zeros((0, 0))
+        size = max(part.steps[-1] for part in parts) / WINDOWS
+        axis = size * np.arange(1, WINDOWS + 1)
+        rows = [
+            _bridged(part.steps[known], values[known], axis)
+            for part in parts
+            for seed, values in zip(part.seeds, part.returns, strict=True)
+            if seed not in part.failed and (known := np.isfinite(values)).any()
+        ]
+        return axis, np.array(rows).reshape(len(rows), axis.size)
+
+
+def gather(
+    results: Sequence[Result], tasks: Sequence[str] | None = None
+) -> tuple[list[Group], list[str]]:
+    """The groups, in the order they were given, and notes on what was put together or left out.
+
+    ``tasks`` limits the environments. Raises Mistake for a task that no result is of.
+    """
+    notes: list[str] = []
+    chosen = _of_tasks(results, tasks)
+    labels = _labels(chosen)
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result, label in zip(chosen, labels, strict=True):
+        groups.setdefault((label, result.environment), []).append(result)
+    made = [
+        Group(label, environment, _fresh(members, notes))
+        for (label, environment), members in groups.items()
+    ]
+    return made, notes
+
+
+def labels(groups: Iterable[Group]) -> list[str]:
+    """Each label once, in order."""
+    return list(dict.fromkeys(group.label for group in groups))
+
+
+def environments(groups: Iterable[Group]) -> list[str]:
+    """Each environment once, in order."""
+    return list(dict.fromkeys(group.environment for group in groups))
+
+
+def settings(result: Result) -> dict[str, Any]:
+    """Everything that was set, flat; what a label may have to name."""
+    own = dict(result.config.get("config", {}))
+    return own | {name: result.config[name] for name in SETTING if name in result.config}
+
+
+def differing(results: Sequence[Result]) -> dict[str, list[Any]]:
+    """Settings that are not the same in all results: name -> its value in each, None if absent."""
+    each = [settings(one) for one in results]
+    names = dict.fromkeys(name for one in each for name in one)
+    table = {name: [one.get(name) for one in each] for name in names}
+    return {name: values for name, values in table.items() if any(v != values[0] for v in values)}
+
+
+def _bridged(
+    steps: Float[np.ndarray, "row"],
+    values: Float[np.ndarray, "row"],
+    axis: Float[np.ndarray, "time"],
+) -> Float[np.ndarray, "time"]:
+    """The mean of each window that ends at ``axis``, interpolated where it holds nothing."""
+    at = np.minimum(np.searchsorted(axis, steps - 1e-6 * axis[0]), axis.size - 1)
+    counts = np.bincount(at, minlength=axis.size)
+    means = np.bincount(at, values, axis.size) / np.maximum(counts, 1)
+    known = counts > 0
+    return np.interp(axis, axis[known], means[known], left=np.nan, right=np.nan)
+
+
+def _of_tasks(results: Sequence[Result], tasks: Sequence[str] | None) -> list[Result]:
+    if not tasks:
+        return list(results)
+    known = list(dict.fromkeys(one.environment for one in results))
+    missing = [task for task in tasks if task not in known]
+    if missing:
+        raise Mistake(f"no run on {listed(missing)}; there are runs on {listed(known)}")
+    return [one for one in results if one.environment in tasks]
+
+
+def _labels(results: Sequence[Result]) -> list[str]:
+    """One label per result; settings are added where an algorithm has several on a task."""
+    made = []
+    for one in results:
+        if one.label is not None:
+            made.append(one.label)
+            continue
+        rivals = [
+            other
+            for other in results
+            if other.label is None
+            and (other.algorithm, other.environment) == (one.algorithm, one.environment)
+        ]
+        made.append(" ".join([one.algorithm, *_distinction(one, rivals)]))
+    return made
+
+
+def _distinction(one: Result, rivals: Sequence[Result]) -> list[str]:
+    """What sets a result apart from others of its algorithm and task: at most three settings."""
+    names = differing(rivals)
+    if len(names) > 3:
+        return [f"({one.place.rstrip('/').rsplit('/', 1)[-1]})"]
+    own = settings(one)
+    return [
+        f"{steps(own['steps'])} steps" if name == "steps" else f"{name}={own.get(name)}"
+        for name in names
+    ]
+
+
+def _fresh(members: list[Result], notes: list[str]) -> list[Result]:
+    """The results without seeds that an earlier one already has: a repetition is no evidence."""
+    kept: list[Result] = []
+    taken: set[int] = set()
+    for one in members:
+        twice = [seed for seed in one.seeds if seed in taken] if one.config else []
+        taken |= set(one.seeds) if one.config else set()
+        if not twice:
+            kept.append(one)
+            continue
+        notes.append(f"{one.place}: seeds {listed(twice)} were already counted, and left out here")
+        if len(twice) < len(one.seeds):
+            kept.append(_without(one, set(twice)))
+    return kept
+
+
+def _without(one: Result, seeds: set[int]) -> Result:
+    keep = [at for at, seed in enumerate(one.seeds) if seed not in seeds]
+    curves = one.curves
+    if curves.seeds:
+        rows = [at for at, seed in enumerate(curves.seeds) if seed not in seeds]
+        failed = {seed: step for seed, step in curves.failed.items() if seed not in seeds}
+        left = [curves.seeds[at] for at in rows]
+        curves = dataclasses.replace(
+            curves, returns=curves.returns[rows], seeds=left, failed=failed
+        )
+    return dataclasses.replace(
+        one,
+        seeds=[one.seeds[at] for at in keep],
+        scores=None if one.scores is None else one.scores[keep],
+        curves=curves,
+    )

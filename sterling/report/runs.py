@@ -1,0 +1,217 @@
+"""Results to be looked at: run folders, evidence files, and files of other libraries.
+
+Nothing here needs JAX, so that a report of many runs is there at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sterling.report.metrics import Row
+from sterling.report.metrics import read as read_rows
+from sterling.types import Mistake
+
+if TYPE_CHECKING:
+    from sterling.statistics import Scores
+
+UNNAMED = "scores"  # the environment of a file that names none
+LAST = 0.1  # share of the log that a logged metric is averaged over
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """Training returns per seed over environment steps."""
+
+    steps: Float[np.ndarray, "row"]
+    returns: Float[np.ndarray, "seed row"]  # NaN where no episode ended, and from failure on
+    seeds: list[int]
+    failed: dict[int, float]  # seed -> the step its failure was noticed at
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What one run (of several seeds) came to on one environment."""
+
+    place: str  # the folder or file it was read from
+    algorithm: str
+    environment: str
+    seeds: list[int]
+    scores: Float[np.ndarray, "seed"] | None  # NaN: failed; None: not finished
+    curves: Curves
+    label: str | None = None  # given by the user
+    config: dict[str, Any] = dataclasses.field(default_factory=dict)  # as in config.json
+    result: dict[str, Any] = dataclasses.field(default_factory=dict)  # as in result.json
+
+    @property
+    def steps(self) -> float | None:
+        """Environment steps taken per seed; None where nothing says."""
+        if "steps" in self.result:
+            return float(self.result["steps"])
+        return float(self.curves.steps[-1]) if self.curves.steps.size else None
+
+    @property
+    def failed(self) -> list[int]:
+        """Seeds that diverged."""
+        gone = set(self.result.get("failed_seeds", [])) | set(self.curves.failed)
+        return [seed for seed in self.seeds if seed in gone]
+
+
+def read(words: Sequence[str | Path], metric: str = "return") -> tuple[list[Result], list[str]]:
+    """The results found under ``words``, and what is to be said of those that were passed over.
+
+    A word is a run folder, a folder of run folders, a CSV or JSON file of scores, each also as
+    ``LABEL=PATH``. ``metric`` is one that ``result.json`` gives (``return``), or a column of the
+    log (``data/return``), averaged over the last tenth of the steps.
+
+    Raises Mistake where a path does not exist or nothing was found.
+    """
+    results: list[Result] = []
+    notes: list[str] = []
+    for word in words:
+        label, path = _labelled(str(word))
+        if not path.exists():
+            raise Mistake(f"there is no {path}; give run folders, or files of scores")
+        if path.is_file():
+            results += _read_file(path, label, metric)
+            continue
+        folders = [path] if (path / "config.json").exists() else _runs_in(path)
+        if not folders:
+            notes.append(f"{path} holds no run: passed over")
+        results += [_read_run(folder, label, metric, notes) for folder in folders]
+    if not results:
+        raise Mistake(f"no run in {', '.join(str(word) for word in words) or 'nothing'}")
+    return results, notes
+
+
+def curves(rows: list[Row], seeds: list[int] | None, column: str = "data/return") -> Curves:
+    """The rows of a log as arrays, of one column."""
+    rows = [row for row in rows if column in row]
+    if not rows:
+        return Curves(np.zeros(0), np.zeros((0, 0)), [], {})
+    if not isinstance(rows[0][column], list):
+        raise Mistake(f"the log's {column!r} is one number for all seeds; take one per seed")
+    values = np.array([row[column] for row in rows], np.float64).T
+    steps = np.array([row["step"] for row in rows], np.float64)
+    seeds = seeds or list(range(len(values)))
+    failed: dict[int, float] = {}
+    for row in rows:
+        for seed in row.get("failed", []):
+            failed.setdefault(seed, float(row["step"]))
+    for seed, step in failed.items():
+        values[seeds.index(seed), steps > step] = np.nan
+    return Curves(steps, values, list(seeds), failed)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file, or nothing where there is none yet."""
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise Mistake(f"{path} is damaged ({error}); restore it or leave it out") from error
+
+
+def _labelled(word: str) -> tuple[str | None, Path]:
+    label, equals, rest = word.partition("=")
+    if equals and not Path(word).exists():
+        return label, Path(rest)
+    return None, Path(word)
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    return sorted(file.parent for file in folder.glob("*/config.json"))
+
+
+def _read_run(folder: Path, label: str | None, metric: str, notes: list[str]) -> Result:
+    config, result = read_json(folder / "config.json"), read_json(folder / "result.json")
+    log = folder / "metrics.jsonl"
+    made = _made(
+        *(str(folder), config, result, read_rows(log) if log.exists() else []),
+        label=label,
+        metric=metric,
+    )
+    if not result:
+        reached = f"{made.steps:,.0f}" if made.steps else "0"
+        notes.append(f"{folder} is not finished ({reached} of {config['steps']:,} steps)")
+    elif made.scores is None:
+        notes.append(f"{folder} has no {metric!r} in its result: left out of the scores")
+    return made
+
+
+def _made(
+    place: str,
+    config: dict[str, Any],
+    result: dict[str, Any],
+    rows: list[Row],
+    *,
+    label: str | None,
+    metric: str,
+) -> Result:
+    """A result from what a run leaves on disk."""
+    known = result or config
+    seeds = [int(seed) for seed in config.get("seeds", known.get("seeds", []))]
+    found = curves(rows, seeds)
+    if "/" in metric:
+        scores = _late(rows, seeds, metric)
+    else:
+        final = result.get("final", {}).get(metric)
+        scores = None if final is None else np.array(final["per_seed"], np.float64)
+    for at, seed in enumerate(seeds):
+        if scores is not None and seed in {*result.get("failed_seeds", []), *found.failed}:
+            scores[at] = np.nan
+    environment = known.get("environment", "?")
+    return Result(
+        place, known.get("algorithm", "?"), environment, seeds, scores, found, label, config, result
+    )
+
+
+def _late(rows: list[Row], seeds: list[int], column: str) -> Float[np.ndarray, "seed"] | None:
+    """Each seed's mean of a column over the last tenth of the steps; None without any row."""
+    found = curves(rows, seeds, column)
+    if not found.steps.size:
+        return None
+    late = found.returns[:, found.steps >= (1 - LAST) * found.steps[-1]]
+    known = np.isfinite(late)
+    total = np.where(known, late, 0.0).sum(1)
+    return np.where(known.any(1), total / np.maximum(known.sum(1), 1), np.nan)
+
+
+def _read_file(path: Path, label: str | None, metric: str) -> list[Result]:
+    """One file: evidence as kept beside published scores, or plain scores, a result per task."""
+    content = read_json(path) if path.suffix == ".json" else {}
+    if {"result", "config"} <= set(content):
+        parts = (content["config"], content["result"], content.get("curve", []))
+        return [_made(str(path), *parts, label=label, metric=metric)]
+    from sterling.statistics import load
+
+    timed = path.suffix != ".json" and "step" in path.open(encoding="utf-8").readline().lower()
+    found = load(path, what="curve" if timed else "final")
+    if label is not None and len(found) > 1:
+        raise Mistake(f"{path} holds {', '.join(found)}; leave out the label {label!r}")
+    return [
+        _of_task(scores, at, path, label or name)
+        for name, scores in found.items()
+        for at in range(len(scores.tasks))
+    ]
+
+
+def _of_task(scores: Scores, at: int, path: Path, label: str) -> Result:
+    """One task of a file of scores; NaN is a run that failed, masked is one that was not made."""
+    values = scores.values[scores.mask[:, at], at]
+    seeds = list(range(len(values)))
+    last = values[:, -1] if values.ndim == 2 else values
+    failed = [seed for seed in seeds if np.isnan(last[seed])]
+    curves = Curves(np.zeros(0), np.zeros((0, 0)), [], {})
+    if values.ndim == 2 and scores.steps is not None:
+        curves = Curves(scores.steps, values, seeds, {})
+    environment = scores.tasks[at] if scores.tasks != ("0",) else UNNAMED
+    facts = {"failed_seeds": failed}
+    return Result(str(path), label, environment, seeds, last, curves, label=label, result=facts)

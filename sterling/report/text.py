@@ -1,0 +1,62 @@
+"""Plain text for people: numbers, steps and tables in columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sterling.statistics import Estimate
+
+
+def number(value: float | int | None, digits: int = 4) -> str:
+    """Four significant digits, never fewer than the whole number: 0.03152, -141.5, 12135."""
+    if value is None or not math.isfinite(value):
+        return "-" if value is None or math.isnan(value) else f"{value}"
+    size = 0 if value == 0 else math.floor(math.log10(abs(value)))
+    return f"{value:.{min(max(digits - 1 - size, 0), 8)}f}" if value else "0"
+
+
+def steps(count: float | int | None) -> str:
+    """50k, 1M, 1.5M; for whole budgets, which a run may miss by less than half a percent."""
+    if count is None:
+        return "?"
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if count >= 0.995 * unit:
+            scaled = count / unit
+            return f"{round(scaled, 0 if scaled >= 99.5 else 1 if scaled >= 9.95 else 2):g}{name}"
+    return f"{count:g}"
+
+
+def chance(made: Estimate) -> str:
+    """A probability with its interval, two decimals."""
+    if made.low is None or made.high is None:
+        return f"{made.value:.2f} (one run, no interval)"
+    return f"{made.value:.2f} [{made.low:.2f}, {made.high:.2f}]"
+
+
+def listed(words: Sequence[object], most: int = 8) -> str:
+    """a, b and c; a long list is cut and counted."""
+    shown = [str(word) for word in words]
+    if len(shown) > most:
+        shown = [*shown[:most], f"{len(shown) - most} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def count(number_of: int, noun: str) -> str:
+    """1 seed, 5 seeds."""
+    return f"{number_of} {noun}{'' if number_of == 1 else 's'}"
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> str:
+    """A table for a terminal; ``right`` has an ``r`` for every column to be set flush right."""
+    sides = right.ljust(len(header), "l")
+    lines = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(header))]
+    shown = []
+    for line in lines:
+        cells = [
+            cell.rjust(width) if side == "r" else cell.ljust(width)
+            for cell, width, side in zip(line, widths, sides, strict=True)
+        ]
+        shown.append("  ".join(cells).rstrip())
+    return "\n".join(shown)

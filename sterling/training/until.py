@@ -1,0 +1,161 @@
+"""Train seeds until it is known which algorithm is better, or as many as may be.
+
+    <folder>/question.json            what is asked; another question is refused
+    <folder>/<label>/<look>/          run folders: the seeds that were trained for one look
+    <folder>/decision.json            what is known so far (statistics.compare)
+
+Every look trains a few fresh seeds of every algorithm that is not yet told apart from another.
+Labels have seeds of their own: what is compared are independent runs. Each step is a run folder, so
+a study that was stopped goes on, exactly, when it is asked again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sterling.report.metrics import Sink
+from sterling.statistics import compare
+from sterling.training import folder
+from sterling.training.api import resume, train
+from sterling.training.settings import resolve
+from sterling.types import Mistake
+
+APART = 1000  # between the first seeds of two labels
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """An algorithm with settings of its own."""
+
+    label: str
+    algorithm: str
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Which of the contenders is better on ``environment`` after ``steps`` steps?"""
+
+    contenders: tuple[Contender, ...]
+    environment: str
+    steps: int  # environment steps per seed
+    max_seeds: int = 30  # of each contender
+    per_look: int = 5  # fresh seeds of each contender for each look at the scores
+    alpha: float = 0.05  # probability of any wrong decision
+    failed: float | None = None  # what a failed seed counts as
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)  # for ``sterling.train``
+
+    @property
+    def looks(self) -> int:
+        """At most."""
+        return self.max_seeds // self.per_look
+
+
+Watch = Callable[[Contender, Sequence[int]], Sequence[Sink]]
+
+
+def until_decided(question: Question, path: str | Path, watch: Watch | None = None) -> Any:
+    """Train until decided and return the ``statistics.Comparison``; ``watch`` gives each training
+    its sinks.
+
+    Raises Mistake for a question that cannot be answered, for a folder that holds another one, and
+    where a seed failed and ``failed`` does not say what it counts as; SystemExit 75 when stopped.
+    """
+    path = Path(path)
+    _check(question)
+    _begin(question, path)
+    while True:
+        scores = {each.label: returns(path / each.label) for each in question.contenders}
+        made = compare(
+            scores,
+            alpha=question.alpha,
+            interims=question.looks,
+            per_interim=question.per_look,
+            failed=question.failed,
+        )
+        folder.write_json(path / "decision.json", made.to_json())
+        if made.finished:
+            return made
+        for each in question.contenders:
+            if made.next_runs.get(each.label):
+                _train_look(question, each, path, watch)
+
+
+def _train_look(question: Question, each: Contender, path: Path, watch: Watch | None) -> None:
+    """Train, or go on training, a contender's next seeds."""
+    look = len(_finished(path / each.label))
+    first = question.contenders.index(each) * APART + look * question.per_look
+    seeds = list(range(first, first + question.per_look))
+    out = path / each.label / f"{look:02d}"
+    sinks = watch(each, seeds) if watch else ()
+    if (out / "config.json").exists():
+        resume(out, sinks=sinks)
+        return
+    options = question.options | each.fields
+    train(
+        each.algorithm,
+        question.environment,
+        steps=question.steps,
+        seeds=seeds,
+        out=out,
+        sinks=sinks,
+        **options,
+    )
+
+
+def returns(path: Path) -> list[float]:
+    """The final return of every seed so far, oldest first; NaN where it failed."""
+    found: list[float] = []
+    for run in _finished(path):
+        result = folder.read_result(run) or {}
+        per_seed = result["final"].get("return", {}).get("per_seed", [None] * len(result["seeds"]))
+        found += [float("nan") if score is None else score for score in per_seed]
+    return found
+
+
+def _finished(path: Path) -> list[Path]:
+    return sorted(each.parent for each in path.glob("*/result.json"))
+
+
+def _check(question: Question) -> None:
+    """All that can be wrong is told before anything is trained."""
+    labels = [each.label for each in question.contenders]
+    if len(labels) < 2 or len(set(labels)) < len(labels):
+        raise Mistake(f"a comparison needs two or more different labels; got {', '.join(labels)}")
+    if not 0 < question.per_look <= question.max_seeds <= APART:
+        raise Mistake(
+            f"{question.per_look} seeds a look and {question.max_seeds} at most do not fit; "
+            f"both lie between 1 and {APART}"
+        )
+    known = ("envs", "strategy", "preset", "env_options")
+    rest = {name: value for name, value in question.options.items() if name in known}
+    for each in question.contenders:
+        resolve(
+            each.algorithm, question.environment, steps=question.steps, fields=each.fields, **rest
+        )
+    empty: dict[str, list[float]] = {label: [] for label in labels}
+    compare(
+        empty, alpha=question.alpha, interims=question.looks, per_interim=question.per_look
+    )  # raises where so few seeds can never decide
+
+
+def _begin(question: Question, path: Path) -> None:
+    """Write the question down, or see that it is the one that was asked here before."""
+    asked = json.loads(json.dumps(dataclasses.asdict(question)))
+    file = path / "question.json"
+    if not file.exists():
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise Mistake(f"{path} holds something else; choose another folder")
+        folder.write_json(file, asked)
+        return
+    before = json.loads(file.read_text())
+    differs = [name for name in asked if asked[name] != before.get(name)]
+    if differs:
+        raise Mistake(
+            f"{path} holds another question ({', '.join(differs)} differ); choose another folder"
+        )

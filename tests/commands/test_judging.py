@@ -1,0 +1,124 @@
+"""The commands that judge: what they print, write and answer."""
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sterling.types import Mistake
+
+
+def do(command, *words):
+    module = importlib.import_module(f"sterling.commands.{command}")
+    parser = argparse.ArgumentParser()
+    module.options(parser)
+    return module.carry_out(parser.parse_args([str(word) for word in words]))
+
+
+def run_folder(folder, algorithm, scores, environment="CartPole-v1", steps=100_000):
+    folder.mkdir()
+    seeds = list(range(len(scores)))
+    facts = {"algorithm": algorithm, "environment": environment, "steps": steps, "seeds": seeds}
+    (folder / "config.json").write_text(json.dumps(facts | {"config": {}}))
+    final = {"return": {"per_seed": scores}}
+    (folder / "result.json").write_text(json.dumps(facts | {"final": final, "failed_seeds": []}))
+    return folder
+
+
+def test_check_scores_passes_what_agrees(tmp_path, capsys):
+    folder = run_folder(tmp_path / "a", "ppo", [500.0] * 5)
+    assert do("check_scores", folder) == 0
+    told = capsys.readouterr().out
+    assert "ppo on CartPole-v1, 100k steps, 5 seeds: 500.0 [500.0, 500.0]" in told
+    line = " ".join(told.splitlines()[2].split())
+    assert line == "within 500.0 [475.0, 525.0] SB3 RL Zoo -"
+    assert "500k steps, training returns" in told
+
+
+def test_check_scores_fails_what_is_below(tmp_path, capsys):
+    folder = run_folder(tmp_path / "a", "ppo", [100.0, 101.0, 99.0, 100.0, 100.0])
+    assert do("check_scores", folder) == 1
+    assert "below" in capsys.readouterr().out
+
+
+def test_check_scores_decides_by_like_measurements_only(tmp_path, capsys):
+    scores = [1000.0, 1001.0, 999.0, 1000.0, 1000.0]
+    folder = run_folder(tmp_path / "a", "ppo", scores, "HalfCheetah-v5", 1_000_000)
+    assert do("check_scores", folder) == 0
+    assert do("check_scores", folder, "--strict") == 1
+
+
+def test_check_scores_of_one_seed_or_an_unknown_task(tmp_path, capsys):
+    one = run_folder(tmp_path / "a", "ppo", [3.0])
+    unknown = run_folder(tmp_path / "b", "ppo", [3.0, 4.0], "Mine-v0")
+    assert do("check_scores", one, unknown) == 0
+    told = capsys.readouterr().out
+    assert "cannot tell" in told
+    assert "no published score is known" in told
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    path = tmp_path / "scores.json"
+    clear = {"sac": {"Hopper": [30, 31, 32, 33, 34]}, "ppo": {"Hopper": [10, 11, 12, 13, 14]}}
+    path.write_text(json.dumps(clear))
+    return path
+
+
+def test_compare_in_words(theirs, capsys):
+    assert do("compare", theirs) == 0
+    told = capsys.readouterr().out
+    assert "sac beats ppo on Hopper: difference of means 20.00" in told
+    assert "1.00 [" in told
+    assert "at most 5%" in told
+
+
+def test_compare_as_json(theirs, capsys):
+    assert do("compare", theirs, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    (pair,) = told["contests"][0]["pairs"]
+    assert (pair["first"], pair["verdict"], pair["difference"]["value"]) == ("sac", "larger", 20.0)
+    assert told["contests"][0]["standings"][0]["scores"] == [30, 31, 32, 33, 34]
+
+
+def test_compare_runs_with_files(tmp_path, theirs, capsys):
+    folder = run_folder(tmp_path / "a", "td3", [20.0, 21.0, 22.0, 23.0, 24.0], "Hopper")
+    assert do("compare", theirs, f"ours={folder}") == 0
+    told = capsys.readouterr().out
+    assert "sac beats ours" in told
+    assert "ours beats ppo" in told
+
+
+def test_compare_with_nothing_to_compare(tmp_path, capsys):
+    assert do("compare", run_folder(tmp_path / "a", "ppo", [1.0, 2.0])) == 0
+    assert "there is nothing to compare" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--alpha", "2"], "between 0 and 1"), (["--tasks", "Ant"], "no run on Ant")],
+)
+def test_compare_refuses(theirs, words, said):
+    with pytest.raises(Mistake, match=said):
+        do("compare", theirs, *words)
+
+
+def test_report_writes_a_page_and_pictures(theirs, tmp_path, capsys):
+    assert do("report", theirs, "--out", tmp_path / "out", "--title", "Ours") == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "out" / "index.html")
+    kinds = {path.suffix for path in (tmp_path / "out").iterdir()}
+    assert kinds == {".html", ".png", ".svg", ".pdf"}
+
+
+@pytest.mark.parametrize("command", ["report", "compare", "check_scores"])
+def test_help_needs_nothing_heavy(command):
+    code = (
+        f"import argparse, sys, sterling.commands.{command} as c\n"
+        "c.options(argparse.ArgumentParser())\n"
+        "print([m for m in ('jax', 'numpy', 'scipy', 'matplotlib') if m in sys.modules])"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.strip() == "[]"

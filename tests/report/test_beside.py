@@ -1,0 +1,68 @@
+"""Where an interval lies against a published band, and what makes two measurements differ."""
+
+import pytest
+
+from sterling.report.beside import check, differences, finals, verdict
+from sterling.report.runs import read
+from sterling.statistics import Estimate
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (10.0, 80.0, "below"),
+        (120.0, 130.0, "above"),
+        (91.0, 109.0, "within"),
+        (90.0, 110.0, "within"),
+        (95.0, 120.0, "within or above"),
+        (80.0, 95.0, "cannot tell"),
+        (80.0, 120.0, "cannot tell"),
+        (None, None, "cannot tell"),
+    ],
+)
+def test_verdict(low, high, said):
+    middle = 0.0 if low is None else (low + high) / 2
+    made = Estimate(middle, low, high, 1 if low is None else 5, "t", 0.95)
+    assert verdict(made, 90.0, 110.0) == said
+
+
+def checked(run, scores, **options):
+    results, _ = read([run("a", *scores, **options)])
+    ((result, made),) = finals(results)
+    return result, {
+        (one.reference.source.name, one.reference.environment): one for one in check(result, made)
+    }
+
+
+def test_the_same_measurement_is_comparable(run):
+    scores = ("ppo", [499.0, 500.0, 500.0, 500.0, 500.0])
+    _, checks = checked(run, scores, environment="CartPole-v1", steps=99_840)
+    zoo = checks["SB3 RL Zoo", "CartPole-v1"]
+    assert (zoo.comparable, zoo.verdict, zoo.reference.low) == (True, "within", 475.0)
+    cleanrl = checks["CleanRL", "CartPole-v1"]
+    assert cleanrl.differs == ["500k steps", "training returns"]
+
+
+def test_another_version_budget_or_protocol_is_told(run):
+    _, checks = checked(run, ("ppo", [1.0, 2.0]), environment="HalfCheetah-v5", steps=1_000_000)
+    assert checks["SB3 RL Zoo", "HalfCheetah-v3"].differs == ["v3"]
+    assert checks["SLM-Lab", "HalfCheetah-v5"].differs == ["10M steps", "training returns"]
+    assert "max over training" in checks["Tianshou", "HalfCheetah-v3"].differs
+    assert checks["SB3 RL Zoo", "HalfCheetah-v3"].verdict == "below"
+
+
+def test_pixels_are_told_only_where_there_is_a_choice(run):
+    result, checks = checked(
+        run, ("dreamerv3", [800.0]), environment="WalkerWalk-v1", steps=500_000
+    )
+    pixels = [one for one in checks.values() if one.reference.observations == "pixels"]
+    assert "pixels" in differences(pixels[0].reference, result, choice=True)
+    _, atari = checked(lambda *a, **k: run("b", *a[1:], **k), ("dqn", [20.0]),
+                       environment="PongNoFrameskip-v4", steps=10_000_000)  # fmt: skip
+    assert all("pixels" not in one.differs for one in atari.values())
+
+
+def test_failed_seeds_and_unfinished_runs_have_no_part(run):
+    results, _ = read([run("a", "ppo", [1.0, None, 3.0]), run("b", "ppo", [1.0], finished=False)])
+    ((_, made),) = finals(results)
+    assert (made.value, made.n) == (2.0, 2)

@@ -1,0 +1,218 @@
+"""The report is written for every kind of material, and its page stands alone."""
+
+import html.parser
+import re
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from sterling.report import page, panels, style
+from sterling.report.compose import write
+from sterling.report.facts import Table, cautions, settings
+from sterling.report.groups import gather
+from sterling.report.material import Request
+from sterling.report.profiles import normalised
+from sterling.report.runs import read
+from sterling.types import Mistake
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Vectors only: the same artists are drawn, in a third of the time."""
+    monkeypatch.setattr(style, "FORMATS", ("svg",))
+
+
+class Checker(html.parser.HTMLParser):
+    """Every tag that is opened is closed, and nothing is fetched."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.pictures, self.fetched = [], 0, []
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.pictures += tag == "img"
+        self.fetched += [v for k, v in given.items() if k in ("src", "href") and v[:5] != "data:"]
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def text_of(path):
+    content = path.read_text()
+    checker = Checker()
+    checker.feed(content)
+    assert checker.open == []
+    assert checker.fetched == []
+    assert "<script" not in content
+    bare = re.sub(r'src="[^"]*"', "", content)
+    return bare, checker.pictures
+
+
+def test_a_whole_report(run, spread, tmp_path):
+    runs = [
+        run(f"{name}-{world}", name, spread(mean * scale), environment=world, steps=1_000_000)
+        for world, scale in (("Hopper-v5", 1.0), ("Walker2d-v5", 1.3))
+        for name, mean in (("sac", 3000.0), ("ppo", 1000.0))
+    ]
+    words, pictures = text_of(write(runs, tmp_path / "out", Request(title="Two & two")))
+    assert pictures == 6  # curves, scores, better, aggregates, profiles, efficiency
+    for said in (
+        "Two &amp; two",
+        "sac beats ppo on Hopper-v5",
+        "Over 2 environments a run of sac is better than one of ppo",
+        "mujoco-td3/1",
+        "Beside published scores",
+        "0123456+",
+        "a cpu, 2 cores, 16 GiB",
+        "Some runs were made by code with changes that were not committed",
+    ):
+        assert said in words, said
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    kinds = ("curves", "scores", "better", "aggregates", "profiles", "efficiency")
+    assert names == {"index.html", *(f"{kind}.svg" for kind in kinds)}
+
+
+def test_awkward_runs_are_shown_and_named(run, spread, tmp_path):
+    runs = [
+        run("a", "sac", [5.0]),
+        run("b", "ppo", [1.0, None, 3.0]),
+        run("c", "td3", [4.0, 5.0], rows=3, finished=False),
+        run("d", "dqn", [2.0, 3.0], rows=0),
+        run("e", "trpo", [None, None]),
+    ]
+    words, pictures = text_of(write(runs, tmp_path / "out"))
+    assert pictures == 4
+    assert "sac on Hopper-v5 rests on one seed" in words
+    assert "seed 1 failed, left out of the numbers" in words
+    assert "is not finished (150 of 1,000 steps)" in words
+    assert "dqn on Hopper-v5 rests on 2 seeds; with fewer than 5" in words
+    assert "no finished run" in words
+    assert "(one run, no interval)" in words
+
+
+def test_nothing_but_an_interrupted_run_without_a_log(run, tmp_path):
+    words, pictures = text_of(
+        write([run("a", "sac", [1.0], rows=0, finished=False)], tmp_path / "o")
+    )
+    assert "No run is finished." in words
+    assert pictures == 0
+
+
+def test_scores_of_other_libraries(tmp_path):
+    lines = [f"{name},{task},{n},{5 * k + n}" for k, name in enumerate("xy") for task in
+             ("Breakout", "Pong") for n in range(5)]  # fmt: skip
+    table = tmp_path / "theirs.csv"
+    table.write_text("\n".join(["algorithm,task,run,score", *lines, ""]))
+    words, pictures = text_of(write([table], tmp_path / "out"))
+    assert "atari/1" in words
+    assert pictures == 4
+
+
+def test_without_a_table_no_aggregate_is_made_up(run, spread, tmp_path):
+    runs = [
+        run(f"{name}{world}", name, spread(1.0), environment=world)
+        for world in ("CartPole-v1", "Mine-v0")
+        for name in ("sac", "ppo")
+    ]
+    words, _ = text_of(write(runs, tmp_path / "out"))
+    assert "No table of reference scores knows two of these environments" in words
+    groups, _ = gather(read(runs)[0])
+    with pytest.raises(Mistake, match="no normalisation table is called"):
+        normalised(groups, "nonsense")
+
+
+def test_the_table_that_knows_most_is_taken_and_the_rest_named(run, spread):
+    worlds = ("CartPole-v1", "Hopper-v5", "Walker2d-v5")
+    runs = [run(f"sac{world}", "sac", spread(9.0), environment=world) for world in worlds]
+    groups, _ = gather(read([*runs, run("ppo", "ppo", spread(1.0))])[0])
+    made = normalised(groups)
+    assert (made.table.name, made.unknown, made.left_out) == (
+        "mujoco-td3",
+        ["CartPole-v1"],
+        ["ppo"],
+    )
+    assert made.environments == ["Hopper-v5", "Walker2d-v5"]
+    ends = np.array([[18.791, 3226.0], [2.791, 3946.0]])
+    expected = (9.0 - ends[:, 0]) / (ends[:, 1] - ends[:, 0])
+    np.testing.assert_allclose(made.scores["sac"].values[2], expected)
+
+
+def test_a_place_that_cannot_be_written_to(run, tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(Mistake, match="cannot be written to"):
+        write([run("a", "sac", [1.0, 2.0])], tmp_path / "out" / "deeper")
+
+
+def test_curves_show_median_band_and_single_runs(run):
+    groups, _ = gather(read([run("a", "sac", [20.0, 40.0, 90.0, None])])[0])
+    (axes,) = panels.learning(groups).axes
+    median = max(axes.get_lines(), key=lambda line: line.get_linewidth())
+    assert median.get_ydata()[-1] == pytest.approx(40.0)
+    assert len(axes.get_lines()) == 3 + 1 + 1  # single runs, median, the failed one
+    crossed = [line for line in axes.get_lines() if line.get_marker() == "x"]
+    np.testing.assert_allclose(crossed[0].get_xdata()[-1], 500)
+    assert [text.get_text() for text in axes.texts] == ["sac"]
+
+
+def test_labels_keep_apart():
+    places = style.apart({"a": 0.50, "b": 0.51, "c": 0.90, "d": 0.52}, 0.1)
+    ordered = sorted(places.values())
+    assert min(np.diff(ordered)) >= 0.1 - 1e-9
+    assert sorted(places, key=places.get) == ["a", "b", "d", "c"]
+    assert places["c"] == 0.90
+    assert style.apart({"a": 0.2, "b": 0.7}, 0.1) == {"a": 0.2, "b": 0.7}
+
+
+def test_colours_differ_and_dashes_follow():
+    looks = list(style.palette([f"label {at}" for at in range(10)]).values())
+    assert len({(look["color"], str(look["linestyle"])) for look in looks}) == 10
+    assert "#F0E442" not in style.COLOURS  # yellow vanishes on white
+
+
+def test_equal_pictures_are_equal_files(tmp_path):
+    paths = []
+    for name in ("a", "b"):
+        with style.applied():
+            figure = style.figure(3.0, 2.0)
+            figure.subplots().plot([1, 2], [3, 4])
+            paths += style.save(figure, tmp_path / name, ["svg", "pdf"])
+    assert isinstance(figure, Figure)
+    svg, pdf = ([p.read_bytes() for p in paths if p.suffix == kind] for kind in (".svg", ".pdf"))
+    assert svg[0] == svg[1]
+    assert pdf[0] == pdf[1]
+
+
+def test_the_style_leaves_no_trace():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    with style.applied():
+        assert matplotlib.rcParams["font.size"] == 9
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_settings_that_differ_are_listed(run):
+    runs = [
+        run("a", "sac", [1.0, 2.0]),
+        run("b", "sac", [1.0, 2.0], settings={"lr": 0.1}, environment="Ant-v5"),
+    ]
+    (table,) = settings(gather(read(runs)[0])[0])
+    assert table.header == ["setting", "Hopper-v5", "Ant-v5"]
+    assert table.rows == [["lr", "0.001", "0.1"]]
+
+
+def test_different_budgets_are_a_caution(run, spread):
+    runs = [run("a", "sac", spread(1.0)), run("b", "ppo", spread(1.0), steps=9000)]
+    told = cautions(gather(read(runs)[0])[0], [])
+    assert any("budgets differ (sac 1k and ppo 9k)" in one for one in told)
+
+
+def test_a_page_escapes_what_it_is_given():
+    made = page.page("a<b", [page.paragraph("<script>"), page.table(Table(["<"], [["&"]]))])
+    assert "<script>" not in made
+    assert "a&lt;b" in made
+    assert page.cautions([]) == page.table(Table(["a"], [])) == ""

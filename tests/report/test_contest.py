@@ -1,0 +1,116 @@
+"""Who is better: decided where the seeds permit, and said in words that claim no more."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sterling.report.contest import PERMUTATION, WELCH, contests, welch
+from sterling.report.groups import gather
+from sterling.report.runs import read
+from sterling.report.words import method, sentence, sentences
+
+
+@pytest.fixture
+def held(run):
+    """``held(sac=[...], ppo=[...], failed=...)``: the only contest between these scores."""
+
+    def hold(failed=None, **scores):
+        folders = [run(name, name, values) for name, values in scores.items()]
+        (one,) = contests(gather(read(folders)[0])[0], failed=failed)
+        return one
+
+    return hold
+
+
+def test_a_clear_difference_is_decided(held, spread):
+    one = held(sac=spread(200.0), ppo=spread(100.0))
+    (pair,) = one.pairs
+    assert (pair.first, pair.second, pair.verdict, one.how) == ("sac", "ppo", "larger", PERMUTATION)
+    assert pair.difference.value == pytest.approx(100.0)
+    assert sentence(pair, "Hopper-v5").startswith("sac beats ppo on Hopper-v5: difference of means")
+    assert pair.better.value == 1.0
+
+
+def test_the_better_comes_first_whatever_the_order(held, spread):
+    (pair,) = held(ppo=spread(100.0), sac=spread(200.0)).pairs
+    assert (pair.first, pair.verdict) == ("sac", "larger")
+
+
+def test_no_difference_is_not_called_equality(held, spread):
+    (pair,) = held(sac=spread(101.0), ppo=spread(100.0)).pairs
+    assert pair.verdict == "equal"
+    words = sentence(pair, "Hopper-v5")
+    assert "are not distinguished" in words
+    assert "beats" not in words
+    assert f"{pair.need}" in words.replace(",", "") or pair.need > 200
+
+
+def test_the_seeds_that_are_missing_are_counted(held):
+    (pair,) = held(sac=[1.0, 2.0, 3.0, 4.0, 5.0], ppo=[0.0, 1.0, 2.0, 3.0, 4.0]).pairs
+    assert (pair.verdict, pair.need) == ("equal", 41)
+    assert "41 seeds each would show it in 4 of 5 cases: run 36 more" in sentence(pair, "x")
+
+
+def test_identical_scores_need_no_seeds_at_all(held):
+    (pair,) = held(sac=[5.0] * 5, ppo=[5.0] * 5).pairs
+    assert (pair.verdict, pair.need) == ("equal", None)
+    assert "no number of seeds" in sentence(pair, "x")
+
+
+def test_few_or_unequal_seeds_are_left_to_welch(held):
+    one = held(sac=[10.0, 11.0, 12.0], ppo=[1.0, 2.0, 3.0, 2.0, 1.0])
+    assert (one.how, one.pairs[0].verdict) == (WELCH, "larger")
+
+
+def test_holm_holds_back_what_one_test_alone_would_decide(held):
+    scores = {"sac": [10.0, 11.0, 12.0], "ppo": [7.7, 8.7, 9.7]}
+    assert held(**scores).pairs[0].verdict == "larger"
+    assert stats.ttest_ind(*scores.values(), equal_var=False).pvalue > 0.05 / 3
+
+
+def test_one_seed_decides_nothing(held, spread):
+    (pair,) = held(sac=[500.0], ppo=spread(1.0)).pairs
+    assert (pair.verdict, pair.difference.low) == ("undecided", None)
+    assert (
+        sentence(pair, "x")
+        == "sac and ppo on x: not compared; sac has one seed, which shows no spread."
+    )
+
+
+def test_failed_seeds_are_not_dropped_silently(held, spread):
+    scores = {"sac": [*spread(200.0, 4), None], "ppo": spread(100.0)}
+    one = held(**scores)
+    assert one.pairs[0].verdict == "undecided"
+    assert "sac has 1 failed seed" in one.pairs[0].why
+    assert "1 of 5 failed, excluded" in one.standings[0].made.method
+
+
+def test_failed_seeds_count_as_said(held, spread):
+    one = held(sac=[*spread(200.0, 4), None], ppo=spread(100.0), failed=0.0)
+    assert one.standings[0].made.value == pytest.approx(160.0)
+    assert one.pairs[0].verdict == "equal"
+
+
+def test_an_unfinished_run_is_shown_and_not_compared(run, spread):
+    folders = [run("a", "sac", spread(1.0), finished=False), run("b", "ppo", spread(2.0))]
+    (one,) = contests(gather(read(folders)[0])[0])
+    assert [at.made is None for at in one.standings] == [True, False]
+    assert one.pairs[0].why == "sac has no finished run"
+    assert sentences([one]) == []
+    assert method([one], 0.05) == "Nothing was decided."
+
+
+def test_another_algorithm_changes_no_interval(held, spread, run):
+    alone = held(sac=spread(200.0), ppo=spread(100.0))
+    folders = [run(f"x{name}", name, spread(mean)) for name, mean in
+               [("sac", 200.0), ("ppo", 100.0), ("td3", 150.0)]]  # fmt: skip
+    (more,) = contests(gather(read(folders)[0])[0])
+    assert [at.made for at in alone.standings] == [at.made for at in more.standings[:2]]
+    assert alone.pairs[0].difference in [pair.difference for pair in more.pairs]
+
+
+def test_welch_is_scipys():
+    first, second = np.array([1.0, 2.0, 4.0]), np.array([7.0, 9.0, 8.0, 30.0])
+    made = welch(first, second)
+    theirs = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
+    assert (made.low, made.high) == pytest.approx((theirs.low, theirs.high))

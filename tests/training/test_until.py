@@ -1,0 +1,91 @@
+"""Training until a question is decided: it stops early, does not cry wolf, and goes on when killed."""
+
+import json
+
+import pytest
+
+from sterling.training.until import Contender, Question, until_decided
+from sterling.types import Mistake
+
+TINY = {"envs": 4, "evaluate_episodes": 16}
+FIELDS = {"length": 32, "minibatch": 32, "epochs": 4, "lr": 1e-2, "anneal": False}
+LEARNS = Contender("learns", "ppo", FIELDS)
+SLEEPS = Contender("sleeps", "ppo", FIELDS | {"lr": 0.0})
+
+
+def question(*contenders, **rest):
+    rest = {"max_seeds": 10} | rest
+    return Question(contenders, "probe:both-continuous", steps=2048, options=TINY, **rest)
+
+
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory):
+    path = tmp_path_factory.mktemp("decided") / "study"
+    return path, until_decided(question(LEARNS, SLEEPS), path)
+
+
+def test_it_stops_as_soon_as_it_is_decided(decided):
+    path, made = decided
+    (decision,) = made.decisions
+    assert (decision.verdict, decision.interim, made.finished) == ("larger", 1, True)
+    assert sorted(each.name for each in path.iterdir()) == [
+        "decision.json", "learns", "question.json", "sleeps",
+    ]  # fmt: skip
+    assert [each.name for each in (path / "learns").iterdir()] == ["00"]
+
+
+def test_labels_have_seeds_of_their_own(decided):
+    path, _ = decided
+    seeds = [
+        json.loads((path / label / "00" / "config.json").read_text())["seeds"]
+        for label in ("learns", "sleeps")
+    ]
+    assert seeds == [[0, 1, 2, 3, 4], [1000, 1001, 1002, 1003, 1004]]
+
+
+def test_asked_again_it_answers_without_training(decided):
+    path, made = decided
+    before = (path / "learns" / "00" / "result.json").stat().st_mtime_ns
+    assert until_decided(question(LEARNS, SLEEPS), path) == made
+    assert (path / "learns" / "00" / "result.json").stat().st_mtime_ns == before
+
+
+def test_another_question_in_its_folder_is_refused(decided):
+    with pytest.raises(Mistake, match=r"another question \(alpha differ"):
+        until_decided(question(LEARNS, SLEEPS, alpha=0.1), decided[0])
+
+
+def test_killed_between_trainings_it_goes_on(decided, tmp_path):
+    def killed(contender, seeds):
+        if contender.label == "sleeps":
+            raise KeyboardInterrupt
+        return ()
+
+    with pytest.raises(KeyboardInterrupt):
+        until_decided(question(LEARNS, SLEEPS), tmp_path / "study", killed)
+    assert (tmp_path / "study" / "learns" / "00" / "result.json").exists()
+    assert until_decided(question(LEARNS, SLEEPS), tmp_path / "study") == decided[1]
+
+
+def test_copies_of_one_are_not_told_apart(tmp_path):
+    copies = (LEARNS, Contender("again", "ppo", FIELDS))
+    made = until_decided(question(*copies), tmp_path / "study")
+    (decision,) = made.decisions
+    assert (decision.verdict, made.finished) == ("equal", True)
+    assert made.runs == {"learns": 10, "again": 10}
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (question(LEARNS), "two or more different labels"),
+        (question(LEARNS, LEARNS), "two or more different labels"),
+        (question(LEARNS, Contender("x", "ppo", {"lrr": 1.0})), "did you mean lr?"),
+        (question(LEARNS, SLEEPS, per_look=20), "do not fit"),
+        (question(LEARNS, SLEEPS, per_look=2, max_seeds=2), "never show a difference"),
+    ],
+)
+def test_what_cannot_be_asked_is_told_before_training(asked, message, tmp_path):
+    with pytest.raises(Mistake, match=message):
+        until_decided(asked, tmp_path / "study")
+    assert not (tmp_path / "study").exists()
