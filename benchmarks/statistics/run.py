@@ -1,0 +1,249 @@
+"""Sterling's statistics against rliable and adastop as released: do they hold what they say?
+
+    python benchmarks/statistics/run.py --out benchmarks/results/statistics.json
+
+Simulates how often default intervals hold the true value, how often AdaStop is wrong and how many
+runs it saves, compares numbers on one table of scores, and times 50,000 resamples. The peers live
+in an environment of their own. Writes the JSON and, beside it, a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import alone  # noqa: F401 - first of all
+import ours
+import report
+from laws import MANY_TASKS, ONE_TASK, SIZES
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+NEEDED = ("rliable==1.2.0", "adastop==0.1.3", "pandas<3", "scipy")
+TASKS = 10
+
+
+def main() -> None:
+    """Measure, write, print."""
+    options = _options()
+    peers = Peers(_python(options.oracle_python))
+    quick = options.quick
+    results: dict[str, Any] = {
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "quick": quick,
+    }
+    groups = {
+        "speed": lambda: speed(peers, quick),
+        "agree": lambda: agree(peers),
+        "one_task": lambda: one_task(peers, quick),
+        "many_tasks": lambda: many_tasks(peers, quick),
+        "errors": lambda: errors(peers, quick),
+        "power": lambda: powers(peers, quick),
+    }
+    for group, measure in groups.items():
+        if not options.only or group in options.only:
+            results[group] = measure()
+            print(f"{group}: done", flush=True)
+    if options.atari:
+        results["atari"] = report.atari(options.atari)
+    if options.walker:
+        results["walker"] = walker(options.walker)
+    results["versions"] = peers.versions
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    text = report.markdown(results)
+    options.out.with_suffix(".md").write_text(text)
+    print(text)
+
+
+class Peers:
+    """rliable and adastop under their own Python."""
+
+    def __init__(self, python: str):
+        self.python, self.versions = python, {}
+
+    def ask(self, **request: Any) -> Any:
+        """One job of oracle.py in a fresh process."""
+        done = subprocess.run(
+            [self.python, str(HERE / "oracle.py"), json.dumps(request)],
+            capture_output=True, text=True, check=False, cwd=HERE,
+        )  # fmt: skip
+        if done.returncode:
+            sys.exit(f"the peers failed at {request['job']}:\n{done.stderr[-2000:]}")
+        answer = json.loads(done.stdout.splitlines()[-1])
+        self.versions = answer["versions"]
+        return answer["found"]
+
+
+def speed(peers: Peers, quick: bool) -> dict[str, Any]:
+    """In turns, twice: the IQM's interval of ten algorithms, ten runs, 26 tasks."""
+    case = {"shape": [10, 26], "algorithms": 10, "reps": 2_000 if quick else 50_000}
+    times: dict[str, list[float]] = {"sterling": [], "rliable": []}
+    for _ in range(1 if quick else 2):
+        times["sterling"].append(ours.speed((10, 26), case["algorithms"], case["reps"]))
+        times["rliable"].append(peers.ask(job="speed", **case))
+    return case | times
+
+
+def agree(peers: Peers) -> dict[str, Any]:
+    """One random table of 10 runs by 26 tasks, both libraries' numbers for it."""
+    import numpy as np
+
+    from sterling.statistics import estimate, improve, profile
+
+    rng = np.random.default_rng(3)
+    x, y, taus = rng.normal(size=(10, 26)), rng.normal(size=(7, 26)), [-2.0, -1.0, 0.0, 1.0]
+    theirs = peers.ask(job="agree", x=x.tolist(), y=y.tolist(), taus=taus, reps=20_000)
+    rows = {}
+    for what in ("mean", "median", "iqm", "gap"):
+        made = estimate(x, what, interval="bootstrap", draws=20_000)
+        rows[what] = {"sterling": [made.value, made.low, made.high], "rliable": theirs[what]}
+    rows["improve"] = {"sterling": [improve(x, y).value], "rliable": [theirs["improve"]]}
+    values = profile(x, taus).value.tolist()
+    rows["profile"] = {"sterling": values, "rliable": theirs["profile"]}
+    return rows
+
+
+def one_task(peers: Peers, quick: bool) -> list[dict[str, Any]]:
+    """Coverage of the mean of one task."""
+    rows = []
+    for law in ONE_TASK:
+        for n in SIZES:
+            cell: dict[str, Any] = {"law": law, "n": n}
+            many = 1_000 if quick else (3_000 if "success" in law else 20_000)
+            cell["sterling"] = ours.coverage(law, "mean", (n, 1), trials=many, interval="auto")
+            cell["t"] = ours.coverage(law, "mean", (n, 1), trials=many, interval="t")
+            few = {"trials": 40 if quick else 300, "reps": 400}
+            cell["rliable"] = peers.ask(job="coverage", law=law, what="mean", shape=[n, 1], **few)
+            rows.append(cell | few)
+    return rows
+
+
+def many_tasks(peers: Peers, quick: bool) -> list[dict[str, Any]]:
+    """Coverage of mean and IQM over ten tasks."""
+    rows = []
+    for what in ("mean", "iqm"):
+        for law in MANY_TASKS:
+            if (what, law) == ("iqm", "success 0.7"):
+                continue  # quartiles of zeros and ones
+            for n in SIZES:
+                few = {"trials": 40 if quick else 200, "reps": 400}
+                request = {"law": law, "what": what, "shape": [n, TASKS]}
+                many = {"trials": 200 if quick else 1_500, "interval": "auto"}
+                rows.append(
+                    request
+                    | few
+                    | {
+                        "sterling": ours.coverage(
+                            law, what, (n, TASKS), trials=many, interval="auto"
+                        ),
+                        "rliable": peers.ask(job="coverage", **request, **few),
+                    }
+                )
+    return rows
+
+
+def errors(peers: Peers, quick: bool) -> list[dict[str, Any]]:
+    """Family-wise error of equal algorithms."""
+    rows = []
+    for count in (2, 3, 4):
+        for interims in (1, 5):
+            request = {
+                "law": "normal", "count": count, "interims": interims,
+                "n": 5, "alpha": 0.05, "shift": 0.0,
+            }  # fmt: skip
+            trials = {
+                "ours": 100 if quick else 1_500 // (count - 1),
+                "theirs": 20 if quick else 300,
+            }
+            rows.append(
+                request
+                | trials
+                | {
+                    "sterling": ours.adastop(request, trials["ours"], 2_000),
+                    "adastop": peers.ask(job="adastop", trials=trials["theirs"], **request),
+                }
+            )
+    return rows
+
+
+def powers(peers: Peers, quick: bool) -> list[dict[str, Any]]:
+    """Two algorithms that differ: how often it shows, and after how many runs."""
+    rows = []
+    for shift in (1.0, 1.5, 2.0, 3.0):
+        request = {
+            "law": "normal", "count": 2, "interims": 3, "n": 5, "alpha": 0.05, "shift": shift,
+        }  # fmt: skip
+        trials = 40 if quick else 400
+        rows.append(
+            request
+            | {
+                "trials": trials,
+                "sterling": ours.adastop(request, trials, 10_000),
+                "adastop": peers.ask(job="adastop", trials=trials // 2, **request),
+                "t test, all 15 runs": ours.fixed(shift, 15),
+            }
+        )
+    return rows
+
+
+def walker(files: list[Path]) -> list[str]:
+    """AdaStop's tutorial: one CSV per interim, a column per agent."""
+    from sterling.statistics import compare
+
+    runs: dict[str, list[float]] = {}
+    for file in files:
+        with file.open() as opened:
+            for row in csv.DictReader(opened):
+                for agent, score in row.items():
+                    if agent:
+                        runs.setdefault(agent, []).append(float(score))
+    made = compare(runs)
+    return [*str(made).splitlines(), f"runs: {made.runs}"]
+
+
+def _python(given: str | None) -> str:
+    """The interpreter that has the peers: ``given``, or one made in .venv-oracle."""
+    if given:
+        return str(Path(given).absolute())  # not resolved: a venv's python is a link
+    python = ROOT / ".venv-oracle" / "bin" / "python"
+    if not python.exists():
+        print("making .venv-oracle with rliable and adastop (once) ...", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *NEEDED], check=True)
+    return str(python)
+
+
+def _commit() -> str:
+    asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/statistics.json"))
+    parser.add_argument("--quick", action="store_true", help="few trials: does it work?")
+    groups = ("speed", "agree", "one_task", "many_tasks", "errors", "power")
+    parser.add_argument("--only", nargs="+", choices=groups, default=[], help="these groups")
+    parser.add_argument(
+        "--oracle-python",
+        help="a Python with rliable 1.2, adastop 0.1.3, pandas < 3; default: .venv-oracle, made",
+    )
+    parser.add_argument(
+        "--atari", type=Path, help="folder of <algorithm>.json with {game: [raw scores]}"
+    )
+    parser.add_argument(
+        "--walker", type=Path, nargs="+", help="the CSVs of adastop's tutorial, in order"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

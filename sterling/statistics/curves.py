@@ -1,0 +1,145 @@
+"""Learning curves: a run is a whole curve, and stays one.
+
+Two different things are drawn around a curve: how much *runs* differ (a percentile band of the
+runs themselves) and how well their *mean* is known (an interval). Points of time of one run belong
+together, so what joins them, such as the area under the curve, is computed for each run first and
+only then over runs. Resampling cells of (run, time) one by one instead, as is done elsewhere, makes
+the interval of a time-average many times too narrow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sterling.statistics import mean as means
+from sterling.statistics.aggregate import Aggregate
+from sterling.statistics.interval import Estimate, checked_level, estimate
+from sterling.statistics.scores import Failed, Scores
+from sterling.types import Mistake
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Curves of several runs, what is in their middle, and two kinds of band."""
+
+    steps: Float[np.ndarray, "time"]
+    runs: Float[np.ndarray, "run time"]
+    median: Float[np.ndarray, "time"]
+    band_low: Float[np.ndarray, "time"]  # percentile band of the runs, ``band`` of them inside
+    band_high: Float[np.ndarray, "time"]
+    band: float
+    mean: Float[np.ndarray, "time"]
+    low: Float[np.ndarray, "time"] | None  # pointwise interval of the mean; None for one run
+    high: Float[np.ndarray, "time"] | None
+    n: int
+    method: str
+    level: float
+
+
+def curve(
+    values: Sequence[Any] | np.ndarray,
+    steps: Sequence[float | int] | np.ndarray | None = None,
+    *,
+    level: float = 0.95,
+    band: float = 0.8,
+    failed: Failed = None,
+) -> Curve:
+    """Median, percentile band, mean and its interval over the runs of ``(run, time)`` values.
+
+    ``steps`` default to 0, 1, 2, ... ``band``: the share of runs between the band's ends; 1 is
+    from the lowest to the highest run. A run with NaN at any time has failed: see ``failed`` in
+    ``statistics/scores.py``; a number stands in from the NaN on, "exclude" drops the whole run.
+    """
+    checked_level(level)
+    if not 0.0 < band <= 1.0:
+        raise Mistake(f"a band holds a share of the runs in (0, 1]; got {band}")
+    runs, at, note = _runs(values, steps, failed)
+    low = high = None
+    method = "none (one run)"
+    if len(runs) > 1:
+        low, high = means.skew_t(runs, level)
+        method = "skew-t"
+    ends = np.quantile(runs, [0.5 - band / 2.0, 0.5 + band / 2.0], axis=0)
+    return Curve(
+        at, runs, np.median(runs, axis=0), ends[0], ends[1], band, runs.mean(0), low, high,
+        len(runs), f"{method}; {note}" if note else method, level,
+    )  # fmt: skip
+
+
+def auc(
+    values: Sequence[Any] | np.ndarray | Scores,
+    steps: Sequence[float | int] | np.ndarray | None = None,
+    what: str | Callable[..., Any] | Aggregate = "mean",
+    *,
+    level: float = 0.95,
+    key: int = 0,
+    interval: str = "auto",
+    failed: Failed = None,
+) -> Estimate:
+    """Area under ``(run, time)`` or ``(run, task, time)`` curves, as the time-average of each.
+
+        (sum of trapezoids) / (last step - first step)
+
+    in the unit of the values, then ``estimate`` over whole runs. ``failed`` applies to a run whose
+    curve holds NaN. One point of time is its own average.
+    """
+    if isinstance(values, Scores):
+        scores, steps = values, values.steps if steps is None else steps
+    else:
+        whole = np.asarray(values, np.float64)
+        whole = whole[:, None, :] if whole.ndim == 2 else whole
+        if whole.ndim != 3:
+            raise Mistake(f"auc needs (run, time) or (run, task, time); got shape {whole.shape}")
+        scores = Scores.of(whole)
+    if scores.values.ndim != 3:
+        raise Mistake("these scores have no time axis; load them with what='curve'")
+    area = _average(scores.values, checked_steps(steps, scores.values.shape[-1]))
+    flat = dataclasses.replace(scores, values=area, steps=None)
+    return estimate(flat, what, level=level, key=key, interval=interval, failed=failed)
+
+
+def checked_steps(
+    steps: Sequence[float | int] | np.ndarray | None, count: int
+) -> Float[np.ndarray, "time"]:
+    """Rising steps, one per point of time; 0, 1, 2, ... by default."""
+    at = np.arange(count, dtype=np.float64) if steps is None else np.asarray(steps, np.float64)
+    if at.shape != (count,) or not (np.diff(at) > 0).all():
+        raise Mistake(f"a curve of {count} points needs {count} rising steps; got {at.shape}")
+    return at
+
+
+def _average(
+    values: Float[np.ndarray, "*rest time"], at: Float[np.ndarray, "time"]
+) -> Float[np.ndarray, "*rest"]:
+    if at.size == 1:
+        return values[..., 0]
+    return np.trapezoid(values, at, axis=-1) / (at[-1] - at[0])
+
+
+def _runs(
+    values: Sequence[Any] | np.ndarray,
+    steps: Sequence[float | int] | np.ndarray | None,
+    failed: Failed,
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Whole finite curves, their steps, and what was done about failed runs."""
+    runs = np.array(values, np.float64)
+    if runs.ndim != 2 or runs.size == 0:
+        raise Mistake(f"a curve needs (run, time) values; got an array of shape {runs.shape}")
+    at, lost = checked_steps(steps, runs.shape[1]), ~np.isfinite(runs)
+    broken = lost.any(1)
+    if not broken.any():
+        return runs, at, ""
+    said = f"{int(broken.sum())} of {len(runs)} failed"
+    if failed is None:
+        raise Mistake(f"{said}: NaN in their curves; say failed=<number> or failed='exclude'")
+    if failed == "exclude":
+        if broken.all():
+            raise Mistake(f"{said}: no run is left to draw; say failed=<number>")
+        return runs[~broken], at, f"{said}, excluded"
+    runs[lost] = float(failed)
+    return runs, at, f"{said}, counted as {float(failed):g}"

@@ -1,0 +1,108 @@
+"""Intervals of a rate of success.
+
+Runs that only succeed or fail are counted: the exact interval of Clopper & Pearson (1934,
+Biometrika 26) holds at least its level for every true rate and every n; Wilson's (1927, JASA 22)
+is shorter and holds it on average over rates. Runs that are rates themselves, of several episodes
+each, share a policy within a run, so their episodes are not independent: the beta-binomial
+interval widens Wilson's by how much the runs differ (Williams 1982, Applied Statistics 31).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from sterling.types import Mistake
+
+
+def is_success(values: np.ndarray) -> bool:
+    """Whether these scores can only be successes and failures."""
+    return bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def rates(values: np.ndarray) -> np.ndarray:
+    """The scores, if they are rates; raises Mistake otherwise."""
+    if (values < 0.0).any() or (values > 1.0).any():
+        raise Mistake("success rates lie between 0 and 1; take interval='t' for other scores")
+    return values
+
+
+def exact(successes: float, n: int, level: float) -> tuple[float, float]:
+    """Clopper-Pearson: the rates under which the count seen is not too unlikely, either way."""
+    from scipy.special import betaincinv  # slow to import, and not every use needs it
+
+    tail = (1.0 - level) / 2.0
+    low = 0.0 if successes == 0 else float(betaincinv(successes, n - successes + 1, tail))
+    high = 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1.0 - tail))
+    return low, high
+
+
+def wilson(rate: float, n: float, level: float) -> tuple[float, float]:
+    """Wilson's score interval; ``n`` may be an effective number, no whole one."""
+    from scipy.special import ndtri
+
+    return wilson_at(rate, n, float(ndtri(0.5 + level / 2.0)))
+
+
+def wilson_at(rate: float, n: float, z: float) -> tuple[float, float]:
+    """Wilson's interval at the quantile ``z``: the rates p with |rate - p| <= z sqrt(pq/n)."""
+    middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    low = 0.0 if rate == 0.0 else max(middle - half, 0.0)
+    high = 1.0 if rate == 1.0 else min(middle + half, 1.0)
+    return low, high
+
+
+def beta_binomial(values: np.ndarray, episodes: int, level: float) -> tuple[float, float]:
+    """Of rates of ``episodes`` episodes each: Wilson's at the number of *independent* episodes.
+
+        design = 1 + (episodes - 1) rho,   n_effective = n episodes / design
+
+    ``rho``, by how much episodes of one run agree, is the moment estimate from the variance
+    between runs, kept within [0, 1], and the quantile is Student's with n - 1 degrees of freedom,
+    since rho is itself known from n runs only.
+    """
+    from scipy.special import stdtrit
+
+    if episodes < 1:
+        raise Mistake(f"a success rate comes from at least one episode; got episodes={episodes}")
+    n, rate = values.size, float(values.mean())
+    alone = rate * (1.0 - rate)  # a run's variance if all its episodes agreed
+    between = float(values.var(ddof=1))
+    design = between * episodes / alone if alone > 0.0 else 1.0
+    design = min(max(design, 1.0), float(episodes))
+    z = float(stdtrit(n - 1, 0.5 + level / 2.0))
+    return wilson_at(rate, n * episodes / design, z)
+
+
+def joined(
+    middles: Float[np.ndarray, "task *rest"],
+    lows: Float[np.ndarray, "task *rest"],
+    highs: Float[np.ndarray, "task *rest"],
+    *,
+    variances: Float[np.ndarray, "task *rest"],
+    freedoms: Float[np.ndarray, "task"],
+    level: float,
+) -> tuple[Float[np.ndarray, "*rest"], Float[np.ndarray, "*rest"]]:
+    """Intervals of several tasks' rates as one of their mean; with one task it is its own.
+
+    Either end is the wider of two. One is as far from the mean as the distances of the tasks'
+    ends, added as variances are (Zou & Donner 2008, Statistics in Medicine 27): it keeps a width
+    where every rate is 0 or 1. The other is Student's, from the estimated ``variances`` of the
+    rates and Satterthwaite's degrees of freedom: it does not lean on the few runs of one task.
+    """
+    from scipy.special import stdtrit
+
+    tasks, value = len(middles), middles.mean(0)
+    down, up = (np.sqrt(((middles - end) ** 2).sum(0)) / tasks for end in (lows, highs))
+    if tasks > 1:
+        whole = variances.sum(0)
+        share = variances / np.where(whole == 0.0, 1.0, whole)
+        spread = (np.moveaxis(share, 0, -1) ** 2 / freedoms).sum(-1)
+        freedom = np.where(whole == 0.0, 1.0, 1.0 / np.where(spread == 0.0, 1.0, spread))
+        half = stdtrit(freedom, 0.5 + level / 2.0) * np.sqrt(whole) / tasks
+        down, up = np.maximum(down, half), np.maximum(up, half)
+    low, high = np.maximum(value - down, 0.0), np.minimum(value + up, 1.0)
+    return np.asarray(low), np.asarray(high)

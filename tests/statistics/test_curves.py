@@ -1,0 +1,154 @@
+"""Curves, areas, tolerance bands, power, families."""
+
+import numpy as np
+import pytest
+
+from sterling.statistics import (
+    Scores,
+    auc,
+    curve,
+    cvar,
+    estimate,
+    generalisation_gap,
+    need,
+    power,
+    rank_changes,
+    tolerance,
+    worst_context,
+)
+from sterling.types import Mistake
+
+
+def test_a_run_is_a_whole_curve():
+    # a pure run effect, constant over 50 points of time: the area knows no more than one point
+    effect = np.random.default_rng(0).normal(size=10)
+    curves = np.repeat(effect[:, None], 50, axis=1)
+    area, point = auc(curves), estimate(effect)
+    assert (area.low, area.high) == pytest.approx((point.low, point.high))
+    cells = np.random.default_rng(1).choice(10, size=(2000, 10, 50))
+    wrong = effect[cells].mean((1, 2))  # every cell drawn on its own
+    low, high = np.quantile(wrong, [0.025, 0.975])
+    assert area.high - area.low > 5 * (high - low)
+
+
+def test_area_by_hand():
+    # steps 0, 1, 3: trapezoids 1.5 + 5 over 3
+    assert auc([[1.0, 2.0, 3.0]], [0, 1, 3]).value == pytest.approx(6.5 / 3)
+    assert auc([[4.0], [6.0]]).value == 5.0
+    table = Scores.of(np.ones((3, 2, 4)), steps=[0, 1, 2, 3])
+    assert auc(table, what="iqm", interval="none").value == 1.0
+    with pytest.raises(Mistake, match="no time axis"):
+        auc(Scores.of([[1.0]]))
+    with pytest.raises(Mistake, match="rising steps"):
+        auc([[1.0, 2.0]], [1, 1])
+
+
+def test_curve():
+    runs = np.array([[0.0, 1.0], [2.0, 5.0], [4.0, 3.0], [6.0, 7.0], [8.0, 9.0]])
+    made = curve(runs, [10, 20], band=1.0)
+    assert made.median.tolist() == [4.0, 5.0]
+    assert (made.band_low.tolist(), made.band_high.tolist()) == ([0.0, 1.0], [8.0, 9.0])
+    for at in range(2):
+        one = estimate(runs[:, at])
+        assert (made.mean[at], made.low[at], made.high[at]) == pytest.approx(
+            (one.value, one.low, one.high)
+        )
+    assert curve(runs[:1]).low is None
+    with pytest.raises(Mistake, match=r"\(run, time\)"):
+        curve([1.0, 2.0])
+
+
+def test_failed_curves():
+    runs = np.array([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
+    with pytest.raises(Mistake, match="1 of 3 failed"):
+        curve(runs)
+    assert curve(runs, failed="exclude").runs.shape == (2, 2)
+    counted = curve(runs, failed=0)
+    assert counted.runs[1].tolist() == [3.0, 0.0]
+    assert counted.method == "skew-t; 1 of 3 failed, counted as 0"
+    with pytest.raises(Mistake, match="not finite"):
+        auc(runs)
+
+
+def test_tolerance_is_what_n_runs_support():
+    runs = np.arange(10.0)
+    made = tolerance(runs, 0.8)
+    assert (made.low, made.high) == (0.0, 9.0)
+    n, p = 10, 0.8
+    assert made.confidence == pytest.approx(1 - n * p ** (n - 1) + (n - 1) * p**n)
+    assert round(made.confidence, 2) == 0.62
+    assert str(made) == "[0, 9] holds 80% of runs with confidence 62%"
+    many = tolerance(np.arange(100.0), 0.8)
+    assert many.confidence >= 0.95
+    assert many.high - many.low < 95
+
+
+def test_tolerance_holds_what_it_says():
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(1000):
+        made = tolerance(rng.random(40), 0.7)
+        held.append(made.high - made.low >= 0.7)  # the share of uniform runs between them
+    assert made.confidence >= 0.95
+    assert abs(np.mean(held) - made.confidence) < 0.02
+    with pytest.raises(Mistake, match="one task at a time"):
+        tolerance([[1.0, 2.0]])
+    with pytest.raises(Mistake, match="coverage lies between"):
+        tolerance([1.0, 2.0], 80)
+
+
+def test_power():
+    # Cohen (1988): 64 runs of each for d = 0.5, 26 for 0.8, 17 for 1
+    assert [need(effect) for effect in (0.5, 0.8, 1.0)] == [64, 26, 17]
+    assert power(0.5, 64) == pytest.approx(0.8015, abs=1e-4)
+    assert power(0.0, 10) == pytest.approx(0.05)
+    assert power(-1.0, 17) == power(1.0, 17)
+    sequential = power(2.0, 15, test="compare", interims=3, draws=40)
+    assert 0.7 < sequential <= 1.0
+    for wrong, match in (
+        (lambda: need(0.0), "difference of nothing"),
+        (lambda: need(1e-5), "as good as none"),
+        (lambda: power(1.0, 1), "at least 2 runs"),
+        (lambda: power(1.0, 5, test="z"), "no test 'z'"),
+        (lambda: power(1.0, 5, test="compare", interims=2), "do not divide"),
+    ):
+        with pytest.raises(Mistake, match=match):
+            wrong()
+
+
+def test_generalisation_gap_is_paired():
+    rng = np.random.default_rng(0)
+    skill = rng.normal(0, 10, (6, 1))
+    train, test = skill + rng.normal(1, 0.1, (6, 4)), skill + rng.normal(0, 0.1, (6, 9))
+    made = generalisation_gap(train, test)
+    assert made.low < 1.0 < made.high
+    assert made.high - made.low < 1.0  # the runs' own spread of 10 cancels
+    with pytest.raises(Mistake, match="not the same"):
+        generalisation_gap(train, test[:5])
+    with pytest.raises(Mistake, match="pairs the runs"):
+        generalisation_gap(train, test, failed="exclude")
+
+
+def test_worst_context():
+    rng = np.random.default_rng(0)
+    scores = Scores.of(rng.normal([3.0, 1.0, 2.0], 0.1, (5, 3)), tasks=["light", "heavy", "long"])
+    made = worst_context(scores)
+    assert (made.context, made.probability) == ("heavy", 1.0)
+    assert made.estimate.value == scores.values[:, 1].mean()
+    equal = worst_context(Scores.of(rng.normal(0, 1, (5, 2)), tasks=["a", "b"]))
+    assert 0.5 < equal.probability < 1.0
+    tail = estimate(scores, cvar(1 / 3), shared=True, draws=300)
+    assert tail.value == pytest.approx(made.estimate.value)
+
+
+def test_ranks_may_change_between_contexts():
+    rng = np.random.default_rng(0)
+    point = {"a": rng.normal(2, 0.1, 5), "b": rng.normal(1, 0.1, 5)}
+    family = {"a": rng.normal(1, 0.1, (5, 3)), "b": rng.normal(2, 0.1, (5, 3))}
+    (turned,) = rank_changes(point, family)
+    assert turned.there > 0 > turned.here
+    assert turned.probability == 1.0
+    (same,) = rank_changes(point, point)
+    assert same.probability < 0.01
+    with pytest.raises(Mistake, match="same two or more names"):
+        rank_changes(point, {"a": [1.0]})

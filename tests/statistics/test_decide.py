@@ -1,0 +1,195 @@
+"""AdaStop: what it decides, what it asks for, and how often it is wrong."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sterling.statistics import compare
+from sterling.statistics.permutation import cross, hypotheses
+from sterling.types import Mistake
+
+
+def verdicts(made):
+    return {(one.first, one.second): one.verdict for one in made.decisions}
+
+
+def four(runs):
+    """Four algorithms spread like those of the tutorial: two apart, two alike below."""
+    rng = np.random.default_rng(2)
+    laws = {"PPO": (2900, 1300), "DDPG": (880, 550), "SAC": (4540, 420), "TRPO": (1000, 500)}
+    return {name: rng.normal(mean, sd, runs) for name, (mean, sd) in laws.items()}
+
+
+def test_it_says_who_must_run_next_and_stops_who_need_not():
+    scores = four(25)
+    first = compare({name: runs[:3] for name, runs in scores.items()})
+    assert first.next_runs == {"DDPG": 2, "PPO": 2, "SAC": 2, "TRPO": 2}
+    assert set(verdicts(first).values()) == {"undecided"}
+    assert (first.interim, first.finished, first.boundaries) == (0, False, ())
+    second = compare({name: runs[:10] for name, runs in scores.items()})
+    assert verdicts(second) == {
+        ("PPO", "DDPG"): "larger", ("PPO", "SAC"): "smaller", ("PPO", "TRPO"): "larger",
+        ("DDPG", "SAC"): "smaller", ("DDPG", "TRPO"): "undecided", ("SAC", "TRPO"): "larger",
+    }  # fmt: skip
+    assert second.next_runs == {"DDPG": 5, "TRPO": 5}
+    counts = {"DDPG": 25, "PPO": 10, "SAC": 10, "TRPO": 25}
+    last = compare({name: scores[name][:count] for name, count in counts.items()})
+    assert last.finished
+    assert last.next_runs == {}
+    assert verdicts(last)[("DDPG", "TRPO")] == "equal"
+    assert last.runs == counts
+    assert str(second.decisions[1]).startswith("PPO scores lower than SAC (by -")
+
+
+def test_more_runs_do_not_change_what_was_decided():
+    scores = four(25)
+    short, long = (
+        compare({name: runs[:count] for name, runs in scores.items()}) for count in (10, 25)
+    )
+    assert long.boundaries[:2] == short.boundaries
+    for early, late in zip(short.decisions, long.decisions, strict=True):
+        assert early.verdict == "undecided" or early == late
+
+
+def test_equal_inputs_and_key_give_equal_answers():
+    scores = four(10)
+    assert compare(scores, key=5) == compare(scores, key=5)
+    assert compare(scores, key=5).boundaries != compare(scores, key=6).boundaries
+
+
+def test_few_exchanges_are_gone_through_one_by_one():
+    # five against five: 252 ways, of which the seen one and its mirror are the most extreme
+    low, high = [0.0, 1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0, 9.0]
+    made = compare({"a": high, "b": low}, interims=1, alpha=2 / 252)
+    assert verdicts(made) == {("a", "b"): "larger"}
+    for key in range(3):  # nothing is drawn, so no key matters
+        assert compare({"a": high, "b": low}, interims=1, key=key).boundaries[0] == pytest.approx(
+            3.8
+        )
+    # sums differ by 25 in 2 ways, 23 in 2, 21 in 4, 19 in 6: with alpha = 0.05, 12 of 252 may
+    # cross, and the 13th is 19 / 5; with alpha = 2/252 the 3rd is 23 / 5
+    assert made.boundaries[0] == pytest.approx(4.6)
+
+
+def test_what_no_run_could_show_is_said():
+    with pytest.raises(Mistake, match=r"3 runs of each never show .*least level 0\.1"):
+        compare({"a": [1.0, 2, 3], "b": [4.0, 5, 6]}, interims=1, per_interim=3)
+
+
+def error_rate(laws, trials, interims, alpha=0.05, different=()):
+    """Share of trials with a wrong "larger" or "smaller" among algorithms of one law."""
+    rng, wrong = np.random.default_rng(0), 0
+    names = "abcd"[: len(laws)]
+    for trial in range(trials):
+        scores = {n: law(rng, 5 * interims) for n, law in zip(names, laws, strict=True)}
+        made = compare(scores, alpha=alpha, interims=interims, key=trial, draws=600)
+        wrong += any(
+            one.verdict in ("larger", "smaller")
+            for one in made.decisions
+            if (one.first, one.second) not in different
+        )
+    return wrong / trials
+
+
+@pytest.mark.parametrize(("count", "interims"), [(2, 1), (2, 5), (3, 1), (3, 5), (4, 1), (4, 5)])
+def test_it_is_rarely_wrong(count, interims):
+    trials = {2: 300, 3: 150, 4: 80}[count]
+    laws = [lambda rng, size: rng.lognormal(0, 1, size)] * count
+    bound = 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
+    assert error_rate(laws, trials, interims) <= bound
+
+
+def test_it_is_rarely_wrong_of_equal_ones_beside_a_different_one():
+    laws = [lambda rng, size: rng.normal(0, 1, size)] * 2
+    laws.append(lambda rng, size: rng.normal(6, 1, size))
+    trials, different = 150, (("a", "c"), ("b", "c"))
+    bound = 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
+    assert error_rate(laws, trials, 2, different=different) <= bound
+
+
+def test_it_sees_a_large_difference_early():
+    rng, used, seen = np.random.default_rng(0), [], 0
+    for trial in range(60):
+        made = compare(
+            {"a": rng.normal(2, 1, 15), "b": rng.normal(0, 1, 15)},
+            interims=3,
+            key=trial,
+            draws=2000,
+        )
+        seen += verdicts(made)[("a", "b")] == "larger"
+        used.append(made.runs["a"])
+    assert seen / 60 > 0.9
+    assert np.mean(used) < 12  # of 15
+
+
+def test_ties_and_constants_are_equal():
+    made = compare({"a": [5.0] * 10, "b": [5.0] * 10}, interims=2)
+    assert verdicts(made) == {("a", "b"): "equal"}
+    assert made.decisions[0].difference == 0.0
+    same = list(np.random.default_rng(0).normal(size=10))
+    assert verdicts(compare({"a": same, "b": same}, interims=2)) == {("a", "b"): "equal"}
+
+
+def test_only_the_pairs_wanted():
+    scores = four(10)
+    made = compare(scores, pairs=[("SAC", "PPO"), ("SAC", "DDPG")], interims=2)
+    assert verdicts(made) == {("SAC", "PPO"): "larger", ("SAC", "DDPG"): "larger"}
+    assert made.runs["TRPO"] == 0
+
+
+def test_tasks_are_averaged_run_by_run():
+    rng = np.random.default_rng(0)
+    better, worse = rng.normal(2, 1, (5, 4)), rng.normal(0, 1, (5, 4))
+    whole = compare({"a": better, "b": worse}, interims=1)
+    assert (
+        whole.boundaries
+        == compare({"a": better.mean(1), "b": worse.mean(1)}, interims=1).boundaries
+    )
+    assert verdicts(whole) == {("a", "b"): "larger"}
+
+
+def test_failed_runs_count_as_said():
+    scores = {"a": [float("nan"), 9.0, 9.5, 9.2, 9.9], "b": [0.1, 0.2, 0.3, 0.4, 0.5]}
+    with pytest.raises(Mistake, match="say what they count as"):
+        compare(scores, interims=1)
+    with pytest.raises(Mistake, match="cannot leave failed runs out"):
+        compare(scores, interims=1, failed="exclude")
+    made = compare(scores, interims=1, failed=0.0)
+    assert made.note == "1 of 5 failed, counted as 0"
+    assert made.decisions[0].difference == pytest.approx(7.52 - 0.3)
+
+
+def test_wrong_use():
+    with pytest.raises(Mistake, match="nothing to compare"):
+        compare({"a": [1.0]})
+    with pytest.raises(Mistake, match="no scores of 'c'"):
+        compare({"a": [1.0], "b": [2.0]}, pairs=[("a", "c")])
+    with pytest.raises(Mistake, match="with itself"):
+        compare({"a": [1.0], "b": [2.0]}, pairs=[("a", "a")])
+    with pytest.raises(Mistake, match="alpha in"):
+        compare({"a": [1.0], "b": [2.0]}, alpha=5.0)
+    with pytest.raises(Mistake, match="compare at most 8"):
+        compare({name: [1.0] for name in "abcdefghij"})
+
+
+def test_an_algorithm_without_runs_yet_is_asked_for_them():
+    made = compare({"a": [], "b": []}, per_interim=4)
+    assert made.next_runs == {"a": 4, "b": 4}
+
+
+def test_every_grouping_is_tested():
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    assert len(hypotheses(3, pairs)) == 4  # 01, 02, 12, 012
+    assert len(hypotheses(4, [(i, j) for i in range(4) for j in range(i + 1, 4)])) == 14
+    assert sorted(hypotheses(3, [(0, 2)])) == [((0, 2),)]
+
+
+def test_a_boundary_lets_no_more_cross_than_allowed():
+    statistic = np.array([5.0, 5.0, 4.0, 3.0, 3.0, 1.0])
+    alive = np.array([True, False, True, True, True, True])
+    boundary, crossed = cross(statistic, alive, 2)
+    assert boundary == 3.0
+    assert crossed.tolist() == [True, False, True, False, False, False]
+    boundary, crossed = cross(statistic, alive, 3)
+    assert crossed.sum() == 2  # of the tied ones none crosses

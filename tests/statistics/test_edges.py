@@ -1,0 +1,123 @@
+"""Ties, one run, failed runs, constants, unequal numbers, missing tasks: one clear answer each."""
+
+import numpy as np
+import pytest
+
+from sterling.statistics import Scores, estimate, improve, profile, ranks, tolerance
+from sterling.types import Mistake
+
+NAN = float("nan")
+RAGGED = Scores.of(
+    [[1.0, 10.0], [2.0, 20.0], [3.0, NAN], [4.0, NAN]],
+    mask=[[True, True], [True, True], [True, False], [True, False]],
+)
+
+
+@pytest.mark.parametrize("what", ["mean", "median", "iqm", "gap", "cvar", "worst"])
+def test_one_run_has_no_interval(what):
+    for scores in ([5.0], [[5.0, 6.0]]):
+        made = estimate(scores, what)
+        assert (made.low, made.high, made.n, made.method) == (None, None, 1, "none (one run)")
+    assert improve([1.0], [2.0, 3.0]).low is None
+    assert profile([1.0], [0.0]).low is None
+    assert ranks({"a": [1.0], "b": [2.0, 3.0]}).mean["a"].low is None
+    assert tolerance([1.0]).low is None
+    assert str(tolerance([1.0])) == "one run shows no spread"
+
+
+def test_fewer_than_four_scores_have_no_quarters():
+    assert estimate([1.0, 2.0, 9.0], "iqm").value == pytest.approx(4.0)  # the mean
+    assert estimate([1.0, 2.0, 3.0, 9.0], "iqm").value == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("what", ["mean", "median", "iqm", "gap", "cvar", "worst"])
+def test_constant_scores(what):
+    made = estimate(np.full((4, 3), 0.3), what, draws=200)
+    assert made.low == pytest.approx(made.value)
+    assert made.high == pytest.approx(made.value)
+
+
+def test_constant_successes_are_not_certain():
+    made = estimate([1, 1, 1, 1, 1])
+    assert (made.method, made.high) == ("exact", 1.0)
+    assert made.low == pytest.approx(0.4781762499)
+    assert estimate([[1, 1]] * 5).low < 0.7
+    assert estimate([1, 0, 1, 1], "iqm").low is None  # a mean is what successes have
+
+
+def test_rates_of_several_episodes():
+    rates = [0.9, 1.0, 0.95, 0.85]
+    made = estimate(rates, episodes=20)
+    assert made.method == "beta"
+    assert 0.7 < made.low < made.value < made.high < 1.0
+    assert made.high - made.low < estimate(rates, episodes=2).high - estimate(rates, episodes=2).low
+    assert estimate(rates).method == "skew-t"  # nothing says that these are rates
+
+
+def test_unequal_numbers_of_runs():
+    made = estimate(RAGGED)
+    assert made.value == pytest.approx((2.5 + 15.0) / 2)  # each task counts the same
+    assert made.n == 2
+    iqm = estimate(RAGGED, "iqm", draws=200)
+    # runs of the second task weigh twice: a quarter of 8 weights is cut at either end
+    assert iqm.value == pytest.approx((3.0 + 4.0 + 10.0 * 2) / 4)
+    assert iqm.low <= iqm.value <= iqm.high
+    assert improve(RAGGED, RAGGED).value == 0.5
+    with pytest.raises(Mistake, match="equally many runs"):
+        estimate(RAGGED, np.std)
+    with pytest.raises(Mistake, match="every run on every task"):
+        estimate(RAGGED, shared=True)
+
+
+def test_a_missing_task_is_said():
+    scores = Scores.of([[1.0, NAN]], tasks=["Ant", "Hopper"], mask=[[True, False]])
+    with pytest.raises(Mistake, match="no run counts on task 'Hopper'; select"):
+        estimate(scores)
+    assert estimate(scores.select(["Ant"])).value == 1.0
+    with pytest.raises(Mistake, match="1 tasks cannot be set against 2"):
+        improve([1.0, 2.0], [[1.0, 2.0]])
+    with pytest.raises(Mistake, match=r"differ \(a 1, b 2\)"):
+        ranks({"a": [1.0], "b": [[1.0, 2.0]]})
+
+
+def test_ties_count_half():
+    assert improve([1.0, 1.0], [1.0, 1.0]).value == 0.5
+    assert improve([1.0, 2.0], [1.0, 3.0]).value == pytest.approx((0.5 + 0 + 1 + 0) / 4)
+    made = ranks({"a": [[1.0, 2.0]] * 3, "b": [[1.0, 3.0]] * 3}, draws=50)
+    assert made.mean["a"].value == pytest.approx((1.5 + 2) / 2)
+    assert made.of("a").tolist() == [0.25, 0.75]
+
+
+def test_a_clean_sweep_is_not_certain():
+    made = improve([4.0, 5.0, 6.0], [1.0, 2.0, 3.0])
+    assert (made.value, made.high) == (1.0, 1.0)
+    assert made.low < 0.5  # three against three never show anything at 95 %
+    assert improve(np.arange(10.0, 20.0), np.arange(10.0)).low > 0.6
+    assert improve([4.0, 5.0], [1.0, 2.0], interval="bootstrap").low == 1.0  # as elsewhere
+
+
+def test_failed_runs_in_every_function():
+    scores = [1.0, NAN, 3.0]
+    with pytest.raises(Mistake, match="say what they count as"):
+        improve(scores, [1.0, 2.0])
+    made = improve(scores, [1.0, 2.0], failed=-1)
+    assert made.method == "Newcombe; 1 of 3 failed, counted as -1"
+    assert profile(scores, [0.0], failed=-1).value.tolist() == [2 / 3]
+    assert tolerance(scores, failed="exclude").n == 2
+
+
+def test_a_function_of_the_table():
+    scores = np.random.default_rng(0).normal(size=(6, 3))
+    made = estimate(scores, lambda table: table.max(0).mean(), draws=200)
+    assert made.value == pytest.approx(scores.max(0).mean())
+    assert made.low < made.value < made.high
+
+
+def test_shared_runs_keep_their_rows():
+    # each run is good or bad everywhere: its tasks are no independent evidence
+    scores = np.repeat(np.random.default_rng(0).normal(size=(5, 1)), 20, axis=1)
+    apart, together = estimate(scores), estimate(scores, shared=True)
+    assert together.high - together.low > 3 * (apart.high - apart.low)
+    assert together.low == pytest.approx(estimate(scores[:, 0]).low)
+    iqm = estimate(scores, "iqm", shared=True, draws=500)
+    assert iqm.high - iqm.low > 2 * (estimate(scores, "iqm", draws=500).high - iqm.value)

@@ -1,0 +1,190 @@
+"""Scores from files, and their normalisation."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sterling.statistics import Scores, Table, estimate, load, normalise, table, tables
+from sterling.types import Mistake
+
+
+def run_folder(path, algorithm, environment, scores, seeds=None):
+    path.mkdir(parents=True)
+    seeds = seeds or list(range(len(scores)))
+    facts = {"algorithm": algorithm, "environment": environment, "seeds": seeds}
+    (path / "config.json").write_text(json.dumps(facts))
+    result = facts | {"final": {"return": {"per_seed": scores}}}
+    (path / "result.json").write_text(json.dumps(result))
+    rows = [
+        {"step": 10, "data/return": [1.0, None], "failed": []},
+        {"step": 20, "failed": []},
+        {"step": 30, "data/return": [3.0, 5.0], "failed": [seeds[1]] if scores[1] is None else []},
+    ]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows) + '{"torn')
+    return path
+
+
+def test_run_folders(tmp_path):
+    ppo = [
+        run_folder(tmp_path / "ppo-a", "ppo", "Ant-v5", [1.0, 2.0]),
+        run_folder(tmp_path / "ppo-b", "ppo", "Hopper-v5", [3.0, None], [0, 7]),
+    ]
+    sac = run_folder(tmp_path / "sac-a", "sac", "Ant-v5", [4.0, 5.0])
+    found = load(*ppo, sac)
+    assert list(found) == ["ppo", "sac"]
+    scores = found["ppo"]
+    assert (scores.runs, scores.tasks) == (("0", "1", "7"), ("Ant-v5", "Hopper-v5"))
+    assert scores.mask.tolist() == [[True, True], [True, False], [False, True]]
+    with pytest.raises(Mistake, match="1 of 4 scores are not finite"):
+        estimate(scores)
+    made = estimate(scores, failed=0.0)
+    assert made.value == pytest.approx((1.5 + 1.5) / 2)
+    assert made.method == "skew-t; 1 of 4 failed, counted as 0"
+    assert Scores.load(sac).values.tolist() == [[4.0], [5.0]]
+    with pytest.raises(Mistake, match="the files hold ppo, sac"):
+        Scores.load(*ppo, sac)
+
+
+def test_two_settings_of_one_algorithm_keep_apart(tmp_path):
+    slow = run_folder(tmp_path / "slow", "ppo", "Ant-v5", [1.0, 2.0])
+    fast = run_folder(tmp_path / "fast", "ppo", "Ant-v5", [3.0, 4.0])
+    assert list(load(slow, fast)) == ["slow", "fast"]
+
+
+def test_curves_of_run_folders(tmp_path):
+    folder = run_folder(tmp_path / "run", "ppo", "Ant-v5", [1.0, 2.0])
+    scores = load(folder, what="curve")["ppo"]
+    assert scores.steps.tolist() == [10.0, 30.0]
+    assert scores.values[:, 0].tolist() == [[1.0, 3.0], [5.0, 5.0]]  # level where nothing is known
+    assert scores.final().values.tolist() == [[3.0], [5.0]]
+    failed = run_folder(tmp_path / "failed", "ppo", "Ant-v5", [1.0, None])
+    assert np.isnan(load(failed, what="curve")["ppo"].values[1, 0]).tolist() == [False, True]
+
+
+def test_long_csv(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text(
+        "algorithm,env,seed,return\nppo,Ant,0,1\nppo,Ant,1,2\nppo,Hopper,0,\nppo,Hopper,1,nan\n"
+        "sac,Ant,0,5\n"
+    )
+    found = load(path)
+    assert found["ppo"].tasks == ("Ant", "Hopper")
+    assert found["ppo"].mask.tolist() == [[True, False], [True, True]]
+    assert found["sac"].values.tolist() == [[5.0]]
+    timed = tmp_path / "timed.csv"
+    timed.write_text("step,seed,score\n0,0,1\n10,0,3\n10,1,4\n0,1,2\n")
+    scores = Scores.load(timed)
+    assert scores.steps.tolist() == [0.0, 10.0]
+    assert scores.values[:, 0].tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    timed.write_text("seed,score\n0,1\n0,2\n")
+    with pytest.raises(Mistake, match="two scores of timed, task 0, run 0"):
+        load(timed)
+
+
+def test_wide_csv(tmp_path):
+    path = tmp_path / "walker.csv"
+    path.write_text(",PPO,SAC\n0,1.5,2.5\n1,3.5,\n")  # as adastop and pandas write them
+    found = load(path)
+    assert found["PPO"].values[:, 0].tolist() == [1.5, 3.5]
+    assert found["SAC"].values[:, 0].tolist() == [2.5]
+    tasks = Scores.load(path)
+    assert (tasks.name, tasks.tasks) == ("walker", ("PPO", "SAC"))
+    assert tasks.mask.tolist() == [[True, True], [True, False]]
+    path.write_text(",PPO\n0,good\n")
+    with pytest.raises(Mistake, match="'good' is no score"):
+        load(path)
+
+
+def test_json(tmp_path):
+    path = tmp_path / "SPR.json"
+    path.write_text(json.dumps({"Alien": [1, 2, 3], "Pong": [-1, None]}))
+    scores = Scores.load(path)
+    assert (scores.name, scores.tasks) == ("SPR", ("Alien", "Pong"))
+    assert scores.mask.tolist() == [[True, True], [True, True], [True, False]]
+    assert list(load(path)) == ["Alien", "Pong"]
+    path.write_text(json.dumps({"ppo": {"Ant": [1, 2]}, "sac": {"Ant": [3]}}))
+    assert load(path)["sac"].tasks == ("Ant",)
+    path.write_text(json.dumps({"ppo": [[1, 2], [3, 4]]}))
+    assert load(path)["ppo"].values.shape == (2, 2)
+    path.write_text(json.dumps([1, 2, 3]))
+    assert Scores.load(path).values.shape == (3, 1)
+    path.write_text(json.dumps([{"game": "Pong", "seed": i, "score": i} for i in (0, 1)]))
+    assert Scores.load(path).values.tolist() == [[0.0], [1.0]]
+    path.write_text("{")
+    with pytest.raises(Mistake, match="is no JSON"):
+        load(path)
+    path.write_text(json.dumps({"ppo": ["a"]}))
+    with pytest.raises(Mistake, match="numbers or null"):
+        load(path)
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(Mistake, match="nothing to load"):
+        load()
+    with pytest.raises(Mistake, match="there is no"):
+        load(tmp_path / "none.csv")
+    with pytest.raises(Mistake, match=r"has no result\.json"):
+        load(tmp_path)
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(Mistake, match="neither a run folder nor"):
+        load(tmp_path / "notes.txt")
+
+
+def test_tables_are_whole():
+    assert tables() == ["atari", "d4rl", "dmc", "minatar", "mujoco-td3"]
+    assert len(table("atari").scores) == 57
+    for name in tables():
+        made = table(name)
+        assert made.source
+        assert made.meaning
+        assert made.identity == f"{name}/{made.version}"
+        for low, high in made.scores.values():
+            assert low < high
+
+
+def test_known_references():
+    assert table("atari").of("ALE/Breakout-v5") == (1.7, 30.5)
+    assert table("atari").of("BreakoutNoFrameskip-v4") == (1.7, 30.5)
+    assert table("atari").of("road_runner") == (11.5, 7845.0)
+    assert table("d4rl").of("hopper-medium-replay-v2") == (-20.272305, 3234.3)
+    assert table("d4rl").of("maze2d-umaze-dense-v1") == (68.537689, 193.66285642381482)
+    assert table("d4rl").of("antmaze-large-diverse-v0") == (0.0, 1.0)
+    assert table("minatar").of("SpaceInvaders-MinAtar") == (0.0, 131.0)
+    assert table("dmc").of("walker-run") == (0.0, 1000.0)
+    with pytest.raises(Mistake, match="has no task 'Breakot'; did you mean breakout"):
+        table("atari").of("Breakot")
+    with pytest.raises(Mistake, match="no normalisation table is called 'procgen'"):
+        table("procgen")
+
+
+def test_normalised_scores_say_by_what():
+    scores = Scores.of([[1.7, -20.7], [30.5, 14.6]], tasks=["Breakout", "Pong"], name="ppo")
+    made = normalise(scores, "atari")
+    np.testing.assert_allclose(made.values, [[0, 0], [1, 1]])
+    assert (made.normaliser, made.name) == ("atari/1", "ppo")
+    with pytest.raises(Mistake, match="normalised by atari/1 already"):
+        normalise(made, "atari")
+    own = Table("mine", 3, "measured here", "0 nothing, 1 all", {"a": (0.0, 10.0)})
+    assert normalise([[5.0]], own, tasks=["a"]).values.tolist() == [[0.5]]
+    flat = Table("flat", 1, "", "", {"a": (1.0, 1.0)})
+    with pytest.raises(Mistake, match="equal references on 'a'"):
+        normalise([[5.0]], flat, tasks=["a"])
+
+
+def test_normalised_curves():
+    curves = Scores.of(np.full((2, 1, 3), 500.0), tasks=["walker-run"], steps=[0, 1, 2])
+    assert (normalise(curves, "dmc").values == 0.5).all()
+
+
+def test_names_must_fit():
+    with pytest.raises(Mistake, match="do not name a"):
+        Scores.of([[1.0, 2.0]], tasks=["a"])
+    with pytest.raises(Mistake, match="named twice"):
+        Scores.of([[1.0, 2.0]], tasks=["a", "a"])
+    with pytest.raises(Mistake, match="mask has shape"):
+        Scores.of([[1.0, 2.0]], mask=[[True]])
+    with pytest.raises(Mistake, match="no scores on 'c'"):
+        Scores.of([[1.0, 2.0]], tasks=["a", "b"]).select(["c"])
+    chosen = Scores.of([[1.0, 2.0]], tasks=["a", "b"]).select(["b"])
+    assert chosen.values.tolist() == [[2.0]]

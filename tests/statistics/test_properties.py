@@ -1,0 +1,131 @@
+"""What must hold for every table of scores."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from sterling.statistics import auc, compare, estimate, improve, normalise, profile, ranks
+from sterling.statistics.aggregate import KNOWN
+
+FINITE = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
+SHAPES = st.tuples(st.integers(2, 6), st.integers(1, 4))
+TABLES = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=FINITE))
+quick = settings(max_examples=40, deadline=None)
+
+
+@quick
+@given(TABLES, st.lists(FINITE, min_size=1, max_size=8, unique=True))
+def test_profiles_fall(scores, taus):
+    made = profile(scores, sorted(taus))
+    for line in (made.value, made.low, made.high):
+        assert (np.diff(line) <= 1e-12).all()
+    assert ((made.low <= made.value) & (made.value <= made.high)).all()
+    assert made.low.min() >= 0.0
+    assert made.high.max() <= 1.0
+
+
+@quick
+@given(st.data(), SHAPES, st.integers(2, 6))
+def test_one_of_two_is_better_or_they_tie(data, shape, other):
+    first = data.draw(arrays(np.float64, shape, elements=FINITE))
+    second = data.draw(arrays(np.float64, (other, shape[1]), elements=FINITE))
+    there, back = improve(first, second), improve(second, first)
+    assert there.value + back.value == pytest.approx(1.0, abs=1e-12)
+    assert there.low + back.high == pytest.approx(1.0, abs=1e-9)
+    assert 0.0 <= there.low <= there.value <= there.high <= 1.0
+
+
+@quick
+@given(TABLES, st.floats(0.1, 50.0), st.floats(-500.0, 500.0), st.sampled_from(sorted(KNOWN)))
+def test_another_unit_changes_nothing_but_the_unit(scores, scale, shift, what):
+    if what == "gap" or np.isin(scores, (0.0, 1.0)).all():
+        return  # a gap is in the unit of its gamma; successes have none
+    plain = estimate(scores, what, draws=200)
+    moved = estimate(scores * scale + shift, what, draws=200)
+    if np.isin(scores * scale + shift, (0.0, 1.0)).all():
+        return
+    assert moved.method == plain.method
+    for name in ("value", "low", "high"):
+        before, after = getattr(plain, name), getattr(moved, name)
+        assert (before is None) == (after is None)
+        if before is not None:
+            assert after == pytest.approx(before * scale + shift, rel=1e-6, abs=1e-5 * scale + 1e-5)
+
+
+@quick
+@given(TABLES)
+def test_mirrored_scores_have_a_mirrored_interval(scores):
+    if np.isin(scores, (0.0, 1.0)).all() or np.isin(scores, (0.0, -1.0)).all():
+        return
+    made, mirrored = estimate(scores), estimate(-scores)
+    assert (mirrored.low, mirrored.high) == pytest.approx((-made.high, -made.low), abs=1e-7)
+
+
+@quick
+@given(TABLES)
+def test_the_iqm_lies_between_the_quartiles(scores):
+    low, high = np.sort(scores, axis=None)[[scores.size // 4, scores.size - scores.size // 4 - 1]]
+    value = estimate(scores, "iqm", interval="none").value
+    assert low - 1e-9 <= value <= high + 1e-9
+
+
+@quick
+@given(TABLES, st.sampled_from(["mean", "median", "iqm", "gap", "cvar", "worst"]))
+def test_an_interval_holds_its_estimate_and_is_the_same_again(scores, what):
+    made = estimate(scores, what, draws=150, key=3)
+    assert made == estimate(scores.copy(), what, draws=150, key=3)  # to the bit
+    if made.low is not None:
+        assert made.low <= made.value <= made.high
+
+
+@quick
+@given(TABLES, st.randoms(use_true_random=False))
+def test_the_order_of_runs_is_nothing(scores, random):
+    order = list(range(len(scores)))
+    random.shuffle(order)
+    for what in ("mean", "median", "iqm", "gap"):
+        one, other = (estimate(rows, what, interval="none") for rows in (scores, scores[order]))
+        assert one.value == pytest.approx(other.value, rel=1e-9, abs=1e-9)
+
+
+@quick
+@given(TABLES, TABLES)
+def test_a_newcomer_changes_nobodys_numbers(scores, newcomer):
+    """Every statistic of one algorithm is a function of its own scores and a fixed table."""
+    names = [f"walker-{i}" for i in range(scores.shape[1])]
+    alone = estimate(normalise(scores, "dmc", tasks=names), "iqm", draws=150)
+    estimate(normalise(newcomer, "dmc", tasks=[f"x{i}" for i in range(newcomer.shape[1])]))
+    assert alone == estimate(normalise(scores, "dmc", tasks=names), "iqm", draws=150)
+
+
+@quick
+@given(arrays(np.float64, (4, 12), elements=FINITE))
+def test_of_constant_curves_the_area_is_their_value(runs):
+    level = np.repeat(runs[:, :1], 12, axis=1)
+    one, other = auc(level), estimate(level[:, 0])
+    assert one.value == pytest.approx(other.value, abs=1e-9)
+
+
+@quick
+@given(TABLES, TABLES)
+def test_ranks_are_shared_out(first, second):
+    tasks = min(first.shape[1], second.shape[1])
+    made = ranks({"a": first[:, :tasks], "b": second[:, :tasks]}, draws=60)
+    assert made.mean["a"].value + made.mean["b"].value == pytest.approx(3.0)
+    np.testing.assert_allclose(made.probability.sum(0), 1.0)
+    np.testing.assert_allclose(made.probability.sum(1), 1.0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(arrays(np.float64, (3, 10), elements=FINITE), st.permutations(["a", "b", "c"]))
+def test_the_order_of_names_decides_nothing(scores, order):
+    runs = dict(zip("abc", scores, strict=True))
+    one = compare(runs, interims=2, draws=300)
+    other = compare({name: runs[name] for name in order}, interims=2, draws=300)
+    flip = {"larger": "smaller", "smaller": "larger"}
+    said = {(d.first, d.second): d.verdict for d in one.decisions}
+    for d in other.decisions:
+        here = said.get((d.first, d.second))
+        assert d.verdict == (here or flip.get(said.get((d.second, d.first)), "equal"))
