@@ -23,6 +23,7 @@ overlapping runs with other settings until it answers as wished.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -171,13 +172,11 @@ class _Plan:
 
     def check(self) -> None:
         """Raises Mistake where not even complete separation could ever be decided."""
-        rows, exact = rows_of(self.n, self.interims, len(self.names) == 2, self.draws)
-        if not exact or self.interims > 1:
-            return
-        if int(self.alpha * rows + 1e-9) < 2:
+        least = 2.0 / math.comb(2 * self.n, self.n) ** self.interims
+        if least > self.alpha * (1.0 + 1e-9):
             raise Mistake(
-                f"{self.n} runs of each never show a difference at alpha={self.alpha:g} in one "
-                f"look (least level {2 / rows:.2g}); take more runs"
+                f"{self.n} runs of each in {self.interims} look(s) never show a difference at "
+                f"alpha={self.alpha:g} (least level {least:.2g}); take more runs"
             )
 
 

@@ -64,17 +64,19 @@ def test_few_exchanges_are_gone_through_one_by_one():
     made = compare({"a": high, "b": low}, interims=1, alpha=2 / 252)
     assert verdicts(made) == {("a", "b"): "larger"}
     for key in range(3):  # nothing is drawn, so no key matters
-        assert compare({"a": high, "b": low}, interims=1, key=key).boundaries[0] == pytest.approx(
-            3.8
-        )
+        whole = compare({"a": high, "b": low}, interims=1, key=key)
+        assert whole.boundaries[0] == pytest.approx(3.8)
     # sums differ by 25 in 2 ways, 23 in 2, 21 in 4, 19 in 6: with alpha = 0.05, 12 of 252 may
     # cross, and the 13th is 19 / 5; with alpha = 2/252 the 3rd is 23 / 5
     assert made.boundaries[0] == pytest.approx(4.6)
 
 
 def test_what_no_run_could_show_is_said():
-    with pytest.raises(Mistake, match=r"3 runs of each never show .*least level 0\.1"):
+    with pytest.raises(Mistake, match=r"3 runs of each in 1 look.*least level 0\.1"):
         compare({"a": [1.0, 2, 3], "b": [4.0, 5, 6]}, interims=1, per_interim=3)
+    with pytest.raises(Mistake, match="1 runs of each in 5 look"):
+        compare({"a": [1.0], "b": [2.0], "c": [3.0]}, per_interim=1)
+    assert not compare({"a": [1.0], "b": [2.0]}, per_interim=1, interims=6).finished
 
 
 def error_rate(laws, trials, interims, alpha=0.05, different=()):
