@@ -79,9 +79,9 @@ def answer(folder: Path) -> list[object]:
 
 def page(differ, same, again, killed_after: float, equal: bool) -> str:
     now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
+    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    verdict = "the same" if equal else "NOT THE SAME"
     return f"""# Training until it is decided
 
 Made by `python benchmarks/until/run.py`, {now}, commit {commit}, {os.cpu_count()} cores.
@@ -96,8 +96,8 @@ Two copies of one ({same[1]:.0f} s):
     $ sterling {SAME}
 {indented(same[0])}
 
-The first again, killed with SIGKILL after {killed_after:.0f} s, in its second training, and given once more
-({again[1]:.0f} s): every score and the decision are {"the same" if equal else "NOT THE SAME"}.
+The first again, killed with SIGKILL after {killed_after:.0f} s, in its second training, and given
+once more ({again[1]:.0f} s): every score and the decision are {verdict}.
 """
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from sterling.algorithms import ALGORITHMS
 from sterling.commands import readers
+from sterling.naming import literal
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _reader(kind: str) -> tuple[Callable[[str], Any], str]:
         "int": (readers.integer, "N"),
         "str": (str, "TEXT"),
     }
-    read, shown = known.get(kind.removesuffix(" | None"), (readers.value, "VALUE"))
+    read, shown = known.get(kind.removesuffix(" | None"), (literal, "VALUE"))
     if not kind.endswith(" | None"):
         return read, shown
     return (lambda text: None if text.lower() == "none" else read(text)), shown

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import ast
 from typing import Any
+
+from sterling.naming import literal
 
 
 def number(text: str) -> float:
@@ -30,18 +31,7 @@ def seeds(text: str) -> int | list[int]:
 
 def pair(text: str) -> tuple[str, Any]:
     """KEY=VALUE."""
-    key, equals, text_value = text.partition("=")
+    key, equals, value = text.partition("=")
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
-    return key, value(text_value)
-
-
-def value(text: str) -> Any:
-    """A Python literal, true, false or none; anything else is text."""
-    plain = {"true": True, "false": False, "none": None}
-    if text.lower() in plain:
-        return plain[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):  # a word
-        return text
+    return key, literal(value)

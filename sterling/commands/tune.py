@@ -60,6 +60,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     fresh = "fresh seeds for the report, how many (from 1000 on) or which (10)"
     add("--test-seeds", type=readers.seeds, metavar="N", help=fresh)
     add("--out", type=Path, metavar="FOLDER", help="of the study (runs/tune-ALGORITHM-...-TIME)")
+    _search_options(parser)
+    _run_options(parser)
+
+
+def _search_options(parser: argparse.ArgumentParser) -> None:
+    """How configurations are chosen, and what is searched."""
+    add = parser.add_argument
     searches = ("random", "asha", "halving", "pbt", "pb2", "optuna")
     add("--search", choices=searches, help="how configurations are chosen (random)")
     ranges = "LOW..HIGH[:log|:1-log] or A|B|C; may be repeated; `default` adds the algorithm's own"
@@ -81,6 +88,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="pbt, pb2: changes of settings (10)",
     )
     add("--quantile", type=float, metavar="X", help="pbt, pb2: share that copies (0.25)")
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    """How each is trained."""
+    add = parser.add_argument
     add("--envs", type=readers.integer, metavar="N", help="parallel environments per seed")
     example = "an option of the environment, as max_episode_steps=500; may be repeated"
     add("--env", type=readers.pair, action="append", default=[], metavar="KEY=VALUE", help=example)

@@ -11,7 +11,6 @@ Searchers think in the unit cube: ``unit`` maps a field's value there, ``value``
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import json
 import math
@@ -23,7 +22,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sterling import algorithms
-from sterling.naming import hint
+from sterling.naming import hint, literal
 from sterling.types import Mistake
 
 SCALES = ("linear", "log", "1-log")
@@ -173,7 +172,7 @@ def _dimension(name: str, given: Any, kind: str) -> Dimension:
         return Dimension(name, "choice", options=tuple(given))
     text = str(given)
     if ".." not in text:
-        return Dimension(name, "choice", options=tuple(_literal(p) for p in text.split("|")))
+        return Dimension(name, "choice", options=tuple(literal(p) for p in text.split("|")))
     ends, _, scale = text.partition(":")
     low, _, high = ends.partition("..")
     try:
@@ -204,14 +203,3 @@ def _checked(made: Dimension, kind: str) -> Dimension:
     if made.kind == "int" and (made.low % 1 or made.high % 1):
         raise Mistake(f"{made}: {made.name} takes whole numbers")
     return made
-
-
-def _literal(text: str) -> Any:
-    """A Python literal, true, false or none; anything else is text."""
-    plain = {"true": True, "false": False, "none": None}
-    if text.lower() in plain:
-        return plain[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):  # a word
-        return text

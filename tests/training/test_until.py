@@ -1,4 +1,4 @@
-"""Training until a question is decided: it stops early, does not cry wolf, and goes on when killed."""
+"""Training until a question is decided: stops early, does not cry wolf, goes on when killed."""
 
 import json
 
