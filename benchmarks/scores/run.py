@@ -88,9 +88,9 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
         "",
         "Made by `make scores` (`benchmarks/scores/run.py`); each row is a file in",
         "`benchmarks/scores/results/` with settings, seeds, curve, commit and hardware. A score is",
-        "the mean over seeds of the *last* policy's deterministic return (20 episodes each), with",
-        "Student's 95 % interval over seeds. Published figures have other protocols, named beside",
-        "them.",
+        "the mean over seeds of the *last* policy's deterministic return (20 episodes each), with its",
+        "95 % interval over seeds (`sterling.statistics.estimate`, docs/statistics.md). Published",
+        "figures have other protocols, named beside them; `sterling check-scores` tells them apart.",
         "",
         "| task | steps | seeds | Sterling [95 % interval] | at least | published | steps/s | |",
         "|---|---|---|---|---|---|---|---|",
@@ -103,16 +103,18 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
 
 
 def _row(task: dict[str, Any]) -> str:
+    from sterling.statistics import estimate
+
     file = RESULTS / f"{name(task)}.json"
     head = f"| {task['algorithm']} {task['environment']} | {task['steps']:,} "
     tail = f"{task['at_least']} | {task['published']} |"
     if not file.exists():
         return f"{head}| {task['seeds']} | not run yet | {tail} | |"
     result = json.loads(file.read_text())["result"]
-    final = result["final"]["return"]
-    interval = "" if final["low"] is None else f" [{final['low']:.1f}, {final['high']:.1f}]"
-    reached = "reached" if final["estimate"] >= task["at_least"] else "**below**"
-    score = f"{final['estimate']:.1f}{interval}"
+    final = estimate(result["final"]["return"]["per_seed"])  # one kind of interval for all
+    interval = "" if final.low is None else f" [{final.low:.1f}, {final.high:.1f}]"
+    reached = "reached" if final.value >= task["at_least"] else "**below**"
+    score = f"{final.value:.1f}{interval}"
     return (
         f"{head}| {len(result['seeds'])} | {score} | {tail} "
         f"{result['steps_per_second']:,.0f} | {reached} |"
