@@ -31,13 +31,8 @@ def at(
 
 def fold(key: Key[Array, ""], purpose: str, counter: Int[Array, ""] | int = 0) -> Key[Array, ""]:
     """The key for ``purpose`` at ``counter`` below ``key``."""
-    left, right = jax.random.key_data(key)
     name = jnp.asarray(zlib.crc32(purpose.encode()), jnp.uint32)
-    left = left ^ _finalised(right + name)
-    right = right ^ _finalised(left + jnp.asarray(counter).astype(jnp.uint32))
-    for constant in GOLDEN:
-        left, right = right, left ^ _finalised(right + jnp.asarray(constant, jnp.uint32))
-    return jax.random.wrap_key_data(jnp.stack([left, right]))
+    return jax.random.wrap_key_data(_mixed(jax.random.key_data(key), name, jnp.asarray(counter)))
 
 
 @partial(jax.jit, static_argnames="purpose")
@@ -52,6 +47,19 @@ def deal(key: Key[Array, ""], purpose: str, count: int) -> Key[Array, "count"]:
     """The keys for ``purpose`` at 0, 1, ... ``count`` - 1 below ``key``."""
     counters = jnp.arange(count, dtype=jnp.int32)
     return jax.vmap(lambda counter: fold(key, purpose, counter))(counters)
+
+
+@jax.jit  # traced once for all purposes
+def _mixed(
+    words: UInt32[Array, "2"], name: UInt32[Array, ""], counter: Int[Array, ""]
+) -> UInt32[Array, "2"]:
+    """A Feistel network over a key's two words; the first two rounds take name and counter in."""
+    left, right = words
+    left = left ^ _finalised(right + name)
+    right = right ^ _finalised(left + counter.astype(jnp.uint32))
+    for constant in GOLDEN:
+        left, right = right, left ^ _finalised(right + jnp.asarray(constant, jnp.uint32))
+    return jnp.stack([left, right])
 
 
 def _finalised(word: UInt32[Array, ""]) -> UInt32[Array, ""]:

@@ -21,7 +21,7 @@ def draw(folder: str | Path) -> Path:
     """Draw ``metrics.jsonl`` and ``result.json`` of a run's ``folder`` as ``curve.png``.
 
     Thin lines are seeds (dashed up to a cross where one failed); the thick line is the mean of
-    those that did not fail, where all of them are known, with its 95 % t interval; the marker is
+    those that did not fail, where all of them are known, with its 95 % interval; the marker is
     the evaluation of the final policies with its interval. Where no episode has ended yet the
     picture says so.
     """
@@ -56,7 +56,7 @@ def _draw_seeds(axes: Axes, found: Curves) -> None:
 
 
 def _draw_mean(axes: Axes, found: Curves) -> None:
-    """Mean and t band of the seeds that did not fail, over the steps at which all are known."""
+    """Mean and interval of the seeds that did not fail, over the steps at which all are known."""
     pairs = zip(found.seeds, found.returns, strict=True)
     whole = [
         np.interp(found.steps, found.steps[known], y[known], left=np.nan, right=np.nan)

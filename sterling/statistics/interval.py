@@ -108,6 +108,8 @@ def estimate(
         shared=shared,
     )
     method = f"{kind}; {made.note}" if made.note else kind
+    if low is not None and high is not None and math.isclose(low, high, rel_tol=1e-12):
+        low = high = value  # equal but for rounding
     return Estimate(value, low, high, made.n, method, level)
 
 
