@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types docs scores bench clean
+.PHONY: demo test lint types docs scores bench judge clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,11 @@ scores: $(STAMP)  ## learn to the published scores (hours); resumes where it sto
 
 bench: $(STAMP)  ## speed beside Stable-Baselines3 and SBX
 	$(BIN)/python benchmarks/speed/run.py --out benchmarks/results/speed.json
+
+judge: $(STAMP)  ## statistics, stopping and tuning: do they hold what they say? (half an hour)
+	$(BIN)/python benchmarks/statistics/run.py
+	$(BIN)/python benchmarks/until/run.py
+	$(BIN)/python benchmarks/tuning/run.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

@@ -145,14 +145,17 @@ def _power(found: list[Results]) -> list[str]:
     return [
         "## Two algorithms that differ: 3 interims of 5 runs",
         "",
-        "adastop's power is bought with twice the error it declares (table above).",
+        "adastop's power comes with twice the error it declares (table above).",
         "",
         *_table(head, rows),
     ]
 
 
 def _atari(found: Results) -> list[str]:
-    rows = [[name, *(f"{value:.6f}" for value in row.values())] for name, row in found.items()]
+    rows = [
+        [name, *("-" if value is None else f"{value:.6f}" for value in row.values())]
+        for name, row in found.items()
+    ]
     head = ["algorithm", *next(iter(found.values()))]
     return ["## Atari-100k, human-normalised", "", *_table(head, rows)]
 
@@ -178,7 +181,8 @@ def atari(folder: Path) -> Results:
     from sterling.statistics import Scores, estimate, improve, normalise
     from sterling.types import Mistake
 
-    made, tables = {}, {}
+    made: Results = {}
+    tables = {}
     for path in sorted(folder.glob("*.json")):
         try:
             scores = normalise(Scores.load(path), "atari")
@@ -187,10 +191,9 @@ def atari(folder: Path) -> Results:
             continue
         tables[path.stem] = scores.select(sorted(scores.tasks))
         wanted = ("median", "iqm", "mean", "gap")
-        row = {what: estimate(scores, what, interval="none").value for what in wanted}
-        interval, none = estimate(scores, "iqm", interval="bootstrap"), math.nan  # one run a game
-        row["iqm low"] = none if interval.low is None else interval.low
-        row["iqm high"] = none if interval.high is None else interval.high
+        row: Results = {what: estimate(scores, what, interval="none").value for what in wanted}
+        interval = estimate(scores, "iqm", interval="bootstrap")
+        row |= {"iqm low": interval.low, "iqm high": interval.high}  # None: one run a game
         made[path.stem] = row
     if "SPR" in tables:
         for name, other in tables.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,8 @@ def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> T
 def final(
     scores: Sequence[float | None], seeds: Sequence[int], failed: Sequence[int]
 ) -> dict[str, Any]:
-    """Per-seed scores, and the estimate over the seeds that did not fail."""
+    """Per-seed scores, and the estimate over the seeds that did not fail, which it says."""
     per_seed = [None if s in failed else x for s, x in zip(seeds, scores, strict=True)]
-    made = estimate([x for x in per_seed if x is not None]).to_json()
+    known = [math.nan if x is None else x for x in per_seed]
+    made = estimate(known, failed="exclude").to_json()
     return {"per_seed": per_seed, "estimate": made.pop("value"), **made}
