@@ -57,16 +57,16 @@ def settings(module: Any) -> list[tuple[str, Any, str]]:
 
 def evidence(name: str) -> list[str]:
     """The committed scores of this algorithm."""
+    from run import score
+
     lines = ["| environment | steps | seeds | return [95 % interval] | published |"]
     lines += ["|---|---|---|---|---|"]
     for file in sorted(RESULTS.glob(f"{name}-*.json")):
         stored = json.loads(file.read_text())
-        final, task = stored["result"]["final"]["return"], stored["task"]
-        interval = "" if final["low"] is None else f" [{final['low']:.1f}, {final['high']:.1f}]"
+        result, task = stored["result"], stored["task"]
         lines.append(
-            f"| {task['environment']} | {stored['result']['steps']:,} | "
-            f"{len(stored['result']['seeds'])} | {final['estimate']:.1f}{interval} | "
-            f"{task['published']} |"
+            f"| {task['environment']} | {result['steps']:,} | {len(result['seeds'])} | "
+            f"{score(result)} | {task['published']} |"
         )
     return lines if len(lines) > 2 else ["No committed score yet."]
 

@@ -88,9 +88,10 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
         "",
         "Made by `make scores` (`benchmarks/scores/run.py`); each row is a file in",
         "`benchmarks/scores/results/` with settings, seeds, curve, commit and hardware. A score is",
-        "the mean over seeds of the *last* policy's deterministic return (20 episodes each), with its",
-        "95 % interval over seeds (`sterling.statistics.estimate`, docs/statistics.md). Published",
-        "figures have other protocols, named beside them; `sterling check-scores` tells them apart.",
+        "the mean over seeds of the *last* policy's deterministic return (20 episodes each), with",
+        "its 95 % interval over seeds (`sterling.statistics.estimate`, docs/statistics.md).",
+        "Published figures have other protocols, named beside them; `sterling check-scores` tells",
+        "them apart.",
         "",
         "| task | steps | seeds | Sterling [95 % interval] | at least | published | steps/s | |",
         "|---|---|---|---|---|---|---|---|",
@@ -102,21 +103,24 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
     (ROOT / "docs" / "scores.md").write_text("\n".join(lines).rstrip() + "\n")
 
 
-def _row(task: dict[str, Any]) -> str:
+def score(result: dict[str, Any]) -> Any:
+    """The estimate of a result, with the interval that is usual now, whenever it was made."""
     from sterling.statistics import estimate
 
+    return estimate(result["final"]["return"]["per_seed"])
+
+
+def _row(task: dict[str, Any]) -> str:
     file = RESULTS / f"{name(task)}.json"
     head = f"| {task['algorithm']} {task['environment']} | {task['steps']:,} "
     tail = f"{task['at_least']} | {task['published']} |"
     if not file.exists():
         return f"{head}| {task['seeds']} | not run yet | {tail} | |"
     result = json.loads(file.read_text())["result"]
-    final = estimate(result["final"]["return"]["per_seed"])  # one kind of interval for all
-    interval = "" if final.low is None else f" [{final.low:.1f}, {final.high:.1f}]"
-    reached = "reached" if final.value >= task["at_least"] else "**below**"
-    score = f"{final.value:.1f}{interval}"
+    made = score(result)
+    reached = "reached" if made.value >= task["at_least"] else "**below**"
     return (
-        f"{head}| {len(result['seeds'])} | {score} | {tail} "
+        f"{head}| {len(result['seeds'])} | {made} | {tail} "
         f"{result['steps_per_second']:,.0f} | {reached} |"
     )
 
