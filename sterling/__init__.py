@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from sterling.data import Dataset
     from sterling.training.api import resume, train
     from sterling.training.trained import TrainedRun, load
     from sterling.types import Mistake
 
-__all__ = ["Mistake", "TrainedRun", "load", "resume", "train"]
+__all__ = ["Dataset", "Mistake", "TrainedRun", "load", "resume", "train"]
 
-_HOME = {name: "sterling.training.api" for name in __all__} | {"Mistake": "sterling.types"}
+_HOME = {name: "sterling.training.api" for name in __all__}
+_HOME |= {"Mistake": "sterling.types", "Dataset": "sterling.data"}
 
 
 def __getattr__(name: str) -> Any:  # JAX is only imported once something needs it

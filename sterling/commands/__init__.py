@@ -16,6 +16,7 @@ COMMANDS = {
     "report": "a page of curves, intervals and decisions",
     "check-scores": "scores beside the published ones",
     "tune": "search settings over several seeds, judged on fresh ones",
+    "data": "convert, check and describe logged experience",
     "list": "what there is to train, and to train on",
 }
 

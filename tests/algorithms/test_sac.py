@@ -179,7 +179,10 @@ def test_an_update_equals_the_plain_one(discrete):
     state = make(spaces.Discrete(ACTIONS) if discrete else BOX)
     batch = discrete_batch() if discrete else continuous_batch()
     key = jax.random.key(4)
-    noises = [jax.random.normal(k, (ROWS, ACTIONS)) for k in (keys.fold(key, "next"), keys.fold(key, "now"))]
+    noises = [
+        jax.random.normal(k, (ROWS, ACTIONS))
+        for k in (keys.fold(key, "next"), keys.fold(key, "now"))
+    ]
     wanted = jnp.float32(0.98 * np.log(ACTIONS) if discrete else -ACTIONS)
     after, signals = learn(state, batch, key)
     expected = jax.jit(plain_update)(state, batch, [None] * 2 if discrete else noises, wanted)

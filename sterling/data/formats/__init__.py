@@ -1,0 +1,146 @@
+"""Files of experience: told apart by looking at them, read, written, converted.
+
+| format | what it is | read | written |
+|---|---|---|---|
+| sterling | a folder of ``.npy`` columns; mapped when larger than memory | x | x |
+| minari | a folder with ``data/main_data.hdf5`` (Minari 0.4 to 0.5) | x | x |
+| d4rl | an HDF5 file of flat arrays | x | x |
+| npz | flat arrays, or Sterling's columns in one file | x | x |
+| ogbench | an npz whose trajectories end in a lone observation | x | |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sterling.data.columns import Digest, Stream, joined
+from sterling.data.dataset import Dataset
+from sterling.data.facts import Passport
+from sterling.data.formats import d4rl, flat, minari, npz, ogbench, own
+from sterling.data.formats.opened import Opened, reading
+from sterling.data.join import merged
+from sterling.data.spaces import Space
+from sterling.naming import hint
+from sterling.types import Mistake
+
+FORMATS: dict[str, Any] = {  # in the order in which files are looked at
+    "sterling": own,
+    "minari": minari,
+    "d4rl": d4rl,
+    "ogbench": ogbench,
+    "npz": npz,
+}
+WRITTEN = [name for name, module in FORMATS.items() if hasattr(module, "write")]
+
+
+def recognised(path: Path) -> str:
+    """The format of a file or folder; raises Mistake for what is none."""
+    if not path.exists():
+        near = hint(path.name, [each.name for each in path.absolute().parent.glob("*")])
+        raise Mistake(f"there is no file {path}{near}")
+    with reading(path, "any format"):
+        for name, module in FORMATS.items():
+            if module.recognises(path):
+                return name
+    raise Mistake(f"{path} is in no known format; there are {', '.join(FORMATS)}")
+
+
+def stream(path: Path, format: str = "", limit: int | None = None) -> Stream:
+    """A file, to be read block by block.
+
+    ``limit``: flat files that do not say where episodes were cut (D4RL without ``timeouts``) are
+    cut after so many steps.
+    """
+    name = format or recognised(path)
+    if name not in FORMATS:
+        near = hint(name, FORMATS, f"there are {', '.join(FORMATS)}")
+        raise Mistake(f"no format is called {name!r}{near}")
+    with reading(path, name):
+        return FORMATS[name].read(path, limit)
+
+
+def load(path: Path, memory: int) -> Opened:
+    """A file's columns in memory, or mapped where they take more than ``memory`` bytes."""
+    name = recognised(path)
+    with reading(path, name):
+        if name == "sterling":
+            return own.load(path, memory)
+        found = stream(path, name)
+        if found.bytes > memory:
+            raise Mistake(
+                f"{path} is larger than memory ({found.bytes / 1e9:.1f} GB); convert it with "
+                f"sterling data import {path} OUT, which is read piece by piece"
+            )
+        digest = Digest(found.obs_space, found.action_space)
+        block = joined(digest.passing(found.blocks)).checked()
+    if found.hash and found.hash != digest.value:
+        raise Mistake(
+            f"{path} does not hold what was written (its hash differs); restore it, or convert it "
+            "with sterling data import if you changed it yourself"
+        )
+    made = Passport(found.obs_space, found.action_space, found.facts, block.sources, digest.value)
+    return Opened(block, made, mapped=False)
+
+
+def write(dataset: Dataset, path: Path, format: str) -> Path:
+    """Write a dataset; what stood there stays whole until the new file is."""
+    if format not in WRITTEN:
+        near = hint(format, WRITTEN, f"there are {', '.join(WRITTEN)}")
+        raise Mistake(f"no format to write is called {format!r}{near}")
+    if not dataset.rows:
+        raise Mistake("the dataset has no rows; there is nothing to write")
+    FORMATS[format].write(dataset, path)
+    return path
+
+
+def convert(
+    sources: Sequence[Path],
+    out: Path,
+    *,
+    format: str = "",
+    environment: str = "",
+    reference: tuple[float, float] | None = None,
+    limit: int | None = None,
+) -> Dataset:
+    """Read files piece by piece and write them, end to end, in Sterling's format.
+
+    ``environment``: an id that Gymnasium knows; its spaces are taken, where the columns fit them.
+    ``reference``: the returns that count as 0 and as 1. ``limit``: see :func:`stream`.
+    """
+    found = [stream(path, format, limit) for path in sources]
+    if environment:
+        found = [_of_environment(one, *spaces_of(environment)) for one in found]
+    facts, blocks = merged(found)
+    facts = dataclasses.replace(
+        facts,
+        environment=environment or facts.environment,
+        reference=reference or facts.reference,
+    )
+    with reading(sources[0] if len(sources) == 1 else out, "that format"):
+        own.write_blocks(found[0].obs_space, found[0].action_space, facts, blocks, out)
+    return Dataset(out)
+
+
+def spaces_of(environment: str) -> tuple[Space, Space]:
+    """The spaces of an environment that Gymnasium knows."""
+    import gymnasium
+
+    try:
+        made = gymnasium.make(environment)
+    except (gymnasium.error.Error, ImportError) as error:
+        near = hint(environment, gymnasium.registry)
+        raise Mistake(f"Gymnasium cannot make {environment!r}: {error}{near}") from error
+    made.close()
+    return made.observation_space, made.action_space
+
+
+def _of_environment(found: Stream, obs: Space, action: Space) -> Stream:
+    """A stream with an environment's spaces instead of guessed ones."""
+    for name, had, given in (("obs", found.obs_space, obs), ("action", found.action_space, action)):
+        if type(had) is not type(given) or had.shape != given.shape:
+            raise Mistake(f"the file's {name} space is {had}, the environment's {given}")
+    facts = found.facts.without(flat.GUESSED)
+    return dataclasses.replace(found, obs_space=obs, action_space=action, facts=facts)

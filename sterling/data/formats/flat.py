@@ -1,0 +1,191 @@
+"""Flat files: one array each of observations, actions, rewards..., episodes lying end to end.
+
+They differ in how an episode's end is told and where its last observation is:
+
+* with ``next_obs`` every row has its successor. An episode ends where the file says so, and also
+  where the successor of a row is not the next row's observation: a reset that was not recorded
+  (D4RL's replay sets lack some of their ``timeouts``).
+* without it, the successor of a row is the next row's observation, and that of a cut episode's
+  last row is unknown. That row is given up; its observation becomes the episode's last. (Taking
+  the next row's instead would join two episodes; D4RL's ``qlearning_dataset`` drops the row too.)
+  Where the world *ended* the successor is worth nothing and only its place is filled, by a copy.
+* with ``lone`` last rows (OGBench) that is what the file means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from sterling.data.columns import BLOCK, Arrays, Block, Stream
+from sterling.data.facts import Facts, Passport
+from sterling.data.spaces import Space, guessed
+from sterling.types import Mistake
+
+ROUNDING = 1e-5  # relative; successors are often kept in fewer digits
+GUESSED = "the spaces were guessed from the numbers"
+COPIED = "the last observation of episodes that ended is a copy of the one before"
+
+
+@dataclasses.dataclass(frozen=True)
+class Flat:
+    """Arrays of N rows, in memory or in an HDF5 file."""
+
+    obs: Any
+    action: Any
+    reward: Any
+    discount: np.ndarray  # what the file says; 1 everywhere but at real ends
+    last: Bool[np.ndarray, "row"]  # the last row of an episode
+    next_obs: Any = None
+    extras: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = len(self.obs)
+        others = {"actions": self.action, "rewards": self.reward, "terminals": self.discount}
+        others |= {"next observations": self.next_obs} if self.next_obs is not None else {}
+        for name, array in others.items():
+            if len(array) != count:
+                raise Mistake(f"there are {len(array)} {name} for {count} observations")
+
+
+def stream(
+    flat: Flat, facts: Facts, passport: Passport | None = None, limit: int | None = None
+) -> Stream:
+    """Flat arrays as episodes; spaces are guessed where no passport came with the file."""
+    last = flat.last.copy()
+    if len(last):
+        last[-1] = True
+    if flat.next_obs is not None:
+        unrecorded = _jumps(flat) & ~last
+        last |= unrecorded
+        if unrecorded.any():
+            facts = facts.noted(
+                f"{int(unrecorded.sum())} resets were not recorded and are cuts, the first after "
+                f"row {int(np.argmax(unrecorded))}"
+            )
+    if limit:
+        last = _limited(last, limit)
+    ended = last & (flat.discount == 0)
+    if flat.next_obs is None and ended.any():
+        facts = facts.noted(COPIED)
+    obs_space, action_space = _spaces(flat, passport)
+    if passport is None:
+        facts = facts.noted(GUESSED)
+    size = sum(
+        int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
+        for array in (flat.obs, flat.action, flat.reward, *flat.extras.values())
+    )
+    blocks = _blocks(flat, last, ended, passport)
+    known = passport.hash if passport else ""
+    return Stream(obs_space, action_space, facts, blocks, size, known)
+
+
+def truth(array: Any) -> Bool[np.ndarray, "row"]:
+    """Flags that may be numbers and may be a column."""
+    return np.asarray(array[:]).reshape(len(array), -1)[:, 0] != 0
+
+
+def scalars(array: Any) -> np.ndarray:
+    """One number per row, that may be a column."""
+    return np.asarray(array[:]).reshape(len(array))
+
+
+def _jumps(flat: Flat) -> Bool[np.ndarray, "row"]:
+    """Rows whose successor is not the next row's observation."""
+    count = len(flat.obs)
+    found = np.zeros(count, bool)
+    for low in range(0, count - 1, BLOCK):
+        high = min(low + BLOCK, count - 1)
+        here, there = flat.next_obs[low:high], flat.obs[low + 1 : high + 1]
+        found[low:high] = _differ(here, there).reshape(high - low, -1).any(1)
+    return found
+
+
+def _differ(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Where numbers are not the same, rounding aside; NaN is NaN."""
+    differ = here != there
+    if here.dtype.kind == "f" and differ.any():
+        with np.errstate(invalid="ignore", over="ignore"):
+            close = np.abs(here - there) <= ROUNDING * (1 + np.abs(here))
+        differ &= ~close & ~(np.isnan(here) & np.isnan(there))
+    return differ
+
+
+def _limited(last: Bool[np.ndarray, "row"], limit: int) -> Bool[np.ndarray, "row"]:
+    """The ends, with episodes longer than ``limit`` cut into pieces."""
+    made, at = last.copy(), 0
+    for end in np.flatnonzero(last).tolist():
+        made[at + limit - 1 : end : limit] = True
+        at = end + 1
+    return made
+
+
+def _spaces(flat: Flat, passport: Passport | None) -> tuple[Space, Space]:
+    if passport is not None:
+        return passport.obs_space, passport.action_space
+    obs = guessed("obs", flat.obs, -np.inf, np.inf)
+    low, high = np.inf, -np.inf
+    for at in range(0, len(flat.action), BLOCK):
+        part = flat.action[at : at + BLOCK]
+        low, high = min(low, np.nanmin(part)), max(high, np.nanmax(part))
+    return obs, guessed("action", flat.action, float(low), float(high))
+
+
+def _blocks(
+    flat: Flat,
+    last: Bool[np.ndarray, "row"],
+    ended: Bool[np.ndarray, "row"],
+    passport: Passport | None,
+) -> Iterator[Block]:
+    """Whole episodes, about ``BLOCK`` rows at a time."""
+    stops = np.flatnonzero(last) + 1
+    begins = np.concatenate([[0], stops[:-1]])
+    at = number = 0
+    while at < len(stops):
+        until = max(int(np.searchsorted(stops, begins[at] + BLOCK, "right")), at + 1)
+        low, high = int(begins[at]), int(stops[until - 1])
+        block = _block(flat, low, stops[at:until] - 1 - low, ended[low:high])
+        if passport is not None:
+            sources = passport.sources_of(number, len(block.lengths))
+            block = dataclasses.replace(block, sources=sources)
+        number += len(block.lengths)
+        at = until
+        if len(block.lengths):
+            yield block
+
+
+def _block(
+    flat: Flat, low: int, last: Int[np.ndarray, "episode"], ended: Bool[np.ndarray, "row"]
+) -> Block:
+    """Episodes whose last rows are ``last``, counted from row ``low`` of the file."""
+    high = low + int(last[-1]) + 1
+    lengths = np.diff(last, prepend=-1)
+    read = {"obs": flat.obs, "action": flat.action, "reward": flat.reward}
+    read |= {f"extra/{name}": array for name, array in flat.extras.items()}
+    rows: Arrays = {name: np.asarray(array[low:high]) for name, array in read.items()}
+    rows["reward"] = rows["reward"].reshape(high - low)
+    rows["discount"] = flat.discount[low:high].astype(np.float32)
+    obs = rows.pop("obs")
+    if flat.next_obs is not None:
+        after = np.asarray(flat.next_obs[low:high][last]).astype(obs.dtype, copy=False)
+        return _made(rows, np.insert(obs, last + 1, after, axis=0), lengths)
+    real = ended[last]  # these keep their last row, and need an observation after it
+    lengths = lengths - ~real
+    kept = np.ones(len(obs), bool)
+    kept[last[~real]] = False
+    obs = np.insert(obs, last[real] + 1, obs[last[real]], axis=0)
+    rows = {name: array[kept] for name, array in rows.items()}
+    some = lengths > 0  # a cut episode of one row is no experience
+    if not some.all():
+        slots = np.repeat(some, lengths + 1)
+        return _made(rows, obs[slots], lengths[some])
+    return _made(rows, obs, lengths)
+
+
+def _made(rows: Arrays, obs: np.ndarray, lengths: Int[np.ndarray, "episode"]) -> Block:
+    sources = np.zeros(len(lengths), np.int32)
+    return Block({"obs": obs, **rows}, lengths.astype(np.int64), sources)

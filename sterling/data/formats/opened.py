@@ -1,0 +1,82 @@
+"""What every format's file needs: one way to say that a file is damaged, one to replace it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sterling.data.columns import Block
+from sterling.data.facts import Passport
+from sterling.naming import hint
+from sterling.types import Mistake
+
+# what h5py, zipfile and NumPy raise over damaged files, of headers and of contents
+DAMAGED = (
+    *(OSError, KeyError, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError),
+    TypeError,
+    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A file's columns, and what is written beside them."""
+
+    block: Block
+    passport: Passport
+    mapped: bool  # the columns are on disk and read where they are needed
+
+
+@contextlib.contextmanager
+def reading(path: Path, format: str) -> Iterator[None]:
+    """Whatever a reader of files raises becomes one line that names the file."""
+    try:
+        yield
+    except Mistake as error:
+        if str(path) in str(error):
+            raise
+        raise Mistake(f"{path}: {error}") from error
+    except DAMAGED as error:
+        said = " ".join(str(error).split())[:160]
+        raise Mistake(f"{path} cannot be read as {format}: {said}; restore it") from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write to; under its own name the file appears whole, or not at all."""
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield partial
+        sync(partial)
+        partial.replace(path)
+        sync(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def needed(found: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """The first of ``names`` that is there; raises Mistake naming what lacks."""
+    wanted = list(names)
+    for name in wanted:
+        if name in found:
+            return found[name]
+    near = hint(wanted[0], found, f"it has {', '.join(found) or 'nothing'}")
+    raise Mistake(f"there is no array {' or '.join(map(repr, wanted))}{near}")

@@ -1,0 +1,49 @@
+"""How much memory there is to put a dataset into."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from pathlib import Path
+
+SHARE = 0.5  # of the free memory that a dataset may take; learning needs the rest
+
+
+def room() -> int:
+    """Bytes a dataset may take: a share of what is free, and of what limits leave (``ulimit``,
+    control groups)."""
+    return int(SHARE * max(min(_free(), _limited(), _grouped()), 0))
+
+
+def _free() -> int:
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable"))
+        return 1024 * int(line.split()[1])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _limited() -> int:
+    """What RLIMIT_DATA and RLIMIT_AS leave."""
+    taken = {"VmData": 0, "VmSize": 0}
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name in taken:
+                taken[name] = 1024 * int(rest.split()[0])
+    left = [1 << 62]
+    for kind, used in ((resource.RLIMIT_DATA, "VmData"), (resource.RLIMIT_AS, "VmSize")):
+        most = resource.getrlimit(kind)[0]
+        if most != resource.RLIM_INFINITY:
+            left.append(most - taken[used])
+    return min(left)
+
+
+def _grouped() -> int:
+    """What the control group leaves, where there is one."""
+    root = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):
+        most = int((root / "memory.max").read_text())
+        return most - int((root / "memory.current").read_text())
+    return 1 << 62

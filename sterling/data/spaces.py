@@ -1,0 +1,142 @@
+"""Spaces as JSON in Minari's form, the names of their parts, and actions as worlds take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from sterling.envs.board import leaves, plain, seen
+from sterling.types import Mistake
+
+Space = spaces.Space[Any]
+
+
+def parts(kind: str, space: Space) -> dict[str, Space]:
+    """Column name -> space of every part: "obs", or "obs/hand/position" inside a Dict or Tuple.
+
+    They come in the order of ``jax.tree.leaves``. Raises Mistake for spaces that have no arrays
+    of one shape (Text, Graph, Sequence), and for keys that hold a slash.
+    """
+    found: dict[str, Space] = {}
+    for path, leaf in leaves(space):
+        words = [str(key) for key in path]
+        if any("/" in word for word in words):
+            raise Mistake(f"the key {'/'.join(words)!r} of a space holds a slash; rename it")
+        if not isinstance(leaf, (spaces.Box, spaces.Discrete, *MULTI)):
+            raise Mistake(
+                f"a space of type {type(leaf).__name__} has no columns; use Box, Discrete, "
+                "MultiDiscrete, MultiBinary, or a Dict/Tuple of them"
+            )
+        found["/".join([kind, *words])] = leaf
+    return found
+
+
+MULTI = (spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+def to_json(space: Space) -> dict[str, Any]:
+    """A space as plain values, as Minari writes them."""
+    if isinstance(space, spaces.Box):
+        bounds = {"low": space.low.tolist(), "high": space.high.tolist()}
+        return {"type": "Box", "dtype": str(space.dtype), "shape": list(space.shape), **bounds}
+    if isinstance(space, spaces.Discrete):
+        return {"type": "Discrete", "dtype": "int64", "start": int(space.start), "n": int(space.n)}
+    if isinstance(space, spaces.MultiDiscrete):
+        rest = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+        return {"type": "MultiDiscrete", "dtype": str(space.dtype), **rest}
+    if isinstance(space, spaces.MultiBinary):
+        size = space.n if isinstance(space.n, (int, np.integer)) else list(space.n)
+        return {"type": "MultiBinary", "n": size}
+    if isinstance(space, spaces.Dict):
+        return {"type": "Dict", "subspaces": {k: to_json(v) for k, v in space.spaces.items()}}
+    if isinstance(space, spaces.Tuple):
+        return {"type": "Tuple", "subspaces": [to_json(part) for part in space.spaces]}
+    raise Mistake(f"a space of type {type(space).__name__} cannot be written")
+
+
+def from_json(said: dict[str, Any]) -> Space:
+    """The inverse of :func:`to_json`."""
+    kind = said.get("type")
+    if kind == "Box":
+        low, high = (np.array(said[end], said["dtype"]) for end in ("low", "high"))
+        shape = tuple(said["shape"])
+        return spaces.Box(low.reshape(shape), high.reshape(shape), dtype=np.dtype(said["dtype"]))
+    if kind == "Discrete":
+        return spaces.Discrete(said["n"], start=said["start"])
+    if kind == "MultiDiscrete":
+        nvec = np.array(said["nvec"], dtype=np.int64)
+        start = said.get("start", np.zeros_like(nvec))
+        return spaces.MultiDiscrete(nvec, dtype=np.dtype(said["dtype"]), start=start)
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(said["n"])
+    if kind == "Dict":
+        return spaces.Dict({key: from_json(part) for key, part in said["subspaces"].items()})
+    if kind == "Tuple":
+        return spaces.Tuple([from_json(part) for part in said["subspaces"]])
+    raise Mistake(f"a space of type {kind!r} is not understood")
+
+
+def guessed(kind: str, array: Any, low: float, high: float) -> Space:
+    """A space for a column that came without one; ``low`` and ``high`` are its extreme values.
+
+    Whole numbers are choices. Actions within [-1, 1] (and a rounding error) get these bounds, any
+    other numbers none.
+    """
+    shape, dtype = tuple(array.shape[1:]), np.dtype(array.dtype)
+    if dtype.kind in "iu" and dtype != np.uint8 and kind == "action" and low >= 0:
+        if shape in ((), (1,)):
+            return spaces.Discrete(int(high) + 1)
+        return spaces.MultiDiscrete(np.full(shape, int(high) + 1))
+    if dtype == np.uint8:
+        return spaces.Box(0, 255, shape, np.uint8)
+    if dtype.kind in "iu":
+        return spaces.Box(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype.type)
+    bound = 1.0 if kind == "action" and max(-low, high) <= 1.0 + 1e-6 else np.inf
+    real = dtype.type if dtype.kind == "f" else np.float32
+    return spaces.Box(-bound, bound, shape, real)
+
+
+def is_rescaled(space: Space) -> bool:
+    """Whether worlds rescale this action space to [-1, 1]: a box of floats with finite bounds."""
+    return (
+        isinstance(space, spaces.Box)
+        and np.issubdtype(space.dtype, np.floating)
+        and bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
+    )
+
+
+def of_agent(space: Space) -> Space:
+    """An action space as an agent sees it: bounded boxes in [-1, 1], choices from 0."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: of_agent(part) for key, part in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([of_agent(part) for part in space.spaces])
+    if is_rescaled(space):
+        return spaces.Box(-1.0, 1.0, space.shape, np.float32)
+    return seen(space)
+
+
+def obs_of_agent(space: Space) -> Space:
+    """An observation space as an agent sees it: float64 as float32."""
+    return plain(space, single=True)
+
+
+def as_agent_acts(space: Space, action: np.ndarray) -> np.ndarray:
+    """Stored actions of one part as an agent would have given them; see :func:`of_agent`."""
+    if isinstance(space, spaces.Box) and is_rescaled(space):
+        low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+        middle, half = (low + high) / 2, (high - low) / 2
+        return (action.astype(np.float32) - middle) / np.where(half > 0, half, 1)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return (action - space.start).astype(np.int32)
+    return single(action)
+
+
+def single(array: np.ndarray) -> np.ndarray:
+    """The same numbers in at most 32 bits, as JAX has them."""
+    kinds = {"f": np.float32, "i": np.int32, "u": np.uint32}
+    if array.dtype.kind in kinds and (array.dtype.itemsize > 4 or array.dtype == np.float16):
+        return array.astype(kinds[array.dtype.kind])
+    return array

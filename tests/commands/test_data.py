@@ -1,0 +1,87 @@
+"""``sterling data``: what it prints, writes and answers."""
+
+import argparse
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from sterling.commands import data as command
+from sterling.data import Dataset
+from sterling.types import Mistake
+
+
+def do(*words):
+    parser = argparse.ArgumentParser()
+    command.options(parser)
+    return command.carry_out(parser.parse_args([str(word) for word in words]))
+
+
+@pytest.fixture
+def logged(tmp_path):
+    """A D4RL file: ten episodes of 20 steps that were cut, one action outside its bounds."""
+    random = np.random.default_rng(0)
+    rows = 200
+    obs = np.tanh(np.cumsum(random.normal(size=(rows, 3)), 0) / 9).astype(np.float32)
+    action = random.uniform(-1.9, 1.9, (rows, 1)).astype(np.float32)
+    action[45] = 2.5
+    timeouts = np.arange(rows) % 20 == 19
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        file["observations"], file["actions"] = obs, action
+        file["rewards"] = random.normal(size=rows).astype(np.float32)
+        file["terminals"], file["timeouts"] = np.zeros(rows, bool), timeouts
+    return tmp_path / "a.hdf5"
+
+
+def test_from_a_foreign_file_to_a_repaired_one_and_out_again(logged, tmp_path, capsys):
+    own = tmp_path / "own"
+    words = ("--environment", "Pendulum-v1", "--reference", -1500, -150)
+    assert do("import", logged, own, *words) == 0
+    assert "10 episodes, 190 rows" in capsys.readouterr().out
+    assert Dataset(own).facts.reference == (-1500, -150)
+    assert do("check", own, "--fix", tmp_path / "mended") == 1
+    told = capsys.readouterr().out
+    assert "error: action: episode 2 step 5: action [2.5] lies outside the space" in told
+    assert "1 errors, 0 warnings" in told
+    assert "190 rows: 0 errors left" in told
+    assert do("check", tmp_path / "mended") == 0
+    assert do("export", tmp_path / "mended", tmp_path / "out-v0", "--format", "minari") == 0
+    capsys.readouterr()
+    assert Dataset(tmp_path / "out-v0").hash == Dataset(tmp_path / "mended").hash
+    metadata = json.loads((tmp_path / "out-v0" / "data" / "metadata.json").read_text())
+    assert metadata["dataset_id"] == "out-v0"
+
+
+def test_describing_prints_figures_and_draws(logged, tmp_path, capsys):
+    own = tmp_path / "own"
+    do("import", logged, own, "--environment", "Pendulum-v1")
+    capsys.readouterr()
+    picture = tmp_path / "pictures" / "a.png"
+    assert do("describe", own, "--reference", -5, 5, "--beside", own, "--out", picture) == 0
+    told = capsys.readouterr().out
+    assert "quality (TQ)" in told
+    assert "coverage (SACo)   1.00" in told
+    assert "[Schweighofer" in told or "[CORL" in told or "[Bhargava" in told
+    assert picture.stat().st_size > 10_000
+    with pytest.raises(Mistake, match="a picture ends in"):
+        do("describe", own, "--out", tmp_path / "a.gif")
+
+
+def test_many_findings_of_a_kind_are_counted(logged, tmp_path, capsys):
+    with h5py.File(logged, "a") as file:
+        file["rewards"][::20] = np.nan
+    do("import", logged, tmp_path / "own")
+    assert do("check", tmp_path / "own") == 1
+    told = capsys.readouterr().out
+    assert "error: nan: 5 more; --all prints them" in told
+    assert do("check", tmp_path / "own", "--all") == 1
+    assert capsys.readouterr().out.count("error: nan: episode") == 10
+
+
+def test_a_damaged_file_is_an_error_and_a_missing_one_is_wrong_use(tmp_path, capsys):
+    (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 and no more")
+    assert do("check", tmp_path / "a.npz") == 1
+    assert "error: file:" in capsys.readouterr().err
+    with pytest.raises(Mistake, match="there is no file"):
+        do("check", tmp_path / "b.npz")

@@ -1,0 +1,216 @@
+"""Every fault is found where it is, and mended where it can be."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from sterling.data import Dataset, check, repaired, sound
+from sterling.data.facts import Facts, Source
+from sterling.types import Mistake
+
+
+def changed(data, facts=None, **columns):
+    """A copy with columns put to other use: name -> function that changes the array in place."""
+    block = next(data.blocks())
+    arrays = {name: array.copy() for name, array in block.arrays.items()}
+    for name, change in columns.items():
+        found = change(arrays[name])
+        arrays[name] = arrays[name] if found is None else found
+    block = dataclasses.replace(block, arrays=arrays)
+    return Dataset.of(block, data.obs_space, data.action_space, facts or data.facts)
+
+
+def places(findings, kind):
+    return [(one.severity, one.episode, one.step) for one in findings if one.kind == kind]
+
+
+def put(at, value):
+    def change(array):
+        array[at] = value
+
+    return change
+
+
+@pytest.fixture
+def data(build):
+    """Episodes 0 to 4; episode 1 begins at row 6, observation 7."""
+    return build([6, 8, 5, 7, 9], [True, False, True, False, True])
+
+
+def test_nothing_is_found_where_nothing_is_wrong(data):
+    assert check(data) == []
+    assert sound(data) is data
+
+
+@pytest.mark.parametrize(
+    ("column", "at", "step", "pieces"),
+    [
+        ("obs", 10, 3, [2, 4]),  # steps 2 and 3 touch it
+        ("action", 9, 3, [3, 4]),
+        ("reward", 6, 0, [7]),
+        ("obs", 15, 8, [7]),  # the last observation
+    ],
+)
+def test_a_nan_is_found_and_its_steps_are_left_out(data, column, at, step, pieces):
+    broken = changed(data, **{column: put(at, np.nan)})
+    findings = check(broken)
+    assert places(findings, "nan") == [("error", 1, step)]
+    with pytest.raises(Mistake, match=f"error: nan: episode 1 step {step}: {column} holds NaN"):
+        sound(broken)
+    mended = repaired(broken, findings)
+    assert mended.lengths.tolist() == [6, *pieces, 5, 7, 9]
+    assert check(mended)[0].kind == "assumed"  # the note that it was repaired, and no more
+    assert {one.kind for one in check(mended)} == {"assumed"}
+    assert mended.ended.tolist() == [True, *[False] * len(pieces), True, False, True]
+    record = mended.transitions()  # observations are (episode, step, noise)
+    np.testing.assert_array_equal(
+        np.asarray(record.obs)[:, 1] + 1, np.asarray(record.next_obs)[:, 1]
+    )
+
+
+def test_actions_outside_and_on_the_edge(data):
+    broken = changed(data, action=put((7, 1), 2.5))
+    assert places(check(broken), "action") == [("error", 1, 1)]
+    mended = repaired(broken, check(broken))
+    assert mended[1].action[1, 1] == 2.0
+    barely = changed(data, action=put((7, 1), np.float32(2.0) + np.float32(1e-6)))
+    assert places(check(barely), "action") == [("warning", 1, 1)]
+    edge = changed(data, action=lambda a: a.__setitem__((slice(3, None), 0), -2.0))
+    assert places(check(edge), "edge") == [("warning", 0, 3)]
+    mended = repaired(edge, check(edge))
+    assert not places(check(mended), "edge")
+    np.testing.assert_allclose(mended[3].action, edge[3].action, atol=1e-4)
+
+
+def test_choices_that_do_not_exist(build):
+    broken = changed(build([6, 8], [1, 0], discrete=True), action=put(8, 5))  # 2, 3 and 4 do
+    findings = check(broken)
+    assert places(findings, "action") == [("error", 1, 2)]
+    assert repaired(broken, findings).lengths.tolist() == [6, 2, 5]
+
+
+def test_an_end_in_the_middle_splits_the_episode(data):
+    broken = changed(data, discount=put(9, 0.0))
+    findings = check(broken)
+    assert places(findings, "terminal") == [("error", 1, 3)]
+    mended = repaired(broken, findings)
+    assert mended.lengths.tolist() == [6, 4, 4, 5, 7, 9]
+    assert mended.ended.tolist() == [True, True, False, True, False, True]
+    masks = Facts(sources=(Source("set", "ogbench"),))  # there it is meant so
+    assert not places(check(changed(data, masks, discount=put(9, 0.0))), "terminal")
+
+
+def test_ends_at_the_time_limit_are_cuts(build):
+    data = build([200, 200, 200], [True, True, True], environment="Pendulum-v1")
+    findings = check(data)
+    assert places(findings, "terminal") == [("error", 0, None)]
+    assert "time limit is 200" in findings[0].said
+    mended = repaired(data, findings)
+    assert not mended.ended.any()
+    nameless = build([20] * 3 + [7], [True] * 4)
+    assert places(check(nameless), "terminal") == [("warning", 0, None)]
+    assert places(check(nameless, limit=20), "terminal") == [("error", 0, None)]
+    assert places(check(nameless, limit=10), "length") == [("error", n, None) for n in range(3)]
+    assert not places(check(build([20, 20, 20], [True, False, True])), "terminal")
+
+
+def test_a_discount_that_is_none(data):
+    broken = changed(data, discount=put(9, 1.5))
+    assert places(check(broken), "terminal") == [("error", 1, 3)]
+
+
+def far(array):
+    """Continuous observations, the episodes far apart."""
+    array[:, 0] *= 100
+    array[:, 2] = 0
+
+
+def test_a_successor_from_the_next_episode_is_found(data):
+    whole = changed(data, obs=far)
+    assert not places(check(whole), "next_obs")
+    block = next(whole.blocks())
+    obs = block.arrays["obs"].copy()
+    obs[6], obs[15] = obs[7], obs[16]  # of episode 0, which ended, and 1, which was cut
+    broken = changed(whole, obs=lambda _: obs)
+    findings = check(broken)
+    assert places(findings, "next_obs") == [("error", 0, 5), ("error", 1, 7)]
+    mended = repaired(broken, findings)
+    assert mended.lengths.tolist() == [6, 7, 5, 7, 9]
+    assert mended[0].obs[-1].tolist() == mended[0].obs[-2].tolist()
+    assert mended[1].obs[-1, :2].tolist() == [100, 7]
+    assert not places(check(mended), "next_obs")
+
+
+def test_episodes_cut_out_of_one_stream_are_no_fault(build):
+    data = build([6, 8, 5], [False] * 3)
+
+    def stream(array):
+        array[:] = (np.arange(len(array)) - array[:, 0])[:, None]
+
+    assert not places(check(changed(data, obs=stream)), "next_obs")
+
+
+def test_a_reset_within_an_episode_is_suspected(build):
+    data = build([60] * 8, [False] * 8)
+
+    def walk(array):
+        array[:] = (array[:, 1:2] + 0.01 * array[:, 2:]) * np.ones(3)
+        array[5 * 61 + 30 : 6 * 61] -= array[5 * 61 + 30]  # episode 5 begins anew at step 30
+
+    assert places(check(changed(data, obs=walk)), "reset") == [("warning", 5, 29)]
+
+
+def test_duplicates_and_empty_episodes_are_dropped(data):
+    twice = data[[0, 1, 0, 2, 1]]
+    assert places(check(twice), "duplicate") == [("warning", 2, None), ("warning", 4, None)]
+    assert repaired(twice, check(twice)).lengths.tolist() == [6, 8, 5]
+
+
+def test_an_empty_episode_is_dropped(build):
+    data = build([3, 0, 4], [True, False, True])
+    assert places(check(data), "empty") == [("warning", 1, None)]
+    assert repaired(data, check(data)).lengths.tolist() == [3, 4]
+
+
+def test_rewards_that_tell_nothing(data, build):
+    zeros = changed(data, reward=np.zeros_like)
+    assert places(check(zeros), "reward") == [("warning", None, None)]
+    ones = changed(data, reward=np.ones_like)
+    assert not places(check(ones), "reward")  # lengths differ: it pays to live
+
+
+def test_types_shapes_and_spaces(data, build):
+    whole = changed(build([6, 8], [1, 0], discrete=True), action=lambda a: a.astype(np.float32))
+    findings = check(whole)
+    assert places(findings, "type") == [("error", None, None)]
+    assert repaired(whole, findings)[0].action.dtype == np.int64
+    wide = changed(data, obs=lambda o: np.concatenate([o, o], 1))
+    assert places(check(wide), "shape") == [("error", None, None)]
+    found = check(data, "CartPole-v1")
+    assert len(places(found, "space")) == 2
+    assert check(data[:0])[0].kind == "empty"
+
+
+def test_observations_and_log_probabilities_that_cannot_be(build):
+    data = build([6, 8], [1, 0], nested=True, discrete=True, extras=("log_prob",))
+    outside = changed(data, **{"obs/parts/1": put(9, 9)})
+    assert places(check(outside), "observation") == [("error", 1, 2)]
+    likely = changed(data, **{"extra/log_prob": put(7, 0.5)})
+    assert places(check(likely), "log_prob") == [("error", 1, 1)]
+    nan = changed(data, **{"extra/log_prob": put(7, np.nan)})
+    assert repaired(nan, check(nan)).lengths.tolist() == [6, 1, 6]
+
+
+def test_what_was_assumed_is_said(data):
+    facts = data.facts.noted("the spaces were guessed from the numbers")
+    assert [str(one) for one in check(data.renamed(facts))] == [
+        "warning: assumed: dataset: source 0 (made): the spaces were guessed from the numbers"
+    ]
+
+
+def test_a_mapped_dataset_is_checked_as_well(data, tmp_path):
+    changed(data, reward=put(6, np.inf)).save(tmp_path / "a")
+    mapped = Dataset(tmp_path / "a", memory=0)
+    assert mapped.mapped
+    assert places(check(mapped), "nan") == [("error", 1, 0)]

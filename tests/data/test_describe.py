@@ -1,0 +1,132 @@
+"""Figures of datasets whose figures are known."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling.data import Dataset, describe, recommend
+from sterling.data.columns import Block
+from sterling.data.facts import Facts
+from sterling.types import Mistake
+
+
+def tabular(episodes, ended=True, **facts):
+    """Episodes given as [(state, action, reward), ...] and a last state."""
+    obs, action, reward, lengths = [], [], [], []
+    for steps, last in episodes:
+        obs += [[s] for s, _, _ in steps] + [[last]]
+        action += [a for _, a, _ in steps]
+        reward += [r for _, _, r in steps]
+        lengths.append(len(steps))
+    discount = np.ones(len(action), np.float32)
+    discount[np.cumsum(lengths) - 1] = 0.0 if ended else 1.0
+    block = Block(
+        {
+            "obs": np.array(obs, np.int64),
+            "action": np.array(action),
+            "reward": np.array(reward, np.float64),
+            "discount": discount,
+        },
+        np.array(lengths),
+        np.zeros(len(lengths), np.int32),
+    )
+    return Dataset.of(block, spaces.MultiDiscrete([50]), spaces.Discrete(3), Facts(**facts))
+
+
+def test_quality_and_coverage_are_those_of_the_paper():
+    data = tabular([([(0, 0, 1.0), (1, 0, 1.0)], 2), ([(0, 0, 0.0), (1, 1, 4.0)], 2)])
+    found = describe(data, reference=(1.0, 5.0))
+    assert found.quality.value == pytest.approx(0.5)  # (3 - 1) / (5 - 1)
+    assert found.pairs == 3
+    assert found.coverage is None
+    wider = tabular([([(s, a, 0.0)], 9) for s in range(4) for a in range(3)])
+    assert describe(data, beside=wider).coverage == pytest.approx(3 / 12)
+    assert describe(data, beside=data).coverage == 1.0
+    assert found.upside == pytest.approx(np.sqrt(0.5))  # returns 2 and 4
+    assert found.ended == 1.0
+    with pytest.raises(Mistake, match="no rows"):
+        describe(data[:0])
+
+
+def test_references_come_from_the_dataset_or_from_the_table(build):
+    own = build([3, 4], [1, 1], reference=(0.0, 2.0))
+    assert describe(own).reference == (0.0, 2.0)
+    assert describe(build([3, 4], [1, 1], environment="Hopper-v5")).reference[1] == 3234.3
+    assert describe(build([3, 4], [1, 1], environment="Nowhere-v0")).quality is None
+
+
+def test_stitching_is_what_a_better_continuation_brings():
+    """Both meet in state 5; from there one earns 10 and the other nothing."""
+    poor = [(0, 0, 0.0), (5, 0, 0.0), (6, 0, 0.0)], 7
+    rich = [(1, 0, 0.0), (5, 1, 0.0), (8, 0, 10.0)], 9
+    found = describe(tabular([poor, rich]))
+    assert found.crossing == pytest.approx(2 / 6)
+    assert found.gain == pytest.approx(0.5 * 9.9 / 10)
+    apart = tabular([poor, ([(1, 0, 0.0), (4, 1, 0.0), (8, 0, 10.0)], 9)])
+    assert (describe(apart).crossing, describe(apart).gain) == (0.0, 0.0)
+
+
+def test_continuations_hidden_by_a_cut_do_not_count():
+    poor = [(0, 0, 0.0), (5, 0, 0.0)], 7
+    rich = [(1, 0, 0.0), (5, 1, 10.0)], 9
+    assert describe(tabular([poor, rich], ended=False)).gain == 0.0
+
+
+def world(random_world, random_policy, episodes=40):
+    random = np.random.default_rng(0)
+    made = []
+    for _ in range(episodes):
+        steps = []
+        for s in range(10):
+            a = int(random.integers(3)) if random_policy else s % 3
+            r = float(random.integers(2)) if random_world else float(a)
+            steps.append((s, a, r))
+        made.append((steps, 10))
+    return tabular(made)
+
+
+def test_randomness_of_the_policy_and_of_the_world():
+    calm = describe(world(False, False))
+    assert calm.policy == pytest.approx(0.0, abs=0.05)
+    assert calm.world == 0.0
+    wild = describe(world(True, True))
+    assert wild.policy > 0.75
+    assert wild.world > 0.9
+
+
+def test_a_policy_that_does_not_look_keeps_all_its_variance(build):
+    assert describe(build([50] * 20, [True] * 20)).policy > 0.8
+
+
+def test_entropy_is_of_the_log_probabilities(build):
+    data = build([5, 6], [1, 1], extras=("log_prob",))
+    found = describe(data)
+    own = np.mean([-one.extras["log_prob"].mean() for one in data])
+    assert found.entropy.value == pytest.approx(own, rel=1e-5)
+
+
+def learners(found, **changes):
+    return [
+        name for one in recommend(dataclasses.replace(found, **changes)) for name in one.learners
+    ]
+
+
+def test_recommendations_follow_the_figures(build):
+    found = describe(build([20] * 30, [True] * 30, reference=(-20.0, 20.0)))
+    estimate = found.quality
+    good, poor = (dataclasses.replace(estimate, value=value) for value in (0.9, 0.2))
+    plain = dict(best=found.returns.value, crossing=0.0, gain=0.0, policy=0.1, world=None)
+    assert learners(found, quality=good, **plain)[0] == "bc"
+    assert learners(found, quality=poor, **plain)[0] == "rebrac"
+    assert learners(found, quality=poor, discrete=True, **plain)[0] == "cql"
+    stitched = plain | {"crossing": 0.9, "gain": 0.3}
+    assert "dt" not in learners(found, quality=poor, **stitched)
+    long = dataclasses.replace(found.lengths, value=1000.0)
+    assert "dt" in learners(found, quality=poor, lengths=long, **plain)
+    assert "dt" not in learners(found, quality=poor, lengths=long, **(plain | {"world": 0.5}))
+    assert "%bc" in learners(found, quality=poor, **(plain | {"best": 20.0}))
+    assert learners(found, sparse=1.0, upside=0.0) == ["bc"]
+    assert learners(found, quality=None, **plain) == ["iql", "bc"]
+    assert all(one.source and one.reason for one in recommend(found))

@@ -1,0 +1,161 @@
+"""Files of others and their traps: episodes begin and end where they did."""
+
+import h5py
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling.data import Dataset, formats
+from sterling.types import Mistake
+
+
+def d4rl(path, **arrays):
+    with h5py.File(path, "w") as file:
+        for name, array in arrays.items():
+            file[name.replace("__", "/")] = np.asarray(array)
+    return path
+
+
+STREAM = np.arange(6, dtype=np.float32)[:, None]
+ZEROS = np.zeros((6, 1), np.float32)
+REWARDS = np.arange(6, dtype=np.float32)
+
+
+def test_d4rl_without_successors_gives_up_the_last_step_of_a_cut_and_keeps_that_of_an_end(tmp_path):
+    path = d4rl(
+        tmp_path / "a.hdf5",
+        observations=STREAM,
+        actions=ZEROS,
+        rewards=REWARDS,
+        terminals=[0, 0, 0, 0, 1, 0],
+        timeouts=[0, 0, 1, 0, 0, 0],
+        infos__action_log_probs=-REWARDS,
+    )
+    data = Dataset(path)
+    assert data.lengths.tolist() == [2, 2]  # rows 0-2 cut, 3-4 ended, 5 alone
+    assert data[0].obs[:, 0].tolist() == [0, 1, 2]
+    assert data[1].reward.tolist() == [3, 4]
+    assert data[1].obs[:, 0].tolist() == [3, 4, 4]
+    assert data[1].extras["log_prob"].tolist() == [-3, -4]
+    assert data.ended.tolist() == [False, True]
+    assert any("copy" in note for note in data.facts.sources[0].notes)
+
+
+def test_d4rl_with_successors_keeps_every_step_and_finds_unrecorded_resets(tmp_path):
+    following = STREAM + 1
+    following[1] = 7.0  # row 2 does not follow row 1, and no flag says so
+    path = d4rl(
+        tmp_path / "a.hdf5",
+        observations=STREAM,
+        actions=ZEROS,
+        rewards=REWARDS[:, None],
+        terminals=[0, 0, 0, 0, 0, 1],
+        timeouts=[0, 0, 0, 1, 0, 0],
+        next_observations=following,
+    )
+    data = Dataset(path)
+    assert data.lengths.tolist() == [2, 2, 2]
+    assert data[0].obs[:, 0].tolist() == [0, 1, 7]
+    assert data[1].obs[:, 0].tolist() == [2, 3, 4]
+    assert data.ended.tolist() == [False, False, True]
+    assert any("1 resets were not recorded" in note for note in data.facts.sources[0].notes)
+
+
+def test_a_limit_cuts_what_has_no_timeouts(tmp_path):
+    flags = dict(terminals=np.zeros(6))
+    path = d4rl(tmp_path / "a.hdf5", observations=STREAM, actions=ZEROS, rewards=REWARDS, **flags)
+    data = formats.convert([path], tmp_path / "out", limit=3)
+    assert data.lengths.tolist() == [2, 2]
+    assert data[1].obs[:, 0].tolist() == [3, 4, 5]
+
+
+def test_ogbench_in_its_three_forms_is_one_dataset(tmp_path, same):
+    """Trajectories s0 s1 s2 s3 and s4 s5 s6, as OGBench's loader hands them out."""
+    obs = np.arange(7, dtype=np.float32)[:, None]
+    action = np.arange(7, dtype=np.float32)[:, None] / 10
+    keep = np.array([0, 1, 2, 4, 5])
+    np.savez(
+        tmp_path / "published.npz",
+        observations=obs,
+        actions=action,
+        terminals=np.array([0, 0, 0, 1, 0, 0, 1], bool),
+    )
+    np.savez(
+        tmp_path / "compact.npz",
+        observations=obs,
+        actions=action,
+        terminals=np.array([0, 0, 1, 1, 0, 1, 1.0]),
+        valids=np.array([1, 1, 1, 0, 1, 1, 0.0]),
+    )
+    np.savez(
+        tmp_path / "regular.npz",
+        observations=obs[keep],
+        actions=action[keep],
+        next_observations=obs[keep + 1],
+        terminals=np.array([0, 0, 1, 0, 1.0]),
+    )
+    read = [Dataset(tmp_path / f"{name}.npz") for name in ("published", "compact", "regular")]
+    assert [formats.recognised(one.path) for one in read] == ["ogbench"] * 3
+    assert read[0].lengths.tolist() == [3, 2]
+    assert read[0][1].obs[:, 0].tolist() == [4, 5, 6]
+    assert not read[0].ended.any()
+    same(read[0], read[1])
+    same(read[0], read[2])
+
+
+def test_ogbench_masks_are_discounts_also_within_a_trajectory(tmp_path):
+    np.savez(
+        tmp_path / "task.npz",
+        observations=np.arange(5, dtype=np.float32)[:, None],
+        actions=np.zeros((5, 1), np.float32),
+        terminals=np.array([0, 0, 0, 0, 1]),
+        masks=np.array([1, 0, 1, 1, 0]),
+        rewards=np.array([-1, 0, -1, -1, 0.0]),
+    )
+    data = Dataset(tmp_path / "task.npz")
+    assert data[0].discount.tolist() == [1, 0, 1, 1]
+    assert data.ended.tolist() == [False]
+
+
+def test_anybodys_arrays(tmp_path):
+    np.savez(
+        tmp_path / "a.npz",
+        obs=STREAM,
+        next_obs=STREAM + 1,
+        action=np.array([0, 1, 2, 0, 1, 2]),
+        reward=REWARDS,
+        done=np.array([0, 0, 1, 0, 0, 1]),
+        truncated=np.array([0, 0, 1, 0, 0, 0]),
+    )
+    data = Dataset(tmp_path / "a.npz")
+    assert data.ended.tolist() == [False, True]
+    assert data.action_space == spaces.Discrete(3)
+
+
+def test_importing_joins_files_and_takes_an_environments_spaces(tmp_path):
+    for name in ("a", "b"):
+        np.savez(
+            tmp_path / f"{name}.npz",
+            observations=np.zeros((4, 3), np.float32),
+            actions=np.zeros((4, 1), np.float32),
+            rewards=np.arange(4.0),
+            terminals=np.array([0, 0, 0, 1]),
+        )
+    files = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    data = formats.convert(files, tmp_path / "out", environment="Pendulum-v1", reference=(0.0, 9.0))
+    assert data.action_space == spaces.Box(-2.0, 2.0, (1,), np.float32)
+    assert [one.source.name for one in data] == ["a.npz", "b.npz"]
+    assert data.facts.reference == (0, 9)
+    with pytest.raises(Mistake, match="did you mean Pendulum-v1"):
+        formats.convert(files, tmp_path / "out", environment="Pendulun-v1")
+    with pytest.raises(Mistake, match=r"the file's obs space is Box.*, the environment's Box"):
+        formats.convert(files, tmp_path / "out", environment="CartPole-v1")
+
+
+def test_what_is_missing_or_too_short_is_named(tmp_path):
+    path = d4rl(tmp_path / "d.hdf5", observations=STREAM, actions=ZEROS[:4], terminals=REWARDS)
+    with pytest.raises(Mistake, match="no array 'rewards'"):
+        Dataset(path)
+    d4rl(path, observations=STREAM, actions=ZEROS[:4], terminals=REWARDS, rewards=REWARDS)
+    with pytest.raises(Mistake, match="4 actions for 6 observations"):
+        Dataset(path)

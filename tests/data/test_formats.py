@@ -1,0 +1,213 @@
+"""What is written is read again, by us and by others; what others write is read right."""
+
+import tempfile
+from pathlib import Path
+
+import h5py
+import minari
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from minari.data_collector import EpisodeBuffer
+
+from sterling.data import Dataset, formats
+from sterling.types import Mistake
+
+EPISODES = some.lists(some.tuples(some.integers(1, 6), some.booleans()), min_size=1, max_size=6)
+STREAM = np.arange(6, dtype=np.float32)[:, None]
+NAMES = {"sterling": "a", "minari": "a", "d4rl": "a.hdf5", "npz": "a.npz"}
+
+
+@pytest.mark.parametrize("name", formats.WRITTEN)
+@settings(max_examples=15, deadline=None)
+@given(episodes=EPISODES, chosen=some.data())
+def test_what_is_written_is_read(build, same, name, episodes, chosen):
+    lengths, ended = zip(*episodes, strict=True)
+    flat = name == "d4rl"
+    data = build(
+        lengths,
+        ended,
+        seed=chosen.draw(some.integers(0, 99)),
+        nested=not flat and chosen.draw(some.booleans()),
+        discrete=chosen.draw(some.booleans()),
+        extras=("log_prob",)
+        if flat
+        else chosen.draw(some.sampled_from([(), ("log_prob", "info")])),
+        reference=(0.0, 10.0),
+        environment="CartPole-v1",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = data.save(Path(folder) / NAMES[name], name)
+        assert formats.recognised(path) == name
+        read = Dataset(path)
+    same(data, read)
+    assert read.hash == data.hash
+    assert read.ended.tolist() == list(ended)  # cut or real end
+    assert read.facts == data.facts
+
+
+def test_formats_convert_into_each_other_without_loss(build, same, tmp_path):
+    data = build([3, 5, 2], [True, False, True], extras=("log_prob",), environment="Hopper-v5")
+    path = data.save(tmp_path / "first")
+    for step, name in enumerate(["minari", "d4rl", "npz", "sterling", "d4rl", "minari"]):
+        path = Dataset(path).save(tmp_path / f"{step}-{NAMES[name]}", name)
+    same(data, Dataset(path))
+    assert Dataset(path).hash == data.hash
+
+
+def test_minari_opens_what_we_write(build, tmp_path, monkeypatch):
+    data = build(
+        [3, 4], [True, False], nested=True, environment="CartPole-v1", reference=(9.0, 500.0)
+    )
+    data.save(tmp_path / "cartpole-v3", "minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    opened = minari.load_dataset("cartpole-v3")
+    assert (opened.total_episodes, opened.total_steps) == (2, 7)
+    assert opened.observation_space == data.obs_space
+    assert opened.env_spec.id == "CartPole-v1"
+    assert opened.storage.metadata["ref_max_score"] == 500.0
+    for theirs, ours in zip(opened, data, strict=True):
+        np.testing.assert_array_equal(theirs.observations["where"], ours.obs["where"])
+        np.testing.assert_array_equal(theirs.observations["parts"][1], ours.obs["parts"][1])
+        np.testing.assert_array_equal(theirs.actions, ours.action)
+        np.testing.assert_array_equal(theirs.rewards, ours.reward)
+    assert opened[0].terminations.tolist() == [False, False, True]
+    assert opened[1].truncations.tolist() == [False, False, False, True]
+
+
+def test_we_open_what_minari_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    buffers = [
+        EpisodeBuffer(
+            observations={
+                "eye": list(np.full((n + 1, 32, 32), n, np.uint8)),
+                "joint": list(np.arange(n + 1, dtype=np.float32)[:, None]),
+            },
+            actions=list(np.arange(n) % 2),
+            rewards=[float(k) for k in range(n)],
+            terminations=[False] * (n - 1) + [n == 3],
+            truncations=[False] * (n - 1) + [n != 3],
+            infos={"hand": {"x": list(range(n + 1))}},
+        )
+        for n in (3, 5)
+    ]
+    minari.create_dataset_from_buffers(
+        "mine/thing-v0",
+        buffers,
+        observation_space=spaces.Dict(
+            {
+                "eye": spaces.Box(0, 255, (32, 32), np.uint8),  # kept as JPEG
+                "joint": spaces.Box(-9, 9, (1,), np.float32),
+            }
+        ),
+        action_space=spaces.Discrete(2),
+        algorithm_name="hand-made",
+    )
+    data = Dataset(tmp_path / "mine" / "thing-v0")
+    assert data.lengths.tolist() == [3, 5]
+    assert data.ended.tolist() == [True, False]
+    assert data[1].obs["joint"][:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert data[1].obs["eye"].shape == (6, 32, 32)
+    assert data[0].infos["hand/x"].tolist() == [0, 1, 2, 3]
+    assert data.facts.sources[0].generator == "hand-made"
+
+
+@pytest.mark.parametrize("name", formats.WRITTEN)
+def test_a_damaged_file_is_refused_in_one_line(build, tmp_path, name):
+    data = build([40, 40], [True, False])
+    path = data.save(tmp_path / NAMES[name], name)
+    files = [path] if path.is_file() else [p for p in path.rglob("*.*") if p.suffix != ".json"]
+    file = max(files, key=lambda each: each.stat().st_size)
+    whole = bytearray(file.read_bytes())
+    flipped = whole.copy()
+    flipped[whole.find(data[1].obs[5].tobytes()) + 10] ^= 64
+    for damaged in (whole[: len(whole) // 2], flipped, b""):
+        file.write_bytes(damaged)
+        with pytest.raises(Mistake) as told:
+            Dataset(path)
+        assert "\n" not in str(told.value)
+        assert path.name in str(told.value)
+
+
+@pytest.mark.parametrize("name", formats.WRITTEN)
+def test_no_flipped_bit_changes_a_number_unnoticed(build, same, tmp_path, name):
+    data = build([9, 8], [True, False], extras=("log_prob",))
+    path = data.save(tmp_path / NAMES[name], name)
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    random, refused = np.random.default_rng(0), 0
+    for flip in range(60):
+        file = files[flip % len(files)]
+        whole = file.read_bytes()
+        damaged = bytearray(whole)
+        damaged[random.integers(len(damaged))] ^= 1 << int(random.integers(8))
+        file.write_bytes(damaged)
+        try:
+            same(data, Dataset(path))  # padding, or a name beside the numbers
+        except Mistake:
+            refused += 1
+        file.write_bytes(whole)
+    assert refused > 10
+
+
+def test_names_are_hinted_at(build, tmp_path):
+    data = build([3], [True])
+    with pytest.raises(Mistake, match="did you mean minari"):
+        data.save(tmp_path / "a", "minary")
+    data.save(tmp_path / "hopper.npz", "npz")
+    with pytest.raises(Mistake, match=r"did you mean hopper\.npz"):
+        Dataset(tmp_path / "hoper.npz")
+    np.savez(tmp_path / "b.npz", observations=STREAM, reward=STREAM, terminals=STREAM)
+    with pytest.raises(Mistake, match="no array 'actions' or 'action'"):
+        Dataset(tmp_path / "b.npz")
+    (tmp_path / "c.txt").write_text("no data")
+    with pytest.raises(Mistake, match="in no known format; there are sterling, minari"):
+        Dataset(tmp_path / "c.txt")
+
+
+def test_minari_with_an_episode_too_short_names_it(build, tmp_path):
+    path = build([3, 4], [True, False]).save(tmp_path / "a", "minari")
+    with h5py.File(path / "data" / "main_data.hdf5", "a") as file:
+        del file["episode_1/observations"]
+        file["episode_1/observations"] = np.zeros((4, 3), np.float32)
+    with pytest.raises(Mistake, match="episode_1: column 'obs' has 4 entries where 5 belong"):
+        Dataset(path)
+
+
+@pytest.mark.parametrize("name", ["sterling", "npz", "d4rl"])
+def test_a_crash_while_writing_leaves_the_old_file_whole(build, same, tmp_path, name, monkeypatch):
+    old, new = build([3, 4], [True, False]), build([9, 9], [True, False], seed=1)
+    path = old.save(tmp_path / NAMES[name], name)
+
+    def blocks(rows=0):
+        yield from list(Dataset.blocks(new, 9))[:1]
+        if rows != 1:  # not the look at what there is, but the writing
+            raise RuntimeError("the machine fails")
+
+    assert new.hash  # known before the crash
+    monkeypatch.setattr(new, "blocks", blocks)
+    with pytest.raises(RuntimeError, match="machine"):
+        new.save(path, name)
+    same(old, Dataset(path))
+    assert not [each for each in tmp_path.rglob("*") if "partial" in each.name]
+
+
+def test_writing_over_a_dataset_leaves_nothing_of_the_old(build, same, tmp_path):
+    build([3, 4], [True, False], extras=("log_prob",)).save(tmp_path / "a")
+    new = build([5], [True], seed=1)
+    new.save(tmp_path / "a")
+    same(new, Dataset(tmp_path / "a"))
+    assert len(list((tmp_path / "a").glob("*.npy"))) == len(new.columns) + 1
+
+
+def test_a_folder_of_something_else_is_not_written_over(build, tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(Mistake, match="choose another name"):
+        build([3], [True]).save(tmp_path)
+
+
+def test_equal_datasets_are_equal_files(build, tmp_path):
+    for name in ("one.npz", "two.npz"):
+        build([3, 4], [True, False]).save(tmp_path / name, "npz")
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
