@@ -19,6 +19,7 @@ from sterling.envs.export import as_gymnasium
 
 
 def main() -> int:
+    """Print every world's objections; 1 if there are any."""
     tasks = {name: classic.make(name)[0] for name in sorted(classic.TASKS)}
     tasks |= {f"probe:{name}": probe.probe(name) for name in probe.NAMES}
     bad = 0

@@ -25,6 +25,7 @@ SAME = "compare ppo ppo --environment CartPole-v1 --steps 10_240 --max-seeds 20 
 
 
 def main() -> None:
+    """Run all three, write the page, and fail where a kill changed the answer."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "until.md")
     out = parser.parse_args().out
@@ -67,6 +68,7 @@ def killed(words: str, folder: Path) -> float:
 
 
 def command(words: str, folder: Path) -> list[str]:
+    """The program to start."""
     return [sys.executable, "-m", "sterling", *words.split(), "--out", str(folder)]
 
 
@@ -78,6 +80,7 @@ def answer(folder: Path) -> list[object]:
 
 
 def page(differ, same, again, killed_after: float, equal: bool) -> str:
+    """What was given and what came out; the first three are pairs of text and seconds."""
     now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
     git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
@@ -102,6 +105,7 @@ once more ({again[1]:.0f} s): every score and the decision are {verdict}.
 
 
 def indented(text: str) -> str:
+    """As a block of Markdown."""
     return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from sterling.commands import until
+from sterling.commands import judging, until
 
 if TYPE_CHECKING:
     from sterling.report.contest import Contest, Pair
@@ -26,15 +26,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
     parser.description, parser.epilog = "compare algorithms by their runs", EXPLAINED
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    judging.options(parser)
     add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="run folders, folders of them, files of scores")
-    add("--tasks", nargs="+", metavar="ENVIRONMENT", help="only these environments")
-    logged = "what to compare: return, or a column of the log such as data/return (return)"
-    add("--metric", default="return", metavar="NAME", help=logged)
-    counts = "the score that a failed seed counts as"
-    add("--failed", type=float, metavar="SCORE", help=counts)
-    wrong = "probability of any wrong decision on an environment (0.05)"
-    add("--alpha", type=float, default=0.05, metavar="P", help=wrong)
     add("--key", type=int, default=0, metavar="N", help="of the resampling (0)")
     add("--json", action="store_true", help="print the same as JSON")
     until.options(parser)
@@ -42,8 +35,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(chosen: argparse.Namespace) -> int:
     """Read the runs, compare, print; or train until it is decided."""
-    if until.is_training(chosen):
+    if chosen.until_decided:
         return until.carry_out(chosen)
+    until.refuse(chosen)
     from sterling.report.groups import gather
     from sterling.report.runs import read
 

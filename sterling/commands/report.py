@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from sterling.commands import judging
+
 EXPLAINED = """\
 Writes OUT/index.html, one page that needs nothing else, and its pictures as PNG, SVG and
 PDF: learning curves, scores with intervals, who is better, and, where a table of reference
@@ -21,16 +23,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
     parser.description, parser.epilog = "a page with curves, intervals and decisions", EXPLAINED
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    judging.options(parser)
     add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="run folders, folders of them, files of scores")
     add("--out", type=Path, default=Path("report"), metavar="FOLDER", help="to write to (report)")
-    add("--tasks", nargs="+", metavar="ENVIRONMENT", help="only these environments")
-    logged = "the score: return, or a column of the log such as data/return (return)"
-    add("--metric", default="return", metavar="NAME", help=logged)
-    counts = "the score that a failed seed counts as"
-    add("--failed", type=float, metavar="SCORE", help=counts)
-    wrong = "probability of any wrong decision on an environment (0.05)"
-    add("--alpha", type=float, default=0.05, metavar="P", help=wrong)
     known = "table of reference scores to normalise by (the one that knows the environments)"
     add("--normalise", metavar="TABLE", help=known)
     add("--title", default="Report", help="of the page")

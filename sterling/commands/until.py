@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from sterling.algorithms import ALGORITHMS
 from sterling.commands import readers
 
 NEEDED = ("environment", "steps")
+ABOUT_TRAINING = (*NEEDED, "out", "strategy")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -33,13 +37,18 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Train until decided; print what is known after every look and in the end."""
+    """Train until decided, and print what came out."""
     from sterling.training.until import Question, until_decided
     from sterling.types import Mistake
 
     lacking = [f"--{name}" for name in NEEDED if getattr(chosen, name) is None]
     if lacking:
         raise Mistake(f"--until-decided needs {' and '.join(lacking)}")
+    if chosen.tasks or chosen.metric != "return":
+        raise Mistake(
+            "--until-decided compares final returns on one --environment: "
+            "leave out --tasks and --metric"
+        )
     contenders = _labelled([_contender(text) for text in chosen.runs])
     given = {"strategy": chosen.strategy, "preset": chosen.preset}
     question = Question(
@@ -50,16 +59,20 @@ def carry_out(chosen: argparse.Namespace) -> int:
         chosen.per_look,
         chosen.alpha,
         chosen.failed,
+        chosen.key,
         {name: value for name, value in given.items() if value is not None},
     )
     name = "-".join(["compare", *(each.label for each in contenders), chosen.environment])
     path = chosen.out or Path("runs") / name.replace("/", "-")
     try:
         made = until_decided(question, path, _watch(question, chosen))
-    except SystemExit as stopped:
-        print("the comparison goes on where it stopped when the same command is given again")
-        raise stopped
-    print(_told(question, made, path))
+    except SystemExit:
+        print(
+            "the comparison goes on where it stopped when the same command is given again",
+            file=sys.stderr,
+        )
+        raise
+    print(json.dumps(made.to_json(), indent=1) if chosen.json else _told(question, made, path))
     return 0
 
 
@@ -82,8 +95,6 @@ def _contender(text: str) -> Any:
 
 def _labelled(contenders: Sequence[Any]) -> tuple[Any, ...]:
     """Copies of one thing are numbered, so that they can be compared with each other."""
-    import dataclasses
-
     seen: dict[str, int] = {}
     made = []
     for each in contenders:
@@ -118,7 +129,7 @@ def _told(question: Any, made: Any, path: Path) -> str:
         [f"  {label}", str(estimate(values, failed=question.failed)), str(len(values))]
         for label, values in found.items()
     ]
-    trained, most = sum(map(len, found.values())), question.max_seeds * len(found)
+    trained, most = sum(map(len, found.values())), question.looks * question.per_look * len(found)
     lines = [question.environment, columns(["  ", "mean", "seeds"], rows, "lrr"), ""]
     lines += [f"{decision} after {decision.interim} of {question.looks} looks"
               for decision in made.decisions]  # fmt: skip
@@ -129,6 +140,13 @@ def _told(question: Any, made: Any, path: Path) -> str:
     return "\n".join(lines)
 
 
-def is_training(chosen: argparse.Namespace) -> bool:
-    """Whether algorithms are named, rather than runs."""
-    return bool(chosen.until_decided) or all(run in ALGORITHMS for run in chosen.runs)
+def refuse(chosen: argparse.Namespace) -> None:
+    """Say what is missing where words about training were given to a comparison of runs."""
+    from sterling.types import Mistake
+
+    if all(run in ALGORITHMS for run in chosen.runs):
+        named = " and ".join(chosen.runs)
+        raise Mistake(f"{named} name algorithms, not runs; train them with --until-decided")
+    given = [f"--{name}" for name in ABOUT_TRAINING if getattr(chosen, name) is not None]
+    if given:
+        raise Mistake(f"{given[0]} is about training; add --until-decided, or leave it out")

@@ -26,8 +26,9 @@ from typing import Any
 
 from jaxtyping import PyTree
 
+from sterling.disk import sync
 from sterling.training import leaves
-from sterling.training.folder import place, plain, sync, versions
+from sterling.training.folder import place, plain, versions
 from sterling.training.leaves import Damaged, Entry
 from sterling.types import Mistake
 

@@ -27,6 +27,7 @@ import jax
 import numpy as np
 
 import sterling
+from sterling.disk import replacing
 from sterling.naming import hint
 from sterling.training.guard import Lock
 from sterling.types import Mistake
@@ -105,14 +106,8 @@ def read_result(path: Path) -> dict[str, Any] | None:
 def write_json(path: Path, content: Any) -> None:
     """Replace ``path`` by ``content`` in one move: a reader sees the old file or the new one."""
     text = json.dumps(content, indent=2, default=plain) + "\n"
-    partial = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    try:
+    with replacing(path) as partial:
         partial.write_text(text)
-        sync(partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    sync(path.parent)
 
 
 def read_json(path: Path) -> Any:
@@ -121,15 +116,6 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except ValueError as error:
         raise Mistake(f"{path} is damaged ({error}); restore it or start the run anew") from error
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from sterling.training.folder import sync
+from sterling.disk import sync
 from sterling.types import Mistake
 
 CHUNK = 1 << 25  # bytes hashed and written at a time: 32 MiB

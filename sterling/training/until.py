@@ -47,6 +47,7 @@ class Question:
     per_look: int = 5  # fresh seeds of each contender for each look at the scores
     alpha: float = 0.05  # probability of any wrong decision
     failed: float | None = None  # what a failed seed counts as
+    key: int = 0  # of the permutations
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # for ``sterling.train``
 
     @property
@@ -76,6 +77,7 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
             interims=question.looks,
             per_interim=question.per_look,
             failed=question.failed,
+            key=question.key,
         )
         folder.write_json(path / "decision.json", made.to_json())
         if made.finished:

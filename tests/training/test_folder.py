@@ -55,7 +55,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match="cannot be written as JSON"):
         folder.write_result(tmp_path, {"n": object()})
     os.chmod(tmp_path / "result.json", 0o444)
-    (tmp_path / f"result.json.tmp-{os.getpid()}").mkdir()  # the partial file cannot be opened
+    (tmp_path / f".result.json.partial-{os.getpid()}").mkdir()  # the partial file cannot be opened
     with pytest.raises(OSError, match="directory"):
         folder.write_result(tmp_path, {"n": 2})
     assert folder.read_result(tmp_path) == {"n": 1}

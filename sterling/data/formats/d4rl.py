@@ -19,7 +19,8 @@ import numpy as np
 from sterling.data.columns import Stream, has_successors
 from sterling.data.facts import Facts, Passport, Source
 from sterling.data.formats import flat
-from sterling.data.formats.opened import needed, replacing
+from sterling.data.formats.opened import needed
+from sterling.disk import replacing
 from sterling.types import Mistake
 
 PASSPORT = "sterling"  # an attribute of the file
@@ -65,6 +66,7 @@ def read(path: Path, limit: int | None = None) -> Stream:
 def write(dataset: Any, path: Path) -> None:
     """Write a dataset of one observation array, ``next_observations`` and all."""
     _refuse(dataset)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial, h5py.File(partial, "w") as file:
         passport = dataset.passport
         if any(name.startswith("info/") for name in dataset.columns):

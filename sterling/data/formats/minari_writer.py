@@ -15,8 +15,8 @@ import h5py
 import numpy as np
 
 from sterling.data.columns import Block
-from sterling.data.formats.opened import sync
 from sterling.data.spaces import parts, to_json
+from sterling.disk import sync
 from sterling.envs.board import leaves
 from sterling.types import Mistake
 

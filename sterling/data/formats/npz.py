@@ -17,7 +17,8 @@ import numpy as np
 from sterling.data.columns import Block, Stream, has_successors
 from sterling.data.facts import Facts, Passport, Source
 from sterling.data.formats import flat
-from sterling.data.formats.opened import needed, replacing
+from sterling.data.formats.opened import needed
+from sterling.disk import replacing
 
 PASSPORT = "sterling.json"  # an array of text
 NAMES = {
@@ -51,6 +52,7 @@ def write(dataset: Any, path: Path) -> None:
     """Write all columns and what is known of them; equal datasets give equal files."""
     first = next(dataset.blocks(1)).arrays
     said = np.array(json.dumps(dataset.passport.to_json()))
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial, zipfile.ZipFile(partial, "w") as archive:
         for name, array in {PASSPORT: said, "lengths": dataset.lengths}.items():
             with archive.open(_member(name), "w", force_zip64=True) as file:

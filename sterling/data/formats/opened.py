@@ -1,10 +1,9 @@
-"""What every format's file needs: one way to say that a file is damaged, one to replace it."""
+"""What every format's file needs: one way to say that a file is damaged."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import struct
 import tokenize
 import zipfile
@@ -47,29 +46,6 @@ def reading(path: Path, format: str) -> Iterator[None]:
     except DAMAGED as error:
         said = " ".join(str(error).split())[:160]
         raise Mistake(f"{path} cannot be read as {format}: {said}; restore it") from error
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to; under its own name the file appears whole, or not at all."""
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        yield partial
-        sync(partial)
-        partial.replace(path)
-        sync(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def needed(found: Mapping[str, Any], names: Iterable[str]) -> Any:

@@ -20,8 +20,9 @@ import numpy as np
 
 from sterling.data.columns import Arrays, Block, Digest, Stream
 from sterling.data.facts import Facts, Passport
-from sterling.data.formats.opened import Opened, needed, replacing, sync
+from sterling.data.formats.opened import Opened, needed
 from sterling.data.spaces import Space
+from sterling.disk import replacing, sync
 from sterling.types import Mistake
 
 NAME, VERSION = "dataset.json", 1

@@ -1,0 +1,40 @@
+"""Words about training and words about runs do not mix, and none is passed over in silence."""
+
+import json
+
+import pytest
+
+from sterling.cli import main
+
+STUDY = (
+    "compare fast=ppo:lr=0.01 slow=ppo:lr=0 --until-decided --environment probe:both-continuous "
+    "--steps 2048 --max-seeds 10 --no-preset --json"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("compare ppo sac", "name algorithms, not runs; train them with --until-decided"),
+        ("compare runs/a --steps 5", "--steps is about training; add --until-decided"),
+        ("compare ppo sac --until-decided --steps 5", "--until-decided needs --environment"),
+        (
+            "compare ppo ppo --until-decided --environment X --steps 5 --tasks X",
+            "leave out --tasks",
+        ),
+        ("compare ppo --until-decided --environment X --steps 5", "two or more different labels"),
+    ],
+)
+def test_wrong_use_is_one_line(words, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_is_the_comparison(capsys, tmp_path):
+    assert main([*STUDY.split(), "--out", str(tmp_path / "study")]) == 0
+    (decision,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert (decision["first"], decision["second"]) == ("fast", "slow")
+    assert decision["verdict"] == "larger"
