@@ -77,6 +77,17 @@ class Signals(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
+class Log:
+    """What is known of logged experience before anything is learned from it."""
+
+    obs_mean: Obs  # of every number of an observation; the tree of the observation space
+    obs_std: Obs
+    reward: tuple[float, float]  # mean and standard deviation
+    returns: tuple[float, float]  # smallest and largest undiscounted return of an episode
+    longest: int  # steps of the longest episode
+
+
+@dataclasses.dataclass(frozen=True)
 class Spec:
     """What an algorithm has to know of the problem it is made for."""
 
@@ -84,6 +95,7 @@ class Spec:
     action: gymnasium.Space[Any]  # bounded boxes are always rescaled to [-1, 1]
     envs: int = 1
     iterations: int = 1  # planned collect-and-learn rounds: what schedules run over
+    log: Log | None = None  # where there is logged experience to learn from
 
 
 @runtime_checkable
@@ -134,6 +146,9 @@ class Transitions:
     gamma: float = 1.0  # discount inside an n-step sum
     priority: float = 0.0  # exponent of prioritised replay; 0 samples uniformly
     correction: float = 1.0  # exponent of its importance weights
+    next_action: bool = False  # extras["next_action"]: what was done next; at an episode's end 0
+    monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the
+    # episode's end as it was lived; -inf where it is not known (experience still being made)
 
     @classmethod
     def of(cls, config: Any) -> Transitions:
@@ -151,6 +166,21 @@ class Transitions:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Sequences:
+    """NEEDS: ``batch`` stretches of ``length`` steps of one episode each, ``(batch, time, ...)``.
+
+    ``extras["time"]`` counts steps from the episode's beginning, ``extras["monte_carlo"]`` holds
+    returns to its end with discount ``gamma``. A stretch that begins before its episode does is
+    padded there: such rows have ``mask`` False.
+    """
+
+    batch: int
+    length: int
+    updates: int = 1
+    gamma: float = 1.0
+
+
 @runtime_checkable
 class Algorithm(Protocol):
     """What an algorithm's file must offer; the module itself is the object."""
@@ -158,7 +188,7 @@ class Algorithm(Protocol):
     Config: ClassVar[type]
 
     @staticmethod
-    def needs(config: Any) -> Rollouts | Transitions:
+    def needs(config: Any) -> Rollouts | Transitions | Sequences:
         """The experience that ``learn`` is to be given."""
         ...
 

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Float
 
 from sterling.nets.encoder import leaves, without_mask
-from sterling.types import Obs
+from sterling.types import Obs, Spec
 
 
 class Moments(eqx.Module):
@@ -63,6 +63,22 @@ class ObsNormaliser(eqx.Module):
             for leaf in leaves(space)
         ]
         return cls(tuple(made), clip)
+
+    @classmethod
+    def of_log(cls, spec: Spec, enabled: bool = True, clip: float = 10.0) -> ObsNormaliser:
+        """With the moments of the log that ``spec`` speaks of; without one, everything passes
+        until it is updated."""
+        made = cls.create(spec.obs, enabled, clip)
+        if spec.log is None:
+            return made
+        means = jax.tree.leaves(without_mask(spec.log.obs_mean))
+        deviations = jax.tree.leaves(without_mask(spec.log.obs_std))
+        counted = jnp.asarray(1.0, jnp.float32)
+        fixed = [
+            None if m is None else Moments(jnp.asarray(mean), jnp.square(jnp.asarray(std)), counted)
+            for m, mean, std in zip(made.moments, means, deviations, strict=True)
+        ]
+        return cls(tuple(fixed), clip)
 
     def __call__(self, obs: Obs) -> Obs:
         """Normalise; ``action_mask`` stays as it is."""
