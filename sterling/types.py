@@ -156,7 +156,7 @@ class Transitions:
         return cls(
             config.batch,
             config.collect,
-            config.updates,
+            config.learn,
             config.capacity,
             config.warmup,
             config.n_step,
@@ -183,7 +183,12 @@ class Sequences:
 
 @runtime_checkable
 class Algorithm(Protocol):
-    """What an algorithm's file must offer; the module itself is the object."""
+    """What an algorithm's file must offer; the module itself is the object.
+
+    Some offer more: ``value(state, obs)``, the return expected from ``(env, ...)`` observations, in
+    the learner's units; ``log_prob(state, obs, action)``; and those that act by what they
+    remember, such as sequence models, ``memory``, ``recall`` and ``notice`` (training/evaluate.py).
+    """
 
     Config: ClassVar[type]
 
@@ -202,11 +207,6 @@ class Algorithm(Protocol):
         state: Any, obs: Obs, key: Key[Array, ""], explore: bool
     ) -> tuple[Action, dict[str, Array]]:
         """Actions for ``(env, ...)`` observations, and extras to record beside them."""
-        ...
-
-    @staticmethod
-    def value(state: Any, obs: Obs) -> Float[Array, "env"]:
-        """The return expected from ``(env, ...)`` observations, in the learner's units."""
         ...
 
     @staticmethod

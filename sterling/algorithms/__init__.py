@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
 # name -> the file; a new algorithm is added by listing it here
 ALGORITHMS = {
+    "bc": "sterling.algorithms.offline.bc",
     "dqn": "sterling.algorithms.online.dqn",
+    "iql": "sterling.algorithms.offline.iql",
     "ppo": "sterling.algorithms.online.ppo",
     "sac": "sterling.algorithms.online.sac",
     "td3": "sterling.algorithms.online.td3",
+    "td3bc": "sterling.algorithms.offline.td3bc",
 }
 
 

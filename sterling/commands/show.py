@@ -22,7 +22,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def sinks(chosen: argparse.Namespace, out: Path, run: dict[str, Any]) -> Iterator[list[Sink]]:
-    """What the options ask for; ``run`` has algorithm, environment, steps and seeds."""
+    """What the options ask for; ``run`` has algorithm, environment, seeds, and its budget of
+    steps or updates."""
     from sterling.report.metrics import TensorBoard, WeightsAndBiases
     from sterling.report.progress import Progress
 
@@ -37,7 +38,7 @@ def sinks(chosen: argparse.Namespace, out: Path, run: dict[str, Any]) -> Iterato
     seeds = run["seeds"]
     count = seeds if isinstance(seeds, int) else len(seeds)
     title = f"{run['algorithm'].upper()} on {run['environment']}, {count} seed{'s'[: count > 1]}"
-    with contextlib.closing(Progress(run["steps"], seeds, title)) as progress:
+    with contextlib.closing(Progress((run.get("updates") or 0) + (run["steps"] or 0), seeds, title)) as progress:
         yield [*made, progress]
 
 

@@ -1,4 +1,8 @@
-"""``sterling train ALGORITHM ENVIRONMENT --steps N``: several seeds in one program."""
+"""``sterling train ALGORITHM ENVIRONMENT --steps N``: several seeds in one program.
+
+``sterling train ALGORITHM FILE --updates N`` learns from logged experience, and with ``--steps`` as
+well goes on in the world.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,9 @@ from sterling.algorithms import ALGORITHMS
 from sterling.commands import fields, readers, show
 
 FORWARDED = (
-    *("steps", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
-    *("checkpoint_minutes", "log_every"),
+    *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
+    *("evaluate_every", "checkpoint_minutes", "log_every"),
+    *("share", "top", "sampling", "unchecked"),
 )
 
 
@@ -38,12 +43,12 @@ def options_for(parser: Any, words: Sequence[str]) -> None:
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked of every algorithm."""
-    parser.usage = "sterling train ALGORITHM ENVIRONMENT --steps N [options]"
+    parser.usage = "sterling train ALGORITHM ENVIRONMENT|FILE [--steps N] [--updates N] [options]"
     add = parser.add_argument
     add("algorithm", metavar="ALGORITHM", help="see: sterling list algorithms")
-    add("environment", metavar="ENVIRONMENT", help="see: sterling list environments")
-    budget = "environment steps per seed"
-    add("--steps", type=readers.integer, required=True, metavar="N", help=budget)
+    where = "see: sterling list environments; or a dataset's file"
+    add("world", metavar="ENVIRONMENT", help=where)
+    add("--steps", type=readers.integer, metavar="N", help="environment steps per seed")
     which = "how many, or which: 3,7,8 (1)"
     add("--seeds", type=readers.seeds, default=1, metavar="N", help=which)
     add("--out", type=Path, metavar="FOLDER", help="of the run (runs/ALGORITHM-ENVIRONMENT-TIME)")
@@ -53,13 +58,35 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--strategy", choices=("vmap", "map", "processes"), help="how the seeds are run")
     per_seed = "per seed, of the final policies (20)"
     add("--evaluate-episodes", type=readers.integer, default=20, metavar="N", help=per_seed)
-    rows = "steps between rows (a hundredth of all)"
+    between = "between evaluations (at the end; with a log a tenth of the budget)"
+    add("--evaluate-every", type=readers.integer, metavar="N", help=between)
+    rows = "between rows of the log (a hundredth of the budget)"
     add("--log-every", type=readers.integer, metavar="N", help=rows)
     saves = "between saves (5)"
     add("--checkpoint-minutes", type=readers.number, default=5.0, metavar="X", help=saves)
     tuned = "leave out the settings tuned for this environment"
     add("--no-preset", dest="preset", action="store_false", help=tuned)
+    _log_options(parser)
     show.options(parser)
+
+
+def _log_options(parser: argparse.ArgumentParser) -> None:
+    """How logged experience is learned from."""
+    add = parser.add_argument_group("learning from logged experience").add_argument
+    add("--updates", type=readers.integer, metavar="N", help="from the log alone, before any step")
+    judged = "to be judged (and with --steps to act) in; else the one that FILE names"
+    add("--environment", metavar="ENV", help=judged)
+    add("--data", type=Path, metavar="FILE", help="the log, where ENVIRONMENT is no file")
+    of_batch = "of each batch that comes from the log once there are steps (0.5)"
+    add("--share", type=readers.number, metavar="X", help=of_batch)
+    best = "only so much of the episodes, those with the largest returns (1)"
+    add("--top", type=readers.number, metavar="X", help=best)
+    drawn = "how rows are drawn: uniform, episodes or return (uniform)"
+    add("--sampling", metavar="WORD", help=drawn)
+    broken = "learn even from a file in which sterling data check finds errors"
+    add("--unchecked", action="store_true", default=None, help=broken)
+    later = "a setting that changes with the first step, as alpha=0.4; may be repeated"
+    add("--online", type=readers.pair, action="append", default=[], metavar="KEY=X", help=later)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
@@ -69,22 +96,38 @@ def carry_out(chosen: argparse.Namespace) -> int:
     from sterling.envs.registry import find
 
     algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
-    find(chosen.environment)
+    environment, data = _sources(chosen)
+    if environment:
+        find(environment)
     now = datetime.datetime.now()
-    name = f"{chosen.algorithm}-{chosen.environment.replace('/', '-')}-{now:%Y%m%d-%H%M%S}"
-    out = chosen.out or Path("runs") / name
+    what = (environment or (data.stem if data else "")).replace("/", "-").replace(":", "-")
+    out = chosen.out or Path("runs") / f"{chosen.algorithm}-{what}-{now:%Y%m%d-%H%M%S}"
     given = {name: getattr(chosen, name) for name in FORWARDED}
     asked = {name: value for name, value in given.items() if value is not None} | own(chosen)
-    with show.sinks(chosen, out, vars(chosen)) as sinks:
+    if chosen.online:
+        asked["online"] = dict(chosen.online)
+    with show.sinks(chosen, out, vars(chosen) | {"environment": what}) as sinks:
         run = sterling.train(
             chosen.algorithm,
-            chosen.environment,
+            environment,
+            data=data,
             out=out,
             sinks=sinks,
             env_options=dict(chosen.env),
             **asked,
         )
     return show.summary(run)
+
+
+def _sources(chosen: argparse.Namespace) -> tuple[str | None, Path | None]:
+    """Environment and log: the one word that may be either is a file where there is one."""
+    if chosen.environment is None and not Path(chosen.world).exists():
+        return chosen.world, chosen.data
+    if chosen.data is not None:
+        from sterling.types import Mistake
+
+        raise Mistake(f"two logs are named, {chosen.world} and {chosen.data}; name one")
+    return chosen.environment, Path(chosen.world)
 
 
 def own(chosen: argparse.Namespace) -> dict[str, Any]:

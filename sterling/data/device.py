@@ -53,17 +53,32 @@ class OnDevice(eqx.Module):
         )
 
 
+class Mapped(eqx.Module):
+    """A dataset that stays where it is, to be read on the host."""
+
+    dataset: Dataset = eqx.field(static=True)
+
+    @property
+    def rows(self) -> int:
+        """Steps of all episodes."""
+        return self.dataset.rows
+
+    def transitions(self, index: Int[AnyArray, "..."]) -> Record:
+        """:meth:`Dataset.transitions`."""
+        return self.dataset.transitions(np.asarray(index))
+
+
 def to_device(
     dataset: Dataset, device: Any = None, *, memory: int | None = None
-) -> OnDevice | Dataset:
+) -> OnDevice | Mapped:
     """The dataset on ``device`` (the default one) where it takes no more than ``memory`` bytes
-    (by default half of what is free there), otherwise the dataset itself: ``transitions(index)``
+    (by default half of what is free there), otherwise left where it is: ``transitions(index)``
     is asked of either alike.
     """
     device = device or jax.devices()[0]
     most = _room_on(device) if memory is None else memory
     if dataset.mapped or dataset.bytes > most:
-        return dataset
+        return Mapped(dataset)
     place = np.arange(dataset.rows, dtype=np.int32)
     place += np.repeat(np.arange(dataset.episodes, dtype=np.int32), dataset.lengths)
     gathered: dict[str, list[np.ndarray]] = {name: [] for name in dataset.columns}

@@ -18,7 +18,9 @@ def expectile_loss(
 
 
 def advantage_weight(
-    advantage: Float[Array, "..."], inverse_temperature: Float[Array, ""] | float, most: float
+    advantage: Float[Array, "..."],
+    inverse_temperature: Float[Array, ""] | float,
+    most: Float[Array, ""] | float,
 ) -> Float[Array, "..."]:
     """min(exp(beta A), ``most``), a constant: the weight of an action in weighted regression
     (Peng 2019, eq. 10; Nair 2020, eq. 13)."""

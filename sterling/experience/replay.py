@@ -76,6 +76,27 @@ class Replay(eqx.Module):
         """Episodes finished."""
         return self.source.tally
 
+    @property
+    def traced(self) -> bool:
+        """Whether drawing may be compiled."""
+        return self.source.traced
+
+    def cleared(self) -> Replay:
+        """With an empty tally."""
+        return dataclasses.replace(self, source=self.source.cleared())
+
+    def stored(self) -> Replay:
+        """What of it is written."""
+        return dataclasses.replace(self, source=self.source.stored())
+
+    def restored(self, fresh: Replay) -> Replay:
+        """The inverse of :meth:`stored`."""
+        return dataclasses.replace(self, source=self.source.restored(fresh.source))
+
+    def close(self) -> None:
+        """Release the world."""
+        self.source.close()
+
     def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Replay, Record]:
         """Take ``needs.collect`` steps, then sample ``needs.updates`` batches.
 
@@ -99,19 +120,21 @@ class Replay(eqx.Module):
         learned = _learn_priorities(signals.samples["td_error"], self.priorities)
         return eqx.tree_at(lambda replay: replay.priorities, self, learned)
 
-    def warm(self, keys: Key[Array, "seed"]) -> Replay:
-        """Take ``needs.warmup`` steps (over all envs; rounded up) with uniformly random actions.
+    def warm(self, keys: Key[Array, "seed"], agent: Actor | None = None) -> Replay:
+        """Take ``needs.warmup`` steps (over all envs; rounded up) as ``agent`` acts, or with
+        uniformly random actions.
 
         The passed replay is used up.
         """
         steps = -(-self.needs.warmup // self.world.spec.envs)
         if not steps:
             return self
+        actor = _Chance(self.world) if agent is None else agent
         if self.world.traced:
-            return _warm_compiled((keys, steps), self)
+            return _warm_compiled((actor, keys, steps), self)
         replay = self
         for time in range(steps):
-            replay = _random_step(replay, named.fold_each(keys, "warm", time))
+            replay = _step(replay, actor, named.fold_each(keys, "warm", time))
         return replay
 
 
@@ -135,19 +158,19 @@ class _Chance(eqx.Module):
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _warm_compiled(how: tuple[Key[Array, "seed"], int], replay: Replay) -> Replay:
-    keys, steps = how
+def _warm_compiled(how: tuple[Actor, Key[Array, "seed"], int], replay: Replay) -> Replay:
+    actor, keys, steps = how
 
     def step(replay: Replay, time: Int[Array, ""]) -> tuple[Replay, None]:
-        return _random_step(replay, named.fold_each(keys, "warm", time)), None
+        return _step(replay, actor, named.fold_each(keys, "warm", time)), None
 
     return jax.lax.scan(step, replay, jnp.arange(steps, dtype=jnp.int32))[0]
 
 
-def _random_step(replay: Replay, keys: Key[Array, "seed"]) -> Replay:
+def _step(replay: Replay, actor: Actor, keys: Key[Array, "seed"]) -> Replay:
     """One step of every env, kept."""
     once = dataclasses.replace(replay.source, length=1)
-    once, rows = once.draw(_Chance(replay.world), keys)
+    once, rows = once.draw(actor, keys)
     source = dataclasses.replace(once, length=replay.source.length)
     kept = _keep((rows, replay.needs), (replay.ring, replay.priorities))
     return Replay(source, *kept, replay.needs)
@@ -236,6 +259,12 @@ def _transitions(
     _, world_discount, _ = n_step_return(reward, discount, follows)
     final = jnp.take_along_axis(last, steps[..., None] - 1, -1)[..., 0]
     successor = jnp.mod(row + steps, ring.rows)
+    if needs.next_action:
+        after = jnp.mod(row + 1, ring.rows)
+        goes_on = ~last[..., 0] & ring.mask(after, env)
+        extras["next_action"] = only(goes_on, ring.action(after, env))
+    if needs.monte_carlo is not None:
+        extras["monte_carlo"] = jnp.full(total.shape, -jnp.inf)  # the episode may still go on
     return Record(
         obs=ring.obs(row, env),
         action=ring.action(row, env),
@@ -246,3 +275,13 @@ def _transitions(
         mask=mask[..., 0] & valid,
         extras=extras,
     )
+
+
+def only(mask: Bool[Array, "seed update batch"], tree: Action) -> Action:
+    """Every array of the tree where ``mask`` holds, elsewhere 0."""
+
+    def one(x: Array) -> Array:
+        wide = mask.reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim))
+        return jnp.where(wide, x, jnp.zeros_like(x))
+
+    return jax.tree.map(one, tree)

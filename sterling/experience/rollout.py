@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Protocol, cast, runtime_checkable
 
 import equinox as eqx
@@ -68,6 +69,33 @@ class Rollout(eqx.Module):
         shape = (world.seeds, world.spec.envs)
         episode = Episode(jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool))
         return cls(world, length, state, obs, episode, Tally.empty(world.seeds))
+
+    @property
+    def traced(self) -> bool:
+        """Whether drawing may be compiled."""
+        return self.world.traced
+
+    def cleared(self) -> Rollout:
+        """With an empty tally."""
+        return dataclasses.replace(self, tally=Tally.empty(self.world.seeds))
+
+    def stored(self) -> Rollout:
+        """What of it is written: not the state of a world that cannot be saved (EnvPool's
+        simulators, a Python process); such a world starts fresh episodes on resuming."""
+        if self.world.exact:
+            return self
+        return eqx.tree_at(lambda r: (r.state, r.obs, r.episode), self, (None, None, None))
+
+    def restored(self, fresh: Rollout) -> Rollout:
+        """The inverse of :meth:`stored`: with the world's state of ``fresh``."""
+        if self.world.exact:
+            return self
+        parts = {"state": fresh.state, "obs": fresh.obs, "episode": fresh.episode}
+        return dataclasses.replace(self, **parts)
+
+    def close(self) -> None:
+        """Release the world."""
+        self.world.close()
 
     def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
         """Act for ``length`` steps."""

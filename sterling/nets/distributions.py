@@ -97,8 +97,15 @@ class TanhNormal(eqx.Module):
         log(1 - tanh(u)^2) is computed as 2 (log 2 - u - softplus(-2u)), which never underflows.
         """
         raw = self.normal.sample(key)
+        return jnp.tanh(raw), self._log_prob(raw)
+
+    def log_prob(self, action: Float[Array, "... n"]) -> Float[Array, "..."]:
+        """log p(action); what lies on the edge counts as 1e-6 inside of it."""
+        return self._log_prob(jnp.arctanh(jnp.clip(action, -1.0 + 1e-6, 1.0 - 1e-6)))
+
+    def _log_prob(self, raw: Float[Array, "... n"]) -> Float[Array, "..."]:
         correction = 2.0 * (math.log(2.0) - raw - jax.nn.softplus(-2.0 * raw))
-        return jnp.tanh(raw), self.normal.log_prob(raw) - jnp.sum(correction, -1)
+        return self.normal.log_prob(raw) - jnp.sum(correction, -1)
 
     def mode(self) -> Float[Array, "... n"]:
         """tanh of the mean (the usual deterministic action)."""

@@ -45,6 +45,16 @@ class Actions(eqx.Module):
         """Numbers a policy network must put out."""
         return math.prod(self.sizes) if self.kind == "box" else sum(self.sizes)
 
+    def shaped(self, action: Any) -> Any:
+        """The numbers of a box in its own shape; choices as they are."""
+        return action.reshape(*action.shape[:-1], *self.sizes) if self.kind == "box" else action
+
+    def flat(self, action: Any) -> Any:
+        """The inverse: a box's numbers in one row."""
+        if self.kind != "box":
+            return action
+        return action.reshape(*action.shape[: action.ndim - len(self.sizes)], -1)
+
     def distribution(
         self,
         outputs: Float[Array, "... outputs"],

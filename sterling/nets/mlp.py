@@ -25,12 +25,30 @@ class Linear(eqx.Module):
         return jnp.dot(x, self.weight) + self.bias.reshape((1,) * (x.ndim - 1) + (-1,))
 
 
+class LayerNorm(eqx.Module):
+    """Zero mean and unit deviation over the last axis, then a learned scale and shift (Ba 2016)."""
+
+    scale: Float[Array, "n"]
+    shift: Float[Array, "n"]
+
+    def __call__(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
+        """Normalise each row by itself."""
+        centred = x - jnp.mean(x, -1, keepdims=True)
+        unit = centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), -1, keepdims=True) + 1e-6)
+        lead = (1,) * (x.ndim - 1)
+        return unit * self.scale.reshape(*lead, -1) + self.shift.reshape(*lead, -1)
+
+
 class MLP(eqx.Module):
-    """Linear layers with an activation between, and with ``activate_last`` after the last too."""
+    """Linear layers with an activation between, and with ``activate_last`` after the last too.
+
+    ``norms``, where there are any, normalise what goes into the activations between.
+    """
 
     layers: tuple[Linear, ...]
     activation: str = eqx.field(static=True)
     activate_last: bool = eqx.field(static=True, default=False)
+    norms: tuple[LayerNorm, ...] = ()
 
     @classmethod
     def orthogonal(
@@ -58,19 +76,23 @@ class MLP(eqx.Module):
         sizes: Sequence[int],
         activation: str = "relu",
         activate_last: bool = False,
+        layer_norm: bool = False,
     ) -> MLP:
         """Weights and biases from U(-1/sqrt(inputs), 1/sqrt(inputs)), as the off-policy papers'
-        code has it."""
+        code has it; with ``layer_norm`` every hidden layer is normalised."""
         shapes = [(size + 1, out) for size, out in pairwise(sizes)]
         unit = jax.random.uniform(key, (_total(shapes),), minval=-1.0, maxval=1.0)
         raw = [x * (x.shape[0] - 1) ** -0.5 for x in pieces(unit, shapes)]
-        return cls(tuple(Linear(x[1:], x[0]) for x in raw), activation, activate_last)
+        normed = sizes[1:-1] if layer_norm else ()
+        norms = tuple(LayerNorm(jnp.ones(size), jnp.zeros(size)) for size in normed)
+        return cls(tuple(Linear(x[1:], x[0]) for x in raw), activation, activate_last, norms)
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         """Through all layers."""
         activation = ACTIVATIONS[self.activation]
-        for layer in self.layers[:-1]:
-            x = activation(layer(x))
+        for index, layer in enumerate(self.layers[:-1]):
+            x = layer(x)
+            x = activation(self.norms[index](x) if self.norms else x)
         x = self.layers[-1](x)
         return activation(x) if self.activate_last else x
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +13,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Float
 
 from sterling.nets.encoder import leaves, without_mask
-from sterling.types import Obs, Spec
+from sterling.types import Obs, Record, Spec
 
 
 class Moments(eqx.Module):
@@ -87,6 +88,10 @@ class ObsNormaliser(eqx.Module):
         made = [self._one(x, m) for x, m in zip(parts, self.moments, strict=True)]
         normal = jax.tree.unflatten(structure, made)
         return {**obs, **normal} if isinstance(obs, dict) else normal
+
+    def batch(self, batch: Record) -> Record:
+        """Transitions with both observations normalised."""
+        return dataclasses.replace(batch, obs=self(batch.obs), next_obs=self(batch.next_obs))
 
     def update(self, obs: Obs, mask: Bool[Array, "..."]) -> ObsNormaliser:
         """Count a batch of observations."""

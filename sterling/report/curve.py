@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sterling.report import style
-from sterling.report.metrics import read
+from sterling.report.metrics import Row, read
 from sterling.report.runs import Curves, curves, read_json
 from sterling.report.style import BLACK, BLUE, ORANGE
 from sterling.statistics import Estimate, estimate
+from sterling.statistics.folders import column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,14 +28,15 @@ def draw(folder: str | Path) -> Path:
     """
     folder = Path(folder)
     config, result = read_json(folder / "config.json"), read_json(folder / "result.json")
-    found = curves(read(folder / "metrics.jsonl"), config.get("seeds"))
+    rows = read(folder / "metrics.jsonl")
+    found = curves(rows, config.get("seeds"))
     with style.applied():
         figure = style.figure(7.0, 4.2)
         axes = figure.subplots()
         _draw_seeds(axes, found)
         _draw_mean(axes, found)
         _draw_final(axes, found, result)
-        _dress(axes, config)
+        _dress(axes, config, rows)
         return style.save(figure, folder / "curve", ["png"])[0]
 
 
@@ -86,18 +88,22 @@ def _draw_final(axes: Axes, found: Curves, result: dict[str, Any]) -> None:
         if made.low is None or made.high is None
         else [[made.value - made.low], [made.high - made.value]]
     )
-    steps = np.append(found.steps, float(result.get("steps", 0)))
+    steps = np.append(found.steps, float(result.get("updates", result.get("steps", 0))))
     x = [steps.max() + 0.02 * np.ptp(steps)]
     look: dict[str, Any] = {"color": BLACK, "fmt": "D", "ms": 5, "capsize": 4, "zorder": 5}
     axes.errorbar(x, [made.value], error, label=f"final evaluation: {made}", **look)
 
 
-def _dress(axes: Axes, config: dict[str, Any]) -> None:
+def _dress(axes: Axes, config: dict[str, Any], rows: list[Row]) -> None:
     """Labels, and nothing that is not needed."""
+    of_log, judged = any("update" in row for row in rows), column(rows, "return")
     if config:
         axes.set_title(f"{config['algorithm'].upper()} on {config['environment']}")
-    axes.set_xlabel("environment steps per seed")
-    axes.set_ylabel("return of training episodes")
+    axes.set_xlabel("gradient updates per seed" if of_log else "environment steps per seed")
+    kind = "evaluation" if judged.startswith("evaluation") else "training"
+    axes.set_ylabel(f"return of {kind} episodes")
+    if of_log and config.get("steps") and config.get("updates"):
+        axes.axvline(config["updates"], color=BLACK, lw=0.8, ls=":", label="from here on it acts")
     style.grid(axes)
     axes.margins(x=0.02)
     if axes.get_legend_handles_labels()[0]:

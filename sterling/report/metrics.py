@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from sterling.statistics.folders import place
 from sterling.types import Mistake
 
 Row = dict[str, Any]
-UNPLOTTED = ("step", "steps", "iteration", "failed")  # bookkeeping, no curves
+UNPLOTTED = ("step", "steps", "update", "updates", "iteration", "failed")  # bookkeeping, no curves
 
 
 @runtime_checkable
@@ -48,10 +49,10 @@ class MetricsFile:
         self._file.write(json.dumps(_plain(row), allow_nan=False) + "\n")
         self._file.flush()
 
-    def truncate(self, step: int) -> None:
-        """Drop the rows beyond ``step``: a run resumed there will write them again."""
+    def truncate(self, iteration: int) -> None:
+        """Drop the rows beyond ``iteration``: a run resumed there will write them again."""
         self._file.close()
-        kept = [json.dumps(row) + "\n" for row in read(self.path) if row["step"] <= step]
+        kept = [json.dumps(row) + "\n" for row in read(self.path) if row["iteration"] <= iteration]
         fresh = self.path.with_name(self.path.name + ".new")
         fresh.write_text("".join(kept), encoding="utf-8")
         os.replace(fresh, self.path)
@@ -78,15 +79,13 @@ class TensorBoard:
         self._writer = EventFileWriter(str(folder))
 
     def write(self, row: Row) -> None:
-        """Add each number as a scalar at the row's step."""
+        """Add each number as a scalar at the row's step or update."""
         values = [
             self._summary.Value(tag=name, simple_value=value)
             for name, value in scalars(row).items()
         ]
         summary = self._summary(value=values)
-        self._writer.add_event(
-            self._event(wall_time=time.time(), step=row["step"], summary=summary)
-        )
+        self._writer.add_event(self._event(wall_time=time.time(), step=place(row), summary=summary))
         self._writer.flush()
 
     def close(self) -> None:
@@ -107,8 +106,8 @@ class WeightsAndBiases:
         self._run = wandb.init(project=project, **options)
 
     def write(self, row: Row) -> None:
-        """Log each number at the row's step."""
-        self._run.log(scalars(row), step=row["step"])
+        """Log each number at the row's step or update."""
+        self._run.log(scalars(row), step=place(row))
 
     def close(self) -> None:
         """Mark the run as finished."""

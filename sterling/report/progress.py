@@ -16,6 +16,7 @@ from rich.text import Text
 
 from sterling.report.metrics import Row
 from sterling.statistics import Estimate, estimate
+from sterling.statistics.folders import place
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,16 +26,18 @@ COMPILING = "compiling the program (kept on disk for the next run)"
 
 
 class Progress:
-    """A sink that shows steps, speed, return with its interval over seeds, and time left.
+    """A sink that shows steps (or updates, from a log), speed, return with its interval over
+    seeds, and time left.
 
-    ``steps`` are environment steps per seed; ``seeds`` how many, or which. In a terminal the
-    panel stays in place; elsewhere at most one plain line is printed per tenth of the run.
+    ``budget`` is of steps and updates per seed together; ``seeds`` how many, or which. In a
+    terminal the panel stays in place; elsewhere at most one plain line is printed per tenth of
+    the run.
     """
 
     def __init__(
-        self, steps: int, seeds: int | Sequence[int], title: str, console: Console | None = None
+        self, budget: int, seeds: int | Sequence[int], title: str, console: Console | None = None
     ):
-        self.title, self._steps = title, steps
+        self.title, self._budget = title, budget
         self._seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         self._returns: dict[int, float] = {}  # the latest of each seed
         self._row: Row = {}
@@ -52,8 +55,10 @@ class Progress:
     def write(self, row: Row) -> None:
         """Show a row of metrics."""
         self._row, self._written = row, time.monotonic()
-        self._steps = row.get("steps", self._steps)
-        for seed, value in zip(self._seeds, row.get("data/return", []), strict=False):
+        self._budget = row.get("updates") or row.get("steps") or self._budget
+        of_log = "update" in row  # then only evaluations are comparable from row to row
+        returns = row.get("evaluation/return" if of_log else "data/return", [])
+        for seed, value in zip(self._seeds, returns, strict=False):
             if value is not None:
                 self._returns[seed] = float(value)
         for seed in row.get("failed", []):
@@ -70,15 +75,15 @@ class Progress:
 
     @property
     def _share(self) -> float:
-        return min(self._row.get("step", 0) / max(self._steps, 1), 1.0)
+        return min(place(self._row) / max(self._budget, 1), 1.0) if self._row else 0.0
 
     def _facts(self) -> list[str]:
         """Steps, speed, return, time left, failed seeds."""
         row = self._row
-        facts = [
-            f"{row['step']:,}/{self._steps:,} steps",
-            f"{row.get('time/steps_per_second', 0.0):,.0f} steps/s",
-        ]
+        unit = "updates" if "update" in row else "steps"
+        kind = "updates" if "time/updates_per_second" in row else "steps"
+        speed = row.get(f"time/{kind}_per_second", 0.0)
+        facts = [f"{place(row):,}/{self._budget:,} {unit}", f"{speed:,.0f} {kind}/s"]
         if self._returns:
             facts.append(f"return {written(estimate(list(self._returns.values())))}")
         if self._share < 1.0:
@@ -89,9 +94,10 @@ class Progress:
 
     def _left(self) -> float:
         """Seconds to go at the last row's speed; counts down between rows."""
-        speed = self._row.get("time/steps_per_second") or 1e-9
-        steps = (self._steps - self._row["step"]) * len(self._seeds)
-        return max(steps / speed - (time.monotonic() - self._written), 0.0)
+        row = self._row
+        speed = row.get("time/updates_per_second", row.get("time/steps_per_second")) or 1e-9
+        ahead = (self._budget - place(row)) * len(self._seeds)
+        return max(ahead / speed - (time.monotonic() - self._written), 0.0)
 
     def __rich__(self) -> RenderableType:
         """The panel."""
@@ -129,14 +135,21 @@ def _lines(result: dict[str, Any], path: str | Path | None) -> list[tuple[str, s
     lines = [
         ("algorithm", result["algorithm"]),
         ("environment", result["environment"]),
-        ("steps", f"{result['steps']:,} per seed"),
+        *[
+            (name, f"{result[name]:,} per seed")
+            for name in ("updates", "steps")
+            if result.get(name)
+        ],
         ("seeds", f"{len(seeds)}" + (f", of which failed: {_listed(failed)}" if failed else "")),
     ]
     final = result.get("final", {}).get("return")
     if final:
         lines.append(("final return", written(Estimate.from_json(final), explain=True)))
     seconds = f"{duration(result['wall_seconds'])} ({result['wall_seconds']:,.1f} s)"
-    lines += [("time", seconds), ("speed", f"{result['steps_per_second']:,.0f} steps/s")]
+    lines += [("time", seconds)]
+    for kind in ("updates", "steps"):
+        if result.get(f"{kind}_per_second"):
+            lines.append(("speed", f"{result[f'{kind}_per_second']:,.0f} {kind}/s"))
     return lines + ([("folder", str(path))] if path is not None else [])
 
 

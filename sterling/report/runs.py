@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from sterling.report.metrics import Row
 from sterling.report.metrics import read as read_rows
+from sterling.statistics import folders
 from sterling.types import Mistake
 
 if TYPE_CHECKING:
@@ -90,20 +91,21 @@ def read(words: Sequence[str | Path], metric: str = "return") -> tuple[list[Resu
     return results, notes
 
 
-def curves(rows: list[Row], seeds: list[int] | None, column: str = "data/return") -> Curves:
-    """The rows of a log as arrays, of one column."""
+def curves(rows: list[Row], seeds: list[int] | None, column: str = "") -> Curves:
+    """The rows of a log as arrays, of one column (by default the return's)."""
+    column = column or folders.column(rows, "return")
     rows = [row for row in rows if column in row]
     if not rows:
         return Curves(np.zeros(0), np.zeros((0, 0)), [], {})
     if not isinstance(rows[0][column], list):
         raise Mistake(f"the log's {column!r} is one number for all seeds; take one per seed")
     values = np.array([row[column] for row in rows], np.float64).T
-    steps = np.array([row["step"] for row in rows], np.float64)
+    steps = np.array([folders.place(row) for row in rows], np.float64)
     seeds = seeds or list(range(len(values)))
     failed: dict[int, float] = {}
     for row in rows:
         for seed in row.get("failed", []):
-            failed.setdefault(seed, float(row["step"]))
+            failed.setdefault(seed, float(folders.place(row)))
     for seed, step in failed.items():
         values[seeds.index(seed), steps > step] = np.nan
     return Curves(steps, values, list(seeds), failed)

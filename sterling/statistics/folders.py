@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,20 +85,33 @@ def _curve(folder: Path, metric: str) -> Read:
     first and after the last it is level. From a seed's failure on there is NaN.
     """
     config = _json(folder / "config.json")
-    name = f"data/{metric}"
-    rows = [row for row in _rows(folder / "metrics.jsonl") if name in row]
+    rows = _rows(folder / "metrics.jsonl")
+    name = column(rows, metric)
+    rows = [row for row in rows if name in row]
     if not rows:
         raise Mistake(f"{folder} has logged no {name!r} yet")
-    steps = np.array([row["step"] for row in rows], np.float64)
+    steps = np.array([place(row) for row in rows], np.float64)
     logged = np.array([row[name] for row in rows], np.float64).T
     values = np.array([_bridged(steps, seed) for seed in logged])
     seeds = config.get("seeds") or list(range(len(values)))
     for row in rows:
         for seed in row.get("failed", []):
-            values[seeds.index(seed), steps >= row["step"]] = np.nan
+            values[seeds.index(seed), steps >= place(row)] = np.nan
     return Read(
         folder, config["algorithm"], config["environment"], tuple(map(str, seeds)), values, steps
     )
+
+
+def place(row: dict[str, Any]) -> int:
+    """Where a row of a log lies: gradient updates where it counts them (runs with logged
+    experience), else environment steps."""
+    return int(row.get("update", row["step"]))
+
+
+def column(rows: Sequence[dict[str, Any]], metric: str) -> str:
+    """Where a log has ``metric``: in its evaluations if there are some, else in training."""
+    judged = f"evaluation/{metric}"
+    return judged if any(judged in row for row in rows) else f"data/{metric}"
 
 
 def _bridged(steps: np.ndarray, values: np.ndarray) -> np.ndarray:

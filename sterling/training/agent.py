@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from sterling import keys as named
-from sterling.types import Action, Algorithm, Obs, Record, Signals, Spec, Transitions
+from sterling.types import Action, Algorithm, AnyArray, Obs, Record, Rollouts, Signals, Spec
 
 
 def over_seeds(strategy: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,16 +66,44 @@ class Agent(eqx.Module):
         act = partial(self.algorithm.act, explore=explore)
         return over_seeds(self.strategy, act)(self.state, obs, keys)
 
+    def memory(self, envs: int) -> PyTree:
+        """An empty memory for ``envs`` environments of every seed, leaves ``(seed, env, ...)``;
+        None where the algorithm acts by what it sees alone."""
+        begin = getattr(self.algorithm, "memory", None)
+        if begin is None:
+            return None
+        return jax.jit(over_seeds(self.strategy, partial(begin, envs=envs)))(self.state)
+
+    def recall(
+        self, memory: PyTree, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, PyTree]:
+        """Actions by what is remembered, and the memory with them in it."""
+        recall = partial(cast(Any, self.algorithm).recall, explore=explore)
+        return over_seeds(self.strategy, recall)(self.state, memory, obs, keys)
+
+    def notice(self, memory: PyTree, reward: AnyArray, last: AnyArray, mask: AnyArray) -> PyTree:
+        """The memory with the world's answer ``(seed, env)`` in it."""
+        notice = cast(Any, self.algorithm).notice
+        return over_seeds(self.strategy, notice)(self.state, memory, reward, last, mask)
+
     def learn(self, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent, Signals]:
         """One iteration's learning: a rollout, or several batches of transitions in turn."""
-        several = isinstance(self.needs, Transitions)
+        several = not isinstance(self.needs, Rollouts)
         learn = partial(_several, self.algorithm) if several else self.algorithm.learn
         state, signals = over_seeds(self.strategy, learn)(self.state, batch, keys)
         return eqx.tree_at(lambda agent: agent.state, self, state), signals
 
+    def with_fields(self, fields: dict[str, float]) -> Agent:
+        """The same agents with other numbers in their Config."""
+        config = self.state.config
+        for name, value in fields.items():
+            new = jnp.full_like(getattr(config, name), value)
+            config = eqx.tree_at(operator.attrgetter(name), config, new)
+        return eqx.tree_at(lambda agent: agent.state.config, self, config)
+
 
 def _several(algorithm: Algorithm, state: Any, batches: Record, key: Key[Array, ""]) -> Any:
-    """Learn from ``(update, batch, ...)`` transitions, one update after another."""
+    """Learn from ``(update, batch, ...)`` samples, one update after another."""
 
     def update(state: Any, each: tuple[Record, Array]) -> tuple[Any, Signals]:
         batch, key = each

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.data import Dataset
 from sterling.report.metrics import Sink
-from sterling.training import folder
+from sterling.training import folder, logbook
 from sterling.training.processes import train_apart
 from sterling.training.settings import Settings, resolve
 from sterling.training.single import carry_on
@@ -16,41 +17,57 @@ from sterling.training.start import remember_programs
 from sterling.training.trained import TrainedRun, load
 
 RUN_OPTIONS = (
-    *("envs", "strategy", "preset", "env_options", "evaluate_episodes"),
-    *("log_every", "checkpoint_minutes"),
+    *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
+    *("log_every", "checkpoint_minutes", "online"),
 )
+LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
 
 
 def train(
     algorithm: str,
-    environment: str | Callable[[], Any],
+    environment: str | Callable[[], Any] | None = None,
     *,
-    steps: int,
+    steps: int = 0,
+    updates: int = 0,
+    data: str | Path | Dataset | None = None,
     seeds: int | list[int] = 1,
     out: str | Path | None = None,
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> TrainedRun:
-    """Train ``algorithm`` on ``environment`` for ``steps`` environment steps per seed.
+    """Train ``algorithm`` in ``environment``, from logged experience, or from both.
+
+    With ``data`` and ``updates`` it learns from the log alone; with ``steps`` after that (or
+    without ``updates``, from the start) it acts, and ``share`` of every batch comes from the log.
 
     Args:
         algorithm: a name from ``sterling list algorithms``.
-        environment: a name (EnvPool, gymnax or Gymnasium), or a factory of Gymnasium environments.
+        environment: a name (EnvPool, gymnax or Gymnasium), or a factory of Gymnasium environments;
+            where there is a log, by default the one that it was made in.
         steps: environment steps per seed; the run takes as many whole iterations as fit.
+        updates: gradient updates per seed from the log alone, before the first step.
+        data: a dataset's file or folder (any format), or a Dataset that was read from one.
         seeds: how many (0, 1, ...), or which.
         out: run folder to make; without one nothing is written.
         sinks: further takers of metrics rows.
         **options: ``envs`` (parallel environments per seed), ``strategy`` (map, vmap, processes),
             ``preset`` (use the tuned settings for this environment where there are some; default
-            True), ``env_options``, ``evaluate_episodes`` (20), ``log_every`` (steps),
-            ``checkpoint_minutes`` (5), and every field of the algorithm's Config.
+            True), ``env_options``, ``evaluate_episodes`` (20), ``evaluate_every`` and
+            ``log_every`` (updates, then steps), ``checkpoint_minutes`` (5); of the log ``share``
+            (0.5), ``top`` (1.0: only so much of the episodes, the best), ``sampling`` (uniform,
+            episodes, return) and ``unchecked`` (learn even from a broken file); ``online`` (fields
+            of the Config that change with the first step); and every field of that Config.
 
     Raises:
         Mistake: wrong use, in one line.
         SystemExit: code 75 after SIGTERM or Ctrl-C, when the run has been saved.
     """
     known = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
-    settings = resolve(algorithm, environment, steps=steps, seeds=seeds, fields=options, **known)
+    how = {name: options.pop(name) for name in LOG_OPTIONS if name in options}
+    book = logbook.begun(data, **how)
+    world = environment or logbook.environment(book, known.get("evaluate_episodes", 20))
+    known |= {"steps": steps, "updates": updates, "data": book, "seeds": seeds}
+    settings = resolve(algorithm, world, fields=options, **known)
     remember_programs()
     if out is None:
         return _go(settings, None, sinks)
@@ -90,4 +107,4 @@ def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> Trained
     return run
 
 
-__all__ = ["RUN_OPTIONS", "TrainedRun", "load", "resume", "train"]
+__all__ = ["LOG_OPTIONS", "RUN_OPTIONS", "TrainedRun", "load", "resume", "train"]

@@ -26,6 +26,7 @@ class Episodes(eqx.Module):
     returns: Float[Array, "seed env"]
     lengths: Int[Array, "seed env"]
     over: Bool[Array, "seed env"]
+    memory: PyTree  # of agents that act by what they remember; else None
 
 
 def evaluate(agent: Agent, world: World, seeds: Int[Array, "seed"]) -> dict[str, np.ndarray]:
@@ -37,7 +38,7 @@ def evaluate(agent: Agent, world: World, seeds: Int[Array, "seed"]) -> dict[str,
     state, obs = world.reset(keys.at(seeds, "evaluate", 0))
     shape = (world.seeds, world.spec.envs)
     zeros = jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
-    episodes = Episodes(state, obs, *zeros)
+    episodes = Episodes(state, obs, *zeros, agent.memory(world.spec.envs))
     for clock in range(0, LIMIT, CHUNK):
         step = _chunk if world.traced else _host_chunk
         episodes = step(agent, episodes, world, seeds, jnp.asarray(clock, jnp.int32))
@@ -66,20 +67,24 @@ def _host_chunk(
 
 
 def _step(agent: Agent, episodes: Episodes, world: World, seeds: Any, clock: Any) -> Episodes:
-    action, world_keys = _choose(agent, episodes.obs, seeds, clock)
+    action, memory, world_keys = _choose(agent, episodes.obs, episodes.memory, seeds, clock)
     state, step = world.step(episodes.state, action, world_keys)
-    return _count(episodes, state, step)
+    return _count(agent, episodes, memory, state, step)
 
 
 @eqx.filter_jit
-def _choose(agent: Agent, obs: Obs, seeds: Int[Array, "seed"], clock: Int[Array, ""]) -> Any:
-    """The action, and the world's keys."""
+def _choose(
+    agent: Agent, obs: Obs, memory: PyTree, seeds: Int[Array, "seed"], clock: Int[Array, ""]
+) -> Any:
+    """The action, what is remembered, and the world's keys."""
     both = keys.at(seeds, "evaluate-act", clock), keys.at(seeds, "evaluate-world", clock)
-    return agent.act(obs, both[0], False)[0], both[1]
+    if memory is None:
+        return agent.act(obs, both[0], False)[0], None, both[1]
+    return *agent.recall(memory, obs, both[0], False), both[1]
 
 
 @eqx.filter_jit
-def _count(episodes: Episodes, state: PyTree, step: Step) -> Episodes:
+def _count(agent: Agent, episodes: Episodes, memory: PyTree, state: PyTree, step: Step) -> Episodes:
     """Book one step."""
     counts = ~episodes.over & jnp.asarray(step.mask)
     crashed = ~episodes.over & step.last & ~step.mask  # the world was restarted: begin again
@@ -91,4 +96,5 @@ def _count(episodes: Episodes, state: PyTree, step: Step) -> Episodes:
         jnp.where(crashed, 0.0, returns),
         jnp.where(crashed, 0, lengths),
         episodes.over | (step.last & counts),
+        None if memory is None else agent.notice(memory, step.reward, step.last, step.mask),
     )

@@ -47,7 +47,7 @@ def advance(run: Run, iterations: int) -> tuple[Run, dict[str, Array]]:
 
     The passed run is used up: its arrays are given to the new one.
     """
-    if run.source.world.traced:
+    if run.source.traced:
         return _compiled(run, jnp.asarray(iterations, jnp.int32))
     history = []
     for _ in range(iterations):

@@ -59,7 +59,9 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
         *(part.agent for part in parts),
     )
     result = _merged([part.result for part in parts], time.monotonic() - start)
-    checkpoint.save(folder.checkpoints(path), result["steps"], {"agent": agent}, {})
+    checkpoint.save(
+        folder.checkpoints(path), result.get("updates", result["steps"]), {"agent": agent}, {}
+    )
     folder.write_result(path, result)
     for sink in merge.sinks:
         sink.close()
@@ -163,7 +165,9 @@ def _merged_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         elif isinstance(value, list):
             row[name] = _interleaved([each[name] for each in rows])
     row["time/seconds"] = max(each["time/seconds"] for each in rows)
-    row["time/steps_per_second"] = sum(each["time/steps_per_second"] for each in rows)
+    for speed in ("time/steps_per_second", "time/updates_per_second"):
+        if speed in row:
+            row[speed] = sum(each[speed] for each in rows)
     return row
 
 
@@ -184,7 +188,8 @@ def _merged(results: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
         for r in results
     ]
     measured = any(result["final"] for result in results)
-    steps = sum(result["steps"] * len(result["seeds"]) for result in results)
+    kind = "updates" if "updates" in results[0] else "steps"
+    made = sum(result[kind] * len(result["seeds"]) for result in results)
     return {
         **results[0],
         "seeds": seeds,
@@ -192,5 +197,5 @@ def _merged(results: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
         "failed_seeds": failed,
         "failures": {k: v for result in results for k, v in result["failures"].items()},
         "wall_seconds": round(seconds, 3),
-        "steps_per_second": round(steps / seconds, 1),
+        f"{kind}_per_second": round(made / seconds, 1),
     }

@@ -7,52 +7,77 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from sterling.envs.workers import WorldFailed
-from sterling.experience.rollout import Rollout, Tally
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
+from sterling.training.evaluate import evaluate
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt, healthy
 from sterling.training.loop import Run, advance
-from sterling.training.settings import Settings, iteration_steps, iterations, warmup_steps
+from sterling.training.settings import (
+    Settings,
+    iteration_steps,
+    iteration_updates,
+    iterations,
+    offline_iterations,
+    warmup_steps,
+)
+from sterling.training.start import build, go_online, make_world
+from sterling.types import World
 
 
 class Driver:
-    """Carries one run from where it is to its end, chunk by chunk."""
+    """Carries one run from where it is to its end, chunk by chunk.
+
+    A run with a log and steps has two phases: ``online`` says whether the second has begun.
+    """
 
     def __init__(
         self,
         settings: Settings,
-        run: Run,
         path: Path | None,
         sinks: Sequence[Sink],
         meta: dict[str, Any] | None = None,
     ):
-        meta = meta or {}
-        self.settings, self.run, self.path, self.sinks = settings, run, path, sinks
+        begun, meta = meta is not None, meta or {}
+        self.settings, self.path, self.sinks = settings, path, sinks
         self.alive = np.asarray(meta.get("alive", [True] * len(settings.seeds)))
         self.failures: dict[str, Any] = dict(meta.get("failures", {}))
         self.seconds: float = meta.get("seconds", 0.0)
         self.compile_seconds: float = meta.get("compile_seconds", 0.0)
-        self._total = iterations(settings)
+        self.online: bool = meta.get("online", not settings.updates)
+        self._offline, self._total = offline_iterations(settings), iterations(settings)
         self._saved = time.monotonic()
+        self._judge: World | None = None  # what evaluations in between are made in
+        self.run = build(settings, warm=not begun)
+        if begun:
+            self._take_up()
 
     @property
     def step(self) -> int:
         """Environment steps taken so far, per seed."""
-        each = iteration_steps(self.settings)
-        return warmup_steps(self.settings) + int(self.run.iteration) * each
+        if not self.online:
+            return 0
+        rounds = int(self.run.iteration) - self._offline
+        return warmup_steps(self.settings) + rounds * iteration_steps(self.settings)
+
+    @property
+    def update(self) -> int:
+        """Gradient updates so far, per seed, of a learner that samples."""
+        return int(self.run.iteration) * iteration_updates(self.settings)
 
     def go(self) -> None:
         """Run to the end; SIGTERM or Ctrl-C saves and exits with code 75."""
         self._compile()
         with Interrupt() as interrupt:
             while (done := int(self.run.iteration)) < self._total and self.alive.any():
+                if done == self._offline and not self.online:
+                    self._switch()
                 try:
-                    self._chunk(min(self._every(), self._total - done))
+                    self._chunk(min(self._every(), self._until() - done))
                 except WorldFailed:
                     if not _given_away(self.run):
                         self.save()  # as it was before this chunk; else the last checkpoint stands
@@ -72,113 +97,167 @@ class Driver:
             "failures": self.failures,
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
+            "online": self.online,
         }
-        where = folder.checkpoints(self.path)
-        written = checkpoint.save(where, self.step, stored(self.run), meta)
+        number = self.step + self._offline * iteration_updates(self.settings)
+        number = number if self.online else self.update
+        written = checkpoint.save(folder.checkpoints(self.path), number, stored(self.run), meta)
         self._saved = time.monotonic()
         return written is not None
 
+    def close(self) -> None:
+        """Release worlds and sinks."""
+        for sink in self.sinks:
+            sink.close()
+        self.run.source.close()
+        if self._judge is not None:
+            self._judge.close()
+
+    def _take_up(self) -> None:
+        """Go on from the folder's last checkpoint."""
+        assert self.path is not None
+        if self.online and self.settings.updates:
+            self.run = go_online(self.settings, self.run, warm=False)
+        saved, _ = checkpoint.load(folder.checkpoints(self.path), stored(self.run))
+        self.run = restored(saved, self.run)
+
+    def _switch(self) -> None:
+        """From the log to the world."""
+        start = time.monotonic()
+        self.run, self.online = go_online(self.settings, self.run), True
+        self.seconds += time.monotonic() - start
+        self._compile()
+
+    @property
+    def _budget(self) -> int:
+        """Steps, or before them updates, of this phase."""
+        return self.settings.steps if self.online else self.settings.updates
+
+    @property
+    def _judging(self) -> int:
+        """Steps or updates between evaluations; 0: none before the end."""
+        settings = self.settings
+        if not settings.evaluate_episodes:
+            return 0
+        return settings.evaluate_every or (max(self._budget // 10, 1) if settings.data else 0)
+
+    def _until(self) -> int:
+        """The iteration at which this phase ends."""
+        return self._total if self.online else self._offline
+
     def _every(self) -> int:
         """Iterations between rows of metrics, aligned so that a resumed run logs the same rows."""
-        wanted = self.settings.log_every or self.settings.steps // 100
-        each = max(1, wanted // iteration_steps(self.settings))
-        return each - int(self.run.iteration) % each
+        settings = self.settings
+        round_ = iteration_steps(settings) if self.online else iteration_updates(settings)
+        wanted = settings.log_every or self._budget // 100
+        if self._judging:
+            wanted = min(wanted, self._judging)
+        each = max(1, wanted // round_)
+        begun = self._offline if self.online else 0
+        return each - (int(self.run.iteration) - begun) % each
 
     def _compile(self) -> None:
         start = time.monotonic()
-        self.run, _ = advance(self.run, 0) if self.run.source.world.traced else (self.run, None)
+        self.run, _ = advance(self.run, 0) if self.run.source.traced else (self.run, None)
         jax.block_until_ready(self.run)
         self.compile_seconds += time.monotonic() - start
         self.seconds += time.monotonic() - start
 
     def _chunk(self, count: int) -> None:
         start, before = time.monotonic(), jax.device_get(self.run.agent)
+        begun = self.step if self.online else self.update
         self.run, metrics = advance(self.run, count)
         agent, alive = healthy(before, self.run.agent, self.alive)
-        tally = jax.device_get(innermost(self.run.source).tally)
-        source = _cleared(self.run.source)
-        self.run = Run(agent, source, self.run.seeds, self.run.iteration)
+        tally = jax.device_get(self.run.source.tally)
+        self.run = Run(agent, self.run.source.cleared(), self.run.seeds, self.run.iteration)
         self._mark_failures(alive)
         elapsed = time.monotonic() - start
-        self.seconds += elapsed
-        steps = count * iteration_steps(self.settings) * len(self.settings.seeds)
-        self._report(tally, metrics, steps / elapsed)
+        row = self._progress(count, elapsed) | self._lived(tally)
+        if self._is_due(begun):
+            row |= self._evaluated()
+        self.seconds += time.monotonic() - start
+        row["time/seconds"] = round(self.seconds, 3)
+        measured = {name: _plain(np.asarray(metrics[name]), self.alive) for name in sorted(metrics)}
+        row |= {**measured, "failed": [int(seed) for seed in self.failures]}
+        for sink in self.sinks:
+            sink.write(row)
 
     def _mark_failures(self, alive: np.ndarray) -> None:
         for index in np.flatnonzero(self.alive & ~alive):
             seed = str(self.settings.seeds[index])
             reason = "its parameters became non-finite or exploded; its last good state is kept"
-            self.failures[seed] = {"step": self.step, "reason": reason}
+            self.failures[seed] = {"step": self.step, "update": self.update, "reason": reason}
         self.alive = alive
 
-    def _report(self, tally: Tally, metrics: dict[str, Any], rate: float) -> None:
+    def _progress(self, count: int, elapsed: float) -> dict[str, Any]:
+        """How far the run is, and how fast."""
+        settings, seeds = self.settings, len(self.settings.seeds)
+        row: dict[str, Any] = {"step": self.step}
+        rate = count * seeds / elapsed
+        if settings.data is not None:
+            row |= {"update": self.update, "updates": self._total * iteration_updates(settings)}
+        if settings.steps:
+            rounds = self._total - self._offline
+            row["steps"] = warmup_steps(settings) + rounds * iteration_steps(settings)
+        row |= {"iteration": int(self.run.iteration), "time/seconds": 0.0}
+        if self.online:
+            row["time/steps_per_second"] = round(rate * iteration_steps(settings), 1)
+        else:
+            row["time/updates_per_second"] = round(rate * iteration_updates(settings), 1)
+        return row
+
+    def _lived(self, tally: Any) -> dict[str, Any]:
+        """The episodes that ended since the last row."""
+        if tally is None:
+            return {}
         episodes = np.maximum(tally.episodes, 1)
         live = self.alive & (tally.episodes > 0)
-        row: dict[str, Any] = {
-            "step": self.step,
-            "steps": warmup_steps(self.settings) + self._total * iteration_steps(self.settings),
-            "iteration": int(self.run.iteration),
-            "time/seconds": round(self.seconds, 3),
-            "time/steps_per_second": round(rate, 1),
+        return {
             "data/return": _plain(np.asarray(tally.returns) / episodes, live),
             "data/length": _plain(np.asarray(tally.lengths) / episodes, live),
             "data/episodes": tally.episodes.tolist(),
             "data/invalid": tally.invalid.tolist(),
-            **{name: _plain(np.asarray(metrics[name]), self.alive) for name in sorted(metrics)},
-            "failed": [int(seed) for seed in self.failures],
         }
-        for sink in self.sinks:
-            sink.write(row)
+
+    def _is_due(self, begun: int) -> bool:
+        """Whether an evaluation falls into the chunk that began at ``begun`` steps or updates."""
+        every, done = self._judging, int(self.run.iteration)
+        if not every or done == self._total:
+            return False  # the final policies are evaluated at the end
+        now = self.step if self.online else self.update
+        return now // every > begun // every or done == self._offline
+
+    def _evaluated(self) -> dict[str, Any]:
+        """Whole episodes of the policies as they are now."""
+        if self._judge is None:
+            self._judge = make_world(self.settings, "evaluate", self.settings.evaluate_episodes)
+        seeds = jnp.asarray(self.settings.seeds, jnp.int32)
+        found = evaluate(self.run.agent, self._judge, seeds)
+        return {
+            f"evaluation/{name}": _plain(found[name].mean(1), self.alive)
+            for name in ("return", "length")
+        }
 
     def _leave(self) -> None:
         saved = self.save()
         for sink in self.sinks:
             sink.close()
         if saved:
-            print(f"saved at step {self.step:,}; go on with: sterling resume {self.path}")
+            at = f"step {self.step:,}" if self.online else f"update {self.update:,}"
+            print(f"saved at {at}; go on with: sterling resume {self.path}")
         elif self.path is None:
             print("stopped; nothing is kept without a run folder (out=...)")
         raise SystemExit(EXIT_RESUMABLE)
 
 
 def stored(run: Run) -> Run:
-    """What of a run is written: everything, but for worlds that cannot be saved their state.
-
-    Such a world (EnvPool's simulators, a Python process) starts fresh episodes on resuming.
-    """
-    rollout = innermost(run.source)
-    if rollout.world.exact:
-        return run
-    kept = eqx.tree_at(lambda r: (r.state, r.obs, r.episode), rollout, (None, None, None))
-    return eqx.tree_at(lambda r: innermost(r.source), run, kept)
+    """What of a run is written: everything that cannot be had again (see each source)."""
+    return Run(run.agent, run.source.stored(), run.seeds, run.iteration)
 
 
 def restored(saved: Run, fresh: Run) -> Run:
-    """``saved`` with the world's state of ``fresh`` where it was not stored."""
-    rollout = innermost(fresh.source)
-    if rollout.world.exact:
-        return saved
-    parts = (rollout.state, rollout.obs, rollout.episode)
-    whole = eqx.tree_at(
-        lambda r: (r.state, r.obs, r.episode),
-        innermost(saved.source),
-        parts,
-        is_leaf=lambda x: x is None,
-    )
-    return eqx.tree_at(lambda r: innermost(r.source), saved, whole)
-
-
-def innermost(source: Any) -> Rollout:
-    """The rollout that a chain of sources rests on."""
-    while not isinstance(source, Rollout):
-        source = source.source
-    return source
-
-
-def _cleared(source: Any) -> Any:
-    """The source with an empty tally."""
-    empty = Tally.empty(source.world.seeds)
-    return eqx.tree_at(lambda s: innermost(s).tally, source, empty)
+    """``saved`` with what was not stored from ``fresh``."""
+    return Run(saved.agent, saved.source.restored(fresh.source), saved.seeds, saved.iteration)
 
 
 def _plain(values: np.ndarray, valid: np.ndarray) -> list[float | None]:

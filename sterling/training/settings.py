@@ -10,9 +10,25 @@ from typing import Any
 
 from sterling import algorithms
 from sterling.naming import hint
-from sterling.types import Mistake, Rollouts
+from sterling.types import Mistake, Rollouts, Sequences, Transitions
 
 STRATEGIES = ("vmap", "map", "processes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Logbook:
+    """Which logged experience a run learns from, and how."""
+
+    path: str
+    hash: str  # of its content; a run goes on only with the same
+    share: float = 0.5  # of each batch that comes from the log once there are steps
+    top: float = 1.0  # share of the episodes, those with the largest returns, that is used
+    sampling: str = "uniform"  # how rows are drawn: see sterling.data.returns.shares
+    unchecked: bool = False  # learn from it even if `sterling data check` finds errors
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +44,13 @@ class Settings:
     config: Any  # the algorithm's Config
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     evaluate_episodes: int = 20  # per seed, at the end
-    log_every: int = 0  # steps per seed between rows of metrics.jsonl; 0: a hundredth of the run
+    # the next two count gradient updates while a run learns from a log alone, else steps
+    evaluate_every: int = 0  # 0: with a log a tenth of the budget, without one only at the end
+    log_every: int = 0  # between rows of metrics.jsonl; 0: a hundredth of the budget
     checkpoint_minutes: float = 5.0
+    data: Logbook | None = None  # logged experience to learn from
+    updates: int = 0  # gradient updates per seed from the log alone, before the first step
+    online: dict[str, float] = dataclasses.field(default_factory=dict)  # fields from then on
 
     @property
     def name(self) -> str:
@@ -49,6 +70,7 @@ class Settings:
         plain["environment"] = self.name
         plain["custom_environment"] = not isinstance(self.environment, str)
         plain["config"] = dataclasses.asdict(self.config)
+        plain["data"] = None if self.data is None else self.data.to_json()
         return plain
 
     @classmethod
@@ -68,6 +90,7 @@ class Settings:
         module = algorithms.find(plain["algorithm"])
         kept["config"] = module.Config(**plain["config"])
         kept["seeds"] = tuple(plain["seeds"])
+        kept["data"] = Logbook(**plain["data"]) if plain.get("data") else None
         return cls(**kept)
 
 
@@ -75,7 +98,10 @@ def resolve(
     algorithm: str,
     environment: str | Callable[[], Any],
     *,
-    steps: int,
+    steps: int = 0,
+    updates: int = 0,
+    data: Logbook | None = None,
+    online: dict[str, float] | None = None,
     seeds: int | list[int] | tuple[int, ...] = 1,
     envs: int | None = None,
     strategy: str | None = None,
@@ -100,13 +126,41 @@ def resolve(
     if strategy not in STRATEGIES:
         raise Mistake(f"strategy {strategy!r} is not known; choose one of {', '.join(STRATEGIES)}")
     envs = default_envs if envs is None else envs
-    if envs < 1 or steps < 1:
-        raise Mistake(f"steps and envs must be positive; got steps={steps}, envs={envs}")
+    if envs < 1 or steps < 0 or updates < 0:
+        raise Mistake(f"budgets must be positive; got {steps=}, {updates=}, {envs=}")
+    later = _later(module, algorithm, config, online or {})
     settings = Settings(
-        algorithm, environment, steps, chosen, envs, strategy, config, options, **rest
+        *(algorithm, environment, steps, chosen, envs, strategy, config, options),
+        **{"data": data, "updates": updates, "online": later, **rest},
     )
-    iterations(settings)  # raises where the budget is too small
+    _check_budget(settings, module)
     return settings
+
+
+def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> dict[str, float]:
+    """Fields that change when a run goes online: numbers only, for the program stays the same."""
+    checked = dataclasses.asdict(make_config(module, fields, algorithm))
+    for name in fields:
+        if not isinstance(getattr(config, name), float):
+            raise Mistake(f"{algorithm}'s field {name} is not a decimal number; it cannot change")
+    return {name: checked[name] for name in fields}
+
+
+def _check_budget(settings: Settings, module: Any) -> None:
+    """Raises where settings do not go together or leave nothing to do."""
+    needs, name = module.needs(settings.config), settings.algorithm
+    if settings.data is None:
+        if settings.updates or settings.online:
+            raise Mistake("updates (and online fields) come after a log: give data=FILE")
+        if isinstance(needs, Sequences):
+            raise Mistake(f"{name} learns from logs only: give data=FILE and updates=N, not steps")
+    elif isinstance(needs, Rollouts):
+        raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
+    elif isinstance(needs, Sequences) and settings.steps:
+        raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
+    if settings.online and not (settings.steps and settings.updates):
+        raise Mistake("online fields need both updates=N and steps=M")
+    iterations(settings)  # raises where the budget is too small
 
 
 def make_config(module: Any, fields: dict[str, Any], algorithm: str) -> Any:
@@ -143,30 +197,49 @@ def presets(algorithm: str, environment: str | Callable[[], Any]) -> dict[str, A
 
 
 def warmup_steps(settings: Settings) -> int:
-    """Steps per seed taken before the first iteration: whole steps of every env."""
+    """Steps per seed taken before the first online iteration: whole steps of every env."""
     needs = algorithms.find(settings.algorithm).needs(settings.config)
-    if isinstance(needs, Rollouts):
+    if not isinstance(needs, Transitions) or not settings.steps:
         return 0
     return -(-needs.warmup // settings.envs) * settings.envs
 
 
 def iteration_steps(settings: Settings) -> int:
-    """Steps per seed in one collect-and-learn round."""
+    """Steps per seed in one online collect-and-learn round."""
     needs = algorithms.find(settings.algorithm).needs(settings.config)
-    per_env = needs.length if isinstance(needs, Rollouts) else needs.collect
+    per_env = needs.collect if isinstance(needs, Transitions) else needs.length
     return per_env * settings.envs
 
 
+def iteration_updates(settings: Settings) -> int:
+    """Gradient updates in one round of a learner that samples."""
+    needs = algorithms.find(settings.algorithm).needs(settings.config)
+    return 0 if isinstance(needs, Rollouts) else needs.updates
+
+
+def offline_iterations(settings: Settings) -> int:
+    """Rounds that learn from the log alone; they come first."""
+    return settings.updates // iteration_updates(settings) if settings.updates else 0
+
+
 def iterations(settings: Settings) -> int:
-    """Rounds that fit into the budget of steps."""
+    """Rounds that fit into the budgets of updates and of steps."""
+    offline, name = offline_iterations(settings), settings.algorithm
+    if not settings.steps:
+        if offline < 1:
+            least = iteration_updates(settings)
+            asked = f"updates={settings.updates} and no steps are below one iteration of {name}"
+            wanted = "steps=N" if settings.data is None else f"at least updates={least}"
+            raise Mistake(f"{asked}; ask for {wanted}")
+        return offline
     each, warmup = iteration_steps(settings), warmup_steps(settings)
     count = (settings.steps - warmup) // each
     if count < 1:
         raise Mistake(
-            f"steps={settings.steps} is below one iteration of {settings.algorithm}: "
+            f"steps={settings.steps} is below one iteration of {name}: "
             f"{warmup} warm-up steps and {each} to learn from; ask for at least {warmup + each}"
         )
-    return count
+    return offline + count
 
 
 def _default_envs(module: Any) -> int:

@@ -8,28 +8,24 @@ from typing import Any
 
 from sterling.report.metrics import MetricsFile, Sink
 from sterling.training import checkpoint, folder
-from sterling.training.run import Driver, restored, stored
+from sterling.training.run import Driver
 from sterling.training.settings import Settings, warmup_steps
-from sterling.training.start import build
 from sterling.training.trained import TrainedRun
 
 
 def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
     """Train to the end, from the folder's last checkpoint where there is one."""
-    begun = path is not None and checkpoint.latest(folder.checkpoints(path)) is not None
-    run = build(settings, warm=not begun)
     if path is None:
-        return _finish(Driver(settings, run, None, sinks))
+        return _finish(Driver(settings, None, sinks))
+    newest = checkpoint.latest(folder.checkpoints(path))
+    meta = None if newest is None else checkpoint.describe(newest)["meta"]
+    driver = Driver(settings, path, sinks, meta)  # raises before anything is written
     with folder.lock(path):
         if not (path / "config.json").exists():
             folder.write_config(path, settings.to_json() | folder.environment_facts())
-        meta = None
-        if begun:
-            saved, meta = checkpoint.load(folder.checkpoints(path), stored(run))
-            run = restored(saved, run)
         file = MetricsFile(folder.metrics(path))
-        driver = Driver(settings, run, path, [file, *sinks], meta)
-        file.truncate(driver.step if begun else -1)
+        file.truncate(-1 if newest is None else int(driver.run.iteration))
+        driver.sinks = [file, *sinks]
         return _finish(driver)
 
 
@@ -42,9 +38,7 @@ def _finish(driver: Driver) -> TrainedRun:
         run.result["final"] = run.evaluate(settings.evaluate_episodes)
     if driver.path is not None:
         folder.write_result(driver.path, run.result)
-    for sink in driver.sinks:
-        sink.close()
-    driver.run.source.world.close()
+    driver.close()
     return run
 
 
@@ -52,23 +46,37 @@ def _result(driver: Driver) -> dict[str, Any]:
     """What ``result.json`` says, but for the final evaluation."""
     settings = driver.settings
     learned = (driver.step - warmup_steps(settings)) * len(settings.seeds)
+    made = driver.update * len(settings.seeds)
+    seconds = max(driver.seconds, 1e-9)
+    of_log = {
+        "updates": driver.update,
+        "updates_per_second": round(made / seconds, 1),
+        "data": None if settings.data is None else settings.data.to_json(),
+    }
     return {
         "algorithm": settings.algorithm,
         "environment": settings.name,
         "steps": driver.step,
+        **({} if settings.data is None else of_log),
         "seeds": list(settings.seeds),
         "final": {},
         "failed_seeds": [int(seed) for seed in driver.failures],
         "failures": driver.failures,
-        "world_failures": _world_failures(driver.run.source.world),
+        "world_failures": _world_failures(driver.run.source),
         "wall_seconds": round(driver.seconds, 3),
         "compile_seconds": round(driver.compile_seconds, 3),
-        "steps_per_second": round(learned / max(driver.seconds, 1e-9), 1),
+        **({"steps_per_second": round(learned / seconds, 1)} if settings.data is None else {}),
     }
 
 
-def _world_failures(world: Any) -> list[str]:
+def _world_failures(source: Any) -> list[str]:
     """What went wrong in worlds on the host, one line each."""
+    parts = getattr(source, "sources", (source,))
+    worlds = [part.world for part in parts if hasattr(part, "world")]
+    return [line for world in worlds for line in _failures_of(world)]
+
+
+def _failures_of(world: Any) -> list[str]:
     while hasattr(world, "world"):
         world = world.world
     return [f"environment {index}: {why}" for index, why in getattr(world, "failures", [])]

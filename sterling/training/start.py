@@ -1,4 +1,4 @@
-"""From settings to a run: the world, the agent and the source, built for every seed."""
+"""From settings to a run: the world, the agent and the sources, built for every seed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, Key
 
 from sterling import algorithms, envs, keys
+from sterling.experience.logged import Logged
+from sterling.experience.mix import Mix
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
+from sterling.training import logbook
 from sterling.training.agent import Agent
 from sterling.training.loop import Run
 from sterling.training.settings import Settings, iterations
-from sterling.types import Rollouts, World
+from sterling.types import Rollouts, Spec, World
 
 
 def remember_programs() -> None:
@@ -32,8 +35,33 @@ def remember_programs() -> None:
 
 def build(settings: Settings, *, warm: bool = True) -> Run:
     """A run at iteration 0; without ``warm`` the replay stays empty (to be filled on resuming)."""
+    if settings.updates:
+        return _offline(settings)
     begin = beginning(settings, make_world(settings))
     return begin(jnp.asarray(settings.seeds, jnp.int32), None, warm)
+
+
+def _offline(settings: Settings) -> Run:
+    """A run that learns from its log, at iteration 0."""
+    algorithm: Any = algorithms.find(settings.algorithm)
+    assert settings.data is not None
+    dataset = logbook.opened(settings.data)
+    agent = create_agent(settings, _checked_problem(settings))
+    source = Logged.create(dataset, algorithm.needs(settings.config), settings.data.sampling)
+    seeds = jnp.asarray(settings.seeds, jnp.int32)
+    return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
+
+
+def go_online(settings: Settings, run: Run, *, warm: bool = True) -> Run:
+    """The run's second phase: the same agents, which now act and learn from what they live through
+    and, by its share, still from the log. They act in the warm-up themselves (Zhou 2024, WSRL)."""
+    world, seeds = make_world(settings), run.seeds
+    agent = run.agent.with_fields(settings.online)
+    create = _source_maker(settings, world)
+    source = create(keys.at(seeds, "source", 0))
+    if warm and isinstance(source, Replay):
+        source = source.warm(keys.at(seeds, "warm", 0), agent)
+    return Run(agent, _mixed(settings, source), seeds, run.iteration)
 
 
 def beginning(settings: Settings, world: World) -> Callable[..., Run]:
@@ -42,17 +70,10 @@ def beginning(settings: Settings, world: World) -> Callable[..., Run]:
     ``own`` gives each member of the seed axis its own numbers (see ``Agent.create``), or is None;
     ``seeds`` may then hold one seed several times: members of one seed meet the same randomness.
     """
-    algorithm: Any = algorithms.find(settings.algorithm)
-    needs = algorithm.needs(settings.config)
+    source_of, spec = _source_maker(settings, world), problem(settings, world)
 
     def make(seeds: Int[Array, "seed"], own: Any) -> tuple[Agent, Any]:
-        start = keys.at(seeds, "source", 0)
-        rollouts = isinstance(needs, Rollouts)
-        rollout = Rollout.create(world, needs.length if rollouts else needs.collect, start)
-        agent = create_agent(settings, world, seeds, own)
-        if rollouts:
-            return agent, rollout
-        return agent, Replay.create(rollout, needs, getattr(world, "stack", 1), start)
+        return create_agent(settings, spec, seeds, own), source_of(keys.at(seeds, "source", 0))
 
     create = jax.jit(make) if world.exact else make
 
@@ -60,9 +81,38 @@ def beginning(settings: Settings, world: World) -> Callable[..., Run]:
         agent, source = create(seeds, own)
         if warm and isinstance(source, Replay):
             source = source.warm(keys.at(seeds, "warm", 0))
-        return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
+        return Run(agent, _mixed(settings, source), seeds, jnp.zeros((), jnp.int32))
 
     return begin
+
+
+def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "seed"]], Any]:
+    """What makes the source of fresh experience: rollouts, or a replay of what is not logged."""
+    algorithm: Any = algorithms.find(settings.algorithm)
+    needs = algorithm.needs(settings.config)
+
+    def create(start: Key[Array, "seed"]) -> Rollout | Replay:
+        rollouts = isinstance(needs, Rollouts)
+        rollout = Rollout.create(world, needs.length if rollouts else needs.collect, start)
+        if rollouts:
+            return rollout
+        fresh = dataclasses.replace(needs, batch=needs.batch - logbook.rows(settings, needs))
+        return Replay.create(rollout, fresh, getattr(world, "stack", 1), start)
+
+    return create
+
+
+def _mixed(settings: Settings, source: Any) -> Any:
+    """The source, and beside it the log's share of every batch."""
+    algorithm: Any = algorithms.find(settings.algorithm)
+    needs = algorithm.needs(settings.config)
+    rows = logbook.rows(settings, needs)
+    if not rows:
+        return source
+    own = dataclasses.replace(needs, batch=rows)
+    assert settings.data is not None  # rows come from it
+    logged = Logged.create(logbook.opened(settings.data), own, settings.data.sampling)
+    return Mix((logged, source))
 
 
 def make_world(settings: Settings, purpose: str = "train", copies: int | None = None) -> World:
@@ -78,12 +128,32 @@ def make_world(settings: Settings, purpose: str = "train", copies: int | None = 
     )
 
 
+def problem(settings: Settings, world: World | None = None) -> Spec:
+    """What the algorithm is told; where there is a log, ``world`` must have the log's spaces."""
+    if settings.data is None:
+        assert world is not None
+        spec, log = world.spec, None
+    else:
+        spec, log = logbook.spec(settings, world)
+    return dataclasses.replace(spec, envs=settings.envs, iterations=iterations(settings), log=log)
+
+
+def _checked_problem(settings: Settings) -> Spec:
+    """``problem``, after a look at the world that the agents will be judged in."""
+    if not settings.environment:
+        return problem(settings)
+    world = make_world(settings, "evaluate", 1)
+    try:
+        return problem(settings, world)
+    finally:
+        world.close()
+
+
 def create_agent(
-    settings: Settings, world: World, seeds: Int[Array, "seed"] | None = None, own: Any = None
+    settings: Settings, spec: Spec, seeds: Int[Array, "seed"] | None = None, own: Any = None
 ) -> Agent:
     """A fresh agent for every seed, in one program; ``own`` as in ``Agent.create``."""
     algorithm: Any = algorithms.find(settings.algorithm)
-    spec = dataclasses.replace(world.spec, envs=settings.envs, iterations=iterations(settings))
     seeds = jnp.asarray(settings.seeds, jnp.int32) if seeds is None else seeds
 
     @jax.jit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,8 +17,9 @@ from sterling.statistics import estimate
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.evaluate import evaluate
-from sterling.training.settings import Settings
-from sterling.training.start import create_agent, make_world, remember_programs
+from sterling.training.settings import Settings, iterations
+from sterling.training.start import create_agent, make_world, problem, remember_programs
+from sterling.types import Spec
 
 
 class TrainedRun:
@@ -74,13 +76,20 @@ def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> T
     path = Path(path)
     settings = Settings.from_json(folder.read_config(path), environment)
     remember_programs()
-    world = make_world(settings, "evaluate", 1)
-    try:
-        template = create_agent(settings, world)
-    finally:
-        world.close()
+    template = create_agent(settings, _problem(settings))
     agent, _ = checkpoint.load_part(folder.checkpoints(path), "agent", template)
     return TrainedRun(settings, agent, folder.read_result(path) or {}, path)
+
+
+def _problem(settings: Settings) -> Spec:
+    """What the agents were made for, whether or not their log is still there."""
+    if not settings.environment:
+        return problem(settings)
+    world = make_world(settings, "evaluate", 1)
+    try:
+        return dataclasses.replace(world.spec, envs=settings.envs, iterations=iterations(settings))
+    finally:
+        world.close()
 
 
 def final(

@@ -9,18 +9,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from sterling.experience.rollout import Tally
 from sterling.training import checkpoint
 from sterling.training.evaluate import evaluate
 from sterling.training.guard import healthy
 from sterling.training.loop import Run, advance
-from sterling.training.run import innermost
 from sterling.training.settings import Settings, iteration_steps, iterations, warmup_steps
 from sterling.training.start import beginning, make_world
 from sterling.tuning import members, objective
@@ -158,9 +155,7 @@ def _train(
         tally = members.episodes(run)
         means = np.asarray(tally.returns) / np.maximum(tally.episodes, 1)
         rows.append(np.where(alive & (tally.episodes > 0) & np.isfinite(means), means, np.nan))
-        empty = Tally.empty(len(settings.seeds))
-        source = eqx.tree_at(lambda s: innermost(s).tally, run.source, empty)
-        run = Run(agent, source, run.seeds, run.iteration)
+        run = Run(agent, run.source.cleared(), run.seeds, run.iteration)
     return run, rows, alive
 
 

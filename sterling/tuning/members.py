@@ -21,7 +21,7 @@ from jaxtyping import Array, Int, PyTree
 from sterling import algorithms
 from sterling.training.agent import Agent
 from sterling.training.loop import Run
-from sterling.training.run import innermost, restored, stored
+from sterling.training.run import restored, stored
 from sterling.training.settings import Settings, iterations, make_config
 from sterling.tuning.space import Fields
 from sterling.types import Mistake
@@ -110,4 +110,4 @@ def assemble(fresh: Run, agents: Run, sources: Run, configs: Any, iteration: Int
 
 def episodes(run: Run) -> Any:
     """The tally of a run's finished episodes, on the host."""
-    return jax.device_get(innermost(run.source).tally)
+    return jax.device_get(run.source.tally)

@@ -109,7 +109,7 @@ def test_signals_hold_every_rows_error():
 
 
 def test_epsilon_falls_linearly_over_the_planned_share():
-    state = agent(iterations=100, updates=2, exploration_fraction=0.5, exploration_final=0.2)
+    state = agent(iterations=100, learn=2, exploration_fraction=0.5, exploration_final=0.2)
     for updates, expected in ((0, 1.0), (50, 0.6), (100, 0.2), (150, 0.2)):
         now = dqn.State(**{**state.__dict__, "updates": jnp.asarray(float(updates))})
         np.testing.assert_allclose(dqn.epsilon(now), expected, rtol=1e-5)
@@ -156,7 +156,7 @@ def test_pictures_are_learned_from():
 
 
 def test_needs_say_what_replay_has_to_do():
-    plain = dqn.needs(dqn.Config(batch=7, collect=3, updates=2, capacity=99, warmup=5))
+    plain = dqn.needs(dqn.Config(batch=7, collect=3, learn=2, capacity=99, warmup=5))
     assert plain == Transitions(7, 3, 2, 99, 5)
     every = dqn.needs(dqn.Config(n_step=3, gamma=0.9, priority=0.6, correction=0.5))
     assert (every.n_step, every.gamma, every.priority, every.correction) == (3, 0.9, 0.6, 0.5)

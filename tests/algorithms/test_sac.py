@@ -248,6 +248,6 @@ def test_several_choices_are_a_mistake():
 
 def test_needs_follow_the_config():
     assert sac.needs(sac.Config()).gamma == 1.0
-    needs = sac.needs(sac.Config(n_step=3, priority=0.6, updates=4))
+    needs = sac.needs(sac.Config(n_step=3, priority=0.6, learn=4))
     assert (needs.n_step, needs.gamma, needs.updates) == (3, 0.99, 4)
     assert (needs.priority, needs.correction) == (0.6, 0.4)

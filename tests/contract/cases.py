@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import logs
+
+UPDATES = 4_000  # gradient updates from a log: enough to solve a probe world
 KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits")
 
 
@@ -14,14 +17,30 @@ class Case:
 
     name: str
     spaces: tuple[str, ...]  # "" for discrete, "-continuous"
-    steps: int  # enough to solve a probe world
+    steps: int  # enough to solve a probe world; 0: it learns from a log
     fields: dict[str, Any]
     envs: int = 8
+    wise: bool = False  # its log is of somebody who knows the answer, otherwise of chance
+
+    def budget(self, world: str, steps: int, folder: Any) -> dict[str, Any]:
+        """What ``sterling.train`` is given for this world: steps, or a log in ``folder`` and as
+        many updates as would have been iterations."""
+        if self.steps:
+            return {"steps": steps}
+        data = folder / world
+        if not data.exists():
+            logs.write(world, self.wise, folder)
+        return {"data": str(data), "updates": steps // self.envs}
 
 
+SMALL = {"lr": 3e-3, "batch": 64, "width": 32, "normalise_obs": False}
+VALUED = {**SMALL, "gamma": 0.8, "tau": 0.02}
 CASES = {
     case.name: case
     for case in (
+        Case("bc", ("", "-continuous"), 0, SMALL, wise=True),
+        Case("iql", ("", "-continuous"), 0, {**VALUED, "expectile": 0.99, "beta": 10.0}),
+        Case("td3bc", ("-continuous",), 0, {**VALUED, "alpha": 100.0}),
         Case(
             "ppo",
             ("", "-continuous"),
@@ -37,7 +56,7 @@ CASES = {
             ("",),
             12_000,
             {
-                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "updates": 1, "width": 32},
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
                 **{"capacity": 4_000, "warmup": 400, "target_period": 25},
                 **{"exploration_fraction": 0.5, "exploration_final": 0.1},
             },

@@ -5,6 +5,7 @@ python tests/contract/golden.py ppo [dqn ...]     # look at the difference befor
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cases import CASES
 
 from sterling import algorithms
-from sterling.types import Record, Rollouts, Signals, Spec
+from sterling.types import Record, Rollouts, Sequences, Signals, Spec
 
 FILE = Path(__file__).parent / "golden.json"
 RUNS = [(case.name, form) for case in CASES.values() for form in case.spaces]
@@ -39,7 +40,10 @@ def one_update(name: str, form: str, garbage: float = 0.0) -> tuple[Any, Any, Si
     needs = module.needs(config)
     rollout = isinstance(needs, Rollouts)
     shape = (needs.length, ENVS) if rollout else (needs.batch,)
+    if isinstance(needs, Sequences):
+        shape = (needs.batch, needs.length)
     batch = make_batch(shape, bool(form), garbage, rollout)
+    batch = dataclasses.replace(batch, extras=batch.extras | wanted(needs, batch))
     after, signals = jax.jit(module.learn)(state, batch, jax.random.key(1))
     return state, after, signals
 
@@ -66,6 +70,19 @@ def make_batch(shape: tuple[int, ...], continuous: bool, garbage: float, rollout
     extras = {"log_prob": np.full(shape, -1.1, np.float32)} if rollout else {}
     parts = (obs[:-1], action, reward, discount, next_obs, last, mask, extras)
     return Record(*jax.tree.map(jnp.asarray, parts))
+
+
+def wanted(needs: Any, batch: Record) -> dict[str, Any]:
+    """What else the learner asked for."""
+    extras = {}
+    if isinstance(needs, Sequences):
+        time = jnp.arange(needs.length, dtype=jnp.int32)
+        extras["time"] = jnp.broadcast_to(time[None], batch.mask.shape)
+    if getattr(needs, "next_action", False):
+        extras["next_action"] = jax.tree.map(lambda x: x[::-1], batch.action)
+    if isinstance(needs, Sequences) or getattr(needs, "monte_carlo", None) is not None:
+        extras["monte_carlo"] = 2.0 * batch.reward
+    return extras
 
 
 def numbers(after: Any, signals: Signals) -> dict[str, float]:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import CASES, KINDS
+from cases import CASES, KINDS, UPDATES
 
 import sterling
 from sterling.algorithms import ALGORITHMS
@@ -20,23 +20,24 @@ def test_every_listed_algorithm_has_a_case():
 
 
 @pytest.mark.parametrize(("name", "world"), RUNS)
-def test_probe_world_is_solved(name, world):
+def test_probe_world_is_solved(name, world, tmp_path):
     case = CASES[name]
     run = sterling.train(
         name,
         f"probe:{world}",
-        steps=case.steps,
+        **case.budget(world, case.steps or UPDATES * case.envs, tmp_path),
         envs=case.envs,
         seeds=2,
         evaluate_episodes=0,
         preset=False,
         **case.fields,
     )
-    answer = probe(world).solution(case.fields["gamma"])
+    answer = probe(world).solution(case.fields.get("gamma", 0.8))
     agent, obs = run.agent, jnp.asarray(answer.obs)
-    value = jax.vmap(lambda state: agent.algorithm.value(state, obs))(agent.state)
-    expected = np.broadcast_to(answer.value, value.shape)
-    np.testing.assert_allclose(value, expected, atol=0.1 * max(1.0, np.abs(expected).max()))
+    if hasattr(agent.algorithm, "value"):
+        value = jax.vmap(lambda state: agent.algorithm.value(state, obs))(agent.state)
+        expected = np.broadcast_to(answer.value, value.shape)
+        np.testing.assert_allclose(value, expected, atol=0.1 * max(1.0, np.abs(expected).max()))
     if answer.action is not None:
         action = [[run.policy(row, seed) for row in answer.obs] for seed in (0, 1)]
         np.testing.assert_allclose(action, np.stack([answer.action] * 2), atol=0.2)

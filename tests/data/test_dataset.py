@@ -74,7 +74,7 @@ def test_the_device_answers_as_the_host_does(build):
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
-    assert to_device(data, memory=10) is data
+    assert to_device(data, memory=10).dataset is data
 
 
 def test_selections_name_the_best_and_keep_the_order(build):
@@ -147,7 +147,7 @@ def test_what_is_larger_than_memory_is_mapped(build, same, tmp_path):
     same(data, mapped)
     rows = np.arange(mapped.rows)
     np.testing.assert_array_equal(mapped.transitions(rows).next_obs, data.transitions().next_obs)
-    assert to_device(mapped) is mapped
+    assert to_device(mapped).dataset is mapped
     with pytest.raises(Mistake, match="larger than memory"):
         mapped.transitions()
     with pytest.raises(Mistake, match=r"sterling data import .*a\.npz OUT"):

@@ -13,7 +13,13 @@ from sterling.types import Mistake
 
 
 def row(step, returns=(1.0, None)):
-    return {"step": step, "steps": 100, "iteration": 1, "data/return": list(returns), "failed": []}
+    return {
+        "step": step,
+        "steps": 100,
+        "iteration": step // 10,
+        "data/return": list(returns),
+        "failed": [],
+    }
 
 
 def test_rows_come_back(tmp_path):
@@ -37,7 +43,7 @@ def test_truncate_drops_later_rows_and_goes_on(tmp_path):
     sink = MetricsFile(tmp_path / "metrics.jsonl")
     for step in (10, 20, 30):
         sink.write(row(step))
-    sink.truncate(20)
+    sink.truncate(2)  # iterations
     assert [r["step"] for r in read(sink.path)] == [10, 20]
     sink.write(row(25))
     assert [r["step"] for r in read(sink.path)] == [10, 20, 25]

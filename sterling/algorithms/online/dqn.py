@@ -45,7 +45,7 @@ class Config:
     gamma: float = 0.99  # discount per step
     batch: int = 32  # transitions per update
     collect: int = 4  # steps of each env per iteration
-    updates: int = 1  # updates per iteration
+    learn: int = 1  # updates per iteration
     capacity: int = 1_000_000  # transitions kept, over all envs of a seed
     warmup: int = 50_000  # steps with random actions before the first update
     target_period: int = 10_000  # updates between two moves of the target network
@@ -110,7 +110,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         jax.tree.map(jnp.copy, net),
         adam().init(net),
         jnp.zeros(()),
-        jnp.asarray(float(spec.iterations * config.updates)),
+        jnp.asarray(float(spec.iterations * config.learn)),
         config,
     )
 
@@ -126,6 +126,12 @@ def act(
     chance = Categorical(allowed(jnp.zeros_like(q), obs)).sample(keys.fold(key, "chance"))
     wander = jax.random.uniform(keys.fold(key, "wander"), greedy.shape) < epsilon(state)
     return jnp.where(wander, chance, greedy), {}
+
+
+def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+    """Of the greedy policy: 0 for the best action, -inf for others."""
+    greedy = Categorical(allowed(state.net(obs), obs)).mode()
+    return jnp.where(action == greedy, 0.0, -jnp.inf)
 
 
 def value(state: State, obs: Obs) -> Float[Array, "env"]:

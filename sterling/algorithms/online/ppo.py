@@ -124,12 +124,16 @@ def act(
     state: State, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """A sample of the policy, or its mode."""
-    seen = state.obs_statistics(obs)
-    pi = state.nets.distribution(state.nets.torso(seen), action_mask(obs))
+    pi, actions = _policy(state, obs), state.nets.actions
     if not explore:
-        return _shaped(state, pi.mode()), {}
+        return actions.shaped(pi.mode()), {}
     action = pi.sample(key)
-    return _shaped(state, action), {"log_prob": pi.log_prob(action)}
+    return actions.shaped(action), {"log_prob": pi.log_prob(action)}
+
+
+def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+    """log pi(a|s) of actions as ``act`` gives them."""
+    return _policy(state, obs).log_prob(state.nets.actions.flat(action))
 
 
 def value(state: State, obs: Obs) -> Float[Array, "env"]:
@@ -182,16 +186,14 @@ def loss(
     else:
         value_error = 0.5 * jnp.square(value - target)
     value_loss = masked_mean(value_error, mask)
-    entropy = masked_mean(pi.entropy(), mask)
+    entropy, clipped = masked_mean(pi.entropy(), mask), jnp.abs(ratio - 1.0) > config.clip
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
     return total, {
         "loss/policy": policy_loss,
         "loss/value": value_loss,
         "policy/entropy": entropy,
         "policy/kl": masked_mean(kl_estimate(log_ratio), mask),
-        "policy/clipped": masked_mean(
-            (jnp.abs(ratio - 1.0) > config.clip).astype(jnp.float32), mask
-        ),
+        "policy/clipped": masked_mean(clipped.astype(jnp.float32), mask),
     }
 
 
@@ -239,11 +241,10 @@ def _advantages(state: State, batch: Record, reward: Float[Array, "time env"]) -
         continues(batch.last, batch.mask),
         lam=config.gae_lambda,
     )
-    action: Any = batch.action
     rows = {
         "allowed": action_mask(batch.obs),
         "seen": jax.tree.map(lambda x: x[:-1], seen),
-        "action": action.reshape(*batch.mask.shape, -1) if nets.actions.kind == "box" else action,
+        "action": nets.actions.flat(batch.action),
         "log_prob": batch.extras["log_prob"],
         "value": values[:-1],
         "advantage": advantage,
@@ -252,7 +253,7 @@ def _advantages(state: State, batch: Record, reward: Float[Array, "time env"]) -
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
 
-def _shaped(state: State, action: Action) -> Action:
-    """Continuous actions in the space's own shape."""
-    actions = state.nets.actions
-    return action.reshape(*action.shape[:-1], *actions.sizes) if actions.kind == "box" else action
+def _policy(state: State, obs: Obs) -> Any:
+    """pi(.|s)."""
+    features = state.nets.torso(state.obs_statistics(obs))
+    return state.nets.distribution(features, action_mask(obs))

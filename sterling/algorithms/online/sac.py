@@ -55,7 +55,7 @@ class Config:
     target_entropy: float | None = None  # nats; None: as in the docstring above
     batch: int = 256  # transitions per update
     collect: int = 1  # steps of each env per iteration
-    updates: int = 1  # updates per iteration
+    learn: int = 1  # updates per iteration
     capacity: int = 1_000_000  # transitions kept, over all envs of a seed
     warmup: int = 10_000  # steps with random actions before the first update
     n_step: int = 1  # rewards summed before bootstrapping
@@ -120,7 +120,13 @@ def act(
     if isinstance(pi, Categorical):
         return (pi.sample(key) if explore else pi.mode()), {}
     action = pi.sample_and_log_prob(key)[0] if explore else pi.mode()
-    return action.reshape(*action.shape[:-1], *state.actor.actions.sizes), {}
+    return state.actor.actions.shaped(action), {}
+
+
+def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+    """log pi(a|s) of actions as ``act`` gives them."""
+    pi = state.actor(obs, state.critics.torso(obs))
+    return pi.log_prob(state.actor.actions.flat(action))
 
 
 def value(state: State, obs: Obs) -> Float[Array, "env"]:

@@ -17,6 +17,8 @@ under ``map`` and ``processes`` it costs nothing. Evidence: benchmarks/scores/, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -49,7 +51,7 @@ class Config:
     delay: int = 2  # critic updates per update of actor and targets
     batch: int = 256  # transitions per update
     collect: int = 1  # steps of each env per iteration
-    updates: int = 1  # updates per iteration
+    learn: int = 1  # updates per iteration
     capacity: int = 1_000_000  # transitions kept, over all envs of a seed
     warmup: int = 25_000  # steps with random actions before the first update
     n_step: int = 1  # rewards summed before bootstrapping
@@ -102,12 +104,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     if not isinstance(spec.action, spaces.Box):
         others = "dqn, sac or ppo" if isinstance(spec.action, spaces.Discrete) else "ppo"
         raise Mistake(f"td3 cannot act in {spec.action}; use {others}")
-    actions = Actions.of(spec.action)
-    torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
-    hidden = (config.width,) * (config.depth if torso.is_flat else 1)
-    net = MLP.uniform(keys.fold(key, "actor"), (torso.size, *hidden, actions.outputs))
-    critics = Twins.create(keys.fold(key, "critics"), torso, hidden, actions.outputs)
-    nets = Nets(Actor(net, actions), critics)
+    nets = networks(key, spec, config.width, config.depth)
     return State(
         nets,
         jax.tree.map(jnp.copy, nets),
@@ -118,10 +115,24 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     )
 
 
+def networks(key: Key[Array, ""], spec: Spec, width: int, depth: int) -> Nets:
+    """Actor and critics for a problem."""
+    actions = Actions.of(spec.action)
+    torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
+    hidden = (width,) * (depth if torso.is_flat else 1)
+    net = MLP.uniform(keys.fold(key, "actor"), (torso.size, *hidden, actions.outputs))
+    critics = Twins.create(keys.fold(key, "critics"), torso, hidden, actions.outputs)
+    return Nets(Actor(net, actions), critics)
+
+
 def act(
-    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+    state: Any, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
-    """The actor's action, with noise to explore, in the space's own shape."""
+    """The actor's action, with noise to explore, in the space's own shape.
+
+    Here, in ``value`` and in ``target`` a state is anything with ``nets``, ``target`` and
+    ``config``, so that learners which differ only in their losses can call them.
+    """
     action = state.nets.action(obs)
     if explore:
         noise = state.config.exploration_noise * jax.random.normal(key, action.shape)
@@ -129,7 +140,7 @@ def act(
     return action.reshape(*action.shape[:-1], *state.nets.actor.actions.sizes), {}
 
 
-def value(state: State, obs: Obs) -> Float[Array, "env"]:
+def value(state: Any, obs: Obs) -> Float[Array, "env"]:
     """The smaller critic's value of the actor's action."""
     return jnp.minimum(*state.nets.critics.of_action(obs, state.nets.action(obs)))
 
@@ -164,7 +175,7 @@ def delayed(state: State, batch: Record) -> State:
     return State(nets, slow, state.critic_optimiser, actor_optimiser, state.updates, state.config)
 
 
-def target(state: State, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch"]:
+def target(state: Any, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch"]:
     """y of the module docstring."""
     config = state.config
     action = state.target.action(batch.next_obs)

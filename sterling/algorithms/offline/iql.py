@@ -1,0 +1,214 @@
+"""Implicit Q-learning (Kostrikov 2022, arXiv:2110.06169), for continuous and discrete actions.
+
+    value     L_V  = E[ |tau - 1(u < 0)| u^2 ],      u = min_i Q'_i(s, a) - V(s)
+    critics   L_Q  = 1/2 sum_i E[ w (Q_i(s, a) - r - g V(s'))^2 ]
+    policy    L_pi = -E[ min(exp(beta u), 100) log pi(a|s) ]
+
+g is gamma times the world's discount; Q' follows Q by ``tau_target`` per update; w is 1, or an
+importance weight of the source. No action outside the log is ever valued: V is an upper expectile
+over the logged actions, and for tau -> 1 the largest of them.
+
+Deviations from the paper: all three gradients are taken at the same parameters (of V before its
+step for the policy's weights, after it for the critics' target, as in the authors' code); the
+policy's step size falls along a cosine over the planned updates, as there, where ``anneal`` is
+on. Rewards are scaled by 1000 / (largest - smallest return of the log) with ``scale_reward``, as
+the paper does for locomotion (leave it off where the log has sparse rewards of size one).
+Evidence: docs/scores.md.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key
+
+from sterling import keys
+from sterling.equations.average import masked_mean
+from sterling.equations.polyak import polyak
+from sterling.equations.regression import advantage_weight, expectile_loss
+from sterling.equations.value import take_action, td_target
+from sterling.nets.encoder import Encoder
+from sterling.nets.ensemble import Twins
+from sterling.nets.heads import Actions
+from sterling.nets.mlp import MLP
+from sterling.nets.normalise import ObsNormaliser
+from sterling.nets.optimiser import adam, descend
+from sterling.nets.policy import Policy
+from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transitions, config
+
+
+@config
+class Config:
+    """Defaults are the paper's for locomotion (its appendix B and the authors' code)."""
+
+    lr: float = 3e-4  # Adam's step size, for value, critics and policy
+    gamma: float = 0.99  # discount per step
+    expectile: float = 0.7  # tau: 1/2 is the mean of the logged actions' values, 1 the largest
+    beta: float = 3.0  # inverse temperature of the policy's weights (antmaze 10)
+    tau: float = 0.005  # share of the way that target critics move per update
+    most: float = 100.0  # bound of the policy's weights
+    anneal: bool = True  # the policy's step size falls to 0 along a cosine
+    scale_reward: bool = False  # by 1000 / (range of the log's returns)
+    normalise_obs: bool = False  # centre and scale observations by the log's moments
+    batch: int = 256  # transitions per update
+    collect: int = 1  # steps of each env per iteration, once it acts
+    learn: int = 1  # updates per iteration
+    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: int = 0  # steps before the first update, once it acts
+    width: int = 256  # units per hidden layer
+    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+
+
+class State(eqx.Module):
+    """Everything that changes; the torso of pictures is the critics' and they alone train it."""
+
+    policy: Policy
+    value: MLP
+    critics: Twins
+    target: Twins
+    optimisers: tuple[optax.OptState, optax.OptState, optax.OptState]  # value, critics, policy
+    normaliser: ObsNormaliser
+    reward_scale: Float[Array, ""]
+    updates: Int[Array, ""]
+    planned: Int[Array, ""]  # updates that the cosine runs over
+    config: Config
+
+
+def needs(config: Config) -> Transitions:
+    """Uniform samples."""
+    return Transitions(config.batch, config.collect, config.learn, config.capacity, config.warmup)
+
+
+def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
+    """A new agent; raises :class:`Mistake` for several choices at once."""
+    actions = Actions.of(spec.action)
+    if actions.kind == "multi":
+        raise Mistake(f"iql cannot value {spec.action}; use bc")
+    torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
+    hidden = (torso.size, *(config.width,) * (config.depth if torso.is_flat else 1))
+    ins, outs = (actions.outputs, 1) if actions.kind == "box" else (0, actions.outputs)
+    policy = Policy.create(keys.fold(key, "policy"), hidden, actions)
+    value = MLP.uniform(keys.fold(key, "value"), (*hidden, 1))
+    critics = Twins.create(keys.fold(key, "critics"), torso, hidden[1:], ins, outs)
+    low, high = (0.0, 1000.0) if spec.log is None else spec.log.returns
+    scale = 1000.0 / max(high - low, 1e-6) if config.scale_reward else 1.0
+    return State(
+        policy,
+        value,
+        critics,
+        jax.tree.map(jnp.copy, critics),
+        (adam().init(value), adam().init(critics), adam().init(policy)),
+        ObsNormaliser.of_log(spec, config.normalise_obs),
+        jnp.asarray(scale, jnp.float32),
+        jnp.zeros((), jnp.int32),
+        jnp.asarray(spec.iterations * config.learn, jnp.int32),
+        config,
+    )
+
+
+def act(
+    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+) -> tuple[Action, dict[str, Array]]:
+    """A sample of the policy, or its mode."""
+    obs = state.normaliser(obs)
+    return state.policy.act(obs, state.critics.torso(obs), key, explore), {}
+
+
+def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "..."]:
+    """log pi(a|s)."""
+    obs = state.normaliser(obs)
+    return state.policy.log_prob(obs, state.critics.torso(obs), action)
+
+
+def value(state: State, obs: Obs) -> Float[Array, "env"]:
+    """V(s), of scaled rewards."""
+    return state.value(state.critics.torso(state.normaliser(obs)))[..., 0]
+
+
+def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
+    """One update of value, policy, critics and targets on transitions ``(batch, ...)``."""
+    config, (value_state, critic_state, policy_state) = state.config, state.optimisers
+    batch = state.normaliser.batch(batch)
+    logged_value = jnp.minimum(*logged(state.target, batch))
+
+    grads, (metrics, advantage) = jax.grad(value_loss, has_aux=True)(
+        state.value, state, batch, logged_value
+    )
+    direction, value_state = adam().update(grads, value_state)
+    value_net = descend(state.value, direction, config.lr)
+
+    grads, policy_metrics = jax.grad(policy_loss, has_aux=True)(
+        state.policy, state, batch, advantage
+    )
+    direction, policy_state = adam().update(grads, policy_state)
+    policy = descend(state.policy, direction, policy_rate(state))
+
+    next_value = value_net(state.critics.torso(batch.next_obs))[..., 0]
+    y = td_target(batch.reward * state.reward_scale, config.gamma * batch.discount, next_value)
+    grads, (critic_metrics, error) = jax.grad(critic_loss, has_aux=True)(state.critics, batch, y)
+    direction, critic_state = adam().update(grads, critic_state)
+    critics = descend(state.critics, direction, config.lr)
+
+    slow = polyak(state.target, critics, config.tau)
+    optimisers = (value_state, critic_state, policy_state)
+    learned = State(
+        *(policy, value_net, critics, slow, optimisers, state.normaliser, state.reward_scale),
+        updates=state.updates + 1,
+        planned=state.planned,
+        config=config,
+    )
+    return learned, Signals({**metrics, **policy_metrics, **critic_metrics}, {"td_error": error})
+
+
+def logged(critics: Twins, batch: Record) -> tuple[Float[Array, "batch"], Float[Array, "batch"]]:
+    """Q_1(s, a) and Q_2(s, a) of the logged actions."""
+    action: Array = batch.action
+    if jnp.issubdtype(action.dtype, jnp.integer):
+        first, second = critics.of_choices(batch.obs)
+        return take_action(first, action), take_action(second, action)
+    return critics.of_action(batch.obs, action.reshape(batch.mask.size, -1))
+
+
+def value_loss(
+    net: MLP, state: State, batch: Record, logged_value: Float[Array, "batch"]
+) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
+    """L_V of the module docstring; also each row's advantage."""
+    features = jax.lax.stop_gradient(state.critics.torso(batch.obs))
+    advantage = logged_value - net(features)[..., 0]
+    loss = masked_mean(expectile_loss(advantage, state.config.expectile), batch.mask)
+    value = masked_mean(logged_value - advantage, batch.mask)
+    return loss, ({"loss/expectile": loss, "value/v": value}, advantage)
+
+
+def policy_loss(
+    policy: Policy, state: State, batch: Record, advantage: Float[Array, "batch"]
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """L_pi of the module docstring."""
+    weight = advantage_weight(advantage, state.config.beta, state.config.most)
+    features = state.critics.torso(batch.obs)
+    log_p = policy.log_prob(batch.obs, features, batch.action)
+    loss = -masked_mean(weight * log_p, batch.mask)
+    return loss, {"loss/policy": loss, "policy/weight": masked_mean(weight, batch.mask)}
+
+
+def policy_rate(state: State) -> Float[Array, ""]:
+    """The policy's step size now."""
+    rate = jnp.asarray(state.config.lr, jnp.float32)
+    if not state.config.anneal:
+        return rate
+    done = state.updates.astype(jnp.float32) / state.planned.astype(jnp.float32)
+    return rate * 0.5 * (1.0 + jnp.cos(jnp.pi * jnp.minimum(done, 1.0)))
+
+
+def critic_loss(
+    critics: Twins, batch: Record, y: Float[Array, "batch"]
+) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
+    """L_Q of the module docstring; also each row's |TD error|, averaged over the critics."""
+    weight = batch.extras.get("weight", jnp.ones_like(y))
+    values = logged(critics, batch)
+    errors = jnp.stack([q - y for q in values])
+    loss = masked_mean(weight * 0.5 * jnp.sum(jnp.square(errors), 0), batch.mask)
+    metrics = {"loss/value": loss, "value/q": masked_mean(values[0], batch.mask)}
+    return loss, (metrics, jnp.mean(jnp.abs(errors), 0))

@@ -1,0 +1,163 @@
+"""Samples of logged experience: the source of offline learning."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from sterling import keys as named
+from sterling.data.dataset import Dataset
+from sterling.data.device import Mapped, OnDevice, to_device
+from sterling.data.returns import monte_carlo, shares, times
+from sterling.equations.value import n_step_return
+from sterling.experience.replay import only
+from sterling.experience.rollout import Actor
+from sterling.types import AnyArray, Record, Sequences, Signals, Transitions
+
+
+class Episodes(eqx.Module):
+    """Where episodes lie, to draw them in unequal shares."""
+
+    share: Float[Array, "episode"]  # cumulated
+    begin: Int[Array, "episode"]
+    length: Int[Array, "episode"]
+
+    @classmethod
+    def of(cls, dataset: Dataset, sampling: str) -> Episodes | None:
+        """None where all rows are drawn alike."""
+        share = shares(dataset, sampling)
+        if share is None:
+            return None
+        begin = np.cumsum(dataset.lengths) - dataset.lengths
+        whole = (jnp.asarray(x, jnp.int32) for x in (begin, dataset.lengths))
+        return cls(jnp.asarray(np.cumsum(share), jnp.float32), *whole)
+
+    def draw(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int[Array, "..."]:
+        """Rows: an episode by its share, and any of its rows."""
+        which, where = named.deal(key, "episode", 2)
+        drawn = jax.random.uniform(which, shape) * self.share[-1]
+        episode = jnp.searchsorted(self.share, drawn, side="right").astype(jnp.int32)
+        episode = jnp.minimum(episode, self.share.size - 1)
+        within = jax.random.uniform(where, shape) * self.length[episode].astype(jnp.float32)
+        return self.begin[episode] + jnp.minimum(within.astype(jnp.int32), self.length[episode] - 1)
+
+
+class Logged(eqx.Module):
+    """Draws transitions ``(seed, update, batch, ...)`` of a dataset, or stretches of it
+    ``(seed, update, batch, time, ...)``, as ``needs`` says; all seeds share the one dataset.
+
+    A drawn row is the start of an n-step window, exactly as in
+    :class:`~sterling.experience.replay.Replay`. Stretches end in the row that was drawn.
+    """
+
+    data: OnDevice | Mapped | None  # None while a run is written: the file holds it already
+    returns: Float[Array, "row"] | None  # to the episode's end, where ``needs`` asks for them
+    time: Int[Array, "row"] | None  # from the episode's beginning, for stretches
+    episodes: Episodes | None
+    needs: Transitions | Sequences = eqx.field(static=True)
+
+    @classmethod
+    def create(
+        cls, dataset: Dataset, needs: Transitions | Sequences, sampling: str = "uniform"
+    ) -> Logged:
+        """Put the dataset on the device where it fits; ``sampling`` is a word of
+        :func:`~sterling.data.returns.shares`."""
+        stretches = isinstance(needs, Sequences)
+        gamma = needs.gamma if isinstance(needs, Sequences) else needs.monte_carlo
+        returns = None if gamma is None else jnp.asarray(monte_carlo(dataset, float(gamma)))
+        time = jnp.asarray(times(dataset)) if stretches else None
+        return cls(to_device(dataset), returns, time, Episodes.of(dataset, sampling), needs)
+
+    @property
+    def traced(self) -> bool:
+        """Whether drawing may be compiled: not from a file that is larger than memory."""
+        return isinstance(self.data, OnDevice)
+
+    @property
+    def tally(self) -> None:
+        """No episode is lived here."""
+
+    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Logged, Record]:
+        """Sample ``needs.updates`` batches for every seed."""
+        index = self._index(named.fold_each(keys, "sample"))
+        if isinstance(self.needs, Sequences):
+            return self, self._stretches(index, self.needs.length)
+        return self, self._transitions(index, self.needs)
+
+    def heed(self, signals: Signals) -> Logged:
+        """A log does not change."""
+        return self
+
+    def cleared(self) -> Logged:
+        """Itself: nothing was counted."""
+        return self
+
+    def stored(self) -> Logged:
+        """What of it is written: nothing that the file holds."""
+        return Logged(None, None, None, None, self.needs)
+
+    def restored(self, fresh: Logged) -> Logged:
+        """The file's content again."""
+        return fresh
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _index(self, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
+        shape, rows = (self.needs.updates, self.needs.batch), self._data.rows
+
+        def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
+            if self.episodes is not None:
+                return self.episodes.draw(key, shape)
+            return jax.random.randint(key, shape, 0, rows, jnp.int32)
+
+        return jax.vmap(choose)(keys)
+
+    @property
+    def _data(self) -> OnDevice | Mapped:
+        assert self.data is not None  # only while a run is written
+        return self.data
+
+    def _rows(self, index: Int[AnyArray, "..."]) -> Record:
+        """Rows, the last one again for what lies beyond the end."""
+        return self._data.transitions(jnp.minimum(jnp.asarray(index), self._data.rows - 1))
+
+    def _transitions(self, index: Int[Array, "..."], needs: Transitions) -> Record:
+        """Windows of rows as transitions, with what else the learner needs of them."""
+        first, extras = self._rows(index), {}
+        if needs.next_action:
+            extras["next_action"] = only(~first.last, self._rows(index + 1).action)
+        if self.returns is not None:
+            extras["monte_carlo"] = self.returns[index]
+        first = dataclasses.replace(first, extras=extras)
+        return first if needs.n_step == 1 else self._summed(first, index, needs)
+
+    def _summed(self, first: Record, index: Int[Array, "..."], needs: Transitions) -> Record:
+        ahead = jnp.arange(needs.n_step, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
+        window = self._rows(index[..., None] + ahead)
+        follows = jnp.concatenate([jnp.ones_like(window.last[..., :1]), ~window.last[..., :-1]], -1)
+        total, _, steps = n_step_return(window.reward, needs.gamma * window.discount, follows)
+        _, discount, _ = n_step_return(window.reward, window.discount, follows)
+        final = self._rows(index + steps - 1)
+        return dataclasses.replace(
+            first,
+            reward=total,
+            discount=discount * needs.gamma ** (steps - 1).astype(jnp.float32),
+            next_obs=final.next_obs,
+            last=final.last,
+        )
+
+    def _stretches(self, index: Int[Array, "seed update batch"], length: int) -> Record:
+        """``length`` rows up to the drawn one; before the episode's first row, that row again."""
+        assert self.time is not None
+        assert self.returns is not None
+        back = jnp.arange(1 - length, 1, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
+        inside = self.time[index][..., None] + back >= 0
+        rows = jnp.where(inside, index[..., None] + back, (index - self.time[index])[..., None])
+        extras = {"time": self.time[rows], "monte_carlo": self.returns[rows]}
+        return dataclasses.replace(self._rows(rows), mask=inside, extras=extras)

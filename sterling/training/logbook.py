@@ -1,0 +1,106 @@
+"""The log of a run: opened once, checked, and fit for the run's world."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from sterling.data import Dataset, sound
+from sterling.data.returns import shares, summary
+from sterling.training.settings import Logbook, Settings
+from sterling.types import Log, Mistake, Spec, Transitions, World
+
+
+def begun(data: str | Path | Dataset | None, **how: Any) -> Logbook | None:
+    """What a run is to remember of ``data``; ``how`` are fields of :class:`Logbook`.
+
+    Raises Mistake for a dataset that lies in no file, and for shares that cannot be.
+    """
+    if data is None:
+        if how:
+            raise Mistake(f"{', '.join(how)} speak of a log: give data=FILE")
+        return None
+    if isinstance(data, Dataset) and data.path is None:
+        raise Mistake("a run remembers its log by its file: data.save(PATH) first, then data=PATH")
+    dataset = data if isinstance(data, Dataset) else Dataset(data)
+    made = Logbook(str(Path(dataset.path or "").resolve()), dataset.hash, **how)
+    if not 0.0 <= made.share < 1.0:
+        raise Mistake(f"the log's share of a batch lies in [0, 1); got {made.share}")
+    shares(dataset, made.sampling)  # raises for a word that it does not know
+    return made
+
+
+def environment(book: Logbook | None, episodes: int) -> str:
+    """The world that a log was made in; Mistake where it does not say and one is needed."""
+    if book is None:
+        raise Mistake("training needs an environment, or a log: data=FILE")
+    name = opened(book).facts.environment
+    if not name and episodes:
+        raise Mistake(
+            f"{book.path} does not say which environment it was made in; name it, or ask for "
+            "evaluate_episodes=0"
+        )
+    return name
+
+
+@functools.lru_cache(maxsize=1)
+def opened(book: Logbook) -> Dataset:
+    """The episodes to learn from.
+
+    Raises Mistake where the file is broken (unless ``book.unchecked``) or no longer the same.
+    """
+    dataset = Dataset(book.path)
+    if dataset.hash != book.hash:
+        raise Mistake(f"{book.path} is not the log that this run began with; restore that file")
+    if not book.unchecked:
+        sound(dataset)
+    return dataset if book.top == 1.0 else dataset.top(book.top)
+
+
+@functools.lru_cache(maxsize=1)
+def _summary(book: Logbook) -> Log:
+    return summary(opened(book))
+
+
+def rows(settings: Settings, needs: Any) -> int:
+    """How many rows of a batch come from the log once the agents act themselves."""
+    if settings.data is None or not isinstance(needs, Transitions):
+        return 0
+    return round(settings.data.share * needs.batch)
+
+
+def spec(settings: Settings, world: World | None) -> tuple[Spec, Log]:
+    """The problem as the log has it, and what the log holds.
+
+    Raises Mistake where ``world`` is another problem.
+    """
+    assert settings.data is not None
+    logged = opened(settings.data).spec
+    if world is not None:
+        for name in ("obs", "action"):
+            own, its = getattr(logged, name), getattr(world.spec, name)
+            if not _alike(own, its):
+                word = {"obs": "observations", "action": "actions"}[name]
+                raise Mistake(
+                    f"the log has {word} {own} and {settings.name} has {its}; "
+                    "name the environment that it was made in"
+                )
+    return logged, _summary(settings.data)
+
+
+def _alike(own: Any, its: Any) -> bool:
+    """Whether two spaces hold the same kind of values; bounds of observations may differ."""
+    if type(own) is not type(its):
+        return False
+    if hasattr(own, "spaces"):
+        keyed = isinstance(own.spaces, dict)
+        pairs = (
+            [(own.spaces.get(key), space) for key, space in its.spaces.items()]
+            if keyed
+            else list(zip(own.spaces, its.spaces, strict=False))
+        )
+        return len(own.spaces) == len(its.spaces) and all(_alike(*pair) for pair in pairs)
+    if hasattr(own, "n"):
+        return bool((own.n == its.n) if own.shape == () else own.shape == its.shape)
+    return own.shape == its.shape and own.dtype.kind == its.dtype.kind

@@ -1,0 +1,64 @@
+"""Logs of probe worlds: lived by chance, or by who knows the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sterling import envs
+from sterling.data import Dataset
+from sterling.data.columns import Block
+from sterling.envs.probe import probe
+
+ENVS, STEPS = 64, 60
+
+
+def write(world: str, wise: bool, path: Path) -> Path:
+    """A log of 64 parallel envs over 60 steps, in a folder of that name; actions are uniformly
+    random, or where the probe asks for certain ones and ``wise``, those."""
+    answer = probe(world).solution(0.8)
+    made = envs.make(f"probe:{world}", (0,), ENVS)
+    random = np.random.default_rng(0)
+    state, obs = made.reset(jax.random.key(0)[None])
+    rows = []
+    for time in range(STEPS):
+        seen = np.asarray(obs[0])
+        action = _random(made.spec.action, random)
+        if wise and answer.action is not None:
+            action = answer.action[np.abs(seen - answer.obs[:, 0]).argmin(1)]
+        keys = jax.random.fold_in(jax.random.key(1), time)[None]
+        state, step = made.step(state, jnp.asarray(action)[None], keys)
+        rows.append((seen, action, *(np.asarray(x[0]) for x in (step.reward, step.discount))))
+        rows[-1] += tuple(np.asarray(x[0]) for x in (step.last, step.mask, step.obs))
+        obs = step.obs
+    parts = [np.stack(column, 1) for column in zip(*rows, strict=True)]
+    return _episodes(made.spec, parts).save(path / world)
+
+
+def _random(space, random):
+    if hasattr(space, "n"):
+        return random.integers(0, space.n, ENVS).astype(np.int32)
+    return random.uniform(-1.0, 1.0, (ENVS, *space.shape)).astype(np.float32)
+
+
+def _episodes(spec, parts) -> Dataset:
+    """Whole and (at the end) cut episodes of columns ``(env, time, ...)``."""
+    columns = {name: [] for name in ("obs", "action", "reward", "discount")}
+    lengths = []
+    for obs, action, reward, discount, last, mask, after in zip(*parts, strict=True):
+        start = 0
+        for end in (*np.flatnonzero(last), STEPS - 1):
+            rows = np.arange(start, end + 1)[mask[start : end + 1]]
+            start = end + 1
+            if not rows.size:
+                continue
+            columns["obs"].append(np.concatenate([obs[rows], after[rows[-1:]]]))
+            for name, x in (("action", action), ("reward", reward), ("discount", discount)):
+                columns[name].append(x[rows])
+            lengths.append(rows.size)
+    arrays = {name: np.concatenate(column) for name, column in columns.items()}
+    block = Block(arrays, np.array(lengths), np.zeros(len(lengths), np.int32))
+    return Dataset.of(block, spec.obs, spec.action)
