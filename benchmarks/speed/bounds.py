@@ -80,5 +80,29 @@ def sac_update_flops(obs: int, action: int, width: int, batch: int) -> int:
     return 2 * batch * (target + critics + actor)
 
 
+def iql_update_flops(obs: int, action: int, width: int, batch: int) -> int:
+    """As above, for IQL: two target critics forward; value, policy and two critics forward and
+    back to their weights; the value of the successor forward."""
+    nets = _layers(obs, 1, width), _layers(obs, action, width)
+    value, policy = (net + 2 * net - obs * width for net in nets)
+    critic = _layers(obs + action, 1, width)
+    critics = 2 * (critic + 2 * critic - (obs + action) * width)
+    return 2 * batch * (2 * critic + value + policy + critics + nets[0])
+
+
+def td3bc_update_flops(obs: int, action: int, width: int, batch: int) -> int:
+    """As above, for TD3+BC: target actor and critics forward; two critics forward and back to
+    their weights; every second time the actor, through one critic."""
+    actor, critic = _layers(obs, action, width), _layers(obs + action, 1, width)
+    critics = 2 * (critic + 2 * critic - (obs + action) * width)
+    policy = actor + critic + critic + 2 * actor - obs * width
+    return 2 * batch * (actor + 2 * critic + critics + policy // 2)
+
+
+def _layers(inputs: int, outputs: int, width: int) -> int:
+    """Multiply-adds of a forward pass through two hidden layers."""
+    return inputs * width + width**2 + width * outputs
+
+
 if __name__ == "__main__":
     main()

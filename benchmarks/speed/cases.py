@@ -16,6 +16,8 @@ CARTPOLE = {  # rl-baselines3-zoo, hyperparams/ppo.yml; both annealed to 0 over 
 }  # fmt: skip
 CHEETAH_PPO = {"length": 256, "minibatch": 256, "epochs": 10, "lr": 3e-4, "anneal": False}
 CHEETAH_SAC = {"batch": 256, "width": 256, "lr": 3e-4, "capacity": 1_000_000}
+OFFLINE = {"batch": 256, "width": 256, "lr": 3e-4}
+LOG_ROWS = 1_000_000  # HalfCheetah's shapes, made of chance: what is in it does not matter here
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +39,14 @@ class Case:
 
 def all_cases(quick: bool) -> list[Case]:
     """Every case in the order in which one repetition measures them; ``quick`` drops variants."""
-    cases = [*_cartpole(quick), *_ppo(quick), *_sac(quick), *_programs(), *_startup()]
+    cases = [
+        *_cartpole(quick),
+        *_ppo(quick),
+        *_sac(quick),
+        *_offline(quick),
+        *_programs(),
+        *_startup(),
+    ]
     return [case for case in cases if not (quick and case.variant)]
 
 
@@ -90,6 +99,24 @@ def _sac(quick: bool) -> list[Case]:
     log_every = 200 if quick else 1_000
     request = _ours(task, 500 + (5 if quick else 11) * log_every, {"log_every": log_every})
     return [*cases, Case("sac", "sterling", "ours", request)]
+
+
+def _offline(quick: bool) -> list[Case]:
+    """Steady rate of gradient updates from a log, and how soon a log is there."""
+    rows, seconds = (20_000, 1.0) if quick else (LOG_ROWS, 4.0)
+    cases = [
+        Case("offline", "matrix_jax", "bounds", {"bound": "matrix_jax", "seconds": seconds}),
+        Case("offline", "loading", "ours", {"rows": rows, "load": True}),
+    ]
+    for algorithm in ("iql", "td3bc"):
+        task = {"algorithm": algorithm, "fields": OFFLINE, "rows": rows}
+        peer = task | {"library": "d3rlpy", "updates": 400 if quick else 2_000}
+        cases += _by_threads(Case("offline", f"{algorithm}_d3rlpy", "peers", peer))
+        log_every = 100 if quick else 1_000
+        options = {"seeds": 1, "log_every": log_every, "updates": (3 if quick else 6) * log_every}
+        ours = task | {"options": options}
+        cases.append(Case("offline", f"{algorithm}_sterling", "ours", ours))
+    return cases
 
 
 def _programs() -> list[Case]:

@@ -101,7 +101,7 @@ def _busy_seconds() -> float:
 def _steady(case: Case, answer: dict[str, Any]) -> dict[str, float]:
     """The rate once everything is compiled, from the worker's notes of steps and seconds."""
     points = answer.pop("points", [])
-    if case.group not in ("ppo", "sac") or not points:
+    if case.group not in ("ppo", "sac", "offline") or not points:
         return {}
     return window(points, settled(case))
 
@@ -110,6 +110,8 @@ def settled(case: Case) -> int:
     """Steps after which a case counts: what is compiled on the way has been compiled by then."""
     if case.worker == "ours":
         return 1  # compiled before its first row
+    if case.group == "offline":
+        return 200
     if case.group == "ppo":
         return 2 * case.request["fields"]["length"] * case.request["envs"]
     return int(case.request["fields"]["warmup"]) + 200

@@ -32,14 +32,16 @@ class Clock:
         self.rows: list[dict[str, Any]] = []
 
     def write(self, row: dict[str, Any]) -> None:
-        self.points.append((row["step"] * self.seeds, time.perf_counter()))
+        done = row.get("update", row["step"])  # from a log, updates are what is counted
+        self.points.append((done * self.seeds, time.perf_counter()))
         self.rows.append(row)
 
     def late_return(self, episodes: int = 100) -> float | None:
         """Mean of about the last ``episodes`` per seed, as Stable-Baselines3 keeps them."""
         total, count = 0.0, 0
         for row in reversed(self.rows):
-            for value, ended in zip(row["data/return"], row["data/episodes"], strict=True):
+            lived = zip(row.get("data/return", []), row.get("data/episodes", []), strict=True)
+            for value, ended in lived:
                 total, count = total + (value or 0.0) * ended, count + ended
             if count >= episodes * self.seeds:
                 break
@@ -52,20 +54,38 @@ class Clock:
 def main() -> None:
     """Run Sterling as asked, print what was measured as JSON."""
     request = json.loads(sys.argv[1])
+    if "rows" in request:
+        import logs
+
+        request["data"] = logs.written(request["rows"])
+    print(json.dumps(load(request) if "load" in request else train(request)))
+
+
+def load(request: dict[str, Any]) -> dict[str, Any]:
+    """Seconds from a file's name to its rows on the device."""
+    from sterling.data.device import to_device
+
+    start = time.perf_counter()
+    to_device(sterling.Dataset(request["data"])).reward.block_until_ready()
+    return {"load_seconds": time.perf_counter() - start, "versions": _versions()}
+
+
+def train(request: dict[str, Any]) -> dict[str, Any]:
+    """One training run."""
     programs = _watch_compiler()
     clock = Clock(request["options"]["seeds"])
+    asked = {name: request[name] for name in ("steps", "envs", "data") if name in request}
     run = sterling.train(
         request["algorithm"],
-        request["environment"],
-        steps=request["steps"],
-        envs=request["envs"],
+        request.get("environment"),
         preset=False,
         evaluate_episodes=0,
         sinks=[clock],
+        **asked,
         **request["options"],
         **request["fields"],
     )
-    answer = {
+    return {
         "points": clock.points,
         "steps": run.result["steps"] * clock.seeds,
         "return": clock.late_return(),
@@ -75,7 +95,6 @@ def main() -> None:
         },
         "versions": _versions(),
     }
-    print(json.dumps(answer))
 
 
 def _watch_compiler() -> dict[str, dict[str, float]]:

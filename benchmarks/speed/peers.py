@@ -23,7 +23,8 @@ def main() -> None:
         import torch
 
         torch.set_num_threads(request["threads"])
-    answer = matrix_torch(request) if "bound" in request else train(request)
+    train_it = learn_from_log if "rows" in request else train
+    answer = matrix_torch(request) if "bound" in request else train_it(request)
     print(json.dumps(answer | {"versions": _versions()}))
 
 
@@ -45,6 +46,33 @@ def train(request: dict[str, Any]) -> dict[str, Any]:
         "steps": model.num_timesteps,
         "return": float(sum(episodes) / len(episodes)) if episodes else None,
     }
+
+
+def learn_from_log(request: dict[str, Any]) -> dict[str, Any]:
+    """Gradient updates by d3rlpy's public interface, on the CPU."""
+    import d3rlpy
+    import logs
+
+    fields, columns = request["fields"], logs.columns(request["rows"])
+    terminals, timeouts = columns.pop("terminals"), columns.pop("timeouts")
+    log = d3rlpy.dataset.MDPDataset(**columns, terminals=terminals, timeouts=timeouts)
+    rates = {"actor_learning_rate": fields["lr"], "critic_learning_rate": fields["lr"]}
+    make = {"iql": d3rlpy.algos.IQLConfig, "td3bc": d3rlpy.algos.TD3PlusBCConfig}
+    learner = make[request["algorithm"]](batch_size=fields["batch"], **rates).create(device="cpu:0")
+    points: list[tuple[int, float]] = []
+
+    def note(learner: Any, epoch: int, step: int) -> None:
+        points.append((step, time.perf_counter()))
+
+    learner.fit(
+        log,
+        n_steps=request["updates"],
+        n_steps_per_epoch=100,
+        callback=note,
+        show_progress=False,
+        logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
+    )
+    return {"points": [p for p in points if p[0] % 100 == 0], "steps": request["updates"]}
 
 
 def _ppo(library: str, env: Any, fields: dict[str, Any]) -> Any:
@@ -140,7 +168,7 @@ def matrix_torch(request: dict[str, Any]) -> dict[str, Any]:
 def _versions() -> dict[str, str]:
     from importlib.metadata import version
 
-    names = ("stable-baselines3", "sbx-rl", "torch", "jax", "jaxlib", "flax", "numpy")
+    names = ("stable-baselines3", "sbx-rl", "d3rlpy", "torch", "jax", "jaxlib", "flax", "numpy")
     return {name: version(name) for name in (*names, "gymnasium", "mujoco")}
 
 

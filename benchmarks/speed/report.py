@@ -51,9 +51,16 @@ TARGETS = (
     Target("SAC HalfCheetah, against SB3", "sac/sterling", SB3_SAC, 4.0, "steps_per_second"),
     Target("SAC HalfCheetah, against SBX", "sac/sterling", ("sac/sbx",), 1.3, "steps_per_second"),
 )  # fmt: skip
+OFFLINE_TARGETS = tuple(
+    Target(f"{name} from a log, against d3rlpy", f"offline/{algorithm}_sterling",
+           (f"offline/{algorithm}_d3rlpy", f"offline/{algorithm}_d3rlpy_one_thread"), 3.0,
+           "steps_per_second")
+    for name, algorithm in (("IQL", "iql"), ("TD3+BC", "td3bc"))
+)  # fmt: skip
 LIMITS = (
     Limit("import sterling", "startup/import", 1.5),
     Limit("sterling --help", "startup/help", 1.5),
+    Limit("loading a log of 1,000,000 rows", "offline/loading", 2.0),
 )
 
 
@@ -61,12 +68,13 @@ def compare(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Every target whose cases were measured: the ratio, its range, and whether it is reached."""
     found = results["measurements"]
     rows = []
-    for target in TARGETS:
+    for target in (*TARGETS, *OFFLINE_TARGETS):
         if target.ours in found and any(name in found for name in target.theirs):
             rows.append(_ratio(target, found))
     for limit in LIMITS:
         if limit.case in found:
-            values = column(found[limit.case], "seconds")
+            name = "load_seconds" if "load_seconds" in found[limit.case][0] else "seconds"
+            values = column(found[limit.case], name)
             row = _row(limit.text, values, limit.seconds, "at most")
             rows.append(row | {"unit": "s", "reached": row["median"] <= limit.seconds})
     return rows
@@ -102,19 +110,20 @@ def column(repetitions: Sequence[dict[str, Any]], name: str) -> list[float]:
 
 
 def shares(results: dict[str, Any]) -> dict[str, float]:
-    """Share of the machine's matrix-product rate (the better of JAX and torch) that SAC reaches.
-
-    One environment step is one update; acting and simulating count as nothing.
+    """Share of the machine's matrix-product rate (the better of JAX and torch) that learners of
+    one update per step, or from a log, reach; acting, simulating and sampling count as nothing.
     """
     found = results["measurements"]
-    names = [name for name in ("sac/matrix_jax", "sac/matrix_torch") if name in found]
+    names = [name for name in found if name.split("/")[1] in ("matrix_jax", "matrix_torch")]
     if not names:
         return {}
     peak = max(statistics.median(column(found[name], "flops_per_second")) for name in names)
-    flops = results["sac_update_flops"]
+    work = dict.fromkeys(("sac/sterling", "sac/sbx", *SB3_SAC), results["sac_update_flops"])
+    for algorithm, flops in results.get("offline_update_flops", {}).items():
+        work |= {name: flops for name in found if name.startswith(f"offline/{algorithm}_")}
     return {
         name: statistics.median(column(found[name], "steps_per_second")) * flops / peak
-        for name in ("sac/sterling", "sac/sbx", *SB3_SAC)
+        for name, flops in work.items()
         if name in found
     }
 
@@ -193,8 +202,12 @@ def markdown(results: dict[str, Any]) -> str:
         parts = ", ".join(
             f"{name.partition('/')[2]} {100 * x:.0f} %" for name, x in reached.items()
         )
-        work = f"{results['sac_update_flops'] / 1e6:,.0f} MFLOP per SAC update"
-        lines += [f"{work}; share of the machine's matrix-product rate reached: {parts}.", ""]
+        flops = {"SAC": results["sac_update_flops"], **results.get("offline_update_flops", {})}
+        work = ", ".join(f"{each / 1e6:,.0f} MFLOP per {name}" for name, each in flops.items())
+        lines += [
+            f"{work} update; share of the machine's matrix-product rate reached: {parts}.",
+            "",
+        ]
     compiled = programs(results)
     if compiled:
         heads = ["case", "all programs, s", "dearest (trace + lower + compile or fetch, s)"]

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import report
-from bounds import sac_update_flops
+from bounds import iql_update_flops, sac_update_flops, td3bc_update_flops
 from cases import Case, all_cases, select
 from measure import Bench, commit, hardware, peers_python
 
-GROUPS = ("cartpole", "ppo", "sac", "programs", "startup")
+GROUPS = ("cartpole", "ppo", "sac", "offline", "programs", "startup")
 CHEETAH = {"obs": 17, "action": 6, "width": 256, "batch": 256}
 
 
@@ -39,6 +39,10 @@ def main() -> None:
         "quick": options.quick,
         "repetitions": repetitions,
         "sac_update_flops": sac_update_flops(**CHEETAH),
+        "offline_update_flops": {
+            "iql": iql_update_flops(**CHEETAH),
+            "td3bc": td3bc_update_flops(**CHEETAH),
+        },
         "cases": {f"{case.group}/{case.name}": case.request for case in cases},
         "measurements": {},
     }

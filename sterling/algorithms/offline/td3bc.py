@@ -18,7 +18,6 @@ import optax
 from gymnasium import spaces
 from jaxtyping import Array, Float, Int, Key
 
-from sterling import keys
 from sterling.algorithms.online import td3
 from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak

@@ -1,0 +1,243 @@
+"""Do off-policy estimates find the value, and do their intervals hold it?
+
+    python benchmarks/offpolicy.py [--logs 200] [--out benchmarks/results/offpolicy.json]
+
+A random finite world (16 states, 4 actions), whose values are known exactly. The judged policy is
+the best one with 40 % random actions; logs are of the best one with 60 % (near) and of the uniform
+one (far). Writes a table beside the JSON. A check in a continuous world, CartPole, follows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import sterling
+from sterling.data import Dataset
+from sterling.data.columns import Block
+from sterling.envs import classic
+from sterling.envs.tabular import tabular
+from sterling.factory.tabular import log
+from sterling.judging import METHODS, Chances, Trained, judge, rank_correlation, regret
+from sterling.judging.importance import PLAIN
+from sterling.training.folder import environment_facts
+from sterling.types import Spec
+
+GAMMA, LIMIT = 0.95, 50
+SIZES = (25, 100, 400)
+BEHAVIOURS = {"near": 0.6, "far": 1.0}  # chance of a random action
+JUDGED = 0.4
+TABLE: dict[str, Any] = {"depth": 0, "lr": 0.1, "updates": 1000, "batch": 128, "tau": 0.05}
+FQE_SIZE = 100  # episodes: networks take longer
+CARTPOLE_GAMMA, CUT, LOGGED = 0.98, 100, 200
+TRAINED, ACTS = (8_192, 16_384, 32_768, 65_536), 1  # steps of the policies; which made the log
+ABOUT = """# Off-policy evaluation: do estimates find the value, do intervals hold it?
+
+`python benchmarks/offpolicy.py`, {seconds} s, commit {commit}.
+
+## Where values are known exactly
+
+A random finite world (16 states, 4 actions), gamma 0.95, episodes cut after 50 steps; {logs} logs
+of each size. The judged policy is the best one with 40 % random actions, worth {truth:.3f}; *near*
+logs are of the best one with 60 %, *far* ones of the uniform policy. `is` to `wpdis` are put beside
+the return up to the cut, the others beside that without cuts. **holds**: share of 95 % intervals
+that hold the truth (standard error {error:.1%} at 95 %). **trusted**: share of the estimates that
+carry no warning of a small effective sample; **of trusted**: how many of those intervals hold.
+
+"""
+CARTPOLE = """
+## CartPole-v1
+
+Networks and learned models instead of tables, gamma {gamma}: policies of four trainings by PPO,
+judged from {logged} episodes (cut after {cut} steps) that the one of {behaviour} lived. Truth: 512
+episodes in the world, of {cut} steps for `wpdis`, of 1000 for the others.
+
+"""
+
+
+def tries(logs: int) -> Iterator[dict[str, Any]]:
+    """One row for every method, distance of the policies and size of the log."""
+    mdp = tabular("random-16x4-0")
+    best = mdp.optimal(GAMMA)
+    judged = mdp.greedy(best, JUDGED)
+    policy = Chances.of(judged)
+    for name, chance in BEHAVIOURS.items():
+        acting = mdp.greedy(best, chance)
+        for episodes in SIZES:
+            made = [log(mdp, acting, episodes, LIMIT, seed) for seed in range(logs)]
+            for method in METHODS:
+                if method == "fqe" and episodes != FQE_SIZE:
+                    continue
+                truth = mdp.worth(judged, GAMMA, LIMIT if method in PLAIN else None)
+                fields = TABLE if method == "fqe" else {}
+                found = [
+                    judge(policy, data, method, gamma=GAMMA, seed=seed, **fields)
+                    for seed, data in enumerate(made)
+                ]
+                yield {"log": name, "episodes": episodes, "method": method} | told(found, truth)
+
+
+def told(found: list[Any], truth: float) -> dict[str, Any]:
+    """How estimates of one number came out; those without a warning also apart."""
+    value = np.array([one.value for one in found])
+    low, high = np.array([(one.low, one.high) for one in found], float).T
+    holds = (low <= truth) & (truth <= high)
+    trusted = np.array(["cannot be trusted" not in one.method for one in found])
+    return {
+        "truth": truth,
+        "bias": float(value.mean() - truth),
+        "rmse": float(np.sqrt(np.mean((value - truth) ** 2))),
+        "width": float(np.median(high - low)),
+        "holds": float(holds.mean()),
+        "trusted": float(trusted.mean()),
+        "holds_if_trusted": float(holds[trusted].mean()) if trusted.any() else None,
+        "logs": len(found),
+    }
+
+
+def cartpole() -> dict[str, Any]:
+    """Policies of trainings of different lengths, judged from a log of one of them."""
+    task, _ = classic.make("CartPole-v1")
+    spec = Spec(task.obs, task.action)
+    policies = {}
+    for steps in TRAINED:
+        run = sterling.train("ppo", "CartPole-v1", steps=steps, evaluate_episodes=0)
+        policies[f"ppo, {steps:,} steps"] = Trained.of(run, spec)
+    lived = {name: episodes(task, policy, 512, 1000) for name, policy in policies.items()}
+    truths = {
+        name: [float(value(part, CARTPOLE_GAMMA, steps).mean()) for steps in (1000, CUT)]
+        for name, part in lived.items()
+    }
+    data = dataset(task, episodes(task, list(policies.values())[ACTS], LOGGED, CUT, seed=1))
+    rows = []
+    for method in ("fqe", "model", "wpdis", "wdr"):
+        for name, policy in policies.items():
+            found = judge(policy, data, method, gamma=CARTPOLE_GAMMA)
+            truth = truths[name][method in PLAIN]
+            said = {**found.to_json(), "method": method, "method_said": found.method}
+            rows.append({"policy": name, "truth": truth, **said})
+    return {"rows": rows, "behaviour": list(policies)[ACTS], "chosen": chosen_by(rows)}
+
+
+def chosen_by(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """How well each method's estimates order the policies."""
+    made = {}
+    for method in dict.fromkeys(row["method"] for row in rows):
+        pair = [(r["value"], r["truth"]) for r in rows if r["method"] == method]
+        found, true = (np.array(side) for side in zip(*pair, strict=True))
+        made[method] = {
+            "rank_correlation": rank_correlation(found, true),
+            "regret@1": regret(found, true),
+        }
+    return made
+
+
+@eqx.filter_jit
+def episodes(task: Any, policy: Any, count: int, steps: int, seed: int = 0) -> dict[str, Any]:
+    """``count`` episodes of ``steps`` at most, ``(time, episode, ...)``."""
+
+    def step(carry: Any, key: Any) -> tuple[Any, dict[str, Any]]:
+        state, obs, alive = carry
+        act, world = jax.random.split(key)
+        action = policy.sample(obs, act)
+        log_prob = policy.log_prob(obs, action)
+        state, following, reward, ended, _ = jax.vmap(task.step)(
+            state, action, jax.random.split(world, count)
+        )
+        row = {"obs": obs, "action": action, "reward": reward, "ended": ended, "alive": alive}
+        return (state, following, alive & ~ended), {**row, "log_prob": log_prob, "next": following}
+
+    begin, go = jax.random.split(jax.random.key(seed))
+    state, obs = jax.vmap(task.reset)(jax.random.split(begin, count))
+    start = (state, obs, jnp.ones(count, bool))
+    return jax.lax.scan(step, start, jax.random.split(go, steps))[1]
+
+
+def value(lived: dict[str, Any], gamma: float, steps: int) -> np.ndarray:
+    """The discounted return of every episode's first ``steps``."""
+    reward = np.asarray(lived["reward"] * lived["alive"], np.float64)[:steps]
+    return (reward * gamma ** np.arange(len(reward))[:, None]).sum(0)
+
+
+def dataset(task: Any, lived: dict[str, Any]) -> Dataset:
+    """Episodes as a log."""
+    host = {name: np.asarray(x).swapaxes(0, 1) for name, x in lived.items()}
+    alive = host["alive"]
+    lengths = alive.sum(1)
+    obs = [
+        np.concatenate([seen[:n], after[n - 1 : n]])
+        for seen, after, n in zip(host["obs"], host["next"], lengths, strict=True)
+    ]
+    arrays = {
+        "obs": np.concatenate(obs),
+        "action": host["action"][alive].astype(np.int64),
+        "reward": host["reward"][alive],
+        "discount": 1 - host["ended"][alive].astype(np.float32),
+        "extra/log_prob": host["log_prob"][alive],
+    }
+    block = Block(arrays, lengths, np.zeros(len(lengths), np.int32))
+    return Dataset.of(block, task.obs, task.action)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/offpolicy.json"))
+    chosen = parser.parse_args()
+    begun = time.monotonic()
+    result = {"rows": list(tries(chosen.logs)), "cartpole": cartpole()}
+    result |= {"seconds": round(time.monotonic() - begun, 1), **environment_facts()}
+    chosen.out.write_text(json.dumps(result, indent=1) + "\n")
+    chosen.out.with_suffix(".md").write_text(page(result))
+    print(page(result))
+
+
+def page(result: dict[str, Any]) -> str:
+    """Both tables."""
+    first, cart = result["rows"][0], result["cartpole"]
+    error = (0.95 * 0.05 / first["logs"]) ** 0.5
+    commit = (result["git"] or {"commit": "none"})["commit"][:12]
+    about = {"logs": first["logs"], "seconds": result["seconds"], "commit": commit}
+    text = ABOUT.format(**about, truth=first["truth"], error=error)
+    heads = ("log", "episodes", "method", "bias", "RMSE", "width", "holds", "of trusted", "trusted")
+    text += table(heads, [cells(row) for row in result["rows"]])
+    given = {"gamma": CARTPOLE_GAMMA, "logged": LOGGED, "cut": CUT, "behaviour": cart["behaviour"]}
+    text += CARTPOLE.format(**given)
+    rows = [
+        (row["method"], row["policy"], f"{row['truth']:.2f}", f"{row['value']:.2f}")
+        + (f"{row['low']:.2f} to {row['high']:.2f}", str("cannot be" not in row["method_said"]))
+        for row in cart["rows"]
+    ]
+    text += table(("method", "policy", "truth", "estimate", "95 % interval", "trusted"), rows)
+    rows = [
+        (method, *(f"{number:.2f}" for number in said.values()))
+        for method, said in cart["chosen"].items()
+    ]
+    return text + "\n" + table(("method", "rank correlation", "regret@1"), rows)
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """One line of the first table."""
+    apart = row["holds_if_trusted"]
+    numbers = (f"{row[name]:.3f}" for name in ("bias", "rmse", "width", "holds"))
+    last = ("" if apart is None else f"{apart:.3f}", f"{row['trusted']:.2f}")
+    return (row["log"], str(row["episodes"]), row["method"], *numbers, *last)
+
+
+def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Markdown."""
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    main()
