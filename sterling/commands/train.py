@@ -85,6 +85,12 @@ def _log_options(parser: argparse.ArgumentParser) -> None:
     add("--sampling", metavar="WORD", help=drawn)
     broken = "learn even from a file in which sterling data check finds errors"
     add("--unchecked", action="store_true", default=None, help=broken)
+    guide = "run whose policies help to act (with --steps)"
+    add("--guide", type=Path, metavar="FOLDER", help=guide)
+    way = "jump-start: they begin every episode; expansion: a critic chooses (jump-start)"
+    add("--guiding", default="jump-start", metavar="WAY", help=way)
+    late = "jump-start: the latest step of an episode at which the learner takes over"
+    add("--guide-steps", type=readers.integer, default=0, metavar="N", help=late)
     later = "a setting that changes with the first step, as alpha=0.4; may be repeated"
     add("--online", type=readers.pair, action="append", default=[], metavar="KEY=X", help=later)
 
@@ -106,6 +112,11 @@ def carry_out(chosen: argparse.Namespace) -> int:
     asked = {name: value for name, value in given.items() if value is not None} | own(chosen)
     if chosen.online:
         asked["online"] = dict(chosen.online)
+    if chosen.guide:
+        from sterling.training.settings import Guidance
+
+        path = str(chosen.guide.resolve())
+        asked["guide"] = Guidance(path, chosen.guiding, chosen.guide_steps)
     with show.sinks(chosen, out, vars(chosen) | {"environment": what}) as sinks:
         run = sterling.train(
             chosen.algorithm,

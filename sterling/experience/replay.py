@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import keys as named
 from sterling.equations.value import n_step_return
+from sterling.experience.guided import Guided
 from sterling.experience.priority import Priorities
 from sterling.experience.rollout import Actor, Rollout, Tally
 from sterling.experience.storage import Ring
@@ -35,14 +37,14 @@ class Replay(eqx.Module):
     recorded in ``extras`` is not kept.
     """
 
-    source: Rollout
+    source: Rollout | Guided
     ring: Ring
     priorities: Priorities | None
     needs: Transitions = eqx.field(static=True)
 
     @classmethod
     def create(
-        cls, source: Rollout, needs: Transitions, stack: int, keys: Key[Array, "seed"]
+        cls, source: Rollout | Guided, needs: Transitions, stack: int, keys: Key[Array, "seed"]
     ) -> Replay:
         """An empty replay of ``needs.capacity`` transitions a seed.
 
@@ -91,7 +93,8 @@ class Replay(eqx.Module):
 
     def restored(self, fresh: Replay) -> Replay:
         """The inverse of :meth:`stored`."""
-        return dataclasses.replace(self, source=self.source.restored(fresh.source))
+        lived: Any = self.source
+        return dataclasses.replace(self, source=lived.restored(fresh.source))
 
     def close(self) -> None:
         """Release the world."""
@@ -169,9 +172,8 @@ def _warm_compiled(how: tuple[Actor, Key[Array, "seed"], int], replay: Replay) -
 
 def _step(replay: Replay, actor: Actor, keys: Key[Array, "seed"]) -> Replay:
     """One step of every env, kept."""
-    once = dataclasses.replace(replay.source, length=1)
-    once, rows = once.draw(actor, keys)
-    source = dataclasses.replace(once, length=replay.source.length)
+    once, rows = replay.source.lasting(1).draw(actor, keys)
+    source = once.lasting(replay.source.length)
     kept = _keep((rows, replay.needs), (replay.ring, replay.priorities))
     return Replay(source, *kept, replay.needs)
 

@@ -75,6 +75,10 @@ class Rollout(eqx.Module):
         """Whether drawing may be compiled."""
         return self.world.traced
 
+    def lasting(self, length: int) -> Rollout:
+        """The same with draws of so many steps."""
+        return dataclasses.replace(self, length=length)
+
     def cleared(self) -> Rollout:
         """With an empty tally."""
         return dataclasses.replace(self, tally=Tally.empty(self.world.seeds))

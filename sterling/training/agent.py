@@ -10,10 +10,22 @@ from typing import Any, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
+from sterling import algorithms
 from sterling import keys as named
-from sterling.types import Action, Algorithm, AnyArray, Obs, Record, Rollouts, Signals, Spec
+from sterling.training.settings import Settings
+from sterling.types import (
+    Action,
+    Algorithm,
+    AnyArray,
+    Mistake,
+    Obs,
+    Record,
+    Rollouts,
+    Signals,
+    Spec,
+)
 
 
 def over_seeds(strategy: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,6 +98,14 @@ class Agent(eqx.Module):
         notice = cast(Any, self.algorithm).notice
         return over_seeds(self.strategy, notice)(self.state, memory, reward, last, mask)
 
+    def action_value(self, obs: Obs, action: Action) -> Float[Array, "seed env"]:
+        """The critic's value of actions ``(seed, env, ...)``; Mistake where there is none."""
+        judge = getattr(self.algorithm, "action_value", None)
+        if judge is None:
+            name = cast(Any, self.algorithm).__name__.rpartition(".")[2]
+            raise Mistake(f"{name} gives no action values; let sac, td3, td3bc or iql learn")
+        return over_seeds(self.strategy, judge)(self.state, obs, action)
+
     def learn(self, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent, Signals]:
         """One iteration's learning: a rollout, or several batches of transitions in turn."""
         several = not isinstance(self.needs, Rollouts)
@@ -100,6 +120,21 @@ class Agent(eqx.Module):
             new = jnp.full_like(getattr(config, name), value)
             config = eqx.tree_at(operator.attrgetter(name), config, new)
         return eqx.tree_at(lambda agent: agent.state.config, self, config)
+
+
+def create_agent(
+    settings: Settings, spec: Spec, seeds: Int[Array, "seed"] | None = None, own: Any = None
+) -> Agent:
+    """A fresh agent for every seed, in one program; ``own`` as in ``Agent.create``."""
+    algorithm: Any = algorithms.find(settings.algorithm)
+    seeds = jnp.asarray(settings.seeds, jnp.int32) if seeds is None else seeds
+
+    @jax.jit
+    def create(seeds: Int[Array, "seed"], own: Any) -> Agent:
+        start = named.at(seeds, "agent", 0)
+        return Agent.create(algorithm, start, spec, settings.config, settings.inside, own=own)
+
+    return create(seeds, own)
 
 
 def _several(algorithm: Algorithm, state: Any, batches: Record, key: Key[Array, ""]) -> Any:

@@ -18,7 +18,7 @@ from sterling.training.trained import TrainedRun, load
 
 RUN_OPTIONS = (
     *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
-    *("log_every", "checkpoint_minutes", "online"),
+    *("log_every", "checkpoint_minutes", "online", "guide"),
 )
 LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
 
@@ -56,7 +56,9 @@ def train(
             ``log_every`` (updates, then steps), ``checkpoint_minutes`` (5); of the log ``share``
             (0.5), ``top`` (1.0: only so much of the episodes, the best), ``sampling`` (uniform,
             episodes, return) and ``unchecked`` (learn even from a broken file); ``online`` (fields
-            of the Config that change with the first step); and every field of that Config.
+            of the Config that change with the first step); ``guide`` (a
+            :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act); and
+            every field of the Config.
 
     Raises:
         Mistake: wrong use, in one line.

@@ -13,6 +13,7 @@ from sterling.naming import hint
 from sterling.types import Mistake, Rollouts, Sequences, Transitions
 
 STRATEGIES = ("vmap", "map", "processes")
+GUIDINGS = ("jump-start", "expansion")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +27,15 @@ class Logbook:
     sampling: str = "uniform"  # how rows are drawn: see sterling.data.returns.shares
     unchecked: bool = False  # learn from it even if `sterling data check` finds errors
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return dataclasses.asdict(self)
+
+@dataclasses.dataclass(frozen=True)
+class Guidance:
+    """Policies learned before that help to act (see ``experience/guided.py``)."""
+
+    path: str  # of the run whose agents guide; seed by seed, in turn where they are fewer
+    how: str = "jump-start"  # or "expansion"
+    steps: int = 0  # jump-start: the latest step of an episode at which the learner takes over
+    temperature: float = 1.0 / 3.0  # expansion: of the choice between the two, in units of value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +58,7 @@ class Settings:
     data: Logbook | None = None  # logged experience to learn from
     updates: int = 0  # gradient updates per seed from the log alone, before the first step
     online: dict[str, float] = dataclasses.field(default_factory=dict)  # fields from then on
+    guide: Guidance | None = None
 
     @property
     def name(self) -> str:
@@ -70,7 +78,9 @@ class Settings:
         plain["environment"] = self.name
         plain["custom_environment"] = not isinstance(self.environment, str)
         plain["config"] = dataclasses.asdict(self.config)
-        plain["data"] = None if self.data is None else self.data.to_json()
+        for name in ("data", "guide"):
+            own = plain[name]
+            plain[name] = None if own is None else dataclasses.asdict(own)
         return plain
 
     @classmethod
@@ -91,6 +101,7 @@ class Settings:
         kept["config"] = module.Config(**plain["config"])
         kept["seeds"] = tuple(plain["seeds"])
         kept["data"] = Logbook(**plain["data"]) if plain.get("data") else None
+        kept["guide"] = Guidance(**plain["guide"]) if plain.get("guide") else None
         return cls(**kept)
 
 
@@ -102,6 +113,7 @@ def resolve(
     updates: int = 0,
     data: Logbook | None = None,
     online: dict[str, float] | None = None,
+    guide: Guidance | None = None,
     seeds: int | list[int] | tuple[int, ...] = 1,
     envs: int | None = None,
     strategy: str | None = None,
@@ -131,7 +143,7 @@ def resolve(
     later = _later(module, algorithm, config, online or {})
     settings = Settings(
         *(algorithm, environment, steps, chosen, envs, strategy, config, options),
-        **{"data": data, "updates": updates, "online": later, **rest},
+        **{"data": data, "updates": updates, "online": later, "guide": guide, **rest},
     )
     _check_budget(settings, module)
     return settings
@@ -158,6 +170,7 @@ def _check_budget(settings: Settings, module: Any) -> None:
         raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
     elif isinstance(needs, Sequences) and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
+    _check_guide(settings, needs)
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")
     iterations(settings)  # raises where the budget is too small
@@ -194,6 +207,21 @@ def presets(algorithm: str, environment: str | Callable[[], Any]) -> dict[str, A
         return {}
     text = resources.files("sterling.algorithms").joinpath("presets.json").read_text()
     return dict(json.loads(text).get(algorithm, {}).get(environment, {}))
+
+
+def _check_guide(settings: Settings, needs: Any) -> None:
+    guide = settings.guide
+    if guide is None:
+        return
+    if guide.how not in GUIDINGS:
+        near = hint(guide.how, GUIDINGS, f"there are {', '.join(GUIDINGS)}")
+        raise Mistake(f"policies cannot guide by {guide.how!r}{near}")
+    if not isinstance(needs, Transitions) or not settings.steps:
+        raise Mistake(
+            "a guide helps learners that replay what they live through, and needs steps=N"
+        )
+    if guide.how == "jump-start" and guide.steps < 1:
+        raise Mistake("jump-start needs the latest step at which the learner takes over: steps")
 
 
 def warmup_steps(settings: Settings) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def _result(driver: Driver) -> dict[str, Any]:
     of_log = {
         "updates": driver.update,
         "updates_per_second": round(made / seconds, 1),
-        "data": None if settings.data is None else settings.data.to_json(),
+        "data": None if settings.data is None else dataclasses.asdict(settings.data),
     }
     return {
         "algorithm": settings.algorithm,

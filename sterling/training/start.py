@@ -18,7 +18,8 @@ from sterling.experience.mix import Mix
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
 from sterling.training import logbook
-from sterling.training.agent import Agent
+from sterling.training.agent import Agent, create_agent
+from sterling.training.guide import guided
 from sterling.training.loop import Run
 from sterling.training.settings import Settings, iterations
 from sterling.types import Rollouts, Spec, World
@@ -80,7 +81,8 @@ def beginning(settings: Settings, world: World) -> Callable[..., Run]:
     def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
         agent, source = create(seeds, own)
         if warm and isinstance(source, Replay):
-            source = source.warm(keys.at(seeds, "warm", 0))
+            actor = None if settings.guide is None else agent  # guided, or by chance
+            source = source.warm(keys.at(seeds, "warm", 0), actor)
         return Run(agent, _mixed(settings, source), seeds, jnp.zeros((), jnp.int32))
 
     return begin
@@ -96,8 +98,9 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
         rollout = Rollout.create(world, needs.length if rollouts else needs.collect, start)
         if rollouts:
             return rollout
+        lived = guided(settings, rollout)
         fresh = dataclasses.replace(needs, batch=needs.batch - logbook.rows(settings, needs))
-        return Replay.create(rollout, fresh, getattr(world, "stack", 1), start)
+        return Replay.create(lived, fresh, getattr(world, "stack", 1), start)
 
     return create
 
@@ -147,18 +150,3 @@ def _checked_problem(settings: Settings) -> Spec:
         return problem(settings, world)
     finally:
         world.close()
-
-
-def create_agent(
-    settings: Settings, spec: Spec, seeds: Int[Array, "seed"] | None = None, own: Any = None
-) -> Agent:
-    """A fresh agent for every seed, in one program; ``own`` as in ``Agent.create``."""
-    algorithm: Any = algorithms.find(settings.algorithm)
-    seeds = jnp.asarray(settings.seeds, jnp.int32) if seeds is None else seeds
-
-    @jax.jit
-    def create(seeds: Int[Array, "seed"], own: Any) -> Agent:
-        start = keys.at(seeds, "agent", 0)
-        return Agent.create(algorithm, start, spec, settings.config, settings.inside, own=own)
-
-    return create(seeds, own)

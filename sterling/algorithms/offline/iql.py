@@ -25,10 +25,11 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys
+from sterling.algorithms.online import sac
 from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.regression import advantage_weight, expectile_loss
-from sterling.equations.value import take_action, td_target
+from sterling.equations.value import td_target
 from sterling.nets.encoder import Encoder
 from sterling.nets.ensemble import Twins
 from sterling.nets.heads import Actions
@@ -127,11 +128,16 @@ def value(state: State, obs: Obs) -> Float[Array, "env"]:
     return state.value(state.critics.torso(state.normaliser(obs)))[..., 0]
 
 
+def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+    """The smaller critic's value of actions, of scaled rewards."""
+    return jnp.minimum(*sac.logged(state.critics, state.normaliser(obs), action))
+
+
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One update of value, policy, critics and targets on transitions ``(batch, ...)``."""
     config, (value_state, critic_state, policy_state) = state.config, state.optimisers
     batch = state.normaliser.batch(batch)
-    logged_value = jnp.minimum(*logged(state.target, batch))
+    logged_value = jnp.minimum(*sac.logged(state.target, batch.obs, batch.action))
 
     grads, (metrics, advantage) = jax.grad(value_loss, has_aux=True)(
         state.value, state, batch, logged_value
@@ -160,15 +166,6 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         config=config,
     )
     return learned, Signals({**metrics, **policy_metrics, **critic_metrics}, {"td_error": error})
-
-
-def logged(critics: Twins, batch: Record) -> tuple[Float[Array, "batch"], Float[Array, "batch"]]:
-    """Q_1(s, a) and Q_2(s, a) of the logged actions."""
-    action: Array = batch.action
-    if jnp.issubdtype(action.dtype, jnp.integer):
-        first, second = critics.of_choices(batch.obs)
-        return take_action(first, action), take_action(second, action)
-    return critics.of_action(batch.obs, action.reshape(batch.mask.size, -1))
 
 
 def value_loss(
@@ -207,7 +204,7 @@ def critic_loss(
 ) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
     """L_Q of the module docstring; also each row's |TD error|, averaged over the critics."""
     weight = batch.extras.get("weight", jnp.ones_like(y))
-    values = logged(critics, batch)
+    values = sac.logged(critics, batch.obs, batch.action)
     errors = jnp.stack([q - y for q in values])
     loss = masked_mean(weight * 0.5 * jnp.sum(jnp.square(errors), 0), batch.mask)
     metrics = {"loss/value": loss, "value/q": masked_mean(values[0], batch.mask)}

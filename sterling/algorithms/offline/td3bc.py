@@ -94,6 +94,11 @@ def value(state: State, obs: Obs) -> Float[Array, "env"]:
     return td3.value(state, state.normaliser(obs))
 
 
+def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+    """The smaller critic's value of actions."""
+    return td3.action_value(state, state.normaliser(obs), action)
+
+
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One update of the critics on transitions ``(batch, ...)``, every ``delay``-th also of actor
     and targets."""

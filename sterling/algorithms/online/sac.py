@@ -138,6 +138,11 @@ def value(state: State, obs: Obs) -> Float[Array, "env"]:
     return jnp.minimum(*state.critics.of_action(obs, pi.mode()))
 
 
+def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+    """The smaller critic's value of actions."""
+    return jnp.minimum(*logged(state.critics, obs, action))
+
+
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One update of critics, actor and temperature on transitions ``(batch, ...)``."""
     config, (critic_state, actor_state, alpha_state) = state.config, state.optimisers
@@ -177,15 +182,21 @@ def target(state: State, batch: Record, key: Key[Array, ""]) -> Float[Array, "ba
     return td_target(batch.reward, state.config.gamma * batch.discount, next_value)
 
 
+def logged(
+    critics: Twins, obs: Obs, action: Action
+) -> tuple[Float[Array, "batch"], Float[Array, "batch"]]:
+    """Q_1(s, a) and Q_2(s, a)."""
+    if jnp.issubdtype(action.dtype, jnp.integer):
+        first, second = critics.of_choices(obs)
+        return take_action(first, action), take_action(second, action)
+    return critics.of_action(obs, action.reshape(len(action), -1))
+
+
 def critic_loss(
     critics: Twins, batch: Record, y: Float[Array, "batch"]
 ) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
     """L_Q of the module docstring; also each row's |TD error|, averaged over the critics."""
-    action: Array = batch.action
-    if jnp.issubdtype(action.dtype, jnp.integer):
-        values = [take_action(q, action) for q in critics.of_choices(batch.obs)]
-    else:
-        values = list(critics.of_action(batch.obs, action.reshape(batch.mask.size, -1)))
+    values = logged(critics, batch.obs, batch.action)
     weight = batch.extras.get("weight", jnp.ones_like(y))
     errors = jnp.stack([q - y for q in values])
     loss = masked_mean(weight * 0.5 * jnp.sum(jnp.square(errors), 0), batch.mask)

@@ -145,6 +145,11 @@ def value(state: Any, obs: Obs) -> Float[Array, "env"]:
     return jnp.minimum(*state.nets.critics.of_action(obs, state.nets.action(obs)))
 
 
+def action_value(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
+    """The smaller critic's value of actions."""
+    return jnp.minimum(*state.nets.critics.of_action(obs, action.reshape(len(action), -1)))
+
+
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One update of the critics on transitions ``(batch, ...)``, every ``delay``-th also of actor
     and targets."""

@@ -1,0 +1,148 @@
+"""Experience lived with the help of a policy that was learned before."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, Key
+
+from sterling import keys as named
+from sterling.experience.rollout import Actor, Rollout
+from sterling.types import Action, Obs, Record, Signals
+
+
+class JumpStart(eqx.Module):
+    """The guide begins each episode and the learner takes over (Uchendu 2023, "Jump-start
+    reinforcement learning", arXiv:2204.02372, algorithm 1 in its random form).
+
+    An episode's handover is drawn uniformly from 0 to ``steps``, a bound that falls to 0 along a
+    line over ``fade`` draws: the paper's curriculum by time, not by a threshold of the return.
+    """
+
+    until: Int[Array, "seed env"]  # the step at which the learner takes over
+    draws: Int[Array, ""]
+    steps: int = eqx.field(static=True)
+    fade: int = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, seeds: int, envs: int, steps: int, fade: int) -> JumpStart:
+        """Nothing lived yet."""
+        return cls(jnp.zeros((seeds, envs), jnp.int32), jnp.zeros((), jnp.int32), steps, fade)
+
+    def begin(self, length: Int[Array, "seed env"], keys: Key[Array, "seed"]) -> JumpStart:
+        """Draw the handover of episodes that are about to begin."""
+        left = jnp.maximum(1.0 - self.draws.astype(jnp.float32) / self.fade, 0.0)
+        draw = jax.vmap(lambda key: jax.random.uniform(key, length.shape[1:]))(keys)
+        fresh = jnp.ceil(draw * left * self.steps).astype(jnp.int32)
+        until = jnp.where(length == 0, fresh, self.until)
+        return JumpStart(until, self.draws + 1, self.steps, self.fade)
+
+    def guided(
+        self, length: Array, values: tuple[Array, Array] | None, keys: Key[Array, "seed"]
+    ) -> Bool[Array, "seed env"]:
+        """Where the guide acts."""
+        return length < self.until
+
+
+class Expansion(eqx.Module):
+    """Guide and learner both propose, and a critic chooses (Zhang 2023, "Policy expansion for
+    bridging offline-to-online reinforcement learning", arXiv:2302.00935, eq. 4):
+
+        P(guide) = softmax( Q(s, a_guide) / T, Q(s, a_learner) / T )
+
+    Deviation from the paper: the final policy is the learner's alone.
+    """
+
+    temperature: float = eqx.field(static=True)
+
+    def begin(self, length: Int[Array, "seed env"], keys: Key[Array, "seed"]) -> Expansion:
+        """Nothing is drawn beforehand."""
+        return self
+
+    def guided(
+        self, length: Array, values: tuple[Array, Array] | None, keys: Key[Array, "seed"]
+    ) -> Bool[Array, "seed env"]:
+        """Where the guide's proposal is taken."""
+        assert values is not None
+        chance = jax.nn.sigmoid((values[0] - values[1]) / self.temperature)
+        return jax.vmap(jax.random.bernoulli)(keys, chance)
+
+
+class Pair(eqx.Module):
+    """Guide and learner as one actor, at one step."""
+
+    learner: Any
+    guide: Any
+    rule: JumpStart | Expansion
+    length: Int[Array, "seed env"]
+
+    def act(
+        self, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, dict[str, Array]]:
+        """The action of whoever acts in each env."""
+        own, extras = self.learner.act(obs, named.fold_each(keys, "learner"), explore)
+        its, _ = self.guide.act(obs, named.fold_each(keys, "guide"), explore)
+        values = None
+        if isinstance(self.rule, Expansion):
+            values = self.learner.action_value(obs, its), self.learner.action_value(obs, own)
+        guided = self.rule.guided(self.length, values, named.fold_each(keys, "whose"))
+
+        def choose(its: Array, own: Array) -> Array:
+            return jnp.where(guided.reshape(*guided.shape, *(1,) * (own.ndim - 2)), its, own)
+
+        return jax.tree.map(choose, its, own), extras
+
+
+class Guided(eqx.Module):
+    """A rollout in which ``guide``, whose parameters stay as they are, acts now and then."""
+
+    source: Rollout
+    guide: Any  # None while a run is written: it has a folder of its own
+    rule: JumpStart | Expansion
+    length: int = eqx.field(static=True)
+
+    world = property(lambda self: self.source.world, doc="That experience comes from.")
+    obs = property(lambda self: self.source.obs, doc="What the agent sees now.")
+    tally = property(lambda self: self.source.tally, doc="Episodes finished.")
+    traced = property(lambda self: self.source.traced, doc="Whether drawing may be compiled.")
+
+    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Guided, Record]:
+        """Act for ``length`` steps, ``(seed, time, env, ...)``."""
+        source, rule, rows = self.source, self.rule, []
+        for time in range(self.length):
+            own = named.fold_each(keys, "step", time)
+            length = source.episode.length
+            rule = rule.begin(length, named.fold_each(own, "handover"))
+            source, row = source.draw(Pair(agent, self.guide, rule, length), own)
+            rows.append(row)
+        record = jax.tree.map(lambda *each: jnp.concatenate(each, 1), *rows)
+        return dataclasses.replace(self, source=source, rule=rule), record
+
+    def lasting(self, length: int) -> Guided:
+        """The same with draws of so many steps."""
+        return dataclasses.replace(self, length=length)
+
+    def heed(self, signals: Signals) -> Guided:
+        """Fresh experience is what it is."""
+        return self
+
+    def cleared(self) -> Guided:
+        """With an empty tally."""
+        return dataclasses.replace(self, source=self.source.cleared())
+
+    def stored(self) -> Guided:
+        """What of it is written."""
+        return dataclasses.replace(self, source=self.source.stored(), guide=None)
+
+    def restored(self, fresh: Guided) -> Guided:
+        """The inverse of :meth:`stored`."""
+        source = self.source.restored(fresh.source)
+        return dataclasses.replace(self, source=source, guide=fresh.guide)
+
+    def close(self) -> None:
+        """Release the world."""
+        self.source.close()
