@@ -1,4 +1,4 @@
-"""``sterling data import | export | check | describe``: experience on disk."""
+"""``sterling data import | export | check | describe | make``: experience on disk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sterling.commands import data_make
 
 if TYPE_CHECKING:
     from sterling.data import Dataset, Description
@@ -18,6 +20,7 @@ with observations, actions, rewards and terminals; which it is is seen by lookin
   sterling data check data/hopper --fix data/hopper-mended
   sterling data describe data/hopper-mended --out hopper.png
   sterling data export data/hopper-mended out/hopper-v0 --format minari
+  sterling data make Hopper-v5 --quality medium-replay --size 200_000 --out data/hopper-replay
 
 Exit code 0; 1 if check finds errors, or a file is damaged; 2 for wrong use."""
 SHOWN = 5  # findings of one kind that are printed
@@ -25,7 +28,10 @@ SHOWN = 5  # findings of one kind that are printed
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
-    parser.description, parser.epilog = "convert, check and describe logged experience", EXPLAINED
+    parser.description, parser.epilog = (
+        "make, convert, check and describe logged experience",
+        EXPLAINED,
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     kinds = parser.add_subparsers(dest="do", metavar="WHAT", required=True)
     ends = "returns that count as 0 and as 1"
@@ -58,6 +64,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--reference", nargs=2, type=float, metavar=("LOW", "HIGH"), help=ends)
     one.add_argument("--out", type=Path, metavar="PICTURE", help="draw it (.png, .svg or .pdf)")
 
+    data_make.options(kinds.add_parser("make", help="a new one, by our own agents or by scripts"))
+
 
 def carry_out(chosen: argparse.Namespace) -> int:
     """Do it."""
@@ -66,6 +74,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
         "export": _export,
         "check": _check,
         "describe": _describe,
+        "make": data_make.carry_out,
     }
     return parts[chosen.do](chosen)
 

@@ -1,9 +1,10 @@
 """Worlds by name. Nothing is imported before it is needed.
 
 A name may say where it comes from: ``envpool:CartPole-v1``, ``classic:CartPole-v1``,
-``gymnax:CartPole-v1``, ``gymnasium:CartPole-v1``, ``probe:cut``. Without that the first of
-classic, EnvPool, gymnax and Gymnasium that has the name provides it. ``package:Name-v0`` imports
-the package first, as in Gymnasium.
+``gymnax:CartPole-v1``, ``gymnasium:CartPole-v1``, ``probe:cut``, ``tabular:chain-8``. Without that
+the first of classic, EnvPool, gymnax and Gymnasium that has the name provides it.
+``package:Name-v0`` imports the package first, as in Gymnasium; ``ogbench:`` takes the names of
+OGBench's data sets too, for the worlds they were collected in.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fnmatch
 import functools
 import importlib
 import inspect
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +22,11 @@ from sterling.envs.naming import check_options
 from sterling.naming import hint
 from sterling.types import Mistake, World
 
-BACKENDS = ("classic", "envpool", "gymnax", "gymnasium", "probe")
+SEARCHED = ("classic", "envpool", "gymnax", "gymnasium")  # for names that do not say
+BACKENDS = (*SEARCHED, "probe", "tabular")
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
 ATARI_STACK = 4
+COLLECTED = re.compile(r"(ogbench:.+)-(navigate|stitch|explore|play|noisy)(-.+)")  # and how
 HOST_OPTIONS = ("workers", "timeout", "max_failures")
 
 
@@ -100,16 +104,17 @@ def names(pattern: str | None = None) -> dict[str, list[str]]:
 
 def find(environment: str) -> tuple[str, str]:
     """The backend of a name, and the name without the backend's prefix."""
+    environment = COLLECTED.sub(r"\1\3", environment)
     prefix, colon, rest = environment.partition(":")
     if colon and prefix in BACKENDS:
         if not _knows(prefix, rest):
             raise Mistake(_unknown(environment, [f"{prefix}:{name}" for name in _names(prefix)]))
         return prefix, rest
-    for backend in BACKENDS[:-1]:
+    for backend in SEARCHED:
         if _knows(backend, environment):
             return backend, environment
-    known = [name for backend in BACKENDS[:-1] for name in _names(backend)]
-    known += [f"probe:{name}" for name in _names("probe")]
+    known = [name for backend in SEARCHED for name in _names(backend)]
+    known += [f"{own}:{name}" for own in ("probe", "tabular") for name in _names(own)]
     raise Mistake(_unknown(environment, known))
 
 
@@ -135,6 +140,10 @@ def _knows(backend: str, name: str) -> bool:
         return gymnax.knows(name)
     if backend == "gymnasium":
         return _registered(name)
+    if backend == "tabular":
+        from sterling.envs import tabular
+
+        return tabular.knows(name)
     return name in _names(backend)
 
 
@@ -143,6 +152,10 @@ def _names(backend: str) -> list[str]:
         from sterling.envs.probe import NAMES
 
         return list(NAMES)
+    if backend == "tabular":
+        from sterling.envs import tabular
+
+        return list(tabular.NAMES)
     if backend == "classic":
         from sterling.envs.classic import TASKS
 
@@ -216,6 +229,10 @@ def _compiled(
 
         task: Task = probe(name)
         limit = 0
+    elif backend == "tabular":
+        from sterling.envs import tabular
+
+        task, limit = tabular.tabular(name), tabular.LIMIT
     else:
         from sterling.envs import classic
 

@@ -103,8 +103,8 @@ class Guided(eqx.Module):
     source: Rollout
     guide: Any  # None while a run is written: it has a folder of its own
     rule: JumpStart | Expansion
-    length: int = eqx.field(static=True)
 
+    length = property(lambda self: self.source.length, doc="Steps of a draw.")
     world = property(lambda self: self.source.world, doc="That experience comes from.")
     obs = property(lambda self: self.source.obs, doc="What the agent sees now.")
     tally = property(lambda self: self.source.tally, doc="Episodes finished.")
@@ -112,19 +112,19 @@ class Guided(eqx.Module):
 
     def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Guided, Record]:
         """Act for ``length`` steps, ``(seed, time, env, ...)``."""
-        source, rule, rows = self.source, self.rule, []
+        source, rule, rows = self.source.lasting(1), self.rule, []
         for time in range(self.length):
             own = named.fold_each(keys, "step", time)
-            length = source.episode.length
-            rule = rule.begin(length, named.fold_each(own, "handover"))
-            source, row = source.draw(Pair(agent, self.guide, rule, length), own)
+            done = source.episode.length
+            rule = rule.begin(done, named.fold_each(own, "handover"))
+            source, row = source.draw(Pair(agent, self.guide, rule, done), own)
             rows.append(row)
         record = jax.tree.map(lambda *each: jnp.concatenate(each, 1), *rows)
-        return dataclasses.replace(self, source=source, rule=rule), record
+        return Guided(source.lasting(self.length), self.guide, rule), record
 
     def lasting(self, length: int) -> Guided:
         """The same with draws of so many steps."""
-        return dataclasses.replace(self, length=length)
+        return dataclasses.replace(self, source=self.source.lasting(length))
 
     def heed(self, signals: Signals) -> Guided:
         """Fresh experience is what it is."""

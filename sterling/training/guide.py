@@ -24,12 +24,12 @@ def guided(settings: Settings, rollout: Rollout) -> Rollout | Guided:
         return rollout
     guide = _agents(settings, Path(asked.path), rollout)
     if asked.how == "expansion":
-        return Guided(rollout, guide, Expansion(asked.temperature), rollout.length)
+        return Guided(rollout, guide, Expansion(asked.temperature))
     rounds = iterations(settings) - offline_iterations(settings)
     draws = warmup_steps(settings) // settings.envs + rounds * rollout.length
     seeds, envs = rollout.world.seeds, rollout.world.spec.envs
     rule = JumpStart.create(seeds, envs, asked.steps, fade=draws)
-    return Guided(rollout, guide, rule, rollout.length)
+    return Guided(rollout, guide, rule)
 
 
 def _agents(settings: Settings, path: Path, rollout: Rollout) -> Agent:

@@ -1,0 +1,95 @@
+"""``sterling data make``: datasets by our own agents, or by scripts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from sterling.commands import readers
+
+EXPLAINED = """\
+qualities:
+  random          uniformly random actions
+  medium          a policy stopped a third of the way from random to the expert
+  expert          the policy at the end of training
+  medium-replay   what training lived through until the medium policy
+  full-replay     what training lived through until its end
+  medium-expert   half of each
+  scripted        hand-written policies: OGBench's collections, BabyAI's bot
+
+Policies act with exploration, as they did while they learned. Trained agents are kept, and shared
+by all qualities; equal words give equal bytes.
+
+  sterling data make HalfCheetah-v5 --quality medium-replay --size 200_000 --out data/cheetah
+  sterling data make cube-single-play-singletask-v0 --quality scripted --size 100_000 \\
+      --out data/cube --workers 4"""
+
+
+def options(one: argparse.ArgumentParser) -> None:
+    """What can be asked for."""
+    one.description, one.epilog = "make a dataset with our own agents, or by scripts", EXPLAINED
+    one.formatter_class = argparse.RawDescriptionHelpFormatter
+    add: Any = one.add_argument
+    named = "see: sterling list environments; or OGBench's name of a dataset"
+    add("environment", metavar="ENV", help=named)
+    add("--quality", required=True, metavar="QUALITY", help="one of those below")
+    add("--size", type=readers.integer, required=True, metavar="N", help="rows")
+    add("--seed", type=readers.integer, default=0, metavar="N", help="of everything (0)")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="to write")
+    add("--agent", default="ppo", metavar="ALGORITHM", help="that is trained (ppo)")
+    budget = "of its training (1,000,000)"
+    add("--steps", type=readers.integer, default=1_000_000, metavar="N", help=budget)
+    kept = "where trained agents are kept (runs/factory)"
+    add("--agents", type=Path, metavar="FOLDER", help=kept)
+    example = "an option of the environment, as max_episode_steps=500; may be repeated"
+    add("--env", type=readers.pair, action="append", default=[], metavar="KEY=VALUE", help=example)
+    processes = "processes of scripted collections; they change no number (1)"
+    add("--workers", type=readers.integer, default=1, metavar="N", help=processes)
+
+
+def carry_out(chosen: argparse.Namespace) -> int:
+    """Make it, and say what it is."""
+    from sterling.factory.make import Order, make
+    from sterling.report.text import number
+    from sterling.statistics import estimate
+
+    order = Order(
+        chosen.environment,
+        chosen.quality,
+        chosen.size,
+        chosen.seed,
+        chosen.agent,
+        chosen.steps,
+        dict(chosen.env),
+        chosen.workers,
+    )
+    line = Line()
+    try:
+        made = make(order, chosen.out, chosen.agents, line.say)
+    finally:
+        line.clear()
+    known = f"return {estimate(made.returns)}" if made.episodes > 1 else number(made.returns[0])
+    print(f"{chosen.out}: {made.episodes} episodes, {made.rows} rows, {known}")
+    print(f"hash {made.hash[:12]}")
+    for source in made.facts.sources:
+        print(source.name, *source.notes, sep="; ")
+    return 0
+
+
+class Line:
+    """One line that says how it goes, where somebody looks on."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+
+    def say(self, words: str) -> None:
+        """Replace what it says."""
+        if self._shown:
+            print(f"\r\033[K{words[:99]}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Leave nothing behind."""
+        if self._shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

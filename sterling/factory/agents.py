@@ -1,0 +1,253 @@
+"""Agents to make data with: one training gives the expert and, on its way, the medium agent.
+
+    <agents>/<algorithm>-<environment>-<steps>-<seed>/expert   run folders, for ``sterling
+                                                      medium    evaluate`` and ``play`` too
+
+Training can be lived through again up to any point, number by number, which is how the replay
+qualities are made without keeping what may be gigabytes of pictures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sterling import keys
+from sterling.envs.registry import find
+from sterling.experience.replay import Replay
+from sterling.factory import rollouts
+from sterling.training import checkpoint, folder
+from sterling.training.agent import Agent
+from sterling.training.loop import Run, advance
+from sterling.training.settings import (
+    Settings,
+    iteration_steps,
+    iterations,
+    resolve,
+    warmup_steps,
+)
+from sterling.training.start import build, make_world, remember_programs
+from sterling.training.trained import load
+from sterling.types import Mistake, Record, World
+
+MILESTONES = 50  # agents that are looked at for the medium one
+MEDIUM = 1 / 3  # of the way from a random policy's score to the expert's
+TRIAL = 10  # envs in which agents are judged; a milestone by two episodes of each
+REFERENCE = 100  # episodes of each reference score
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """The agents of one training."""
+
+    settings: Settings
+    medium: Agent
+    expert: Agent
+    iterations: int  # collect-and-learn rounds until the medium agent
+    scores: dict[str, float]  # mean returns of random, medium, expert; the last two not exploring
+
+
+def settings_of(
+    environment: str, algorithm: str, steps: int, seed: int, env_options: dict[str, Any]
+) -> Settings:
+    """What is trained; raises Mistake for names and numbers that cannot be."""
+    find(environment)
+    return resolve(algorithm, environment, steps=steps, seeds=[seed], env_options=env_options)
+
+
+def obtain(settings: Settings, where: Path, say: Say) -> Trained:
+    """The agents kept under ``where``; trained now, and kept, where there are none."""
+    name = settings.name.replace("/", "-").replace(":", "-")
+    home = where / f"{settings.algorithm}-{name}-{settings.steps}-{settings.seeds[0]}"
+    if folder.read_result(home / "expert") is not None:
+        return _kept(settings, home)
+    remember_programs()
+    made = _train(settings, say)
+    partial = home.with_name(f".{home.name}.partial-{os.getpid()}")
+    try:
+        for kind in ("medium", "expert"):
+            _keep(made, partial / kind, kind)
+        if not home.exists():  # another process may have been as quick
+            partial.rename(home)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return _kept(settings, home)
+
+
+def relive(trained: Trained, until: int, size: int, say: Say) -> tuple[Record, World]:
+    """The newest ``size`` rows, or a few more, of the first ``until`` rounds of training, as
+    ``(time, env, ...)``, and the world they were lived in. What an actor recorded besides is there
+    where the algorithm learns from rollouts."""
+    settings = trained.settings
+    run, total = build(settings), iterations(settings)
+    recent: list[Record] = []
+    for count in _chunks(total):
+        left = until - int(run.iteration)
+        if not left:
+            break
+        run, lived = _live(run, min(count, left))
+        recent += [jax.tree.map(lambda x: np.asarray(x)[0], one) for one in lived]
+        while sum(int(one.mask.sum()) for one in recent[1:]) >= size:
+            recent.pop(0)
+        say(f"living through {_steps(settings, int(run.iteration)):,} steps again")
+    if isinstance(run.source, Replay):
+        return _remembered(run.source, size), run.source.world
+    return rollouts.joined(recent), run.source.world
+
+
+def policy_hash(agent: Agent) -> str:
+    """SHA-256 of everything an agent knows."""
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(agent.state):
+        array = np.asarray(leaf)
+        digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def rounds(settings: Settings) -> int:
+    """Collect-and-learn rounds of the whole training."""
+    return iterations(settings)
+
+
+def steps_of(trained: Trained) -> int:
+    """Environment steps that the medium agent has learned from."""
+    return _steps(trained.settings, trained.iterations)
+
+
+def _steps(settings: Settings, rounds: int) -> int:
+    return warmup_steps(settings) + rounds * iteration_steps(settings)
+
+
+def _train(settings: Settings, say: Say) -> Trained:
+    """Train to the end, then find the medium agent among the milestones."""
+    run, passed = build(settings), {}
+    for count in _chunks(iterations(settings)):
+        run, _ = _live(run, count)
+        passed[int(run.iteration)] = jax.device_get(run.agent)
+        step = _steps(settings, int(run.iteration))
+        say(f"training {settings.algorithm} on {settings.name}: {step:,} of {settings.steps:,}")
+    run.source.world.close()
+    world = make_world(settings, "evaluate", TRIAL)
+    try:
+        return _judged(settings, passed, world, say)
+    finally:
+        world.close()
+
+
+def _judged(settings: Settings, passed: dict[int, Agent], world: World, say: Say) -> Trained:
+    """The medium agent is, of those until the first that is a third of the way to the expert's
+    return while exploring, the one nearest to it."""
+
+    def score(actor: Any, episodes: int) -> float:
+        each = rollouts.returns(world, actor, episodes // TRIAL, settings.seeds[0])
+        return float(each.mean())
+
+    say(f"judging the agents over {REFERENCE} episodes")
+    expert = passed[max(passed)]
+    low = score(rollouts.Chance(world), REFERENCE)
+    wanted = low + MEDIUM * (score(expert, REFERENCE) - low)
+    found: dict[int, float] = {}
+    for step, agent in passed.items():
+        found[step] = score(agent, TRIAL * 2)
+        if found[step] >= wanted > low:
+            break
+    medium = min(found, key=lambda step: abs(found[step] - wanted))
+    ends = {"medium": passed[medium], "expert": expert}
+    scores = {kind: score(rollouts.Best(agent), REFERENCE) for kind, agent in ends.items()}
+    return Trained(settings, passed[medium], expert, medium, {"random": low, **scores})
+
+
+def _live(run: Run, count: int) -> tuple[Run, list[Record]]:
+    """So many rounds, and what was lived in them where that is what was learned from."""
+    if isinstance(run.source, Replay):
+        return advance(run, count)[0], []
+    lived = []
+    for _ in range(count):
+        run, batch = (_compiled_round if run.source.world.traced else _round)(run)
+        lived.append(batch)
+    return run, lived
+
+
+def _round(run: Run) -> tuple[Run, Record]:
+    """One collect-and-learn round of the loop (training/loop.py), and its rollout."""
+    draw, learn = (keys.at(run.seeds, purpose, run.iteration) for purpose in ("draw", "learn"))
+    source, batch = run.source.draw(run.agent, draw)
+    agent, signals = _learn(run.agent, batch, learn)
+    return Run(agent, source.heed(signals), run.seeds, run.iteration + 1), batch
+
+
+_compiled_round = jax.jit(_round)
+
+
+@jax.jit
+def _learn(agent: Agent, batch: Record, keys: Any) -> Any:
+    return agent.learn(batch, keys)
+
+
+def _chunks(total: int) -> list[int]:
+    """Rounds between milestones."""
+    marks = np.unique(np.ceil(np.linspace(0, total, MILESTONES + 1)).astype(int))
+    return [int(count) for count in np.diff(marks)]
+
+
+def _remembered(replay: Replay, size: int) -> Record:
+    """The newest rows of a replay in the order in which they were lived, ``(time, env, ...)``."""
+    ring = replay.ring
+    envs, kept = ring.words.shape[2], int(ring.count)
+    count = min(kept, -(-2 * size // envs))  # masked rows are among them
+    time = (int(ring.head) - count + np.arange(count)) % ring.rows
+    row = jnp.asarray(np.repeat(time, envs).reshape(1, count, envs), jnp.int32)
+    env = jnp.broadcast_to(jnp.arange(envs, dtype=jnp.int32), row.shape)
+    reward, discount, last, mask = ring.scalars(row, env)
+    successor = jnp.mod(row + 1, ring.rows)
+    record = Record(
+        ring.obs(row, env), ring.action(row, env), reward, discount,
+        ring.obs(successor, env), last, mask,
+    )  # fmt: skip
+    return jax.tree.map(lambda x: np.asarray(x)[0], record)
+
+
+def _keep(made: Trained, where: Path, kind: str) -> None:
+    """Write one agent as a run folder."""
+    settings, agent = made.settings, getattr(made, kind)
+    rounds = made.iterations if kind == "medium" else iterations(settings)
+    step = _steps(settings, rounds)
+    folder.write_config(folder.create(where), settings.to_json())
+    checkpoint.save(folder.checkpoints(where), step, {"agent": agent}, {})
+    result = {
+        "algorithm": settings.algorithm,
+        "environment": settings.name,
+        "steps": step,
+        "seeds": list(settings.seeds),
+        "final": {"return": {"per_seed": [made.scores[kind]]}},
+        "failed_seeds": [],
+        "iterations": rounds,
+        "scores": made.scores,
+    }
+    folder.write_result(where, result)
+
+
+def _kept(settings: Settings, home: Path) -> Trained:
+    """Read the agents; raises Mistake where they were trained otherwise."""
+    medium, expert = load(home / "medium"), load(home / "expert")
+    if _plain(expert.settings) != _plain(settings):
+        raise Mistake(f"{home} holds agents with other settings; choose another --agents")
+    rounds, scores = medium.result["iterations"], expert.result["scores"]
+    return Trained(settings, medium.agent, expert.agent, rounds, scores)
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    """As it is read back from a file."""
+    return json.loads(json.dumps(settings.to_json(), default=folder.plain))

@@ -1,0 +1,63 @@
+"""Who acts when a guide helps: told apart by the action."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sterling import envs
+from sterling.experience.guided import Expansion, Guided, JumpStart
+from sterling.experience.rollout import Rollout
+
+ENVS, SEEDS = 32, (0, 1)
+
+
+class Always(eqx.Module):
+    """One action, worth what ``value`` says."""
+
+    action: float
+    slope: float = 0.0
+
+    def act(self, obs, keys, explore):
+        return jnp.full((len(SEEDS), ENVS, 1), self.action), {}
+
+    def action_value(self, obs, action):
+        return self.slope * action[..., 0]
+
+
+def source(rule, length):
+    world = envs.make("probe:cut-continuous", SEEDS, ENVS)
+    rollout = Rollout.create(world, length, jax.random.split(jax.random.key(0), 2))
+    return Guided(rollout, Always(0.5), rule)
+
+
+def test_the_guide_begins_and_the_learner_takes_over_for_good():
+    rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
+    made, record = source(rule, 8).draw(Always(-0.5), jax.random.split(jax.random.key(1), 2))
+    guided = np.asarray(record.action)[..., 0] == 0.5  # (seed, time, env)
+    inside = np.asarray(record.mask)
+    taken = set()
+    for seed in range(2):
+        for env in range(ENVS):
+            n = int(inside[seed, :, env].argmin()) or 8  # steps of the first episode
+            first = int(guided[seed, :n, env].sum())
+            np.testing.assert_array_equal(guided[seed, :n, env], np.arange(n) < first)
+            taken.add(first)
+    assert taken == {1, 2, 3, 4}  # ceil of a share of 4, drawn anew for each env
+    assert int(made.rule.draws) == 8
+
+
+def test_the_guide_fades():
+    rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=8)
+    made, _ = source(rule, 8).draw(Always(-0.5), jax.random.split(jax.random.key(1), 2))
+    _, later = made.draw(Always(-0.5), jax.random.split(jax.random.key(2), 2))
+    fresh = np.asarray(later.action)[:, -2:, :, 0]
+    assert (fresh == -0.5).all()
+
+
+def test_a_critic_chooses_between_the_two():
+    for slope, share in ((0.0, 0.5), (30.0, 1.0), (-30.0, 0.0), (0.5, 1 / (1 + np.exp(-1.0)))):
+        made = source(Expansion(temperature=0.5), 64)
+        _, record = made.draw(Always(-0.5, slope), jax.random.split(jax.random.key(3), 2))
+        found = (np.asarray(record.action) == 0.5).mean()
+        np.testing.assert_allclose(found, share, atol=0.03)

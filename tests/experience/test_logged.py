@@ -1,0 +1,168 @@
+"""Samples of a log say where they came from: observations name their episode and step."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling.data import Dataset
+from sterling.data.columns import Block
+from sterling.data.device import Mapped
+from sterling.data.returns import monte_carlo, shares, summary, times
+from sterling.experience.logged import Logged
+from sterling.experience.mix import Mix
+from sterling.types import Mistake, Sequences, Signals, Transitions
+
+LENGTHS, ENDED = np.array([4, 1, 6, 3]), np.array([True, True, False, False])
+
+
+@pytest.fixture(name="data")
+def _data():
+    """Observation (episode, step); the reward of a row is 1 + its number; action the same."""
+    rows = LENGTHS.sum()
+    number = np.repeat(np.arange(4), LENGTHS + 1)
+    step = np.concatenate([np.arange(n + 1) for n in LENGTHS])
+    discount = np.ones(rows, np.float32)
+    discount[(np.cumsum(LENGTHS) - 1)[ENDED]] = 0.0
+    count = np.arange(1, rows + 1, dtype=np.float32)
+    arrays = {
+        "obs": np.stack([number, step], 1).astype(np.float32),
+        "action": count[:, None] / 100,
+        "reward": count,
+        "discount": discount,
+    }
+    block = Block(arrays, LENGTHS, np.zeros(4, np.int32))
+    whole = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    return Dataset.of(block, whole, spaces.Box(-1.0, 1.0, (1,), np.float32))
+
+
+class Nobody:
+    """A log is drawn from without acting."""
+
+    def act(self, obs, keys, explore):
+        raise AssertionError
+
+
+def drawn(source, count=1):
+    """Everything that a few draws give for two seeds, rows in one line."""
+    parts = []
+    for at in range(count):
+        _, record = source.draw(Nobody(), jax.random.split(jax.random.key(at), 2))
+        parts.append(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[3:]), record))
+    return jax.tree.map(lambda *x: np.concatenate(x), *parts)
+
+
+def test_one_step_rows_are_the_logs_own(data):
+    rows = drawn(Logged.create(data, Transitions(batch=64, updates=2)))
+    episode, step = rows.obs.T.astype(int)
+    first = np.cumsum(LENGTHS) - LENGTHS
+    np.testing.assert_array_equal(rows.reward, 1 + first[episode] + step)
+    np.testing.assert_array_equal(rows.next_obs, rows.obs + [0, 1])  # also where it was cut
+    np.testing.assert_array_equal(rows.last, step == LENGTHS[episode] - 1)
+    np.testing.assert_array_equal(rows.discount == 0.0, rows.last & ENDED[episode])
+    assert len(np.unique(rows.reward)) == LENGTHS.sum()  # all of them are drawn
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_windows_sum_rewards_within_an_episode(data, mapped):
+    source = Logged.create(data, Transitions(batch=64, n_step=3, gamma=0.5))
+    if mapped:
+        source = Logged(Mapped(data), None, None, None, source.needs)
+    rows = drawn(source)
+    for obs, after, reward, discount, last in zip(
+        rows.obs, rows.next_obs, rows.reward, rows.discount, rows.last, strict=True
+    ):
+        episode, step = obs.astype(int)
+        count = min(3, LENGTHS[episode] - step)
+        first = 1 + (np.cumsum(LENGTHS) - LENGTHS)[episode] + step
+        assert reward == sum(0.5**k * (first + k) for k in range(count))
+        np.testing.assert_array_equal(after, [episode, step + count])
+        assert last == (step + count == LENGTHS[episode])
+        assert discount == (0.0 if last and ENDED[episode] else 0.5 ** (count - 1))
+
+
+def test_next_actions_stop_at_an_episodes_end(data):
+    rows = drawn(Logged.create(data, Transitions(batch=64, next_action=True)))
+    expected = np.where(rows.last, 0.0, rows.reward + 1)[:, None] / 100
+    np.testing.assert_allclose(rows.extras["next_action"], expected, atol=1e-6)
+
+
+def test_returns_to_the_end(data):
+    found = monte_carlo(data, 0.5)
+    reward, begin = np.arange(1.0, 15.0), 0
+    for length in LENGTHS:
+        for at in range(begin, begin + length):
+            powers = 0.5 ** np.arange(begin + length - at)
+            assert found[at] == pytest.approx((powers * reward[at : begin + length]).sum())
+        begin += length
+    rows = drawn(Logged.create(data, Transitions(batch=64, monte_carlo=0.5)))
+    np.testing.assert_allclose(rows.extras["monte_carlo"], found[rows.reward.astype(int) - 1])
+
+
+def test_stretches_end_in_the_drawn_row_and_are_padded_before_the_first(data):
+    source = Logged.create(data, Sequences(batch=64, length=5, gamma=1.0))
+    _, record = source.draw(Nobody(), jax.random.split(jax.random.key(0), 2))
+    rows = jax.tree.map(lambda x: np.asarray(x)[0, 0], record)
+    episode, step = rows.obs[..., 0], rows.obs[..., 1]
+    assert (episode == episode[:, -1:]).all()
+    expected = step[:, -1:] + np.arange(-4, 1)
+    np.testing.assert_array_equal(rows.mask, expected >= 0)
+    np.testing.assert_array_equal(step, np.maximum(expected, 0))
+    np.testing.assert_array_equal(rows.extras["time"], step)
+    total = monte_carlo(data, 1.0)[rows.reward.astype(int) - 1]
+    np.testing.assert_allclose(rows.extras["monte_carlo"], total)
+
+
+def test_episodes_can_be_drawn_in_other_shares(data):
+    source = Logged.create(data, Transitions(batch=4_000), "episodes")
+    rows = drawn(source)
+    count = np.bincount(rows.obs[:, 0].astype(int), minlength=4) / len(rows.reward)
+    np.testing.assert_allclose(count, 0.25, atol=0.02)
+    within = np.bincount(rows.obs[rows.obs[:, 0] == 2, 1].astype(int), minlength=6)
+    assert within.min() > 0.8 * within.mean()
+    weight = shares(data, "return")
+    order = np.argsort(data.returns)
+    assert (np.diff(weight[order]) > 0).all()
+    span = np.ptp(data.returns)
+    ratio = np.exp((data.returns[2] - data.returns[3]) / span / 0.1)
+    assert weight[2] / weight[3] == pytest.approx(ratio)
+    with pytest.raises(Mistake, match="'retrun'; did you mean return"):
+        shares(data, "retrun")
+
+
+def test_what_an_agent_is_told_beforehand(data):
+    log = summary(data)
+    seen = np.asarray(data.transitions().obs)
+    np.testing.assert_allclose(log.obs_mean, seen.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(log.obs_std, seen.std(0), rtol=1e-6)
+    assert log.reward == pytest.approx((7.5, np.arange(1, 15).std()))
+    assert (log.returns, log.longest) == ((data.returns.min(), data.returns.max()), 6)
+    np.testing.assert_array_equal(times(data)[:6], [0, 1, 2, 3, 0, 0])
+
+
+class Told(Logged):
+    """Keeps what it is told."""
+
+    def heed(self, signals):
+        heard.append(np.asarray(signals.samples["td_error"]))
+        return self
+
+
+heard = []
+
+
+def test_a_mixture_lays_batches_side_by_side_and_tells_each_source_of_its_own(data):
+    parts = [Logged.create(data[:2], Transitions(batch=6)), Logged.create(data[2:], Transitions(2))]
+    mix = Mix(tuple(Told(*(getattr(p, f) for f in FIELDS)) for p in parts))
+    _, record = mix.draw(Nobody(), jax.random.split(jax.random.key(0), 3))
+    assert record.reward.shape == (3, 1, 8)
+    source = np.asarray(record.extras["source"])
+    np.testing.assert_array_equal(source, np.broadcast_to([0] * 6 + [1] * 2, (3, 1, 8)))
+    np.testing.assert_array_equal(np.asarray(record.obs)[..., 0] >= 2, source == 1)
+    mix.heed(Signals({}, {"td_error": jnp.arange(24.0).reshape(3, 1, 8)}))
+    np.testing.assert_array_equal(heard[0], np.arange(24.0).reshape(3, 1, 8)[:, :, :6])
+    np.testing.assert_array_equal(heard[1], np.arange(24.0).reshape(3, 1, 8)[:, :, 6:])
+
+
+FIELDS = ("data", "returns", "time", "episodes", "needs")

@@ -1,0 +1,175 @@
+"""Datasets by quality: what is in them, where it came from, and that it can be made again."""
+
+import dataclasses
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from sterling.cli import main
+from sterling.data import Dataset, check
+from sterling.envs.classic import CartPole
+from sterling.factory.make import Order, make
+from sterling.types import Mistake
+
+KEYS = partial(jax.random.split, jax.random.key(0))
+CART = Order("CartPole-v1", "medium", 3000, steps=12_000)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("agents")
+
+
+@pytest.fixture(scope="module")
+def made(kept, tmp_path_factory):
+    """Every quality of CartPole, from one training, and what was said meanwhile."""
+    home, said = tmp_path_factory.mktemp("data"), {}
+    found = {}
+    for quality in ("random", "medium", "expert", "medium-expert", "medium-replay", "full-replay"):
+        lines = said.setdefault(quality, [])
+        order = dataclasses.replace(CART, quality=quality)
+        found[quality] = make(order, home / quality, kept, lines.append)
+    return found, said
+
+
+def test_qualities_differ_as_their_names_say(made):
+    data = made[0]
+    assert {name: one.rows for name, one in data.items() if name != "medium-replay"} == {
+        name: 3000 for name in data if name != "medium-replay"
+    }
+    low, high = data["medium"].facts.reference
+    mean = {name: float(one.returns.mean()) for name, one in data.items()}
+    assert 18 < low < 28
+    assert mean["random"] == pytest.approx(low, abs=5)
+    assert mean["random"] < mean["medium"] < mean["expert"] <= 500
+    assert high > 3 * low
+    half = data["medium-expert"]
+    assert [one.source.name.split(":")[0] for one in (half[0], half[-1])] == ["medium", "expert"]
+    begun = data["medium-replay"].returns[:10].mean()
+    assert begun < mean["full-replay"]  # it begins where nothing is learned yet
+
+
+def test_agents_are_trained_once(made):
+    trainings = {name: any("training" in line for line in lines) for name, lines in made[1].items()}
+    assert [name for name, trained in trainings.items() if trained] == ["medium"]
+
+
+@pytest.mark.parametrize("quality", ["random", "medium", "medium-replay", "full-replay"])
+def test_rows_are_cartpoles_own(made, quality):
+    data = made[0][quality]
+    rows = data.transitions()
+    pushed = jax.vmap(CartPole().step)(rows.obs, rows.action, KEYS(len(rows.reward)))[1]
+    np.testing.assert_allclose(rows.next_obs, pushed, atol=1e-5)
+    fallen = (abs(np.asarray(rows.next_obs)[:, 0]) > 2.4) | (
+        abs(np.asarray(rows.next_obs)[:, 2]) > 12 * np.pi / 180
+    )
+    np.testing.assert_array_equal(np.asarray(rows.discount) == 0, fallen)
+    assert np.isfinite(np.asarray(rows.extras["log_prob"])).all()
+    kinds = {(one.severity, one.kind) for one in check(data)}
+    assert not {kind for kind in kinds if kind[0] == "error"}
+
+
+def test_sources_say_how_to_make_it_again(made):
+    one = made[0]["medium-expert"].facts
+    medium, expert = one.sources
+    assert one.environment == "CartPole-v1"
+    words = "sterling data make CartPole-v1 --quality medium-expert --size 3000 --seed 0"
+    assert medium.generator == expert.generator == f"{words} --agent ppo --steps 12000"
+    assert len(medium.policy) == len(expert.policy) == 64
+    assert medium.policy != expert.policy
+    assert medium.policy == made[0]["medium"].facts.sources[0].policy
+    assert "seed 0, exploring" in medium.name
+    short = made[0]["medium-replay"]
+    if short.rows < 3000:
+        assert f"training lived through {short.rows:,}" in short.facts.sources[0].notes[0]
+
+
+def test_equal_words_give_equal_bytes(made, tmp_path):
+    """With a training of its own: nothing is taken from the one before."""
+    for quality in ("medium", "medium-replay"):
+        order = dataclasses.replace(CART, quality=quality)
+        make(order, tmp_path / quality, tmp_path / "agents")
+        files = sorted(path.name for path in (tmp_path / quality).iterdir())
+        first = made[0][quality].path
+        assert files == sorted(path.name for path in first.iterdir())
+        for name in files:
+            assert (tmp_path / quality / name).read_bytes() == (first / name).read_bytes(), name
+    other = make(dataclasses.replace(CART, quality="random", seed=1), tmp_path / "other")
+    assert other.hash != made[0]["random"].hash
+
+
+def test_actions_are_stored_as_the_environment_takes_them(kept, tmp_path):
+    order = Order("Pendulum-v1", "random", 500)
+    data = make(order, tmp_path / "random", kept)
+    action = np.concatenate([one.action for one in data])[:, 0]
+    assert 1.8 < action.max() <= 2.0
+    obs = np.concatenate([one.obs[:-1] for one in data])
+    reward = np.concatenate([one.reward for one in data])
+    angle = np.arctan2(obs[:, 1], obs[:, 0])
+    cost = angle**2 + 0.1 * obs[:, 2] ** 2 + 0.001 * action**2
+    np.testing.assert_allclose(reward, -cost, atol=1e-3)
+    rows = data.transitions()
+    np.testing.assert_allclose(np.asarray(rows.action)[:, 0], action / 2, atol=1e-6)
+    np.testing.assert_allclose(rows.extras["log_prob"], -np.log(2.0), rtol=1e-6)
+    assert data.lengths.tolist() == [200, 200, 100]
+    assert not data.ended.any()
+
+
+def test_what_the_world_clips_is_kept_beside(kept, tmp_path):
+    data = make(Order("Pendulum-v1", "expert", 600, steps=4096), tmp_path / "expert", kept)
+    rows = data.transitions()
+    sample = np.asarray(rows.extras["sample"])
+    assert (abs(sample) > 1).any()
+    np.testing.assert_allclose(np.asarray(rows.action), np.clip(sample, -1, 1), atol=1e-6)
+
+
+def test_a_replaying_learners_past_is_lived_again(kept, tmp_path):
+    order = Order("CartPole-v1", "full-replay", 10_000, agent="dqn", steps=2024)
+    data = make(order, tmp_path / "replay", kept)
+    assert data.rows == 2024 - len(data) + (~data.ended[-1:]).sum()  # but for the resets
+    assert "training lived through" in data.facts.sources[0].notes[0]
+    first = np.stack([one.obs[0] for one in data])
+    assert (abs(first) <= 0.05).all()
+    rows = data.transitions()
+    pushed = jax.vmap(CartPole().step)(rows.obs, rows.action, KEYS(len(rows.reward)))[1]
+    np.testing.assert_allclose(rows.next_obs, pushed, atol=1e-5)
+
+
+def test_resets_are_no_experience(tmp_path):
+    data = make(Order("envpool:CartPole-v1", "random", 700), tmp_path / "pool")
+    assert data.rows == 700
+    assert data.ended[:-1].all()
+    assert (abs(np.stack([one.obs[0] for one in data])) <= 0.05).all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"quality": "expret"}, "no quality is called 'expret'; did you mean expert?"),
+        ({"environment": "CartPol-v1"}, "'CartPol-v1' is not known; did you mean CartPole-v1"),
+        ({"agent": "ppoo"}, "algorithm 'ppoo' is not known; did you mean ppo"),
+        ({"size": 0}, "size and workers must be positive"),
+        ({"steps": 10}, "steps=10 is below one iteration of ppo"),
+        ({"quality": "scripted"}, "there is no script for 'CartPole-v1'"),
+    ],
+)
+def test_wrong_orders(changed, said, tmp_path):
+    with pytest.raises(Mistake, match=said):
+        make(dataclasses.replace(CART, **changed), tmp_path / "never", tmp_path)
+    assert not (tmp_path / "never").exists()
+
+
+def test_the_command(capsys, tmp_path):
+    out = str(tmp_path / "data")
+    words = ["data", "make", "CartPole-v1", "--quality", "random", "--size", "300", "--out", out]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert lines[0].startswith(f"{out}: ")
+    assert ", 300 rows, return " in lines[0]
+    assert lines[1:] == [f"hash {Dataset(out).hash[:12]}", "uniformly random actions"]
+    assert said.err == ""
+    assert main([*words[:4], "mediumm", *words[5:]]) == 2
+    assert "did you mean medium?" in capsys.readouterr().err
