@@ -13,13 +13,21 @@ if TYPE_CHECKING:
 
 # name -> the file; a new algorithm is added by listing it here
 ALGORITHMS = {
+    "awac": "sterling.algorithms.offline.awac",
     "bc": "sterling.algorithms.offline.bc",
+    "cql": "sterling.algorithms.offline.cql",
     "dqn": "sterling.algorithms.online.dqn",
+    "dt": "sterling.algorithms.offline.dt",
+    "edac": "sterling.algorithms.offline.edac",
+    "fdvl": "sterling.algorithms.offline.fdvl",
+    "fql": "sterling.algorithms.offline.fql",
     "iql": "sterling.algorithms.offline.iql",
     "ppo": "sterling.algorithms.online.ppo",
+    "rebrac": "sterling.algorithms.offline.rebrac",
     "sac": "sterling.algorithms.online.sac",
     "td3": "sterling.algorithms.online.td3",
     "td3bc": "sterling.algorithms.offline.td3bc",
+    "xql": "sterling.algorithms.offline.xql",
 }
 
 

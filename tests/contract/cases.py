@@ -35,11 +35,16 @@ class Case:
 
 SMALL = {"lr": 3e-3, "batch": 64, "width": 32, "normalise_obs": False}
 VALUED = {**SMALL, "gamma": 0.8, "tau": 0.02}
+SEQUENCES = {**SMALL, "lr": 1e-3, "rise": 100, "length": 4, "layers": 2}
 CASES = {
     case.name: case
     for case in (
         Case("bc", ("", "-continuous"), 0, SMALL, wise=True),
         Case("iql", ("", "-continuous"), 0, {**VALUED, "expectile": 0.99, "beta": 10.0}),
+        Case("xql", ("", "-continuous"), 0, {**VALUED, "temperature": 0.02, "beta": 10.0}),
+        Case("fdvl", ("", "-continuous"), 0, {**VALUED, "weight": 0.9, "beta": 10.0}),
+        Case("fql", ("-continuous",), 0, {**VALUED, "alpha": 0.03, "depth": 2}),
+        Case("dt", ("", "-continuous"), 0, {**SEQUENCES, "target": 1.0, "horizon": 4}),
         Case("td3bc", ("-continuous",), 0, {**VALUED, "alpha": 100.0}),
         Case(
             "ppo",

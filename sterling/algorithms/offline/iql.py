@@ -18,11 +18,15 @@ Evidence: docs/scores.md.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import keys
 from sterling.algorithms.online import sac
@@ -39,6 +43,8 @@ from sterling.nets.optimiser import adam, descend
 from sterling.nets.policy import Policy
 from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transitions, config
 
+Loss = Callable[[Float[Array, "batch"], Bool[Array, "batch"]], Float[Array, ""]]
+
 
 @config
 class Config:
@@ -53,6 +59,7 @@ class Config:
     anneal: bool = True  # the policy's step size falls to 0 along a cosine
     scale_reward: bool = False  # by 1000 / (range of the log's returns)
     normalise_obs: bool = False  # centre and scale observations by the log's moments
+    layer_norm: bool = False  # normalise the hidden layers of V
     batch: int = 256  # transitions per update
     collect: int = 1  # steps of each env per iteration, once it acts
     learn: int = 1  # updates per iteration
@@ -84,23 +91,66 @@ def needs(config: Config) -> Transitions:
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """A new agent; raises :class:`Mistake` for several choices at once."""
+    return State(*parts("iql", key, spec, config))
+
+
+def act(
+    state: Any, obs: Obs, key: Key[Array, ""], explore: bool
+) -> tuple[Action, dict[str, Array]]:
+    """A sample of the policy, or its mode.
+
+    Here and below a state is anything with this file's parts, so that learners which
+    differ only in L_V can call these functions.
+    """
+    obs = state.normaliser(obs)
+    return state.policy.act(obs, state.critics.torso(obs), key, explore), {}
+
+
+def log_prob(state: Any, obs: Obs, action: Action) -> Float[Array, "..."]:
+    """log pi(a|s)."""
+    obs = state.normaliser(obs)
+    return state.policy.log_prob(obs, state.critics.torso(obs), action)
+
+
+def value(state: Any, obs: Obs) -> Float[Array, "env"]:
+    """V(s), of scaled rewards."""
+    return state.value(state.critics.torso(state.normaliser(obs)))[..., 0]
+
+
+def action_value(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
+    """The smaller critic's value of actions, of scaled rewards."""
+    return jnp.minimum(*sac.logged(state.critics, state.normaliser(obs), action))
+
+
+def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
+    """One update of value, policy, critics and targets on transitions ``(batch, ...)``."""
+    tau = state.config.expectile
+
+    def loss(error: Float[Array, "batch"], mask: Bool[Array, "batch"]) -> Float[Array, ""]:
+        return masked_mean(expectile_loss(error, tau), mask)
+
+    return learn_by(loss, state, batch)
+
+
+def parts(name: str, key: Key[Array, ""], spec: Spec, config: Any) -> tuple[Any, ...]:
+    """What a new State has."""
     actions = Actions.of(spec.action)
     if actions.kind == "multi":
-        raise Mistake(f"iql cannot value {spec.action}; use bc")
+        raise Mistake(f"{name} cannot value {spec.action}; use bc")
     torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
     hidden = (torso.size, *(config.width,) * (config.depth if torso.is_flat else 1))
     ins, outs = (actions.outputs, 1) if actions.kind == "box" else (0, actions.outputs)
     policy = Policy.create(keys.fold(key, "policy"), hidden, actions)
-    value = MLP.uniform(keys.fold(key, "value"), (*hidden, 1))
+    net = MLP.uniform(keys.fold(key, "value"), (*hidden, 1), layer_norm=config.layer_norm)
     critics = Twins.create(keys.fold(key, "critics"), torso, hidden[1:], ins, outs)
     low, high = (0.0, 1000.0) if spec.log is None else spec.log.returns
     scale = 1000.0 / max(high - low, 1e-6) if config.scale_reward else 1.0
-    return State(
+    return (
         policy,
-        value,
+        net,
         critics,
         jax.tree.map(jnp.copy, critics),
-        (adam().init(value), adam().init(critics), adam().init(policy)),
+        (adam().init(net), adam().init(critics), adam().init(policy)),
         ObsNormaliser.of_log(spec, config.normalise_obs),
         jnp.asarray(scale, jnp.float32),
         jnp.zeros((), jnp.int32),
@@ -109,103 +159,57 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     )
 
 
-def act(
-    state: State, obs: Obs, key: Key[Array, ""], explore: bool
-) -> tuple[Action, dict[str, Array]]:
-    """A sample of the policy, or its mode."""
-    obs = state.normaliser(obs)
-    return state.policy.act(obs, state.critics.torso(obs), key, explore), {}
-
-
-def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "..."]:
-    """log pi(a|s)."""
-    obs = state.normaliser(obs)
-    return state.policy.log_prob(obs, state.critics.torso(obs), action)
-
-
-def value(state: State, obs: Obs) -> Float[Array, "env"]:
-    """V(s), of scaled rewards."""
-    return state.value(state.critics.torso(state.normaliser(obs)))[..., 0]
-
-
-def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
-    """The smaller critic's value of actions, of scaled rewards."""
-    return jnp.minimum(*sac.logged(state.critics, state.normaliser(obs), action))
-
-
-def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
-    """One update of value, policy, critics and targets on transitions ``(batch, ...)``."""
+def learn_by(loss: Loss, state: Any, batch: Record) -> tuple[Any, Signals]:
+    """One update with ``loss`` of u and mask as L_V."""
     config, (value_state, critic_state, policy_state) = state.config, state.optimisers
     batch = state.normaliser.batch(batch)
-    logged_value = jnp.minimum(*sac.logged(state.target, batch.obs, batch.action))
+    features, next_features = (state.critics.torso(x) for x in (batch.obs, batch.next_obs))
+    q = jnp.minimum(*sac.logged(state.target, batch.obs, batch.action))
 
-    grads, (metrics, advantage) = jax.grad(value_loss, has_aux=True)(
-        state.value, state, batch, logged_value
-    )
+    def value_loss(net: MLP) -> tuple[Float[Array, ""], Float[Array, "batch"]]:
+        error = q - net(features)[:, 0]
+        return loss(error, batch.mask), error
+
+    (spent, advantage), grads = jax.value_and_grad(value_loss, has_aux=True)(state.value)
     direction, value_state = adam().update(grads, value_state)
-    value_net = descend(state.value, direction, config.lr)
+    net = descend(state.value, direction, config.lr)
 
-    grads, policy_metrics = jax.grad(policy_loss, has_aux=True)(
-        state.policy, state, batch, advantage
-    )
+    weight = advantage_weight(advantage, config.beta, config.most)
+    lost, grads = jax.value_and_grad(policy_loss)(state.policy, features, batch, weight)
     direction, policy_state = adam().update(grads, policy_state)
     policy = descend(state.policy, direction, policy_rate(state))
 
-    next_value = value_net(state.critics.torso(batch.next_obs))[..., 0]
-    y = td_target(batch.reward * state.reward_scale, config.gamma * batch.discount, next_value)
-    grads, (critic_metrics, error) = jax.grad(critic_loss, has_aux=True)(state.critics, batch, y)
+    reward, next_value = batch.reward * state.reward_scale, net(next_features)[:, 0]
+    y = td_target(reward, config.gamma * batch.discount, next_value)
+    grads, (metrics, error) = jax.grad(sac.critic_loss, has_aux=True)(state.critics, batch, y)
     direction, critic_state = adam().update(grads, critic_state)
     critics = descend(state.critics, direction, config.lr)
 
-    slow = polyak(state.target, critics, config.tau)
-    optimisers = (value_state, critic_state, policy_state)
-    learned = State(
-        *(policy, value_net, critics, slow, optimisers, state.normaliser, state.reward_scale),
+    learned = dataclasses.replace(
+        state,
+        policy=policy,
+        value=net,
+        critics=critics,
+        target=polyak(state.target, critics, config.tau),
+        optimisers=(value_state, critic_state, policy_state),
         updates=state.updates + 1,
-        planned=state.planned,
-        config=config,
     )
-    return learned, Signals({**metrics, **policy_metrics, **critic_metrics}, {"td_error": error})
-
-
-def value_loss(
-    net: MLP, state: State, batch: Record, logged_value: Float[Array, "batch"]
-) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
-    """L_V of the module docstring; also each row's advantage."""
-    features = jax.lax.stop_gradient(state.critics.torso(batch.obs))
-    advantage = logged_value - net(features)[..., 0]
-    loss = masked_mean(expectile_loss(advantage, state.config.expectile), batch.mask)
-    value = masked_mean(logged_value - advantage, batch.mask)
-    return loss, ({"loss/expectile": loss, "value/v": value}, advantage)
+    metrics |= {"loss/v": spent, "value/v": masked_mean(q - advantage, batch.mask)}
+    metrics |= {"loss/policy": lost, "policy/weight": masked_mean(weight, batch.mask)}
+    return learned, Signals(metrics, {"td_error": error})
 
 
 def policy_loss(
-    policy: Policy, state: State, batch: Record, advantage: Float[Array, "batch"]
-) -> tuple[Float[Array, ""], dict[str, Array]]:
+    policy: Policy, features: Float[Array, "batch n"], batch: Record, weight: Float[Array, "batch"]
+) -> Float[Array, ""]:
     """L_pi of the module docstring."""
-    weight = advantage_weight(advantage, state.config.beta, state.config.most)
-    features = state.critics.torso(batch.obs)
-    log_p = policy.log_prob(batch.obs, features, batch.action)
-    loss = -masked_mean(weight * log_p, batch.mask)
-    return loss, {"loss/policy": loss, "policy/weight": masked_mean(weight, batch.mask)}
+    return -masked_mean(weight * policy.log_prob(batch.obs, features, batch.action), batch.mask)
 
 
-def policy_rate(state: State) -> Float[Array, ""]:
+def policy_rate(state: Any) -> Float[Array, ""]:
     """The policy's step size now."""
     rate = jnp.asarray(state.config.lr, jnp.float32)
     if not state.config.anneal:
         return rate
     done = state.updates.astype(jnp.float32) / state.planned.astype(jnp.float32)
     return rate * 0.5 * (1.0 + jnp.cos(jnp.pi * jnp.minimum(done, 1.0)))
-
-
-def critic_loss(
-    critics: Twins, batch: Record, y: Float[Array, "batch"]
-) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
-    """L_Q of the module docstring; also each row's |TD error|, averaged over the critics."""
-    weight = batch.extras.get("weight", jnp.ones_like(y))
-    values = sac.logged(critics, batch.obs, batch.action)
-    errors = jnp.stack([q - y for q in values])
-    loss = masked_mean(weight * 0.5 * jnp.sum(jnp.square(errors), 0), batch.mask)
-    metrics = {"loss/value": loss, "value/q": masked_mean(values[0], batch.mask)}
-    return loss, (metrics, jnp.mean(jnp.abs(errors), 0))

@@ -1,0 +1,254 @@
+"""Decision transformer (Chen 2021, arXiv:2106.01345), for any actions that a policy covers.
+
+    tokens    (R_t, s_t, a_t) for the last K steps of an episode, R_t the return from t to its end
+    model     h_t = the causal transformer's output at s_t: of R_t, s_t and all that was before
+    boxes     L = E[ |tanh(W h_t) - a_t|^2 ]                 (a mean over the numbers of an action)
+    choices   L = -E[ log softmax(W h_t)_{a_t} ]
+
+To act, ask for a return: R_0 is ``target``, and each reward is taken off it. No value is learned,
+nothing is bootstrapped, and the log's policy is imitated as far as it earned what is asked for.
+Returns are undiscounted and in units of the log's largest; every step's tokens carry an embedding
+of its number within the episode. ``memory``, ``recall`` and ``notice`` act with the context that
+the model was trained with; ``act`` alone knows one step, the first of an episode.
+
+Deviations from the authors' code: no dropout; GELU for ReLU; projections start smaller in deeper
+stacks; only actions are predicted (as there: returns and states did not help).
+Evidence: docs/scores.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sterling import keys
+from sterling.equations.average import masked_mean
+from sterling.nets.encoder import Encoder, action_mask
+from sterling.nets.heads import Actions
+from sterling.nets.mlp import MLP, LayerNorm
+from sterling.nets.normalise import ObsNormaliser
+from sterling.nets.optimiser import adam, descend, global_norm
+from sterling.nets.transformer import Transformer
+from sterling.types import Action, Mistake, Obs, Record, Sequences, Signals, Spec, config
+
+
+@config
+class Config:
+    """Defaults are those of the authors' code for D4RL's MuJoCo worlds (the paper's table 9)."""
+
+    lr: float = 1e-4  # Adam's step size, once risen
+    rise: int = 10_000  # updates over which the step size rises linearly from 0
+    weight_decay: float = 1e-4  # share of every weight taken off per update, times the step size
+    max_grad_norm: float = 0.25  # global norm that gradients are clipped to
+    target: float | None = None  # return to ask for, in the world's units; None: the log's largest
+    horizon: int | None = None  # steps of an episode told apart; None: the log's longest episode
+    length: int = 20  # K: steps that the model sees
+    normalise_obs: bool = True  # centre and scale observations by the log's moments
+    batch: int = 64  # stretches of K steps per update
+    learn: int = 1  # updates per iteration
+    width: int = 128  # numbers per token
+    layers: int = 3  # of attention and perceptron
+    heads: int = 1  # of attention; they share the width
+
+
+class Context(eqx.Module):
+    """Steps that the model sees, oldest first."""
+
+    wanted: Float[Array, "batch time"]  # scaled return from here to the end
+    features: Float[Array, "batch time features"]
+    action: Float[Array, "batch time n"]  # choices one-hot
+    time: Int[Array, "batch time"]
+    mask: Bool[Array, "batch time"]
+
+
+class Nets(eqx.Module):
+    """What is learned."""
+
+    torso: Encoder
+    of_return: MLP
+    of_obs: MLP
+    of_action: MLP
+    of_time: Float[Array, "horizon width"]
+    norm: LayerNorm
+    stack: Transformer
+    head: MLP
+
+    def __call__(self, context: Context) -> Float[Array, "batch time outputs"]:
+        """W h_t for every step."""
+        batch, time, _ = context.features.shape
+        parts = (
+            self.of_return(context.wanted[..., None]),
+            self.of_obs(context.features),
+            self.of_action(context.action),
+        )
+        place = self.of_time[jnp.clip(context.time, 0, self.of_time.shape[0] - 1)]
+        tokens = jnp.stack([part + place for part in parts], 2).reshape(batch, 3 * time, -1)
+        seen = self.stack(self.norm(tokens), jnp.repeat(context.mask, 3, 1))
+        return self.head(seen.reshape(batch, time, 3, -1)[:, :, 1])
+
+
+class Memory(eqx.Module):
+    """The context of every env, and what comes next in it."""
+
+    context: Context
+    wanted: Float[Array, "env"]
+    time: Int[Array, "env"]
+
+
+class State(eqx.Module):
+    """Everything that changes."""
+
+    nets: Nets
+    optimiser: optax.OptState
+    normaliser: ObsNormaliser
+    scale: Float[Array, ""]  # of returns
+    target: Float[Array, ""]  # scaled
+    updates: Int[Array, ""]
+    config: Config
+    actions: Actions = eqx.field(static=True)
+
+
+def needs(config: Config) -> Sequences:
+    """Stretches of K steps, with undiscounted returns to the end of their episodes."""
+    return Sequences(config.batch, config.length, config.learn, gamma=1.0)
+
+
+def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
+    """A new agent; raises :class:`Mistake` without a log to learn from where ``target`` and
+    ``horizon`` do not say what the log would."""
+    if spec.log is None and (config.target is None or config.horizon is None):
+        raise Mistake("dt learns from logged experience; give data=..., or target= and horizon=")
+    target, largest, horizon = config.target, 1.0, config.horizon
+    if spec.log is not None:
+        largest = max(abs(bound) for bound in spec.log.returns)
+        target = spec.log.returns[1] if target is None else target
+        horizon = spec.log.longest if horizon is None else horizon
+    scale = max(largest, 1e-6)
+    actions, torso = Actions.of(spec.action), Encoder.create(keys.fold(key, "torso"), spec.obs)
+    width, stack = config.width, keys.fold(key, "stack")
+    nets = Nets(
+        torso,
+        MLP.uniform(keys.fold(key, "return"), (1, width)),
+        MLP.uniform(keys.fold(key, "obs"), (torso.size, width)),
+        MLP.uniform(keys.fold(key, "action"), (actions.outputs, width)),
+        jax.random.normal(keys.fold(key, "time"), (horizon or 1, width)),
+        LayerNorm(jnp.ones(width), jnp.zeros(width)),
+        Transformer.create(stack, width, layers=config.layers, heads=config.heads),
+        MLP.uniform(keys.fold(key, "head"), (width, actions.outputs)),
+    )
+    return State(
+        nets,
+        adam().init(nets),
+        ObsNormaliser.of_log(spec, config.normalise_obs),
+        jnp.asarray(scale, jnp.float32),
+        jnp.asarray((target or 0.0) / scale, jnp.float32),
+        jnp.zeros((), jnp.int32),
+        config,
+        actions,
+    )
+
+
+def act(
+    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+) -> tuple[Action, dict[str, Array]]:
+    """The action for the first step of an episode; see :func:`recall`."""
+    envs = jax.tree.leaves(obs)[0].shape[0]
+    return recall(state, memory(state, envs), obs, key, explore)[0], {}
+
+
+def memory(state: State, envs: int) -> Memory:
+    """The beginning of an episode in each of ``envs`` environments."""
+    shape = (envs, state.config.length)
+    context = Context(
+        jnp.zeros(shape),
+        jnp.zeros((*shape, state.nets.torso.size)),
+        jnp.zeros((*shape, state.actions.outputs)),
+        jnp.zeros(shape, jnp.int32),
+        jnp.zeros(shape, bool),
+    )
+    return Memory(context, jnp.full(envs, state.target), jnp.zeros(envs, jnp.int32))
+
+
+def recall(
+    state: State, memory: Memory, obs: Obs, key: Key[Array, ""], explore: bool
+) -> tuple[Action, Memory]:
+    """Actions for ``(env, ...)`` observations that follow what is remembered, and a memory that
+    holds both. Choices are sampled to explore, otherwise the likeliest; boxes are always the same.
+    """
+    obs = state.normaliser(obs)
+    none, yes = jnp.zeros_like(memory.context.action[:, 0]), jnp.ones_like(memory.time, bool)
+    parts = (memory.wanted, state.nets.torso(obs), none, memory.time, yes)
+    now = Context(*(part[:, None] for part in parts))
+    context = jax.tree.map(
+        lambda old, new: jnp.concatenate([old[:, 1:], new], 1), memory.context, now
+    )
+    outputs = state.nets(context)[:, -1]
+    if state.actions.kind == "box":
+        action: Any = jnp.tanh(outputs)
+    else:
+        pi = state.actions.distribution(outputs, action_mask(obs))
+        action = pi.sample(key) if explore else pi.mode()
+    taken = context.action.at[:, -1].set(codes(state.actions, action))
+    context = eqx.tree_at(lambda c: c.action, context, taken)
+    return state.actions.shaped(action), Memory(context, memory.wanted, memory.time)
+
+
+def notice(
+    state: State,
+    memory: Memory,
+    reward: Float[Array, "env"],
+    last: Bool[Array, "env"],
+    mask: Bool[Array, "env"],
+) -> Memory:
+    """What the world answered: the reward is taken off the return that is asked for. After an
+    episode's last step, and after the step in which a world resets, an episode begins."""
+    over = last | ~mask
+    context = memory.context
+    return Memory(
+        eqx.tree_at(lambda c: c.mask, context, context.mask & ~over[:, None]),
+        jnp.where(over, state.target, memory.wanted - reward / state.scale),
+        jnp.where(over, 0, memory.time + 1),
+    )
+
+
+def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
+    """One update on stretches ``(batch, time, ...)``."""
+    config = state.config
+    grads, total = jax.grad(loss, has_aux=True)(state.nets, state, batch)
+    direction, optimiser = adam(max_norm=config.max_grad_norm).update(grads, state.optimiser)
+    risen = (state.updates + 1).astype(jnp.float32) / max(config.rise, 1)
+    rate = config.lr * jnp.minimum(risen, 1.0)
+    direction = jax.tree.map(lambda d, p: d + config.weight_decay * p, direction, state.nets)
+    nets = descend(state.nets, direction, rate)
+    learned = eqx.tree_at(
+        lambda s: (s.nets, s.optimiser, s.updates), state, (nets, optimiser, state.updates + 1)
+    )
+    return learned, Signals({"loss/policy": total, "loss/grad_norm": global_norm(grads)})
+
+
+def loss(nets: Nets, state: State, batch: Record) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """L of the module docstring, twice."""
+    obs, actions = state.normaliser(batch.obs), state.actions
+    wanted = batch.extras["monte_carlo"] / state.scale
+    logged = codes(actions, batch.action)
+    outputs = nets(Context(wanted, nets.torso(obs), logged, batch.extras["time"], batch.mask))
+    if actions.kind == "box":
+        each = jnp.mean(jnp.square(jnp.tanh(outputs) - logged), -1)
+    else:
+        each = -actions.distribution(outputs, action_mask(obs)).log_prob(batch.action)
+    total = masked_mean(each, batch.mask)
+    return total, total
+
+
+def codes(actions: Actions, action: Action) -> Float[Array, "... n"]:
+    """Actions as numbers: boxes flat, choices one-hot side by side."""
+    if actions.kind == "box":
+        return actions.flat(action)
+    parts = [action] if actions.kind == "discrete" else list(jnp.moveaxis(action, -1, 0))
+    hot = [jax.nn.one_hot(x, n) for x, n in zip(parts, actions.sizes, strict=True)]
+    return jnp.concatenate(hot, -1)
