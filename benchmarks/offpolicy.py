@@ -39,6 +39,12 @@ JUDGED = 0.4
 TABLE: dict[str, Any] = {"depth": 0, "lr": 0.1, "updates": 1000, "batch": 128, "tau": 0.05}
 FQE_SIZE = 100  # episodes: networks take longer
 CARTPOLE_GAMMA, CUT, LOGGED = 0.98, 100, 200
+NETWORKS: dict[str, dict[str, Any]] = {
+    "fqe": {"updates": 5000, "width": 64},
+    "model": {"updates": 3000, "width": 64},
+    "wpdis": {},
+    "wdr": {"updates": 3000, "width": 64},
+}
 TRAINED, ACTS = (8_192, 16_384, 32_768, 65_536), 1  # steps of the policies; which made the log
 ABOUT = """# Off-policy evaluation: do estimates find the value, do intervals hold it?
 
@@ -59,7 +65,9 @@ CARTPOLE = """
 
 Networks and learned models instead of tables, gamma {gamma}: policies of four trainings by PPO,
 judged from {logged} episodes (cut after {cut} steps) that the one of {behaviour} lived. Truth: 512
-episodes in the world, of {cut} steps for `wpdis`, of 1000 for the others.
+episodes in the world, of {cut} steps for `wpdis`, of 1000 for the others. That policy leaves the
+track soon after step {cut}, which no log shows: what `fqe`, `model` and `wdr` say of the time
+beyond the cuts is too good, and no interval over episodes knows it.
 
 """
 
@@ -119,11 +127,11 @@ def cartpole() -> dict[str, Any]:
     }
     data = dataset(task, episodes(task, list(policies.values())[ACTS], LOGGED, CUT, seed=1))
     rows = []
-    for method in ("fqe", "model", "wpdis", "wdr"):
+    for method, fields in NETWORKS.items():
         for name, policy in policies.items():
-            found = judge(policy, data, method, gamma=CARTPOLE_GAMMA)
+            found = judge(policy, data, method, gamma=CARTPOLE_GAMMA, **fields)
             truth = truths[name][method in PLAIN]
-            said = {**found.to_json(), "method": method, "method_said": found.method}
+            said = {**found.to_json(), "method": method, "said": found.method}
             rows.append({"policy": name, "truth": truth, **said})
     return {"rows": rows, "behaviour": list(policies)[ACTS], "chosen": chosen_by(rows)}
 
@@ -213,8 +221,11 @@ def page(result: dict[str, Any]) -> str:
     given = {"gamma": CARTPOLE_GAMMA, "logged": LOGGED, "cut": CUT, "behaviour": cart["behaviour"]}
     text += CARTPOLE.format(**given)
     rows = [
-        (row["method"], row["policy"], f"{row['truth']:.2f}", f"{row['value']:.2f}")
-        + (f"{row['low']:.2f} to {row['high']:.2f}", str("cannot be" not in row["method_said"]))
+        (
+            *(row["method"], row["policy"], f"{row['truth']:.2f}", f"{row['value']:.2f}"),
+            f"{row['low']:.2f} to {row['high']:.2f}",
+            "no" if "cannot be trusted" in row["said"] else "yes",
+        )
         for row in cart["rows"]
     ]
     text += table(("method", "policy", "truth", "estimate", "95 % interval", "trusted"), rows)

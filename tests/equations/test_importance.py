@@ -1,0 +1,92 @@
+"""Importance sampling on two episodes that a person can work out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.equations import importance as eq
+
+# Two episodes of two steps. Single-step ratios: (2, 1/2) and (1/2, 3); so w = (2, 1), (1/2, 3/2).
+LOG_PI = jnp.log(jnp.array([[0.8, 0.2], [0.2, 0.6]]))
+LOG_MU = jnp.log(jnp.array([[0.4, 0.4], [0.4, 0.2]]))
+REWARD = jnp.array([[1.0, 4.0], [2.0, 8.0]])
+GAMMA = 0.5
+RATIO = jnp.array([[2.0, 1.0], [0.5, 1.5]])
+Q = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+V = jnp.array([[2.0, 1.0], [1.0, 2.0]])
+
+
+def test_ratios_multiply_up():
+    np.testing.assert_allclose(eq.cumulative_ratio(LOG_PI, LOG_MU), RATIO, rtol=1e-6)
+
+
+def test_ratios_can_be_bounded():
+    found = eq.cumulative_ratio(LOG_PI, LOG_MU, 1.25)
+    np.testing.assert_allclose(found, [[1.25, 1.0], [0.5, 1.25]], rtol=1e-6)
+
+
+def test_what_the_policy_never_does_counts_nothing_from_then_on():
+    log_pi = jnp.array([[0.0, -jnp.inf, 0.0]])
+    np.testing.assert_array_equal(eq.cumulative_ratio(log_pi, jnp.zeros((1, 3))), [[1.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("made", "by_hand"),
+    [
+        # returns 1 + 4/2 = 3 and 2 + 8/2 = 6; last ratios 1 and 3/2
+        (eq.trajectory(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2),
+        (eq.weighted_trajectory(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2.5),
+        # first rewards 2*1, .5*2; second halved 1*2, 1.5*4
+        (eq.per_decision(RATIO, REWARD, GAMMA), (2 + 2 + 1 + 6) / 2),
+        (eq.weighted_per_decision(RATIO, REWARD, GAMMA), (2 + 1) / 2.5 + (2 + 6) / 2.5),
+        # w_t (r - Q): 0, (4-2)/2 = 1; .5 * -1, 1.5 * (8-4)/2 = 3; w_{t-1} V: 2, 2*1/2; 1, .5*2/2
+        (eq.doubly_robust(RATIO, REWARD, Q, V, GAMMA), (0 + 1 - 0.5 + 3 + 2 + 1 + 1 + 0.5) / 2),
+        (
+            eq.weighted_doubly_robust(RATIO, REWARD, Q, V, GAMMA),
+            -0.5 / 2.5 + (1 + 3) / 2.5 + (2 + 1) / 2 + (1 + 0.5) / 2.5,
+        ),
+    ],
+    ids=["is", "wis", "pdis", "wpdis", "dr", "wdr"],
+)
+def test_estimators_equal_what_a_person_finds(made, by_hand):
+    np.testing.assert_allclose(eq.ratio_of_sums(made), by_hand, rtol=1e-6)
+
+
+def test_the_same_policy_gives_the_mean_return_by_every_estimator():
+    ones = jnp.ones((2, 2))
+    for estimator in (
+        *(eq.trajectory, eq.weighted_trajectory),
+        *(eq.per_decision, eq.weighted_per_decision),
+    ):
+        np.testing.assert_allclose(eq.ratio_of_sums(estimator(ones, REWARD, GAMMA)), 4.5, rtol=1e-6)
+
+
+def test_a_right_model_leaves_no_variance_in_a_world_without_chance():
+    """Deterministic world, deterministic judged policy: DR is V of the start for every episode
+    whose actions it would have taken, and for the others too."""
+    reward = jnp.array([[1.0, 4.0], [0.0, 4.0]])  # the second episode did something else first
+    ratio = jnp.array([[2.0, 4.0], [0.0, 0.0]])
+    q = jnp.array([[3.0, 4.0], [2.0, 4.0]])
+    v = jnp.array([[3.0, 4.0], [3.0, 4.0]])
+    terms, _ = eq.doubly_robust(ratio, reward, q, v, GAMMA)
+    np.testing.assert_allclose(terms[:, 0], [3.0, 3.0], rtol=1e-6)
+
+
+def test_counts_are_a_resample():
+    sums = eq.weighted_per_decision(RATIO, REWARD, GAMMA)
+    twice = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), sums)
+    counted = eq.ratio_of_sums(sums, jnp.array([2.0, 1.0]))
+    np.testing.assert_allclose(counted, eq.ratio_of_sums(twice), rtol=1e-6)
+
+
+def test_contributions_average_to_the_estimate():
+    for estimator in (eq.trajectory, eq.weighted_trajectory, eq.weighted_per_decision):
+        sums = estimator(RATIO, REWARD, GAMMA)
+        np.testing.assert_allclose(eq.pulls(sums).mean(), eq.ratio_of_sums(sums), rtol=1e-6)
+    np.testing.assert_allclose(eq.pulls(eq.trajectory(RATIO, REWARD, GAMMA)), [3.0, 9.0], rtol=1e-6)
+
+
+def test_effective_sample_size_counts_equal_weights_and_one_heavy_one():
+    found = eq.effective_sample_size(jnp.array([[1.0, 0.0, 0.0], [1.0, 5.0, 0.0], [1.0, 0.0, 0.0]]))
+    np.testing.assert_allclose(found, [3.0, 1.0, 0.0], rtol=1e-6)

@@ -1,0 +1,225 @@
+"""Off-policy estimates where every value is known: bias, coverage, cuts, policies of all kinds."""
+
+import dataclasses
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.data import Dataset
+from sterling.data.columns import Block
+from sterling.envs.tabular import Tabular, tabular
+from sterling.factory.tabular import log
+from sterling.judging import METHODS, Chances, behaviour, cloned, judge
+from sterling.judging.importance import PLAIN
+from sterling.types import Mistake
+
+GAMMA, LIMIT = 0.9, 30
+TABLE = {"depth": 0, "lr": 0.1, "updates": 600, "batch": 128, "tau": 0.05}
+MDP = tabular("random-16x4-0")
+BEST = MDP.optimal(GAMMA)
+JUDGED, ACTING = MDP.greedy(BEST, 0.4), MDP.greedy(BEST, 0.6)
+
+
+def truth_of(method, policy=JUDGED):
+    return MDP.worth(policy, GAMMA, LIMIT if method in PLAIN else None)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_large_log_finds_the_value(method):
+    data = log(MDP, ACTING, 1500, LIMIT, seed=3)
+    found = judge(Chances.of(JUDGED), data, method, gamma=GAMMA, **TABLE if method == "fqe" else {})
+    truth = truth_of(method)
+    assert abs(found.value - truth) < {"is": 1.0, "wis": 0.6}.get(method, 0.25)
+    assert found.low < truth < found.high
+    assert found.n == 1500
+    assert found.level == 0.95
+
+
+@pytest.mark.parametrize("method", ["pdis", "wpdis", "dr", "wdr", "model"])
+def test_intervals_hold_the_value_as_often_as_they_say(method):
+    """Fifty logs; below 42 of 50 a 95 % interval would fall once in ten thousand times."""
+    policy, truth = Chances.of(JUDGED), truth_of(method)
+    fields = {"draws": 20} if method == "model" else {}
+    made = [
+        judge(policy, log(MDP, ACTING, 100, LIMIT, s), method, gamma=GAMMA, **fields)
+        for s in range(50)
+    ]
+    assert sum(one.low <= truth <= one.high for one in made) >= 42
+    spread = np.std([one.value for one in made])
+    assert abs(np.mean([one.value for one in made]) - truth) < 0.2 + 3 * spread / 50**0.5
+
+
+def test_intervals_of_fitted_q_hold_the_value():
+    policy, truth = Chances.of(JUDGED), truth_of("fqe")
+    made = [
+        judge(policy, log(MDP, ACTING, 100, LIMIT, s), "fqe", gamma=GAMMA, seed=s, **TABLE)
+        for s in range(12)
+    ]
+    assert sum(one.low <= truth <= one.high for one in made) >= 9
+    assert abs(np.mean([one.value for one in made]) - truth) < 0.3
+
+
+def test_every_method_gives_the_behaviour_its_own_return():
+    """Judged and acting policy are one: importance sampling is the mean return, exactly."""
+    data = log(MDP, ACTING, 50, LIMIT, 0)
+    own = behaviour(data, gamma=GAMMA)
+    for method in PLAIN:
+        found = judge(Chances.of(ACTING), data, method, gamma=GAMMA)
+        assert found.value == pytest.approx(own.value, rel=1e-4)
+        assert "effective sample size 50" in found.method
+    many = log(MDP, ACTING, 1500, LIMIT, 1)
+    assert judge(Chances.of(ACTING), many, "dr", gamma=GAMMA).value == pytest.approx(
+        truth_of("dr", ACTING), abs=0.2
+    )
+
+
+def endless():
+    """One state, one reward of 1 for ever; the log is cut after 5 steps."""
+    mdp = Tabular(np.ones((1, 2, 1)), np.ones((1, 2)), np.zeros((1, 2)), np.ones(1))
+    return log(mdp, np.full((1, 2), 0.5), 20, 5, 0), Chances.of(np.array([[0.3, 0.7]]))
+
+
+def test_a_cut_ends_the_return_of_importance_sampling():
+    data, policy = endless()
+    lived = sum(0.9**t for t in range(5))
+    assert judge(policy, data, "wpdis", gamma=0.9).value == pytest.approx(lived, rel=1e-5)
+    assert behaviour(data, gamma=0.9).value == pytest.approx(lived, rel=1e-5)
+    assert "up to their cut" in behaviour(data, gamma=0.9).method
+
+
+@pytest.mark.parametrize("method", ["fqe", "model", "dr", "wdr"])
+def test_a_cut_is_looked_beyond_by_values(method):
+    data, policy = endless()
+    fields = {**TABLE, "updates": 1500} if method == "fqe" else {}
+    found = judge(policy, data, method, gamma=0.9, **fields)
+    assert found.value == pytest.approx(10.0, abs=0.1)
+
+
+def test_the_behaviour_is_carried_on_beyond_cuts():
+    data, _ = endless()
+    found = behaviour(data, gamma=0.9, beyond=True, **{**TABLE, "updates": 1500})
+    assert found.value == pytest.approx(10.0, abs=0.1)
+    assert "carried on" in found.method
+
+
+def test_an_end_is_worth_nothing_beyond():
+    mdp = Tabular(np.ones((1, 2, 1)), np.ones((1, 2)), np.ones((1, 2)), np.ones(1))
+    data = log(mdp, np.full((1, 2), 0.5), 20, 5, 0)
+    policy = Chances.of(np.array([[0.3, 0.7]]))
+    for method in METHODS:
+        fields = TABLE if method == "fqe" else {}
+        value = judge(policy, data, method, gamma=0.9, **fields).value
+        assert value == pytest.approx(1.0, abs=0.2 if method in ("is", "pdis") else 0.02)
+
+
+def test_networks_find_the_value_too():
+    """Hidden layers instead of a table, for fitted Q and inside doubly robust estimates."""
+    data, policy = log(MDP, ACTING, 400, LIMIT, 1), Chances.of(JUDGED)
+    fields = {"updates": 1500, "width": 32, "lr": 3e-3}
+    direct = judge(policy, data, "fqe", gamma=GAMMA, members=3, **fields)
+    robust = judge(policy, data, "dr", gamma=GAMMA, **fields)
+    assert direct.value == pytest.approx(truth_of("fqe"), abs=0.6)
+    assert robust.value == pytest.approx(truth_of("dr"), abs=0.6)
+
+
+def test_the_behaviour_can_be_cloned_where_the_log_is_silent():
+    data, policy = log(MDP, ACTING, 300, LIMIT, 2), Chances.of(JUDGED)
+    arrays = {k: v for k, v in data._block.arrays.items() if not k.startswith("extra/")}
+    silent = Dataset.of(
+        Block(arrays, data.lengths, np.zeros(len(data), np.int32)), MDP.obs, MDP.action
+    )
+    known, found = (judge(policy, one, "wpdis", gamma=GAMMA) for one in (data, silent))
+    assert found.value == pytest.approx(known.value, abs=0.4)
+    given = cloned(silent, updates=1500)
+    obs = jnp.eye(16)
+    log_p = np.asarray(given.log_prob(obs, jnp.asarray(BEST.argmax(1), jnp.int32)))
+    assert np.abs(np.exp(log_p) - 0.55).max() < 0.2  # 0.4 + 0.6 / 4
+    with pytest.raises(Mistake, match="behaviour='cloned'"):
+        judge(policy, silent, "wpdis", gamma=GAMMA, behaviour="logged")
+
+
+def test_a_small_effective_sample_is_warned_of():
+    data = log(MDP, np.full((16, 4), 0.25), 20, LIMIT, 0)
+    found = judge(Chances.of(MDP.greedy(BEST, 0.0)), data, "is", gamma=GAMMA)
+    assert "cannot be trusted" in found.method
+    size = float(re.search(r"effective sample size ([\d.]+)", found.method)[1])
+    assert size < 10
+
+
+def test_clipping_bounds_ratios_and_says_so():
+    data, policy = log(MDP, ACTING, 100, LIMIT, 0), Chances.of(JUDGED)
+    free, clipped = (judge(policy, data, "pdis", gamma=GAMMA, clip=c) for c in (None, 1.0))
+    assert "ratios at most 1" in clipped.method
+    assert clipped.high - clipped.low < free.high - free.low
+    assert clipped.value != free.value
+
+
+@pytest.mark.parametrize("kind", ["jackknife", "skew-t", "bca", "bootstrap", "bootstrap-se"])
+def test_every_kind_of_interval_surrounds_the_estimate(kind):
+    data = log(MDP, ACTING, 60, LIMIT, 0)
+    found = judge(Chances.of(JUDGED), data, "wpdis", gamma=GAMMA, interval=kind)
+    assert found.low < found.value < found.high
+    assert kind in found.method
+
+
+def test_one_episode_gives_no_interval():
+    data = log(MDP, ACTING, 1, LIMIT, 0)
+    for method in ("wpdis", "model", "fqe"):
+        fields = {**TABLE, "updates": 10} if method == "fqe" else {}
+        found = judge(Chances.of(JUDGED), data, method, gamma=GAMMA, **fields)
+        assert (found.low, found.high) == (None, None)
+
+
+def test_equal_arguments_give_equal_numbers():
+    data, policy = log(MDP, ACTING, 40, LIMIT, 0), Chances.of(JUDGED)
+    fields = {**TABLE, "updates": 50}
+    first, again = (judge(policy, data, "fqe", gamma=GAMMA, **fields) for _ in range(2))
+    assert first == again
+    assert judge(policy, data, "fqe", gamma=GAMMA, seed=1, **fields) != first
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "said"),
+    [
+        ("fqs", {}, "fqe"),
+        ("fqe", {"gama": 0.9}, "no field"),
+        ("fqe", {"update": 10}, "no field 'update'"),
+        ("model", {"horizon": 10}, "no option 'horizon'"),
+        ("wpdis", {"updates": 10}, "no option 'updates'"),
+        ("wpdis", {"gamma": 1.5}, "gamma lies in"),
+        ("fqe", {"gamma": 1.0}, "gamma below 1"),
+        ("pdis", {"behaviour": "guessed"}, "'logged', 'cloned' or a policy"),
+    ],
+)
+def test_wrong_use_is_told_in_one_line(method, fields, said):
+    data = log(MDP, ACTING, 5, LIMIT, 0)
+    with pytest.raises(Mistake, match=said) as caught:
+        judge(Chances.of(JUDGED), data, method, **fields)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_log_larger_than_memory_is_judged_from_its_file(tmp_path):
+    data, policy = log(MDP, ACTING, 300, LIMIT, 0), Chances.of(JUDGED)
+    data.save(tmp_path / "log")
+    mapped = Dataset(tmp_path / "log", memory=1)
+    assert mapped.mapped
+    held, read = (judge(policy, one, "fqe", gamma=GAMMA, **TABLE) for one in (data, mapped))
+    assert read.value == pytest.approx(held.value, abs=0.15)
+    assert read.low < truth_of("fqe") < read.high
+    first, second = (judge(policy, one, "wdr", gamma=GAMMA) for one in (data, mapped))
+    assert first == second
+
+
+def test_a_log_may_leave_out_episodes_and_keep_its_order():
+    """A part of a dataset (rows that do not begin at 0) is judged as if it were all."""
+    data, policy = log(MDP, ACTING, 60, LIMIT, 0), Chances.of(JUDGED)
+    part = data[20:50]
+    block = next(part.blocks())
+    alone = Dataset.of(
+        dataclasses.replace(block, sources=np.zeros(30, np.int32)), MDP.obs, MDP.action
+    )
+    for method in ("wpdis", "wdr", "model"):
+        first, second = (judge(policy, one, method, gamma=GAMMA) for one in (part, alone))
+        assert first.value == pytest.approx(second.value, rel=1e-6)
