@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types docs scores bench judge clean
+.PHONY: demo test lint types docs scores bench offline judge clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,9 @@ scores: $(STAMP)  ## learn to the published scores (hours); resumes where it sto
 
 bench: $(STAMP)  ## speed beside Stable-Baselines3 and SBX
 	$(BIN)/python benchmarks/speed/run.py --out benchmarks/results/speed.json
+
+offline: $(STAMP)  ## offline learners on logs of our own agents (hours; resumable)
+	$(BIN)/python benchmarks/offline/run.py
 
 judge: $(STAMP)  ## statistics, stopping and tuning: do they hold what they say? (half an hour)
 	$(BIN)/python benchmarks/statistics/run.py

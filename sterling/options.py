@@ -17,11 +17,14 @@ EXAMPLES = """\
 examples:
   sterling train ppo HalfCheetah-v5 --steps 1_000_000 --seeds 5 --out runs/cheetah --lr 3e-4
   sterling resume runs/cheetah
+  sterling train iql data/hopper --updates 100_000 --seeds 5 --out runs/iql
   sterling evaluate runs/cheetah --episodes 20
+  sterling evaluate runs/iql --data data/hopper --method fqe
   sterling play runs/cheetah --video cheetah.mp4
   sterling compare runs/cheetah-ppo runs/cheetah-sac
   sterling compare ppo sac --environment Hopper-v5 --steps 200_000 --until-decided
   sterling report runs/* --out report/
+  sterling data make Hopper-v5 --quality medium-replay --size 400_000 --out data/hopper
   sterling tune ppo LunarLander-v3 --trials 64 --steps 200_000
   sterling list environments cheetah
 """

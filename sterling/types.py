@@ -72,7 +72,7 @@ class Step(eqx.Module):
 class Signals(eqx.Module):
     """What a learner found out in one update, told back to the source through ``heed``."""
 
-    metrics: dict[str, Float[Array, ""]]  # "area/name" -> scalar, for the log
+    metrics: dict[str, Float[Array, "..."]]  # "area/name" -> a number (for each seed), for the log
     samples: dict[str, Array] = dataclasses.field(default_factory=dict)  # one number per sample
 
 

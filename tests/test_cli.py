@@ -40,7 +40,7 @@ def test_train_understands():
         "--max_grad_norm=1 --log-std -1e-3 --target-kl inf --epochs 1e1 --env a=1 --env b=true "
         "--env c=word"
     )
-    assert (chosen.algorithm, chosen.environment) == ("ppo", "HalfCheetah-v5")
+    assert (chosen.algorithm, chosen.world) == ("ppo", "HalfCheetah-v5")
     assert (chosen.steps, chosen.seeds, str(chosen.out)) == (1_000_000, 5, "runs/a")
     assert chosen.env == [("a", 1), ("b", True), ("c", "word")]
     assert train.own(chosen) == {
@@ -79,7 +79,8 @@ def test_every_field_is_an_option_with_help(algorithm):
     [
         ("train ppo X --steps 9 --lrr 1", "--lrr is not known; did you mean --lr? (see"),
         ("train ppo X --steps 9 --batch 1", "--batch is not known; did you mean --minibatch?"),
-        ("train ppo X", "the following arguments are required: --steps (see sterling train ppo"),
+        ("train ppo CartPole-v1 --seeds 2", "ppo was given no budget; ask for steps=N"),
+        ("train ppo X --steps 9 --guide-steps x", "--guide-steps: 'x' is no number"),
         ("train ppo X --steps many", "--steps: 'many' is no number"),
         ("train ppo X --steps 1.5", "--steps: '1.5' is no whole number"),
         ("train ppo X --steps 9 --env a", "--env: 'a' is not of the form KEY=VALUE"),
@@ -135,7 +136,9 @@ def test_lists(capsys):
     assert main(["list", "algorithms"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(ALGORITHMS)
-    assert lines[1].startswith("ppo     Proximal policy optimisation (Schulman 2017")
+    assert lines[list(ALGORITHMS).index("ppo")].startswith(
+        "ppo     Proximal policy optimisation (Schulman 2017"
+    )
     assert main(["list", "environments", "halfcheetah"]) == 0
     assert "envpool    HalfCheetah-v5" in capsys.readouterr().out.splitlines()
 
@@ -179,3 +182,18 @@ def test_play(run_folder, capsys):
 def test_training_twice_into_a_folder_is_refused(run_folder, capsys):
     again = f"train ppo CartPole-v1 {' '.join(TINY)} --quiet --out {run_folder}"
     assert "already holds a run; resume it with" in refused(again, capsys)
+
+
+def test_a_log_is_learned_from(tmp_path, capsys):
+    data, out = tmp_path / "log", tmp_path / "run"
+    make = f"data make CartPole-v1 --quality random --size 400 --seed 0 --out {data}"
+    assert main(make.split()) == 0
+    small = "--width 8 --batch 8 --evaluate-episodes 2 --quiet"
+    assert main(f"train iql {data} --updates 30 --seeds 2 --out {out} {small}".split()) == 0
+    assert "updates       30 per seed" in capsys.readouterr().out
+    both = f"--environment CartPole-v1 --updates 20 --steps 20 --out {tmp_path / 'both'} {small}"
+    assert main(f"train iql {data} {both}".split()) == 0
+    assert "dip after it" in capsys.readouterr().out
+    named = f"train iql CartPole-v1 --data {data} --updates 9 --top 0.5 --out {tmp_path / 'top'}"
+    assert main(f"{named} {small}".split()) == 0
+    assert refused(f"train iql {data} --data {data} --updates 9", capsys).startswith("two logs")

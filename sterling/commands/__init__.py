@@ -8,15 +8,15 @@ from importlib import import_module
 from typing import Any
 
 COMMANDS = {
-    "train": "train an algorithm on an environment, over several seeds",
+    "train": "train an algorithm in an environment or from a log, over several seeds",
     "resume": "go on with a run that was stopped",
-    "evaluate": "fresh episodes of a trained policy",
+    "evaluate": "a trained policy's worth, in the world or from a log",
     "play": "film a trained policy",
     "compare": "who is better, how surely, and how many seeds it takes to know",
     "report": "a page of curves, intervals and decisions",
     "check-scores": "scores beside the published ones",
     "tune": "search settings over several seeds, judged on fresh ones",
-    "data": "convert, check and describe logged experience",
+    "data": "make, convert, check, describe and relabel logged experience",
     "list": "what there is to train, and to train on",
 }
 

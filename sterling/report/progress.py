@@ -145,6 +145,9 @@ def _lines(result: dict[str, Any], path: str | Path | None) -> list[tuple[str, s
     final = result.get("final", {}).get("return")
     if final:
         lines.append(("final return", written(Estimate.from_json(final), explain=True)))
+    if "switch" in result:
+        parts = {"before the first step": "before", "dip after it": "dip"}
+        lines += [(k, written(Estimate.from_json(result["switch"][v]))) for k, v in parts.items()]
     seconds = f"{duration(result['wall_seconds'])} ({result['wall_seconds']:,.1f} s)"
     lines += [("time", seconds)]
     for kind in ("updates", "steps"):

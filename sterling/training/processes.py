@@ -188,12 +188,18 @@ def _merged(results: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
         for r in results
     ]
     measured = any(result["final"] for result in results)
+    merged = {
+        name: final(_interleaved([r["switch"][name]["per_seed"] for r in results]), seeds, failed)
+        for name in ("before", "lowest", "dip")
+        if all("switch" in r for r in results)
+    }
     kind = "updates" if "updates" in results[0] else "steps"
     made = sum(result[kind] * len(result["seeds"]) for result in results)
     return {
         **results[0],
         "seeds": seeds,
         "final": {"return": final(_interleaved(scores), seeds, failed)} if measured else {},
+        **({"switch": merged} if merged else {}),
         "failed_seeds": failed,
         "failures": {k: v for result in results for k, v in result["failures"].items()},
         "wall_seconds": round(seconds, 3),

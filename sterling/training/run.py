@@ -49,6 +49,7 @@ class Driver:
         self.seconds: float = meta.get("seconds", 0.0)
         self.compile_seconds: float = meta.get("compile_seconds", 0.0)
         self.online: bool = meta.get("online", not settings.updates)
+        self.judged: list[dict[str, Any]] = list(meta.get("judged", []))
         self._offline, self._total = offline_iterations(settings), iterations(settings)
         self._saved = time.monotonic()
         self._judge: World | None = None  # what evaluations in between are made in
@@ -98,6 +99,7 @@ class Driver:
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
             "online": self.online,
+            "judged": self.judged,
         }
         number = self.step + self._offline * iteration_updates(self.settings)
         number = number if self.online else self.update
@@ -233,10 +235,9 @@ class Driver:
             self._judge = make_world(self.settings, "evaluate", self.settings.evaluate_episodes)
         seeds = jnp.asarray(self.settings.seeds, jnp.int32)
         found = evaluate(self.run.agent, self._judge, seeds)
-        return {
-            f"evaluation/{name}": _plain(found[name].mean(1), self.alive)
-            for name in ("return", "length")
-        }
+        means = {name: _plain(found[name].mean(1), self.alive) for name in ("return", "length")}
+        self.judged.append({"online": self.online, "return": means["return"]})
+        return {f"evaluation/{name}": values for name, values in means.items()}
 
     def _leave(self) -> None:
         saved = self.save()

@@ -154,7 +154,7 @@ def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> 
     checked = dataclasses.asdict(make_config(module, fields, algorithm))
     for name in fields:
         if not isinstance(getattr(config, name), float):
-            raise Mistake(f"{algorithm}'s field {name} is not a decimal number; it cannot change")
+            raise Mistake(f"{algorithm}'s field {name} shapes the program; it cannot change")
     return {name: checked[name] for name in fields}
 
 
@@ -254,11 +254,12 @@ def iterations(settings: Settings) -> int:
     """Rounds that fit into the budgets of updates and of steps."""
     offline, name = offline_iterations(settings), settings.algorithm
     if not settings.steps:
+        if not settings.updates:
+            wanted = "steps=N" if settings.data is None else "updates=N, steps=N or both"
+            raise Mistake(f"{name} was given no budget; ask for {wanted}")
         if offline < 1:
-            least = iteration_updates(settings)
-            asked = f"updates={settings.updates} and no steps are below one iteration of {name}"
-            wanted = "steps=N" if settings.data is None else f"at least updates={least}"
-            raise Mistake(f"{asked}; ask for {wanted}")
+            least = f"ask for at least {iteration_updates(settings)}"
+            raise Mistake(f"updates={settings.updates} are below one iteration of {name}; {least}")
         return offline
     each, warmup = iteration_steps(settings), warmup_steps(settings)
     count = (settings.steps - warmup) // each

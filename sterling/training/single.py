@@ -11,7 +11,7 @@ from sterling.report.metrics import MetricsFile, Sink
 from sterling.training import checkpoint, folder
 from sterling.training.run import Driver
 from sterling.training.settings import Settings, warmup_steps
-from sterling.training.trained import TrainedRun
+from sterling.training.trained import TrainedRun, final
 
 
 def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
@@ -37,6 +37,8 @@ def _finish(driver: Driver) -> TrainedRun:
     run = TrainedRun(settings, driver.run.agent, _result(driver), driver.path)
     if settings.evaluate_episodes and driver.alive.any():
         run.result["final"] = run.evaluate(settings.evaluate_episodes)
+        if settings.updates and settings.steps:
+            run.result["switch"] = switch(driver.judged, settings, run.result["failed_seeds"])
     if driver.path is not None:
         folder.write_result(driver.path, run.result)
     driver.close()
@@ -68,6 +70,26 @@ def _result(driver: Driver) -> dict[str, Any]:
         "compile_seconds": round(driver.compile_seconds, 3),
         **({"steps_per_second": round(learned / seconds, 1)} if settings.data is None else {}),
     }
+
+
+def switch(
+    judged: Sequence[dict[str, Any]], settings: Settings, failed: Sequence[int]
+) -> dict[str, Any]:
+    """What going from the log to the world cost: each seed's return ``before`` the first step, its
+    ``lowest`` evaluation afterwards, and the ``dip`` from one to the other, with intervals.
+
+    A dip between two evaluations is not seen; ``evaluate_every`` says how close they are.
+    """
+    before = [each["return"] for each in judged if not each["online"]][-1]
+    online = [each["return"] for each in judged if each["online"]] or [before]
+    columns = zip(*online, strict=True)
+    lowest = [min((x for x in column if x is not None), default=None) for column in columns]
+    dip = [
+        None if one is None or other is None else max(one - other, 0.0)
+        for one, other in zip(before, lowest, strict=True)
+    ]
+    parts = {"before": before, "lowest": lowest, "dip": dip}
+    return {name: final(values, settings.seeds, failed) for name, values in parts.items()}
 
 
 def _world_failures(source: Any) -> list[str]:

@@ -58,7 +58,9 @@ def test_one_step_rows_are_the_logs_own(data):
     episode, step = rows.obs.T.astype(int)
     first = np.cumsum(LENGTHS) - LENGTHS
     np.testing.assert_array_equal(rows.reward, 1 + first[episode] + step)
-    np.testing.assert_array_equal(rows.next_obs, rows.obs + [0, 1])  # also where it was cut
+    np.testing.assert_array_equal(
+        rows.next_obs, rows.obs + np.array([0, 1])
+    )  # also where it was cut
     np.testing.assert_array_equal(rows.last, step == LENGTHS[episode] - 1)
     np.testing.assert_array_equal(rows.discount == 0.0, rows.last & ENDED[episode])
     assert len(np.unique(rows.reward)) == LENGTHS.sum()  # all of them are drawn

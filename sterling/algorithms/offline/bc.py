@@ -5,7 +5,8 @@
 With ``top`` < 1 among the words of the run only the best episodes are imitated (%BC, Chen 2021,
 arXiv:2106.01345, section 5.1). Boxes: pi is the normal of ``nets/policy.py``, with a learned
 deviation; without ``likelihood`` its mean alone is fitted by squared error, as TD3+BC's code and
-CORL do, and the sampled policy then has that deviation's initial size. Evidence: docs/scores.md.
+CORL do, and the sampled policy then has the initial deviation.
+Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations

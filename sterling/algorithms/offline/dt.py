@@ -13,7 +13,7 @@ the model was trained with; ``act`` alone knows one step, the first of an episod
 
 Deviations from the authors' code: no dropout; GELU for ReLU; projections start smaller in deeper
 stacks; only actions are predicted (as there: returns and states did not help).
-Evidence: docs/scores.md.
+Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations

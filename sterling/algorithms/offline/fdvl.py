@@ -18,7 +18,7 @@ Everything but L_V is IQL's (``iql.py``), and called from there; what that file 
 
 Deviations from the authors' code: chi-square's f* is 0 for every u < 0, as in the paper (there it
 grows again below -4); the critics' loss is the square (there Huber's, linear beyond 20), and V is
-fitted to the target critics. Evidence: docs/scores.md.
+fitted to the target critics. Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations

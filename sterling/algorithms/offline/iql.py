@@ -13,7 +13,7 @@ step for the policy's weights, after it for the critics' target, as in the autho
 policy's step size falls along a cosine over the planned updates, as there, where ``anneal`` is
 on. Rewards are scaled by 1000 / (largest - smallest return of the log) with ``scale_reward``, as
 the paper does for locomotion (leave it off where the log has sparse rewards of size one).
-Evidence: docs/scores.md.
+Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations

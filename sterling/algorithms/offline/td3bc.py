@@ -6,7 +6,7 @@
 
 Observations are centred and scaled by the log's moments. While it acts it explores as TD3 does;
 ``alpha`` may then change (``online={"alpha": ...}``), as the paper's successors let it.
-Deviations from the paper: those of TD3 here. Evidence: docs/scores.md.
+Deviations from the paper: those of TD3 here. Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations

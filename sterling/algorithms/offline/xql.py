@@ -16,7 +16,7 @@ Everything but L_V is IQL's (``iql.py``), and called from there.
 Deviations from the authors' code: an exponential beyond ``clip`` continues along its tangent
 instead of losing its gradient; the policy's weights come from the target critics and from V before
 its step. Pictures are encoded by one torso, which only the critics' loss trains.
-Evidence: docs/scores.md.
+Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations

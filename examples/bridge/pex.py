@@ -1,0 +1,23 @@
+"""PEX (Zhang 2023, arXiv:2302.00935): the offline policy stays as it is, a new one grows beside it,
+and a critic chooses between their proposals.
+
+python examples/bridge/pex.py DATA UPDATES STEPS
+"""
+
+import sys
+
+import sterling
+from sterling.training.settings import Guidance
+
+
+def train(data, updates, steps, guide="runs/guide", **options):
+    """The learner sees the log as well, as half of each batch."""
+    shared = {"seeds": options.pop("seeds", 1), "data": data}
+    environment = options.pop("environment", None)
+    sterling.train("iql", environment, updates=updates, out=guide, **shared)
+    help_ = Guidance(guide, "expansion")
+    return sterling.train("iql", environment, steps=steps, guide=help_, **shared, **options)
+
+
+if __name__ == "__main__":
+    print(train(sys.argv[1], *map(int, sys.argv[2:]), seeds=3).result["final"]["return"])

@@ -1,0 +1,19 @@
+"""WSRL (Zhou 2024, arXiv:2412.07762): the log is left behind at the switch; a short warm-up lived
+by the pretrained policy takes its place.
+
+python examples/bridge/wsrl.py DATA UPDATES STEPS
+"""
+
+import sys
+
+import sterling
+
+
+def train(data, updates, steps, warmup=5_000, **options):
+    """``share=0``: online batches hold nothing of the log."""
+    budget = {"updates": updates, "steps": steps, "share": 0.0, "warmup": warmup}
+    return sterling.train("cql", data=data, calibrated=True, **(budget | options))
+
+
+if __name__ == "__main__":
+    print(train(sys.argv[1], *map(int, sys.argv[2:]), seeds=3).result["switch"])

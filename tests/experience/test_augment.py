@@ -1,0 +1,107 @@
+"""A source behind a change is the same source, and its draws are changed seed by seed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling.data import Dataset
+from sterling.data.columns import Block
+from sterling.data.device import Mapped
+from sterling.equations.augmentation import Gaussian, reflection
+from sterling.experience.augment import Augment
+from sterling.experience.logged import Logged
+from sterling.experience.mix import Mix
+from sterling.types import Sequences, Signals, Transitions
+
+LENGTHS = np.array([4, 1, 6, 3])
+
+
+@pytest.fixture(name="data")
+def _data():
+    """Observation (episode, step); the reward of a row is 1 + its number."""
+    rows = int(LENGTHS.sum())
+    number = np.repeat(np.arange(4), LENGTHS + 1)
+    step = np.concatenate([np.arange(n + 1) for n in LENGTHS])
+    count = np.arange(1, rows + 1, dtype=np.float32)
+    arrays = {
+        "obs": np.stack([number, step], 1).astype(np.float32),
+        "action": count[:, None] / 100,
+        "reward": count,
+        "discount": np.ones(rows, np.float32),
+    }
+    block = Block(arrays, LENGTHS, np.zeros(4, np.int32))
+    whole = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    return Dataset.of(block, whole, spaces.Box(-1.0, 1.0, (1,), np.float32))
+
+
+class Nobody:
+    """A log is drawn from without acting."""
+
+    def act(self, obs, keys, explore):
+        raise AssertionError
+
+
+def keys(at=0, seeds=2):
+    return jax.random.split(jax.random.key(at), seeds)
+
+
+@pytest.mark.parametrize("needs", [Transitions(64, updates=2), Sequences(16, 5)], ids=type)
+def test_what_the_source_draws_is_changed_with_a_key_for_each_seed(data, needs):
+    source = Logged.create(data, needs)
+    _, plain = source.draw(Nobody(), keys())
+    after, record = Augment(source, Gaussian(0.1)).draw(Nobody(), keys())
+    noise = np.asarray(record.obs - plain.obs)
+    assert 0.09 < noise.std() < 0.11
+    assert not np.allclose(noise[0], noise[1])
+    for name in ("action", "reward", "discount", "last", "mask"):
+        np.testing.assert_array_equal(getattr(record, name), getattr(plain, name))
+    _, later = after.draw(Nobody(), keys(1))
+    assert not np.allclose(later.obs, record.obs)
+
+
+def test_a_compiled_draw_and_one_from_a_file_are_changed_alike(data):
+    needs = Transitions(8)
+    source = Augment(Logged.create(data, needs), reflection((-1, 1), (-1,)))
+    mapped = Augment(Logged(Mapped(data), None, None, None, needs), source.change)
+    assert source.traced
+    assert not mapped.traced
+    compiled = jax.jit(lambda source, keys: source.draw(Nobody(), keys)[1])
+    one, other = compiled(source, keys()), mapped.draw(Nobody(), keys())[1]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), one, other)
+    assert (np.asarray(one.action) < 0).any()
+    assert (np.asarray(one.action) > 0).any()
+
+
+def test_a_seed_draws_the_same_alone(data):
+    source = Augment(Logged.create(data, Transitions(8)), Gaussian(0.1))
+    _, both = source.draw(Nobody(), keys())
+    _, alone = source.draw(Nobody(), keys()[1:])
+    np.testing.assert_array_equal(both.obs[1:], alone.obs)
+
+
+def test_it_is_its_source_in_everything_else(data):
+    heard = []
+
+    class Told(Logged):
+        def heed(self, signals):
+            heard.append(signals.samples["td_error"].shape)
+            return self
+
+    made = Logged.create(data, Transitions(8))
+    told = Told(made.data, None, None, None, made.needs)
+    source = Augment(Mix((told, told)), Gaussian())
+    assert source.tally is None
+    assert source.sources == source.source.sources
+    _, record = source.draw(Nobody(), keys())
+    assert record.obs.shape == (2, 1, 16, 2)
+    signals = Signals({}, {"td_error": jnp.zeros((2, 1, 16))})
+    assert isinstance(source.heed(signals), Augment)
+    assert heard == [(2, 1, 8), (2, 1, 8)]
+    assert Augment(made, Gaussian()).needs == made.needs
+    kept = source.cleared().stored()
+    assert not jax.tree.leaves(kept)  # nothing that the file does not hold
+    again = kept.restored(source)
+    np.testing.assert_array_equal(again.draw(Nobody(), keys())[1].obs, record.obs)
+    again.close()

@@ -1,0 +1,149 @@
+"""Training from a log, from a log and then in the world, and on both at once."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+import logs
+
+import sterling
+from sterling.data import Dataset
+from sterling.training import logbook
+from sterling.training.settings import Guidance
+from sterling.types import Mistake
+
+WORLD = "probe:both-continuous"
+SMALL = {"width": 16, "batch": 32, "lr": 3e-3, "gamma": 0.8}
+
+
+@pytest.fixture(name="data", scope="module")
+def _data(tmp_path_factory):
+    return logs.write("both-continuous", False, tmp_path_factory.mktemp("logs"))
+
+
+def rows(path):
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_log_then_the_world_is_one_run(data, tmp_path):
+    run = sterling.train(
+        "iql", WORLD, data=data, updates=300, steps=400, envs=4, seeds=2, out=tmp_path / "run",
+        evaluate_episodes=4, **SMALL,
+    )  # fmt: skip
+    found = rows(tmp_path / "run")
+    updates, steps = ([row[name] for row in found] for name in ("update", "step"))
+    assert updates == sorted(updates)
+    assert (updates[-1], steps[-1]) == (400, 400)  # an update for each round of 4 envs
+    assert all(
+        row["step"] == 0 and "data/return" not in row for row in found if row["update"] <= 300
+    )
+    judged = [row["update"] for row in found if "evaluation/return" in row]
+    assert 300 in judged  # at the switch
+    assert len([u for u in judged if u < 300]) >= 9
+    assert len([u for u in judged if u > 300]) >= 8
+    switch = run.result["switch"]
+    at_switch = next(row for row in found if row["update"] == 300)["evaluation/return"]
+    assert switch["before"]["per_seed"] == at_switch
+    later = [
+        row["evaluation/return"]
+        for row in found
+        if row["update"] > 300 and "evaluation/return" in row
+    ]
+    np.testing.assert_allclose(switch["lowest"]["per_seed"], np.min(later, 0))
+    assert (tmp_path / "run" / "curve.png").exists()
+    again = sterling.load(tmp_path / "run")
+    np.testing.assert_array_equal(again.policy([1.0]), run.policy([1.0]))
+
+
+def test_fields_change_with_the_first_step(data, tmp_path):
+    run = sterling.train(
+        "td3bc", WORLD, data=data, updates=20, steps=40, envs=4, evaluate_episodes=0,
+        online={"alpha": 7.0}, **SMALL,
+    )  # fmt: skip
+    assert float(run.agent.state.config.alpha[0]) == 7.0
+    assert float(run.agent.state.config.lr[0]) == pytest.approx(3e-3)
+
+
+def test_a_mixture_learns_from_the_start(data):
+    run = sterling.train(
+        "sac", WORLD, data=data, steps=2_400, envs=8, share=0.5, warmup=80, evaluate_episodes=8,
+        priority=0.6, n_step=2, **SMALL,
+    )  # fmt: skip
+    assert run.result["final"]["return"]["estimate"] > 0.95
+    assert run.result["updates"] == 290
+
+
+def test_a_run_needs_its_log_only_to_go_on(data, tmp_path):
+    moved = tmp_path / "log"
+    shutil.copytree(data, moved)
+    sterling.train("bc", WORLD, data=moved, updates=20, out=tmp_path / "run", width=16, batch=8)
+    (tmp_path / "run" / "result.json").unlink()
+    shutil.rmtree(moved)
+    Dataset(data)[:50].save(moved)  # another one under its name
+    logbook.opened.cache_clear()  # as in a new process
+    with pytest.raises(Mistake, match="is not the log that this run began with"):
+        sterling.resume(tmp_path / "run")
+    shutil.rmtree(moved)
+    assert sterling.load(tmp_path / "run").policy([1.0]).shape == (1,)
+
+
+def test_only_the_best_episodes(data):
+    whole = sterling.train("bc", WORLD, data=data, updates=600, width=16, batch=64, lr=3e-3)
+    best = sterling.train("bc", WORLD, data=data, updates=600, width=16, batch=64, lr=3e-3, top=0.1)
+    scores = [run.result["final"]["return"]["estimate"] for run in (whole, best)]
+    assert scores[1] > 0.95 > scores[0]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "words"),
+    [
+        ("ppo", {"updates": 9}, "ppo learns only from what it lives through itself"),
+        ("iql", {}, "iql was given no budget; ask for updates=N, steps=N or both"),
+        (
+            "dt",
+            {"updates": 9, "steps": 99},
+            "dt learns from logs only; give updates=N and no steps",
+        ),
+        ("iql", {"updates": 9, "share": 1.0}, r"share of a batch lies in \[0, 1\); got 1.0"),
+        ("iql", {"updates": 9, "sampling": "retrun"}, "did you mean return"),
+        ("iql", {"updates": 9, "online": {"beta": 1.0}}, "online fields need both"),
+        ("iql", {"updates": 9, "steps": 9, "online": {"bta": 1.0}}, "did you mean beta"),
+        ("iql", {"updates": 9, "environment": "probe:both"}, "the log has actions Box"),
+        ("iql", {"updates": 9, "environment": None}, "does not say which environment it was made"),
+        ("sac", {"steps": 99, "guide": Guidance("/none", "jumpstart")}, "did you mean jump-start"),
+        ("sac", {"steps": 99, "guide": Guidance("/none")}, "jump-start needs the latest step"),
+    ],
+)
+def test_wrong_use_is_told_in_one_line(algorithm, options, words, data, tmp_path):
+    options = {"environment": WORLD, **options}
+    with pytest.raises(Mistake, match=words) as caught:
+        sterling.train(algorithm, data=data, out=tmp_path / "run", **options)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_broken_log_is_refused(data, tmp_path):
+    good = Dataset(data)
+    arrays = good.transitions()
+    assert arrays.reward.size
+    block = next(good.blocks())
+    block.arrays["reward"] = block.arrays["reward"].copy()
+    block.arrays["reward"][3] = np.nan
+    broken = Dataset.of(block, good.obs_space, good.action_space).save(tmp_path / "broken")
+    with pytest.raises(Mistake, match=r"nan: .*see sterling data check"):
+        sterling.train("bc", WORLD, data=broken, updates=9)
+    sterling.train(
+        "bc", WORLD, data=broken, updates=9, unchecked=True, evaluate_episodes=0, width=8
+    )
+
+
+def test_logs_speak_only_where_there_is_one():
+    with pytest.raises(Mistake, match="share speak of a log: give data=FILE"):
+        sterling.train("sac", WORLD, steps=99, share=0.5)
+    with pytest.raises(Mistake, match="give data=FILE"):
+        sterling.train("iql", WORLD, updates=99)
