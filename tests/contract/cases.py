@@ -7,8 +7,11 @@ from typing import Any
 
 import logs
 
+from sterling.algorithms import find
+
 UPDATES = 4_000  # gradient updates from a log: enough to solve a probe world
 KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits")
+LOGGED = ("delay", "both", "cut", "limits")  # the others are easier forms of these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +24,13 @@ class Case:
     fields: dict[str, Any]
     envs: int = 8
     wise: bool = False  # its log is of somebody who knows the answer, otherwise of chance
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The probe worlds that can tell right from wrong; without values only actions can."""
+        if self.steps:
+            return KINDS
+        return LOGGED if hasattr(find(self.name), "value") else ("both",)
 
     def budget(self, world: str, steps: int, folder: Any) -> dict[str, Any]:
         """What ``sterling.train`` is given for this world: steps, or a log in ``folder`` and as
@@ -35,6 +45,8 @@ class Case:
 
 SMALL = {"lr": 3e-3, "batch": 64, "width": 32, "normalise_obs": False}
 VALUED = {**SMALL, "gamma": 0.8, "tau": 0.02}
+SOFT = {**VALUED, "alpha": 0.01, "tune_alpha": False, "depth": 2}
+PENALTY = {"penalty": 0.02, "n_actions": 4}
 SEQUENCES = {**SMALL, "lr": 1e-3, "rise": 100, "length": 4, "layers": 2}
 CASES = {
     case.name: case
@@ -45,6 +57,10 @@ CASES = {
         Case("fdvl", ("", "-continuous"), 0, {**VALUED, "weight": 0.9, "beta": 10.0}),
         Case("fql", ("-continuous",), 0, {**VALUED, "alpha": 0.03, "depth": 2}),
         Case("dt", ("", "-continuous"), 0, {**SEQUENCES, "target": 1.0, "horizon": 4}),
+        Case("awac", ("", "-continuous"), 0, {**VALUED, "temperature": 0.1}),
+        Case("cql", ("", "-continuous"), 0, {**SOFT, "actor_lr": 3e-3, **PENALTY}),
+        Case("edac", ("", "-continuous"), 0, {**SOFT, "members": 4, "diversity": None}),
+        Case("rebrac", ("-continuous",), 0, {**VALUED, "depth": 2}),
         Case("td3bc", ("-continuous",), 0, {**VALUED, "alpha": 100.0}),
         Case(
             "ppo",

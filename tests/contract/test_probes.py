@@ -4,14 +4,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import CASES, KINDS, UPDATES
+from cases import CASES, UPDATES
 
 import sterling
 from sterling.algorithms import ALGORITHMS
 from sterling.envs.probe import probe
 
 RUNS = [
-    (case.name, kind + form) for case in CASES.values() for form in case.spaces for kind in KINDS
+    (case.name, kind + form)
+    for case in CASES.values()
+    for form in case.spaces
+    for kind in case.kinds
 ]
 
 

@@ -10,7 +10,7 @@ import sterling
 RUNS = [(case.name, case.spaces[-1]) for case in CASES.values()]
 
 
-def train(name, world, seeds, strategy, steps, folder):
+def train(name, world, seeds, strategy, steps, folder):  # noqa: PLR0917
     case = CASES[name]
     return sterling.train(
         name,
