@@ -1,4 +1,4 @@
-"""``sterling data import | export | check | describe | make``: experience on disk."""
+"""``sterling data import | export | check | describe | make | relabel``: experience on disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sterling.commands import data_make
+from sterling.commands import data_make, data_relabel
 
 if TYPE_CHECKING:
     from sterling.data import Dataset, Description
@@ -21,6 +21,7 @@ with observations, actions, rewards and terminals; which it is is seen by lookin
   sterling data describe data/hopper-mended --out hopper.png
   sterling data export data/hopper-mended out/hopper-v0 --format minari
   sterling data make Hopper-v5 --quality medium-replay --size 200_000 --out data/hopper-replay
+  sterling data relabel data/hopper data/hopper-otr --rewards-from data/expert --best 1
 
 Exit code 0; 1 if check finds errors, or a file is damaged; 2 for wrong use."""
 SHOWN = 5  # findings of one kind that are printed
@@ -29,7 +30,7 @@ SHOWN = 5  # findings of one kind that are printed
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
     parser.description, parser.epilog = (
-        "make, convert, check and describe logged experience",
+        "make, convert, check, describe and relabel logged experience",
         EXPLAINED,
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -65,6 +66,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--out", type=Path, metavar="PICTURE", help="draw it (.png, .svg or .pdf)")
 
     data_make.options(kinds.add_parser("make", help="a new one, by our own agents or by scripts"))
+    word = "rewards from demonstrations, or actions from a model of the world"
+    data_relabel.options(kinds.add_parser("relabel", help=word))
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
@@ -75,6 +78,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
         "check": _check,
         "describe": _describe,
         "make": data_make.carry_out,
+        "relabel": data_relabel.carry_out,
     }
     return parts[chosen.do](chosen)
 

@@ -38,7 +38,9 @@ def sinks(chosen: argparse.Namespace, out: Path, run: dict[str, Any]) -> Iterato
     seeds = run["seeds"]
     count = seeds if isinstance(seeds, int) else len(seeds)
     title = f"{run['algorithm'].upper()} on {run['environment']}, {count} seed{'s'[: count > 1]}"
-    with contextlib.closing(Progress((run.get("updates") or 0) + (run["steps"] or 0), seeds, title)) as progress:
+    with contextlib.closing(
+        Progress((run.get("updates") or 0) + (run["steps"] or 0), seeds, title)
+    ) as progress:
         yield [*made, progress]
 
 

@@ -18,7 +18,7 @@ from sterling.commands import fields, readers, show
 FORWARDED = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
     *("evaluate_every", "checkpoint_minutes", "log_every"),
-    *("share", "top", "sampling", "unchecked"),
+    *("share", "top", "sampling", "unchecked", "augment"),
 )
 
 
@@ -83,6 +83,8 @@ def _log_options(parser: argparse.ArgumentParser) -> None:
     add("--top", type=readers.number, metavar="X", help=best)
     drawn = "how rows are drawn: uniform, episodes or return (uniform)"
     add("--sampling", metavar="WORD", help=drawn)
+    changed = "change every batch, as gaussian:0.0003 or reflection:-+/-; see docs/relabel.md"
+    add("--augment", metavar="CHANGE", help=changed)
     broken = "learn even from a file in which sterling data check finds errors"
     add("--unchecked", action="store_true", default=None, help=broken)
     guide = "run whose policies help to act (with --steps)"

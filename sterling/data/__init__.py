@@ -10,4 +10,6 @@ from sterling.data.findings import Finding as Finding
 from sterling.data.join import concatenate as concatenate
 from sterling.data.recommend import Advice as Advice
 from sterling.data.recommend import recommend as recommend
+from sterling.data.relabel import inverse_actions as inverse_actions
+from sterling.data.relabel import otr as otr
 from sterling.data.repair import repaired as repaired

@@ -127,7 +127,9 @@ class Dataset:
         """One :class:`Episode` by number, or a dataset of some by a slice, numbers or a mask."""
         if isinstance(which, (int, np.integer)):
             return self._episode(range(len(self))[which])
-        chosen = np.arange(len(self))[np.asarray(which) if isinstance(which, list) else which]
+        if isinstance(which, list):
+            which = np.asarray(which) if which else slice(0)  # an empty array counts as decimals
+        chosen = np.arange(len(self))[which]
         some = Dataset.__new__(Dataset)
         some._start(self._block, self._passport, self._numbers[chosen])
         some.mapped, some.path = self.mapped, self.path

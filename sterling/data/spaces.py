@@ -134,6 +134,21 @@ def as_agent_acts(space: Space, action: np.ndarray) -> np.ndarray:
     return single(action)
 
 
+def as_stored_acts(space: Space, action: np.ndarray) -> np.ndarray:
+    """The inverse of :func:`as_agent_acts`: in the environment's units, type and bounds."""
+    if isinstance(space, spaces.Box):
+        made = np.asarray(action, np.float64)
+        if is_rescaled(space):
+            low, high = np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
+            made = (low + high) / 2 + made * (high - low) / 2
+        if np.issubdtype(space.dtype, np.integer):
+            made = np.rint(made)
+        return np.clip(made, space.low, space.high).astype(space.dtype)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return (np.asarray(action) + space.start).astype(space.dtype)
+    return np.asarray(action).astype(space.dtype)
+
+
 def single(array: np.ndarray) -> np.ndarray:
     """The same numbers in at most 32 bits, as JAX has them."""
     kinds = {"f": np.float32, "i": np.int32, "u": np.uint32}

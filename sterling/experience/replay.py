@@ -189,7 +189,8 @@ def _keep_and_sample(
     ring, priorities = _add(rows, needs, kept)
     shape = (needs.updates, needs.batch)
     if priorities is None:
-        row, env, valid = _uniform(ring, needs.n_step, shape, keys)
+        window = needs.n_step + needs.next_action  # of the newest row the next is not known yet
+        row, env, valid = _uniform(ring, window, shape, keys)
         return (ring, None), _transitions(ring, needs, (row, env), valid, extras={})
     share = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
     strata = jnp.arange(needs.batch, dtype=jnp.float32).reshape(1, 1, -1)

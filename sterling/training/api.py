@@ -18,7 +18,7 @@ from sterling.training.trained import TrainedRun, load
 
 RUN_OPTIONS = (
     *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
-    *("log_every", "checkpoint_minutes", "online", "guide"),
+    *("log_every", "checkpoint_minutes", "online", "guide", "augment"),
 )
 LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
 
@@ -57,8 +57,9 @@ def train(
             (0.5), ``top`` (1.0: only so much of the episodes, the best), ``sampling`` (uniform,
             episodes, return) and ``unchecked`` (learn even from a broken file); ``online`` (fields
             of the Config that change with the first step); ``guide`` (a
-            :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act); and
-            every field of the Config.
+            :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act);
+            ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); and every field of
+            the Config.
 
     Raises:
         Mistake: wrong use, in one line.

@@ -59,6 +59,7 @@ class Settings:
     updates: int = 0  # gradient updates per seed from the log alone, before the first step
     online: dict[str, float] = dataclasses.field(default_factory=dict)  # fields from then on
     guide: Guidance | None = None
+    augment: str = ""  # a change of every batch: see sterling.equations.augmentation.named
 
     @property
     def name(self) -> str:
@@ -113,7 +114,6 @@ def resolve(
     updates: int = 0,
     data: Logbook | None = None,
     online: dict[str, float] | None = None,
-    guide: Guidance | None = None,
     seeds: int | list[int] | tuple[int, ...] = 1,
     envs: int | None = None,
     strategy: str | None = None,
@@ -143,7 +143,7 @@ def resolve(
     later = _later(module, algorithm, config, online or {})
     settings = Settings(
         *(algorithm, environment, steps, chosen, envs, strategy, config, options),
-        **{"data": data, "updates": updates, "online": later, "guide": guide, **rest},
+        **{"data": data, "updates": updates, "online": later, **rest},
     )
     _check_budget(settings, module)
     return settings
@@ -153,7 +153,8 @@ def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> 
     """Fields that change when a run goes online: numbers only, for the program stays the same."""
     checked = dataclasses.asdict(make_config(module, fields, algorithm))
     for name in fields:
-        if not isinstance(getattr(config, name), float):
+        kinds = {field.name: field.type for field in dataclasses.fields(module.Config)}
+        if kinds[name] not in (float, "float"):
             raise Mistake(f"{algorithm}'s field {name} shapes the program; it cannot change")
     return {name: checked[name] for name in fields}
 
@@ -170,6 +171,8 @@ def _check_budget(settings: Settings, module: Any) -> None:
         raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
     elif isinstance(needs, Sequences) and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
+    if settings.augment and isinstance(needs, Rollouts):
+        raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     _check_guide(settings, needs)
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
 from sterling import algorithms, envs, keys
+from sterling.equations.augmentation import named, suits
+from sterling.experience.augment import Augment
 from sterling.experience.logged import Logged
 from sterling.experience.mix import Mix
 from sterling.experience.replay import Replay
@@ -48,7 +50,8 @@ def _offline(settings: Settings) -> Run:
     assert settings.data is not None
     dataset = logbook.opened(settings.data)
     agent = create_agent(settings, _checked_problem(settings))
-    source = Logged.create(dataset, algorithm.needs(settings.config), settings.data.sampling)
+    source: Any = Logged.create(dataset, algorithm.needs(settings.config), settings.data.sampling)
+    source = _augmented(settings, source, dataset.spec)
     seeds = jnp.asarray(settings.seeds, jnp.int32)
     return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
 
@@ -62,7 +65,7 @@ def go_online(settings: Settings, run: Run, *, warm: bool = True) -> Run:
     source = create(keys.at(seeds, "source", 0))
     if warm and isinstance(source, Replay):
         source = source.warm(keys.at(seeds, "warm", 0), agent)
-    return Run(agent, _mixed(settings, source), seeds, run.iteration)
+    return Run(agent, _mixed(settings, source, world.spec), seeds, run.iteration)
 
 
 def beginning(settings: Settings, world: World) -> Callable[..., Run]:
@@ -83,7 +86,8 @@ def beginning(settings: Settings, world: World) -> Callable[..., Run]:
         if warm and isinstance(source, Replay):
             actor = None if settings.guide is None else agent  # guided, or by chance
             source = source.warm(keys.at(seeds, "warm", 0), actor)
-        return Run(agent, _mixed(settings, source), seeds, jnp.zeros((), jnp.int32))
+        mixed = _mixed(settings, source, world.spec)
+        return Run(agent, mixed, seeds, jnp.zeros((), jnp.int32))
 
     return begin
 
@@ -105,17 +109,26 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
     return create
 
 
-def _mixed(settings: Settings, source: Any) -> Any:
+def _mixed(settings: Settings, source: Any, spec: Spec) -> Any:
     """The source, and beside it the log's share of every batch."""
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
     rows = logbook.rows(settings, needs)
     if not rows:
-        return source
+        return _augmented(settings, source, spec)
     own = dataclasses.replace(needs, batch=rows)
     assert settings.data is not None  # rows come from it
     logged = Logged.create(logbook.opened(settings.data), own, settings.data.sampling)
-    return Mix((logged, source))
+    return _augmented(settings, Mix((logged, source)), spec)
+
+
+def _augmented(settings: Settings, source: Any, spec: Spec) -> Any:
+    """The source, every batch of it changed where the settings ask for it."""
+    if not settings.augment:
+        return source
+    change = named(settings.augment)
+    suits(change, spec)  # raises before anything is compiled
+    return Augment(source, change)
 
 
 def make_world(settings: Settings, purpose: str = "train", copies: int | None = None) -> World:

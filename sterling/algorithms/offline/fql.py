@@ -14,7 +14,8 @@ importance weight of the source. Actions are mu(s, z) of fresh z, also where not
 
 Deviations from the authors' code: SiLU and, in critics, ReLU for GELU; layers are normalised
 before and not after the activation; the policy's loss uses the critics after their step; pictures
-are encoded by one torso, which only the critics' loss trains. Evidence: benchmarks/results/offline.md.
+are encoded by one torso, which only the critics' loss trains.
+Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations
