@@ -9,9 +9,7 @@ import logs
 
 from sterling.algorithms import find
 
-UPDATES = 4_000  # gradient updates from a log: enough to solve a probe world
 KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits")
-LOGGED = ("delay", "both", "cut", "limits")  # the others are easier forms of these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,26 +21,32 @@ class Case:
     steps: int  # enough to solve a probe world; 0: it learns from a log
     fields: dict[str, Any]
     envs: int = 8
+    updates: int = 4_000  # enough to solve a probe world from a log
     wise: bool = False  # its log is of somebody who knows the answer, otherwise of chance
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """The probe worlds that can tell right from wrong; without values only actions can."""
+    def worlds(self) -> list[str]:
+        """Probe worlds to be solved. From a log: those of which the others are easier forms, ends
+        and cuts for one kind of actions; without values only actions can be right or wrong."""
         if self.steps:
-            return KINDS
-        return LOGGED if hasattr(find(self.name), "value") else ("both",)
+            return [kind + form for form in self.spaces for kind in KINDS]
+        valued = ("cut", "limits") if hasattr(find(self.name), "value") else ()
+        own = [f"both{form}" for form in self.spaces]
+        return own + [kind + self.spaces[-1] for kind in valued]
 
     def budget(self, world: str, steps: int, folder: Any) -> dict[str, Any]:
         """What ``sterling.train`` is given for this world: steps, or a log in ``folder`` and as
         many updates as would have been iterations."""
         if self.steps:
             return {"steps": steps}
+        folder = folder / ("wise" if self.wise else "chance")
         data = folder / world
         if not data.exists():
             logs.write(world, self.wise, folder)
         return {"data": str(data), "updates": steps // self.envs}
 
 
+BOTH = ("", "-continuous")
 SMALL = {"lr": 3e-3, "batch": 64, "width": 32, "normalise_obs": False}
 VALUED = {**SMALL, "gamma": 0.8, "tau": 0.02}
 SOFT = {**VALUED, "alpha": 0.01, "tune_alpha": False, "depth": 2}
@@ -51,15 +55,15 @@ SEQUENCES = {**SMALL, "lr": 1e-3, "rise": 100, "length": 4, "layers": 2}
 CASES = {
     case.name: case
     for case in (
-        Case("bc", ("", "-continuous"), 0, SMALL, wise=True),
-        Case("iql", ("", "-continuous"), 0, {**VALUED, "expectile": 0.99, "beta": 10.0}),
-        Case("xql", ("", "-continuous"), 0, {**VALUED, "temperature": 0.02, "beta": 10.0}),
-        Case("fdvl", ("", "-continuous"), 0, {**VALUED, "weight": 0.9, "beta": 10.0}),
+        Case("bc", BOTH, 0, SMALL, wise=True),
+        Case("iql", BOTH, 0, {**VALUED, "expectile": 0.99, "beta": 10.0}),
+        Case("xql", BOTH, 0, {**VALUED, "temperature": 0.02, "beta": 10.0}),
+        Case("fdvl", BOTH, 0, {**VALUED, "weight": 0.9, "beta": 10.0}),
         Case("fql", ("-continuous",), 0, {**VALUED, "alpha": 0.03, "depth": 2}),
-        Case("dt", ("", "-continuous"), 0, {**SEQUENCES, "target": 1.0, "horizon": 4}),
-        Case("awac", ("", "-continuous"), 0, {**VALUED, "temperature": 0.1}),
-        Case("cql", ("", "-continuous"), 0, {**SOFT, "actor_lr": 3e-3, **PENALTY}),
-        Case("edac", ("", "-continuous"), 0, {**SOFT, "members": 4, "diversity": None}),
+        Case("dt", BOTH, 0, {**SEQUENCES, "target": 1.0, "horizon": 4}, updates=1_000),
+        Case("awac", BOTH, 0, {**VALUED, "temperature": 0.1}),
+        Case("cql", BOTH, 0, {**SOFT, "actor_lr": 3e-3, **PENALTY}),
+        Case("edac", BOTH, 0, {**SOFT, "members": 4, "diversity": None}),
         Case("rebrac", ("-continuous",), 0, {**VALUED, "depth": 2}),
         Case("td3bc", ("-continuous",), 0, {**VALUED, "alpha": 100.0}),
         Case(

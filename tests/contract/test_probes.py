@@ -4,18 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import CASES, UPDATES
+from cases import CASES
 
 import sterling
 from sterling.algorithms import ALGORITHMS
 from sterling.envs.probe import probe
 
-RUNS = [
-    (case.name, kind + form)
-    for case in CASES.values()
-    for form in case.spaces
-    for kind in case.kinds
-]
+RUNS = [(case.name, world) for case in CASES.values() for world in case.worlds]
 
 
 def test_every_listed_algorithm_has_a_case():
@@ -23,12 +18,12 @@ def test_every_listed_algorithm_has_a_case():
 
 
 @pytest.mark.parametrize(("name", "world"), RUNS)
-def test_probe_world_is_solved(name, world, tmp_path):
+def test_probe_world_is_solved(name, world, written_logs):
     case = CASES[name]
     run = sterling.train(
         name,
         f"probe:{world}",
-        **case.budget(world, case.steps or UPDATES * case.envs, tmp_path),
+        **case.budget(world, case.steps or case.updates * case.envs, written_logs),
         envs=case.envs,
         seeds=2,
         evaluate_episodes=0,

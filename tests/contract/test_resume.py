@@ -27,9 +27,8 @@ else:
 """
 
 
-def start(path: Path, kind: str, name: str, form: str) -> subprocess.Popen:
+def start(path: Path, kind: str, name: str, form: str, budget: dict) -> subprocess.Popen:
     case = CASES[name]
-    budget = case.budget(f"both{form}", 6_400, path.parent)
     what = [str(path), kind, name, f"probe:both{form}", budget, case.envs, case.fields]
     return subprocess.Popen([sys.executable, "-c", PROGRAM, json.dumps(what)], env=os.environ)
 
@@ -40,10 +39,11 @@ def newest(path: Path) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(("name", "form"), RUNS)
-def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path):
+def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path, written_logs):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert start(whole, "train", name, form).wait() == 0
-    process = start(broken, "train", name, form)
+    budget = CASES[name].budget(f"both{form}", 6_400, written_logs)
+    assert start(whole, "train", name, form, budget).wait() == 0
+    process = start(broken, "train", name, form, budget)
     deadline = time.monotonic() + 120
     while not list(broken.glob("checkpoints/*/meta.json")) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -51,7 +51,7 @@ def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (broken / "result.json").exists()  # it was in the middle
-    assert start(broken, "resume", name, form).wait() == 0
+    assert start(broken, "resume", name, form, budget).wait() == 0
     expected, found = newest(whole), newest(broken)
     assert set(expected) == set(found)
     for leaf in expected:
