@@ -5,6 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -147,3 +148,54 @@ def test_logs_speak_only_where_there_is_one():
         sterling.train("sac", WORLD, steps=99, share=0.5)
     with pytest.raises(Mistake, match="give data=FILE"):
         sterling.train("iql", WORLD, updates=99)
+
+
+class Broken(Exception):
+    """What a power cut is to a run."""
+
+
+class PowerCut:
+    """A sink that ends the run after some rows, as a kill would: nothing is saved any more."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def write(self, row):
+        self.left -= 1
+        if self.left < 0:
+            raise Broken
+
+    def close(self):
+        """Nothing to release."""
+
+
+@pytest.mark.parametrize("after", [4, 16])  # in the first phase, in the second
+def test_both_phases_go_on_where_they_stopped(after, data, tmp_path):
+    fields = {
+        **SMALL,
+        "updates": 100,
+        "steps": 240,
+        "warmup": 40,
+        "envs": 4,
+        "evaluate_episodes": 4,
+    }
+    fields |= {"log_every": 10, "checkpoint_minutes": 0.0, "online": {"alpha": 1.0}, "seeds": 2}
+    whole = sterling.train("td3bc", WORLD, data=data, out=tmp_path / "whole", **fields)
+    with pytest.raises(Broken):
+        sterling.train(
+            "td3bc", WORLD, data=data, out=tmp_path / "cut", sinks=[PowerCut(after)], **fields
+        )
+    again = sterling.resume(tmp_path / "cut")
+    for one, other in zip(
+        jax.tree.leaves(whole.agent.state), jax.tree.leaves(again.agent.state), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    assert whole.result["switch"] == again.result["switch"]
+    logs_ = [
+        [
+            {k: v for k, v in row.items() if not k.startswith("time/")}
+            for row in rows(tmp_path / name)
+        ]
+        for name in ("whole", "cut")
+    ]
+    assert logs_[0] == logs_[1]
