@@ -77,6 +77,7 @@ def learn(algorithm: str, world: str, quality: str, data: Path) -> None:
             evaluate_episodes=10,
             preset=False,
             **TASKS["algorithms"][algorithm],
+            **TASKS["worlds"].get(world, {}).get(algorithm, {}),  # long episodes, few updates
         )
     log = sterling.Dataset(data)
     config = json.loads((path / "config.json").read_text())

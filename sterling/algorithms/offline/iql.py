@@ -4,9 +4,9 @@
     critics   L_Q  = 1/2 sum_i E[ w (Q_i(s, a) - r - g V(s'))^2 ]
     policy    L_pi = -E[ min(exp(beta u), 100) log pi(a|s) ]
 
-g is gamma times the world's discount; Q' follows Q by ``tau_target`` per update; w is 1, or an
-importance weight of the source. No action outside the log is ever valued: V is an upper expectile
-over the logged actions, and for tau -> 1 the largest of them.
+tau of L_V is ``expectile``; g is gamma times the world's discount; Q' follows Q by ``tau`` per
+update; w is 1, or an importance weight of the source. No action outside the log is ever valued: V
+is an upper expectile over the logged actions, and for tau -> 1 the largest of them.
 
 Deviations from the paper: all three gradients are taken at the same parameters (of V before its
 step for the policy's weights, after it for the critics' target, as in the authors' code); the
