@@ -1,6 +1,7 @@
 """One strict mode for every test: shape annotations are executed, nothing is promoted silently."""
 
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is imported
 
@@ -22,3 +23,11 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     compilation_cache.reset_cache()  # what was compiled while tests were collected had none
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget_programs() -> Iterator[None]:
+    """Compiled programs hold maps of memory, of which a process may have 65,530: a module's go
+    when it ends. What a later one needs as well comes from the cache on disk."""
+    yield
+    jax.clear_caches()

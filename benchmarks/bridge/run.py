@@ -31,7 +31,7 @@ CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, 
     "SAC-N online": ("edac", False, SOFT | ONLINE),
     "IQL offline": ("iql", True, IQL | LOG),
     "SAC-N offline": ("edac", True, SOFT | LOG),
-    "RLPD": ("edac", True, SOFT | ONLINE | {"share": 0.5}),
+    "RLPD": ("edac", True, SOFT | ONLINE | {"share": 0.5, "learn": 4, "layer_norm": True}),
     "IQL, then online": ("iql", True, IQL | LOG | ONLINE | {"share": 0.5}),
     "SAC-N, then online": ("edac", True, SOFT | LOG | ONLINE | {"share": 0.5}),
     "WSRL": ("edac", True, SOFT | LOG | ONLINE | {"share": 0.0}),
@@ -76,7 +76,7 @@ def page(results: dict[str, Any], data: Path) -> list[str]:
         f"`python benchmarks/bridge/run.py`: {WORLD}, {SEEDS} seeds, last policy, deterministic, "
         f"20 episodes per seed. The log: {log.episodes} episodes, {log.rows:,} steps, mean return "
         f"{log.returns.mean():.0f}, {log.ended.mean():.0%} find the flag. {UPDATES:,} updates "
-        f"from the log alone, {STEPS:,} steps in the world with one update each. Means with 95 % "
+        f"from the log alone, {STEPS:,} steps in the world, one update each (RLPD: four). Means, 95 % "
         "intervals over seeds; the dip is from the return before the first step to the lowest of "
         "ten evaluations afterwards.",
         "",

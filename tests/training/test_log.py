@@ -19,6 +19,7 @@ from sterling.training.settings import Guidance
 from sterling.types import Mistake
 
 WORLD = "probe:both-continuous"
+SEEN = np.ones(1, np.float32)
 SMALL = {"width": 16, "batch": 32, "lr": 3e-3, "gamma": 0.8}
 
 
@@ -58,7 +59,7 @@ def test_a_log_then_the_world_is_one_run(data, tmp_path):
     np.testing.assert_allclose(switch["lowest"]["per_seed"], np.min(later, 0))
     assert (tmp_path / "run" / "curve.png").exists()
     again = sterling.load(tmp_path / "run")
-    np.testing.assert_array_equal(again.policy([1.0]), run.policy([1.0]))
+    np.testing.assert_array_equal(again.policy(SEEN), run.policy(SEEN))
 
 
 def test_fields_change_with_the_first_step(data, tmp_path):
@@ -90,7 +91,7 @@ def test_a_run_needs_its_log_only_to_go_on(data, tmp_path):
     with pytest.raises(Mistake, match="is not the log that this run began with"):
         sterling.resume(tmp_path / "run")
     shutil.rmtree(moved)
-    assert sterling.load(tmp_path / "run").policy([1.0]).shape == (1,)
+    assert sterling.load(tmp_path / "run").policy(SEEN).shape == (1,)
 
 
 def test_only_the_best_episodes(data):
