@@ -60,7 +60,7 @@ CASES = {
         Case("xql", BOTH, 0, {**VALUED, "temperature": 0.02, "beta": 10.0}),
         Case("fdvl", BOTH, 0, {**VALUED, "weight": 0.9, "beta": 10.0}),
         Case("fql", ("-continuous",), 0, {**VALUED, "alpha": 0.03, "depth": 2}),
-        Case("dt", BOTH, 0, {**SEQUENCES, "target": 1.0, "horizon": 4}, updates=1_000),
+        Case("dt", BOTH, 0, {**SEQUENCES, "target": 1.0, "horizon": 4}, updates=2_500),
         Case("awac", BOTH, 0, {**VALUED, "temperature": 0.1}),
         Case("cql", BOTH, 0, {**SOFT, "actor_lr": 3e-3, **PENALTY}),
         Case("edac", BOTH, 0, {**SOFT, "members": 4, "diversity": None}),
