@@ -57,7 +57,7 @@ def test_the_guide_fades():
 
 def test_a_critic_chooses_between_the_two():
     for slope, share in ((0.0, 0.5), (30.0, 1.0), (-30.0, 0.0), (0.5, 1 / (1 + np.exp(-1.0)))):
-        made = source(Expansion(temperature=0.5), 64)
+        made = source(Expansion(temperature=0.5), 8)
         _, record = made.draw(Always(-0.5, slope), jax.random.split(jax.random.key(3), 2))
         found = (np.asarray(record.action) == 0.5).mean()
-        np.testing.assert_allclose(found, share, atol=0.03)
+        np.testing.assert_allclose(found, share, atol=0.08)  # 512 draws
