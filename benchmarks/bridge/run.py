@@ -47,6 +47,9 @@ def main() -> None:
         words = ["data", "make", WORLD, *MAKE.split(), "--out", str(data)]
         subprocess.run([sys.executable, "-m", "sterling", *words], check=True)
     results = {name: train(name, data) for name in CONTENDERS}
+    for found in results.values():
+        if "data" in found:
+            found["data"]["path"] = data.name  # wherever it lay on this machine
     OUT.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
     OUT.with_suffix(".md").write_text("\n".join(page(results, data)) + "\n")
     print("\n".join(page(results, data)))

@@ -88,6 +88,7 @@ def learn(algorithm: str, world: str, quality: str, data: Path) -> None:
         "hash": log.hash,
         "reference": log.facts.reference,
     }
+    run.result["data"]["path"] = data.name  # wherever it lay on this machine
     evidence = {"world": world, "quality": quality, "log": facts, "result": run.result}
     evidence["config"] = {k: config[k] for k in ("config", "versions", "hardware", "git", "time")}
     RESULTS.mkdir(exist_ok=True)
