@@ -197,6 +197,7 @@ def dataset(task: Any, lived: dict[str, Any]) -> Dataset:
 
 
 def main() -> None:
+    """Simulate, judge, write the numbers and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/offpolicy.json"))

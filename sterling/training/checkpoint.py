@@ -105,6 +105,21 @@ def latest(folder: str | os.PathLike[str]) -> Path | None:
     return next(iter(_newest_first(Path(folder))), None)
 
 
+def newest_sound(
+    folder: str | os.PathLike[str], *, warn: Callable[[str], None] = say
+) -> Path | None:
+    """The newest checkpoint in ``folder`` whose every byte is what was written; None where there
+    is none at all. Damaged ones are named to ``warn``; Mistake if all are."""
+    found = _newest_first(Path(folder))
+    for path in found:
+        if _good(path):
+            return path
+        warn(f"WARNING: checkpoint {path} is DAMAGED; trying the one before it")
+    if found:
+        raise Mistake(f"no checkpoint in {folder} can be read; restore one or start the run anew")
+    return None
+
+
 def describe(path: Path) -> dict[str, Any]:
     """Everything ``meta.json`` of one checkpoint says: format, step, leaves, versions, meta."""
     try:

@@ -40,9 +40,9 @@ class Driver:
         settings: Settings,
         path: Path | None,
         sinks: Sequence[Sink],
-        meta: dict[str, Any] | None = None,
+        begun: Path | None = None,  # the checkpoint to go on from
     ):
-        begun, meta = meta is not None, meta or {}
+        meta = {} if begun is None else checkpoint.describe(begun)["meta"]
         self.settings, self.path, self.sinks = settings, path, sinks
         self.alive = np.asarray(meta.get("alive", [True] * len(settings.seeds)))
         self.failures: dict[str, Any] = dict(meta.get("failures", {}))
@@ -53,9 +53,9 @@ class Driver:
         self._offline, self._total = offline_iterations(settings), iterations(settings)
         self._saved = time.monotonic()
         self._judge: World | None = None  # what evaluations in between are made in
-        self.run = build(settings, warm=not begun)
-        if begun:
-            self._take_up()
+        self.run = build(settings, warm=begun is None)
+        if begun is not None:
+            self._take_up(begun)
 
     @property
     def step(self) -> int:
@@ -115,12 +115,11 @@ class Driver:
         if self._judge is not None:
             self._judge.close()
 
-    def _take_up(self) -> None:
-        """Go on from the folder's last checkpoint."""
-        assert self.path is not None
+    def _take_up(self, begun: Path) -> None:
+        """Go on from a checkpoint."""
         if self.online and self.settings.updates:
             self.run = go_online(self.settings, self.run, warm=False)
-        saved, _ = checkpoint.load(folder.checkpoints(self.path), stored(self.run))
+        saved, _ = checkpoint.load(begun, stored(self.run))
         self.run = restored(saved, self.run)
 
     def _switch(self) -> None:

@@ -18,14 +18,13 @@ def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> Tr
     """Train to the end, from the folder's last checkpoint where there is one."""
     if path is None:
         return _finish(Driver(settings, None, sinks))
-    newest = checkpoint.latest(folder.checkpoints(path))
-    meta = None if newest is None else checkpoint.describe(newest)["meta"]
-    driver = Driver(settings, path, sinks, meta)  # raises before anything is written
+    begun = checkpoint.newest_sound(folder.checkpoints(path))
+    driver = Driver(settings, path, sinks, begun)  # raises before anything is written
     with folder.lock(path):
         if not (path / "config.json").exists():
             folder.write_config(path, settings.to_json() | folder.environment_facts())
         file = MetricsFile(folder.metrics(path))
-        file.truncate(-1 if newest is None else int(driver.run.iteration))
+        file.truncate(-1 if begun is None else int(driver.run.iteration))
         driver.sinks = [file, *sinks]
         return _finish(driver)
 
