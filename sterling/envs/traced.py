@@ -6,7 +6,6 @@ A :class:`Task` is one copy of an environment, as two pure functions. :class:`Tr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -16,6 +15,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import keys as named
+from sterling.seeds import over_seeds
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
 
 STRATEGIES = ("vmap", "map")
@@ -85,7 +85,7 @@ class Traced:
             raise Mistake(f"a time limit of {limit} steps is not possible; use 0 for none")
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
         self.spec = Spec(obs=task.obs, action=task.action, envs=envs)
-        self._reset = jax.jit(self._over_seeds(self._reset_seed))
+        self._reset = jax.jit(over_seeds(self._strategy, self._reset_seed))
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[TracedState, Obs]:
         """Start every episode anew."""
@@ -95,15 +95,10 @@ class Traced:
         self, state: TracedState, action: Action, keys: Key[Array, "seed"]
     ) -> tuple[TracedState, Step]:
         """One step of every env."""
-        return self._over_seeds(self._step_seed)(state, action, keys)
+        return over_seeds(self._strategy, self._step_seed)(state, action, keys)
 
     def close(self) -> None:
         """Nothing to release."""
-
-    def _over_seeds(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if self._strategy == "vmap":
-            return jax.vmap(function)
-        return lambda *args: jax.lax.map(lambda each: function(*each), args)
 
     def _reset_seed(self, key: Key[Array, ""]) -> tuple[TracedState, Obs]:
         task, obs = jax.vmap(self.task.reset)(self._env_keys(key))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import algorithms
 from sterling import keys as named
+from sterling.seeds import over_seeds
 from sterling.training.settings import Settings
 from sterling.types import (
     Action,
@@ -26,17 +26,6 @@ from sterling.types import (
     Signals,
     Spec,
 )
-
-
-def over_seeds(strategy: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a one-seed function over a leading seed axis.
-
-    ``vmap`` batches the seeds into one set of operations; ``map`` runs them one after another
-    inside the program, which makes N seeds bit-equal to the same seeds alone.
-    """
-    if strategy == "vmap":
-        return jax.vmap(function)
-    return lambda *args: jax.lax.map(lambda each: function(*each), args)
 
 
 class Agent(eqx.Module):
