@@ -7,7 +7,7 @@ for one seed and sees ``time, env, ...`` (a rollout) or ``batch, ...`` (transiti
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
@@ -96,6 +96,7 @@ class Spec:
     envs: int = 1
     iterations: int = 1  # planned collect-and-learn rounds: what schedules run over
     log: Log | None = None  # where there is logged experience to learn from
+    model: Callable[[Key[Array, ""]], Any] | None = None  # makes the language model to be taught
 
 
 @runtime_checkable
@@ -181,6 +182,47 @@ class Sequences:
     gamma: float = 1.0
 
 
+@dataclasses.dataclass(frozen=True)
+class Generations:
+    """NEEDS: what a language model itself says, ``group`` scenes of each of ``prompts`` questions.
+
+    One batch holds prompts x group rows of tokens ``(row, token)``, or more where scenes have
+    several seats; ``learn`` makes ``updates`` updates of it.
+    """
+
+    prompts: int
+    group: int
+    updates: int = 1
+    limit: int = 32  # tokens of one answer
+    temperature: float = 1.0
+    top_k: int = 0  # 0: all tokens
+    top_p: float = 1.0
+    rounds: int = 1  # of asking; above 1, groups that are all right or all wrong are asked anew
+    lag: int = 0  # iterations that experience waits before it is learned from
+    again: int = 0  # groups of each batch that are remembered ones, once solved (RLEP)
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """NEEDS: ``updates`` batches of ``batch`` texts ``(update, row, token)`` to imitate."""
+
+    batch: int
+    updates: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparisons:
+    """NEEDS: ``updates`` batches of ``batch`` pairs of texts, ``(update, row, token)``: the first
+    ``batch`` rows are the better ones, the others what they were preferred to."""
+
+    batch: int
+    updates: int = 1
+
+
+Needs = Rollouts | Transitions | Sequences | Generations | Texts | Comparisons
+LANGUAGE = (Generations, Texts, Comparisons)  # needs of learners that speak
+
+
 @runtime_checkable
 class Algorithm(Protocol):
     """What an algorithm's file must offer; the module itself is the object.
@@ -193,7 +235,7 @@ class Algorithm(Protocol):
     Config: ClassVar[type]
 
     @staticmethod
-    def needs(config: Any) -> Rollouts | Transitions | Sequences:
+    def needs(config: Any) -> Needs:
         """The experience that ``learn`` is to be given."""
         ...
 

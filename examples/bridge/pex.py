@@ -7,7 +7,7 @@ python examples/bridge/pex.py DATA UPDATES STEPS
 import sys
 
 import sterling
-from sterling.training.settings import Guidance
+from sterling.training.choices import Guidance
 
 
 def train(data, updates, steps, guide="runs/guide", **options):

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import json
+from importlib import import_module, resources
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sterling.naming import hint
 
 if TYPE_CHECKING:
     from sterling.types import Algorithm
+
+# names of the policy gradient of text with certain switches, which named.json lists
+NAMED = (
+    *("cispo", "dapo", "dr-grpo", "expert-iteration", "grpo", "gspo", "lite-ppo", "reinforce"),
+    *("reinforce++", "rloo", "token-ppo"),
+)
 
 # name -> the file; a new algorithm is added by listing it here
 ALGORITHMS = {
@@ -28,7 +35,17 @@ ALGORITHMS = {
     "td3": "sterling.algorithms.online.td3",
     "td3bc": "sterling.algorithms.offline.td3bc",
     "xql": "sterling.algorithms.offline.xql",
+    "sft": "sterling.algorithms.language.sft",
+    **dict.fromkeys(NAMED, "sterling.algorithms.language.gradient"),
 }
+
+
+def named(name: str) -> dict[str, Any]:
+    """The fields that an algorithm's name stands for, where several share one file."""
+    if name not in NAMED:
+        return {}
+    text = resources.files("sterling.algorithms.language").joinpath("named.json").read_text()
+    return dict(json.loads(text)[name])
 
 
 def find(name: str) -> Algorithm | ModuleType:

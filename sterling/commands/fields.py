@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sterling.algorithms import ALGORITHMS
+from sterling.algorithms import ALGORITHMS, named
 from sterling.commands import readers
 from sterling.naming import literal
 
@@ -49,17 +49,23 @@ def config(algorithm: str) -> tuple[str, list[Field]]:
     notes = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
     classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
     found = next(node for node in classes if node.name == "Config")
+    said = {name: str(value) for name, value in named(algorithm).items()}
     fields = [
         Field(
             node.target.id,
             ast.unparse(node.annotation),
-            ast.get_source_segment(text, node.value) or "",
+            said.get(node.target.id) or ast.get_source_segment(text, node.value) or "",
             notes.get(node.end_lineno or 0, ""),
         )
         for node in found.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value
     ]
     return ast.get_docstring(found) or "", fields
+
+
+def speaks(algorithm: str) -> bool:
+    """Whether an algorithm teaches language models."""
+    return ".language." in ALGORITHMS[algorithm]
 
 
 def first_line(algorithm: str) -> str:

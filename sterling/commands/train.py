@@ -19,6 +19,7 @@ FORWARDED = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
     *("evaluate_every", "checkpoint_minutes", "log_every"),
     *("share", "top", "sampling", "unchecked", "augment"),
+    *("model", "levels", "curriculum", "texts", "examples", "context", "slots", "patience"),
 )
 
 
@@ -67,6 +68,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     tuned = "leave out the settings tuned for this environment"
     add("--no-preset", dest="preset", action="store_false", help=tuned)
     _log_options(parser)
+    _speech_options(parser)
     show.options(parser)
 
 
@@ -97,6 +99,23 @@ def _log_options(parser: argparse.ArgumentParser) -> None:
     add("--online", type=readers.pair, action="append", default=[], metavar="KEY=X", help=later)
 
 
+def _speech_options(parser: argparse.ArgumentParser) -> None:
+    """How language models are asked."""
+    add = parser.add_argument_group("teaching a language model").add_argument
+    which = "nano, tiny, small (new ones), a Hugging Face folder, or a run that taught one (tiny)"
+    add("--model", metavar="MODEL", help=which)
+    add("--levels", metavar="L", help="difficulties that are asked: 2, 0-3 or 1,4 (the easiest)")
+    what = "which of them is asked: uniform, advantage or learnable (uniform)"
+    add("--curriculum", metavar="WORD", help=what)
+    add("--texts", metavar="FILE", help="JSONL to imitate or compare (the world's own solutions)")
+    add("--examples", type=readers.integer, metavar="N", help="of the world's solutions (4096)")
+    longest = "tokens of a line at most (what the world's scenes need)"
+    add("--context", type=readers.integer, metavar="N", help=longest)
+    add("--slots", type=readers.integer, metavar="N", help="answers written at a time (64)")
+    hangs = "seconds that a scene may take to react (10)"
+    add("--patience", type=readers.number, metavar="X", help=hangs)
+
+
 def carry_out(chosen: argparse.Namespace) -> int:
     """Train, and print what came out; 1 if every seed failed."""
     import sterling
@@ -105,7 +124,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
 
     algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
     environment, data = _sources(chosen)
-    if environment:
+    if environment and not fields.speaks(chosen.algorithm):
         find(environment)
     now = datetime.datetime.now()
     what = (environment or (data.stem if data else "")).replace("/", "-").replace(":", "-")
@@ -115,7 +134,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
     if chosen.online:
         asked["online"] = dict(chosen.online)
     if chosen.guide:
-        from sterling.training.settings import Guidance
+        from sterling.training.choices import Guidance
 
         path = str(chosen.guide.resolve())
         asked["guide"] = Guidance(path, chosen.guiding, chosen.guide_steps)
@@ -134,7 +153,9 @@ def carry_out(chosen: argparse.Namespace) -> int:
 
 def _sources(chosen: argparse.Namespace) -> tuple[str | None, Path | None]:
     """Environment and log: the one word that may be either is a file where there is one."""
-    if chosen.environment is None and not Path(chosen.world).exists():
+    if fields.speaks(chosen.algorithm) or (
+        chosen.environment is None and not Path(chosen.world).exists()
+    ):
         return chosen.world, chosen.data
     if chosen.data is not None:
         from sterling.types import Mistake

@@ -15,28 +15,35 @@ ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "silu": jax.nn.silu, "elu"
 
 
 class Linear(eqx.Module):
-    """An affine map on the last axis."""
+    """An affine map on the last axis, or without a bias a linear one."""
 
     weight: Float[Array, "inputs outputs"]
-    bias: Float[Array, "outputs"]
+    bias: Float[Array, "outputs"] | None = None
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         """x W + b."""
-        return jnp.dot(x, self.weight) + self.bias.reshape((1,) * (x.ndim - 1) + (-1,))
+        y = jnp.dot(x, self.weight)
+        return y if self.bias is None else y + self.bias.reshape((1,) * (x.ndim - 1) + (-1,))
 
 
-class LayerNorm(eqx.Module):
-    """Zero mean and unit deviation over the last axis, then a learned scale and shift (Ba 2016)."""
+class Norm(eqx.Module):
+    """Zero mean and unit deviation over the last axis, then a learned scale and shift (Ba 2016).
+
+    Without a shift no mean is taken off either: RMS norm (Zhang 2019). Computed in float32.
+    """
 
     scale: Float[Array, "n"]
-    shift: Float[Array, "n"]
+    shift: Float[Array, "n"] | None = None
+    epsilon: float = eqx.field(static=True, default=1e-6)  # added to the variance
 
     def __call__(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
         """Normalise each row by itself."""
-        centred = x - jnp.mean(x, -1, keepdims=True)
-        unit = centred * jax.lax.rsqrt(jnp.mean(jnp.square(centred), -1, keepdims=True) + 1e-6)
-        lead = (1,) * (x.ndim - 1)
-        return unit * self.scale.reshape(*lead, -1) + self.shift.reshape(*lead, -1)
+        lead, wide = (1,) * (x.ndim - 1), x.astype(jnp.float32)
+        if self.shift is not None:
+            wide = wide - jnp.mean(wide, -1, keepdims=True)
+        unit = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + self.epsilon)
+        y = unit.astype(x.dtype) * self.scale.reshape(*lead, -1)
+        return y if self.shift is None else y + self.shift.reshape(*lead, -1)
 
 
 class MLP(eqx.Module):
@@ -48,7 +55,7 @@ class MLP(eqx.Module):
     layers: tuple[Linear, ...]
     activation: str = eqx.field(static=True)
     activate_last: bool = eqx.field(static=True, default=False)
-    norms: tuple[LayerNorm, ...] = ()
+    norms: tuple[Norm, ...] = ()
 
     @classmethod
     def orthogonal(
@@ -84,7 +91,7 @@ class MLP(eqx.Module):
         unit = jax.random.uniform(key, (_total(shapes),), minval=-1.0, maxval=1.0)
         raw = [x * (x.shape[0] - 1) ** -0.5 for x in pieces(unit, shapes)]
         normed = sizes[1:-1] if layer_norm else ()
-        norms = tuple(LayerNorm(jnp.ones(size), jnp.zeros(size)) for size in normed)
+        norms = tuple(Norm(jnp.ones(size), jnp.zeros(size)) for size in normed)
         return cls(tuple(Linear(x[1:], x[0]) for x in raw), activation, activate_last, norms)
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:

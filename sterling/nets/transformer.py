@@ -1,15 +1,21 @@
 """Causal transformers: a stack of attention and perceptron layers over a sequence of vectors.
 
-Pre-norm as in GPT-2 (Radford 2019): x <- x + attention(norm(x)), x <- x + perceptron(norm(x)), and
-a last norm. Tokens are embedded, and outputs read, by the caller. All layers are one tree whose
-leaves have a leading layer axis, run by ``jax.lax.scan`` four at a time: programs compile in the
-time of four layers, however many there are, and small stacks run without a loop, which on CPUs
-takes a third less time.
+Pre-norm: x <- x + attention(norm(x)), x <- x + perceptron(norm(x)), and a last norm. A
+:class:`Form` says which of the published kinds it is: GPT-2's (Radford 2019: layer norm, GELU,
+biases) or that of Llama and Qwen (RMS norm, SwiGLU, rotary positions, fewer key heads than query
+heads). Tokens are embedded, and outputs read, by the caller.
+
+All layers are one tree whose leaves have a leading layer axis. Whole sequences run through
+``jax.lax.scan``, four layers at a time: programs compile in the time of four layers, however many
+there are, and small stacks run without a loop, which on CPUs takes a third less time. Single steps
+with a cache run layer after layer.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,56 +23,86 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import keys
-from sterling.nets.mlp import LayerNorm, Linear, pieces
+from sterling.nets.mlp import Linear, Norm, pieces
 from sterling.types import Mistake
 
 NEVER = -1e30  # the score of what may not be looked at: finite, so that gradients stay finite
 UNROLL = 4  # layers compiled side by side
 BASE = 10_000.0  # rotary positions: the longest wave, in tokens, is 2 pi times it
+Turns = tuple[Float[Array, "#batch 1 time half"], Float[Array, "#batch 1 time half"]]
+NOWHERE = -1  # the position of a place in a cache that holds no token
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """Which kind of transformer. The defaults are GPT-2's."""
+
+    heads: int
+    key_heads: int  # each serves heads / key_heads heads (grouped-query attention)
+    size: int  # of a head
+    hidden: int  # units of a perceptron
+    norm: str = "layer"  # or "rms": no mean is taken off and nothing is added (Zhang 2019)
+    epsilon: float = 1e-6  # added to a variance
+    gated: bool = False  # SwiGLU: silu(x G) * (x U) for gelu(x U) (Shazeer 2020)
+    biases: tuple[bool, bool, bool] = (True, True, True)  # of queries, of out, of the perceptron
+    normed_heads: bool = False  # queries and keys are RMS-normalised, as in Qwen3
+    rates: tuple[float, ...] = ()  # rotary angle per token of each pair of numbers; (): none
+    remember: bool = True  # keep a layer's inner values for the gradient; else compute them twice
+
+    def blank(self, width: int) -> Norm:
+        """A norm of this form that scales by 1."""
+        shift = jnp.zeros(width) if self.norm == "layer" else None
+        return Norm(jnp.ones(width), shift, self.epsilon)
 
 
 class Block(eqx.Module):
     """One layer's parameters."""
 
-    before: LayerNorm
-    queries: Linear  # and keys, and values
+    before: Norm
+    queries: Linear  # and keys, and values, side by side
     out: Linear
-    between: LayerNorm
-    up: Linear
+    between: Norm
+    up: Linear  # where gated, the gate and then what it lets through
     down: Linear
+    of_queries: Norm | None
+    of_keys: Norm | None
 
     @classmethod
-    def create(cls, key: Key[Array, ""], width: int, hidden: int, layers: int) -> Block:
+    def create(cls, key: Key[Array, ""], width: int, form: Form, layers: int) -> Block:
         """Normal weights of deviation inputs^-1/2; those that write to the stream are divided by
         sqrt(2 layers), so that a deep stack's output is no larger than a shallow one's."""
-        shapes = [(width, 3 * width), (width, width), (width, hidden), (hidden, width)]
+        heads = form.heads * form.size
+        mixed = heads + 2 * form.key_heads * form.size
+        rises = form.hidden * (2 if form.gated else 1)
+        shapes = [(width, mixed), (heads, width), (width, rises), (form.hidden, width)]
         total = sum(math.prod(shape) for shape in shapes)
         raw = pieces(jax.random.normal(key, (total,)), shapes)
         shrink = (1.0, (2 * layers) ** -0.5) * 2
+        asked = (*form.biases, form.biases[-1])
         made = [
-            Linear(x * (factor * x.shape[0] ** -0.5), jnp.zeros(x.shape[1]))
-            for x, factor in zip(raw, shrink, strict=True)
+            Linear(x * (factor * x.shape[0] ** -0.5), jnp.zeros(x.shape[1]) if bias else None)
+            for x, factor, bias in zip(raw, shrink, asked, strict=True)
         ]
-        norms = [LayerNorm(jnp.ones(width), jnp.zeros(width)) for _ in range(2)]
-        return cls(norms[0], made[0], made[1], norms[1], made[2], made[3])
+        norms = [form.blank(width) for _ in range(2)]
+        unit = Norm(jnp.ones(form.size), None, form.epsilon) if form.normed_heads else None
+        return cls(norms[0], made[0], made[1], norms[1], made[2], made[3], unit, unit)
 
 
 class Cache(eqx.Module):
     """What earlier tokens left behind for later ones, of ``room`` tokens at most."""
 
-    keys: Float[Array, "layer batch head room size"]
-    values: Float[Array, "layer batch head room size"]
-    filled: Bool[Array, "batch room"]  # False: padding, or not reached yet
+    keys: tuple[Float[Array, "batch head room size"], ...]  # one for each layer
+    values: tuple[Float[Array, "batch head room size"], ...]
+    position: Int[Array, "batch room"]  # of the token in each place, or NOWHERE
 
 
 class Transformer(eqx.Module):
     """A causal stack: token t sees the tokens up to t. See :meth:`create`."""
 
-    blocks: Block  # every leaf is (layer, ...)
-    norm: LayerNorm
+    blocks: Block | tuple[Block, ...]  # every leaf is (layer, ...); or they are apart
+    norm: Norm
     places: Float[Array, "room width"] | None
-    heads: int = eqx.field(static=True)
-    rotary: bool = eqx.field(static=True)
+    form: Form = eqx.field(static=True)
 
     @classmethod
     def create(
@@ -80,7 +116,7 @@ class Transformer(eqx.Module):
         positions: str = "none",
         room: int | None = None,
     ) -> Transformer:
-        """A new stack for tokens of ``width`` numbers.
+        """A new stack of GPT-2's kind for tokens of ``width`` numbers.
 
         ``hidden`` units in each perceptron (default: 4 ``width``). ``positions``: "none" (the
         caller's tokens tell their places), "rotary" (Su 2021, arXiv:2104.09864: only distances
@@ -96,83 +132,114 @@ class Transformer(eqx.Module):
         if positions == "learned" and room is None:
             raise Mistake("learned positions are counted; say how many, room=...")
         units = 4 * width if hidden is None else hidden
-        make = jax.vmap(lambda key: Block.create(key, width, units, layers))
-        blocks = make(keys.deal(key, "layer", layers))
-        places = None
-        if positions == "learned":
-            places = 0.02 * jax.random.normal(keys.fold(key, "places"), (room or 0, width))
-        norm = LayerNorm(jnp.ones(width), jnp.zeros(width))
-        return cls(blocks, norm, places, heads, positions == "rotary")
+        rates = rotary_rates(size) if positions == "rotary" else ()
+        made = cls.of(key, width, Form(heads, heads, size, units, rates=rates), layers)
+        if positions != "learned":
+            return made
+        places = 0.02 * jax.random.normal(keys.fold(key, "places"), (room or 0, width))
+        return cls(made.blocks, made.norm, places, made.form)
+
+    @classmethod
+    def of(cls, key: Key[Array, ""], width: int, form: Form, layers: int) -> Transformer:
+        """A new stack of any form."""
+        make = jax.vmap(lambda key: Block.create(key, width, form, layers))
+        return cls(make(keys.deal(key, "layer", layers)), form.blank(width), None, form)
 
     def __call__(
-        self, x: Float[Array, "batch time width"], mask: Bool[Array, "batch time"] | None = None
+        self,
+        x: Float[Array, "batch time width"],
+        mask: Bool[Array, "batch time"] | None = None,
     ) -> Float[Array, "batch time width"]:
         """All tokens at once. Those where ``mask`` is False are seen by no other (None: all
         are); a token always sees itself, so that padding stays finite."""
-        at = jnp.arange(x.shape[1], dtype=jnp.int32)
-        looks = at[:, None] >= at[None]
-        if mask is None:
-            allowed = looks[None]
-        else:
-            allowed = (looks[None] & mask[:, None]) | (at[:, None] == at[None])[None]
+        at = jnp.arange(x.shape[1], dtype=jnp.int32)[None]
+        looks = at[:, :, None] >= at[:, None]
+        itself = at[:, :, None] == at[:, None]
+        allowed = looks if mask is None else (looks & mask[:, None]) | itself
+
+        turn = turns(at, self.form.rates)
 
         def layer(x: Array, block: Block) -> tuple[Array, None]:
-            queries, keys, values = self._split(block, x, at)
+            queries, keys, values = self._split(block, x, turn)
             return self._finish(block, x, attend(queries, keys, values, allowed)), None
 
-        x, _ = jax.lax.scan(layer, self._placed(x, at), self.blocks, unroll=UNROLL)
+        step: Any = layer if self.form.remember else jax.checkpoint(layer)
+        x, _ = jax.lax.scan(step, self._placed(x, at), self.blocks, unroll=UNROLL)
         return self.norm(x)
+
+    @property
+    def layers(self) -> tuple[Block, ...]:
+        """The layers one by one."""
+        blocks = self.blocks
+        if isinstance(blocks, tuple):
+            return blocks
+        count = blocks.before.scale.shape[0]
+        return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], blocks) for i in range(count))
+
+    def apart(self) -> Transformer:
+        """The same with its layers in memory of their own, for many calls of :meth:`step`."""
+        return Transformer(self.layers, self.norm, self.places, self.form)
 
     def empty(self, batch: int, room: int) -> Cache:
         """A cache for sequences of at most ``room`` tokens."""
-        layers, width = self.blocks.before.scale.shape
-        shape = (layers, batch, self.heads, room, width // self.heads)
-        return Cache(jnp.zeros(shape), jnp.zeros(shape), jnp.zeros((batch, room), bool))
+        layers, kind = self.layers, self.norm.scale.dtype
+        shape = (batch, self.form.key_heads, room, self.form.size)
+        blank = tuple(jnp.zeros(shape, kind) for _ in layers)
+        return Cache(blank, blank, jnp.full((batch, room), NOWHERE, jnp.int32))
 
     def step(
         self,
         x: Float[Array, "batch new width"],
         cache: Cache,
-        position: Int[Array, ""] | int,
+        place: Int[Array, ""] | int,
         mask: Bool[Array, "batch new"] | None = None,
+        at: Int[Array, "batch new"] | None = None,
     ) -> tuple[Float[Array, "batch new width"], Cache]:
-        """The next tokens, one or several, the first of which is number ``position``; they see
-        those in ``cache`` and are in the cache that is returned.
+        """The next tokens, one or several, put into the cache from ``place`` on; they see those in
+        ``cache`` and are in the cache that is returned.
 
-        In however many steps a sequence is given, the outputs are those of :meth:`__call__`.
+        Their positions ``at`` are their places unless said otherwise: rows of one batch may stand
+        at different positions, and places may be used again in turn when their tokens are of no
+        more use. In however many steps a sequence is given, the outputs are those of
+        :meth:`__call__`.
         """
         batch, new, _ = x.shape
-        at = position + jnp.arange(new, dtype=jnp.int32)
-        slots = jnp.arange(cache.filled.shape[1], dtype=jnp.int32)
-        fresh = jnp.ones((batch, new), bool) if mask is None else mask
-        filled = jax.lax.dynamic_update_slice(cache.filled, fresh, (0, position))
-        looks = at[:, None] >= slots[None]
-        allowed = (looks[None] & filled[:, None]) | (at[:, None] == slots[None])[None]
+        places = place + jnp.arange(new, dtype=jnp.int32)
+        at = jnp.broadcast_to(places[None], (batch, new)) if at is None else at
+        fresh = at if mask is None else jnp.where(mask, at, NOWHERE)
+        position = jax.lax.dynamic_update_slice(cache.position, fresh, (0, place))
+        seen = position[:, None]
+        itself = places[:, None] == jnp.arange(position.shape[1], dtype=jnp.int32)[None]
+        allowed = ((seen >= 0) & (seen <= at[..., None])) | itself[None]
+        x, kept, turn = self._placed(x, at), [], turns(at, self.form.rates)
+        for block, old in zip(self.layers, zip(cache.keys, cache.values, strict=True), strict=True):
+            queries, *newer = self._split(block, x, turn)
+            both = [
+                jax.lax.dynamic_update_slice(whole, part, (0, 0, place, 0))
+                for whole, part in zip(old, newer, strict=True)
+            ]
+            x = self._finish(block, x, attend(queries, both[0], both[1], allowed))
+            kept.append(both)
+        first, second = zip(*kept, strict=True)
+        return self.norm(x), Cache(first, second, position)
 
-        def layer(x: Array, each: tuple[Block, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-            block, keys, values = each
-            queries, new_keys, new_values = self._split(block, x, at)
-            keys = jax.lax.dynamic_update_slice(keys, new_keys, (0, 0, position, 0))
-            values = jax.lax.dynamic_update_slice(values, new_values, (0, 0, position, 0))
-            return self._finish(block, x, attend(queries, keys, values, allowed)), (keys, values)
-
-        layers = (self.blocks, cache.keys, cache.values)
-        x, (keys, values) = jax.lax.scan(layer, self._placed(x, at), layers, unroll=UNROLL)
-        return self.norm(x), Cache(keys, values, filled)
-
-    def _placed(self, x: Float[Array, "batch time width"], at: Int[Array, "time"]) -> Array:
-        return x if self.places is None else x + self.places[at][None]
+    def _placed(
+        self, x: Float[Array, "batch time width"], at: Int[Array, "#batch time"]
+    ) -> Float[Array, "batch time width"]:
+        return x if self.places is None else x + self.places[at]
 
     def _split(
-        self, block: Block, x: Float[Array, "batch time width"], at: Int[Array, "time"]
-    ) -> tuple[Float[Array, "batch head time size"], ...]:
+        self, block: Block, x: Float[Array, "batch time width"], turn: Turns
+    ) -> tuple[Float[Array, "batch _ time size"], ...]:
         """Queries, keys and values of a layer, by heads."""
-        batch, time, width = x.shape
-        mixed = block.queries(block.before(x))
-        mixed = mixed.reshape(batch, time, 3, self.heads, width // self.heads)
-        queries, keys, values = jnp.moveaxis(mixed, (2, 3), (0, 2))
-        if self.rotary:
-            queries, keys = rotated(queries, at), rotated(keys, at)
+        form, (batch, time, _) = self.form, x.shape
+        mixed = block.queries(block.before(x)).reshape(batch, time, -1, form.size)
+        ends = [form.heads, form.heads + form.key_heads]
+        queries, keys, values = jnp.split(jnp.moveaxis(mixed, 2, 1), ends, axis=1)
+        if block.of_queries is not None and block.of_keys is not None:
+            queries, keys = block.of_queries(queries), block.of_keys(keys)
+        if form.rates:
+            queries, keys = (rotated(part, turn) for part in (queries, keys))
         return queries, keys, values
 
     def _finish(
@@ -182,30 +249,48 @@ class Transformer(eqx.Module):
         found: Float[Array, "batch head time size"],
     ) -> Float[Array, "batch time width"]:
         """Add what attention found to the stream, then the perceptron's answer to both."""
-        x = x + block.out(jnp.moveaxis(found, 1, 2).reshape(x.shape))
-        return x + block.down(jax.nn.gelu(block.up(block.between(x))))
+        x = x + block.out(jnp.moveaxis(found, 1, 2).reshape(*x.shape[:2], -1))
+        risen = block.up(block.between(x))
+        if not self.form.gated:
+            return x + block.down(jax.nn.gelu(risen))
+        gate, passed = jnp.split(risen, 2, -1)
+        return x + block.down(jax.nn.silu(gate) * passed)
 
 
 def attend(
     queries: Float[Array, "batch head time size"],
-    keys: Float[Array, "batch head room size"],
-    values: Float[Array, "batch head room size"],
+    keys: Float[Array, "batch few room size"],
+    values: Float[Array, "batch few room size"],
     allowed: Bool[Array, "#batch time room"],
 ) -> Float[Array, "batch head time size"]:
-    """softmax(q k / sqrt(size)) v over the keys that are allowed (Vaswani 2017, eq. 1)."""
-    scores = jnp.einsum("bhts,bhrs->bhtr", queries, keys) * queries.shape[-1] ** -0.5
-    weights = jax.nn.softmax(jnp.where(allowed[:, None], scores, NEVER))
-    return jnp.einsum("bhtr,bhrs->bhts", weights, values)
+    """softmax(q k / sqrt(size)) v over the keys that are allowed (Vaswani 2017, eq. 1), in float32.
+
+    With fewer key heads than heads, each serves several in a row (Ainslie 2023).
+    """
+    batch, few, _, size = keys.shape
+    shape = queries.shape
+    queries = queries.reshape(batch, few, -1, size)  # (head in a group, time) is one axis
+    scores = jnp.einsum("bkqs,bkrs->bkqr", queries, keys).astype(jnp.float32) * size**-0.5
+    grouped = scores.reshape(batch, few, -1, *allowed.shape[1:])
+    weights = jax.nn.softmax(jnp.where(allowed[:, None, None], grouped, NEVER))
+    weights = weights.reshape(scores.shape).astype(values.dtype)
+    return jnp.einsum("bkqr,bkrs->bkqs", weights, values).reshape(shape)
 
 
-def rotated(
-    x: Float[Array, "batch head time size"], at: Int[Array, "time"]
-) -> Float[Array, "batch head time size"]:
-    """Each pair (x_i, x_{i + size/2}) turned by the angle at BASE^(-2 i / size): the product of
-    two turned vectors depends on the distance of their places only (Su 2021, eq. 15)."""
-    half = x.shape[-1] // 2
-    rate = BASE ** (-jnp.arange(half, dtype=jnp.float32) / half)
-    angle = at.astype(jnp.float32)[:, None] * rate[None]
-    cos, sin = (f(angle)[None, None] for f in (jnp.cos, jnp.sin))
-    first, second = x[..., :half], x[..., half:]
+def rotary_rates(size: int, base: float = BASE) -> tuple[float, ...]:
+    """base^(-2 i / size) for each pair i (Su 2021, section 3.4.2)."""
+    return tuple(base ** (-2.0 * i / size) for i in range(size // 2))
+
+
+def turns(at: Int[Array, "#batch time"], rates: tuple[float, ...]) -> Turns:
+    """Cosine and sine of the angles at which tokens at these positions are turned."""
+    angle = at.astype(jnp.float32)[..., None] * jnp.asarray(rates, jnp.float32)[None, None]
+    return jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]
+
+
+def rotated(x: Float[Array, "batch head time size"], turn: Turns) -> Array:
+    """Each pair (x_i, x_{i + size/2}) turned by the angle at rate_i: the product of two turned
+    vectors depends on the distance of their places only (Su 2021, eq. 15)."""
+    cos, sin = (part.astype(x.dtype) for part in turn)
+    first, second = jnp.split(x, 2, -1)
     return jnp.concatenate([first * cos - second * sin, first * sin + second * cos], -1)

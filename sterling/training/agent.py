@@ -19,6 +19,7 @@ from sterling.types import (
     Action,
     Algorithm,
     AnyArray,
+    Generations,
     Mistake,
     Obs,
     Record,
@@ -97,7 +98,7 @@ class Agent(eqx.Module):
 
     def learn(self, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent, Signals]:
         """One iteration's learning: a rollout, or several batches of transitions in turn."""
-        several = not isinstance(self.needs, Rollouts)
+        several = not isinstance(self.needs, (Rollouts, Generations))
         learn = partial(_several, self.algorithm) if several else self.algorithm.learn
         state, signals = over_seeds(self.strategy, learn)(self.state, batch, keys)
         return eqx.tree_at(lambda agent: agent.state, self, state), signals

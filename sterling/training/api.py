@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from sterling.data import Dataset
 from sterling.report.metrics import Sink
 from sterling.training import folder, logbook
+from sterling.training.choices import Speech
 from sterling.training.processes import train_apart
 from sterling.training.settings import Settings, resolve
 from sterling.training.single import carry_on
@@ -20,6 +22,7 @@ RUN_OPTIONS = (
     *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
     *("log_every", "checkpoint_minutes", "online", "guide", "augment"),
 )
+SPEECH_OPTIONS = tuple(field.name for field in dataclasses.fields(Speech))
 LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
 
 
@@ -58,8 +61,9 @@ def train(
             episodes, return) and ``unchecked`` (learn even from a broken file); ``online`` (fields
             of the Config that change with the first step); ``guide`` (a
             :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act);
-            ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); and every field of
-            the Config.
+            ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); of a language model
+            the fields of :class:`~sterling.training.settings.Speech` (``model``, ``levels``,
+            ``curriculum``, ``texts``, ...); and every field of the Config.
 
     Raises:
         Mistake: wrong use, in one line.
@@ -67,6 +71,9 @@ def train(
     """
     known = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
     how = {name: options.pop(name) for name in LOG_OPTIONS if name in options}
+    spoken = {name: options.pop(name) for name in SPEECH_OPTIONS if name in options}
+    if spoken:
+        known["speech"] = Speech(**spoken)
     book = logbook.begun(data, **how)
     world = environment or logbook.environment(book, known.get("evaluate_episodes", 20))
     known |= {"steps": steps, "updates": updates, "data": book, "seeds": seeds}

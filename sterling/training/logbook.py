@@ -8,7 +8,8 @@ from typing import Any
 
 from sterling.data import Dataset, sound
 from sterling.data.returns import shares, summary
-from sterling.training.settings import Logbook, Settings
+from sterling.training.choices import Logbook
+from sterling.training.settings import Settings
 from sterling.types import Log, Mistake, Spec, Transitions, World
 
 

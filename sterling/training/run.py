@@ -8,25 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from sterling.envs.workers import WorldFailed
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
-from sterling.training.evaluate import evaluate
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt, healthy
+from sterling.training.judge import Judge
 from sterling.training.loop import Run, advance
 from sterling.training.settings import (
     Settings,
+    counts_updates,
     iteration_steps,
     iteration_updates,
     iterations,
     offline_iterations,
     warmup_steps,
 )
-from sterling.training.start import build, go_online, make_world
-from sterling.types import World
+from sterling.training.start import build, go_online
 
 
 class Driver:
@@ -52,7 +51,7 @@ class Driver:
         self.judged: list[dict[str, Any]] = list(meta.get("judged", []))
         self._offline, self._total = offline_iterations(settings), iterations(settings)
         self._saved = time.monotonic()
-        self._judge: World | None = None  # what evaluations in between are made in
+        self._judge: Judge | None = None  # makes the evaluations in between
         self.run = build(settings, warm=begun is None)
         if begun is not None:
             self._take_up(begun)
@@ -140,7 +139,9 @@ class Driver:
         settings = self.settings
         if not settings.evaluate_episodes:
             return 0
-        return settings.evaluate_every or (max(self._budget // 10, 1) if settings.data else 0)
+        return settings.evaluate_every or (
+            max(self._budget // 10, 1) if counts_updates(settings) else 0
+        )
 
     def _until(self) -> int:
         """The iteration at which this phase ends."""
@@ -195,7 +196,7 @@ class Driver:
         settings, seeds = self.settings, len(self.settings.seeds)
         row: dict[str, Any] = {"step": self.step}
         rate = count * seeds / elapsed
-        if settings.data is not None:
+        if counts_updates(settings):
             row |= {"update": self.update, "updates": self._total * iteration_updates(settings)}
         if settings.steps:
             rounds = self._total - self._offline
@@ -231,9 +232,8 @@ class Driver:
     def _evaluated(self) -> dict[str, Any]:
         """Whole episodes of the policies as they are now."""
         if self._judge is None:
-            self._judge = make_world(self.settings, "evaluate", self.settings.evaluate_episodes)
-        seeds = jnp.asarray(self.settings.seeds, jnp.int32)
-        found = evaluate(self.run.agent, self._judge, seeds)
+            self._judge = Judge(self.settings, self.settings.evaluate_episodes)
+        found = self._judge(self.run.agent)
         means = {name: _plain(found[name].mean(1), self.alive) for name in ("return", "length")}
         self.judged.append({"online": self.online, "return": means["return"]})
         return {f"evaluation/{name}": values for name, values in means.items()}

@@ -10,32 +10,11 @@ from typing import Any
 
 from sterling import algorithms
 from sterling.naming import hint
-from sterling.types import Mistake, Rollouts, Sequences, Transitions
+from sterling.training.choices import Guidance, Logbook, Speech
+from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
 STRATEGIES = ("vmap", "map", "processes")
 GUIDINGS = ("jump-start", "expansion")
-
-
-@dataclasses.dataclass(frozen=True)
-class Logbook:
-    """Which logged experience a run learns from, and how."""
-
-    path: str
-    hash: str  # of its content; a run goes on only with the same
-    share: float = 0.5  # of each batch that comes from the log once there are steps
-    top: float = 1.0  # share of the episodes, those with the largest returns, that is used
-    sampling: str = "uniform"  # how rows are drawn: see sterling.data.returns.shares
-    unchecked: bool = False  # learn from it even if `sterling data check` finds errors
-
-
-@dataclasses.dataclass(frozen=True)
-class Guidance:
-    """Policies learned before that help to act (see ``experience/guided.py``)."""
-
-    path: str  # of the run whose agents guide; seed by seed, in turn where they are fewer
-    how: str = "jump-start"  # or "expansion"
-    steps: int = 0  # jump-start: the latest step of an episode at which the learner takes over
-    temperature: float = 1.0 / 3.0  # expansion: of the choice between the two, in units of value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +39,7 @@ class Settings:
     online: dict[str, float] = dataclasses.field(default_factory=dict)  # fields from then on
     guide: Guidance | None = None
     augment: str = ""  # a change of every batch: see sterling.equations.augmentation.named
+    speech: Speech | None = None  # where a language model is taught
 
     @property
     def name(self) -> str:
@@ -79,7 +59,7 @@ class Settings:
         plain["environment"] = self.name
         plain["custom_environment"] = not isinstance(self.environment, str)
         plain["config"] = dataclasses.asdict(self.config)
-        for name in ("data", "guide"):
+        for name in ("data", "guide", "speech"):
             own = plain[name]
             plain[name] = None if own is None else dataclasses.asdict(own)
         return plain
@@ -103,6 +83,7 @@ class Settings:
         kept["seeds"] = tuple(plain["seeds"])
         kept["data"] = Logbook(**plain["data"]) if plain.get("data") else None
         kept["guide"] = Guidance(**plain["guide"]) if plain.get("guide") else None
+        kept["speech"] = Speech(**plain["speech"]) if plain.get("speech") else None
         return cls(**kept)
 
 
@@ -130,7 +111,8 @@ def resolve(
     tuned = presets(algorithm, environment) if preset else {}
     default_envs = tuned.pop("envs", None) or _default_envs(module)
     options = {**tuned.pop("env_options", {}), **(env_options or {})}
-    config = make_config(module, {**tuned, **(fields or {})}, algorithm)
+    own = {**algorithms.named(algorithm), **tuned, **(fields or {})}
+    config = make_config(module, own, algorithm)
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not chosen or len(set(chosen)) != len(chosen):
         raise Mistake(f"seeds must be at least one, all different; got {seeds}")
@@ -141,6 +123,8 @@ def resolve(
     if envs < 1 or steps < 0 or updates < 0:
         raise Mistake(f"budgets must be positive; got {steps=}, {updates=}, {envs=}")
     later = _later(module, algorithm, config, online or {})
+    if isinstance(module.needs(config), LANGUAGE):
+        rest["speech"] = rest.get("speech") or Speech()
     settings = Settings(
         *(algorithm, environment, steps, chosen, envs, strategy, config, options),
         **{"data": data, "updates": updates, "online": later, **rest},
@@ -162,7 +146,14 @@ def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> 
 def _check_budget(settings: Settings, module: Any) -> None:
     """Raises where settings do not go together or leave nothing to do."""
     needs, name = module.needs(settings.config), settings.algorithm
-    if settings.data is None:
+    if isinstance(needs, LANGUAGE):
+        if settings.steps or settings.data or not settings.updates:
+            raise Mistake(
+                f"{name} teaches a language model and counts updates: give updates=N only"
+            )
+    elif settings.speech is not None:
+        raise Mistake(f"{name} teaches no language model; leave out model, levels and their like")
+    elif settings.data is None:
         if settings.updates or settings.online:
             raise Mistake("updates (and online fields) come after a log: give data=FILE")
         if isinstance(needs, Sequences):
@@ -227,6 +218,11 @@ def _check_guide(settings: Settings, needs: Any) -> None:
         raise Mistake("jump-start needs the latest step at which the learner takes over: steps")
 
 
+def counts_updates(settings: Settings) -> bool:
+    """Whether a run's progress is counted in updates, at least at first."""
+    return settings.data is not None or settings.speech is not None
+
+
 def warmup_steps(settings: Settings) -> int:
     """Steps per seed taken before the first online iteration: whole steps of every env."""
     needs = algorithms.find(settings.algorithm).needs(settings.config)
@@ -238,7 +234,7 @@ def warmup_steps(settings: Settings) -> int:
 def iteration_steps(settings: Settings) -> int:
     """Steps per seed in one online collect-and-learn round."""
     needs = algorithms.find(settings.algorithm).needs(settings.config)
-    per_env = needs.collect if isinstance(needs, Transitions) else needs.length
+    per_env = needs.collect if isinstance(needs, Transitions) else needs.length  # type: ignore[union-attr]
     return per_env * settings.envs
 
 

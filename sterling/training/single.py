@@ -10,7 +10,7 @@ from typing import Any
 from sterling.report.metrics import MetricsFile, Sink
 from sterling.training import checkpoint, folder
 from sterling.training.run import Driver
-from sterling.training.settings import Settings, warmup_steps
+from sterling.training.settings import Settings, counts_updates, warmup_steps
 from sterling.training.trained import TrainedRun, final
 
 
@@ -50,16 +50,18 @@ def _result(driver: Driver) -> dict[str, Any]:
     learned = (driver.step - warmup_steps(settings)) * len(settings.seeds)
     made = driver.update * len(settings.seeds)
     seconds = max(driver.seconds, 1e-9)
+    counted = counts_updates(settings)
     of_log = {
         "updates": driver.update,
         "updates_per_second": round(made / seconds, 1),
         "data": None if settings.data is None else dataclasses.asdict(settings.data),
+        **({} if settings.speech is None else {"model": settings.speech.model}),
     }
     return {
         "algorithm": settings.algorithm,
         "environment": settings.name,
         "steps": driver.step,
-        **({} if settings.data is None else of_log),
+        **(of_log if counted else {}),
         "seeds": list(settings.seeds),
         "final": {},
         "failed_seeds": [int(seed) for seed in driver.failures],
@@ -67,7 +69,7 @@ def _result(driver: Driver) -> dict[str, Any]:
         "world_failures": _world_failures(driver.run.source),
         "wall_seconds": round(driver.seconds, 3),
         "compile_seconds": round(driver.compile_seconds, 3),
-        **({"steps_per_second": round(learned / seconds, 1)} if settings.data is None else {}),
+        **({} if counted else {"steps_per_second": round(learned / seconds, 1)}),
     }
 
 

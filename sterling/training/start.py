@@ -38,6 +38,10 @@ def remember_programs() -> None:
 
 def build(settings: Settings, *, warm: bool = True) -> Run:
     """A run at iteration 0; without ``warm`` the replay stays empty (to be filled on resuming)."""
+    if settings.speech is not None:
+        from sterling.training import speech  # tokenizers and text worlds take time to import
+
+        return speech.build(settings)
     if settings.updates:
         return _offline(settings)
     begin = beginning(settings, make_world(settings))

@@ -16,7 +16,7 @@ from sterling import keys
 from sterling.statistics import estimate
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
-from sterling.training.evaluate import evaluate
+from sterling.training.judge import Judge
 from sterling.training.settings import Settings, iterations
 from sterling.training.start import create_agent, make_world, problem, remember_programs
 from sterling.types import Spec
@@ -54,12 +54,11 @@ class TrainedRun:
 
     def evaluate(self, episodes: int = 20) -> dict[str, Any]:
         """Fresh deterministic episodes: each seed's mean, and their estimate with interval."""
-        world = make_world(self.settings, "evaluate", episodes)
+        judge = Judge(self.settings, episodes)
         try:
-            seeds = jnp.asarray(self.settings.seeds, jnp.int32)
-            scores = evaluate(self.agent, world, seeds)["return"].mean(1)
+            scores = judge(self.agent)["return"].mean(1)
         finally:
-            world.close()
+            judge.close()
         failed = self.result.get("failed_seeds", [])
         return {"return": final([float(x) for x in scores], self.settings.seeds, failed)}
 
@@ -76,9 +75,18 @@ def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> T
     path = Path(path)
     settings = Settings.from_json(folder.read_config(path), environment)
     remember_programs()
-    template = create_agent(settings, _problem(settings))
+    template = _template(settings)
     agent, _ = checkpoint.load_part(folder.checkpoints(path), "agent", template)
     return TrainedRun(settings, agent, folder.read_result(path) or {}, path)
+
+
+def _template(settings: Settings) -> Agent:
+    """Agents of the right form, to be filled with what was learned."""
+    if settings.speech is None:
+        return create_agent(settings, _problem(settings))
+    from sterling.training import speech
+
+    return speech.agents(settings)
 
 
 def _problem(settings: Settings) -> Spec:

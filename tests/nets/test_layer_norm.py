@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from sterling.nets.encoder import Encoder
 from sterling.nets.ensemble import Ensemble, Twins
-from sterling.nets.mlp import MLP, LayerNorm
+from sterling.nets.mlp import MLP, Norm
 
 VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
@@ -16,7 +16,7 @@ def test_rows_are_normalised_by_themselves():
     x = np.random.default_rng(0).normal(2.0, 3.0, (5, 4)).astype(np.float32)
     scale, shift = np.array([1.0, 2.0, 0.5, -1.0]), np.array([0.0, 1.0, 0.0, 3.0])
     expected = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-6)
-    norm = LayerNorm(jnp.asarray(scale, jnp.float32), jnp.asarray(shift, jnp.float32))
+    norm = Norm(jnp.asarray(scale, jnp.float32), jnp.asarray(shift, jnp.float32))
     np.testing.assert_allclose(norm(jnp.asarray(x)), expected * scale + shift, rtol=1e-4, atol=1e-5)
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.nets.transformer import Transformer, attend, rotated
+from sterling.nets.transformer import Transformer, attend, rotary_rates, rotated, turns
 from sterling.types import Mistake
 
 WIDTH, HEADS, LAYERS, TIME = 8, 2, 2, 6
@@ -113,12 +113,13 @@ def test_steps_with_a_cache_equal_the_whole(positions, pieces):
 def test_more_layers_than_run_side_by_side_are_the_same():
     """Six layers, of which four are compiled side by side, against one after another."""
     net, x = make(layers=6), tokens()
-    at = jnp.arange(TIME)
+    at = jnp.arange(TIME, dtype=jnp.int32)[None]
     expected = x
     for layer in range(6):
         block = jax.tree.map(lambda leaf, i=layer: leaf[i], net.blocks)
-        looks = (at[:, None] >= at[None])[None]
-        expected = net._finish(block, expected, attend(*net._split(block, expected, at), looks))
+        looks = at[:, :, None] >= at[:, None]
+        found = attend(*net._split(block, expected, turns(at, ())), looks)
+        expected = net._finish(block, expected, found)
     np.testing.assert_allclose(run(net, x), net.norm(expected), rtol=1e-4, atol=1e-5)
 
 
@@ -126,12 +127,13 @@ def test_rotary_products_depend_on_distances_only():
     q, k = jax.random.normal(jax.random.key(3), (2, 1, 1, 1, 4))
 
     def product(one, other):
-        turned = rotated(q, jnp.array([one])), rotated(k, jnp.array([other]))
-        return float(jnp.sum(turned[0] * turned[1]))
+        angles = (turns(jnp.array([[at]]), rotary_rates(4)) for at in (one, other))
+        first, second = map(rotated, (q, k), angles)
+        return float(jnp.sum(first * second))
 
     np.testing.assert_allclose(product(7, 5), product(102, 100), rtol=1e-4)
     assert abs(product(7, 5) - product(7, 4)) > 1e-3
-    np.testing.assert_allclose(rotated(q, jnp.array([0])), q)
+    np.testing.assert_allclose(rotated(q, turns(jnp.array([[0]]), rotary_rates(4))), q)
 
 
 def test_positions_matter_where_they_are_given():

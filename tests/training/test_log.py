@@ -15,7 +15,7 @@ import logs
 import sterling
 from sterling.data import Dataset
 from sterling.training import logbook
-from sterling.training.settings import Guidance
+from sterling.training.choices import Guidance
 from sterling.types import Mistake
 
 WORLD = "probe:both-continuous"

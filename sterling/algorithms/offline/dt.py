@@ -30,7 +30,7 @@ from sterling import keys
 from sterling.equations.average import masked_mean
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import Actions
-from sterling.nets.mlp import MLP, LayerNorm
+from sterling.nets.mlp import MLP, Norm
 from sterling.nets.normalise import ObsNormaliser
 from sterling.nets.optimiser import adam, descend, global_norm
 from sterling.nets.transformer import Transformer
@@ -74,7 +74,7 @@ class Nets(eqx.Module):
     of_obs: MLP
     of_action: MLP
     of_time: Float[Array, "horizon width"]
-    norm: LayerNorm
+    norm: Norm
     stack: Transformer
     head: MLP
 
@@ -137,7 +137,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         MLP.uniform(keys.fold(key, "obs"), (torso.size, width)),
         MLP.uniform(keys.fold(key, "action"), (actions.outputs, width)),
         jax.random.normal(keys.fold(key, "time"), (horizon or 1, width)),
-        LayerNorm(jnp.ones(width), jnp.zeros(width)),
+        Norm(jnp.ones(width), jnp.zeros(width)),
         Transformer.create(stack, width, layers=config.layers, heads=config.heads),
         MLP.uniform(keys.fold(key, "head"), (width, actions.outputs)),
     )

@@ -1,0 +1,1 @@
+"""Learners of language models: the same record, the same loop."""

@@ -1,0 +1,163 @@
+"""What each token of an answer is worth: from rewards to advantages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from sterling.algorithms.language import critic
+from sterling.equations import divergence, likelihood
+from sterling.equations import group as groups
+from sterling.equations.turns import gae, returns_to_go, to_tokens, to_turns, turn_returns
+from sterling.types import Record
+
+Tokens = Float[Array, "row token"]
+
+
+def advantages(
+    state: Any,
+    batch: Record,
+    ids: Int[Array, "row time"],
+    mask: Bool[Array, "row token"],
+    before: dict[str, Float[Array, "row token"]],
+) -> tuple[Float[Array, "row token"], critic.Critic | None, dict[str, Array]]:
+    """A of every token; the critic, which has learned, if there is one; and what to report."""
+    config, extras = state.config, batch.extras
+    price = divergence_price(config, before, mask)
+    lost = jnp.zeros_like(extras["score"])
+    if config.overlong:
+        lost = groups.overlong_penalty(jnp.sum(mask, 1), config.limit, config.overlong)
+    score = extras["score"] + lost - jnp.sum(price, 1)
+    how, valid = (config.baseline, config.scale), extras["valid"]
+    found = {"data/score": mean_of(extras["score"], valid), "data/flat": flat(batch)}
+    if state.critic is not None:
+        reward = batch.reward - price + jnp.where(batch.last, lost[:, None], 0.0)
+        cut = jnp.any(batch.last & (batch.discount > 0.0), 1)
+        value = jax.lax.stop_gradient(state.critic.judge(ids))
+        worth, target = by_critic(*(reward, value, mask, cut), gamma=config.gamma, lam=config.lam)
+        options = {"lr": config.value_lr, "max_norm": config.max_grad_norm, "piece": config.piece}
+        judge, told = state.critic.learned(ids, target, mask, **options)
+        return groups.whiten(worth, mask), judge, found | told
+    if config.scale == "tokens":
+        centred = of_answers(extras["score"] + lost, batch, mask, (config.baseline, "none"))
+        at_end = jnp.where(batch.last & mask, centred, 0.0) - price
+        return of_tokens(at_end, mask, config.gamma), None, found
+    if config.turns:
+        return of_turns(batch, mask, how, config.turns, config.gamma), None, found
+    return of_answers(score, batch, mask, how), None, found
+
+
+def divergence_price(
+    config: Any, before: dict[str, Float[Array, "row token"]], mask: Bool[Array, "row token"]
+) -> Float[Array, "row token"]:
+    """beta times the divergence of each token, where it is paid out of the reward."""
+    if config.kl == "none" or config.kl_in == "loss":
+        return jnp.zeros_like(before["model"])
+    away = divergence.estimate(before["model"], before["reference"], config.kl)
+    return jnp.where(mask, config.kl_coef * away, 0.0)
+
+
+def kept(config: Any, batch: Record, mask: Bool[Array, "row token"]) -> Bool[Array, "row token"]:
+    """The tokens that teach. What is left out stays in the denominators."""
+    if not config.truncated:
+        mask = mask & ~jnp.any(batch.last & (batch.discount > 0.0), 1)[:, None]
+    if config.solved:
+        mask = mask & (batch.extras["score"] >= 1.0)[:, None]
+    return mask
+
+
+def staleness(
+    config: Any,
+    before: dict[str, Float[Array, "row token"]],
+    batch: Record,
+    mask: Bool[Array, "row token"],
+) -> Float[Array, "row token"]:
+    """What each token counts for having been said by an older policy."""
+    if not config.decoupled:
+        return jnp.ones_like(before["model"])
+    spoke = batch.extras["log_prob"]
+    return likelihood.behaviour_weight(before["model"], spoke, mask, config.cap)
+
+
+def flat(batch: Record) -> Float[Array, ""]:
+    """The share of rows whose whole group has the same score: they teach nothing."""
+    valid, group = batch.extras["valid"], batch.extras["group"]
+    same = (group[:, None] == group[None]) & valid[None]
+    score = batch.extras["score"]
+    top = jnp.max(jnp.where(same, score[None], -jnp.inf), 1)
+    low = jnp.min(jnp.where(same, score[None], jnp.inf), 1)
+    return mean_of((top - low < 1e-6).astype(jnp.float32), valid)
+
+
+def mean_of(x: Float[Array, "..."], mask: Bool[Array, "..."]) -> Float[Array, ""]:
+    """The mean where ``mask`` holds; 0 where it holds nowhere."""
+    return jnp.sum(jnp.where(mask, x, 0.0)) / jnp.maximum(jnp.sum(mask), 1).astype(jnp.float32)
+
+
+def row_mean(x: Float[Array, "row token"], mask: Bool[Array, "row token"]) -> Float[Array, "row"]:
+    """Each row's mean where ``mask`` holds."""
+    count = jnp.maximum(jnp.sum(mask, 1), 1).astype(jnp.float32)
+    return jnp.sum(jnp.where(mask, x, 0.0), 1) / count
+
+
+def of_answers(
+    score: Float[Array, "row"], batch: Record, mask: Bool[Array, "row token"], how: tuple[str, str]
+) -> Tokens:
+    """All tokens of an answer share its advantage within its group; ``how`` names baseline and
+    scale (see :mod:`sterling.equations.group`)."""
+    extras = batch.extras
+    worth = groups.advantages(score, extras["group"], extras["valid"], *how)
+    return jnp.where(mask, worth[:, None], 0.0)
+
+
+def of_turns(
+    batch: Record,
+    mask: Bool[Array, "row token"],
+    how: tuple[str, str],
+    turns: int,
+    gamma: Float[Array, ""] | float,
+) -> Tokens:
+    """All tokens of a turn share the advantage of what it and the turns after it earned, among the
+    same turn of the group's other rows; ``gamma`` discounts per turn."""
+    turn, group = batch.extras["turn"], batch.extras["group"]
+    earned = turn_returns(to_turns(batch.reward, turn, mask, turns), turn, mask, gamma)
+    number = jnp.arange(turns, dtype=jnp.int32)
+    of_turn = to_turns(earned, turn, mask, turns)
+    count = to_turns(mask.astype(jnp.float32), turn, mask, turns)
+    key = group[:, None] * turns + number[None]
+    worth = groups.advantages(
+        (of_turn / jnp.maximum(count, 1.0)).ravel(), key.ravel(), (count > 0.0).ravel(), *how
+    )
+    return to_tokens(worth.reshape(of_turn.shape), turn, mask)
+
+
+def of_tokens(
+    reward: Tokens, mask: Bool[Array, "row token"], gamma: Float[Array, ""] | float
+) -> Tokens:
+    """REINFORCE++ (Hu 2025, eq. 3): what came after each token, whitened over all of them."""
+    return groups.whiten(returns_to_go(reward, mask, gamma), mask)
+
+
+def by_critic(
+    reward: Tokens,
+    value: Tokens,
+    mask: Bool[Array, "row token"],
+    cut: Bool[Array, "row"],
+    *,
+    gamma: Float[Array, ""] | float,
+    lam: Float[Array, ""] | float,
+) -> tuple[Tokens, Tokens]:
+    """GAE over the policy's own tokens, and the critic's targets. A row that was cut off goes on
+    with the value of its last token."""
+    last = _last(value, mask)
+    found = gae(reward, value, mask, jnp.where(cut, last, 0.0), gamma=gamma, lam=lam)
+    return found, found + value
+
+
+def _last(value: Tokens, mask: Bool[Array, "row token"]) -> Float[Array, "row"]:
+    places: Int[Array, "token"] = jnp.arange(mask.shape[1], dtype=jnp.int32)
+    at = jnp.max(jnp.where(mask, places[None], 0), 1)
+    return jnp.take_along_axis(value, at[:, None], 1)[:, 0]

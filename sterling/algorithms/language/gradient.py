@@ -1,0 +1,221 @@
+"""The policy gradient of language models: GRPO, RLOO, DAPO and their kin, by four switches.
+
+An answer y to a question is one of a group; with mask over the tokens that the model said,
+
+    L = sum_t w_t [ l(r_t, A_t) + beta KL_t - c H_t ],    r = pi(y_t) / pi_old(y_t)
+
+    A   ``baseline`` and ``scale`` of the scores in a group     equations/group.py
+    r   ``level``: of a token, or of the whole answer           equations/likelihood.py
+    l   ``rule``: how the ratio is limited                      equations/clip.py
+    w   ``aggregate``: the denominator of the sum               equations/aggregate.py
+
+The names of papers are settings of these (algorithms/language/named.json says which; the run's
+config.json has all of them): reinforce, rloo, grpo, dr-grpo, dapo, gspo, cispo, reinforce++,
+lite-ppo, token-ppo (with a critic and GAE) and expert-iteration. docs/language_losses.md compares
+them with other systems'; losses and gradients equal TRL's (tests/equations/test_trl.py).
+
+pi_old is the policy that spoke. With ``decoupled`` it is the policy as it was when the iteration
+began, and what was said by a staler one counts pi_old / pi_spoke, at most ``cap`` (Hilton 2022).
+Evidence: benchmarks/language.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key
+
+from sterling import keys
+from sterling.algorithms.language import credit, critic, teaching
+from sterling.equations import aggregate, clip, divergence, likelihood
+from sterling.language.generate import Answers, Prompts, generate
+from sterling.language.model import LanguageModel
+from sterling.nets.optimiser import adam
+from sterling.types import Generations, Mistake, Record, Signals, Spec, config
+
+
+@config
+class Config:
+    """Defaults for models of up to some million parameters; large ones want lr of 1e-6."""
+
+    prompts: int = 16  # questions per iteration
+    group: int = 8  # answers to each
+    limit: int = 32  # tokens of one answer
+    lr: float = 3e-4  # Adam's step size
+    rise: int = 5  # updates over which the step size rises
+    max_grad_norm: float = 1.0  # larger gradients are scaled down to it
+    weight_decay: float = 0.0  # AdamW's
+    epochs: int = 1  # times that a batch is gone through
+    minibatches: int = 1  # updates in each epoch
+    piece: int = 0  # rows read at a time, to save memory; 0: a whole minibatch
+    baseline: str = "mean"  # none, mean, leave-one-out or critic
+    scale: str = "group"  # none, group, batch, whiten; or tokens (REINFORCE++)
+    level: str = "token"  # of the ratio: token, sequence (GSPO) or sum
+    rule: str = "clip"  # none, clip, dual, cispo or reinforce
+    low: float = 0.2  # the ratio is limited to 1 - low
+    high: float = 0.2  # and to 1 + high
+    dual: float = 3.0  # rule dual: -c A at most, where A < 0
+    aggregate: str = "token"  # token, sequence, sum-constant or prompt
+    turns: int = 0  # credit by turns, of which there are so many; 0: by answers
+    gamma: float = 1.0  # discount: per token with a critic, else per turn
+    lam: float = 1.0  # the critic's GAE lambda
+    value_lr: float = 3e-4  # the critic's step size
+    kl: str = "none"  # estimator of the divergence from the model at first: none, k1, k2, k3
+    kl_in: str = "loss"  # or reward
+    kl_coef: float = 0.04  # beta
+    reset: int = 0  # updates after which the reference becomes the model; 0: never
+    entropy_coef: float = 0.0  # c
+    decoupled: bool = False  # ratios to the iteration's first policy, importance weights to it
+    cap: float = 2.0  # of those weights
+    overlong: int = 0  # tokens before the limit over which the score falls by 1 (DAPO); 0: none
+    truncated: bool = True  # learn from answers that were cut off
+    solved: bool = False  # learn only from answers of full score (expert iteration)
+    rounds: int = 1  # of asking; above 1, groups all right or all wrong are asked anew (DAPO)
+    lag: int = 0  # iterations that experience waits before it is learned from
+    again: int = 0  # questions of each batch that are remembered successes (RLEP)
+    temperature: float = 1.0  # of sampling, and of the policy that learns
+    top_k: int = 0  # sample from so many of the likeliest tokens; 0: all
+    top_p: float = 1.0  # sample from so much of the probability
+
+
+class State(eqx.Module):
+    """Everything that changes."""
+
+    model: LanguageModel
+    reference: LanguageModel | None
+    critic: critic.Critic | None
+    optimiser: optax.OptState
+    updates: Int[Array, ""]
+    config: Config
+
+
+def needs(config: Config) -> Generations:
+    """What the model itself says."""
+    return Generations(
+        *(config.prompts, config.group, config.epochs * config.minibatches, config.limit),
+        *(float(config.temperature), config.top_k, float(config.top_p)),
+        *(config.rounds, config.lag, config.again),
+    )
+
+
+def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
+    """A new model that knows nothing; raises :class:`Mistake` outside of worlds of text."""
+    name = "the policy gradient of text"
+    return begin(teaching.model_of(keys.fold(key, "model"), spec, name), config)
+
+
+def begin(model: LanguageModel, config: Config) -> State:
+    """A learner that goes on from ``model``; Mistake for settings that do not go together."""
+    if config.kl_in not in ("loss", "reward"):
+        raise Mistake(f"the divergence stands in the loss or in the reward, not in {config.kl_in}")
+    if config.scale == "tokens" and (config.baseline == "critic" or config.turns):
+        raise Mistake("scale tokens is for whole answers: leave out turns and the critic")
+    judge = critic.Critic.create(model) if config.baseline == "critic" else None
+    reference = None if config.kl == "none" else model
+    return State(model, reference, judge, adam().init(model), jnp.zeros((), jnp.int32), config)
+
+
+def act(
+    state: State, obs: Prompts, key: Key[Array, ""], explore: bool
+) -> tuple[Answers, dict[str, Array]]:
+    """Answers to prompts; without ``explore`` always the likeliest token."""
+    return generate(state.model, obs if explore else obs.greedy(), key), {}
+
+
+def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
+    """One iteration's updates on the lines ``(row, token)`` that the model took part in."""
+    config, ids, mask = state.config, teaching.tokens(batch), teaching.said(batch)
+    before = likelihoods(state, ids)
+    worth, judge, found = credit.advantages(state, batch, ids, mask, before)
+    rows = {
+        "ids": ids,
+        "mask": credit.kept(config, batch, mask),
+        "counted": mask,
+        "group": batch.extras["group"],
+        "advantage": worth,
+        "old": before["model"] if config.decoupled else batch.extras["log_prob"],
+        "weight": credit.staleness(config, before, batch, mask),
+        "reference": before["reference"],
+    }
+
+    def epoch(state: State, key: Key[Array, ""]) -> tuple[State, dict[str, Array]]:
+        order = jax.random.permutation(key, ids.shape[0]) if config.minibatches > 1 else None
+        parts = jax.tree.map(lambda x: _split(x, order, config.minibatches), rows)
+        return jax.lax.scan(update, state, parts)
+
+    state = eqx.tree_at(lambda s: s.critic, state, judge, is_leaf=lambda x: x is None)
+    state, metrics = jax.lax.scan(epoch, state, keys.deal(key, "epoch", config.epochs))
+    last = jax.tree.map(jnp.mean, metrics) | found
+    mismatch = jnp.abs(before["model"] - batch.extras["log_prob"])
+    last["policy/mismatch"] = credit.mean_of(
+        mismatch, mask
+    )  # of sampler and learner, and by staleness
+    told = {"advantage": credit.row_mean(jnp.abs(worth), mask), "score": batch.extras["score"]}
+    return state, Signals(last, told)
+
+
+def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array]]:
+    """One update on a minibatch."""
+    config = state.config
+    share = aggregate.weights(
+        *(rows["mask"], rows["group"], config.aggregate),
+        length=config.limit if config.rule != "reinforce" else 1,
+        counted=rows["counted"],
+    )
+    model, optimiser, found = teaching.update(
+        *(state.model, state.optimiser, loss_of(config), rows | {"share": share}),
+        lr=teaching.rate(config.lr, state.updates, config.rise),
+        max_norm=config.max_grad_norm,
+        decay=config.weight_decay,
+        piece=config.piece,
+    )
+    updates, reference = state.updates + 1, state.reference
+    if reference is not None and config.reset:
+        anew = updates % config.reset == 0
+        reference = jax.tree.map(lambda new, old: jnp.where(anew, new, old), model, reference)
+    return State(model, reference, state.critic, optimiser, updates, config), found
+
+
+def loss_of(config: Config) -> teaching.Loss:
+    """L of the module docstring on the rows of a piece, and what to report."""
+
+    def loss(model: LanguageModel, rows: Any) -> tuple[Float[Array, ""], dict[str, Array]]:
+        log_prob, entropy = model.log_prob(rows["ids"], config.temperature)
+        ratio = likelihood.log_ratio(log_prob, rows["old"], rows["counted"], config.level)
+        each, cut = clip.surrogate(
+            *(ratio, log_prob, rows["advantage"], config.rule),
+            low=config.low,
+            high=config.high,
+            dual=config.dual,
+        )
+        policy = aggregate.weighted_sum(each * rows["weight"], rows["share"])
+        spread = aggregate.weighted_sum(entropy, rows["share"])
+        share_cut = aggregate.weighted_sum(cut.astype(jnp.float32), rows["share"])
+        found = {"loss/policy": policy, "policy/entropy": spread, "policy/cut": share_cut}
+        total = policy - config.entropy_coef * spread
+        if config.kl != "none":
+            away = divergence.estimate(log_prob, rows["reference"], config.kl)
+            found["policy/kl"] = aggregate.weighted_sum(away, rows["share"])
+            total = total + (config.kl_coef * found["policy/kl"] if config.kl_in == "loss" else 0.0)
+        return total, found
+
+    return loss
+
+
+def likelihoods(state: State, ids: Int[Array, "row time"]) -> dict[str, Float[Array, "row token"]]:
+    """Log-probabilities under the policy as it is now, and under the reference."""
+    config = state.config
+    now = jax.lax.stop_gradient(state.model.log_prob(ids, config.temperature)[0])
+    if state.reference is None:
+        return {"model": now, "reference": jnp.zeros_like(now)}
+    return {"model": now, "reference": state.reference.log_prob(ids, config.temperature)[0]}
+
+
+def _split(x: Array, order: Int[Array, "row"] | None, parts: int) -> Array:
+    """Rows dealt into minibatches, in an order by chance."""
+    x = x if order is None else x[order]
+    return x.reshape(parts, x.shape[0] // parts, *x.shape[1:])

@@ -1,0 +1,82 @@
+"""How every learner of language models makes an update: gradients summed over pieces of a batch.
+
+A loss is a weighted sum over rows whose weights were made for the whole batch, so in how many
+pieces the rows are read changes memory and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from sterling.nets.optimiser import adam, descend, global_norm
+from sterling.types import Mistake, Record, Spec
+
+M = TypeVar("M")
+Loss = Callable[[Any, Any], tuple[Float[Array, ""], dict[str, Float[Array, ""]]]]
+
+
+def tokens(batch: Record) -> Int[Array, "row time"]:
+    """The lines' tokens, from what precedes and what follows each."""
+    first: Array = batch.obs
+    return jnp.concatenate([first[:, :1], batch.action], 1)
+
+
+def said(batch: Record) -> Bool[Array, "row token"]:
+    """Where there is a token to learn from: the model's own, in rows that count."""
+    return batch.mask & batch.extras["valid"][:, None]
+
+
+def rate(lr: Float[Array, ""] | float, updates: Int[Array, ""], rise: int) -> Float[Array, ""]:
+    """The learning rate: it rises along a line over the first ``rise`` updates."""
+    risen = (updates + 1).astype(jnp.float32) / max(rise, 1)
+    return lr * jnp.minimum(risen, 1.0)
+
+
+def update(
+    model: M,
+    optimiser: optax.OptState,
+    loss: Loss,
+    rows: PyTree,
+    *,
+    lr: Float[Array, ""] | float,
+    max_norm: Float[Array, ""] | float,
+    decay: Float[Array, ""] | float = 0.0,
+    piece: int = 0,
+) -> tuple[M, optax.OptState, dict[str, Float[Array, ""]]]:
+    """One step of AdamW down the gradient of ``loss(model, rows)``, a sum over rows and what to
+    report of it (sums as well). ``piece`` rows are read at a time; 0: all at once."""
+    grads, found = gradient(model, loss, rows, piece)
+    direction, optimiser = adam(max_norm=max_norm).update(grads, optimiser)
+    direction = jax.tree.map(lambda d, p: d + decay * p, direction, model)
+    return descend(model, direction, lr), optimiser, found | {"loss/grad_norm": global_norm(grads)}
+
+
+def gradient(model: M, loss: Loss, rows: PyTree, piece: int) -> tuple[M, dict[str, Any]]:
+    """The gradient and what is reported, summed over pieces of ``piece`` rows."""
+    derive = jax.grad(loss, has_aux=True)
+    count = jax.tree.leaves(rows)[0].shape[0]
+    if piece <= 0 or piece >= count:
+        return derive(model, rows)
+    if count % piece:
+        raise Mistake(f"{count} rows do not split into pieces of {piece}; use a divisor")
+    parts = jax.tree.map(lambda x: x.reshape(count // piece, piece, *x.shape[1:]), rows)
+    shapes = jax.eval_shape(derive, model, jax.tree.map(lambda x: x[0], parts))
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+    def add(total: Any, part: Any) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, total, derive(model, part)), None
+
+    return jax.lax.scan(add, nothing, parts)[0]
+
+
+def model_of(key: Array, spec: Spec, name: str) -> Any:
+    """A new model to be taught; Mistake where the problem is not one of language."""
+    if spec.model is None:
+        raise Mistake(f"{name} teaches language models; name a world of text, as reverse-text")
+    return spec.model(key)

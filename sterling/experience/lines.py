@@ -1,0 +1,91 @@
+"""Lines of conversations as a record: tokens with named axes ``(seed, row, token)``.
+
+``obs`` is a token and ``action`` the one that follows it; ``mask`` says which of those the model
+chose itself. A turn's reward stands at its last token, ``discount`` is 0 at the end of a line that
+was not cut. ``extras``: ``log_prob`` of the token under the policy that chose it, ``turn`` its
+number, and for each row ``group`` (rows of one group answer the same question from the same seat),
+``score`` (the sum of its rewards) and ``valid`` (False: the row is padding, or its scene failed).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from sterling.language.talk import Line, Voice
+from sterling.types import Record
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Lines, and the group of each."""
+
+    lines: list[Line]
+    groups: list[int]
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[Line]]) -> Rows:
+        """Those of one seed: lines of one question and one seat are one group."""
+        lines = [line for group in groups for line in group]
+        seats = 1 + max((line.seat for line in lines), default=0)
+        numbers = [n * seats + line.seat for n, group in enumerate(groups) for line in group]
+        return cls(lines, numbers)
+
+
+def record(seeds: Sequence[Rows], voice: Voice, count: int) -> Record:
+    """Every seed's lines as ``count`` rows of ``voice.context - 1`` pairs of tokens."""
+    parts = [_arrays(rows, voice, count) for rows in seeds]
+    arrays = {name: jnp.asarray(np.stack([part[name] for part in parts])) for name in parts[0]}
+    names = ("log_prob", "turn", "group", "score", "valid")
+    return Record(
+        obs=arrays["ids"][..., :-1],
+        action=arrays["ids"][..., 1:],
+        reward=arrays["reward"],
+        discount=arrays["discount"],
+        next_obs=None,
+        last=arrays["last"],
+        mask=arrays["mask"],
+        extras={name: arrays[name] for name in names},
+    )
+
+
+def _arrays(rows: Rows, voice: Voice, count: int) -> dict[str, np.ndarray]:
+    shape = (count, voice.context - 1)
+    made = {
+        "ids": np.full((count, voice.context), voice.tokenizer.pad, np.int32),
+        "reward": np.zeros(shape, np.float32),
+        "discount": np.ones(shape, np.float32),
+        "last": np.zeros(shape, bool),
+        "mask": np.zeros(shape, bool),
+        "log_prob": np.zeros(shape, np.float32),
+        "turn": np.zeros(shape, np.int32),
+        "group": np.full(count, count - 1, np.int32),
+        "score": np.zeros(count, np.float32),
+        "valid": np.zeros(count, bool),
+    }
+    for row, (line, group) in enumerate(zip(rows.lines, rows.groups, strict=True)):
+        made["group"][row] = group
+        if not line.failed and line.turns:
+            _write(made, row, line)
+    return made
+
+
+def _write(made: dict[str, np.ndarray], row: int, line: Line) -> None:
+    """One line, up to the last token that the model chose."""
+    own = np.array(line.own)
+    length = int(np.flatnonzero(own)[-1]) + 1
+    made["ids"][row, :length] = line.ids[:length]
+    pairs = slice(0, length - 1)
+    made["mask"][row, pairs] = own[1:length]
+    made["log_prob"][row, pairs] = line.log_prob[1:length]
+    made["turn"][row, pairs] = line.turn[1:length]
+    turns = np.array(line.turn)
+    for turn, verdict in enumerate(line.verdicts):
+        spoken = np.flatnonzero(own & (turns == turn))
+        made["reward"][row, spoken[-1] - 1] = verdict.reward
+    made["last"][row, length - 2] = True
+    made["discount"][row, length - 2] = float(line.cut)
+    made["score"][row], made["valid"][row] = line.reward, True

@@ -1,0 +1,99 @@
+"""Texts to imitate: demonstrations of a world, or a file of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from sterling import keys as named
+from sterling.experience.lines import Rows, record
+from sterling.language.adapters.jsonl import records
+from sterling.language.scene import Message
+from sterling.language.talk import Line, Voice, demonstrate
+from sterling.types import Mistake, Record, Signals, Texts
+
+
+class Demonstrations(eqx.Module):
+    """Draws texts ``(seed, update, row, token)`` by chance; all seeds share what there is."""
+
+    texts: Record | None  # (row, token); None while a run is written: they can be made again
+    needs: Texts = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, lines: list[Line], voice: Voice, needs: Texts) -> Demonstrations:
+        """From lines; those that failed or were cut are left out. Mistake if none is left."""
+        whole = [line for line in lines if line.turns and not line.failed and not line.cut]
+        if not whole:
+            why = next((line.failed for line in lines if line.failed), "they are too long")
+            raise Mistake(f"there is no text to imitate: {why}; raise context, or look at the data")
+        made = record([Rows(whole, [0] * len(whole))], voice, len(whole))
+        return cls(jax.tree.map(lambda x: x[0], made), needs)
+
+    @property
+    def traced(self) -> bool:
+        """Everything is on the device."""
+        return True
+
+    @property
+    def tally(self) -> None:
+        """Nothing is lived here."""
+
+    def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Demonstrations, Record]:
+        """``needs.updates`` batches for every seed."""
+        assert self.texts is not None  # only while a run is written
+        rows = self.texts.mask.shape[0]
+
+        def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
+            shape = (self.needs.updates, self.needs.batch)
+            return jax.random.randint(key, shape, 0, rows, jnp.int32)
+
+        index = jax.vmap(choose)(named.fold_each(keys, "sample"))
+        return self, jax.tree.map(lambda x: x[index], self.texts)
+
+    def heed(self, signals: Signals) -> Demonstrations:
+        """Texts do not change."""
+        return self
+
+    def cleared(self) -> Demonstrations:
+        """Itself: nothing was counted."""
+        return self
+
+    def stored(self) -> Demonstrations:
+        """Nothing of it is written."""
+        return dataclasses.replace(self, texts=None)
+
+    def restored(self, fresh: Demonstrations) -> Demonstrations:
+        """The texts again."""
+        return fresh
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def of_world(world: Any, levels: tuple[int, ...], voice: Voice, count: int) -> list[Line]:
+    """``count`` demonstrations by the world's own solutions, the same every time."""
+    if not hasattr(world, "solve"):
+        raise Mistake(f"{world.name} cannot be demonstrated; give texts to imitate, data=FILE")
+    random = np.random.default_rng(0)
+    asked = [(int(random.integers(2**31)), levels[i % len(levels)]) for i in range(count)]
+    return demonstrate(world, [world.begin(seed, level) for seed, level in asked], voice)
+
+
+def of_file(path: str | Path, voice: Voice) -> list[Line]:
+    """The lines of a JSONL file of {"prompt": ..., "response": ...}."""
+    tokenizer, lines = voice.tokenizer, []
+    for number, each in enumerate(records(str(path), ("prompt", "response"))):
+        line = Line(number, 0)
+        line.hear(tokenizer.opening([Message("user", each["prompt"])]))
+        ids = [*tokenizer.encode(each["response"]), tokenizer.end]
+        line.say(ids, [0.0] * len(ids))
+        line.cut = len(line.ids) > voice.context
+        lines.append(line)
+    return lines

@@ -1,0 +1,1 @@
+"""Tasks from elsewhere: files, the user's own code, other packages."""

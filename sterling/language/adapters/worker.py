@@ -1,0 +1,162 @@
+"""A process that answers questions, so that a judge who hangs or dies can be replaced.
+
+Verifiers that Sterling did not write may raise, loop forever, use up memory or print. They run
+in a process of their own, asked over pipes in JSON lines. Python's own time limits use signals,
+which only work in a main thread; this one works in any thread. It is no sandbox: the code asked
+is the user's or a package's, not a model's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+START = 120.0  # seconds that a worker may take to import what it needs
+SETTINGS = {"PYTHONHASHSEED": "0", "JAX_PLATFORMS": "cpu"}  # the accelerator is the learner's
+
+
+class Fault(Exception):
+    """No answer: ``kind`` is "raised", "hung" or "died"; ``detail`` says more."""
+
+    def __init__(self, kind: str, detail: str):
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
+
+
+class Worker:
+    """Answers questions in a process of its own, one at a time, each within a time limit.
+
+    ``target`` is "module:function"; ``function(setup)`` runs once in the process and returns what
+    answers questions. Questions, answers and ``setup`` are plain JSON. ``limit``: seconds that
+    an answer may take. ``memory``: bytes that the process may use (None: any). The process begins
+    with the first question, and again after it hung or died. It hashes without randomness, so the
+    order of a set of texts is always the same. Safe to share between threads.
+    """
+
+    def __init__(self, target: str, setup: Any, limit: float, memory: int | None = None):
+        self.limit = limit
+        self._first = {"target": target, "setup": setup, "memory": memory}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._end: Callable[[], Any] = _nothing
+
+    def ask(self, question: Any, limit: float | None = None) -> Any:
+        """The answer; raises :class:`Fault` where there is none within ``limit`` seconds."""
+        seconds = self.limit if limit is None else limit
+        with self._lock:
+            if self._process is None:
+                self._begin()
+            return self._told([seconds, question], seconds)
+
+    def close(self) -> None:
+        """End the process and all that it started; another question begins a new one."""
+        self._process = None
+        self._end()
+
+    def _begin(self) -> None:
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **SETTINGS, "PYTHONPATH": paths},
+            start_new_session=True,
+        )
+        self._end = weakref.finalize(self, _kill, self._process)  # also when Python exits
+        try:
+            self._told(self._first, START)
+        except Fault:
+            self.close()
+            raise
+
+    def _told(self, question: Any, seconds: float) -> Any:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(question).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError as error:
+            self.close()
+            raise Fault("died", "its process had ended") from error
+        line = self._line(process.stdout.fileno(), seconds)
+        answer = json.loads(line)
+        if "raised" in answer:
+            raise Fault("raised", answer["raised"])
+        return answer["answer"]
+
+    def _line(self, pipe: int, seconds: float) -> bytes:
+        found, end = b"", time.monotonic() + seconds
+        while not found.endswith(b"\n"):
+            ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
+            more = os.read(pipe, 65_536) if ready else b""
+            if not more:
+                self.close()
+                said = f"no answer after {seconds:g} seconds"
+                raise Fault("died", "its process ended") if ready else Fault("hung", said)
+            found += more
+        return found
+
+
+def _nothing() -> None:
+    """There is no process to end yet."""
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it is gone already
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with contextlib.suppress(BrokenPipeError):  # what was left to write has no reader
+            pipe.close()
+
+
+def serve() -> None:
+    """The process's side: answer line by line until the pipe closes."""
+    asked, told = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # what the judge reads or prints must not be taken for our lines
+    os.dup2(2, 1)
+    first = json.loads(asked.readline())
+    if first["memory"] is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (first["memory"], first["memory"]))
+    answer: Callable[[Any], Any] | None = None
+
+    def begin(question: Any) -> None:
+        nonlocal answer
+        module, _, function = question["target"].partition(":")
+        answer = getattr(importlib.import_module(module), function)(question["setup"])
+
+    _tell(told, begin, first)
+    assert answer is not None
+    for line in asked:
+        seconds, question = json.loads(line)
+        # the process ends by itself where its parent is no longer there to end it
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, seconds + 5.0)
+        _tell(told, answer, question)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def _tell(told: Any, answer: Callable[[Any], Any], question: Any) -> None:
+    try:
+        said = json.dumps({"answer": answer(question)})
+    except BaseException as error:  # a judge's sys.exit() is a fault like any other: it is reported
+        said = json.dumps({"raised": f"{type(error).__name__}: {error}"[:500]})
+    told.write(said.encode() + b"\n")
+    told.flush()

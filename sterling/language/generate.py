@@ -1,0 +1,204 @@
+"""Sampling answers, compiled whole: prompts are read at once, answers are written token by token.
+
+A fixed number of *slots* writes side by side. A row that is done leaves its slot, and as soon as
+enough slots are free, the next prompts of the queue are read into them, inside the same program:
+one long answer does not keep the others waiting. The cache is a ring which all rows write at the
+same place, so that a step is one slice for all of them, wherever in their answers they stand.
+
+Every token's randomness is a function of its prompt's number and its place in the answer: which
+slot an answer was written in, and beside which others, changes nothing but rounding.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sterling import keys
+from sterling.language.model import LanguageModel
+from sterling.language.sampling import Sampling, draw
+from sterling.nets.transformer import NOWHERE, Cache
+
+SHARE = 4  # a quarter of the slots has to be free before prompts are read into them
+
+
+class Prompts(eqx.Module):
+    """What is to be answered, and how."""
+
+    ids: Int[Array, "*seed prompt room"]  # right-padded
+    lengths: Int[Array, "*seed prompt"]  # 1 to room
+    total: Int[Array, "*seed"]  # only the first so many are prompts
+    sampling: Sampling
+    limit: int = eqx.field(static=True)  # tokens of an answer
+    slots: int = eqx.field(static=True)  # rows that are written at a time
+    stops: tuple[int, ...] = eqx.field(static=True)  # tokens that end an answer
+
+    def greedy(self) -> Prompts:
+        """The same, always answered with the likeliest token."""
+        cold = jnp.zeros_like(self.sampling.temperature)
+        sampling = Sampling(cold, self.sampling.top_k, self.sampling.top_p, False)
+        return Prompts(
+            *(self.ids, self.lengths, self.total, sampling, self.limit, self.slots, self.stops)
+        )
+
+
+class Answers(eqx.Module):
+    """What was sampled after each prompt."""
+
+    ids: Int[Array, "prompt limit"]  # 0 after the end
+    log_prob: Float[Array, "prompt limit"]  # of the distribution each token was drawn from
+    length: Int[Array, "prompt"]  # tokens, the one that stops included
+    stopped: Bool[Array, "prompt"]  # False: cut off at the limit
+
+
+class Slots(eqx.Module):
+    """The rows that are being written."""
+
+    cache: Cache
+    scores: Float[Array, "slot vocabulary"]  # of each row's next token
+    prompt: Int[Array, "slot"]  # which is answered; the number of prompts: none
+    at: Int[Array, "slot"]  # position of the next token
+    written: Int[Array, "slot"]  # tokens of the answer so far
+    place: Int[Array, ""]  # in the ring, where the next tokens go
+    taken: Int[Array, ""]  # prompts read so far
+    answers: Answers
+
+
+def bucket(length: int) -> int:
+    """``length`` rounded up to a number of two significant bits (8, 12, 16, 24, 32, ...): few
+    different shapes are compiled, at the price of a third more padding at most."""
+    size = 8
+    while size < length:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size
+
+
+@jax.jit
+def generate(model: LanguageModel, prompts: Prompts, key: Key[Array, ""]) -> Answers:
+    """An answer to every prompt.
+
+    The model is used as it stands: weights in bfloat16 make a cache in bfloat16.
+    """
+    ready = _for_steps(model)
+    rows = prompts.lengths.size
+    width = min(prompts.slots, rows)
+    few = max(1, width // SHARE)
+
+    def waits(state: Slots) -> Array:
+        free = jnp.sum(state.prompt == rows)
+        return (state.taken < prompts.total) & ((free >= few) | (free == width))
+
+    def writes(state: Slots) -> Array:
+        return ~waits(state) & jnp.any(state.prompt < rows)
+
+    def fill(state: Slots, count: int) -> Slots:
+        read = _read(ready, state, prompts, count)
+        return jax.lax.while_loop(writes, lambda state: _write(ready, state, prompts, key), read)
+
+    first = fill(_empty(ready, prompts, width), width)
+    return jax.lax.while_loop(
+        lambda state: state.taken < prompts.total, lambda state: fill(state, few), first
+    ).answers
+
+
+def _for_steps(model: LanguageModel) -> LanguageModel:
+    """The model with everything laid out for single tokens."""
+    head = model.embedding.T if model.head is None else model.head
+    return LanguageModel(model.embedding, model.stack.apart(), head)
+
+
+def _empty(model: LanguageModel, prompts: Prompts, slots: int) -> Slots:
+    (rows, room), limit = prompts.ids.shape, prompts.limit
+    nothing = Answers(
+        jnp.zeros((rows, limit), jnp.int32),
+        jnp.zeros((rows, limit)),
+        jnp.zeros(rows, jnp.int32),
+        jnp.zeros(rows, bool),
+    )
+    none, zero = jnp.zeros(slots, jnp.int32), jnp.zeros((), jnp.int32)
+    cache = model.stack.empty(slots, room + limit)
+    scores = jnp.zeros((slots, model.vocabulary))
+    return Slots(cache, scores, jnp.full(slots, rows, jnp.int32), none, none, zero, zero, nothing)
+
+
+def _read(model: LanguageModel, state: Slots, prompts: Prompts, count: int) -> Slots:
+    """Read up to ``count`` prompts into free slots."""
+    rows, room = prompts.ids.shape
+    slots = state.prompt.size
+    free = state.prompt == rows
+    slot = jnp.argsort(~free)[:count].astype(jnp.int32)  # free ones first
+    number = state.taken + jnp.arange(count, dtype=jnp.int32)
+    use = free[slot] & (number < prompts.total)
+    slot, number = jnp.where(use, slot, slots), jnp.where(use, number, rows)
+    own = prompts.lengths.at[number].get(mode="fill", fill_value=1)
+    at = jnp.arange(room, dtype=jnp.int32)[None] - room + own[:, None]  # they end at one place
+    ids = prompts.ids.at[number[:, None], jnp.maximum(at, 0)].get(mode="fill", fill_value=0)
+    blank = model.stack.empty(count, room)
+    scores, fresh = model.next_tokens(ids, blank, 0, at >= 0, jnp.maximum(at, 0))
+    return Slots(
+        _placed(state.cache, fresh, slot, state.place),
+        state.scores.at[slot].set(scores, mode="drop"),
+        state.prompt.at[slot].set(number, mode="drop"),
+        state.at.at[slot].set(own, mode="drop"),
+        state.written.at[slot].set(0, mode="drop"),
+        state.place,
+        state.taken + jnp.sum(use).astype(jnp.int32),
+        state.answers,
+    )
+
+
+def _placed(cache: Cache, fresh: Cache, slot: Int[Array, "count"], place: Int[Array, ""]) -> Cache:
+    """``cache`` with the rows of ``fresh`` in these slots, ending just before ``place``."""
+    room, new = cache.position.shape[1], fresh.position.shape[1]
+    ring = (place - new + jnp.arange(new, dtype=jnp.int32)) % room
+    row, column = slot[:, None], ring[None]
+
+    def put(old: Array, part: Array) -> Array:
+        return old.at[row, :, column].set(jnp.moveaxis(part, 2, 1), mode="drop")
+
+    clean = cache.position.at[slot].set(NOWHERE, mode="drop")
+    return Cache(
+        tuple(map(put, cache.keys, fresh.keys)),
+        tuple(map(put, cache.values, fresh.values)),
+        clean.at[row, column].set(fresh.position, mode="drop"),
+    )
+
+
+def _write(model: LanguageModel, state: Slots, prompts: Prompts, key: Key[Array, ""]) -> Slots:
+    """Draw a token for every row, and feed it."""
+    rows, limit = state.answers.ids.shape
+    busy = state.prompt < rows
+    own = prompts.sampling.rows(jnp.minimum(state.prompt, rows - 1))
+    token, log_prob = draw(state.scores, _token_keys(key, state), own)
+    here = (state.prompt, state.written)
+    stop = jnp.isin(token, jnp.asarray(prompts.stops, jnp.int32)) & busy
+    written = state.written + 1
+    over = stop | (written >= limit)
+    answers = Answers(
+        state.answers.ids.at[here].set(token, mode="drop"),
+        state.answers.log_prob.at[here].set(log_prob, mode="drop"),
+        state.answers.length.at[state.prompt].set(written, mode="drop"),
+        state.answers.stopped.at[state.prompt].set(stop, mode="drop"),
+    )
+    scores, cache = model.next_tokens(
+        token[:, None], state.cache, state.place, busy[:, None], state.at[:, None]
+    )
+    return Slots(
+        cache,
+        scores,
+        jnp.where(over, rows, state.prompt),
+        state.at + 1,
+        written,
+        (state.place + 1) % cache.position.shape[1],
+        state.taken,
+        answers,
+    )
+
+
+def _token_keys(key: Key[Array, ""], state: Slots) -> Key[Array, "slot"]:
+    def one(prompt: Array, written: Array) -> Array:
+        return keys.fold(keys.fold(key, "answer", prompt), "token", written)
+
+    return jax.vmap(one)(state.prompt, state.written)

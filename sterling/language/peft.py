@@ -1,0 +1,140 @@
+"""LoRA adapters as Hugging Face's PEFT keeps them: adapter_config.json, adapter_model.safetensors.
+
+What is written here is served by whatever loads PEFT's adapters beside the model they were learned
+for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from safetensors.numpy import save_file
+
+from sterling.language import families, lora
+from sterling.language.folder import replacing_folder
+from sterling.language.model import LanguageModel
+from sterling.language.tokenizer import read_json
+from sterling.language.weights import Stored, open_weights
+from sterling.types import Mistake
+
+NAME = re.compile(
+    r"base_model\.model\.model\.layers\.(\d+)\.(self_attn|mlp)\.(\w+)\.lora_([AB])\.weight"
+)
+REFUSED = {  # of PEFT's options: those that mean another adapter than this one
+    "use_dora": False,
+    "fan_in_fan_out": False,
+    "lora_bias": False,
+    "bias": "none",
+    "rank_pattern": {},
+    "alpha_pattern": {},
+    "modules_to_save": [],
+    "layer_replication": [],
+    "trainable_token_indices": [],
+    "target_parameters": [],
+}
+
+
+def write(
+    path: str | os.PathLike[str], model: LanguageModel, base: str = "", *, overwrite: bool = False
+) -> Path:
+    """Write the adapters alone as PEFT does: adapter_config.json and adapter_model.safetensors.
+
+    ``base`` is the name or folder of the model that they belong to. Raises :class:`Mistake` for a
+    model without adapters, and where a folder with files is there already, unless ``overwrite``.
+    """
+    found = lora.adapted(model)
+    if not found:
+        raise Mistake("the model has no LoRA adapters to write; save it whole, or lora.add some")
+    every = [each for linear in found.values() for each in linear.adapters]
+    rank, scale = every[0].first.shape[-2], next(iter(found.values())).scale
+    modules = families.projections(model.stack.form, model.embedding.shape[1])
+    tensors = {}
+    for each in every:
+        for letter, leaf in (("A", each.first), ("B", each.second)):
+            for layer, matrix in enumerate(np.asarray(leaf)):
+                module = f"layers.{layer}.{modules[each.name].module}.{each.name}"
+                tensors[f"base_model.model.model.{module}.lora_{letter}.weight"] = matrix
+    config: dict[str, Any] = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "r": rank,
+        "lora_alpha": scale * rank,
+        "target_modules": [each.name for each in every],
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
+    with replacing_folder(Path(path), overwrite) as partial:
+        text = json.dumps(config, indent=2)
+        (partial / "adapter_config.json").write_text(text + "\n", "utf-8")
+        save_file(tensors, partial / "adapter_model.safetensors", {"format": "pt"})
+    return Path(path)
+
+
+def read(path: str | os.PathLike[str], model: LanguageModel) -> LanguageModel:
+    """The model with the adapters of a PEFT folder.
+
+    Raises :class:`Mistake` for files that are missing or damaged, for adapters of another kind, and
+    for those that do not fit the model.
+    """
+    path = Path(path)
+    where, file = path / "adapter_config.json", path / "adapter_model.safetensors"
+    config = read_json(where)
+    if config.get("peft_type") != "LORA":
+        raise Mistake(f"{where} is missing or says nothing of LoRA; name a folder that PEFT wrote")
+    for option, usual in REFUSED.items():
+        if config.get(option, usual) not in (usual, None):
+            raise Mistake(f"{where}: {option} is {config[option]!r}, not known; train without it")
+    with contextlib.ExitStack() as stack:
+        stored = Stored({file: open_weights(file, stack)})
+        pairs = _pairs(stored, model, file)
+    rank = next(iter(pairs.values()))[0].shape[-2]
+    alpha = config.get("lora_alpha", 8)
+    return lora.put(model, pairs, alpha / (rank**0.5 if config.get("use_rslora") else rank))
+
+
+def _pairs(stored: Stored, model: LanguageModel, file: Path) -> dict[str, tuple[Array, Array]]:
+    """A and B of each projection, all layers together."""
+    blocks = families.blocks(model)
+    modules = families.projections(model.stack.form, model.embedding.shape[1])
+    layers = blocks.before.scale.shape[0]
+    parts = [NAME.fullmatch(name) for name in sorted(stored.names)]
+    names = {part[3] for part in parts if part is not None}
+    expected = {_name(i, modules[name], name, x) for name in names & modules.keys()
+                for i in range(layers) for x in "AB"}  # fmt: skip
+    odd = expected ^ stored.names
+    if odd or not names:
+        name = min(odd, default="every tensor")
+        said = "is missing" if name in expected or not odd else "has no place in this model"
+        raise Mistake(f"{file}: {name} {said}; use the model that the adapter was learned for")
+    pairs = {}
+    for name, each in modules.items():
+        if name not in names:
+            continue
+        first, second = (
+            np.stack(
+                [stored.read(_name(i, each, name, x)).astype(np.float32) for i in range(layers)]
+            )
+            for x in "AB"
+        )
+        inputs, outputs = getattr(blocks, each.field).weight.shape[-2], each.stop - each.start
+        if (first.shape[2], second.shape[1:]) != (inputs, (outputs, first.shape[1])):
+            said = f"{name} is {list(first.shape[1:])} and {list(second.shape[1:])}"
+            raise Mistake(f"{file}: {said}, the model's has {inputs} inputs, {outputs} outputs")
+        pairs[name] = (jnp.asarray(first), jnp.asarray(second))
+    return pairs
+
+
+def _name(layer: int, each: families.Projection, name: str, letter: str) -> str:
+    module = f"layers.{layer}.{each.module}.{name}"
+    return f"base_model.model.model.{module}.lora_{letter}.weight"

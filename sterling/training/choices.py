@@ -1,0 +1,41 @@
+"""What a run may be asked beside an algorithm and a world: a log, a guide, a language model."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Logbook:
+    """Which logged experience a run learns from, and how."""
+
+    path: str
+    hash: str  # of its content; a run goes on only with the same
+    share: float = 0.5  # of each batch that comes from the log once there are steps
+    top: float = 1.0  # share of the episodes, those with the largest returns, that is used
+    sampling: str = "uniform"  # how rows are drawn: see sterling.data.returns.shares
+    unchecked: bool = False  # learn from it even if `sterling data check` finds errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Guidance:
+    """Policies learned before that help to act (see ``experience/guided.py``)."""
+
+    path: str  # of the run whose agents guide; seed by seed, in turn where they are fewer
+    how: str = "jump-start"  # or "expansion"
+    steps: int = 0  # jump-start: the latest step of an episode at which the learner takes over
+    temperature: float = 1.0 / 3.0  # expansion: of the choice between the two, in units of value
+
+
+@dataclasses.dataclass(frozen=True)
+class Speech:
+    """Which language model is taught, and how it is asked."""
+
+    model: str = "tiny"  # a size of new models, a Hugging Face folder, or a run that taught one
+    levels: str = ""  # difficulties: "2", "0-3", "1,4"; "": the easiest
+    curriculum: str = "uniform"  # which of them is asked: see experience/curriculum.py
+    texts: str = ""  # a JSONL file to imitate; "": the world's own solutions
+    examples: int = 4096  # of those
+    context: int = 0  # tokens of a line at most; 0: what the world's scenes need
+    slots: int = 64  # answers that are written at a time
+    patience: float = 10.0  # seconds that a scene may take to react

@@ -1,0 +1,221 @@
+"""Runs that teach a language model: the world of text, the model and its tokenizer, the sources."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, Int, PyTree
+
+from sterling import algorithms, keys
+from sterling.experience.conversation import Conversation, Stage
+from sterling.experience.texts import Demonstrations, of_file, of_world
+from sterling.language.generate import bucket
+from sterling.language.model import SIZES, LanguageModel, tiny
+from sterling.language.scene import TextWorld
+from sterling.language.talk import Line, Voice, converse
+from sterling.language.tokenizer import Tokenizer
+from sterling.language.worlds import find
+from sterling.seeds import over_seeds
+from sterling.training.agent import Agent, create_agent
+from sterling.training.choices import Speech
+from sterling.training.loop import Run
+from sterling.training.settings import Settings, iterations
+from sterling.types import Generations, Mistake, Spec, Texts
+
+PROBED = 32  # scenes of each level that are looked at to find how long lines become
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Start:
+    """What a run begins with."""
+
+    tokenizer: Tokenizer
+    size: str = ""  # of a new model
+    models: PyTree = None  # or trained ones, leaves (model, ...)
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that the model knows."""
+        if self.models is None:
+            return self.tokenizer.vocabulary
+        return int(self.models.embedding.shape[1])
+
+    def among(self, seeds: int) -> PyTree:
+        """A trained model for each seed, in turn where they are fewer."""
+        count = self.models.embedding.shape[0]
+        which = jnp.arange(seeds, dtype=jnp.int32) % count
+        return jax.tree.map(lambda x: x[which], self.models)
+
+
+def of(settings: Settings) -> Speech:
+    """The settings' part about language."""
+    assert settings.speech is not None  # what is here is called for runs that have one
+    return settings.speech
+
+
+@functools.lru_cache(maxsize=2)
+def start(model: str) -> Start:
+    """A size of new models, a Hugging Face folder, or a run that taught one; else a Mistake."""
+    if model in SIZES:
+        return Start(Tokenizer.characters(), size=model)
+    path = Path(model)
+    if not (path / "config.json").is_file():
+        raise Mistake(
+            f"model {model!r} is neither a size ({', '.join(SIZES)}) nor a folder with config.json"
+        )
+    if "algorithm" in json.loads((path / "config.json").read_text()):
+        return _of_run(path)
+    from sterling.language.folder import load
+
+    loaded, tokenizer = load(path)
+    return Start(tokenizer, models=jax.tree.map(lambda x: jnp.asarray(x)[None], loaded))
+
+
+def _of_run(path: Path) -> Start:
+    from sterling.training.trained import load
+
+    run = load(path)
+    if run.settings.speech is None:
+        raise Mistake(f"{path} taught no language model; name one that sft or grpo made")
+    return Start(start(run.settings.speech.model).tokenizer, models=run.agent.state.model)
+
+
+def world(settings: Settings) -> TextWorld:
+    """The world of text."""
+    where = settings.environment
+    return find(where) if isinstance(where, str) else where()
+
+
+def levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
+    """The difficulties that are asked: "2", "0-3", "1,4", or "" for the easiest."""
+    text = of(settings).levels
+    if not text:
+        return (place.levels[0],)
+    try:
+        parts = [tuple(map(int, part.split("-"))) for part in text.split(",")]
+        chosen = tuple(n for part in parts for n in range(part[0], part[-1] + 1))
+    except ValueError:
+        raise Mistake(f"levels {text!r} cannot be read; write 2, 0-3 or 1,4") from None
+    wrong = [n for n in chosen if n not in place.levels]
+    if wrong or not chosen:
+        known = f"{place.levels[0]} to {place.levels[-1]}"
+        raise Mistake(f"{place.name} has levels {known}, not {text}")
+    return chosen
+
+
+def voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Voice:
+    """How is spoken in a run: lines are as long as the world's scenes need."""
+    needs, limit = _needs(settings), int(getattr(settings.config, "limit", 32))
+    own: dict[str, Any] = {"slots": of(settings).slots, "patience": of(settings).patience}
+    if isinstance(needs, Generations):
+        own |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
+    context = of(settings).context
+    if not context:
+        context = _context(cast(Any, place), levels(settings, place), tokenizer, limit)
+    return Voice(tokenizer, limit, context, **own)
+
+
+@functools.lru_cache(maxsize=8)
+def _context(place: Any, which: tuple[int, ...], tokenizer: Tokenizer, limit: int) -> int:
+    """Tokens that lines of the world take: the longest opening of some, and every turn."""
+    longest, between = 0, 0
+    for level in which:
+        for seed in range(PROBED):
+            turn = place.begin(seed, level).turn
+            if turn is not None:
+                longest = max(longest, len(tokenizer.opening(turn.messages)))
+    if place.turns > 1:
+        between = 2 * limit  # what is said between turns is not known before; about so much
+    return bucket(longest + place.turns * limit + (place.turns - 1) * between)
+
+
+def problem(settings: Settings, begun: Start) -> Spec:
+    """What the learner is told."""
+    size = begun.size
+
+    def make(key: Array) -> LanguageModel:
+        return tiny(begun.vocabulary, size, key=key)
+
+    tokens = spaces.Discrete(begun.vocabulary)
+    count = iterations(settings)
+    return Spec(tokens, tokens, iterations=count, model=make if size else None)
+
+
+def build(settings: Settings) -> Run:
+    """A run at iteration 0."""
+    begun, place, needs = start(of(settings).model), world(settings), _needs(settings)
+    how, asked = voice(settings, place, begun.tokenizer), levels(settings, place)
+    seeds = jnp.asarray(settings.seeds, jnp.int32)
+    source: Any
+    if isinstance(needs, Generations):
+        stage = Stage(place, how, needs, asked)
+        source = Conversation.create(stage, len(settings.seeds), of(settings).curriculum)
+    else:
+        assert isinstance(needs, Texts)
+        texts = of(settings).texts
+        lines = of_file(texts, how) if texts else of_world(place, asked, how, of(settings).examples)
+        source = Demonstrations.of(lines, how, needs)
+    return Run(agents(settings), source, seeds, jnp.zeros((), jnp.int32))
+
+
+def agents(settings: Settings) -> Agent:
+    """A learner for every seed, that begins with the model the settings name."""
+    begun = start(of(settings).model)
+    if begun.models is None:
+        return create_agent(settings, problem(settings, begun))
+    algorithm: Any = algorithms.find(settings.algorithm)
+
+    def begin(model: LanguageModel) -> Any:
+        return algorithm.begin(model, settings.config)
+
+    states = jax.jit(over_seeds(settings.inside, begin))(begun.among(len(settings.seeds)))
+    return Agent(states, algorithm, _needs(settings), settings.inside)
+
+
+def evaluate(
+    agent: Agent, settings: Settings, seeds: Int[Array, "seed"], episodes: int
+) -> dict[str, np.ndarray]:
+    """Scenes that training does not ask, answered with the likeliest tokens.
+
+    Returns "return" and "length" (tokens said), ``(seed, episode)``; scenes that failed count 0.
+    """
+    lines = spoken(agent, settings, seeds, episodes)
+    found = {
+        "return": [[line.reward for line in own if not line.seat] for own in lines],
+        "length": [[sum(line.own) for line in own if not line.seat] for own in lines],
+    }
+    return {name: np.asarray(values, np.float64) for name, values in found.items()}
+
+
+def spoken(
+    agent: Agent,
+    settings: Settings,
+    seeds: Int[Array, "seed"],
+    episodes: int,
+    *,
+    explore: bool = False,
+    answers: int = 1,
+) -> list[list[Line]]:
+    """The lines of ``episodes`` scenes for every seed, ``answers`` times each, that training does
+    not ask; all seeds get the same scenes."""
+    begun, place = start(of(settings).model), world(settings)
+    asked = levels(settings, place)
+    random = np.random.default_rng(np.frombuffer(b"evaluate", np.uint8))
+    drawn = [(int(random.integers(2**31)), asked[i % len(asked)]) for i in range(episodes)]
+    scenes = [
+        [place.begin(*pair) for pair in drawn for _ in range(answers)] for _ in settings.seeds
+    ]
+    how = voice(settings, place, begun.tokenizer)
+    return converse(agent, scenes, how, keys.at(seeds, "evaluate", 0), explore=explore)
+
+
+def _needs(settings: Settings) -> Any:
+    return algorithms.find(settings.algorithm).needs(settings.config)

@@ -1,0 +1,266 @@
+"""Learning from preferences: what each loss is, what it raises, and what leaves it as it is."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling.algorithms.language import dpo
+from sterling.algorithms.language.pairs import Pairs
+from sterling.experience.comparisons import Compared, Pair, of_world
+from sterling.language import worlds
+from sterling.language.generate import Prompts
+from sterling.language.model import LanguageModel, form_of
+from sterling.language.sampling import Sampling
+from sterling.language.scene import Message
+from sterling.language.tokenizer import Tokenizer
+from sterling.types import Comparisons, Mistake, Spec
+
+LOSSES = (*dpo.ANCHORED, *dpo.FREE)
+TOKENS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
+ASKED = [("copy ab", "ab", "ba"), ("copy xyz", "xyz", "xz"), ("go", "yes", "no"), ("a", "b", "cc")]
+KEY = jax.random.key(0)
+
+
+def model(number=0):
+    make = jax.jit(lambda key: LanguageModel.create(key, 37, 16, form_of(16, 2, 1), 1))
+    return make(jax.random.key(number))
+
+
+def record(texts=ASKED, context=16):
+    """All of them in order, as one batch."""
+    pairs = [Pair((Message("user", asked),), *both) for asked, *both in texts]
+    source = Compared.create(pairs, Comparisons(len(pairs)), TOKENS, context)
+    every = source._record(jnp.arange(len(pairs), dtype=jnp.int32)[None, None])
+    return jax.tree.map(lambda x: x[0, 0], every)
+
+
+def config(loss, **fields):
+    return dpo.Config(loss=loss, **{"beta": 2.0 if loss == "simpo" else 0.1, **fields})
+
+
+def moved(loss, **fields):
+    """A learner that is no longer at its reference."""
+    state = dpo.begin(model(), config(loss, **fields))
+    return dataclasses.replace(state, model=model(1))
+
+
+def answer_log_prob(model, asked, answer):
+    """Log-probability of an answer, read one text at a time, without padding."""
+    opening = TOKENS.opening([Message("user", asked)])
+    ids = [*opening, *TOKENS.encode(answer), TOKENS.end]
+    return model.log_prob(jnp.asarray([ids], jnp.int32))[0][0, len(opening) - 1 :]
+
+
+def lost(state, batch, kl=0.0):
+    return dpo.loss(state.reference, state.config, jnp.asarray(kl), state.model, Pairs.of(batch))
+
+
+def test_dpos_gradient_is_the_closed_form():
+    state, batch = moved("dpo"), record(ASKED[1:2])
+    asked, *both = ASKED[1]
+
+    def total(model, answer):
+        return jnp.sum(answer_log_prob(model, asked, answer))
+
+    (c, up), (r, down) = (jax.value_and_grad(total)(state.model, text) for text in both)
+    z = 0.1 * (c - total(state.reference, both[0]) - (r - total(state.reference, both[1])))
+    expected = jax.tree.map(lambda a, b: -0.1 * jax.nn.sigmoid(-z) * (a - b), up, down)
+
+    def own(model):
+        return dpo.loss(state.reference, state.config, jnp.zeros(()), model, Pairs.of(batch))[0]
+
+    value, found = jax.jit(jax.value_and_grad(own))(state.model)
+    np.testing.assert_allclose(value, np.log1p(np.exp(-z)), rtol=1e-5)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_loss_is_its_formula_on_answers_read_alone(loss):
+    state, batch = moved(loss), record(ASKED[:2])
+    said = [[answer_log_prob(state.model, asked, x) for x in both] for asked, *both in ASKED[:2]]
+    if loss in dpo.FREE:
+        c, r = np.array([[float(x.mean()) for x in both] for both in said]).T
+    else:
+        old = [[answer_log_prob(model(), asked, x) for x in both] for asked, *both in ASKED[:2]]
+        gains = [[float((x - y).sum()) for x, y in zip(*each, strict=True)]
+                 for each in zip(said, old, strict=True)]  # fmt: skip
+        c, r = np.array(gains).T
+
+    def s(x):
+        return 1.0 / (1.0 + np.exp(-x))
+
+    def odds(x):
+        return np.exp(x) / (1.0 - np.exp(x))
+
+    formulas = {
+        "dpo": lambda: -np.log(s(0.1 * (c - r))),
+        "ipo": lambda: (c - r - 5.0) ** 2,
+        "hinge": lambda: np.maximum(0.0, 1.0 - 0.1 * (c - r)),
+        "kto": lambda: 0.5 * (1.0 - s(0.1 * (c - 0.3)) + 1.0 - s(0.1 * (0.3 - r))),
+        "orpo": lambda: -c - 0.1 * np.log(s(np.log(odds(c) / odds(r)))),
+        "simpo": lambda: -np.log(s(2.0 * (c - r) - 1.0)),
+    }
+    found, told = lost(state, batch, 0.3)
+    np.testing.assert_allclose(found, formulas[loss]().mean(), rtol=1e-4)
+    np.testing.assert_allclose(told["reward/margin"], state.config.beta * (c - r).mean(), rtol=1e-3)
+    np.testing.assert_allclose(told["reward/accuracy"], (c > r).mean())
+    np.testing.assert_allclose(
+        told["policy/log_prob_chosen"], np.mean([x[0].sum() for x in said]), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_learning_lowers_the_loss_and_prefers_the_preferred(loss):
+    state, batch = dpo.begin(model(), config(loss, lr=3e-3, rise=1)), record()
+    assert (state.reference is None) == (loss in dpo.FREE)
+    before, first = lost(state, batch)
+
+    def several(state):
+        def update(state, _):
+            state, signals = dpo.learn(state, batch, KEY)
+            return state, signals.metrics
+
+        return jax.lax.scan(update, state, None, 30)
+
+    learned, metrics = jax.jit(several)(state)
+    after, last = lost(learned, batch)
+    assert after < before
+    np.testing.assert_allclose(metrics["loss/preference"][0], before, rtol=1e-5)
+
+    def lead(told):
+        return told["policy/log_prob_chosen"] - told["policy/log_prob_rejected"]
+
+    assert lead(last) > lead(first) + 0.5
+    assert last["reward/accuracy"] == 1.0
+    same = jax.tree.map(jnp.array_equal, learned.reference, state.reference)
+    assert all(jax.tree.leaves(same))
+    assert int(learned.updates) == 30
+
+
+def test_it_begins_at_the_reference():
+    state, batch = dpo.begin(model(), config("dpo")), record()
+    _, signals = dpo.learn(state, batch, KEY)
+    np.testing.assert_allclose(signals.metrics["loss/preference"], np.log(2.0), rtol=1e-6)
+    assert signals.metrics["reward/margin"] == 0.0
+    assert signals.metrics["loss/grad_norm"] > 0.0
+
+
+def test_dpo_prefers_right_answers_to_wrong_ones_that_it_has_never_seen():
+    world = worlds.find("copy-text")
+    source = Compared.create(of_world(world, (0,), 256), Comparisons(32), TOKENS, 24)
+    held = Compared.create(of_world(world, (0,), 64, seed=1), Comparisons(64), TOKENS, 24)
+    state = dpo.begin(model(), config("dpo", lr=3e-3, rise=1))
+
+    def several(state):
+        def update(state, key):
+            batch = source.draw(None, key[None])[1]
+            return dpo.learn(state, jax.tree.map(lambda x: x[0, 0], batch), key)[0], None
+
+        return jax.lax.scan(update, state, jax.random.split(KEY, 150))[0]
+
+    unseen = jax.tree.map(lambda x: x[0, 0], held.draw(None, KEY[None])[1])
+    learned = jax.jit(several)(state)
+    assert lost(learned, unseen)[1]["reward/accuracy"] > 0.6
+    assert lost(learned, unseen)[0] < 0.66  # log 2 at first
+
+
+@pytest.mark.parametrize("loss", ["dpo", "kto", "orpo"])
+def test_pieces_change_nothing(loss):
+    states = [moved(loss), moved(loss, piece=2)]
+    whole, parts = (jax.jit(dpo.learn)(state, record(), KEY) for state in states)
+    for name, value in whole[1].metrics.items():
+        np.testing.assert_allclose(parts[1].metrics[name], value, rtol=1e-4, atol=1e-6)
+    leaves = zip(*(jax.tree.leaves(found[0].optimiser) for found in (whole, parts)), strict=True)
+    for one, other in leaves:
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
+
+
+def test_a_pair_of_which_a_row_failed_does_not_count():
+    batch, few = record(), record(ASKED[:3])
+    valid = batch.extras["valid"].at[7].set(False)  # the last pair's rejected answer
+    batch = dataclasses.replace(batch, extras={**batch.extras, "valid": valid})
+    np.testing.assert_allclose(lost(moved("dpo"), batch)[0], lost(moved("dpo"), few)[0], rtol=1e-6)
+    nothing = dataclasses.replace(batch, mask=jnp.zeros_like(batch.mask))
+    learned, signals = dpo.learn(moved("kto"), nothing, KEY)
+    assert signals.metrics["loss/preference"] == 0.0
+    assert jnp.all(learned.model.embedding == moved("kto").model.embedding)
+
+
+def test_ktos_mismatched_answers_are_those_to_the_next_prompt():
+    found = Pairs.of(record()).mismatched()
+    for number, (asked, *_) in enumerate(ASKED):
+        for side in (0, 1):
+            answer = ASKED[(number + 1) % 4][1 + side]
+            ids = [*TOKENS.opening([Message("user", asked)]), *TOKENS.encode(answer), TOKENS.end]
+            np.testing.assert_array_equal(found.ids[number, side, : len(ids)], ids)
+            own = np.flatnonzero(found.mask[number, side]) + 1
+            np.testing.assert_array_equal(own, range(len(ids) - len(answer) - 1, len(ids)))
+
+
+def test_ktos_reference_point_is_their_mean_gain():
+    state = moved("kto")
+    gains = []
+    for number, (asked, *_) in enumerate(ASKED):
+        for answer in ASKED[(number + 1) % 4][1:]:
+            pair = [answer_log_prob(each, asked, answer) for each in (state.model, state.reference)]
+            gains.append(float((pair[0] - pair[1]).sum()))
+    expected = max(0.0, np.mean(gains))
+    assert expected > 0.0 or np.mean(gains) < 0.0
+    flipped = dataclasses.replace(state, model=state.reference, reference=state.model)
+    points = [float(dpo.reference_point(each, Pairs.of(record()))) for each in (state, flipped)]
+    np.testing.assert_allclose(sorted(points), [0.0, abs(np.mean(gains))], rtol=1e-4)
+    np.testing.assert_allclose(points[0], expected, rtol=1e-4)
+
+
+def test_one_that_was_cut_off_by_the_row_keeps_what_fits():
+    short = Pairs.of(record([("a", "bcdefg", "x"), ("abcdefg", "y", "zz")], 11)).mismatched()
+    assert int(short.mask[1, 0].sum()) == 2  # of 7; the prompt of 9 tokens stays
+    assert int(short.mask[0, 0].sum()) == 2
+
+
+def test_per_token_gains_are_ipos_own():
+    summed, mean = moved("ipo"), moved("ipo", per_token=True)
+    pairs = Pairs.of(record())
+    tokens = pairs.mask.sum(-1).astype(jnp.float32)
+    found = dpo.merit(summed.model, summed.reference, pairs)[0] / tokens
+    other = dpo.merit(mean.model, mean.reference, pairs, per_token=True)[0]
+    np.testing.assert_allclose(other, found, rtol=1e-5)
+    assert lost(summed, record())[0] != lost(mean, record())[0]
+
+
+def test_it_answers():
+    ids = jnp.asarray([TOKENS.opening([Message("user", "go")])], jnp.int32)
+    lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
+    asked = Prompts(ids, lengths, total, Sampling.of(1, 1.0), 4, 1, TOKENS.stops)
+    first, _ = dpo.act(moved("dpo"), asked, KEY, False)
+    again, _ = dpo.act(moved("dpo"), asked, jax.random.key(9), False)
+    np.testing.assert_array_equal(first.ids, again.ids)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"loss": "dpa"}, "did you mean dpo"),
+        ({"loss": "ipo", "smoothing": 0.1}, "smoothing belongs to loss dpo"),
+        ({"loss": "dpo", "per_token": True}, "per_token belongs to loss ipo"),
+        ({"loss": "kto", "batch": 1}, "at least 2"),
+    ],
+)
+def test_configs_that_contradict_themselves(fields, said):
+    for check in (dpo.needs, lambda given: dpo.begin(model(), given)):
+        with pytest.raises(Mistake, match=said):
+            check(dpo.Config(**fields))
+
+
+def test_it_wants_a_world_of_text():
+    space = spaces.Discrete(37)
+    with pytest.raises(Mistake, match="world of text"):
+        dpo.init(KEY, Spec(space, space), dpo.Config())
+    begun = dpo.init(KEY, Spec(space, space, model=lambda key: model()), dpo.Config())
+    assert begun.model.vocabulary == 37
+    assert dpo.needs(dpo.Config()) == Comparisons(32, 1)

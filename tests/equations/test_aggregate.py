@@ -1,0 +1,106 @@
+"""Aggregation: denominators by hand, and the same loss and gradient under any split."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.equations import aggregate
+from sterling.types import Mistake
+
+LOSS = jnp.asarray([[1.0, 2.0, 3.0], [10.0, jnp.nan, jnp.inf], [4.0, 6.0, jnp.nan]])
+MASK = jnp.asarray([[True, True, True], [True, False, False], [True, True, False]])
+GROUP = jnp.asarray([2, 0, 2], jnp.int32)
+
+
+@pytest.mark.parametrize(
+    ("how", "by_hand"),
+    [
+        ("token", 26 / 6),
+        ("sequence", (2 + 10 + 5) / 3),
+        ("sum-constant", 26 / (3 * 5)),
+        ("prompt", (16 / 5 + 10) / 2),
+    ],
+)
+def test_each_way_by_hand_and_what_is_masked_is_never_read(how, by_hand):
+    def loss(each):
+        return aggregate.aggregate(each, MASK, GROUP, how, length=5)
+
+    value, gradient = jax.value_and_grad(loss)(LOSS)
+    np.testing.assert_allclose(value, by_hand, rtol=1e-6)
+    weight = aggregate.weights(MASK, GROUP, how, length=5.0)
+    np.testing.assert_array_equal(gradient, weight)
+    np.testing.assert_array_equal(weight > 0.0, MASK)
+
+
+@pytest.mark.parametrize("how", aggregate.WAYS)
+def test_weights_sum_to_one_where_the_way_is_a_mean(how):
+    total = aggregate.weights(MASK, GROUP, how, length=5.0).sum()
+    np.testing.assert_allclose(total, 6 / 15 if how == "sum-constant" else 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", aggregate.WAYS)
+def test_rejected_tokens_stay_in_the_denominator(how):
+    """What goes takes its part of the loss away and leaves the others' weights as they were."""
+    kept = MASK & jnp.asarray([[True, False, True], [False, True, True], [True, True, True]])
+    before = aggregate.weights(MASK, GROUP, how, length=5.0)
+    after = aggregate.weights(kept, GROUP, how, length=5.0, counted=MASK)
+    np.testing.assert_array_equal(after, np.where(kept, before, 0.0))
+
+
+@pytest.mark.parametrize("how", aggregate.WAYS)
+def test_padding_rows_change_nothing(how):
+    more = jnp.concatenate([MASK, jnp.zeros((2, 3), bool)])
+    found = aggregate.weights(more, jnp.asarray([2, 0, 2, 4, 1], jnp.int32), how, length=5.0)
+    np.testing.assert_array_equal(found[:3], aggregate.weights(MASK, GROUP, how, length=5.0))
+    assert not found[3:].any()
+
+
+@pytest.mark.parametrize("how", aggregate.WAYS)
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_any_split_into_micro_batches_has_the_same_loss_and_gradient(how, parts):
+    """In double precision: rows at random, groups torn apart, in micro-batches of unequal size."""
+    rng = np.random.default_rng(parts)
+    rows, tokens = 8, 5
+    part_of = np.concatenate([np.arange(parts), rng.integers(parts, size=rows - parts)])
+    group = jnp.asarray(rng.integers(3, size=rows), jnp.int32)
+    mask = jnp.asarray(np.arange(tokens)[None] < rng.integers(1, tokens + 1, (rows, 1)))
+    kept = mask & jnp.asarray(rng.random((rows, tokens)) < 0.8)
+    with jax.enable_x64(True):
+        x, theta = jnp.asarray(rng.normal(size=(rows, tokens, 4))), jnp.asarray(rng.normal(size=4))
+
+        def loss(theta, at):
+            return aggregate.weighted_sum(jnp.tanh(x[at] @ theta) ** 2, weight[at])
+
+        weight = aggregate.weights(kept, group, how, length=7.0, counted=mask)
+        whole = jax.value_and_grad(loss)(theta, np.arange(rows))
+        pieces = [
+            jax.value_and_grad(loss)(theta, np.flatnonzero(part_of == p)) for p in range(parts)
+        ]
+        summed = jax.tree.map(lambda *each: sum(each), *pieces)
+        assert whole[1].dtype == jnp.float64
+    np.testing.assert_allclose(summed[0], whole[0], rtol=1e-13)
+    np.testing.assert_allclose(summed[1], whole[1], rtol=1e-12, atol=1e-15)
+
+
+def test_means_of_micro_batches_would_not_be_the_same():
+    """What TRL calls bnpo: the token mean of each micro-batch, averaged."""
+    whole = aggregate.aggregate(LOSS, MASK, GROUP, "token")
+    split = [
+        aggregate.aggregate(LOSS[at], MASK[at], GROUP[at], "token")
+        for at in (np.asarray([0, 2]), np.asarray([1]))
+    ]
+    assert abs(float(whole) - float(sum(split)) / 2) > 1.0
+
+
+def test_an_empty_batch_weighs_nothing():
+    for how in aggregate.WAYS:
+        found = aggregate.aggregate(LOSS, MASK & False, GROUP, how, length=5.0)
+        assert float(found) == 0.0
+
+
+def test_mistakes_are_named():
+    with pytest.raises(Mistake, match="divides by a constant"):
+        aggregate.weights(MASK, GROUP, "sum-constant")
+    with pytest.raises(Mistake, match="did you mean sequence"):
+        aggregate.weights(MASK, GROUP, "sequences")

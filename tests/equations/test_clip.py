@@ -1,0 +1,97 @@
+"""Clip rules: each number and gradient by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.equations import clip
+from sterling.types import Mistake
+
+RATIO = jnp.asarray([[0.5, 0.9, 1.0, 1.25, 6.0]])
+LOG_PROB = jnp.log(jnp.asarray([[0.1, 0.2, 0.3, 0.4, 0.5]]))
+UP, DOWN = jnp.ones((1, 5)), jnp.full((1, 5), -1.0)
+
+
+def loss(rule, advantage, **limits):
+    return clip.surrogate(jnp.log(RATIO), LOG_PROB, advantage, rule, **limits)
+
+
+def gradient(rule, advantage, **limits):
+    """By log pi, through the ratio and the log-probability alike; divided by -A."""
+
+    def total(log_prob):
+        ratio = jnp.log(RATIO) + log_prob - jax.lax.stop_gradient(log_prob)
+        return clip.surrogate(ratio, log_prob, advantage, rule, **limits)[0].sum()
+
+    return jax.grad(total)(LOG_PROB) / -advantage
+
+
+@pytest.mark.parametrize(
+    ("rule", "advantage", "kept", "cut"),
+    [
+        ("none", UP, [0.5, 0.9, 1.0, 1.25, 6.0], [0, 0, 0, 0, 0]),
+        ("clip", UP, [0.5, 0.9, 1.0, 1.25, 1.3], [0, 0, 0, 0, 1]),
+        ("clip", DOWN, [0.8, 0.9, 1.0, 1.25, 6.0], [1, 0, 0, 0, 0]),
+        ("dual", UP, [0.5, 0.9, 1.0, 1.25, 1.3], [0, 0, 0, 0, 1]),
+        ("dual", DOWN, [0.8, 0.9, 1.0, 1.25, 3.0], [1, 0, 0, 0, 1]),
+    ],
+)
+def test_losses_by_hand(rule, advantage, kept, cut):
+    found, limited = loss(rule, advantage, low=0.2, high=0.3, dual=3.0)
+    np.testing.assert_allclose(found, -np.asarray([kept]) * advantage, rtol=1e-6)
+    np.testing.assert_array_equal(limited[0], np.asarray(cut, bool))
+    passed = np.where(cut, 0.0, np.asarray(kept))  # what is cut passes no gradient
+    slope = gradient(rule, advantage, low=0.2, high=0.3, dual=3.0)
+    np.testing.assert_allclose(slope[0], passed, rtol=1e-6)
+
+
+def test_cispo_bounds_are_distances_from_one_and_what_is_cut_keeps_its_gradient():
+    weight = [0.8, 0.9, 1.0, 1.25, 4.0]
+    found, limited = loss("cispo", UP, low=0.2, high=3.0)
+    np.testing.assert_allclose(found, -np.asarray([weight]) * LOG_PROB, rtol=1e-6)
+    np.testing.assert_array_equal(limited[0], [True, False, False, False, True])
+    np.testing.assert_allclose(gradient("cispo", UP, low=0.2, high=3.0)[0], weight, rtol=1e-6)
+    unbounded = loss("cispo", UP, low=1.0, high=3.0)[1]
+    np.testing.assert_array_equal(unbounded[0], [False, False, False, False, True])
+
+
+def test_reinforce_is_the_score():
+    found, limited = loss("reinforce", DOWN)
+    np.testing.assert_allclose(found, LOG_PROB, rtol=1e-6)
+    np.testing.assert_allclose(gradient("reinforce", DOWN), np.ones((1, 5)))
+    assert not limited.any()
+
+
+@pytest.mark.parametrize("rule", clip.RULES)
+def test_on_policy_every_rule_has_the_score_functions_gradient(rule):
+    advantage = jnp.asarray([[1.0, -2.0, 0.5, -0.1, 3.0]])
+
+    def total(log_prob):
+        ratio = log_prob - jax.lax.stop_gradient(log_prob)
+        return clip.surrogate(ratio, log_prob, advantage, rule)[0].sum()
+
+    np.testing.assert_allclose(jax.grad(total)(LOG_PROB), -advantage, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rule", clip.RULES)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_ratios_past_all_numbers_are_finite(rule, sign):
+    far = jnp.asarray([[1000.0, -1000.0]])
+
+    def total(log_ratio):
+        return clip.surrogate(log_ratio, log_ratio, jnp.full((1, 2), sign), rule)[0].sum()
+
+    value, slope = jax.value_and_grad(total)(far)
+    assert np.isfinite(value)
+    assert np.all(np.isfinite(slope))
+
+
+def test_advantages_pass_no_gradient():
+    slope = jax.grad(lambda a: clip.surrogate(jnp.log(RATIO), LOG_PROB, a, "clip")[0].sum())(UP)
+    np.testing.assert_array_equal(slope, np.zeros((1, 5)))
+
+
+def test_unknown_rules_are_refused_with_the_nearest():
+    with pytest.raises(Mistake, match="did you mean cispo"):
+        loss("cipso", UP)

@@ -1,0 +1,141 @@
+"""Advantages by group: numbers a person can check, a plain loop, and the edges."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.equations import group
+from sterling.types import Mistake
+
+# Rows of groups 4, 0 and 2, in no order: (1, 0, 2), (5, 3) and (7) alone.
+GROUP = jnp.asarray([4, 0, 4, 2, 4, 0], jnp.int32)
+REWARD = jnp.asarray([1.0, 5.0, 0.0, 7.0, 2.0, 3.0])
+ALL = jnp.ones(6, bool)
+
+
+def test_baselines_by_hand():
+    found = {kind: group.baseline_of(REWARD, GROUP, ALL, kind) for kind in group.BASELINES}
+    np.testing.assert_allclose(found["none"], np.zeros(6))
+    np.testing.assert_allclose(found["mean"], [1.0, 4.0, 1.0, 7.0, 1.0, 4.0])
+    np.testing.assert_allclose(found["leave-one-out"], [1.0, 3.0, 1.5, 7.0, 0.5, 5.0])
+
+
+def test_scales_by_hand():
+    centred = np.asarray([0.0, 1.0, -1.0, 0.0, 1.0, -1.0])
+    found = {
+        scale: group.advantages(REWARD, GROUP, ALL, "mean", scale, eps=0.0)
+        for scale in group.SCALES
+    }
+    np.testing.assert_allclose(found["none"], centred)
+    half = np.sqrt(0.5)  # the deviation of (5, 3) is sqrt 2, of (1, 0, 2) it is 1
+    np.testing.assert_allclose(found["group"], [0.0, half, -1.0, 0.0, 1.0, -half], rtol=1e-6)
+    np.testing.assert_allclose(found["batch"], centred / np.std(REWARD, ddof=1), rtol=1e-6)
+    np.testing.assert_allclose(found["whiten"], centred / np.std(centred, ddof=1), rtol=1e-6)
+
+
+def plainly(reward, keys, valid, baseline, scale):
+    """The docstring as a loop."""
+    made, eps = np.zeros(len(reward)), 1e-2
+    for row in np.flatnonzero(valid):
+        own = [other for other in np.flatnonzero(valid) if keys[other] == keys[row]]
+        others = [other for other in own if other != row]
+        if baseline == "mean":
+            made[row] = reward[row] - reward[own].mean()
+        elif baseline == "leave-one-out":
+            made[row] = reward[row] - reward[others].mean() if others else 0.0
+        else:
+            made[row] = reward[row]
+    centred = made.copy()
+    for row in np.flatnonzero(valid):
+        own = [other for other in np.flatnonzero(valid) if keys[other] == keys[row]]
+        if scale == "group" and len(own) > 1:
+            made[row] /= reward[own].std(ddof=1) + eps
+        elif scale == "batch":
+            made[row] /= reward[valid].std(ddof=1) + eps
+        elif scale == "whiten":
+            made[row] = (made[row] - centred[valid].mean()) / (centred[valid].std(ddof=1) + eps)
+    return made
+
+
+@pytest.mark.parametrize("baseline", group.BASELINES)
+@pytest.mark.parametrize("scale", group.SCALES)
+def test_they_equal_a_plain_loop_over_unequal_groups_with_rows_that_cannot_be_scored(
+    baseline, scale
+):
+    rng = np.random.default_rng(1)
+    keys = rng.integers(5, size=20)
+    reward, valid = rng.normal(size=20), rng.random(20) < 0.8
+    expected = plainly(reward, keys, valid, baseline, scale)
+    given = jnp.asarray(np.where(valid, reward, np.nan), jnp.float32)
+    arrays = (given, jnp.asarray(keys, jnp.int32), jnp.asarray(valid))
+    found = group.advantages(*arrays, baseline, scale, eps=1e-2)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert not np.any(np.asarray(found)[~valid])
+
+
+def test_the_order_of_rows_and_the_numbers_of_groups_do_not_matter():
+    order, names = np.asarray([5, 2, 0, 3, 1, 4]), np.asarray([3, 9, 1, 9, 0])
+    renamed = jnp.asarray(names[np.asarray(GROUP)][order], jnp.int32)
+    found = group.advantages(REWARD[order], renamed, ALL, "leave-one-out", "group")
+    expected = group.advantages(REWARD, GROUP, ALL, "leave-one-out", "group")
+    np.testing.assert_allclose(found, np.asarray(expected)[order], rtol=1e-6)
+
+
+@pytest.mark.parametrize("baseline", ["mean", "leave-one-out"])
+@pytest.mark.parametrize("scale", group.SCALES)
+def test_equal_rewards_give_exactly_nothing(baseline, scale):
+    """A rounding error over eps would be a gradient: 0.1 three times has no exact mean."""
+    reward = jnp.full(7, 0.1)
+    keys = jnp.asarray([0, 0, 0, 1, 1, 1, 1], jnp.int32)
+    found = group.advantages(reward, keys, jnp.ones(7, bool), baseline, scale, eps=1e-9)
+    np.testing.assert_array_equal(found, np.zeros(7))
+
+
+def test_without_a_baseline_equal_rewards_stay_as_they_are():
+    found = group.advantages(
+        jnp.ones(3), jnp.zeros(3, jnp.int32), jnp.ones(3, bool), "none", "batch"
+    )
+    np.testing.assert_array_equal(found, np.ones(3))
+
+
+def test_leave_one_out_is_the_mean_baseline_stretched():
+    alike = jnp.asarray([0, 0, 0, 1, 1, 1], jnp.int32)
+    by_mean = group.advantages(REWARD, alike, ALL, "mean", "none")
+    found = group.advantages(REWARD, alike, ALL, "leave-one-out", "none")
+    np.testing.assert_allclose(found, 1.5 * by_mean, rtol=1e-5)
+
+
+def test_no_row_at_all_can_be_scored():
+    reward = jnp.full(6, jnp.nan)
+    for baseline in group.BASELINES:
+        for scale in group.SCALES:
+            found = group.advantages(reward, GROUP, ~ALL, baseline, scale)
+            np.testing.assert_array_equal(found, np.zeros(6))
+
+
+def test_whitening_of_tokens_weighs_by_tokens_and_leaves_out_the_others():
+    x = jnp.asarray([[1.0, 1.0, 1.0], [5.0, jnp.nan, jnp.nan]])
+    mask = jnp.asarray([[True, True, True], [True, False, False]])
+    np.testing.assert_allclose(
+        group.whiten(x, mask), [[-0.5, -0.5, -0.5], [1.5, 0.0, 0.0]], rtol=1e-6
+    )  # mean 2, variance (1 + 1 + 1 + 9) / 3
+
+
+def test_overlong_answers_lose_along_a_line():
+    length = jnp.asarray([0, 12, 14, 16, 90], jnp.int32)
+    np.testing.assert_allclose(
+        group.overlong_penalty(length, 16, 4), [0.0, 0.0, -0.5, -1.0, -1.0], atol=1e-7
+    )
+
+
+@pytest.mark.parametrize("buffer", [0, 17])
+def test_a_buffer_that_cannot_be_is_refused(buffer):
+    with pytest.raises(Mistake, match=r"must be in 1\.\.16"):
+        group.overlong_penalty(jnp.asarray([3], jnp.int32), 16, buffer)
+
+
+def test_unknown_names_are_refused_with_the_nearest():
+    with pytest.raises(Mistake, match="did you mean leave-one-out"):
+        group.advantages(REWARD, GROUP, ALL, "leave_one_out", "none")
+    with pytest.raises(Mistake, match="use one of none, group, batch, whiten"):
+        group.advantages(REWARD, GROUP, ALL, "mean", "xyz")

@@ -1,0 +1,417 @@
+"""Tasks from files, from the user's code and from other packages; faults cost one verdict."""
+
+import importlib.util
+import inspect
+import json
+import os
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from sterling.language import tasks
+from sterling.language.adapters import math, reasoning_gym
+from sterling.language.adapters.jsonl import records
+from sterling.language.adapters.math import equivalent
+from sterling.language.adapters.worker import Fault, Worker
+from sterling.language.task import NOTHING, RIGHT, WRONG, Family, Task, Verdict
+from sterling.types import Mistake
+
+QUESTIONS = [{"prompt": f"{x}+1=", "answer": str(x + 1)} for x in range(5)]
+
+
+def written(path, *lines):
+    path.write_text("\n".join(x if isinstance(x, str) else json.dumps(x) for x in lines))
+    return str(path)
+
+
+def told(call, *given):
+    with pytest.raises(Mistake) as raised:
+        call(*given)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_records_of_demonstrations_and_preferences(tmp_path):
+    path = written(tmp_path / "a.jsonl", {"prompt": "a", "response": "b", "more": [1]}, "", "")
+    assert records(path, ("prompt", "response")) == [{"prompt": "a", "response": "b", "more": [1]}]
+    (tmp_path / "b.jsonl").write_bytes(
+        b'\xef\xbb\xbf{"prompt": "\xc3\xa9", "chosen": "1", "rejected": "2"}\r\n'
+    )
+    found = records(tmp_path / "b.jsonl", ("prompt", "chosen", "rejected"))
+    assert found == [{"prompt": "é", "chosen": "1", "rejected": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"prompt": "a", "answer": "b"', "is no JSON .* write one JSON object in each line"),
+        ('["a", "b"]', "is no JSON object"),
+        ("prompt,answer", "is no JSON"),
+        ('{"prompt": "a"}', "has no 'answer'; needed are prompt, answer"),
+        ('{"prompt": "a", "answers": "b"}', r"has no 'answer' \(but 'answers'\)"),
+        ('{"prompt": ["a"], "answer": "b"}', r"'prompt' is \[\"a\"\]; it must be a text"),
+        ('{"prompt": "a", "answer": ""}', "'answer' is \"\"; it must be a text, not empty"),
+        ('{"prompt": "a", "answer": true}', "'answer' is true"),
+        ('{"prompt": "a", "answer": null}', "'answer' is null"),
+        ('{"prompt": "a", "answer": NaN}', "NaN is no number"),
+        ('{"prompt": "a", "prompt": "b", "answer": "c"}', "has 'prompt' twice; keep one"),
+        ("[" * 100_000, "is no JSON"),
+        ('{"prompt": "a", "answer": ' + "9" * 5000 + "}", "is no JSON"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, said):
+    path = written(tmp_path / "bad.jsonl", QUESTIONS[0], "", line)
+    message = told(records, path, ("prompt", "answer"))
+    assert message.startswith("bad.jsonl, line 3")
+    with pytest.raises(Mistake, match=said):
+        tasks.find(path)
+
+
+def test_a_bad_file_is_named(tmp_path):
+    assert "holds no records" in told(records, written(tmp_path / "no.jsonl", "\n"), ("prompt",))
+    written(tmp_path / "questions.jsonl", *QUESTIONS)
+    said = told(tasks.find, str(tmp_path / "question.jsonl"))
+    assert "cannot be read (No such file or directory); did you mean questions.jsonl?" in said
+    assert "cannot be read (Is a directory)" in told(records, tmp_path, ("prompt",))
+    (tmp_path / "latin.jsonl").write_bytes(b'{"prompt": "a"}\n{"prompt": "\xe9"}\n')
+    assert "latin.jsonl, line 2 is not UTF-8" in told(
+        records, tmp_path / "latin.jsonl", ("prompt",)
+    )
+    said = told(tasks.find, str(tmp_path / "questions.jsonl:maths"))
+    assert said == "answers are not compared as 'maths'; did you mean math?"
+    path = written(tmp_path / "mark.jsonl", {"prompt": "a", "answer": "because ####"})
+    assert "record 1: nothing follows the mark" in told(tasks.find, path)
+    path = written(tmp_path / "system.jsonl", {"prompt": "a", "answer": "b", "system": 3})
+    assert "'system' must be a text" in told(tasks.find, path)
+
+
+def test_a_file_of_questions(tmp_path):
+    family = tasks.find(written(tmp_path / "questions.jsonl", *QUESTIONS))
+    assert isinstance(family, Family)
+    for start in (0, 5, 1000):  # each record once in as many seeds
+        prompts = [family.sample(start + x, 0).prompt for x in range(5)]
+        assert sorted(prompts) == [each["prompt"] for each in QUESTIONS]
+    task = family.sample(3, 0)
+    assert task == family.sample(3, 0)
+    assert family.verify(task, family.solve(task)) == RIGHT
+    assert family.verify(task, "9") == WRONG
+    assert family.verify(task, "") == NOTHING
+    assert "has levels 0 to 0, not 1" in told(family.sample, 0, 1)
+
+
+def test_numbers_marks_and_system_messages_in_a_file(tmp_path):
+    lines = [{"prompt": "6*7?", "answer": "6*7 is\n#### 42", "system": "be brief"}]
+    family = tasks.find(written(tmp_path / "marks.jsonl", *lines))
+    task = family.sample(0, 0)
+    assert task.system == "be brief"
+    assert family.verify(task, "so \\boxed{42}") == RIGHT
+    assert family.verify(task, family.solve(task)) == RIGHT
+    family = tasks.find(written(tmp_path / "number.jsonl", {"prompt": "a b", "answer": 2.5}))
+    assert family.verify(family.sample(0, 0), "2.5") == RIGHT
+
+
+def test_a_file_beside_a_family(tmp_path):
+    family = tasks.find(f"{written(tmp_path / 'q.jsonl', *QUESTIONS)}*2+arithmetic")
+    counts = Counter(family.sample(seed, 0).family for seed in range(60))
+    assert counts["arithmetic"] == 60 - counts[str(tmp_path / "q.jsonl")]
+    assert 10 <= counts["arithmetic"] <= 30
+
+
+SAME = [
+    *[("0.5", "1/2"), (r"\frac12", "0.5"), ("$x^2+2x+1$", "(x+1)^2"), (r"2\sqrt{3}", r"\sqrt{12}")],
+    *[("(1, 2)", "(1,2)"), ("1,000", "1000"), (r"\boxed{7}", "7"), (r"\{2,1\}", r"\{1,2\}")],
+]
+DIFFERENT = [("0.51", "1/2"), ("x+1", "x"), ("(2,1)", "(1,2)"), ("-7", "7"), ("", "7")]
+
+
+def test_mathematics():
+    assert [equivalent(*pair) for pair in SAME] == [RIGHT] * len(SAME)
+    assert not any(equivalent(*pair).reward for pair in DIFFERENT)
+    assert equivalent("\\frac{", "1/2").reason in ("malformed", "wrong")
+    assert equivalent("1" * 3000, "1").reason == "malformed"
+    assert equivalent("\ud800\0", "1").reward == 0.0
+    assert "cannot be read as mathematics" in told(equivalent, "1", "?!")
+
+
+def test_mathematics_in_other_threads_and_without_end(monkeypatch):
+    monkeypatch.setattr(math, "SECONDS", 2.0)
+    found = {}
+    names = {"right": ("1/2", "0.5"), "late": ("100000000!", "1")}
+    before = time.perf_counter()
+    threads = [
+        threading.Thread(target=lambda name=name: found.update({name: equivalent(*names[name])}))
+        for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {"right": RIGHT, "late": Verdict(0.0, "timeout")}
+    assert time.perf_counter() - before < 15.0
+    assert equivalent("1/2", "0.5") == RIGHT
+
+
+def test_mathematics_of_a_file(tmp_path):
+    path = written(tmp_path / "math.jsonl", {"prompt": "half?", "answer": r"#### \frac{1}{2}"})
+    family = tasks.find(f"{path}:math")
+    task = family.sample(0, 0)
+    assert task.family == f"{path}:math"
+    assert family.verify(task, "#### 0.5") == family.verify(task, family.solve(task)) == RIGHT
+    assert family.verify(task, "2") == WRONG
+
+
+def missing(monkeypatch, package):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == package else found(name)
+    )
+
+
+def test_missing_packages_are_named(monkeypatch, tmp_path):
+    path = written(tmp_path / "math.jsonl", *QUESTIONS)
+    remedy = 'pip install "sterling-rl[reasoning]"'
+    missing(monkeypatch, "math_verify")
+    assert told(tasks.find, f"{path}:math").endswith(remedy)
+    assert told(equivalent, "1", "1").endswith(remedy)
+    missing(monkeypatch, "reasoning_gym")
+    assert told(tasks.find, "reasoning-gym:chain_sum").endswith(remedy)
+
+
+MODULE = """
+levels = range(2)
+seconds = 1.0
+
+def sample(seed, level):
+    return {"prompt": f"{seed}+{level}=", "answer": seed + level}
+
+def verify(task, response):
+    import os, sys, time
+    print("a verifier may print", flush=True)
+    actions = {
+        "raise": lambda: 1 / 0,
+        "hang": lambda: time.sleep(60),
+        "die": lambda: os._exit(3),
+        "exit": lambda: sys.exit(3),
+        "none": lambda: None,
+        "text": lambda: "1.0",
+        "nan": lambda: float("nan"),
+        "two": lambda: 2,
+        "half": lambda: 0.5,
+    }
+    if response in actions:
+        return actions[response]()
+    return response == str(task.answer)
+
+def solve(task):
+    return str(task.answer)
+"""
+
+
+def test_a_users_module(tmp_path):
+    family = tasks.find(written(tmp_path / "plus.py", MODULE))
+    assert isinstance(family, Family)
+    task = family.sample(3, 1)
+    assert task == Task(str(tmp_path / "plus.py"), 3, 1, "3+1=", 4)
+    assert family.verify(task, family.solve(task)) == RIGHT
+    assert family.verify(task, "half") == Verdict(0.5, "partly")
+    assert family.verify(task, "\ud800") == WRONG
+    assert "has levels 0 to 1, not 2" in told(family.sample, 0, 2)
+    family.close()
+
+
+def test_a_verifiers_fault_costs_one_response(tmp_path):
+    family = tasks.find(written(tmp_path / "plus.py", MODULE))
+    task = family.sample(3, 1)
+    reasons = {
+        **{"raise": "verifier raised", "hang": "verifier hung", "die": "verifier died"},
+        **{"exit": "verifier raised", "none": "verifier nonsense", "text": "verifier nonsense"},
+        **{"nan": "verifier nonsense", "two": "verifier nonsense"},
+    }
+    for response, reason in reasons.items():
+        assert family.verify(task, response) == Verdict(0.0, reason)
+        assert family.verify(task, "4") == RIGHT
+    assert family.faults == {
+        "verifier raised": "ZeroDivisionError: division by zero",
+        "verifier hung": "no answer after 1 seconds",
+        "verifier died": "its process ended",
+        "verifier nonsense": "verify returned None",
+    }
+    family.close()
+
+
+MAKER = """
+from sterling.language.task import Task, Verdict
+from beside import WORD
+
+class Shout:
+    name, levels = "shout", range(1)
+    def sample(self, seed, level):
+        return Task("another", 0, 9, f"shout {WORD}{seed}", [WORD.upper()], system="be loud")
+    def verify(self, task, response):
+        if response == "long":
+            return Verdict(0.0, "x" * 100)
+        return Verdict(1.0, "loud") if response == task.answer[0] else Verdict(0.25, "quiet")
+
+def make():
+    return Shout()
+"""
+
+
+def test_what_a_users_function_makes(tmp_path):
+    written(tmp_path / "beside.py", 'WORD = "hey"')
+    family = tasks.find(f"{written(tmp_path / 'shout.py', MAKER)}:make")
+    task = family.sample(2, 0)
+    assert task == Task(family.name, 2, 0, "shout hey2", ["HEY"], "be loud")
+    assert family.verify(task, "HEY") == Verdict(1.0, "loud")
+    assert family.verify(task, "hey") == Verdict(0.25, "quiet")
+    assert family.verify(task, "long") == Verdict(0.0, "x" * 40)
+    assert "shout.py has no solve; demonstrations need a solve(task)" in told(family.solve, task)
+    family.close()
+
+
+PLAIN = "def verify(task, response): return 1.0\ndef sample(seed, level): return "
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        ("x = (", "", "broken.py raised SyntaxError"),
+        ("import no_such_package", "", "broken.py raised ModuleNotFoundError: No module named"),
+        ("sample = verify = len", ":make", "broken.py has no function 'make'"),
+        ("def made(): pass", ":make", "has no function 'make'; did you mean made?"),
+        ("def make(): return 1 / 0", ":make", r"make\(\) raised ZeroDivisionError"),
+        ("def make(): return 3", ":make", r"what make\(\) returns has no sample"),
+        ("sample = len", "", "the file has no verify"),
+        (f"levels = 3\n{PLAIN}{{}}", "", r"'levels' must be a range such as range\(3\)"),
+        (f"seconds = 0\n{PLAIN}{{}}", "", "'seconds' must be a number over 0"),
+    ],
+)
+def test_a_users_broken_file(tmp_path, text, name, said):
+    path = written(tmp_path / "broken.py", text)
+    with pytest.raises(Mistake, match=said):
+        tasks.find(path + name)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("1 / 0", "broken.py: sample raised ZeroDivisionError: division by zero"),
+        ("None", "sample must return a Task or .*, not None"),
+        ('{"prompt": "a"}', "sample must return a Task or"),
+        ('{"prompt": "a", "answer": 1, "sistem": ""}', "'sistem'; did you mean system?"),
+        ('{"prompt": 1, "answer": 1}', r"sample\(0, 0\): prompt and system must be texts"),
+        ('{"prompt": "a", "answer": {1}}', "the answer plain JSON"),
+        ('{"prompt": "a", "answer": (1, 2)}', "the answer plain JSON"),
+    ],
+)
+def test_a_users_broken_sample(tmp_path, value, said):
+    family = tasks.find(written(tmp_path / "broken.py", PLAIN + value))
+    with pytest.raises(Mistake, match=said):
+        family.sample(0, 0)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    written(tmp_path / "mine.py", MODULE)
+    said = told(tasks.find, str(tmp_path / "main.py:make"))
+    assert said.endswith("main.py is no file; did you mean mine.py?")
+
+
+def test_a_worker_leaves_no_process():
+    worker = Worker("operator:itemgetter", 1, 10.0)
+    assert worker.ask(["a", "b"]) == "b"
+    with pytest.raises(Fault, match="raised: IndexError"):
+        worker.ask([])
+    process = worker._process
+    assert process is not None
+    worker.close()
+    assert process.returncode is not None
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+@pytest.mark.parametrize("name", ["chain_sum", "letter_counting", "gsm_symbolic", "n_queens"])
+def test_reasoning_gym(name):
+    family = tasks.find(f"reasoning-gym:{name}")
+    assert isinstance(family, Family)
+    for level in (family.levels[0], family.levels[-1]):
+        task = family.sample(5, level)
+        assert task == family.sample(5, level)
+        assert task.prompt != family.sample(6, level).prompt
+        assert family.verify(task, f"I think <answer>{family.solve(task)}</answer>") == RIGHT
+        assert family.verify(task, "no idea").reward < 1.0
+        assert family.verify(task, "") == NOTHING
+
+
+def test_a_worker_that_cannot_begin_says_so():
+    worker = Worker("no_such_module:make", None, 10.0)
+    for _ in range(2):
+        with pytest.raises(Fault, match="raised: ModuleNotFoundError"):
+            worker.ask(1)
+        assert worker._process is None
+
+
+def test_reasoning_gym_poses_the_same_task_in_another_process():
+    family = tasks.find("reasoning-gym:ransom_note")  # whose texts come from a set
+    first = [family.sample(seed, 0) for seed in range(5)]
+    reasoning_gym._worker().close()
+    assert [family.sample(seed, 0) for seed in range(5)] == first
+
+
+def test_levels_of_reasoning_gym_are_those_of_its_curriculum():
+    family = tasks.find("reasoning-gym:chain_sum")
+    assert family.levels == range(11)  # 2 to 12 terms
+    lengths = [[len(family.sample(seed, level).prompt) for seed in range(9)] for level in (0, 10)]
+    assert max(lengths[0]) < max(lengths[1])
+    said = told(tasks.find, "reasoning-gym:chain_sums")
+    assert said.endswith("no data set 'chain_sums'; did you mean chain_sum?")
+    assert "cannot pose a task (seed 0, level 0): AssertionError" in told(
+        tasks.find("reasoning-gym:composite").sample, 0, 0
+    )
+    graph = tasks.find("reasoning-gym:graph_color")
+    assert "gives no answers" in told(graph.solve, graph.sample(0, 0))
+
+
+@pytest.mark.parametrize("name", sorted(reasoning_gym.EXECUTED))
+def test_an_answer_that_reasoning_gym_would_execute_does_no_harm(name, tmp_path):
+    family = tasks.find(f"reasoning-gym:{name}")
+    task = family.sample(1, 0)
+    made = tmp_path / "made"
+    for attack in (
+        f"__import__('os').system('touch {made}')",
+        f"open('{made}', 'w').close()",
+        f"[open('{made}', 'w')]",
+        f"(lambda: open('{made}', 'w'))()",
+        f'S(\'open("{made}", "w")\')',
+    ):
+        assert family.verify(task, attack) == Verdict(0.0, "forbidden")
+    assert not made.exists()
+    assert family.verify(task, family.solve(task)).reward == 1.0
+
+
+def test_formulas_are_still_judged(monkeypatch):
+    monkeypatch.setattr(reasoning_gym, "SECONDS", 1.0)
+    family = tasks.find("reasoning-gym:simple_integration")
+    task = family.sample(1, 0)
+    answer = family.solve(task)
+    assert family.verify(task, f"{answer} - 3 + 1*2") == RIGHT  # any constant
+    assert family.verify(task, "sin(x)/2 + C").reason == "wrong"
+    assert family.verify(task, "9**9**9**9**9").reward == 0.0
+
+
+def test_every_data_set_of_reasoning_gym_is_known_not_to_execute_answers():
+    gym = reasoning_gym.package()
+    found = {
+        name for name in gym.factory.DATASETS if reasoning_gym._executes(name)
+    } - reasoning_gym.OWN
+    assert found == set(reasoning_gym.EXECUTED)
+    for name in reasoning_gym.OWN:
+        score = inspect.getsource(gym.factory.DATASETS[name][0].score_answer)
+        assert not reasoning_gym.EXECUTES.search(score.replace('eval(entry["answer"])', ""))
+
+
+def test_an_unknown_data_set_that_executes_is_refused(monkeypatch):
+    monkeypatch.setattr(reasoning_gym, "EXECUTED", {})
+    said = told(tasks.find, "reasoning-gym:n_queens")
+    assert said.endswith("it may judge answers by executing them; Sterling does not know it")

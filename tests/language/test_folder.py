@@ -1,0 +1,311 @@
+"""Hugging Face folders: the same logits as transformers', back again, and clear refusals.
+
+The fixtures were made by benchmarks/parity/transformers.py: small random checkpoints of each family
+as transformers saved them, with its logits and its greedy answers.
+"""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from sterling import language
+from sterling.language import families
+from sterling.language.families import plan
+from sterling.language.folder import load, save
+from sterling.language.model import LanguageModel, form_of, tiny
+from sterling.language.scene import Message
+from sterling.language.tokenizer import Tokenizer
+from sterling.nets.transformer import Form, rotary_rates
+from sterling.types import Mistake
+
+FIXTURES = Path(__file__).parent / "fixtures"
+NAMES = ("llama", "llama-biases", "qwen2", "qwen3")
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def copied(tmp_path) -> Path:
+    """A folder that may be spoiled."""
+    return Path(shutil.copytree(FIXTURES / "qwen2", tmp_path / "qwen2"))
+
+
+def change(path: Path, **values) -> None:
+    """Other values in a JSON file; None takes one out."""
+    content = json.loads(path.read_text()) | values
+    path.write_text(json.dumps({k: v for k, v in content.items() if v is not None}))
+
+
+def retold(path: Path, change) -> None:
+    """Other tensors in a file of weights."""
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+def same(left: LanguageModel, right: LanguageModel) -> bool:
+    pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    return all(a.dtype == b.dtype and bool((a == b).all()) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_are_those_of_transformers(name):
+    model, _ = load(FIXTURES / name)
+    wanted = load_file(FIXTURES / name / "expected.safetensors")
+    logits = model(jnp.asarray(wanted["ids"], jnp.int32))
+    assert np.abs(wanted["logits"]).max() > 2.0
+    np.testing.assert_allclose(logits, wanted["logits"], atol=1e-5, rtol=0.0)
+    greedy = wanted["greedy"]
+    chosen = model(jnp.asarray(greedy, jnp.int32))[:, 7:-1].argmax(-1)
+    assert (np.asarray(chosen) == greedy[:, 8:]).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_comes_back_from_the_folder_it_was_saved_to(name, tmp_path):
+    model, tokenizer = load(FIXTURES / name)
+    save(tmp_path / "it", model, tokenizer)
+    again, _ = load(tmp_path / "it")
+    assert same(model, again)
+    assert again.stack.form == model.stack.form
+    stored, written = (load_file(each / WEIGHTS) for each in (FIXTURES / name, tmp_path / "it"))
+    assert stored.keys() == written.keys()
+    assert all((stored[key] == written[key]).all() for key in stored)
+    first, second = (
+        json.loads((each / "config.json").read_text())
+        for each in (FIXTURES / name, tmp_path / "it")
+    )
+    assert {key: second[key] for key in first if key != "architectures"} == {
+        key: first[key] for key in first if key != "architectures"
+    }
+
+
+@pytest.mark.parametrize("name", ["llama-biases", "qwen2", "qwen3"])
+def test_without_its_config_a_model_is_described_by_its_form(name, tmp_path):
+    model, tokenizer = load(FIXTURES / name)
+    save(tmp_path / "it", dataclasses.replace(model, origin=""), tokenizer)
+    again, _ = load(tmp_path / "it")
+    assert same(model, again)
+    np.testing.assert_allclose(again.stack.form.rates, model.stack.form.rates, rtol=1e-9)
+    assert families.plan_of(again).family == name.split("-")[0]
+
+
+def test_our_own_models_are_saved_in_parts_as_well(tmp_path):
+    tokenizer = Tokenizer.characters()
+    model = tiny(tokenizer.vocabulary, "nano")
+    save(tmp_path / "one", model, tokenizer)
+    save(tmp_path / "parts", model, tokenizer, shard=50_000)
+    files = sorted(tmp_path.glob("parts/*.safetensors"))
+    assert len(files) > 3
+    assert files[0].name == f"model-00001-of-{len(files):05d}.safetensors"
+    assert sum(file.stat().st_size <= 60_000 for file in files) >= len(files) - 1
+    for folder in ("one", "parts"):
+        again, reader = load(tmp_path / folder)
+        assert same(model, again)
+        assert again.stack.form == model.stack.form
+        assert reader.opening([Message("user", "a")]) == tokenizer.opening([Message("user", "a")])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "parts"]
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision_is_kept_and_asked_for(dtype, tmp_path):
+    model, tokenizer = load(FIXTURES / "llama", dtype=dtype)
+    assert {leaf.dtype for leaf in jax.tree.leaves(model)} == {jnp.dtype(dtype)}
+    save(tmp_path / "half", model, tokenizer)
+    again, _ = load(tmp_path / "half")
+    assert same(model, again)
+    wide, _ = load(tmp_path / "half", dtype=jnp.float32)
+    assert wide.embedding.dtype == jnp.float32
+    wanted = load_file(FIXTURES / "llama" / "expected.safetensors")
+    logits = again(jnp.asarray(wanted["ids"], jnp.int32))
+    np.testing.assert_allclose(logits, wanted["logits"], atol=0.3)
+    with pytest.raises(Mistake, match="int32 are not known"):
+        load(FIXTURES / "llama", dtype=jnp.int32)
+
+
+def test_older_configurations_say_the_same():
+    for name in ("llama", "llama-biases", "qwen2"):
+        new = json.loads((FIXTURES / name / "config.json").read_text())
+        old = {key: value for key, value in new.items() if key != "rope_parameters"}
+        rope = dict(new["rope_parameters"])
+        old["rope_theta"] = rope.pop("rope_theta")
+        kind = rope.pop("rope_type")
+        older = old | {"rope_scaling": None if kind == "default" else rope | {"type": kind}}
+        old |= {"rope_scaling": None if kind == "default" else rope | {"rope_type": kind}}
+        assert plan(old, "") == plan(new, "") == plan(older, "")
+
+
+def test_llama_3_stretches_only_what_does_not_fit():
+    config = json.loads((FIXTURES / "llama" / "config.json").read_text())
+    found = plan(config, "").form.rates
+    plain = rotary_rates(8)
+    assert found[0] == plain[0]
+    assert plain[1] / 8 < found[1] < plain[1]
+    np.testing.assert_allclose(np.asarray(found[2:]) * 8, plain[2:])
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    tokenizer = Tokenizer.characters()
+    model = tiny(tokenizer.vocabulary, "nano")
+    save(tmp_path / "it", model, tokenizer)
+    before = (tmp_path / "it" / WEIGHTS).read_bytes()
+    with pytest.raises(Mistake, match="is there already"):
+        save(tmp_path / "it", model, tokenizer)
+
+    def full(folder) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(tokenizer, "write", full)
+    with pytest.raises(OSError, match="no space"):
+        save(tmp_path / "it", model, tokenizer, overwrite=True)
+    assert (tmp_path / "it" / WEIGHTS).read_bytes() == before
+    monkeypatch.undo()
+    other = tiny(tokenizer.vocabulary, "nano", key=jax.random.key(1))
+    save(tmp_path / "it", other, tokenizer, overwrite=True)
+    assert same(load(tmp_path / "it")[0], other)
+    assert [path.name for path in tmp_path.iterdir()] == ["it"]
+
+
+def test_what_no_family_has_is_not_saved(tmp_path):
+    tokenizer = Tokenizer.characters()
+    key = jax.random.key(0)
+    gpt = LanguageModel.create(key, tokenizer.vocabulary, 32, Form(4, 4, 8, 64), 1)
+    with pytest.raises(Mistake, match="no folder can hold it"):
+        save(tmp_path / "it", gpt, tokenizer)
+    form = dataclasses.replace(form_of(32, 4, 2), rates=(1.0, 0.5, 0.4, 0.1))
+    odd = LanguageModel.create(key, tokenizer.vocabulary, 32, form, 1)
+    with pytest.raises(Mistake, match="rates follow no"):
+        save(tmp_path / "it", odd, tokenizer)
+    with pytest.raises(Mistake, match="the tokenizer has 103 tokens, the model 8"):
+        save(tmp_path / "it", tiny(8, "nano"), tokenizer)
+    assert not list(tmp_path.iterdir())
+
+
+CONFIGS = {
+    "mistrall": ({"model_type": "llma"}, "did you mean llama"),
+    "no type": ({"model_type": None}, "architecture None is not known"),
+    "no width": ({"hidden_size": None}, "hidden_size is missing"),
+    "no count": ({"num_hidden_layers": "two"}, "num_hidden_layers is 'two'"),
+    "heads": ({"num_key_value_heads": 3}, "do not fit together"),
+    "window": ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding window"),
+    "old window": ({"layer_types": None, "use_sliding_window": True, "sliding_window": 8,
+                    "max_window_layers": 1}, "sliding window"),
+    "activation": ({"hidden_act": "gelu"}, "activation 'gelu'"),
+    "quantised": ({"quantization_config": {"bits": 4}}, "quantised"),
+    "yarn": ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "type 'yarn'"),
+    "rope": ({"rope_parameters": {"rope_type": "llama3"}}, "positions of type llama3 lack"),
+    "no factor": ({"rope_scaling": {"type": "linear", "factor": 0}}, "positions of type linear"),
+    "part": ({"partial_rotary_factor": 0.5}, "turn in part"),
+    "vocabulary": ({"vocab_size": 40}, "the tokenizer has 48 tokens, the model 40"),
+    "wider": ({"hidden_size": 64}, "config.json makes it"),
+    "deeper": ({"num_hidden_layers": 3}, "no tensor model.layers.2.input_layernorm.weight"),
+    "shallower": ({"num_hidden_layers": 1}, "no place in the model of config.json"),
+    "untied": ({"tie_word_embeddings": False}, "no tensor lm_head.weight"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+def test_configurations_that_do_not_hold_are_refused(case, copied):
+    values, said = CONFIGS[case]
+    change(copied / "config.json", **values)
+    with pytest.raises(Mistake) as error:
+        load(copied)
+    line = str(error.value)
+    assert said in line
+    assert str(copied) in line
+    assert "\n" not in line
+    assert "; " in line
+
+
+def test_windows_that_are_not_used_do_no_harm(copied):
+    unused = {"use_sliding_window": False, "sliding_window": 8, "max_window_layers": 1}
+    change(copied / "config.json", layer_types=None, **unused)
+    load(copied)
+
+
+def test_damaged_weights_are_refused(copied):
+    path = copied / WEIGHTS
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(Mistake, match=r"model\.safetensors is damaged"):
+        load(copied)
+    path.write_bytes(b"")
+    with pytest.raises(Mistake, match=r"model\.safetensors is damaged"):
+        load(copied)
+    path.unlink()
+    with pytest.raises(Mistake, match=r"model\.safetensors is missing"):
+        load(copied)
+    (copied / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(Mistake, match="as pickles"):
+        load(copied)
+
+
+def test_wrong_tensors_are_refused(copied):
+    path, whole = copied / WEIGHTS, (copied / WEIGHTS).read_bytes()
+    name = "model.layers.1.mlp.up_proj.weight"
+    retold(path, lambda each: each.update({name: each[name][:-1]}))
+    with pytest.raises(Mistake, match=r"up_proj\.weight is \[47, 32\], config.json makes it"):
+        load(copied)
+    path.write_bytes(whole)
+    retold(path, lambda each: each.pop(name))
+    with pytest.raises(Mistake, match=f"has no tensor {name}"):
+        load(copied)
+    path.write_bytes(whole)
+    retold(path, lambda each: each.update({name: each[name].astype(np.int8)}))
+    with pytest.raises(Mistake, match="is I8; use"):
+        load(copied)
+    path.write_bytes(whole)
+    retold(path, lambda each: each.update({"model.extra": each[name]}))
+    with pytest.raises(Mistake, match=r"model\.extra has no place"):
+        load(copied)
+    path.write_bytes(whole)
+    spare = {"lm_head.weight": np.zeros((64, 32), np.float32)}
+    spare["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.zeros(4, np.float32)
+    retold(path, lambda each: each.update(spare))  # copies that older versions wrote
+    load(copied)
+
+
+def test_parts_that_do_not_fit_their_index_are_refused(tmp_path):
+    tokenizer = Tokenizer.characters()
+    save(tmp_path / "it", tiny(tokenizer.vocabulary, "nano"), tokenizer, shard=50_000)
+    index = tmp_path / "it" / "model.safetensors.index.json"
+    right = json.loads(index.read_text())["weight_map"]
+    name = "model.norm.weight"
+    other = max(set(right.values()) - {right[name]})
+    change(index, weight_map=right | {name: other})
+    with pytest.raises(Mistake, match=f"lacks {name}"):
+        load(tmp_path / "it")
+    change(index, weight_map=right | {name: "../model.safetensors"})
+    with pytest.raises(Mistake, match="no weight_map"):
+        load(tmp_path / "it")
+    change(index, weight_map=right)
+    (tmp_path / "it" / other).unlink()
+    with pytest.raises(Mistake, match=f"{other} is missing"):
+        load(tmp_path / "it")
+
+
+def test_folders_that_are_none_are_refused(tmp_path, copied):
+    with pytest.raises(Mistake, match="is no folder"):
+        load(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Mistake, match=r"config\.json is missing or empty"):
+        load(tmp_path / "empty")
+    (copied / "config.json").write_text("{'model_type': 1}")
+    with pytest.raises(Mistake, match=r"config\.json is not JSON"):
+        load(copied)
+    (tmp_path / "file").write_text("")
+    tokenizer = Tokenizer.characters()
+    with pytest.raises(Mistake, match="is there already"):
+        save(tmp_path / "file", tiny(tokenizer.vocabulary, "nano"), tokenizer, overwrite=True)
+
+
+def test_the_public_names_are_there():
+    assert language.load is load
+    assert language.Tokenizer is Tokenizer
+    with pytest.raises(AttributeError, match="no attribute 'laod'"):
+        language.laod  # noqa: B018

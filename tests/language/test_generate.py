@@ -1,0 +1,127 @@
+"""Answers written in slots against the plain way: the whole sequence again for every token."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling import keys
+from sterling.language.generate import Prompts, bucket, generate
+from sterling.language.model import LanguageModel, forgetful, form_of, tiny
+from sterling.language.sampling import Sampling, draw, log_probs
+from sterling.types import Mistake
+
+VOCABULARY, STOPS = 12, (2, 5, 8)
+
+
+def make(scale=8.0):
+    """Sharp enough that every token depends on those before it."""
+
+    def create(key):
+        return LanguageModel.create(key, VOCABULARY, 16, form_of(16, 2, 1), 2)
+
+    model = jax.jit(create)(jax.random.key(4))
+    return LanguageModel(model.embedding * scale, model.stack, model.head)
+
+
+def prompts(rows=7, room=6):
+    ids = jax.random.randint(jax.random.key(0), (rows, room), 3, VOCABULARY, jnp.int32)
+    lengths = jnp.asarray(np.arange(rows) % room + 1, jnp.int32)
+    return jnp.where(jnp.arange(room)[None] < lengths[:, None], ids, 0), lengths
+
+
+def answer(model, slots, temperature=1.0, total=7, limit=9, **cuts):
+    ids, lengths = prompts()
+    sampling = Sampling.of(7, temperature, **cuts)
+    asked = Prompts(ids, lengths, jnp.asarray(total), sampling, limit, slots, STOPS)
+    return generate(model, asked, jax.random.key(3))
+
+
+def test_greedy_answers_equal_the_plain_ones():
+    model = make()
+    found, (ids, lengths) = answer(model, 7, 0.0), prompts()
+    for row in range(7):
+        seen = list(np.asarray(ids[row, : int(lengths[row])]))
+        for place in range(int(found.length[row])):
+            token = int(jnp.argmax(model(jnp.asarray([seen]))[0, -1]))
+            assert token == found.ids[row, place]
+            seen.append(token)
+        assert bool(found.stopped[row]) == (seen[-1] in STOPS)
+        assert found.stopped[row] or found.length[row] == 9
+    np.testing.assert_array_equal(found.log_prob, 0.0)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 5])
+def test_slots_change_nothing_but_the_order_of_work(slots):
+    model = make(1.0)
+    alone, shared = answer(model, 7), answer(model, slots)
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(shared), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert len(set(np.asarray(alone.length))) > 2  # some rows were done before others
+
+
+def test_recorded_log_probs_are_the_learners():
+    model = make(3.0)
+    found, (ids, lengths) = answer(model, 3, 0.7), prompts()
+    for row in range(7):
+        begin, end = int(lengths[row]), int(lengths[row]) + int(found.length[row])
+        whole = jnp.concatenate([ids[row, :begin], found.ids[row]])[None, :end]
+        log_prob, entropy = model.log_prob(whole, 0.7)
+        np.testing.assert_allclose(
+            log_prob[0, begin - 1 :], found.log_prob[row, : end - begin], rtol=1e-4, atol=1e-5
+        )
+        assert (entropy >= 0.0).all()
+
+
+def test_only_as_many_prompts_as_there_are_get_answers():
+    found = answer(make(), 2, total=3)
+    assert (found.length[:3] > 0).all()
+    assert (found.length[3:] == 0).all()
+
+
+def test_cuts_leave_the_likeliest_and_say_their_probability():
+    scores = jnp.log(jnp.array([[0.1, 0.4, 0.2, 0.3]] * 3))
+    two = np.asarray(jnp.exp(log_probs(scores, Sampling.of(3, top_k=2))))
+    np.testing.assert_allclose(two[0], [0.0, 4 / 7, 0.0, 3 / 7], rtol=1e-5)
+    most = np.asarray(jnp.exp(log_probs(scores, Sampling.of(3, top_p=0.8))))
+    np.testing.assert_allclose(most[0], [0.0, 4 / 9, 2 / 9, 3 / 9], rtol=1e-5)
+    both = np.asarray(jnp.exp(log_probs(scores, Sampling.of(3, top_k=2, top_p=0.5))))
+    np.testing.assert_allclose(both[0], [0.0, 1.0, 0.0, 0.0], rtol=1e-5)
+    warm = np.asarray(jnp.exp(log_probs(scores, Sampling.of(3, 2.0))))
+    np.testing.assert_allclose(warm[0], np.sqrt([0.1, 0.4, 0.2, 0.3]) / 1.9436, rtol=1e-4)
+
+
+def test_tokens_are_drawn_by_their_probability():
+    chances = np.array([0.05, 0.0, 0.5, 0.3, 0.15], np.float32)
+    scores = jnp.broadcast_to(jnp.log(jnp.asarray(chances)), (20_000, 5))
+    token, log_prob = draw(scores, keys.deal(jax.random.key(1), "t", 20_000), Sampling.of(20_000))
+    found = np.bincount(np.asarray(token), minlength=5) / 20_000
+    np.testing.assert_allclose(found, chances, atol=4 * 0.5 / 20_000**0.5)
+    np.testing.assert_allclose(jnp.exp(log_prob), chances[np.asarray(token)], rtol=1e-5)
+
+
+def test_log_probs_in_pieces_equal_those_at_once(monkeypatch):
+    model, ids = make(), prompts()[0]
+
+    def total(model):
+        return jnp.sum(model.log_prob(ids)[0]), model.log_prob(ids)
+
+    whole = jax.grad(lambda m: total(m)[0])(model), total(model)[1]
+    monkeypatch.setattr("sterling.language.model.CHUNK", 5 * VOCABULARY)
+    cut = jax.grad(lambda m: total(forgetful(m))[0])(model), total(model)[1]
+    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_buckets_are_few_and_large_enough():
+    sizes = [bucket(n) for n in range(1, 2049)]
+    assert all(size >= n for n, size in enumerate(sizes, 1))
+    assert all(size <= 1.5 * n for n, size in enumerate(sizes, 1) if n > 8)
+    assert sorted(set(sizes))[:6] == [8, 12, 16, 24, 32, 48]
+
+
+def test_wrong_words_are_named():
+    with pytest.raises(Mistake, match="nano, tiny, small"):
+        tiny(10, "huge")
+    with pytest.raises(Mistake, match="top_p"):
+        Sampling.of(1, top_p=0.0)

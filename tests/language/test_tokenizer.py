@@ -1,0 +1,257 @@
+"""Tokens of texts and of conversations: exact, and never made twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
+
+from sterling.language.chat import Template
+from sterling.language.scene import Message
+from sterling.language.tokenizer import PAD, UNKNOWN, Tokenizer
+from sterling.types import Mistake
+
+CHATML = """
+{%- if messages[0]['role'] == 'system' %}
+    {{- '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}
+{%- else %}
+    {{- '<|im_start|>system\nBe kind.<|im_end|>\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' or message.role == 'assistant' %}
+        {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
+    {%- elif message.role == 'tool' %}
+        {{- '<|im_start|>user\n<tool_response>\n' + message.content + '\n</tool_response>' }}
+        {{- '<|im_end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}
+"""
+LLAMA = """
+{{- bos_token }}
+{%- for message in messages %}
+    {%- set role = 'ipython' if message.role == 'tool' else message.role %}
+    {{- '<|start_header_id|>' + role + '<|end_header_id|>\n\n' }}
+    {{- message['content'] | trim + '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+{%- endif %}
+"""
+THINKING = """
+{%- for message in messages %}
+    {%- if message.role == 'assistant' and not loop.last %}
+        {{- '<|im_start|>assistant\n' + message.content.split('</think>')[-1] + '<|im_end|>\n' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>assistant\n<think>\n</think>\n' + message.content + '<|im_end|>\n' }}
+    {%- else %}
+        {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}
+"""
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|begin|>", "<|start_header_id|>")
+SPECIAL += ("<|end_header_id|>", "<|eot_id|>", "<|fim_pad|>")
+TALK = [Message("user", "what\n\nis 2"), Message("assistant", "is 2\n")]
+TALK += [Message("tool", "\nno"), Message("user", "is it"), Message("assistant", "4")]
+TALK += [Message("user", "right")]
+
+
+def byte_level() -> tokenizers.Tokenizer:
+    """A BPE whose merges join what stands at the seams of turns: two new lines, a word's space."""
+    merges = [("Ċ", "Ċ"), ("i", "s"), ("Ġ", "is"), ("Ġ", "2"), ("ĊĊ", "Ċ")]
+    words = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)]
+    made = tokenizers.Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, merges))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens(list(SPECIAL))
+    return made
+
+
+def folder_of(path: Path, settings: dict, **files: dict) -> Path:
+    """A Hugging Face folder with a tokenizer in it."""
+    byte_level().save(str(path / "tokenizer.json"))
+    (path / "tokenizer_config.json").write_text(json.dumps(settings))
+    for name, content in files.items():
+        (path / f"{name}.json").write_text(json.dumps(content))
+    return path
+
+
+def joined(tokenizer: Tokenizer, talk: list[Message]) -> list[int]:
+    """The conversation turn by turn, as an agent has it: what it says stays as it was sampled."""
+    ids: list[int] = []
+    new: list[Message] = []
+    for message in talk:
+        if message.role != "assistant":
+            new.append(message)
+            continue
+        ids += tokenizer.going_on(new) if ids else tokenizer.opening(new)
+        ids += [*tokenizer.encode(message.content), tokenizer.end]
+        new = []
+    return ids + (tokenizer.going_on(new) if ids else tokenizer.opening(new))
+
+
+@pytest.mark.parametrize("make", [Tokenizer.characters, Tokenizer.bytes])
+def test_texts_come_back(make):
+    tokenizer = make()
+    text = "sort 3 1\t2\n  is <|it|>?" if make == Tokenizer.bytes else "sort 3 1 2\n  is <|it|>?"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert len(tokenizer.encode("a b")) == 3
+    assert tokenizer.encode("") == []
+    assert max(tokenizer.encode("".join(map(chr, range(32, 127))))) < tokenizer.vocabulary
+    assert tokenizer.decode([tokenizer.end, *tokenizer.encode("x"), tokenizer.pad, 9999]) == "x"
+
+
+def test_bytes_know_every_language():
+    tokenizer = Tokenizer.bytes()
+    assert tokenizer.decode(tokenizer.encode("naïve 数学 🎲")) == "naïve 数学 🎲"
+
+
+def test_unknown_characters_are_one_token_each():
+    tokenizer = Tokenizer.characters("abc")
+    ids = tokenizer.encode("aéüb")
+    assert len(ids) == 4
+    assert ids[1] == ids[2] == tokenizer.encode(UNKNOWN)[0]
+    assert tokenizer.decode(ids) == "ab"
+
+
+def test_own_conversations_have_one_token_for_each_role():
+    tokenizer = Tokenizer.characters("abcd 2+")
+    opened = tokenizer.opening([Message("user", "2+2")])
+    assert len(opened) == 5
+    assert tokenizer.going_on([Message("tool", "ab")])[-1] == opened[-1]
+    assert len(tokenizer.going_on([Message("tool", "ab")])) == 4
+    whole = [Message("user", "2+2"), Message("assistant", "a"), Message("user", "b")]
+    text = "<|user|>2+2<|assistant|>a<|end|><|user|>b<|assistant|>"
+    assert joined(tokenizer, whole) == tokenizer.encode(text)
+    with pytest.raises(Mistake, match="judge"):
+        tokenizer.opening([Message("judge", "a")])
+    with pytest.raises(Mistake, match="there are none"):
+        Tokenizer.characters().going_on([])
+
+
+@pytest.mark.parametrize(
+    ("template", "end"), [(CHATML, "<|im_end|>"), (LLAMA, "<|eot_id|>"), ("", "<|endoftext|>")]
+)
+def test_turns_joined_are_the_conversation_written_at_once(tmp_path, template, end):
+    """Llama 3's trims what is said, so that turn is compared without its new lines."""
+    settings = {"eos_token": "<|endoftext|>", "bos_token": {"content": "<|begin|>"}}
+    tokenizer = Tokenizer.read(folder_of(tmp_path, settings | {"chat_template": template}))
+    assert tokenizer.end == tokenizer.encode(end)[0]
+    talk = [Message(m.role, m.content.strip()) for m in TALK] if template == LLAMA else TALK
+    whole = tokenizer.opening(talk)
+    assert joined(tokenizer, talk) == whole
+    text = tokenizer.decode(whole)
+    assert "right" in text
+    assert tokenizer.pad not in whole
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_conversations_are_those_of_transformers(name):
+    """Recorded from apply_chat_template by benchmarks/parity/transformers.py."""
+    folder = Path(__file__).parent / "fixtures" / name
+    tokenizer = Tokenizer.read(folder)
+    recorded = json.loads((folder / "talk.json").read_text())
+    talk = [Message(role, content) for role, content in recorded["talk"]]
+    assert len(recorded["tokens before the assistant"]) == 4
+    for end, ids in recorded["tokens before the assistant"]:
+        assert joined(tokenizer, talk[:end]) == ids
+
+
+def test_tokens_that_a_folder_does_not_name_are_not_written(tmp_path):
+    settings = {"eos_token": "<|eot_id|>", "bos_token": None, "chat_template": LLAMA}
+    tokenizer = Tokenizer.read(folder_of(tmp_path, settings))
+    opened = tokenizer.opening([Message("user", "a")])
+    assert opened[0] == tokenizer.encode("<|start_header_id|>")[0]
+
+
+def test_what_was_thought_earlier_does_not_change_the_tokens_between_turns(tmp_path):
+    settings = {"eos_token": "<|im_end|>", "chat_template": THINKING}
+    tokenizer = Tokenizer.read(folder_of(tmp_path, settings))
+    between = tokenizer.going_on([Message("user", "mark")])
+    wanted = "\n<|im_start|>user\nmark<|im_end|>\n<|im_start|>assistant\n"
+    assert between == tokenizer.encode(wanted)
+
+
+def test_padding_is_never_an_end(tmp_path):
+    settings = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": CHATML}
+    generation = {"eos_token_id": [2, 0]}
+    path = folder_of(tmp_path, settings, generation_config=generation)
+    tokenizer = Tokenizer.read(path)
+    assert tokenizer.stops == (2, 0)
+    assert tokenizer.pad == tokenizer.encode("<|fim_pad|>")[0]
+    (path / "generation_config.json").unlink()
+    assert Tokenizer.read(path).pad == 0
+
+
+def test_a_tokenizer_comes_back_from_its_folder(tmp_path):
+    tokenizer = Tokenizer.characters("abc \n")
+    tokenizer.write(tmp_path)
+    again = Tokenizer.read(tmp_path)
+    talk = [Message("system", "a"), Message("user", "b\nc")]
+    assert again.opening(talk) == tokenizer.opening(talk)
+    assert again.going_on(talk) == tokenizer.going_on(talk)
+    kept = ("vocabulary", "pad", "end", "stops")
+    assert [getattr(again, name) for name in kept] == [getattr(tokenizer, name) for name in kept]
+    assert tokenizer.encode(PAD) == [tokenizer.pad]
+
+
+def test_templates_of_several_the_default_is_taken(tmp_path):
+    named = [{"name": "tools", "template": "x"}, {"name": "default", "template": CHATML}]
+    settings = {"eos_token": "<|im_end|>", "chat_template": named}
+    tokenizer = Tokenizer.read(folder_of(tmp_path, settings))
+    assert tokenizer.opening([Message("user", "a")])[0] == tokenizer.encode("<|im_start|>")[0]
+
+
+def test_templates_can_do_what_transformers_lets_them():
+    source = (
+        "{% for message in messages %}{% if loop.index > 2 %}{% break %}{% endif %}"
+        "{% generation %}{{ message | tojson }}{% endgeneration %}{% endfor %}"
+        "{% set kept = namespace(n=1) %}{% set kept.n = kept.n + 1 %}{{ kept.n }}"
+        "{{ dict(a='<').a }}{{ strftime_now('%Y')[:2] }}"
+    )
+    said = Template(source, {}, "it").render([Message("user", "<é>")] * 3, reply=False)
+    assert said == '{"role": "user", "content": "<é>"}' * 2 + "2<20"
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "{{ messages.__class__.__mro__ }}",
+        "{{ dict.__init__.__globals__ }}",
+        "{% set it = namespace() %}{% set it.__class__ = 1 %}",
+        "{{ messages.append(1) }}",
+        "{{ raise_exception('no') }}",
+    ],
+)
+def test_templates_stay_in_the_sandbox(attack):
+    with pytest.raises(Mistake, match="it refuses a conversation of user"):
+        Template(attack, {}, "it").render([Message("user", "a")], reply=False)
+
+
+def test_broken_tokenizers_are_refused_in_one_line(tmp_path):
+    with pytest.raises(Mistake, match=r"no tokenizer\.json; open"):
+        Tokenizer.read(tmp_path)
+    path = folder_of(tmp_path, {"chat_template": CHATML})
+    with pytest.raises(Mistake, match="no end token"):
+        Tokenizer.read(path)
+    (path / "tokenizer_config.json").write_text('{"eos_token": ')
+    with pytest.raises(Mistake, match=r"tokenizer_config\.json is not JSON"):
+        Tokenizer.read(path)
+    (path / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(Mistake, match="holds list"):
+        Tokenizer.read(path)
+    broken = {"eos_token": "<|im_end|>", "chat_template": "{% if %}"}
+    (path / "tokenizer_config.json").write_text(json.dumps(broken))
+    with pytest.raises(Mistake, match="cannot be read"):
+        Tokenizer.read(path)
+    text = (path / "tokenizer.json").read_text()
+    (path / "tokenizer.json").write_text(text[: len(text) // 2])
+    with pytest.raises(Mistake, match=r"tokenizer\.json is damaged") as error:
+        Tokenizer.read(path)
+    assert "\n" not in str(error.value)
+    with pytest.raises(Mistake, match="alphabet"):
+        Tokenizer.characters("")

@@ -1,0 +1,208 @@
+"""Verdicts and final answers: strict, in [0, 1], for any response whatever."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sterling.language import tasks
+from sterling.language.task import (
+    REASONS,
+    Family,
+    Verdict,
+    code_answer,
+    final_answer,
+)
+from sterling.language.tasks import database, expression
+from sterling.types import Mistake
+
+NAMES = tasks.names()
+FAMILIES = {name: tasks.find(name) for name in NAMES}
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)  # half characters as well
+MARKS = ("<answer>", "</answer>", "\\boxed{", "}", "####", "<think>", "</think>", "```", "\0")
+LONG = ("9" * 100_000, "(" * 100_000, "[" * 100_000, "<answer>" * 20_000, "\\boxed{" * 20_000)
+
+
+@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), float("inf")])
+def test_a_reward_is_between_0_and_1(reward):
+    with pytest.raises(Mistake, match=r"in \[0, 1\]"):
+        Verdict(reward, "right")
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("  42 \n", "42"),
+        ("6*7 is 42\n#### 42", "42"),
+        ("#### 1\n#### 42", "42"),
+        ("so <answer> 42 </answer> it is", "42"),
+        ("<answer>1</answer><answer>42</answer>", "42"),
+        ("<answer>the sum is \\boxed{42}</answer>", "42"),
+        (r"thus \boxed{1}, no: $\boxed{\frac{1}{2}}$.", r"\frac{1}{2}"),
+        ("<think>1? 2? #### 3</think>42", "42"),
+        ("no tag opened</think> 42", "42"),
+        ("<think>never ends 42", ""),
+        ("<think>a</think> 1 <think>again", ""),
+        (r"\boxed{42", ""),
+        ("#### ", ""),
+        ("", ""),
+        ("<answer>42", "<answer>42"),
+    ],
+)
+def test_what_a_response_answers_in_the_end(response, answer):
+    assert final_answer(response) == answer
+
+
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        ("select 1", "select 1"),
+        ("Here:\n```sql\nselect 1\n```\nDone.", "select 1"),
+        ("```\nold\n```\n```python\n#### new\n```", "#### new"),
+        ("<answer>```json\n{}\n```</answer>", "{}"),
+        ("<think>```py\n1\n```</think>x = {1}", "x = {1}"),
+        ("```python\nnever ends", ""),
+        ("``` select 1 ```", "select 1"),
+    ],
+)
+def test_code_is_taken_out_of_its_fences(response, code):
+    assert code_answer(response) == code
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_any_response_gets_a_verdict(name, data):
+    family = FAMILIES[name]
+    task = family.sample(data.draw(st.integers(0, 20)), data.draw(st.sampled_from(family.levels)))
+    solution = family.solve(task)
+    cut = data.draw(st.integers(0, len(solution)))
+    parts = st.lists(st.sampled_from(MARKS) | ANY_TEXT, max_size=3).map("".join)
+    damaged = parts.map(lambda text: solution[:cut] + text + solution[cut:])
+    response = data.draw(damaged if name != "program" else parts)  # it is run, see below
+    verdict = family.verify(task, response)
+    assert 0.0 <= verdict.reward <= 1.0
+    assert verdict.reason in REASONS
+    assert (verdict.reward == 1.0) == (verdict.reason == "right")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_long_and_empty_responses_are_judged_at_once(name):
+    family = FAMILIES[name]
+    task = family.sample(0, family.levels[-1])
+    assert family.verify(task, " \n").reason == "no answer"
+    before = time.perf_counter()
+    for response in LONG:
+        assert family.verify(task, response).reward < 1.0
+    assert time.perf_counter() - before < 2.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_solution_is_right_in_every_wrapping(name):
+    family = FAMILIES[name]
+    assert isinstance(family, Family)
+    task = family.sample(3, family.levels[0])
+    solution = family.solve(task)
+    wrapped = [f"<think>hm 1 2</think>\n{solution}\n", f"I say <answer>{solution}</answer>"]
+    if name in ("sql", "program", "json-format"):
+        wrapped.append(f"Here:\n```\n{solution}\n```")
+    elif name != "chain":  # whose own solution has ####
+        wrapped += [f"Well.\n#### {solution}", f"It is \\boxed{{{solution}}}."]
+    assert [family.verify(task, each).reason for each in wrapped] == ["right"] * len(wrapped)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2**3", "7//2", "5%3", "__import__('os')", "f(3)", "3 if 1 else 2", "[3][0]", "3,5"),
+        *("3+", "", "()", "(3", "0x3", "3.0", "1e3", "03", "~3", "+3", "3=3", "a", "٣", "3" * 121),
+        *("(" * 60 + "3" + ")" * 59, "(" * 110, "True"),
+    ],
+)
+def test_what_is_no_expression(text):
+    assert expression.read(text) is None
+
+
+def test_expressions_are_exact():
+    assert expression.read("1/3*3 - -(2*4)") == (9, [1, 3, 3, 2, 4])
+    assert expression.read("1/(2-2)") == (None, [1, 2, 2])
+    assert expression.read("-" * 119 + "3") == (-3, [3])
+
+
+PEOPLE = [{"name": "people", "columns": ["name", "age"], "rows": [["ada", 30], ["bo", 40]]}]
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("delete from people", "forbidden"),
+        ("update people set age=1", "forbidden"),
+        ("insert into people values ('cy', 1)", "forbidden"),
+        ("drop table people", "forbidden"),
+        ("create table more (x)", "forbidden"),
+        ("attach database 'FILE' as other", "forbidden"),
+        ("vacuum into 'FILE'", "forbidden"),
+        ("pragma query_only=off", "forbidden"),
+        ("select load_extension('x')", "forbidden"),
+        ("select random()", "forbidden"),
+        ("begin", "forbidden"),
+        ("select 1; delete from people", "error"),
+        ("select writefile('FILE', 'x')", "error"),
+        ("select zeroblob(1000000000)", "error"),
+        ("select 1" + " " * 10_000, "error"),
+        ("select '\ud800'", "error"),
+        ("select 1\0", "error"),
+        ("no sql", "error"),
+        ("", ""),
+    ],
+)
+def test_a_query_can_only_read(query, reason, tmp_path):
+    found = database.ask(PEOPLE, query.replace("FILE", str(tmp_path / "made")))
+    assert found.reason == reason
+    assert not found.rows
+    assert not list(tmp_path.iterdir())
+
+
+ENDLESS = "with recursive t(x) as (select 1 union all select x+1 from t) select"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"{ENDLESS} count(*) from t",
+        f"{ENDLESS} x from t order by x",
+        f"{ENDLESS} hex(zeroblob(900)) from t order by 1",
+    ],
+)
+def test_a_query_cannot_run_for_long(query):
+    before = time.perf_counter()
+    assert database.ask(PEOPLE, query) == (None, "timeout")
+    assert time.perf_counter() - before < 2.0
+
+
+def test_only_so_many_rows_are_fetched():
+    assert len(database.ask(PEOPLE, f"{ENDLESS} x from t", 7).rows) == 7
+
+
+def test_rows_are_compared_as_a_multiset_or_in_order():
+    one, other = [(1, "a"), (2.0000001, "b")], [(2, "b"), (1, "a")]
+    assert database.equal(one, other, ordered=False)
+    assert not database.equal(one, other, ordered=True)
+    assert not database.equal([(1,), (1,), (2,)], [(1,), (2,), (2,)], ordered=False)
+
+
+def test_all_json_of_other_types_is_wrong():
+    family, task = FAMILIES["json-format"], FAMILIES["json-format"].sample(0, 0)
+    ((key, value),) = task.answer.items()
+    for wrong in (f'"{value}"', f"{value}.0", f"[{value}]", "true"):
+        assert family.verify(task, f'{{"{key}":{wrong}}}').reason == "wrong"
+    twice = f'{{"{key}":1,"{key}":{value}}}'
+    for malformed in (
+        twice,
+        f"{{{key}:{value}}}",
+        f'{{"{key}":NaN}}',
+        json.dumps(task.answer)[:-1],
+    ):
+        assert family.verify(task, malformed).reason == "malformed"
