@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from sterling.commands import readers
+from sterling.commands import evaluate_language, readers
 
+EPISODES = 20  # per seed
 METHODS = ("fqe", "model", "is", "wis", "pdis", "wpdis", "dr", "wdr")
 OF_MODELS = ("fqe", "model", "dr", "wdr")  # methods that learn
 
@@ -16,7 +17,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=Path, help="of the run")
-    add("--episodes", type=readers.integer, default=20, metavar="N", help="per seed (20)")
+    add("--episodes", type=readers.integer, metavar="N", help=f"per seed ({EPISODES})")
     log = "a log to compare with (the run's own, if it has learned from one)"
     add("--data", type=Path, metavar="FILE", help=log)
     group = parser.add_argument_group(
@@ -31,6 +32,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--policy", choices=("sampled", "mode"), help=which)
     known = "where importance sampling has the log's probabilities from (its log_prob, if it has)"
     add("--behaviour", choices=("logged", "cloned"), help=known)
+    evaluate_language.options(parser)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
@@ -39,6 +41,10 @@ def carry_out(chosen: argparse.Namespace) -> int:
     from sterling.types import Mistake
 
     run = sterling.load(chosen.folder)
+    evaluate_language.refuse(chosen, run)
+    if evaluate_language.asked(chosen):
+        return evaluate_language.carry_out(chosen, run)
+    episodes = EPISODES if chosen.episodes is None else chosen.episodes
     path = chosen.data or _own_log(chosen.folder)
     if chosen.method is None:
         for name in ("updates", "policy", "behaviour"):
@@ -47,8 +53,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
         if path is None or (chosen.data is None and not path.exists()):
             if path is not None:
                 print(f"its log, {path}, is not there any more; --data FILE says where it is")
-            return _plain(run, chosen.episodes)
-        return _beside(run, path, chosen.episodes)
+            return _plain(run, episodes)
+        return _beside(run, path, episodes)
     if path is None:
         raise Mistake(f"--method {chosen.method} judges from a log; give --data FILE")
     return _without_world(run, path, chosen)

@@ -1,4 +1,4 @@
-"""``sterling play FOLDER``: a film of a trained policy."""
+"""``sterling play FOLDER``: a film of a trained policy, or what a language model says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from sterling.commands import readers
+from sterling.commands import readers, transcripts
+
+STEPS = 500
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -15,15 +17,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("folder", metavar="FOLDER", type=Path, help="of the run")
     add("--video", type=Path, metavar="FILE", help=".mp4 or .gif (FOLDER/play.mp4)")
     add("--seed", type=readers.integer, metavar="N", help="whose agent acts (the run's first)")
-    add("--steps", type=readers.integer, default=500, metavar="N", help="to film (500)")
+    add("--steps", type=readers.integer, metavar="N", help=f"to film ({STEPS})")
+    transcripts.options(parser)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Film, and print where the film is."""
-    import jax
-
+    """Film, and print where the film is; or print what was said."""
     import sterling
-    from sterling.report.video import record
     from sterling.types import Mistake
 
     run = sterling.load(chosen.folder)
@@ -32,11 +32,23 @@ def carry_out(chosen: argparse.Namespace) -> int:
     if seed not in settings.seeds:
         raise Mistake(f"the run has no seed {seed}; it has {', '.join(map(str, settings.seeds))}")
 
+    transcripts.refuse(chosen, run)
+    if settings.speech is not None:
+        return transcripts.carry_out(chosen, run, seed)
+    return _film(chosen, run, seed)
+
+
+def _film(chosen: argparse.Namespace, run: Any, seed: int) -> int:
+    import jax
+
+    from sterling.report.video import record
+
     def act(obs: Any) -> Any:
         action = run.policy(jax.tree.map(lambda x: x[0], obs), seed)
         return jax.tree.map(lambda x: x[None], action)
 
     path = chosen.video or chosen.folder / "play.mp4"
-    record(settings.environment, settings.env_options, act, path, steps=chosen.steps, seed=seed)
+    settings, steps = run.settings, STEPS if chosen.steps is None else chosen.steps
+    record(settings.environment, settings.env_options, act, path, steps=steps, seed=seed)
     print(path)
     return 0

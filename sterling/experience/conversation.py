@@ -88,6 +88,11 @@ class Conversation(eqx.Module):
         return False
 
     @property
+    def rows(self) -> int:
+        """Rows of a batch."""
+        return self.stage.rows
+
+    @property
     def world(self) -> Stage:
         """Whose failures a run reports."""
         return self.stage

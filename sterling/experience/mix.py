@@ -20,10 +20,11 @@ class Mix(eqx.Module):
     """Draws from every source and lays the batches end to end (Ball 2023, "symmetric sampling").
 
     The sources' batch sizes are the shares. ``extras["source"]`` says which a row came from;
-    importance weights that only some sources give are 1 in the others.
+    importance weights that only some sources give are 1 in the others, and groups stay apart.
     """
 
     sources: tuple[Any, ...]
+    axis: int = eqx.field(static=True, default=2)  # of rows: transitions come in several batches
 
     @property
     def traced(self) -> bool:
@@ -36,36 +37,39 @@ class Mix(eqx.Module):
         return next((s.tally for s in self.sources if s.tally is not None), None)
 
     def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Mix, Record]:
-        """A batch ``(seed, update, batch, ...)`` of all."""
+        """A batch ``(seed, update, batch, ...)`` or ``(seed, row, ...)`` of all."""
         sources, parts = [], []
         for place, each in enumerate(self.sources):
             source, record = each.draw(agent, named.fold_each(keys, "part", place))
             sources.append(source)
             parts.append(_marked(record, place))
-        return Mix(tuple(sources)), _joined(parts)
+        return Mix(tuple(sources), self.axis), _joined(parts, self.axis)
 
     def heed(self, signals: Signals) -> Mix:
         """Tell every source of its own rows."""
         start, heeding = 0, []
         for source in self.sources:
-            stop = start + source.needs.batch
-            own = {name: x[:, :, start:stop] for name, x in signals.samples.items()}
+            stop = start + _rows(source)
+            own = {
+                name: jax.lax.slice_in_dim(x, start, stop, axis=self.axis)
+                for name, x in signals.samples.items()
+            }
             heeding.append(source.heed(Signals(signals.metrics, own)))
             start = stop
-        return Mix(tuple(heeding))
+        return Mix(tuple(heeding), self.axis)
 
     def cleared(self) -> Mix:
         """With empty tallies."""
-        return Mix(tuple(source.cleared() for source in self.sources))
+        return Mix(tuple(source.cleared() for source in self.sources), self.axis)
 
     def stored(self) -> Mix:
         """What of it is written."""
-        return Mix(tuple(source.stored() for source in self.sources))
+        return Mix(tuple(source.stored() for source in self.sources), self.axis)
 
     def restored(self, fresh: Mix) -> Mix:
         """The inverse of :meth:`stored`."""
         pairs = zip(self.sources, fresh.sources, strict=True)
-        return Mix(tuple(saved.restored(new) for saved, new in pairs))
+        return Mix(tuple(saved.restored(new) for saved, new in pairs), self.axis)
 
     def close(self) -> None:
         """Release what the sources hold."""
@@ -78,11 +82,28 @@ def _marked(record: Record, place: int) -> Record:
     return dataclasses.replace(record, extras={**record.extras, "source": came})
 
 
-def _joined(parts: Sequence[Record]) -> Record:
-    """Records end to end along the batch."""
+def _rows(source: Any) -> int:
+    """How many rows of every batch are a source's."""
+    return source.needs.batch if hasattr(source, "needs") else source.rows
+
+
+def _joined(parts: Sequence[Record], axis: int) -> Record:
+    """Records end to end along the rows."""
     if any("weight" in part.extras for part in parts):
         parts = [
             dataclasses.replace(part, extras={"weight": jnp.ones_like(part.reward), **part.extras})
             for part in parts
         ]
-    return jax.tree.map(lambda *each: jnp.concatenate(each, 2), *parts)
+    return jax.tree.map(lambda *each: jnp.concatenate(each, axis), *_apart(parts))
+
+
+def _apart(parts: Sequence[Record]) -> list[Record]:
+    """The records with group numbers that no two of them share."""
+    before, found = 0, []
+    for part in parts:
+        extras = dict(part.extras)
+        if "group" in extras:
+            extras["group"] = extras["group"] + before
+        found.append(dataclasses.replace(part, extras=extras))
+        before += part.mask.shape[1]
+    return found

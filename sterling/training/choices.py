@@ -36,6 +36,9 @@ class Speech:
     curriculum: str = "uniform"  # which of them is asked: see experience/curriculum.py
     texts: str = ""  # a JSONL file to imitate; "": the world's own solutions
     examples: int = 4096  # of those
+    dump: str = ""  # a folder into which every batch is written
+    replay: str = ""  # such a folder, to learn from in place of conversations
+    pool: str = ""  # such a folder, whose right answers are remembered: see the field ``again``
     context: int = 0  # tokens of a line at most; 0: what the world's scenes need
     slots: int = 64  # answers that are written at a time
     patience: float = 10.0  # seconds that a scene may take to react

@@ -16,6 +16,10 @@ from jaxtyping import Array, Int, PyTree
 
 from sterling import algorithms, keys
 from sterling.experience.conversation import Conversation, Stage
+from sterling.experience.lines import Rows, record
+from sterling.experience.mix import Mix
+from sterling.experience.recorded import Dump, Recorded, Remembered
+from sterling.experience.stale import Stale
 from sterling.experience.texts import Demonstrations, of_file, of_world
 from sterling.language.generate import bucket
 from sterling.language.model import SIZES, LanguageModel, tiny
@@ -156,14 +160,32 @@ def build(settings: Settings) -> Run:
     seeds = jnp.asarray(settings.seeds, jnp.int32)
     source: Any
     if isinstance(needs, Generations):
-        stage = Stage(place, how, needs, asked)
-        source = Conversation.create(stage, len(settings.seeds), of(settings).curriculum)
+        source = _spoken(settings, Stage(place, how, needs, asked))
     else:
         assert isinstance(needs, Texts)
         texts = of(settings).texts
         lines = of_file(texts, how) if texts else of_world(place, asked, how, of(settings).examples)
         source = Demonstrations.of(lines, how, needs)
     return Run(agents(settings), source, seeds, jnp.zeros((), jnp.int32))
+
+
+def _spoken(settings: Settings, stage: Stage) -> Any:
+    """What the agents say, and what was said before, by the settings' shares."""
+    asked, needs, seeds = of(settings), stage.needs, len(settings.seeds)
+    none = jnp.zeros((), jnp.int32)
+    if asked.replay:
+        return Recorded(none, Path(asked.replay))
+    if needs.again and not asked.pool:
+        raise Mistake("to learn from remembered answers (again) name the dump they are in: pool")
+    stage.needs = dataclasses.replace(needs, prompts=needs.prompts - needs.again)
+    source: Any = Conversation.create(stage, seeds, asked.curriculum)
+    if needs.lag:
+        blank = record([Rows([], [])] * seeds, stage.voice, stage.rows)
+        source = Stale.create(source, needs.lag, blank)
+    if needs.again:
+        rows = needs.group * stage.world.seats
+        source = Mix((source, Remembered.of(Path(asked.pool), needs.again, rows)), axis=1)
+    return Dump(source, none, Path(asked.dump)) if asked.dump else source
 
 
 def agents(settings: Settings) -> Agent:
@@ -183,11 +205,12 @@ def agents(settings: Settings) -> Agent:
 def evaluate(
     agent: Agent, settings: Settings, seeds: Int[Array, "seed"], episodes: int
 ) -> dict[str, np.ndarray]:
-    """Scenes that training does not ask, answered with the likeliest tokens.
+    """Scenes that training does not ask, answered as the policy speaks (by chance; a language
+    model's success is that of its samples).
 
     Returns "return" and "length" (tokens said), ``(seed, episode)``; scenes that failed count 0.
     """
-    lines = spoken(agent, settings, seeds, episodes)
+    lines = spoken(agent, settings, seeds, episodes, explore=True)
     found = {
         "return": [[line.reward for line in own if not line.seat] for own in lines],
         "length": [[sum(line.own) for line in own if not line.seat] for own in lines],

@@ -56,7 +56,7 @@ class Config:
     """Defaults for models of up to some million parameters; large ones want lr of 1e-6."""
 
     loss: str = "dpo"  # dpo, ipo, hinge, kto, orpo or simpo
-    lr: float = 1e-4  # Adam's step size
+    lr: float = 3e-4  # Adam's step size
     beta: float = 0.1  # how strongly preferences count; simpo wants 2.0
     smoothing: float = 0.0  # dpo: share of pairs that are believed the wrong way round
     margin: float = 1.0  # simpo: by how much the preferred answer is to win

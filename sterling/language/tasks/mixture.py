@@ -28,7 +28,7 @@ class Mixture:
     def sample(self, seed: int, level: int) -> Task:
         """A task of the member that this seed and level draw."""
         check_level(self.name, self.levels, level)
-        random = dice(self.name, seed, level)
+        random = dice("mixture", seed, level)  # wherever a member's file lies
         member = random.choices(list(self.members.values()), self.weights)[0]
         return member.sample(seed, member.levels[min(level, len(member.levels) - 1)])
 

@@ -1,0 +1,217 @@
+"""Batches on disk: written as they are drawn, and drawn again, exactly or a few at a time.
+
+One file for each draw, ``000000.safetensors`` and so on, which holds the record's arrays by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from sterling import keys as named
+from sterling.disk import replacing
+from sterling.types import Mistake, Record, Signals
+
+PLAIN = ("obs", "action", "reward", "discount", "last", "mask")
+
+
+class Dump(eqx.Module):
+    """A source whose every batch is written into a folder on its way."""
+
+    source: Any
+    drawn: Int[Array, ""]  # batches so far: the next one's number
+    folder: Path = eqx.field(static=True)
+
+    @property
+    def traced(self) -> bool:
+        """Writing happens on the host."""
+        return False
+
+    @property
+    def world(self) -> Any:
+        """The source's."""
+        return self.source.world
+
+    @property
+    def tally(self) -> Any:
+        """The source's."""
+        return self.source.tally
+
+    def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Dump, Record]:
+        """The source's batch, once it is written."""
+        source, batch = self.source.draw(agent, keys)
+        write(self.folder / f"{int(self.drawn):06d}.safetensors", batch)
+        return Dump(source, self.drawn + 1, self.folder), batch
+
+    def heed(self, signals: Signals) -> Dump:
+        """Tell the source."""
+        return Dump(self.source.heed(signals), self.drawn, self.folder)
+
+    def cleared(self) -> Dump:
+        """With an empty tally."""
+        return Dump(self.source.cleared(), self.drawn, self.folder)
+
+    def stored(self) -> Dump:
+        """What of it is written with a run."""
+        return Dump(self.source.stored(), self.drawn, self.folder)
+
+    def restored(self, fresh: Dump) -> Dump:
+        """The inverse of :meth:`stored`."""
+        return Dump(self.source.restored(fresh.source), self.drawn, fresh.folder)
+
+    def close(self) -> None:
+        """Release what the source holds."""
+        self.source.close()
+
+
+class Recorded(eqx.Module):
+    """Draws a folder's batches in their order: learning from them again is the same learning."""
+
+    drawn: Int[Array, ""]
+    folder: Path = eqx.field(static=True)
+
+    @property
+    def traced(self) -> bool:
+        """Files are read on the host."""
+        return False
+
+    @property
+    def tally(self) -> None:
+        """Nothing is lived here."""
+
+    def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Recorded, Record]:
+        """The next batch; Mistake where the folder has no more."""
+        batch = read(self.folder / f"{int(self.drawn):06d}.safetensors")
+        return Recorded(self.drawn + 1, self.folder), batch
+
+    def heed(self, signals: Signals) -> Recorded:
+        """What is written does not change."""
+        return self
+
+    def cleared(self) -> Recorded:
+        """Itself: nothing was counted."""
+        return self
+
+    def stored(self) -> Recorded:
+        """How far it was read."""
+        return self
+
+    def restored(self, fresh: Recorded) -> Recorded:
+        """From the folder as it is now."""
+        return Recorded(self.drawn, fresh.folder)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Remembered(eqx.Module):
+    """Draws groups of a folder's answers in which some were right (RLEP, arXiv:2507.07451).
+
+    Every seed draws from all seeds' groups; ``count`` groups of ``group`` rows each.
+    """
+
+    groups: Record | None  # (group, row, token); None while a run is written
+    count: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, folder: Path, count: int, group: int) -> Remembered:
+        """Groups of a dump; Mistake where no answer in it was right."""
+        found = []
+        for path in sorted(folder.glob("*.safetensors")):
+            batch = jax.tree.map(np.asarray, read(path))
+            rows = batch.mask.shape[1] // group * group
+            parts = jax.tree.map(
+                lambda x, rows=rows: x[:, :rows].reshape(-1, group, *x.shape[2:]), batch
+            )
+            solved = ((parts.extras["score"] >= 1.0) & parts.extras["valid"]).any(1)
+            found.append(jax.tree.map(lambda x, solved=solved: x[solved], parts))
+        if not found or not sum(part.mask.shape[0] for part in found):
+            raise Mistake(
+                f"{folder} holds no group with a right answer; dump a run that finds some"
+            )
+        return cls(jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *found), count)
+
+    @property
+    def traced(self) -> bool:
+        """Everything is on the device."""
+        return True
+
+    @property
+    def rows(self) -> int:
+        """Rows of a batch."""
+        assert self.groups is not None
+        return self.count * self.groups.mask.shape[1]
+
+    @property
+    def tally(self) -> None:
+        """Nothing is lived here."""
+
+    def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Remembered, Record]:
+        """``count`` groups for every seed, ``(seed, row, token)``."""
+        groups = self.groups
+        assert groups is not None  # only while a run is written
+
+        def one(key: Key[Array, ""]) -> Record:
+            index = jax.random.randint(key, (self.count,), 0, groups.mask.shape[0], jnp.int32)
+            drawn = jax.tree.map(lambda x: x[index].reshape(-1, *x.shape[2:]), groups)
+            number = jnp.arange(drawn.mask.shape[0], dtype=jnp.int32) // groups.mask.shape[1]
+            return dataclasses.replace(drawn, extras={**drawn.extras, "group": number})
+
+        return self, jax.vmap(one)(named.fold_each(keys, "remember"))
+
+    def heed(self, signals: Signals) -> Remembered:
+        """What is remembered does not change."""
+        return self
+
+    def cleared(self) -> Remembered:
+        """Itself: nothing was counted."""
+        return self
+
+    def stored(self) -> Remembered:
+        """Nothing of it is written."""
+        return Remembered(None, self.count)
+
+    def restored(self, fresh: Remembered) -> Remembered:
+        """The folder's content again."""
+        return fresh
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def write(path: Path, batch: Record) -> None:
+    """Write a batch, whole or not at all."""
+    arrays = {name: np.asarray(getattr(batch, name)) for name in PLAIN}
+    arrays |= {f"extras.{name}": np.asarray(x) for name, x in batch.extras.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        save_file(arrays, partial)
+
+
+def read(path: Path) -> Record:
+    """A batch from its file; Mistake where it is missing or damaged."""
+    if not path.is_file():
+        raise Mistake(f"{path.parent} has no batch {path.name}; ask for fewer updates")
+    try:
+        arrays = load_file(path)
+    except SafetensorError as error:
+        raise Mistake(f"{path} is damaged ({error}); dump the run again") from error
+    missing = [name for name in PLAIN if name not in arrays]
+    if missing:
+        raise Mistake(f"{path} is no batch: it lacks {', '.join(missing)}")
+    extras = {
+        name.removeprefix("extras."): jnp.asarray(x)
+        for name, x in arrays.items()
+        if name.startswith("extras.")
+    }
+    whole: dict[str, Any] = {name: jnp.asarray(arrays[name]) for name in PLAIN}
+    return Record(next_obs=None, extras=extras, **whole)
