@@ -34,25 +34,26 @@ def page(name: str) -> str:
     """One algorithm: what it computes, its settings, what it has been shown to do."""
     module: Any = algorithms.find(name)
     title, _, body = inspect.getdoc(module).partition("\n")
+    title = algorithms.about(name) or title
     source = Path(module.__file__).relative_to(ROOT)
     lines = [f"# {name}: {title}", "", f"Source: [`{source}`](../../{source})", ""]
     lines += ["```text", body.strip("\n"), "```", "", "## Settings", ""]
     lines += ["| field | default | |", "|---|---|---|"]
     lines += [
-        f"| `{field}` | `{default!r}` | {words} |" for field, default, words in settings(module)
+        f"| `{field}` | `{default!r}` | {words} |" for field, default, words in settings(module, algorithms.named(name))
     ]
     lines += ["", "## Evidence", "", *evidence(name)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def settings(module: Any) -> list[tuple[str, Any, str]]:
+def settings(module: Any, own: dict[str, Any]) -> list[tuple[str, Any, str]]:
     """Name, default and comment of each field of the Config."""
     comments = {}
     for line in inspect.getsource(module.Config).splitlines():
         declared, _, comment = line.partition("  # ")
         comments[declared.split(":")[0].strip()] = comment.strip()
     fields = dataclasses.fields(module.Config)
-    return [(f.name, f.default, comments.get(f.name, "")) for f in fields]
+    return [(f.name, own.get(f.name, f.default), comments.get(f.name, "")) for f in fields]
 
 
 def evidence(name: str) -> list[str]:

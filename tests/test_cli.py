@@ -137,7 +137,7 @@ def test_lists(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(ALGORITHMS)
     assert lines[list(ALGORITHMS).index("ppo")].startswith(
-        "ppo     Proximal policy optimisation (Schulman 2017"
+        "ppo               Proximal policy optimisation (Schulman 2017"
     )
     assert main(["list", "environments", "halfcheetah"]) == 0
     assert "envpool    HalfCheetah-v5" in capsys.readouterr().out.splitlines()

@@ -42,6 +42,15 @@ ALGORITHMS = {
 
 def named(name: str) -> dict[str, Any]:
     """The fields that an algorithm's name stands for, where several share one file."""
+    return dict(_named(name).get("fields", {}))
+
+
+def about(name: str) -> str:
+    """What a name stands for in a line, where several share one file; else nothing."""
+    return str(_named(name).get("about", ""))
+
+
+def _named(name: str) -> dict[str, Any]:
     if name not in NAMED:
         return {}
     text = resources.files("sterling.algorithms.language").joinpath("named.json").read_text()

@@ -11,7 +11,7 @@ COMMANDS = {
     "train": "train an algorithm in an environment or from a log, over several seeds",
     "resume": "go on with a run that was stopped",
     "evaluate": "a trained policy's worth, in the world or from a log",
-    "play": "film a trained policy",
+    "play": "film a trained policy, or print what a language model says",
     "compare": "who is better, how surely, and how many seeds it takes to know",
     "report": "a page of curves, intervals and decisions",
     "check-scores": "scores beside the published ones",

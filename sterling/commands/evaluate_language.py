@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sterling.commands import readers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.table import Table
 
     from sterling.judging.language import Judgement, Model
@@ -114,36 +112,37 @@ def _table(*headers: str) -> Table:
 def _models(models: list[Model], several: bool) -> Table:
     """A column for every model."""
     table = _table("", *(model.label for model in models))
-
-    def row(words: str, cell: Callable[[Model], str], last: bool = False) -> None:
-        table.add_row(words, *(cell(model) for model in models), end_section=last)
-
-    row("seeds", lambda model: str(len(model.seeds)))
-    ks = list(models[-1].pass_at_k)
-    for k in ks:
-        row(f"pass@{k}", lambda model, k=k: written(model.pass_at_k[k], 3), k == ks[-1])
-    if several:
-        levels = list(models[-1].levels)
-        for level in levels:
-            words = f"pass@1, level {level}"
-            last = level == levels[-1]
-            row(words, lambda model, level=level: written(model.levels[level], 3), last)
+    table.add_row("seeds", *(str(len(model.seeds)) for model in models))
+    if len(models[-1].seeds) > 1:
+        table.add_row("pass@1 of each", *(_each(model) for model in models))
+    for k in models[-1].pass_at_k:
+        table.add_row(f"pass@{k}", *(written(model.pass_at_k[k], 3) for model in models))
+    table.add_section()
+    for level in models[-1].levels if several else ():
+        rates = (written(model.levels[level], 3) for model in models)
+        table.add_row(f"pass@1, level {level}", *rates)
+    table.add_section()
     for name, (words, decimals) in FACTS.items():
-        row(words, lambda model, name=name, d=decimals: written(model.facts[name], d))
-    row("log-prob mismatch", lambda model: f"{model.mismatch.mean:.1e}, at most "
-                                           f"{model.mismatch.largest:.1e}")  # fmt: skip
-    row("effective sample size", lambda model: f"{model.mismatch.effective:.1%}", True)
-    if any(model.gold for model in models):
-        for name in ("proxy", "gold", "gap"):
-            row(f"{name} reward", lambda model, name=name: _gold(model, name), name == "gap")
+        table.add_row(words, *(written(model.facts[name], decimals) for model in models))
+    told = [model.mismatch for model in models]
+    apart = (f"{one.mean:.1e}, at most {one.largest:.1e}" for one in told)
+    table.add_row("log-prob mismatch", *apart)
+    table.add_row("effective sample size", *(f"{one.effective:.1%}" for one in told))
+    table.add_section()
+    for name in ("proxy", "gold", "gap") if any(model.gold for model in models) else ():
+        table.add_row(f"{name} reward", *(_gold(model, name) for model in models))
+    table.add_section()
     for reason in _reasons(models):
-        row(reason, lambda model, reason=reason: _share(model, reason))
+        table.add_row(f"verdict: {reason}", *(_share(model, reason) for model in models))
     return table
 
 
 def _changes(found: Judgement) -> Table:
     """Solved by one model and not by another."""
-    table = _table("solved", "by", "both", "gained", "lost", "neither", "difference")
+    table = _table("from -> to", "by", "both", "gained", "lost", "neither", "difference")
+    for label, rise in found.rises.items():
+        name = f"{label} -> {found.models[-1].label}"
+        table.add_row(name, "pass@1", *[""] * 4, written(rise[1], 3, sign=True))
     for how, changes in found.changes.items():
         words = f"any of {found.samples}" if how == "any" else how
         for one in changes:
@@ -165,6 +164,15 @@ def written(made: Estimate, decimals: int, sign: bool = False) -> str:
     if made.low is None or made.high is None:
         return shown
     return f"{shown} [{format(made.low, form)}, {format(made.high, form)}]"
+
+
+def _each(model: Model) -> str:
+    """Every seed's share of right answers; of many, the least and the largest."""
+    answers = sum(model.reasons.values()) / model.right.size
+    rates = [float(right.mean()) / answers for right in model.right]
+    if len(rates) > 5:
+        return f"{min(rates):.2f} to {max(rates):.2f}"
+    return " ".join(f"{rate:.2f}" for rate in rates)
 
 
 def _gold(model: Model, name: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sterling.algorithms import ALGORITHMS, named
+from sterling.algorithms import ALGORITHMS, about, named
 from sterling.commands import readers
 from sterling.naming import literal
 
@@ -69,7 +69,9 @@ def speaks(algorithm: str) -> bool:
 
 
 def first_line(algorithm: str) -> str:
-    """What an algorithm is, as its file begins."""
+    """What an algorithm is, as its file begins, or its name is described."""
+    if said := about(algorithm):
+        return said
     text = ast.get_docstring(ast.parse(_source(algorithm))) or ""
     return text.split("\n")[0]
 

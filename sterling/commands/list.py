@@ -19,13 +19,18 @@ def options(parser: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Print one name a line."""
     if chosen.kind == "algorithms":
+        width = 2 + max(map(len, ALGORITHMS))
         for name in ALGORITHMS:
-            print(f"{name:<8}{first_line(name)}")
+            print(f"{name:<{width}}{first_line(name)}")
         return 0
     from sterling import envs
+    from sterling.language import worlds
     from sterling.types import Mistake
 
+    pattern = chosen.pattern.lower()
     found = {backend: names for backend, names in envs.names(chosen.pattern).items() if names}
+    told = tuple(name for name in worlds.names() if pattern in f"text {name}".lower())
+    found |= {"text": told} if told else {}
     if not found:
         raise Mistake(f"no environment's name holds {chosen.pattern!r}")
     for backend, names in found.items():

@@ -100,8 +100,8 @@ def _pair(world: Any, random: Random, level: int) -> Pair | None:
 
 
 def slipped(text: str, random: Random) -> str:
-    """The text with slips in it: often one, seldom as many as it has characters."""
-    for _ in range(random.randint(1, random.randint(1, max(len(text), 1)))):
+    """The text with slips in it: from one to as many as it has characters."""
+    for _ in range(random.randint(1, max(len(text), 1))):
         at, kind = random.randrange(max(len(text), 1)), random.randrange(4)
         letter = text[at : at + 1]
         before, after = text[:at], text[at + 1 :]

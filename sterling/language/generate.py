@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from sterling import keys
 from sterling.language.model import LanguageModel
 from sterling.language.sampling import Sampling, draw
-from sterling.nets.transformer import NOWHERE, Cache
+from sterling.nets.cache import Cache
 
 SHARE = 4  # a quarter of the slots has to be free before prompts are read into them
 
@@ -47,10 +47,10 @@ class Prompts(eqx.Module):
 class Answers(eqx.Module):
     """What was sampled after each prompt."""
 
-    ids: Int[Array, "prompt limit"]  # 0 after the end
-    log_prob: Float[Array, "prompt limit"]  # of the distribution each token was drawn from
-    length: Int[Array, "prompt"]  # tokens, the one that stops included
-    stopped: Bool[Array, "prompt"]  # False: cut off at the limit
+    ids: Int[Array, "*seed prompt limit"]  # 0 after the end
+    log_prob: Float[Array, "*seed prompt limit"]  # of the distribution each token was drawn from
+    length: Int[Array, "*seed prompt"]  # tokens, the one that stops included
+    stopped: Bool[Array, "*seed prompt"]  # False: cut off at the limit
 
 
 class Slots(eqx.Module):
@@ -81,7 +81,7 @@ def generate(model: LanguageModel, prompts: Prompts, key: Key[Array, ""]) -> Ans
 
     The model is used as it stands: weights in bfloat16 make a cache in bfloat16.
     """
-    ready = _for_steps(model)
+    ready, chances = _for_steps(model), _chances(prompts, key)
     rows = prompts.lengths.size
     width = min(prompts.slots, rows)
     few = max(1, width // SHARE)
@@ -93,13 +93,15 @@ def generate(model: LanguageModel, prompts: Prompts, key: Key[Array, ""]) -> Ans
     def writes(state: Slots) -> Array:
         return ~waits(state) & jnp.any(state.prompt < rows)
 
-    def fill(state: Slots, count: int) -> Slots:
-        read = _read(ready, state, prompts, count)
-        return jax.lax.while_loop(writes, lambda state: _write(ready, state, prompts, key), read)
+    def write(state: Slots) -> Slots:
+        return jax.lax.while_loop(
+            writes, lambda state: _write(ready, state, prompts, chances), state
+        )
 
-    first = fill(_empty(ready, prompts, width), width)
     return jax.lax.while_loop(
-        lambda state: state.taken < prompts.total, lambda state: fill(state, few), first
+        lambda state: state.taken < prompts.total,
+        lambda state: write(_refill(ready, state, prompts, few)),
+        write(_begin(ready, prompts, width)),
     ).answers
 
 
@@ -109,7 +111,18 @@ def _for_steps(model: LanguageModel) -> LanguageModel:
     return LanguageModel(model.embedding, model.stack.apart(), head)
 
 
-def _empty(model: LanguageModel, prompts: Prompts, slots: int) -> Slots:
+def _chances(prompts: Prompts, key: Key[Array, ""]) -> Float[Array, "*seed prompt limit"]:
+    """The random number that every token of every answer is drawn with."""
+
+    def one(prompt: Array, place: Array) -> Array:
+        return jax.random.uniform(keys.fold(keys.fold(key, "answer", prompt), "token", place))
+
+    numbers = [jnp.arange(n, dtype=jnp.int32) for n in (prompts.lengths.size, prompts.limit)]
+    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(*numbers)
+
+
+def _begin(model: LanguageModel, prompts: Prompts, slots: int) -> Slots:
+    """All slots, with the first prompts read into them."""
     (rows, room), limit = prompts.ids.shape, prompts.limit
     nothing = Answers(
         jnp.zeros((rows, limit), jnp.int32),
@@ -117,28 +130,25 @@ def _empty(model: LanguageModel, prompts: Prompts, slots: int) -> Slots:
         jnp.zeros(rows, jnp.int32),
         jnp.zeros(rows, bool),
     )
-    none, zero = jnp.zeros(slots, jnp.int32), jnp.zeros((), jnp.int32)
-    cache = model.stack.empty(slots, room + limit)
-    scores = jnp.zeros((slots, model.vocabulary))
-    return Slots(cache, scores, jnp.full(slots, rows, jnp.int32), none, none, zero, zero, nothing)
+    number = jnp.arange(slots, dtype=jnp.int32)
+    number = jnp.where(number < prompts.total, number, rows)
+    scores, fresh, own = _read(model, prompts, number)
+    taken = jnp.sum(number < rows).astype(jnp.int32)
+    place, written = jnp.asarray(room, jnp.int32), jnp.zeros(slots, jnp.int32)
+    return Slots(fresh.larger(room + limit), scores, number, own, written, place, taken, nothing)
 
 
-def _read(model: LanguageModel, state: Slots, prompts: Prompts, count: int) -> Slots:
+def _refill(model: LanguageModel, state: Slots, prompts: Prompts, count: int) -> Slots:
     """Read up to ``count`` prompts into free slots."""
-    rows, room = prompts.ids.shape
-    slots = state.prompt.size
+    rows, slots = prompts.lengths.size, state.prompt.size
     free = state.prompt == rows
     slot = jnp.argsort(~free)[:count].astype(jnp.int32)  # free ones first
     number = state.taken + jnp.arange(count, dtype=jnp.int32)
     use = free[slot] & (number < prompts.total)
     slot, number = jnp.where(use, slot, slots), jnp.where(use, number, rows)
-    own = prompts.lengths.at[number].get(mode="fill", fill_value=1)
-    at = jnp.arange(room, dtype=jnp.int32)[None] - room + own[:, None]  # they end at one place
-    ids = prompts.ids.at[number[:, None], jnp.maximum(at, 0)].get(mode="fill", fill_value=0)
-    blank = model.stack.empty(count, room)
-    scores, fresh = model.next_tokens(ids, blank, 0, at >= 0, jnp.maximum(at, 0))
+    scores, fresh, own = _read(model, prompts, number)
     return Slots(
-        _placed(state.cache, fresh, slot, state.place),
+        state.cache.with_rows(fresh, slot, state.place),
         state.scores.at[slot].set(scores, mode="drop"),
         state.prompt.at[slot].set(number, mode="drop"),
         state.at.at[slot].set(own, mode="drop"),
@@ -149,29 +159,27 @@ def _read(model: LanguageModel, state: Slots, prompts: Prompts, count: int) -> S
     )
 
 
-def _placed(cache: Cache, fresh: Cache, slot: Int[Array, "count"], place: Int[Array, ""]) -> Cache:
-    """``cache`` with the rows of ``fresh`` in these slots, ending just before ``place``."""
-    room, new = cache.position.shape[1], fresh.position.shape[1]
-    ring = (place - new + jnp.arange(new, dtype=jnp.int32)) % room
-    row, column = slot[:, None], ring[None]
-
-    def put(old: Array, part: Array) -> Array:
-        return old.at[row, :, column].set(jnp.moveaxis(part, 2, 1), mode="drop")
-
-    clean = cache.position.at[slot].set(NOWHERE, mode="drop")
-    return Cache(
-        tuple(map(put, cache.keys, fresh.keys)),
-        tuple(map(put, cache.values, fresh.values)),
-        clean.at[row, column].set(fresh.position, mode="drop"),
-    )
+def _read(
+    model: LanguageModel, prompts: Prompts, number: Int[Array, "count"]
+) -> tuple[Float[Array, "count vocabulary"], Cache, Int[Array, "count"]]:
+    """Scores after the prompts of these numbers, what was remembered of them, their lengths."""
+    room = prompts.ids.shape[1]
+    own = prompts.lengths.at[number].get(mode="fill", fill_value=1)
+    at = jnp.arange(room, dtype=jnp.int32)[None] - room + own[:, None]  # they end at one place
+    ids = prompts.ids.at[number[:, None], jnp.maximum(at, 0)].get(mode="fill", fill_value=0)
+    blank = model.stack.empty(number.size, room)
+    return *model.next_tokens(ids, blank, 0, at >= 0, jnp.maximum(at, 0)), own
 
 
-def _write(model: LanguageModel, state: Slots, prompts: Prompts, key: Key[Array, ""]) -> Slots:
+def _write(
+    model: LanguageModel, state: Slots, prompts: Prompts, chances: Float[Array, "*seed prompt limit"]
+) -> Slots:
     """Draw a token for every row, and feed it."""
     rows, limit = state.answers.ids.shape
     busy = state.prompt < rows
-    own = prompts.sampling.rows(jnp.minimum(state.prompt, rows - 1))
-    token, log_prob = draw(state.scores, _token_keys(key, state), own)
+    which = jnp.minimum(state.prompt, rows - 1)
+    chance = chances[which, jnp.minimum(state.written, limit - 1)]
+    token, log_prob = draw(state.scores, chance, prompts.sampling.rows(which))
     here = (state.prompt, state.written)
     stop = jnp.isin(token, jnp.asarray(prompts.stops, jnp.int32)) & busy
     written = state.written + 1
@@ -195,10 +203,3 @@ def _write(model: LanguageModel, state: Slots, prompts: Prompts, key: Key[Array,
         state.taken,
         answers,
     )
-
-
-def _token_keys(key: Key[Array, ""], state: Slots) -> Key[Array, "slot"]:
-    def one(prompt: Array, written: Array) -> Array:
-        return keys.fold(keys.fold(key, "answer", prompt), "token", written)
-
-    return jax.vmap(one)(state.prompt, state.written)

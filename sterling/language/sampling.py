@@ -48,27 +48,65 @@ def log_probs(
     scores: Float[Array, "row vocabulary"], sampling: Sampling
 ) -> Float[Array, "row vocabulary"]:
     """The log-distribution that is sampled; -inf for tokens that cannot be drawn."""
-    scaled = scores / jnp.maximum(sampling.temperature, 1e-6)[:, None]
-    if sampling.cuts:
-        scaled = jnp.where(scaled >= _threshold(scaled, sampling)[:, None], scaled, -jnp.inf)
     best = jax.nn.one_hot(jnp.argmax(scores, -1), scores.shape[-1], dtype=bool)
     greedy = jnp.where(best, 0.0, -jnp.inf)
-    return jnp.where(sampling.temperature[:, None] > 0.0, jax.nn.log_softmax(scaled), greedy)
+    warm = sampling.temperature[:, None] > 0.0
+    return jnp.where(warm, jax.nn.log_softmax(_scaled(scores, sampling)), greedy)
 
 
 def draw(
-    scores: Float[Array, "row vocabulary"], keys: Key[Array, "row"], sampling: Sampling
+    scores: Float[Array, "row vocabulary"], chance: Float[Array, "row"], sampling: Sampling
 ) -> tuple[Int[Array, "row"], Float[Array, "row"]]:
-    """A token for each row and its log-probability.
+    """A token for each row and its log-probability (see :func:`log_probs`).
 
-    The first token up to which more than a uniform number's share of the probability lies: one
-    random number a row, where Gumbel noise would take one for each token of the vocabulary.
+    ``chance`` is uniform in [0, 1): the first token up to which more than that share of the
+    probability lies. One random number a row, where Gumbel noise would take one for each token.
     """
-    log_p = log_probs(scores, sampling)
-    below = jnp.cumsum(jnp.exp(log_p), -1)
-    uniform = jax.vmap(jax.random.uniform)(keys)[:, None]
-    token = jnp.sum(below <= uniform * below[:, -1:], -1).astype(jnp.int32)
-    return token, jnp.take_along_axis(log_p, token[:, None], 1)[:, 0]
+    scaled, highest = _scaled(scores, sampling), jnp.max(scores, -1, keepdims=True)
+    top = _warmed(highest, sampling)
+    drawn, total = _first_above(jnp.exp(scaled - top), chance)
+    likely = jnp.take_along_axis(scaled, drawn[:, None], 1)[:, 0] - top[:, 0] - jnp.log(total)
+    number = jnp.arange(scores.shape[-1], dtype=jnp.int32)[None]
+    best = jnp.min(jnp.where(scores == highest, number, scores.shape[-1] - 1), -1)
+    warm = sampling.temperature > 0.0
+    return jnp.where(warm, drawn, best), jnp.where(warm, likely, 0.0)
+
+
+def _first_above(
+    weight: Float[Array, "row vocabulary"], chance: Float[Array, "row"]
+) -> tuple[Int[Array, "row"], Float[Array, "row"]]:
+    """The first token up to which the weights sum to more than ``chance`` of all, and all.
+
+    Two short sums, over pieces and then inside of one, in place of a long one. A token without
+    weight is never found, however the sums are rounded.
+    """
+    size = 1 << (weight.shape[-1].bit_length() + 1) // 2  # a power of 2 near the square root
+    spare = -weight.shape[-1] % size
+    pieces = jnp.pad(weight, ((0, 0), (0, spare))).reshape(weight.shape[0], -1, size)
+    ends = jnp.cumsum(jnp.sum(pieces, -1), -1)
+    total = ends[:, -1]
+    goal = (chance * total)[:, None]
+    piece = jnp.sum(ends <= goal, -1).astype(jnp.int32)
+    before = jnp.max(jnp.where(ends <= goal, ends, 0.0), -1, keepdims=True)
+    inside = jnp.take_along_axis(pieces, piece[:, None, None], 1)[:, 0]
+    place = jnp.sum(jnp.cumsum(inside, -1) <= goal - before, -1).astype(jnp.int32)
+    number = jnp.arange(size, dtype=jnp.int32)[None]
+    last = jnp.max(jnp.where(inside > 0.0, number, 0), -1)
+    return piece * size + jnp.minimum(place, last), total
+
+
+def _scaled(
+    scores: Float[Array, "row vocabulary"], sampling: Sampling
+) -> Float[Array, "row vocabulary"]:
+    """Scores divided by the temperature; -inf where cut."""
+    scaled = _warmed(scores, sampling)
+    if not sampling.cuts:
+        return scaled
+    return jnp.where(scaled >= _threshold(scaled, sampling)[:, None], scaled, -jnp.inf)
+
+
+def _warmed(scores: Float[Array, "row some"], sampling: Sampling) -> Float[Array, "row some"]:
+    return scores / jnp.maximum(sampling.temperature, 1e-6)[:, None]
 
 
 def _threshold(scaled: Float[Array, "row vocabulary"], sampling: Sampling) -> Float[Array, "row"]:

@@ -14,7 +14,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +56,7 @@ class Line:
     turns: int = 0  # that the seat had
     verdicts: tuple[Verdict, ...] = ()  # one for each of them
     cut: bool = False  # the context was too short, or an answer longer than allowed
+    full: bool = False  # the context was too short
     failed: str = ""  # why the scene was given up
 
     @property
@@ -79,6 +80,7 @@ class Line:
         self.turns += 1
 
 
+@runtime_checkable
 class Speaker(Protocol):
     """Agents that speak: prompts with a leading seed axis in, answers with one out."""
 
@@ -105,10 +107,12 @@ class Talk:
             if isinstance(scene, str) or scene.turn is None or self._given_up(number):
                 continue
             line = self.lines.setdefault((number, scene.turn.seat), Line(number, scene.turn.seat))
-            line.hear(self._tokens(line, scene.turn.messages))
-            if len(line.ids) + self.voice.limit > self.voice.context:
-                line.cut = True
+            tokens = self._tokens(line, scene.turn.messages)
+            if len(line.ids) + len(tokens) + self.voice.limit > self.voice.context:
+                line.cut = line.full = True
+                line.failed = "" if line.turns else "its opening is longer than the context"
                 continue
+            line.hear(tokens)
             found.append(line)
         return found
 
@@ -131,7 +135,7 @@ class Talk:
             scene = self.scenes[number]
             if not isinstance(scene, str) and not line.failed:
                 line.verdicts = tuple(scene.verdicts[seat])
-        return list(self.lines.values())
+        return [self.lines[place] for place in sorted(self.lines)]
 
     def _tokens(self, line: Line, messages: Sequence[Message]) -> list[int]:
         tokenizer = self.voice.tokenizer
@@ -142,10 +146,7 @@ class Talk:
 
     def _given_up(self, number: int) -> bool:
         lines = [line for (scene, _), line in self.lines.items() if scene == number]
-        return any(line.failed or self._too_long(line) for line in lines)
-
-    def _too_long(self, line: Line) -> bool:
-        return line.cut and len(line.ids) + self.voice.limit > self.voice.context
+        return any(line.failed or line.full for line in lines)
 
     def _give_up(self, number: int, why: str) -> None:
         for (scene, _), line in self.lines.items():
@@ -215,7 +216,7 @@ def _prompts(waiting: Sequence[Sequence[Line]], voice: Voice) -> Prompts:
     return Prompts(parts[0], parts[1], parts[2], every, limit, slots, stops)
 
 
-def check(verdicts: Sequence[Sequence[Verdict]]) -> None:
+def check(verdicts: Any) -> None:
     """Raise ValueError where a scene's verdicts are no verdicts."""
     for verdict in (each for seat in verdicts for each in seat):
         reward = getattr(verdict, "reward", None)

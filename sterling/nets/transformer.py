@@ -23,14 +23,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import keys
+from sterling.nets.cache import NEVER, NOWHERE, Cache, recall, remembered
 from sterling.nets.mlp import Linear, Norm, pieces
 from sterling.types import Mistake
 
-NEVER = -1e30  # the score of what may not be looked at: finite, so that gradients stay finite
 UNROLL = 4  # layers compiled side by side
 BASE = 10_000.0  # rotary positions: the longest wave, in tokens, is 2 pi times it
 Turns = tuple[Float[Array, "#batch 1 time half"], Float[Array, "#batch 1 time half"]]
-NOWHERE = -1  # the position of a place in a cache that holds no token
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,14 +85,6 @@ class Block(eqx.Module):
         norms = [form.blank(width) for _ in range(2)]
         unit = Norm(jnp.ones(form.size), None, form.epsilon) if form.normed_heads else None
         return cls(norms[0], made[0], made[1], norms[1], made[2], made[3], unit, unit)
-
-
-class Cache(eqx.Module):
-    """What earlier tokens left behind for later ones, of ``room`` tokens at most."""
-
-    keys: tuple[Float[Array, "batch head room size"], ...]  # one for each layer
-    values: tuple[Float[Array, "batch head room size"], ...]
-    position: Int[Array, "batch room"]  # of the token in each place, or NOWHERE
 
 
 class Transformer(eqx.Module):
@@ -182,10 +173,8 @@ class Transformer(eqx.Module):
 
     def empty(self, batch: int, room: int) -> Cache:
         """A cache for sequences of at most ``room`` tokens."""
-        layers, kind = self.layers, self.norm.scale.dtype
-        shape = (batch, self.form.key_heads, room, self.form.size)
-        blank = tuple(jnp.zeros(shape, kind) for _ in layers)
-        return Cache(blank, blank, jnp.full((batch, room), NOWHERE, jnp.int32))
+        form, kind = self.form, self.norm.scale.dtype
+        return Cache.empty(len(self.layers), batch, form.key_heads, room, form.size, kind)
 
     def step(
         self,
@@ -212,14 +201,11 @@ class Transformer(eqx.Module):
         itself = places[:, None] == jnp.arange(position.shape[1], dtype=jnp.int32)[None]
         allowed = ((seen >= 0) & (seen <= at[..., None])) | itself[None]
         x, kept, turn = self._placed(x, at), [], turns(at, self.form.rates)
-        for block, old in zip(self.layers, zip(cache.keys, cache.values, strict=True), strict=True):
-            queries, *newer = self._split(block, x, turn)
-            both = [
-                jax.lax.dynamic_update_slice(whole, part, (0, 0, place, 0))
-                for whole, part in zip(old, newer, strict=True)
-            ]
-            x = self._finish(block, x, attend(queries, both[0], both[1], allowed))
-            kept.append(both)
+        for block, *old in zip(self.layers, cache.keys, cache.values, strict=True):
+            queries, keys, values = self._split(block, x, turn)
+            layer = remembered((old[0], old[1]), keys, values, place)
+            x = self._finish(block, x, recall(queries, layer, allowed))
+            kept.append(layer)
         first, second = zip(*kept, strict=True)
         return self.norm(x), Cache(first, second, position)
 

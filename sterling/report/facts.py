@@ -120,7 +120,7 @@ def _run(group: Group, one: Result) -> list[str]:
         group.environment,
         str(len(one.seeds)),
         listed(one.failed) if one.failed else "-",
-        f"{one.steps:,.0f}" if one.steps is not None else "?",
+        _budget(one),
         duration(wall) if wall is not None else "not finished" if one.config else "-",
         f"{speed:,.0f}" if speed else "-",
         _commit(one.config),
@@ -128,6 +128,12 @@ def _run(group: Group, one: Result) -> list[str]:
         ", ".join(shown) or "-",
         one.place,
     ]
+
+
+def _budget(one: Result) -> str:
+    if one.updates is not None:
+        return f"{count(one.updates, 'update')}"
+    return f"{one.steps:,.0f}" if one.steps is not None else "?"
 
 
 def _commit(config: dict[str, Any]) -> str:

@@ -48,8 +48,20 @@ class Group:
 
     @property
     def steps(self) -> list[float]:
-        """The budgets taken, from small to large; usually one."""
-        return sorted({one.steps for one in self.results if one.steps is not None})
+        """The budgets taken, from small to large; usually one. See ``unit``."""
+        taken = [one.steps if one.updates is None else one.updates for one in self.results]
+        return sorted({float(each) for each in taken if each is not None})
+
+    @property
+    def unit(self) -> str:
+        """What its progress is counted in: "steps", or "updates" where none were taken."""
+        return "updates" if all(one.updates is not None for one in self.results) else "steps"
+
+    @property
+    def budgets(self) -> str:
+        """The same in words: 1M, or 100 updates."""
+        taken = ", ".join(steps(budget) for budget in self.steps)
+        return f"{taken} updates" if taken and self.unit == "updates" else taken
 
     def curves(self) -> tuple[Float[np.ndarray, "time"], Float[np.ndarray, "run time"]]:
         """Every seed that did not fail, averaged over ``WINDOWS`` equal windows of steps.

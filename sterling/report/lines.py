@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -47,10 +47,13 @@ def chances(contests: Sequence[Contest], overall: Sequence[Better]) -> dict[str,
     return panels
 
 
-def areas(found: dict[str, Areas], order: Sequence[str]) -> dict[str, list[Line]]:
-    """Mean return over training, one panel per environment."""
+def areas(
+    found: dict[str, Areas], order: Sequence[str], units: Mapping[str, str]
+) -> dict[str, list[Line]]:
+    """Mean return over training, one panel per environment; ``units``: what it counts, if not
+    steps."""
     return {
-        f"{world}, first {steps(end)} steps": [
+        f"{world}, first {steps(end)} {units.get(world, 'steps')}": [
             Line(label, made[label]) for label in order if label in made
         ]
         for world, (end, made) in found.items()

@@ -94,6 +94,8 @@ def _area(steps: np.ndarray, values: np.ndarray, end: float, level: float) -> Es
     if not kept.any():
         return None
     rows = values[:, kept]
+    if not np.isfinite(rows).any(1).all():
+        return None  # the shortest log ends before this one's first number
     first = np.isfinite(rows).argmax(1)
     opening = rows[np.arange(len(rows)), first][:, None]
     rows = np.where(np.isfinite(rows), rows, opening)

@@ -24,8 +24,9 @@ WIDTH, HEIGHT = 3.5, 2.6  # inches of a panel
 PLOT = 0.72  # share of a panel's height that is axes, about
 
 
-def learning(groups: Sequence[Group], ylabel: str = "return of training episodes") -> Figure:
-    """The picture. Groups without a log have no curve; a panel without any says so."""
+def learning(groups: Sequence[Group], ylabel: str = "") -> Figure:
+    """The picture. Groups without a log have no curve; a panel without any says so. ``ylabel``: by
+    default the return, of training where environment steps are counted, else of evaluation."""
     worlds, looks = environments(groups), style.palette(labels(groups))
     columns = min(len(worlds), 3)
     rows = math.ceil(len(worlds) / columns)
@@ -39,10 +40,19 @@ def learning(groups: Sequence[Group], ylabel: str = "return of training episodes
             axes.set_axis_off()
         for at, axes in enumerate(grid[: len(worlds)]):
             if at + columns >= len(worlds):
-                axes.set_xlabel("environment steps per seed")
+                axes.set_xlabel(axis_of([one for one in groups if one.environment == worlds[at]]))
+        of = "evaluation" if all(one.unit == "updates" for one in groups) else "training"
         for axes in grid[: len(worlds) : columns]:
-            axes.set_ylabel(ylabel)
+            axes.set_ylabel(ylabel or f"return of {of} episodes")
         return figure
+
+
+def axis_of(groups: Sequence[Group]) -> str:
+    """What the x axis counts."""
+    units = {one.unit for one in groups}
+    if len(units) > 1:
+        return "environment steps, or updates, per seed"
+    return "gradient updates per seed" if units == {"updates"} else "environment steps per seed"
 
 
 def _panel(axes: Axes, groups: list[Group], looks: dict[str, dict[str, Any]]) -> None:

@@ -58,6 +58,12 @@ class Result:
         return float(self.curves.steps[-1]) if self.curves.steps.size else None
 
     @property
+    def updates(self) -> int | None:
+        """Gradient updates per seed, of a run that counts by them: it took no steps of its own."""
+        known = self.result or self.config
+        return None if known.get("steps") else known.get("updates") or None
+
+    @property
     def failed(self) -> list[int]:
         """Seeds that diverged."""
         gone = set(self.result.get("failed_seeds", [])) | set(self.curves.failed)
@@ -142,7 +148,8 @@ def _read_run(folder: Path, label: str | None, metric: str, notes: list[str]) ->
     )
     if not result:
         reached = f"{made.steps:,.0f}" if made.steps else "0"
-        notes.append(f"{folder} is not finished ({reached} of {config['steps']:,} steps)")
+        budget = f"{made.updates:,} updates" if made.updates else f"{config['steps']:,} steps"
+        notes.append(f"{folder} is not finished ({reached} of {budget})")
     elif made.scores is None:
         notes.append(f"{folder} has no {metric!r} in its result: left out of the scores")
     return made

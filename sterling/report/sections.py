@@ -27,7 +27,7 @@ def curves(made: Material, out: Path) -> str:
     if not any(one.curves.steps.size for one in made.results):
         return ""
     caption = (
-        "Returns of training episodes. Thick: median of the seeds; band: 10th to 90th percentile "
+        "Returns of episodes. Thick: median of the seeds; band: 10th to 90th percentile "
         "of the seeds; thin: single seeds; dashed up to a cross: a seed that failed. Each point "
         "is the mean over a fiftieth of the steps."
     )
@@ -95,7 +95,8 @@ def together(made: Material, out: Path) -> str:
 
 def efficiency(made: Material, out: Path) -> str:
     """Mean return over training."""
-    shown = lines.areas(overall.areas(made.groups, level=made.asked.level), made.labels)
+    found = overall.areas(made.groups, level=made.asked.level)
+    shown = lines.areas(found, made.labels, {one.environment: one.unit for one in made.groups})
     if not shown:
         return ""
     caption = (
@@ -163,7 +164,7 @@ def _standing(made: Material, at: Standing, world: str) -> list[str]:
         at.made.method if at.made else "no finished run",
         str(at.seeds),
         str(at.failed) if at.failed else "-",
-        ", ".join(steps(budget) for budget in made.group(at.label, world).steps) or "?",
+        made.group(at.label, world).budgets or "?",
         band,
     ]
 

@@ -1,6 +1,7 @@
 """Learning from preferences: what each loss is, what it raises, and what leaves it as it is."""
 
 import dataclasses
+from random import Random
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,7 @@ from gymnasium import spaces
 
 from sterling.algorithms.language import dpo
 from sterling.algorithms.language.pairs import Pairs
-from sterling.experience.comparisons import Compared, Pair, of_world
-from sterling.language import worlds
+from sterling.experience.comparisons import Compared, Pair
 from sterling.language.generate import Prompts
 from sterling.language.model import LanguageModel, form_of
 from sterling.language.sampling import Sampling
@@ -23,6 +23,8 @@ LOSSES = (*dpo.ANCHORED, *dpo.FREE)
 TOKENS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
 ASKED = [("copy ab", "ab", "ba"), ("copy xyz", "xyz", "xz"), ("go", "yes", "no"), ("a", "b", "cc")]
 KEY = jax.random.key(0)
+READ = jax.jit(lambda model, ids: model.log_prob(ids)[0])
+LOSS, LEARN = jax.jit(dpo.loss), jax.jit(dpo.learn)
 
 
 def model(number=0):
@@ -30,11 +32,15 @@ def model(number=0):
     return make(jax.random.key(number))
 
 
+def compared(texts, batch, context=16):
+    pairs = [Pair((Message("user", asked),), *both) for asked, *both in texts]
+    return Compared.create(pairs, Comparisons(batch), TOKENS, context)
+
+
 def record(texts=ASKED, context=16):
     """All of them in order, as one batch."""
-    pairs = [Pair((Message("user", asked),), *both) for asked, *both in texts]
-    source = Compared.create(pairs, Comparisons(len(pairs)), TOKENS, context)
-    every = source._record(jnp.arange(len(pairs), dtype=jnp.int32)[None, None])
+    source = compared(texts, len(texts), context)
+    every = source._record(jnp.arange(len(texts), dtype=jnp.int32)[None, None])
     return jax.tree.map(lambda x: x[0, 0], every)
 
 
@@ -42,21 +48,27 @@ def config(loss, **fields):
     return dpo.Config(loss=loss, **{"beta": 2.0 if loss == "simpo" else 0.1, **fields})
 
 
+def louder():
+    """A model that is surer of what it says than a new one, so that gains are not tiny."""
+    new = model(1)
+    return LanguageModel(8.0 * new.embedding, new.stack, new.head)
+
+
 def moved(loss, **fields):
     """A learner that is no longer at its reference."""
     state = dpo.begin(model(), config(loss, **fields))
-    return dataclasses.replace(state, model=model(1))
+    return dataclasses.replace(state, model=louder())
 
 
 def answer_log_prob(model, asked, answer):
     """Log-probability of an answer, read one text at a time, without padding."""
     opening = TOKENS.opening([Message("user", asked)])
     ids = [*opening, *TOKENS.encode(answer), TOKENS.end]
-    return model.log_prob(jnp.asarray([ids], jnp.int32))[0][0, len(opening) - 1 :]
+    return READ(model, jnp.asarray([ids], jnp.int32))[0, len(opening) - 1 :]
 
 
 def lost(state, batch, kl=0.0):
-    return dpo.loss(state.reference, state.config, jnp.asarray(kl), state.model, Pairs.of(batch))
+    return LOSS(state.reference, state.config, jnp.asarray(kl), state.model, Pairs.of(batch))
 
 
 def test_dpos_gradient_is_the_closed_form():
@@ -144,35 +156,42 @@ def test_learning_lowers_the_loss_and_prefers_the_preferred(loss):
 
 def test_it_begins_at_the_reference():
     state, batch = dpo.begin(model(), config("dpo")), record()
-    _, signals = dpo.learn(state, batch, KEY)
+    _, signals = LEARN(state, batch, KEY)
     np.testing.assert_allclose(signals.metrics["loss/preference"], np.log(2.0), rtol=1e-6)
     assert signals.metrics["reward/margin"] == 0.0
     assert signals.metrics["loss/grad_norm"] > 0.0
 
 
-def test_dpo_prefers_right_answers_to_wrong_ones_that_it_has_never_seen():
-    world = worlds.find("copy-text")
-    source = Compared.create(of_world(world, (0,), 256), Comparisons(32), TOKENS, 24)
-    held = Compared.create(of_world(world, (0,), 64, seed=1), Comparisons(64), TOKENS, 24)
-    state = dpo.begin(model(), config("dpo", lr=3e-3, rise=1))
+def tasteful(random):
+    """Someone who prefers words of the letters a to m."""
+    words = [
+        "".join(random.choices(letters, k=4)) for letters in ("abcdefghijklm", "nopqrstuvwxyz")
+    ]
+    return (f"say {random.choice('abcdxyz')}", *words)
+
+
+def test_a_taste_holds_for_answers_that_were_never_seen():
+    random = Random(0)
+    source, held = (compared([tasteful(random) for _ in range(n)], 32) for n in (256, 64))
 
     def several(state):
         def update(state, key):
             batch = source.draw(None, key[None])[1]
             return dpo.learn(state, jax.tree.map(lambda x: x[0, 0], batch), key)[0], None
 
-        return jax.lax.scan(update, state, jax.random.split(KEY, 150))[0]
+        return jax.lax.scan(update, state, jax.random.split(KEY, 60))[0]
 
+    state = dpo.begin(model(), config("dpo", lr=3e-3))
     unseen = jax.tree.map(lambda x: x[0, 0], held.draw(None, KEY[None])[1])
-    learned = jax.jit(several)(state)
-    assert lost(learned, unseen)[1]["reward/accuracy"] > 0.6
-    assert lost(learned, unseen)[0] < 0.66  # log 2 at first
+    value, told = lost(jax.jit(several)(state), unseen)
+    assert told["reward/accuracy"] > 0.95
+    assert value < 0.5  # log 2 at first
 
 
 @pytest.mark.parametrize("loss", ["dpo", "kto", "orpo"])
 def test_pieces_change_nothing(loss):
     states = [moved(loss), moved(loss, piece=2)]
-    whole, parts = (jax.jit(dpo.learn)(state, record(), KEY) for state in states)
+    whole, parts = (LEARN(state, record(), KEY) for state in states)
     for name, value in whole[1].metrics.items():
         np.testing.assert_allclose(parts[1].metrics[name], value, rtol=1e-4, atol=1e-6)
     leaves = zip(*(jax.tree.leaves(found[0].optimiser) for found in (whole, parts)), strict=True)
@@ -186,7 +205,7 @@ def test_a_pair_of_which_a_row_failed_does_not_count():
     batch = dataclasses.replace(batch, extras={**batch.extras, "valid": valid})
     np.testing.assert_allclose(lost(moved("dpo"), batch)[0], lost(moved("dpo"), few)[0], rtol=1e-6)
     nothing = dataclasses.replace(batch, mask=jnp.zeros_like(batch.mask))
-    learned, signals = dpo.learn(moved("kto"), nothing, KEY)
+    learned, signals = LEARN(moved("kto"), nothing, KEY)
     assert signals.metrics["loss/preference"] == 0.0
     assert jnp.all(learned.model.embedding == moved("kto").model.embedding)
 
@@ -210,16 +229,15 @@ def test_ktos_reference_point_is_their_mean_gain():
             pair = [answer_log_prob(each, asked, answer) for each in (state.model, state.reference)]
             gains.append(float((pair[0] - pair[1]).sum()))
     expected = max(0.0, np.mean(gains))
-    assert expected > 0.0 or np.mean(gains) < 0.0
     flipped = dataclasses.replace(state, model=state.reference, reference=state.model)
     points = [float(dpo.reference_point(each, Pairs.of(record()))) for each in (state, flipped)]
-    np.testing.assert_allclose(sorted(points), [0.0, abs(np.mean(gains))], rtol=1e-4)
-    np.testing.assert_allclose(points[0], expected, rtol=1e-4)
+    np.testing.assert_allclose(sorted(points), [0.0, abs(np.mean(gains))], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(points[0], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_one_that_was_cut_off_by_the_row_keeps_what_fits():
-    short = Pairs.of(record([("a", "bcdefg", "x"), ("abcdefg", "y", "zz")], 11)).mismatched()
-    assert int(short.mask[1, 0].sum()) == 2  # of 7; the prompt of 9 tokens stays
+    short = Pairs.of(record([("a", "bcdefg", "x"), ("abcdefg", "y", "zz")], 12)).mismatched()
+    assert int(short.mask[1, 0].sum()) == 3  # of 7: the prompt's 9 tokens stay
     assert int(short.mask[0, 0].sum()) == 2
 
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import test_language
 from cases import CASES
 
 import sterling
@@ -14,7 +15,7 @@ RUNS = [(case.name, world) for case in CASES.values() for world in case.worlds]
 
 
 def test_every_listed_algorithm_has_a_case():
-    assert set(CASES) == set(ALGORITHMS)
+    assert set(CASES) | set(test_language.NAMES) == set(ALGORITHMS)
 
 
 @pytest.mark.parametrize(("name", "world"), RUNS)

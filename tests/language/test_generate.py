@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling import keys
 from sterling.language.generate import Prompts, bucket, generate
 from sterling.language.model import LanguageModel, forgetful, form_of, tiny
 from sterling.language.sampling import Sampling, draw, log_probs
@@ -94,7 +93,8 @@ def test_cuts_leave_the_likeliest_and_say_their_probability():
 def test_tokens_are_drawn_by_their_probability():
     chances = np.array([0.05, 0.0, 0.5, 0.3, 0.15], np.float32)
     scores = jnp.broadcast_to(jnp.log(jnp.asarray(chances)), (20_000, 5))
-    token, log_prob = draw(scores, keys.deal(jax.random.key(1), "t", 20_000), Sampling.of(20_000))
+    chance = jax.random.uniform(jax.random.key(1), (20_000,))
+    token, log_prob = draw(scores, chance, Sampling.of(20_000))
     found = np.bincount(np.asarray(token), minlength=5) / 20_000
     np.testing.assert_allclose(found, chances, atol=4 * 0.5 / 20_000**0.5)
     np.testing.assert_allclose(jnp.exp(log_prob), chances[np.asarray(token)], rtol=1e-5)

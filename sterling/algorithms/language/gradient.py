@@ -42,10 +42,10 @@ from sterling.types import Generations, Mistake, Record, Signals, Spec, config
 class Config:
     """Defaults for models of up to some million parameters; large ones want lr of 1e-6."""
 
-    prompts: int = 16  # questions per iteration
-    group: int = 8  # answers to each
+    prompts: int = 32  # questions per iteration
+    group: int = 16  # answers to each
     limit: int = 32  # tokens of one answer
-    lr: float = 3e-4  # Adam's step size
+    lr: float = 5e-4  # Adam's step size
     rise: int = 5  # updates over which the step size rises
     max_grad_norm: float = 1.0  # larger gradients are scaled down to it
     weight_decay: float = 0.0  # AdamW's
@@ -138,6 +138,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         "group": batch.extras["group"],
         "advantage": worth,
         "old": before["model"] if config.decoupled else batch.extras["log_prob"],
+        "spoke": batch.extras["log_prob"],
         "weight": credit.staleness(config, before, batch, mask),
         "reference": before["reference"],
     }
@@ -150,10 +151,6 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     state = eqx.tree_at(lambda s: s.critic, state, judge, is_leaf=lambda x: x is None)
     state, metrics = jax.lax.scan(epoch, state, keys.deal(key, "epoch", config.epochs))
     last = jax.tree.map(jnp.mean, metrics) | found
-    mismatch = jnp.abs(before["model"] - batch.extras["log_prob"])
-    last["policy/mismatch"] = credit.mean_of(
-        mismatch, mask
-    )  # of sampler and learner, and by staleness
     told = {"advantage": credit.row_mean(jnp.abs(worth), mask), "score": batch.extras["score"]}
     return state, Signals(last, told)
 
@@ -166,8 +163,9 @@ def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array
         length=config.limit if config.rule != "reinforce" else 1,
         counted=rows["counted"],
     )
+    even = aggregate.weights(rows["counted"], rows["group"], "token")
     model, optimiser, found = teaching.update(
-        *(state.model, state.optimiser, loss_of(config), rows | {"share": share}),
+        *(state.model, state.optimiser, loss_of(config), rows | {"share": share, "even": even}),
         lr=teaching.rate(config.lr, state.updates, config.rise),
         max_norm=config.max_grad_norm,
         decay=config.weight_decay,
@@ -192,27 +190,31 @@ def loss_of(config: Config) -> teaching.Loss:
             high=config.high,
             dual=config.dual,
         )
-        policy = aggregate.weighted_sum(each * rows["weight"], rows["share"])
-        spread = aggregate.weighted_sum(entropy, rows["share"])
-        share_cut = aggregate.weighted_sum(cut.astype(jnp.float32), rows["share"])
-        found = {"loss/policy": policy, "policy/entropy": spread, "policy/cut": share_cut}
-        total = policy - config.entropy_coef * spread
+        each = each * rows["weight"] - config.entropy_coef * entropy
+        told = {"entropy": entropy, "cut": cut, "mismatch": jnp.abs(log_prob - rows["spoke"])}
         if config.kl != "none":
-            away = divergence.estimate(log_prob, rows["reference"], config.kl)
-            found["policy/kl"] = aggregate.weighted_sum(away, rows["share"])
-            total = total + (config.kl_coef * found["policy/kl"] if config.kl_in == "loss" else 0.0)
-        return total, found
+            told["kl"] = divergence.estimate(log_prob, rows["reference"], config.kl)
+            each = each + (config.kl_coef * told["kl"] if config.kl_in == "loss" else 0.0)
+        total = aggregate.weighted_sum(each, rows["share"])
+        found = {  # means over tokens, whatever the loss's denominator is
+            f"policy/{name}": aggregate.weighted_sum(x.astype(jnp.float32), rows["even"])
+            for name, x in told.items()
+        }
+        return total, found | {"loss/policy": total}
 
     return loss
 
 
 def likelihoods(state: State, ids: Int[Array, "row time"]) -> dict[str, Float[Array, "row token"]]:
-    """Log-probabilities under the policy as it is now, and under the reference."""
-    config = state.config
-    now = jax.lax.stop_gradient(state.model.log_prob(ids, config.temperature)[0])
-    if state.reference is None:
-        return {"model": now, "reference": jnp.zeros_like(now)}
-    return {"model": now, "reference": state.reference.log_prob(ids, config.temperature)[0]}
+    """Log-probabilities under the policy as it is now, and under the reference; 0 where the
+    settings do not ask for them."""
+    config, nothing = state.config, jnp.zeros((ids.shape[0], ids.shape[1] - 1))
+    found = {"model": nothing, "reference": nothing}
+    if config.decoupled or (config.kl != "none" and config.kl_in == "reward"):
+        found["model"] = jax.lax.stop_gradient(state.model.log_prob(ids, config.temperature)[0])
+    if state.reference is not None:
+        found["reference"] = state.reference.log_prob(ids, config.temperature)[0]
+    return found
 
 
 def _split(x: Array, order: Int[Array, "row"] | None, parts: int) -> Array:

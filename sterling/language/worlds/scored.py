@@ -79,10 +79,11 @@ class Scored:
         self.levels, self.turns = world.levels, world.turns
         if hasattr(world, "solve"):
             self.solve = self._solve
-        opening = world.begin(0, world.levels[0]).turn
-        assert opening is not None  # a scene begins with somebody's turn
+        scene = self.begin(0, world.levels[0])
+        assert scene.turn is not None  # a scene begins with somebody's turn
+        likely = self._solve(scene) if hasattr(world, "solve") else ""
         try:
-            self.score(opening.messages, "")
+            self.score(scene.turn.messages, likely)
         except (TypeError, ValueError) as error:
             raise Mistake(f"the scorer of {self.name} does not work: {error}") from error
 

@@ -1,0 +1,114 @@
+"""From random weights to right answers: a short SFT, then the policy gradient, several seeds.
+
+    python benchmarks/language/learn.py [--only NAME ...]
+
+Every task begins with a new model, learns the form of the answers from demonstrations, and goes on
+by reward alone. Writes benchmarks/language/results/learn.{json,md} and a picture of the curves;
+runs are resumable in runs/language/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RUNS, OUT = ROOT / "runs" / "language", Path(__file__).parent / "results" / "learn"
+SEEDS, EPISODES = 3, 256
+TASKS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "learn.json").read_text())
+
+
+def main() -> None:
+    """Run what is asked for, write the page of all that is there."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", choices=TASKS, default=list(TASKS))
+    path = OUT.with_suffix(".json")
+    results = json.loads(path.read_text()) if path.exists() else {}
+    for name in parser.parse_args().only:
+        results[name] = run(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(results, indent=1) + "\n")
+    OUT.with_suffix(".md").write_text("\n".join(page(results)) + "\n")
+    draw(list(results))
+    print("\n".join(page(results)))
+
+
+def run(name: str) -> dict[str, Any]:
+    """Both phases of one task, and what each left."""
+    task = TASKS[name]
+    begun, learned = RUNS / f"{name}-sft", RUNS / f"{name}-{task['algorithm']}"
+    shared = {"levels": task.get("levels", ""), "limit": task["limit"]}
+    first = {"model": task.get("model", "tiny"), **task["sft"]}
+    found = {
+        "sft": phase("sft", task["world"], begun, shared | first),
+        "rl": phase(
+            task["algorithm"], task["world"], learned, shared | task["rl"] | {"model": begun}
+        ),
+    }
+    facts = json.loads((learned / "config.json").read_text())
+    return {**found, "commit": facts.get("commit"), "hardware": facts.get("hardware")}
+
+
+def phase(algorithm: str, world: str, path: Path, words: dict[str, Any]) -> dict[str, Any]:
+    """One run's result; made, resumed or read."""
+    import sterling
+
+    if (path / "config.json").exists():
+        made = sterling.resume(path)
+    else:
+        words = words | {"model": str(words["model"]), "seeds": SEEDS}
+        made = sterling.train(algorithm, world, out=path, evaluate_episodes=EPISODES, **words)
+    return made.result
+
+
+def page(results: dict[str, Any]) -> list[str]:
+    """A table: success before and after."""
+    lines = ["# From random weights to right answers", ""]
+    lines += [
+        f"{SEEDS} seeds; mean reward of sampled answers to {EPISODES} questions that training"
+    ]
+    lines += ["never asks, [95 % interval over seeds]; seconds for all seeds together.", ""]
+    lines += ["| task | after SFT | after | updates | seconds |", "|---|---|---|---|---|"]
+    for name, found in results.items():
+        sft, rl = found["sft"], found["rl"]
+        updates = f"{sft['updates']} + {rl['updates']}"
+        seconds = f"{sft['wall_seconds']:.0f} + {rl['wall_seconds']:.0f}"
+        after = f"{told(rl)} ({rl['algorithm']})"
+        lines += [f"| {name} | {told(sft)} | {after} | {updates} | {seconds} |"]
+    return lines
+
+
+def told(result: dict[str, Any]) -> str:
+    """A number with its interval."""
+    final = result["final"]["return"]
+    return f"{final['estimate']:.3f} [{final['low']:.3f}, {final['high']:.3f}]"
+
+
+def draw(names: list[str]) -> None:
+    """Each task's success while it learns, every seed a line."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        1, len(names), figsize=(3.2 * len(names), 2.8), sharey=True, squeeze=False
+    )
+    for axis, name in zip(axes[0], names, strict=True):
+        file = RUNS / f"{name}-{TASKS[name]['algorithm']}" / "metrics.jsonl"
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        for seed in range(SEEDS):
+            axis.plot(
+                [row["update"] for row in rows], [row["data/score"][seed] for row in rows], lw=1
+            )
+        axis.set(title=name, xlabel="updates", ylim=(0, 1.02))
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].set_ylabel("reward of sampled answers")
+    figure.tight_layout()
+    figure.savefig(OUT.with_suffix(".png"), dpi=150)
+
+
+if __name__ == "__main__":
+    main()

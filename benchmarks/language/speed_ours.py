@@ -1,0 +1,150 @@
+"""Sterling's side of the speed benchmark: see speed.py, which starts it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+from speed_serve import Case, serve
+
+from sterling import keys
+from sterling.language import load
+from sterling.language.generate import Answers, Prompts, generate
+from sterling.language.sampling import Sampling
+from sterling.training import start
+from sterling.training.agent import Agent
+from sterling.training.loop import Run, advance
+from sterling.training.settings import Speech, resolve
+
+
+def sampling(folder: str, rows: int, room: int, new: int, slots: int, **_: Any) -> Case:
+    """Answers of exactly ``new`` tokens."""
+    model, _tokenizer = load(folder)
+    model = jax.tree.map(jnp.asarray, model)
+    prompts = _prompts(model.vocabulary, rows, room, new, slots, ())
+
+    def once() -> dict[str, Any]:
+        found = jax.block_until_ready(generate(model, prompts, jax.random.key(0)))
+        assert (np.asarray(found.length) == new).all()
+        return {"tokens": rows * new}
+
+    return once
+
+
+def skewed(folder: str, rows: int, room: int, limit: int, slots: int, stops: int, refill: bool) -> Case:
+    """Answers that end by chance; with ``refill`` in one call, else in batches of ``slots``."""
+    model, _tokenizer = load(folder)
+    model = jax.tree.map(jnp.asarray, model)
+    each = rows if refill else slots
+    enders = tuple(range(model.vocabulary - stops, model.vocabulary))
+    prompts = _prompts(model.vocabulary, each, room, limit, slots, enders)
+
+    def once() -> dict[str, Any]:
+        found: list[Answers] = [
+            jax.block_until_ready(generate(model, prompts, jax.random.key(number)))
+            for number in range(rows // each)
+        ]
+        lengths = np.concatenate([np.asarray(answers.length) for answers in found])
+        return {
+            "tokens": int(lengths.sum()),
+            "mean": float(lengths.mean()),
+            "longest": int(lengths.max()),
+        }
+
+    return once
+
+
+def grpo(folder: str, environment: str, levels: str, **fields: Any) -> Case:
+    """One iteration of the training loop: ask, answer, judge, learn."""
+    speech = Speech(model=folder, levels=levels, slots=fields["prompts"] * fields["group"])
+    settings = resolve(
+        "grpo", environment, updates=1_000_000, seeds=[0], speech=speech, fields=fields
+    )
+    run = start.build(settings)
+
+    def once() -> dict[str, Any]:
+        nonlocal run
+        run = Run(run.agent, run.source.cleared(), run.seeds, run.iteration)
+        begin = time.perf_counter()
+        run, _metrics = advance(run, 1)
+        jax.block_until_ready(run.agent.state)
+        seconds = time.perf_counter() - begin
+        tally = run.source.tally
+        return {"seconds": seconds, "mean": float((tally.lengths / tally.episodes)[0])} | _parts(run)
+
+    return once
+
+
+class _Heard:
+    """An agent whose answers are waited for, with the seconds that they took."""
+
+    def __init__(self, agent: Agent):
+        self.agent, self.seconds = agent, 0.0
+
+    def act(self, obs: Any, keys: Key[Array, "seed"], explore: bool) -> tuple[Any, Any]:
+        """See Agent.act."""
+        begin = time.perf_counter()
+        found = jax.block_until_ready(self.agent.act(obs, keys, explore))
+        self.seconds += time.perf_counter() - begin
+        return found
+
+
+def _parts(run: Run) -> dict[str, float]:
+    """Seconds of an iteration's sampling, and of all that is done on the host beside it; the
+    rest is learning. Nothing of it is kept."""
+    heard, begin = _Heard(run.agent), time.perf_counter()
+    _source, batch = run.source.draw(heard, keys.at(run.seeds, "draw", run.iteration))
+    jax.block_until_ready(batch)
+    return {"sampling": heard.seconds, "hearing": time.perf_counter() - begin - heard.seconds}
+
+
+def matrix(size: int, chunk: int) -> Case:
+    """Matrix products in single precision, each fed with the one before."""
+    first, second = jax.random.split(jax.random.key(0))
+    weight = jnp.linalg.qr(jax.random.normal(first, (size, size)))[0]  # stays finite
+    x = jax.random.normal(second, (size, size))
+    multiply = jax.jit(lambda x: jax.lax.fori_loop(0, chunk, lambda _, x: x @ weight, x))
+
+    def once() -> dict[str, Any]:
+        jax.block_until_ready(multiply(x))
+        return {"flops": chunk * 2 * size**3}
+
+    return once
+
+
+def memory(mebibytes: int) -> Case:
+    """An array read once: what a step that reads all weights takes at least."""
+    x = jnp.ones((mebibytes << 20) // 4)
+    total = jax.jit(jnp.sum)
+
+    def once() -> dict[str, Any]:
+        total(x).block_until_ready()
+        return {"bytes": mebibytes << 20}
+
+    return once
+
+
+def _prompts(
+    vocabulary: int, rows: int, room: int, limit: int, slots: int, stops: tuple[int, ...]
+) -> Prompts:
+    ids = jax.random.randint(jax.random.key(1), (rows, room), 3, vocabulary, jnp.int32)
+    lengths = jnp.full(rows, room, jnp.int32)
+    total = jnp.asarray(rows, jnp.int32)
+    return Prompts(ids, lengths, total, Sampling.of(rows), limit, min(slots, rows), stops)
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    import sterling
+
+    return {"sterling": sterling.__version__} | {name: version(name) for name in ("jax", "jaxlib", "equinox", "numpy")}
+
+
+if __name__ == "__main__":
+    kinds = {f.__name__: f for f in (sampling, skewed, grpo, matrix, memory)}
+    serve(kinds, _versions())  # type: ignore[arg-type]

@@ -1,0 +1,154 @@
+"""The speed benchmark's results as JSON and as a Markdown page."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+WANTED = {
+    "tiny x8": 5.0,
+    "tiny x64": 3.0,
+    "tiny x256": 3.0,
+    "small x8": 3.0,
+    "small x64": 3.0,
+    "small x256": 3.0,
+    "grpo": 4.0,
+}
+PARTS = ("sampling", "hearing")
+
+
+def write(out: Path, results: dict[str, Any]) -> None:
+    """The JSON, and the page beside it."""
+    results["comparisons"] = compared(results)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=1) + "\n")
+    out.with_suffix(".md").write_text(page(results))
+
+
+def compared(results: dict[str, Any]) -> dict[str, Any]:
+    """Ratios of what was measured in the same turn: median, lowest, highest."""
+    measured = results["measurements"]
+    found: dict[str, Any] = {}
+    for group in dict.fromkeys(name.split("/")[0] for name in measured):
+        names = ("batches", "refill") if group == "slots" else ("peers", "sterling")
+        slow, fast = (measured[f"{group}/{name}"] for name in names)
+        each = [_seconds(a) / _seconds(b) for a, b in zip(slow, fast, strict=True)]
+        found[group] = {
+            "ratio": [round(f(each), 2) for f in (statistics.median, min, max)],
+            "wanted": WANTED.get(group),
+        }
+    return found
+
+
+def page(results: dict[str, Any]) -> str:
+    """All of it in words and tables."""
+    machine, versions = results["hardware"], results["versions"]
+    lines = [
+        "# Speed of language models, side by side",
+        "",
+        f"{results['started']}, commit {results['commit']}; {machine['processor']}, "
+        f"{machine['cores']} cores, {machine['memory_gib']} GiB, Python {machine['python']}; "
+        f"{results['repetitions']} repetitions, contenders in turn, torch on "
+        f"{results['threads']} threads. Numbers are medians (lowest to highest).",
+        "",
+        "| against | Sterling is faster by | wanted |",
+        "| --- | --- | --- |",
+    ]
+    against = {"slots": "batches of 64 that wait for their longest answer", "grpo": "TRL"}
+    for group, each in results["comparisons"].items():
+        middle, low, high = each["ratio"]
+        other = against.get(group, "transformers")
+        wanted = f"at least {each['wanted']:g} x" if each["wanted"] else ""
+        lines.append(f"| {group}: {other} | {middle:.2f} x ({low:.2f} to {high:.2f}) | {wanted} |")
+    lines += ["", *_sampling(results), "", *_slots(results), "", *_iterations(results), ""]
+    lines += [f"* {side}: {_joined(each)}" for side, each in versions.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _sampling(results: dict[str, Any]) -> list[str]:
+    """Tokens per second, and shares of what the machine can do."""
+    lines = [
+        "Sampling: model and prompts of a call; tokens per second of whole calls, prompts and all;",
+        "share of the rate of 1024 x 1024 matrix products measured in the same turn.",
+        "",
+        "| case | side | tokens/s | share of the matrix rate | of the memory's |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, found in results["measurements"].items():
+        group, _, side = name.partition("/")
+        case = results["cases"][name]
+        if case["request"]["kind"] != "sampling" or side.endswith("first"):
+            continue
+        rate = statistics.median(each["tokens"] / each["seconds"] for each in found)
+        bound = results["measurements"][f"{group}/matrix"]
+        shares = [
+            case["flops"] / each["seconds"] / (most["flops"] / most["seconds"])
+            for each, most in zip(found, bound, strict=True)
+        ]
+        share = f"{100 * statistics.median(shares):.0f} %"
+        lines.append(f"| {group} | {side} | {rate:,.0f} | {share} | {_memory(results, name)} |")
+    return lines
+
+
+def _memory(results: dict[str, Any], name: str) -> str:
+    """Bytes that steps of decoding must read, by the time they took, of the memory's rate."""
+    measured = results["measurements"]
+    bound = measured.get(f"{name.partition('/')[0]}/memory")
+    first = measured.get(f"{name} first")
+    if not bound or not first:
+        return ""
+    case = results["cases"][name]
+    steps = case["request"]["new"] - 1
+    shares = [
+        case["step_bytes"] * steps / (a["seconds"] - b["seconds"]) / (c["bytes"] / c["seconds"])
+        for a, b, c in zip(measured[name], first, bound, strict=True)
+    ]
+    return f"{100 * statistics.median(shares):.0f} %"
+
+
+def _slots(results: dict[str, Any]) -> list[str]:
+    if "slots/refill" not in results["measurements"]:
+        return []
+    found = {way: results["measurements"][f"slots/{way}"] for way in ("refill", "batches")}
+    one, ask = found["refill"][0], results["cases"]["slots/refill"]["request"]
+    rates = {way: statistics.median(map(_rate, each)) for way, each in found.items()}
+    return [
+        f"Slots: {ask['rows']} prompts, 64 slots; answers end by chance, at {ask['limit']} tokens "
+        f"at the latest: {one['mean']:.1f} in the mean, {one['longest']:.0f} at most. Refilled "
+        f"{rates['refill']:,.0f} tokens/s, in batches {rates['batches']:,.0f}."
+    ]
+
+
+def _iterations(results: dict[str, Any]) -> list[str]:
+    if "grpo/sterling" not in results["measurements"]:
+        return []
+    found = {side: results["measurements"][f"grpo/{side}"] for side in ("sterling", "peers")}
+    ours, theirs = found["sterling"], found["peers"]
+    ask = results["cases"]["grpo/sterling"]["request"]
+    whole, parts = _median(ours, "seconds"), {name: _median(ours, name) for name in PARTS}
+    return [
+        f"GRPO: {ask['prompts']} questions, {ask['group']} answers of at most {ask['limit']} "
+        f"tokens ({_median(ours, 'mean'):.1f} in the mean, TRL's {_median(theirs, 'mean'):.1f}), "
+        f"one update: {1e3 * whole:.0f} ms, TRL {1e3 * _median(theirs, 'seconds'):.0f} ms. Of "
+        f"ours, sampling takes {1e3 * parts['sampling']:.0f} ms, scenes, verification and "
+        f"tokens on the host {1e3 * parts['hearing']:.0f} ms, learning the rest."
+    ]
+
+
+def _seconds(found: dict[str, Any]) -> float:
+    """Of a call; where answers end by chance, per token."""
+    return float(found["seconds"] / found.get("tokens", 1.0))
+
+
+def _rate(found: dict[str, Any]) -> float:
+    return float(found["tokens"] / found["seconds"])
+
+
+def _median(found: list[dict[str, Any]], name: str) -> float:
+    return float(statistics.median(each[name] for each in found))
+
+
+def _joined(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

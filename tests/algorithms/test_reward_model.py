@@ -1,0 +1,143 @@
+"""A reward model: what it learns from a pair, and that it tells good answers from bad ones."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling.algorithms.language import reward, sft
+from sterling.experience.comparisons import Compared, Pair, of_world
+from sterling.language import worlds
+from sterling.language.generate import Prompts
+from sterling.language.model import LanguageModel, form_of, tiny
+from sterling.language.sampling import Sampling
+from sterling.language.scene import Message
+from sterling.language.tokenizer import Tokenizer
+from sterling.types import Comparisons, Mistake, Spec
+
+TOKENS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
+ASKED = [("copy ab", "ab", "ba"), ("copy xyz", "xyz", "xz"), ("go", "yes", "no"), ("a", "b", "cc")]
+KEY = jax.random.key(0)
+LEARN, SCORE = jax.jit(reward.learn), jax.jit(reward.score)
+
+
+def compared(texts=ASKED):
+    pairs = [Pair((Message("user", asked),), *both) for asked, *both in texts]
+    return Compared.create(pairs, Comparisons(len(pairs)), TOKENS, 16)
+
+
+def record(texts=ASKED):
+    """All of them in order, as one batch."""
+    source = compared(texts)
+    every = source._record(jnp.arange(len(texts), dtype=jnp.int32)[None, None])
+    return jax.tree.map(lambda x: x[0, 0], every)
+
+
+def new(**fields):
+    """A judge with opinions."""
+    make = jax.jit(lambda key: LanguageModel.create(key, 37, 16, form_of(16, 2, 1), 1))
+    begun = reward.begin(make(KEY), reward.Config(**fields))
+    return dataclasses.replace(begun, head=jax.random.normal(jax.random.key(1), (16,)))
+
+
+def scores(state, texts=ASKED):
+    """Every text read alone, without padding: (pair, 2)."""
+    found = []
+    for asked, *both in texts:
+        for answer in both:
+            opening = TOKENS.opening([Message("user", asked)])
+            ids = jnp.asarray([[*opening, *TOKENS.encode(answer), TOKENS.end]], jnp.int32)
+            found.append(float(state.model.hidden(ids)[0, -1] @ state.head))
+    return np.array(found).reshape(-1, 2)
+
+
+def test_a_score_is_read_at_the_last_token():
+    state, source = new(), compared()
+    found = SCORE(state, source.ids.reshape(-1, 16), source.length.reshape(-1))
+    np.testing.assert_allclose(found.reshape(-1, 2), scores(state), rtol=1e-4, atol=1e-5)
+    junk = jnp.where(source.ids == TOKENS.pad, 9, source.ids).reshape(-1, 16)
+    np.testing.assert_allclose(SCORE(state, junk, source.length.reshape(-1)), found, rtol=1e-5)
+
+
+@pytest.mark.parametrize("centring", [0.0, 0.3])
+def test_the_loss_is_bradleys_and_terrys(centring):
+    state = new(centring=centring)
+    _, signals = LEARN(state, record(), KEY)
+    c, r = scores(state).T
+    expected = np.log1p(np.exp(-(c - r))) + centring * (c + r) ** 2
+    told = signals.metrics
+    np.testing.assert_allclose(told["loss/reward"], expected.mean(), rtol=1e-4)
+    np.testing.assert_allclose(told["reward/accuracy"], (c > r).mean())
+    np.testing.assert_allclose(told["reward/margin"], (c - r).mean(), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(told["reward/middle"], (c + r).mean() / 2, rtol=1e-3, atol=1e-5)
+
+
+def test_at_first_nothing_is_preferred_and_the_first_step_changes_that():
+    state = reward.begin(new().model, reward.Config(rise=1))
+    learned, signals = LEARN(state, record(), KEY)
+    np.testing.assert_allclose(signals.metrics["loss/reward"], np.log(2.0), rtol=1e-6)
+    assert signals.metrics["reward/accuracy"] == 0.0  # a tie is no preference
+    _, signals = LEARN(learned, record(), KEY)
+    assert signals.metrics["loss/reward"] < np.log(2.0)
+    assert signals.metrics["reward/margin"] > 0.0
+
+
+def test_pieces_change_nothing():
+    found = [LEARN(new(piece=piece), record(), KEY) for piece in (0, 2)]
+    for name, value in found[0][1].metrics.items():
+        np.testing.assert_allclose(found[1][1].metrics[name], value, rtol=1e-4, atol=1e-6)
+    leaves = zip(*(jax.tree.leaves(each[0].optimiser) for each in found), strict=True)
+    for one, other in leaves:
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
+
+
+def test_a_pair_of_which_a_row_failed_does_not_count():
+    batch = record()
+    valid = batch.extras["valid"].at[3].set(False)
+    batch = dataclasses.replace(batch, extras={**batch.extras, "valid": valid})
+    found, few = LEARN(new(), batch, KEY), LEARN(new(), record(ASKED[:3]), KEY)
+    for name, value in few[1].metrics.items():
+        np.testing.assert_allclose(found[1].metrics[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_it_tells_right_answers_from_wrong_ones_that_it_has_never_seen():
+    """As in practice the judge begins with a model that knows how to answer."""
+    world = worlds.find("reverse-text")
+    source = Compared.create(of_world(world, (0,), 4096), Comparisons(64), TOKENS, 24)
+    held = Compared.create(of_world(world, (0,), 256, seed=1), Comparisons(1), TOKENS, 24)
+
+    def taught(algorithm, state, updates, rows):
+        def update(state, key):
+            batch = jax.tree.map(lambda x: x[0, 0, :rows], source.draw(None, key[None])[1])
+            return algorithm.learn(state, batch, key)[0], None
+
+        return jax.jit(lambda s: jax.lax.scan(update, s, jax.random.split(KEY, updates))[0])(state)
+
+    begun = sft.begin(tiny(37, "nano"), sft.Config(lr=3e-3))
+    fluent = taught(sft, begun, 300, 64).model  # the better answers alone
+    judge = taught(reward, reward.begin(fluent, reward.Config(lr=2e-3)), 400, 128)
+    chosen, rejected = (SCORE(judge, held.ids[:, side], held.length[:, side]) for side in (0, 1))
+    assert jnp.mean(chosen > rejected) > 0.9
+    assert jnp.abs(jnp.mean(chosen + rejected)) < 2.0
+
+
+def test_it_answers_with_its_own_model():
+    ids = jnp.asarray([TOKENS.opening([Message("user", "go")])], jnp.int32)
+    lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
+    asked = Prompts(ids, lengths, total, Sampling.of(1, 1.0), 4, 1, TOKENS.stops)
+    state = new()
+    answers, _ = reward.act(state, asked, KEY, False)
+    likeliest = jnp.argmax(state.model(ids)[0, -1])
+    assert answers.ids[0, 0] == likeliest
+
+
+def test_it_wants_a_world_of_text():
+    space = spaces.Discrete(37)
+    with pytest.raises(Mistake, match="world of text"):
+        reward.init(KEY, Spec(space, space), reward.Config())
+    begun = reward.init(KEY, Spec(space, space, model=lambda key: new().model), reward.Config())
+    assert not begun.head.any()
+    assert reward.needs(reward.Config(batch=7, learn=2)) == Comparisons(7, 2)

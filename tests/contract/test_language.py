@@ -1,0 +1,212 @@
+"""The contract of learners of language models: what all algorithms promise, on text."""
+
+import dataclasses
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from letters import Letters
+from safetensors.numpy import load_file
+
+import sterling
+from sterling import algorithms
+from sterling.language.model import LanguageModel, form_of
+from sterling.types import Generations, Record, Signals
+
+HERE = Path(__file__).parent
+SMALL = {"prompts": 8, "group": 8, "limit": 5}
+ALONE = {"sft": {"batch": 16}}  # learners that do not talk themselves
+NAMES = ("sft", *algorithms.NAMED)
+SPEECH = {"model": "nano", "context": 12, "slots": 32, "examples": 64}
+
+
+def fields(name):
+    """Small batches, and step sizes at which thirty updates are enough."""
+    if name in ALONE:
+        return {"lr": 3e-3, "rise": 2, "limit": 5, **ALONE[name]}
+    return {"lr": 3e-3, "rise": 2, **SMALL, **({"overlong": 0} if name == "dapo" else {})}
+
+
+def train(name, updates, seeds=(0,), strategy="map", **more):
+    return sterling.train(
+        *(name, Letters),
+        updates=updates,
+        seeds=list(seeds),
+        strategy=strategy,
+        evaluate_episodes=more.pop("evaluate_episodes", 0),
+        **{**SPEECH, **fields(name), **more},
+    )
+
+
+@pytest.mark.parametrize("name", ["sft", "grpo", "rloo", "token-ppo", "expert-iteration"])
+def test_what_is_rewarded_is_learned(name):
+    learns = 60 if name in ("token-ppo", "rloo") else 40
+    before = train(name, 4, evaluate_episodes=64).result["final"]["return"]["per_seed"][0]
+    run = train(name, learns, evaluate_episodes=64)
+    assert before < 0.4
+    assert run.result["final"]["return"]["per_seed"][0] > 0.8
+
+
+@pytest.mark.parametrize("name", ["sft", "grpo", "token-ppo"])
+def test_map_is_bit_equal_to_each_seed_alone(name):
+    together, alone = train(name, 4, (0, 1, 2)), train(name, 4, (1,))
+    leaves = [jax.tree.leaves(run.agent.state) for run in (together, alone)]
+    for many, one in zip(*leaves, strict=True):
+        np.testing.assert_array_equal(np.asarray(many)[1], np.asarray(one)[0])
+
+
+def test_vmap_is_close_over_a_few_updates():
+    together, alone = train("grpo", 2, (0, 1), "vmap"), train("grpo", 2, (1,))
+    leaves = [jax.tree.leaves(run.agent.state) for run in (together, alone)]
+    for many, one in zip(*leaves, strict=True):
+        np.testing.assert_allclose(np.asarray(many)[1], np.asarray(one)[0], rtol=5e-3, atol=5e-3)
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import json, sterling
+from letters import Letters
+path, kind, dies, options = json.loads(sys.argv[2])
+world = lambda: Letters(dies)
+if kind == "resume":
+    sterling.resume(path, environment=world)
+else:
+    sterling.train("grpo", world, out=path, updates=6, seeds=2, log_every=2,
+                   checkpoint_minutes=0.0, evaluate_episodes=8, evaluate_every=3, **options)
+"""
+
+
+def start(path, kind, dies):
+    options = {**SPEECH, **fields("grpo"), "curriculum": "advantage", "levels": "0-1", "lag": 1}
+    words = [str(HERE), json.dumps([str(path), kind, dies, options])]
+    return subprocess.run([sys.executable, "-c", PROGRAM, *words], env=os.environ, check=False)
+
+
+def test_killed_inside_a_rollout_and_resumed_equals_uninterrupted(tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert start(whole, "train", 0).returncode == 0
+    assert start(broken, "train", 600).returncode == -9  # 128 answers an iteration, 2 seeds
+    assert not (broken / "result.json").exists()
+    assert start(broken, "resume", 0).returncode == 0
+    trees = [
+        load_file(max((p / "checkpoints").iterdir()) / "tree.safetensors") for p in (whole, broken)
+    ]
+    assert set(trees[0]) == set(trees[1])
+    for leaf in trees[0]:
+        np.testing.assert_array_equal(trees[0][leaf], trees[1][leaf], err_msg=leaf)
+    results = [json.loads((p / "result.json").read_text()) for p in (whole, broken)]
+    assert results[0]["final"] == results[1]["final"]
+
+
+LEARN = {name: jax.jit(algorithms.find(name).learn) for name in NAMES}
+
+
+@functools.lru_cache
+def one_update(name):
+    """State before and after an update on a fixed batch, and the signals."""
+    module = algorithms.find(name)
+    config = module.Config(**{**algorithms.named(name), **fields(name)})
+
+    def create(key):
+        return LanguageModel.create(key, 7, 8, form_of(8, 2, 1), 2)
+
+    state = module.begin(jax.jit(create)(jax.random.key(0)), config)
+    after, signals = LEARN[name](state, make_batch(), jax.random.key(1))
+    return state, after, signals
+
+
+def make_batch(rows=8, tokens=6):
+    """Answers of different lengths, one cut, one of a scene that failed."""
+    random = np.random.default_rng(3)
+    ids = random.integers(7, size=(rows, tokens + 1)).astype(np.int32)
+    length = random.integers(3, tokens + 1, rows)
+    places = np.arange(tokens)[None]
+    last = places == length[:, None] - 1
+    discount = np.where(last & (np.arange(rows) != 2)[:, None], 0.0, 1.0)
+    score = random.random(rows)
+    arrays = {
+        "obs": ids[:, :-1],
+        "action": ids[:, 1:],
+        "reward": np.where(last, score[:, None], 0.0).astype(np.float32),
+        "discount": discount.astype(np.float32),
+        "last": last,
+        "mask": (places >= 2) & (places < length[:, None]),
+    }
+    extras = {
+        "log_prob": -random.random((rows, tokens)).astype(np.float32),
+        "turn": np.zeros((rows, tokens), np.int32),
+        "group": np.array([0, 0, 0, 0, 1, 1, 1, 1], np.int32),
+        "score": score.astype(np.float32),
+        "valid": np.arange(rows) != 5,
+    }
+    return Record(
+        next_obs=None, extras=jax.tree.map(jnp.asarray, extras), **jax.tree.map(jnp.asarray, arrays)
+    )
+
+
+def numbers(name):
+    """An update in a few numbers."""
+    before, after, signals = one_update(name)
+    moved = jax.tree.map(lambda a, b: a - b, after.model, before.model)
+    size = float(jnp.sqrt(sum(jnp.sum(jnp.square(x)) for x in jax.tree.leaves(moved))))
+    found = {"moved": size, **{k: float(v) for k, v in signals.metrics.items()}}
+    return {key: round(value, 6) for key, value in sorted(found.items())}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_update_equals_the_golden_number(name):
+    expected = json.loads((HERE / "golden_language.json").read_text())[name]
+    found = numbers(name)
+    assert set(found) == set(expected)
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, rtol=2e-4, atol=2e-5, err_msg=key)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes_are_preserved_and_failed_rows_teach_nothing(name):
+    before, after, signals = one_update(name)
+    assert isinstance(signals, Signals)
+    assert jax.tree.structure(before) == jax.tree.structure(after)
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        assert (old.shape, old.dtype) == (new.shape, new.dtype)
+    batch = make_batch()
+    other = dataclasses.replace(
+        batch, extras={**batch.extras, "score": batch.extras["score"].at[5].set(99.0)}
+    )
+    again, _ = LEARN[name](before, other, jax.random.key(1))
+    for one, two in zip(jax.tree.leaves(after.model), jax.tree.leaves(again.model), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", ["sft", "grpo"])
+def test_pieces_change_nothing(name):
+    module = algorithms.find(name)
+
+    def moved(piece):
+        config = module.Config(**{**algorithms.named(name), **fields(name), "piece": piece})
+        begun = one_update(name)[0]
+        state = dataclasses.replace(begun, config=config)
+        return LEARN[name](state, make_batch(), jax.random.key(1))[0].model
+
+    for one, two in zip(jax.tree.leaves(moved(0)), jax.tree.leaves(moved(2)), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", algorithms.NAMED)
+def test_every_name_stands_for_fields_that_there_are(name):
+    module = algorithms.find(name)
+    needs = module.needs(module.Config(**algorithms.named(name)))
+    assert isinstance(needs, Generations)
+
+
+if __name__ == "__main__":  # python tests/contract/test_language.py: look at the difference
+    whole = {name: numbers(name) for name in NAMES}
+    (HERE / "golden_language.json").write_text(json.dumps(whole, indent=1) + "\n")

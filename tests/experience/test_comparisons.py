@@ -1,0 +1,181 @@
+"""Pairs of answers: what they are made of, how they lie in a batch, and what is refused."""
+
+import json
+from random import Random
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.experience.comparisons import Compared, Pair, of_file, of_world, slipped
+from sterling.language import worlds
+from sterling.language.scene import Message
+from sterling.language.tokenizer import Tokenizer
+from sterling.types import Comparisons, Mistake, Signals
+
+TOKENS = Tokenizer.characters()
+KEYS = jax.random.split(jax.random.key(0), 2)
+
+
+@pytest.fixture(name="pairs")
+def _pairs():
+    return of_world(worlds.find("reverse-text"), (0, 1), 12)
+
+
+@pytest.fixture(name="source")
+def _source(pairs):
+    return Compared.create(pairs, Comparisons(4, 3), TOKENS)
+
+
+def write(folder, *records):
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+    return path
+
+
+def text(record, row, mask):
+    """What is written where ``mask`` holds."""
+    return TOKENS.decode(np.asarray(record.action[row])[np.asarray(mask)].tolist())
+
+
+def test_rejected_answers_are_worse_in_the_worlds_own_eyes(pairs):
+    world = worlds.find("reverse-text")
+    for pair in pairs:
+        verb, word = pair.messages[-1].content.split()
+        assert (verb, pair.chosen) == ("reverse", word[::-1])
+        scores = []
+        for answer in (pair.chosen, pair.rejected):
+            task = world.family.sample(0, 0)
+            task = type(task)(task.family, 0, 0, f"reverse {word}", word[::-1])
+            scores.append(world.family.verify(task, answer).reward)
+        assert scores == [1.0, 0.0]
+    assert {len(pair.chosen) for pair in pairs[::2]} <= {3, 4}  # levels in turn
+    assert {len(pair.chosen) for pair in pairs[1::2]} <= {5, 6}
+
+
+def test_pairs_are_a_function_of_the_seed(pairs):
+    world = worlds.find("reverse-text")
+    assert of_world(world, (0, 1), 12) == pairs
+    other = of_world(world, (0, 1), 12, seed=1)
+    assert not {p.messages for p in other} & {p.messages for p in pairs}
+
+
+@pytest.mark.parametrize("name", ["countdown", "arithmetic", "try-again:sort-letters"])
+def test_other_worlds_make_pairs_too(name):
+    for pair in of_world(worlds.find(name), (0,), 8):
+        assert pair.chosen != pair.rejected
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("game:nim", "several seats"), ("gym:CartPole-v1", "cannot solve"), ("tools:arithmetic", "")],
+)
+def test_worlds_that_make_no_pairs(name, said):
+    with pytest.raises(Mistake, match=f"{said}.*give pairs in a file"):
+        of_world(worlds.find(name), (0,), 2)
+
+
+def test_slips_are_of_all_kinds_and_of_all_sizes():
+    random = Random(0)
+    found = [slipped("abcdef", random) for _ in range(500)]
+    assert {len(each) for each in found} >= {5, 6, 7}
+    assert any(sorted(each) == list("abcdef") != list(each) for each in found)  # moved
+    changed = [sum(a != b for a, b in zip(each, "abcdef", strict=False)) for each in found]
+    assert {1, 2, 3} <= set(changed)
+    assert {type(slipped(each, random)) for each in ("", "7", "-")} == {str}
+
+
+def test_a_row_is_a_text_and_its_mask_the_answer(pairs, source):
+    _, drawn = source.draw(None, KEYS)
+    assert drawn.mask.shape[:3] == (2, 3, 8)
+    record = jax.tree.map(lambda x: x[1, 2], drawn)
+    known = {pair.messages[-1].content: pair for pair in pairs}
+    for row in range(8):
+        length = int(np.flatnonzero(record.last[row])[0]) + 1
+        line = [int(record.obs[row, 0]), *np.asarray(record.action[row, :length]).tolist()]
+        asked = text(record, row, np.arange(record.mask.shape[1]) < length)
+        answer = text(record, row, record.mask[row])
+        pair = known[asked.removesuffix(answer)]
+        assert answer == (pair.chosen if row < 4 else pair.rejected)
+        opening = TOKENS.opening(pair.messages)
+        assert line == [*opening, *TOKENS.encode(answer), TOKENS.end]
+        assert record.mask[row].sum() == len(answer) + 1  # and the token that ends it
+        assert jnp.all(record.action[row, length:] == TOKENS.pad)
+
+
+def test_what_a_record_says_beside_the_tokens(source):
+    record = jax.tree.map(lambda x: x[0, 0], source.draw(None, KEYS)[1])
+    np.testing.assert_array_equal(record.extras["group"], [0, 1, 2, 3, 0, 1, 2, 3])
+    np.testing.assert_array_equal(record.extras["score"], [1, 1, 1, 1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(record.reward.sum(1), record.extras["score"])
+    np.testing.assert_array_equal(record.last.sum(1), 1)
+    assert jnp.all(record.mask[record.last])
+    assert jnp.all(record.reward[~record.last] == 0.0)
+    np.testing.assert_array_equal(record.discount, ~record.last)
+    assert jnp.all(record.extras["valid"])
+    for name in ("log_prob", "turn"):
+        assert record.extras[name].shape == record.mask.shape
+        assert not record.extras[name].any()
+    openings = record.obs[:, :3]
+    np.testing.assert_array_equal(openings[:4], openings[4:])
+
+
+def test_draws_are_a_function_of_the_key_alone_compiled_or_not(source):
+    assert source.traced
+    _, first = source.draw(None, KEYS)
+    _, again = jax.jit(lambda keys: source.draw(None, keys))(KEYS)
+    for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert jnp.any(first.obs[0] != first.obs[1])  # seeds
+    assert jnp.any(first.obs[0, 0] != first.obs[0, 1])  # updates
+    _, other = source.draw(None, jax.random.split(jax.random.key(1), 2))
+    assert jnp.any(first.obs != other.obs)
+
+
+def test_all_pairs_are_drawn_alike(pairs):
+    source = Compared.create(pairs, Comparisons(1200), TOKENS)
+    _, drawn = source.draw(None, KEYS[:1])
+    found = np.unique(np.asarray(drawn.obs[0, 0, :1200]), axis=0, return_counts=True)[1]
+    assert len(found) == 12
+    assert np.all(np.abs(found - 100) < 45)
+
+
+def test_it_is_made_again_when_a_run_goes_on(source):
+    stored = source.stored()
+    assert jax.tree.leaves(stored) == []
+    restored = stored.restored(source)
+    np.testing.assert_array_equal(restored.ids, source.ids)
+    assert source.heed(Signals({})) is source
+    assert source.cleared().tally is None
+    source.close()
+
+
+def test_pairs_of_a_file(tmp_path):
+    record = {"prompt": "1+1=", "chosen": "2", "rejected": "3", "note": 4}
+    pairs = of_file(write(tmp_path, record, {**record, "system": "be short"}))
+    assert pairs[0] == Pair((Message("user", "1+1="),), "2", "3")
+    assert pairs[1].messages[0] == Message("system", "be short")
+    source = Compared.create(pairs, Comparisons(2), TOKENS, 20)
+    assert source.ids.shape == (2, 2, 20)
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"prompt": "a", "chosen": "b", "rejected": "b"}, "record 1: both answers are the same"),
+        ({"prompt": "a", "chosen": "b"}, "line 1 has no 'rejected'"),
+        ({"prompt": "a", "chosen": "b", "rejected": "c", "system": 1}, "'system' must be a text"),
+    ],
+)
+def test_files_that_are_refused(tmp_path, record, said):
+    with pytest.raises(Mistake, match=said):
+        of_file(write(tmp_path, record))
+
+
+def test_texts_that_are_too_long_and_none_at_all(pairs):
+    long = Pair((Message("user", "hello"),), "x" * 40, "y")
+    with pytest.raises(Mistake, match="pair 13 has 48 tokens, more than the context of 32"):
+        Compared.create([*pairs, long], Comparisons(2), TOKENS, 32)
+    with pytest.raises(Mistake, match="no pairs"):
+        Compared.create([], Comparisons(2), TOKENS)

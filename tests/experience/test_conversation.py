@@ -1,0 +1,293 @@
+"""Conversations with a speaker whose words are written down beforehand."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.experience.conversation import Conversation, Stage
+from sterling.experience.curriculum import Curriculum
+from sterling.experience.mix import Mix
+from sterling.experience.recorded import Dump, Recorded, Remembered, read
+from sterling.experience.stale import Stale
+from sterling.experience.texts import Demonstrations, of_file, of_world
+from sterling.language import worlds
+from sterling.language.generate import Answers
+from sterling.language.scene import Message
+from sterling.language.scene import Stage as Base
+from sterling.language.talk import Voice, converse
+from sterling.language.task import Verdict
+from sterling.language.tokenizer import Tokenizer
+from sterling.types import Generations, Mistake, Signals, Texts
+
+TOKENIZER = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ,!")
+VOICE = Voice(TOKENIZER, limit=6, context=64, patience=0.2)
+KEYS = jax.random.split(jax.random.key(0), 1)
+
+
+class Speaker:
+    """Says its words one after another, whoever asks; without an end token where it is told so."""
+
+    def __init__(self, *words, seeds=1, stops=True):
+        self.words, self.said, self.seeds, self.stops = words, 0, seeds, stops
+
+    def act(self, obs, keys, explore):
+        seeds, rows = obs.lengths.shape
+        ids = np.zeros((seeds, rows, obs.limit), np.int32)
+        length = np.zeros((seeds, rows), np.int32)
+        for seed in range(seeds):
+            for row in range(int(obs.total[seed])):
+                word = self.words[self.said % len(self.words)]
+                self.said += 1
+                tokens = TOKENIZER.encode(word) + [TOKENIZER.end] * self.stops
+                ids[seed, row, : len(tokens)] = tokens
+                length[seed, row] = len(tokens)
+        log_prob = -np.ones(ids.shape, np.float32)
+        parts = (ids, log_prob, length, np.full((seeds, rows), self.stops))
+        return Answers(*map(jnp.asarray, parts)), {}
+
+
+class Odd(Base):
+    """A scene that does what its name says."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.ask(0, Message("user", kind))
+
+    def hear(self, seat, text):
+        if self.kind == "raises":
+            raise RuntimeError("the verifier\nis broken")
+        if self.kind == "hangs":
+            time.sleep(5.0)
+        if self.kind == "nonsense":
+            self.verdicts[seat].append("seven")
+            return
+        self.judge(seat, float(text == "a"), "heard")
+
+
+class OddWorld:
+    name, seats, turns, levels = "odd", 1, 1, range(3)
+
+    def __init__(self, *kinds):
+        self.kinds, self.begun = kinds, 0
+
+    def begin(self, seed, level):
+        kind = self.kinds[self.begun % len(self.kinds)]
+        self.begun += 1
+        if kind == "never begins":
+            raise ValueError("no scene")
+        return Odd(kind)
+
+
+def source(world, needs, levels=(0,), curriculum="uniform"):
+    return Conversation.create(Stage(world, VOICE, needs, levels), 1, curriculum)
+
+
+def test_lines_hold_what_was_heard_and_said_token_by_token():
+    world = worlds.find("try-again:copy-text")
+    scene = world.begin(1, 0)
+    asked = scene.turn.messages
+    (line,) = converse(Speaker("zz"), [[scene]], VOICE, KEYS)[0]
+    own = [i for i, mine in zip(line.ids, line.own, strict=True) if mine]
+    assert own == [*TOKENIZER.encode("zz"), TOKENIZER.end] * line.turns
+    assert line.turns == len(line.verdicts) == 3
+    opening = TOKENIZER.opening(asked)
+    assert line.ids[: len(opening)] == opening
+    assert not any(line.own[: len(opening)])
+    assert [lp for lp, mine in zip(line.log_prob, line.own, strict=True) if mine] == [-1.0] * 9
+    assert sorted(set(line.turn)) == [0, 1, 2]
+    assert "wrong" in TOKENIZER.decode(line.ids)
+
+
+def test_a_turn_that_was_cut_is_closed_before_the_next():
+    scene = worlds.find("try-again:copy-text").begin(1, 0)
+    (line,) = converse(Speaker("zz", stops=False), [[scene]], VOICE, KEYS)[0]
+    assert line.cut
+    first = line.own.index(True) + 2
+    assert (line.ids[first], line.own[first]) == (TOKENIZER.end, False)
+
+
+def test_lines_end_where_the_context_does():
+    short = Voice(TOKENIZER, limit=6, context=40)
+    scene = worlds.find("try-again:copy-text").begin(1, 0)
+    (line,) = converse(Speaker("zz"), [[scene]], short, KEYS)[0]
+    assert line.cut
+    assert len(line.ids) <= 40
+    assert 0 < line.turns < 3
+
+
+def test_rewards_stand_at_the_last_token_of_their_turn():
+    world = OddWorld("plain")
+    _, record = source(world, Generations(2, 1)).draw(Speaker("a", "bc"), KEYS)
+    np.testing.assert_array_equal(record.extras["score"][0], [1.0, 0.0])
+    np.testing.assert_array_equal(record.mask[0].sum(1), [2, 3])  # the letters, and the end
+    for row in range(2):
+        last = int(jnp.argmax(record.last[0, row]))
+        assert record.mask[0, row, last]
+        assert not record.mask[0, row, last + 1 :].any()
+        assert record.action[0, row, last] == TOKENIZER.end
+        assert record.reward[0, row, last] == record.reward[0, row].sum() == 1 - row
+        assert record.discount[0, row, last] == 0.0
+        said = np.asarray(record.action[0, row])[np.asarray(record.mask[0, row])]
+        assert TOKENIZER.decode(said.tolist()) == ("a", "bc")[row]
+    np.testing.assert_array_equal(record.obs[0, :, 1:], record.action[0, :, :-1])
+
+
+def test_answers_that_are_cut_off_go_on():
+    _, record = source(OddWorld("plain"), Generations(1, 1)).draw(Speaker("a", stops=False), KEYS)
+    assert (record.discount[0] == 1.0).all()
+
+
+@pytest.mark.parametrize("kind", ["raises", "hangs", "nonsense", "never begins"])
+def test_a_faulty_scene_costs_its_own_row(kind):
+    begun = time.monotonic()
+    world = OddWorld("plain", kind, "plain", "plain")
+    after, record = source(world, Generations(2, 2)).draw(Speaker("a"), KEYS)
+    assert time.monotonic() - begun < 4.0
+    np.testing.assert_array_equal(record.extras["valid"][0], [True, False, True, True])
+    assert not record.mask[0, 1].any()
+    assert (int(after.tally.invalid[0]), int(after.tally.episodes[0])) == (1, 3)
+    ((scene, why),) = after.world.failures
+    assert scene == 1
+    assert "\n" not in why
+    assert why.split(":")[0] in ("RuntimeError", "TimeoutError", "ValueError")
+
+
+def test_where_nothing_works_the_run_stops_and_says_why():
+    with pytest.raises(
+        Mistake, match="every scene of odd failed, as: RuntimeError: the verifier is"
+    ):
+        source(OddWorld("raises"), Generations(2, 2)).draw(Speaker("a"), KEYS)
+
+
+def test_groups_without_a_difference_are_asked_anew():
+    words = ["a", "a", "b", "b", "a", "b", "a", "b"]  # two flat groups, then two that tell
+    _, once = source(OddWorld("plain"), Generations(2, 2)).draw(Speaker(*words), KEYS)
+    assert once.extras["score"][0].tolist() == [1.0, 1.0, 0.0, 0.0]
+    after, twice = source(OddWorld("plain"), Generations(2, 2, rounds=2)).draw(
+        Speaker(*words), KEYS
+    )
+    assert twice.extras["score"][0].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert twice.extras["group"][0].tolist() == [0, 0, 1, 1]
+    assert int(after.tally.episodes[0]) == 8  # what was asked and thrown away counts too
+
+
+def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
+    voice = Voice(TOKENIZER, limit=6, context=256)
+    stage = Stage(worlds.find("game:nim"), voice, Generations(2, 3), (0,))
+    _, record = Conversation.create(stage, 1).draw(Speaker("!"), KEYS)  # an illegal move loses
+    assert record.mask.shape[1] == 12
+    valid = np.asarray(record.extras["valid"][0])
+    groups = np.asarray(record.extras["group"][0])[valid]
+    assert set(np.bincount(groups)[np.unique(groups)]) == {3}
+
+
+def test_a_curriculum_follows_what_it_is_told():
+    asked = jnp.array([[0, 0, 1, 1, -1]])
+    told = {"advantage": jnp.array([[0.0, 0.0, 1.0, 1.0, 9.0]])}
+    told |= {"score": jnp.array([[1.0, 1.0, 0.5, 0.5, 9.0]])}
+    for kind in ("advantage", "learnable"):
+        arms = Curriculum.create(kind, 1, 2)
+        np.testing.assert_allclose(arms.chances()[0], [0.5, 0.5])
+        for _ in range(20):
+            arms = arms.heed(asked, told)
+        assert arms.chances()[0, 1] > 0.75
+        chosen = arms.choose(KEYS, 200)
+        assert 0.6 < chosen.mean() <= 1.0
+    even = Curriculum.create("uniform", 1, 2).heed(asked, told)
+    np.testing.assert_allclose(even.chances()[0], [0.5, 0.5])
+    with pytest.raises(Mistake, match="did you mean uniform"):
+        Curriculum.create("unifrom", 1, 2)
+
+
+def test_signals_reach_the_arms_that_were_asked():
+    needs = Generations(8, 1)
+    begun = source(OddWorld("plain"), needs, levels=(0, 1, 2), curriculum="advantage")
+    drawn, record = begun.draw(Speaker("a"), KEYS)
+    worth = (drawn.asked == 2).astype(jnp.float32)
+    after = drawn.heed(Signals({}, {"advantage": worth, "score": record.extras["score"]}))
+    assert after.curriculum.count[0].tolist() == np.bincount(drawn.asked[0], minlength=3).tolist()
+    assert int(jnp.argmax(after.curriculum.value[0])) == 2
+
+
+def batches(number, wrap):
+    """What a wrapped source hands on, and what it drew."""
+    drawn = wrap(source(OddWorld("plain"), Generations(2, 2)))
+    found = []
+    for word in ("a", "b", "aa", "bb")[:number]:
+        drawn, record = drawn.draw(Speaker(word, "b"), KEYS)
+        found.append(record)
+    return found
+
+
+def test_what_waits_is_handed_on_unchanged():
+    plain = batches(4, lambda source: source)
+    late = batches(
+        4, lambda source: Stale.create(source, 2, jax.tree.map(jnp.zeros_like, plain[0]))
+    )
+    for number, expected in enumerate([plain[0], plain[1], plain[0], plain[1]]):
+        for one, other in zip(
+            jax.tree.leaves(late[number]), jax.tree.leaves(expected), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_batches_are_read_as_they_were_written(tmp_path):
+    none = jnp.zeros((), jnp.int32)
+    written = batches(3, lambda source: Dump(source, none, tmp_path))
+    again = Recorded(none, tmp_path)
+    for expected in written:
+        again, found = again.draw(None, KEYS)
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(one, other)
+    with pytest.raises(Mistake, match="has no batch 000003"):
+        again.draw(None, KEYS)
+    path = tmp_path / "000001.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(Mistake, match="is damaged"):
+        read(path)
+
+
+def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
+    none = jnp.zeros((), jnp.int32)
+    batches(4, lambda source: Dump(source, none, tmp_path))
+    pool = Remembered.of(tmp_path, 3, 2)
+    assert pool.groups.mask.shape[0] == 2  # only the first batch had right answers
+    mixed = Mix((source(OddWorld("plain"), Generations(2, 2)), pool), axis=1)
+    after, record = mixed.draw(Speaker("b"), KEYS)
+    assert record.extras["score"][0].tolist() == [0, 0, 0, 0, 1, 0, 1, 0, 1, 0]
+    assert record.extras["group"][0].tolist() == [0, 0, 1, 1, 4, 4, 5, 5, 6, 6]
+    np.testing.assert_array_equal(record.extras["source"][0, :, 0], [0] * 4 + [1] * 6)
+    heard = after.heed(Signals({}, {"advantage": jnp.ones((1, 10)), "score": jnp.ones((1, 10))}))
+    assert jax.tree.structure(heard) == jax.tree.structure(after)
+    with pytest.raises(Mistake, match="no group with a right answer"):
+        Remembered.of(tmp_path / "nowhere", 1, 2)
+
+
+def test_demonstrations_are_the_worlds_own_solutions(tmp_path):
+    world = worlds.find("tools:arithmetic")
+    voice = Voice(Tokenizer.characters(), limit=24, context=128)
+    texts = Demonstrations.of(of_world(world, (0,), voice, 8), voice, Texts(4, 3))
+    assert (texts.texts.extras["score"] == 1.0).all()
+    assert int(texts.texts.extras["turn"].max()) >= 1  # a call, and then the answer
+    _, record = texts.draw(None, jax.random.split(jax.random.key(1), 2))
+    assert record.mask.shape == (2, 3, 4, 127)
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"prompt": "ab", "response": "ba"}\n{"prompt": "c", "response": "c"}\n')
+    lines = of_file(path, VOICE)
+    assert (
+        TOKENIZER.decode([i for i, own in zip(lines[0].ids, lines[0].own, strict=True) if own])
+        == "ba"
+    )
+    long = Voice(TOKENIZER, limit=6, context=4)
+    with pytest.raises(Mistake, match="no text to imitate"):
+        Demonstrations.of(of_file(path, long), long, Texts(4))
+
+
+def test_verdicts_are_numbers():
+    with pytest.raises(Mistake):
+        Verdict(float("nan"), "nonsense")

@@ -1,0 +1,115 @@
+"""``sterling evaluate``, ``play``, ``compare`` and ``report`` of language models."""
+
+import json
+
+import pytest
+
+import sterling
+from sterling.cli import main
+from sterling.judging import language
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two seeds that imitate for a little while, and go on by reinforcement."""
+    home = tmp_path_factory.mktemp("language")
+    shared = {"seeds": 2, "evaluate_episodes": 8}
+    sterling.train(
+        *("sft", "reverse-text"),
+        **{**shared, "updates": 12, "out": home / "sft", "model": "nano", "limit": 8},
+    )
+    sterling.train(
+        *("grpo", "reverse-text"),
+        **{**shared, "updates": 2, "out": home / "grpo", "model": str(home / "sft")},
+        **{"limit": 8, "prompts": 4, "group": 4},
+    )
+    return home
+
+
+def told(capsys, *words):
+    code = main([str(word) for word in words])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_models_are_judged_side_by_side_and_written_down(runs, capsys):
+    asked = ("--samples", 4, "--problems", 6)
+    code, out, _ = told(capsys, "evaluate", runs / "grpo", "--beside", runs / "sft", *asked)
+    assert code == 0
+    for words in ("pass@4", "entropy", "log-prob mismatch", "sft -> grpo", "of each", "verdict: "):
+        assert words in out
+    assert "base" not in out  # the run beside it is what it began with
+    found = json.loads((runs / "grpo" / "language.json").read_text())
+    assert [model["label"] for model in found["models"]] == ["sft", "grpo"]
+    assert (found["problems"], found["samples"]) == (6, 4)
+    for model in found["models"]:
+        right = model["right"]
+        assert (len(right), len(right[0])) == (2, 6)
+        assert set(model["pass_at_k"]) == {"1", "2", "4"}
+        assert model["pass_at_k"]["1"]["value"] == pytest.approx(sum(map(sum, right)) / 48)
+        assert sum(model["reasons"].values()) == 48
+        assert model["mismatch"]["mean"] < 1e-5
+    table = found["changes"]["any"][0]
+    assert table["both"] + table["gained"] + table["lost"] + table["neither"] == 12
+    assert (runs / "grpo" / "pass_at_k.png").stat().st_size > 5000
+
+
+def test_a_run_is_put_beside_what_it_began_with(runs):
+    found = language.judge(runs / "grpo", samples=2, problems=4, levels="0-1")
+    assert [model.label for model in found.models] == ["base", "grpo"]
+    assert found.levels == (0, 1, 0, 1)
+    assert set(found.models[0].levels) == {0, 1}
+    alone = language.judge(runs / "sft", samples=2, problems=4, levels="0-1")
+    assert [model.label for model in alone.models] == ["sft"]  # it began with random weights
+    assert (alone.models[0].right == found.models[0].right).all()
+
+
+def test_plain_evaluation_gives_each_seed(runs, capsys):
+    code, out, _ = told(capsys, "evaluate", runs / "sft", "--episodes", 4)
+    assert code == 0
+    assert "seed 0" in out
+    assert "seed 1" in out
+    assert "4 episodes each" in out
+
+
+@pytest.mark.parametrize("sampled", [(), ("--sampled",)])
+def test_play_prints_transcripts(runs, capsys, sampled):
+    code, out, _ = told(capsys, "play", runs / "sft", "--episodes", 3, "--seed", 1, *sampled)
+    assert code == 0
+    assert out.count("\n  reverse ") == 3
+    assert out.count("\n  > ") == 3
+    assert "mean reward" in out
+    assert "seed 1, " + ("sampled" if sampled else "greedy") in out
+
+
+def test_compare_and_report_count_updates(runs, capsys, tmp_path):
+    code, out, err = told(capsys, "compare", runs / "sft", runs / "grpo")
+    assert code == 0, err
+    assert "grpo - sft" in out or "sft - grpo" in out
+    code, _, err = told(capsys, "report", runs / "sft", runs / "grpo", "--out", tmp_path)
+    assert code == 0, err
+    page = (tmp_path / "index.html").read_text()
+    assert "12 updates" in page
+    assert "2 updates" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("evaluate", "sft", "--samples", "0"), "at least one"),
+        (("evaluate", "sft", "--samples", "2", "--episodes", "3"), "--problems N"),
+        (("evaluate", "sft", "--method", "fqe"), "--samples N"),
+        (("evaluate", "sft", "--levels", "99", "--samples", "2"), "has levels"),
+        (("evaluate", "grpo", "--beside", "nowhere", "--samples", "2"), "nowhere"),
+        (("evaluate", "grpo", "--beside", "sft", "sft", "--samples", "2"), "named twice"),
+        (("play", "sft", "--video", "a.mp4"), "cannot be filmed"),
+        (("play", "sft", "--episodes", "0"), "ask for 1 or more"),
+        (("play", "sft", "--seed", "7"), "no seed 7"),
+    ],
+)
+def test_wrong_use_is_one_line(runs, capsys, words, said):
+    words = [runs / word if word in ("sft", "grpo", "nowhere") else word for word in words]
+    code, _, err = told(capsys, *words)
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
