@@ -35,6 +35,8 @@ ALGORITHMS = {
     "td3": "sterling.algorithms.online.td3",
     "td3bc": "sterling.algorithms.offline.td3bc",
     "xql": "sterling.algorithms.offline.xql",
+    "dpo": "sterling.algorithms.language.dpo",
+    "reward": "sterling.algorithms.language.reward",
     "sft": "sterling.algorithms.language.sft",
     **dict.fromkeys(NAMED, "sterling.algorithms.language.gradient"),
 }

@@ -29,7 +29,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
 
     pattern = chosen.pattern.lower()
     found = {backend: names for backend, names in envs.names(chosen.pattern).items() if names}
-    told = tuple(name for name in worlds.names() if pattern in f"text {name}".lower())
+    told = [name for name in worlds.names() if pattern in f"text {name}".lower()]
     found |= {"text": told} if told else {}
     if not found:
         raise Mistake(f"no environment's name holds {chosen.pattern!r}")

@@ -172,7 +172,10 @@ def _read(
 
 
 def _write(
-    model: LanguageModel, state: Slots, prompts: Prompts, chances: Float[Array, "*seed prompt limit"]
+    model: LanguageModel,
+    state: Slots,
+    prompts: Prompts,
+    chances: Float[Array, "*seed prompt limit"],
 ) -> Slots:
     """Draw a token for every row, and feed it."""
     rows, limit = state.answers.ids.shape

@@ -38,7 +38,6 @@ class Cache(eqx.Module):
         position = jnp.full((batch, room), NOWHERE, jnp.int32)
         return cls((keys,) * layers, (values,) * layers, position)
 
-
     def larger(self, room: int) -> Cache:
         """The same with ``room`` for more tokens after those it has."""
         more = room - self.position.shape[1]

@@ -8,12 +8,16 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from sterling.algorithms.language import reward
+from sterling.experience.comparisons import of_world
 from sterling.language.generate import bucket
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import scored
 from sterling.training import speech
+from sterling.training.agent import Agent
+from sterling.training.settings import Settings
 from sterling.training.trained import load
 from sterling.types import Mistake
 
@@ -41,6 +45,21 @@ def scorer(path: str | Path, seed: int | None = None) -> scored.Scorer:
     index = 0 if seed is None else seeds.index(seed)
     state = jax.tree.map(lambda x: x[index], run.agent.state)
     return of(state, speech.start(run.settings.speech.model).tokenizer)
+
+
+def preferred(agent: Agent, settings: Settings, pairs: int) -> Float[np.ndarray, "seed pair"]:
+    """1 where a seed's judge prefers the world's own solution to a slip of it, of pairs that
+    training does not see."""
+    place = speech.world(settings)
+    asked = of_world(place, speech.levels(settings, place), pairs, seed=1)
+    tokenizer = speech.start(speech.of(settings).model).tokenizer
+    found = []
+    for index in range(len(settings.seeds)):
+        judge = of(jax.tree.map(lambda x, i=index: x[i], agent.state), tokenizer)
+        better = judge([(pair.messages, pair.chosen) for pair in asked])
+        worse = judge([(pair.messages, pair.rejected) for pair in asked])
+        found.append(np.greater(better, worse))
+    return np.array(found, np.float64)
 
 
 def of(state: reward.State, tokenizer: Tokenizer) -> scored.Scorer:

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Int, PyTree
 
 from sterling import algorithms, keys
+from sterling.experience import comparisons
 from sterling.experience.conversation import Conversation, Stage
 from sterling.experience.lines import Rows, record
 from sterling.experience.mix import Mix
@@ -32,7 +33,7 @@ from sterling.training.agent import Agent, create_agent
 from sterling.training.choices import Speech
 from sterling.training.loop import Run
 from sterling.training.settings import Settings, iterations
-from sterling.types import Generations, Mistake, Spec, Texts
+from sterling.types import Comparisons, Generations, Mistake, Spec, Texts
 
 PROBED = 32  # scenes of each level that are looked at to find how long lines become
 
@@ -95,7 +96,12 @@ def _of_run(path: Path) -> Start:
 def world(settings: Settings) -> TextWorld:
     """The world of text."""
     where = settings.environment
-    return find(where) if isinstance(where, str) else where()
+    if not isinstance(where, str):
+        return where()
+    from sterling.training import scorer  # which reads runs of this kind
+
+    scorer.announce(where)
+    return find(where)
 
 
 def levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
@@ -161,6 +167,8 @@ def build(settings: Settings) -> Run:
     source: Any
     if isinstance(needs, Generations):
         source = _spoken(settings, Stage(place, how, needs, asked))
+    elif isinstance(needs, Comparisons):
+        source = _compared(settings, place, begun.tokenizer, needs)
     else:
         assert isinstance(needs, Texts)
         texts = of(settings).texts
@@ -188,6 +196,17 @@ def _spoken(settings: Settings, stage: Stage) -> Any:
     return Dump(source, none, Path(asked.dump)) if asked.dump else source
 
 
+def _compared(
+    settings: Settings, place: TextWorld, tokenizer: Tokenizer, needs: Comparisons
+) -> comparisons.Compared:
+    """Pairs of a file, or of the world's solutions and slips of them."""
+    if of(settings).texts:
+        pairs = comparisons.of_file(of(settings).texts)
+    else:
+        pairs = comparisons.of_world(place, levels(settings, place), of(settings).examples)
+    return comparisons.Compared.create(pairs, needs, tokenizer, of(settings).context)
+
+
 def agents(settings: Settings) -> Agent:
     """A learner for every seed, that begins with the model the settings name."""
     begun = start(of(settings).model)
@@ -209,7 +228,13 @@ def evaluate(
     model's success is that of its samples).
 
     Returns "return" and "length" (tokens said), ``(seed, episode)``; scenes that failed count 0.
+    A reward model is asked which of two answers is better; its return is 1 where it knows.
     """
+    if settings.algorithm == "reward":
+        from sterling.training.scorer import preferred  # which reads runs of this kind
+
+        right = preferred(agent, settings, episodes)
+        return {"return": right, "length": np.ones_like(right)}
     lines = spoken(agent, settings, seeds, episodes, explore=True)
     found = {
         "return": [[line.reward for line in own if not line.seat] for own in lines],

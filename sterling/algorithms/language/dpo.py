@@ -69,6 +69,7 @@ class Config:
     max_grad_norm: float = 1.0  # larger gradients are scaled down to it
     weight_decay: float = 0.0  # AdamW's
     piece: int = 0  # pairs read at a time, to save memory; 0: the whole batch
+    limit: int = 32  # tokens of one answer, when the model is judged
 
 
 class State(eqx.Module):

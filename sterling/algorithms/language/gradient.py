@@ -45,7 +45,7 @@ class Config:
     prompts: int = 32  # questions per iteration
     group: int = 16  # answers to each
     limit: int = 32  # tokens of one answer
-    lr: float = 5e-4  # Adam's step size
+    lr: float = 3e-4  # Adam's step size
     rise: int = 5  # updates over which the step size rises
     max_grad_norm: float = 1.0  # larger gradients are scaled down to it
     weight_decay: float = 0.0  # AdamW's

@@ -111,27 +111,19 @@ class Scored:
 class _Scene:
     def __init__(self, place: Scored, inner: Scene):
         self.place, self.inner = place, inner
+        self.turn: Turn | None = inner.turn
+        self.verdicts: list[list[Verdict]] = [[]]
         self.heard: tuple[Message, ...] = ()
-        self.reward = 0.0  # of the last answer
-
-    @property
-    def turn(self) -> Turn | None:
-        return self.inner.turn
-
-    @property
-    def verdicts(self) -> list[list[Verdict]]:
-        gold = self.inner.verdicts[0]
-        rewards = [0.0] * (len(gold) - 1) + [self.reward]
-        return [[Judged(r, own.reason, own) for r, own in zip(rewards, gold, strict=False)]]
 
     def say(self, text: str) -> None:
-        turn = self.inner.turn
         self.inner.say(text)  # raises where the scene is over
-        assert turn is not None
-        before = (*self.heard, *turn.messages)
-        self.heard = (*before, Message("assistant", text))
-        if self.inner.turn is None:
-            self.reward = sigmoid(self.place.score(before, text))
+        assert self.turn is not None
+        before = (*self.heard, *self.turn.messages)
+        self.heard, self.turn = (*before, Message("assistant", text)), self.inner.turn
+        last = 0.0 if self.turn is not None else sigmoid(self.place.score(before, text))
+        gold = self.inner.verdicts[0]
+        rewards = [0.0] * (len(gold) - 1) + [last]
+        self.verdicts = [[Judged(r, g.reason, g) for r, g in zip(rewards, gold, strict=True)]]
 
 
 def sigmoid(score: float) -> float:
