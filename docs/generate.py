@@ -40,7 +40,8 @@ def page(name: str) -> str:
     lines += ["```text", body.strip("\n"), "```", "", "## Settings", ""]
     lines += ["| field | default | |", "|---|---|---|"]
     lines += [
-        f"| `{field}` | `{default!r}` | {words} |" for field, default, words in settings(module, algorithms.named(name))
+        f"| `{field}` | `{default!r}` | {words} |"
+        for field, default, words in settings(module, algorithms.named(name))
     ]
     lines += ["", "## Evidence", "", *evidence(name)]
     return "\n".join(lines).rstrip() + "\n"

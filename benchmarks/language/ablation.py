@@ -19,15 +19,15 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 RUNS, OUT = ROOT / "runs" / "ablation", Path(__file__).parent / "results" / "ablation"
-WORLD, SEEDS, SFT, UPDATES = "reverse-text", 3, 100, 40
-SHARED: dict[str, Any] = {"model": "tiny", "limit": 8, "evaluate_episodes": 128}
+WORLD, SEEDS, SFT, UPDATES = "reverse-text", 3, 150, 30
+SHARED: dict[str, Any] = {"model": "nano", "limit": 8, "evaluate_episodes": 128}
 SWITCHES: dict[str, tuple[Any, Any]] = {
     "scale": ("group", "none"),
     "level": ("token", "sequence"),
     "rule": ("clip", "cispo"),
     "aggregate": ("token", "sequence"),
 }
-STEPS = {"prompts": 16, "group": 16, "lr": 5e-4, "epochs": 2}  # two epochs: ratios leave 1
+STEPS = {"prompts": 16, "group": 16, "lr": 1e-3, "epochs": 2}  # two epochs: ratios leave 1
 
 
 def main() -> None:

@@ -277,7 +277,6 @@ def turns(at: Int[Array, "#batch time"], rates: tuple[float, ...]) -> Turns:
 def rotated(x: Float[Array, "batch head time size"], turn: Turns) -> Array:
     """Each pair (x_i, x_{i + size/2}) turned by the angle at rate_i: the product of two turned
     vectors depends on the distance of their places only (Su 2021, eq. 15)."""
-    cos, sin = (part.astype(x.dtype)[..., None, :] for part in turn)
-    pairs = x.reshape(*x.shape[:-1], 2, -1)
-    sign = jnp.asarray([-1.0, 1.0], x.dtype).reshape(1, 1, 1, 2, 1)
-    return (pairs * cos + jnp.flip(pairs, -2) * (sin * sign)).reshape(x.shape)
+    cos, sin = (part.astype(x.dtype) for part in turn)
+    first, second = jnp.split(x, 2, -1)
+    return jnp.concatenate([first * cos - second * sin, first * sin + second * cos], -1)
