@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import sys
 import tempfile
@@ -73,6 +72,7 @@ def _measured(
 ) -> dict[str, list[dict[str, Any]]]:
     """All contenders of a group in turn, several times."""
     own = {"threads": options.threads}
+    print(f"{cases[0].group}: prepares", flush=True)
     for case in cases:
         more = own if case.side == "peers" else {}
         workers[case.side].ask(do="prepare", name=case.name, **case.request, **more)

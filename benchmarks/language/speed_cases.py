@@ -49,7 +49,7 @@ def all_cases(folders: dict[str, Path]) -> list[Case]:
     found = []
     for size in SIZES:
         for rows in ROWS:
-            found += _sampling(f"{size} x{rows}", size, folders[size], rows, SLOTS)
+            found += _sampling(f"{size} x{rows}", folders[size], rows, SLOTS)
     found += _slots(folders["tiny"]) + _iteration(folders["tiny"])
     return found
 
@@ -59,7 +59,7 @@ def shape_cases(folders: dict[str, Path]) -> list[Case]:
     found = []
     for shape, folder in folders.items():
         for rows in ROWS:
-            found += _sampling(f"{shape} x{rows}", shape, folder, rows, rows, first=True)
+            found += _sampling(f"{shape} x{rows}", folder, rows, rows, first=True)
     return found
 
 
@@ -93,11 +93,9 @@ def shaped(shape: str, layers: int = 0) -> LanguageModel:
     return create(jax.random.key(0))
 
 
-def _sampling(
-    name: str, size: str, folder: Path, rows: int, slots: int, *, first: bool = False
-) -> list[Case]:
+def _sampling(name: str, folder: Path, rows: int, slots: int, *, first: bool = False) -> list[Case]:
     ask = {"kind": "sampling", "folder": str(folder), "rows": rows, "room": ROOM}
-    model = jax.eval_shape(lambda: shaped(size) if size in SHAPES else tiny(103, size))
+    model = language.load(folder)[0]
     made: dict[str, Any] = {"flops": flops(model, rows), "step_bytes": step_bytes(model, rows)}
     bound = _bound(name)
     for side in ("sterling", "peers"):
@@ -145,7 +143,7 @@ def flops(model: LanguageModel, rows: int) -> float:
     token but the last, scores of the answers' tokens, attention to the tokens before."""
     form, tokens = model.stack.form, ROOM + NEW - 1
     weights = sum(x.size for x in jax.tree.leaves(model.stack) if x.ndim == 3)
-    layers = model.stack.blocks.up.weight.shape[0]
+    layers = len(model.stack.layers)
     pairs = tokens * (tokens + 1) / 2  # (token, token it sees)
     attention = layers * form.heads * form.size * 2 * pairs
     head = NEW * model.embedding.size
@@ -156,6 +154,6 @@ def step_bytes(model: LanguageModel, rows: int) -> float:
     """Bytes that a step reads in the mean: all weights, and of every row the tokens before."""
     form, kind = model.stack.form, model.embedding.dtype.itemsize
     parameters = sum(x.size for x in jax.tree.leaves(model))
-    layers = model.stack.blocks.up.weight.shape[0]
+    layers = len(model.stack.layers)
     token = 2 * layers * form.key_heads * form.size
     return float(kind * (parameters + rows * token * (ROOM + NEW / 2)))

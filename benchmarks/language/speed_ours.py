@@ -21,11 +21,11 @@ from sterling.training.loop import Run, advance
 from sterling.training.settings import Speech, resolve
 
 
-def sampling(folder: str, rows: int, room: int, new: int, slots: int, **_: Any) -> Case:
+def sampling(folder: str, *, rows: int, room: int, new: int, slots: int) -> Case:
     """Answers of exactly ``new`` tokens."""
     model, _tokenizer = load(folder)
     model = jax.tree.map(jnp.asarray, model)
-    prompts = _prompts(model.vocabulary, rows, room, new, slots, ())
+    prompts = _prompts(model.vocabulary, rows, room, limit=new, slots=slots, stops=())
 
     def once() -> dict[str, Any]:
         found = jax.block_until_ready(generate(model, prompts, jax.random.key(0)))
@@ -35,13 +35,15 @@ def sampling(folder: str, rows: int, room: int, new: int, slots: int, **_: Any) 
     return once
 
 
-def skewed(folder: str, rows: int, room: int, limit: int, slots: int, stops: int, refill: bool) -> Case:
+def skewed(
+    folder: str, *, rows: int, room: int, limit: int, slots: int, stops: int, refill: bool
+) -> Case:
     """Answers that end by chance; with ``refill`` in one call, else in batches of ``slots``."""
     model, _tokenizer = load(folder)
     model = jax.tree.map(jnp.asarray, model)
     each = rows if refill else slots
     enders = tuple(range(model.vocabulary - stops, model.vocabulary))
-    prompts = _prompts(model.vocabulary, each, room, limit, slots, enders)
+    prompts = _prompts(model.vocabulary, each, room, limit=limit, slots=slots, stops=enders)
 
     def once() -> dict[str, Any]:
         found: list[Answers] = [
@@ -74,7 +76,9 @@ def grpo(folder: str, environment: str, levels: str, **fields: Any) -> Case:
         jax.block_until_ready(run.agent.state)
         seconds = time.perf_counter() - begin
         tally = run.source.tally
-        return {"seconds": seconds, "mean": float((tally.lengths / tally.episodes)[0])} | _parts(run)
+        return {"seconds": seconds, "mean": float((tally.lengths / tally.episodes)[0])} | _parts(
+            run
+        )
 
     return once
 
@@ -129,7 +133,7 @@ def memory(mebibytes: int) -> Case:
 
 
 def _prompts(
-    vocabulary: int, rows: int, room: int, limit: int, slots: int, stops: tuple[int, ...]
+    vocabulary: int, rows: int, room: int, *, limit: int, slots: int, stops: tuple[int, ...]
 ) -> Prompts:
     ids = jax.random.randint(jax.random.key(1), (rows, room), 3, vocabulary, jnp.int32)
     lengths = jnp.full(rows, room, jnp.int32)
@@ -142,9 +146,11 @@ def _versions() -> dict[str, str]:
 
     import sterling
 
-    return {"sterling": sterling.__version__} | {name: version(name) for name in ("jax", "jaxlib", "equinox", "numpy")}
+    return {"sterling": sterling.__version__} | {
+        name: version(name) for name in ("jax", "jaxlib", "equinox", "numpy")
+    }
 
 
 if __name__ == "__main__":
     kinds = {f.__name__: f for f in (sampling, skewed, grpo, matrix, memory)}
-    serve(kinds, _versions())  # type: ignore[arg-type]
+    serve(kinds, _versions())

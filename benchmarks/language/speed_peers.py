@@ -16,7 +16,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 UPDATES = 5  # of one measurement of TRL; the first two are warm-up
 
 
-def sampling(folder: str, rows: int, room: int, new: int, threads: int, **_: Any) -> Case:
+def sampling(folder: str, *, rows: int, room: int, new: int, threads: int) -> Case:
     """``generate`` with its cache, sampling exactly ``new`` tokens."""
     torch.set_num_threads(threads)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval().to(DEVICE)
@@ -47,6 +47,7 @@ def sampling(folder: str, rows: int, room: int, new: int, threads: int, **_: Any
 
 def grpo(
     folder: str,
+    *,
     questions: list[str],
     prompts: int,
     group: int,

@@ -36,7 +36,8 @@ class Worker:
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """The answer to a request; ends the benchmark where the process failed."""
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -73,7 +74,8 @@ def serve(kinds: dict[str, Callable[..., Case]], versions: dict[str, str]) -> No
 
 def timed(case: Case, seconds: float) -> dict[str, Any]:
     """Median seconds of a call, of as many as fit; a case may time itself."""
-    found, times = [], []
+    found: list[dict[str, Any]] = []
+    times: list[float] = []
     begin = time.perf_counter()
     while not times or time.perf_counter() - begin < seconds:
         start = time.perf_counter()

@@ -8,7 +8,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from sterling.commands import readers
+from sterling.commands import fields, readers
 
 EXAMPLES = """\
 examples:
@@ -137,7 +137,8 @@ def _begin(chosen: argparse.Namespace) -> Any:
     if chosen.algorithm is None or chosen.environment is None or chosen.steps is None:
         raise Mistake("tune needs ALGORITHM, ENVIRONMENT and --steps, or --resume FOLDER")
     algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
-    find(chosen.environment)
+    if not fields.speaks(chosen.algorithm):
+        find(chosen.environment)
     now = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
     name = f"tune-{chosen.algorithm}-{chosen.environment.replace('/', '-')}-{now}"
     given = {name: getattr(chosen, name) for name in FORWARDED}

@@ -30,7 +30,7 @@ class Cache(eqx.Module):
 
     @classmethod
     def empty(
-        cls, layers: int, batch: int, heads: int, room: int, size: int, dtype: DTypeLike
+        cls, layers: int, batch: int, room: int, *, heads: int, size: int, dtype: DTypeLike
     ) -> Cache:
         """Nothing read yet."""
         keys = jnp.zeros((batch * heads, size, room), dtype)

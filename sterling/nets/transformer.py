@@ -174,7 +174,8 @@ class Transformer(eqx.Module):
     def empty(self, batch: int, room: int) -> Cache:
         """A cache for sequences of at most ``room`` tokens."""
         form, kind = self.form, self.norm.scale.dtype
-        return Cache.empty(len(self.layers), batch, form.key_heads, room, form.size, kind)
+        shape = {"heads": form.key_heads, "size": form.size}
+        return Cache.empty(len(self.layers), batch, room, **shape, dtype=kind)
 
     def step(
         self,

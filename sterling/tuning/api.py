@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sterling import algorithms
 from sterling.envs.registry import find
 from sterling.naming import hint
 from sterling.training import folder
@@ -22,7 +23,7 @@ from sterling.tuning.lanes import Plan
 from sterling.tuning.search import Combine, Job, Searcher
 from sterling.tuning.space import Fields, Space
 from sterling.tuning.study import Line, Study, Watch, carry_on
-from sterling.types import Mistake
+from sterling.types import LANGUAGE, Mistake
 
 SEARCHES = ("random", "asha", "halving", "pbt", "pb2", "optuna")
 POPULATIONS = ("pbt", "pb2")
@@ -209,6 +210,9 @@ def _settings(asked: dict[str, Any], environment: str | Callable[[], Any]) -> Se
     known = dict(asked["known"])
     if known.get("strategy") == "processes":
         raise Mistake("a study deals its trials out to processes by itself; leave strategy out")
+    name = asked["algorithm"]
+    if isinstance(algorithms.find(name).needs(algorithms.find(name).Config()), LANGUAGE):
+        raise Mistake(f"{name} teaches a language model; tune takes learners that count steps")
     return resolve(
         asked["algorithm"], environment, steps=asked["steps"], seeds=asked["seeds"],
         fields=asked["fixed"], **known,

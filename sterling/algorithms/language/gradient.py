@@ -31,11 +31,22 @@ from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys
 from sterling.algorithms.language import credit, critic, teaching
-from sterling.equations import aggregate, clip, divergence, likelihood
+from sterling.equations import aggregate, clip, divergence, group, likelihood
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
+from sterling.naming import hint
 from sterling.nets.optimiser import adam
 from sterling.types import Generations, Mistake, Record, Signals, Spec, config
+
+WORDS = {
+    "baseline": (*group.BASELINES, "critic"),
+    "scale": (*group.SCALES, "tokens"),
+    "level": likelihood.LEVELS,
+    "rule": clip.RULES,
+    "aggregate": aggregate.WAYS,
+    "kl": ("none", *divergence.KINDS),
+    "kl_in": ("loss", "reward"),
+}
 
 
 @config
@@ -110,8 +121,10 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 
 def begin(model: LanguageModel, config: Config) -> State:
     """A learner that goes on from ``model``; Mistake for settings that do not go together."""
-    if config.kl_in not in ("loss", "reward"):
-        raise Mistake(f"the divergence stands in the loss or in the reward, not in {config.kl_in}")
+    for field, words in WORDS.items():
+        if (said := getattr(config, field)) not in words:
+            near = hint(said, words, f"use one of {', '.join(words)}")
+            raise Mistake(f"{field} {said!r} is not known{near}")
     if config.scale == "tokens" and (config.baseline == "critic" or config.turns):
         raise Mistake("scale tokens is for whole answers: leave out turns and the critic")
     judge = critic.Critic.create(model) if config.baseline == "critic" else None
