@@ -40,7 +40,7 @@ def run(name: str) -> dict[str, Any]:
     task = TASKS[name]
     begun, learned = RUNS / f"{name}-sft", RUNS / f"{name}-{task['algorithm']}"
     shared = {"levels": task.get("levels", ""), "limit": task["limit"]}
-    first = {"model": task.get("model", "tiny"), **task["sft"]}
+    first = {"model": task["model"], **task["sft"], "evaluate_every": task["sft"]["updates"]}
     found = {
         "sft": phase("sft", task["world"], begun, shared | first),
         "rl": phase(
