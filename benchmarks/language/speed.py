@@ -15,6 +15,7 @@ import datetime
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="sterling-speed-") as scratch:
         folders = write_models(Path(scratch), options.shape, options.layers)
-        cases = shape_cases(folders) if options.shape else all_cases(folders)
+        cases = shape_cases(folders, options.rows) if options.shape else all_cases(folders)
         cases = [case for case in cases if not options.only or case.group in options.only]
         workers = _workers(options.peers_python, Path(scratch))
         results: dict[str, Any] = {
@@ -50,7 +51,6 @@ def main() -> None:
         for group in dict.fromkeys(case.group for case in cases):
             chosen = [case for case in cases if case.group == group]
             results["measurements"] |= _measured(workers, chosen, options)
-            print(f"{group}: done", flush=True)
             speed_report.write(options.out, results)  # a late failure loses little
         for worker in workers.values():
             worker.close()
@@ -72,13 +72,13 @@ def _measured(
 ) -> dict[str, list[dict[str, Any]]]:
     """All contenders of a group in turn, several times."""
     own = {"threads": options.threads}
-    print(f"{cases[0].group}: prepares", flush=True)
     for case in cases:
         more = own if case.side == "peers" else {}
         workers[case.side].ask(do="prepare", name=case.name, **case.request, **more)
-    print(f"{cases[0].group}: ready", flush=True)  # compiled and warm; from here on it is timed
     found: dict[str, list[dict[str, Any]]] = {case.name: [] for case in cases}
-    for _ in range(options.repetitions):
+    for number in range(options.repetitions):
+        print(f"{cases[0].group}: round {number + 1} of {options.repetitions}", flush=True)
+        time.sleep(options.rest)
         for case in cases:
             each = workers[case.side].ask(do="measure", name=case.name, seconds=options.seconds)
             found[case.name].append(each)
@@ -91,9 +91,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=HERE / "results" / "speed.json")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement, at least")
+    parser.add_argument("--rest", type=float, default=0.0, help="seconds before each round")
     parser.add_argument("--only", nargs="+", default=[], help="these groups of cases")
     parser.add_argument("--shape", default="", help="a published size: qwen2.5-0.5b")
     parser.add_argument("--layers", type=int, default=0, help="of the shape; 0: as published")
+    parser.add_argument("--rows", nargs="+", type=int, default=[8, 64, 256], help="with --shape")
     threads = len(os.sched_getaffinity(0))
     parser.add_argument("--threads", type=int, default=threads, help="of torch; default: all cores")
     parser.add_argument(

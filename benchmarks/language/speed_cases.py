@@ -21,6 +21,7 @@ SLOTS = 64
 SIZES = ("tiny", "small")
 WORLD, LEVELS = "reverse-text", "1-2"  # questions of about 16 tokens
 ITERATION = {"prompts": 16, "group": 8, "limit": 32, "lr": 1e-6}
+PIECE = 16  # rows that a gradient reads at a time, where it does not read all: memory stays small
 SKEWED = {"rows": 512, "room": 16, "limit": 128, "slots": 64, "stops": 3}
 SHAPES = {"qwen2.5-0.5b": (896, 24, 14, 2, 4864, 151_936)}  # width, layers, heads, key heads, ...
 
@@ -54,12 +55,12 @@ def all_cases(folders: dict[str, Path]) -> list[Case]:
     return found
 
 
-def shape_cases(folders: dict[str, Path]) -> list[Case]:
+def shape_cases(folders: dict[str, Path], rows: list[int]) -> list[Case]:
     """Sampling with a model of published size; the fewer tokens show what reading prompts took."""
     found = []
     for shape, folder in folders.items():
-        for rows in ROWS:
-            found += _sampling(f"{shape} x{rows}", folder, rows, rows, first=True)
+        for count in rows:
+            found += _sampling(f"{shape} x{count}", folder, count, count, first=True)
     return found
 
 
@@ -97,7 +98,7 @@ def _sampling(name: str, folder: Path, rows: int, slots: int, *, first: bool = F
     ask = {"kind": "sampling", "folder": str(folder), "rows": rows, "room": ROOM}
     model = language.load(folder)[0]
     made: dict[str, Any] = {"flops": flops(model, rows), "step_bytes": step_bytes(model, rows)}
-    bound = _bound(name)
+    bound = _bound(name, first)
     for side in ("sterling", "peers"):
         more = {"slots": min(slots, rows)} if side == "sterling" else {}
         bound.append(Case(f"{name}/{side}", name, side, ask | more | {"new": NEW}, **made))
@@ -106,15 +107,16 @@ def _sampling(name: str, folder: Path, rows: int, slots: int, *, first: bool = F
     return bound
 
 
-def _bound(group: str) -> list[Case]:
-    """What the machine can do meanwhile."""
-    matrix = {"kind": "matrix", "size": 1024 if jax.default_backend() == "cpu" else 8192}
-    chunk = {"chunk": 40}
-    return [Case(f"{group}/matrix", group, "sterling", matrix | chunk)] + (
-        []
-        if jax.default_backend() == "cpu"
-        else [Case(f"{group}/memory", group, "sterling", {"kind": "memory", "mebibytes": 4096})]
-    )
+def _bound(group: str, shape: bool) -> list[Case]:
+    """What the machine can do meanwhile: matrix products, and for large models reading memory."""
+    small = jax.default_backend() == "cpu"
+    matrix = {"kind": "matrix", "size": 1024 if small else 8192, "chunk": 40}
+    matrix |= {"dtype": "bfloat16" if shape else "float32"}
+    found = [Case(f"{group}/matrix", group, "sterling", matrix)]
+    if shape:
+        memory = {"kind": "memory", "mebibytes": 512 if small else 4096}
+        found.append(Case(f"{group}/memory", group, "sterling", memory))
+    return found
 
 
 def _slots(folder: Path) -> list[Case]:
@@ -134,6 +136,7 @@ def _iteration(folder: Path) -> list[Case]:
     ours, theirs = {"environment": WORLD, "levels": LEVELS}, {"questions": questions}
     return [
         Case("grpo/sterling", "grpo", "sterling", ask | ours),
+        Case("grpo/sterling in pieces", "grpo", "sterling", ask | ours | {"piece": PIECE}),
         Case("grpo/peers", "grpo", "peers", ask | theirs),
     ]
 

@@ -20,6 +20,8 @@ from sterling.training.agent import Agent
 from sterling.training.loop import Run, advance
 from sterling.training.settings import Speech, resolve
 
+WARM = 4  # iterations before the first that counts: questions of every length have been met
+
 
 def sampling(folder: str, *, rows: int, room: int, new: int, slots: int) -> Case:
     """Answers of exactly ``new`` tokens."""
@@ -67,6 +69,8 @@ def grpo(folder: str, environment: str, levels: str, **fields: Any) -> Case:
         "grpo", environment, updates=1_000_000, seeds=[0], speech=speech, fields=fields
     )
     run = start.build(settings)
+    for _ in range(WARM):
+        run, _metrics = advance(run, 1)
 
     def once() -> dict[str, Any]:
         nonlocal run
@@ -106,11 +110,11 @@ def _parts(run: Run) -> dict[str, float]:
     return {"sampling": heard.seconds, "hearing": time.perf_counter() - begin - heard.seconds}
 
 
-def matrix(size: int, chunk: int) -> Case:
-    """Matrix products in single precision, each fed with the one before."""
+def matrix(size: int, chunk: int, dtype: str) -> Case:
+    """Matrix products, each fed with the one before."""
     first, second = jax.random.split(jax.random.key(0))
-    weight = jnp.linalg.qr(jax.random.normal(first, (size, size)))[0]  # stays finite
-    x = jax.random.normal(second, (size, size))
+    weight = jnp.linalg.qr(jax.random.normal(first, (size, size)))[0].astype(dtype)  # stays finite
+    x = jax.random.normal(second, (size, size), dtype)
     multiply = jax.jit(lambda x: jax.lax.fori_loop(0, chunk, lambda _, x: x @ weight, x))
 
     def once() -> dict[str, Any]:

@@ -22,7 +22,6 @@ from sterling.experience.mix import Mix
 from sterling.experience.recorded import Dump, Recorded, Remembered
 from sterling.experience.stale import Stale
 from sterling.experience.texts import Demonstrations, of_file, of_world
-from sterling.language.generate import bucket
 from sterling.language.model import SIZES, LanguageModel, tiny
 from sterling.language.scene import TextWorld
 from sterling.language.talk import Line, Voice, converse
@@ -144,7 +143,8 @@ def _context(place: Any, which: tuple[int, ...], tokenizer: Tokenizer, limit: in
                 longest = max(longest, len(tokenizer.opening(turn.messages)))
     if place.turns > 1:
         between = 2 * limit  # what is said between turns is not known before; about so much
-    return bucket(longest + place.turns * limit + (place.turns - 1) * between)
+    tokens = longest + place.turns * limit + (place.turns - 1) * between
+    return -(-tokens // 8) * 8  # a run has one context, so no shapes have to be shared
 
 
 def problem(settings: Settings, begun: Start) -> Spec:

@@ -90,6 +90,22 @@ def test_cuts_leave_the_likeliest_and_say_their_probability():
     np.testing.assert_allclose(warm[0], np.sqrt([0.1, 0.4, 0.2, 0.3]) / 1.9436, rtol=1e-4)
 
 
+@pytest.mark.parametrize("size", [1, 2, 17, 103, 1000])
+def test_the_first_token_above_a_share_is_drawn(size):
+    """Found in pieces, against one long sum; no token without probability is ever drawn."""
+    scores = 3.0 * jax.random.normal(jax.random.key(size), (50, size))
+    chance = jax.random.uniform(jax.random.key(1), (50,)).at[0].set(0.0).at[1].set(1.0 - 2**-23)
+    for cuts in ({}, {"top_k": 2}, {"top_p": 0.7}):
+        sampling = Sampling.of(50, 0.7, **cuts)
+        token, log_prob = draw(scores, chance, sampling)
+        expected = np.asarray(log_probs(scores, sampling), np.float64)
+        below = np.cumsum(np.exp(expected), -1)
+        shares = below / below[:, -1:]
+        np.testing.assert_array_equal(token, (shares <= np.asarray(chance)[:, None]).sum(-1))
+        chosen = np.take_along_axis(expected, np.asarray(token)[:, None], 1)[:, 0]
+        np.testing.assert_allclose(log_prob, chosen, rtol=1e-5, atol=2e-5)
+
+
 def test_tokens_are_drawn_by_their_probability():
     chances = np.array([0.05, 0.0, 0.5, 0.3, 0.15], np.float32)
     scores = jnp.broadcast_to(jnp.log(jnp.asarray(chances)), (20_000, 5))

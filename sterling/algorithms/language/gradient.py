@@ -62,7 +62,7 @@ class Config:
     weight_decay: float = 0.0  # AdamW's
     epochs: int = 1  # times that a batch is gone through
     minibatches: int = 1  # updates in each epoch
-    piece: int = 0  # rows read at a time, to save memory; 0: a whole minibatch
+    piece: int = 16  # rows read at a time: a cache holds what they leave; 0: all of them
     baseline: str = "mean"  # none, mean, leave-one-out or critic
     scale: str = "group"  # none, group, batch, whiten; or tokens (REINFORCE++)
     level: str = "token"  # of the ratio: token, sequence (GSPO) or sum

@@ -35,7 +35,7 @@ class Config:
     rise: int = 20  # updates over which the step size rises
     max_grad_norm: float = 1.0  # larger gradients are scaled down to it
     weight_decay: float = 0.0  # AdamW's
-    piece: int = 0  # texts read at a time, to save memory; 0: the whole batch
+    piece: int = 16  # texts read at a time: a cache holds what they leave; 0: all of them
     limit: int = 32  # tokens of one answer, when the model is judged
 
 

@@ -50,7 +50,7 @@ def update(
     piece: int = 0,
 ) -> tuple[M, optax.OptState, dict[str, Float[Array, ""]]]:
     """One step of AdamW down the gradient of ``loss(model, rows)``, a sum over rows and what to
-    report of it (sums as well). ``piece`` rows are read at a time; 0: all at once."""
+    report of it (sums as well). At most ``piece`` rows are read at a time; 0: all at once."""
     grads, found = gradient(model, loss, rows, piece)
     direction, optimiser = adam(max_norm=max_norm).update(grads, optimiser)
     direction = jax.tree.map(lambda d, p: d + decay * p, direction, model)
@@ -58,13 +58,12 @@ def update(
 
 
 def gradient(model: M, loss: Loss, rows: PyTree, piece: int) -> tuple[M, dict[str, Any]]:
-    """The gradient and what is reported, summed over pieces of ``piece`` rows."""
+    """The gradient and what is reported, summed over equal pieces of at most ``piece`` rows."""
     derive = jax.grad(loss, has_aux=True)
     count = jax.tree.leaves(rows)[0].shape[0]
     if piece <= 0 or piece >= count:
         return derive(model, rows)
-    if count % piece:
-        raise Mistake(f"{count} rows do not split into pieces of {piece}; use a divisor")
+    piece = next(size for size in range(piece, 0, -1) if count % size == 0)
     parts = jax.tree.map(lambda x: x.reshape(count // piece, piece, *x.shape[1:]), rows)
     shapes = jax.eval_shape(derive, model, jax.tree.map(lambda x: x[0], parts))
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
