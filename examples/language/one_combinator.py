@@ -11,11 +11,12 @@ import tempfile
 from pathlib import Path
 
 import sterling
+from sterling.factory.make import Order, make
 
 
 def control(folder: Path) -> None:
     """SAC on Pendulum: half of every batch from a log, half lived through."""
-    sterling.data.make("Pendulum-v1", "random", folder / "log", size=5_000, seed=0)
+    make(Order("Pendulum-v1", "random", 5_000), folder / "log")
     run = sterling.train(
         "sac", "Pendulum-v1", data=folder / "log", steps=5_000, share=0.5, evaluate_episodes=10
     )
