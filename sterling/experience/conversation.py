@@ -21,13 +21,13 @@ from sterling import keys as named
 from sterling.experience.curriculum import Curriculum
 from sterling.experience.lines import Rows, record
 from sterling.experience.rollout import Tally
-from sterling.language.scene import Scene, TextWorld
-from sterling.language.talk import Line, Speaker, Voice, converse, patience
+from sterling.language.scene import TextWorld
+from sterling.language.talk import Line, Speaker, Voice, converse, opened
 from sterling.types import Generations, Mistake, Record, Signals
 
 
 @dataclasses.dataclass(eq=False)
-class Stage:
+class Host:
     """Where a model talks: the world, how it speaks, and what went wrong so far."""
 
     world: TextWorld
@@ -45,14 +45,6 @@ class Stage:
         """Release what the world holds."""
         getattr(self.world, "close", lambda: None)()
 
-    def begin(self, seed: int, level: int) -> Scene | str:
-        """A scene, or in a word why it could not begin."""
-        try:
-            with patience(self.voice.patience):
-                return self.world.begin(seed, level)
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"[:200]
-
     def note(self, lines: Sequence[Line]) -> None:
         """Keep the first failures for the run's result, and stop where nothing works at all."""
         broken = [line for line in lines if line.failed]
@@ -69,18 +61,18 @@ class Conversation(eqx.Module):
     written in one compiled program for each turn.
     """
 
-    stage: Stage = eqx.field(static=True)
+    host: Host = eqx.field(static=True)
     curriculum: Curriculum
     asked: Int[Array, "seed row"]  # arm of each row of the latest batch; -1: padding
     tally: Tally
 
     @classmethod
-    def create(cls, stage: Stage, seeds: int, curriculum: str = "uniform") -> Conversation:
+    def create(cls, host: Host, seeds: int, curriculum: str = "uniform") -> Conversation:
         """Nothing said yet. ``curriculum`` is a word of
         :data:`sterling.experience.curriculum.KINDS`."""
-        asked = jnp.full((seeds, stage.rows), -1, jnp.int32)
-        arms = Curriculum.create(curriculum, seeds, len(stage.levels))
-        return cls(stage, arms, asked, Tally.empty(seeds))
+        asked = jnp.full((seeds, host.rows), -1, jnp.int32)
+        arms = Curriculum.create(curriculum, seeds, len(host.levels))
+        return cls(host, arms, asked, Tally.empty(seeds))
 
     @property
     def traced(self) -> bool:
@@ -90,47 +82,46 @@ class Conversation(eqx.Module):
     @property
     def rows(self) -> int:
         """Rows of a batch."""
-        return self.stage.rows
+        return self.host.rows
 
     @property
-    def world(self) -> Stage:
+    def world(self) -> Host:
         """Whose failures a run reports."""
-        return self.stage
+        return self.host
 
     def draw(self, agent: Speaker, keys: Key[Array, "seed"]) -> tuple[Conversation, Record]:
         """One batch of conversations for every seed."""
-        needs = self.stage.needs
+        needs = self.host.needs
         kept: list[list[list[Line]]] = [[] for _ in range(keys.size)]  # [seed][group][line]
         arms: list[list[int]] = [[] for _ in kept]
         tally = self.tally
         for turn in range(needs.rounds):
-            missing = [needs.prompts - len(groups) for groups in kept]
-            if not any(missing):
+            if all(len(groups) == needs.prompts for groups in kept):
                 break
             chosen = self.curriculum.choose(named.fold_each(keys, "arm", turn), needs.prompts)
             groups = self._asked(agent, chosen, named.fold_each(keys, "ask", turn))
             tally = _counted(tally, groups)
             final = turn == needs.rounds - 1
             for seed, own in enumerate(groups):
-                for arm, group in zip(chosen[seed], own, strict=True):
-                    wanted = final or _tells(group)
-                    if wanted and len(kept[seed]) < needs.prompts:
-                        kept[seed].append(group)
-                        arms[seed] += [int(arm)] * len(group)
-        rows = self.stage.rows
+                room = needs.prompts - len(kept[seed])
+                pairs = zip(chosen[seed].tolist(), own, strict=True)
+                told = [(arm, group) for arm, group in pairs if final or _tells(group)][:room]
+                kept[seed] += [group for _, group in told]
+                arms[seed] += [arm for arm, group in told for _ in group]
+        rows = self.host.rows
         asked = np.array([own + [-1] * (rows - len(own)) for own in arms], np.int32)
-        source = Conversation(self.stage, self.curriculum, jnp.asarray(asked), tally)
-        return source, record([Rows.of(groups) for groups in kept], self.stage.voice, rows)
+        source = Conversation(self.host, self.curriculum, jnp.asarray(asked), tally)
+        return source, record([Rows.of(groups) for groups in kept], self.host.voice, rows)
 
     def heed(self, signals: Signals) -> Conversation:
         """Tell the curriculum how much was learned from each row."""
         told = self.curriculum.heed(self.asked, signals.samples)
-        return Conversation(self.stage, told, self.asked, self.tally)
+        return Conversation(self.host, told, self.asked, self.tally)
 
     def cleared(self) -> Conversation:
         """With an empty tally."""
         empty = Tally.empty(self.asked.shape[0])
-        return Conversation(self.stage, self.curriculum, self.asked, empty)
+        return Conversation(self.host, self.curriculum, self.asked, empty)
 
     def stored(self) -> Conversation:
         """All of it is written."""
@@ -138,27 +129,30 @@ class Conversation(eqx.Module):
 
     def restored(self, fresh: Conversation) -> Conversation:
         """What was written, in the world as it is now."""
-        return Conversation(fresh.stage, self.curriculum, self.asked, self.tally)
+        return Conversation(fresh.host, self.curriculum, self.asked, self.tally)
 
     def close(self) -> None:
         """Release the world."""
-        self.stage.close()
+        self.host.close()
 
     def _asked(
         self, agent: Speaker, arms: np.ndarray, keys: Key[Array, "seed"]
     ) -> list[list[list[Line]]]:
         """Lines by [seed][question]: every question is asked ``group`` times."""
-        group, stage = self.stage.needs.group, self.stage
+        group, host = self.host.needs.group, self.host
         scenes = []
         for key, own in zip(keys, arms, strict=True):
             random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
             seeds = random.integers(2**31, size=own.size)
-            pairs = [(int(s), stage.levels[arm]) for s, arm in zip(seeds, own, strict=True)]
-            scenes.append([stage.begin(*pair) for pair in pairs for _ in range(group)])
-        lines = converse(agent, scenes, stage.voice, keys)
+            pairs = [(int(s), host.levels[arm]) for s, arm in zip(seeds, own, strict=True)]
+            patient = host.voice.patience
+            scenes.append(
+                [opened(host.world, *pair, patient) for pair in pairs for _ in range(group)]
+            )
+        lines = converse(agent, scenes, host.voice, keys)
         found = []
         for own in lines:
-            stage.note(own)
+            host.note(own)
             by: list[list[Line]] = [[] for _ in range(arms.shape[1])]
             for line in own:
                 by[line.scene // group].append(line)

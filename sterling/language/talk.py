@@ -179,6 +179,15 @@ def converse(
     return [talk.finished() for talk in talks]
 
 
+def opened(world: Any, seed: int, level: int, seconds: float) -> Scene | str:
+    """A scene of the world, or in a word why it could not begin."""
+    try:
+        with patience(seconds):
+            return world.begin(seed, level)
+    except Exception as error:
+        return _why(error)
+
+
 def demonstrate(world: Any, scenes: Sequence[Scene | str], voice: Voice) -> list[Line]:
     """The lines of scenes in which the world's own ``solve`` speaks."""
     talk = Talk(scenes, voice)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 T = TypeVar("T")
 
@@ -41,6 +41,11 @@ def adam(
 def global_norm(grads: PyTree) -> Float[Array, ""]:
     """The norm of all gradients as one vector."""
     return jnp.linalg.norm(ravel_pytree(grads)[0])
+
+
+def risen(lr: Float[Array, ""] | float, updates: Int[Array, ""], rise: int) -> Float[Array, ""]:
+    """The step size after ``updates``: it rises along a line over the first ``rise`` of them."""
+    return lr * jnp.minimum((updates + 1).astype(jnp.float32) / max(rise, 1), 1.0)
 
 
 def descend(params: T, direction: PyTree, rate: Float[Array, ""] | float) -> T:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Int, PyTree
 
 from sterling import algorithms, keys
 from sterling.experience import comparisons
-from sterling.experience.conversation import Conversation, Stage
+from sterling.experience.conversation import Conversation, Host
 from sterling.experience.lines import Rows, record
 from sterling.experience.mix import Mix
 from sterling.experience.recorded import Dump, Recorded, Remembered
@@ -24,7 +24,7 @@ from sterling.experience.stale import Stale
 from sterling.experience.texts import Demonstrations, of_file, of_world
 from sterling.language.model import SIZES, LanguageModel, tiny
 from sterling.language.scene import TextWorld
-from sterling.language.talk import Line, Voice, converse
+from sterling.language.talk import Line, Voice, converse, opened
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import find
 from sterling.seeds import over_seeds
@@ -128,19 +128,22 @@ def voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Voice:
         own |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
     context = of(settings).context
     if not context:
-        context = _context(cast(Any, place), levels(settings, place), tokenizer, limit)
+        asked, patient = levels(settings, place), of(settings).patience
+        context = _context(cast(Any, place), asked, tokenizer, limit, patient)
     return Voice(tokenizer, limit, context, **own)
 
 
 @functools.lru_cache(maxsize=8)
-def _context(place: Any, which: tuple[int, ...], tokenizer: Tokenizer, limit: int) -> int:
+def _context(
+    place: Any, which: tuple[int, ...], tokenizer: Tokenizer, limit: int, patience: float
+) -> int:
     """Tokens that lines of the world take: the longest opening of some, and every turn."""
     longest, between = 0, 0
     for level in which:
         for seed in range(PROBED):
-            turn = place.begin(seed, level).turn
-            if turn is not None:
-                longest = max(longest, len(tokenizer.opening(turn.messages)))
+            scene = opened(place, seed, level, patience)
+            if not isinstance(scene, str) and scene.turn is not None:
+                longest = max(longest, len(tokenizer.opening(scene.turn.messages)))
     if place.turns > 1:
         between = 2 * limit  # what is said between turns is not known before; about so much
     tokens = longest + place.turns * limit + (place.turns - 1) * between
@@ -166,7 +169,7 @@ def build(settings: Settings) -> Run:
     seeds = jnp.asarray(settings.seeds, jnp.int32)
     source: Any
     if isinstance(needs, Generations):
-        source = _spoken(settings, Stage(place, how, needs, asked))
+        source = _spoken(settings, place, how, asked)
     elif isinstance(needs, Comparisons):
         source = _compared(settings, place, begun.tokenizer, needs)
     else:
@@ -177,21 +180,22 @@ def build(settings: Settings) -> Run:
     return Run(agents(settings), source, seeds, jnp.zeros((), jnp.int32))
 
 
-def _spoken(settings: Settings, stage: Stage) -> Any:
+def _spoken(settings: Settings, place: TextWorld, how: Voice, arms: tuple[int, ...]) -> Any:
     """What the agents say, and what was said before, by the settings' shares."""
-    asked, needs, seeds = of(settings), stage.needs, len(settings.seeds)
+    asked, needs, seeds = of(settings), _needs(settings), len(settings.seeds)
     none = jnp.zeros((), jnp.int32)
     if asked.replay:
         return Recorded(none, Path(asked.replay))
     if needs.again and not asked.pool:
         raise Mistake("to learn from remembered answers (again) name the dump they are in: pool")
-    stage.needs = dataclasses.replace(needs, prompts=needs.prompts - needs.again)
-    source: Any = Conversation.create(stage, seeds, asked.curriculum)
+    fresh = dataclasses.replace(needs, prompts=needs.prompts - needs.again)
+    host = Host(place, how, fresh, arms)
+    source: Any = Conversation.create(host, seeds, asked.curriculum)
     if needs.lag:
-        blank = record([Rows([], [])] * seeds, stage.voice, stage.rows)
+        blank = record([Rows([], [])] * seeds, how, host.rows)
         source = Stale.create(source, needs.lag, blank)
     if needs.again:
-        rows = needs.group * stage.world.seats
+        rows = needs.group * place.seats
         source = Mix((source, Remembered.of(Path(asked.pool), needs.again, rows)), axis=1)
     return Dump(source, none, Path(asked.dump)) if asked.dump else source
 
@@ -236,11 +240,12 @@ def evaluate(
         right = preferred(agent, settings, episodes)
         return {"return": right, "length": np.ones_like(right)}
     lines = spoken(agent, settings, seeds, episodes, explore=True)
-    found = {
-        "return": [[line.reward for line in own if not line.seat] for own in lines],
-        "length": [[sum(line.own) for line in own if not line.seat] for own in lines],
-    }
-    return {name: np.asarray(values, np.float64) for name, values in found.items()}
+    found = {name: np.zeros((len(lines), episodes)) for name in ("return", "length")}
+    for seed, own in enumerate(lines):
+        for line in (line for line in own if not line.seat):
+            found["return"][seed, line.scene] = line.reward
+            found["length"][seed, line.scene] = sum(line.own)
+    return found
 
 
 def spoken(
@@ -258,10 +263,11 @@ def spoken(
     asked = levels(settings, place)
     random = np.random.default_rng(np.frombuffer(b"evaluate", np.uint8))
     drawn = [(int(random.integers(2**31)), asked[i % len(asked)]) for i in range(episodes)]
-    scenes = [
-        [place.begin(*pair) for pair in drawn for _ in range(answers)] for _ in settings.seeds
-    ]
     how = voice(settings, place, begun.tokenizer)
+    scenes = [
+        [opened(place, *pair, how.patience) for pair in drawn for _ in range(answers)]
+        for _ in settings.seeds
+    ]
     return converse(agent, scenes, how, keys.at(seeds, "evaluate", 0), explore=explore)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.experience.conversation import Conversation, Stage
+from sterling.experience.conversation import Conversation, Host
 from sterling.experience.curriculum import Curriculum
 from sterling.experience.mix import Mix
 from sterling.experience.recorded import Dump, Recorded, Remembered, read
@@ -15,8 +15,7 @@ from sterling.experience.stale import Stale
 from sterling.experience.texts import Demonstrations, of_file, of_world
 from sterling.language import worlds
 from sterling.language.generate import Answers
-from sterling.language.scene import Message
-from sterling.language.scene import Stage as Base
+from sterling.language.scene import Message, Stage
 from sterling.language.talk import Voice, converse
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
@@ -49,7 +48,7 @@ class Speaker:
         return Answers(*map(jnp.asarray, parts)), {}
 
 
-class Odd(Base):
+class Odd(Stage):
     """A scene that does what its name says."""
 
     def __init__(self, kind):
@@ -83,7 +82,7 @@ class OddWorld:
 
 
 def source(world, needs, levels=(0,), curriculum="uniform"):
-    return Conversation.create(Stage(world, VOICE, needs, levels), 1, curriculum)
+    return Conversation.create(Host(world, VOICE, needs, levels), 1, curriculum)
 
 
 def test_lines_hold_what_was_heard_and_said_token_by_token():
@@ -177,8 +176,8 @@ def test_groups_without_a_difference_are_asked_anew():
 
 def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
     voice = Voice(TOKENIZER, limit=6, context=256)
-    stage = Stage(worlds.find("game:nim"), voice, Generations(2, 3), (0,))
-    _, record = Conversation.create(stage, 1).draw(Speaker("!"), KEYS)  # an illegal move loses
+    host = Host(worlds.find("game:nim"), voice, Generations(2, 3), (0,))
+    _, record = Conversation.create(host, 1).draw(Speaker("!"), KEYS)  # an illegal move loses
     assert record.mask.shape[1] == 12
     valid = np.asarray(record.extras["valid"][0])
     groups = np.asarray(record.extras["group"][0])[valid]

@@ -190,7 +190,7 @@ def test_a_daemon_does_not_outlive_its_run():
     [
         "open('/tmp/sterling-escape', 'w')",
         "open('/usr/sterling-escape', 'w')",
-        "open('/work/../sterling-escape', 'w')",
+        "open('/box/../sterling-escape', 'w')",
         "open('/etc/passwd').read()",
         "open('/proc/1/environ').read()",
         f"open({__file__!r}).read()",

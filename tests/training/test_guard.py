@@ -202,11 +202,12 @@ HOLD = """
 import os, sys, time
 from sterling.training.guard import Lock
 with Lock(sys.argv[1]):
-    if len(sys.argv) > 2 and os.fork() == 0:  # a worker that outlives its parent
-        time.sleep(20)
+    worker = len(sys.argv) > 2 and os.fork() == 0  # a worker outlives its parent
+    if worker or len(sys.argv) == 2:  # a worker says "go" itself: it has let the lock go by then
+        print("go", flush=True)
+    time.sleep(20 if worker else 60)
+    if worker:
         os._exit(0)
-    print("go", flush=True)
-    time.sleep(60)
 """
 
 

@@ -11,7 +11,16 @@ from jaxtyping import Array, Bool, Float, Int
 from sterling.algorithms.language import critic
 from sterling.equations import divergence, likelihood
 from sterling.equations import group as groups
-from sterling.equations.turns import gae, returns_to_go, to_tokens, to_turns, turn_returns
+from sterling.equations.average import masked_mean
+from sterling.equations.turns import (
+    first_of_turn,
+    gae,
+    returns_to_go,
+    to_tokens,
+    to_turns,
+    turn_gae,
+    turn_returns,
+)
 from sterling.types import Record
 
 Tokens = Float[Array, "row token"]
@@ -31,13 +40,12 @@ def advantages(
     if config.overlong:
         lost = groups.overlong_penalty(jnp.sum(mask, 1), config.limit, config.overlong)
     score = extras["score"] + lost - jnp.sum(price, 1)
+    reward = batch.reward - price + jnp.where(batch.last, lost[:, None], 0.0)
     how, valid = (config.baseline, config.scale), extras["valid"]
-    found = {"data/score": mean_of(extras["score"], valid), "data/flat": flat(batch)}
+    found = {"data/score": masked_mean(extras["score"], valid), "data/flat": flat(batch)}
     if state.critic is not None:
-        reward = batch.reward - price + jnp.where(batch.last, lost[:, None], 0.0)
-        cut = jnp.any(batch.last & (batch.discount > 0.0), 1)
         value = jax.lax.stop_gradient(state.critic.judge(ids))
-        worth, target = by_critic(*(reward, value, mask, cut), gamma=config.gamma, lam=config.lam)
+        worth, target = by_critic(config, batch, reward, value, mask)
         options = {"lr": config.value_lr, "max_norm": config.max_grad_norm, "piece": config.piece}
         judge, told = state.critic.learned(ids, target, mask, **options)
         return groups.whiten(worth, mask), judge, found | told
@@ -46,7 +54,7 @@ def advantages(
         at_end = jnp.where(batch.last & mask, centred, 0.0) - price
         return of_tokens(at_end, mask, config.gamma), None, found
     if config.turns:
-        return of_turns(batch, mask, how, config.turns, config.gamma), None, found
+        return of_turns(config, batch, reward, mask), None, found
     return of_answers(score, batch, mask, how), None, found
 
 
@@ -89,12 +97,7 @@ def flat(batch: Record) -> Float[Array, ""]:
     score = batch.extras["score"]
     top = jnp.max(jnp.where(same, score[None], -jnp.inf), 1)
     low = jnp.min(jnp.where(same, score[None], jnp.inf), 1)
-    return mean_of((top - low < 1e-6).astype(jnp.float32), valid)
-
-
-def mean_of(x: Float[Array, "..."], mask: Bool[Array, "..."]) -> Float[Array, ""]:
-    """The mean where ``mask`` holds; 0 where it holds nowhere."""
-    return jnp.sum(jnp.where(mask, x, 0.0)) / jnp.maximum(jnp.sum(mask), 1).astype(jnp.float32)
+    return masked_mean((top - low < 1e-6).astype(jnp.float32), valid)
 
 
 def row_mean(x: Float[Array, "row token"], mask: Bool[Array, "row token"]) -> Float[Array, "row"]:
@@ -113,24 +116,15 @@ def of_answers(
     return jnp.where(mask, worth[:, None], 0.0)
 
 
-def of_turns(
-    batch: Record,
-    mask: Bool[Array, "row token"],
-    how: tuple[str, str],
-    turns: int,
-    gamma: Float[Array, ""] | float,
-) -> Tokens:
+def of_turns(config: Any, batch: Record, reward: Tokens, mask: Bool[Array, "row token"]) -> Tokens:
     """All tokens of a turn share the advantage of what it and the turns after it earned, among the
     same turn of the group's other rows; ``gamma`` discounts per turn."""
-    turn, group = batch.extras["turn"], batch.extras["group"]
-    earned = turn_returns(to_turns(batch.reward, turn, mask, turns), turn, mask, gamma)
-    number = jnp.arange(turns, dtype=jnp.int32)
-    of_turn = to_turns(earned, turn, mask, turns)
-    count = to_turns(mask.astype(jnp.float32), turn, mask, turns)
-    key = group[:, None] * turns + number[None]
-    worth = groups.advantages(
-        (of_turn / jnp.maximum(count, 1.0)).ravel(), key.ravel(), (count > 0.0).ravel(), *how
-    )
+    turn, group, turns = batch.extras["turn"], batch.extras["group"], config.turns
+    earned = turn_returns(to_turns(reward, turn, mask, turns), turn, mask, config.gamma)
+    of_turn, there = first_of_turn(earned, turn, mask, turns)
+    key = group[:, None] * turns + jnp.arange(turns, dtype=jnp.int32)[None]
+    how = (config.baseline, config.scale)
+    worth = groups.advantages(of_turn.ravel(), key.ravel(), there.ravel(), *how)
     return to_tokens(worth.reshape(of_turn.shape), turn, mask)
 
 
@@ -142,18 +136,19 @@ def of_tokens(
 
 
 def by_critic(
-    reward: Tokens,
-    value: Tokens,
-    mask: Bool[Array, "row token"],
-    cut: Bool[Array, "row"],
-    *,
-    gamma: Float[Array, ""] | float,
-    lam: Float[Array, ""] | float,
+    config: Any, batch: Record, reward: Tokens, value: Tokens, mask: Bool[Array, "row token"]
 ) -> tuple[Tokens, Tokens]:
-    """GAE over the policy's own tokens, and the critic's targets. A row that was cut off goes on
-    with the value of its last token."""
-    last = _last(value, mask)
-    found = gae(reward, value, mask, jnp.where(cut, last, 0.0), gamma=gamma, lam=lam)
+    """GAE over the policy's own tokens, or with ``turns`` over its turns, and the critic's targets.
+    A row that was cut off goes on with the value of its last token."""
+    cut = jnp.any(batch.last & (batch.discount > 0.0), 1)
+    last = jnp.where(cut, _last(value, mask), 0.0)
+    how = {"gamma": config.gamma, "lam": config.lam}
+    if config.turns:
+        turn = batch.extras["turn"]
+        of_turn = to_turns(reward, turn, mask, config.turns)
+        found = turn_gae(of_turn, value, turn, mask, last, **how)
+    else:
+        found = gae(reward, value, mask, last, **how)
     return found, found + value
 
 

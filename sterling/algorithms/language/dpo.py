@@ -40,7 +40,7 @@ from sterling.equations import preference
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
 from sterling.naming import hint
-from sterling.nets.optimiser import adam
+from sterling.nets.optimiser import adam, risen
 from sterling.types import Comparisons, Mistake, Record, Signals, Spec, config
 
 Merit = Float[Array, "pair 2"]
@@ -124,7 +124,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         *(state.model, state.optimiser),
         partial(loss, state.reference, config, kl),
         pairs,
-        lr=teaching.rate(config.lr, state.updates, config.rise),
+        lr=risen(config.lr, state.updates, config.rise),
         max_norm=config.max_grad_norm,
         decay=config.weight_decay,
         piece=config.piece,

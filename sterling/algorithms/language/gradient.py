@@ -35,7 +35,7 @@ from sterling.equations import aggregate, clip, divergence, group, likelihood
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
 from sterling.naming import hint
-from sterling.nets.optimiser import adam
+from sterling.nets.optimiser import adam, risen
 from sterling.types import Generations, Mistake, Record, Signals, Spec, config
 
 WORDS = {
@@ -72,7 +72,7 @@ class Config:
     dual: float = 3.0  # rule dual: -c A at most, where A < 0
     aggregate: str = "token"  # token, sequence, sum-constant or prompt
     turns: int = 0  # credit by turns, of which there are so many; 0: by answers
-    gamma: float = 1.0  # discount: per token with a critic, else per turn
+    gamma: float = 1.0  # discount: per turn where there are turns, else per token
     lam: float = 1.0  # the critic's GAE lambda
     value_lr: float = 3e-4  # the critic's step size
     kl: str = "none"  # estimator of the divergence from the model at first: none, k1, k2, k3
@@ -179,7 +179,7 @@ def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array
     even = aggregate.weights(rows["counted"], rows["group"], "token")
     model, optimiser, found = teaching.update(
         *(state.model, state.optimiser, loss_of(config), rows | {"share": share, "even": even}),
-        lr=teaching.rate(config.lr, state.updates, config.rise),
+        lr=risen(config.lr, state.updates, config.rise),
         max_norm=config.max_grad_norm,
         decay=config.weight_decay,
         piece=config.piece,

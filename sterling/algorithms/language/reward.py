@@ -24,7 +24,7 @@ from sterling.algorithms.language.pairs import Pairs
 from sterling.equations.preference import bradley_terry
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
-from sterling.nets.optimiser import adam
+from sterling.nets.optimiser import adam, risen
 from sterling.types import Comparisons, Record, Signals, Spec, config
 
 
@@ -92,7 +92,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
     (model, head), optimiser, found = teaching.update(
         *((state.model, state.head), state.optimiser, loss, Pairs.of(batch)),
-        lr=teaching.rate(config.lr, state.updates, config.rise),
+        lr=risen(config.lr, state.updates, config.rise),
         max_norm=config.max_grad_norm,
         decay=config.weight_decay,
         piece=config.piece,

@@ -21,7 +21,7 @@ from sterling.algorithms.language import teaching
 from sterling.equations.aggregate import weighted_sum, weights
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
-from sterling.nets.optimiser import adam
+from sterling.nets.optimiser import adam, risen
 from sterling.types import Record, Signals, Spec, Texts, config
 
 
@@ -76,7 +76,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     share = weights(mask, jnp.zeros(mask.shape[0], jnp.int32), "token")
     model, optimiser, found = teaching.update(
         *(state.model, state.optimiser, loss, (teaching.tokens(batch), share)),
-        lr=teaching.rate(config.lr, state.updates, config.rise),
+        lr=risen(config.lr, state.updates, config.rise),
         max_norm=config.max_grad_norm,
         decay=config.weight_decay,
         piece=config.piece,

@@ -32,12 +32,6 @@ def said(batch: Record) -> Bool[Array, "row token"]:
     return batch.mask & batch.extras["valid"][:, None]
 
 
-def rate(lr: Float[Array, ""] | float, updates: Int[Array, ""], rise: int) -> Float[Array, ""]:
-    """The learning rate: it rises along a line over the first ``rise`` updates."""
-    risen = (updates + 1).astype(jnp.float32) / max(rise, 1)
-    return lr * jnp.minimum(risen, 1.0)
-
-
 def update(
     model: M,
     optimiser: optax.OptState,

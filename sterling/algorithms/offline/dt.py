@@ -221,8 +221,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     config = state.config
     grads, total = jax.grad(loss, has_aux=True)(state.nets, state, batch)
     direction, optimiser = adam(max_norm=config.max_grad_norm).update(grads, state.optimiser)
-    risen = (state.updates + 1).astype(jnp.float32) / max(config.rise, 1)
-    rate = config.lr * jnp.minimum(risen, 1.0)
+    rate = risen(config.lr, state.updates, config.rise)
     direction = jax.tree.map(lambda d, p: d + config.weight_decay * p, direction, state.nets)
     nets = descend(state.nets, direction, rate)
     learned = eqx.tree_at(

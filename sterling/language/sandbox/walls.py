@@ -75,16 +75,16 @@ def _furnish(folder: str, disk: int) -> None:
         if os.path.exists(path) and not any(f"{path}/".startswith(f"{one}/") for one in shown):
             _show(path, folder + path)
             shown.append(path)
-    os.mkdir(f"{folder}/work")
+    os.mkdir(f"{folder}/box")
     attributes = (ctypes.c_uint64 * 4)(READ_ONLY | NO_SUID, 0, 0, 0)
     size = ctypes.sizeof(attributes)
     _system("syscall", MOUNT_SETATTR, AT_FDCWD, folder.encode(), AT_RECURSIVE, attributes, size)
     options = f"size={disk}m,nr_inodes=4096,mode=1777"
-    _mount("tmpfs", f"{folder}/work", "tmpfs", NO_SUID | NO_DEVICES, options)
+    _mount("tmpfs", f"{folder}/box", "tmpfs", NO_SUID | NO_DEVICES, options)
     os.chdir(folder)
     _system("pivot_root", b".", b".")
     _system("umount2", b".", DETACH)
-    os.chdir("/work")
+    os.chdir("/box")
 
 
 def _show(path: str, place: str) -> None:
