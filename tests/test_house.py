@@ -1,6 +1,9 @@
 """The house keeps its shape: imports run one way, files stay short, algorithms read alike."""
 
 import ast
+import builtins
+import symtable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,22 @@ def test_imports_run_one_way(path):
     here = part(path)
     above = {there for there in imports(path) if there != here and RANK[there] > RANK[here]}
     assert not above, f"{here} must not import {above}"
+
+
+def scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from scopes(child)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_name_is_defined(path):
+    """What linters call F821, which shape annotations forbid them to look for."""
+    module = symtable.symtable(path.read_text(), str(path), "exec")
+    known = {s.get_name() for s in module.get_symbols() if s.is_assigned() or s.is_imported()}
+    known |= set(dir(builtins)) | {"__file__", "__name__"}
+    read = {s.get_name() for t in scopes(module) for s in t.get_symbols() if s.is_global()}
+    assert read <= known, f"not defined: {sorted(read - known)}"
 
 
 def algorithm_files() -> list[Path]:

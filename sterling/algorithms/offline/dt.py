@@ -32,7 +32,7 @@ from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import Actions
 from sterling.nets.mlp import MLP, Norm
 from sterling.nets.normalise import ObsNormaliser
-from sterling.nets.optimiser import adam, descend, global_norm
+from sterling.nets.optimiser import adam, descend, global_norm, risen
 from sterling.nets.transformer import Transformer
 from sterling.types import Action, Mistake, Obs, Record, Sequences, Signals, Spec, config
 
