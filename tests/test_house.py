@@ -2,9 +2,10 @@
 
 import ast
 import builtins
-import symtable
+import dis
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -46,19 +47,21 @@ def test_imports_run_one_way(path):
     assert not above, f"{here} must not import {above}"
 
 
-def scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
-    yield table
-    for child in table.get_children():
-        yield from scopes(child)
+def codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes(constant)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_name_is_defined(path):
     """What linters call F821, which shape annotations forbid them to look for."""
-    module = symtable.symtable(path.read_text(), str(path), "exec")
-    known = {s.get_name() for s in module.get_symbols() if s.is_assigned() or s.is_imported()}
-    known |= set(dir(builtins)) | {"__file__", "__name__"}
-    read = {s.get_name() for t in scopes(module) for s in t.get_symbols() if s.is_global()}
+    module = compile(path.read_text(), path, "exec")
+    words = [i for code in codes(module) for i in dis.get_instructions(code)]
+    known = {i.argval for i in dis.get_instructions(module) if i.opname == "STORE_NAME"}
+    known |= set(dir(builtins)) | {"__file__", "__annotations__"}
+    read = {i.argval for i in words if i.opname == "LOAD_GLOBAL"}
     assert read <= known, f"not defined: {sorted(read - known)}"
 
 
