@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types docs scores bench offline judge clean
+.PHONY: demo test lint types docs scores bench offline language judge clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,11 @@ bench: $(STAMP)  ## speed beside Stable-Baselines3 and SBX
 
 offline: $(STAMP)  ## offline learners on logs of our own agents (hours; resumable)
 	$(BIN)/python benchmarks/offline/run.py
+
+language: $(STAMP)  ## language models from random weights to right answers (two hours; resumable)
+	$(BIN)/python benchmarks/language/learn.py
+	$(BIN)/python benchmarks/language/ablation.py
+	$(BIN)/python benchmarks/language/staleness.py
 
 judge: $(STAMP)  ## statistics, stopping and tuning: do they hold what they say? (half an hour)
 	$(BIN)/python benchmarks/statistics/run.py

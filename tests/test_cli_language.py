@@ -2,11 +2,16 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import sterling
+from sterling import language
 from sterling.cli import main
-from sterling.judging import language
+from sterling.judging.language import judge
+from sterling.language import lora, peft
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +60,11 @@ def test_models_are_judged_side_by_side_and_written_down(runs, capsys):
 
 
 def test_a_run_is_put_beside_what_it_began_with(runs):
-    found = language.judge(runs / "grpo", samples=2, problems=4, levels="0-1")
+    found = judge(runs / "grpo", samples=2, problems=4, levels="0-1")
     assert [model.label for model in found.models] == ["base", "grpo"]
     assert found.levels == (0, 1, 0, 1)
     assert set(found.models[0].levels) == {0, 1}
-    alone = language.judge(runs / "sft", samples=2, problems=4, levels="0-1")
+    alone = judge(runs / "sft", samples=2, problems=4, levels="0-1")
     assert [model.label for model in alone.models] == ["sft"]  # it began with random weights
     assert (alone.models[0].right == found.models[0].right).all()
 
@@ -93,6 +98,28 @@ def test_compare_and_report_count_updates(runs, capsys, tmp_path):
     assert "2 updates" in page
 
 
+def test_adapters_alone_are_taught_and_exported(runs, capsys):
+    shared = {"model": str(runs / "sft"), "limit": 8, "evaluate_episodes": 4}
+    words = {"lora": 2, "forget": True, "updates": 2, "seeds": [3, 5], "out": runs / "lora"}
+    made = sterling.train("sft", "reverse-text", **shared, **words)
+    base, _ = sterling.load(runs / "sft").language_model()
+    model, tokenizer = made.language_model(3)
+    assert not model.stack.form.remember
+    fixed = jax.tree.leaves(lora.split(model)[1])
+    assert all((a == b).all() for a, b in zip(fixed, jax.tree.leaves(base), strict=True))
+    moments, counts = sum(x.size for x in jax.tree.leaves(made.agent.state.optimiser)), 2
+    assert moments == counts + 2 * 2 * sum(x.size for x in jax.tree.leaves(lora.split(model)[0]))
+
+    assert told(capsys, "export", runs / "lora", runs / "whole", "--seed", 3)[0] == 0
+    whole, again = language.load(runs / "whole")
+    ids = jnp.asarray([tokenizer.encode("reverse abc")], jnp.int32)
+    assert again.encode("reverse abc") == tokenizer.encode("reverse abc")
+    np.testing.assert_allclose(whole(ids), model(ids), atol=1e-5)
+    assert float(jnp.abs(whole(ids) - base(ids)).max()) > 1e-5
+    assert told(capsys, "export", runs / "lora", runs / "alone", "--adapters", "--seed", 3)[0] == 0
+    np.testing.assert_array_equal(peft.read(runs / "alone", base)(ids), model(ids))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -105,10 +132,12 @@ def test_compare_and_report_count_updates(runs, capsys, tmp_path):
         (("play", "sft", "--video", "a.mp4"), "cannot be filmed"),
         (("play", "sft", "--episodes", "0"), "ask for 1 or more"),
         (("play", "sft", "--seed", "7"), "no seed 7"),
+        (("export", "sft", "sft"), "is there already"),
+        (("export", "sft", "new", "--adapters"), "has no LoRA adapters"),
     ],
 )
 def test_wrong_use_is_one_line(runs, capsys, words, said):
-    words = [runs / word if word in ("sft", "grpo", "nowhere") else word for word in words]
+    words = [runs / word if word in ("sft", "grpo", "nowhere", "new") else word for word in words]
     code, _, err = told(capsys, *words)
     assert code == 2
     assert said in err

@@ -12,6 +12,7 @@ COMMANDS = {
     "resume": "go on with a run that was stopped",
     "evaluate": "a trained policy's worth, in the world or from a log",
     "play": "film a trained policy, or print what a language model says",
+    "export": "write a language model that was taught as Hugging Face's folders are",
     "compare": "who is better, how surely, and how many seeds it takes to know",
     "report": "a page of curves, intervals and decisions",
     "check-scores": "scores beside the published ones",

@@ -24,14 +24,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Film, and print where the film is; or print what was said."""
     import sterling
-    from sterling.types import Mistake
 
     run = sterling.load(chosen.folder)
     settings = run.settings
-    seed = settings.seeds[0] if chosen.seed is None else chosen.seed
-    if seed not in settings.seeds:
-        raise Mistake(f"the run has no seed {seed}; it has {', '.join(map(str, settings.seeds))}")
-
+    seed = settings.seeds[run.place(chosen.seed)]
     transcripts.refuse(chosen, run)
     if settings.speech is not None:
         return transcripts.carry_out(chosen, run, seed)

@@ -20,7 +20,7 @@ FORWARDED = (
     *("evaluate_every", "checkpoint_minutes", "log_every"),
     *("share", "top", "sampling", "unchecked", "augment"),
     *("model", "levels", "curriculum", "texts", "examples", "context", "slots", "patience"),
-    *("dump", "replay", "pool"),
+    *("dump", "replay", "pool", "lora", "forget"),
 )
 
 
@@ -113,6 +113,10 @@ def _speech_options(parser: argparse.ArgumentParser) -> None:
     longest = "tokens of a line at most (what the world's scenes need)"
     add("--context", type=readers.integer, metavar="N", help=longest)
     add("--slots", type=readers.integer, metavar="N", help="answers written at a time (64)")
+    rank = "teach LoRA adapters of rank N alone (every weight)"
+    add("--lora", type=readers.integer, metavar="N", help=rank)
+    again = "compute layers again for the gradient: less memory, more work"
+    add("--forget", action="store_true", default=None, help=again)
     add("--dump", metavar="FOLDER", help="write every batch of answers into it")
     add("--replay", metavar="FOLDER", help="learn from such batches in place of new answers")
     add("--pool", metavar="FOLDER", help="such batches, to remember right answers of (--again)")

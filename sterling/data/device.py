@@ -75,8 +75,7 @@ def to_device(
     (by default half of what is free there), otherwise left where it is: ``transitions(index)``
     is asked of either alike.
     """
-    device = device or jax.devices()[0]
-    most = _room_on(device) if memory is None else memory
+    most = _room_on(device or jax.devices()[0]) if memory is None else memory
     if dataset.mapped or dataset.bytes > most:
         return Mapped(dataset)
     place = np.arange(dataset.rows, dtype=np.int32)
@@ -98,6 +97,8 @@ def to_device(
         if not has_successors(name) and name.startswith("extra/")
     }
     obs = iter([columns[name] for name in spaces.parts("obs", dataset.obs_space)])
+    # None binds nothing to a device: a run with some leaves bound would be compiled twice, the
+    # second time for its own outcome, of which all are.
     put = functools.partial(jax.device_put, device=device)
     return OnDevice(
         obs=put(tree(dataset.obs_space, obs)),

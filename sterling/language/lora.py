@@ -14,7 +14,7 @@ which is used as before. :func:`split` tells what is learned from what is not:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -29,6 +29,7 @@ from sterling.nets.mlp import Linear
 from sterling.types import Mistake
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+M = TypeVar("M")  # a model, or a tree with models in it
 FIELDS = ("queries", "out", "up", "down")
 
 
@@ -111,20 +112,18 @@ def add(
     return put(model, {name: pairs[name] for name in pairs if name in targets}, scale)
 
 
-def split(model: LanguageModel) -> tuple[LanguageModel, LanguageModel]:
-    """What LoRA learns and what it leaves alone: two trees, each with None for the other's leaves;
-    :func:`join` makes them one. Without adapters everything is learned."""
-    if not adapted(model):
-        return eqx.partition(model, eqx.is_array)
-    mask = jax.tree.map(lambda _: False, model)
-    mask = eqx.tree_at(
-        _all_adapters, mask, replace_fn=lambda each: jax.tree.map(lambda _: True, each)
-    )
-    return eqx.partition(model, mask)
+def split(tree: M) -> tuple[M, M]:
+    """What is learned of a model, or of a tree with models in it, and what LoRA leaves alone: two
+    trees, each with None for the other's leaves; :func:`join` makes them one.
+
+    Of a model with adapters they alone are learned; everything else, heads beside it too, is.
+    """
+    mask = jax.tree.map(_learned, tree, is_leaf=lambda each: isinstance(each, LanguageModel))
+    return eqx.partition(tree, mask)
 
 
-def join(learned: LanguageModel, fixed: LanguageModel) -> LanguageModel:
-    """The model that :func:`split` took apart."""
+def join(learned: M, fixed: M) -> M:
+    """The tree that :func:`split` took apart."""
     return eqx.combine(learned, fixed)
 
 
@@ -166,5 +165,13 @@ def _with(model: LanguageModel, field: str, new: Linear) -> LanguageModel:
     return eqx.tree_at(lambda tree: getattr(tree.stack.blocks, field), model, new)
 
 
-def _all_adapters(model: Any) -> list[tuple[Adapter, ...]]:
-    return [linear.adapters for linear in adapted(model).values()]
+def _learned(part: Any) -> Any:
+    """For every leaf of a model, or for a leaf outside of one, whether it is learned."""
+    if not isinstance(part, LanguageModel) or not adapted(part):
+        return jax.tree.map(eqx.is_array, part)
+    mask = jax.tree.map(lambda _: False, part)
+    return eqx.tree_at(
+        lambda model: [linear.adapters for linear in adapted(model).values()],
+        mask,
+        replace_fn=lambda each: jax.tree.map(lambda _: True, each),
+    )

@@ -41,4 +41,6 @@ class Speech:
     pool: str = ""  # such a folder, whose right answers are remembered: see the field ``again``
     context: int = 0  # tokens of a line at most; 0: what the world's scenes need
     slots: int = 64  # answers that are written at a time
+    lora: int = 0  # rank of adapters, which alone are taught; 0: every weight is
+    forget: bool = False  # compute layers again for the gradient: less memory, more work
     patience: float = 10.0  # seconds that a scene may take to react

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import algorithms, keys
 from sterling.experience import comparisons
@@ -22,7 +22,8 @@ from sterling.experience.mix import Mix
 from sterling.experience.recorded import Dump, Recorded, Remembered
 from sterling.experience.stale import Stale
 from sterling.experience.texts import Demonstrations, of_file, of_world
-from sterling.language.model import SIZES, LanguageModel, tiny
+from sterling.language import lora
+from sterling.language.model import SIZES, LanguageModel, forgetful, tiny
 from sterling.language.scene import TextWorld
 from sterling.language.talk import Line, Voice, converse, opened
 from sterling.language.tokenizer import Tokenizer
@@ -155,11 +156,18 @@ def problem(settings: Settings, begun: Start) -> Spec:
     size = begun.size
 
     def make(key: Array) -> LanguageModel:
-        return tiny(begun.vocabulary, size, key=key)
+        return prepared(tiny(begun.vocabulary, size, key=key), settings, key)
 
     tokens = spaces.Discrete(begun.vocabulary)
     count = iterations(settings)
     return Spec(tokens, tokens, iterations=count, model=make if size else None)
+
+
+def prepared(model: LanguageModel, settings: Settings, key: Key[Array, ""]) -> LanguageModel:
+    """The model as it is taught: with adapters, or sparing of memory, where that is asked for."""
+    if of(settings).lora:
+        model = lora.add(model, of(settings).lora, key=keys.fold(key, "lora"))
+    return forgetful(model, of(settings).forget)
 
 
 def build(settings: Settings) -> Run:
@@ -218,10 +226,11 @@ def agents(settings: Settings) -> Agent:
         return create_agent(settings, problem(settings, begun))
     algorithm: Any = algorithms.find(settings.algorithm)
 
-    def begin(model: LanguageModel) -> Any:
-        return algorithm.begin(model, settings.config)
+    def begin(model: LanguageModel, key: Key[Array, ""]) -> Any:
+        return algorithm.begin(prepared(model, settings, key), settings.config)
 
-    states = jax.jit(over_seeds(settings.inside, begin))(begun.among(len(settings.seeds)))
+    starts = keys.at(jnp.asarray(settings.seeds, jnp.int32), "model", 0)
+    states = jax.jit(over_seeds(settings.inside, begin))(begun.among(len(starts)), starts)
     return Agent(states, algorithm, _needs(settings), settings.inside)
 
 

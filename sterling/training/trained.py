@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,11 @@ from sterling.training.agent import Agent
 from sterling.training.judge import Judge
 from sterling.training.settings import Settings, iterations
 from sterling.training.start import create_agent, make_world, problem, remember_programs
-from sterling.types import Spec
+from sterling.types import Mistake, Spec
+
+if TYPE_CHECKING:
+    from sterling.language.model import LanguageModel
+    from sterling.language.tokenizer import Tokenizer
 
 
 class TrainedRun:
@@ -38,7 +42,7 @@ class TrainedRun:
 
         ``seed`` chooses which seed's agent acts (default: the first).
         """
-        index = self.settings.seeds.index(self.settings.seeds[0] if seed is None else seed)
+        index = self.place(seed)
         count = len(self.settings.seeds)
 
         def repeat(x: Any) -> Any:
@@ -51,6 +55,26 @@ class TrainedRun:
             jax.tree.map(repeat, obs), keys.at(seeds, "policy", noise), explore
         )
         return jax.tree.map(lambda x: np.asarray(x)[index, 0], self._world_units(action))
+
+    def language_model(self, seed: int | None = None) -> tuple[LanguageModel, Tokenizer]:
+        """What one seed (default: the first) was taught, as ``sterling.language.load`` gives it.
+
+        Raises :class:`Mistake` for a run that taught no language model.
+        """
+        if self.settings.speech is None:
+            raise Mistake(f"{self.path or 'the run'} taught no language model")
+        from sterling.training import speech
+
+        at = self.place(seed)
+        model = jax.tree.map(lambda x: x[at], self.agent.state.model)
+        return model, speech.start(self.settings.speech.model).tokenizer
+
+    def place(self, seed: int | None = None) -> int:
+        """Which of the run's seeds that is (default: the first); a Mistake where it is none."""
+        seeds = self.settings.seeds
+        if seed is not None and seed not in seeds:
+            raise Mistake(f"the run has no seed {seed}; it has {', '.join(map(str, seeds))}")
+        return 0 if seed is None else seeds.index(seed)
 
     def evaluate(self, episodes: int = 20) -> dict[str, Any]:
         """Fresh deterministic episodes: each seed's mean, and their estimate with interval."""

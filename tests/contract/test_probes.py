@@ -10,6 +10,7 @@ from cases import CASES
 import sterling
 from sterling.algorithms import ALGORITHMS
 from sterling.envs.probe import probe
+from sterling.training import loop
 
 RUNS = [(case.name, world) for case in CASES.values() for world in case.worlds]
 
@@ -20,7 +21,7 @@ def test_every_listed_algorithm_has_a_case():
 
 @pytest.mark.parametrize(("name", "world"), RUNS)
 def test_probe_world_is_solved(name, world, written_logs):
-    case = CASES[name]
+    case, programs = CASES[name], loop._compiled._cache_size()
     run = sterling.train(
         name,
         f"probe:{world}",
@@ -31,6 +32,7 @@ def test_probe_world_is_solved(name, world, written_logs):
         preset=False,
         **case.fields,
     )
+    assert loop._compiled._cache_size() == programs + 1  # compiled once, whatever it goes on from
     answer = probe(world).solution(case.fields.get("gamma", 0.8))
     agent, obs = run.agent, jnp.asarray(answer.obs)
     if hasattr(agent.algorithm, "value"):

@@ -1,6 +1,6 @@
 """Hugging Face folders: the same logits as transformers', back again, and clear refusals.
 
-The fixtures were made by benchmarks/parity/transformers.py: small random checkpoints of each family
+The fixtures were made by benchmarks/parity/folders.py: small random checkpoints of each family
 as transformers saved them, with its logits and its greedy answers.
 """
 

@@ -151,7 +151,7 @@ def test_turns_joined_are_the_conversation_written_at_once(tmp_path, template, e
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
 def test_conversations_are_those_of_transformers(name):
-    """Recorded from apply_chat_template by benchmarks/parity/transformers.py."""
+    """Recorded from apply_chat_template by benchmarks/parity/folders.py."""
     folder = Path(__file__).parent / "fixtures" / name
     tokenizer = Tokenizer.read(folder)
     recorded = json.loads((folder / "talk.json").read_text())

@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float, Int
 from sterling.algorithms.language import teaching
 from sterling.equations.aggregate import weighted_sum, weights
 from sterling.language.model import LanguageModel
-from sterling.nets.optimiser import adam
 
 CLIP = 0.2  # how far a value moves from what it was before the update (PPO's value clipping)
 
@@ -39,7 +38,7 @@ class Critic(eqx.Module):
     def create(cls, model: LanguageModel) -> Critic:
         """One that begins with the model's body, and values everything at 0."""
         judge = Judge(model, jnp.zeros(model.embedding.shape[1]))
-        return cls(judge, adam().init(judge))
+        return cls(judge, teaching.optimiser(judge))
 
     def learned(
         self,

@@ -40,7 +40,7 @@ from sterling.equations import preference
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
 from sterling.naming import hint
-from sterling.nets.optimiser import adam, risen
+from sterling.nets.optimiser import risen
 from sterling.types import Comparisons, Mistake, Record, Signals, Spec, config
 
 Merit = Float[Array, "pair 2"]
@@ -106,7 +106,7 @@ def begin(model: LanguageModel, config: Config) -> State:
     """A learner that goes on from ``model``, which is the reference from now on."""
     needs(config)  # raises what is wrong with it
     reference = jax.tree.map(jnp.copy, model) if config.loss in ANCHORED else None
-    return State(model, reference, adam().init(model), jnp.zeros((), jnp.int32), config)
+    return State(model, reference, teaching.optimiser(model), jnp.zeros((), jnp.int32), config)
 
 
 def act(

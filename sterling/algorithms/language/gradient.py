@@ -35,7 +35,7 @@ from sterling.equations import aggregate, clip, divergence, group, likelihood
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
 from sterling.naming import hint
-from sterling.nets.optimiser import adam, risen
+from sterling.nets.optimiser import risen
 from sterling.types import Generations, Mistake, Record, Signals, Spec, config
 
 WORDS = {
@@ -129,7 +129,8 @@ def begin(model: LanguageModel, config: Config) -> State:
         raise Mistake("scale tokens is for whole answers: leave out turns and the critic")
     judge = critic.Critic.create(model) if config.baseline == "critic" else None
     reference = None if config.kl == "none" else model
-    return State(model, reference, judge, adam().init(model), jnp.zeros((), jnp.int32), config)
+    none = jnp.zeros((), jnp.int32)
+    return State(model, reference, judge, teaching.optimiser(model), none, config)
 
 
 def act(

@@ -24,7 +24,7 @@ from sterling.algorithms.language.pairs import Pairs
 from sterling.equations.preference import bradley_terry
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
-from sterling.nets.optimiser import adam, risen
+from sterling.nets.optimiser import risen
 from sterling.types import Comparisons, Record, Signals, Spec, config
 
 
@@ -65,7 +65,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 def begin(model: LanguageModel, config: Config) -> State:
     """A judge that goes on from ``model`` and prefers nothing yet."""
     head = jnp.zeros(model.embedding.shape[1])
-    return State(model, head, adam().init((model, head)), jnp.zeros((), jnp.int32), config)
+    return State(model, head, teaching.optimiser((model, head)), jnp.zeros((), jnp.int32), config)
 
 
 def act(

@@ -21,7 +21,7 @@ from sterling.algorithms.language import teaching
 from sterling.equations.aggregate import weighted_sum, weights
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
-from sterling.nets.optimiser import adam, risen
+from sterling.nets.optimiser import risen
 from sterling.types import Record, Signals, Spec, Texts, config
 
 
@@ -60,7 +60,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 
 def begin(model: LanguageModel, config: Config) -> State:
     """A learner that goes on from ``model``."""
-    return State(model, adam().init(model), jnp.zeros((), jnp.int32), config)
+    return State(model, teaching.optimiser(model), jnp.zeros((), jnp.int32), config)
 
 
 def act(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from sterling.language import lora
 from sterling.nets.optimiser import adam, descend, global_norm
 from sterling.types import Mistake, Record, Spec
 
@@ -32,6 +33,11 @@ def said(batch: Record) -> Bool[Array, "row token"]:
     return batch.mask & batch.extras["valid"][:, None]
 
 
+def optimiser(model: Any) -> optax.OptState:
+    """Adam's state for what :func:`update` will change: adapters alone where a model has some."""
+    return adam().init(lora.split(model)[0])
+
+
 def update(
     model: M,
     optimiser: optax.OptState,
@@ -44,11 +50,18 @@ def update(
     piece: int = 0,
 ) -> tuple[M, optax.OptState, dict[str, Float[Array, ""]]]:
     """One step of AdamW down the gradient of ``loss(model, rows)``, a sum over rows and what to
-    report of it (sums as well). At most ``piece`` rows are read at a time; 0: all at once."""
-    grads, found = gradient(model, loss, rows, piece)
+    report of it (sums as well). At most ``piece`` rows are read at a time; 0: all at once. A model
+    with LoRA adapters changes in them alone."""
+    learned, fixed = lora.split(model)
+
+    def of_learned(learned: M, rows: PyTree) -> Any:
+        return loss(lora.join(learned, fixed), rows)
+
+    grads, found = gradient(learned, of_learned, rows, piece)
     direction, optimiser = adam(max_norm=max_norm).update(grads, optimiser)
-    direction = jax.tree.map(lambda d, p: d + decay * p, direction, model)
-    return descend(model, direction, lr), optimiser, found | {"loss/grad_norm": global_norm(grads)}
+    direction = jax.tree.map(lambda d, p: d + decay * p, direction, learned)
+    model = lora.join(descend(learned, direction, lr), fixed)
+    return model, optimiser, found | {"loss/grad_norm": global_norm(grads)}
 
 
 def gradient(model: M, loss: Loss, rows: PyTree, piece: int) -> tuple[M, dict[str, Any]]:
