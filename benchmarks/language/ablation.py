@@ -19,7 +19,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 RUNS, OUT = ROOT / "runs" / "ablation", Path(__file__).parent / "results" / "ablation"
-WORLD, SEEDS, SFT, UPDATES = "reverse-text", 3, 150, 30
+WORLD, SEEDS, SFT, UPDATES = "reverse-text", 3, 230, 40
 SHARED: dict[str, Any] = {"model": "nano", "limit": 8, "evaluate_episodes": 128}
 SWITCHES: dict[str, tuple[Any, Any]] = {
     "scale": ("group", "none"),
@@ -27,7 +27,7 @@ SWITCHES: dict[str, tuple[Any, Any]] = {
     "rule": ("clip", "cispo"),
     "aggregate": ("token", "sequence"),
 }
-STEPS = {"prompts": 16, "group": 16, "lr": 1e-3, "epochs": 2}  # two epochs: ratios leave 1
+STEPS = {"prompts": 16, "group": 16, "lr": 5e-4, "epochs": 2}  # two epochs: ratios leave 1
 
 
 def main() -> None:

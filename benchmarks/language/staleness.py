@@ -17,9 +17,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RUNS, OUT = ROOT / "runs" / "staleness", Path(__file__).parent / "results" / "staleness"
-WORLD, SEEDS, SFT, UPDATES, LAGS = "reverse-text", 3, 150, 60, (0, 1, 2, 4, 8)
+WORLD, SEEDS, SFT, UPDATES, LAGS = "reverse-text", 3, 230, 60, (0, 1, 2, 4, 8)
 SHARED: dict[str, Any] = {"limit": 8, "evaluate_episodes": 128, "seeds": SEEDS}
-STEPS = {"prompts": 16, "group": 16, "lr": 1e-3, "aggregate": "token"}
+STEPS = {"prompts": 16, "group": 16, "lr": 5e-4, "aggregate": "token"}
 
 
 def main() -> None:

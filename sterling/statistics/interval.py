@@ -73,6 +73,7 @@ def estimate(
     episodes: int | None = None,
     draws: int = 10_000,
     shared: bool = False,
+    within: tuple[float, float] | None = None,
 ) -> Estimate:
     """A statistic of ``(run,)`` or ``(run, task)`` scores with its interval at ``level``.
 
@@ -83,7 +84,8 @@ def estimate(
     ``failed`` says what NaN counts as (``statistics/scores.py``). ``episodes``: the scores are
     success rates of that many episodes each. ``draws``: resamples of a bootstrap, made from
     ``key``; equal inputs and key give bit-equal intervals. ``shared``: a row is one run tried on
-    every task, so its scores stay together.
+    every task, so its scores stay together. ``within``: what the true number cannot leave, as
+    (0, 1) where scores are shares; the interval is cut there.
 
     One run gives no interval (``low`` and ``high`` are None). Runs that all scored the same give
     an interval of width zero, unless they are successes or failures: their spread says nothing of
@@ -110,6 +112,8 @@ def estimate(
     method = f"{kind}; {made.note}" if made.note else kind
     if low is not None and high is not None and math.isclose(low, high, rel_tol=1e-12):
         low = high = value  # equal but for rounding
+    if within is not None and low is not None and high is not None:
+        low, high = (min(max(end, within[0]), within[1]) for end in (low, high))
     return Estimate(value, low, high, made.n, method, level)
 
 

@@ -28,7 +28,7 @@ from sterling.report.metrics import MetricsFile, Sink, read
 from sterling.training import checkpoint, folder
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt
 from sterling.training.settings import Settings
-from sterling.training.trained import TrainedRun, final, load
+from sterling.training.trained import TrainedRun, bounds, final, load
 from sterling.types import Mistake
 
 POLL = 0.5  # seconds between looks at what the seeds have written
@@ -58,7 +58,7 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
         lambda *leaves: jnp.stack(_interleaved([list(leaf) for leaf in leaves])),
         *(part.agent for part in parts),
     )
-    result = _merged([part.result for part in parts], time.monotonic() - start)
+    result = _merged([part.result for part in parts], time.monotonic() - start, bounds(settings))
     checkpoint.save(
         folder.checkpoints(path), result.get("updates", result["steps"]), {"agent": agent}, {}
     )
@@ -179,7 +179,9 @@ def _interleaved(parts: Sequence[Sequence[Any]]) -> list[Any]:
     return made
 
 
-def _merged(results: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+def _merged(
+    results: list[dict[str, Any]], seconds: float, within: tuple[float, float] | None
+) -> dict[str, Any]:
     """One result from one per part."""
     seeds = _interleaved([result["seeds"] for result in results])
     failed = sorted(seed for result in results for seed in result["failed_seeds"])
@@ -198,7 +200,7 @@ def _merged(results: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
     return {
         **results[0],
         "seeds": seeds,
-        "final": {"return": final(_interleaved(scores), seeds, failed)} if measured else {},
+        "final": {"return": final(_interleaved(scores), seeds, failed, within)} if measured else {},
         **({"switch": merged} if merged else {}),
         "failed_seeds": failed,
         "failures": {k: v for result in results for k, v in result["failures"].items()},

@@ -84,7 +84,8 @@ class TrainedRun:
         finally:
             judge.close()
         failed = self.result.get("failed_seeds", [])
-        return {"return": final([float(x) for x in scores], self.settings.seeds, failed)}
+        within = bounds(self.settings)
+        return {"return": final([float(x) for x in scores], self.settings.seeds, failed, within)}
 
     def _world_units(self, action: Any) -> Any:
         """Actions as the environment itself takes them (agents act in [-1, 1])."""
@@ -124,11 +125,26 @@ def _problem(settings: Settings) -> Spec:
         world.close()
 
 
+def bounds(settings: Settings) -> tuple[float, float] | None:
+    """What returns cannot leave, where that is known: a verdict on a text lies between 0 and 1, and
+    each turn has one."""
+    if settings.speech is None:
+        return None
+    from sterling.training import speech
+
+    turns = 1 if settings.algorithm == "reward" else speech.world(settings).turns
+    return 0.0, float(turns)
+
+
 def final(
-    scores: Sequence[float | None], seeds: Sequence[int], failed: Sequence[int]
+    scores: Sequence[float | None],
+    seeds: Sequence[int],
+    failed: Sequence[int],
+    within: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """Per-seed scores, and the estimate over the seeds that did not fail, which it says."""
+    """Per-seed scores, and the estimate over the seeds that did not fail, which it says; its
+    interval ends ``within`` what such scores can be."""
     per_seed = [None if s in failed else x for s, x in zip(seeds, scores, strict=True)]
     known = [math.nan if x is None else x for x in per_seed]
-    made = estimate(known, failed="exclude").to_json()
+    made = estimate(known, failed="exclude", within=within).to_json()
     return {"per_seed": per_seed, "estimate": made.pop("value"), **made}

@@ -28,6 +28,15 @@ def test_level():
     assert made.high - made.value == pytest.approx(2.132 * 0.70711, abs=1e-3)
 
 
+def test_an_interval_ends_where_the_number_must():
+    wide = estimate([0.97, 0.94, 0.78])
+    assert wide.low > 0.0
+    assert wide.high > 1.0
+    cut = estimate([0.97, 0.94, 0.78], within=(0.0, 1.0))
+    assert (cut.value, cut.low, cut.high) == (wide.value, wide.low, 1.0)
+    assert estimate([0.5], within=(0.0, 1.0)).high is None
+
+
 def test_one_run_has_no_interval():
     made = estimate([4512.3])
     assert (made.value, made.low, made.high, made.n) == (4512.3, None, None, 1)
