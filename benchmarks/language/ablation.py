@@ -19,7 +19,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 RUNS, OUT = ROOT / "runs" / "ablation", Path(__file__).parent / "results" / "ablation"
-WORLD, SEEDS, SFT, UPDATES = "reverse-text", 3, 230, 40
+WORLD, SEEDS, SFT, UPDATES = "reverse-text", 3, 230, 160
 SHARED: dict[str, Any] = {"model": "nano", "limit": 8, "evaluate_episodes": 128}
 SWITCHES: dict[str, tuple[Any, Any]] = {
     "scale": ("group", "none"),

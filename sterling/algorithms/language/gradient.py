@@ -78,6 +78,7 @@ class Config:
     kl: str = "none"  # estimator of the divergence from the model at first: none, k1, k2, k3
     kl_in: str = "loss"  # or reward
     kl_coef: float = 0.04  # beta
+    kl_corrected: bool = False  # in the loss, times the ratio: then its gradient is the KL's
     reset: int = 0  # updates after which the reference becomes the model; 0: never
     entropy_coef: float = 0.0  # c
     decoupled: bool = False  # ratios to the iteration's first policy, importance weights to it
@@ -127,6 +128,8 @@ def begin(model: LanguageModel, config: Config) -> State:
             raise Mistake(f"{field} {said!r} is not known{near}")
     if config.scale == "tokens" and (config.baseline == "critic" or config.turns):
         raise Mistake("scale tokens is for whole answers: leave out turns and the critic")
+    if config.kl_corrected and (config.kl == "none" or config.kl_in != "loss"):
+        raise Mistake("kl_corrected is for a KL in the loss; say kl k3 and kl_in loss as well")
     judge = critic.Critic.create(model) if config.baseline == "critic" else None
     reference = None if config.kl == "none" else model
     none = jnp.zeros((), jnp.int32)
@@ -207,8 +210,11 @@ def loss_of(config: Config) -> teaching.Loss:
         each = each * rows["weight"] - config.entropy_coef * entropy
         told = {"entropy": entropy, "cut": cut, "mismatch": jnp.abs(log_prob - rows["spoke"])}
         if config.kl != "none":
-            told["kl"] = divergence.estimate(log_prob, rows["reference"], config.kl)
-            each = each + (config.kl_coef * told["kl"] if config.kl_in == "loss" else 0.0)
+            told["kl"] = cost = divergence.estimate(log_prob, rows["reference"], config.kl)
+            if config.kl_corrected:
+                own = likelihood.log_ratio(log_prob, rows["old"], rows["counted"], "token")
+                cost = divergence.corrected(log_prob, rows["reference"], own, config.kl)
+            each = each + (config.kl_coef * cost if config.kl_in == "loss" else 0.0)
         total = aggregate.weighted_sum(each, rows["share"])
         found = {  # means over tokens, whatever the loss's denominator is
             f"policy/{name}": aggregate.weighted_sum(x.astype(jnp.float32), rows["even"])
