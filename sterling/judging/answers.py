@@ -45,7 +45,7 @@ def described(spoken: Spoken) -> dict[str, Estimate]:
     different = np.array([[_different(own) for own in seed] for seed in spoken.lines])
     return {
         "greedy": crossed(spoken.solved_at_all(greedy=True).astype(np.float64)),
-        "reward": crossed(spoken.mean(lambda line: line.reward), bounds=POSITIVE),
+        "reward": crossed(spoken.mean(lambda line: line.reward), bounds=_within(spoken)),
         "length": crossed(spoken.mean(lambda line: float(sum(line.own))), bounds=POSITIVE),
         "cut": crossed(spoken.mean(lambda line: float(line.cut))),
         "repeated": without_missing(spoken.mean(repeated), UNIT),
@@ -72,6 +72,11 @@ def by_level(spoken: Spoken) -> dict[int, Estimate]:
     return {int(level): crossed(rates[:, levels == level]) for level in np.unique(levels)}
 
 
+def _within(spoken: Spoken) -> tuple[float, float]:
+    """What a scene's reward cannot leave: each turn's is between 0 and 1."""
+    return 0.0, float(max((len(line.verdicts) for line in spoken.every()), default=1) or 1)
+
+
 def beside_gold(spoken: Spoken) -> dict[str, Any] | None:
     """Proxy and gold reward where verdicts have both, the gap, and how they go together.
 
@@ -82,7 +87,8 @@ def beside_gold(spoken: Spoken) -> dict[str, Any] | None:
         return None
     parts = {"proxy": lambda line: line.reward, "gold": gold}
     made: dict[str, Any] = {
-        name: crossed(spoken.mean(of), bounds=POSITIVE).to_json() for name, of in parts.items()
+        name: crossed(spoken.mean(of), bounds=_within(spoken)).to_json()
+        for name, of in parts.items()
     }
     gap = spoken.mean(lambda line: line.reward - gold(line))
     both = np.array([[line.reward, gold(line)] for line in lines])

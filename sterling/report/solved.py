@@ -40,7 +40,8 @@ def pass_at_k(
             if len(apart[0]) > 1:
                 axes.plot(sorted(curve), apart, color=looks[label]["color"], lw=0.6, alpha=0.5)
         ks = sorted({k for curve in curves.values() for k in curve})
-        _dress(axes, ks, title)
+        figure.suptitle(title, x=0.01, ha="left", size="medium", weight="bold")  # above all labels
+        _dress(axes, ks)
         if any(map(_wide, curves.values())):
             words = f"thin: seeds; intervals wider than {WIDE} are not drawn"
             place: dict[str, Any] = {
@@ -77,10 +78,9 @@ def _end(made: Estimate, end: str) -> float:
     return made.value if found is None else float(found)
 
 
-def _dress(axes: Axes, ks: list[int], title: str) -> None:
+def _dress(axes: Axes, ks: list[int]) -> None:
     from matplotlib.ticker import NullLocator
 
-    axes.set_title(title)
     axes.set_xscale("log", base=2)
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.xaxis.set_minor_locator(NullLocator())
