@@ -4,7 +4,7 @@
 
 Every cell begins with the same short SFT and makes the same updates on reverse-text; three seeds.
 Writes benchmarks/language/results/ablation.{json,md}: the cells, and each switch's main effect (the
-mean over the other switches and seeds, a difference with its 95 % interval by resampling seeds).
+mean over the other switches and seeds, a difference of each seed from itself with its interval).
 """
 
 from __future__ import annotations
@@ -63,26 +63,26 @@ def page(cells: dict[str, Any], start: dict[str, Any]) -> list[str]:
     ]
     lines += ["| switch | from | to | effect on success [95 %] |", "|---|---|---|---|"]
     for place, (switch, (one, other)) in enumerate(SWITCHES.items()):
-        low, middle, high = effect(cells, place, one, other)
-        lines += [f"| {switch} | {one} | {other} | {middle:+.3f} [{low:+.3f}, {high:+.3f}] |"]
+        made = effect(cells, place, one, other)
+        words = f"{made.value:+.3f} [{made.low:+.3f}, {made.high:+.3f}]"
+        lines += [f"| {switch} | {one} | {other} | {words} |"]
     lines += ["", f"| {' | '.join(SWITCHES)} | success [95 %] |", "|---" * 5 + "|"]
     for name, found in cells.items():
         lines += [f"| {' | '.join(name.split(', '))} | {told(found)} |"]
     return lines
 
 
-def effect(cells: dict[str, Any], place: int, one: Any, other: Any) -> tuple[float, float, float]:
-    """Mean difference when a switch is moved, with an interval by resampling seeds."""
+def effect(cells: dict[str, Any], place: int, one: Any, other: Any) -> Any:
+    """Mean difference when a switch is moved, each seed against itself, with its interval."""
+    from sterling.statistics import estimate
+
     table = {tuple(name.split(", ")): found["per_seed"] for name, found in cells.items()}
     pairs = []
     for key, scores in table.items():
         if key[place] == one:
             moved = (*key[:place], other, *key[place + 1 :])
             pairs.append(np.subtract(table[moved], scores))
-    of_seed = np.mean(pairs, 0)
-    drawn = np.random.default_rng(0).integers(len(of_seed), size=(10_000, len(of_seed)))
-    low, high = np.quantile(of_seed[drawn].mean(1), [0.025, 0.975])
-    return float(low), float(of_seed.mean()), float(high)
+    return estimate(np.mean(pairs, 0))
 
 
 def told(found: dict[str, Any]) -> str:
