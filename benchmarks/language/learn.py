@@ -48,7 +48,7 @@ def run(name: str) -> dict[str, Any]:
         ),
     }
     facts = json.loads((learned / "config.json").read_text())
-    return {**found, "commit": facts.get("commit"), "hardware": facts.get("hardware")}
+    return {**found, "git": facts["git"], "hardware": facts["hardware"]}
 
 
 def phase(algorithm: str, world: str, path: Path, words: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,10 @@ def page(results: dict[str, Any]) -> list[str]:
     lines += [
         f"{SEEDS} seeds; mean reward of sampled answers to {EPISODES} questions that training"
     ]
-    lines += ["never asks, [95 % interval over seeds]; seconds for all seeds together.", ""]
+    lines += [
+        "never asks, [95 % interval over seeds]; each seed's; seconds for all seeds together.",
+        "",
+    ]
     lines += ["| task | after SFT | after | updates | seconds |", "|---|---|---|---|---|"]
     for name, found in results.items():
         sft, rl = found["sft"], found["rl"]
@@ -81,9 +84,10 @@ def page(results: dict[str, Any]) -> list[str]:
 
 
 def told(result: dict[str, Any]) -> str:
-    """A number with its interval."""
+    """A number with its interval, and each seed's."""
     final = result["final"]["return"]
-    return f"{final['estimate']:.3f} [{final['low']:.3f}, {final['high']:.3f}]"
+    seeds = " / ".join(f"{score:.2f}" for score in final["per_seed"])
+    return f"{final['estimate']:.3f} [{final['low']:.3f}, {final['high']:.3f}]; {seeds}"
 
 
 def draw(names: list[str]) -> None:
