@@ -14,6 +14,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 UPDATES = 5  # of one measurement of TRL; the first two are warm-up
+SETTINGS: dict[str, Any] = {  # GRPO's equation plainly, and nothing beside it
+    **{"lr_scheduler_type": "constant", "beta": 0.0, "loss_type": "grpo", "temperature": 1.0},
+    **{"bf16": False, "gradient_checkpointing": False, "use_cpu": DEVICE == "cpu"},
+    **{"save_strategy": "no", "logging_strategy": "no", "report_to": [], "disable_tqdm": True},
+    "max_steps": UPDATES,
+}
 
 
 def sampling(folder: str, *, rows: int, room: int, new: int, threads: int) -> Case:
@@ -64,19 +70,8 @@ def grpo(
         per_device_train_batch_size=prompts * group,
         num_generations=group,
         max_completion_length=limit,
-        max_steps=UPDATES,
         learning_rate=lr,
-        lr_scheduler_type="constant",
-        beta=0.0,
-        loss_type="grpo",
-        temperature=1.0,
-        bf16=False,
-        gradient_checkpointing=False,
-        use_cpu=DEVICE == "cpu",
-        save_strategy="no",
-        logging_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
+        **SETTINGS,
     )
     rows = [{"prompt": [{"role": "user", "content": question}]} for question in questions]
     clock = _Clock()

@@ -32,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def expected(folder: Path) -> dict[str, np.ndarray]:
+    """What the peer recorded of a folder."""
     from safetensors.numpy import load_file
 
     return load_file(folder / "expected.safetensors")
@@ -79,6 +80,7 @@ def talks_alike(tokenizer: Any, folder: Path) -> bool:
 
 
 def main() -> None:
+    """Compare, write the file, print it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers-python", default=sys.executable)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "folders.json")
@@ -92,6 +94,7 @@ def main() -> None:
 
 
 def run(root: Path, python: str, fixtures: Path | None) -> dict[str, Any]:
+    """Both directions, in folders below ``root``."""
     from sterling import language
     from sterling.language import lora, peft
 
@@ -141,11 +144,13 @@ def keep(theirs: Path, fixtures: Path) -> None:
 
 
 def peer(python: str, verb: str, folder: Path) -> None:
+    """Let the peer make models, or open ours."""
     folder.mkdir(exist_ok=True)
     subprocess.run([python, str(HERE / "folders_peer.py"), verb, str(folder)], check=True)
 
 
 def versions(python: str) -> dict[str, str]:
+    """Of the packages on both sides."""
     names = ["torch", "transformers", "peft", "tokenizers", "safetensors"]
     code = "import sys; from importlib.metadata import version; "
     code += "print(*map(version, sys.argv[1:]))"

@@ -45,10 +45,13 @@ class Table(torch.nn.Module):
 
 @dataclasses.dataclass
 class Scores:
+    """What a model for sequence classification returns."""
+
     logits: torch.Tensor
 
 
 def config() -> Qwen2Config:
+    """The smallest Qwen2 that the trainers accept."""
     return Qwen2Config(
         vocab_size=VOCABULARY,
         hidden_size=VOCABULARY + 1,
@@ -69,6 +72,7 @@ def save(folder: str) -> None:
 
 
 def scorer(folder: str) -> Qwen2ForSequenceClassification:
+    """A reward model of random weights."""
     settings = config()
     settings.num_labels = 1
     settings._name_or_path = folder
@@ -84,6 +88,7 @@ def speak_from(model: Qwen2ForCausalLM, table: Table) -> None:
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
+    """A word for every token."""
     words = {letter: number for number, letter in enumerate("abcdefghijk")}
     made = Tokenizer(models.WordLevel(words, unk_token="a"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -106,6 +111,7 @@ def arguments(folder: str, rows: int) -> dict[str, Any]:
 
 
 def prompts(rows: int) -> Dataset:
+    """As many rows of one prompt."""
     return Dataset.from_dict({"prompt": ["a"] * rows})
 
 
@@ -117,6 +123,7 @@ def preferences() -> Dataset:
 
 
 def judged() -> Dataset:
+    """Answers with a thumb up or down, as KTO's constructor wants to see them."""
     return Dataset.from_dict(
         {
             "prompt": ["a ", "b ", "c ", "d "],
@@ -141,6 +148,7 @@ def compact(value: Any, indent: str = "") -> str:
 
 
 def enclosed(ends: str, parts: list[str], indent: str) -> str:
+    """Parts between brackets, a line each."""
     if not parts:
         return ends
     between = f",\n{indent} "

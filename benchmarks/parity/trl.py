@@ -154,6 +154,7 @@ def paired(fixed: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def dpo_case(folder: str, fixed: dict[str, Any], options: dict[str, Any]) -> Any:
+    """DPO and its kin with a reference: loss and gradient on the fixed tensors."""
     trainer = trl.DPOTrainer(
         model=folder,
         args=trl.DPOConfig(**models.arguments(folder, GROUP), **options),
@@ -208,6 +209,7 @@ def free_case(folder: str, fixed: dict[str, Any], trainer_class: Any, args: Any)
 
 
 def reward_case(folder: str, fixed: dict[str, Any], options: dict[str, Any], margin: bool) -> Any:
+    """Bradley-Terry on fixed scores."""
     trainer = trl.RewardTrainer(
         model=models.scorer(folder),
         args=trl.RewardConfig(**models.arguments(folder, GROUP), **options),
@@ -224,11 +226,13 @@ def reward_case(folder: str, fixed: dict[str, Any], options: dict[str, Any], mar
 
 
 def finish(loss: torch.Tensor, table: models.Table) -> dict[str, Any]:
+    """A loss and its gradient by the table's logits."""
     loss.backward()
     return {"loss": loss.item(), "gradient": table.gradient()}
 
 
 def main() -> None:
+    """Run every case, write what came out."""
     torch.manual_seed(0)
     fixed = tensors()
     fixed |= {"scores": [0.5, -1.0, 2.0, 0.1, 0.4, -0.7], "margins": [0.3, 0.0, 1.0]}

@@ -20,6 +20,7 @@ from sterling.language.generate import bucket
 from sterling.language.model import LanguageModel
 from sterling.language.talk import Line
 from sterling.statistics import Estimate
+from sterling.training.trained import bounds
 
 GRAM = 4  # tokens; as seq-rep-4 (Welleck 2020, arXiv:1908.04319)
 ROWS = 128  # lines that are read at a time
@@ -43,9 +44,12 @@ def described(spoken: Spoken) -> dict[str, Estimate]:
     problem's answers that no earlier one equals; ``reward``, as training counts it.
     """
     different = np.array([[_different(own) for own in seed] for seed in spoken.lines])
+    within = bounds(spoken.candidate.settings)
     return {
         "greedy": crossed(spoken.solved_at_all(greedy=True).astype(np.float64)),
-        "reward": crossed(spoken.mean(lambda line: line.reward), bounds=_within(spoken)),
+        "reward": crossed(
+            spoken.mean(lambda line: line.reward), bounds=bounds(spoken.candidate.settings)
+        ),
         "length": crossed(spoken.mean(lambda line: float(sum(line.own))), bounds=POSITIVE),
         "cut": crossed(spoken.mean(lambda line: float(line.cut))),
         "repeated": without_missing(spoken.mean(repeated), UNIT),
@@ -72,11 +76,6 @@ def by_level(spoken: Spoken) -> dict[int, Estimate]:
     return {int(level): crossed(rates[:, levels == level]) for level in np.unique(levels)}
 
 
-def _within(spoken: Spoken) -> tuple[float, float]:
-    """What a scene's reward cannot leave: each turn's is between 0 and 1."""
-    return 0.0, float(max((len(line.verdicts) for line in spoken.every()), default=1) or 1)
-
-
 def beside_gold(spoken: Spoken) -> dict[str, Any] | None:
     """Proxy and gold reward where verdicts have both, the gap, and how they go together.
 
@@ -87,7 +86,7 @@ def beside_gold(spoken: Spoken) -> dict[str, Any] | None:
         return None
     parts = {"proxy": lambda line: line.reward, "gold": gold}
     made: dict[str, Any] = {
-        name: crossed(spoken.mean(of), bounds=_within(spoken)).to_json()
+        name: crossed(spoken.mean(of), bounds=bounds(spoken.candidate.settings)).to_json()
         for name, of in parts.items()
     }
     gap = spoken.mean(lambda line: line.reward - gold(line))

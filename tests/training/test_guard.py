@@ -226,7 +226,7 @@ def test_a_worker_left_behind_does_not_keep_the_lock(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         with guard.Lock(tmp_path):
-            pass
+            assert (tmp_path / "lock").read_text().startswith(f"{os.getpid()} on ")
 
 
 def test_a_lock_holds_within_a_process_and_is_released(tmp_path: Path) -> None:
