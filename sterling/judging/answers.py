@@ -47,9 +47,7 @@ def described(spoken: Spoken) -> dict[str, Estimate]:
     within = bounds(spoken.candidate.settings)
     return {
         "greedy": crossed(spoken.solved_at_all(greedy=True).astype(np.float64)),
-        "reward": crossed(
-            spoken.mean(lambda line: line.reward), bounds=bounds(spoken.candidate.settings)
-        ),
+        "reward": crossed(spoken.mean(lambda line: line.reward), bounds=within),
         "length": crossed(spoken.mean(lambda line: float(sum(line.own))), bounds=POSITIVE),
         "cut": crossed(spoken.mean(lambda line: float(line.cut))),
         "repeated": without_missing(spoken.mean(repeated), UNIT),
