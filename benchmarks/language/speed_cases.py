@@ -19,9 +19,10 @@ ROOM, NEW = 32, 64  # tokens of a prompt, and of an answer
 ROWS = (8, 64, 256)
 SLOTS = 64
 SIZES = ("tiny", "small")
-WORLD, LEVELS = "reverse-text", "1-2"  # questions of about 16 tokens
-ITERATION = {"prompts": 16, "group": 8, "limit": 32, "lr": 1e-6}
-PIECE = 16  # rows that a gradient reads at a time, where it does not read all: memory stays small
+WORLD, LEVELS = "reverse-text", "1-2"
+QUESTION = 16  # tokens of one, about
+PROMPTS = (1, 4, 16)  # of an iteration: 8 rows are TRL's default batch
+ITERATION = {"group": 8, "limit": 32, "lr": 1e-6}
 SKEWED = {"rows": 512, "room": 16, "limit": 128, "slots": 64, "stops": 3}
 SHAPES = {"qwen2.5-0.5b": (896, 24, 14, 2, 4864, 151_936)}  # width, layers, heads, key heads, ...
 
@@ -97,7 +98,10 @@ def shaped(shape: str, layers: int = 0) -> LanguageModel:
 def _sampling(name: str, folder: Path, rows: int, slots: int, *, first: bool = False) -> list[Case]:
     ask = {"kind": "sampling", "folder": str(folder), "rows": rows, "room": ROOM}
     model = language.load(folder)[0]
-    made: dict[str, Any] = {"flops": flops(model, rows), "step_bytes": step_bytes(model, rows)}
+    made: dict[str, Any] = {
+        "flops": flops(model, rows, ROOM + NEW - 1, NEW),
+        "step_bytes": step_bytes(model, rows),
+    }
     bound = _bound(name, first)
     for side in ("sterling", "peers"):
         more = {"slots": min(slots, rows)} if side == "sterling" else {}
@@ -133,23 +137,32 @@ def _iteration(folder: Path) -> list[Case]:
         assert turn is not None
         questions.append(turn.messages[-1].content)
     ask = {"kind": "grpo", "folder": str(folder), **ITERATION}
-    ours, theirs = {"environment": WORLD, "levels": LEVELS}, {"questions": questions}
-    return [
-        Case("grpo/sterling", "grpo", "sterling", ask | ours),
-        Case("grpo/sterling in pieces", "grpo", "sterling", ask | ours | {"piece": PIECE}),
-        Case("grpo/peers", "grpo", "peers", ask | theirs),
-    ]
+    words = {
+        "sterling": {"environment": WORLD, "levels": LEVELS},
+        "peers": {"questions": questions},
+    }
+    model, found = language.load(folder)[0], []
+    for prompts in PROMPTS:
+        rows = prompts * ITERATION["group"]
+        name, most = f"grpo x{rows}", QUESTION + ITERATION["limit"]
+        said = flops(model, rows, most - 1, ITERATION["limit"])
+        learned = 3 * flops(model, rows, most, most)  # forward, and twice as much backward
+        for side, own in words.items():
+            request = ask | own | {"prompts": prompts}
+            found.append(Case(f"{name}/{side}", name, side, request, flops=said + learned))
+        found += _bound(name, False)
+    return found
 
 
-def flops(model: LanguageModel, rows: int) -> float:
-    """Floating-point operations of the matrix products that ``rows`` answers need: weights of every
-    token but the last, scores of the answers' tokens, attention to the tokens before."""
-    form, tokens = model.stack.form, ROOM + NEW - 1
+def flops(model: LanguageModel, rows: int, tokens: int, scored: int) -> float:
+    """Floating-point operations of the matrix products that reading ``rows`` lines needs: weights
+    of every token, scores of the last ``scored``, attention to the tokens before."""
+    form = model.stack.form
     weights = sum(x.size for x in jax.tree.leaves(model.stack) if x.ndim == 3)
     layers = len(model.stack.layers)
     pairs = tokens * (tokens + 1) / 2  # (token, token it sees)
     attention = layers * form.heads * form.size * 2 * pairs
-    head = NEW * model.embedding.size
+    head = scored * model.embedding.size
     return 2.0 * rows * (tokens * weights + attention + head)
 
 

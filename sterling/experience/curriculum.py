@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -54,11 +55,7 @@ class Curriculum(eqx.Module):
 
     def choose(self, keys: Key[Array, "seed"], count: int) -> Int[np.ndarray, "seed {count}"]:
         """An arm for each of ``count`` questions."""
-
-        def pick(key: Array, chance: Array) -> Array:
-            return jax.random.choice(key, chance.size, (count,), p=chance)
-
-        return np.asarray(jax.vmap(pick)(keys, self.chances()), np.int32)
+        return np.asarray(_chosen(keys, self.chances(), count), np.int32)
 
     def heed(self, asked: Int[Array, "seed row"], samples: Mapping[str, AnyArray]) -> Curriculum:
         """Learn from the latest batch: each row's arm (-1: none), and ``samples`` with its
@@ -72,3 +69,13 @@ class Curriculum(eqx.Module):
         mean = jnp.einsum("sr,sra->sa", told, hot) / jnp.maximum(seen, 1.0)
         value = jnp.where(seen > 0, MEMORY * self.value + (1.0 - MEMORY) * mean, self.value)
         return Curriculum(value, self.count + seen, self.kind)
+
+
+@partial(jax.jit, static_argnums=2)
+def _chosen(
+    keys: Key[Array, "seed"], chances: Float[Array, "seed arm"], count: int
+) -> Int[Array, "seed {count}"]:
+    def pick(key: Array, chance: Array) -> Array:
+        return jax.random.choice(key, chance.size, (count,), p=chance)
+
+    return jax.vmap(pick)(keys, chances)

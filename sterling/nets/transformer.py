@@ -259,9 +259,12 @@ def attend(
     queries = queries.reshape(batch, few, -1, size)  # (head in a group, time) is one axis
     scores = jnp.einsum("bkqs,bkrs->bkqr", queries, keys).astype(jnp.float32) * size**-0.5
     grouped = scores.reshape(batch, few, -1, *allowed.shape[1:])
-    weights = jax.nn.softmax(jnp.where(allowed[:, None, None], grouped, NEVER))
-    weights = weights.reshape(scores.shape).astype(values.dtype)
-    return jnp.einsum("bkqr,bkrs->bkqs", weights, values).reshape(shape)
+    grouped = jnp.where(allowed[:, None, None], grouped, NEVER)
+    most = jax.lax.stop_gradient(jnp.max(grouped, -1, keepdims=True))
+    weights = jnp.exp(grouped - most).reshape(scores.shape)
+    found = jnp.einsum("bkqr,bkrs->bkqs", weights.astype(values.dtype), values)
+    share = (1.0 / jnp.sum(weights, -1, keepdims=True)).astype(found.dtype)
+    return (found * share).reshape(shape)
 
 
 def rotary_rates(size: int, base: float = BASE) -> tuple[float, ...]:
