@@ -104,4 +104,4 @@ def finals(results: Sequence[Result]) -> Iterator[tuple[Result, Estimate]]:
             continue
         known = [float(x) for x in result.scores if np.isfinite(x)]
         if known:
-            yield result, estimate(known)
+            yield result, estimate(known, within=result.within)

@@ -98,7 +98,9 @@ def _standing(
 ) -> Standing:
     known = np.isfinite(scores).any()
     rule = "exclude" if failed is None else failed
-    made = estimate(scores, level=1 - alpha, failed=rule, key=key) if known else None
+    made = None
+    if known:
+        made = estimate(scores, level=1 - alpha, failed=rule, key=key, within=group.within)
     return Standing(group.label, made, scores.size, group.failed, scores)
 
 

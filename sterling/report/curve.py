@@ -9,7 +9,7 @@ import numpy as np
 
 from sterling.report import style
 from sterling.report.metrics import Row, read
-from sterling.report.runs import Curves, curves, read_json
+from sterling.report.runs import Curves, curves, limits, read_json
 from sterling.report.style import BLACK, BLUE, ORANGE
 from sterling.statistics import Estimate, estimate
 from sterling.statistics.folders import column
@@ -34,7 +34,7 @@ def draw(folder: str | Path) -> Path:
         figure = style.figure(7.0, 4.2)
         axes = figure.subplots()
         _draw_seeds(axes, found)
-        _draw_mean(axes, found)
+        _draw_mean(axes, found, limits(result))
         _draw_final(axes, found, result)
         _dress(axes, config, rows)
         return style.save(figure, folder / "curve", ["png"])[0]
@@ -57,7 +57,7 @@ def _draw_seeds(axes: Axes, found: Curves) -> None:
             axes.plot(x, y, color=BLUE, lw=0.8, alpha=0.45)
 
 
-def _draw_mean(axes: Axes, found: Curves) -> None:
+def _draw_mean(axes: Axes, found: Curves, ends: tuple[float, float] | None) -> None:
     """Mean and interval of the seeds that did not fail, over the steps at which all are known."""
     pairs = zip(found.seeds, found.returns, strict=True)
     whole = [
@@ -69,7 +69,7 @@ def _draw_mean(axes: Axes, found: Curves) -> None:
         return
     filled = np.array(whole)
     complete = np.isfinite(filled).all(0)
-    bands = [estimate(scores) for scores in filled.T[complete]]
+    bands = [estimate(scores, within=ends) for scores in filled.T[complete]]
     low, high = ([getattr(band, end) for band in bands] for end in ("low", "high"))
     x = found.steps[complete]
     note = f"mean of {len(whole)} seeds, 95 % interval"

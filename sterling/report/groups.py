@@ -47,6 +47,12 @@ class Group:
         return sum(len(one.failed) for one in self.results)
 
     @property
+    def within(self) -> tuple[float, float] | None:
+        """What scores cannot leave, where all results say the same."""
+        said = {one.within for one in self.results}
+        return said.pop() if len(said) == 1 else None
+
+    @property
     def steps(self) -> list[float]:
         """The budgets taken, from small to large; usually one. See ``unit``."""
         taken = [one.steps if one.updates is None else one.updates for one in self.results]

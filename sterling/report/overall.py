@@ -80,8 +80,9 @@ def areas(groups: Sequence[Group], *, level: float = 0.95) -> dict[str, Areas]:
         end = min(
             steps[np.isfinite(values).all(0)].max(initial=0) for steps, values in curves.values()
         )
+        ends = {g.label: g.within for g in groups if g.environment == world}
         made = {label: _area(*pair, end, level) for label, pair in curves.items()}
-        known = {label: one for label, one in made.items() if one is not None}
+        known = {label: one.within(ends[label]) for label, one in made.items() if one is not None}
         if known:
             found[world] = (float(end), known)
     return found

@@ -49,6 +49,7 @@ class Result:
     label: str | None = None  # given by the user
     config: dict[str, Any] = dataclasses.field(default_factory=dict)  # as in config.json
     result: dict[str, Any] = dataclasses.field(default_factory=dict)  # as in result.json
+    within: tuple[float, float] | None = None  # what scores cannot leave, where that is known
 
     @property
     def steps(self) -> float | None:
@@ -117,6 +118,12 @@ def curves(rows: list[Row], seeds: list[int] | None, column: str = "") -> Curves
     return Curves(steps, values, list(seeds), failed)
 
 
+def limits(result: dict[str, Any]) -> tuple[float, float] | None:
+    """What returns cannot leave, where a run's ``result.json`` says so."""
+    said = result.get("final", {}).get("return", {}).get("within")
+    return (float(said[0]), float(said[1])) if said else None
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file, or nothing where there is none yet."""
     if not path.exists():
@@ -176,10 +183,9 @@ def _made(
     for at, seed in enumerate(seeds):
         if scores is not None and seed in {*result.get("failed_seeds", []), *found.failed}:
             scores[at] = np.nan
-    environment = known.get("environment", "?")
-    return Result(
-        place, known.get("algorithm", "?"), environment, seeds, scores, found, label, config, result
-    )
+    ends = limits(result) if metric.endswith("return") else None
+    algorithm, environment = (known.get(name, "?") for name in ("algorithm", "environment"))
+    return Result(place, algorithm, environment, seeds, scores, found, label, config, result, ends)
 
 
 def _late(rows: list[Row], seeds: list[int], column: str) -> Float[np.ndarray, "seed"] | None:

@@ -51,6 +51,13 @@ class Estimate:
             return f"{value} [{', '.join(ends)}]"
         return f"{value} ({'one run, ' if self.n == 1 else ''}no interval)"
 
+    def within(self, ends: tuple[float, float] | None) -> Estimate:
+        """The same with its interval cut at what the true number cannot leave; None: nothing."""
+        if ends is None or self.low is None or self.high is None:
+            return self
+        low, high = (min(max(end, ends[0]), ends[1]) for end in (self.low, self.high))
+        return dataclasses.replace(self, low=low, high=high)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values under the fields' names."""
         return dataclasses.asdict(self)
@@ -112,9 +119,7 @@ def estimate(
     method = f"{kind}; {made.note}" if made.note else kind
     if low is not None and high is not None and math.isclose(low, high, rel_tol=1e-12):
         low = high = value  # equal but for rounding
-    if within is not None and low is not None and high is not None:
-        low, high = (min(max(end, within[0]), within[1]) for end in (low, high))
-    return Estimate(value, low, high, made.n, method, level)
+    return Estimate(value, low, high, made.n, method, level).within(within)
 
 
 def checked_level(level: float) -> None:

@@ -147,4 +147,5 @@ def final(
     per_seed = [None if s in failed else x for s, x in zip(seeds, scores, strict=True)]
     known = [math.nan if x is None else x for x in per_seed]
     made = estimate(known, failed="exclude", within=within).to_json()
-    return {"per_seed": per_seed, "estimate": made.pop("value"), **made}
+    ends = {} if within is None else {"within": list(within)}
+    return {"per_seed": per_seed, "estimate": made.pop("value"), **made, **ends}

@@ -19,6 +19,7 @@ def write_run(
     steps: int = 1000,
     finished: bool = True,
     settings: dict | None = None,
+    within: tuple[float, float] | None = None,
 ) -> Path:
     """A run whose curves rise to ``scores``; None is a seed that failed half way."""
     folder.mkdir(parents=True)
@@ -47,7 +48,8 @@ def write_run(
         lines.append({"step": step, "data/return": values, "failed": gone if late else []})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if finished:
-        final = {"return": {"per_seed": list(scores)}}
+        final: dict = {"return": {"per_seed": list(scores)}}
+        final["return"] |= {"within": within} if within else {}
         facts = {"algorithm": algorithm, "environment": environment, "steps": steps, "seeds": seeds}
         facts |= {"final": final, "failed_seeds": gone, "wall_seconds": 12.0}
         facts |= {"steps_per_second": 1000.0}

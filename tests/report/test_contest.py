@@ -6,6 +6,7 @@ from scipy import stats
 
 from sterling.report.contest import PERMUTATION, WELCH, contests, welch
 from sterling.report.groups import gather
+from sterling.report.overall import areas
 from sterling.report.runs import read
 from sterling.report.words import method, sentence, sentences
 
@@ -107,6 +108,19 @@ def test_another_algorithm_changes_no_interval(held, spread, run):
     (more,) = contests(gather(read(folders)[0])[0])
     assert [at.made for at in alone.standings] == [at.made for at in more.standings[:2]]
     assert alone.pairs[0].difference in [pair.difference for pair in more.pairs]
+
+
+def test_intervals_end_at_what_scores_can_be(run):
+    scores = (0.90, 0.93, 0.98)
+    bounded, free = run("grpo", "grpo", scores, within=(0.0, 1.0)), run("rloo", "rloo", scores)
+    groups = gather(read([bounded, free])[0])[0]
+    cut, whole = (one.made for one in contests(groups)[0].standings)
+    assert whole.high > 1.0
+    assert (cut.low, cut.high) == (whole.low, 1.0)
+    area = areas(groups)["Hopper-v5"][1]
+    assert area["grpo"] == area["rloo"]  # far from both ends
+    low = gather(read([run("sft", "sft", (0.1, 0.2, 0.6), within=(0.0, 1.0))])[0])[0]
+    assert areas(low)["Hopper-v5"][1]["sft"].low == 0.0
 
 
 def test_welch_is_scipys():
