@@ -13,6 +13,7 @@ from speed_serve import Case, serve
 
 from sterling import keys
 from sterling.language import load
+from sterling.language.cores import side_by_side
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.sampling import Sampling
 from sterling.training import start
@@ -29,9 +30,12 @@ def sampling(folder: str, *, rows: int, room: int, new: int, slots: int) -> Case
     model = jax.tree.map(jnp.asarray, model)
     prompts = _prompts(model.vocabulary, rows, room, limit=new, slots=slots, stops=())
 
+    def write(some: Prompts) -> Answers:
+        return generate(model, some, jax.random.key(0))
+
     def once() -> dict[str, Any]:
-        found = jax.block_until_ready(generate(model, prompts, jax.random.key(0)))
-        assert (np.asarray(found.length) == new).all()
+        found = side_by_side(write, prompts)
+        assert (found.length == new).all()
         return {"tokens": rows * new}
 
     return once
@@ -142,7 +146,8 @@ def _prompts(
     ids = jax.random.randint(jax.random.key(1), (rows, room), 3, vocabulary, jnp.int32)
     lengths = jnp.full(rows, room, jnp.int32)
     total = jnp.asarray(rows, jnp.int32)
-    return Prompts(ids, lengths, total, Sampling.of(rows), limit, min(slots, rows), stops)
+    number = jnp.arange(rows, dtype=jnp.int32)
+    return Prompts(ids, lengths, total, number, Sampling.of(rows), limit, min(slots, rows), stops)
 
 
 def _versions() -> dict[str, str]:

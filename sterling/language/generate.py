@@ -30,6 +30,7 @@ class Prompts(eqx.Module):
     ids: Int[Array, "*seed prompt room"]  # right-padded
     lengths: Int[Array, "*seed prompt"]  # 1 to room
     total: Int[Array, "*seed"]  # only the first so many are prompts
+    number: Int[Array, "*seed prompt"]  # its answer's chances are those of this number
     sampling: Sampling
     limit: int = eqx.field(static=True)  # tokens of an answer
     slots: int = eqx.field(static=True)  # rows that are written at a time
@@ -39,9 +40,8 @@ class Prompts(eqx.Module):
         """The same, always answered with the likeliest token."""
         cold = jnp.zeros_like(self.sampling.temperature)
         sampling = Sampling(cold, self.sampling.top_k, self.sampling.top_p, False)
-        return Prompts(
-            *(self.ids, self.lengths, self.total, sampling, self.limit, self.slots, self.stops)
-        )
+        parts = (self.ids, self.lengths, self.total, self.number, sampling)
+        return Prompts(*parts, self.limit, self.slots, self.stops)
 
 
 class Answers(eqx.Module):
@@ -117,8 +117,8 @@ def _chances(prompts: Prompts, key: Key[Array, ""]) -> Float[Array, "*seed promp
     def one(prompt: Array, place: Array) -> Array:
         return jax.random.uniform(keys.fold(keys.fold(key, "answer", prompt), "token", place))
 
-    numbers = [jnp.arange(n, dtype=jnp.int32) for n in (prompts.lengths.size, prompts.limit)]
-    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(*numbers)
+    places = jnp.arange(prompts.limit, dtype=jnp.int32)
+    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(prompts.number, places)
 
 
 def _begin(model: LanguageModel, prompts: Prompts, slots: int) -> Slots:

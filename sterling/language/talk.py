@@ -14,14 +14,15 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
 from sterling import keys as named
+from sterling.language.cores import side_by_side
 from sterling.language.generate import Answers, Prompts, bucket
 from sterling.language.sampling import Sampling
 from sterling.language.scene import Message, Scene
@@ -169,14 +170,18 @@ def converse(
     talks = [Talk(each, voice) for each in scenes]
     turn = 0
     while any(waiting := [talk.waiting() for talk in talks]):
-        prompts = _prompts(waiting, voice)
-        answers, _ = agent.act(prompts, named.fold_each(keys, "turn", turn), explore)
-        answers = jax.device_get(answers)
+        own = named.fold_each(keys, "turn", turn)
+        write = partial(_act, agent, own, explore)
+        answers = side_by_side(write, _prompts(waiting, voice))
         for seed, (talk, lines) in enumerate(zip(talks, waiting, strict=True)):
             for row, line in enumerate(lines):
                 talk.answered(line, *_said(answers, seed, row))
         turn += 1
     return [talk.finished() for talk in talks]
+
+
+def _act(agent: Speaker, keys: Key[Array, "seed"], explore: bool, prompts: Prompts) -> Answers:
+    return agent.act(prompts, keys, explore)[0]
 
 
 def opened(world: Any, seed: int, level: int, seconds: float) -> Scene | str:
@@ -217,12 +222,12 @@ def _prompts(waiting: Sequence[Sequence[Line]], voice: Voice) -> Prompts:
             ids[seed, row, : len(line.ids)] = line.ids
             lengths[seed, row] = len(line.ids)
     total = np.array([len(lines) for lines in waiting], np.int32)
-    sampling = Sampling.of(rows, voice.temperature, voice.top_k, voice.top_p)
-    every = jax.tree.map(lambda x: jnp.broadcast_to(x, (seeds, *x.shape)), sampling)
+    one = Sampling.of(rows, voice.temperature, voice.top_k, voice.top_p)
+    every = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), (seeds, *x.shape)), one)
+    number = np.broadcast_to(np.arange(rows, dtype=np.int32), (seeds, rows))
+    ids, lengths, total, number, every = jax.device_put((ids, lengths, total, number, every))
     limit, stops = voice.limit, voice.tokenizer.stops
-    slots = min(voice.slots, rows)
-    parts = jnp.asarray(ids), jnp.asarray(lengths), jnp.asarray(total)
-    return Prompts(parts[0], parts[1], parts[2], every, limit, slots, stops)
+    return Prompts(ids, lengths, total, number, every, limit, min(voice.slots, rows), stops)
 
 
 def check(verdicts: Any) -> None:

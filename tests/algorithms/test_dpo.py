@@ -254,7 +254,8 @@ def test_per_token_gains_are_ipos_own():
 def test_it_answers():
     ids = jnp.asarray([TOKENS.opening([Message("user", "go")])], jnp.int32)
     lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
-    asked = Prompts(ids, lengths, total, Sampling.of(1, 1.0), 4, 1, TOKENS.stops)
+    number = jnp.zeros(1, jnp.int32)
+    asked = Prompts(ids, lengths, total, number, Sampling.of(1, 1.0), 4, 1, TOKENS.stops)
     first, _ = dpo.act(moved("dpo"), asked, KEY, False)
     again, _ = dpo.act(moved("dpo"), asked, jax.random.key(9), False)
     np.testing.assert_array_equal(first.ids, again.ids)

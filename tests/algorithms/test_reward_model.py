@@ -127,7 +127,8 @@ def test_it_tells_right_answers_from_wrong_ones_that_it_has_never_seen():
 def test_it_answers_with_its_own_model():
     ids = jnp.asarray([TOKENS.opening([Message("user", "go")])], jnp.int32)
     lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
-    asked = Prompts(ids, lengths, total, Sampling.of(1, 1.0), 4, 1, TOKENS.stops)
+    number = jnp.zeros(1, jnp.int32)
+    asked = Prompts(ids, lengths, total, number, Sampling.of(1, 1.0), 4, 1, TOKENS.stops)
     state = new()
     answers, _ = reward.act(state, asked, KEY, False)
     likeliest = jnp.argmax(state.model(ids)[0, -1])

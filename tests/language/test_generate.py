@@ -32,7 +32,8 @@ def prompts(rows=7, room=6):
 def answer(model, slots, temperature=1.0, total=7, limit=9, **cuts):
     ids, lengths = prompts()
     sampling = Sampling.of(7, temperature, **cuts)
-    asked = Prompts(ids, lengths, jnp.asarray(total), sampling, limit, slots, STOPS)
+    number = jnp.arange(7, dtype=jnp.int32)
+    asked = Prompts(ids, lengths, jnp.asarray(total), number, sampling, limit, slots, STOPS)
     return generate(model, asked, jax.random.key(3))
 
 
