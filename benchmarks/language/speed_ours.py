@@ -92,16 +92,22 @@ def grpo(folder: str, environment: str, levels: str, **fields: Any) -> Case:
 
 
 class _Heard:
-    """An agent whose answers are waited for, with the seconds that they took."""
+    """An agent whose answers are waited for; some are written at the same time."""
 
     def __init__(self, agent: Agent):
-        self.agent, self.seconds = agent, 0.0
+        self.agent = agent
+        self._spans: list[tuple[float, float]] = []
+
+    @property
+    def seconds(self) -> float:
+        """From the first word to the last, of scenes of one turn."""
+        return max(end for _, end in self._spans) - min(begin for begin, _ in self._spans)
 
     def act(self, obs: Any, keys: Key[Array, "seed"], explore: bool) -> tuple[Any, Any]:
         """See Agent.act."""
         begin = time.perf_counter()
         found = jax.block_until_ready(self.agent.act(obs, keys, explore))
-        self.seconds += time.perf_counter() - begin
+        self._spans.append((begin, time.perf_counter()))
         return found
 
 
