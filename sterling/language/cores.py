@@ -18,7 +18,7 @@ from sterling.language.generate import Answers, Prompts
 
 PARTS = 2  # always as many on a CPU, so that a seed's answers do not depend on its cores
 LEAST = 8  # prompts of a part
-_met: set[Hashable] = set()  # prompts of these shapes were answered: their program is compiled
+_met: set[Hashable] = set()  # shapes of prompts that were answered: their program is compiled
 
 
 def side_by_side(

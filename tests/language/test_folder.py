@@ -224,8 +224,10 @@ def test_configurations_that_do_not_hold_are_refused(case, copied):
 
 def test_windows_that_are_not_used_do_no_harm(copied):
     unused = {"use_sliding_window": False, "sliding_window": 8, "max_window_layers": 1}
+    plain = load(copied)[0]
     change(copied / "config.json", layer_types=None, **unused)
-    load(copied)
+    ids = jnp.arange(12, dtype=jnp.int32)[None]  # longer than the window would be
+    np.testing.assert_array_equal(load(copied)[0](ids), plain(ids))
 
 
 def test_damaged_weights_are_refused(copied):
