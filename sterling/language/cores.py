@@ -18,7 +18,7 @@ from sterling.language.generate import Answers, Prompts
 
 PARTS = 2  # always as many on a CPU, so that a seed's answers do not depend on its cores
 LEAST = 8  # prompts of a part
-_met: set[Hashable] = set()  # shapes of prompts that were answered: their program is compiled
+_met: set[Hashable] = set()  # parts and shapes that were answered: their program is compiled
 
 
 def side_by_side(
@@ -32,10 +32,10 @@ def side_by_side(
     def one(number: int) -> Answers:
         return jax.device_get(write(_part(prompts, number, parts)))
 
-    shapes = _shapes(prompts)
-    if parts == 1 or shapes not in _met:  # the first part's program serves the others
+    known = (parts, _shapes(prompts))
+    if parts == 1 or known not in _met:  # the first part's program serves the others
         done = [one(number) for number in range(parts)]
-        _met.add(shapes)
+        _met.add(known)
     else:
         with ThreadPoolExecutor(parts) as pool:
             done = list(pool.map(one, range(parts)))
