@@ -8,6 +8,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sterling.collector import resting
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -24,5 +26,6 @@ _HOME |= {"Mistake": "sterling.types", "Dataset": "sterling.data"}
 
 def __getattr__(name: str) -> Any:  # JAX is only imported once something needs it
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        with resting():
+            return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'sterling' has no attribute {name!r}")

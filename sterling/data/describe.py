@@ -12,10 +12,10 @@ import dataclasses
 import numpy as np
 from gymnasium import spaces as gym_spaces
 from jaxtyping import Float
-from scipy.signal import lfilter
 
 from sterling.data.cells import Cells
 from sterling.data.dataset import Dataset
+from sterling.data.returns import ahead
 from sterling.data.spread import of_policy, of_world
 from sterling.statistics import Estimate, estimate, table
 from sterling.types import Mistake
@@ -100,10 +100,10 @@ def to_go(dataset: Dataset) -> Float[np.ndarray, "row"]:
         for begin, length in zip(block.begins, block.lengths, strict=True):
             rows = slice(begin, begin + length)
             reward = block.arrays["reward"][rows].astype(np.float64)
-            ahead = lfilter([1.0], [1.0, -GAMMA], reward[::-1])[::-1].copy()
+            rest = ahead(reward, GAMMA)
             if length and block.arrays["discount"][begin + length - 1] != 0:
-                ahead[-HORIZON:] = np.nan
-            found.append(ahead)
+                rest[-HORIZON:] = np.nan
+            found.append(rest)
     return np.concatenate(found)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.signal import lfilter
 
 from sterling.data.columns import BLOCK
 from sterling.data.dataset import Dataset
@@ -28,9 +27,15 @@ def monte_carlo(dataset: Dataset, gamma: float) -> Float[np.ndarray, "row"]:
         reward = block.arrays["reward"].astype(np.float64)
         ends = np.cumsum(block.lengths)
         for begin, end in zip(ends - block.lengths, ends, strict=True):
-            back = lfilter([1.0], [1.0, -gamma], reward[begin:end][::-1])
-            found.append(back[::-1].astype(np.float32))
+            found.append(ahead(reward[begin:end], gamma).astype(np.float32))
     return np.concatenate(found)
+
+
+def ahead(reward: Float[np.ndarray, "row"], gamma: float) -> Float[np.ndarray, "row"]:
+    """The discounted sum of an episode's rewards from every row on."""
+    from scipy.signal import lfilter  # slow to import
+
+    return lfilter([1.0], [1.0, -gamma], reward[::-1])[::-1].copy()
 
 
 def times(dataset: Dataset) -> Int[np.ndarray, "row"]:

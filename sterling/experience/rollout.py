@@ -37,8 +37,8 @@ class Tally(eqx.Module):
     @classmethod
     def empty(cls, seeds: int) -> Tally:
         """Nothing counted yet."""
-        sums = [jnp.zeros(seeds, dtype) for dtype in (jnp.float32,) * 2 + (jnp.int32,) * 2]
-        return cls(*sums)
+        kinds = (np.float32, np.float32, np.int32, np.int32)
+        return cls(*(jnp.asarray(np.zeros(seeds, kind)) for kind in kinds))
 
 
 class Episode(eqx.Module):

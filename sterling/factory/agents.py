@@ -29,6 +29,7 @@ from sterling.factory import rollouts
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.loop import Run, advance
+from sterling.training.programs import remember_programs
 from sterling.training.settings import (
     Settings,
     iteration_steps,
@@ -36,7 +37,7 @@ from sterling.training.settings import (
     resolve,
     warmup_steps,
 )
-from sterling.training.start import build, make_world, remember_programs
+from sterling.training.start import build, make_world
 from sterling.training.trained import load
 from sterling.types import Mistake, Record, World
 

@@ -13,9 +13,9 @@ from sterling.report.metrics import Sink
 from sterling.training import folder, logbook
 from sterling.training.choices import Speech
 from sterling.training.processes import train_apart
+from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings, resolve
 from sterling.training.single import carry_on
-from sterling.training.start import remember_programs
 from sterling.training.trained import TrainedRun, load
 
 RUN_OPTIONS = (

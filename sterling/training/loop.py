@@ -10,7 +10,7 @@ reading it. Where the source can be traced, many iterations are one compiled dis
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +21,7 @@ from jaxtyping import Array, Int, Key
 
 from sterling import keys
 from sterling.training.agent import Agent
+from sterling.training.programs import quickly
 from sterling.types import Record, Signals
 
 
@@ -48,7 +49,7 @@ def advance(run: Run, iterations: int) -> tuple[Run, dict[str, Array]]:
     The passed run is used up: its arrays are given to the new one.
     """
     if run.source.traced:
-        return _compiled(run, jnp.asarray(iterations, jnp.int32))
+        return program()(run, np.int32(iterations))
     history = []
     for _ in range(iterations):
         run, metrics = iterate(run)
@@ -61,7 +62,12 @@ def _learn(agent: Agent, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent
     return agent.learn(batch, keys)
 
 
-@partial(jax.jit, donate_argnums=0)
+@cache
+def program() -> Any:
+    """``advance`` for worlds that can be traced, compiled once for all runs of a form."""
+    return jax.jit(_compiled, donate_argnums=0, compiler_options=quickly())
+
+
 def _compiled(run: Run, iterations: Int[Array, ""]) -> tuple[Run, dict[str, Array]]:
     """One program for any number of iterations (zero compiles it and changes nothing)."""
 

@@ -14,8 +14,8 @@ def main() -> None:
     path, core = sys.argv[1:]
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {int(core)})  # before JAX counts the cores for its threads
+    from sterling.training.programs import remember_programs
     from sterling.training.single import carry_on
-    from sterling.training.start import remember_programs
 
     settings = cloudpickle.loads(sys.stdin.buffer.read())
     remember_programs()

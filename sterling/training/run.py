@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from sterling.collector import resting
 from sterling.envs.workers import WorldFailed
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
@@ -52,7 +53,8 @@ class Driver:
         self._offline, self._total = offline_iterations(settings), iterations(settings)
         self._saved = time.monotonic()
         self._judge: Judge | None = None  # makes the evaluations in between
-        self.run = build(settings, warm=begun is None)
+        with resting():
+            self.run = build(settings, warm=begun is None)
         if begun is not None:
             self._take_up(begun)
 
@@ -160,7 +162,8 @@ class Driver:
 
     def _compile(self) -> None:
         start = time.monotonic()
-        self.run, _ = advance(self.run, 0) if self.run.source.traced else (self.run, None)
+        with resting():
+            self.run, _ = advance(self.run, 0) if self.run.source.traced else (self.run, None)
         jax.block_until_ready(self.run)
         self.compile_seconds += time.monotonic() - start
         self.seconds += time.monotonic() - start

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,17 +21,9 @@ from sterling.training import logbook
 from sterling.training.agent import Agent, create_agent
 from sterling.training.guide import guided
 from sterling.training.loop import Run
+from sterling.training.programs import quickly
 from sterling.training.settings import Settings, iterations
 from sterling.types import Rollouts, Spec, World
-
-
-def remember_programs() -> None:
-    """Keep compiled programs on disk between processes (JAX_COMPILATION_CACHE_DIR to move them)."""
-    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sterling" / "xla"
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 def build(settings: Settings, *, warm: bool = True) -> Run:
@@ -83,7 +73,7 @@ def beginning(settings: Settings, world: World) -> Callable[..., Run]:
     def make(seeds: Int[Array, "seed"], own: Any) -> tuple[Agent, Any]:
         return create_agent(settings, spec, seeds, own), source_of(keys.at(seeds, "source", 0))
 
-    create = jax.jit(make) if world.exact else make
+    create = jax.jit(make, compiler_options=quickly()) if world.exact else make
 
     def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
         agent, source = create(seeds, own)

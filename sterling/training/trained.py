@@ -17,8 +17,9 @@ from sterling.statistics import estimate
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.judge import Judge
+from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings, iterations
-from sterling.training.start import create_agent, make_world, problem, remember_programs
+from sterling.training.start import create_agent, make_world, problem
 from sterling.types import Mistake, Spec
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from sterling import algorithms
 from sterling.envs.registry import find
 from sterling.naming import hint
 from sterling.training import folder
+from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings, resolve
-from sterling.training.start import remember_programs
 from sterling.tuning import members, objective, outcome, space
 from sterling.tuning.crew import cores
 from sterling.tuning.lanes import Plan

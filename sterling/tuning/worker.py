@@ -21,7 +21,7 @@ def main() -> None:
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     connection = Connection(descriptor)
     threading.Thread(target=_listen, args=(connection, orders), daemon=True).start()
-    from sterling.training.start import remember_programs
+    from sterling.training.programs import remember_programs
     from sterling.tuning.lanes import Lanes
     from sterling.types import Mistake
 

@@ -21,7 +21,7 @@ def test_every_listed_algorithm_has_a_case():
 
 @pytest.mark.parametrize(("name", "world"), RUNS)
 def test_probe_world_is_solved(name, world, written_logs):
-    case, programs = CASES[name], loop._compiled._cache_size()
+    case, programs = CASES[name], loop.program()._cache_size()
     run = sterling.train(
         name,
         f"probe:{world}",
@@ -32,7 +32,7 @@ def test_probe_world_is_solved(name, world, written_logs):
         preset=False,
         **case.fields,
     )
-    assert loop._compiled._cache_size() == programs + 1  # compiled once, whatever it goes on from
+    assert loop.program()._cache_size() == programs + 1  # compiled once, whatever it goes on from
     answer = probe(world).solution(case.fields.get("gamma", 0.8))
     agent, obs = run.agent, jnp.asarray(answer.obs)
     if hasattr(agent.algorithm, "value"):

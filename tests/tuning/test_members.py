@@ -85,7 +85,7 @@ def test_exploiting_copies_the_better_and_leaves_the_others_alone(tmp_path):
     fields = [{"lr": 1e-4}, {"lr": 3e-2}, {"lr": 1e-3}]
     seeds = (3, 4)
     lanes.run([Job(i, i, each, 0, half, True, None, seeds) for i, each in enumerate(fields)])
-    before = loop._compiled._cache_size()
+    before = loop.program()._cache_size()
     lanes.run(
         [
             Job(3, 0, {"lr": 2e-2}, half, STEPS, True, 1, seeds),  # copies trial 1
@@ -93,7 +93,7 @@ def test_exploiting_copies_the_better_and_leaves_the_others_alone(tmp_path):
             Job(5, 2, fields[2], half, STEPS, True, None, seeds),
         ]
     )
-    assert loop._compiled._cache_size() == before  # the same program goes on
+    assert loop.program()._cache_size() == before  # the same program goes on
     total = members.program(base)[2]
     middle = round(total * half / STEPS)
     like = alone(base, 3, fields[1], 0)
