@@ -1,4 +1,4 @@
-"""``sterling resume FOLDER``: go on from the last checkpoint."""
+"""``sterling resume FOLDER``: go on from the last checkpoint, up to a larger budget if asked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import argparse
 import json
 from pathlib import Path
 
-from sterling.commands import show
+from sterling.commands import readers, show
+
+BUDGETS = ("steps", "updates")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="of the run")
+    more = "a larger budget than it was begun with, also of a finished run"
+    for name in BUDGETS:
+        parser.add_argument(f"--{name}", type=readers.integer, metavar="N", help=more)
     show.options(parser)
 
 
@@ -20,8 +25,10 @@ def carry_out(chosen: argparse.Namespace) -> int:
     import sterling
 
     config = chosen.folder / "config.json"
-    if not config.exists() or (chosen.folder / "result.json").exists():
+    more = {name: getattr(chosen, name) for name in BUDGETS if getattr(chosen, name) is not None}
+    done = (chosen.folder / "result.json").exists() and not more
+    if done or not config.exists():
         return show.summary(sterling.resume(chosen.folder))  # says what is wrong, or the result
-    with show.sinks(chosen, chosen.folder, json.loads(config.read_text())) as sinks:
-        run = sterling.resume(chosen.folder, sinks=sinks)
+    with show.sinks(chosen, chosen.folder, json.loads(config.read_text()) | more) as sinks:
+        run = sterling.resume(chosen.folder, sinks=sinks, **more)
     return show.summary(run)

@@ -12,6 +12,7 @@ from sterling.data import Dataset
 from sterling.report.metrics import Sink
 from sterling.training import folder, logbook
 from sterling.training.choices import Speech
+from sterling.training.longer import lengthen
 from sterling.training.processes import train_apart
 from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings, resolve
@@ -94,13 +95,22 @@ def resume(
     *,
     sinks: Sequence[Sink] = (),
     environment: Callable[[], Any] | None = None,
+    steps: int | None = None,
+    updates: int | None = None,
 ) -> TrainedRun:
     """Go on with a stopped run from its last checkpoint; a finished one is returned as it is.
 
-    ``environment`` is needed again where the run was made with the user's own factory.
+    Args:
+        path: the run's folder.
+        sinks: further takers of metrics rows.
+        environment: needed again where the run was made with the user's own factory.
+        steps: a larger budget than it was begun with, also of a finished run (None: the same);
+            schedules, of the step size say, then run over the larger one.
+        updates: the same, of a run that only learns from a log or teaches a language model.
     """
     path = Path(path)
     settings = Settings.from_json(folder.read_config(path), environment)
+    settings = lengthen(path, settings, steps=steps, updates=updates)
     remember_programs()
     if folder.read_result(path) is not None:
         return load(path, environment=environment)

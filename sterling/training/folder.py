@@ -75,6 +75,11 @@ def curve(path: Path) -> Path:
     return path / "curve.png"
 
 
+def result(path: Path) -> Path:
+    """A run's final numbers, there once it is complete."""
+    return path / "result.json"
+
+
 def write_config(path: Path, config: dict[str, Any]) -> None:
     """Store a run's resolved configuration; from then on the folder holds a run."""
     write_json(path / "config.json", config)
@@ -92,14 +97,14 @@ def read_config(path: Path) -> dict[str, Any]:
     raise Mistake(f"{path} holds no run{hint(str(path), runs, 'start one with `sterling train`')}")
 
 
-def write_result(path: Path, result: dict[str, Any]) -> None:
+def write_result(path: Path, content: dict[str, Any]) -> None:
     """Store a run's final numbers, arrays as lists; from then on the run is complete."""
-    write_json(path / "result.json", result)
+    write_json(result(path), content)
 
 
 def read_result(path: Path) -> dict[str, Any] | None:
     """A run's final numbers; None while it is not complete."""
-    file = path / "result.json"
+    file = result(path)
     return read_json(file) if file.exists() else None
 
 

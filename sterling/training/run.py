@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -14,6 +15,7 @@ from sterling.collector import resting
 from sterling.envs.workers import WorldFailed
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
+from sterling.training.agent import Agent
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt, healthy
 from sterling.training.judge import Judge
 from sterling.training.loop import Run, advance
@@ -121,7 +123,7 @@ class Driver:
         if self.online and self.settings.updates:
             self.run = go_online(self.settings, self.run, warm=False)
         saved, _ = checkpoint.load(begun, stored(self.run))
-        self.run = restored(saved, self.run)
+        self.run = as_planned(restored(saved, self.run), self.run.agent)
 
     def _switch(self) -> None:
         """From the log to the world."""
@@ -261,6 +263,14 @@ def stored(run: Run) -> Run:
 def restored(saved: Run, fresh: Run) -> Run:
     """``saved`` with what was not stored from ``fresh``."""
     return Run(saved.agent, saved.source.restored(fresh.source), saved.seeds, saved.iteration)
+
+
+def as_planned(run: Run, fresh: Agent) -> Run:
+    """``run`` with the length of its schedules from ``fresh``: a larger budget than it had."""
+    if not hasattr(fresh.state, "planned"):
+        return run
+    agent = eqx.tree_at(lambda agent: agent.state.planned, run.agent, fresh.state.planned)
+    return Run(agent, run.source, run.seeds, run.iteration)
 
 
 def _plain(values: np.ndarray, valid: np.ndarray) -> list[float | None]:

@@ -129,7 +129,7 @@ def resolve(
         *(algorithm, environment, steps, chosen, envs, strategy, config, options),
         **{"data": data, "updates": updates, "online": later, **rest},
     )
-    _check_budget(settings, module)
+    check_budget(settings)
     return settings
 
 
@@ -143,9 +143,10 @@ def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> 
     return {name: checked[name] for name in fields}
 
 
-def _check_budget(settings: Settings, module: Any) -> None:
-    """Raises where settings do not go together or leave nothing to do."""
-    needs, name = module.needs(settings.config), settings.algorithm
+def check_budget(settings: Settings) -> None:
+    """Raises Mistake where settings do not go together or leave nothing to do."""
+    name = settings.algorithm
+    needs = algorithms.find(name).needs(settings.config)
     if isinstance(needs, LANGUAGE):
         if settings.steps or settings.data or not settings.updates:
             raise Mistake(

@@ -82,7 +82,7 @@ class State(eqx.Module):
     obs_statistics: ObsNormaliser
     reward_statistics: RewardNormaliser
     iteration: Float[Array, ""]  # rollouts learned from
-    iterations: Float[Array, ""]  # rollouts planned
+    planned: Float[Array, ""]  # rollouts planned
     config: Config
 
 
@@ -159,7 +159,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         state.obs_statistics.update(batch.obs, batch.mask),
         rewards,
         state.iteration + 1.0,
-        state.iterations,
+        state.planned,
         config,
     )
     metrics = jax.tree.map(lambda x: x.mean(), metrics)
@@ -213,7 +213,7 @@ def _update(state: State, carry: Any, rows: dict[str, Any]) -> tuple[Any, dict[s
     config = state.config
     grads, metrics = jax.grad(loss, has_aux=True)(nets, rows, config)
     direction, moved = adam(1e-5, config.max_grad_norm).update(grads, optimiser)
-    lr = config.lr * (1.0 - state.iteration / state.iterations if config.anneal else 1.0)
+    lr = config.lr * (1.0 - state.iteration / state.planned if config.anneal else 1.0)
     metrics = {**metrics, "loss/grad_norm": global_norm(grads)}
     if config.target_kl is None:
         return (descend(nets, direction, lr), moved, going), metrics

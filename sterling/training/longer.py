@@ -1,0 +1,52 @@
+"""A run is given a larger budget than it was begun with."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from sterling.training import folder
+from sterling.training.settings import Settings, check_budget
+from sterling.types import Mistake
+
+BUDGETS = ("steps", "updates")
+
+
+def lengthen(path: Path, settings: Settings, **wanted: int | None) -> Settings:
+    """The settings with the budgets ``wanted`` (steps, updates; None: as it is), also on disk.
+
+    The run is then an unfinished one, its old budgets noted in config.json under ``earlier``.
+    Schedules run over the new budget: a step size that had come down to nothing is up again.
+    Raises Mistake for a budget that is not larger, and for the updates of a run that also acts,
+    for by then it may have begun to.
+    """
+    asked: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    have = {name: getattr(settings, name) for name in BUDGETS}
+    for name, value in asked.items():
+        if not have[name]:
+            known = " and ".join(f"{name} {each:,}" for name, each in have.items() if each)
+            raise Mistake(f"this run has a budget of {known}, not of {name}; raise that")
+        if value <= have[name]:
+            raise Mistake(f"this run has {have[name]:,} {name} already; ask for more than that")
+        if name == "updates" and settings.steps:
+            raise Mistake("this run goes on from its log to the world; only its steps can be more")
+    if not asked:
+        return settings
+    longer = dataclasses.replace(settings, **asked)
+    check_budget(longer)
+    with folder.lock(path):
+        for each in (*sorted((path / "parts").glob("*")), path):
+            if (each / "config.json").exists():
+                _reopen(each, asked)
+    return longer
+
+
+def _reopen(path: Path, budgets: dict[str, int]) -> None:
+    """Make a run's folder one of an unfinished run with these budgets; killed in between, it is
+    unfinished with the old ones."""
+    config: dict[str, Any] = folder.read_config(path)
+    folder.result(path).unlink(missing_ok=True)
+    before = {name: config[name] for name in BUDGETS}
+    config["earlier"] = [*config.get("earlier", []), before]
+    folder.write_config(path, config | budgets)

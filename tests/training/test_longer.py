@@ -1,0 +1,107 @@
+"""A larger budget: the run goes on as one that was begun with it."""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+import logs
+
+import sterling
+from sterling.cli import main
+from sterling.types import Mistake
+
+PPO = {"length": 16, "minibatch": 64, "epochs": 2, "width": 16, "anneal": False}
+DQN = {"width": 16, "batch": 8, "warmup": 32, "collect": 4, "learn": 1, "capacity": 512}
+HOW = {"seeds": 2, "preset": False, "evaluate_episodes": 4}
+
+
+def state(run):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(run.agent.state)]
+
+
+def assert_equal(one, other):
+    for mine, theirs in zip(state(one), state(other), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert one.result["final"] == other.result["final"]
+
+
+@pytest.mark.parametrize("strategy", ["map", "processes"])
+def test_a_finished_run_goes_on_as_if_it_had_been_longer_from_the_start(tmp_path, strategy):
+    asked = {**PPO, **HOW, "strategy": strategy}
+    whole = sterling.train("ppo", "probe:both", steps=2_560, **asked)
+    short = sterling.train("ppo", "probe:both", steps=1_280, out=tmp_path / "run", **asked)
+    assert short.result["steps"] == 1_280
+    longer = sterling.resume(tmp_path / "run", steps=2_560)
+    assert longer.result["steps"] == 2_560
+    assert_equal(longer, whole)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["steps"] == 2_560
+    assert config["earlier"] == [{"steps": 1_280, "updates": 0}]
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(row)["step"] for row in rows]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 2_560
+    assert sterling.resume(tmp_path / "run").result == longer.result  # finished again
+
+
+def test_schedules_run_over_the_larger_budget(tmp_path):
+    sterling.train("dqn", "probe:both", steps=96, out=tmp_path / "run", **DQN, **HOW)
+    longer = sterling.resume(tmp_path / "run", steps=160)
+    whole = sterling.train("dqn", "probe:both", steps=160, **DQN, **HOW)
+    np.testing.assert_array_equal(longer.agent.state.planned, whole.agent.state.planned)
+    np.testing.assert_array_equal(longer.agent.state.updates, whole.agent.state.updates)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--steps 1280", "this run has 1,280 steps already; ask for more than that"),
+        ("--steps 640", "this run has 1,280 steps already"),
+        ("--updates 9", "this run has a budget of steps 1,280, not of updates; raise that"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_lost(tmp_path, capsys, words, answer):
+    path = tmp_path / "run"
+    sterling.train("ppo", "probe:both", steps=1_280, out=path, **PPO, **HOW)
+    before = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
+    assert main(["resume", str(path), *words.split()]) == 2
+    assert capsys.readouterr().err.strip().removeprefix("sterling: ").startswith(answer)
+    assert {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()} == before
+
+
+def test_the_command_line_goes_on(tmp_path, capsys):
+    path = tmp_path / "run"
+    sterling.train("ppo", "probe:both", steps=1_280, out=path, **PPO, **HOW)
+    assert main(["resume", str(path), "--steps", "1_920", "--quiet"]) == 0
+    assert json.loads((path / "result.json").read_text())["steps"] == 1_920
+
+
+def test_a_learner_from_a_log_is_given_more_updates(tmp_path):
+    log = logs.write("both-continuous", False, tmp_path)
+    how = {
+        "environment": "probe:both-continuous",
+        "data": log,
+        "width": 16,
+        "batch": 8,
+        "anneal": False,
+        "evaluate_episodes": 4,
+    }
+    whole = sterling.train("iql", updates=16, **how)
+    sterling.train("iql", updates=8, out=tmp_path / "run", **how)
+    assert_equal(sterling.resume(tmp_path / "run", updates=16), whole)
+
+
+def test_updates_of_a_run_that_also_acts_stay(tmp_path):
+    log = logs.write("both-continuous", False, tmp_path)
+    run, how = (
+        tmp_path / "run",
+        {"environment": "probe:both-continuous", "width": 16, "batch": 8, "evaluate_episodes": 0},
+    )
+    sterling.train("iql", data=log, updates=4, steps=64, out=run, **how)
+    with pytest.raises(Mistake, match="only its steps can be more"):
+        sterling.resume(run, updates=8)
