@@ -59,7 +59,7 @@ class Packed(eqx.Module):
 
     @classmethod
     def of(cls, tree: PyTree) -> Packed:
-        """The leaves of ``tree``; the small ones must be of one kind."""
+        """The leaves of ``tree``."""
         leaves = jax.tree.leaves(tree)
         small = [leaf.reshape(-1) for leaf in leaves if leaf.size < SMALL]
         large = tuple(leaf for leaf in leaves if leaf.size >= SMALL)
@@ -79,7 +79,8 @@ class Packed(eqx.Module):
         cut = iter([] if self.small is None else jnp.split(self.small, ends[:-1]))
         large = iter(self.large)
         back = [
-            next(cut).reshape(leaf.shape) if leaf.size < SMALL else next(large) for leaf in leaves
+            next(cut).reshape(leaf.shape).astype(leaf.dtype) if leaf.size < SMALL else next(large)
+            for leaf in leaves
         ]
         return jax.tree.unflatten(form, back)
 

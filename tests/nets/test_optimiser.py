@@ -1,0 +1,56 @@
+"""Adam on packed leaves is optax's Adam on leaves as they are."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from sterling.nets.optimiser import SMALL, Packed, adam, global_norm
+
+
+def tree(key, shapes):
+    keys = jax.random.split(key, len(shapes))
+    return {
+        f"{i}": jax.random.normal(each, shape)
+        for i, (each, shape) in enumerate(zip(keys, shapes, strict=True))
+    }
+
+
+MIXED = [(3,), (40, 40), (), (SMALL - 1,), (SMALL,), (2, 5)]
+SHAPES = pytest.mark.parametrize("shapes", [MIXED, [(3,), (4,)], [(64, 64)]])
+
+
+@SHAPES
+@pytest.mark.parametrize("max_norm", [None, 0.5])
+def test_it_moves_as_optax_does(shapes, max_norm):
+    params = tree(jax.random.key(0), shapes)
+    mine = adam(1e-5, max_norm)
+    clip = optax.clip_by_global_norm(max_norm) if max_norm else optax.identity()
+    theirs = optax.chain(clip, optax.scale_by_adam(eps=1e-5))
+    state, other = mine.init(params), theirs.init(params)
+    for step in range(3):
+        grads = tree(jax.random.key(step + 1), shapes)
+        direction, state = mine.update(grads, state)
+        with jax.numpy_dtype_promotion("standard"):
+            expected, other = theirs.update(grads, other)
+        for one, two in zip(jax.tree.leaves(direction), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+@SHAPES
+def test_packing_loses_nothing(shapes):
+    full = tree(jax.random.key(0), shapes)
+    back = Packed.of(full).unpacked(full)
+    for one, two in zip(jax.tree.leaves(back), jax.tree.leaves(full), strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_allclose(global_norm(full), optax.global_norm(full), rtol=1e-6)
+
+
+def test_every_leaf_keeps_its_kind():
+    kinds = {"scale": jnp.ones(4), "weight": jnp.ones((4, 4), jnp.bfloat16)}
+    with jax.numpy_dtype_promotion("standard"):
+        direction, _ = adam().update(kinds, adam().init(kinds))
+    assert {name: x.dtype for name, x in direction.items()} == {
+        name: x.dtype for name, x in kinds.items()
+    }
