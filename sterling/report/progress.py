@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 LINES = 10  # plain lines over a whole run
+SILENT = 3.0  # seconds before the first of them, for wrong use to be told without it
 COMPILING = "compiling the program (kept on disk for the next run)"
 
 
@@ -46,11 +48,14 @@ class Progress:
         self._spinner = Spinner("dots", style="cyan")
         self._console = console or Console(highlight=False)
         self._live: Live | None = None
+        self._title: threading.Timer | None = None  # announces the run, where nothing is live
         if self._console.is_terminal:
             self._live = Live(self, console=self._console, refresh_per_second=5)
             self._live.start()
         else:
-            self._console.print(f"{title}: {COMPILING}", soft_wrap=True)
+            self._title = threading.Timer(SILENT, self._announce)
+            self._title.daemon = True
+            self._title.start()
 
     def write(self, row: Row) -> None:
         """Show a row of metrics."""
@@ -65,13 +70,24 @@ class Progress:
             self._returns.pop(seed, None)
         tenth = int(LINES * self._share)
         if self._live is None and tenth > self._tenth:
+            self._announce()
             self._console.print("  ".join([f"{self._share:4.0%}", *self._facts()]), soft_wrap=True)
             self._tenth = tenth
 
     def close(self) -> None:
-        """Leave the panel as it stands; twice does no harm."""
+        """Leave the panel as it stands, but nothing where no row came; twice does no harm."""
+        if self._title is not None:
+            self._title.cancel()
         if self._live is not None and self._live.is_started:
+            self._live.transient = not self._row
             self._live.stop()
+
+    def _announce(self) -> None:
+        """The first plain line, once."""
+        title, self._title = self._title, None
+        if title is not None:
+            title.cancel()
+            self._console.print(f"{self.title}: {COMPILING}", soft_wrap=True)
 
     @property
     def _share(self) -> float:

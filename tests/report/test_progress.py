@@ -1,0 +1,52 @@
+"""Progress where no terminal is: plain lines, and none for what never began."""
+
+import io
+import time
+
+from rich.console import Console
+
+from sterling.report import progress
+from sterling.report.progress import Progress
+
+ROW = {"step": 50, "steps": 100, "time/steps_per_second": 10.0, "data/return": [1.0, 3.0]}
+
+
+def shown(console):
+    return console.file.getvalue().splitlines()
+
+
+def plain():
+    return Console(file=io.StringIO(), width=200)
+
+
+def test_a_run_is_announced_before_its_first_row():
+    console = plain()
+    sink = Progress(100, 2, "PPO on a world", console)
+    sink.write(ROW)
+    sink.write(ROW)  # in the same tenth
+    sink.close()
+    title, line = shown(console)
+    assert title == f"PPO on a world: {progress.COMPILING}"
+    assert line.split("  ")[:3] == [" 50%", "50/100 steps", "10 steps/s"]
+    assert "return 2" in line
+
+
+def test_what_never_began_says_nothing():
+    console = plain()
+    sink = Progress(100, 2, "PPO on a world", console)
+    sink.close()
+    sink.close()
+    assert shown(console) == []
+
+
+def test_a_long_compilation_is_announced(monkeypatch):
+    monkeypatch.setattr(progress, "SILENT", 0.0)
+    console = plain()
+    sink = Progress(100, 2, "PPO on a world", console)
+    until = time.monotonic() + 10
+    while not shown(console) and time.monotonic() < until:
+        time.sleep(0.01)
+    sink.write(ROW)
+    sink.close()
+    title, _ = shown(console)
+    assert title.startswith("PPO on a world: ")
