@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 
 from sterling.commands import readers, show
-
-BUDGETS = ("steps", "updates")
+from sterling.training.choices import BUDGETS
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -36,7 +36,7 @@ class Tally(eqx.Module):
 
     @classmethod
     def empty(cls, seeds: int) -> Tally:
-        """Nothing counted yet."""
+        """Nothing counted yet; made without a program, for every row of metrics asks for it."""
         kinds = (np.float32, np.float32, np.int32, np.int32)
         return cls(*(jnp.asarray(np.zeros(seeds, kind)) for kind in kinds))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+BUDGETS = ("steps", "updates")  # what a run may be given: of the world, of gradients
+
 
 @dataclasses.dataclass(frozen=True)
 class Logbook:

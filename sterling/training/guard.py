@@ -68,6 +68,7 @@ def _sound(old: Any, new: Any, seeds: int, limit: float) -> Bool[np.ndarray, "se
     for before, after in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
         if not isinstance(after, np.ndarray) or not jnp.issubdtype(after.dtype, jnp.inexact):
             continue
+        # half floats do not hold the limit
         was, now = (x if x.itemsize >= 4 else x.astype(np.float32) for x in (before, after))
         good = np.abs(now) < limit  # False for NaN
         if not good.all():

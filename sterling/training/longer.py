@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sterling.training import folder
+from sterling.training.choices import BUDGETS
 from sterling.training.settings import Settings, check_budget
 from sterling.types import Mistake
-
-BUDGETS = ("steps", "updates")
 
 
 def lengthen(path: Path, settings: Settings, **wanted: int | None) -> Settings:

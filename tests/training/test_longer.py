@@ -96,12 +96,12 @@ def test_a_learner_from_a_log_is_given_more_updates(tmp_path):
     assert_equal(sterling.resume(tmp_path / "run", updates=16), whole)
 
 
-def test_updates_of_a_run_that_also_acts_stay(tmp_path):
-    log = logs.write("both-continuous", False, tmp_path)
-    run, how = (
-        tmp_path / "run",
-        {"environment": "probe:both-continuous", "width": 16, "batch": 8, "evaluate_episodes": 0},
-    )
-    sterling.train("iql", data=log, updates=4, steps=64, out=run, **how)
+def test_of_a_run_that_also_acts_the_steps_alone_can_be_more(tmp_path):
+    how = {"environment": "probe:both-continuous", "width": 16, "batch": 8, "anneal": False}
+    how |= {"data": logs.write("both-continuous", False, tmp_path), "evaluate_episodes": 4}
+    run = tmp_path / "run"
+    whole = sterling.train("iql", updates=4, steps=128, **how)
+    sterling.train("iql", updates=4, steps=64, out=run, **how)
     with pytest.raises(Mistake, match="only its steps can be more"):
         sterling.resume(run, updates=8)
+    assert_equal(sterling.resume(run, steps=128), whole)
