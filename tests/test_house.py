@@ -75,6 +75,13 @@ def test_an_algorithm_knows_nothing_of_files_loops_and_loggers(path):
 
 
 @pytest.mark.parametrize("path", algorithm_files(), ids=lambda path: path.stem)
+def test_the_length_of_a_schedule_is_called_planned(path):
+    """By that name a larger budget finds it (training/run.py)."""
+    text = path.read_text()
+    assert "spec.iterations" not in text or "\n    planned: " in text
+
+
+@pytest.mark.parametrize("path", algorithm_files(), ids=lambda path: path.stem)
 def test_an_algorithm_reads_in_one_order(path):
     names = [n.name for n in ast.parse(path.read_text()).body if hasattr(n, "name")]
     if "Config" not in names:
