@@ -10,6 +10,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[test,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps "metaworld>=3.1.1,<3.2"  # it pins an old MuJoCo
 	touch $(STAMP)
 
 demo: $(STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a film of the agent

@@ -176,7 +176,7 @@ def _lines(data: Dataset, found: Description) -> list[tuple[str, str]]:
     ends += "" if found.reference is None else f"{found.reference[1]:g})"
     coverage = "-" if found.coverage is None else f"{found.coverage:.2f}"
     return [
-        ("environment", data.facts.environment or "-"),
+        ("environment", _environment(data)),
         ("episodes, rows", f"{data.episodes}, {data.rows}"),
         ("return", f"{found.returns}, best tenth {number(found.best)}"),
         ("length", f"{found.lengths}; {found.ended:.0%} ended, the rest were cut"),
@@ -190,6 +190,11 @@ def _lines(data: Dataset, found: Description) -> list[tuple[str, str]]:
         ("stitching", f"{found.crossing:.0%} of rows meet another episode; the best continuation "
          f"brings {found.gain:.0%} of the range more"),
     ]  # fmt: skip
+
+
+def _environment(data: Dataset) -> str:
+    given = " ".join(f"--env {name}={value}" for name, value in data.facts.options.items())
+    return f"{data.facts.environment or '-'} {given}".strip()
 
 
 def _share(value: float | None) -> str:

@@ -17,14 +17,15 @@ qualities:
   medium-replay   what training lived through until the medium policy
   full-replay     what training lived through until its end
   medium-expert   half of each
-  scripted        hand-written policies: OGBench's collections, BabyAI's bot
+  scripted        hand-written policies: OGBench's collections, BabyAI's bot, Meta-World's
 
 Policies act with exploration, as they did while they learned. Trained agents are kept, and shared
 by all qualities; equal words give equal bytes.
 
   sterling data make HalfCheetah-v5 --quality medium-replay --size 200_000 --out data/cheetah
   sterling data make cube-single-play-singletask-v0 --quality scripted --size 100_000 \\
-      --out data/cube --workers 4"""
+      --out data/cube --workers 4
+  sterling data make MetaWorld/Reach-v3 --quality scripted --size 5_000 --out data/reach"""
 
 
 def options(one: argparse.ArgumentParser) -> None:

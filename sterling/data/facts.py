@@ -33,6 +33,7 @@ class Facts:
     environment: str = ""  # id, such as "HalfCheetah-v5"
     reference: tuple[float, float] | None = None  # the returns that count as 0 and as 1
     sources: tuple[Source, ...] = (Source(),)  # of the episodes, by their numbers
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)  # the environment was given
 
     def to_json(self) -> dict[str, Any]:
         """Plain values under the fields' names."""
@@ -48,7 +49,8 @@ class Facts:
         ]
         ends = said.get("reference")
         reference = (float(ends[0]), float(ends[1])) if ends else None
-        return cls(said.get("environment", ""), reference, tuple(sources) or (Source(),))
+        options = dict(said.get("options", {}))
+        return cls(said.get("environment", ""), reference, tuple(sources) or (Source(),), options)
 
     def noted(self, *notes: str) -> Facts:
         """The same with notes added to every source."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from sterling.data.columns import Block, Stream, joined
 from sterling.data.dataset import Dataset
@@ -16,8 +17,9 @@ from sterling.types import Mistake
 def concatenate(datasets: Sequence[Dataset]) -> Dataset:
     """Datasets end to end, in memory; every episode keeps its source.
 
-    Environment and reference scores are kept where all agree. Raises Mistake where spaces or
-    columns differ, or memory does not suffice: ``sterling data import A B OUT`` joins files.
+    Environment, its options and reference scores are kept where all agree. Raises Mistake where
+    spaces or columns differ, or memory does not suffice: ``sterling data import A B OUT`` joins
+    files.
     """
     if sum(one.bytes for one in datasets) > room():
         raise Mistake("together they are larger than memory; use sterling data import A B ... OUT")
@@ -34,11 +36,15 @@ def merged(parts: Sequence[Dataset | Stream]) -> tuple[Facts, Iterator[Block]]:
         coming = one.blocks() if isinstance(one, Dataset) else one.blocks
         blocks.append(_shifted(coming, len(sources)))
         sources += one.facts.sources
-    names = {one.facts.environment for one in parts}
-    ends = {one.facts.reference for one in parts}
-    environment = names.pop() if len(names) == 1 else ""
-    reference = ends.pop() if len(ends) == 1 else None
-    return Facts(environment, reference, tuple(sources)), itertools.chain(*blocks)
+    worlds = [(one.facts.environment, one.facts.options) for one in parts]
+    ends = [one.facts.reference for one in parts]
+    environment, options = worlds[0] if _alike(worlds) else ("", {})
+    reference = ends[0] if _alike(ends) else None
+    return Facts(environment, reference, tuple(sources), options), itertools.chain(*blocks)
+
+
+def _alike(values: Sequence[Any]) -> bool:
+    return all(value == values[0] for value in values)
 
 
 def _shifted(blocks: Iterable[Block], by: int) -> Iterator[Block]:

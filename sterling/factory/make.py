@@ -6,7 +6,7 @@
     medium-replay   what training lived through until the medium policy
     full-replay     what training lived through until its end
     medium-expert   half of each
-    scripted        hand-written policies: OGBench's collections, BabyAI's bot
+    scripted        hand-written policies: OGBench's collections, BabyAI's bot, Meta-World's
 
 Policies act as they did while they learned, with exploration, as D4RL's do. Equal words and seeds
 give equal bytes on one machine.
@@ -114,7 +114,7 @@ def _by_agents(order: Order, kept: Path, say: Say) -> Dataset:
     blocks, sources = zip(*parts, strict=True)
     scores = trained.scores if trained else {}
     reference = (scores["random"], scores["expert"]) if scores else None
-    facts = Facts(order.environment, reference, sources)
+    facts = Facts(order.environment, reference, sources, settings.env_options)
     made = joined(blocks)
     return Dataset.of(made, world.spec.obs, episodes.own_action(world), facts)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sterling.data.dataset import Dataset
-from sterling.factory import babyai, ogbench
+from sterling.factory import babyai, metaworld, ogbench
 from sterling.factory.agents import Say
 from sterling.factory.make import Order
 from sterling.naming import hint
@@ -19,6 +19,9 @@ def collect(order: Order, say: Say) -> Dataset:
         return ogbench.collect(order, say)
     if babyai.knows(order.environment):
         return babyai.collect(order, say)
-    known = [*ogbench.NAMES, *babyai.names()]
-    near = hint(order.environment, known, "there are OGBench's collections and BabyAI's worlds")
+    if metaworld.knows(order.environment):
+        return metaworld.collect(order, say)
+    known = [*ogbench.NAMES, *babyai.names(), *metaworld.names()]
+    there = "there are OGBench's collections, BabyAI's worlds and Meta-World's tasks"
+    near = hint(order.environment, known, there)
     raise Mistake(f"there is no script for {order.environment!r}{near}")

@@ -56,11 +56,12 @@ def train(
         sinks: further takers of metrics rows.
         **options: ``envs`` (parallel environments per seed), ``strategy`` (map, vmap, processes),
             ``preset`` (use the tuned settings for this environment where there are some; default
-            True), ``env_options``, ``evaluate_episodes`` (20), ``evaluate_every`` and
-            ``log_every`` (updates, then steps), ``checkpoint_minutes`` (5); of the log ``share``
-            (0.5), ``top`` (1.0: only so much of the episodes, the best), ``sampling`` (uniform,
-            episodes, return) and ``unchecked`` (learn even from a broken file); ``online`` (fields
-            of the Config that change with the first step); ``guide`` (a
+            True), ``env_options`` (on top of those that the log's environment was given),
+            ``evaluate_episodes`` (20), ``evaluate_every`` and ``log_every`` (updates, then steps),
+            ``checkpoint_minutes`` (5); of the log ``share`` (0.5), ``top`` (1.0: only so much of
+            the episodes, the best), ``sampling`` (uniform, episodes, return) and ``unchecked``
+            (learn even from a broken file); ``online`` (fields of the Config that change with the
+            first step); ``guide`` (a
             :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act);
             ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); of a language model
             the fields of :class:`~sterling.training.settings.Speech` (``model``, ``levels``,
@@ -77,6 +78,7 @@ def train(
         known["speech"] = Speech(**spoken)
     book = logbook.begun(data, **how)
     world = environment or logbook.environment(book, known.get("evaluate_episodes", 20))
+    known["env_options"] = logbook.options(book, world) | (known.get("env_options") or {})
     known |= {"steps": steps, "updates": updates, "data": book, "seeds": seeds}
     settings = resolve(algorithm, world, fields=options, **known)
     remember_programs()

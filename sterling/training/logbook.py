@@ -45,6 +45,14 @@ def environment(book: Logbook | None, episodes: int) -> str:
     return name
 
 
+def options(book: Logbook | None, environment: Any) -> dict[str, Any]:
+    """What the log's own environment was given when the log was made; of another: nothing."""
+    if book is None:
+        return {}
+    facts = opened(book).facts
+    return dict(facts.options) if environment == facts.environment else {}
+
+
 @functools.lru_cache(maxsize=1)
 def opened(book: Logbook) -> Dataset:
     """The episodes to learn from.

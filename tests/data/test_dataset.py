@@ -92,13 +92,17 @@ def test_selections_name_the_best_and_keep_the_order(build):
 
 
 def test_joining_keeps_the_source_of_every_episode(build):
-    one = build([2, 3], [1, 0], environment="Hopper-v5", reference=(0.0, 1.0))
-    other = build([4], [1], seed=1, environment="Hopper-v5", reference=(0.0, 2.0))
+    world = {"environment": "Hopper-v5", "options": {"frame_skip": 2}}
+    one = build([2, 3], [1, 0], reference=(0.0, 1.0), **world)
+    other = build([4], [1], seed=1, reference=(0.0, 2.0), **world)
     both = concatenate([one, other[:], one[1:]])
     assert both.lengths.tolist() == [2, 3, 4, 3]
     assert both.passport.sources.tolist() == [0, 0, 1, 2]
     assert both.facts.environment == "Hopper-v5"
+    assert both.facts.options == {"frame_skip": 2}
     assert both.facts.reference is None  # they disagree
+    elsewhere = build([4], [1], environment="Hopper-v5")
+    assert concatenate([one, elsewhere]).facts.environment == ""  # other options: another world
     np.testing.assert_array_equal(both[2].obs, other[0].obs)
     with pytest.raises(Mistake, match="spaces of the datasets differ"):
         concatenate([one, build([2], [1], discrete=True)])

@@ -1,10 +1,11 @@
-"""Scripted collections: OGBench's and BabyAI's."""
+"""Scripted collections: OGBench's, BabyAI's and Meta-World's."""
 
 import sys
 
 import numpy as np
 import pytest
 
+import sterling
 from sterling import envs
 from sterling.data import check
 from sterling.factory import ogbench
@@ -97,6 +98,36 @@ def test_babyais_bot_solves_its_levels(tmp_path):
     assert scripted(name, 120, tmp_path, workers=2).hash == data.hash
 
 
+@pytest.fixture(scope="module")
+def reach(tmp_path_factory):
+    order = Order("MetaWorld/Reach-v3", "scripted", 700, seed=3)
+    return make(order, tmp_path_factory.mktemp("reach") / "data")
+
+
+def test_an_arm_reaches_its_goals_whoever_works(reach, tmp_path):
+    assert reach.lengths.tolist() == [500, 200]
+    assert not reach.ended.any()
+    assert reach.returns[0] > 3000
+    goals = [one.obs[0, -3:] for one in reach]
+    assert (goals[0] != goals[1]).any()
+    for one, goal in zip(reach, goals, strict=True):
+        done = one.infos["success"]
+        assert (done[0], done[150]) == (False, True)
+        assert np.linalg.norm(one.obs[150, :3] - goal) < 0.05
+    assert not check(reach)
+    again = make(Order("MetaWorld/Reach-v3", "scripted", 700, seed=3, workers=2), tmp_path / "two")
+    assert again.hash == reach.hash
+
+
+def test_a_log_is_learned_from_in_the_world_it_was_made_in(reach):
+    """With the goal to be seen, which is not what EnvPool gives unasked."""
+    how = {"data": reach.path, "updates": 2, "evaluate_episodes": 1, "batch": 8}
+    run = sterling.train("bc", **how)
+    assert run.settings.env_options == {"partially_observable": False}
+    hidden = sterling.train("bc", env_options={"partially_observable": True}, **how)
+    assert hidden.settings.env_options == {"partially_observable": True}
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -107,6 +138,8 @@ def test_babyais_bot_solves_its_levels(tmp_path):
         ("cube-single-navigate-v0", "no scripted collection is called"),
         ("BabyAI-GoToRedBal-v0", "did you mean BabyAI-GoToRedBall-v0"),
         ("BabyAI-KeyInBox-v0", "bot cannot solve BabyAI-KeyInBox-v0"),
+        ("MetaWorld/Reech-v3", "did you mean MetaWorld/Reach-v3"),
+        ("MetaWorld/DialTurn-v3", "does not solve MetaWorld/DialTurn-v3"),
         ("cub-single-v0", "there is no script for 'cub-single-v0'"),
     ],
 )
@@ -122,3 +155,9 @@ def test_a_missing_package_is_named(package, name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(Mistake, match=rf'pip install "sterling-rl\[{package}\]"'):
         scripted(name, 10, tmp_path)
+
+
+def test_missing_policies_are_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "metaworld.policies", None)
+    with pytest.raises(Mistake, match='pip install --no-deps "metaworld>='):
+        scripted("MetaWorld/Reach-v3", 10, tmp_path)

@@ -114,11 +114,9 @@ def convert(
     if environment:
         found = [_of_environment(one, *spaces_of(environment)) for one in found]
     facts, blocks = merged(found)
-    facts = dataclasses.replace(
-        facts,
-        environment=environment or facts.environment,
-        reference=reference or facts.reference,
-    )
+    if environment and environment != facts.environment:
+        facts = dataclasses.replace(facts, environment=environment, options={})
+    facts = dataclasses.replace(facts, reference=reference or facts.reference)
     with reading(sources[0] if len(sources) == 1 else out, "that format"):
         own.write_blocks(found[0].obs_space, found[0].action_space, facts, blocks, out)
     return Dataset(out)
