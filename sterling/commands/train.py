@@ -15,12 +15,15 @@ from typing import Any
 from sterling.algorithms import ALGORITHMS
 from sterling.commands import fields, readers, show
 
-FORWARDED = (
-    *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
-    *("evaluate_every", "checkpoint_minutes", "log_every"),
+OF_EXPERIENCE = (  # the options of a log and of a language model
     *("share", "top", "sampling", "unchecked", "augment"),
     *("model", "levels", "curriculum", "texts", "examples", "context", "slots", "patience"),
     *("dump", "replay", "pool", "lora", "forget"),
+)
+FORWARDED = (
+    *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
+    *("evaluate_every", "checkpoint_minutes", "log_every"),
+    *OF_EXPERIENCE,
 )
 
 
@@ -68,12 +71,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint-minutes", type=readers.number, default=5.0, metavar="X", help=saves)
     tuned = "leave out the settings tuned for this environment"
     add("--no-preset", dest="preset", action="store_false", help=tuned)
-    _log_options(parser)
-    _speech_options(parser)
+    log_options(parser)
+    _bridge_options(parser)
+    speech_options(parser)
     show.options(parser)
 
 
-def _log_options(parser: argparse.ArgumentParser) -> None:
+def log_options(parser: argparse.ArgumentParser) -> None:
     """How logged experience is learned from."""
     add = parser.add_argument_group("learning from logged experience").add_argument
     add("--updates", type=readers.integer, metavar="N", help="from the log alone, before any step")
@@ -90,6 +94,11 @@ def _log_options(parser: argparse.ArgumentParser) -> None:
     add("--augment", metavar="CHANGE", help=changed)
     broken = "learn even from a file in which sterling data check finds errors"
     add("--unchecked", action="store_true", default=None, help=broken)
+
+
+def _bridge_options(parser: argparse.ArgumentParser) -> None:
+    """How a run goes on from a log, or from an earlier run, into the world."""
+    add = parser.add_argument_group("going on in the world").add_argument
     guide = "run whose policies help to act (with --steps)"
     add("--guide", type=Path, metavar="FOLDER", help=guide)
     way = "jump-start: they begin every episode; expansion: a critic chooses (jump-start)"
@@ -100,7 +109,7 @@ def _log_options(parser: argparse.ArgumentParser) -> None:
     add("--online", type=readers.pair, action="append", default=[], metavar="KEY=X", help=later)
 
 
-def _speech_options(parser: argparse.ArgumentParser) -> None:
+def speech_options(parser: argparse.ArgumentParser) -> None:
     """How language models are asked."""
     add = parser.add_argument_group("teaching a language model").add_argument
     which = "nano, tiny, small (new ones), a Hugging Face folder, or a run that taught one (tiny)"
@@ -131,7 +140,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
     from sterling.envs.registry import find
 
     algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
-    environment, data = _sources(chosen)
+    environment, data = sources(chosen)
     if environment and not fields.speaks(chosen.algorithm):
         find(environment)
     now = datetime.datetime.now()
@@ -159,7 +168,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
     return show.summary(run)
 
 
-def _sources(chosen: argparse.Namespace) -> tuple[str | None, Path | None]:
+def sources(chosen: argparse.Namespace) -> tuple[str | None, Path | None]:
     """Environment and log: the one word that may be either is a file where there is one."""
     if fields.speaks(chosen.algorithm) or (
         chosen.environment is None and not Path(chosen.world).exists()

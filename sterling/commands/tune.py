@@ -1,4 +1,4 @@
-"""``sterling tune ALGORITHM ENVIRONMENT``: settings that are better on seeds not tuned on."""
+"""``sterling tune ALGORITHM ENVIRONMENT|FILE``: settings that are better on seeds not tuned on."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from sterling.commands import fields, readers
+from sterling.commands import fields, readers, train
 
 EXAMPLES = """\
 examples:
   sterling tune ppo LunarLander-v3 --trials 64 --steps 200_000 --seeds 5 --out runs/lander-study
   sterling tune ppo CartPole-v1 --steps 50_000 --search asha --space lr=1e-5..1e-2:log \\
       --space epochs=2..20 --space activation=tanh|relu
+  sterling tune iql data/cheetah --updates 10_000 --trials 16 --seeds 3
+  sterling tune grpo reverse-text --model runs/sft --updates 30 --space lr=1e-5..1e-3:log
   sterling tune --resume runs/lander-study
 
 searches:
@@ -26,18 +28,21 @@ searches:
 FORWARDED = (
     *("trials", "seeds", "test_seeds", "search", "objective", "key", "parallel", "workers"),
     *("eta", "least", "generations", "quantile", "envs", "strategy", "evaluate_episodes"),
-    *("log_every", "preset"),
+    *("log_every", "preset", "updates"),
+    *train.OF_EXPERIENCE,
 )
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
-    parser.usage = "sterling tune ALGORITHM ENVIRONMENT --steps N [options] | --resume FOLDER"
+    given = "ENVIRONMENT --steps N | FILE --updates N"
+    parser.usage = f"sterling tune ALGORITHM {given} [options] | --resume FOLDER"
     parser.description = "search settings over several seeds; test the best on fresh ones"
     parser.epilog, parser.formatter_class = EXAMPLES, argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("algorithm", nargs="?", metavar="ALGORITHM", help="see: sterling list algorithms")
-    add("environment", nargs="?", metavar="ENVIRONMENT", help="see: sterling list environments")
+    where = "see: sterling list environments; or a dataset's file"
+    add("world", nargs="?", metavar="ENVIRONMENT", help=where)
     add("--resume", type=Path, metavar="FOLDER", help="go on with a study that was stopped")
     add(
         "--steps",
@@ -62,6 +67,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, metavar="FOLDER", help="of the study (runs/tune-ALGORITHM-...-TIME)")
     _search_options(parser)
     _run_options(parser)
+    train.log_options(parser)
+    train.speech_options(parser)
 
 
 def _search_options(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +80,8 @@ def _search_options(parser: argparse.ArgumentParser) -> None:
     add("--space", action="append", metavar="FIELD=RANGE", help=ranges)
     fixed = "a field of the Config to hold fixed; may be repeated"
     add("--set", type=readers.pair, action="append", default=[], metavar="FIELD=VALUE", help=fixed)
-    goals = "last (tenth of the returns), bound (mean less its error), area, final (last)"
+    goals = "last (tenth of the returns), bound (mean less its error), area, final (last; final "
+    goals += "where nothing is lived)"
     add("--objective", choices=("last", "bound", "area", "final"), help=goals)
     add("--key", type=readers.integer, metavar="N", help="all of the search's randomness (0)")
     add("--workers", type=readers.integer, metavar="N", help="processes (one per core)")
@@ -134,24 +142,28 @@ def _begin(chosen: argparse.Namespace) -> Any:
     from sterling.tuning.show import Progress
     from sterling.types import Mistake
 
-    if chosen.algorithm is None or chosen.environment is None or chosen.steps is None:
-        raise Mistake("tune needs ALGORITHM, ENVIRONMENT and --steps, or --resume FOLDER")
+    if chosen.algorithm is None or chosen.world is None or not (chosen.steps or chosen.updates):
+        wanted = "ALGORITHM, ENVIRONMENT (or a dataset's FILE) and --steps (or --updates)"
+        raise Mistake(f"tune needs {wanted}, or --resume FOLDER")
     algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
-    if not fields.speaks(chosen.algorithm):
-        find(chosen.environment)
+    environment, data = train.sources(chosen)
+    if environment and not fields.speaks(chosen.algorithm):
+        find(environment)
+    what = environment or (data.stem if data else "")
     now = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    name = f"tune-{chosen.algorithm}-{chosen.environment.replace('/', '-')}-{now}"
+    name = f"tune-{chosen.algorithm}-{what.replace('/', '-').replace(':', '-')}-{now}"
     given = {name: getattr(chosen, name) for name in FORWARDED}
     asked = {name: value for name, value in given.items() if value is not None}
     asked |= {name.replace("-", "_"): value for name, value in chosen.set}
-    title = f"tuning {chosen.algorithm} on {chosen.environment}, {asked.get('search', 'random')}"
+    title = f"tuning {chosen.algorithm} on {what}, {asked.get('search', 'random')}"
     combine = objective.combine(asked.get("objective", "last"))
     watch = None if chosen.quiet else Progress(title, asked.get("trials", 32), combine)
     with contextlib.closing(watch) if watch else contextlib.nullcontext():
         return tune(
             chosen.algorithm,
-            chosen.environment,
-            steps=chosen.steps,
+            environment,
+            steps=chosen.steps or 0,
+            data=data,
             out=chosen.out or Path("runs") / name,
             space=_space(chosen),
             env_options=dict(chosen.env),

@@ -77,8 +77,8 @@ def train(
     if spoken:
         known["speech"] = Speech(**spoken)
     book = logbook.begun(data, **how)
-    world = environment or logbook.environment(book, known.get("evaluate_episodes", 20))
-    known["env_options"] = logbook.options(book, world) | (known.get("env_options") or {})
+    given, episodes = known.get("env_options"), known.get("evaluate_episodes", 20)
+    world, known["env_options"] = logbook.place(book, environment, given, episodes)
     known |= {"steps": steps, "updates": updates, "data": book, "seeds": seeds}
     settings = resolve(algorithm, world, fields=options, **known)
     remember_programs()

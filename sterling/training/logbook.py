@@ -32,25 +32,28 @@ def begun(data: str | Path | Dataset | None, **how: Any) -> Logbook | None:
     return made
 
 
-def environment(book: Logbook | None, episodes: int) -> str:
-    """The world that a log was made in; Mistake where it does not say and one is needed."""
+def place(
+    book: Logbook | None, environment: Any, given: dict[str, Any] | None, episodes: int
+) -> tuple[Any, dict[str, Any]]:
+    """The world of a run, by default the log's own, and what it is given: in the log's own world
+    on top of what that was given when the log was made.
+
+    Mistake where none is named, the log names none, and ``episodes`` are to be played.
+    """
+    given = given or {}
     if book is None:
-        raise Mistake("training needs an environment, or a log: data=FILE")
-    name = opened(book).facts.environment
-    if not name and episodes:
+        if not environment:
+            raise Mistake("training needs an environment, or a log: data=FILE")
+        return environment, given
+    facts = opened(book).facts
+    if environment and environment != facts.environment:
+        return environment, given
+    if not facts.environment and episodes:
         raise Mistake(
             f"{book.path} does not say which environment it was made in; name it, or ask for "
             "evaluate_episodes=0"
         )
-    return name
-
-
-def options(book: Logbook | None, environment: Any) -> dict[str, Any]:
-    """What the log's own environment was given when the log was made; of another: nothing."""
-    if book is None:
-        return {}
-    facts = opened(book).facts
-    return dict(facts.options) if environment == facts.environment else {}
+    return facts.environment, {**facts.options, **given}
 
 
 @functools.lru_cache(maxsize=1)

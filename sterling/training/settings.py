@@ -53,6 +53,16 @@ class Settings:
         """How the seeds that share a program are run."""
         return "vmap" if self.strategy == "vmap" else "map"
 
+    @property
+    def unit(self) -> str:
+        """What the first budget counts: updates from a log or of a language model, else steps."""
+        return "updates" if self.updates else "steps"
+
+    @property
+    def budget(self) -> int:
+        """The first budget, in its unit."""
+        return self.updates or self.steps
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; a factory is written as its name."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

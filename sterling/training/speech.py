@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,10 +54,11 @@ class Start:
             return self.tokenizer.vocabulary
         return int(self.models.embedding.shape[1])
 
-    def among(self, seeds: int) -> PyTree:
-        """A trained model for each seed, in turn where they are fewer."""
+    def among(self, seeds: list[int]) -> PyTree:
+        """A trained model for each seed, in turn where they are fewer; of equal seeds the same."""
         count = self.models.embedding.shape[0]
-        which = jnp.arange(seeds, dtype=jnp.int32) % count
+        number = {seed: i % count for i, seed in enumerate(dict.fromkeys(seeds))}
+        which = jnp.asarray([number[seed] for seed in seeds], jnp.int32)
         return jax.tree.map(lambda x: x[which], self.models)
 
 
@@ -170,27 +172,36 @@ def prepared(model: LanguageModel, settings: Settings, key: Key[Array, ""]) -> L
     return forgetful(model, of(settings).forget)
 
 
-def build(settings: Settings) -> Run:
-    """A run at iteration 0."""
+def beginning(settings: Settings) -> Callable[..., Run]:
+    """``begin(seeds, own, warm)``: runs at iteration 0; see :func:`sterling.training.start`."""
+    source_of = _source_maker(settings)
+
+    def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
+        made = agents(settings, seeds, own)
+        return Run(made, source_of(seeds.size), seeds, jnp.zeros((), jnp.int32))
+
+    return begin
+
+
+def _source_maker(settings: Settings) -> Callable[[int], Any]:
+    """What makes the source of so many seeds, each time anew: an iteration gives memory away."""
     begun, place, needs = start(of(settings).model), world(settings), _needs(settings)
     how, asked = voice(settings, place, begun.tokenizer), levels(settings, place)
-    seeds = jnp.asarray(settings.seeds, jnp.int32)
-    source: Any
     if isinstance(needs, Generations):
-        source = _spoken(settings, place, how, asked)
-    elif isinstance(needs, Comparisons):
-        source = _compared(settings, place, begun.tokenizer, needs)
-    else:
-        assert isinstance(needs, Texts)
-        texts = of(settings).texts
-        lines = of_file(texts, how) if texts else of_world(place, asked, how, of(settings).examples)
-        source = Demonstrations.of(lines, how, needs)
-    return Run(agents(settings), source, seeds, jnp.zeros((), jnp.int32))
+        return lambda seeds: _spoken(settings, place, how, asked, seeds)
+    if isinstance(needs, Comparisons):
+        return _compared(settings, place, begun.tokenizer, needs)
+    assert isinstance(needs, Texts)
+    texts = of(settings).texts
+    lines = of_file(texts, how) if texts else of_world(place, asked, how, of(settings).examples)
+    return lambda seeds: Demonstrations.of(lines, how, needs)
 
 
-def _spoken(settings: Settings, place: TextWorld, how: Voice, arms: tuple[int, ...]) -> Any:
+def _spoken(
+    settings: Settings, place: TextWorld, how: Voice, arms: tuple[int, ...], seeds: int
+) -> Any:
     """What the agents say, and what was said before, by the settings' shares."""
-    asked, needs, seeds = of(settings), _needs(settings), len(settings.seeds)
+    asked, needs = of(settings), _needs(settings)
     none = jnp.zeros((), jnp.int32)
     if asked.replay:
         return Recorded(none, Path(asked.replay))
@@ -210,27 +221,31 @@ def _spoken(settings: Settings, place: TextWorld, how: Voice, arms: tuple[int, .
 
 def _compared(
     settings: Settings, place: TextWorld, tokenizer: Tokenizer, needs: Comparisons
-) -> comparisons.Compared:
-    """Pairs of a file, or of the world's solutions and slips of them."""
+) -> Callable[[int], Any]:
+    """What makes pairs of a file, or of the world's solutions and slips of them."""
     if of(settings).texts:
         pairs = comparisons.of_file(of(settings).texts)
     else:
         pairs = comparisons.of_world(place, levels(settings, place), of(settings).examples)
-    return comparisons.Compared.create(pairs, needs, tokenizer, of(settings).context)
+    context = of(settings).context
+    return lambda seeds: comparisons.Compared.create(pairs, needs, tokenizer, context)
 
 
-def agents(settings: Settings) -> Agent:
-    """A learner for every seed, that begins with the model the settings name."""
+def agents(settings: Settings, seeds: Int[Array, "seed"] | None = None, own: Any = None) -> Agent:
+    """A learner for every seed, that begins with the model the settings name; ``own`` as in
+    ``Agent.create``."""
     begun = start(of(settings).model)
+    seeds = jnp.asarray(settings.seeds, jnp.int32) if seeds is None else seeds
     if begun.models is None:
-        return create_agent(settings, problem(settings, begun))
+        return create_agent(settings, problem(settings, begun), seeds, own)
     algorithm: Any = algorithms.find(settings.algorithm)
 
-    def begin(model: LanguageModel, key: Key[Array, ""]) -> Any:
-        return algorithm.begin(prepared(model, settings, key), settings.config)
+    def begin(model: LanguageModel, key: Key[Array, ""], config: Any = settings.config) -> Any:
+        return algorithm.begin(prepared(model, settings, key), config)
 
-    starts = keys.at(jnp.asarray(settings.seeds, jnp.int32), "model", 0)
-    states = jax.jit(over_seeds(settings.inside, begin))(begun.among(len(starts)), starts)
+    parts = (begun.among(seeds.tolist()), keys.at(seeds, "model", 0))
+    create = jax.jit(over_seeds(settings.inside, begin))
+    states = create(*parts) if own is None else create(*parts, own)
     return Agent(states, algorithm, _needs(settings), settings.inside)
 
 

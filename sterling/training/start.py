@@ -28,26 +28,13 @@ from sterling.types import Rollouts, Spec, World
 
 def build(settings: Settings, *, warm: bool = True) -> Run:
     """A run at iteration 0; without ``warm`` the replay stays empty (to be filled on resuming)."""
-    if settings.speech is not None:
-        from sterling.training import speech  # tokenizers and text worlds take time to import
-
-        return speech.build(settings)
-    if settings.updates:
-        return _offline(settings)
-    begin = beginning(settings, make_world(settings))
-    return begin(jnp.asarray(settings.seeds, jnp.int32), None, warm)
+    world = make_world(settings) if acts(settings) else None
+    return beginning(settings, world)(jnp.asarray(settings.seeds, jnp.int32), None, warm)
 
 
-def _offline(settings: Settings) -> Run:
-    """A run that learns from its log, at iteration 0."""
-    algorithm: Any = algorithms.find(settings.algorithm)
-    assert settings.data is not None
-    dataset = logbook.opened(settings.data)
-    agent = create_agent(settings, _checked_problem(settings))
-    source: Any = Logged.create(dataset, algorithm.needs(settings.config), settings.data.sampling)
-    source = _augmented(settings, source, dataset.spec)
-    seeds = jnp.asarray(settings.seeds, jnp.int32)
-    return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
+def acts(settings: Settings) -> bool:
+    """Whether agents act in a world of steps from the first iteration on."""
+    return settings.speech is None and not settings.updates
 
 
 def go_online(settings: Settings, run: Run, *, warm: bool = True) -> Run:
@@ -62,12 +49,40 @@ def go_online(settings: Settings, run: Run, *, warm: bool = True) -> Run:
     return Run(agent, _mixed(settings, source, world.spec), seeds, run.iteration)
 
 
-def beginning(settings: Settings, world: World) -> Callable[..., Run]:
-    """``begin(seeds, own, warm)``: runs at iteration 0 in one world, compiled only once.
+def beginning(settings: Settings, world: World | None) -> Callable[..., Run]:
+    """``begin(seeds, own, warm)``: runs at iteration 0, made ready and compiled only once; in one
+    ``world``, where agents act (see :func:`acts`).
 
     ``own`` gives each member of the seed axis its own numbers (see ``Agent.create``), or is None;
     ``seeds`` may then hold one seed several times: members of one seed meet the same randomness.
     """
+    if world is not None:
+        return _lived(settings, world)
+    if settings.speech is None:
+        return _logged(settings)
+    from sterling.training import speech  # tokenizers and text worlds take time to import
+
+    return speech.beginning(settings)
+
+
+def _logged(settings: Settings) -> Callable[..., Run]:
+    """Of runs that learn from their log."""
+    algorithm: Any = algorithms.find(settings.algorithm)
+    assert settings.data is not None
+    needs, sampling = algorithm.needs(settings.config), settings.data.sampling
+    dataset, spec = logbook.opened(settings.data), _checked_problem(settings)
+
+    def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
+        agent = create_agent(settings, spec, seeds, own)
+        source = Logged.create(dataset, needs, sampling)  # anew: an iteration gives memory away
+        source = _augmented(settings, source, dataset.spec)
+        return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
+
+    return begin
+
+
+def _lived(settings: Settings, world: World) -> Callable[..., Run]:
+    """Of runs whose agents act."""
     source_of, spec = _source_maker(settings, world), problem(settings, world)
 
     def make(seeds: Int[Array, "seed"], own: Any) -> tuple[Agent, Any]:

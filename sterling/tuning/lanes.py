@@ -15,11 +15,17 @@ import numpy as np
 from jaxtyping import Bool
 
 from sterling.training import checkpoint
-from sterling.training.evaluate import evaluate
 from sterling.training.guard import healthy
+from sterling.training.judge import Judge
 from sterling.training.loop import Run, advance
-from sterling.training.settings import Settings, iteration_steps, iterations, warmup_steps
-from sterling.training.start import beginning, make_world
+from sterling.training.settings import (
+    Settings,
+    iteration_steps,
+    iteration_updates,
+    iterations,
+    warmup_steps,
+)
+from sterling.training.start import acts, beginning, make_world
 from sterling.tuning import members, objective
 from sterling.tuning.search import Job
 from sterling.types import Mistake
@@ -76,20 +82,23 @@ class Lanes:
             scores = self._scores(run, shared, rows, alive)
             self._keep(jobs, run)
         finally:
-            if not world.exact:
+            if world is not None and not world.exact:
                 world.close()
         seconds = time.monotonic() - start
-        return _lines(jobs, rows, scores, alive, steps=_steps(shared, jobs[0]), seconds=seconds)
+        return _lines(jobs, rows, scores, alive, cost=_cost(shared, jobs[0]), seconds=seconds)
 
     def _program(self, settings: Settings, start: int) -> tuple[Any, Callable[..., Run]]:
-        """The world, and how members begin in it; worlds that cannot be reset exactly are new."""
+        """The world, where agents act, and how members begin; worlds that cannot be reset exactly
+        are new."""
         key = (members.program(settings), len(settings.seeds))
         if key in self._programs:
             return self._programs[key]
-        fresh = tuple(seed + FRESH_WORLDS * start for seed in settings.seeds)
-        world = make_world(dataclasses.replace(settings, seeds=fresh))
+        world = None
+        if acts(settings):
+            fresh = tuple(seed + FRESH_WORLDS * start for seed in settings.seeds)
+            world = make_world(dataclasses.replace(settings, seeds=fresh))
         made = (world, beginning(settings, world))
-        if world.exact:
+        if world is None or world.exact:
             self._programs[key] = made
         return made
 
@@ -131,19 +140,21 @@ class Lanes:
         """A number per member under ``final``; else the study scores by the logged returns."""
         if self._plan.objective != "final":
             return [None] * len(settings.seeds)
-        world = make_world(settings, "evaluate", settings.evaluate_episodes)
+        judge = Judge(settings, settings.evaluate_episodes)
         try:
-            found = evaluate(run.agent, world, run.seeds)["return"].mean(1)
+            found = judge(run.agent)["return"].mean(1)
         finally:
-            world.close()
-        lowest = [objective.score("area", column, 1, True) for column in _columns(rows)]
+            judge.close()
+        columns = _columns(rows, len(settings.seeds))
+        lowest = [objective.score("area", column, 1, True) for column in columns]
         return [float(x) if ok else low for x, ok, low in zip(found, alive, lowest, strict=True)]
 
 
 def _train(
     run: Run, settings: Settings, stop: int, stopping: Callable[[], bool]
 ) -> tuple[Run, list[np.ndarray], Bool[np.ndarray, "member"]]:
-    """To iteration ``stop``: the run, rows of mean returns per member, and who did not diverge."""
+    """To iteration ``stop``: the run, rows of mean returns per member (none where nothing is
+    lived), and who did not diverge."""
     alive, rows = np.ones(len(settings.seeds), bool), []
     every = log_every(settings)
     while (done := int(run.iteration)) < stop:
@@ -152,17 +163,17 @@ def _train(
         before = jax.device_get(run.agent)
         run, _ = advance(run, min(every - done % every, stop - done))
         agent, alive = healthy(before, run.agent, alive)
-        tally = members.episodes(run)
-        means = np.asarray(tally.returns) / np.maximum(tally.episodes, 1)
-        rows.append(np.where(alive & (tally.episodes > 0) & np.isfinite(means), means, np.nan))
+        if (tally := members.episodes(run)) is not None:
+            means = np.asarray(tally.returns) / np.maximum(tally.episodes, 1)
+            rows.append(np.where(alive & (tally.episodes > 0) & np.isfinite(means), means, np.nan))
         run = Run(agent, run.source.cleared(), run.seeds, run.iteration)
     return run, rows, alive
 
 
 def log_every(settings: Settings) -> int:
     """Iterations between rows: about ``objective.ROWS`` rows in a full run."""
-    wanted = settings.log_every or settings.steps // objective.ROWS
-    return max(1, wanted // iteration_steps(settings))
+    wanted = settings.log_every or settings.budget // objective.ROWS
+    return max(1, wanted // _each(settings))
 
 
 def row_count(settings: Settings) -> int:
@@ -171,20 +182,26 @@ def row_count(settings: Settings) -> int:
 
 
 def _iteration(settings: Settings, step: int) -> int:
-    """The iteration that a budget of steps ends with: the same share of the whole."""
+    """The iteration that a budget ends with: the same share of the whole."""
     total = iterations(settings)
-    return max(1, round(total * step / settings.steps)) if step else 0
+    return max(1, round(total * step / settings.budget)) if step else 0
 
 
-def _steps(settings: Settings, job: Job) -> int:
-    """Environment steps per seed that a job takes."""
+def _each(settings: Settings) -> int:
+    """Of an iteration, in the unit of the budget."""
+    return (iteration_updates if settings.updates else iteration_steps)(settings)
+
+
+def _cost(settings: Settings, job: Job) -> dict[str, int]:
+    """What a job takes of each seed, in the unit of the budget."""
     count = _iteration(settings, job.stop) - _iteration(settings, job.start)
-    return count * iteration_steps(settings) + (0 if job.start else warmup_steps(settings))
+    before = warmup_steps(settings) if acts(settings) and not job.start else 0
+    return {settings.unit: count * _each(settings) + before}
 
 
-def _columns(rows: list[np.ndarray]) -> list[list[float | None]]:
+def _columns(rows: list[np.ndarray], members: int) -> list[list[float | None]]:
     """Each member's logged returns; None where no episode ended."""
-    table = np.stack(rows, 1) if rows else np.zeros((0, 0))
+    table = np.stack(rows, 1) if rows else np.zeros((members, 0))
     return [[float(x) if math.isfinite(x) else None for x in member] for member in table]
 
 
@@ -194,18 +211,19 @@ def _lines(
     scores: list[float | None],
     alive: Bool[np.ndarray, "member"],
     *,
-    steps: int,
+    cost: dict[str, int],
     seconds: float,
 ) -> list[dict[str, Any]]:
     """One line of the history per job; time is shared out equally over the members."""
-    made, first, columns = [], 0, _columns(rows)
+    made, first, columns = [], 0, _columns(rows, len(alive))
     for job in jobs:
         count = len(job.seeds)
         own = slice(first, first + count)
         first += count
         share = seconds * count / len(alive)
-        cost = {"steps": steps * count, "seconds": round(share, 3)}
-        line = {"returns": columns[own], "measured": scores[own], "cost": cost}
+        taken: dict[str, float] = {unit: each * count for unit, each in cost.items()}
+        taken["seconds"] = round(share, 3)
+        line = {"returns": columns[own], "measured": scores[own], "cost": taken}
         failed = [seed for seed, ok in zip(job.seeds, alive[own], strict=True) if not ok]
         made.append({**job.to_json(), **line, "failed": failed})
     return made

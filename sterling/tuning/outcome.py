@@ -7,6 +7,7 @@ fresh seeds, the same for both, and only those numbers carry intervals.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 from sterling.statistics import Estimate, estimate
 from sterling.training import folder
+from sterling.training.choices import Logbook, Speech
 from sterling.training.settings import Settings
 from sterling.tuning.search import Incumbent
 from sterling.tuning.space import Fields, Space
@@ -35,8 +37,9 @@ def report(
     )
     given = {each.name: getattr(settings.config, each.name) for each in space}
     made: Report = {
-        **{name: asked[name] for name in ("algorithm", "environment", "steps", "search", "key")},
+        **{name: asked[name] for name in ("algorithm", "environment", "search", "key")},
         **{name: asked[name] for name in ("objective", "seeds", "test_seeds")},
+        **{"unit": settings.unit, settings.unit: settings.budget},
         "incumbent": {
             "trial": best.trial,
             "fields": best.fields,
@@ -63,7 +66,10 @@ def write(path: Path, made: Report) -> None:
 
 def command(settings: Settings, fields: Fields) -> str:
     """The command that trains with some fields."""
-    words = ["sterling", "train", settings.algorithm, settings.name, "--steps", str(settings.steps)]
+    words = ["sterling", "train", settings.algorithm, settings.name]
+    words += ["--" + settings.unit, str(settings.budget)]
+    for part in (settings.data, settings.speech):
+        words += _said(part) if part is not None else []
     own = {**settings.config.__dict__, **fields}
     usual = type(settings.config)().__dict__
     words += ["--no-preset", "--envs", str(settings.envs)]
@@ -79,6 +85,17 @@ def command(settings: Settings, fields: Fields) -> str:
     return shlex.join(words)
 
 
+def _said(part: Logbook | Speech) -> list[str]:
+    """What differs from the defaults in the part about a log or a language model, as options."""
+    own = {"data" if name == "path" else name: value for name, value in part.__dict__.items()}
+    usual = {each.name: each.default for each in dataclasses.fields(part)}
+    changed = {name: value for name, value in own.items() if value != usual.get(name)}
+    changed.pop("hash", None)
+    return [
+        f"--{name}" if value is True else f"--{name}={value}" for name, value in changed.items()
+    ]
+
+
 def shown(plain: dict[str, Any]) -> str:
     """An estimate of report.json as text."""
     if plain["estimate"] is None:
@@ -89,11 +106,12 @@ def shown(plain: dict[str, Any]) -> str:
 def markdown(made: Report) -> str:
     """The report for people."""
     best, budget, seeds = made["incumbent"], made["budget"], made["test_seeds"]
+    unit = made["unit"]
     tuning = best["tuning"]
     lines = [
         f"# {made['algorithm']} on {made['environment']}, tuned by {made['search']}",
         "",
-        f"Scores are the objective `{made['objective']}` of training for {made['steps']:,} steps.",
+        f"Scores are the objective `{made['objective']}` of training for {made[unit]:,} {unit}.",
         f"Intervals: 95 %, over {len(seeds)} seeds on which nothing was tuned.",
         "",
         "| | tuning seeds, chosen for being the best | fresh seeds |",
@@ -111,10 +129,10 @@ def markdown(made: Report) -> str:
         lines.append(f"| {name} | {kept} | {short(usual[name])} | {short(value)} |")
     lines += [
         "",
-        f"Budget: {budget['trials']} trials, {budget['steps']:,} environment steps over "
+        f"Budget: {budget['trials']} trials, {budget[unit]:,} {unit} over "
         f"{len(made['seeds'])} tuning seeds each, {budget['seconds']:,.0f} s of processes, "
         f"{budget['wall_seconds']:,.0f} s on the clock with the test "
-        f"({budget['test_steps']:,} steps).",
+        f"({budget['test_' + unit]:,} {unit}).",
         "",
         f"    {made['command']}",
         "",
@@ -122,7 +140,7 @@ def markdown(made: Report) -> str:
     if len(best["plan"]) > 1:
         lines += ["The incumbent's settings changed on the way:", ""]
         for start, stop, fields in best["plan"]:
-            lines.append(f"* steps {start:,} to {stop:,}: " + json.dumps(_rounded(fields)))
+            lines.append(f"* {unit} {start:,} to {stop:,}: " + json.dumps(_rounded(fields)))
         lines.append("")
     return "\n".join(lines)
 
@@ -155,12 +173,13 @@ def _difference(tuned: Sequence[float | None], defaults: Sequence[float | None])
 def _budget(study: Study) -> dict[str, Any]:
     """What was spent; seconds are those of processes, ``wall_seconds`` those of the clock."""
     lines, tests = study.trials.lines.values(), study.tests.lines.values()
+    unit = study.plan.settings.unit
     return {
         "trials": len({line["trial"] for line in lines}),
         "jobs": len(lines),
-        "steps": sum(line["cost"]["steps"] for line in lines),
+        unit: sum(line["cost"][unit] for line in lines),
         "seconds": round(sum(line["cost"]["seconds"] for line in lines), 1),
-        "test_steps": sum(line["cost"]["steps"] for line in tests),
+        f"test_{unit}": sum(line["cost"][unit] for line in tests),
         "test_seconds": round(sum(line["cost"]["seconds"] for line in tests), 1),
         "wall_seconds": round(max(line["at"] for line in [*lines, *tests]), 1),
         "search_wall_seconds": round(max(line["at"] for line in lines), 1),

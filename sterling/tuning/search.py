@@ -20,13 +20,13 @@ import numpy as np
 from sterling.tuning.space import Fields, Space
 
 Scores = Sequence[float | None]  # one per seed; None: nothing was learned of this seed
-Cost = Mapping[str, float | int]  # "steps" of all seeds, "seconds" of a process
+Cost = Mapping[str, float | int]  # "steps" or "updates" of all seeds, "seconds" of a process
 Combine = Callable[[Scores], float]
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Train one trial's agents, one per seed, from ``start`` to ``stop`` environment steps.
+    """Train one trial's agents, one per seed, from ``start`` to ``stop`` steps or updates.
 
     ``start`` > 0 goes on from the trial's state at ``start``; with ``origin`` the agents (not the
     experience) are those of another trial at that step. ``kept``: something may go on from here.

@@ -35,7 +35,7 @@ class Progress:
         self._best: dict[int, dict[str, Any]] = {}  # each trial's newest line
         self._stage, self._wave, self._tenth = "search", 0, -1
         self._done: set[int] = set()
-        self._seconds, self._steps = 0.0, 0
+        self._seconds, self._spent, self._unit = 0.0, 0, "steps"
         self._live: Live | None = None
         if self._console.is_terminal:
             self._live = Live(self, console=self._console, refresh_per_second=4)
@@ -50,7 +50,8 @@ class Progress:
                 self._begin_test(stage, len(wave))
             return
         self._seconds = line["at"]
-        self._steps += line["cost"]["steps"]
+        self._unit = "updates" if "updates" in line["cost"] else "steps"
+        self._spent += line["cost"][self._unit]
         if stage == "search":
             self._best[line["trial"]] = line
         self._done.add(line["id"])
@@ -72,7 +73,7 @@ class Progress:
     def _facts(self) -> list[str]:
         facts = [
             f"{len(self._best)}/{self._trials} trials",
-            f"{self._steps:,} steps",
+            f"{self._spent:,} {self._unit}",
             duration(self._seconds),
         ]
         if self._best and (first := self._ranked()[0]):
@@ -103,7 +104,7 @@ class Progress:
     def _table(self) -> Table:
         ranked = self._ranked()[:BEST]
         table = Table(box=None, padding=(0, 1), header_style="dim")
-        for name in ("trial", "steps", "score", *ranked[0]["fields"]):
+        for name in ("trial", self._unit, "score", *ranked[0]["fields"]):
             table.add_column(name, justify="right")
         for line in ranked:
             fields = [short(value) for value in line["fields"].values()]
@@ -115,7 +116,7 @@ class Progress:
 def summary(made: dict[str, Any], path: Any, console: Console | None = None) -> None:
     """Print what a study came to: ``made`` as in report.json, ``path`` its folder."""
     console = console or Console(highlight=False)
-    best, budget = made["incumbent"], made["budget"]
+    best, budget, unit = made["incumbent"], made["budget"], made.get("unit", "steps")
     table = Table(box=None, padding=(0, 2), header_style="dim")
     table.add_column("")
     table.add_column("on its tuning seeds", justify="right")
@@ -126,8 +127,8 @@ def summary(made: dict[str, Any], path: Any, console: Console | None = None) -> 
     table.add_row("difference, seed by seed", "", shown(made["difference"]))
     console.print(table)
     console.print(
-        f"{budget['trials']} trials, {budget['steps']:,} steps in "
-        f"{duration(budget['search_wall_seconds'])}; test {budget['test_steps']:,} steps",
+        f"{budget['trials']} trials, {budget[unit]:,} {unit} in "
+        f"{duration(budget['search_wall_seconds'])}; test {budget['test_' + unit]:,} {unit}",
         style="dim",
     )
     console.print(made["command"], soft_wrap=True)

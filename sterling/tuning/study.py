@@ -99,7 +99,7 @@ class Study:
         """Train the incumbent (trial 1) and the defaults (trial 0) on fresh seeds."""
         if overlap := sorted(set(seeds) & set(self.seeds)):
             raise Mistake(f"seeds {overlap} were tuned on; scores on them say nothing: name others")
-        whole = self.plan.settings.steps
+        whole = self.plan.settings.budget
         plan = [(start, stop, fields) for start, stop, fields in best.plan]
         plan[-1] = (plan[-1][0], whole, plan[-1][2])
         shares = [seeds[i : i + len(self.seeds)] for i in range(0, len(seeds), len(self.seeds))]
@@ -192,7 +192,7 @@ def carry_on(
             if best is None or best.score == float("-inf"):
                 raise Mistake(
                     "no trial has a score: no episode ended in time, or every trial diverged; "
-                    "ask for more --steps or narrow the space"
+                    "ask for a larger budget or narrow the space"
                 )
             tested = study.test(hands, best, test_seeds)
         except Stopped:

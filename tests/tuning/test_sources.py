@@ -1,0 +1,119 @@
+"""Studies of learners from logs, and of language models."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import sterling
+from sterling.algorithms import ALGORITHMS
+from sterling.tuning import resume, space, tune
+from sterling.types import Mistake
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+import letters
+import logs
+
+SPACE = {"lr": "1e-4..1e-1:log"}
+SMALL = {"seeds": 2, "test_seeds": 2, "space": SPACE, "workers": 1, "evaluate_episodes": 4}
+NETS = {"width": 8, "batch": 16, "preset": False}
+SPEECH = {"model": "nano", "context": 16, "slots": 64}
+FEW = {"prompts": 4, "group": 32, "limit": 4}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    return logs.write("both-continuous", False, tmp_path_factory.mktemp("logs"))
+
+
+class Broken(Exception):
+    pass
+
+
+def breaking(after):
+    """A watch that breaks off when so many jobs have come in."""
+    seen = []
+
+    def watch(stage, wave, line):
+        seen.extend([line] * (line is not None))
+        if len(seen) == after:
+            raise Broken
+
+    return watch
+
+
+def lines(path):
+    return [json.loads(text) for text in (path / "trials.jsonl").open()]
+
+
+def test_a_trial_on_a_log_is_the_training_of_its_settings(log, tmp_path):
+    given = {"environment": "probe:both-continuous", "data": log, "updates": 60}
+    tuned = tune("iql", trials=3, out=tmp_path / "s", **given, **SMALL, **NETS)
+    report = tuned.report
+    assert (report["objective"], report["unit"], report["updates"]) == ("final", "updates", 60)
+    assert report["budget"]["updates"] == 3 * 2 * 60
+    alone = sterling.train("iql", seeds=2, evaluate_episodes=4, **given, **NETS, **tuned.fields)
+    assert alone.result["final"]["return"]["per_seed"] == report["incumbent"]["tuning"]["per_seed"]
+    assert f"--updates 60 --data={log}" in report["command"]
+    assert "training for 60 updates" in (tmp_path / "s" / "report.md").read_text()
+
+
+def test_an_interrupted_study_on_a_log_resumes_exactly(log, tmp_path):
+    given = {"data": log, "updates": 80, "search": "asha", "eta": 2, "least": 20, "parallel": 2}
+    given |= {"environment": "probe:both-continuous", "trials": 4, **SMALL, **NETS}
+    whole = tune("td3bc", out=tmp_path / "whole", **given)
+    with pytest.raises(Broken):
+        tune("td3bc", out=tmp_path / "broken", watch=breaking(after=3), **given)
+    assert resume(tmp_path / "broken", workers=1).fields == whole.fields
+    first, second = (lines(tmp_path / name) for name in ("whole", "broken"))
+    assert [one["scores"] for one in first] == [one["scores"] for one in second]
+    assert {one["stop"] for one in first} == {20, 40, 80}
+
+
+def test_a_language_model_is_tuned_by_what_it_says(tmp_path):
+    given = {"updates": 3, **SMALL, **SPEECH, **FEW}
+    tuned = tune("grpo", letters.Letters, trials=2, out=tmp_path / "s", **given)
+    assert tuned.report["objective"] == "last"
+    rows = lines(tmp_path / "s")
+    assert all(len(seed) == 3 for one in rows for seed in one["returns"])
+    assert rows[0]["returns"] != rows[1]["returns"]
+    own = {**SPEECH, **FEW, **rows[1]["fields"], "log_every": 1}
+    sterling.train("grpo", letters.Letters, updates=3, seeds=2, out=tmp_path / "run", **own)
+    metrics = [json.loads(text) for text in (tmp_path / "run" / "metrics.jsonl").open()]
+    logged = [row["data/return"] for row in metrics]
+    assert [list(seed) for seed in zip(*logged, strict=True)] == rows[1]["returns"]
+
+
+def test_supervised_learning_is_judged_by_answers(tmp_path):
+    given = {"updates": 2, **SMALL, **SPEECH, "limit": 4, "examples": 8, "batch": 4}
+    tuned = tune("sft", letters.Letters, trials=2, **given)
+    assert tuned.report["objective"] == "final"
+    assert all(0.0 <= score <= 1.0 for score in tuned.report["incumbent"]["tuning"]["per_seed"])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_a_space_of_its_own(name):
+    assert space.read(name, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"objective": "last"}, "use the objective final"),
+        ({"steps": 100}, "give steps or updates, not both"),
+        ({"updates": 0}, "no budget"),
+        ({"top": 3.0}, "between 0 and 1"),
+    ],
+)
+def test_wrong_use_is_one_line(options, words, log, tmp_path):
+    given = {"environment": "probe:both-continuous", "data": log, "updates": 20}
+    with pytest.raises(Mistake, match=words) as caught:
+        tune("iql", out=tmp_path / "s", **{**given, **SMALL, **NETS, **options})
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_dump_cannot_be_of_a_study():
+    with pytest.raises(Mistake, match="leave dump out"):
+        tune("grpo", letters.Letters, updates=2, dump="here", **SMALL, **SPEECH)
