@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.statistics import improve
+from sterling.training.choices import Guidance
 
 ROOT = Path(__file__).parents[2]
 RUNS, OUT = ROOT / "runs" / "bridge", ROOT / "benchmarks" / "results" / "bridge"
@@ -24,7 +25,9 @@ WORLD, SEEDS, UPDATES, STEPS = "MountainCar-v0", 5, 20_000, 10_000
 MAKE = "--quality medium-replay --agent dqn --steps 120000 --size 60000 --seed 1"
 SMALL = {"width": 64, "lr": 1e-3, "batch": 128, "normalise_obs": True}
 IQL = SMALL | {"beta": 3.0, "expectile": 0.8}
-SOFT = SMALL | {"diversity": None, "members": 2, "alpha": 0.05, "tune_alpha": False, "depth": 2}
+ALPHA = {"alpha": 0.05, "tune_alpha": False, "depth": 2}
+SOFT = SMALL | ALPHA | {"diversity": None, "members": 2}
+CALIBRATED = SMALL | ALPHA | {"actor_lr": 1e-3, "calibrated": True, "penalty": 1.0}
 ONLINE = {"steps": STEPS, "warmup": 1_000}
 LOG = {"updates": UPDATES}
 CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, log, words
@@ -35,7 +38,12 @@ CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, 
     "IQL, then online": ("iql", True, IQL | LOG | ONLINE | {"share": 0.5}),
     "SAC-N, then online": ("edac", True, SOFT | LOG | ONLINE | {"share": 0.5}),
     "WSRL": ("edac", True, SOFT | LOG | ONLINE | {"share": 0.0}),
+    "Cal-QL": ("cql", True, CALIBRATED | LOG | ONLINE | {"share": 0.5}),
+    "AWAC, then online": ("awac", True, SMALL | LOG | ONLINE | {"share": 0.5}),
+    "JSRL": ("edac", False, SOFT | ONLINE | {"guide": ("IQL offline", "jump-start", 150)}),
+    "PEX": ("iql", True, IQL | ONLINE | {"share": 0.5, "guide": ("IQL offline", "expansion", 0)}),
 }
+ALONE = ("SAC-N online", "IQL offline", "SAC-N offline")
 
 
 def main() -> None:
@@ -60,12 +68,20 @@ def train(name: str, data: Path) -> dict[str, Any]:
     import sterling
 
     algorithm, logged, words = CONTENDERS[name]
-    path = RUNS / name.replace(",", "").replace(" ", "-").lower()
+    path = folder(name)
     if (path / "config.json").exists():
         return sterling.resume(path).result
     log = {"data": data} if logged else {}
+    if "guide" in words:
+        guide, way, steps = words["guide"]
+        words = words | {"guide": Guidance(str(folder(guide)), way, steps)}
     options = {"seeds": SEEDS, "out": path, "envs": 1, "preset": False, **log}
     return sterling.train(algorithm, WORLD, **options, **words).result
+
+
+def folder(name: str) -> Path:
+    """Of a contender's run."""
+    return RUNS / name.replace(",", "").replace(" ", "-").lower()
 
 
 def page(results: dict[str, Any], data: Path) -> list[str]:
@@ -92,8 +108,8 @@ def page(results: dict[str, Any], data: Path) -> list[str]:
         parts = [_cell(switch["before"]), _cell(switch["dip"])] if switch else ["", ""]
         lines.append(f"| {name} | {_cell(final)} | {seeds} | " + " | ".join(parts) + " |")
     lines += ["", "P(a run of the first is better than one of the second):", ""]
-    for bridge in ("RLPD", "IQL, then online", "SAC-N, then online", "WSRL"):
-        for alone in ("SAC-N online", "IQL offline", "SAC-N offline"):
+    for bridge in (name for name in CONTENDERS if name not in ALONE):
+        for alone in ALONE:
             scores = [results[each]["final"]["return"]["per_seed"] for each in (bridge, alone)]
             lines.append(f"* {bridge} over {alone}: {improve(*scores)}")
     return lines
