@@ -15,6 +15,7 @@ import functools
 import importlib
 import os
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -223,4 +224,14 @@ def _builder(factory: Any, name: str) -> Callable[[], Any]:
         spec = gymnasium.spec(identity)  # sent along: a worker knows no registrations of ours
     except (gymnasium.error.Error, ImportError) as error:
         raise Mistake(f"environment {name}: {error}") from error
-    return functools.partial(gymnasium.make, spec, disable_env_checker=True)
+    return functools.partial(registered, spec)
+
+
+def registered(spec: Any, **options: Any) -> gymnasium.Env[Any, Any]:
+    """A registered environment, unchecked (that is done by ``Host``), and without what packages
+    warn of while they build theirs: screens that are missing, precision (some build their spaces
+    anew whenever they are asked for them)."""
+    warnings.filterwarnings("ignore", ".*precision lowered by casting")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return gymnasium.make(spec, disable_env_checker=True, **options)

@@ -248,13 +248,14 @@ def _registered_world(
     import gymnasium
 
     from sterling.envs import envpool
+    from sterling.envs.gymnasium import registered
 
     if reason := envpool.missing():
         warnings.warn(f"{reason}: {name} is stepped from Python, which is slower", stacklevel=4)
     spec = gymnasium.spec(name.rpartition(":")[2])  # workers do not know what is registered here
     own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
     _check_arguments(name, spec, own)
-    factory = functools.partial(gymnasium.make, spec, disable_env_checker=True, **own)
+    factory = functools.partial(registered, spec, **own)
     rest = {key: value for key, value in options.items() if key in HOST_OPTIONS}
     return _host(factory, copies, purpose, rest, name)
 

@@ -24,6 +24,7 @@ from jaxtyping import UInt8
 
 from sterling import envs, keys
 from sterling.envs import envpool
+from sterling.envs.gymnasium import registered
 from sterling.envs.registry import HOST_OPTIONS, find
 from sterling.envs.wrappers import RescaleAction
 from sterling.types import Action, Mistake, Obs, World
@@ -112,7 +113,7 @@ def _scene(environment: str | Callable[[], Any], options: dict[str, Any], seed: 
         backend, environment = "envpool", f"envpool:{name}"
     if backend in ("classic", "gymnasium"):  # without EnvPool, Gymnasium has the classic ones
         own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
-        make = functools.partial(gymnasium.make, name, render_mode="rgb_array", **own)
+        make = functools.partial(registered, name, render_mode="rgb_array", **own)
         return _rendered(make, {}, seed)
     world = envs.make(environment, (seed,), 1, purpose="evaluate", **options)
     if backend == "envpool":
