@@ -43,8 +43,9 @@ scores: $(STAMP)  ## learn to the published scores (hours); resumes where it sto
 bench: $(STAMP)  ## speed beside Stable-Baselines3 and SBX
 	$(BIN)/python benchmarks/speed/run.py --out benchmarks/results/speed.json
 
-offline: $(STAMP)  ## offline learners on logs of our own agents (hours; resumable)
+offline: $(STAMP)  ## offline learners on logs of our own agents, and on OGBench's (hours; resumable)
 	$(BIN)/python benchmarks/offline/run.py
+	$(BIN)/python benchmarks/offline/ogbench.py
 
 language: $(STAMP)  ## language models from random weights to right answers (two hours; resumable)
 	$(BIN)/python benchmarks/language/learn.py
