@@ -45,7 +45,7 @@ bench: $(STAMP)  ## speed beside Stable-Baselines3 and SBX
 
 offline: $(STAMP)  ## offline learners on logs of our own agents, and on OGBench's (hours; resumable)
 	$(BIN)/python benchmarks/offline/run.py
-	$(BIN)/python benchmarks/offline/ogbench.py
+	$(BIN)/python benchmarks/offline/single_tasks.py
 
 language: $(STAMP)  ## language models from random weights to right answers (two hours; resumable)
 	$(BIN)/python benchmarks/language/learn.py

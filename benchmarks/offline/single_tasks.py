@@ -1,6 +1,6 @@
 """IQL, ReBRAC and FQL on regenerated OGBench logs, beside the published success rates.
 
-    python benchmarks/offline/ogbench.py [--data FOLDER] [--only iql-cube-single-play ...] [--page]
+    python benchmarks/offline/single_tasks.py [--data FOLDER] [--only iql-cube-single-play ...] [--page]
 
 The logs are made by `sterling data make` where they are not there yet. Every pair of a log and a
 learner is one resumable run in runs/ogbench/. Results go to benchmarks/offline/results/ogbench/,
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESULTS, RUNS = HERE / "results" / "ogbench", ROOT / "runs" / "ogbench"
 PAGE = ROOT / "benchmarks" / "results" / "ogbench.md"
-TASKS = json.loads((HERE / "ogbench.json").read_text())
+TASKS = json.loads((HERE / "single_tasks.json").read_text())
 
 
 def main() -> None:
@@ -95,7 +95,7 @@ def page() -> list[str]:
     lines = [
         "# OGBench's single tasks on regenerated logs",
         "",
-        f"`python benchmarks/offline/ogbench.py`: {TASKS['size']:,} rows of `sterling data make "
+        f"`python benchmarks/offline/single_tasks.py`: {TASKS['size']:,} rows of `sterling data make "
         f"LOG-singletask-v0 --quality scripted` (published: 1,000,000), {TASKS['updates']:,} "
         f"updates of batches of {TASKS['nets']['batch']} (published: 1,000,000), hidden layers of "
         f"{TASKS['nets']['width']} units (published: 512), {TASKS['seeds']} seeds, last policy, "
