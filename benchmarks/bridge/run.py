@@ -30,6 +30,7 @@ SOFT = SMALL | ALPHA | {"diversity": None, "members": 2}
 CALIBRATED = SMALL | ALPHA | {"actor_lr": 1e-3, "calibrated": True, "penalty": 1.0}
 ONLINE = {"steps": STEPS, "warmup": 1_000}
 LOG = {"updates": UPDATES}
+EXPANSION = {"guide": ("IQL offline", "expansion", 0)}
 CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, log, words
     "SAC-N online": ("edac", False, SOFT | ONLINE),
     "IQL offline": ("iql", True, IQL | LOG),
@@ -40,8 +41,8 @@ CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, 
     "WSRL": ("edac", True, SOFT | LOG | ONLINE | {"share": 0.0}),
     "Cal-QL": ("cql", True, CALIBRATED | LOG | ONLINE | {"share": 0.5}),
     "AWAC, then online": ("awac", True, SMALL | LOG | ONLINE | {"share": 0.5}),
-    "JSRL": ("edac", False, SOFT | ONLINE | {"guide": ("IQL offline", "jump-start", 150)}),
-    "PEX": ("iql", True, IQL | ONLINE | {"share": 0.5, "guide": ("IQL offline", "expansion", 0)}),
+    "JSRL": ("edac", False, SOFT | ONLINE | {"guide": ("IQL offline", "jump-start", 200)}),
+    "PEX": ("iql", True, IQL | LOG | ONLINE | {"share": 0.5} | EXPANSION),
 }
 ALONE = ("SAC-N online", "IQL offline", "SAC-N offline")
 
