@@ -1,10 +1,11 @@
 """IQL, ReBRAC and FQL on regenerated OGBench logs, beside the published success rates.
 
-    python benchmarks/offline/single_tasks.py [--data FOLDER] [--only iql-cube-single-play ...] [--page]
+    python benchmarks/offline/single_tasks.py [--data FOLDER] [--only RUN ...] [--page]
 
-The logs are made by `sterling data make` where they are not there yet. Every pair of a log and a
-learner is one resumable run in runs/ogbench/. Results go to benchmarks/offline/results/ogbench/,
-and the page benchmarks/results/ogbench.md is made anew from all of them.
+A RUN is a learner and a log, such as iql-cube-single-play. Logs are made by `sterling data make`
+where they are not there yet; runs are resumable, in runs/ogbench/. Results go to
+benchmarks/offline/results/ogbench/, and the page benchmarks/results/ogbench.md is made anew from
+all of them.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def page() -> list[str]:
     lines = [
         "# OGBench's single tasks on regenerated logs",
         "",
-        f"`python benchmarks/offline/single_tasks.py`: {TASKS['size']:,} rows of `sterling data make "
-        f"LOG-singletask-v0 --quality scripted` (published: 1,000,000), {TASKS['updates']:,} "
+        f"`python benchmarks/offline/single_tasks.py`: {TASKS['size']:,} rows of `sterling data "
+        f"make LOG-singletask-v0 --quality scripted` (published: 1,000,000), {TASKS['updates']:,} "
         f"updates of batches of {TASKS['nets']['batch']} (published: 1,000,000), hidden layers of "
         f"{TASKS['nets']['width']} units (published: 512), {TASKS['seeds']} seeds, last policy, "
         f"{TASKS['episodes']} episodes per seed. Share of episodes in which the default task is "
