@@ -173,7 +173,7 @@ def prepared(model: LanguageModel, settings: Settings, key: Key[Array, ""]) -> L
 
 
 def beginning(settings: Settings) -> Callable[..., Run]:
-    """``begin(seeds, own, warm)``: runs at iteration 0; see :func:`sterling.training.start`."""
+    """``begin(seeds, own, warm)``: runs at iteration 0; see ``beginning`` of training/start.py."""
     source_of = _source_maker(settings)
 
     def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
