@@ -20,8 +20,7 @@ from sterling.judging.clone import cloned
 from sterling.judging.policies import same_problem
 from sterling.statistics import Estimate, estimate
 from sterling.training.agent import Agent
-from sterling.training.evaluate import evaluate
-from sterling.training.start import make_world
+from sterling.training.judge import Judge
 from sterling.types import Action, Obs
 
 BEST = 0.1  # of the log's episodes
@@ -68,16 +67,15 @@ def beside_behaviour(
     """
     settings = run.settings
     imitates: Any = algorithms.find("bc")
-    world = make_world(settings, "evaluate", episodes)
+    judge = Judge(settings, episodes)
     try:
-        same_problem(world.spec, dataset.spec)
+        same_problem(judge.world.spec, dataset.spec)
         clones = [cloned(dataset, seed=seed, **fields).state for seed in settings.seeds]
-        seeds = jnp.asarray(settings.seeds, jnp.int32)
         state = jax.tree.map(lambda *leaves: jnp.stack(leaves), *clones)
         imitators = [kind(state, imitates, None, "map") for kind in (Sampled, Agent)]
-        found = [evaluate(agent, world, seeds)["return"] for agent in (run.agent, *imitators)]
+        found = [judge(agent)["return"] for agent in (run.agent, *imitators)]
     finally:
-        world.close()
+        judge.close()
     failed = run.result.get("failed_seeds", [])
     kept = np.array([seed not in failed for seed in settings.seeds])
     agent = _over(found[0][kept], level)

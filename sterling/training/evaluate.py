@@ -29,22 +29,35 @@ class Episodes(eqx.Module):
     memory: PyTree  # of agents that act by what they remember; else None
 
 
-def evaluate(agent: Agent, world: World, seeds: Int[Array, "seed"]) -> dict[str, np.ndarray]:
-    """The first episode of every env under the deterministic policy.
+def evaluate(
+    agent: Agent, world: World, seeds: Int[Array, "seed"], episodes: int | None = None
+) -> dict[str, np.ndarray]:
+    """So many episodes of every seed (default: one per env) under the deterministic policy.
 
-    One episode per env, so that short episodes are not over-represented. Returns ``"return"`` and
-    ``"length"``, both ``(seed, env)``.
+    Every env plays equally many, in rounds, so that short episodes are not over-represented.
+    Returns ``"return"`` and ``"length"``, both ``(seed, episode)``.
     """
-    state, obs = world.reset(keys.at(seeds, "evaluate", 0))
+    wanted, envs = episodes or world.spec.envs, world.spec.envs
+    rounds = [_round(agent, world, seeds, number) for number in range(-(-wanted // envs))]
+    whole = jax.tree.map(lambda *each: np.concatenate(each, 1)[:, :wanted], *rounds)
+    return {"return": whole[0], "length": whole[1]}
+
+
+def _round(
+    agent: Agent, world: World, seeds: Int[Array, "seed"], number: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns and lengths of one episode of every env, ``(seed, env)``."""
+    state, obs = world.reset(keys.at(seeds, "evaluate", number))
     shape = (world.seeds, world.spec.envs)
     zeros = jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
     episodes = Episodes(state, obs, *zeros, agent.memory(world.spec.envs))
     for clock in range(0, LIMIT, CHUNK):
         step = _chunk if world.traced else _host_chunk
-        episodes = step(agent, episodes, world, seeds, jnp.asarray(clock, jnp.int32))
+        time = jnp.asarray(number * LIMIT + clock, jnp.int32)  # no two rounds' chances are the same
+        episodes = step(agent, episodes, world, seeds, time)
         if bool(episodes.over.all()):
             break
-    return {"return": np.asarray(episodes.returns), "length": np.asarray(episodes.lengths)}
+    return np.asarray(episodes.returns), np.asarray(episodes.lengths)
 
 
 @eqx.filter_jit

@@ -7,31 +7,43 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from sterling.envs.registry import find
 from sterling.training.agent import Agent
 from sterling.training.evaluate import evaluate
 from sterling.training.settings import Settings
 from sterling.training.start import make_world
 
+COPIES = 8  # of a seed's environments at once, where they live in processes: some take 60 MB
+
 
 class Judge:
-    """Evaluates agents of one run, ``episodes`` for each seed, always the same ones."""
+    """Evaluates agents of one run, ``episodes`` for each seed: the same ones every time, but in
+    worlds that live in processes."""
 
     def __init__(self, settings: Settings, episodes: int):
         self._settings, self._episodes = settings, episodes
         self._seeds = jnp.asarray(settings.seeds, jnp.int32)
-        self._world: Any = None
+        self.world: Any = None  # where they are played; None: in scenes
         if settings.speech is None:
-            self._world = make_world(settings, "evaluate", episodes)
+            self.world = make_world(settings, "evaluate", _copies(settings, episodes))
 
     def __call__(self, agent: Agent) -> dict[str, np.ndarray]:
         """ "return" and "length" of every episode, ``(seed, episode)``."""
-        if self._world is not None:
-            return evaluate(agent, self._world, self._seeds)
+        if self.world is not None:
+            return evaluate(agent, self.world, self._seeds, self._episodes)
         from sterling.training import speech
 
         return speech.evaluate(agent, self._settings, self._seeds, self._episodes)
 
     def close(self) -> None:
         """Release the world."""
-        if self._world is not None:
-            self._world.close()
+        if self.world is not None:
+            self.world.close()
+
+
+def _copies(settings: Settings, episodes: int) -> int:
+    """Environments of each seed."""
+    name = settings.environment
+    if isinstance(name, str) and find(name)[0] != "gymnasium":
+        return episodes
+    return min(episodes, COPIES)
