@@ -37,14 +37,12 @@ class Progress:
         self._done: set[int] = set()
         self._seconds, self._spent, self._unit = 0.0, 0, "steps"
         self._live: Live | None = None
-        if self._console.is_terminal:
-            self._live = Live(self, console=self._console, refresh_per_second=4)
-            self._live.start()
-        else:
-            self._console.print(title, soft_wrap=True)
+        self._begun = False
 
     def __call__(self, stage: str, wave: Sequence[Job], line: dict[str, Any] | None) -> None:
         """A wave begins, or a job of it came in."""
+        if not self._begun:  # not before: what is wrong with a study is said in one line
+            self._begin()
         if line is None:
             if stage != self._stage:
                 self._begin_test(stage, len(wave))
@@ -64,6 +62,14 @@ class Progress:
         """Leave the table as it stands; twice does no harm."""
         if self._live is not None and self._live.is_started:
             self._live.stop()
+
+    def _begin(self) -> None:
+        self._begun = True
+        if self._console.is_terminal:
+            self._live = Live(self, console=self._console, refresh_per_second=4)
+            self._live.start()
+        else:
+            self._console.print(self._title, soft_wrap=True)
 
     def _begin_test(self, stage: str, jobs: int) -> None:
         self._stage, self._done, self._wave = stage, set(), jobs
