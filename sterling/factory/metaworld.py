@@ -12,7 +12,6 @@ depend on the seed and on its own number alone.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.metadata
 import warnings
@@ -24,6 +23,7 @@ from gymnasium import spaces
 from sterling.data.columns import Arrays, Block
 from sterling.data.dataset import Dataset
 from sterling.data.facts import Facts, Source
+from sterling.envs import envpool
 from sterling.factory.agents import Say
 from sterling.factory.crew import each
 from sterling.factory.make import Order, commit
@@ -91,14 +91,9 @@ def episode(environment: str, seed: int, number: int) -> Arrays:
     }
 
 
-@functools.cache
 def names() -> list[str]:
-    """The tasks that EnvPool has."""
-    try:
-        import envpool
-    except ImportError:
-        return []
-    return sorted(name for name in envpool.list_all_envs() if knows(name))
+    """The tasks that EnvPool has; none where it is not installed."""
+    return [name for name in envpool.names() if knows(name)]
 
 
 def _check(environment: str) -> None:
@@ -109,6 +104,8 @@ def _check(environment: str) -> None:
         raise Mistake(
             f"Meta-World's policies need the package metaworld ({error}): {INSTALL}"
         ) from error
+    if reason := envpool.missing():
+        raise Mistake(f"Meta-World's policies play in EnvPool's worlds, and {reason}")
     if environment not in names():
         near = hint(environment, names(), "sterling list environments metaworld")
         raise Mistake(f"EnvPool has no task {environment!r}{near}")
@@ -117,9 +114,8 @@ def _check(environment: str) -> None:
 
 
 def _made(environment: str, seed: int) -> Any:
-    import envpool
-
-    return envpool.make_gymnasium(environment, num_envs=1, seed=seed, **OPTIONS)
+    pool = importlib.import_module("envpool")
+    return pool.make_gymnasium(environment, num_envs=1, seed=seed, **OPTIONS)
 
 
 def _policies() -> dict[str, Any]:
