@@ -1,6 +1,7 @@
 """Studies of learners from logs, and of language models."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 import sterling
 from sterling.algorithms import ALGORITHMS
+from sterling.options import parse
 from sterling.tuning import resume, space, tune
 from sterling.types import Mistake
 
@@ -49,6 +51,7 @@ def lines(path):
 
 def test_a_trial_on_a_log_is_the_training_of_its_settings(log, tmp_path):
     given = {"environment": "probe:both-continuous", "data": log, "updates": 60}
+    given["augment"] = "gaussian:0.0003"
     tuned = tune("iql", trials=3, out=tmp_path / "s", **given, **SMALL, **NETS)
     report = tuned.report
     assert (report["objective"], report["unit"], report["updates"]) == ("final", "updates", 60)
@@ -56,6 +59,9 @@ def test_a_trial_on_a_log_is_the_training_of_its_settings(log, tmp_path):
     alone = sterling.train("iql", seeds=2, evaluate_episodes=4, **given, **NETS, **tuned.fields)
     assert alone.result["final"]["return"]["per_seed"] == report["incumbent"]["tuning"]["per_seed"]
     assert f"--updates 60 --data={log}" in report["command"]
+    told = parse(shlex.split(report["command"])[1:])  # what it says trains the same again
+    assert (told.world, told.data, told.augment) == ("probe:both-continuous", log, given["augment"])
+    assert (told.lr, told.width, told.batch) == (tuned.fields["lr"], 8, 16)
     assert "training for 60 updates" in (tmp_path / "s" / "report.md").read_text()
 
 
