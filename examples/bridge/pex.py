@@ -11,12 +11,13 @@ from sterling.training.choices import Guidance
 
 
 def train(data, updates, steps, guide="runs/guide", **options):
-    """The learner sees the log as well, as half of each batch."""
+    """The learner's critics come from the log too, which stays half of each batch."""
     shared = {"seeds": options.pop("seeds", 1), "data": data}
     environment = options.pop("environment", None)
     sterling.train("iql", environment, updates=updates, out=guide, **shared)
     help_ = Guidance(guide, "expansion")
-    return sterling.train("iql", environment, steps=steps, guide=help_, **shared, **options)
+    budget = {"updates": updates, "steps": steps}
+    return sterling.train("iql", environment, guide=help_, **budget, **shared, **options)
 
 
 if __name__ == "__main__":
