@@ -66,6 +66,7 @@ class Rollout(eqx.Module):
     def create(cls, world: World, length: int, keys: Key[Array, "seed"]) -> Rollout:
         """Reset the world."""
         state, obs = world.reset(named.fold_each(keys, "reset"))
+        obs = jax.tree.map(lambda leaf: leaf.copy(), obs)  # programs take over state and obs each
         shape = (world.seeds, world.spec.envs)
         episode = Episode(jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool))
         return cls(world, length, state, obs, episode, Tally.empty(world.seeds))

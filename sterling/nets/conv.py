@@ -33,11 +33,46 @@ class Convolution(eqx.Module):
 
     def __call__(self, x: Float[Array, "batch height width inputs"]) -> Float[Array, "batch h w o"]:
         """Convolve."""
-        strides = (self.stride, self.stride)
-        out = jax.lax.conv_general_dilated(
-            x, self.weight, strides, "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
-        return out + self.bias.reshape(1, 1, 1, -1)
+        convolve = by_products if jax.default_backend() == "cpu" else built_in
+        return convolve(x, self.weight, self.stride) + self.bias.reshape(1, 1, 1, -1)
+
+
+def built_in(
+    x: Float[Array, "batch height width inputs"],
+    weight: Float[Array, "kernel kernel inputs outputs"],
+    stride: int,
+) -> Float[Array, "batch h w outputs"]:
+    """XLA's convolution, which accelerators have kernels for."""
+    layout = ("NHWC", "HWIO", "NHWC")
+    return jax.lax.conv_general_dilated(
+        x, weight, (stride, stride), "VALID", dimension_numbers=layout
+    )
+
+
+def by_products(
+    x: Float[Array, "batch height width inputs"],
+    weight: Float[Array, "kernel kernel inputs outputs"],
+    stride: int,
+) -> Float[Array, "batch h w outputs"]:
+    """The same as one matrix product of patches, for kernels that are whole strides wide.
+
+    On CPUs XLA (jaxlib 0.10) computes the gradients of a convolution inside a loop without its
+    fast kernels: those of the Nature torso take 6.6 s at batch 256 where these take 0.18 s. Blocks
+    of ``stride x stride`` become channels first, so that a patch is few slices.
+    """
+    kernel, _, inputs, outputs = weight.shape
+    across = kernel // stride
+    height, width = ((side - kernel) // stride + 1 for side in x.shape[1:3])
+    rows, columns = height + across - 1, width + across - 1
+    blocks = x[:, : rows * stride, : columns * stride]
+    blocks = blocks.reshape(-1, rows, stride, columns, stride, inputs)
+    blocks = blocks.transpose(0, 1, 3, 2, 4, 5).reshape(-1, rows, columns, stride**2 * inputs)
+    corners = [(row, column) for row in range(across) for column in range(across)]
+    patches = [blocks[:, i : i + height, j : j + width] for i, j in corners]
+    split = weight.reshape(across, stride, across, stride, inputs, outputs)
+    matrix = split.transpose(0, 2, 1, 3, 4, 5).reshape(-1, outputs)
+    product = jnp.concatenate(patches, -1).reshape(-1, matrix.shape[0]) @ matrix
+    return product.reshape(-1, height, width, outputs)
 
 
 class Torso(eqx.Module):
