@@ -109,3 +109,19 @@ def seen(space: Any) -> Any:
     if isinstance(space, spaces.Box) and space.dtype == np.float64:
         return plain(space, single=True)
     return space
+
+
+def choices(space: spaces.Space[Any]) -> int:
+    """How many entries a mask of allowed actions has: all parts' choices, laid end to end."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    return 2 * math.prod(space.shape) if isinstance(space, spaces.MultiBinary) else 0
+
+
+def is_joint(space: spaces.Space[Any], mask: tuple[int, ...]) -> bool:
+    """Whether a mask of this shape has an axis per choice: it allows combinations."""
+    if not isinstance(space, spaces.MultiDiscrete) or len(mask) < 2:
+        return False
+    return tuple(int(n) for n in space.nvec.ravel()) == mask

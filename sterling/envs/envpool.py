@@ -221,6 +221,7 @@ def _action(space: Any) -> Any:
 def _bound(bound: np.ndarray, dtype: Any) -> np.ndarray:
     """A bound in a smaller dtype, which may not hold it."""
     if dtype.kind == "f":
-        return bound.astype(dtype)
+        with np.errstate(over="ignore"):  # what lies beyond is infinite
+            return bound.astype(dtype)
     limits = np.iinfo(dtype)
     return np.clip(bound, limits.min, limits.max).astype(dtype)

@@ -189,10 +189,12 @@ def _registered(name: str) -> bool:
 
 
 def _dressed(world: World, stack: int | None) -> World:
-    """Frames stacked where asked for, and bounded actions brought to [-1, 1]."""
+    """Frames stacked where asked for, masks in one row, bounded actions brought to [-1, 1]."""
+    from sterling.envs.choices import MaskedChoices, is_unlike_a_row
     from sterling.envs.wrappers import FrameStack, RescaleAction, is_bounded
 
     world = world if stack in (None, 1) else FrameStack(world, stack)
+    world = MaskedChoices(world) if is_unlike_a_row(world.spec) else world
     return RescaleAction(world) if is_bounded(world.spec.action) else world
 
 

@@ -16,7 +16,20 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from sterling.envs.board import BUILD, MASK, PROPER, SKIP, STEP, Board, Problem, leaves, plain, tree
+from sterling.envs.board import (
+    BUILD,
+    MASK,
+    PROPER,
+    SKIP,
+    STEP,
+    Board,
+    Problem,
+    choices,
+    is_joint,
+    leaves,
+    plain,
+    tree,
+)
 
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -45,14 +58,14 @@ def check(env: gymnasium.Env) -> Problem:
         _check_space(name, getattr(env, name, None))
     obs, info = _checked_reset(env.reset(seed=0))
     obs_space, mask, wrap = plain(env.observation_space, single=True), "", False
-    choices = _choices(env.action_space)
+    count = choices(env.action_space)
     has_mask = isinstance(obs_space, spaces.Dict) and MASK in obs_space.spaces
-    if choices and not has_mask:
+    if count and not has_mask:
         mask = "method" if env.has_wrapper_attr("action_masks") else "info" * (MASK in info)
     if mask:
         wrap = not isinstance(obs_space, spaces.Dict)
         parts = {PROPER: obs_space} if wrap else dict(obs_space.spaces)
-        obs_space = spaces.Dict({**parts, MASK: spaces.MultiBinary(choices)})
+        obs_space = spaces.Dict({**parts, MASK: spaces.MultiBinary(count)})
     problem = Problem(obs_space, plain(env.action_space), mask, wrap)
     seen = with_mask(problem, env, obs, info)
     writer = Writer(obs_space, [np.zeros(s.shape or (), s.dtype) for _, s in leaves(obs_space)])
@@ -218,24 +231,17 @@ def _check_space(name: str, space: Any) -> None:
             )
 
 
-def _choices(space: Any) -> int:
-    """How many entries a mask of allowed actions has: all parts' choices, laid end to end."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    return 2 * math.prod(space.shape) if isinstance(space, spaces.MultiBinary) else 0
-
-
 def _any_action(space: Any, allowed: Any) -> Any:
     """Some action of ``space``, one that the mask allows."""
     space.seed(0)
-    if allowed is None or not _choices(space):
+    if allowed is None or not choices(space):
         return space.sample()
     if not np.any(allowed):
         raise Violation("the action mask allows no action at all after reset()")
     if isinstance(space, spaces.Discrete):
         return space.start + np.flatnonzero(allowed)[0]
+    if is_joint(space, np.shape(allowed)):
+        return (np.argwhere(allowed)[0] + space.start).astype(space.dtype)
     is_multi = isinstance(space, spaces.MultiDiscrete)
     sizes = space.nvec.ravel() if is_multi else [2] * math.prod(space.shape)
     parts = np.split(np.ravel(allowed), np.cumsum(sizes)[:-1])
