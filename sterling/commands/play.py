@@ -40,7 +40,7 @@ def _film(chosen: argparse.Namespace, run: Any, seed: int) -> int:
     from sterling.report.video import record
 
     def act(obs: Any) -> Any:
-        action = run.policy(jax.tree.map(lambda x: x[0], obs), seed)
+        action = run.act(jax.tree.map(lambda x: x[0], obs), seed)
         return jax.tree.map(lambda x: x[None], action)
 
     path = chosen.video or chosen.folder / "play.mp4"

@@ -61,6 +61,10 @@ class MaskedChoices(Wrapper):
         """The choices one by one."""
         return super().to_world(self._apart(action))
 
+    def to_agent(self, obs: Obs) -> Obs:
+        """With the mask in one row; leading axes are free."""
+        return self._flat(super().to_agent(obs))
+
     def _flat(self, obs: Any) -> Obs:
         mask = obs[MASK]
         lead = mask.shape[: mask.ndim - self._axes]

@@ -44,6 +44,11 @@ class Wrapper:
         inner = getattr(self.world, "to_world", None)
         return inner(action) if inner else action
 
+    def to_agent(self, obs: Obs) -> Obs:
+        """What the environment itself shows as an agent sees it; frames must be stacked already."""
+        inner = getattr(self.world, "to_agent", None)
+        return inner(obs) if inner else obs
+
     def close(self) -> None:
         """Release what the inner world holds."""
         self.world.close()
@@ -102,6 +107,10 @@ class Flatten(Wrapper):
         """Step, and flatten what is seen."""
         state, step = self.world.step(state, action, keys)
         return state, dataclasses.replace(step, obs=self._flat(step.obs))
+
+    def to_agent(self, obs: Obs) -> Obs:
+        """As one vector; leading axes are free."""
+        return self._flat(super().to_agent(obs))
 
     def _flat(self, obs: Any) -> AnyArray:
         lead = obs.shape[: obs.ndim - len(self._shape)]

@@ -6,18 +6,21 @@ from typing import Any
 
 import jax
 import numpy as np
+from gymnasium.spaces import Box
 from jaxtyping import Bool, Int
 
 from sterling.data import spaces
 from sterling.data.columns import Arrays, Block
 from sterling.data.spaces import Space
+from sterling.envs.choices import MaskedChoices
 from sterling.types import Record, World
 
 
 def own_action(world: World) -> Space:
-    """The action space of the environment inside all wrappers."""
+    """The action space of the environment inside all wrappers; choices that are only allowed
+    together stay one number, as in their mask."""
     inner: Any = world
-    while hasattr(inner, "world"):
+    while hasattr(inner, "world") and not isinstance(inner, MaskedChoices):
         inner = inner.world
     return inner.spec.action
 
@@ -70,7 +73,7 @@ def _columns(
         return np.asarray(x)[time, env]
 
     chosen = jax.tree.map(of, rows.action)
-    scale = getattr(world, "to_world", None)
+    scale = getattr(world, "to_world", None) if isinstance(world.spec.action, Box) else None
     done = jax.tree.map(np.asarray, scale(chosen)) if scale else chosen
     space = own_action(world)
     parts = spaces.parts("action", space)

@@ -26,7 +26,6 @@ from sterling import envs, keys
 from sterling.envs import envpool
 from sterling.envs.gymnasium import registered
 from sterling.envs.registry import HOST_OPTIONS, find
-from sterling.envs.wrappers import RescaleAction
 from sterling.types import Action, Mistake, Obs, World
 
 Frame = UInt8[np.ndarray, "height width 3"]
@@ -47,9 +46,7 @@ class Scene:
     """A world of one environment, and how to look at it."""
 
     def __init__(self, world: World, look: Callable[[Obs], Frame], fps: float = FRAMES_PER_SECOND):
-        # the actor speaks the environment's own units
-        self.world = world.world if isinstance(world, RescaleAction) else world
-        self.look, self.fps = look, fps
+        self.world, self.look, self.fps = world, look, fps
         self.step = jax.jit(self.world.step) if self.world.traced else self.world.step
 
     def frames(self, act: Callable[[Obs], Action], steps: int, seed: int) -> Iterator[Frame]:
@@ -80,7 +77,8 @@ def record(
     Args:
         environment: a name, or a factory of environments with ``render_mode="rgb_array"``.
         options: the environment's options, as for training.
-        act: from observations ``(1, ...)`` to actions ``(1, ...)`` in the environment's own units.
+        act: from observations ``(1, ...)`` to actions ``(1, ...)``, both as ``envs.make``'s worlds
+            have them: actions of bounded boxes in [-1, 1].
         path: where to; folders are made.
         steps: environment steps, one frame each; episodes follow one another.
         seed: of the environment: the film begins with that seed's first evaluation episode.

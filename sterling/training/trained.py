@@ -39,10 +39,20 @@ class TrainedRun:
         return f"TrainedRun({self.settings.algorithm}, {self.settings.name}, return={measured})"
 
     def policy(self, obs: Any, seed: int | None = None, explore: bool = False) -> Any:
-        """The action for one observation, as a Gymnasium environment takes it.
+        """The action for one observation, both as a Gymnasium environment gives and takes them.
 
-        ``seed`` chooses which seed's agent acts (default: the first).
+        ``seed`` chooses which seed's agent acts (default: the first). Where the run stacks frames,
+        ``obs`` must hold them.
         """
+        world = self._problem_world()
+        see, do = (getattr(world, name, None) for name in ("to_agent", "to_world"))
+        seen = jax.tree.map(np.asarray, obs)
+        action = self.act(see(seen) if see else seen, seed, explore)
+        return jax.tree.map(lambda x: np.asarray(x)[0], do(action[None]) if do else action[None])
+
+    def act(self, obs: Any, seed: int | None = None, explore: bool = False) -> Any:
+        """The agent's action for one observation, both as the run's own world has them: frames
+        stacked, masks in one row, actions of bounded boxes in [-1, 1]."""
         index = self.place(seed)
         count = len(self.settings.seeds)
 
@@ -55,7 +65,7 @@ class TrainedRun:
         action, _ = self.agent.act(
             jax.tree.map(repeat, obs), keys.at(seeds, "policy", noise), explore
         )
-        return jax.tree.map(lambda x: np.asarray(x)[index, 0], self._world_units(action))
+        return np.asarray(action)[index, 0]
 
     def language_model(self, seed: int | None = None) -> tuple[LanguageModel, Tokenizer]:
         """What one seed (default: the first) was taught, as ``sterling.language.load`` gives it.
@@ -88,12 +98,11 @@ class TrainedRun:
         within = bounds(self.settings)
         return {"return": final([float(x) for x in scores], self.settings.seeds, failed, within)}
 
-    def _world_units(self, action: Any) -> Any:
-        """Actions as the environment itself takes them (agents act in [-1, 1])."""
+    def _problem_world(self) -> Any:
+        """The run's world, of which only the forms of observations and actions are asked."""
         if self._world is None:
             self._world = make_world(self.settings, "evaluate", 1)
-        scale = getattr(self._world, "to_world", None)
-        return scale(action) if scale else action
+        return self._world
 
 
 def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> TrainedRun:

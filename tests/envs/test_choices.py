@@ -60,6 +60,9 @@ def test_a_policy_keeps_to_the_combinations():
     """Grid fails at an action that is not allowed, so that the run would too."""
     run = sterling.train("ppo", Grid, seeds=1, envs=1, evaluate_episodes=0, **SMALL)
     assert not run.result["failed_seeds"]
+    seen = Grid()._seen()
+    for action in (run.policy(seen), run.policy(seen, explore=True)):  # as the environment has it
+        assert seen["action_mask"][tuple(action)]
 
 
 def test_a_mask_that_fits_nothing_is_refused():

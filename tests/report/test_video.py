@@ -100,8 +100,9 @@ class Lamp(gymnasium.Env):
 
 
 def test_factory_gets_actions_in_its_own_units(tmp_path):
+    """An agent's 1 is this environment's 2."""
     path = record(
-        Lamp, {}, lambda obs: np.full((1, 1), 2.0, np.float32), tmp_path / "l.mp4", steps=5
+        Lamp, {}, lambda obs: np.full((1, 1), 1.0, np.float32), tmp_path / "l.mp4", steps=5
     )
     levels = [frame.mean() for frame in pictures(path)]
     assert pictures(path)[0].shape == (322, 334, 3)  # H.264 needs even sides
