@@ -163,7 +163,6 @@ def _block(
 ) -> Block:
     """Episodes whose last rows are ``last``, counted from row ``low`` of the file."""
     high = low + int(last[-1]) + 1
-    lengths = np.diff(last, prepend=-1)
     read = {"obs": flat.obs, "action": flat.action, "reward": flat.reward}
     read |= {f"extra/{name}": array for name, array in flat.extras.items()}
     rows: Arrays = {name: np.asarray(array[low:high]) for name, array in read.items()}
@@ -172,20 +171,30 @@ def _block(
     obs = rows.pop("obs")
     if flat.next_obs is not None:
         after = np.asarray(flat.next_obs[low:high][last]).astype(obs.dtype, copy=False)
-        return _made(rows, np.insert(obs, last + 1, after, axis=0), lengths)
-    real = ended[last]  # these keep their last row, and need an observation after it
-    lengths = lengths - ~real
-    kept = np.ones(len(obs), bool)
+        seen = {"obs": np.insert(obs, last + 1, after, axis=0)}
+        return _made(seen, rows, np.diff(last, prepend=-1))
+    return complete({"obs": obs}, rows, last, ended[last])
+
+
+def complete(
+    obs: Arrays, rows: Arrays, last: Int[np.ndarray, "episode"], real: Bool[np.ndarray, "episode"]
+) -> Block:
+    """Episodes that lack their last observation: ``last`` are their last rows, and ``real`` says
+    which of them ended there. Those keep that row and get an observation after it; a cut episode
+    gives its last row up."""
+    lengths = np.diff(last, prepend=-1) - ~real
+    count = int(last[-1]) + 1
+    kept = np.ones(count, bool)
     kept[last[~real]] = False
-    obs = np.insert(obs, last[real] + 1, obs[last[real]], axis=0)
+    obs = {name: np.insert(x, last[real] + 1, x[last[real]], axis=0) for name, x in obs.items()}
     rows = {name: array[kept] for name, array in rows.items()}
     some = lengths > 0  # a cut episode of one row is no experience
     if not some.all():
         slots = np.repeat(some, lengths + 1)
-        return _made(rows, obs[slots], lengths[some])
-    return _made(rows, obs, lengths)
+        obs = {name: x[slots] for name, x in obs.items()}
+    return _made(obs, rows, lengths[some])
 
 
-def _made(rows: Arrays, obs: np.ndarray, lengths: Int[np.ndarray, "episode"]) -> Block:
+def _made(obs: Arrays, rows: Arrays, lengths: Int[np.ndarray, "episode"]) -> Block:
     sources = np.zeros(len(lengths), np.int32)
-    return Block({"obs": obs, **rows}, lengths.astype(np.int64), sources)
+    return Block({**obs, **rows}, lengths.astype(np.int64), sources)
