@@ -15,6 +15,7 @@ from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
 STRATEGIES = ("vmap", "map", "processes")
 GUIDINGS = ("jump-start", "expansion")
+ATARI = "Atari"  # the preset of games that have none of their own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,11 +208,22 @@ def _typed(algorithm: str, name: str, kind: str, value: Any) -> Any:
 
 
 def presets(algorithm: str, environment: str | Callable[[], Any]) -> dict[str, Any]:
-    """Tuned settings for this pair from presets.json, or none."""
+    """Tuned settings for this pair from presets.json, or for its family (Atari), or none."""
     if not isinstance(environment, str):
         return {}
     text = resources.files("sterling.algorithms").joinpath("presets.json").read_text()
-    return dict(json.loads(text).get(algorithm, {}).get(environment, {}))
+    known = json.loads(text).get(algorithm, {})
+    if environment and environment not in known and ATARI in known and _is_atari(environment):
+        environment = ATARI
+    return dict(known.get(environment, {}))
+
+
+def _is_atari(environment: str) -> bool:
+    from sterling.envs import envpool
+    from sterling.envs.registry import find
+
+    backend, name = find(environment)
+    return backend == "envpool" and envpool.is_atari(name)
 
 
 def _check_guide(settings: Settings, needs: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sterling
+from sterling.training.settings import presets
 
 SMALL = {
     "ppo": {"envs": 2, "length": 8, "minibatch": 8, "epochs": 1, "width": 16},
@@ -19,3 +20,10 @@ def test_pong_is_learned_from(algorithm):
                          preset=False, **SMALL[algorithm])  # fmt: skip
     assert run.result["steps"] == 48
     assert not run.result["failed_seeds"]
+
+
+def test_every_game_has_the_settings_of_atari():
+    game = presets("ppo", "Breakout-v5")
+    assert game == presets("ppo", "envpool:Pong-v5")
+    assert (game["envs"], game["length"], game["clip"]) == (8, 128, 0.1)
+    assert presets("ppo", "HalfCheetah-v4") == {}
