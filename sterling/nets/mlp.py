@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -116,9 +117,20 @@ def orthogonal(normal: Float[Array, "rows columns"]) -> Float[Array, "rows colum
     """The orthogonal matrix nearest in spirit to Gaussian noise (Saxe 2014): Q of its QR, with
     signs that make it uniformly distributed."""
     rows, columns = normal.shape
-    q, r = jnp.linalg.qr(normal if rows >= columns else normal.T)
+    q, r = _qr(normal if rows >= columns else normal.T)
     q = q * jnp.where(jnp.diagonal(r) < 0.0, -1.0, 1.0)[None]
     return q if rows >= columns else q.T
+
+
+@jax.custom_batching.sequential_vmap
+def _qr(matrix: Float[Array, "rows columns"]) -> tuple[Any, Any]:
+    """Q and R, of one matrix after another under ``vmap``.
+
+    jaxlib 0.10 divides a batch of them among the very threads that run the program's operations and
+    waits for them there: as many batches at once as there are cores never end.
+    """
+    q, r = jnp.linalg.qr(matrix)
+    return q, r
 
 
 def _total(shapes: Sequence[tuple[int, ...]]) -> int:

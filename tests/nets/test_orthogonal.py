@@ -1,0 +1,40 @@
+"""Orthogonal weights."""
+
+from __future__ import annotations
+
+import jax
+import jax.extend
+import numpy as np
+import pytest
+
+from sterling.nets.mlp import orthogonal
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
+def test_rows_or_columns_are_orthonormal(shape):
+    made = np.asarray(orthogonal(jax.random.normal(jax.random.key(0), shape)))
+    product = made.T @ made if shape[0] >= shape[1] else made @ made.T
+    np.testing.assert_allclose(product, np.eye(min(shape)), atol=1e-6)
+
+
+def test_no_batch_of_decompositions():
+    """Batches of them block each other for good (see ``_qr``); each is the same as alone."""
+    normal = jax.random.normal(jax.random.key(0), (2, 3, 40, 8))
+    many = jax.vmap(jax.vmap(orthogonal))
+    found = list(decompositions(jax.make_jaxpr(many)(normal).jaxpr))
+    assert found
+    assert all(shape == (40, 8) for shape in found)
+    made = many(normal)
+    for i, j in np.ndindex(2, 3):
+        np.testing.assert_array_equal(made[i, j], orthogonal(normal[i, j]))
+
+
+def decompositions(jaxpr):
+    """Shapes of what QR's primitives are given, in a program and all inside of it."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in ("qr", "geqrf", "householder_product"):
+            yield eqn.invars[0].aval.shape
+        for part in jax.tree.leaves(eqn.params, is_leaf=lambda x: hasattr(x, "eqns")):
+            inner = getattr(part, "jaxpr", part)
+            if hasattr(inner, "eqns"):
+                yield from decompositions(inner)
