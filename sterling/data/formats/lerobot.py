@@ -3,8 +3,8 @@
 A frame is what was seen and the action taken then. An episode's last frame has no successor: where
 the task was done there (``next.success``, or else ``next.done``) the row is kept and its successor,
 which is worth nothing, is a copy; else it is given up. ``next.done`` alone cannot tell ends from
-cuts. Films and pictures are left out, and so are rewards invented where there are none: they are
-zeros. Reading takes pyarrow: ``pip install "sterling-rl[lerobot]"``.
+cuts. Films and pictures are left out; where there are no rewards they are zeros. Reading takes
+pyarrow: ``pip install "sterling-rl[lerobot]"``.
 """
 
 from __future__ import annotations
