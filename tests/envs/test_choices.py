@@ -23,7 +23,7 @@ class Grid(gymnasium.Env):
     def __init__(self, shape: tuple[int, ...] = (2, 3)):
         parts = {"action_mask": spaces.MultiBinary(shape), "goal": spaces.Discrete(4)}
         self.observation_space = spaces.Dict(parts)
-        self.shape, self.goal, self.taken = shape, 0, None
+        self.shape, self.goal = shape, 0
 
     def _seen(self):
         self.goal = (self.goal + 1) % 3
@@ -80,7 +80,7 @@ def test_a_mask_that_fits_nothing_is_refused():
     ],
 )
 def test_jumanji(name, action, entries):
-    """What a random policy under the mask does is allowed: no first step ends an episode."""
+    """The first action that the mask allows is taken: no first step ends an episode."""
     world = envs.make(name, seeds=(0, 1), envs=2)
     assert world.spec.action == action
     state, obs = world.reset(keys.at(jax.numpy.arange(2), "reset", 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.extend
 import numpy as np
 import pytest
 

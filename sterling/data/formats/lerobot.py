@@ -111,7 +111,7 @@ def _episodes(frames: Arrays, file: str) -> Block:
         "reward": frames.get("next.reward", np.zeros(len(episode))).astype(np.float32),
         "discount": discount,
     }
-    for name in frames.keys() - set(shown) - set(PASSED_OVER):
+    for name in sorted(frames.keys() - set(shown) - set(PASSED_OVER)):
         rows["extra/" + name.removeprefix("next.")] = frames[name]
     seen = {made: frames[name] for made, name in zip(names, shown, strict=True)}
     return flat.complete(seen, rows, last, real)
