@@ -228,8 +228,9 @@ class Algorithm(Protocol):
     """What an algorithm's file must offer; the module itself is the object.
 
     Some offer more: ``value(state, obs)``, the return expected from ``(env, ...)`` observations, in
-    the learner's units; ``log_prob(state, obs, action)``; and those that act by what they
-    remember, such as sequence models, ``memory``, ``recall`` and ``notice`` (training/evaluate.py).
+    the learner's units; ``log_prob(state, obs, action)``; ``settled(config, log)``, the
+    fields with what they leave to a log; and those that act by what they remember, such as
+    sequence models, ``memory``, ``recall`` and ``notice`` (training/evaluate.py).
     """
 
     Config: ClassVar[type]

@@ -39,12 +39,15 @@ def _film(chosen: argparse.Namespace, run: Any, seed: int) -> int:
 
     from sterling.report.video import record
 
+    player = run.player(seed)
+
     def act(obs: Any) -> Any:
-        action = run.act(jax.tree.map(lambda x: x[0], obs), seed)
+        action = player.act(jax.tree.map(lambda x: x[0], obs))
         return jax.tree.map(lambda x: x[None], action)
 
     path = chosen.video or chosen.folder / "play.mp4"
     settings, steps = run.settings, STEPS if chosen.steps is None else chosen.steps
-    record(settings.environment, settings.env_options, act, path, steps=steps, seed=seed)
+    where = settings.environment, settings.env_options
+    record(*where, act, path, notice=player.notice, steps=steps, seed=seed)
     print(path)
     return 0

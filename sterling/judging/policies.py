@@ -50,7 +50,8 @@ class Trained(eqx.Module):
     @classmethod
     def of(cls, run: Any, spec: Spec, seed: int | None = None, sampled: bool = True) -> Trained:
         """Of a ``TrainedRun`` on the problem ``spec`` (a log's); ``seed`` is one of its seeds (the
-        first)."""
+        first). Raises :class:`Mistake` for agents that act by what they remember."""
+        run.agent.needs_no_memory("evaluate it in the world")
         seeds = list(run.settings.seeds)
         index = 0 if seed is None else seeds.index(seed)
         state = jax.tree.map(lambda x: x[index], run.agent.state)

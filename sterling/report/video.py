@@ -28,6 +28,8 @@ from sterling.envs.gymnasium import registered
 from sterling.envs.registry import HOST_OPTIONS, find
 from sterling.types import Action, Mistake, Obs, World
 
+Act = Callable[[Obs], Action]
+Notice = Callable[[float, bool], None]
 Frame = UInt8[np.ndarray, "height width 3"]
 FRAMES_PER_SECOND = 30.0  # where the environment does not say
 SMALLEST = 320  # pixels; smaller pictures are enlarged by a whole factor
@@ -49,7 +51,7 @@ class Scene:
         self.world, self.look, self.fps = world, look, fps
         self.step = jax.jit(self.world.step) if self.world.traced else self.world.step
 
-    def frames(self, act: Callable[[Obs], Action], steps: int, seed: int) -> Iterator[Frame]:
+    def frames(self, act: Act, notice: Notice, steps: int, seed: int) -> Iterator[Frame]:
         """The first observation's picture, then one per step."""
         as_batch = jnp.asarray if self.world.traced else np.asarray
         seeds = jnp.asarray([seed], jnp.int32)
@@ -60,15 +62,20 @@ class Scene:
             batch = jax.tree.map(lambda x: as_batch(np.asarray(x)[None]), action)
             state, answer = self.step(state, batch, keys.at(seeds, "film-step", clock))
             obs = jax.block_until_ready(answer.obs)
+            reward, last, mask = (
+                np.asarray(x).item() for x in (answer.reward, answer.last, answer.mask)
+            )
+            notice(reward, last or not mask)
             yield self.look(obs)
 
 
 def record(
     environment: str | Callable[[], Any],
     options: dict[str, Any],
-    act: Callable[[Obs], Action],
+    act: Act,
     path: str | Path,
     *,
+    notice: Notice = lambda reward, last: None,
     steps: int = 500,
     seed: int = 0,
 ) -> Path:
@@ -80,6 +87,7 @@ def record(
         act: from observations ``(1, ...)`` to actions ``(1, ...)``, both as ``envs.make``'s worlds
             have them: actions of bounded boxes in [-1, 1].
         path: where to; folders are made.
+        notice: is told each step's reward, and whether the next begins an episode.
         steps: environment steps, one frame each; episodes follow one another.
         seed: of the environment: the film begins with that seed's first evaluation episode.
 
@@ -90,7 +98,7 @@ def record(
         raise Mistake(f"a film is an .mp4 or a .gif; got {path.name!r}")
     scene = _scene(environment, options, seed)
     try:
-        frames = scene.frames(act, steps, seed)
+        frames = scene.frames(act, notice, steps, seed)
         first = next(frames)  # what cannot be drawn leaves no file behind
         path.parent.mkdir(parents=True, exist_ok=True)
         with _writer(path, scene.fps) as film:

@@ -88,13 +88,23 @@ class Agent(eqx.Module):
         notice = cast(Any, self.algorithm).notice
         return over_seeds(self.strategy, notice)(self.state, memory, reward, last, mask)
 
+    def needs_no_memory(self, remedy: str) -> None:
+        """Raises :class:`Mistake`, with a ``remedy``, where one observation is not enough to act
+        by."""
+        if hasattr(self.algorithm, "memory"):
+            fact = f"{self._name} acts by what it remembers of its episode, not by one observation"
+            raise Mistake(f"{fact}; {remedy}")
+
     def action_value(self, obs: Obs, action: Action) -> Float[Array, "seed env"]:
         """The critic's value of actions ``(seed, env, ...)``; Mistake where there is none."""
         judge = getattr(self.algorithm, "action_value", None)
         if judge is None:
-            name = cast(Any, self.algorithm).__name__.rpartition(".")[2]
-            raise Mistake(f"{name} gives no action values; let sac, td3, td3bc or iql learn")
+            raise Mistake(f"{self._name} gives no action values; let sac, td3, td3bc or iql learn")
         return over_seeds(self.strategy, judge)(self.state, obs, action)
+
+    @property
+    def _name(self) -> str:
+        return cast(Any, self.algorithm).__name__.rpartition(".")[2]
 
     def learn(self, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent, Signals]:
         """One iteration's learning: a rollout, or several batches of transitions in turn."""

@@ -80,7 +80,7 @@ def train(
     given, episodes = known.get("env_options"), known.get("evaluate_episodes", 20)
     world, known["env_options"] = logbook.place(book, environment, given, episodes)
     known |= {"steps": steps, "updates": updates, "data": book, "seeds": seeds}
-    settings = resolve(algorithm, world, fields=options, **known)
+    settings = logbook.settled(resolve(algorithm, world, fields=options, **known))
     remember_programs()
     if out is None:
         return _go(settings, None, sinks)

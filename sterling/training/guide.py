@@ -33,7 +33,8 @@ def guided(settings: Settings, rollout: Rollout) -> Rollout | Guided:
 
 
 def _agents(settings: Settings, path: Path, rollout: Rollout) -> Agent:
-    """One guide for each seed of the run. Raises Mistake where they were made for other spaces."""
+    """One guide for each seed of the run. Raises Mistake where they were made for other spaces,
+    or act by what they remember."""
     made = Settings.from_json(folder.read_config(path))
     world = rollout.world.spec
     spec = dataclasses.replace(world, envs=made.envs, iterations=iterations(made))
@@ -42,6 +43,7 @@ def _agents(settings: Settings, path: Path, rollout: Rollout) -> Agent:
         agent, _ = checkpoint.load_part(folder.checkpoints(path), "agent", shapes)
     except Mistake as error:
         raise Mistake(f"{path} cannot guide in {settings.name}: {error}") from error
+    agent.needs_no_memory("take another guide")
     which = jnp.asarray([i % len(made.seeds) for i in range(len(settings.seeds))])
     state: Any = jax.tree.map(lambda x: x[which], agent.state)
     return dataclasses.replace(agent, state=state, strategy=settings.inside)

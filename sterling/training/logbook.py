@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
 
+from sterling import algorithms
 from sterling.data import Dataset, sound
 from sterling.data.returns import shares, summary
 from sterling.training.choices import Logbook
@@ -73,6 +75,15 @@ def opened(book: Logbook) -> Dataset:
 @functools.lru_cache(maxsize=1)
 def _summary(book: Logbook) -> Log:
     return summary(opened(book))
+
+
+def settled(settings: Settings) -> Settings:
+    """The settings with the fields that their algorithm leaves to its log, as dt does the return
+    to ask for: so an agent can be made again without that log."""
+    settle = getattr(algorithms.find(settings.algorithm), "settled", None)
+    if settle is None or settings.data is None:
+        return settings
+    return dataclasses.replace(settings, config=settle(settings.config, _summary(settings.data)))
 
 
 def rows(settings: Settings, needs: Any) -> int:

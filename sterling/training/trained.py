@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from sterling import keys
 from sterling.statistics import estimate
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.judge import Judge
+from sterling.training.player import Player
 from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings, iterations
 from sterling.training.start import create_agent, make_world, problem
@@ -42,30 +40,14 @@ class TrainedRun:
         """The action for one observation, both as a Gymnasium environment gives and takes them.
 
         ``seed`` chooses which seed's agent acts (default: the first). Where the run stacks frames,
-        ``obs`` must hold them.
+        ``obs`` must hold them. Raises :class:`Mistake` for agents that remember, as ``dt``'s do.
         """
-        world = self._problem_world()
-        see, do = (getattr(world, name, None) for name in ("to_agent", "to_world"))
-        seen = jax.tree.map(np.asarray, obs)
-        action = self.act(see(seen) if see else seen, seed, explore)
-        return np.asarray(do(action[None]))[0] if do else action
+        self.agent.needs_no_memory("let run.player() act")
+        return self.player(seed, explore)(obs)
 
-    def act(self, obs: Any, seed: int | None = None, explore: bool = False) -> Any:
-        """The agent's action for one observation, both as the run's own world has them: frames
-        stacked, masks in one row, actions of bounded boxes in [-1, 1]."""
-        index = self.place(seed)
-        count = len(self.settings.seeds)
-
-        def repeat(x: Any) -> Any:
-            x = np.asarray(x, np.float32) if np.asarray(x).dtype == np.float64 else np.asarray(x)
-            return jnp.broadcast_to(x, (count, 1, *x.shape))
-
-        noise = int(np.random.default_rng().integers(2**31)) if explore else 0
-        seeds = jnp.asarray(self.settings.seeds, jnp.int32)
-        action, _ = self.agent.act(
-            jax.tree.map(repeat, obs), keys.at(seeds, "policy", noise), explore
-        )
-        return np.asarray(action)[index, 0]
+    def player(self, seed: int | None = None, explore: bool = False) -> Player:
+        """One seed's agent (default: the first) at play, with what it remembers of an episode."""
+        return Player(self, seed, explore)
 
     def language_model(self, seed: int | None = None) -> tuple[LanguageModel, Tokenizer]:
         """What one seed (default: the first) was taught, as ``sterling.language.load`` gives it.
@@ -98,8 +80,8 @@ class TrainedRun:
         within = bounds(self.settings)
         return {"return": final([float(x) for x in scores], self.settings.seeds, failed, within)}
 
-    def _problem_world(self) -> Any:
-        """The run's world, of which only the forms of observations and actions are asked."""
+    def world(self) -> Any:
+        """The run's world, of which only the forms of observations and actions are to be asked."""
         if self._world is None:
             self._world = make_world(self.settings, "evaluate", 1)
         return self._world

@@ -60,10 +60,11 @@ def settings_of(asked: dict[str, Any], environment: str | Callable[[], Any] | No
         if known["speech"].dump:
             raise Mistake("the trials of a study would dump into one folder; leave dump out")
     place, known["env_options"] = logbook.place(book, environment, known.get("env_options"), 1)
-    return resolve(
+    settings = resolve(
         asked["algorithm"], place, steps=asked["steps"], updates=updates, data=book,
         seeds=asked["seeds"], fields=asked["fixed"], **known,
     )  # fmt: skip
+    return logbook.settled(settings)
 
 
 def lives(settings: Settings) -> bool:

@@ -18,6 +18,7 @@ Evidence: benchmarks/results/offline.md.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -34,7 +35,7 @@ from sterling.nets.mlp import MLP, Norm
 from sterling.nets.normalise import ObsNormaliser
 from sterling.nets.optimiser import adam, descend, global_norm, risen
 from sterling.nets.transformer import Transformer
-from sterling.types import Action, Mistake, Obs, Record, Sequences, Signals, Spec, config
+from sterling.types import Action, Log, Mistake, Obs, Record, Sequences, Signals, Spec, config
 
 
 @config
@@ -118,16 +119,22 @@ def needs(config: Config) -> Sequences:
     return Sequences(config.batch, config.length, config.learn, gamma=1.0)
 
 
+def settled(config: Config, log: Log) -> Config:
+    """The fields with what they leave to the log."""
+    target = log.returns[1] if config.target is None else config.target
+    horizon = log.longest if config.horizon is None else config.horizon
+    fields: Any = config  # a dataclass by its decorator, which type checkers do not see
+    return dataclasses.replace(fields, target=target, horizon=horizon)
+
+
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """A new agent; raises :class:`Mistake` without a log to learn from where ``target`` and
     ``horizon`` do not say what the log would."""
-    if spec.log is None and (config.target is None or config.horizon is None):
-        raise Mistake("dt learns from logged experience; give data=..., or target= and horizon=")
-    target, largest, horizon = config.target, 1.0, config.horizon
     if spec.log is not None:
-        largest = max(abs(bound) for bound in spec.log.returns)
-        target = spec.log.returns[1] if target is None else target
-        horizon = spec.log.longest if horizon is None else horizon
+        config = settled(config, spec.log)
+    if config.target is None or config.horizon is None:
+        raise Mistake("dt learns from logged experience; give data=..., or target= and horizon=")
+    largest = 1.0 if spec.log is None else max(abs(bound) for bound in spec.log.returns)
     scale = max(largest, 1e-6)
     actions, torso = Actions.of(spec.action), Encoder.create(keys.fold(key, "torso"), spec.obs)
     width, stack = config.width, keys.fold(key, "stack")
@@ -136,7 +143,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         MLP.uniform(keys.fold(key, "return"), (1, width)),
         MLP.uniform(keys.fold(key, "obs"), (torso.size, width)),
         MLP.uniform(keys.fold(key, "action"), (actions.outputs, width)),
-        jax.random.normal(keys.fold(key, "time"), (horizon or 1, width)),
+        jax.random.normal(keys.fold(key, "time"), (config.horizon, width)),
         Norm(jnp.ones(width), jnp.zeros(width)),
         Transformer.create(stack, width, layers=config.layers, heads=config.heads),
         MLP.uniform(keys.fold(key, "head"), (width, actions.outputs)),
@@ -146,7 +153,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         adam().init(nets),
         ObsNormaliser.of_log(spec, config.normalise_obs),
         jnp.asarray(scale, jnp.float32),
-        jnp.asarray((target or 0.0) / scale, jnp.float32),
+        jnp.asarray(config.target / scale, jnp.float32),
         jnp.zeros((), jnp.int32),
         config,
         actions,

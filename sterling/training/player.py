@@ -1,0 +1,79 @@
+"""A trained agent at play, one observation after another, outside of any training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sterling import keys
+from sterling.training.agent import Agent
+
+if TYPE_CHECKING:
+    from sterling.training.trained import TrainedRun
+
+
+class Player:
+    """One seed's agent in one environment, with what it remembers of the episode.
+
+        player = run.player()
+        obs, _ = env.reset()
+        action = player(obs)
+        obs, reward, terminated, truncated, _ = env.step(action)
+        player.notice(reward, terminated or truncated)
+
+    Agents that act by what they see alone, which most are, need no ``notice``.
+    """
+
+    def __init__(self, run: TrainedRun, seed: int | None, explore: bool):
+        self._run, self._at, self._explore = run, run.place(seed), explore
+        self._memory = run.agent.memory(1)
+
+    def __call__(self, obs: Any) -> Any:
+        """The action for one observation, both as a Gymnasium environment gives and takes them."""
+        world = self._run.world()
+        see, do = (getattr(world, name, None) for name in ("to_agent", "to_world"))
+        seen = jax.tree.map(np.asarray, obs)
+        action = self.act(see(seen) if see else seen)
+        return np.asarray(do(action[None]))[0] if do else action
+
+    def act(self, obs: Any) -> Any:
+        """The agent's action for one observation, both as the run's own world has them: frames
+        stacked, masks in one row, actions of bounded boxes in [-1, 1]."""
+        seeds = self._run.settings.seeds
+        noise = int(np.random.default_rng().integers(2**31)) if self._explore else 0
+        chance = keys.at(jnp.asarray(seeds, jnp.int32), "policy", noise)
+        every = jax.tree.map(lambda x: _for_all(x, len(seeds)), obs)
+        agent, explore = self._run.agent, self._explore
+        if self._memory is None:
+            action, _ = agent.act(every, chance, explore)
+        else:
+            action, self._memory = _recall(agent, self._memory, every, chance, explore)
+        return np.asarray(action)[self._at, 0]
+
+    def notice(self, reward: float, last: bool) -> None:
+        """What the environment answered to the last action; after the ``last`` one of an episode
+        the next begins."""
+        if self._memory is not None:
+            shape = len(self._run.settings.seeds), 1
+            answer = jnp.full(shape, reward, jnp.float32), jnp.full(shape, last, bool)
+            self._memory = _notice(self._run.agent, self._memory, *answer)
+
+
+@eqx.filter_jit
+def _recall(agent: Agent, memory: Any, obs: Any, chance: Any, explore: bool) -> Any:
+    return agent.recall(memory, obs, chance, explore)
+
+
+@eqx.filter_jit
+def _notice(agent: Agent, memory: Any, reward: Any, last: Any) -> Any:
+    return agent.notice(memory, reward, last, jnp.ones_like(last))
+
+
+def _for_all(x: Any, seeds: int) -> Any:
+    x = np.asarray(x)
+    x = x.astype(np.float32) if x.dtype == np.float64 else x
+    return jnp.broadcast_to(x, (seeds, 1, *x.shape))

@@ -1,0 +1,105 @@
+"""Agents at play outside of training: what they remember of an episode, and who needs no memory."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sterling
+from sterling import envs, keys
+from sterling.cli import main
+from sterling.data import Dataset
+from sterling.data.columns import Block
+from sterling.judging import Trained
+from sterling.training.choices import Guidance
+from sterling.training.evaluate import evaluate
+from sterling.types import Mistake
+
+WORLD = "CartPole-v1"
+SMALL = {"width": 8, "layers": 1, "length": 6, "rise": 1, "lr": 0.01, "normalise_obs": False}
+
+
+@pytest.fixture(name="log", scope="module")
+def _log(tmp_path_factory):
+    """Thirty episodes of chance."""
+    env, rng = gymnasium.make(WORLD), np.random.default_rng(0)
+    obs, action, lengths = [], [], []
+    for seed in range(30):
+        seen, over = [env.reset(seed=seed)[0]], False
+        while not over:
+            action.append(rng.integers(2))
+            now, _, over, _, _ = env.step(action[-1])
+            seen.append(now)
+        obs.append(np.stack(seen))
+        lengths.append(len(seen) - 1)
+    ends = np.cumsum(lengths) - 1
+    columns = {
+        "obs": np.concatenate(obs),
+        "action": np.array(action, np.int32),
+        "reward": np.ones(len(action), np.float32),
+        "discount": (~np.isin(np.arange(len(action)), ends)).astype(np.float32),
+    }
+    block = Block(columns, np.array(lengths), np.zeros(30, np.int32))
+    spaces = env.observation_space, env.action_space
+    return Dataset.of(block, *spaces).save(tmp_path_factory.mktemp("logs") / "log")
+
+
+@pytest.fixture(name="run", scope="module")
+def _run(log, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "dt"
+    sterling.train("dt", WORLD, data=log, updates=200, seeds=2, out=out, **SMALL)
+    return sterling.load(out)
+
+
+def played(player, seeds, at):
+    """The return of the first evaluation episode of the run's seed ``at``, by ``player``."""
+    world = envs.make(WORLD, seeds, 1, purpose="evaluate")
+    asked = jnp.asarray(seeds, jnp.int32)
+    state, obs = world.reset(keys.at(asked, "evaluate", 0))
+    step, total = jax.jit(world.step), 0.0
+    for clock in range(600):
+        action = np.full((len(seeds), 1), player.act(np.asarray(obs)[at, 0]), np.int32)
+        state, answer = step(state, action, keys.at(asked, "evaluate-world", clock))
+        obs, reward, last = answer.obs, float(answer.reward[at, 0]), bool(answer.last[at, 0])
+        player.notice(reward, last)
+        total += reward
+        if last:
+            return total
+    raise AssertionError("the episode does not end")
+
+
+def test_a_player_remembers_what_evaluation_does(run):
+    world = envs.make(WORLD, (0, 1), 1, purpose="evaluate")
+    expected = evaluate(run.agent, world, jnp.asarray([0, 1], jnp.int32), 1)["return"][:, 0]
+    assert [played(run.player(seed), (0, 1), seed) for seed in (0, 1)] == list(expected)
+
+
+def test_what_was_noticed_matters_and_ends_with_the_episode(run):
+    player, obs = run.player(), np.array([0.01, 0.02, 0.03, 0.04], np.float32)
+    first = jax.tree.map(np.asarray, player._memory)
+    player(obs)
+    player.notice(1.0, False)
+    told = player._memory
+    assert (int(told.time[0, 0]), int(told.context.mask[0].sum())) == (1, 1)
+    assert float(told.wanted[0, 0]) < float(first.wanted[0, 0])
+    player.notice(1.0, True)
+    assert (int(player._memory.time[0, 0]), int(player._memory.context.mask[0].sum())) == (0, 0)
+    assert player._memory.wanted[0, 0] == first.wanted[0, 0]
+
+
+def test_what_asks_for_actions_by_one_observation_is_refused(run, log, tmp_path):
+    with pytest.raises(Mistake, match=r"dt acts by what it remembers.*run\.player\(\)"):
+        run.policy(np.zeros(4, np.float32))
+    with pytest.raises(Mistake, match="evaluate it in the world"):
+        Trained.of(run, Dataset(log).spec)
+    guide = Guidance(str(run.path), steps=10)
+    with pytest.raises(Mistake, match="take another guide"):
+        sterling.train("dqn", WORLD, steps=2000, guide=guide, out=tmp_path / "guided")
+    assert not (tmp_path / "guided").exists()
+
+
+def test_its_film_is_made(run, tmp_path):
+    film = tmp_path / "film.gif"
+    assert main(["play", str(run.path), "--video", str(film), "--steps", "12"]) == 0
+    assert film.stat().st_size > 1000
