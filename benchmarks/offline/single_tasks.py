@@ -2,7 +2,8 @@
 
     python benchmarks/offline/single_tasks.py [--data FOLDER] [--only RUN ...] [--page]
 
-A RUN is a learner and a log, such as iql-cube-single-play. Logs are made by `sterling data make`
+A RUN is a learner and a log, such as iql-cube-single-play; with -long behind it one seed learns
+longer and is measured on the way. Logs are made by `sterling data make`
 where they are not there yet; runs are resumable, in runs/ogbench/. Results go to
 benchmarks/offline/results/ogbench/, and the page benchmarks/results/ogbench.md is made anew from
 all of them.
@@ -14,6 +15,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESULTS, RUNS = HERE / "results" / "ogbench", ROOT / "runs" / "ogbench"
 PAGE = ROOT / "benchmarks" / "results" / "ogbench.md"
+LONG = "-long"
 TASKS = json.loads((HERE / "single_tasks.json").read_text())
 
 
@@ -33,8 +36,9 @@ def main() -> None:
     chosen = parser.parse_args()
     for log in TASKS["data"] if not chosen.page else ():
         for algorithm in TASKS["algorithms"]:
-            if not chosen.only or f"{algorithm}-{log}" in chosen.only:
-                learn(algorithm, log, made(chosen.data, log))
+            for name, seeds, budgets in plans(algorithm, log):
+                if not chosen.only or name in chosen.only:
+                    measure(name, made(chosen.data, log), seeds, budgets)
     PAGE.write_text("\n".join(page()) + "\n")
 
 
@@ -48,31 +52,60 @@ def made(folder: Path, log: str) -> Path:
     return path
 
 
-def learn(algorithm: str, log: str, data: Path) -> None:
-    """Train (or go on training) one learner on one log and keep its evidence."""
+def plans(algorithm: str, log: str) -> Iterator[tuple[str, int, list[int]]]:
+    """The runs of a learner on a log: name, seeds, and the updates after which it is measured."""
+    name = f"{algorithm}-{log}"
+    yield name, TASKS["seeds"], [TASKS["updates"]]
+    if name in TASKS["long"]:
+        yield f"{name}{LONG}", 1, TASKS["long"][name]
+
+
+def measure(name: str, data: Path, seeds: int, budgets: list[int]) -> None:
+    """Train to each of the budgets, and keep what is seen there; goes on where it stopped."""
+    seen: list[dict[str, Any]] = []
+    if (RUNS / name).exists() and (RESULTS / f"{name}.json").exists():
+        last = json.loads((RESULTS / f"{name}.json").read_text())
+        parts = "updates", "success", "wall_seconds"
+        seen = [*last["on_the_way"], {part: last[part] for part in parts}]
+    for updates in budgets[len(seen) :]:
+        seen.append(learn(name, data, seeds, updates))
+        keep(name, data, seen)
+
+
+def learn(name: str, data: Path, seeds: int, updates: int) -> dict[str, Any]:
+    """Train (or go on training) to so many updates; the success then, and what it took."""
     import sterling
     from sterling.report.progress import Progress
     from sterling.statistics import estimate
 
-    name = f"{algorithm}-{log}"
-    path, updates, seeds = RUNS / name, TASKS["updates"], TASKS["seeds"]
+    path = RUNS / name
     sinks = [Progress(updates, seeds, name)]
     if (path / "config.json").exists():
-        run = sterling.resume(path, sinks=sinks)
+        run = sterling.resume(path, updates=updates, sinks=sinks)
     else:
+        algorithm, log = name.removesuffix(LONG).split("-", 1)
         own = TASKS["nets"] | TASKS["algorithms"][algorithm] | TASKS["data"][log].get(algorithm, {})
         budget = {"updates": updates, "evaluate_every": updates // 3, "evaluate_episodes": 10}
         where = {"data": data, "seeds": seeds, "out": path, "preset": False}
         run = sterling.train(algorithm, **where, **budget, **own, sinks=sinks)
     rates = solved(run, TASKS["episodes"])
-    config = json.loads((path / "config.json").read_text())
+    made = {"per_seed": rates}
+    if seeds > 1:
+        made |= estimate(rates, within=(0.0, 1.0)).to_json()
+    print(name, updates, made)
+    return {"updates": updates, "success": made, "wall_seconds": run.result["wall_seconds"]}
+
+
+def keep(name: str, data: Path, seen: list[dict[str, Any]]) -> None:
+    """Write a run's evidence: how it stands, and stood on the way there."""
+    import sterling
+
+    config = json.loads((RUNS / name / "config.json").read_text())
     kept = {key: config[key] for key in ("config", "versions", "hardware", "git", "time")}
     facts = {"rows": sterling.Dataset(data).rows, "hash": config["data"]["hash"]}
-    success = {"per_seed": rates, **estimate(rates, within=(0.0, 1.0)).to_json()}
-    evidence = {"log": facts, "success": success, "wall_seconds": run.result["wall_seconds"]}
+    evidence = {"log": facts, **seen[-1], "on_the_way": seen[:-1]}
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(evidence | kept, indent=1) + "\n")
-    print(name, success)
 
 
 def solved(run: Any, episodes: int) -> list[float]:
@@ -111,6 +144,14 @@ def page() -> list[str]:
         cells = [_cell(name, log) for name in names]
         if any(cell != "-" for cell in cells):
             lines.append(f"| {log} | " + " | ".join(cells) + " |")
+    longer = sorted(RESULTS.glob(f"*{LONG}.json"))
+    if longer:
+        lines += ["", "The same with one seed and more updates (thousands: share):", ""]
+    for path in longer:
+        found = json.loads(path.read_text())
+        stood = [*found["on_the_way"], found]
+        shares = (f"{x['updates'] // 1000}: {x['success']['per_seed'][0]:.0%}" for x in stood)
+        lines.append(f"* {path.stem.removesuffix(LONG)}: {', '.join(shares)}")
     return lines
 
 

@@ -14,6 +14,8 @@ import pytest
 from cases import CASES
 from safetensors.numpy import load_file
 
+import sterling
+
 RUNS = [(case.name, case.spaces[-1]) for case in CASES.values()]
 PROGRAM = """
 import json, sys, sterling
@@ -64,3 +66,17 @@ def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path, written_l
         [{k: v for k, v in row.items() if not k.startswith("time/")} for row in r] for r in read
     ]
     assert found[0] == found[1]
+    plays_without_its_log(broken)
+
+
+def plays_without_its_log(path: Path) -> None:
+    """What was learned acts wherever its folder is taken; the log may be gone."""
+    config = json.loads((path / "config.json").read_text())
+    if config["data"]:
+        config["data"]["path"] = str(path / "gone")
+        (path / "config.json").write_text(json.dumps(config))
+    run = sterling.load(path)
+    spec = run.world().spec
+    for seed in (0, 1):
+        action = run.player(seed).act(np.zeros(spec.obs.shape, spec.obs.dtype))
+        assert spec.action.contains(action.astype(spec.action.dtype))
