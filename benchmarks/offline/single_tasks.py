@@ -81,7 +81,8 @@ def learn(name: str, data: Path, seeds: int, updates: int) -> dict[str, Any]:
     path = RUNS / name
     sinks = [Progress(updates, seeds, name)]
     if (path / "config.json").exists():
-        run = sterling.resume(path, updates=updates, sinks=sinks)
+        begun = json.loads((path / "config.json").read_text())["updates"]
+        run = sterling.resume(path, updates=updates if updates > begun else None, sinks=sinks)
     else:
         algorithm, log = name.removesuffix(LONG).split("-", 1)
         own = TASKS["nets"] | TASKS["algorithms"][algorithm] | TASKS["data"][log].get(algorithm, {})
