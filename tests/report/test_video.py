@@ -101,13 +101,16 @@ class Lamp(gymnasium.Env):
 
 def test_factory_gets_actions_in_its_own_units(tmp_path):
     """An agent's 1 is this environment's 2."""
+    told = []
     path = record(
-        Lamp, {}, lambda obs: np.full((1, 1), 1.0, np.float32), tmp_path / "l.mp4", steps=5
-    )
+        Lamp, {}, lambda obs: np.full((1, 1), 1.0, np.float32), tmp_path / "l.mp4", steps=5,
+        notice=lambda reward, last: told.append((reward, last)),
+    )  # fmt: skip
     levels = [frame.mean() for frame in pictures(path)]
     assert pictures(path)[0].shape == (322, 334, 3)  # H.264 needs even sides
     np.testing.assert_allclose(levels, [0, 200, 200, 200, 0, 200], atol=4)  # resets after an end
     assert imageio.get_reader(path).get_meta_data()["fps"] == 5
+    assert told == [(0.0, over) for over in (False, False, True, True, False)]  # 3 ends, 4 resets
 
 
 def test_what_cannot_be_drawn_leaves_no_file(tmp_path):

@@ -8,6 +8,7 @@
 | npz | flat arrays, or Sterling's columns in one file | x | x |
 | ogbench | an npz whose trajectories end in a lone observation | x | |
 | lerobot | a folder with ``meta/info.json`` and Parquet files (LeRobot 2 and 3) | x | |
+| rlds | a version's folder of TensorFlow Datasets, with episodes of steps | x | |
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from sterling.data.columns import Digest, Stream, joined
 from sterling.data.dataset import Dataset
 from sterling.data.facts import Passport
-from sterling.data.formats import d4rl, flat, lerobot, minari, npz, ogbench, own
+from sterling.data.formats import d4rl, flat, lerobot, minari, npz, ogbench, own, rlds
 from sterling.data.formats.opened import Opened, reading
 from sterling.data.join import merged
 from sterling.data.spaces import Space
@@ -31,6 +32,7 @@ FORMATS: dict[str, Any] = {  # in the order in which files are looked at
     "sterling": own,
     "minari": minari,
     "lerobot": lerobot,
+    "rlds": rlds,
     "d4rl": d4rl,
     "ogbench": ogbench,
     "npz": npz,

@@ -1,0 +1,209 @@
+"""RLDS folders: one that TensorFlow Datasets wrote (rlds/toy.py), and ones written here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling.cli import main
+from sterling.data import Dataset, formats
+from sterling.data.formats import tfrecord
+from sterling.types import Mistake
+
+TOY = Path(__file__).parent / "rlds" / "toy" / "1.0.0"
+FLAGS = {"is_first": "bool", "is_last": "bool", "is_terminal": "bool"}
+
+
+def feature(said):
+    """A tensor's description; a dict's is one of parts."""
+    if isinstance(said, dict):
+        return {"featuresDict": {"features": {name: feature(x) for name, x in said.items()}}}
+    dtype, *shape = said
+    sizes = {"dimensions": [str(n) for n in shape]} if shape else {}
+    return {"tensor": {"dtype": dtype, "shape": sizes, "encoding": "none"}}
+
+
+def record(columns):
+    """An episode as a framed example."""
+    made = tfrecord.message()
+    for name, values in columns.items():
+        entry = made.features.feature.add(key=f"steps/{name}")
+        x = np.asarray(values)
+        if x.dtype == object:
+            entry.value.bytes_list.value.extend(values)
+            continue
+        whole = x.dtype.kind in "ib"
+        kept = entry.value.int64_list if whole else entry.value.float_list
+        kept.value.extend(x.astype(int if whole else float).ravel().tolist())
+    data = made.SerializeToString()
+    length = struct.pack("<Q", len(data))
+    sums = [struct.pack("<I", tfrecord.masked(x)) for x in (length, data)]
+    return length + sums[0] + data + sums[1]
+
+
+def folder(path: Path, steps, episodes, **info) -> Path:
+    """A dataset of one file."""
+    path.mkdir()
+    flags = {name: (dtype,) for name, dtype in FLAGS.items()}
+    whole = {"steps": {"sequence": {"feature": feature({**steps, **flags}), "length": "-1"}}}
+    (path / "features.json").write_text(json.dumps({"featuresDict": {"features": whole}}))
+    split = {"name": "train", "shardLengths": [str(len(episodes))]}
+    said = {"name": "own", "version": "2.0.0", "fileFormat": "tfrecord", "splits": [split], **info}
+    (path / "dataset_info.json").write_text(json.dumps(said))
+    data = b"".join(record(one) for one in episodes)
+    (path / "own-train.tfrecord-00000-of-00001").write_bytes(data)
+    return path
+
+
+def flags(count, terminal):
+    place = np.arange(count)
+    last = place == count - 1
+    return {"is_first": place == 0, "is_last": last, "is_terminal": last & terminal}
+
+
+PLAIN = {"observation": ("float32", 2), "action": ("float32", 1), "reward": ("float32",)}
+
+
+def plain(count, terminal=False, reward=0.0):
+    made = {"observation": np.ones((count, 2)), "action": np.full(count, 0.5)}
+    return made | {"reward": np.append(np.zeros(count - 1), reward)} | flags(count, terminal)
+
+
+def test_what_tensorflow_datasets_wrote():
+    """Seven episodes of two splits, in its order; number e has e + 3 steps."""
+    assert formats.recognised(TOY) == "rlds"
+    data = Dataset(TOY)
+    number = data.lengths - 3
+    assert sorted(number) == list(range(7))
+    np.testing.assert_array_equal(data.ended, number % 2 == 0)
+    np.testing.assert_array_equal(data.returns, [sum(range(n)) for n in data.lengths])
+    found = next(data.blocks(1000)).arrays
+    first_seen = np.cumsum(data.lengths + 1) - data.lengths - 1
+    for e, row, seen in zip(
+        number, np.cumsum(data.lengths) - data.lengths, first_seen, strict=True
+    ):
+        np.testing.assert_allclose(found["action"][row : row + 2], [[0, -e / 10], [0.1, -e / 10]])
+        np.testing.assert_allclose(found["obs/state"][seen + 1], np.arange(3) + 10 * e + 1 / 8)
+        np.testing.assert_array_equal(found["obs/zipped"][seen + 2], [2, e])
+        np.testing.assert_array_equal(found["obs/raw"][seen + 2], [e, 2])
+        assert found["obs/count"][seen + e + 3] == e + 3  # the last step is seen, not done
+        assert found["extra/kind"][row] == e % 3
+    assert data.spec.action == spaces.Box(-1.0, 1.0, (2,), np.float32)
+    assert set(data.spec.obs.spaces) == {"count", "raw", "state", "zipped"}
+    (source,) = data.facts.sources
+    assert (source.name, source.format) == ("toy 1.0.0", "rlds")
+    assert "left out, not numbers: language, observation/image" in source.notes
+
+
+def test_the_command_converts(tmp_path):
+    assert main(["data", "import", str(TOY), str(tmp_path / "own")]) == 0
+    assert Dataset(tmp_path / "own").hash == Dataset(TOY).hash
+
+
+def test_a_rewarded_end_is_kept_and_others_are_only_seen(tmp_path):
+    episodes = [plain(3, True, 1.0), plain(3, True), plain(3), plain(1)]
+    data = Dataset(folder(tmp_path / "set", PLAIN, episodes))
+    assert data.lengths.tolist() == [3, 2, 2]
+    found = next(data.blocks(10)).arrays
+    assert found["reward"].tolist() == [0, 0, 1, 0, 0, 0, 0]
+    assert found["discount"].tolist() == [1, 1, 0, 1, 0, 1, 1]
+    assert len(found["obs"]) == 7 + 3
+
+
+def test_an_action_of_parts_is_one_vector_and_choices_stay_choices(tmp_path):
+    steps = {
+        "observation": {"arm": {"pose": ("float32", 2)}, "seen": ("int64",)},
+        "action": {"grip": ("bool",), "move": ("float32", 2)},
+    }
+    one = {
+        "observation/arm/pose": np.zeros((2, 2)),
+        "observation/seen": np.arange(2),
+        "action/grip": np.array([True, False]),
+        "action/move": np.array([[3.0, 4.0], [5.0, 6.0]]),
+        **flags(2, False),
+    }
+    data = Dataset(folder(tmp_path / "parts", steps, [one]))
+    assert next(data.blocks(9)).arrays["action"].tolist() == [[1, 3, 4]]
+    assert set(data.spec.obs.spaces["arm"].spaces) == {"pose"}
+    (source,) = data.facts.sources
+    assert "the action is action/grip, action/move, in this order" in source.notes
+    assert "there are no rewards; they are zeros" in source.notes
+    steps = {**PLAIN, "action": ("int64",)}
+    chosen = [{**plain(3), "action": np.array([0, 4, 1])}]
+    assert Dataset(folder(tmp_path / "choices", steps, chosen)).spec.action == spaces.Discrete(5)
+
+
+def test_damage_is_refused_in_one_line(tmp_path):
+    whole = folder(tmp_path / "whole", PLAIN, [plain(3), plain(4)])
+    file = "own-train.tfrecord-00000-of-00001"
+
+    def changed(name, change):
+        copy = shutil.copytree(whole, tmp_path / name)
+        (copy / file).write_bytes(change((copy / file).read_bytes()))
+        return copy
+
+    def flipped(data, at):
+        return data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+
+    for name, change, words in (
+        ("cut", lambda data: data[:-9], "record 1 is cut off"),
+        ("head", lambda data: data[:-2] + data[-2:] + b"\0\1", "record 2 is cut off"),
+        ("flipped", lambda data: flipped(data, 40), "record 0 is damaged"),
+        ("length", lambda data: flipped(data, 1), "record 0 is damaged"),
+    ):
+        with pytest.raises(Mistake, match=f"{file}: {words}; fetch the file again") as error:
+            Dataset(changed(name, change))
+        assert "\n" not in str(error.value)
+    gone = folder(tmp_path / "gone", PLAIN, [plain(3)])
+    (gone / file).unlink()
+    with pytest.raises(Mistake, match=r"0 episodes where dataset_info\.json speaks of 1"):
+        Dataset(gone)
+
+
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path):
+    short = {**plain(3), "action": np.zeros(2)}
+    with pytest.raises(Mistake, match=r"episode 0: 'action' does not fit .*2 numbers for 3 steps"):
+        Dataset(folder(tmp_path / "short", PLAIN, [short]))
+    joined = {**plain(4), "is_last": np.array([0, 1, 0, 1])}
+    with pytest.raises(Mistake, match="goes on after step 1, which is marked as its last"):
+        Dataset(folder(tmp_path / "joined", PLAIN, [joined]))
+    other = folder(tmp_path / "other", PLAIN, [plain(3)], fileFormat="array_record")
+    with pytest.raises(Mistake, match="kept as array_record; write it anew"):
+        Dataset(other)
+    blind = {"action": ("float32", 1)}
+    with pytest.raises(Mistake, match="observation"):
+        Dataset(folder(tmp_path / "blind", blind, [plain(3)]))
+    bad = folder(tmp_path / "bad", PLAIN, [plain(3)])
+    (bad / "features.json").write_text("{")
+    with pytest.raises(Mistake, match="cannot be read as"):
+        Dataset(bad)
+
+
+def test_without_its_packages_it_names_them(monkeypatch):
+    tfrecord._modules.cache_clear()
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    with pytest.raises(Mistake, match=r'pip install "sterling-rl\[rlds\]"'):
+        Dataset(TOY)
+
+
+def test_packed_tensors(tmp_path):
+    """A step's numbers as one zipped string; and one that is no such string."""
+    good = np.array([zlib.compress(np.float32([t, 7]).tobytes()) for t in range(3)], object)
+    for name, strings in (("good", good), ("bad", np.array([b"no", b"no", b"no"], object))):
+        path = folder(tmp_path / name, PLAIN, [{**plain(3), "observation": strings}])
+        said = json.loads((path / "features.json").read_text())
+        steps = said["featuresDict"]["features"]["steps"]["sequence"]["feature"]
+        steps["featuresDict"]["features"]["observation"]["tensor"]["encoding"] = "zlib"
+        (path / "features.json").write_text(json.dumps(said))
+    found = next(Dataset(tmp_path / "good").blocks(9)).arrays["obs"]
+    np.testing.assert_array_equal(found, [[0, 7], [1, 7], [2, 7]])
+    with pytest.raises(Mistake, match="'observation' does not fit"):
+        Dataset(tmp_path / "bad")
