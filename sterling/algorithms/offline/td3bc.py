@@ -69,7 +69,8 @@ def needs(config: Config) -> Transitions:
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """A new agent; raises :class:`Mistake` for actions that are not a box."""
     if not isinstance(spec.action, spaces.Box):
-        raise Mistake(f"td3bc cannot act in {spec.action}; use iql, cql or bc")
+        others = "cql, iql or awac" if isinstance(spec.action, spaces.Discrete) else "bc"
+        raise Mistake(f"td3bc cannot act in {spec.action}; use {others}")
     nets = td3.networks(key, spec, config.width, config.depth)
     return State(
         nets,
