@@ -127,6 +127,12 @@ class Host:
         )
         return None, answer
 
+    def to_world(self, action: Action) -> Action:
+        """Actions with any leading axes as the environment itself takes them."""
+        parts = zip(jax.tree.leaves(action), self._actions, strict=True)
+        whole = [_own(np.asarray(part), space) for part, space in parts]
+        return tree(self._crew.problem.action, iter(whole))
+
     def close(self) -> None:
         """Close every environment and end every process."""
         self._crew.close()
@@ -182,12 +188,9 @@ class Host:
         finite = np.ones(total, bool)
         parts = zip(self._board("action"), jax.tree.leaves(action), self._actions, strict=True)
         for board, part, space in parts:
-            rows = np.asarray(part).reshape(board.shape).astype(board.dtype)
-            if isinstance(space, spaces.Box):
-                finite &= np.isfinite(rows).reshape(total, -1).all(1)
-                board[...] = np.clip(rows, space.low, space.high)  # float32 may round beyond them
-            else:
-                board[...] = rows + np.asarray(getattr(space, "start", 0), board.dtype)
+            rows = np.asarray(part).reshape(board.shape)
+            finite &= np.isfinite(rows).reshape(total, -1).all(1)
+            board[...] = _own(rows, space)
         return finite
 
     def _board(self, kind: str) -> list[np.ndarray]:
@@ -201,6 +204,14 @@ class Host:
     def _shape(self, array: np.ndarray) -> np.ndarray:
         """(seed * env, ...) -> (seed, env, ...)."""
         return array.reshape(self.seeds, self.envs, *array.shape[1:])
+
+
+def _own(action: np.ndarray, space: Any) -> np.ndarray:
+    """An action of one of its spaces, in the environment's own numbers."""
+    own = action.astype(space.dtype)
+    if isinstance(space, spaces.Box):
+        return np.clip(own, space.low, space.high)  # float32 may round beyond them
+    return own + np.asarray(getattr(space, "start", 0), space.dtype)
 
 
 def _name(factory: Any) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from gymnasium.spaces import Box
 from jaxtyping import Bool, Int
 
 from sterling.data import spaces
@@ -73,9 +72,9 @@ def _columns(
         return np.asarray(x)[time, env]
 
     chosen = jax.tree.map(of, rows.action)
-    scale = getattr(world, "to_world", None) if isinstance(world.spec.action, Box) else None
-    done = jax.tree.map(np.asarray, scale(chosen)) if scale else chosen
     space = own_action(world)
+    scale: Any = getattr(world, "to_world", None) if spaces.is_rescaled(space) else None
+    done = jax.tree.map(np.asarray, scale(chosen)) if scale else chosen
     parts = spaces.parts("action", space)
     arrays: Arrays = {
         name: _as_space(part, leaf)

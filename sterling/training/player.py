@@ -38,7 +38,7 @@ class Player:
         see, do = (getattr(world, name, None) for name in ("to_agent", "to_world"))
         seen = jax.tree.map(np.asarray, obs)
         action = self.act(see(seen) if see else seen)
-        return np.asarray(do(action[None]))[0] if do else action
+        return jax.tree.map(lambda x: np.asarray(x)[0], do(action[None])) if do else action
 
     def act(self, obs: Any) -> Any:
         """The agent's action for one observation, both as the run's own world has them: frames

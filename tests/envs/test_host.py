@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from sterling import envs
 from sterling.envs.gymnasium import Host
 from sterling.types import Mistake
 
@@ -226,3 +227,46 @@ def test_a_breach_of_contract_is_found_in_a_worker_too():
     lock = threading.Lock()
     with pytest.raises(Mistake, match="workers=0"):
         Host(lambda: lock, (0,), 1)
+
+
+SOME = np.array([0.5, 1.0], np.float32)
+TAKEN = {  # an agent's action, and the environment's
+    "start": (spaces.Discrete(3, start=-1), np.int32(2), 1),
+    "several": (spaces.MultiDiscrete([2, 3], start=[5, -1]), np.array([1, 0]), [6, -1]),
+    "bits": (spaces.MultiBinary(2), np.array([1, 0]), [1, 0]),
+    "stretched": (spaces.Box(-4.0, 8.0, (2,), np.float64), SOME, [5.0, 8.0]),
+    "free": (spaces.Box(-np.inf, np.inf, (2,), np.float64), 9.0 * SOME, [4.5, 9.0]),
+    "whole": (spaces.Box(0, 7, (2,), np.int16), np.array([3, 9]), [3, 7]),
+}
+
+
+class Takes(gymnasium.Env):
+    """Observes the action before, which must be one of its own."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    def __init__(self, space):
+        self.action_space = space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        return np.zeros(2, np.float32) + np.asarray(action, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_actions_are_told_in_the_environments_own_numbers(name):
+    """By ``to_world`` as by a step."""
+    space, action, expected = TAKEN[name]
+    world = envs.make(lambda: Takes(space), (0,), 1, workers=0)
+    try:
+        own = np.asarray(world.to_world(np.asarray(action)[None]))[0]
+        assert space.contains(own)
+        np.testing.assert_array_equal(own, expected)
+        _, (answer,) = run(world, [np.asarray(action)[None, None]])
+        np.testing.assert_array_equal(answer.obs[0, 0], np.zeros(2) + expected)
+    finally:
+        world.close()
