@@ -38,7 +38,9 @@ def _film(chosen: argparse.Namespace, run: Any, seed: int) -> int:
     import jax
 
     from sterling.report.video import record
+    from sterling.training.start import needs_world
 
+    needs_world(run.settings)
     player = run.player(seed)
 
     def act(obs: Any) -> Any:

@@ -11,7 +11,7 @@ from sterling.envs.registry import find
 from sterling.training.agent import Agent
 from sterling.training.evaluate import evaluate
 from sterling.training.settings import Settings
-from sterling.training.start import make_world
+from sterling.training.start import make_world, needs_world
 
 COPIES = 8  # of a seed's environments at once, where they live in processes: some take 60 MB
 
@@ -25,6 +25,7 @@ class Judge:
         self._seeds = jnp.asarray(settings.seeds, jnp.int32)
         self.world: Any = None  # where they are played; None: in scenes
         if settings.speech is None:
+            needs_world(settings)
             self.world = make_world(settings, "evaluate", _copies(settings, episodes))
 
     def __call__(self, agent: Agent) -> dict[str, np.ndarray]:

@@ -7,12 +7,15 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from sterling import algorithms
 from sterling.data import Dataset, sound
 from sterling.data.returns import shares, summary
+from sterling.data.spaces import as_stored_acts, from_json, obs_of_agent, of_agent, parts, to_json
 from sterling.training.choices import Logbook
 from sterling.training.settings import Settings
-from sterling.types import Log, Mistake, Spec, Transitions, World
+from sterling.types import Action, Log, Mistake, Spec, Transitions, World
 
 
 def begun(data: str | Path | Dataset | None, **how: Any) -> Logbook | None:
@@ -78,12 +81,33 @@ def _summary(book: Logbook) -> Log:
 
 
 def settled(settings: Settings) -> Settings:
-    """The settings with the fields that their algorithm leaves to its log, as dt does the return
-    to ask for: so an agent can be made again without that log."""
-    settle = getattr(algorithms.find(settings.algorithm), "settled", None)
-    if settle is None or settings.data is None:
+    """The settings with all that an agent is made of, so that it can be made again without its
+    log: the fields that the algorithm leaves to the log, as dt does the return to ask for, and the
+    log's spaces where no environment is named."""
+    if settings.data is None:
         return settings
-    return dataclasses.replace(settings, config=settle(settings.config, _summary(settings.data)))
+    filled: dict[str, Any] = {}
+    if settle := getattr(algorithms.find(settings.algorithm), "settled", None):
+        filled["config"] = settle(settings.config, _summary(settings.data))
+    if not settings.environment:
+        log = opened(settings.data)
+        filled["spaces"] = {"obs": to_json(log.obs_space), "action": to_json(log.action_space)}
+    return dataclasses.replace(settings, **filled)
+
+
+class Unlived:
+    """In place of a world where a log names none: the log's spaces, by ``Settings.spaces``."""
+
+    def __init__(self, spaces: dict[str, Any]):
+        self._action = from_json(spaces["action"])
+        obs = obs_of_agent(from_json(spaces["obs"]))
+        self.spec = Spec(obs=obs, action=of_agent(self._action))
+
+    def to_world(self, action: Action) -> Action:
+        """An agent's action, with any leading axes, as the log has them."""
+        leaves, form = jax.tree.flatten(action)
+        own = zip(parts("action", self._action).values(), leaves, strict=True)
+        return jax.tree.unflatten(form, [as_stored_acts(space, leaf) for space, leaf in own])
 
 
 def rows(settings: Settings, needs: Any) -> int:

@@ -36,6 +36,7 @@ class Settings:
     log_every: int = 0  # between rows of metrics.jsonl; 0: a hundredth of the budget
     checkpoint_minutes: float = 5.0
     data: Logbook | None = None  # logged experience to learn from
+    spaces: dict[str, Any] | None = None  # of its "obs" and "action", where no environment has them
     updates: int = 0  # gradient updates per seed from the log alone, before the first step
     online: dict[str, float] = dataclasses.field(default_factory=dict)  # fields from then on
     guide: Guidance | None = None

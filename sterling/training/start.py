@@ -23,7 +23,7 @@ from sterling.training.guide import guided
 from sterling.training.loop import Run
 from sterling.training.programs import quickly
 from sterling.training.settings import Settings, iterations
-from sterling.types import Rollouts, Spec, World
+from sterling.types import Mistake, Rollouts, Spec, World
 
 
 def build(settings: Settings, *, warm: bool = True) -> Run:
@@ -142,6 +142,7 @@ def _augmented(settings: Settings, source: Any, spec: Spec) -> Any:
 
 def make_world(settings: Settings, purpose: str = "train", copies: int | None = None) -> World:
     """The settings' world, ``copies`` (default: ``settings.envs``) for each seed."""
+    needs_world(settings)
     count = settings.envs if copies is None else copies
     return envs.make(
         settings.environment,
@@ -151,6 +152,12 @@ def make_world(settings: Settings, purpose: str = "train", copies: int | None = 
         strategy=settings.inside,
         **settings.env_options,
     )
+
+
+def needs_world(settings: Settings) -> None:
+    """Raises Mistake for a run whose log names no environment."""
+    if not settings.environment:
+        raise Mistake("the log of this run names no environment: there is no world to act in")
 
 
 def problem(settings: Settings, world: World | None = None) -> Spec:

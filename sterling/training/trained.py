@@ -14,10 +14,11 @@ from sterling.statistics import estimate
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.judge import Judge
+from sterling.training.logbook import Unlived
 from sterling.training.player import Player
 from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings, iterations
-from sterling.training.start import create_agent, make_world, problem
+from sterling.training.start import create_agent, make_world
 from sterling.types import Mistake, Spec
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class TrainedRun:
     def world(self) -> Any:
         """The run's world, of which only the forms of observations and actions are to be asked."""
         if self._world is None:
-            self._world = make_world(self.settings, "evaluate", 1)
+            spaces = self.settings.spaces
+            self._world = Unlived(spaces) if spaces else make_world(self.settings, "evaluate", 1)
         return self._world
 
 
@@ -108,11 +110,12 @@ def _template(settings: Settings) -> Agent:
 
 def _problem(settings: Settings) -> Spec:
     """What the agents were made for, whether or not their log is still there."""
-    if not settings.environment:
-        return problem(settings)
+    known: Any = {"envs": settings.envs, "iterations": iterations(settings)}
+    if settings.spaces:
+        return dataclasses.replace(Unlived(settings.spaces).spec, **known)
     world = make_world(settings, "evaluate", 1)
     try:
-        return dataclasses.replace(world.spec, envs=settings.envs, iterations=iterations(settings))
+        return dataclasses.replace(world.spec, **known)
     finally:
         world.close()
 

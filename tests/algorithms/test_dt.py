@@ -166,6 +166,14 @@ def test_remembering_equals_looking_at_the_whole():
     np.testing.assert_allclose(first_act, actions[0], rtol=1e-5)
 
 
+def test_actions_of_any_shape_are_remembered():
+    """A box of (2, 3) numbers is six in the context."""
+    state = make(spaces.Box(-1.0, 1.0, (2, 3), np.float32))
+    action, memory = dt.recall(state, dt.memory(state, ENVS), jnp.ones((ENVS, OBS)), KEY, False)
+    assert action.shape == (ENVS, 2, 3)
+    np.testing.assert_array_equal(memory.context.action[:, -1], action.reshape(ENVS, 6))
+
+
 def test_an_episode_begins_anew_after_its_last_step_and_after_the_reset():
     state = make()
     obs = jnp.asarray(np.random.default_rng(5).normal(size=(4, ENVS, OBS)), jnp.float32)

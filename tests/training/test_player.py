@@ -1,10 +1,13 @@
 """Agents at play outside of training: what they remember of an episode, and who needs no memory."""
 
+import shutil
+
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import sterling
 from sterling import envs, keys
@@ -41,8 +44,9 @@ def _log(tmp_path_factory):
         "discount": (~np.isin(np.arange(len(action)), ends)).astype(np.float32),
     }
     block = Block(columns, np.array(lengths), np.zeros(30, np.int32))
-    spaces = env.observation_space, env.action_space
-    return Dataset.of(block, *spaces).save(tmp_path_factory.mktemp("logs") / "log")
+    return Dataset.of(block, env.observation_space, env.action_space).save(
+        tmp_path_factory.mktemp("logs") / "log"
+    )
 
 
 @pytest.fixture(name="run", scope="module")
@@ -103,3 +107,28 @@ def test_its_film_is_made(run, tmp_path):
     film = tmp_path / "film.gif"
     assert main(["play", str(run.path), "--video", str(film), "--steps", "12"]) == 0
     assert film.stat().st_size > 1000
+
+
+def test_a_log_that_names_no_environment_is_enough_to_act(tmp_path, capsys):
+    """Actions come in the log's own numbers; there is no world to be judged in."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "obs": rng.normal(size=(22, 3)),
+        "action": np.tile(np.array([[2.0, 6.0]]), (20, 1)),
+        "reward": np.zeros(20, np.float32),
+        "discount": np.ones(20, np.float32),
+    }
+    block = Block(columns, np.array([10, 10]), np.zeros(2, np.int32))
+    obs = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    log = Dataset.of(block, obs, spaces.Box(0.0, 8.0, (2,), np.float64)).save(tmp_path / "log")
+    few = {"updates": 300, "lr": 0.01, "batch": 16, "width": 8, "evaluate_episodes": 0}
+    sterling.train("bc", data=log, out=tmp_path / "run", **few)
+    shutil.rmtree(log)
+    run = sterling.load(tmp_path / "run")
+    np.testing.assert_allclose(run.policy(np.zeros(3)), [2.0, 6.0], atol=0.5)
+    assert run.policy(np.zeros(3)).dtype == np.float64
+    for command in ("evaluate", "play"):
+        assert main([command, str(run.path)]) == 2
+        said = capsys.readouterr().err
+        assert "names no environment: there is no world" in said
+        assert said.count("\n") == 1

@@ -200,9 +200,10 @@ def recall(
     else:
         pi = state.actions.distribution(outputs, action_mask(obs))
         action = pi.sample(key) if explore else pi.mode()
+    action = state.actions.shaped(action)
     taken = context.action.at[:, -1].set(codes(state.actions, action))
     context = eqx.tree_at(lambda c: c.action, context, taken)
-    return state.actions.shaped(action), Memory(context, memory.wanted, memory.time)
+    return action, Memory(context, memory.wanted, memory.time)
 
 
 def notice(
