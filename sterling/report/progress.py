@@ -150,7 +150,7 @@ def _lines(result: dict[str, Any], path: str | Path | None) -> list[tuple[str, s
     seeds, failed = result["seeds"], result.get("failed_seeds", [])
     lines = [
         ("algorithm", result["algorithm"]),
-        ("environment", result["environment"]),
+        ("environment", result["environment"] or "none: from its log alone"),
         *[
             (name, f"{result[name]:,} per seed")
             for name in ("updates", "steps")
