@@ -111,6 +111,15 @@ def seen(space: Any) -> Any:
     return space
 
 
+def own(space: Any, action: np.ndarray) -> np.ndarray:
+    """The inverse of :func:`seen` for one part, with any leading axes: actions in the numbers and
+    the type that the environment takes."""
+    made = action.astype(space.dtype)
+    if isinstance(space, spaces.Box):
+        return np.clip(made, space.low, space.high)  # float32 may round beyond them
+    return made + np.asarray(getattr(space, "start", 0), space.dtype)
+
+
 def choices(space: spaces.Space[Any]) -> int:
     """How many entries a mask of allowed actions has: all parts' choices, laid end to end."""
     if isinstance(space, spaces.Discrete):

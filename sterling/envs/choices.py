@@ -44,6 +44,7 @@ class MaskedChoices(Wrapper):
             action=spaces.Discrete(math.prod(self._sizes)) if joint else action,
         )
         super().__init__(world, spec)
+        self.joint = joint  # one action stands for several choices
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]:
         """Start every episode anew."""

@@ -25,7 +25,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key
 
-from sterling.envs.board import BUILD, RESET, SKIP, STEP, leaves, seen, tree
+from sterling.envs.board import BUILD, RESET, SKIP, STEP, leaves, own, seen, tree
 from sterling.envs.envpool import env_seed
 from sterling.envs.workers import Crew, Fault, Inline, Processes, WorldFailed
 from sterling.types import Action, Mistake, Obs, Spec, Step
@@ -95,6 +95,11 @@ class Host:
         self._actions = [leaf for _, leaf in leaves(problem.action)]
         self._obs: list[np.ndarray] = []
 
+    @property
+    def action_space(self) -> spaces.Space[Any]:
+        """The environment's own."""
+        return self._crew.problem.action
+
     def reset(self, keys: Key[Array, "seed"]) -> tuple[None, Obs]:
         """Start every episode anew; seeded by the world's own seeds, ``keys`` are not used."""
         self._due[:] = True
@@ -129,9 +134,8 @@ class Host:
 
     def to_world(self, action: Action) -> Action:
         """Actions with any leading axes as the environment itself takes them."""
-        parts = zip(jax.tree.leaves(action), self._actions, strict=True)
-        whole = [_own(np.asarray(part), space) for part, space in parts]
-        return tree(self._crew.problem.action, iter(whole))
+        spaces = iter(self._actions)
+        return jax.tree.map(lambda part: own(next(spaces), np.asarray(part)), action)
 
     def close(self) -> None:
         """Close every environment and end every process."""
@@ -190,7 +194,7 @@ class Host:
         for board, part, space in parts:
             rows = np.asarray(part).reshape(board.shape)
             finite &= np.isfinite(rows).reshape(total, -1).all(1)
-            board[...] = _own(rows, space)
+            board[...] = own(space, rows)
         return finite
 
     def _board(self, kind: str) -> list[np.ndarray]:
@@ -204,14 +208,6 @@ class Host:
     def _shape(self, array: np.ndarray) -> np.ndarray:
         """(seed * env, ...) -> (seed, env, ...)."""
         return array.reshape(self.seeds, self.envs, *array.shape[1:])
-
-
-def _own(action: np.ndarray, space: Any) -> np.ndarray:
-    """An action of one of its spaces, in the environment's own numbers."""
-    own = action.astype(space.dtype)
-    if isinstance(space, spaces.Box):
-        return np.clip(own, space.low, space.high)  # float32 may round beyond them
-    return own + np.asarray(getattr(space, "start", 0), space.dtype)
 
 
 def _name(factory: Any) -> str:

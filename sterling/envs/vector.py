@@ -20,10 +20,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from gymnasium import Space
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Array, Bool, Key, PyTree
 
-from sterling.envs.board import leaves, plain, seen
+from sterling.envs.board import leaves, own, plain, seen
 from sterling.envs.envpool import env_seed
 from sterling.types import Action, Mistake, Obs, Score, Spec, Step
 
@@ -106,6 +107,16 @@ class Vector:
         )
         return None, answer
 
+    @property
+    def action_space(self) -> Space[Any]:
+        """The environment's own, of one copy."""
+        return self._vec.single_action_space
+
+    def to_world(self, action: Action) -> Action:
+        """Actions with any leading axes as the environment itself takes them."""
+        spaces = iter(leaf for _, leaf in leaves(self.action_space))
+        return jax.tree.map(lambda part: own(next(spaces), np.asarray(part)), action)
+
     def close(self) -> None:
         """Close the vector environment."""
         self._vec.close()
@@ -117,14 +128,9 @@ class Vector:
 
     def _actions(self, action: Action) -> Any:
         """(seed, env, ...) -> (seed * env, ...) in the environment's own dtype and count."""
-        spaces = iter(leaf for _, leaf in leaves(self._vec.single_action_space))
-
-        def own(part: Any) -> np.ndarray:
-            space, rows = next(spaces), np.asarray(part)
-            rows = rows.reshape(len(self._due), *rows.shape[2:]).astype(space.dtype)
-            return rows + np.asarray(getattr(space, "start", 0), space.dtype)
-
-        return jax.tree.map(own, action)
+        rows = jax.tree.map(np.asarray, action)
+        rows = jax.tree.map(lambda x: x.reshape(len(self._due), *x.shape[2:]), rows)
+        return self.to_world(rows)
 
     def _put_final(self, obs: PyTree, ended: Bool[np.ndarray, "total"], info: Any) -> None:
         """Replace the first observations of new episodes by the last ones of those that ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -11,7 +11,6 @@ from jaxtyping import Bool, Int
 from sterling.data import spaces
 from sterling.data.columns import Arrays, Block
 from sterling.data.spaces import Space
-from sterling.envs.choices import MaskedChoices
 from sterling.types import Record, World
 
 
@@ -19,9 +18,9 @@ def own_action(world: World) -> Space:
     """The action space of the environment inside all wrappers; choices that are only allowed
     together stay one number, as in their mask."""
     inner: Any = world
-    while hasattr(inner, "world") and not isinstance(inner, MaskedChoices):
+    while hasattr(inner, "world") and not getattr(inner, "joint", False):
         inner = inner.world
-    return inner.spec.action
+    return getattr(inner, "action_space", inner.spec.action)
 
 
 def block(rows: Record, world: World, quota: int, source: int, *, newest: bool = False) -> Block:
@@ -73,8 +72,8 @@ def _columns(
 
     chosen = jax.tree.map(of, rows.action)
     space = own_action(world)
-    scale: Any = getattr(world, "to_world", None) if spaces.is_rescaled(space) else None
-    done = jax.tree.map(np.asarray, scale(chosen)) if scale else chosen
+    differs = space != world.spec.action
+    done = jax.tree.map(np.asarray, cast(Any, world).to_world(chosen)) if differs else chosen
     parts = spaces.parts("action", space)
     arrays: Arrays = {
         name: _as_space(part, leaf)
@@ -84,7 +83,7 @@ def _columns(
     arrays["discount"] = of(rows.discount).astype(np.float32)
     if "log_prob" in rows.extras:
         arrays["extra/log_prob"] = of(rows.extras["log_prob"]).astype(np.float32)
-        if isinstance(chosen, np.ndarray) and scale:
+        if isinstance(chosen, np.ndarray) and spaces.is_rescaled(space):
             arrays["extra/sample"] = chosen
     return arrays
 

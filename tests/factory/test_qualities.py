@@ -3,6 +3,7 @@
 import dataclasses
 from functools import partial
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -173,3 +174,31 @@ def test_the_command(capsys, tmp_path):
     assert said.err == ""
     assert main([*words[:4], "mediumm", *words[5:]]) == 2
     assert "did you mean medium?" in capsys.readouterr().err
+
+
+class Signed(gymnasium.Env):
+    """Choices from -1; what was chosen is seen next and paid."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(3, start=-1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.array([action], np.float32), float(action), False, False, {}
+
+
+def test_choices_are_stored_in_the_environments_own_numbers(tmp_path):
+    gymnasium.register("Signed-v0", entry_point=Signed, max_episode_steps=5)
+    try:
+        order = Order("Signed-v0", "random", 60, env_options={"workers": 0})
+        data = make(order, tmp_path / "signed")
+    finally:
+        gymnasium.registry.pop("Signed-v0")
+    assert data.action_space == Signed.action_space
+    assert data.spec.action == gymnasium.spaces.Discrete(3)
+    rows = next(data.blocks(60)).arrays
+    assert set(rows["action"]) == {-1, 0, 1}
+    np.testing.assert_array_equal(rows["action"], rows["reward"])
