@@ -109,7 +109,7 @@ def test_the_command_converts(tmp_path):
 
 
 def test_a_rewarded_end_is_kept_and_others_are_only_seen(tmp_path):
-    episodes = [plain(3, True, 1.0), plain(3, True), plain(3), plain(1)]
+    episodes = [plain(3, True, 1.0), plain(3, True), plain(3), plain(1), {}]
     data = Dataset(folder(tmp_path / "set", PLAIN, episodes))
     assert data.lengths.tolist() == [3, 2, 2]
     found = next(data.blocks(10)).arrays
@@ -197,13 +197,20 @@ def test_without_its_packages_it_names_them(monkeypatch):
 def test_packed_tensors(tmp_path):
     """A step's numbers as one zipped string; and one that is no such string."""
     good = np.array([zlib.compress(np.float32([t, 7]).tobytes()) for t in range(3)], object)
-    for name, strings in (("good", good), ("bad", np.array([b"no", b"no", b"no"], object))):
-        path = folder(tmp_path / name, PLAIN, [{**plain(3), "observation": strings}])
+    bad = np.array([b"no", b"no", b"no"], object)
+    pushed = np.array([zlib.compress(np.float32([t]).tobytes()) for t in range(3)], object)
+    for name, strings in (("good", good), ("bad", bad)):
+        episode = {**plain(3), "observation": strings, "action": pushed}
+        path = folder(tmp_path / name, PLAIN, [episode])
         said = json.loads((path / "features.json").read_text())
         steps = said["featuresDict"]["features"]["steps"]["sequence"]["feature"]
-        steps["featuresDict"]["features"]["observation"]["tensor"]["encoding"] = "zlib"
+        for part in ("observation", "action"):
+            steps["featuresDict"]["features"][part]["tensor"]["encoding"] = "zlib"
         (path / "features.json").write_text(json.dumps(said))
-    found = next(Dataset(tmp_path / "good").blocks(9)).arrays["obs"]
-    np.testing.assert_array_equal(found, [[0, 7], [1, 7], [2, 7]])
+    data = Dataset(tmp_path / "good")
+    found = next(data.blocks(9)).arrays
+    np.testing.assert_array_equal(found["obs"], [[0, 7], [1, 7], [2, 7]])
+    np.testing.assert_array_equal(found["action"], [[0], [1]])
+    assert data.spec.action == spaces.Box(-np.inf, np.inf, (1,), np.float32)  # one is beyond 1
     with pytest.raises(Mistake, match="'observation' does not fit"):
         Dataset(tmp_path / "bad")

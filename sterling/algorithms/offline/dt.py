@@ -130,8 +130,7 @@ def settled(config: Config, log: Log) -> Config:
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """A new agent; raises :class:`Mistake` without a log to learn from where ``target`` and
     ``horizon`` do not say what the log would."""
-    if spec.log is not None:
-        config = settled(config, spec.log)
+    config = config if spec.log is None else settled(config, spec.log)
     if config.target is None or config.horizon is None:
         raise Mistake("dt learns from logged experience; give data=..., or target= and horizon=")
     largest = 1.0 if spec.log is None else max(abs(bound) for bound in spec.log.returns)

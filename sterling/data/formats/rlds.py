@@ -70,10 +70,10 @@ def read(path: Path, limit: int | None = None) -> Stream:
     tensors = {name: leaf for name, leaf in leaves.items() if leaf is not None}
     shown, done = (_below(tensors, part) for part in (OBS, ACTION))
     needed(tensors, ["is_terminal"])
-    low, high = _extremes(files, tensors, info)
-    first = next(_episodes(files, tensors), None)
+    low, high = _extremes(files, {name: tensors[name] for name in (*done, "is_terminal")}, info)
+    first = next((one for one in _episodes(files, tensors) if _steps(one)), None)
     if first is None:
-        raise Mistake("there is no episode")
+        raise Mistake("there is no episode of any steps")
     columns = _columns(first, shown, done)
     obs = _obs_space({name: x for name, x in columns.items() if name.startswith("obs")})
     source = Source(f"{info['name']} {info['version']}", FORMAT, info.get("moduleName", ""))
@@ -119,15 +119,13 @@ def _assumptions(leaves: dict[str, Tensor | None], done: Sequence[str]) -> Itera
 
 
 def _episodes(files: Sequence[Path], tensors: dict[str, Tensor]) -> Iterator[Arrays]:
-    """The steps of every episode that has some: feature -> ``(step, ...)``."""
+    """Every episode, one without steps too: feature -> ``(step, ...)``."""
     for file in files:
         for number, record in enumerate(tfrecord.records(file)):
             try:
-                made = _episode(tfrecord.example(record), tensors)
+                yield _episode(tfrecord.example(record), tensors)
             except Mistake as error:
                 raise Mistake(f"{file.name}: episode {number}: {error}") from error
-            if len(made["is_terminal"]):
-                yield made
 
 
 def _episode(found: dict[str, Any], tensors: dict[str, Tensor]) -> Arrays:
@@ -145,19 +143,20 @@ def _episode(found: dict[str, Any], tensors: dict[str, Tensor]) -> Arrays:
     return made
 
 
+def _steps(episode: Arrays) -> int:
+    return len(episode["is_terminal"])
+
+
 def _extremes(
     files: Sequence[Path], tensors: dict[str, Tensor], info: dict[str, Any]
 ) -> tuple[float, float]:
     """The smallest and largest number in any action; Mistake where episodes are missing."""
     low, high, count = math.inf, -math.inf, 0
     done = _below(tensors, ACTION)
-    for file in files:
-        for record in tfrecord.records(file):
-            found, count = tfrecord.example(record), count + 1
-            for name in done:
-                values = needed(found, [f"steps/{name}"])
-                if not isinstance(values, list) and values.size:
-                    low, high = min(low, values.min()), max(high, values.max())
+    for steps in _episodes(files, tensors):
+        count += 1
+        for name in done if _steps(steps) else ():
+            low, high = min(low, np.nanmin(steps[name])), max(high, np.nanmax(steps[name]))
     lengths = [int(n) for split in info.get("splits", ()) for n in split.get("shardLengths", ())]
     if count != sum(lengths):
         raise Mistake(f"there are {count} episodes where {INFO} speaks of {sum(lengths)}; fetch it")
@@ -168,7 +167,7 @@ def _columns(steps: Arrays, shown: Sequence[str], done: Sequence[str]) -> Arrays
     """The steps under the names of columns."""
     lone = len(shown) == 1
     made = {"obs" + ("" if lone else name.removeprefix(OBS)): steps[name] for name in shown}
-    count = len(steps["is_terminal"])
+    count = _steps(steps)
     if len(done) == 1 and steps[done[0]].dtype.kind != "f":
         made["action"] = steps[done[0]]
     else:
@@ -205,6 +204,8 @@ def _blocks(
     """Whole episodes, about ``BLOCK`` rows at a time."""
     waiting: list[Block] = []
     for steps in _episodes(files, tensors):
+        if not _steps(steps):
+            continue
         made = _block(_columns(steps, shown, done), bool(steps["is_terminal"][-1]))
         if len(made.lengths):
             waiting.append(made)
