@@ -72,7 +72,8 @@ def _columns(
 
     chosen = jax.tree.map(of, rows.action)
     space = own_action(world)
-    differs = space != world.spec.action
+    clipped = spaces.is_rescaled(space)
+    differs = clipped or space != world.spec.action
     done = jax.tree.map(np.asarray, cast(Any, world).to_world(chosen)) if differs else chosen
     parts = spaces.parts("action", space)
     arrays: Arrays = {
@@ -83,7 +84,7 @@ def _columns(
     arrays["discount"] = of(rows.discount).astype(np.float32)
     if "log_prob" in rows.extras:
         arrays["extra/log_prob"] = of(rows.extras["log_prob"]).astype(np.float32)
-        if isinstance(chosen, np.ndarray) and spaces.is_rescaled(space):
+        if isinstance(chosen, np.ndarray) and clipped:
             arrays["extra/sample"] = chosen
     return arrays
 
