@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from sterling import keys
+from sterling.envs.board import leaves
 from sterling.training.agent import Agent
+from sterling.types import Mistake
 
 if TYPE_CHECKING:
     from sterling.training.trained import TrainedRun
@@ -33,11 +35,21 @@ class Player:
         self._memory = run.agent.memory(1)
 
     def __call__(self, obs: Any) -> Any:
-        """The action for one observation, both as a Gymnasium environment gives and takes them."""
+        """The action for one observation, both as a Gymnasium environment gives and takes them.
+
+        Raises :class:`Mistake` for what is no observation of the run's environment.
+        """
         world = self._run.world()
         see, do = (getattr(world, name, None) for name in ("to_agent", "to_world"))
         seen = jax.tree.map(np.asarray, obs)
-        action = self.act(see(seen) if see else seen)
+        try:
+            seen = see(seen) if see else seen
+        except (TypeError, LookupError, ValueError) as error:
+            raise Mistake(
+                f"that is no observation of {self._run.settings.name}: {error}"
+            ) from error
+        fits(world.spec.obs, seen)
+        action = self.act(seen)
         return jax.tree.map(lambda x: np.asarray(x)[0], do(action[None])) if do else action
 
     def act(self, obs: Any) -> Any:
@@ -61,6 +73,17 @@ class Player:
             shape = len(self._run.settings.seeds), 1
             answer = jnp.full(shape, reward, jnp.float32), jnp.full(shape, last, bool)
             self._memory = _notice(self._run.agent, self._memory, *answer)
+
+
+def fits(space: Any, obs: Any) -> None:
+    """Raises :class:`Mistake` where an observation has other parts or shapes than its space."""
+    expected = {"/".join(map(str, path)): leaf.shape or () for path, leaf in leaves(space)}
+    paths = jax.tree_util.tree_leaves_with_path(obs)
+    found = {jax.tree_util.keystr(path, simple=True, separator="/"): x.shape for path, x in paths}
+    if found != expected:
+        said = [", ".join(f"{name} {shape}".strip() for name, shape in one.items())
+                for one in (expected, found)]  # fmt: skip
+        raise Mistake(f"an observation should be of shape {said[0]}; got {said[1]}")
 
 
 @eqx.filter_jit

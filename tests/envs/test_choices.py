@@ -63,6 +63,10 @@ def test_a_policy_keeps_to_the_combinations():
     seen = Grid()._seen()
     for action in (run.policy(seen), run.policy(seen, explore=True)):  # as the environment has it
         assert seen["action_mask"][tuple(action)]
+    with pytest.raises(Mistake, match="that is no observation of Grid"):
+        run.policy(np.zeros(3))
+    with pytest.raises(Mistake, match=r"action_mask \(6,\), goal \(\); got action_mask \(6,\)$"):
+        run.policy({"action_mask": seen["action_mask"]})
 
 
 def test_a_mask_that_fits_nothing_is_refused():

@@ -127,6 +127,8 @@ def test_a_log_that_names_no_environment_is_enough_to_act(tmp_path, capsys):
     run = sterling.load(tmp_path / "run")
     np.testing.assert_allclose(run.policy(np.zeros(3)), [2.0, 6.0], atol=0.5)
     assert run.policy(np.zeros(3)).dtype == np.float64
+    with pytest.raises(Mistake, match=r"should be of shape \(3,\); got \(4,\)"):
+        run.policy(np.zeros(4))
     for command in ("evaluate", "play"):
         assert main([command, str(run.path)]) == 2
         said = capsys.readouterr().err
