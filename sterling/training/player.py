@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -42,12 +43,8 @@ class Player:
         world = self._run.world()
         see, do = (getattr(world, name, None) for name in ("to_agent", "to_world"))
         seen = jax.tree.map(np.asarray, obs)
-        try:
+        with contextlib.suppress(TypeError, LookupError, ValueError):  # what is wrong is said below
             seen = see(seen) if see else seen
-        except (TypeError, LookupError, ValueError) as error:
-            raise Mistake(
-                f"that is no observation of {self._run.settings.name}: {error}"
-            ) from error
         fits(world.spec.obs, seen)
         action = self.act(seen)
         return jax.tree.map(lambda x: np.asarray(x)[0], do(action[None])) if do else action
