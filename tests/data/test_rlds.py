@@ -32,7 +32,9 @@ def feature(said):
 
 
 def record(columns):
-    """An episode as a framed example."""
+    """An episode as a framed example; bytes as they are."""
+    if isinstance(columns, bytes):
+        return framed(columns)
     made = tfrecord.message()
     for name, values in columns.items():
         entry = made.features.feature.add(key=f"steps/{name}")
@@ -43,7 +45,10 @@ def record(columns):
         whole = x.dtype.kind in "ib"
         kept = entry.value.int64_list if whole else entry.value.float_list
         kept.value.extend(x.astype(int if whole else float).ravel().tolist())
-    data = made.SerializeToString()
+    return framed(made.SerializeToString())
+
+
+def framed(data):
     length = struct.pack("<Q", len(data))
     sums = [struct.pack("<I", tfrecord.masked(x)) for x in (length, data)]
     return length + sums[0] + data + sums[1]
@@ -181,6 +186,8 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path):
     blind = {"action": ("float32", 1)}
     with pytest.raises(Mistake, match="observation"):
         Dataset(folder(tmp_path / "blind", blind, [plain(3)]))
+    with pytest.raises(Mistake, match=r"episode 0: it holds no tf\.train\.Example"):
+        Dataset(folder(tmp_path / "other-records", PLAIN, [b"\xff\xff\xff"]))
     bad = folder(tmp_path / "bad", PLAIN, [plain(3)])
     (bad / "features.json").write_text("{")
     with pytest.raises(Mistake, match="cannot be read as"):

@@ -87,9 +87,15 @@ def masked(value: bytes) -> int:
 
 
 def example(record: bytes) -> dict[str, Any]:
-    """Name -> numbers ``(n,)``, int64 or float32, or a list of bytes."""
+    """Name -> numbers ``(n,)``, int64 or float32, or a list of bytes; raises Mistake for a record
+    that is no ``tf.train.Example``."""
     made = message()
-    made.ParseFromString(record)
+    from google.protobuf.message import DecodeError
+
+    try:
+        made.ParseFromString(record)
+    except DecodeError as error:
+        raise Mistake(f"it holds no tf.train.Example ({error})") from error
     found = {}
     for entry in made.features.feature:
         kind = entry.value.WhichOneof("kind")
