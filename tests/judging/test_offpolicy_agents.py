@@ -17,6 +17,7 @@ from sterling.envs.probe import probe
 from sterling.judging import Trained, behaviour, cloned, deterministic, judge
 from sterling.judging.policies import log_probs
 from sterling.nets.heads import Actions
+from sterling.training.agent import Agent
 from sterling.types import Mistake, Spec
 
 BOX = Spec(spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Box(-1.0, 1.0, (2, 2), np.float32))
@@ -31,7 +32,7 @@ def agent(name, spec, sampled=True):
     seeds = jax.tree.map(lambda x: jnp.stack([jnp.zeros_like(x), x]), state)  # the second's agent
     run = types.SimpleNamespace(
         settings=types.SimpleNamespace(seeds=(3, 7)),
-        agent=types.SimpleNamespace(state=seeds, algorithm=module),
+        agent=Agent(seeds, module, None, "map"),
     )
     return Trained.of(run, spec, 7, sampled)
 
