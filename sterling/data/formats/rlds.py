@@ -4,7 +4,8 @@ A step is what was seen and what was done there. By the format's rule the last s
 the episode ended, and its action and reward mean nothing. Sets of robots often reward the done task
 there all the same: where a last step is terminal and rewarded it is kept as a row, and its
 successor, which is worth nothing, is a copy. An action of several parts becomes one vector. Text
-and encoded pictures are left out. Format: https://github.com/google-research/rlds.
+and encoded pictures are left out, and a step's ``discount``: ``is_terminal`` says what ended.
+Format: https://github.com/google-research/rlds.
 """
 
 from __future__ import annotations
