@@ -34,6 +34,24 @@ class Run(eqx.Module):
     iteration: Int[Array, ""]
 
 
+def stored(run: Run) -> Run:
+    """What of a run is written: everything that cannot be had again (see each source)."""
+    return Run(run.agent, run.source.stored(), run.seeds, run.iteration)
+
+
+def restored(saved: Run, fresh: Run) -> Run:
+    """``saved`` with what was not stored from ``fresh``."""
+    return Run(saved.agent, saved.source.restored(fresh.source), saved.seeds, saved.iteration)
+
+
+def as_planned(run: Run, fresh: Agent) -> Run:
+    """``run`` with the length of its schedules from ``fresh``: a larger budget than it had."""
+    if not hasattr(fresh.state, "planned"):
+        return run
+    agent = eqx.tree_at(lambda agent: agent.state.planned, run.agent, fresh.state.planned)
+    return Run(agent, run.source, run.seeds, run.iteration)
+
+
 def iterate(run: Run) -> tuple[Run, dict[str, Array]]:
     """One collect-and-learn round. Metrics are ``(seed,)``."""
     draw, learn = (keys.at(run.seeds, purpose, run.iteration) for purpose in ("draw", "learn"))
@@ -43,18 +61,24 @@ def iterate(run: Run) -> tuple[Run, dict[str, Array]]:
     return Run(agent, source, run.seeds, run.iteration + 1), signals.metrics
 
 
-def advance(run: Run, iterations: int) -> tuple[Run, dict[str, Array]]:
-    """``iterations`` rounds; metrics are averaged over them, per seed.
+def advance(
+    run: Run, iterations: int, sums: dict[str, Any] | None = None
+) -> tuple[Run, dict[str, Any]]:
+    """``iterations`` rounds; their metrics are added to ``sums`` (default: 0), per seed, one round
+    after another: however many calls make them, the sums are the same.
 
     The passed run is used up: its arrays are given to the new one.
     """
     if run.source.traced:
-        return program()(run, np.int32(iterations))
-    history = []
+        return program()(run, sums or _nothing(run), np.int32(iterations))
+    history = [sums] if sums else []
     for _ in range(iterations):
         run, metrics = iterate(run)
         history.append(metrics)
-    return run, jax.tree.map(lambda *values: jnp.asarray(np.stack(values).mean(0)), *history)
+    if not history:
+        return run, {}
+    names = history[0]
+    return run, {name: sum(np.asarray(metrics[name]) for metrics in history) for name in names}
 
 
 @jax.jit  # for worlds on the host; inside a compiled program this changes nothing
@@ -68,17 +92,23 @@ def program() -> Any:
     return jax.jit(_compiled, donate_argnums=0, compiler_options=quickly())
 
 
-def _compiled(run: Run, iterations: Int[Array, ""]) -> tuple[Run, dict[str, Array]]:
+def _compiled(
+    run: Run, sums: dict[str, Array], iterations: Int[Array, ""]
+) -> tuple[Run, dict[str, Array]]:
     """One program for any number of iterations (zero compiles it and changes nothing)."""
 
     def body(_: Array, carry: tuple[Run, dict[str, Array]]) -> tuple[Run, dict[str, Array]]:
-        run, total = carry
-        run, metrics = once(run)
-        return run, jax.tree.map(jnp.add, total, metrics)
+        run, sums = carry
+        run, metrics = _once(run)
+        return run, jax.tree.map(jnp.add, sums, metrics)
 
-    once = jax.jit(iterate)  # traced for its shapes, and not again for the loop's body
-    shapes = jax.eval_shape(lambda run: once(run)[1], run)
-    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    run, total = jax.lax.fori_loop(0, iterations, body, (run, nothing))
-    count = jnp.maximum(iterations, 1).astype(jnp.float32)
-    return run, jax.tree.map(lambda value: value / count, total)
+    return jax.lax.fori_loop(0, iterations, body, (run, sums))
+
+
+_once = jax.jit(iterate)  # traced for its metrics' shapes, and not again for the loop's body
+
+
+def _nothing(run: Run) -> dict[str, Array]:
+    """Metrics of no iterations."""
+    shapes = jax.eval_shape(lambda run: _once(run)[1], run)
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -15,10 +14,10 @@ from sterling.collector import resting
 from sterling.envs.workers import WorldFailed
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
-from sterling.training.agent import Agent
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt, healthy
 from sterling.training.judge import Judge
-from sterling.training.loop import Run, advance
+from sterling.training.lap import Lap
+from sterling.training.loop import Run, advance, as_planned, restored, stored
 from sterling.training.settings import (
     Settings,
     counts_updates,
@@ -32,7 +31,7 @@ from sterling.training.start import build, go_online
 
 
 class Driver:
-    """Carries one run from where it is to its end, chunk by chunk.
+    """Carries one run from where it is to its end, from row to row of its log.
 
     A run with a log and steps has two phases: ``online`` says whether the second has begun.
     """
@@ -54,11 +53,13 @@ class Driver:
         self.judged: list[dict[str, Any]] = list(meta.get("judged", []))
         self._offline, self._total = offline_iterations(settings), iterations(settings)
         self._saved = time.monotonic()
+        self._lap = Lap(meta.get("lap"))
         self._judge: Judge | None = None  # makes the evaluations in between
         with resting():
             self.run = build(settings, warm=begun is None)
         if begun is not None:
             self._take_up(begun)
+        self._good = jax.device_get(self.run.agent)  # when it was last looked at
 
     @property
     def step(self) -> int:
@@ -80,12 +81,10 @@ class Driver:
             while (done := int(self.run.iteration)) < self._total and self.alive.any():
                 if done == self._offline and not self.online:
                     self._switch()
-                try:
-                    self._chunk(min(self._every(), self._until() - done))
-                except WorldFailed:
-                    if not _given_away(self.run):
-                        self.save()  # as it was before this chunk; else the last checkpoint stands
-                    raise
+                left = min(self._every(), self._until() - done)
+                self._advance(left)
+                if int(self.run.iteration) == done + left:
+                    self._write_row()
                 if interrupt.requested:
                     self._leave()
                 if time.monotonic() - self._saved > 60 * self.settings.checkpoint_minutes:
@@ -96,6 +95,7 @@ class Driver:
         """Write the whole run as one tree; False where there is no folder or no room."""
         if self.path is None:
             return False
+        self._look()
         meta = {
             "alive": self.alive.tolist(),
             "failures": self.failures,
@@ -103,6 +103,7 @@ class Driver:
             "compile_seconds": self.compile_seconds,
             "online": self.online,
             "judged": self.judged,
+            "lap": self._lap.to_json(),
         }
         number = self.step + self._offline * iteration_updates(self.settings)
         number = number if self.online else self.update
@@ -170,24 +171,41 @@ class Driver:
         self.compile_seconds += time.monotonic() - start
         self.seconds += time.monotonic() - start
 
-    def _chunk(self, count: int) -> None:
-        start, before = time.monotonic(), jax.device_get(self.run.agent)
-        begun = self.step if self.online else self.update
-        self.run, metrics = advance(self.run, count)
-        agent, alive = healthy(before, self.run.agent, self.alive)
+    def _advance(self, left: int) -> None:
+        """Towards the next row."""
+        start = time.monotonic()
+        try:
+            self.run = self._lap.go(self.run, left)
+        except WorldFailed:
+            if not _given_away(self.run):
+                self.save()  # as it was before; else the last checkpoint stands
+            raise
+        self.seconds += time.monotonic() - start
+
+    def _write_row(self) -> None:
+        """What was done and found since the last row, with an evaluation where one is due."""
+        start = time.monotonic()
+        self._look()
         tally = jax.device_get(self.run.source.tally)
-        self.run = Run(agent, self.run.source.cleared(), self.run.seeds, self.run.iteration)
-        self._mark_failures(alive)
-        elapsed = time.monotonic() - start
-        row = self._progress(count, elapsed) | self._lived(tally)
-        if self._is_due(begun):
+        row = self._progress() | self._lived(tally)
+        if self._is_due():
             row |= self._evaluated()
         self.seconds += time.monotonic() - start
         row["time/seconds"] = round(self.seconds, 3)
-        measured = {name: _plain(np.asarray(metrics[name]), self.alive) for name in sorted(metrics)}
-        row |= {**measured, "failed": [int(seed) for seed in self.failures]}
+        row |= {name: _plain(values, self.alive) for name, values in self._lap.means().items()}
+        row |= {"failed": [int(seed) for seed in self.failures]}
+        self._lap = self._lap.next()
+        run = self.run
+        self.run = Run(run.agent, run.source.cleared(), run.seeds, run.iteration)
         for sink in self.sinks:
             sink.write(row)
+
+    def _look(self) -> None:
+        """Stop the seeds that diverged since the last look; their last good states are kept."""
+        agent, alive = healthy(self._good, self.run.agent, self.alive)
+        self.run = Run(agent, self.run.source, self.run.seeds, self.run.iteration)
+        self._mark_failures(alive)
+        self._good = jax.device_get(agent)
 
     def _mark_failures(self, alive: np.ndarray) -> None:
         for index in np.flatnonzero(self.alive & ~alive):
@@ -196,11 +214,11 @@ class Driver:
             self.failures[seed] = {"step": self.step, "update": self.update, "reason": reason}
         self.alive = alive
 
-    def _progress(self, count: int, elapsed: float) -> dict[str, Any]:
+    def _progress(self) -> dict[str, Any]:
         """How far the run is, and how fast."""
-        settings, seeds = self.settings, len(self.settings.seeds)
+        settings = self.settings
         row: dict[str, Any] = {"step": self.step}
-        rate = count * seeds / elapsed
+        rate = self._lap.speed * len(settings.seeds)
         if counts_updates(settings):
             row |= {"update": self.update, "updates": self._total * iteration_updates(settings)}
         if settings.steps:
@@ -226,12 +244,14 @@ class Driver:
             "data/invalid": tally.invalid.tolist(),
         }
 
-    def _is_due(self, begun: int) -> bool:
-        """Whether an evaluation falls into the chunk that began at ``begun`` steps or updates."""
+    def _is_due(self) -> bool:
+        """Whether an evaluation falls between the last row and this one."""
         every, done = self._judging, int(self.run.iteration)
         if not every or done == self._total:
             return False  # the final policies are evaluated at the end
+        each = iteration_steps if self.online else iteration_updates
         now = self.step if self.online else self.update
+        begun = now - self._lap.iterations * each(self.settings)
         return now // every > begun // every or done == self._offline
 
     def _evaluated(self) -> dict[str, Any]:
@@ -253,24 +273,6 @@ class Driver:
         elif self.path is None:
             print("stopped; nothing is kept without a run folder (out=...)")
         raise SystemExit(EXIT_RESUMABLE)
-
-
-def stored(run: Run) -> Run:
-    """What of a run is written: everything that cannot be had again (see each source)."""
-    return Run(run.agent, run.source.stored(), run.seeds, run.iteration)
-
-
-def restored(saved: Run, fresh: Run) -> Run:
-    """``saved`` with what was not stored from ``fresh``."""
-    return Run(saved.agent, saved.source.restored(fresh.source), saved.seeds, saved.iteration)
-
-
-def as_planned(run: Run, fresh: Agent) -> Run:
-    """``run`` with the length of its schedules from ``fresh``: a larger budget than it had."""
-    if not hasattr(fresh.state, "planned"):
-        return run
-    agent = eqx.tree_at(lambda agent: agent.state.planned, run.agent, fresh.state.planned)
-    return Run(agent, run.source, run.seeds, run.iteration)
 
 
 def _plain(values: np.ndarray, valid: np.ndarray) -> list[float | None]:

@@ -20,8 +20,7 @@ from jaxtyping import Array, Int, PyTree
 
 from sterling import algorithms
 from sterling.training.agent import Agent
-from sterling.training.loop import Run
-from sterling.training.run import restored, stored
+from sterling.training.loop import Run, restored, stored
 from sterling.training.settings import Settings, iterations, make_config
 from sterling.tuning.space import Fields
 from sterling.types import Mistake

@@ -1,0 +1,110 @@
+"""The host looks up between two rows: it may save and leave there, and no number changes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import sterling
+from sterling.training import lap, run
+
+FIELDS = {
+    "ppo": {"length": 16, "minibatch": 64, "epochs": 2, "width": 16},
+    "dqn": {"width": 16, "capacity": 400, "warmup": 64, "batch": 16},
+}
+
+
+def cartpole():
+    import gymnasium
+
+    return gymnasium.make("CartPole-v1")
+
+
+def train(algorithm, world, path, **options):
+    return sterling.train(
+        *(algorithm, world),
+        **{"steps": 768, "seeds": 2, "log_every": 384, "out": path, "preset": False},
+        **{"evaluate_episodes": 2, "evaluate_every": 384, **FIELDS[algorithm], **options},
+    )
+
+
+def rows(path):
+    read = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in read]
+
+
+def same(one, other):
+    for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+class AtLook:
+    """Asks to leave at the ``number``-th look."""
+
+    def __init__(self, number):
+        self.left = number
+
+    def __call__(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    @property
+    def requested(self):
+        self.left -= 1
+        return self.left == 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "world"), [("ppo", "probe:both"), ("dqn", "probe:both"), ("ppo", cartpole)]
+)
+def test_rows_are_the_same_however_often_the_host_looks(algorithm, world, tmp_path, monkeypatch):
+    whole = train(algorithm, world, tmp_path / "seldom")
+    monkeypatch.setattr(lap, "LOOK", 1e-9)
+    broken = train(algorithm, world, tmp_path / "often")
+    assert len(rows(tmp_path / "seldom")) == 2
+    assert rows(tmp_path / "seldom") == rows(tmp_path / "often")
+    same(whole.agent.state, broken.agent.state)
+
+
+@pytest.mark.parametrize("algorithm", FIELDS)
+def test_a_run_left_between_two_rows_goes_on_as_if_it_had_not_been(
+    algorithm, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(lap, "LOOK", 1e-9)
+    whole = train(algorithm, "probe:both", tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "Interrupt", AtLook(2))
+        with pytest.raises(SystemExit) as left:
+            train(algorithm, "probe:both", tmp_path / "broken")
+    assert left.value.code == 75
+    assert rows(tmp_path / "broken") == []
+    resumed = sterling.resume(tmp_path / "broken")
+    assert rows(tmp_path / "whole") == rows(tmp_path / "broken")
+    assert len(rows(tmp_path / "whole")) == 2
+    same(whole.agent.state, resumed.agent.state)
+
+
+def test_a_signal_is_heard_before_the_first_row(tmp_path):
+    path = tmp_path / "run"
+    options = {"steps": 10**9, "log_every": 10**9, "checkpoint_minutes": 0.0, **FIELDS["ppo"]}
+    program = (
+        f"import sterling; sterling.train('ppo', 'probe:both', out={str(path)!r}, **{options})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], env=os.environ)
+    deadline = time.monotonic() + 120
+    while not list(path.glob("checkpoints/*/meta.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=120) == 75  # the row would take an hour
+    assert rows(path) == []
