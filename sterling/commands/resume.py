@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from sterling.commands import readers, show
@@ -22,12 +21,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Train to the end; a finished run only shows its result. 1 if every seed failed."""
     import sterling
+    from sterling.training.folder import read_config
 
     config = chosen.folder / "config.json"
     more = {name: getattr(chosen, name) for name in BUDGETS if getattr(chosen, name) is not None}
     done = (chosen.folder / "result.json").exists() and not more
     if done or not config.exists():
         return show.summary(sterling.resume(chosen.folder))  # says what is wrong, or the result
-    with show.sinks(chosen, chosen.folder, json.loads(config.read_text()) | more) as sinks:
+    with show.sinks(chosen, chosen.folder, read_config(chosen.folder) | more) as sinks:
         run = sterling.resume(chosen.folder, sinks=sinks, **more)
     return show.summary(run)

@@ -21,7 +21,7 @@ from sterling.data.returns import summary
 from sterling.judging.fit import fit
 from sterling.judging.policies import Trained
 from sterling.nets.heads import Actions
-from sterling.training.settings import make_config
+from sterling.training.fields import make_config
 
 UPDATES = 3000
 FIELDS: dict[str, Any] = {"lr": 1e-3, "width": 128}  # small: it must not know the log by heart

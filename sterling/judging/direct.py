@@ -19,7 +19,7 @@ from sterling.judging.interval import spread
 from sterling.judging.policies import Policy
 from sterling.judging.rows import bounds, ends, over_rows, starts
 from sterling.statistics import Estimate
-from sterling.training.settings import make_config
+from sterling.training.fields import make_config
 from sterling.types import Record
 
 DRAWS = 16  # actions per start state where a policy has no probabilities

@@ -39,7 +39,7 @@ from sterling.nets.mlp import MLP
 from sterling.nets.normalise import ObsNormaliser
 from sterling.nets.optimiser import adam, descend
 from sterling.statistics import Estimate
-from sterling.training.settings import make_config
+from sterling.training.fields import make_config
 from sterling.types import Mistake, Obs, Record, Signals, config
 
 STARTS = 512  # start states that the policy is tried out from, at most

@@ -6,6 +6,7 @@ number (or None) per seed, and of arrays; see ``sterling.train``.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -64,7 +65,8 @@ class MetricsFile:
 
 
 class TensorBoard:
-    """Writes event files into ``folder``, for ``tensorboard --logdir``."""
+    """Writes event files into ``folder``, for ``tensorboard --logdir``; nothing before the first
+    row, so that a run that is refused leaves none."""
 
     def __init__(self, folder: str | Path):
         try:
@@ -76,10 +78,12 @@ class TensorBoard:
                 'TensorBoard files need a package more: pip install "sterling-rl[tensorboard]"'
             ) from error
         self._event, self._summary = Event, Summary
-        self._writer = EventFileWriter(str(folder))
+        self._open = functools.partial(EventFileWriter, str(folder))
+        self._writer: Any = None
 
     def write(self, row: Row) -> None:
         """Add each number as a scalar at the row's step or update."""
+        self._writer = self._writer or self._open()
         values = [
             self._summary.Value(tag=name, simple_value=value)
             for name, value in scalars(row).items()
@@ -90,7 +94,8 @@ class TensorBoard:
 
     def close(self) -> None:
         """Flush and close the event file."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 class WeightsAndBiases:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LINES = 10  # plain lines over a whole run
 SILENT = 3.0  # seconds before the first of them, for wrong use to be told without it
-COMPILING = "compiling the program (kept on disk for the next run)"
+WAITING = "compiling (kept on disk for the next run), then learning up to the first row of the log"
 
 
 class Progress:
@@ -87,7 +87,7 @@ class Progress:
         title, self._title = self._title, None
         if title is not None:
             title.cancel()
-            self._console.print(f"{self.title}: {COMPILING}", soft_wrap=True)
+            self._console.print(f"{self.title}: {WAITING}", soft_wrap=True)
 
     @property
     def _share(self) -> float:
@@ -121,7 +121,7 @@ class Progress:
         panel.add_row(Text(self.title, style="bold"))
         if not self._row:
             waited = duration(time.monotonic() - self._started)
-            self._spinner.update(text=Text(f"{COMPILING}  {waited}", style="dim"))
+            self._spinner.update(text=Text(f"{WAITING}  {waited}", style="dim"))
             panel.add_row(self._spinner)
             return panel
         line = Table.grid(padding=(0, 2))

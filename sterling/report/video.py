@@ -91,16 +91,19 @@ def record(
         steps: environment steps, one frame each; episodes follow one another.
         seed: of the environment: the film begins with that seed's first evaluation episode.
 
-    Raises Mistake where the environment cannot be drawn, or OpenGL or a renderer is missing.
+    Raises Mistake where the environment cannot be drawn, OpenGL or a renderer is missing, or
+    ``path`` cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise Mistake(f"a film is an .mp4 or a .gif; got {path.name!r}")
+    if steps < 1:
+        raise Mistake(f"a film has at least one step; got {steps}")
     scene = _scene(environment, options, seed)
     try:
         frames = scene.frames(act, notice, steps, seed)
         first = next(frames)  # what cannot be drawn leaves no file behind
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_room(path)
         with _writer(path, scene.fps) as film:
             film.append_data(_fit(first))
             for frame in frames:
@@ -108,6 +111,15 @@ def record(
     finally:
         scene.world.close()
     return path
+
+
+def _make_room(path: Path) -> None:
+    """The film's folder, and its file, still empty."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("wb").close()
+    except OSError as error:
+        raise Mistake(f"{path} cannot be written ({error.strerror}); choose another") from error
 
 
 def _scene(environment: str | Callable[[], Any], options: dict[str, Any], seed: int) -> Scene:

@@ -32,6 +32,7 @@ from sterling.naming import hint
 from sterling.training.guard import Lock
 from sterling.types import Mistake
 
+ESSENTIAL = ("algorithm", "environment", "steps", "seeds", "config")  # of a config.json
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "envpool", "gymnasium", "numpy")
 
 
@@ -88,11 +89,18 @@ def write_config(path: Path, config: dict[str, Any]) -> None:
 def read_config(path: Path) -> dict[str, Any]:
     """A run's configuration; tuples come back as lists.
 
-    Raises :class:`Mistake` where no run is, naming the nearest one beside it.
+    Raises :class:`Mistake` where no run is, naming the nearest one beside it, and for a file that
+    is not a run's.
     """
     file = path / "config.json"
     if file.is_file():
-        return read_json(file)
+        found = read_json(file)
+        lacking = [name for name in ESSENTIAL if name not in found]
+        if lacking:
+            raise Mistake(
+                f"{file} is not a run's: it lacks {', '.join(lacking)}; give a run's folder"
+            )
+        return found
     runs = [str(config.parent) for config in path.parent.glob("*/config.json")]
     raise Mistake(f"{path} holds no run{hint(str(path), runs, 'start one with `sterling train`')}")
 

@@ -30,6 +30,7 @@ from sterling.training.agent import Agent
 from sterling.types import Mistake
 
 EXIT_RESUMABLE = 75  # EX_TEMPFAIL of sysexits.h: nothing is lost, run it again
+NOTHING = "stopped; nothing is kept without a run folder (out=...)"
 LIMIT = 1e12  # no float that an algorithm learns comes near it and is still useful
 DEBOUNCE = 0.5  # seconds
 
@@ -87,14 +88,18 @@ class Interrupt:
     often deliver one twice.
 
     Handlers are put back on leaving, which after a signal waits until that half second is over.
+    With ``leave``, for work that nothing of is saved, the first signal does not wait to be looked
+    at: it prints these words and raises SystemExit with code 75.
+
     Outside the main thread, where Python allows no handlers, it does nothing and ``requested``
     stays False.
     """
 
     signals = (signal.SIGTERM, signal.SIGINT)
 
-    def __init__(self) -> None:
+    def __init__(self, leave: str = "") -> None:
         self.requested = False
+        self._words = leave
         self._first: float | None = None
         self._active = False
 
@@ -131,6 +136,10 @@ class Interrupt:
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
+        words, self._words = self._words, ""  # a double of the signal does not raise again
+        if words:
+            print(words, flush=True)
+            raise SystemExit(EXIT_RESUMABLE)
 
     def _watch(self) -> None:
         """Read the number of every signal as it arrives."""

@@ -14,7 +14,7 @@ from sterling.collector import resting
 from sterling.envs.workers import WorldFailed
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
-from sterling.training.guard import EXIT_RESUMABLE, Interrupt, healthy
+from sterling.training.guard import EXIT_RESUMABLE, NOTHING, Interrupt, healthy
 from sterling.training.judge import Judge
 from sterling.training.lap import Lap
 from sterling.training.loop import Run, advance, as_planned, restored, stored
@@ -76,8 +76,8 @@ class Driver:
 
     def go(self) -> None:
         """Run to the end; SIGTERM or Ctrl-C saves and exits with code 75."""
-        self._compile()
         with Interrupt() as interrupt:
+            self._compile()
             while (done := int(self.run.iteration)) < self._total and self.alive.any():
                 if done == self._offline and not self.online:
                     self._switch()
@@ -271,7 +271,7 @@ class Driver:
             at = f"step {self.step:,}" if self.online else f"update {self.update:,}"
             print(f"saved at {at}; go on with: sterling resume {self.path}")
         elif self.path is None:
-            print("stopped; nothing is kept without a run folder (out=...)")
+            print(NOTHING)
         raise SystemExit(EXIT_RESUMABLE)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sterling import algorithms
 from sterling.naming import hint
 from sterling.training.choices import Guidance, Logbook, Speech
+from sterling.training.fields import make_config, seeds_of, whole
 from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
 STRATEGIES = ("vmap", "map", "processes")
@@ -91,7 +92,7 @@ class Settings:
                 )
             kept["environment"] = environment
         module = algorithms.find(plain["algorithm"])
-        kept["config"] = module.Config(**plain["config"])
+        kept["config"] = make_config(module, plain["config"], plain["algorithm"])
         kept["seeds"] = tuple(plain["seeds"])
         kept["data"] = Logbook(**plain["data"]) if plain.get("data") else None
         kept["guide"] = Guidance(**plain["guide"]) if plain.get("guide") else None
@@ -103,12 +104,12 @@ def resolve(
     algorithm: str,
     environment: str | Callable[[], Any],
     *,
-    steps: int = 0,
-    updates: int = 0,
+    steps: int | float = 0,
+    updates: int | float = 0,
     data: Logbook | None = None,
     online: dict[str, float] | None = None,
-    seeds: int | list[int] | tuple[int, ...] = 1,
-    envs: int | None = None,
+    seeds: Any = 1,
+    envs: int | float | None = None,
     strategy: str | None = None,
     preset: bool = True,
     env_options: dict[str, Any] | None = None,
@@ -117,7 +118,8 @@ def resolve(
 ) -> Settings:
     """Defaults, then the tuned preset for this environment, then what the caller says.
 
-    Raises Mistake for unknown names, fields of the wrong type, and settings that cannot be.
+    Whole numbers may be written as floats (1e6); ``seeds`` are how many or which. Raises Mistake
+    for unknown names, fields and options of the wrong type, and settings that cannot be.
     """
     module = algorithms.find(algorithm)
     tuned = presets(algorithm, environment) if preset else {}
@@ -125,24 +127,30 @@ def resolve(
     options = {**tuned.pop("env_options", {}), **(env_options or {})}
     own = {**algorithms.named(algorithm), **tuned, **(fields or {})}
     config = make_config(module, own, algorithm)
-    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not chosen or len(set(chosen)) != len(chosen):
-        raise Mistake(f"seeds must be at least one, all different; got {seeds}")
     strategy = strategy or "map"
     if strategy not in STRATEGIES:
         raise Mistake(f"strategy {strategy!r} is not known; choose one of {', '.join(STRATEGIES)}")
-    envs = default_envs if envs is None else envs
-    if envs < 1 or steps < 0 or updates < 0:
-        raise Mistake(f"budgets must be positive; got {steps=}, {updates=}, {envs=}")
+    envs = whole("envs", default_envs if envs is None else envs, 1)
+    steps, updates = whole("steps", steps), whole("updates", updates)
     later = _later(module, algorithm, config, online or {})
     if isinstance(module.needs(config), LANGUAGE):
         rest["speech"] = rest.get("speech") or Speech()
     settings = Settings(
-        *(algorithm, environment, steps, chosen, envs, strategy, config, options),
-        **{"data": data, "updates": updates, "online": later, **rest},
+        *(algorithm, environment, steps, seeds_of(seeds), envs, strategy, config, options),
+        **{"data": data, "updates": updates, "online": later, **_counted(rest)},
     )
     check_budget(settings)
     return settings
+
+
+def _counted(rest: dict[str, Any]) -> dict[str, Any]:
+    """Options of a run with their numbers checked."""
+    names = ("evaluate_episodes", "evaluate_every", "log_every")
+    numbers = {name: whole(name, rest[name]) for name in names if name in rest}
+    minutes = rest.get("checkpoint_minutes", 0.0)
+    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not minutes >= 0:
+        raise Mistake(f"checkpoint_minutes must be a number of at least 0; got {minutes!r}")
+    return rest | numbers
 
 
 def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> dict[str, float]:
@@ -181,31 +189,6 @@ def check_budget(settings: Settings) -> None:
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")
     iterations(settings)  # raises where the budget is too small
-
-
-def make_config(module: Any, fields: dict[str, Any], algorithm: str) -> Any:
-    """The algorithm's Config with ``fields`` set, names and types checked."""
-    kinds = {field.name: str(field.type) for field in dataclasses.fields(module.Config)}
-    checked = {}
-    for name, value in fields.items():
-        if name not in kinds:
-            near = hint(name, kinds, f"it has {', '.join(kinds)}")
-            raise Mistake(f"{algorithm} has no field {name!r}{near}")
-        checked[name] = _typed(algorithm, name, kinds[name], value)
-    return module.Config(**checked)
-
-
-def _typed(algorithm: str, name: str, kind: str, value: Any) -> Any:
-    """``value`` as the field's type, or a Mistake."""
-    right = {
-        "float": isinstance(value, (int, float)) and not isinstance(value, bool),
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "bool": isinstance(value, bool),
-        "str": isinstance(value, str),
-    }
-    if not right.get(kind, True):
-        raise Mistake(f"{algorithm}'s field {name} must be of type {kind}; got {value!r}")
-    return float(value) if kind == "float" else value
 
 
 def presets(algorithm: str, environment: str | Callable[[], Any]) -> dict[str, Any]:

@@ -9,9 +9,13 @@ from typing import Any
 
 from sterling.report.metrics import MetricsFile, Sink
 from sterling.training import checkpoint, folder
+from sterling.training.guard import NOTHING, Interrupt
 from sterling.training.run import Driver
 from sterling.training.settings import Settings, counts_updates, warmup_steps
 from sterling.training.trained import TrainedRun, final
+
+AGAIN = "stopped before anything was learned; give the same command again"
+ON = "saved; go on with: sterling resume {}"
 
 
 def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
@@ -19,7 +23,8 @@ def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> Tr
     if path is None:
         return _finish(Driver(settings, None, sinks))
     begun = checkpoint.newest_sound(folder.checkpoints(path))
-    driver = Driver(settings, path, sinks, begun)  # raises before anything is written
+    with Interrupt(leave=AGAIN if begun is None else ON.format(path)):
+        driver = Driver(settings, path, sinks, begun)  # raises before anything is written
     with folder.lock(path):
         if not (path / "config.json").exists():
             folder.write_config(path, settings.to_json() | folder.environment_facts())
@@ -35,7 +40,8 @@ def _finish(driver: Driver) -> TrainedRun:
     settings = driver.settings
     run = TrainedRun(settings, driver.run.agent, _result(driver), driver.path)
     if settings.evaluate_episodes and driver.alive.any():
-        run.result["final"] = run.evaluate(settings.evaluate_episodes)
+        with Interrupt(leave=NOTHING if driver.path is None else ON.format(driver.path)):
+            run.result["final"] = run.evaluate(settings.evaluate_episodes)
         if settings.updates and settings.steps:
             run.result["switch"] = switch(driver.judged, settings, run.result["failed_seeds"])
     if driver.path is not None:

@@ -13,6 +13,7 @@ import jax
 from sterling.statistics import estimate
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
+from sterling.training.fields import whole
 from sterling.training.judge import Judge
 from sterling.training.logbook import Unlived
 from sterling.training.player import Player
@@ -72,7 +73,7 @@ class TrainedRun:
 
     def evaluate(self, episodes: int = 20) -> dict[str, Any]:
         """Fresh deterministic episodes: each seed's mean, and their estimate with interval."""
-        judge = Judge(self.settings, episodes)
+        judge = Judge(self.settings, whole("episodes", episodes, 1))
         try:
             scores = judge(self.agent)["return"].mean(1)
         finally:

@@ -20,8 +20,9 @@ from jaxtyping import Array, Int, PyTree
 
 from sterling import algorithms
 from sterling.training.agent import Agent
+from sterling.training.fields import make_config
 from sterling.training.loop import Run, restored, stored
-from sterling.training.settings import Settings, iterations, make_config
+from sterling.training.settings import Settings, iterations
 from sterling.tuning.space import Fields
 from sterling.types import Mistake
 

@@ -26,7 +26,7 @@ def test_a_run_is_announced_before_its_first_row():
     sink.write(ROW)  # in the same tenth
     sink.close()
     title, line = shown(console)
-    assert title == f"PPO on a world: {progress.COMPILING}"
+    assert title == f"PPO on a world: {progress.WAITING}"
     assert line.split("  ")[:3] == [" 50%", "50/100 steps", "10 steps/s"]
     assert "return 2" in line
 

@@ -41,13 +41,20 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 def test_config_and_result_come_back(tmp_path: Path) -> None:
     assert folder.read_result(tmp_path) is None
-    folder.write_config(tmp_path, {"target_kl": float("inf"), "hidden": (64, 64), "out": tmp_path})
+    run = {"algorithm": "ppo", "environment": "CartPole-v1", "steps": 1, "seeds": [0]}
+    settings = {"target_kl": float("inf"), "hidden": (64, 64), "out": tmp_path}
+    folder.write_config(tmp_path, run | {"config": settings})
     folder.write_result(tmp_path, {"return": jnp.asarray([1.0, 2.5]), "n": np.int64(3)})
-    assert folder.read_config(tmp_path) == {
-        "target_kl": float("inf"), "hidden": [64, 64], "out": str(tmp_path)
-    }  # fmt: skip
+    read = {"target_kl": float("inf"), "hidden": [64, 64], "out": str(tmp_path)}
+    assert folder.read_config(tmp_path) == run | {"config": read}
     assert folder.read_result(tmp_path) == {"return": [1.0, 2.5], "n": 3}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "result.json"]
+
+
+def test_a_config_that_is_no_runs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
+    with pytest.raises(Mistake, match="is not a run's: it lacks algorithm, environment"):
+        folder.read_config(tmp_path)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:

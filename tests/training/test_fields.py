@@ -1,0 +1,95 @@
+"""What a run is asked for is checked before anything is built: fields, seeds, options."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from sterling import algorithms
+from sterling.training import fields
+from sterling.training.settings import resolve
+from sterling.types import Mistake
+
+RULES = (fields.AT_LEAST_ONE, fields.POSITIVE, fields.NOT_NEGATIVE, fields.SHARES, fields.ANY)
+
+
+def test_every_number_of_every_algorithm_has_one_rule():
+    for name in algorithms.ALGORITHMS:
+        module = algorithms.find(name)
+        for field in dataclasses.fields(module.Config):
+            if str(field.type).split(" | ")[0] in ("int", "float"):
+                assert sum(field.name in rule for rule in RULES) == 1, (name, field.name)
+        fields.make_config(module, dataclasses.asdict(module.Config()), name)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "field", "value", "wanted"),
+    [
+        ("ppo", "lr", -1.0, "0 or more"),
+        ("ppo", "epochs", 0, "at least 1"),
+        ("ppo", "length", 0, "at least 1"),
+        ("ppo", "gamma", 1.5, "between 0 and 1"),
+        ("ppo", "target_kl", math.nan, "a finite number"),
+        ("ppo", "target_kl", "small", "of type float"),
+        ("ppo", "lr", math.inf, "a finite number"),
+        ("dqn", "n_step", 0, "at least 1"),
+        ("dqn", "target_period", 0, "at least 1"),
+        ("sac", "warmup", -5, "0 or more"),
+        ("iql", "expectile", 1.2, "between 0 and 1"),
+        ("grpo", "temperature", 0.0, "above 0"),
+    ],
+)
+def test_a_number_that_no_run_can_use_is_named(algorithm, field, value, wanted):
+    with pytest.raises(Mistake, match=f"{algorithm}'s field {field} must be {wanted}; got"):
+        fields.make_config(algorithms.find(algorithm), {field: value}, algorithm)
+
+
+def test_what_has_no_limit_may_be_infinite():
+    config = fields.make_config(
+        algorithms.find("ppo"), {"target_kl": math.inf, "max_grad_norm": math.inf}, "ppo"
+    )
+    assert config.target_kl == config.max_grad_norm == math.inf
+
+
+def test_an_unknown_activation_gets_the_nearest_known():
+    with pytest.raises(Mistake, match=r"activation 'tahn' is not known.*tanh"):
+        resolve("ppo", "CartPole-v1", steps=10_000, fields={"activation": "tahn"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [(2, (0, 1)), (np.int64(2), (0, 1)), (2.0, (0, 1)), ([7, 3], (7, 3)), (np.array([5]), (5,))],
+)
+def test_seeds_are_how_many_or_which(asked, expected):
+    found = fields.seeds_of(asked)
+    assert found == expected
+    assert all(type(seed) is int for seed in found)
+
+
+@pytest.mark.parametrize("asked", [0, -1, [], [1, 1], "2", [0.5, 1.5], [2**31, 1], None, 1.5, True])
+def test_seeds_that_are_none_are_refused(asked):
+    with pytest.raises(Mistake, match="seed"):
+        fields.seeds_of(asked)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"evaluate_episodes": -3},
+        {"evaluate_episodes": "2"},
+        {"envs": 2.5},
+        {"envs": 0},
+        {"log_every": "5"},
+        {"checkpoint_minutes": None},
+        {"checkpoint_minutes": math.nan},
+        {"steps": -1},
+    ],
+)
+def test_options_are_checked_before_training(option):
+    with pytest.raises(Mistake, match=next(iter(option))):
+        resolve("ppo", "CartPole-v1", **{"steps": 100_000, **option})
+
+
+def test_budgets_may_be_written_as_floats():
+    assert resolve("ppo", "CartPole-v1", steps=1e5).steps == 100_000
