@@ -56,6 +56,7 @@ def describe(
     dataset's own, or those of D4RL's table if it knows the environment."""
     if not dataset.rows:
         raise Mistake("the dataset has no rows; there is nothing to describe")
+    check_reference(reference)
     returns, ends = dataset.returns, reference or _reference(dataset)
     quality = None
     if ends is not None and ends[0] < ends[1]:
@@ -84,6 +85,15 @@ def describe(
     )
 
 
+def check_reference(reference: tuple[float, float] | None) -> None:
+    """Raises Mistake for reference scores of which the first is not the lower one."""
+    if reference is not None and not reference[0] < reference[1]:
+        raise Mistake(
+            f"reference scores are the return that counts as 0 and a higher one that counts as 1; "
+            f"got {reference[0]:g} and {reference[1]:g}"
+        )
+
+
 def distinct(cells: Cells, dataset: Dataset) -> int:
     """Distinct state-action cells of a dataset."""
     seen = np.zeros(0, np.uint64)
@@ -100,8 +110,9 @@ def to_go(dataset: Dataset) -> Float[np.ndarray, "row"]:
         for begin, length in zip(block.begins, block.lengths, strict=True):
             rows = slice(begin, begin + length)
             reward = block.arrays["reward"][rows].astype(np.float64)
-            rest = ahead(reward, GAMMA)
-            if length and block.arrays["discount"][begin + length - 1] != 0:
+            discount = block.arrays["discount"][rows].astype(np.float64)
+            rest = ahead(reward, GAMMA, discount)
+            if length and discount[-1] != 0:
                 rest[-HORIZON:] = np.nan
             found.append(rest)
     return np.concatenate(found)

@@ -18,24 +18,43 @@ TEMPERATURE = 0.1  # of the weights of episodes by return (Hong 2023, section 6)
 
 
 def monte_carlo(dataset: Dataset, gamma: float) -> Float[np.ndarray, "row"]:
-    """Of every row, the return to its episode's end as it was lived: G_t = r_t + gamma G_{t+1}.
+    """Of every row, the return to its episode's end as it was lived: G_t = r_t + gamma d_t G_{t+1}
+    with the row's discount d_t, 0 where the task ended though the log goes on (OGBench's masks).
 
     An episode that was cut counts up to its cut.
     """
     found = []
     for block in dataset.blocks():
-        reward = block.arrays["reward"].astype(np.float64)
+        reward, discount = (block.arrays[name].astype(float) for name in ("reward", "discount"))
         ends = np.cumsum(block.lengths)
         for begin, end in zip(ends - block.lengths, ends, strict=True):
-            found.append(ahead(reward[begin:end], gamma).astype(np.float32))
+            rows = slice(begin, end)
+            found.append(ahead(reward[rows], gamma, discount[rows]).astype(np.float32))
     return np.concatenate(found)
 
 
-def ahead(reward: Float[np.ndarray, "row"], gamma: float) -> Float[np.ndarray, "row"]:
-    """The discounted sum of an episode's rewards from every row on."""
-    from scipy.signal import lfilter  # slow to import
+def ahead(
+    reward: Float[np.ndarray, "row"], gamma: float, discount: Float[np.ndarray, "row"]
+) -> Float[np.ndarray, "row"]:
+    """The discounted sum of an episode's rewards from every row on; ``discount`` as in a log."""
+    if (discount[:-1] == 1.0).all():
+        from scipy.signal import lfilter  # slow to import
 
-    return lfilter([1.0], [1.0, -gamma], reward[::-1])[::-1].copy()
+        return lfilter([1.0], [1.0, -gamma], reward[::-1])[::-1].copy()
+    found, rest = np.empty_like(reward), 0.0
+    for row in range(len(reward) - 1, -1, -1):
+        rest = found[row] = reward[row] + gamma * discount[row] * rest
+    return found
+
+
+def survival(dataset: Dataset) -> Float[np.ndarray, "episode"]:
+    """Of every episode that has rows, the product of its discounts: 0 where its task ended."""
+    found = []
+    for block in dataset.blocks():
+        ends = np.cumsum(block.lengths)
+        parts = np.split(block.arrays["discount"].astype(np.float64), ends[:-1])
+        found += [part.prod() for part in parts if len(part)]
+    return np.array(found)
 
 
 def times(dataset: Dataset) -> Int[np.ndarray, "row"]:

@@ -36,6 +36,17 @@ def cumulative_ratio(
     return jnp.exp(total if most is None else jnp.minimum(total, jnp.log(most)))
 
 
+def relative_ratio(
+    log_pi: Table, log_mu: Table, most: Float[Array, ""] | float | None = None
+) -> Table:
+    """:func:`cumulative_ratio` with each column divided by its largest, which weighted means do not
+    see: their ratios cannot overflow, however far apart the policies are."""
+    total = jnp.cumsum(log_pi - log_mu, -1)
+    total = total if most is None else jnp.minimum(total, jnp.log(most))
+    largest = jnp.max(total, 0, keepdims=True)
+    return jnp.exp(total - jnp.where(jnp.isfinite(largest), largest, 0.0))
+
+
 def discounted(reward: Table, gamma: Float[Array, ""] | float) -> Table:
     """gamma^t r_t."""
     steps = jnp.arange(reward.shape[-1], dtype=reward.dtype)

@@ -32,6 +32,7 @@ WITH_MODEL: dict[str, Callable[..., equations.Sums]] = {
     "wdr": equations.weighted_doubly_robust,
 }
 METHODS = (*PLAIN, *WITH_MODEL)
+WEIGHTED = ("wis", "wpdis", "wdr")  # their ratios count only beside one another
 FEW = 10  # effective episodes below which an estimate is not to be trusted
 MISSING = 0.5  # by how much the mean ratio may miss 1
 DOUBT = "the interval cannot be trusted, take fqe or more data"
@@ -42,9 +43,11 @@ FOLDS = 2
 class Tables:
     """What importance sampling needs of a log, ``(episode, time)``."""
 
-    ratio: Float[np.ndarray, "episode time"]  # w_t
+    ratio: Float[np.ndarray, "episode time"]  # w_t; for weighted means over its column's largest
+    missed: Float[np.ndarray, "time"]  # by how much the mean of w_t misses 1, its expectation
     reward: Float[np.ndarray, "episode time"]
     lived: Float[np.ndarray, "episode time"]  # 1 where there was a step
+    reached: Float[np.ndarray, "episode time"]  # by how much it counts: the discounts before it
 
 
 def tables(
@@ -53,8 +56,11 @@ def tables(
     behaviour: str | Policy | None = None,
     clip: float | None = None,
     seed: int = 0,
+    *,
+    relative: bool = False,
 ) -> Tables:
-    """Cumulative ratios and rewards; see :func:`sterling.judging.judge` for the arguments."""
+    """Cumulative ratios and rewards; see :func:`sterling.judging.judge` for the arguments.
+    ``relative``: for weighted means. Raises Mistake for ratios that overflow otherwise."""
     layout = Layout.of(dataset)
     logged = "extra/log_prob" in dataset.columns
     if behaviour is None:
@@ -65,16 +71,31 @@ def tables(
         raise Mistake(f"behaviour is 'logged', 'cloned' or a policy; got {behaviour!r}")
     if behaviour == "cloned":
         behaviour = cloned(dataset, seed=seed)
-    log_pi, log_mu, reward = over_rows(
+    log_pi, log_mu, reward, discount = over_rows(
         _read, dataset, policy, None if isinstance(behaviour, str) else behaviour
     )
     if not np.isfinite(log_mu).all():
         raise Mistake("the log holds actions that its policy never does; its log_prob is wrong")
-    ratio = equations.cumulative_ratio(
-        jnp.asarray(layout.table(log_pi)), jnp.asarray(layout.table(log_mu)), clip
-    )
-    ones = layout.table(np.ones(dataset.rows, np.float32))
-    return Tables(np.asarray(ratio), layout.table(reward), ones)
+    logs = layout.table(log_pi), layout.table(log_mu)
+    form = equations.relative_ratio if relative else equations.cumulative_ratio
+    ratio = np.asarray(form(jnp.asarray(logs[0]), jnp.asarray(logs[1]), clip))
+    if not np.isfinite(ratio).all():
+        raise Mistake(
+            "products of ratios overflow, so far is the policy from the one that acted; take fqe, "
+            "or bound them with clip"
+        )
+    with np.errstate(over="ignore"):
+        whole = np.exp(np.cumsum(np.subtract(*logs, dtype=np.float64), -1))
+    lived = layout.table(np.ones(dataset.rows, np.float32))
+    reached = _before(layout.table(discount)) * lived
+    missed = np.abs(whole.mean(0) - 1.0)
+    return Tables(ratio, missed, layout.table(reward) * reached, lived, reached)
+
+
+def _before(discount: Float[np.ndarray, "episode time"]) -> Float[np.ndarray, "episode time"]:
+    """The product of the discounts of the steps before each."""
+    first = np.ones_like(discount[:, :1])
+    return np.cumprod(np.concatenate([first, discount[:, :-1]], -1), -1)
 
 
 def judged(
@@ -91,14 +112,14 @@ def judged(
     **fields: Any,
 ) -> Estimate:
     """One of ``METHODS``; see :func:`sterling.judging.judge`."""
-    made = tables(policy, dataset, behaviour, clip, seed)
+    made = tables(policy, dataset, behaviour, clip, seed, relative=method in WEIGHTED)
     ratio = jnp.asarray(made.ratio)
     if method in PLAIN:
         if fields:
             raise Mistake(f"{method} has no option {next(iter(fields))!r}")
         sums = PLAIN[method](ratio, jnp.asarray(made.reward), gamma)
     else:
-        q, v, reward = _model(policy, dataset, made.reward, gamma, seed=seed, fields=fields)
+        q, v, reward = _model(policy, dataset, made, gamma, seed=seed, fields=fields)
         sums = WITH_MODEL[method](ratio, reward, q, v, gamma)
     per_step = method not in ("is", "wis")
     size, missed = effective(made, gamma, per_step)
@@ -118,27 +139,30 @@ def effective(made: Tables, gamma: float, per_step: bool) -> tuple[float, float]
     whole episodes, or of steps, each by its discount and by how many episodes lived it (harmonic
     and absolute mean)."""
     sizes = np.asarray(equations.effective_sample_size(jnp.asarray(made.ratio)), np.float64)
-    missed = np.abs(made.ratio.mean(0) - 1.0)
+    missed = made.missed
     if not per_step:
         return float(sizes[-1]), float(missed[-1])
     share = made.lived.mean(0) * gamma ** np.arange(len(sizes))
     share = share / share.sum()
-    return float(1.0 / (share / np.maximum(sizes, 1.0)).sum()), float(missed @ share)
+    some = share > 0  # 0 times infinity is no number
+    return float(1.0 / (share / np.maximum(sizes, 1.0)).sum()), float(missed[some] @ share[some])
 
 
 def _read(
     policy: Policy, behaviour: Policy | None, record: Record
-) -> tuple[Float[Array, "row"], Float[Array, "row"], Float[Array, "row"]]:
+) -> tuple[Float[Array, "row"], ...]:
     log_pi = policy.log_prob(record.obs, record.action)
     if behaviour is None:
-        return log_pi, record.extras["log_prob"].reshape(log_pi.shape), record.reward
-    return log_pi, behaviour.log_prob(record.obs, record.action), record.reward
+        log_mu = record.extras["log_prob"].reshape(log_pi.shape)
+    else:
+        log_mu = behaviour.log_prob(record.obs, record.action)
+    return log_pi, log_mu, record.reward, record.discount
 
 
 def _model(
     policy: Policy,
     dataset: Dataset,
-    reward: Float[np.ndarray, "episode time"],
+    made: Tables,
     gamma: float,
     *,
     seed: int,
@@ -151,7 +175,7 @@ def _model(
     layout = Layout.of(dataset)
     episodes = layout.shape[0]
     q, v = (np.zeros(layout.shape, np.float32) for _ in range(2))
-    reward = reward.copy()
+    reward = made.reward.copy()
     some = np.flatnonzero(dataset.lengths > 0)
     fold = np.random.default_rng(seed).permutation(episodes) % min(FOLDS, episodes)
     for number in np.unique(fold):
@@ -168,8 +192,9 @@ def _model(
         )
         cut = ~dataset.ended[some[here]]
         last = dataset.lengths[some[here]] - 1
-        reward[np.flatnonzero(here), last] += np.where(cut, gamma * beyond, 0.0)
-    return jnp.asarray(q), jnp.asarray(v), jnp.asarray(reward)
+        rest = np.where(cut, gamma * beyond, 0.0)
+        reward[np.flatnonzero(here), last] += rest * made.reached[np.flatnonzero(here), last]
+    return jnp.asarray(q * made.reached), jnp.asarray(v * made.reached), jnp.asarray(reward)
 
 
 def _asked(

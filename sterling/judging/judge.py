@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sterling.data import Dataset
-from sterling.data.returns import monte_carlo
+from sterling.data.returns import monte_carlo, survival
 from sterling.judging import dynamics, importance
 from sterling.judging.counts import finite
 from sterling.judging.direct import evaluated
@@ -97,7 +97,7 @@ def behaviour(
         found = evaluated(None, dataset, gamma=gamma, seed=seed, **options)
         rest = found.beyond()
         lengths = dataset.lengths[dataset.lengths > 0]
-        lived = lived + np.where(cut, gamma**lengths * rest, 0.0)
+        lived = lived + np.where(cut, gamma**lengths * survival(dataset) * rest, 0.0)
         method += f", {int(cut.sum())} of them cut and carried on by a value learned from the log"
     elif cut.any():
         method += f", {int(cut.sum())} of them up to their cut"

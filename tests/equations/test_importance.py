@@ -31,6 +31,28 @@ def test_what_the_policy_never_does_counts_nothing_from_then_on():
     np.testing.assert_array_equal(eq.cumulative_ratio(log_pi, jnp.zeros((1, 3))), [[1.0, 0.0, 0.0]])
 
 
+def test_weighted_means_do_not_see_how_large_ratios_are():
+    """Two hundred steps at one nat each, where float32 ends at 88."""
+    near = eq.cumulative_ratio(LOG_PI, LOG_MU)
+    relative = eq.relative_ratio(LOG_PI, LOG_MU)
+    far = eq.relative_ratio(jnp.tile(jnp.array([[1.0], [0.9]]), (1, 200)), jnp.zeros((2, 200)))
+    assert jnp.isfinite(far).all()
+    np.testing.assert_allclose(far[:, -1], [1.0, np.exp(-20.0)], rtol=1e-4)
+    for form in (eq.weighted_trajectory, eq.weighted_per_decision):
+        found, expected = (eq.ratio_of_sums(form(w, REWARD, GAMMA)) for w in (relative, near))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    found, expected = (
+        eq.ratio_of_sums(eq.weighted_doubly_robust(w, REWARD, Q, V, GAMMA))
+        for w in (relative, near)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_what_no_episode_would_have_done_is_no_number_to_divide_by():
+    log_pi = jnp.full((2, 2), -jnp.inf)
+    np.testing.assert_array_equal(eq.relative_ratio(log_pi, jnp.zeros((2, 2))), jnp.zeros((2, 2)))
+
+
 @pytest.mark.parametrize(
     ("made", "by_hand"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 from sterling.data import Dataset
 from sterling.data.columns import Block
+from sterling.data.returns import monte_carlo
 from sterling.envs.tabular import Tabular, tabular
 from sterling.factory.tabular import log
 from sterling.judging import METHODS, Chances, behaviour, cloned, judge
@@ -138,6 +139,51 @@ def test_the_behaviour_can_be_cloned_where_the_log_is_silent():
     assert np.abs(np.exp(log_p) - 0.55).max() < 0.2  # 0.4 + 0.6 / 4
     with pytest.raises(Mistake, match="behaviour='cloned'"):
         judge(policy, silent, "wpdis", gamma=GAMMA, behaviour="logged")
+
+
+def test_what_is_logged_after_an_end_counts_for_nothing():
+    """OGBench's logs go on where a task was done; there the discount is 0."""
+    data, policy = log(MDP, ACTING, 90, 12, 4), Chances.of(JUDGED)
+    whole = [episode for episode in data if len(episode) == 12]
+    assert len(whole) > 20
+
+    def logged(length):
+        arrays = {
+            "obs": np.concatenate([each.obs[: length + 1] for each in whole]),
+            "extra/log_prob": np.concatenate([x.extras["log_prob"][:length] for x in whole]),
+            "discount": np.tile(np.arange(length) != 7, len(whole)).astype(np.float32),
+        }
+        for name in ("action", "reward"):
+            arrays[name] = np.concatenate([getattr(each, name)[:length] for each in whole])
+        lengths, sources = (np.full(len(whole), x, np.int32) for x in (length, 0))
+        return Dataset.of(Block(arrays, lengths, sources), MDP.obs, MDP.action)
+
+    longer, ended = logged(12), logged(8)
+    returns = monte_carlo(longer, GAMMA).reshape(-1, 12)
+    np.testing.assert_allclose(returns[:, :8].ravel(), monte_carlo(ended, GAMMA), rtol=1e-6)
+    own = [behaviour(one, gamma=GAMMA).value for one in (longer, ended)]
+    assert own[0] == pytest.approx(own[1])
+    for method in ("pdis", "wpdis"):  # whole episodes have other ratios
+        found, wanted = (judge(policy, one, method, gamma=GAMMA) for one in (longer, ended))
+        assert found.value == pytest.approx(wanted.value, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [*PLAIN, "dr", "wdr"])
+def test_policies_far_apart_are_judged_or_refused_in_one_line(method):
+    data = log(MDP, ACTING, 20, 200, 5)
+
+    class Far(Chances):
+        def log_prob(self, obs, action):
+            return super().log_prob(obs, action) + 2.0
+
+    far = Far(*(getattr(Chances.of(JUDGED), f.name) for f in dataclasses.fields(Chances)))
+    if method in ("wis", "wpdis", "wdr"):
+        found = judge(far, data, method, gamma=GAMMA)
+        assert np.isfinite(found.value)
+        assert "miss their mean of 1 by" in found.method
+    else:
+        with pytest.raises(Mistake, match=r"overflow.*take fqe"):
+            judge(far, data, method, gamma=GAMMA)
 
 
 def test_a_small_effective_sample_is_warned_of():
