@@ -96,9 +96,9 @@ def page(results: dict[str, Any], data: Path) -> list[str]:
         f"`python benchmarks/bridge/run.py`: {WORLD}, {SEEDS} seeds, last policy, deterministic, "
         f"20 episodes per seed. The log: {log.episodes} episodes, {log.rows:,} steps, mean return "
         f"{log.returns.mean():.0f}, {log.ended.mean():.0%} find the flag. {UPDATES:,} updates "
-        f"from the log, {STEPS:,} steps in the world, one update each (RLPD: four). Means, 95% "
-        "intervals over seeds; the dip is from the return before the first step to the lowest of "
-        "ten evaluations afterwards.",
+        f"from the log, {STEPS:,} steps in the world, one update each (RLPD: four; WSRL "
+        "goes on from SAC-N, without the log). Means, 95% intervals over seeds; the dip is from "
+        "the return before the first step to the lowest of ten evaluations afterwards.",
         "",
         "| | return | per seed | before the first step | dip |",
         "|---|---|---|---|---|",

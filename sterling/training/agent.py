@@ -28,6 +28,8 @@ from sterling.types import (
     Spec,
 )
 
+LEAST = 1e-6  # what a learned positive number begins with where 0 is asked for
+
 
 class Agent(eqx.Module):
     """Every leaf of ``state`` has a leading seed axis."""
@@ -114,12 +116,16 @@ class Agent(eqx.Module):
         return eqx.tree_at(lambda agent: agent.state, self, state), signals
 
     def with_fields(self, fields: dict[str, float]) -> Agent:
-        """The same agents with other numbers in their Config."""
-        config = self.state.config
+        """The same agents with other numbers in their Config; where a field is what a learned
+        number began with (``alpha`` of ``log_alpha``), that begins anew."""
+        state = self.state
         for name, value in fields.items():
-            new = jnp.full_like(getattr(config, name), value)
-            config = eqx.tree_at(operator.attrgetter(name), config, new)
-        return eqx.tree_at(lambda agent: agent.state.config, self, config)
+            new = jnp.full_like(getattr(state.config, name), value)
+            state = eqx.tree_at(operator.attrgetter(f"config.{name}"), state, new)
+            if hasattr(state, f"log_{name}"):
+                learned = jnp.log(jnp.maximum(new, LEAST))
+                state = eqx.tree_at(operator.attrgetter(f"log_{name}"), state, learned)
+        return eqx.tree_at(lambda agent: agent.state, self, state)
 
 
 def create_agent(

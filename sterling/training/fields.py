@@ -31,9 +31,10 @@ NOT_NEGATIVE = _names(
     " reset rise target_noise top_k turns undesirable value_coef value_lr warmup weight_decay"
 )
 SHARES = _names(
-    "correction expectile exploration_final exploration_fraction exploration_initial gae_lambda"
-    " gamma lam smoothing tau top_p weight"
+    "correction exploration_final exploration_fraction exploration_initial gae_lambda"
+    " gamma lam smoothing tau top_p"
 )
+BETWEEN = _names("expectile weight")
 ANY = _names("high log_std low margin target target_entropy target_gap")
 SEEDS = 2**31  # they are numbers of 32 bits, with a sign
 ENDLESS = _names("cap clip dual high huber low max_grad_norm most noise_clip target_kl")
@@ -87,6 +88,7 @@ def _unmet(name: str, value: float) -> str:
         (POSITIVE, value > 0, "above 0"),
         (NOT_NEGATIVE, value >= 0, "0 or more"),
         (SHARES, 0 <= value <= 1, "between 0 and 1"),
+        (BETWEEN, 0 < value < 1, "above 0 and below 1"),
     )
     return next((wanted for names, met, wanted in rules if name in names and not met), "")
 

@@ -11,7 +11,10 @@ from sterling.training import fields
 from sterling.training.settings import resolve
 from sterling.types import Mistake
 
-RULES = (fields.AT_LEAST_ONE, fields.POSITIVE, fields.NOT_NEGATIVE, fields.SHARES, fields.ANY)
+RULES = (
+    *(fields.AT_LEAST_ONE, fields.POSITIVE, fields.NOT_NEGATIVE),
+    *(fields.SHARES, fields.BETWEEN, fields.ANY),
+)
 
 
 def test_every_number_of_every_algorithm_has_one_rule():
@@ -36,7 +39,7 @@ def test_every_number_of_every_algorithm_has_one_rule():
         ("dqn", "n_step", 0, "at least 1"),
         ("dqn", "target_period", 0, "at least 1"),
         ("sac", "warmup", -5, "0 or more"),
-        ("iql", "expectile", 1.2, "between 0 and 1"),
+        ("iql", "expectile", 1.0, "above 0 and below 1"),
         ("grpo", "temperature", 0.0, "above 0"),
     ],
 )
