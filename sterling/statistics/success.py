@@ -62,7 +62,8 @@ def beta_binomial(values: np.ndarray, episodes: int, level: float) -> tuple[floa
 
     ``rho``, by how much episodes of one run agree, is the moment estimate from the variance
     between runs, kept within [0, 1], and the quantile is Student's with n - 1 degrees of freedom,
-    since rho is itself known from n runs only.
+    since rho is itself known from n runs only. Runs that are all 0 or all 1 say nothing of rho:
+    then each counts once, by :func:`exact`.
     """
     from scipy.special import stdtrit
 
@@ -70,8 +71,9 @@ def beta_binomial(values: np.ndarray, episodes: int, level: float) -> tuple[floa
         raise Mistake(f"a success rate comes from at least one episode; got episodes={episodes}")
     n, rate = values.size, float(values.mean())
     alone = rate * (1.0 - rate)  # a run's variance if all its episodes agreed
-    between = float(values.var(ddof=1))
-    design = between * episodes / alone if alone > 0.0 else 1.0
+    if alone == 0.0:
+        return exact(rate * n, n, level)
+    design = float(values.var(ddof=1)) * episodes / alone
     design = min(max(design, 1.0), float(episodes))
     z = float(stdtrit(n - 1, 0.5 + level / 2.0))
     return wilson_at(rate, n * episodes / design, z)

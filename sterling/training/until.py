@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,12 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
     _begin(question, path)
     while True:
         scores = {each.label: returns(path / each.label) for each in question.contenders}
+        lost = sum(not math.isfinite(score) for found in scores.values() for score in found)
+        if lost and question.failed is None:
+            raise Mistake(
+                f"{lost} seeds failed; ask again in the same words and say what a failed seed "
+                "counts as: --failed SCORE (in Python failed=SCORE)"
+            )
         made = compare(
             scores,
             alpha=question.alpha,
@@ -157,7 +164,9 @@ def _begin(question: Question, path: Path) -> None:
         return
     before = json.loads(file.read_text())
     differs = [name for name in asked if asked[name] != before.get(name)]
-    if differs:
+    if differs == ["failed"] and before["failed"] is None:  # said once a seed had failed
+        folder.write_json(file, asked)
+    elif differs:
         raise Mistake(
             f"{path} holds another question ({', '.join(differs)} differ); choose another folder"
         )

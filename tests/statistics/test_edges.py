@@ -54,6 +54,13 @@ def test_rates_of_several_episodes():
     assert estimate(rates).method == "skew-t"  # nothing says that these are rates
 
 
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_runs_that_all_agree_do_not_say_how_much_episodes_of_one_run_agree(rate):
+    """Runs that always or never succeed are five observations, however many episodes they have."""
+    many, once = estimate([rate] * 5, episodes=20), estimate([rate] * 5)
+    assert (many.low, many.high) == pytest.approx((once.low, once.high))
+
+
 def test_unequal_numbers_of_runs():
     made = estimate(RAGGED)
     assert made.value == pytest.approx((2.5 + 15.0) / 2)  # each task counts the same

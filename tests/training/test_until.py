@@ -1,6 +1,7 @@
 """Training until a question is decided: stops early, does not cry wolf, goes on when killed."""
 
 import json
+import shutil
 
 import pytest
 
@@ -53,6 +54,19 @@ def test_asked_again_it_answers_without_training(decided):
 def test_another_question_in_its_folder_is_refused(decided):
     with pytest.raises(Mistake, match=r"another question \(alpha differ"):
         until_decided(question(LEARNS, SLEEPS, alpha=0.1), decided[0])
+
+
+def test_what_a_failed_seed_counts_as_may_be_said_later(decided, tmp_path):
+    path = shutil.copytree(decided[0], tmp_path / "study")
+    file = path / "sleeps" / "00" / "result.json"
+    result = json.loads(file.read_text())
+    result["final"]["return"]["per_seed"][0] = None
+    file.write_text(json.dumps(result))
+    with pytest.raises(Mistake, match=r"1 seeds failed; ask again .* --failed SCORE"):
+        until_decided(question(LEARNS, SLEEPS), path)
+    assert until_decided(question(LEARNS, SLEEPS, failed=-1.0), path).finished
+    with pytest.raises(Mistake, match=r"another question \(failed differ"):
+        until_decided(question(LEARNS, SLEEPS, failed=0.0), path)
 
 
 def test_killed_between_trainings_it_goes_on(decided, tmp_path):
