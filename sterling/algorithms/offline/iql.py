@@ -8,11 +8,11 @@ tau of L_V is ``expectile``; g is gamma times the world's discount; Q' follows Q
 update; w is 1, or an importance weight of the source. No action outside the log is ever valued: V
 is an upper expectile over the logged actions, and for tau -> 1 the largest of them.
 
-Deviations from the paper: all three gradients are taken at the same parameters (of V before its
-step for the policy's weights, after it for the critics' target, as in the authors' code); the
-policy's step size falls along a cosine over the planned updates, as there, where ``anneal`` is
-on. Rewards are scaled by 1000 / (largest - smallest return of the log) with ``scale_reward``, as
-the paper does for locomotion (leave it off where the log has sparse rewards of size one).
+Deviations from the authors' code: the policy's weights come from V before its step (there after
+it, as the critics' target does here too). The policy's step size falls along a cosine over the
+planned updates, as there, where ``anneal`` is on. Rewards are scaled by 1000 / (largest - smallest
+return of the log) with ``scale_reward``, as the paper does for locomotion (leave it off where the
+log has sparse rewards of size one).
 Evidence: benchmarks/results/offline.md.
 """
 
@@ -48,7 +48,8 @@ Loss = Callable[[Float[Array, "batch"], Bool[Array, "batch"]], Float[Array, ""]]
 
 @config
 class Config:
-    """Defaults are the paper's for locomotion (its appendix B and the authors' code)."""
+    """Defaults are the paper's for locomotion (its appendix B and the authors' code), but for
+    ``scale_reward``, which is on there."""
 
     lr: float = 3e-4  # Adam's step size, for value, critics and policy
     gamma: float = 0.99  # discount per step

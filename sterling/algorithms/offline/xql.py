@@ -14,8 +14,9 @@ of the log); with ``anneal`` the policy's step size falls along a cosine, both a
 Everything but L_V is IQL's (``iql.py``), and called from there.
 
 Deviations from the authors' code: an exponential beyond ``clip`` continues along its tangent
-instead of losing its gradient; the policy's weights come from the target critics and from V before
-its step. Pictures are encoded by one torso, which only the critics' loss trains.
+instead of losing its gradient; the critics' loss is the square (there Huber's, linear beyond 20);
+the policy's weights come from the target critics and from V before its step. Pictures are encoded
+by one torso, which only the critics' loss trains.
 Evidence: benchmarks/results/offline.md.
 """
 
@@ -37,7 +38,9 @@ from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, conf
 
 @config
 class Config:
-    """Defaults are those of the authors' code (github.com/Div99/XQL) for D4RL's MuJoCo worlds."""
+    """Defaults are those of the authors' code (github.com/Div99/XQL) for D4RL's MuJoCo worlds, but
+    for ``scale_reward``, which is on there (T is then in units of a thousandth of the log's range),
+    and for the batch: 1024 there with T = 1, and 256 with T = 2."""
 
     lr: float = 3e-4  # Adam's step size, for value, critics and policy
     gamma: float = 0.99  # discount per step
