@@ -22,6 +22,10 @@ Board = dict[str, np.ndarray]
 Path = tuple[Any, ...]
 
 
+class Violation(Exception):
+    """The environment breaks Gymnasium's contract."""
+
+
 class Problem(NamedTuple):
     """What an environment turned out to be."""
 

@@ -27,7 +27,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Key, PyTree
 
-from sterling.envs.naming import check_options
+from sterling.envs.options import check_options
 from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step
 
 # what Sterling itself decides, or what a world cannot have
@@ -56,6 +56,7 @@ class Pool:
     def __init__(
         self,
         name: str,
+        /,
         seeds: tuple[int, ...],
         envs: int,
         *,

@@ -25,8 +25,10 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key
 
-from sterling.envs.board import BUILD, RESET, SKIP, STEP, leaves, own, seen, tree
+from sterling.envs.board import BUILD, MASK, RESET, SKIP, STEP, leaves, own, seen, tree
 from sterling.envs.envpool import env_seed
+from sterling.envs.masks import laid_out
+from sterling.envs.options import check_seconds, check_whole
 from sterling.envs.workers import Crew, Fault, Inline, Processes, WorldFailed
 from sterling.types import Action, Mistake, Obs, Spec, Step
 
@@ -48,7 +50,7 @@ class Host:
     ``start``; those of boxes are clipped to the environment's own bounds. An environment that says
     which actions are allowed, by a method ``action_masks()`` or by ``info["action_mask"]``, is
     observed as a dict with the entry ``action_mask`` (beside ``observation``, unless it is a dict
-    already).
+    already): a row of all choices, or an array with an axis per choice as the environment gives it.
 
     A process that must be ended takes the episodes of the other environments it steps along; they
     are cut likewise and listed, but do not count towards ``max_failures``. Raises ``Mistake`` where
@@ -68,10 +70,14 @@ class Host:
         *,
         purpose: str = "train",
         name: str = "",
-        workers: int | None = None,
-        timeout: float = 60.0,
-        max_failures: int = 3,
+        workers: Any = None,  # int or None, and two numbers: likewise
+        timeout: Any = 60.0,
+        max_failures: Any = 3,
     ):
+        if workers is not None:
+            check_whole("workers", workers, 0)
+        check_seconds("timeout", timeout)
+        check_whole("max_failures", max_failures, 1)
         self.name = name or (factory if isinstance(factory, str) else _name(factory))
         self.seeds, self.envs = len(seeds), envs
         self.failures: list[tuple[int, str]] = []
@@ -136,6 +142,13 @@ class Host:
         """Actions with any leading axes as the environment itself takes them."""
         spaces = iter(self._actions)
         return jax.tree.map(lambda part: own(next(spaces), np.asarray(part)), action)
+
+    def to_agent(self, obs: Obs) -> Obs:
+        """One observation of the environment, given with its mask, as an agent sees it."""
+        problem = self._crew.problem
+        if not (problem.mask and isinstance(obs, dict) and MASK in obs):
+            return obs
+        return {**obs, MASK: laid_out(problem.action, obs[MASK]).astype(np.int8)}
 
     def close(self) -> None:
         """Close every environment and end every process."""
@@ -234,7 +247,7 @@ def _builder(factory: Any, name: str) -> Callable[[], Any]:
     return functools.partial(registered, spec)
 
 
-def registered(spec: Any, **options: Any) -> gymnasium.Env[Any, Any]:
+def registered(spec: Any, /, **options: Any) -> gymnasium.Env[Any, Any]:
     """A registered environment, unchecked (that is done by ``Host``), and without what packages
     warn of while they build theirs: screens that are missing, precision (some build their spaces
     anew whenever they are asked for them)."""

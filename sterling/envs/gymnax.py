@@ -23,7 +23,8 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Key, PyTree
 
-from sterling.envs.naming import check_options
+from sterling.envs.options import check_options
+from sterling.envs.seat import explain
 from sterling.envs.traced import Traced
 from sterling.types import Action, Mistake, Obs
 
@@ -35,16 +36,23 @@ NEVER = 2**30  # steps
 
 
 def make(
-    name: str, seeds: tuple[int, ...], envs: int, *, strategy: str = "vmap", **params: Any
+    name: str, /, seeds: tuple[int, ...], envs: int, *, strategy: str = "vmap", **params: Any
 ) -> Traced:
     """``seeds x envs`` copies of a gymnax environment.
 
     ``params`` are fields of the environment's parameters or arguments of its constructor
     (``size=20`` for DeepSea); ``max_episode_steps`` changes the step limit. Raises ``Mistake``
-    for an option that the environment does not have.
+    for an option that the environment does not have or that it cannot be made with.
     """
+    given = ", ".join(f"{key}={value!r}" for key, value in params.items())
     with _quiet():
-        task, limit = _task(name, params)
+        try:
+            task, limit = _task(name, params)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            if not given:  # not the user's doing
+                raise
+            said = f"cannot be made with {given} ({explain(error)})"
+            raise Mistake(f"environment {name} {said}; give it other values") from error
     return Traced(task, seeds, envs, limit=limit, strategy=strategy)
 
 
@@ -120,7 +128,7 @@ def _task(name: str, given: dict[str, Any]) -> tuple[Task, int]:
     params = params.replace(**{k: v for k, v in given.items() if k in fields})
     limit = params.max_steps_in_episode if limit is None else limit
     cut = name in CLASSIC or name.endswith("-MinAtar") or name in CUT_BY_CLOCK
-    params = params.replace(max_steps_in_episode=NEVER if cut else limit)
+    params = params.replace(max_steps_in_episode=NEVER if cut else limit or NEVER)
     return Task(env, params), int(limit) if cut else 0
 
 

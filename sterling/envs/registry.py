@@ -12,13 +12,18 @@ from __future__ import annotations
 import fnmatch
 import functools
 import importlib
-import inspect
 import re
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-from sterling.envs.naming import check_options
+from sterling.envs.options import (
+    check_arguments,
+    check_limit,
+    check_options,
+    check_switch,
+    check_whole,
+)
 from sterling.naming import hint
 from sterling.types import Mistake, World
 
@@ -37,8 +42,8 @@ def make(
     *,
     purpose: str = "train",
     strategy: str = "vmap",
-    stack: int | None = None,
-    flatten: bool = False,
+    stack: Any = None,  # int or None, and a bool: what a command line gave is told so in words
+    flatten: Any = False,
     **options: Any,
 ) -> World:
     """``envs`` copies of an environment for each of ``seeds``.
@@ -66,6 +71,9 @@ def make(
 
     if not seeds or envs < 1:
         raise Mistake(f"a world needs at least one seed and one env, not {len(seeds)} and {envs}")
+    check_switch("flatten", flatten)
+    if stack is not None:
+        check_whole("stack", stack, 1)
     copies = {"seeds": tuple(seeds), "envs": envs}
     world = _made(environment, copies, options, purpose=purpose, strategy=strategy, stack=stack)
     return Flatten(world) if flatten else world
@@ -84,6 +92,10 @@ def _made(
     if not isinstance(environment, str):
         return _dressed(_host(environment, copies, purpose, options), stack)
     backend, name = find(environment)
+    if options.get("max_episode_steps", 0) is None:  # as if it were not given
+        options = {key: value for key, value in options.items() if key != "max_episode_steps"}
+    if "max_episode_steps" in options:
+        check_limit(backend, options["max_episode_steps"])
     if backend == "envpool":
         return _pool(name, copies, purpose, stack, options)
     if backend == "gymnasium":
@@ -208,6 +220,8 @@ def _pool(
     atari = envpool.is_atari(name)
     if atari and "stack_num" in options:
         raise Mistake(f"frames of {name} are stacked by Sterling; use stack={options['stack_num']}")
+    if "num_threads" in options:
+        check_whole("num_threads", options["num_threads"], 0)  # EnvPool would abort the process
     fixed = {**ATARI, "stack_num": 1} if atari else {}
     world: World = envpool.Pool(name, **copies, purpose=purpose, **{**fixed, **options})
     world = _dressed(world, ATARI_STACK if atari and stack is None else stack)
@@ -256,24 +270,10 @@ def _registered_world(
         warnings.warn(f"{reason}: {name} is stepped from Python, which is slower", stacklevel=4)
     spec = gymnasium.spec(name.rpartition(":")[2])  # workers do not know what is registered here
     own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
-    _check_arguments(name, spec, own)
+    check_arguments(name, spec, own, HOST_OPTIONS)
     factory = functools.partial(registered, spec, **own)
     rest = {key: value for key, value in options.items() if key in HOST_OPTIONS}
     return _host(factory, copies, purpose, rest, name)
-
-
-def _check_arguments(name: str, spec: Any, options: dict[str, Any]) -> None:
-    """Refuse options that neither ``gymnasium.make`` nor the environment's constructor takes."""
-    from gymnasium.envs.registration import load_env_creator
-
-    if not options:
-        return
-    point = spec.entry_point
-    creator = load_env_creator(point) if isinstance(point, str) else point
-    taken = inspect.signature(creator).parameters
-    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
-        return
-    check_options(name, options, [*taken, "max_episode_steps", *HOST_OPTIONS])
 
 
 def _host(

@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from sterling.envs import masks
 from sterling.envs.board import (
     BUILD,
     MASK,
@@ -24,6 +25,7 @@ from sterling.envs.board import (
     STEP,
     Board,
     Problem,
+    Violation,
     choices,
     is_joint,
     leaves,
@@ -32,10 +34,6 @@ from sterling.envs.board import (
 )
 
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-
-
-class Violation(Exception):
-    """The environment breaks Gymnasium's contract."""
 
 
 def probe(factory: Callable[[], Any]) -> Problem:
@@ -57,15 +55,15 @@ def check(env: gymnasium.Env) -> Problem:
     for name in ("observation_space", "action_space"):
         _check_space(name, getattr(env, name, None))
     obs, info = _checked_reset(env.reset(seed=0))
-    obs_space, mask, wrap = plain(env.observation_space, single=True), "", False
-    count = choices(env.action_space)
+    obs_space, wrap = plain(env.observation_space, single=True), False
     has_mask = isinstance(obs_space, spaces.Dict) and MASK in obs_space.spaces
-    if count and not has_mask:
-        mask = "method" if env.has_wrapper_attr("action_masks") else "info" * (MASK in info)
+    mask = "" if has_mask else masks.source(env, info)
     if mask:
         wrap = not isinstance(obs_space, spaces.Dict)
         parts = {PROPER: obs_space} if wrap else dict(obs_space.spaces)
-        obs_space = spaces.Dict({**parts, MASK: spaces.MultiBinary(count)})
+        first = masks.read(mask, env.action_space, env, info)
+        form: Any = first.shape if first.ndim > 1 else first.size
+        obs_space = spaces.Dict({**parts, MASK: spaces.MultiBinary(form)})
     problem = Problem(obs_space, plain(env.action_space), mask, wrap)
     seen = with_mask(problem, env, obs, info)
     writer = Writer(obs_space, [np.zeros(s.shape or (), s.dtype) for _, s in leaves(obs_space)])
@@ -192,12 +190,8 @@ def with_mask(problem: Problem, env: Any, obs: Any, info: dict[str, Any]) -> Any
     """The observation, with the mask of allowed actions beside it where there is one."""
     if not problem.mask:
         return obs
-    if problem.mask == "info" and MASK not in info:
-        raise Violation(f"info has no {MASK!r} though reset() gave one; give it at every step")
-    mask = info[MASK] if problem.mask == "info" else env.get_wrapper_attr("action_masks")()
-    if isinstance(mask, tuple):  # one mask per part, as gymnasium's sample() takes them
-        mask = np.concatenate([np.ravel(part) for part in mask])
-    return {**({PROPER: obs} if problem.wrap else obs), MASK: np.ravel(mask)}
+    mask = masks.checked(problem, env, info)
+    return {**({PROPER: obs} if problem.wrap else obs), MASK: mask}
 
 
 def checked_step(answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sterling.envs.board import Problem, board_of
-from sterling.envs.seat import Seat, Seats, Violation, explain, probe
+from sterling.envs.board import Problem, Violation, board_of
+from sterling.envs.seat import Seat, Seats, explain, probe
 
 GRACE = 5.0  # seconds the environments have to close themselves
 
 # A worker must not import the packages ``sterling`` and ``sterling.envs`` themselves: they would
-# load JAX into every one of them. Hollow packages stand in while the three modules are loaded.
+# load JAX into every one of them. Hollow packages stand in while the few that it needs are loaded.
 BOOT = """
 import json, sys, types
 paths, folder = json.loads(sys.argv[1])

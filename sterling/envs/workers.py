@@ -25,8 +25,8 @@ from typing import Any, Protocol
 import cloudpickle
 import numpy as np
 
-from sterling.envs.board import BUILD, RESET, STEP, Board, Problem, board_of
-from sterling.envs.seat import Seat, Seats, Violation, explain, probe
+from sterling.envs.board import BUILD, RESET, STEP, Board, Problem, Violation, board_of
+from sterling.envs.seat import Seat, Seats, explain, probe
 from sterling.envs.serve import BOOT, GRACE, receive, send
 from sterling.types import Mistake
 

@@ -9,9 +9,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 
 from sterling import keys
-from sterling.envs.board import leaves
+from sterling.envs.board import MASK, PROPER, leaves
 from sterling.training.agent import Agent
 from sterling.types import Mistake
 
@@ -80,7 +81,19 @@ def fits(space: Any, obs: Any) -> None:
     if found != expected:
         said = [", ".join(f"{name} {shape}".strip() for name, shape in one.items())
                 for one in (expected, found)]  # fmt: skip
-        raise Mistake(f"an observation should be of shape {said[0]}; got {said[1]}")
+        raise Mistake(
+            f"an observation should be of shape {said[0]}; got {said[1]}{_remedy(space, obs)}"
+        )
+
+
+def _remedy(space: Any, obs: Any) -> str:
+    """What to do where a mask is missing that the environment gives beside its observations."""
+    is_dict = isinstance(obs, dict)
+    if not isinstance(space, spaces.Dict) or MASK not in space.spaces or (is_dict and MASK in obs):
+        return ""
+    if set(space.spaces) == {PROPER, MASK}:
+        return f'; give {{"{PROPER}": obs, "{MASK}": mask}}'
+    return f'; give {{**obs, "{MASK}": mask}}' * is_dict
 
 
 @eqx.filter_jit

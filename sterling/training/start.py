@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
 from sterling import algorithms, envs, keys
+from sterling.envs.options import check_free
 from sterling.equations.augmentation import named, suits
 from sterling.experience.augment import Augment
 from sterling.experience.logged import Logged
@@ -143,6 +144,7 @@ def _augmented(settings: Settings, source: Any, spec: Spec) -> Any:
 def make_world(settings: Settings, purpose: str = "train", copies: int | None = None) -> World:
     """The settings' world, ``copies`` (default: ``settings.envs``) for each seed."""
     needs_world(settings)
+    check_free(settings.env_options)
     count = settings.envs if copies is None else copies
     return envs.make(
         settings.environment,

@@ -110,7 +110,7 @@ def test_an_unknown_option_is_named(name: str, options: dict[str, Any], said: st
         ({"purpose": "test"}, "purpose 'test'"),
         ({"envs": 0}, "at least one seed and one env"),
         ({"seeds": ()}, "at least one seed and one env"),
-        ({"stack": 0}, "a stack of 0 frames"),
+        ({"stack": 0}, "stack=0 is not possible; give a whole number of at least 1"),
         ({"strategy": "loop"}, "strategy 'loop'"),
     ],
 )
