@@ -2,36 +2,44 @@
 
     <run>/config.json, metrics.jsonl, result.json ...     the merged run
     <run>/parts/<first seed>/...                          each process's own run folder
+    <run>/parts/<first seed>.log                          what it printed
 
 Each process is pinned to one core and maps over its seeds: small networks gain more from a core
-each than from threads that share one product. The parent only merges what the parts have written.
+each than from threads that share one product. The parent only merges what the parts have written
+(see merging.py). They live no longer than it: their standard input stays open, and when it ends,
+because the parent is gone or wants them to stop, they save and leave.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import cloudpickle
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from sterling.envs.workers import WorldFailed
 from sterling.report.metrics import MetricsFile, Sink, read
 from sterling.training import checkpoint, folder
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt
+from sterling.training.merging import Log, Merge, interleaved, merged
+from sterling.training.part import LENGTH, TOLD, WORLD_FAILED, WRONG_USE
 from sterling.training.settings import Settings
-from sterling.training.trained import TrainedRun, bounds, final, load
+from sterling.training.trained import TrainedRun, bounds, load
 from sterling.types import Mistake
 
 POLL = 0.5  # seconds between looks at what the seeds have written
+
+Process = subprocess.Popen[bytes]
 
 
 def train_apart(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
@@ -47,24 +55,42 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
     if not (path / "config.json").exists():
         folder.write_config(path, settings.to_json() | folder.environment_facts())
     start = time.monotonic()
+    shares = {path / "parts" / str(share[0]): share for share in _shares(settings.seeds)}
     file = MetricsFile(folder.metrics(path))
-    file.truncate(-1)
-    shares = _shares(settings.seeds)
-    merge = Merge([path / "parts" / str(share[0]) for share in shares], [file, *sinks])
-    _run_all(settings, shares, path, merge)
+    _go_back(file, [part for part in shares if part.is_dir() and not _is_done(part)])
+    begun = max((row["iteration"] for row in read(file.path)), default=-1)
+    merge = Merge(list(shares), [len(share) for share in shares.values()], [file, *sinks], begun)
+    try:
+        stopped = _run_all(settings, shares, merge)
+    finally:
+        for sink in merge.sinks:
+            sink.close()
+    if stopped:
+        _leave(path if keep else None)
+    return _joined(settings, path, list(shares), start, keep)
+
+
+def _leave(path: Path | None) -> None:
+    nothing = "stopped; nothing is kept without a run folder (out=...)"
+    print(f"\nsaved; go on with: sterling resume {path}" if path else nothing)
+    raise SystemExit(EXIT_RESUMABLE)
+
+
+def _joined(
+    settings: Settings, path: Path, paths: list[Path], start: float, keep: bool
+) -> TrainedRun:
+    """One run from the parts' runs, also on disk."""
     environment = None if isinstance(settings.environment, str) else settings.environment
-    parts = [load(each, environment=environment) for each in merge.paths]
+    parts = [load(each, environment=environment) for each in paths]
     agent = jax.tree.map(
-        lambda *leaves: jnp.stack(_interleaved([list(leaf) for leaf in leaves])),
+        lambda *leaves: jnp.stack(interleaved([list(leaf) for leaf in leaves])),
         *(part.agent for part in parts),
     )
-    result = _merged([part.result for part in parts], time.monotonic() - start, bounds(settings))
-    checkpoint.save(
-        folder.checkpoints(path), result.get("updates", result["steps"]), {"agent": agent}, {}
-    )
+    results, seconds = [part.result for part in parts], time.monotonic() - start
+    result = merged(results, settings.envs, seconds, bounds(settings))
+    number = result.get("updates", result["steps"])
+    checkpoint.save(folder.checkpoints(path), number, {"agent": agent}, {})
     folder.write_result(path, result)
-    for sink in merge.sinks:
-        sink.close()
     return TrainedRun(settings, agent, result, path if keep else None)
 
 
@@ -81,129 +107,113 @@ def _cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def _run_all(settings: Settings, shares: list[tuple[int, ...]], path: Path, merge: Merge) -> None:
-    """Start, watch and, on a signal, stop the processes."""
-    running = {
-        share[0]: _start(dataclasses.replace(settings, seeds=share, strategy="map"), own, core)
-        for share, own, core in zip(shares, merge.paths, _cores(), strict=False)
-        if folder.read_result(own) is None
-    }
+def _is_done(part: Path) -> bool:
+    return folder.result(part).exists()
+
+
+def _go_back(file: MetricsFile, parts: Sequence[Path]) -> None:
+    """Drop what the parts will write again from the merged ``file`` and from their own.
+
+    Raises Mistake for a part that another process holds: one that an earlier parent has left.
+    """
+    with contextlib.ExitStack() as held:
+        for part in parts:
+            held.enter_context(folder.lock(part))
+        saved = {part: _saved(part) for part in parts}
+        lost = [at for part, at in saved.items() if Log(part, 0).last > at]
+        if lost:  # the merged file first: killed in between, all this is found again
+            file.truncate(min(lost))
+        for part, at in saved.items():
+            with contextlib.closing(MetricsFile(folder.metrics(part))) as own:
+                own.truncate(at)
+
+
+def _saved(part: Path) -> int:
+    """The iteration at which a part goes on; -1 where it begins anew."""
+    begun = checkpoint.newest_sound(folder.checkpoints(part))
+    if begun is None:
+        return -1
+    iteration, _ = checkpoint.load_part(begun, "iteration", jax.ShapeDtypeStruct((), np.int32))
+    return int(iteration)
+
+
+def _run_all(settings: Settings, shares: dict[Path, tuple[int, ...]], merge: Merge) -> bool:
+    """Start and watch the processes; whether they were stopped by a signal, saved. However this
+    ends, none of them goes on."""
+    running: dict[Path, Process] = {}
     with Interrupt() as interrupt:
-        while running and not interrupt.requested:
-            time.sleep(POLL)
-            merge.go_on()
-            for name in [name for name, each in running.items() if each.poll() is not None]:
-                _check(name, running.pop(name), list(running.values()))
-        if interrupt.requested:
-            _stop(list(running.values()))
-            print(f"\nsaved; go on with: sterling resume {path}")
-            raise SystemExit(EXIT_RESUMABLE)
+        try:
+            for (part, share), core in zip(shares.items(), _cores(), strict=False):
+                if not _is_done(part):
+                    own = dataclasses.replace(settings, seeds=share, strategy="map")
+                    running[part] = _start(own, part, core)
+            while running and not interrupt.requested:
+                time.sleep(POLL)
+                merge.go_on()
+                interrupt.requested = interrupt.requested or _left(running)
+        finally:
+            _stop(running.values())
     merge.go_on()
+    return interrupt.requested
 
 
-def _start(settings: Settings, path: Path, core: int) -> subprocess.Popen[bytes]:
+def _start(settings: Settings, part: Path, core: int) -> Process:
     """A process that trains a share of the seeds, or resumes it where it has begun."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / f"{path.name}.log").open("ab") as words:
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with _words(part).open("ab") as words:
         process = subprocess.Popen(
-            [sys.executable, "-m", "sterling.training.part", str(path), str(core)],
+            [sys.executable, "-m", "sterling.training.part", str(part), str(core)],
             stdin=subprocess.PIPE,
             stdout=words,
             stderr=words,
             start_new_session=True,
         )
     assert process.stdin is not None
-    process.stdin.write(cloudpickle.dumps(settings))
-    process.stdin.close()
+    content = cloudpickle.dumps(settings)
+    with contextlib.suppress(BrokenPipeError):  # its exit code will be seen
+        process.stdin.write(len(content).to_bytes(LENGTH, "big") + content)
+        process.stdin.flush()
     return process
 
 
-def _check(
-    name: int, process: subprocess.Popen[bytes], others: list[subprocess.Popen[bytes]]
-) -> None:
-    if process.returncode:
-        _stop(others)
-        raise Mistake(
-            f"the process of seed {name} ended with code {process.returncode}; "
-            f"its last words are in parts/{name}.log; resume the run to try again"
-        )
+def _left(running: dict[Path, Process]) -> bool:
+    """Take out the processes that have ended; whether somebody has told one to save and leave.
+
+    Raises what has gone wrong in one.
+    """
+    for part, process in list(running.items()):
+        if process.poll() is None:
+            continue
+        if process.returncode == EXIT_RESUMABLE:
+            return True
+        del running[part]
+        if process.returncode:
+            raise _why(part, process.returncode)
+    return False
 
 
-def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
+def _why(part: Path, code: int) -> Exception:
+    """What a process has to say that ended with an exit code."""
+    last = _words(part).read_text(errors="replace").rstrip().rpartition("\n")[2]
+    if code in (WRONG_USE, WORLD_FAILED) and last.startswith(TOLD):
+        kind = Mistake if code == WRONG_USE else WorldFailed
+        return kind(f"the process of seed {part.name}: {last.removeprefix(TOLD)}")
+    return Mistake(
+        f"the process of seed {part.name} ended with code {code}; its last words are in "
+        f"{_words(part)}; resume the run to try again"
+    )
+
+
+def _words(part: Path) -> Path:
+    """What a part's process prints."""
+    return part.with_name(f"{part.name}.log")
+
+
+def _stop(processes: Iterable[Process]) -> None:
     """Let them save themselves and end."""
     for process in processes:
-        process.send_signal(signal.SIGTERM)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
     for process in processes:
         process.wait()
-
-
-class Merge:
-    """Puts the parts' rows of metrics together as soon as every part has written a step."""
-
-    def __init__(self, paths: list[Path], sinks: Sequence[Sink]):
-        self.paths, self.sinks = paths, list(sinks)
-        self._written = 0
-
-    def go_on(self) -> None:
-        """Write the rows that have become complete."""
-        files = [folder.metrics(path) for path in self.paths]
-        logs = [read(file) for file in files if file.exists()]
-        if len(logs) < len(self.paths):
-            return
-        for rows in list(zip(*logs, strict=False))[self._written :]:
-            for sink in self.sinks:
-                sink.write(_merged_row(rows))
-            self._written += 1
-
-
-def _merged_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One row from one row per part."""
-    row = dict(rows[0])
-    for name, value in rows[0].items():
-        if name == "failed":
-            row[name] = sorted(seed for each in rows for seed in each[name])
-        elif isinstance(value, list):
-            row[name] = _interleaved([each[name] for each in rows])
-    row["time/seconds"] = max(each["time/seconds"] for each in rows)
-    for speed in ("time/steps_per_second", "time/updates_per_second"):
-        if speed in row:
-            row[speed] = sum(each[speed] for each in rows)
-    return row
-
-
-def _interleaved(parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """Cards dealt out, put together again."""
-    made: list[Any] = [None] * sum(len(part) for part in parts)
-    for i, part in enumerate(parts):
-        made[i :: len(parts)] = part
-    return made
-
-
-def _merged(
-    results: list[dict[str, Any]], seconds: float, within: tuple[float, float] | None
-) -> dict[str, Any]:
-    """One result from one per part."""
-    seeds = _interleaved([result["seeds"] for result in results])
-    failed = sorted(seed for result in results for seed in result["failed_seeds"])
-    scores = [
-        r["final"]["return"]["per_seed"] if r["final"] else [None] * len(r["seeds"])
-        for r in results
-    ]
-    measured = any(result["final"] for result in results)
-    merged = {
-        name: final(_interleaved([r["switch"][name]["per_seed"] for r in results]), seeds, failed)
-        for name in ("before", "lowest", "dip")
-        if all("switch" in r for r in results)
-    }
-    kind = "updates" if "updates" in results[0] else "steps"
-    made = sum(result[kind] * len(result["seeds"]) for result in results)
-    return {
-        **results[0],
-        "seeds": seeds,
-        "final": {"return": final(_interleaved(scores), seeds, failed, within)} if measured else {},
-        **({"switch": merged} if merged else {}),
-        "failed_seeds": failed,
-        "failures": {k: v for result in results for k, v in result["failures"].items()},
-        "wall_seconds": round(seconds, 3),
-        f"{kind}_per_second": round(made / seconds, 1),
-    }
