@@ -97,8 +97,9 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [_row(task) for task in tasks]
+    lines += ["", *_peers()]
     pictures = [t for t in tasks if (RESULTS / f"{name(t)}.png").exists()]
-    lines += ["", "## Learning curves", ""]
+    lines += ["## Learning curves", ""]
     lines += [f"![{name(t)}](../benchmarks/scores/results/{name(t)}.png)\n" for t in pictures]
     (ROOT / "docs" / "scores.md").write_text("\n".join(lines).rstrip() + "\n")
 
@@ -123,6 +124,25 @@ def _row(task: dict[str, Any]) -> str:
         f"{head}| {len(result['seeds'])} | {made} | {tail} "
         f"{result['steps_per_second']:,.0f} | {reached} |"
     )
+
+
+def _peers() -> list[str]:
+    """What a peer reaches over seeds where its published figure is of one run (peer.py)."""
+    from sterling.statistics import estimate
+
+    lines = []
+    for file in sorted(RESULTS.glob("peer-*.json")):
+        found = json.loads(file.read_text())
+        scores = list(found["return"].values())
+        task, version = file.stem.removeprefix("peer-"), found["versions"]["stable-baselines3"]
+        lines += [
+            f"{task.replace('-', ' ', 1)} with Stable-Baselines3 {version} at its zoo's settings, "
+            f"{len(scores)} seeds, judged alike "
+            f"(`benchmarks/scores/peer.py`): {estimate(scores)}; each seed's "
+            f"{', '.join(f'{score:.1f}' for score in scores)}.",
+            "",
+        ]
+    return lines
 
 
 def _wanted(task: dict[str, Any], arguments: argparse.Namespace) -> bool:

@@ -32,7 +32,7 @@ FACTS = {  # name -> words, decimals
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
     group = parser.add_argument_group(
-        "language models", "many answers to held-out problems; see docs/language_judging.md"
+        "language models", "many answers to problems; see docs/language_judging.md"
     )
     add = group.add_argument
     more = "runs to ask the same problems (what the run began with is asked anyway)"

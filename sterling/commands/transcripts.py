@@ -22,7 +22,7 @@ GOOD, BAD = "green", "red"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
-    group = parser.add_argument_group("language models", "held-out problems and answers, as text")
+    group = parser.add_argument_group("language models", "problems and answers, as text")
     add = group.add_argument
     add("--episodes", type=readers.integer, metavar="N", help=f"problems to show ({EPISODES})")
     add("--sampled", action="store_true", help="answers by chance (the likeliest tokens)")

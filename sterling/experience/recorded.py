@@ -89,8 +89,12 @@ class Recorded(eqx.Module):
         """Nothing is lived here."""
 
     def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Recorded, Record]:
-        """The next batch; Mistake where the folder has no more."""
+        """The next batch; Mistake where the folder has no more, or was written by other seeds."""
         batch = read(self.folder / f"{int(self.drawn):06d}.safetensors")
+        if len(batch.mask) != len(keys):
+            raise Mistake(
+                f"{self.folder} was written by {len(batch.mask)} seeds; learn with as many"
+            )
         return Recorded(self.drawn + 1, self.folder), batch
 
     def heed(self, signals: Signals) -> Recorded:
@@ -121,24 +125,29 @@ class Remembered(eqx.Module):
 
     groups: Record | None  # (group, row, token); None while a run is written
     count: int = eqx.field(static=True)
+    seats: int = eqx.field(static=True)  # whose lines are groups of their own
 
     @classmethod
-    def of(cls, folder: Path, count: int, group: int) -> Remembered:
-        """Groups of a dump; Mistake where no answer in it was right."""
+    def of(cls, folder: Path, count: int, group: int, seats: int, tokens: int) -> Remembered:
+        """Groups of a dump, ``group`` lines of each seat, for a run of lines of ``tokens``.
+
+        Mistake where no answer in it was right, where its groups are of another size, and where its
+        lines are longer.
+        """
         found = []
         for path in sorted(folder.glob("*.safetensors")):
-            batch = jax.tree.map(np.asarray, read(path))
-            rows = batch.mask.shape[1] // group * group
-            parts = jax.tree.map(
-                lambda x, rows=rows: x[:, :rows].reshape(-1, group, *x.shape[2:]), batch
-            )
+            batch = _lengthened(jax.tree.map(np.asarray, read(path)), tokens, folder)
+            index = _questions(batch, group, seats, folder)
+            parts = jax.tree.map(lambda x, index=index: x[index], batch)
+            parts.extras["group"] = parts.extras["group"] % seats
             solved = ((parts.extras["score"] >= 1.0) & parts.extras["valid"]).any(1)
             found.append(jax.tree.map(lambda x, solved=solved: x[solved], parts))
         if not found or not sum(part.mask.shape[0] for part in found):
             raise Mistake(
                 f"{folder} holds no group with a right answer; dump a run that finds some"
             )
-        return cls(jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *found), count)
+        whole = jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *found)
+        return cls(whole, count, seats)
 
     @property
     def traced(self) -> bool:
@@ -163,8 +172,10 @@ class Remembered(eqx.Module):
         def one(key: Key[Array, ""]) -> Record:
             index = jax.random.randint(key, (self.count,), 0, groups.mask.shape[0], jnp.int32)
             drawn = jax.tree.map(lambda x: x[index].reshape(-1, *x.shape[2:]), groups)
-            number = jnp.arange(drawn.mask.shape[0], dtype=jnp.int32) // groups.mask.shape[1]
-            return dataclasses.replace(drawn, extras={**drawn.extras, "group": number})
+            rows = groups.mask.shape[1]
+            number = jnp.arange(drawn.mask.shape[0], dtype=jnp.int32) // rows * self.seats
+            group = number + drawn.extras["group"]
+            return dataclasses.replace(drawn, extras={**drawn.extras, "group": group})
 
         return self, jax.vmap(one)(named.fold_each(keys, "remember"))
 
@@ -178,7 +189,7 @@ class Remembered(eqx.Module):
 
     def stored(self) -> Remembered:
         """Nothing of it is written."""
-        return Remembered(None, self.count)
+        return Remembered(None, self.count, self.seats)
 
     def restored(self, fresh: Remembered) -> Remembered:
         """The folder's content again."""
@@ -186,6 +197,38 @@ class Remembered(eqx.Module):
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _questions(batch: Record, group: int, seats: int, folder: Path) -> tuple[Any, Any]:
+    """Seed and rows of every question whose lines are all there; Mistake where all are of groups of
+    another size."""
+    number, seeds, rows, sizes = batch.extras["group"], [], [], set()
+    blank = ~batch.extras["valid"] & (number == number.shape[1] - 1)  # what fills a batch up
+    for seed, own in enumerate(np.where(blank, -1, number) // seats):
+        for question in np.unique(own[own >= 0]):
+            index = np.flatnonzero(own == question)
+            sizes.add(len(index))
+            if len(index) == group * seats:
+                seeds.append(np.full(len(index), seed))
+                rows.append(index)
+    if sizes and not rows:
+        raise Mistake(
+            f"{folder} has groups of {max(sizes) // seats} answers, not of {group}; say as many"
+        )
+    width = group * seats
+    return np.reshape(seeds, (-1, width)).astype(int), np.reshape(rows, (-1, width)).astype(int)
+
+
+def _lengthened(batch: Record, tokens: int, folder: Path) -> Record:
+    """Lines with nothing behind them, up to ``tokens``."""
+    own = batch.mask.shape[-1]
+    if own > tokens:
+        raise Mistake(f"lines of {folder} have {own + 1} tokens; give context={own + 1} or more")
+
+    def longer(x: Any) -> Any:
+        return np.pad(x, ((0, 0), (0, 0), (0, tokens - own))) if x.ndim == 3 else x
+
+    return jax.tree.map(longer, batch)
 
 
 def write(path: Path, batch: Record) -> None:

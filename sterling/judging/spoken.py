@@ -92,7 +92,7 @@ class Spoken:
 
 
 def ask(candidate: Candidate, problems: int, samples: int) -> Spoken:
-    """Ask ``problems`` held-out problems, ``samples`` times by chance and once greedily.
+    """Ask ``problems`` problems, ``samples`` times by chance and once greedily.
 
     The problems depend on world, levels and their number only. Raises Mistake where there are none.
     """

@@ -10,6 +10,16 @@ from typing import Any
 
 LONGEST = 200  # characters of an expression
 BITS = 4096  # of the largest whole number
+PLACES = 400  # before or behind the point, that numbers may be rounded to
+
+
+def _rounded(value: int | float, places: int = 0) -> int | float:
+    """``round``, which takes hours for places far before the point."""
+    if abs(places) > PLACES:
+        raise ValueError(f"round knows {PLACES} places")
+    return round(value, places) if places else round(value)
+
+
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -24,7 +34,7 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{"abs": abs, "min": min, "max": max, "round": round, "sqrt": math.sqrt, "gcd": math.gcd},
+    **{"abs": abs, "min": min, "max": max, "round": _rounded, "sqrt": math.sqrt, "gcd": math.gcd},
     **{"exp": math.exp, "log": math.log, "sin": math.sin, "cos": math.cos, "tan": math.tan},
 }
 _CONSTANTS = {"pi": math.pi, "e": math.e}

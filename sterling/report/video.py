@@ -127,12 +127,15 @@ def _scene(environment: str | Callable[[], Any], options: dict[str, Any], seed: 
     if not isinstance(environment, str):
         return _rendered(environment, options, seed)
     backend, name = find(environment)
+    if backend == "classic" and options.get("max_episode_steps") == 0:  # none; elsewhere no word
+        options = {key: x for key, x in options.items() if key != "max_episode_steps"}
     if backend == "classic" and envpool.knows(name):  # the same world, with pictures
         backend, environment = "envpool", f"envpool:{name}"
     if backend in ("classic", "gymnasium"):  # without EnvPool, Gymnasium has the classic ones
-        own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
+        ours = {key: options[key] for key in ("stack", "flatten") if key in options}
+        own = {k: v for k, v in options.items() if k not in (*HOST_OPTIONS, *ours)}
         make = functools.partial(registered, name, render_mode="rgb_array", **own)
-        return _rendered(make, {}, seed)
+        return _rendered(make, ours, seed)
     world = envs.make(environment, (seed,), 1, purpose="evaluate", **options)
     if backend == "envpool":
         return Scene(world, _pool_camera(world, name))

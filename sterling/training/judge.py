@@ -1,4 +1,4 @@
-"""Who judges a run's agents: episodes in a world of their own, or scenes that were never asked."""
+"""Who judges a run's agents: episodes in a world of their own, or scenes drawn apart."""
 
 from __future__ import annotations
 

@@ -9,13 +9,12 @@ from importlib import resources
 from typing import Any
 
 from sterling import algorithms
-from sterling.naming import hint
+from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import Guidance, Logbook, Speech
 from sterling.training.fields import make_config, seeds_of, whole
 from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
 STRATEGIES = ("vmap", "map", "processes")
-GUIDINGS = ("jump-start", "expansion")
 ATARI = "Atari"  # the preset of games that have none of their own
 
 
@@ -172,6 +171,11 @@ def check_budget(settings: Settings) -> None:
             raise Mistake(
                 f"{name} teaches a language model and counts updates: give updates=N only"
             )
+        if settings.env_options:
+            raise Mistake(
+                f"worlds of text have no options; leave out {', '.join(settings.env_options)}"
+            )
+        check_speech(name, settings.speech or Speech(), needs)
     elif settings.speech is not None:
         raise Mistake(f"{name} teaches no language model; leave out model, levels and their like")
     elif settings.data is None:
@@ -185,7 +189,7 @@ def check_budget(settings: Settings) -> None:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
     if settings.augment and isinstance(needs, Rollouts):
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
-    _check_guide(settings, needs)
+    check_guide(settings.guide, needs, acts=settings.steps > 0)
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")
     iterations(settings)  # raises where the budget is too small
@@ -208,21 +212,6 @@ def _is_atari(environment: str) -> bool:
 
     backend, name = find(environment)
     return backend == "envpool" and envpool.is_atari(name)
-
-
-def _check_guide(settings: Settings, needs: Any) -> None:
-    guide = settings.guide
-    if guide is None:
-        return
-    if guide.how not in GUIDINGS:
-        near = hint(guide.how, GUIDINGS, f"there are {', '.join(GUIDINGS)}")
-        raise Mistake(f"policies cannot guide by {guide.how!r}{near}")
-    if not isinstance(needs, Transitions) or not settings.steps:
-        raise Mistake(
-            "a guide helps learners that replay what they live through, and needs steps=N"
-        )
-    if guide.how == "jump-start" and guide.steps < 1:
-        raise Mistake("jump-start needs the latest step at which the learner takes over: steps")
 
 
 def counts_updates(settings: Settings) -> bool:

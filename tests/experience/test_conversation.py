@@ -10,7 +10,7 @@ import pytest
 from sterling.experience.conversation import Conversation, Host
 from sterling.experience.curriculum import Curriculum
 from sterling.experience.mix import Mix
-from sterling.experience.recorded import Dump, Recorded, Remembered, read
+from sterling.experience.recorded import Dump, Recorded, Remembered, read, write
 from sterling.experience.stale import Stale
 from sterling.experience.texts import Demonstrations, of_file, of_world
 from sterling.language import worlds
@@ -19,7 +19,7 @@ from sterling.language.scene import Message, Stage
 from sterling.language.talk import Voice, converse
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
-from sterling.types import Generations, Mistake, Signals, Texts
+from sterling.types import Generations, Mistake, Record, Signals, Texts
 
 TOKENIZER = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ,!")
 VOICE = Voice(TOKENIZER, limit=6, context=64, patience=0.2)
@@ -253,8 +253,8 @@ def test_batches_are_read_as_they_were_written(tmp_path):
 
 def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
     none = jnp.zeros((), jnp.int32)
-    batches(4, lambda source: Dump(source, none, tmp_path))
-    pool = Remembered.of(tmp_path, 3, 2)
+    tokens = batches(4, lambda source: Dump(source, none, tmp_path))[0].mask.shape[-1]
+    pool = Remembered.of(tmp_path, 3, 2, 1, tokens)
     assert pool.groups.mask.shape[0] == 2  # only the first batch had right answers
     mixed = Mix((source(OddWorld("plain"), Generations(2, 2)), pool), axis=1)
     after, record = mixed.draw(Speaker("b"), KEYS)
@@ -264,7 +264,32 @@ def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
     heard = after.heed(Signals({}, {"advantage": jnp.ones((1, 10)), "score": jnp.ones((1, 10))}))
     assert jax.tree.structure(heard) == jax.tree.structure(after)
     with pytest.raises(Mistake, match="no group with a right answer"):
-        Remembered.of(tmp_path / "nowhere", 1, 2)
+        Remembered.of(tmp_path / "nowhere", 1, 2, 1, tokens)
+    with pytest.raises(Mistake, match="has groups of 2 answers, not of 3; say as many"):
+        Remembered.of(tmp_path, 1, 3, 1, tokens)
+    with pytest.raises(Mistake, match=f"have {tokens + 1} tokens; give context={tokens + 1}"):
+        Remembered.of(tmp_path, 1, 2, 1, tokens - 1)
+    longer = Remembered.of(tmp_path, 1, 2, 1, tokens + 5)
+    assert longer.groups.mask.shape[-1] == tokens + 5
+    np.testing.assert_array_equal(longer.groups.mask[..., :tokens], pool.groups.mask)
+
+
+def test_seats_of_a_game_are_remembered_as_groups_apart(tmp_path):
+    """Two questions of two games each; a line of the second question's is missing."""
+    number = jnp.array([[0, 1, 0, 1, 2, 3, 2, 7]])  # question * seats + seat, and what fills up
+    lines = jnp.tile(jnp.arange(8)[None, :, None], (1, 1, 3))
+    valid, numbers = number != 7, jnp.zeros((1, 8, 3))
+    mask = jnp.tile(valid[..., None], (1, 1, 3))
+    flat = {"score": jnp.ones((1, 8)), "group": number, "valid": valid}
+    batch = Record(
+        *(lines, lines, numbers, numbers, None, mask, mask),
+        extras=flat | {"log_prob": numbers, "turn": lines},
+    )
+    write(tmp_path / "000000.safetensors", batch)
+    pool = Remembered.of(tmp_path, 2, 2, 2, 3)
+    _, record = pool.draw(None, KEYS)
+    assert record.obs[0, :, 0].tolist() == [0, 1, 2, 3] * 2
+    assert record.extras["group"][0].tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
 
 
 def test_demonstrations_are_the_worlds_own_solutions(tmp_path):

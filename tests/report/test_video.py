@@ -131,3 +131,23 @@ def test_without_opengl_the_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/nonexistent")  # no driver to be found
     with pytest.raises(Mistake, match="apt-get install libegl1"):
         record("HalfCheetah-v5", {}, first_action, tmp_path / "film.mp4")
+
+
+@pytest.mark.parametrize("options", [{"stack": 2}, {"flatten": True}, {"max_episode_steps": 0}])
+def test_options_of_ours_are_not_the_environments(options, tmp_path):
+    seen = []
+
+    def act(obs):
+        seen.append(obs)
+        return np.zeros(1, np.int32)
+
+    record("CartPole-v1", options, act, tmp_path / "film.gif", steps=3)
+    assert seen[0].shape == ((1, 8) if "stack" in options else (1, 4))
+
+
+def test_a_film_that_cannot_be_is_refused_in_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(Mistake, match="cannot be written"):
+        record("CartPole-v1", {}, first_action, tmp_path / "file" / "film.gif", steps=3)
+    with pytest.raises(Mistake, match="at least one step"):
+        record("CartPole-v1", {}, first_action, tmp_path / "film.gif", steps=0)

@@ -38,7 +38,7 @@ def advantages(
     price = divergence_price(config, before, mask)
     lost = jnp.zeros_like(extras["score"])
     if config.overlong:
-        lost = groups.overlong_penalty(jnp.sum(mask, 1), config.limit, config.overlong)
+        lost = groups.overlong_penalty(longest_turn(mask), config.limit, config.overlong)
     score = extras["score"] + lost - jnp.sum(price, 1)
     reward = batch.reward - price + jnp.where(batch.last, lost[:, None], 0.0)
     how, valid = (config.baseline, config.scale), extras["valid"]
@@ -88,6 +88,13 @@ def staleness(
         return jnp.ones_like(before["model"])
     spoke = batch.extras["log_prob"]
     return likelihood.behaviour_weight(before["model"], spoke, mask, config.cap)
+
+
+def longest_turn(mask: Bool[Array, "row token"]) -> Int[Array, "row"]:
+    """Tokens of each row's longest answer: what others say stands between two of them."""
+    count = jnp.cumsum(mask.astype(jnp.int32), 1)
+    before = jax.lax.cummax(jnp.where(mask, 0, count), axis=1)  # those of the turns that are over
+    return jnp.max(count - before, 1)
 
 
 def flat(batch: Record) -> Float[Array, ""]:

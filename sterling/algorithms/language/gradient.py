@@ -14,8 +14,10 @@ config.json has all of them): reinforce, rloo, grpo, dr-grpo, dapo, gspo, cispo,
 lite-ppo, token-ppo (with a critic and GAE) and expert-iteration. docs/language_losses.md compares
 them with other systems'; losses and gradients equal TRL's (tests/equations/test_trl.py).
 
-pi_old is the policy that spoke. With ``decoupled`` it is the policy as it was when the iteration
-began, and what was said by a staler one counts pi_old / pi_spoke, at most ``cap`` (Hilton 2022).
+pi_old is the policy that spoke; where it was sampled without unlikely tokens (``top_k``, ``top_p``)
+it is the policy as it was when the iteration began, for the probabilities that were cut are others.
+It is that with ``decoupled`` too, and what was said by a staler one then counts pi_old / pi_spoke,
+at most ``cap`` (Hilton 2022).
 Evidence: benchmarks/language.
 """
 
@@ -91,7 +93,7 @@ class Config:
     again: int = 0  # questions of each batch that are remembered successes (RLEP)
     temperature: float = 1.0  # of sampling, and of the policy that learns
     top_k: int = 0  # sample from so many of the likeliest tokens; 0: all
-    top_p: float = 1.0  # sample from so much of the probability
+    top_p: float | None = None  # sample from so much of the probability; None: from all
 
 
 class State(eqx.Module):
@@ -109,7 +111,7 @@ def needs(config: Config) -> Generations:
     """What the model itself says."""
     return Generations(
         *(config.prompts, config.group, config.epochs * config.minibatches, config.limit),
-        *(float(config.temperature), config.top_k, float(config.top_p)),
+        *(float(config.temperature), config.top_k, 1.0 if config.top_p is None else config.top_p),
         *(config.rounds, config.lag, config.again),
     )
 
@@ -154,7 +156,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         "counted": mask,
         "group": batch.extras["group"],
         "advantage": worth,
-        "old": before["model"] if config.decoupled else batch.extras["log_prob"],
+        "old": before["model"] if _asks_anew(config) else batch.extras["log_prob"],
         "spoke": batch.extras["log_prob"],
         "weight": credit.staleness(config, before, batch, mask),
         "reference": before["reference"],
@@ -230,14 +232,24 @@ def likelihoods(state: State, ids: Int[Array, "row time"]) -> dict[str, Float[Ar
     settings do not ask for them."""
     config, nothing = state.config, jnp.zeros((ids.shape[0], ids.shape[1] - 1))
     found = {"model": nothing, "reference": nothing}
-    if config.decoupled or (config.kl != "none" and config.kl_in == "reward"):
+    if _asks_anew(config) or (config.kl != "none" and config.kl_in == "reward"):
         found["model"] = jax.lax.stop_gradient(state.model.log_prob(ids, config.temperature)[0])
     if state.reference is not None:
         found["reference"] = state.reference.log_prob(ids, config.temperature)[0]
     return found
 
 
+def _asks_anew(config: Config) -> bool:
+    """Whether ratios are to the model's own probabilities as the iteration begins, and not to those
+    that were sampled by: these are others where the sampler leaves out unlikely tokens."""
+    return config.decoupled or config.top_k > 0 or config.top_p is not None
+
+
 def _split(x: Array, order: Int[Array, "row"] | None, parts: int) -> Array:
     """Rows dealt into minibatches, in an order by chance."""
+    if x.shape[0] % parts:
+        raise Mistake(
+            f"{x.shape[0]} lines cannot be dealt into {parts} minibatches; choose another"
+        )
     x = x if order is None else x[order]
     return x.reshape(parts, x.shape[0] // parts, *x.shape[1:])

@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.util
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,13 +21,14 @@ from sterling.types import Mistake
 SECONDS = 5.0
 MEMORY = 4 * 2**30  # bytes: a tower of powers ends here, and not with the machine
 LONGEST = 2_000  # characters of an answer
+STOP = re.compile(r"(?<!\\)[.,;:]+([}$\s]*)$")  # what ends a sentence, not an expression
 _VERDICTS = {"right": RIGHT, "wrong": WRONG, "malformed": MALFORMED}
 
 
 def equivalent(answer: str, truth: str) -> Verdict:
     r"""Whether two answers mean the same: ``1/2``, ``0.5`` and ``\frac{1}{2}``; ``(1,2)``.
 
-    Both are read as LaTeX (with or without dollars or ``\boxed{}``). "malformed" where the answer
+    Both are read as LaTeX (with or without dollars or ``\boxed{}``, or a full stop). "malformed" where the answer
     cannot be read or is over 2,000 characters long, "timeout" where a comparison takes more than
     5 seconds, "oom" where it ends its process, "verifier raised" where the package fails. Works
     in any thread. Raises Mistake where the package is not installed or the *truth* cannot be
@@ -70,6 +72,7 @@ def answering(_: None) -> Callable[[list[str]], str]:
 
     @functools.lru_cache(maxsize=1_000)
     def read(text: str) -> list[Any]:
+        text = STOP.sub(r"\1", text.strip())
         text = text if "\\boxed" in text else f"\\boxed{{{text.strip().strip('$')}}}"
         found: list[Any] = verifier.parse(text, config, "no_fallback", parsing_timeout=None)
         return found

@@ -1,0 +1,47 @@
+"""Whether what a run was asked beside its numbers can be used by its learner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sterling.naming import hint
+from sterling.training.choices import Guidance, Speech
+from sterling.training.fields import whole
+from sterling.types import Generations, Mistake, Transitions
+
+GUIDINGS = ("jump-start", "expansion")
+
+
+def check_speech(name: str, speech: Speech, needs: Any) -> None:
+    """Whether the learner reads what was said of its texts and conversations."""
+    whole("slots", speech.slots, 1)
+    whole("examples", speech.examples, 1)
+    whole("context", speech.context)
+    whole("lora", speech.lora)
+    if not speech.patience > 0:
+        raise Mistake(f"patience must be above 0 seconds; got {speech.patience}")
+    speaks = isinstance(needs, Generations)
+    unread = ("texts", "examples") if speaks else ("curriculum", "dump", "replay", "pool")
+    said = [each for each in unread if getattr(speech, each) != getattr(Speech(), each)]
+    if said:
+        what = "what it says itself" if speaks else "texts"
+        raise Mistake(f"{name} learns from {what}; leave out {', '.join(said)}")
+    if speech.replay and (speech.dump or speech.pool):
+        raise Mistake("replay learns from what is written there alone; leave out dump and pool")
+    if speaks and speech.pool and not needs.again and not speech.replay:
+        raise Mistake("of a pool so many answers of each batch are remembered: give again=N")
+
+
+def check_guide(guide: Guidance | None, needs: Any, *, acts: bool) -> None:
+    """Whether the policies that help can help, and are said how; ``acts``: the run has steps."""
+    if guide is None:
+        return
+    if guide.how not in GUIDINGS:
+        near = hint(guide.how, GUIDINGS, f"there are {', '.join(GUIDINGS)}")
+        raise Mistake(f"policies cannot guide by {guide.how!r}{near}")
+    if not isinstance(needs, Transitions) or not acts:
+        raise Mistake(
+            "a guide helps learners that replay what they live through, and needs steps=N"
+        )
+    if guide.how == "jump-start" and guide.steps < 1:
+        raise Mistake("jump-start needs the latest step at which the learner takes over: steps")
