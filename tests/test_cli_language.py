@@ -116,7 +116,9 @@ def test_adapters_alone_are_taught_and_exported(runs, capsys):
     assert again.encode("reverse abc") == tokenizer.encode("reverse abc")
     np.testing.assert_allclose(whole(ids), model(ids), atol=1e-5)
     assert float(jnp.abs(whole(ids) - base(ids)).max()) > 1e-5
-    assert told(capsys, "export", runs / "lora", runs / "alone", "--adapters", "--seed", 3)[0] == 0
+    code, _, err = told(capsys, "export", runs / "lora", runs / "alone", "--adapters")
+    assert (code, err.count("\n")) == (2, 1)  # their base is a run: see test_run_folders.py
+    peft.write(runs / "alone", model)
     np.testing.assert_array_equal(peft.read(runs / "alone", base)(ids), model(ids))
 
 

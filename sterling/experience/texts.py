@@ -78,7 +78,8 @@ class Demonstrations(eqx.Module):
 
 
 def of_world(world: Any, levels: tuple[int, ...], voice: Voice, count: int) -> list[Line]:
-    """``count`` demonstrations by the world's own solutions, the same every time."""
+    """``count`` demonstrations by the world's own solutions, the same every time; those that are
+    longer than the voice's context are marked as cut."""
     if not hasattr(world, "solve"):
         raise Mistake(f"{world.name} cannot be demonstrated; give texts to imitate, data=FILE")
     random = np.random.default_rng(0)
@@ -87,11 +88,21 @@ def of_world(world: Any, levels: tuple[int, ...], voice: Voice, count: int) -> l
 
 
 def of_file(path: str | Path, voice: Voice) -> list[Line]:
-    """The lines of a JSONL file of {"prompt": ..., "response": ...}."""
+    """The lines of a JSONL file: ``{"prompt": ..., "response": ...}``, and ``system`` if there is
+    a system message; those that are longer than the context are marked as cut.
+
+    Raises :class:`Mistake` as :func:`sterling.language.adapters.jsonl.records` does, and for a
+    ``system`` that is no text.
+    """
     tokenizer, lines = voice.tokenizer, []
     for number, each in enumerate(records(str(path), ("prompt", "response"))):
+        system = each.get("system", "")
+        if not isinstance(system, str):
+            name = f"{Path(path).name}, record {number + 1}"
+            raise Mistake(f"{name}: 'system' must be a text")
+        before = [Message("system", system)] if system else []
         line = Line(number, 0)
-        line.hear(tokenizer.opening([Message("user", each["prompt"])]))
+        line.hear(tokenizer.opening([*before, Message("user", each["prompt"])]))
         ids = [*tokenizer.encode(each["response"]), tokenizer.end]
         line.say(ids, [0.0] * len(ids))
         line.cut = len(line.ids) > voice.context

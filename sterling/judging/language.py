@@ -4,7 +4,8 @@
 >>> found = language.judge(sterling.load("runs/grpo"), beside=["runs/sft"], samples=16)
 >>> found.models[-1].pass_at_k[1]
 
-All models are asked the same problems, drawn apart from those of training. The *base* is what the judged run began with.
+All models are asked the same problems, drawn apart from those of training. The *base* is what the
+judged run began with.
 """
 
 from __future__ import annotations

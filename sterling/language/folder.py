@@ -72,10 +72,10 @@ def save(
     """
     model = lora.merged(model)
     _fits(tokenizer, model.vocabulary, "the model to be saved")
-    config = families.config(model) | _tokens(tokenizer)
+    config = families.config(model) | tokens(tokenizer)
     with replacing_folder(Path(folder), overwrite) as partial:
         write_json(partial / "config.json", config)
-        write_json(partial / "generation_config.json", _tokens(tokenizer))
+        write_json(partial / "generation_config.json", tokens(tokenizer))
         tokenizer.write(partial)
         write_weights(partial, model, shard)
     return Path(folder)
@@ -110,7 +110,8 @@ def replacing_folder(path: Path, overwrite: bool) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _tokens(tokenizer: Tokenizer) -> dict[str, Any]:
+def tokens(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What generation_config.json says: the tokens that end a turn, and the one that pads."""
     stops = list(tokenizer.stops)
     return {"eos_token_id": stops if len(stops) > 1 else stops[0], "pad_token_id": tokenizer.pad}
 

@@ -142,6 +142,20 @@ def adapted(model: LanguageModel) -> dict[str, Adapted]:
     return {field: each for field, each in found.items() if isinstance(each, Adapted)}
 
 
+def described(model: LanguageModel) -> dict[str, Any] | None:
+    """What :func:`add` is asked for to put adapters of a model's form into one; None: it has none.
+
+    Adapters of one rank are expected, as :func:`add` and PEFT make them.
+    """
+    found = list(adapted(model).values())
+    if not found:
+        return None
+    every = [each for linear in found for each in linear.adapters]
+    rank: int = every[0].first.shape[-2]
+    targets = [each.name for each in every]
+    return {"rank": rank, "alpha": found[0].scale * rank, "targets": targets}
+
+
 def put(model: LanguageModel, pairs: dict[str, tuple[Array, Array]], scale: float) -> LanguageModel:
     """The model with an A (layer, rank, inputs) and B (layer, outputs, rank) for each projection
     that is named."""

@@ -29,6 +29,8 @@ from sterling.language.scene import Message, Scene
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 
+BOUNDLESS = 1 << 30  # a context that no line fills
+
 
 @dataclasses.dataclass(frozen=True)
 class Voice:
@@ -63,7 +65,7 @@ class Line:
     @property
     def reward(self) -> float:
         """What the line is worth: its verdicts' sum."""
-        return sum(verdict.reward for verdict in self.verdicts)
+        return sum((verdict.reward for verdict in self.verdicts), 0.0)
 
     def hear(self, tokens: Sequence[int]) -> None:
         """Tokens that others chose."""
@@ -194,14 +196,18 @@ def opened(world: Any, seed: int, level: int, seconds: float) -> Scene | str:
 
 
 def demonstrate(world: Any, scenes: Sequence[Scene | str], voice: Voice) -> list[Line]:
-    """The lines of scenes in which the world's own ``solve`` speaks."""
-    talk = Talk(scenes, voice)
+    """The lines of scenes in which the world's own ``solve`` speaks, which no limit of an answer
+    binds; those that are longer than the context are marked as cut."""
+    talk = Talk(scenes, dataclasses.replace(voice, context=BOUNDLESS))
     while waiting := talk.waiting():
         for line in waiting:
             text = world.solve(talk.scenes[line.scene])
             ids = [*voice.tokenizer.encode(text), voice.tokenizer.end]
             talk.answered(line, ids, [0.0] * len(ids), True)
-    return talk.finished()
+    lines = talk.finished()
+    for line in lines:
+        line.cut = line.full = len(line.ids) > voice.context
+    return lines
 
 
 def _said(answers: Answers, seed: int, row: int) -> tuple[list[int], list[float], bool]:
@@ -238,21 +244,27 @@ def check(verdicts: Any) -> None:
             raise ValueError(f"a verdict without a finite reward: {verdict!r}"[:200])
 
 
+class Alarm(BaseException):
+    """Time is over. Not an Exception: what catches those (a tool's faults, say) lets it pass."""
+
+
 @contextmanager
 def patience(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in what takes longer. Only a process's main thread can be interrupted;
-    in others nothing is limited."""
+    """Raise TimeoutError in what takes longer, again and again where it goes on. Only a process's
+    main thread can be interrupted; in others nothing is limited."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def ring(number: int, frame: Any) -> None:
-        raise TimeoutError(f"took longer than {seconds:g} s")
+        raise Alarm
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield
+    except Alarm:
+        raise TimeoutError(f"took longer than {seconds:g} s") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)

@@ -21,7 +21,7 @@ import safetensors
 from jax.typing import DTypeLike
 from safetensors.numpy import save_file
 
-from sterling.language import families
+from sterling.language import families, lora
 from sterling.language.families import Place, Plan
 from sterling.language.model import LanguageModel
 from sterling.language.tokenizer import read_json
@@ -99,7 +99,7 @@ def fill(
     stored: Stored, wanted: Plan, path: Path, dtype: DTypeLike | None, origin: str
 ) -> LanguageModel:
     """The tree, filled leaf by leaf once all names and shapes are known to be right."""
-    make = jax.eval_shape(lambda: _blank(wanted, origin))
+    make = jax.eval_shape(lambda: blank(wanted, origin))
     leaves, structure = jax.tree_util.tree_flatten_with_path(make)
     shapes = {tuple(key.name for key in keys): leaf.shape for keys, leaf in leaves}
     by_leaf = {key: list(each) for key, each in groupby(families.places(wanted), _path)}
@@ -112,13 +112,21 @@ def fill(
     return jax.tree.unflatten(structure, filled)
 
 
-def _blank(wanted: Plan, origin: str) -> LanguageModel:
+def blank(wanted: Plan, origin: str) -> LanguageModel:
     """A model by its plan, with weights that do not matter."""
     model = LanguageModel.create(
         *(jax.random.key(0), wanted.vocabulary, wanted.width, wanted.form, wanted.layers),
         tied=wanted.tied,
     )
     return dataclasses.replace(model, origin=origin)
+
+
+def typed(model: LanguageModel, dtype: DTypeLike) -> LanguageModel:
+    """The model with weights of another type; LoRA's adapters keep theirs."""
+    if not lora.adapted(model):
+        return jax.tree.map(lambda x: x.astype(dtype), model)
+    learned, fixed = lora.split(model)
+    return lora.join(learned, jax.tree.map(lambda x: x.astype(dtype), fixed))
 
 
 def _check(

@@ -132,7 +132,7 @@ def _scene(environment: str | Callable[[], Any], options: dict[str, Any], seed: 
     if backend == "classic" and envpool.knows(name):  # the same world, with pictures
         backend, environment = "envpool", f"envpool:{name}"
     if backend in ("classic", "gymnasium"):  # without EnvPool, Gymnasium has the classic ones
-        ours = {key: options[key] for key in ("stack", "flatten") if key in options}
+        ours = {key: x for key, x in options.items() if key in ("stack", "flatten")}
         own = {k: v for k, v in options.items() if k not in (*HOST_OPTIONS, *ours)}
         make = functools.partial(registered, name, render_mode="rgb_array", **own)
         return _rendered(make, ours, seed)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -22,77 +20,28 @@ from sterling.experience.lines import Rows, record
 from sterling.experience.mix import Mix
 from sterling.experience.recorded import Dump, Recorded, Remembered
 from sterling.experience.stale import Stale
-from sterling.experience.texts import Demonstrations, of_file, of_world
+from sterling.experience.texts import Demonstrations
 from sterling.language import lora
-from sterling.language.model import SIZES, LanguageModel, forgetful, tiny
+from sterling.language.model import LanguageModel, forgetful, tiny
 from sterling.language.scene import TextWorld
 from sterling.language.talk import Line, Voice, converse, opened
 from sterling.language.tokenizer import Tokenizer
+from sterling.language.weights import typed
 from sterling.language.worlds import find
 from sterling.seeds import over_seeds
+from sterling.training import contexts
 from sterling.training.agent import Agent, create_agent
+from sterling.training.begun import Start, start
 from sterling.training.choices import Speech
 from sterling.training.loop import Run
 from sterling.training.settings import Settings, iterations
 from sterling.types import Comparisons, Generations, Mistake, Spec, Texts
-
-PROBED = 32  # scenes of each level that are looked at to find how long lines become
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Start:
-    """What a run begins with."""
-
-    tokenizer: Tokenizer
-    size: str = ""  # of a new model
-    models: PyTree = None  # or trained ones, leaves (model, ...)
-
-    @property
-    def vocabulary(self) -> int:
-        """Tokens that the model knows."""
-        if self.models is None:
-            return self.tokenizer.vocabulary
-        return int(self.models.embedding.shape[1])
-
-    def among(self, seeds: list[int]) -> PyTree:
-        """A trained model for each seed, in turn where they are fewer; of equal seeds the same."""
-        count = self.models.embedding.shape[0]
-        number = {seed: i % count for i, seed in enumerate(dict.fromkeys(seeds))}
-        which = jnp.asarray([number[seed] for seed in seeds], jnp.int32)
-        return jax.tree.map(lambda x: x[which], self.models)
 
 
 def of(settings: Settings) -> Speech:
     """The settings' part about language."""
     assert settings.speech is not None  # what is here is called for runs that have one
     return settings.speech
-
-
-@functools.lru_cache(maxsize=2)
-def start(model: str) -> Start:
-    """A size of new models, a Hugging Face folder, or a run that taught one; else a Mistake."""
-    if model in SIZES:
-        return Start(Tokenizer.characters(), size=model)
-    path = Path(model)
-    if not (path / "config.json").is_file():
-        raise Mistake(
-            f"model {model!r} is neither a size ({', '.join(SIZES)}) nor a folder with config.json"
-        )
-    if "algorithm" in json.loads((path / "config.json").read_text()):
-        return _of_run(path)
-    from sterling.language.folder import load
-
-    loaded, tokenizer = load(path)
-    return Start(tokenizer, models=jax.tree.map(lambda x: jnp.asarray(x)[None], loaded))
-
-
-def _of_run(path: Path) -> Start:
-    from sterling.training.trained import load
-
-    run = load(path)
-    if run.settings.speech is None:
-        raise Mistake(f"{path} taught no language model; name one that sft or grpo made")
-    return Start(start(run.settings.speech.model).tokenizer, models=run.agent.state.model)
 
 
 def world(settings: Settings) -> TextWorld:
@@ -132,25 +81,8 @@ def voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Voice:
     context = of(settings).context
     if not context:
         asked, patient = levels(settings, place), of(settings).patience
-        context = _context(cast(Any, place), asked, tokenizer, limit, patient)
+        context = contexts.of_world(cast(Any, place), asked, tokenizer, limit, patient)
     return Voice(tokenizer, limit, context, **own)
-
-
-@functools.lru_cache(maxsize=8)
-def _context(
-    place: Any, which: tuple[int, ...], tokenizer: Tokenizer, limit: int, patience: float
-) -> int:
-    """Tokens that lines of the world take: the longest opening of some, and every turn."""
-    longest, between = 0, 0
-    for level in which:
-        for seed in range(PROBED):
-            scene = opened(place, seed, level, patience)
-            if not isinstance(scene, str) and scene.turn is not None:
-                longest = max(longest, len(tokenizer.opening(scene.turn.messages)))
-    if place.turns > 1:
-        between = 2 * limit  # what is said between turns is not known before; about so much
-    tokens = longest + place.turns * limit + (place.turns - 1) * between
-    return -(-tokens // 8) * 8  # a run has one context, so no shapes have to be shared
 
 
 def problem(settings: Settings, begun: Start) -> Spec:
@@ -169,6 +101,8 @@ def prepared(model: LanguageModel, settings: Settings, key: Key[Array, ""]) -> L
     """The model as it is taught: with adapters, or sparing of memory, where that is asked for."""
     if of(settings).lora:
         model = lora.add(model, of(settings).lora, key=keys.fold(key, "lora"))
+    elif not lora.adapted(model):
+        model = typed(model, jnp.float32)  # steps of 1e-6 are lost on weights in bfloat16
     return forgetful(model, of(settings).forget)
 
 
@@ -192,8 +126,7 @@ def _source_maker(settings: Settings) -> Callable[[int], Any]:
     if isinstance(needs, Comparisons):
         return _compared(settings, place, begun.tokenizer, needs)
     assert isinstance(needs, Texts)
-    texts = of(settings).texts
-    lines = of_file(texts, how) if texts else of_world(place, asked, how, of(settings).examples)
+    lines, how = contexts.imitated(of(settings), place, asked, how)
     return lambda seeds: Demonstrations.of(lines, how, needs)
 
 
@@ -207,6 +140,10 @@ def _spoken(
         return Recorded(none, Path(asked.replay))
     if needs.again and not asked.pool:
         raise Mistake("to learn from remembered answers (again) name the dump they are in: pool")
+    if needs.again >= needs.prompts:
+        raise Mistake(
+            f"again={needs.again} leaves none of prompts={needs.prompts} to be asked anew"
+        )
     fresh = dataclasses.replace(needs, prompts=needs.prompts - needs.again)
     host = Host(place, how, fresh, arms)
     source: Any = Conversation.create(host, seeds, asked.curriculum)
@@ -214,8 +151,9 @@ def _spoken(
         blank = record([Rows([], [])] * seeds, how, host.rows)
         source = Stale.create(source, needs.lag, blank)
     if needs.again:
-        rows = needs.group * place.seats
-        source = Mix((source, Remembered.of(Path(asked.pool), needs.again, rows)), axis=1)
+        sizes = {"group": needs.group, "seats": place.seats, "tokens": how.context - 1}
+        pool = Remembered.of(Path(asked.pool), needs.again, **sizes)
+        source = Mix((source, pool), axis=1)
     return Dump(source, none, Path(asked.dump)) if asked.dump else source
 
 
@@ -236,17 +174,38 @@ def agents(settings: Settings, seeds: Int[Array, "seed"] | None = None, own: Any
     ``Agent.create``."""
     begun = start(of(settings).model)
     seeds = jnp.asarray(settings.seeds, jnp.int32) if seeds is None else seeds
-    if begun.models is None:
+    if begun.size:
         return create_agent(settings, problem(settings, begun), seeds, own)
+    parts = (begun.among(seeds.tolist()), keys.at(seeds, "model", 0))
+    create = _learner(settings)
+    return _agent(settings, create(*parts) if own is None else create(*parts, own))
+
+
+def template(settings: Settings) -> Agent:
+    """Agents of the right form, to be filled with what was learned; without their base where the
+    run knows its form."""
+    shapes, count = start(of(settings).model).shapes, len(settings.seeds)
+    if shapes is None:
+        return agents(settings)
+    many = [jax.ShapeDtypeStruct((count, *x.shape), x.dtype) for x in jax.tree.leaves(shapes)]
+    models = jax.tree.unflatten(jax.tree.structure(shapes), many)
+    seeds = jnp.asarray(settings.seeds, jnp.int32)
+    return _agent(settings, jax.eval_shape(_learner(settings), models, keys.at(seeds, "model", 0)))
+
+
+def _agent(settings: Settings, states: PyTree) -> Agent:
+    algorithm: Any = algorithms.find(settings.algorithm)
+    return Agent(states, algorithm, _needs(settings), settings.inside)
+
+
+def _learner(settings: Settings) -> Callable[..., PyTree]:
+    """What makes the states of learners that begin with trained models, for all seeds."""
     algorithm: Any = algorithms.find(settings.algorithm)
 
     def begin(model: LanguageModel, key: Key[Array, ""], config: Any = settings.config) -> Any:
         return algorithm.begin(prepared(model, settings, key), config)
 
-    parts = (begun.among(seeds.tolist()), keys.at(seeds, "model", 0))
-    create = jax.jit(over_seeds(settings.inside, begin))
-    states = create(*parts) if own is None else create(*parts, own)
-    return Agent(states, algorithm, _needs(settings), settings.inside)
+    return jax.jit(over_seeds(settings.inside, begin))
 
 
 def evaluate(

@@ -52,17 +52,20 @@ class TrainedRun:
         return Player(self, seed, explore)
 
     def language_model(self, seed: int | None = None) -> tuple[LanguageModel, Tokenizer]:
-        """What one seed (default: the first) was taught, as ``sterling.language.load`` gives it.
+        """What one seed (default: the first) was taught, as ``sterling.language.load`` gives it:
+        in the type of the folder that it began with, though float32 is what learns.
 
         Raises :class:`Mistake` for a run that taught no language model.
         """
         if self.settings.speech is None:
             raise Mistake(f"{self.path or 'the run'} taught no language model")
+        from sterling.language.weights import typed
         from sterling.training import speech
 
         at = self.place(seed)
         model = jax.tree.map(lambda x: x[at], self.agent.state.model)
-        return model, speech.start(self.settings.speech.model).tokenizer
+        begun = speech.start(self.settings.speech.model)
+        return typed(model, begun.dtype), begun.tokenizer
 
     def place(self, seed: int | None = None) -> int:
         """Which of the run's seeds that is (default: the first); a Mistake where it is none."""
@@ -94,6 +97,10 @@ def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> T
     """A run's agents and result, from its folder; ``environment`` is the user's own factory."""
     path = Path(path)
     settings = Settings.from_json(folder.read_config(path), environment)
+    if settings.speech is not None:
+        from sterling.training.begun import owned
+
+        settings = owned(settings, path)
     remember_programs()
     template = _template(settings)
     agent, _ = checkpoint.load_part(folder.checkpoints(path), "agent", template)
@@ -106,7 +113,7 @@ def _template(settings: Settings) -> Agent:
         return create_agent(settings, _problem(settings))
     from sterling.training import speech
 
-    return speech.agents(settings)
+    return speech.template(settings)
 
 
 def _problem(settings: Settings) -> Spec:

@@ -28,10 +28,10 @@ _VERDICTS = {"right": RIGHT, "wrong": WRONG, "malformed": MALFORMED}
 def equivalent(answer: str, truth: str) -> Verdict:
     r"""Whether two answers mean the same: ``1/2``, ``0.5`` and ``\frac{1}{2}``; ``(1,2)``.
 
-    Both are read as LaTeX (with or without dollars or ``\boxed{}``, or a full stop). "malformed" where the answer
-    cannot be read or is over 2,000 characters long, "timeout" where a comparison takes more than
-    5 seconds, "oom" where it ends its process, "verifier raised" where the package fails. Works
-    in any thread. Raises Mistake where the package is not installed or the *truth* cannot be
+    Both are read as LaTeX (with or without dollars, ``\boxed{}`` or a full stop). "malformed" where
+    the answer cannot be read or is over 2,000 characters long, "timeout" where a comparison takes
+    more than 5 seconds, "oom" where it ends its process, "verifier raised" where the package fails.
+    Works in any thread. Raises Mistake where the package is not installed or the *truth* cannot be
     read.
     """
     package()

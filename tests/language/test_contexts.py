@@ -1,0 +1,206 @@
+"""Lines are as long as the scenes, and the texts to imitate, need them."""
+
+import json
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.experience.texts import Demonstrations, of_file
+from sterling.language import worlds
+from sterling.language.generate import Answers
+from sterling.language.scene import Message, Stage
+from sterling.language.talk import Voice, converse
+from sterling.language.tokenizer import Tokenizer
+from sterling.training import contexts, speech
+from sterling.training.choices import Speech
+from sterling.training.settings import resolve
+from sterling.types import Mistake, Texts
+
+TOKENIZER = Tokenizer.characters()
+KEYS = jax.random.split(jax.random.key(0), 1)
+
+
+class Poor:
+    """Says the first ``limit`` tokens of one text, and never ends."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def act(self, obs, keys, explore):
+        rows = obs.lengths.shape[1]
+        said = TOKENIZER.encode(self.text)[: obs.limit]
+        ids = np.tile(np.array(said, np.int32), (1, rows, 1))
+        shape = (1, rows)
+        length, stopped = np.full(shape, len(said), np.int32), np.zeros(shape, bool)
+        return Answers(*map(jnp.asarray, (ids, -np.ones(ids.shape), length, stopped))), {}
+
+
+def room(name, limit, level=0):
+    return contexts.of_world(worlds.find(name), (level,), TOKENIZER, limit, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "text"),
+    [
+        ("try-again:arithmetic", 3, "x" * 9),
+        ("try-again:arithmetic", 6, "x" * 9),
+        ("try-again:arithmetic", 6, "123456789"),
+        ("tools:arithmetic", 8, "<calc>1+2"),
+        ("tools:arithmetic", 24, "<calc>1+</calc>" + "x" * 9),
+        ("tools:arithmetic", 36, "<calc></calc>" * 3),
+        ("tools:copy-text,tools=calc", 40, '<tool_call>{"name":"x"}</tool_call>xxxxx'),
+        ("gym:CartPole-v1,turns=9", 1, "01"),
+    ],
+)
+def test_every_turn_of_poor_answers_has_room(name, limit, text):
+    scene = worlds.find(name).begin(77, 0)
+    voice = Voice(TOKENIZER, limit, room(name, limit))
+    (line,) = converse(Poor(text), [[scene]], voice, KEYS)[0]
+    assert scene.turn is None  # it was played to its end
+    assert not line.full
+    assert len(line.ids) <= voice.context
+
+
+def test_room_is_never_less_than_for_replies_twice_as_long_as_answers():
+    opening = len(TOKENIZER.opening(worlds.find("arithmetic").begin(0, 0).turn.messages))
+    assert room("try-again:arithmetic", 64) >= opening + 3 * 64 + 2 * 2 * 64
+    assert room("arithmetic", 64) < opening + 64 + 16  # of one turn: nothing is said between
+
+
+def test_room_is_the_same_each_time_and_asks_no_judge():
+    def judge(asked):
+        judged.append(asked)
+        return [0.0] * len(asked)
+
+    judged = []
+    plain = room("tools:arithmetic", 8)
+    assert room("tools:arithmetic", 8) == plain
+    around = worlds.scored.Scored(worlds.find("tools:arithmetic"), judge)
+    assert contexts.of_world(around, (0,), TOKENIZER, 8, 10.0) == plain
+    assert len(judged) == 1  # when it was made
+
+
+class Faulty(Stage):
+    """A scene that answers once, and then raises or hangs."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+        self.ask(0, Message("user", "hi"))
+
+    def hear(self, seat, text):
+        self.judge(seat, 0.0, "heard")
+        if len(self.verdicts[seat]) == 2:
+            time.sleep(self.seconds)
+            raise ValueError("out of order")
+        self.ask(seat, Message("user", "a reply that is much longer than an answer"))
+
+
+class FaultyWorld:
+    name, seats, turns, levels = "faulty", 1, 3, range(1)
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def begin(self, seed, level):
+        return Faulty(self.seconds)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 30.0])
+def test_faulty_scenes_cost_little_and_are_heard_as_far_as_they_go(seconds):
+    begun = time.monotonic()
+    found = contexts.of_world(FaultyWorld(seconds), (0,), TOKENIZER, 2, 0.2)
+    assert time.monotonic() - begun < 3.0  # a world that hangs is not waited for again and again
+    assert found == contexts.rounded(4 + 3 * 2 + 2 * 45)
+
+
+def solutions(name, limit, level=0, **asked):
+    world = worlds.find(name)
+    voice = Voice(TOKENIZER, limit, asked.get("context") or room(name, limit, level))
+    lines, how = contexts.imitated(Speech(examples=64, **asked), world, (level,), voice)
+    return lines, voice, how
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "level"),
+    [("sql", 32, 0), ("json-format", 32, 3), ("instructions", 32, 0), ("reverse-text", 4, 4)],
+)
+def test_solutions_longer_than_an_answer_are_imitated(name, limit, level, capsys):
+    lines, voice, how = solutions(name, limit, level)
+    assert not any(line.cut or line.failed for line in lines)
+    assert how.context > voice.context
+    texts = Demonstrations.of(lines, how, Texts(4)).texts
+    assert texts.mask.shape == (64, how.context - 1)
+    assert (texts.extras["score"] == 1.0).all()
+    assert capsys.readouterr().err == ""
+
+
+def test_solutions_that_fit_leave_the_context_as_the_scenes_need_it():
+    _, voice, how = solutions("reverse-text", 32)
+    assert how == voice
+
+
+def test_solutions_longer_than_the_context_asked_for_are_left_out_and_counted(capsys):
+    whole, _, _ = solutions("sql", 32)
+    lengths = sorted(len(line.ids) for line in whole)
+    lines, _, how = solutions("sql", 32, context=lengths[9])
+    long = sum(length > how.context for length in lengths)
+    assert how.context == lengths[9]
+    assert sum(line.cut for line in lines) == long > 0
+    assert Demonstrations.of(lines, how, Texts(4)).texts.mask.shape[0] == 64 - long
+    said = capsys.readouterr().err
+    assert said.startswith(f"{long} of 64 texts to imitate are left out: they have more than ")
+    assert said.count("\n") == 1
+
+
+RECORDS = (
+    {"prompt": "ab", "response": "ba"},
+    {"system": "be brief", "prompt": "c", "response": "see " * 60},
+)
+
+
+def write(tmp_path, *records):
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def test_texts_of_a_file_fit_and_keep_their_system_message(tmp_path, capsys):
+    lines, voice, how = solutions("reverse-text", 8, texts=write(tmp_path, *RECORDS))
+    assert voice.context < how.context == contexts.rounded(3 + 8 + 1 + 240 + 1)
+    asked = (Message("system", "be brief"), Message("user", "c"))
+    opening = TOKENIZER.opening(asked)
+    assert lines[1].ids[: len(opening)] == opening
+    assert lines[1].own == [False] * len(opening) + [True] * 241
+    assert Demonstrations.of(lines, how, Texts(4)).texts.mask.shape == (2, how.context - 1)
+    assert capsys.readouterr().err == ""
+    _, _, short = solutions("reverse-text", 8, texts=write(tmp_path, RECORDS[0]))
+    assert short.context == 8  # a file of short texts needs no room for the world's scenes
+
+
+def test_a_context_that_is_asked_for_leaves_long_texts_of_a_file_out(tmp_path, capsys):
+    path = write(tmp_path, *RECORDS)
+    lines, _, how = solutions("reverse-text", 8, texts=path, context=40)
+    assert [line.cut for line in lines] == [False, True]
+    assert Demonstrations.of(lines, how, Texts(4)).texts.mask.shape == (1, 39)
+    assert "1 of 2 texts to imitate are left out" in capsys.readouterr().err
+    lines, _, how = solutions("reverse-text", 8, texts=path, context=4)
+    with pytest.raises(Mistake, match="no text to imitate: they are too long"):
+        Demonstrations.of(lines, how, Texts(4))
+
+
+def test_a_system_message_is_a_text(tmp_path):
+    path = write(tmp_path, RECORDS[0], {**RECORDS[0], "system": 1})
+    with pytest.raises(Mistake, match=r"texts\.jsonl, record 2: 'system' must be a text"):
+        of_file(path, Voice(TOKENIZER, 8, 64))
+
+
+def test_a_run_begins_with_solutions_longer_than_its_answers():
+    asked = Speech(model="nano", levels="4", examples=32)
+    settings = resolve("sft", "reverse-text", updates=1, fields={"limit": 4}, speech=asked)
+    run = speech.beginning(settings)(jnp.zeros(1, jnp.int32), None, False)
+    assert run.source.texts.mask.shape[0] == 32
+    assert (run.source.texts.extras["score"] == 1.0).all()

@@ -1,0 +1,92 @@
+"""Folders in bfloat16, as most published ones are: taught in float32, written as they came."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sterling
+from sterling import language
+from sterling.cli import main
+from sterling.language.model import tiny
+from sterling.language.tokenizer import Tokenizer
+from sterling.language.weights import typed
+from sterling.training import speech
+from sterling.training.settings import Speech, resolve
+
+SMALL = {"updates": 2, "evaluate_episodes": 2}
+SLOW = {"lr": 1e-6, "rise": 1}  # below what weights in bfloat16 can tell apart
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """A model of random weights in bfloat16."""
+    tokenizer = Tokenizer.characters()
+    model = typed(tiny(tokenizer.vocabulary, "nano"), jnp.bfloat16)
+    return language.save(tmp_path_factory.mktemp("half") / "hf16", model, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def taught(half):
+    """A run that changed it a little."""
+    out = half.parent / "sft"
+    return sterling.train(
+        "sft", "reverse-text", model=str(half), out=out, batch=4, examples=16, **SMALL, **SLOW
+    )
+
+
+def kinds(tree):
+    return {str(x.dtype) for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "fields"),
+    [("sft", {}), ("grpo", {"kl": "k3"}), ("token-ppo", {}), ("dpo", {}), ("reward", {})],
+)
+def test_what_is_taught_whole_has_float32(half, algorithm, fields):
+    asked = Speech(model=str(half))
+    settings = resolve(algorithm, "reverse-text", updates=4, speech=asked, fields=fields)
+    assert kinds(speech.agents(settings).state) == {"float32"}
+
+
+def test_answers_are_learned_from(half):
+    asked = {"prompts": 2, "group": 2, "limit": 4, "kl": "k3", "piece": 2}
+    made = sterling.train("grpo", "reverse-text", model=str(half), **asked, **SMALL)
+    assert made.result["failed_seeds"] == []
+    assert kinds(made.agent.state) == {"float32"}
+
+
+def test_small_steps_are_kept_and_come_back(half, taught):
+    before = language.load(half)[0].embedding.astype(jnp.float32)
+    after = taught.agent.state.model.embedding[0]
+    moved = float(jnp.abs(after - before).max())
+    assert 0 < moved < 4e-6  # two steps of Adam
+    again = sterling.load(taught.path).agent
+    for one, other in zip(jax.tree.leaves(taught.agent), jax.tree.leaves(again), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_run_goes_on_from_all_that_another_learned(taught):
+    asked = Speech(model=str(taught.path))
+    begun = speech.agents(resolve("sft", "reverse-text", updates=2, speech=asked)).state.model
+    np.testing.assert_array_equal(begun.embedding, taught.agent.state.model.embedding)
+
+
+def test_it_is_written_in_the_folder_s_own_type(half, taught):
+    assert kinds(taught.language_model()[0]) == {"bfloat16"}
+    out = half.parent / "exported"
+    assert main(["export", str(taught.path), str(out)]) == 0
+    model, _ = language.load(out)
+    assert kinds(model) == {"bfloat16"}
+    rounded = taught.agent.state.model.embedding[0].astype(jnp.bfloat16)
+    np.testing.assert_array_equal(model.embedding, rounded)
+
+
+def test_adapters_leave_the_base_as_it_is_stored(half):
+    asked = Speech(model=str(half), lora=2)
+    model = speech.agents(resolve("sft", "reverse-text", updates=2, speech=asked)).state.model
+    assert str(model.embedding.dtype) == "bfloat16"
+    adapters = model.stack.blocks.up.adapters
+    assert kinds(adapters) == {"float32"}
+    assert kinds(typed(model, jnp.float16).stack.blocks.up.adapters) == {"float32"}

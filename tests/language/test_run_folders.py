@@ -1,0 +1,124 @@
+"""Runs that taught a language model stand alone: without their base, and in another place."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sterling
+from sterling import language
+from sterling.cli import main
+from sterling.judging.language import judge
+from sterling.language import lora
+from sterling.language.model import tiny
+from sterling.language.tokenizer import Tokenizer
+from sterling.language.weights import typed
+from sterling.types import Mistake
+
+SMALL = {"examples": 16, "batch": 4, "limit": 8, "updates": 1, "evaluate_episodes": 0}
+TAUGHT = {"whole": [0, 1], "adapters": [0], "further": [0], "of-run": [0]}  # runs and their seeds
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Runs that were begun with paths relative to a directory, moved out of it; their bases gone.
+
+    What their agents were is returned beside the directory that they are in now.
+    """
+    old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
+    tokenizer = Tokenizer.characters("\n abcdefghijklmnopqrstuvwxyz:")  # not the default one
+    half = typed(tiny(tokenizer.vocabulary, "nano"), jnp.bfloat16)
+
+    def teach(out, model, **more):
+        return sterling.train("sft", "reverse-text", model=model, out=out, **{**SMALL, **more})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(old)
+        language.save("folder", half, tokenizer)
+        made = {"whole": teach("whole", "folder", seeds=2, lr=1e-2)}
+        made["adapters"] = teach("adapters", "folder", lora=2, forget=True)
+        made["further"] = teach("further", "adapters")
+        made["of-run"] = teach("of-run", "whole", lora=2)
+        patch.chdir(new)
+        for name in made:
+            shutil.move(old / name, new / name)
+        shutil.rmtree(old / "folder")
+        yield old, new, {name: run.agent for name, run in made.items()}
+
+
+@pytest.mark.parametrize("name", TAUGHT)
+def test_everything_is_in_the_run(place, name):
+    _, new, agents = place
+    run = sterling.load(new / name)
+    assert list(run.settings.seeds) == TAUGHT[name]
+    assert jax.tree.structure(run.agent.state.optimiser) == jax.tree.structure(
+        agents[name].state.optimiser
+    )
+    pairs = zip(jax.tree.leaves(run.agent), jax.tree.leaves(agents[name]), strict=True)
+    for one, other in pairs:
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    model, tokenizer = run.language_model()
+    ids = tokenizer.encode("reverse: abc")
+    assert tokenizer.decode(ids) == "reverse: abc"
+    assert tokenizer.vocabulary == model.vocabulary < Tokenizer.characters().vocabulary
+    assert str(model.embedding.dtype) == "bfloat16"
+
+
+def test_it_plays_and_is_exported_there(place, capsys):
+    old, new, agents = place
+    assert main(["play", "further", "--episodes", "2"]) == 0
+    assert capsys.readouterr().out.count("\n  > ") == 2
+    assert main(["export", "further", "exported"]) == 0
+    model, tokenizer = language.load("exported")
+    own = jax.tree.map(lambda x: x[0], agents["further"].state.model)
+    ids = jnp.asarray([tokenizer.encode("abc")], jnp.int32)
+    np.testing.assert_array_equal(model(ids), lora.merged(own)(ids))
+    assert main(["export", "adapters", "alone", "--adapters"]) == 0
+    config = json.loads((new / "alone" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(old / "folder")
+
+
+def test_what_it_was_asked_holds_from_any_directory(place):
+    old, new, _ = place
+    config = json.loads((new / "further" / "config.json").read_text())
+    assert config["speech"]["model"] == str(old / "adapters")
+    assert config["speech"]["texts"] == ""  # none stays none
+
+
+def test_it_is_judged_without_its_base_or_says_where_that_was(place):
+    old, _, _ = place
+    found = judge("whole", samples=1, problems=2, base=False)
+    assert [model.label for model in found.models] == ["whole"]
+    with pytest.raises(Mistake, match=f"{old / 'folder'}, which the run was begun with, is not"):
+        judge("whole", samples=1, problems=2)
+
+
+def test_another_run_is_taught_with_it(place):
+    run = sterling.train("sft", "reverse-text", model="whole", seeds=1, **SMALL)
+    own = sterling.load("whole").language_model()[1]
+    assert run.language_model()[1].encode("a\nb") == own.encode("a\nb")
+
+
+@pytest.mark.parametrize("base", ["of-run", "size"])
+def test_adapters_of_what_peft_cannot_open_are_refused(place, capsys, base):
+    if base == "size":
+        sterling.train("sft", "reverse-text", model="nano", lora=2, out="size", **SMALL)
+    assert main(["export", base, "refused", "--adapters"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "which PEFT cannot open; leave out --adapters" in error
+    assert main(["export", base, f"merged-{base}"]) == 0
+
+
+def test_a_judge_is_not_exported_without_its_scores(place, capsys):
+    asked = {"examples": 16, "batch": 4, "updates": 1, "evaluate_episodes": 0}
+    sterling.train("reward", "reverse-text", model="nano", out="judge", **asked)
+    assert main(["export", "judge", "speaker"]) == 2
+    error = capsys.readouterr().err
+    assert "judge is a reward model, whose scores no such folder holds" in error
+    assert "scored:judge:WORLD" in error
+    assert not (place[1] / "speaker").exists()
