@@ -179,11 +179,11 @@ def _lines(data: Dataset, found: Description) -> list[tuple[str, str]]:
         ("environment", _environment(data)),
         ("episodes, rows", f"{data.episodes}, {data.rows}"),
         ("return", f"{found.returns}, best tenth {number(found.best)}"),
-        ("length", f"{found.lengths}; {found.ended:.0%} ended, the rest were cut"),
+        ("length", f"{found.lengths}; {_percent(found.ended)} ended, the rest were cut"),
         ("quality (TQ)", f"{found.quality}{ends}" if found.quality else "- (no reference scores)"),
         ("coverage (SACo)", f"{coverage}; {found.pairs} cells, {found.pairs / data.rows:.2f}/row"),
         ("upside", f"{number(found.upside)}, root mean square of what is above the mean"),
-        ("commonest reward", f"{found.sparse:.0%} of rows"),
+        ("commonest reward", f"{_percent(found.sparse)} of rows"),
         ("policy", f"{_share(found.policy)} random at most, at like observations"),
         ("entropy", f"{found.entropy} nats a step" if found.entropy else "- (no log_prob)"),
         ("world", f"{_share(found.world)} of repeated pairs differ"),
@@ -199,6 +199,14 @@ def _environment(data: Dataset) -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
+
+
+def _percent(share: float) -> str:
+    """A share in per cent, with so many decimals that only all of it is 100 %."""
+    digits = 0
+    while share < 1.0 and f"{share:.{digits}%}".startswith("100"):
+        digits += 1
+    return f"{share:.{digits}%}"
 
 
 def _wrapped(words: str) -> str:

@@ -98,8 +98,12 @@ def _without_world(run: Any, path: Path, chosen: argparse.Namespace) -> int:
     """From the log: every seed's policy, and the one that made the log."""
     import sterling
     from sterling.judging import Trained, behaviour, judge
+    from sterling.judging.policies import same_problem
+    from sterling.training.logbook import in_world
 
-    data, method = sterling.Dataset(path), chosen.method
+    method, world = chosen.method, run.world()
+    data = in_world(sterling.Dataset(path), world, run.settings.name or "the run", checked=False)
+    same_problem(world.spec, data.spec)
     given = {"updates": chosen.updates, "behaviour": chosen.behaviour}
     asked = {name: value for name, value in given.items() if value is not None}
     word = chosen.policy or ("mode" if method in ("fqe", "model") else "sampled")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from sterling.envs.board import leaves, plain, seen
 from sterling.types import Mistake
 
 Space = spaces.Space[Any]
+AnyBound = float | np.ndarray
+UNBOUNDED = (-np.inf, np.inf)
+NARROW, ROUNDING = 1e-3, 1e-5  # relative: room around a number that differs by no more than that
 
 
 def parts(kind: str, space: Space) -> dict[str, Space]:
@@ -78,24 +82,77 @@ def from_json(said: dict[str, Any]) -> Space:
     raise Mistake(f"a space of type {kind!r} is not understood")
 
 
-def guessed(kind: str, array: Any, low: float, high: float) -> Space:
-    """A space for a column that came without one; ``low`` and ``high`` are its extreme values.
+def guessed(kind: str, array: Any, low: AnyBound = -np.inf, high: AnyBound = np.inf) -> Space:
+    """A space for a column that came without one; ``low`` and ``high`` are its extreme values, as
+    :func:`extremes` finds them.
 
-    Whole numbers are choices. Actions within [-1, 1] (and a rounding error) get these bounds, any
-    other numbers none.
+    Whole numbers are choices. Actions within [-1, 1] (and a rounding error) get these bounds and
+    other actions their own extremes, number by number: policies act within bounds only. Of
+    observations no bounds are known.
     """
     shape, dtype = tuple(array.shape[1:]), np.dtype(array.dtype)
-    if dtype.kind in "iu" and dtype != np.uint8 and kind == "action" and low >= 0:
+    if dtype.kind in "iu" and dtype != np.uint8 and kind == "action" and np.min(low) >= 0:
+        count = int(np.max(high)) + 1
         if shape in ((), (1,)):
-            return spaces.Discrete(int(high) + 1)
-        return spaces.MultiDiscrete(np.full(shape, int(high) + 1))
+            return spaces.Discrete(count)
+        return spaces.MultiDiscrete(np.full(shape, count))
     if dtype == np.uint8:
         return spaces.Box(0, 255, shape, np.uint8)
     if dtype.kind in "iu":
         return spaces.Box(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype.type)
-    bound = 1.0 if kind == "action" and max(-low, high) <= 1.0 + 1e-6 else np.inf
     real = dtype.type if dtype.kind == "f" else np.float32
-    return spaces.Box(-bound, bound, shape, real)
+    low, high = _bounds(low, high, shape, real) if kind == "action" else UNBOUNDED
+    return spaces.Box(low, high, shape, real)
+
+
+def _bounds(low: AnyBound, high: AnyBound, shape: tuple[int, ...], real: Any) -> tuple[Any, Any]:
+    """Bounds of actions that are measured."""
+    if np.max(high) <= 1.0 + 1e-6 and np.min(low) >= -1.0 - 1e-6:
+        return -1.0, 1.0
+    if not np.all(np.less_equal(low, high)):  # there is no number that is finite
+        return UNBOUNDED
+    least, most = (np.broadcast_to(end, shape).astype(real) for end in _apart(low, high))
+    return least, most
+
+
+def _apart(low: AnyBound, high: AnyBound) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds with room between them: a number that never changes lies in their middle, as an agent
+    has it 0 then, and not on an edge."""
+    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    room = NARROW * np.maximum(np.abs(low), 1.0)
+    constant = high - low <= ROUNDING * np.abs(low)
+    return np.where(constant, low - room, low), np.where(constant, high + room, high)
+
+
+def extremes(columns: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest finite number at every place of a row, over all rows; infinite
+    the wrong way round where there is none."""
+    low, high = np.asarray(np.inf), np.asarray(-np.inf)
+    for column in columns:
+        rows = np.asarray(column, np.float64)
+        known = np.isfinite(rows)
+        low = np.asarray(np.minimum(low, rows.min(0, where=known, initial=np.inf)))
+        high = np.asarray(np.maximum(high, rows.max(0, where=known, initial=-np.inf)))
+    return low, high
+
+
+def is_seen(space: Space) -> bool:
+    """Whether guessed bounds of actions are their own extremes."""
+    units = isinstance(space, spaces.Box) and (space.high == 1).all() and (space.low == -1).all()
+    return is_rescaled(space) and not units
+
+
+def common(guesses: Sequence[Space]) -> Space | None:
+    """The smallest space that holds those of several guesses; None where they are of other kinds,
+    shapes or types."""
+    first = guesses[0]
+    if any((type(x), x.shape, x.dtype) != (type(first), first.shape, first.dtype) for x in guesses):
+        return None
+    boxes = [each for each in guesses if isinstance(each, spaces.Box)]
+    if boxes:
+        low, high = (np.stack([getattr(x, end) for x in boxes]) for end in ("low", "high"))
+        return spaces.Box(low.min(0), high.max(0), dtype=boxes[0].dtype.type)
+    return max(guesses, key=lambda each: int(np.max(getattr(each, "n", getattr(each, "nvec", 0)))))
 
 
 def is_rescaled(space: Space) -> bool:

@@ -21,6 +21,7 @@ from sterling.judging.policies import same_problem
 from sterling.statistics import Estimate, estimate
 from sterling.training.agent import Agent
 from sterling.training.judge import Judge
+from sterling.training.logbook import in_world
 from sterling.types import Action, Obs
 
 BEST = 0.1  # of the log's episodes
@@ -69,6 +70,7 @@ def beside_behaviour(
     imitates: Any = algorithms.find("bc")
     judge = Judge(settings, episodes)
     try:
+        dataset = in_world(dataset, judge.world, settings.name, checked=False)
         same_problem(judge.world.spec, dataset.spec)
         clones = [cloned(dataset, seed=seed, **fields).state for seed in settings.seeds]
         state = jax.tree.map(lambda *leaves: jnp.stack(leaves), *clones)

@@ -11,6 +11,7 @@ import jax
 
 from sterling import algorithms
 from sterling.data import Dataset, sound
+from sterling.data.formats.fitted import Spaces, of_world
 from sterling.data.returns import shares, summary
 from sterling.data.spaces import as_stored_acts, from_json, obs_of_agent, of_agent, parts, to_json
 from sterling.training.choices import Logbook
@@ -50,7 +51,7 @@ def place(
         if not environment:
             raise Mistake("training needs an environment, or a log: data=FILE")
         return environment, given
-    facts = opened(book).facts
+    facts = filed(book).facts
     if environment and environment != facts.environment:
         return environment, given
     if not facts.environment and episodes:
@@ -62,8 +63,8 @@ def place(
 
 
 @functools.lru_cache(maxsize=1)
-def opened(book: Logbook) -> Dataset:
-    """The episodes to learn from.
+def filed(book: Logbook) -> Dataset:
+    """The episodes to learn from, as their file has them.
 
     Raises Mistake where the file is broken (unless ``book.unchecked``) or no longer the same.
     """
@@ -75,9 +76,35 @@ def opened(book: Logbook) -> Dataset:
     return dataset if book.top == 1.0 else dataset.top(book.top)
 
 
+# Of every log the world that `spec` was last told: another log may be opened in between.
+_WORLDS: dict[Logbook, tuple[Spaces, str]] = {}
+
+
+@functools.lru_cache(maxsize=1)
+def opened(book: Logbook) -> Dataset:
+    """The same in the spaces of the run's world, once :func:`spec` was told that."""
+    log, world = filed(book), _WORLDS.get(book)
+    return log if world is None else of_world(log, *world, checked=not book.unchecked)
+
+
+def in_world(log: Dataset, world: World | Unlived, name: str, checked: bool = True) -> Dataset:
+    """A log in the spaces of the world ``name``, as :func:`sterling.data.formats.fitted.of_world`
+    has it; who judges an agent by a log asks for that too."""
+    return of_world(log, _spaces(world), name, checked)
+
+
+def _spaces(world: Any) -> Spaces:
+    """Observations as an agent has them, which logs have too, and actions as the environment inside
+    all wrappers takes them; choices that are only allowed together stay one number."""
+    inner = world
+    while hasattr(inner, "world") and not getattr(inner, "joint", False):
+        inner = inner.world
+    return world.spec.obs, getattr(inner, "action_space", inner.spec.action)
+
+
 @functools.lru_cache(maxsize=1)
 def _summary(book: Logbook) -> Log:
-    return summary(opened(book))
+    return summary(filed(book))
 
 
 def settled(settings: Settings) -> Settings:
@@ -90,7 +117,7 @@ def settled(settings: Settings) -> Settings:
     if settle := getattr(algorithms.find(settings.algorithm), "settled", None):
         filled["config"] = settle(settings.config, _summary(settings.data))
     if not settings.environment:
-        log = opened(settings.data)
+        log = filed(settings.data)
         filled["spaces"] = {"obs": to_json(log.obs_space), "action": to_json(log.action_space)}
     return dataclasses.replace(settings, **filled)
 
@@ -99,14 +126,14 @@ class Unlived:
     """In place of a world where a log names none: the log's spaces, by ``Settings.spaces``."""
 
     def __init__(self, spaces: dict[str, Any]):
-        self._action = from_json(spaces["action"])
+        self.action_space = from_json(spaces["action"])  # the log's own
         obs = obs_of_agent(from_json(spaces["obs"]))
-        self.spec = Spec(obs=obs, action=of_agent(self._action))
+        self.spec = Spec(obs=obs, action=of_agent(self.action_space))
 
     def to_world(self, action: Action) -> Action:
         """An agent's action, with any leading axes, as the log has them."""
         leaves, form = jax.tree.flatten(action)
-        own = zip(parts("action", self._action).values(), leaves, strict=True)
+        own = zip(parts("action", self.action_space).values(), leaves, strict=True)
         return jax.tree.unflatten(form, [as_stored_acts(space, leaf) for space, leaf in own])
 
 
@@ -118,22 +145,28 @@ def rows(settings: Settings, needs: Any) -> int:
 
 
 def spec(settings: Settings, world: World | None) -> tuple[Spec, Log]:
-    """The problem as the log has it, and what the log holds.
+    """The problem as the log has it, and what the log holds; from now on it is :func:`opened` in
+    the spaces of ``world``.
 
     Raises Mistake where ``world`` is another problem.
     """
-    assert settings.data is not None
-    logged = opened(settings.data).spec
+    book = settings.data
+    assert book is not None
+    _WORLDS.pop(book, None)
+    if world is not None:
+        _WORLDS[book] = _spaces(world), settings.name
+    opened.cache_clear()
+    log = opened(book)
     if world is not None:
         for name in ("obs", "action"):
-            own, its = getattr(logged, name), getattr(world.spec, name)
+            own, its = getattr(log.spec, name), getattr(world.spec, name)
             if not _alike(own, its):
                 word = {"obs": "observations", "action": "actions"}[name]
                 raise Mistake(
                     f"the log has {word} {own} and {settings.name} has {its}; "
                     "name the environment that it was made in"
                 )
-    return logged, _summary(settings.data)
+    return log.spec, _summary(book)
 
 
 def _alike(own: Any, its: Any) -> bool:

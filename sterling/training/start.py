@@ -71,7 +71,8 @@ def _logged(settings: Settings) -> Callable[..., Run]:
     algorithm: Any = algorithms.find(settings.algorithm)
     assert settings.data is not None
     needs, sampling = algorithm.needs(settings.config), settings.data.sampling
-    dataset, spec = logbook.opened(settings.data), _checked_problem(settings)
+    spec = _checked_problem(settings)
+    dataset = logbook.opened(settings.data)  # in the spaces of that problem
 
     def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
         agent = create_agent(settings, spec, seeds, own)

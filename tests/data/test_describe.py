@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.data import Dataset, describe, recommend
+from sterling.cli import main
+from sterling.data import Dataset, describe, formats, recommend
 from sterling.data.columns import Block
 from sterling.data.facts import Facts
 from sterling.types import Mistake
@@ -55,6 +56,36 @@ def test_references_come_from_the_dataset_or_from_the_table(build):
     assert describe(own).reference == (0.0, 2.0)
     assert describe(build([3, 4], [1, 1], environment="Hopper-v5")).reference[1] == 3234.3
     assert describe(build([3, 4], [1, 1], environment="Nowhere-v0")).quality is None
+
+
+@pytest.mark.parametrize("ends", [(2.0, 1.0), (1.0, 1.0), (float("nan"), 1.0)])
+def test_references_in_the_wrong_order_are_refused(build, tmp_path, ends):
+    data = build([3, 4], [1, 1])
+    for ask in (
+        lambda: describe(data, reference=ends),
+        lambda: formats.convert([data.save(tmp_path / "a")], tmp_path / "b", reference=ends),
+    ):
+        with pytest.raises(Mistake, match="the return that counts as 0 and a higher one"):
+            ask()
+
+
+def test_the_command_says_all_only_of_all(tmp_path, capsys):
+    """One reward of 3,000 differs, and one of 250 episodes was cut."""
+    steps = [(0, 0, 0.0)] * 12
+    made = tabular([(steps, 1)] * 249 + [([(0, 0, 1.0), *steps[1:]], 1)])
+    block = next(made.blocks())
+    block.arrays["discount"][-1] = 1.0
+    path = Dataset.of(block, made.obs_space, made.action_space).save(tmp_path / "log")
+    assert main(["data", "describe", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "commonest reward  99.97% of rows" in said
+    assert "; 99.6% ended" in said
+    block.arrays["reward"][:], block.arrays["discount"][-1] = 0.0, 0.0
+    path = Dataset.of(block, made.obs_space, made.action_space).save(tmp_path / "same")
+    assert main(["data", "describe", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "commonest reward  100% of rows" in said
+    assert "; 100% ended" in said
 
 
 def test_stitching_is_what_a_better_continuation_brings():

@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from sterling.cli import main
 from sterling.data import Dataset, formats
+from sterling.data.formats import flat
 from sterling.types import Mistake
 
 LENGTHS, DONE = (4, 3, 1, 2), (True, False, False, True)
@@ -89,10 +90,12 @@ def test_frames_become_episodes(tmp_path, version):
     assert first["reward"].tolist() == [0, 1, 2, 3, 4, 5, 8, 9]
     assert first["discount"].tolist() == [1, 1, 1, 0, 1, 1, 1, 0]
     assert first["extra/task_index"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert isinstance(data.spec.action, spaces.Box)
+    low = np.arange(3, dtype=np.float32)  # frame n does 3n, 3n + 1, 3n + 2
+    assert data.action_space == spaces.Box(low, low + 27, dtype=np.float32)
     (source,) = data.facts.sources
     assert source.generator == "so100"
     assert "left out, not numbers: observation.images.top" in source.notes
+    assert flat.BOUNDED in source.notes
 
 
 def test_what_is_not_there(tmp_path):

@@ -141,9 +141,20 @@ def test_an_action_of_parts_is_one_vector_and_choices_stay_choices(tmp_path):
     (source,) = data.facts.sources
     assert "the action is action/grip, action/move, in this order" in source.notes
     assert "there are no rewards; they are zeros" in source.notes
-    steps = {**PLAIN, "action": ("int64",)}
     chosen = [{**plain(3), "action": np.array([0, 4, 1])}]
-    assert Dataset(folder(tmp_path / "choices", steps, chosen)).spec.action == spaces.Discrete(5)
+    for name, *shape in (("choices",), ("column", 1)):
+        steps = {**PLAIN, "action": ("int64", *shape)}
+        data = Dataset(folder(tmp_path / name, steps, chosen))
+        assert data.spec.action == spaces.Discrete(5)
+        assert next(data.blocks(9)).arrays["action"].tolist() == [0, 4]
+
+
+def test_actions_beyond_one_are_bounded_by_those_of_rows(tmp_path):
+    """The last action means nothing, but where its step is rewarded."""
+    for name, episode, most in (("cut", plain(3), 5.0), ("rewarded", plain(3, True, 1.0), 9.0)):
+        episode["action"] = np.array([-2.0, 5.0, 9.0])
+        data = Dataset(folder(tmp_path / name, PLAIN, [episode]))
+        assert data.action_space == spaces.Box(-2.0, most, (1,), np.float32)
 
 
 def test_damage_is_refused_in_one_line(tmp_path):
@@ -218,6 +229,6 @@ def test_packed_tensors(tmp_path):
     found = next(data.blocks(9)).arrays
     np.testing.assert_array_equal(found["obs"], [[0, 7], [1, 7], [2, 7]])
     np.testing.assert_array_equal(found["action"], [[0], [1]])
-    assert data.spec.action == spaces.Box(-np.inf, np.inf, (1,), np.float32)  # one is beyond 1
+    assert data.action_space == spaces.Box(-1.0, 1.0, (1,), np.float32)  # the last one is no row's
     with pytest.raises(Mistake, match="'observation' does not fit"):
         Dataset(tmp_path / "bad")

@@ -87,7 +87,8 @@ def test_a_run_needs_its_log_only_to_go_on(data, tmp_path):
     (tmp_path / "run" / "result.json").unlink()
     shutil.rmtree(moved)
     Dataset(data)[:50].save(moved)  # another one under its name
-    logbook.opened.cache_clear()  # as in a new process
+    logbook.filed.cache_clear()  # as in a new process
+    logbook.opened.cache_clear()
     with pytest.raises(Mistake, match="is not the log that this run began with"):
         sterling.resume(tmp_path / "run")
     shutil.rmtree(moved)

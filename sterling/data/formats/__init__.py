@@ -20,11 +20,12 @@ from typing import Any
 
 from sterling.data.columns import Digest, Stream, joined
 from sterling.data.dataset import Dataset
+from sterling.data.describe import check_reference
 from sterling.data.facts import Passport
-from sterling.data.formats import d4rl, flat, lerobot, minari, npz, ogbench, own, rlds
+from sterling.data.formats import d4rl, fitted, flat, lerobot, minari, npz, ogbench, own, rlds
 from sterling.data.formats.opened import Opened, reading
 from sterling.data.join import merged
-from sterling.data.spaces import Space
+from sterling.data.spaces import Space, common
 from sterling.naming import hint
 from sterling.types import Mistake
 
@@ -114,9 +115,13 @@ def convert(
     ``environment``: an id that Gymnasium knows; its spaces are taken, where the columns fit them.
     ``reference``: the returns that count as 0 and as 1. ``limit``: see :func:`stream`.
     """
+    check_reference(reference)
     found = [stream(path, format, limit) for path in sources]
     if environment:
-        found = [_of_environment(one, *spaces_of(environment)) for one in found]
+        given = spaces_of(environment)
+        found = [_of_environment(one, given) for one in found]
+    elif len(found) > 1:
+        found = _together(found)
     facts, blocks = merged(found)
     if environment and environment != facts.environment:
         facts = dataclasses.replace(facts, environment=environment, options={})
@@ -139,10 +144,20 @@ def spaces_of(environment: str) -> tuple[Space, Space]:
     return made.observation_space, made.action_space
 
 
-def _of_environment(found: Stream, obs: Space, action: Space) -> Stream:
+def _of_environment(found: Stream, given: fitted.Spaces) -> Stream:
     """A stream with an environment's spaces instead of guessed ones."""
-    for name, had, given in (("obs", found.obs_space, obs), ("action", found.action_space, action)):
-        if type(had) is not type(given) or had.shape != given.shape:
-            raise Mistake(f"the file's {name} space is {had}, the environment's {given}")
-    facts = found.facts.without(flat.GUESSED)
-    return dataclasses.replace(found, obs_space=obs, action_space=action, facts=facts)
+    fitted.check_form((found.obs_space, found.action_space), given)
+    facts = found.facts.without(flat.GUESSED).without(flat.BOUNDED)
+    blocks = fitted.in_spaces(found.blocks, given)
+    return Stream(*given, facts, blocks, found.bytes)
+
+
+def _together(found: list[Stream]) -> list[Stream]:
+    """Streams whose action spaces were guessed with the space that fits all of them."""
+    whole = common([one.action_space for one in found])
+    if whole is None or not all(fitted.is_guess(one.facts) for one in found):
+        return found
+    return [
+        dataclasses.replace(one, action_space=whole, facts=flat.assumed(one.facts, whole))
+        for one in found
+    ]

@@ -15,19 +15,21 @@ They differ in how an episode's end is told and where its last observation is:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from jaxtyping import Bool, Int
 
 from sterling.data.columns import BLOCK, Arrays, Block, Stream
 from sterling.data.facts import Facts, Passport
-from sterling.data.spaces import Space, guessed
+from sterling.data.spaces import Space, extremes, guessed, is_seen
 from sterling.types import Mistake
 
 ROUNDING = 1e-5  # relative; successors are often kept in fewer digits
 GUESSED = "the spaces were guessed from the numbers"
+BOUNDED = "actions are bounded by the smallest and the largest that were seen, number by number"
 COPIED = "the last observation of episodes that ended is a copy of the one before"
 
 
@@ -74,14 +76,20 @@ def stream(
         facts = facts.noted(COPIED)
     obs_space, action_space = _spaces(flat, passport)
     if passport is None:
-        facts = facts.noted(GUESSED)
+        facts = assumed(facts, action_space)
     size = sum(
         int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
         for array in (flat.obs, flat.action, flat.reward, *flat.extras.values())
     )
-    blocks = _blocks(flat, last, ended, passport)
+    blocks = _shaped(_blocks(flat, last, ended, passport), action_space)
     known = passport.hash if passport else ""
     return Stream(obs_space, action_space, facts, blocks, size, known)
+
+
+def assumed(facts: Facts, action_space: Space) -> Facts:
+    """The facts with notes that the spaces, of which that of the actions is given, are guesses."""
+    facts = facts.without(GUESSED).without(BOUNDED)
+    return facts.noted(GUESSED, *([BOUNDED] if is_seen(action_space) else []))
 
 
 def truth(array: Any) -> Bool[np.ndarray, "row"]:
@@ -127,12 +135,17 @@ def _limited(last: Bool[np.ndarray, "row"], limit: int) -> Bool[np.ndarray, "row
 def _spaces(flat: Flat, passport: Passport | None) -> tuple[Space, Space]:
     if passport is not None:
         return passport.obs_space, passport.action_space
-    obs = guessed("obs", flat.obs, -np.inf, np.inf)
-    low, high = np.inf, -np.inf
-    for at in range(0, len(flat.action), BLOCK):
-        part = flat.action[at : at + BLOCK]
-        low, high = min(low, np.nanmin(part)), max(high, np.nanmax(part))
-    return obs, guessed("action", flat.action, float(low), float(high))
+    parts = (flat.action[at : at + BLOCK] for at in range(0, len(flat.action), BLOCK))
+    return guessed("obs", flat.obs), guessed("action", flat.action, *extremes(parts))
+
+
+def _shaped(blocks: Iterable[Block], action_space: Space) -> Iterator[Block]:
+    """The blocks, a column of one choice per row as a row of choices."""
+    for block in blocks:
+        arrays = dict(block.arrays)
+        if isinstance(action_space, Discrete):
+            arrays["action"] = scalars(arrays["action"])
+        yield dataclasses.replace(block, arrays=arrays)
 
 
 def _blocks(

@@ -22,7 +22,7 @@ from sterling.data.columns import Arrays, Block, Stream
 from sterling.data.facts import Facts, Source
 from sterling.data.formats import flat
 from sterling.data.formats.opened import needed
-from sterling.data.spaces import guessed
+from sterling.data.spaces import extremes, guessed
 from sterling.types import Mistake
 
 FORMAT = "lerobot"
@@ -52,15 +52,12 @@ def read(path: Path, limit: int | None = None) -> Stream:
     _check_counts(files, said)
     shown = [name for name in numbers if name.startswith(SEEN)] or [SEEN + "state"]
     first = _columns(files[0], {name: needed(numbers, [name]) for name in (*shown, "action")})
-    parts = {
-        name.removeprefix(SEEN): guessed("obs", first[name], -math.inf, math.inf)
-        for name in sorted(shown)
-    }
+    parts = {name.removeprefix(SEEN): guessed("obs", first[name]) for name in sorted(shown)}
     obs = spaces.Dict(parts) if len(parts) > 1 else next(iter(parts.values()))
-    low, high = _extremes(files, numbers["action"])
-    action = guessed("action", first["action"], low, high)
+    acted = (_columns(file, {"action": numbers["action"]})["action"] for file in files)
+    action = guessed("action", first["action"], *extremes(acted))
     facts = Facts(sources=(Source(path.name, FORMAT, said.get("robot_type") or ""),))
-    facts = facts.noted(flat.GUESSED, *_assumptions(numbers, features))
+    facts = flat.assumed(facts, action).noted(*_assumptions(numbers, features))
     size = 4 * sum(max(math.prod(shape), 1) for shape in numbers.values()) * said["total_frames"]
     return Stream(obs, action, facts, _blocks(files, numbers), size)
 
@@ -140,16 +137,6 @@ def _array(table: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
     vector = name.startswith(SEEN) or (name == "action" and values.dtype.kind == "f")
     single = math.prod(shape) == 1 and not vector
     return values.reshape(count, *(() if single else shape))
-
-
-def _extremes(files: Sequence[Path], shape: tuple[int, ...]) -> tuple[float, float]:
-    """The smallest and the largest number in any action."""
-    low, high = math.inf, -math.inf
-    for file in files:
-        found = _columns(file, {"action": shape})["action"]
-        if found.size:
-            low, high = min(low, float(np.nanmin(found))), max(high, float(np.nanmax(found)))
-    return low, high
 
 
 def _check_counts(files: Sequence[Path], said: dict[str, Any]) -> None:

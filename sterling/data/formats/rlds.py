@@ -25,7 +25,7 @@ from sterling.data.columns import BLOCK, Arrays, Block, Stream, joined
 from sterling.data.facts import Facts, Source
 from sterling.data.formats import flat, tfrecord
 from sterling.data.formats.opened import needed
-from sterling.data.spaces import Space, guessed
+from sterling.data.spaces import Space, extremes, guessed
 from sterling.types import Mistake
 
 FORMAT = "rlds"
@@ -71,17 +71,18 @@ def read(path: Path, limit: int | None = None) -> Stream:
     tensors = {name: leaf for name, leaf in leaves.items() if leaf is not None}
     shown, done = (_below(tensors, part) for part in (OBS, ACTION))
     needed(tensors, ["is_terminal"])
-    low, high = _extremes(files, {name: tensors[name] for name in (*done, "is_terminal")}, info)
+    told = [name for name in (*done, "is_terminal", "reward") if name in tensors]
+    low, high = extremes(_acted(files, {name: tensors[name] for name in told}, done, info))
     first = next((one for one in _episodes(files, tensors) if _steps(one)), None)
     if first is None:
         raise Mistake("there is no episode of any steps")
     columns = _columns(first, shown, done)
     obs = _obs_space({name: x for name, x in columns.items() if name.startswith("obs")})
     source = Source(f"{info['name']} {info['version']}", FORMAT, info.get("moduleName", ""))
-    facts = Facts(sources=(source,)).noted(flat.GUESSED, *_assumptions(leaves, done))
+    action = guessed(ACTION, columns["action"], low, high)
+    facts = flat.assumed(Facts(sources=(source,)), action).noted(*_assumptions(leaves, done))
     size = sum(file.stat().st_size for file in files)
-    blocks = _blocks(files, tensors, shown, done)
-    return Stream(obs, guessed(ACTION, columns["action"], low, high), facts, blocks, size)
+    return Stream(obs, action, facts, _blocks(files, tensors, shown, done), size)
 
 
 def _leaves(feature: dict[str, Any], name: str = "") -> Iterator[tuple[str, Tensor | None]]:
@@ -148,20 +149,20 @@ def _steps(episode: Arrays) -> int:
     return len(episode["is_terminal"])
 
 
-def _extremes(
-    files: Sequence[Path], tensors: dict[str, Tensor], info: dict[str, Any]
-) -> tuple[float, float]:
-    """The smallest and largest number in any action; Mistake where episodes are missing."""
-    low, high, count = math.inf, -math.inf, 0
-    done = _below(tensors, ACTION)
+def _acted(
+    files: Sequence[Path], tensors: dict[str, Tensor], done: Sequence[str], info: dict[str, Any]
+) -> Iterator[np.ndarray]:
+    """The actions of every episode that mean something; Mistake where episodes are missing."""
+    count = 0
     for steps in _episodes(files, tensors):
         count += 1
-        for name in done if _steps(steps) else ():
-            low, high = min(low, np.nanmin(steps[name])), max(high, np.nanmax(steps[name]))
+        if _steps(steps):
+            columns = _columns(steps, (), done)
+            kept = _steps(steps) - (not _is_rewarded(columns, bool(steps["is_terminal"][-1])))
+            yield columns["action"][:kept]
     lengths = [int(n) for split in info.get("splits", ()) for n in split.get("shardLengths", ())]
     if count != sum(lengths):
         raise Mistake(f"there are {count} episodes where {INFO} speaks of {sum(lengths)}; fetch it")
-    return float(low), float(high)
 
 
 def _columns(steps: Arrays, shown: Sequence[str], done: Sequence[str]) -> Arrays:
@@ -170,7 +171,8 @@ def _columns(steps: Arrays, shown: Sequence[str], done: Sequence[str]) -> Arrays
     made = {"obs" + ("" if lone else name.removeprefix(OBS)): steps[name] for name in shown}
     count = _steps(steps)
     if len(done) == 1 and steps[done[0]].dtype.kind != "f":
-        made["action"] = steps[done[0]]
+        chosen = steps[done[0]]
+        made["action"] = chosen.reshape(count) if chosen.shape[1:] == (1,) else chosen
     else:
         parts = [steps[name].reshape(count, -1).astype(np.float32) for name in done]
         made["action"] = np.concatenate(parts, 1)
@@ -180,17 +182,22 @@ def _columns(steps: Arrays, shown: Sequence[str], done: Sequence[str]) -> Arrays
     return made
 
 
+def _is_rewarded(columns: Arrays, terminal: bool) -> bool:
+    """Whether an episode's last step is a row, as its end is rewarded there."""
+    return terminal and bool(columns["reward"][-1])
+
+
 def _obs_space(columns: Arrays) -> Space:
     """A box, or a Dict with a Dict for every part of parts."""
     if list(columns) == ["obs"]:
-        return guessed("obs", columns["obs"], -math.inf, math.inf)
+        return guessed("obs", columns["obs"])
     whole: dict[str, Any] = {}
     for name, column in columns.items():
         *folders, leaf = name.split("/")[1:]
         place = whole
         for folder in folders:
             place = place.setdefault(folder, {})
-        place[leaf] = guessed("obs", column, -math.inf, math.inf)
+        place[leaf] = guessed("obs", column)
     return _nested(whole)
 
 
@@ -220,7 +227,7 @@ def _blocks(
 def _block(columns: Arrays, terminal: bool) -> Block:
     """One episode."""
     last = len(columns["reward"]) - 1
-    rewarded = terminal and bool(columns["reward"][last])
+    rewarded = _is_rewarded(columns, terminal)
     discount = np.ones(last + 1, np.float32)
     if terminal:
         discount[last if rewarded else max(last - 1, 0)] = 0.0

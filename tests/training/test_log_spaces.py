@@ -1,0 +1,163 @@
+"""A log that does not say its spaces is learned from in the world's; one that does must agree."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import sterling
+from sterling.data import Dataset, formats
+from sterling.data.spaces import to_json
+from sterling.training import logbook
+from sterling.training.settings import resolve
+from sterling.types import Mistake, Spec
+
+WORLD = "Pendulum-v1"  # torques of -2 to 2
+TORQUE, ROWS = 0.5, 200
+SMALL = {"width": 16, "batch": 32, "lr": 1e-2, "evaluate_episodes": 0}
+
+
+def write(path, action, width=3):
+    """A flat file, in the environment's own units."""
+    random = np.random.default_rng(0)
+    obs = random.normal(size=(ROWS, width)).astype(np.float32)
+    ends = np.arange(ROWS) % 50 == 49
+    np.savez(path, observations=obs, actions=action, rewards=np.ones(ROWS), terminals=ends)
+    return path
+
+
+@pytest.fixture(name="constant")
+def _constant(tmp_path):
+    return write(tmp_path / "constant.npz", np.full((ROWS, 1), TORQUE, np.float32))
+
+
+class Pendulum:
+    """As much of a world as a log is compared with."""
+
+    seeds, traced, exact = 1, False, False
+
+    def __init__(self, bound):
+        self.action_space = spaces.Box(-bound, bound, (1,), np.float32)
+        obs = spaces.Box(-9.0, 9.0, (3,), np.float32)
+        self.spec = Spec(obs=obs, action=spaces.Box(-1.0, 1.0, (1,), np.float32))
+
+    def reset(self, keys):
+        raise NotImplementedError
+
+    def step(self, state, action, keys):
+        raise NotImplementedError
+
+    def close(self):
+        raise NotImplementedError
+
+
+@pytest.fixture(name="world")
+def _world():
+    return Pendulum(2.0)
+
+
+def asked(path, **how):
+    return resolve("bc", WORLD, data=logbook.begun(path, **how), updates=4)
+
+
+def learned(settings):
+    return np.asarray(logbook.opened(settings.data).transitions().action)
+
+
+def test_an_agent_acts_as_its_log_did(constant, tmp_path):
+    run = sterling.train("bc", WORLD, data=constant, updates=300, **SMALL)
+    np.testing.assert_allclose(run.policy(np.ones(3, np.float32)), TORQUE, atol=0.2)
+    np.testing.assert_array_equal(learned(run.settings), TORQUE / 2.0)
+    own = formats.convert([constant], tmp_path / "own", environment=WORLD)
+    np.testing.assert_array_equal(own.transitions().action, TORQUE / 2.0)
+
+
+def test_both_phases_learn_from_the_same_numbers(constant, tmp_path):
+    """Also where they go on in the second phase, and another log was opened in between."""
+    fields = {**SMALL, "updates": 4, "steps": 12, "warmup": 4, "envs": 4}
+    run = sterling.train("td3bc", WORLD, data=constant, out=tmp_path / "run", **fields)
+    np.testing.assert_array_equal(learned(run.settings), TORQUE / 2.0)
+    logbook.opened(logbook.begun(write(tmp_path / "b.npz", np.zeros((ROWS, 1)))))
+    np.testing.assert_array_equal(learned(run.settings), TORQUE / 2.0)
+    again = sterling.resume(tmp_path / "run", steps=20)
+    np.testing.assert_array_equal(learned(again.settings), TORQUE / 2.0)
+
+
+def test_a_log_has_its_own_numbers_until_the_world_is_known(constant, world):
+    settings = asked(constant)
+    np.testing.assert_array_equal(learned(settings), TORQUE)
+    spec, _ = logbook.spec(settings, world)
+    np.testing.assert_array_equal(learned(settings), TORQUE / 2.0)
+    assert spec.obs == world.spec.obs
+    logbook.spec(settings, None)  # a later run without a world has the log's own again
+    np.testing.assert_array_equal(learned(settings), TORQUE)
+    logbook.spec(settings, Pendulum(4.0))
+    np.testing.assert_array_equal(learned(settings), TORQUE / 4.0)
+
+
+def test_choices_are_the_worlds(tmp_path):
+    kept = (np.arange(ROWS) % 2).astype(np.float32)[:, None]
+    path = write(tmp_path / "cart.npz", kept, 4)
+    run = sterling.train("bc", "CartPole-v1", data=path, updates=4, **SMALL)
+    assert run.policy(np.zeros(4, np.float32)) in (0, 1)
+    np.testing.assert_array_equal(learned(run.settings), np.arange(ROWS) % 2)
+
+
+def test_judges_have_the_log_in_the_worlds_spaces_too(constant, world):
+    judged = logbook.in_world(Dataset(constant), world, WORLD)
+    np.testing.assert_array_equal(judged.transitions().action, TORQUE / 2.0)
+    own = {"obs": spaces.Box(-9.0, 9.0, (3,)), "action": world.action_space}
+    unlived = logbook.Unlived({name: to_json(space) for name, space in own.items()})
+    again = logbook.in_world(Dataset(constant), unlived, "none")  # of a run that had no world
+    np.testing.assert_array_equal(again.transitions().action, TORQUE / 2.0)
+
+
+@pytest.mark.parametrize(
+    ("action", "width", "words"),
+    [
+        (np.full((ROWS, 1), 3.0), 3, r"the log has the action \[3\.\], which lies outside of what"),
+        (np.zeros((ROWS, 2)), 3, r"the file's action space is Box.*, the environment's Box"),
+        (np.zeros((ROWS, 1)), 4, r"the file's obs space is Box.*name the environment that it was"),
+        (np.zeros(ROWS, int), 3, r"the file's action space is Discrete\(1\), the environment's B"),
+    ],
+)
+def test_a_guessed_log_of_another_world_is_refused(tmp_path, world, action, width, words):
+    settings = asked(write(tmp_path / "other.npz", action, width))
+    with pytest.raises(Mistake, match=words) as error:
+        logbook.spec(settings, world)
+    assert "\n" not in str(error.value)
+
+
+def test_actions_outside_are_taken_unchecked(tmp_path, world):
+    settings = asked(write(tmp_path / "far.npz", np.full((ROWS, 1), 3.0)), unchecked=True)
+    logbook.spec(settings, world)
+    np.testing.assert_array_equal(learned(settings), 1.5)
+
+
+@pytest.mark.parametrize(("bound", "fits"), [(2.0, True), (2.00001, True), (1.0, False)])
+def test_bounds_that_the_log_says_must_be_the_worlds(tmp_path, constant, world, bound, fits):
+    guessed = Dataset(constant)
+    own = spaces.Box(-bound, bound, (1,), np.float32)
+    said = Dataset.of(next(guessed.blocks()), guessed.obs_space, own)
+    settings = asked(said.save(tmp_path / "said"))
+    if fits:
+        logbook.spec(settings, world)
+        np.testing.assert_allclose(learned(settings), TORQUE / 2.0, rtol=1e-4)
+        return
+    with pytest.raises(Mistake, match=r"between -1 and 1, in Pendulum-v1 .* between -2 and 2; nam"):
+        logbook.spec(settings, world)
+    formats.convert([tmp_path / "said"], tmp_path / "mended", environment=WORLD)  # as it advises
+    settings = asked(tmp_path / "mended")
+    logbook.spec(settings, world)
+    np.testing.assert_array_equal(learned(settings), TORQUE / 2.0)
+
+
+def test_a_robot_without_an_environment_acts_in_the_logs_own_numbers(tmp_path):
+    random = np.random.default_rng(0)
+    action = random.normal(30.0, 5.0, (ROWS, 2)).astype(np.float32)
+    action[:, 1] = -7.0
+    path = write(tmp_path / "robot.npz", action)
+    run = sterling.train("bc", data=path, updates=200, out=tmp_path / "run", **SMALL)
+    for policy in (run.policy, sterling.load(tmp_path / "run").policy):
+        arm, still = policy(np.zeros(3))
+        assert abs(arm - 30.0) < 5.0
+        assert abs(still + 7.0) < 0.01
