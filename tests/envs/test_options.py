@@ -46,7 +46,9 @@ def test_a_value_that_cannot_be_is_named(name: str, options: dict[str, Any], sai
 )  # fmt: skip
 def test_no_limit_and_the_usual_one_can_be_asked_for(name: str, none: int | None) -> None:
     options = {"workers": 0} if name.startswith("gymnasium") else {}
-    envs.make(name, (0,), 1, max_episode_steps=none, **options).close()
+    world = envs.make(name, (0,), 1, max_episode_steps=none, **options)
+    assert (world.seeds, world.spec.envs) == (1, 1)
+    world.close()
 
 
 @pytest.mark.parametrize(
