@@ -17,8 +17,8 @@ from sterling.commands import fields, readers, show
 
 OF_EXPERIENCE = (  # the options of a log and of a language model
     *("share", "top", "sampling", "unchecked", "augment"),
-    *("model", "levels", "curriculum", "texts", "examples", "context", "slots", "patience"),
-    *("dump", "replay", "pool", "lora", "forget"),
+    *("model", "levels", "held_out", "curriculum", "texts", "examples", "context", "slots"),
+    *("patience", "dump", "replay", "pool", "lora", "forget"),
 )
 FORWARDED = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
@@ -115,6 +115,8 @@ def speech_options(parser: argparse.ArgumentParser) -> None:
     which = "nano, tiny, small (new ones), a Hugging Face folder, or a run that taught one (tiny)"
     add("--model", metavar="MODEL", help=which)
     add("--levels", metavar="L", help="difficulties that are asked: 2, 0-3 or 1,4 (the easiest)")
+    kept = "share of all questions that is kept to judge by, and never learned from (0)"
+    add("--held-out", type=readers.number, metavar="X", help=kept)
     what = "which of them is asked: uniform, advantage or learnable (uniform)"
     add("--curriculum", metavar="WORD", help=what)
     add("--texts", metavar="FILE", help="JSONL to imitate or compare (the world's own solutions)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from sterling.language.adapters.jsonl import records
 from sterling.language.scene import Message
 from sterling.language.talk import Line, Voice, demonstrate
 from sterling.types import Mistake, Record, Signals, Texts
+
+HELD_OUT = "their questions are held out, to judge by"
 
 
 class Demonstrations(eqx.Module):
@@ -87,9 +90,12 @@ def of_world(world: Any, levels: tuple[int, ...], voice: Voice, count: int) -> l
     return demonstrate(world, [world.begin(seed, level) for seed, level in asked], voice)
 
 
-def of_file(path: str | Path, voice: Voice) -> list[Line]:
+def of_file(
+    path: str | Path, voice: Voice, kept_out: Callable[[Sequence[Message]], bool] | None = None
+) -> list[Line]:
     """The lines of a JSONL file: ``{"prompt": ..., "response": ...}``, and ``system`` if there is
-    a system message; those that are longer than the context are marked as cut.
+    a system message; those that are longer than the context are marked as cut, and as failed those
+    whose opening is to be ``kept_out``.
 
     Raises :class:`Mistake` as :func:`sterling.language.adapters.jsonl.records` does, and for a
     ``system`` that is no text.
@@ -101,8 +107,9 @@ def of_file(path: str | Path, voice: Voice) -> list[Line]:
             name = f"{Path(path).name}, record {number + 1}"
             raise Mistake(f"{name}: 'system' must be a text")
         before = [Message("system", system)] if system else []
-        line = Line(number, 0)
-        line.hear(tokenizer.opening([*before, Message("user", each["prompt"])]))
+        opening = [*before, Message("user", each["prompt"])]
+        line = Line(number, 0, failed=HELD_OUT if kept_out and kept_out(opening) else "")
+        line.hear(tokenizer.opening(opening))
         ids = [*tokenizer.encode(each["response"]), tokenizer.end]
         line.say(ids, [0.0] * len(ids))
         line.cut = len(line.ids) > voice.context

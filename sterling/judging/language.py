@@ -144,7 +144,8 @@ def judge(
         others = [begun, *others]
     everyone = _named([*others, judged])
     notes = _notes(everyone)
-    said = [ask(one.asked(environment, levels), problems, samples) for one in everyone]
+    asked = (environment, levels, speech.of(judged.settings).held_out)
+    said = [ask(one.asked(*asked), problems, samples) for one in everyone]
     return Judgement(
         judged.settings.name,
         said[-1].levels,
@@ -222,6 +223,12 @@ def _notes(candidates: Sequence[Candidate]) -> list[str]:
             told.append(f"{one.label} was taught on {one.settings.name}")
         if one.failed:
             told.append(f"{one.label}: failed seeds {', '.join(map(str, one.failed))} left out")
+        theirs, ours = (speech.of(each.settings).held_out for each in (one, judged))
+        if theirs < ours:
+            told.append(
+                f"{one.label} held out {theirs:g} of its questions, {judged.label} {ours:g}: "
+                "it may have learned some that are asked here"
+            )
         other = one.voice()
         for name, unit in (("temperature", ""), ("limit", " tokens")):
             theirs, ours = getattr(other, name), getattr(own, name)

@@ -1,4 +1,4 @@
-"""What a language model says to problems that training does not ask: several answers to each."""
+"""What a language model says to problems drawn apart from training's: several answers to each."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Candidate:
             return None
         return Candidate("base", speech.agents(self.settings), self.settings, self.failed, model)
 
-    def asked(self, environment: Any, levels: str) -> Candidate:
-        """The same, asked in another run's world and levels."""
-        own = dataclasses.replace(speech.of(self.settings), levels=levels)
+    def asked(self, environment: Any, levels: str, held_out: float) -> Candidate:
+        """The same, asked another run's questions: its world, its levels, those it held out."""
+        own = dataclasses.replace(speech.of(self.settings), levels=levels, held_out=held_out)
         settings = dataclasses.replace(self.settings, environment=environment, speech=own)
         return dataclasses.replace(self, settings=settings)
 

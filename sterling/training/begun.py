@@ -60,6 +60,7 @@ class Start:
     shapes: LanguageModel | None = None  # theirs, where they are known without reading
     dtype: str = "float32"  # in which what is taught is to be written
     run: bool = False  # a run made them
+    held_out: float | None = None  # share of the questions that the run kept to judge by
 
     @functools.cached_property
     def models(self) -> PyTree:
@@ -111,7 +112,8 @@ def _of_run(path: Path) -> Start:
     if run.settings.speech is None:
         raise Mistake(f"{path} taught no language model; name one that sft or grpo made")
     begun, models = start(run.settings.speech.model), run.agent.state.model
-    return Start(begun.tokenizer, read=lambda: models, dtype=begun.dtype, run=True)
+    kept = run.settings.speech.held_out
+    return Start(begun.tokenizer, read=lambda: models, dtype=begun.dtype, run=True, held_out=kept)
 
 
 def _of_kept(model: str, kept: Path) -> Start:

@@ -18,6 +18,8 @@ def check_speech(name: str, speech: Speech, needs: Any) -> None:
     whole("examples", speech.examples, 1)
     whole("context", speech.context)
     whole("lora", speech.lora)
+    if not 0 <= speech.held_out < 1:
+        raise Mistake(f"held_out is a share from 0 to below 1; got {speech.held_out}")
     if not speech.patience > 0:
         raise Mistake(f"patience must be above 0 seconds; got {speech.patience}")
     speaks = isinstance(needs, Generations)

@@ -35,6 +35,7 @@ class Speech:
 
     model: str = "tiny"  # a size of new models, a Hugging Face folder, or a run that taught one
     levels: str = ""  # difficulties: "2", "0-3", "1,4"; "": the easiest
+    held_out: float = 0.0  # share of all questions that is kept to judge: see worlds/apart.py
     curriculum: str = "uniform"  # which of them is asked: see experience/curriculum.py
     texts: str = ""  # a JSONL file to imitate; "": the world's own solutions
     examples: int = 4096  # of those

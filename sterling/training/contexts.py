@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sterling.experience.texts import of_file
+from sterling.experience.comparisons import Pair
+from sterling.experience.comparisons import of_file as pairs_of_file
+from sterling.experience.texts import HELD_OUT, of_file
 from sterling.experience.texts import of_world as solved
 from sterling.language.scene import Message, Scene
 from sterling.language.talk import BOUNDLESS, Line, Voice, opened, patience
 from sterling.language.tokenizer import Tokenizer
+from sterling.language.worlds.apart import held_out
 from sterling.training.checkpoint import say
 from sterling.training.choices import Speech
+from sterling.types import Mistake
 
 PROBED = 32  # scenes of each level that are looked at, and of one that are played
 WORDS = 4  # of its opening that a played scene is answered with
@@ -133,7 +137,7 @@ def imitated(
     """
     wide = dataclasses.replace(voice, context=BOUNDLESS)
     if asked.texts:
-        lines = of_file(asked.texts, wide)
+        lines = of_file(asked.texts, wide, _kept_out(asked))
     else:
         lines = solved(place, levels, wide, asked.examples)
     least = 0 if asked.texts else voice.context
@@ -143,6 +147,21 @@ def imitated(
         line.cut |= len(line.ids) > context
     _tell(lines, context)
     return lines, dataclasses.replace(voice, context=context)
+
+
+def compared(asked: Speech) -> list[Pair]:
+    """The pairs of the file that is asked for, without those whose question is held out."""
+    pairs = pairs_of_file(asked.texts)
+    left = [pair for pair in pairs if not _kept_out(asked)(pair.messages)]
+    if not left:
+        raise Mistake(f"every question of {asked.texts} is held out; make held_out smaller")
+    if len(left) < len(pairs):
+        say(f"{len(pairs) - len(left)} of {len(pairs)} pairs are left out: {HELD_OUT}")
+    return left
+
+
+def _kept_out(asked: Speech) -> Callable[[Sequence[Message]], bool]:
+    return functools.partial(held_out, share=asked.held_out)
 
 
 def _tell(lines: list[Line], context: int) -> None:

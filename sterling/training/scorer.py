@@ -48,9 +48,9 @@ def scorer(path: str | Path, seed: int | None = None) -> scored.Scorer:
 
 
 def preferred(agent: Agent, settings: Settings, pairs: int) -> Float[np.ndarray, "seed pair"]:
-    """1 where a seed's judge prefers the world's own solution to a slip of it, of pairs that
-    training does not see."""
-    place = speech.world(settings)
+    """1 where a seed's judge prefers the world's own solution to a slip of it, of pairs drawn
+    apart from training's."""
+    place = speech.world(settings, judging=True)
     asked = of_world(place, speech.levels(settings, place), pairs, seed=1)
     tokenizer = speech.start(speech.of(settings).model).tokenizer
     found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,10 +28,12 @@ from sterling.language.talk import Line, Voice, converse, opened
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.weights import typed
 from sterling.language.worlds import find
+from sterling.language.worlds.apart import Apart
 from sterling.seeds import over_seeds
 from sterling.training import contexts
 from sterling.training.agent import Agent, create_agent
 from sterling.training.begun import Start, start
+from sterling.training.checkpoint import say
 from sterling.training.choices import Speech
 from sterling.training.loop import Run
 from sterling.training.settings import Settings, iterations
@@ -44,15 +46,16 @@ def of(settings: Settings) -> Speech:
     return settings.speech
 
 
-def world(settings: Settings) -> TextWorld:
-    """The world of text."""
-    where = settings.environment
-    if not isinstance(where, str):
-        return where()
-    from sterling.training import scorer  # which reads runs of this kind
+def world(settings: Settings, *, judging: bool = False) -> TextWorld:
+    """The world of text; where questions are held out only those, if it is for ``judging``, or
+    only the others."""
+    where, share = settings.environment, of(settings).held_out
+    if isinstance(where, str):
+        from sterling.training import scorer  # which reads runs of this kind
 
-    scorer.announce(where)
-    return find(where)
+        scorer.announce(where)
+    whole = find(where) if isinstance(where, str) else where()
+    return Apart(whole, share, judging=judging) if share else whole
 
 
 def levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
@@ -80,8 +83,9 @@ def voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Voice:
         own |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
     context = of(settings).context
     if not context:
+        whole: Any = place.world if isinstance(place, Apart) else place  # one context for both
         asked, patient = levels(settings, place), of(settings).patience
-        context = contexts.of_world(cast(Any, place), asked, tokenizer, limit, patient)
+        context = contexts.of_world(whole, asked, tokenizer, limit, patient)
     return Voice(tokenizer, limit, context, **own)
 
 
@@ -121,6 +125,7 @@ def _source_maker(settings: Settings) -> Callable[[int], Any]:
     """What makes the source of so many seeds, each time anew: an iteration gives memory away."""
     begun, place, needs = start(of(settings).model), world(settings), _needs(settings)
     how, asked = voice(settings, place, begun.tokenizer), levels(settings, place)
+    _check_parts(settings, asked)
     if isinstance(needs, Generations):
         return lambda seeds: _spoken(settings, place, how, asked, seeds)
     if isinstance(needs, Comparisons):
@@ -128,6 +133,21 @@ def _source_maker(settings: Settings) -> Callable[[int], Any]:
     assert isinstance(needs, Texts)
     lines, how = contexts.imitated(of(settings), place, asked, how)
     return lambda seeds: Demonstrations.of(lines, how, needs)
+
+
+def _check_parts(settings: Settings, asked: tuple[int, ...]) -> None:
+    """Raise Mistake where a level has no question to learn from, or none to be judged by."""
+    share, base = of(settings).held_out, of(settings).model
+    if not share:
+        return
+    for judging in (False, True):
+        place = world(settings, judging=judging)
+        for level in asked:
+            place.begin(0, level)
+    before = start(base).held_out
+    if before is not None and before < share:
+        said = f"{base} held out {before:g} of its questions and this run {share:g}"
+        say(f"{said}: some that are kept to judge by may have been learned there")
 
 
 def _spoken(
@@ -162,7 +182,7 @@ def _compared(
 ) -> Callable[[int], Any]:
     """What makes pairs of a file, or of the world's solutions and slips of them."""
     if of(settings).texts:
-        pairs = comparisons.of_file(of(settings).texts)
+        pairs = contexts.compared(of(settings))
     else:
         pairs = comparisons.of_world(place, levels(settings, place), of(settings).examples)
     context = of(settings).context
@@ -211,8 +231,8 @@ def _learner(settings: Settings) -> Callable[..., PyTree]:
 def evaluate(
     agent: Agent, settings: Settings, seeds: Int[Array, "seed"], episodes: int
 ) -> dict[str, np.ndarray]:
-    """Scenes that training does not ask, answered as the policy speaks (by chance; a language
-    model's success is that of its samples).
+    """Scenes drawn apart from training's (see :func:`spoken`), answered as the policy speaks: by
+    chance, for a language model's success is that of its samples.
 
     Returns "return" and "length" (tokens said), ``(seed, episode)``; scenes that failed count 0.
     A reward model is asked which of two answers is better; its return is 1 where it knows.
@@ -240,9 +260,10 @@ def spoken(
     explore: bool = False,
     answers: int = 1,
 ) -> list[list[Line]]:
-    """The lines of ``episodes`` scenes for every seed, ``answers`` times each, that training does
-    not ask; all seeds get the same scenes."""
-    begun, place = start(of(settings).model), world(settings)
+    """The lines of ``episodes`` scenes for every seed, ``answers`` times each; all seeds get the
+    same scenes. They are drawn apart from training's, and are others for certain only where
+    questions are held out."""
+    begun, place = start(of(settings).model), world(settings, judging=True)
     asked = levels(settings, place)
     random = np.random.default_rng(np.frombuffer(b"evaluate", np.uint8))
     drawn = [(int(random.integers(2**31)), asked[i % len(asked)]) for i in range(episodes)]

@@ -1,0 +1,123 @@
+"""Questions that are held out are judged by, and never learned from."""
+
+import dataclasses
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sterling
+from sterling.experience.recorded import read
+from sterling.judging import language
+from sterling.language import worlds
+from sterling.language.worlds.apart import Apart, held_out
+from sterling.training import contexts, speech
+from sterling.training.choices import Speech
+from sterling.training.settings import resolve
+from sterling.types import Mistake
+
+FEW = "modular-addition"  # its lowest level has a few hundred questions
+TINY = {"model": "nano", "held_out": 0.25, "limit": 4}
+
+
+def question(scene):
+    return scene.turn.messages[-1].content
+
+
+def both(name, share=0.25):
+    return [Apart(worlds.find(name), share, judging=judging) for judging in (False, True)]
+
+
+@pytest.mark.parametrize("name", [FEW, f"tools:{FEW}", f"try-again:{FEW}"])
+def test_no_question_is_learned_from_and_judged_by(name):
+    learned, judged = ({question(place.begin(n, 0)) for n in range(600)} for place in both(name))
+    assert not learned & judged
+    whole = worlds.find(name)
+    kept = [held_out(whole.begin(n, 0).turn.messages, 0.25) for n in range(600)]
+    assert 0.15 < sum(kept) / 600 < 0.35
+
+
+def test_a_question_is_held_out_in_every_world_and_at_every_larger_share():
+    plain, tools = worlds.find(FEW), worlds.find(f"tools:{FEW}")
+    for seed in range(50):
+        asked = [world.begin(seed, 0).turn.messages for world in (plain, tools)]
+        assert len({held_out(each, 0.3) for each in asked}) == 1
+        assert held_out(asked[0], 0.3) <= held_out(asked[0], 0.6)
+
+
+def test_scenes_are_the_same_every_time_and_can_be_solved():
+    for place in both(FEW):
+        first, again = place.begin(3, 0), place.begin(3, 0)
+        assert question(first) == question(again)
+        first.say(place.solve(first))
+        assert first.verdicts[0][0].reward == 1.0
+
+
+@pytest.mark.parametrize("name", ["game:nim", "gym:FrozenLake-v1"])
+def test_a_world_that_always_opens_alike_is_refused(name):
+    with pytest.raises(Mistake, match=r"no question is (held out|left to learn from)"):
+        sterling.train("grpo", name, updates=1, prompts=2, group=2, model="nano", held_out=0.1)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(Mistake, match="held_out is a share"):
+        resolve("grpo", FEW, updates=8, speech=Speech(held_out=share))
+
+
+def openings(record):
+    """What the lines of a record open with, as tokens."""
+    obs, mask = (np.asarray(x).reshape(-1, x.shape[-1]) for x in (record.obs, record.mask))
+    return {tuple(row[: own.argmax() + 1]) for row, own in zip(obs, mask, strict=True) if own.any()}
+
+
+def judged(run):
+    """What a run's agents are asked when they are judged."""
+    lines = speech.spoken(run.agent, run.settings, jnp.zeros(1, jnp.int32), 64)
+    return {tuple(line.ids[: line.own.index(True)]) for own in lines for line in own}
+
+
+def test_conversations_are_about_the_other_questions(tmp_path):
+    sizes = {"updates": 4, "prompts": 16, "group": 2}
+    run = sterling.train("grpo", FEW, dump=str(tmp_path), **sizes, **TINY)
+    asked = set().union(*(openings(read(each)) for each in tmp_path.glob("*.safetensors")))
+    assert len(asked) > 30
+    assert len(judged(run)) > 20
+    assert not asked & judged(run)
+
+
+def test_texts_are_about_the_other_questions(tmp_path, capsys):
+    place, file = worlds.find(FEW), tmp_path / "texts.jsonl"
+    scenes = [place.begin(seed, 0) for seed in range(100)]
+    texts = [{"prompt": question(one), "response": place.solve(one)} for one in scenes]
+    file.write_text("".join(json.dumps(each) + "\n" for each in texts))
+    run = sterling.train("sft", FEW, updates=1, texts=str(file), **TINY)
+    kept = sum(held_out(one.turn.messages, 0.25) for one in scenes)
+    assert f"{kept} of 100 texts to imitate are left out" in capsys.readouterr().err
+    for source in (Speech(texts=str(file), held_out=0.25), Speech(held_out=0.25, examples=200)):
+        own = dataclasses.replace(run.settings, speech=source)
+        begun = speech.beginning(own)(jnp.zeros(1, jnp.int32), None, False)
+        assert not openings(begun.source.texts) & judged(run)
+
+
+def test_pairs_are_about_the_other_questions(tmp_path, capsys):
+    asked = [worlds.find(FEW).begin(seed, 0).turn.messages for seed in range(100)]
+    pairs = [{"prompt": each[-1].content, "chosen": "1", "rejected": "2"} for each in asked]
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in pairs))
+    found = contexts.compared(Speech(texts=str(file), held_out=0.25))
+    kept = sum(held_out(each, 0.25) for each in asked)
+    assert len(found) == 100 - kept
+    assert not any(held_out(pair.messages, 0.25) for pair in found)
+    assert f"{kept} of 100 pairs are left out" in capsys.readouterr().err
+
+
+def test_a_beginning_that_held_out_less_is_told(tmp_path, capsys):
+    base = tmp_path / "base"
+    own = {name: value for name, value in TINY.items() if name not in ("model", "held_out")}
+    sterling.train("sft", FEW, updates=1, model="nano", out=base, **own)
+    run = sterling.train("sft", FEW, updates=1, model=str(base), held_out=0.25, **own)
+    assert "base held out 0 of its questions and this run 0.25" in capsys.readouterr().err
+    found = language.judge(run, beside=[base], samples=2, problems=4)
+    assert any("it may have learned some that are asked here" in each for each in found.notes)
