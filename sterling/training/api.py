@@ -11,6 +11,7 @@ from typing import Any
 from sterling.data import Dataset
 from sterling.report.metrics import Sink
 from sterling.training import folder, logbook
+from sterling.training.checks import check_dump
 from sterling.training.choices import Speech
 from sterling.training.longer import lengthen
 from sterling.training.processes import train_apart
@@ -81,6 +82,7 @@ def train(
     world, known["env_options"] = logbook.place(book, environment, given, episodes)
     known |= {"steps": steps, "updates": updates, "data": book, "seeds": seeds}
     settings = logbook.settled(resolve(algorithm, world, fields=options, **known))
+    check_dump(settings.speech)
     remember_programs()
     if out is None:
         return _go(settings, None, sinks)
@@ -120,6 +122,10 @@ def resume(
 
 
 def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
+    if settings.speech is not None:
+        from sterling.training.begun import located  # tokenizers take time to import
+
+        settings = located(settings)
     go = train_apart if settings.strategy == "processes" else carry_on
     run = go(settings, path, sinks)
     if path is not None:

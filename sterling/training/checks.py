@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from sterling.naming import hint
@@ -32,6 +33,12 @@ def check_speech(name: str, speech: Speech, needs: Any) -> None:
         raise Mistake("replay learns from what is written there alone; leave out dump and pool")
     if speaks and speech.pool and not needs.again and not speech.replay:
         raise Mistake("of a pool so many answers of each batch are remembered: give again=N")
+
+
+def check_dump(speech: Speech | None) -> None:
+    """Whether a new run's batches have a folder of their own: they are numbered from 0."""
+    if speech and speech.dump and any(Path(speech.dump).glob("*.safetensors")):
+        raise Mistake(f"{speech.dump} holds batches of another run; dump into an empty folder")
 
 
 def check_guide(guide: Guidance | None, needs: Any, *, acts: bool) -> None:

@@ -175,7 +175,10 @@ def check_budget(settings: Settings) -> None:
             raise Mistake(
                 f"worlds of text have no options; leave out {', '.join(settings.env_options)}"
             )
-        check_speech(name, settings.speech or Speech(), needs)
+        speech = settings.speech or Speech()
+        check_speech(name, speech, needs)
+        if settings.strategy == "processes" and (speech.dump or speech.replay):
+            raise Mistake("dump and replay are of all seeds together; leave out processes")
     elif settings.speech is not None:
         raise Mistake(f"{name} teaches no language model; leave out model, levels and their like")
     elif settings.data is None:

@@ -22,10 +22,6 @@ def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> Tr
     """Train to the end, from the folder's last checkpoint where there is one."""
     if path is None:
         return _finish(Driver(settings, None, sinks))
-    if settings.speech is not None:
-        from sterling.training.begun import located
-
-        settings = located(settings)
     begun = checkpoint.newest_sound(folder.checkpoints(path))
     with Interrupt(leave=AGAIN if begun is None else ON.format(path)):
         driver = Driver(settings, path, sinks, begun)  # raises before anything is written

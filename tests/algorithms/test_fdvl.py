@@ -99,6 +99,12 @@ def test_values_reach_the_largest_of_a_small_log(divergence):
 
 def test_wrong_use_is_named():
     with pytest.raises(Mistake, match="chi_square"):
-        make(divergence="kl")
+        fdvl.needs(fdvl.Config(divergence="kl"))
     with pytest.raises(Mistake, match="bc"):
         make(action=spaces.MultiDiscrete([2, 3]))
+
+
+def test_total_variation_has_a_minimum_above_one_half_only():
+    with pytest.raises(Mistake, match="weight must be above 1/2"):
+        fdvl.needs(fdvl.Config(weight=0.5))
+    fdvl.needs(fdvl.Config(weight=0.5, divergence="chi_square"))

@@ -75,3 +75,8 @@ def test_ratios_begin_at_one_where_the_sampler_left_tokens_out(cuts):
 def test_the_longest_turn_is_what_may_be_overlong():
     mask = jnp.asarray([[0, 1, 1, 0, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 1, 1], [0] * 8], bool)
     assert credit.longest_turn(mask).tolist() == [3, 8, 0]
+
+
+def test_a_penalty_that_takes_from_every_answer_is_refused():
+    with pytest.raises(Mistake, match="overlong=8 takes from every answer of limit=8"):
+        gradient.begin(tiny(12, "nano"), gradient.Config(overlong=8, limit=8))

@@ -83,6 +83,8 @@ def test_conversations_are_about_the_other_questions(tmp_path):
     run = sterling.train("grpo", FEW, dump=str(tmp_path), **sizes, **TINY)
     asked = set().union(*(openings(read(each)) for each in tmp_path.glob("*.safetensors")))
     assert len(asked) > 30
+    with pytest.raises(Mistake, match="holds batches of another run"):
+        sterling.train("grpo", FEW, dump=str(tmp_path), **sizes, **TINY)
     assert len(judged(run)) > 20
     assert not asked & judged(run)
 

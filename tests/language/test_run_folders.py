@@ -19,7 +19,7 @@ from sterling.language.weights import typed
 from sterling.types import Mistake
 
 SMALL = {"examples": 16, "batch": 4, "limit": 8, "updates": 1, "evaluate_episodes": 0}
-TAUGHT = {"whole": [0, 1], "adapters": [0], "further": [0], "of-run": [0]}  # runs and their seeds
+TAUGHT = {"whole": [0, 1], "adapters": [0], "further": [0], "of-run": [0], "apart": [0, 1]}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,7 @@ def place(tmp_path_factory):
         made["adapters"] = teach("adapters", "folder", lora=2, forget=True)
         made["further"] = teach("further", "adapters")
         made["of-run"] = teach("of-run", "whole", lora=2)
+        made["apart"] = teach("apart", "folder", seeds=2, strategy="processes")
         patch.chdir(new)
         for name in made:
             shutil.move(old / name, new / name)
@@ -49,7 +50,7 @@ def place(tmp_path_factory):
         yield old, new, {name: run.agent for name, run in made.items()}
 
 
-@pytest.mark.parametrize("name", TAUGHT)
+@pytest.mark.parametrize("name", TAUGHT)  # runs and their seeds
 def test_everything_is_in_the_run(place, name):
     _, new, agents = place
     run = sterling.load(new / name)
@@ -87,6 +88,8 @@ def test_what_it_was_asked_holds_from_any_directory(place):
     config = json.loads((new / "further" / "config.json").read_text())
     assert config["speech"]["model"] == str(old / "adapters")
     assert config["speech"]["texts"] == ""  # none stays none
+    apart = json.loads((new / "apart" / "config.json").read_text())
+    assert apart["speech"]["model"] == str(old / "folder")
 
 
 def test_it_is_judged_without_its_base_or_says_where_that_was(place):

@@ -132,6 +132,9 @@ def begin(model: LanguageModel, config: Config) -> State:
         raise Mistake("scale tokens is for whole answers: leave out turns and the critic")
     if config.kl_corrected and (config.kl == "none" or config.kl_in != "loss"):
         raise Mistake("kl_corrected is for a KL in the loss; say kl k3 and kl_in loss as well")
+    if config.overlong >= config.limit:
+        said = f"overlong={config.overlong} takes from every answer of limit={config.limit}"
+        raise Mistake(f"{said}; give a part of it (DAPO's is a fifth), or 0 for none")
     judge = critic.Critic.create(model) if config.baseline == "critic" else None
     reference = None if config.kl == "none" else model
     none = jnp.zeros((), jnp.int32)

@@ -47,7 +47,7 @@ class Config:
     lr: float = 3e-4  # Adam's step size, for value, critics and policy
     gamma: float = 0.99  # discount per step
     divergence: str = "total_variation"  # or "chi_square"
-    weight: float = 0.8  # lambda, between 1/2 and 1: towards 1 V is the largest Q
+    weight: float = 0.8  # lambda, from 1/2 (chi_square: 0) to 1: towards 1 V is the largest Q
     beta: float = 3.0  # inverse temperature of the policy's weights (antmaze 10, adroit 0.5)
     tau: float = 0.005  # share of the way that target critics move per update
     most: float = 100.0  # bound of the policy's weights
@@ -80,16 +80,18 @@ class State(eqx.Module):
 
 
 def needs(config: Config) -> Transitions:
-    """Uniform samples."""
+    """Uniform samples. Raises :class:`Mistake` for an unknown divergence, and for a weight at
+    which total variation's loss has no minimum."""
+    if config.divergence not in DIVERGENCES:
+        known = " or ".join(DIVERGENCES)
+        raise Mistake(f"divergence {config.divergence!r} is not known to fdvl; use {known}")
+    if config.divergence == "total_variation" and config.weight <= 0.5:
+        raise Mistake(f"fdvl's weight must be above 1/2: with {config.weight:g} V falls for ever")
     return Transitions(config.batch, config.collect, config.learn, config.capacity, config.warmup)
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
-    """A new agent; raises :class:`Mistake` for an unknown divergence and for several choices at
-    once."""
-    if config.divergence not in DIVERGENCES:
-        known = " or ".join(DIVERGENCES)
-        raise Mistake(f"divergence {config.divergence!r} is not known to fdvl; use {known}")
+    """A new agent; raises :class:`Mistake` for several choices at once."""
     return State(*iql.parts("fdvl", key, spec, config))
 
 
