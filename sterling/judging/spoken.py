@@ -52,7 +52,8 @@ class Candidate:
     def asked(self, environment: Any, levels: str, held_out: float) -> Candidate:
         """The same, asked another run's questions: its world, its levels, those it held out."""
         own = dataclasses.replace(speech.of(self.settings), levels=levels, held_out=held_out)
-        settings = dataclasses.replace(self.settings, environment=environment, speech=own)
+        named = {"environment": environment, "speech": own, "context": 0}
+        settings = speech.settled(dataclasses.replace(self.settings, **named))
         return dataclasses.replace(self, settings=settings)
 
     def voice(self) -> Voice:

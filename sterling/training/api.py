@@ -123,9 +123,9 @@ def resume(
 
 def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
     if settings.speech is not None:
-        from sterling.training.begun import located  # tokenizers take time to import
+        from sterling.training import begun, speech  # tokenizers take time to import
 
-        settings = located(settings)
+        settings = speech.settled(begun.located(settings))
     go = train_apart if settings.strategy == "processes" else carry_on
     run = go(settings, path, sinks)
     if path is not None:

@@ -42,6 +42,7 @@ class Settings:
     guide: Guidance | None = None
     augment: str = ""  # a change of every batch: see sterling.equations.augmentation.named
     speech: Speech | None = None  # where a language model is taught
+    context: int = 0  # tokens that its world's scenes were found to need; 0: not looked at yet
 
     @property
     def name(self) -> str:

@@ -81,12 +81,20 @@ def voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Voice:
     own: dict[str, Any] = {"slots": of(settings).slots, "patience": of(settings).patience}
     if isinstance(needs, Generations):
         own |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
-    context = of(settings).context
+    context = of(settings).context or settings.context
     if not context:
         whole: Any = place.world if isinstance(place, Apart) else place  # one context for both
         asked, patient = levels(settings, place), of(settings).patience
         context = contexts.of_world(whole, asked, tokenizer, limit, patient)
     return Voice(tokenizer, limit, context, **own)
+
+
+def settled(settings: Settings) -> Settings:
+    """The settings with what the world's scenes need looked at, once for the whole run."""
+    if settings.context:
+        return settings
+    how = voice(settings, world(settings), start(of(settings).model).tokenizer)
+    return dataclasses.replace(settings, context=how.context)
 
 
 def problem(settings: Settings, begun: Start) -> Spec:
