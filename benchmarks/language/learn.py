@@ -39,7 +39,7 @@ def run(name: str) -> dict[str, Any]:
     """Both phases of one task, and what each left."""
     task = TASKS[name]
     begun, learned = RUNS / f"{name}-sft", RUNS / f"{name}-{task['algorithm']}"
-    shared = {"levels": task.get("levels", ""), "limit": task["limit"]}
+    shared = {name: task[name] for name in ("levels", "limit", "held_out") if name in task}
     first = {"model": task["model"], **task["sft"], "evaluate_every": task["sft"]["updates"]}
     found = {
         "sft": phase("sft", task["world"], begun, shared | first),
@@ -48,7 +48,9 @@ def run(name: str) -> dict[str, Any]:
         ),
     }
     facts = json.loads((learned / "config.json").read_text())
-    return {**found, "git": facts["git"], "hardware": facts["hardware"]}
+    last = json.loads((learned / "metrics.jsonl").read_text().splitlines()[-1])
+    more = {"held_out": facts["speech"].get("held_out", 0.0), "asked": last["data/score"]}
+    return {**found, **more, "git": facts["git"], "hardware": facts["hardware"]}
 
 
 def phase(algorithm: str, world: str, path: Path, words: dict[str, Any]) -> dict[str, Any]:
@@ -66,19 +68,25 @@ def phase(algorithm: str, world: str, path: Path, words: dict[str, Any]) -> dict
 def page(results: dict[str, Any]) -> list[str]:
     """A table: success before and after."""
     lines = ["# From random weights to right answers", ""]
-    lines += [f"{SEEDS} seeds; mean reward of sampled answers to {EPISODES} questions drawn"]
     lines += [
-        "apart from training's (few at easy levels: those it has met), [95 % interval over seeds];",
-        "each seed's; seconds for all seeds together.",
+        f"{SEEDS} seeds; mean reward of sampled answers to {EPISODES} questions drawn apart from",
+        "training's, [95 % interval over seeds]; each seed's; seconds for all seeds together. Where a",
+        "share of all questions was held out only those are asked; else, at easy levels that have",
+        "few, training has met them. *In training*: the answers of the last row of the log.",
         "",
+        "| task | held out | after SFT | after | in training | updates | seconds |",
+        "|---|---|---|---|---|---|---|",
     ]
-    lines += ["| task | after SFT | after | updates | seconds |", "|---|---|---|---|---|"]
     for name, found in results.items():
         sft, rl = found["sft"], found["rl"]
         updates = f"{sft['updates']} + {rl['updates']}"
         seconds = f"{sft['wall_seconds']:.0f} + {rl['wall_seconds']:.0f}"
         after = f"{told(rl)} ({rl['algorithm']})"
-        lines += [f"| {name} | {told(sft)} | {after} | {updates} | {seconds} |"]
+        asked = " / ".join(f"{score:.2f}" for score in found.get("asked", []))
+        lines += [
+            f"| {name} | {found.get('held_out', 0.0):.0%} | {told(sft)} | {after} | {asked} | "
+            f"{updates} | {seconds} |"
+        ]
     return lines
 
 
