@@ -70,9 +70,9 @@ def page(results: dict[str, Any]) -> list[str]:
     lines = ["# From random weights to right answers", ""]
     lines += [
         f"{SEEDS} seeds; mean reward of sampled answers to {EPISODES} questions drawn apart from",
-        "training's, [95 % interval over seeds]; each seed's; seconds for all seeds together. Where a",
-        "share of all questions was held out only those are asked; else, at easy levels that have",
-        "few, training has met them. *In training*: the answers of the last row of the log.",
+        "training's, [95 % interval over seeds]; each seed's; seconds for all seeds together.",
+        "Where a share of all questions was held out, only those are asked; else, at easy levels",
+        "that have few, training has met them. *In training*: answers of the log's last row.",
         "",
         "| task | held out | after SFT | after | in training | updates | seconds |",
         "|---|---|---|---|---|---|---|",
