@@ -6,6 +6,7 @@ Only the command that is asked for is imported, for its options; ``sterling --he
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ from sterling import __version__, commands
 from sterling.naming import hint
 
 WRONG_USE = 2  # exit code
+NEGATIVE = re.compile(r"-(\.?\d|inf)")  # how a negative number begins: -1e-3, -.5, -1_000, -inf
 EXAMPLES = """\
 examples:
   sterling train ppo HalfCheetah-v5 --steps 1_000_000 --seeds 5 --out runs/cheetah --lr 3e-4
@@ -38,6 +40,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any):
         super().__init__(formatter_class=Help, allow_abbrev=False, **options)
+        self._negative_number_matcher = NEGATIVE  # argparse's own takes -1e-3 for an option
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and leave with code 2."""
@@ -95,19 +98,10 @@ def _fill(parser: Parser, command: str, words: Sequence[str]) -> None:
 
 
 def _tidied(words: Sequence[str]) -> list[str]:
-    """``--max_grad_norm`` as ``--max-grad-norm``; ``--log-std -1e-3`` as ``--log-std=-1e-3``,
-    which argparse would take for an option."""
+    """``--max_grad_norm`` as ``--max-grad-norm``."""
     tidy: list[str] = []
     for word in words:
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            tidy.append(name.replace("_", "-") + equals + value)
-        elif tidy and tidy[-1].startswith("--") and "=" not in tidy[-1] and _is_negative(word):
-            tidy[-1] += f"={word}"
-        else:
-            tidy.append(word)
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-") if word.startswith("--") else name
+        tidy.append(name + equals + value)
     return tidy
-
-
-def _is_negative(word: str) -> bool:
-    return word.startswith("-") and word[1:2] in tuple("0123456789.i")

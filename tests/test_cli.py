@@ -57,6 +57,12 @@ def test_train_understands():
     }  # fmt: skip
 
 
+def test_negative_numbers_are_no_options():
+    asked = parse(["data", "describe", "FILE", "--reference", "-20.27", "-1e-3"])
+    assert asked.reference == [-20.27, -1e-3]
+    assert words("train ppo X --steps 9 --log-std -inf").log_std == -float("inf")
+
+
 def test_settings_that_were_not_given_are_not_passed_on():
     assert train.own(words("train sac Pendulum-v1 --steps 1e4")) == {}
     assert words("train sac Pendulum-v1 --steps 1e4").steps == 10_000
@@ -89,6 +95,10 @@ def test_every_field_is_an_option_with_help(algorithm):
         ("train ppo X --steps 9 --batch 1", "--batch is not known; did you mean --minibatch?"),
         ("train ppo CartPole-v1 --seeds 2", "ppo was given no budget; ask for steps=N"),
         ("train ppo X --steps 9 --guide-steps x", "--guide-steps: 'x' is no number"),
+        (
+            "train sac Pendulum-v1 --steps 510 --guiding expansion",
+            "guiding and guide-steps say how",
+        ),
         ("train ppo X --steps many", "--steps: 'many' is no number"),
         ("train ppo X --steps 1.5", "--steps: '1.5' is no whole number"),
         ("train ppo X --steps 9 --env a", "--env: 'a' is not of the form KEY=VALUE"),

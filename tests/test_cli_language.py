@@ -43,6 +43,7 @@ def test_models_are_judged_side_by_side_and_written_down(runs, capsys):
     assert code == 0
     for words in ("pass@4", "entropy", "log-prob mismatch", "sft -> grpo", "of each", "verdict: "):
         assert words in out
+    assert "\u2026" not in out  # no number is cut, however narrow the terminal
     assert "base" not in out  # the run beside it is what it began with
     found = json.loads((runs / "grpo" / "language.json").read_text())
     assert [model["label"] for model in found["models"]] == ["sft", "grpo"]

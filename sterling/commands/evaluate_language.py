@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sterling.statistics import Estimate
 
 NAMES = ("beside", "samples", "problems", "levels")  # options that only these runs have
-WIDTH = 120  # columns, where no terminal says
+WIDE = 1000  # columns that a table may take
 COMMON = 6  # reasons that are shown
 FACTS = {  # name -> words, decimals
     "greedy": ("solved greedily", 3),
@@ -82,21 +82,20 @@ def show(found: Judgement) -> None:
     """Print tables and what is to be said of them."""
     from rich.console import Console
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDTH)
+    console = Console(highlight=False, soft_wrap=True)
     levels = sorted(set(found.levels))
     which = f"level {levels[0]}" if len(levels) == 1 else f"levels {levels[0]} to {levels[-1]}"
     console.print(
         f"{found.environment}, {which}: {found.problems} problems, {found.samples} answers to each"
     )
-    console.print(_models(found.models, len(levels) > 1))
-    if found.changes["any"]:
-        console.print(_changes(found))
+    tables = [_models(found.models, len(levels) > 1)]
+    for table in [*tables, _changes(found)] if found.changes["any"] else tables:
+        whole = console.measure(table, options=console.options.update(max_width=WIDE)).maximum
+        Console(width=whole, highlight=False).print(table)  # cut numbers would be other numbers
     first = next(iter(found.models[-1].pass_at_k.values()))
-    console.print(f"95% intervals: {first.method}", style="dim", soft_wrap=True)
+    console.print(f"95% intervals: {first.method}", style="dim")
     for note in found.notes:
-        console.print(f"note: {note}", style="dim", soft_wrap=True)
+        console.print(f"note: {note}", style="dim")
 
 
 def _table(*headers: str) -> Table:

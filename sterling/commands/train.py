@@ -102,9 +102,9 @@ def _bridge_options(parser: argparse.ArgumentParser) -> None:
     guide = "run whose policies help to act (with --steps)"
     add("--guide", type=Path, metavar="FOLDER", help=guide)
     way = "jump-start: they begin every episode; expansion: a critic chooses (jump-start)"
-    add("--guiding", default="jump-start", metavar="WAY", help=way)
+    add("--guiding", metavar="WAY", help=way)
     late = "jump-start: the latest step of an episode at which the learner takes over"
-    add("--guide-steps", type=readers.integer, default=0, metavar="N", help=late)
+    add("--guide-steps", type=readers.integer, metavar="N", help=late)
     later = "a setting that changes with the first step, as alpha=0.4; may be repeated"
     add("--online", type=readers.pair, action="append", default=[], metavar="KEY=X", help=later)
 
@@ -152,11 +152,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
     asked = {name: value for name, value in given.items() if value is not None} | own(chosen)
     if chosen.online:
         asked["online"] = dict(chosen.online)
-    if chosen.guide:
-        from sterling.training.choices import Guidance
-
-        path = str(chosen.guide.resolve())
-        asked["guide"] = Guidance(path, chosen.guiding, chosen.guide_steps)
+    asked |= _guided(chosen)
     with show.sinks(chosen, out, vars(chosen) | {"environment": what}) as sinks:
         run = sterling.train(
             chosen.algorithm,
@@ -168,6 +164,20 @@ def carry_out(chosen: argparse.Namespace) -> int:
             **asked,
         )
     return show.summary(run)
+
+
+def _guided(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Who helps to act, if somebody does; Mistake for how, without who."""
+    from sterling.training.choices import Guidance
+    from sterling.types import Mistake
+
+    how = {"how": chosen.guiding, "steps": chosen.guide_steps}
+    how = {name: value for name, value in how.items() if value is not None}
+    if chosen.guide:
+        return {"guide": Guidance(str(chosen.guide.resolve()), **how)}
+    if how:
+        raise Mistake("guiding and guide-steps say how a guide helps; name it: --guide FOLDER")
+    return {}
 
 
 def sources(chosen: argparse.Namespace) -> tuple[str | None, Path | None]:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from sterling.data.cells import Cells
 from sterling.data.dataset import Dataset
+from sterling.data.relabel.vectors import alike
 from sterling.data.returns import ahead
 from sterling.data.spread import of_policy, of_world
 from sterling.statistics import Estimate, estimate, table
@@ -57,6 +58,9 @@ def describe(
     if not dataset.rows:
         raise Mistake("the dataset has no rows; there is nothing to describe")
     check_reference(reference)
+    if beside is not None:
+        alike(dataset.obs_space, beside.obs_space, "obs", "observations")
+        alike(dataset.action_space, beside.action_space, "action", "actions")
     returns, ends = dataset.returns, reference or _reference(dataset)
     quality = None
     if ends is not None and ends[0] < ends[1]:

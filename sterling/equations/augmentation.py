@@ -41,6 +41,10 @@ class Gaussian:
 
     sigma: float = 3e-4
 
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.sigma < math.inf:
+            raise Mistake(f"a deviation is a number of at least 0; got {self.sigma}")
+
     def __call__(self, record: Record, key: Key[Array, ""]) -> Record:
         """The same noise on both observations."""
         obs = vectors(record)
@@ -52,6 +56,10 @@ class Uniform:
     """Noise between -alpha and alpha, in the observation's units; the paper's is 3e-4."""
 
     alpha: float = 3e-4
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.alpha < math.inf:
+            raise Mistake(f"noise has a width of at least 0; got {self.alpha}")
 
     def __call__(self, record: Record, key: Key[Array, ""]) -> Record:
         """The same noise on both observations."""
@@ -68,6 +76,11 @@ class Scaling:
     low: float = 0.8
     high: float = 1.2
 
+    def __post_init__(self) -> None:
+        if not -math.inf < self.low <= self.high < math.inf:
+            said = f"got {self.low} and {self.high}"
+            raise Mistake(f"factors lie between a number and a larger one; {said}")
+
     def __call__(self, record: Record, key: Key[Array, ""]) -> Record:
         """One factor for a row."""
         obs = vectors(record)
@@ -81,6 +94,10 @@ class Mixup:
     what follows it is not in the row."""
 
     alpha: float = 0.4
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.alpha < math.inf:
+            raise Mistake(f"mixup's alpha is above 0; got {self.alpha}")
 
     def __call__(self, record: Record, key: Key[Array, ""]) -> Record:
         """One weight for a row."""

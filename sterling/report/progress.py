@@ -99,10 +99,10 @@ class Progress:
         unit = "updates" if "update" in row else "steps"
         kind = "updates" if "time/updates_per_second" in row else "steps"
         speed = row.get(f"time/{kind}_per_second", 0.0)
-        facts = [f"{place(row):,}/{self._budget:,} {unit}", f"{speed:,.0f} {kind}/s"]
+        facts = [f"{place(row):,}/{self._budget:,} {unit}", f"{rate(speed)} {kind}/s"]
         if self._returns:
             facts.append(f"return {written(estimate(list(self._returns.values())))}")
-        if self._share < 1.0:
+        if self._share < 1.0 and speed:
             facts.append(f"{duration(self._left())} left")
         if row.get("failed"):
             facts.append(f"failed: {_listed(row['failed'])}")
@@ -111,7 +111,7 @@ class Progress:
     def _left(self) -> float:
         """Seconds to go at the last row's speed; counts down between rows."""
         row = self._row
-        speed = row.get("time/updates_per_second", row.get("time/steps_per_second")) or 1e-9
+        speed = row.get("time/updates_per_second") or row["time/steps_per_second"]
         ahead = (self._budget - place(row)) * len(self._seeds)
         return max(ahead / speed - (time.monotonic() - self._written), 0.0)
 
@@ -168,7 +168,7 @@ def _lines(result: dict[str, Any], path: str | Path | None) -> list[tuple[str, s
     lines += [("time", seconds)]
     for kind in ("updates", "steps"):
         if result.get(f"{kind}_per_second"):
-            lines.append(("speed", f"{result[f'{kind}_per_second']:,.0f} {kind}/s"))
+            lines.append(("speed", f"{rate(result[f'{kind}_per_second'])} {kind}/s"))
     return lines + ([("folder", str(path))] if path is not None else [])
 
 
@@ -177,6 +177,11 @@ def written(made: Estimate, explain: bool = False) -> str:
     if made.low is None or not explain:
         return str(made)
     return f"{made} ({made.level:.0%} {made.method} interval over {made.n} seeds)"
+
+
+def rate(each_second: float) -> str:
+    """How many a second; slow ones with two digits."""
+    return f"{each_second:,.0f}" if each_second >= 10 else f"{each_second:.2g}"
 
 
 def duration(seconds: float) -> str:

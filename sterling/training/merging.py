@@ -109,7 +109,7 @@ def merged(
         "failures": {k: v for result in results for k, v in result["failures"].items()},
         "world_failures": _world_failures(results, envs),
         "wall_seconds": round(seconds, 3),
-        f"{kind}_per_second": round(made / seconds, 1),
+        f"{kind}_per_second": round(made / seconds, 3),
     }
 
 

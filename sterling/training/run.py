@@ -226,9 +226,9 @@ class Driver:
             row["steps"] = warmup_steps(settings) + rounds * iteration_steps(settings)
         row |= {"iteration": int(self.run.iteration), "time/seconds": 0.0}
         if self.online:
-            row["time/steps_per_second"] = round(rate * iteration_steps(settings), 1)
+            row["time/steps_per_second"] = round(rate * iteration_steps(settings), 3)
         else:
-            row["time/updates_per_second"] = round(rate * iteration_updates(settings), 1)
+            row["time/updates_per_second"] = round(rate * iteration_updates(settings), 3)
         return row
 
     def _lived(self, tally: Any) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _result(driver: Driver) -> dict[str, Any]:
     counted = counts_updates(settings)
     of_log = {
         "updates": driver.update,
-        "updates_per_second": round(made / seconds, 1),
+        "updates_per_second": round(made / seconds, 3),
         "data": None if settings.data is None else dataclasses.asdict(settings.data),
         **({} if settings.speech is None else {"model": settings.speech.model}),
     }
@@ -79,7 +79,7 @@ def _result(driver: Driver) -> dict[str, Any]:
         "world_failures": _world_failures(driver.run.source),
         "wall_seconds": round(driver.seconds, 3),
         "compile_seconds": round(driver.compile_seconds, 3),
-        **({} if counted else {"steps_per_second": round(learned / seconds, 1)}),
+        **({} if counted else {"steps_per_second": round(learned / seconds, 3)}),
     }
 
 

@@ -45,6 +45,9 @@ def test_quality_and_coverage_are_those_of_the_paper():
     wider = tabular([([(s, a, 0.0)], 9) for s in range(4) for a in range(3)])
     assert describe(data, beside=wider).coverage == pytest.approx(3 / 12)
     assert describe(data, beside=data).coverage == 1.0
+    other = dataclasses.replace(data, action_space=spaces.Discrete(4))
+    with pytest.raises(Mistake, match="both files must be of one environment"):
+        describe(data, beside=other)
     assert found.upside == pytest.approx(np.sqrt(0.5))  # returns 2 and 4
     assert found.ended == 1.0
     with pytest.raises(Mistake, match="no rows"):

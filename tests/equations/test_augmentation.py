@@ -196,6 +196,10 @@ def test_names_say_everything():
         ("reflection:-*/+", "write reflection:SIGNS/SIGNS"),
         ("permutation:1,a", "write permutation:ORDER/ORDER"),
         ("permutation:1,1", "names every place once"),
+        ("gaussian:-1", "a number of at least 0; got -1"),
+        ("uniform:nan", "a width of at least 0; got nan"),
+        ("scaling:2,1", "between a number and a larger one; got 2"),
+        ("mixup:0", "alpha is above 0; got 0"),
     ],
 )
 def test_wrong_names_cost_one_line(text, said):

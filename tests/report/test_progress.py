@@ -31,6 +31,25 @@ def test_a_run_is_announced_before_its_first_row():
     assert "return 2" in line
 
 
+def test_slow_runs_say_how_slow_and_how_long():
+    console = plain()
+    sink = Progress(2, 2, "GRPO on a world", console)
+    slow = {"update": 1, "updates": 2, "time/updates_per_second": 0.017}
+    sink.write(slow)
+    sink.close()
+    line = shown(console)[1]
+    assert "0.017 updates/s" in line
+    assert "1:58 left" in line
+
+
+def test_where_no_speed_is_known_no_time_is_said():
+    console = plain()
+    sink = Progress(100, 2, "PPO on a world", console)
+    sink.write(ROW | {"time/steps_per_second": 0.0})
+    sink.close()
+    assert "left" not in shown(console)[1]
+
+
 def test_what_never_began_says_nothing():
     console = plain()
     sink = Progress(100, 2, "PPO on a world", console)
