@@ -35,6 +35,11 @@ def chance(made: Estimate) -> str:
     return f"{made.value:.2f} [{made.low:.2f}, {made.high:.2f}]"
 
 
+def percent(share: float) -> str:
+    """5%, 0.1%, 99.9%: as many digits as were given, up to six."""
+    return f"{100 * share:.6g}%"
+
+
 def listed(words: Sequence[object], most: int = 8) -> str:
     """a, b and c; a long list is cut and counted."""
     shown = [str(word) for word in words]
