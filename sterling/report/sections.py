@@ -68,7 +68,7 @@ def together(made: Material, out: Path) -> str:
     """All environments together, where a table of reference scores knows them."""
     if len(made.contests) < 2:
         return ""
-    found = profiles.normalised(made.groups, made.asked.table)
+    found = profiles.normalised(made.groups, made.asked.table, made.asked.metric)
     title, asked = "All environments together", made.asked
     if isinstance(found, str):
         return page.section(title, page.paragraph(f"Not given. {found}"))

@@ -59,9 +59,9 @@ def method(contests: list[Contest], alpha: float) -> str:
     return (
         f"Decided by {' and by '.join(used)}; on one environment the probability of any wrong "
         f"'beats' is at most {percent(alpha)}.{several} The interval of a difference is "
-        "Welch's and may be wide where the order of the runs leaves no doubt. Not distinguished does not mean "
-        "equal. To add seeds until it is decided, without fooling oneself: sterling compare "
-        "--until-decided."
+        "Welch's and may be wide where the order of the runs leaves no doubt. Not "
+        "distinguished does not mean equal. To add seeds until it is decided, without "
+        "fooling oneself: sterling compare --until-decided."
     )
 
 

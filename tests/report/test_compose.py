@@ -141,6 +141,33 @@ def test_the_table_that_knows_most_is_taken_and_the_rest_named(run, spread):
     np.testing.assert_allclose(made.scores["sac"].values[2], expected)
 
 
+def test_games_of_minatar_are_normalised_by_their_own_table(tmp_path):
+    games = ("Breakout-MinAtar", "Asterix-MinAtar", "Freeway-MinAtar")
+    lines = [f"{name},{game},{n},{5 + n}" for name in "xy" for game in games for n in range(5)]
+    (tmp_path / "games.csv").write_text("\n".join(["algorithm,task,run,score", *lines, ""]))
+    groups, _ = gather(read([tmp_path / "games.csv"])[0])
+    made = normalised(groups)
+    assert (made.table.name, made.unknown) == ("minatar", [])
+
+
+@pytest.mark.parametrize("metric", ["data/return", "data/length"])
+def test_only_returns_are_normalised(run, spread, tmp_path, metric):
+    runs = [
+        run(f"{name}{world}", name, spread(100.0), environment=world)
+        for world in ("Hopper-v5", "Ant-v5")
+        for name in ("sac", "ppo")
+    ]
+    for one in runs:
+        log = one / "metrics.jsonl"
+        log.write_text(log.read_text().replace("data/return", metric))
+    words, _ = text_of(write(runs, tmp_path / "out", Request(metric)))
+    assert ("mujoco-td3/1" in words) == (metric == "data/return")
+    assert ("are of returns, and data/length is none" in words) == (metric == "data/length")
+    if metric == "data/length":
+        with pytest.raises(Mistake, match="leave out --normalise, or take --metric return"):
+            write(runs, tmp_path / "out", Request(metric, table="mujoco-td3"))
+
+
 def test_a_place_that_cannot_be_written_to(run, tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(Mistake, match="cannot be written to"):

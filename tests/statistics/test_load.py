@@ -158,6 +158,20 @@ def test_known_references():
         table("procgen")
 
 
+def test_games_of_minatar_are_not_ataris():
+    for name in ("Breakout-MinAtar", "MinAtar/Breakout-v1", "minatar:breakout"):
+        assert table("minatar").of(name) == (0.0, 28.0)
+        with pytest.raises(
+            Mistake, match=f"the table atari/1 has no task '{name}'; take the table minatar"
+        ):
+            table("atari").of(name)
+    own = Table("own", 1, "", "", {"Breakout-MinAtar": (0.0, 9.0), "Breakout": (0.0, 30.0)})
+    assert own.of("Breakout-MinAtar") == (0.0, 9.0)
+    assert own.of("ALE/Breakout-v5") == (0.0, 30.0)
+    both = Table("own", 1, "", "", {"Breakout": (0.0, 30.0), "Breakout-MinAtar": (0.0, 9.0)})
+    assert both.of("ALE/Breakout-v5") == (0.0, 30.0)
+
+
 def test_normalised_scores_say_by_what():
     scores = Scores.of([[1.7, -20.7], [30.5, 14.6]], tasks=["Breakout", "Pong"], name="ppo")
     made = normalise(scores, "atari")
