@@ -109,7 +109,7 @@ def gather(
         Group(label, environment, _fresh(members, notes))
         for (label, environment), members in groups.items()
     ]
-    return made, notes
+    return made, list(dict.fromkeys(notes))
 
 
 def labels(groups: Iterable[Group]) -> list[str]:

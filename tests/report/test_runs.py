@@ -73,6 +73,48 @@ def test_files_of_other_libraries(tmp_path):
     assert found["y", "A"].failed == [0]
 
 
+def test_a_file_that_is_given_twice_counts_once(tmp_path):
+    table = tmp_path / "theirs.csv"
+    table.write_text("algorithm,task,seed,score\nx,A,3,1\nx,A,7,2\n")
+    results, _ = read([table, tmp_path / ".." / tmp_path.name / "theirs.csv"])
+    (group,), notes = gather(results)
+    assert (group.seeds, group.scores.tolist()) == ([3, 7], [1.0, 2.0])
+    assert ["seeds 3 and 7 were already counted" in note for note in notes] == [True]
+    other = tmp_path / "more.csv"
+    other.write_text(table.read_text())
+    (group,), notes = gather(read([table, other])[0])
+    assert (group.seeds, notes) == ([3, 7, 3, 7], [])  # numbers of another file are other runs
+
+
+def test_files_of_curves_whose_runs_have_steps_of_their_own(tmp_path):
+    table = tmp_path / "grid.csv"
+    rows = [f"{seed},{k * 1000 + seed},{100 * k + seed}" for seed in range(5) for k in range(1, 11)]
+    rows += ["5,1000,1", "5,9000,nan", "6,4000,40", "6,5000,50"]
+    table.write_text("\n".join(["seed,step,return", *rows, ""]))
+    results, notes = read([table])
+    one = only(results)
+    expected = [1000.0, 1001, 1002, 1003, 1004, np.nan, 50]
+    np.testing.assert_array_equal(one.scores, expected)
+    assert (one.failed, one.curves.failed) == ([5], {5: 9000.0})
+    end = f"{table}: runs of grid end between 5,000 and 10,004 steps; each counts by its own last"
+    assert [note.startswith(end) for note in notes] == [True]
+    (group,), _ = gather(results)
+    steps, values = group.curves()
+    assert values.shape == (6, WINDOWS)
+    assert np.isnan(values[5, steps > 5100]).all()  # nothing is known of it there
+
+
+def test_columns_beside_steps_are_curves(tmp_path):
+    table = tmp_path / "wide.csv"
+    table.write_text("Step,ppo,sac\n" + "".join(f"{k},{k},{2 * k}\n" for k in range(10)))
+    results, _ = read([table])
+    assert [(one.algorithm, one.scores.tolist()) for one in results] == [
+        ("ppo", [9.0]),
+        ("sac", [18.0]),
+    ]
+    assert results[0].curves.returns.tolist() == [list(range(10))]
+
+
 def test_nothing_to_read_is_a_mistake(tmp_path):
     with pytest.raises(Mistake, match="there is no"):
         read([tmp_path / "absent"])
