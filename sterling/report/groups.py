@@ -72,23 +72,26 @@ class Group:
         taken = ", ".join(steps(budget) for budget in self.steps)
         return f"{taken} updates" if taken and self.unit == "updates" else taken
 
+    def logs(self) -> list[tuple[Float[np.ndarray, "row"], Float[np.ndarray, "row"]]]:
+        """Steps and returns of every seed that did not fail, where it finished an episode."""
+        return [
+            (part.steps[known], values[known])
+            for part in (one.curves for one in self.results)
+            for seed, values in zip(part.seeds, part.returns, strict=True)
+            if seed not in part.failed and (known := np.isfinite(values)).any()
+        ]
+
     def curves(self) -> tuple[Float[np.ndarray, "time"], Float[np.ndarray, "run time"]]:
         """Every seed that did not fail, averaged over ``WINDOWS`` equal windows of steps.
 
         Steps are the windows' ends. A window without a finished episode is bridged; before the
         first and after the last known one a seed is NaN.
         """
-        parts = [one.curves for one in self.results if one.curves.steps.size]
-        if not parts:
+        lasts = [one.curves.steps[-1] for one in self.results if one.curves.steps.size]
+        if not lasts:
             return np.zeros(0), np.zeros((0, 0))
-        size = max(part.steps[-1] for part in parts) / WINDOWS
-        axis = size * np.arange(1, WINDOWS + 1)
-        rows = [
-            _bridged(part.steps[known], values[known], axis)
-            for part in parts
-            for seed, values in zip(part.seeds, part.returns, strict=True)
-            if seed not in part.failed and (known := np.isfinite(values)).any()
-        ]
+        axis = max(lasts) / WINDOWS * np.arange(1, WINDOWS + 1)
+        rows = [_bridged(steps, values, axis) for steps, values in self.logs()]
         return axis, np.array(rows).reshape(len(rows), axis.size)
 
 

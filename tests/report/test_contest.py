@@ -1,6 +1,7 @@
 """Who is better: decided where the seeds permit, and said in words that claim no more."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -162,6 +163,22 @@ def test_intervals_end_at_what_scores_can_be(run):
     assert area["grpo"] == area["rloo"]  # far from both ends
     low = gather(read([run("sft", "sft", (0.1, 0.2, 0.6), within=(0.0, 1.0))])[0])[0]
     assert areas(low)["Hopper-v5"][1]["sft"].low == 0.0
+
+
+def test_areas_are_over_the_same_steps_however_far_a_log_goes(run):
+    def rising(name, total, rows):
+        folder = run(name, name, [0.0, 0.0], steps=total)
+        log = [{"step": k * total // rows, "data/return": [k * total / rows / 1000] * 2}
+               for k in range(1, rows + 1)]  # fmt: skip
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
+        return folder
+
+    runs = [rising("long", 1_000_000, 1000), rising("short", 30_000, 100)]
+    end, made = areas(gather(read(runs)[0])[0])["Hopper-v5"]
+    assert end == 30_000
+    # the mean of t / 1000 over 0 ... 30,000, but for a level piece before the first row
+    assert made["short"].value == pytest.approx(15.0, abs=0.01)
+    assert made["long"].value == pytest.approx(15.0, abs=0.02)
 
 
 def test_welch_is_scipys():
