@@ -85,10 +85,10 @@ class Group:
         """Every seed that did not fail, averaged over ``WINDOWS`` equal windows of steps.
 
         Steps are the windows' ends. A window without a finished episode is bridged; before the
-        first and after the last known one a seed is NaN.
+        first and after the last known one a seed is NaN. A log that took no step is no curve.
         """
         lasts = [one.curves.steps[-1] for one in self.results if one.curves.steps.size]
-        if not lasts:
+        if max(lasts, default=0.0) <= 0.0:
             return np.zeros(0), np.zeros((0, 0))
         axis = max(lasts) / WINDOWS * np.arange(1, WINDOWS + 1)
         rows = [_bridged(steps, values, axis) for steps, values in self.logs()]

@@ -102,6 +102,11 @@ def test_nothing_but_an_interrupted_run_without_a_log(run, tmp_path):
     assert pictures == 0
 
 
+def test_a_log_that_took_no_step_is_no_curve(run, spread, tmp_path):
+    words, _ = text_of(write([run("a", "sac", spread(1.0), steps=0)], tmp_path / "out"))
+    assert "Sample efficiency" not in words
+
+
 def test_scores_of_other_libraries(tmp_path):
     lines = [f"{name},{task},{n},{5 * k + n}" for k, name in enumerate("xy") for task in
              ("Breakout", "Pong") for n in range(5)]  # fmt: skip
