@@ -3,12 +3,15 @@
 With equally many seeds (4 or more) the decision is ``statistics.compare`` in one look: an exact
 permutation test of all pairs at once, whose probability of any wrong "better" is at most alpha.
 Otherwise it is Welch's t test with Holm's correction over the pairs, which takes scores to be
-normal. The interval of a difference is always Welch's, and of this pair alone.
+normal; two labels whose runs do not differ among themselves have no spread for it, and are
+decided by exchanging their runs. The interval of a difference is always Welch's, and of this
+pair alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -23,6 +26,7 @@ from sterling.types import Mistake
 
 PERMUTATION = "permutation test of all pairs (AdaStop, one look)"
 WELCH = "Welch's t test with Holm's correction"
+POWER = 0.8  # with which the seeds that are needed show a difference
 LEAST = 4  # seeds each, below which a permutation test can decide nothing at 5 %
 
 
@@ -176,7 +180,7 @@ def _pair(
     if not first.size or not second.size:
         return Pair(*pair, verdict, why, None, None, seeds, None)
     better = improve(first, second, level=1 - alpha, key=key)
-    need = _need(first, second) if verdict == "equal" else None
+    need = _need(first, second, alpha) if verdict == "equal" else None
     return Pair(*pair, verdict, why, welch(first, second, 1 - alpha), better, seeds, need)
 
 
@@ -195,14 +199,19 @@ def welch(
 
 
 def _chance(first: Float[np.ndarray, "run"], second: Float[np.ndarray, "other"]) -> float:
-    """Welch's two-sided p."""
+    """Welch's two-sided p; where neither shows any spread, the exact one of exchanged runs."""
     from scipy.special import stdtr
 
     value = abs(float(first.mean() - second.mean()))
     error, freedom = _welch(first, second)
     if error == 0.0:
-        return 0.0 if value else 1.0
+        return _exchanged(first.size, second.size) if value else 1.0
     return 2.0 * float(stdtr(freedom, -value / error))
+
+
+def _exchanged(first: int, second: int) -> float:
+    """The share of all ways to deal out the runs of two constants that differ by as much."""
+    return (2 if first == second else 1) / math.comb(first + second, first)
 
 
 def _welch(
@@ -218,17 +227,21 @@ def _welch(
     return math.sqrt(total), total**2 / below if below else 1.0
 
 
-def _need(first: Float[np.ndarray, "run"], second: Float[np.ndarray, "other"]) -> int | None:
-    """Seeds of each for a power of 80 %, were the difference what it looks like; None if it looks
-    like nothing, or like more than a million seeds."""
+def _need(
+    first: Float[np.ndarray, "run"], second: Float[np.ndarray, "other"], alpha: float
+) -> int | None:
+    """Seeds of each that show the difference at ``alpha`` with a power of 80 %, were it what it
+    looks like; None if it looks like nothing, or like more than a million seeds."""
     from sterling.statistics import need
 
     spread = math.sqrt((float(first.var(ddof=1)) + float(second.var(ddof=1))) / 2)
     gap = abs(float(first.mean() - second.mean()))
-    if spread == 0.0 or gap == 0.0:
+    if gap == 0.0:
         return None
+    if _welch(first, second)[0] == 0.0:
+        return next(n for n in itertools.count(2) if _exchanged(n, n) <= alpha)
     try:
-        return need(gap / spread)
+        return need(gap / spread, POWER, alpha=alpha)
     except Mistake:
         return None
 

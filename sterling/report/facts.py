@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sterling.report.groups import Group, differing, environments
+from sterling.report.groups import Group, environments
 from sterling.report.progress import duration
 from sterling.report.runs import Result
-from sterling.report.text import count, listed, steps
+from sterling.report.settings import Source, differing
+from sterling.report.text import count, endings, listed, steps
 
 FEW = 5  # seeds; below this, intervals are wide and tests can hardly decide
 CLOSE = 0.1  # budgets that differ by less than this share count as the same
@@ -154,10 +155,10 @@ def _hardware(config: dict[str, Any]) -> str:
 
 def _columns(results: Sequence[Result]) -> list[str]:
     """A name for each run, the shortest that tells them apart."""
-    worlds = [one.environment for one in results]
+    worlds, places = [one.environment for one in results], endings([one.place for one in results])
     return [
-        one.environment if worlds.count(one.environment) == 1 else one.place.rsplit("/", 1)[-1]
-        for one in results
+        world if worlds.count(world) == 1 else place
+        for world, place in zip(worlds, places, strict=True)
     ]
 
 
@@ -166,4 +167,6 @@ def _value(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Source) and value.mark != value.name:
+        return f"{value} ({value.mark[:12]})"  # two may have one name
     return f"{value:,}" if isinstance(value, int) else f"{value}"

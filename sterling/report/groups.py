@@ -8,17 +8,20 @@ one group with more seeds.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from sterling.report.runs import Result
-from sterling.report.text import listed, steps
+from sterling.report.settings import alike, differing, settings
+from sterling.report.text import endings, listed, steps
 from sterling.types import Mistake
 
-SETTING = ("steps", "envs", "env_options")  # of config.json, beside the algorithm's own
+BUDGETS = ("steps", "updates")
+MOST = 3  # settings in a label
 WINDOWS = 50  # a curve is averaged over: single episodes are noise
 
 
@@ -69,23 +72,26 @@ class Group:
         taken = ", ".join(steps(budget) for budget in self.steps)
         return f"{taken} updates" if taken and self.unit == "updates" else taken
 
+    def logs(self) -> list[tuple[Float[np.ndarray, "row"], Float[np.ndarray, "row"]]]:
+        """Steps and returns of every seed that did not fail, where it finished an episode."""
+        return [
+            (part.steps[known], values[known])
+            for part in (one.curves for one in self.results)
+            for seed, values in zip(part.seeds, part.returns, strict=True)
+            if seed not in part.failed and (known := np.isfinite(values)).any()
+        ]
+
     def curves(self) -> tuple[Float[np.ndarray, "time"], Float[np.ndarray, "run time"]]:
         """Every seed that did not fail, averaged over ``WINDOWS`` equal windows of steps.
 
         Steps are the windows' ends. A window without a finished episode is bridged; before the
-        first and after the last known one a seed is NaN.
+        first and after the last known one a seed is NaN. A log that took no step is no curve.
         """
-        parts = [one.curves for one in self.results if one.curves.steps.size]
-        if not parts:
+        lasts = [one.curves.steps[-1] for one in self.results if one.curves.steps.size]
+        if max(lasts, default=0.0) <= 0.0:
             return np.zeros(0), np.zeros((0, 0))
-        size = max(part.steps[-1] for part in parts) / WINDOWS
-        axis = size * np.arange(1, WINDOWS + 1)
-        rows = [
-            _bridged(part.steps[known], values[known], axis)
-            for part in parts
-            for seed, values in zip(part.seeds, part.returns, strict=True)
-            if seed not in part.failed and (known := np.isfinite(values)).any()
-        ]
+        axis = max(lasts) / WINDOWS * np.arange(1, WINDOWS + 1)
+        rows = [_bridged(steps, values, axis) for steps, values in self.logs()]
         return axis, np.array(rows).reshape(len(rows), axis.size)
 
 
@@ -106,7 +112,7 @@ def gather(
         Group(label, environment, _fresh(members, notes))
         for (label, environment), members in groups.items()
     ]
-    return made, notes
+    return made, list(dict.fromkeys(notes))
 
 
 def labels(groups: Iterable[Group]) -> list[str]:
@@ -117,20 +123,6 @@ def labels(groups: Iterable[Group]) -> list[str]:
 def environments(groups: Iterable[Group]) -> list[str]:
     """Each environment once, in order."""
     return list(dict.fromkeys(group.environment for group in groups))
-
-
-def settings(result: Result) -> dict[str, Any]:
-    """Everything that was set, flat; what a label may have to name."""
-    own = dict(result.config.get("config", {}))
-    return own | {name: result.config[name] for name in SETTING if name in result.config}
-
-
-def differing(results: Sequence[Result]) -> dict[str, list[Any]]:
-    """Settings that are not the same in all results: name -> its value in each, None if absent."""
-    each = [settings(one) for one in results]
-    names = dict.fromkeys(name for one in each for name in one)
-    table = {name: [one.get(name) for one in each] for name in names}
-    return {name: values for name, values in table.items() if any(v != values[0] for v in values)}
 
 
 def _bridged(
@@ -157,48 +149,77 @@ def _of_tasks(results: Sequence[Result], tasks: Sequence[str] | None) -> list[Re
 
 
 def _labels(results: Sequence[Result]) -> list[str]:
-    """One label per result; settings are added where an algorithm has several on a task."""
-    made = []
+    """One label per result; equal ones where an algorithm's settings on a task are equal."""
+    kinds: dict[tuple[str, str], dict[Hashable, Result]] = {}
     for one in results:
-        if one.label is not None:
-            made.append(one.label)
-            continue
-        rivals = [
-            other
-            for other in results
-            if other.label is None
-            and (other.algorithm, other.environment) == (one.algorithm, one.environment)
-        ]
-        made.append(" ".join([one.algorithm, *_distinction(one, rivals)]))
-    return made
-
-
-def _distinction(one: Result, rivals: Sequence[Result]) -> list[str]:
-    """What sets a result apart from others of its algorithm and task: at most three settings."""
-    names = differing(rivals)
-    if len(names) > 3:
-        return [f"({one.place.rstrip('/').rsplit('/', 1)[-1]})"]
-    own = settings(one)
+        if one.label is None:
+            kind = kinds.setdefault((one.algorithm, one.environment), {})
+            kind.setdefault(alike(one), one)
+    names = {
+        (*kind, setting): name
+        for kind, rivals in kinds.items()
+        for setting, name in zip(rivals, _told_apart(list(rivals.values())), strict=True)
+    }
     return [
-        f"{steps(own['steps'])} steps" if name == "steps" else f"{name}={own.get(name)}"
-        for name in names
+        names[one.algorithm, one.environment, alike(one)] if one.label is None else one.label
+        for one in results
     ]
 
 
+def _told_apart(rivals: Sequence[Result]) -> list[str]:
+    """A label for each of several settings of an algorithm: at most three of them, or its place."""
+    algorithm, names = rivals[0].algorithm, differing(rivals)
+    if len(names) <= MOST:
+        made = [
+            " ".join([algorithm, *(_word(name, settings(one)) for name in names)]) for one in rivals
+        ]
+        if len(set(made)) == len(made):
+            return made
+    return [f"{algorithm} ({place})" for place in endings([one.place for one in rivals])]
+
+
+def _word(name: str, own: Mapping[str, Any]) -> str:
+    """One setting: 1k steps, lr=0.1, no data."""
+    if name in BUDGETS:
+        taken = steps(own.get(name, 0))
+        return f"{taken} {name[:-1] if taken == '1' else name}"
+    return f"{name}={own[name]}" if name in own else f"no {name}"
+
+
 def _fresh(members: list[Result], notes: list[str]) -> list[Result]:
-    """The results without seeds that an earlier one already has: a repetition is no evidence."""
-    kept: list[Result] = []
-    taken: set[int] = set()
-    for one in members:
-        twice = [seed for seed in one.seeds if seed in taken] if one.config else []
-        taken |= set(one.seeds) if one.config else set()
+    """The results without seeds that another one already has: a repetition is no evidence.
+
+    Of two the finished one is kept, else the earlier. Of what was not finished nothing is said
+    here: reading it said so.
+    """
+    kept: dict[int, Result] = {}
+    taken: dict[Hashable, set[int]] = {}
+    for at in sorted(range(len(members)), key=lambda at: _unfinished(members[at])):
+        one = members[at]
+        seen = taken.setdefault(_origin(one), set())
+        twice = [seed for seed in one.seeds if seed in seen]
+        seen.update(one.seeds)
+        if twice and not _unfinished(one)[0]:
+            notes.append(
+                f"{one.place}: seeds {listed(twice)} were already counted, and left out here"
+            )
         if not twice:
-            kept.append(one)
-            continue
-        notes.append(f"{one.place}: seeds {listed(twice)} were already counted, and left out here")
-        if len(twice) < len(one.seeds):
-            kept.append(_without(one, set(twice)))
-    return kept
+            kept[at] = one
+        elif len(twice) < len(one.seeds):
+            kept[at] = _without(one, set(twice))
+    return [kept[at] for at in sorted(kept)]
+
+
+def _unfinished(one: Result) -> tuple[bool, bool]:
+    """Whether a result has yet to be finished, and whether it lacks scores."""
+    return not one.result, one.scores is None
+
+
+def _origin(one: Result) -> Hashable:
+    """What a seed is a seed of: the same settings, or the same file where none are known."""
+    if one.config:
+        return one.algorithm, alike(one)
+    return str(Path(one.place).resolve())
 
 
 def _without(one: Result, seeds: set[int]) -> Result:

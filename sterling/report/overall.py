@@ -7,9 +7,10 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from sterling.report.groups import Group, environments, labels
-from sterling.statistics import Estimate, Scores, auc, improve
+from sterling.statistics import Estimate, Scores, estimate, improve
 from sterling.statistics.scores import Failed
 
 
@@ -23,6 +24,7 @@ class Better:
     made: Estimate
 
 
+Log = tuple[Float[np.ndarray, "row"], Float[np.ndarray, "row"]]  # steps and returns of a run
 Areas = tuple[float, dict[str, Estimate]]  # steps they were taken over, and label -> mean return
 
 
@@ -73,34 +75,32 @@ def areas(groups: Sequence[Group], *, level: float = 0.95) -> dict[str, Areas]:
     """
     found: dict[str, Areas] = {}
     for world in environments(groups):
-        curves = {g.label: g.curves() for g in groups if g.environment == world}
-        curves = {label: pair for label, pair in curves.items() if pair[1].size}
-        if not curves:
-            continue
-        end = min(
-            steps[np.isfinite(values).all(0)].max(initial=0) for steps, values in curves.values()
-        )
+        logs = {g.label: g.logs() for g in groups if g.environment == world}
+        lasts = [steps[-1] for rows in logs.values() for steps, _ in rows]
+        end = float(min(lasts, default=0.0))
         ends = {g.label: g.within for g in groups if g.environment == world}
-        made = {label: _area(*pair, end, level) for label, pair in curves.items()}
+        made = {label: _area(rows, end, level) for label, rows in logs.items()}
         known = {label: one.within(ends[label]) for label, one in made.items() if one is not None}
         if known:
-            found[world] = (float(end), known)
+            found[world] = (end, known)
     return found
 
 
-def _area(steps: np.ndarray, values: np.ndarray, end: float, level: float) -> Estimate | None:
-    """The time average of each run up to ``end``, then over runs; what came before the first
-    finished episode counts as that episode's window."""
-    kept = steps <= end * (1 + 1e-9)
-    if not kept.any():
+def _area(logs: Sequence[Log], end: float, level: float) -> Estimate | None:
+    """The time average of each run from 0 to ``end``, then over runs; none where the shortest log
+    ends before a run's first number."""
+    if not logs or end <= 0.0 or any(steps[0] > end for steps, _ in logs):
         return None
-    rows = values[:, kept]
-    if not np.isfinite(rows).any(1).all():
-        return None  # the shortest log ends before this one's first number
-    first = np.isfinite(rows).argmax(1)
-    opening = rows[np.arange(len(rows)), first][:, None]
-    rows = np.where(np.isfinite(rows), rows, opening)
-    return auc(rows, steps[kept], level=level)
+    return estimate([_average(steps, values, end) for steps, values in logs], level=level)
+
+
+def _average(
+    steps: Float[np.ndarray, "row"], values: Float[np.ndarray, "row"], end: float
+) -> float:
+    """Straight lines between the rows, level before the first: how often a run was logged, and how
+    far beyond ``end``, changes nothing."""
+    at = np.concatenate([[0.0], steps[steps < end], [end]])
+    return float(np.trapezoid(np.interp(at, steps, values), at)) / end
 
 
 def _scores(groups: Sequence[Group], label: str, world: str) -> np.ndarray:

@@ -30,6 +30,7 @@ AGGREGATES = {
     "mean": "mean",
     "gap": "optimality gap (lower is better)",
 }
+RETURNS = ("return", "data/return", "evaluation/return")  # what tables have references of
 LAST = ("d4rl",)  # offline data sets that share their names with worlds
 POINTS = 401  # thresholds of a profile
 
@@ -45,12 +46,21 @@ class Normalised:
     unknown: list[str]  # environments that the table does not know
 
 
-def normalised(groups: Sequence[Group], name: str | None = None) -> Normalised | str:
+def normalised(
+    groups: Sequence[Group], name: str | None = None, metric: str = "return"
+) -> Normalised | str:
     """The scores by the table called ``name``, by default the one that knows most of the shared
-    environments; or, in words, why there are none.
+    environments; or, in words, why there are none. ``metric``: what was scored.
 
-    Raises Mistake for a name that no table has.
+    Raises Mistake for a name that no table has, and for one where returns were not scored.
     """
+    if metric not in RETURNS and name:
+        raise Mistake(
+            f"tables of references are of returns, and {metric!r} is none; leave out --normalise, "
+            "or take --metric return"
+        )
+    if metric not in RETURNS:
+        return f"Tables of reference scores are of returns, and {metric} is none."
     chosen = [load_table(name)] if name else _tables()
     among = [label for label in labels(groups) if len(shared(groups, [label])) > 1]
     worlds = shared(groups, among) if among else []

@@ -87,7 +87,7 @@ def read(words: Sequence[str | Path], metric: str = "return") -> tuple[list[Resu
         if not path.exists():
             raise Mistake(f"there is no {path}; give run folders, or files of scores")
         if path.is_file():
-            results += _read_file(path, label, metric)
+            results += _read_file(path, label, metric, notes)
             continue
         folders = [path] if (path / "config.json").exists() else _runs_in(path)
         if not folders:
@@ -199,7 +199,7 @@ def _late(rows: list[Row], seeds: list[int], column: str) -> Float[np.ndarray, "
     return np.where(known.any(1), total / np.maximum(known.sum(1), 1), np.nan)
 
 
-def _read_file(path: Path, label: str | None, metric: str) -> list[Result]:
+def _read_file(path: Path, label: str | None, metric: str, notes: list[str]) -> list[Result]:
     """One file: evidence as kept beside published scores, or plain scores, a result per task."""
     content = read_json(path) if path.suffix == ".json" else {}
     if {"result", "config"} <= set(content):
@@ -207,26 +207,58 @@ def _read_file(path: Path, label: str | None, metric: str) -> list[Result]:
         return [_made(str(path), *parts, label=label, metric=metric)]
     from sterling.statistics import load
 
-    timed = path.suffix != ".json" and "step" in path.open(encoding="utf-8").readline().lower()
-    found = load(path, what="curve" if timed else "final")
+    found = load(path)
     if label is not None and len(found) > 1:
         raise Mistake(f"{path} holds {', '.join(found)}; leave out the label {label!r}")
-    return [
+    made = [
         _of_task(scores, at, path, label or name)
         for name, scores in found.items()
         for at in range(len(scores.tasks))
     ]
+    notes += [note for scores in found.values() for note in _uneven(scores, path)]
+    return made
 
 
 def _of_task(scores: Scores, at: int, path: Path, label: str) -> Result:
     """One task of a file of scores; NaN is a run that failed, masked is one that was not made."""
-    values = scores.values[scores.mask[:, at], at]
-    seeds = list(range(len(values)))
+    made = np.flatnonzero(scores.mask[:, at])
+    values = scores.values[made, at]
+    seeds = _numbered([scores.runs[run] for run in made])
     last = values[:, -1] if values.ndim == 2 else values
-    failed = [seed for seed in seeds if np.isnan(last[seed])]
-    curves = Curves(np.zeros(0), np.zeros((0, 0)), [], {})
+    failed = [seed for seed, score in zip(seeds, last, strict=True) if np.isnan(score)]
+    found = Curves(np.zeros(0), np.zeros((0, 0)), [], {})
     if values.ndim == 2 and scores.steps is not None:
-        curves = Curves(scores.steps, values, seeds, {})
+        ends = np.inf if scores.ends is None else scores.ends[made, at][:, None]
+        logged = np.where(scores.steps <= ends, values, np.nan)
+        lost = {seed: _lost(scores.steps, row) for seed, row in zip(seeds, values, strict=True)}
+        found = Curves(scores.steps, logged, seeds, {seed: lost[seed] for seed in failed})
     environment = scores.tasks[at] if scores.tasks != ("0",) else UNNAMED
     facts = {"failed_seeds": failed}
-    return Result(str(path), label, environment, seeds, last, curves, label=label, result=facts)
+    return Result(str(path), label, environment, seeds, last, found, label=label, result=facts)
+
+
+def _numbered(runs: Sequence[str]) -> list[int]:
+    """The runs' own numbers where each has one, else 0, 1, 2, ..."""
+    if all(run.isdecimal() for run in runs) and len({int(run) for run in runs}) == len(runs):
+        return [int(run) for run in runs]
+    return list(range(len(runs)))
+
+
+def _lost(steps: Float[np.ndarray, "time"], values: Float[np.ndarray, "time"]) -> float:
+    """The step from which on a run is NaN."""
+    known = np.flatnonzero(~np.isnan(values))
+    return float(steps[min(known[-1] + 1, steps.size - 1) if known.size else 0])
+
+
+def _uneven(scores: Scores, path: Path) -> list[str]:
+    """That runs of a task were not logged to the same end, where that is so."""
+    told = []
+    for task, ends in zip(scores.tasks, () if scores.ends is None else scores.ends.T, strict=False):
+        low, high = np.nanmin(ends), np.nanmax(ends)
+        if low < (1 - LAST) * high:
+            where = f" on {task}" if scores.tasks != ("0",) else ""
+            told.append(
+                f"{path}: runs of {scores.name}{where} end between {low:,.0f} and {high:,.0f} "
+                "steps; each counts by its own last score"
+            )
+    return told

@@ -12,7 +12,7 @@ from sterling.report.contest import Standing
 from sterling.report.facts import Table
 from sterling.report.forest import forest
 from sterling.report.material import Material
-from sterling.report.text import chance, number, steps
+from sterling.report.text import chance, number, percent, steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,8 +41,8 @@ def scores(made: Material, out: Path) -> str:
     if not shown:
         return page.section("Scores", page.paragraph("No run is finished."))
     caption = (
-        f"Dot and thick line: mean over seeds and its {made.asked.level:.0%} interval. Below it, "
-        "circles: seeds; thin line: the tolerance band, where single seeds lie."
+        f"Dot and thick line: mean over seeds and its {percent(made.asked.level)} interval. "
+        "Below it, circles: seeds; thin line: the tolerance band, where single seeds lie."
     )
     drawn = forest(shown, made.asked.measure, made.labels)
     return page.section(
@@ -68,7 +68,7 @@ def together(made: Material, out: Path) -> str:
     """All environments together, where a table of reference scores knows them."""
     if len(made.contests) < 2:
         return ""
-    found = profiles.normalised(made.groups, made.asked.table)
+    found = profiles.normalised(made.groups, made.asked.table, made.asked.metric)
     title, asked = "All environments together", made.asked
     if isinstance(found, str):
         return page.section(title, page.paragraph(f"Not given. {found}"))

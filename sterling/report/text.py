@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 
 from sterling.statistics import Estimate
@@ -34,12 +35,27 @@ def chance(made: Estimate) -> str:
     return f"{made.value:.2f} [{made.low:.2f}, {made.high:.2f}]"
 
 
+def percent(share: float) -> str:
+    """5%, 0.1%, 99.9%: as many digits as were given, up to six."""
+    return f"{100 * share:.6g}%"
+
+
 def listed(words: Sequence[object], most: int = 8) -> str:
     """a, b and c; a long list is cut and counted."""
     shown = [str(word) for word in words]
     if len(shown) > most:
         shown = [*shown[:most], f"{len(shown) - most} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def endings(paths: Sequence[str]) -> list[str]:
+    """The last parts of each path, as few as tell them all apart: exp1/ppo and exp2/ppo."""
+    whole = [os.path.abspath(path).strip("/").split("/") for path in paths]
+    for depth in range(1, max(map(len, whole), default=0) + 1):
+        made = ["/".join(parts[-depth:]) for parts in whole]
+        if len(set(made)) == len(set(map(tuple, whole))):
+            return made
+    return list(paths)
 
 
 def count(number_of: int, noun: str) -> str:

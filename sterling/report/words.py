@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sterling.report.contest import Contest, Pair
 from sterling.report.overall import Better
-from sterling.report.text import chance, count
+from sterling.report.text import chance, count, percent
 from sterling.statistics import Estimate
 
 MANY = 200  # seeds; needing more, a difference is of no practical interest
@@ -58,10 +58,10 @@ def method(contests: list[Contest], alpha: float) -> str:
     )
     return (
         f"Decided by {' and by '.join(used)}; on one environment the probability of any wrong "
-        f"'beats' is at most {alpha:.0%}.{several} The interval of a difference is Welch's and "
-        "may be wide where the order of the runs leaves no doubt. Not distinguished does not mean "
-        "equal. To add seeds until it is decided, without fooling oneself: sterling compare "
-        "--until-decided."
+        f"'beats' is at most {percent(alpha)}.{several} The interval of a difference is "
+        "Welch's and may be wide where the order of the runs leaves no doubt. Not "
+        "distinguished does not mean equal. To add seeds until it is decided, without "
+        "fooling oneself: sterling compare --until-decided."
     )
 
 

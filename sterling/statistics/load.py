@@ -4,7 +4,8 @@
 |---|---|
 | run folder | one algorithm on one environment; seeds are runs; failed seeds NaN |
 | CSV, long | a ``score`` column and any of ``algorithm``, ``task``, ``run``, ``step`` |
-| CSV, wide | one column of scores per algorithm, or per task with ``columns="task"`` |
+| CSV, wide | one column of scores per algorithm, or per task with ``columns="task"``; |
+| | beside a ``step`` column each is the curve of one run (of several with a ``run`` column) |
 | JSON | ``{task: [scores]}`` or ``{algorithm: [scores]}`` (see ``columns``), |
 | | ``{algorithm: {task: [scores]}}``, ``{algorithm: [[a run's scores on tasks]]}``, |
 | | or a list of objects with the names of a long CSV's columns |

@@ -28,6 +28,7 @@ DECORATION = re.compile(
     r"|[-_](misc|minatar)$",
     re.IGNORECASE,
 )
+SMALL = "minatar"  # in the name of a task, or of a table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,13 +51,22 @@ class Table:
     def of(self, task: str) -> tuple[float, float]:
         """The references of a task; "Alien", "alien" and "ALE/Alien-v5" are one name.
 
-        Raises Mistake for a task that the table lacks, naming the nearest it has.
+        MinAtar's games bear Atari's names and are others: they have references where the table is
+        MinAtar's or lists them as such. Raises Mistake for a task that the table lacks, naming the
+        nearest it has.
         """
-        known = {_plain(name): ends for name, ends in self.scores.items()}
+        small, ours = SMALL in task.lower(), SMALL in self.name.lower()
+        alike = sorted(self.scores, key=lambda name: (SMALL in name.lower()) == small)  # they win
+        known = {
+            _plain(name): self.scores[name]
+            for name in alike
+            if ours or not small or SMALL in name.lower()
+        }
         found = known.get(self._word(task), self.anything)
         if found is None:
             near = difflib.get_close_matches(_plain(task), known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
+            hint = f"; take the table {SMALL}" if small and not ours else hint
             raise Mistake(f"the table {self.identity} has no task {task!r}{hint}")
         return found
 

@@ -58,7 +58,7 @@ def ranks(
         name: _estimate(float(here[i].mean()), found[i].mean(1), n, samples[i].note, level)
         for i, name in enumerate(names)
     }
-    return Ranks(names, mean, _probability(found), level)
+    return Ranks(names, mean, _probability(drawn), level)
 
 
 def samples_of(scores_by_name: Mapping[str, Given], failed: Failed) -> list[Sample]:
@@ -79,19 +79,27 @@ def _resampled(name: str, made: Sample, draws: int, key: int) -> Float[np.ndarra
     return np.concatenate([task_means(made, drawn) for drawn in weights(made, draws, rng)])
 
 
-def _ranked(means: Float[np.ndarray, "name draw task"]) -> Float[np.ndarray, "name draw task"]:
-    """1 + how many are above + half of how many others are equal."""
+def _beside(means: Float[np.ndarray, "name draw task"]) -> tuple[np.ndarray, np.ndarray]:
+    """How many others are above each, and how many are equal to it."""
     above = (means[None] > means[:, None]).sum(1)
     equal = (means[None] == means[:, None]).sum(1) - 1
+    return above, equal
+
+
+def _ranked(means: Float[np.ndarray, "name draw task"]) -> Float[np.ndarray, "name draw task"]:
+    """1 + how many are above + half of how many others are equal."""
+    above, equal = _beside(means)
     return 1.0 + above + equal / 2.0
 
 
-def _probability(found: Float[np.ndarray, "name draw task"]) -> Float[np.ndarray, "name rank"]:
-    """How often each rank was taken; a shared rank such as 1.5 counts half for 1 and for 2."""
-    places = np.arange(1, len(found) + 1)
-    near = np.stack([np.abs(found - place) for place in places])  # (rank, name, draw, task)
-    share = np.clip(1.0 - near, 0.0, None)
-    return share.mean((2, 3)).T
+def _probability(means: Float[np.ndarray, "name draw task"]) -> Float[np.ndarray, "name rank"]:
+    """How often each rank was taken; of k that are equal each has a k-th of each of their ranks."""
+    above, equal = _beside(means)
+    shares = [
+        ((above < place) & (place <= above + equal + 1)) / (equal + 1.0)
+        for place in range(1, len(means) + 1)
+    ]
+    return np.stack([share.mean((1, 2)) for share in shares], 1)
 
 
 def _estimate(value: float, found: np.ndarray, n: int, note: str, level: float) -> Estimate:

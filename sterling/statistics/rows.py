@@ -1,14 +1,21 @@
-"""Scores from CSV files, long or wide."""
+"""Scores from CSV files, long or wide.
+
+With a column of steps the rows are curves. Runs need not be logged at the same steps: between its
+own a run is a straight line, before the first and after the last it is level, as curves of run
+folders are; from a "nan" to the next score it has failed.
+"""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from sterling.statistics.scores import Scores
 from sterling.types import Mistake
@@ -18,8 +25,9 @@ MEANINGS = {
     "algorithm": ("algorithm", "algo", "agent", "method", "name"),
     "task": ("task", "environment", "env", "env_id", "game"),
     "run": ("run", "seed", "run_id"),
-    "step": ("step", "steps", "global_step", "timestep", "frame"),
+    "step": ("step", "steps", "global_step", "timestep", "timesteps", "frame", "frames"),
 }
+MOST = 10_000  # points of time that are kept where every run has its own
 Row = dict[str, str]
 
 
@@ -35,6 +43,8 @@ def read_csv(path: Path, columns: str) -> dict[str, Scores]:
         return _long(rows, meaning, path)
     index = {meaning.get("run"), meaning.get("step"), ""}
     wide = [name for name in names if name not in index and not _is_index(rows, name)]
+    if "step" in meaning and wide:
+        return _long(*_melted(rows, wide, meaning, columns), path)
     return _wide(rows, wide, columns, path)
 
 
@@ -83,6 +93,19 @@ def _wide(rows: list[Row], names: list[str], columns: str, path: Path) -> dict[s
     return {name: Scores.of(values, name=name) for name, values in lists.items() if values}
 
 
+def _melted(
+    rows: list[Row], names: list[str], meaning: dict[str, str], columns: str
+) -> tuple[list[Row], dict[str, str]]:
+    """A column of points of time per algorithm, or per task, as one score to a row."""
+    index = {what: meaning[what] for what in ("run", "step") if what in meaning}
+    melted = [
+        {"score": row[name], columns: name} | {what: row[index[what]] for what in index}
+        for name in names
+        for row in rows
+    ]
+    return melted, {what: what for what in melted[0]}
+
+
 def _long(rows: list[Row], meaning: dict[str, str], path: Path) -> dict[str, Scores]:
     """One score to a row."""
     cells: dict[str, dict[tuple[str, str, float], float]] = {}
@@ -93,41 +116,72 @@ def _long(rows: list[Row], meaning: dict[str, str], path: Path) -> dict[str, Sco
             continue
         algorithm = row[meaning["algorithm"]] if "algorithm" in meaning else path.stem
         task = row[meaning["task"]] if "task" in meaning else "0"
-        step = _number(row[meaning["step"]], path) if "step" in meaning else math.nan
-        place = (algorithm, task, 0.0 if math.isnan(step) else step)
+        step = _step(row[meaning["step"]], path) if "step" in meaning else 0.0
+        place = (algorithm, task, step)
         counted[place] = counted.get(place, 0) + 1
         run = row[meaning["run"]] if "run" in meaning else str(counted[place] - 1)
-        at = (run, task, place[2])
+        at = (run, task, step)
         table = cells.setdefault(algorithm, {})
         if at in table:
-            raise Mistake(f"{path} has two scores of {algorithm}, task {task}, run {run}")
+            when = f", step {step:g}" if "step" in meaning else ""
+            raise Mistake(f"{path} has two scores of {algorithm}, task {task}, run {run}{when}")
         table[at] = _number(text, path)
-    timed = "step" in meaning
-    return {name: _table(table, name, timed) for name, table in cells.items()}
+    return {name: _table(table, name, "step" in meaning) for name, table in cells.items()}
 
 
 def _table(cells: dict[tuple[str, str, float], float], name: str, timed: bool) -> Scores:
-    """Named cells as an array; what is not there was not made."""
-    runs, tasks, steps = (_in_order(at[axis] for at in cells) for axis in range(3))
-    steps = sorted(steps)  # type: ignore[type-var]
-    values = np.full((len(runs), len(tasks), len(steps)), np.nan)
-    mask = np.zeros(values.shape, bool)
+    """Named cells as an array; a run of which nothing is there was not made."""
+    runs, tasks = (list(dict.fromkeys(at[axis] for at in cells)) for axis in range(2))
+    logs: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for (run, task, step), score in cells.items():
-        at = runs.index(run), tasks.index(task), steps.index(step)
-        values[at], mask[at] = score, True
-    kept = {"runs": runs, "tasks": tasks, "mask": mask.any(2), "name": name}
+        logs.setdefault((run, task), []).append((step, score))
+    axis = _axis(np.unique([step for *_, step in cells]))
+    values = np.full((len(runs), len(tasks), axis.size), np.nan)
+    ends = np.full(values.shape[:2], np.nan)
+    for (run, task), log in logs.items():
+        steps, scores = np.array(sorted(log)).T
+        at = runs.index(run), tasks.index(task)
+        values[at], ends[at] = _drawn(axis, steps, scores), steps[-1]
+    kept: dict[str, Any] = {"runs": runs, "tasks": tasks, "mask": np.isfinite(ends), "name": name}
     if not timed:
-        return Scores.of(values[..., 0], **kept)  # type: ignore[arg-type]
-    return Scores.of(values, steps=np.array(steps, np.float64), **kept)  # type: ignore[arg-type]
+        return Scores.of(values[..., 0], **kept)
+    return dataclasses.replace(Scores.of(values, steps=axis, **kept), ends=ends)
 
 
-def _in_order(items: Iterable[object]) -> list[object]:
-    """Each item once, as first seen."""
-    return list(dict.fromkeys(items))
+def _axis(steps: Float[np.ndarray, "any"]) -> Float[np.ndarray, "time"]:
+    """The last step, and of those before it as many as are kept."""
+    stride = -(-steps.size // MOST)
+    return steps[::-1][::stride][::-1]
+
+
+def _drawn(
+    axis: Float[np.ndarray, "time"],
+    steps: Float[np.ndarray, "row"],
+    scores: Float[np.ndarray, "row"],
+) -> Float[np.ndarray, "time"]:
+    """A run's log at other steps; NaN where the last thing that it says is that it failed."""
+    known = ~np.isnan(scores)
+    if not known.any():
+        return np.full(axis.size, np.nan)
+    before = np.maximum(np.searchsorted(steps, axis, "right") - 1, 0)
+    return np.where(known[before], np.interp(axis, steps[known], scores[known]), np.nan)
 
 
 def _number(text: str, path: Path) -> float:
     try:
-        return float(text)
-    except ValueError:
+        made = float(text)
+    except (TypeError, ValueError):
         raise Mistake(f"{path}: {text!r} is no score; leave a cell empty or write nan") from None
+    if math.isinf(made):
+        raise Mistake(f"{path}: {text!r} is no score; write nan where a run failed")
+    return made
+
+
+def _step(text: str, path: Path) -> float:
+    try:
+        made = float(text)
+    except (TypeError, ValueError):
+        made = math.nan
+    if not math.isfinite(made):
+        raise Mistake(f"{path}: {text!r} is no step; write a number there")
+    return made

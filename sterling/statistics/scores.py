@@ -36,6 +36,7 @@ class Scores:
     name: str = ""
     normaliser: str | None = None  # the table the values were normalised by, with its version
     steps: Float[np.ndarray, "time"] | None = None  # environment steps of the time axis
+    ends: Float[np.ndarray, "run task"] | None = None  # the last that was logged, where it differs
 
     @classmethod
     def of(
@@ -87,15 +88,16 @@ class Scores:
         if lost:
             raise Mistake(f"no scores on {lost[0]!r}; the tasks are {', '.join(self.tasks)}")
         at = [self.tasks.index(task) for task in tasks]
+        ends = None if self.ends is None else self.ends[:, at]
         return dataclasses.replace(
-            self, values=self.values[:, at], mask=self.mask[:, at], tasks=tuple(tasks)
+            self, values=self.values[:, at], mask=self.mask[:, at], tasks=tuple(tasks), ends=ends
         )
 
     def final(self) -> Scores:
         """The last point of time only; scores without a time axis as they are."""
         if self.values.ndim == 2:
             return self
-        return dataclasses.replace(self, values=self.values[..., -1], steps=None)
+        return dataclasses.replace(self, values=self.values[..., -1], steps=None, ends=None)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,8 +20,10 @@ def write_run(
     finished: bool = True,
     settings: dict | None = None,
     within: tuple[float, float] | None = None,
+    **more: object,
 ) -> Path:
-    """A run whose curves rise to ``scores``; None is a seed that failed half way."""
+    """A run whose curves rise to ``scores``; None is a seed that failed half way. ``more``: of its
+    config.json."""
     folder.mkdir(parents=True)
     seeds = list(seeds or range(len(scores)))
     config = {
@@ -34,6 +36,7 @@ def write_run(
         "versions": {"sterling": "0.1.0", "jax": "0.10.2"},
         "hardware": {"cpu": "a cpu", "cores": 2, "memory": 2**34, "devices": ["cpu"]},
         "git": {"commit": "0123456789", "dirty": True},
+        **more,
     }
     (folder / "config.json").write_text(json.dumps(config))
     gone = [seed for seed, score in zip(seeds, scores, strict=True) if score is None]

@@ -102,6 +102,11 @@ def test_nothing_but_an_interrupted_run_without_a_log(run, tmp_path):
     assert pictures == 0
 
 
+def test_a_log_that_took_no_step_is_no_curve(run, spread, tmp_path):
+    words, _ = text_of(write([run("a", "sac", spread(1.0), steps=0)], tmp_path / "out"))
+    assert "Sample efficiency" not in words
+
+
 def test_scores_of_other_libraries(tmp_path):
     lines = [f"{name},{task},{n},{5 * k + n}" for k, name in enumerate("xy") for task in
              ("Breakout", "Pong") for n in range(5)]  # fmt: skip
@@ -139,6 +144,33 @@ def test_the_table_that_knows_most_is_taken_and_the_rest_named(run, spread):
     ends = np.array([[18.791, 3226.0], [2.791, 3946.0]])
     expected = (9.0 - ends[:, 0]) / (ends[:, 1] - ends[:, 0])
     np.testing.assert_allclose(made.scores["sac"].values[2], expected)
+
+
+def test_games_of_minatar_are_normalised_by_their_own_table(tmp_path):
+    games = ("Breakout-MinAtar", "Asterix-MinAtar", "Freeway-MinAtar")
+    lines = [f"{name},{game},{n},{5 + n}" for name in "xy" for game in games for n in range(5)]
+    (tmp_path / "games.csv").write_text("\n".join(["algorithm,task,run,score", *lines, ""]))
+    groups, _ = gather(read([tmp_path / "games.csv"])[0])
+    made = normalised(groups)
+    assert (made.table.name, made.unknown) == ("minatar", [])
+
+
+@pytest.mark.parametrize("metric", ["data/return", "data/length"])
+def test_only_returns_are_normalised(run, spread, tmp_path, metric):
+    runs = [
+        run(f"{name}{world}", name, spread(100.0), environment=world)
+        for world in ("Hopper-v5", "Ant-v5")
+        for name in ("sac", "ppo")
+    ]
+    for one in runs:
+        log = one / "metrics.jsonl"
+        log.write_text(log.read_text().replace("data/return", metric))
+    words, _ = text_of(write(runs, tmp_path / "out", Request(metric)))
+    assert ("mujoco-td3/1" in words) == (metric == "data/return")
+    assert ("are of returns, and data/length is none" in words) == (metric == "data/length")
+    if metric == "data/length":
+        with pytest.raises(Mistake, match="leave out --normalise, or take --metric return"):
+            write(runs, tmp_path / "out", Request(metric, table="mujoco-td3"))
 
 
 def test_a_place_that_cannot_be_written_to(run, tmp_path):

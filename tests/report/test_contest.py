@@ -1,5 +1,8 @@
 """Who is better: decided where the seeds permit, and said in words that claim no more."""
 
+import itertools
+import json
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,15 +12,16 @@ from sterling.report.groups import gather
 from sterling.report.overall import areas
 from sterling.report.runs import read
 from sterling.report.words import method, sentence, sentences
+from sterling.statistics import need
 
 
 @pytest.fixture
 def held(run):
     """``held(sac=[...], ppo=[...], failed=...)``: the only contest between these scores."""
 
-    def hold(failed=None, **scores):
+    def hold(failed=None, alpha=0.05, **scores):
         folders = [run(name, name, values) for name, values in scores.items()]
-        (one,) = contests(gather(read(folders)[0])[0], failed=failed)
+        (one,) = contests(gather(read(folders)[0])[0], alpha=alpha, failed=failed)
         return one
 
     return hold
@@ -50,6 +54,44 @@ def test_the_seeds_that_are_missing_are_counted(held):
     (pair,) = held(sac=[1.0, 2.0, 3.0, 4.0, 5.0], ppo=[0.0, 1.0, 2.0, 3.0, 4.0]).pairs
     assert (pair.verdict, pair.need) == ("equal", 41)
     assert "41 seeds each would show it in 4 of 5 cases: run 36 more" in sentence(pair, "x")
+
+
+def test_the_seeds_that_are_missing_depend_on_alpha(held):
+    scores = {"sac": [1.0, 2.0, 3.0, 4.0, 5.0], "ppo": [0.0, 1.0, 2.0, 3.0, 4.0]}
+    assert held(alpha=0.001, **scores).pairs[0].need == need(1 / np.sqrt(2.5), alpha=0.001) == 89
+
+
+@pytest.mark.parametrize(
+    ("seeds", "alpha", "verdict", "needed"),
+    [
+        ((2, 2), 0.05, "equal", 4),  # 2 of 6 ways to deal them out differ by as much
+        ((2, 2), 0.34, "larger", None),
+        ((3, 3), 0.05, "equal", 4),
+        ((3, 3), 0.001, "equal", 7),
+        ((5, 2), 0.05, "larger", None),  # 1 of 21
+        ((5, 2), 0.04, "equal", 4),
+    ],
+)
+def test_runs_without_any_spread_are_exchanged(held, seeds, alpha, verdict, needed):
+    one = held(alpha=alpha, sac=[1.0] * seeds[0], ppo=[0.0] * seeds[1])
+    (pair,) = one.pairs
+    assert (one.how, pair.verdict, pair.need) == (WELCH, verdict, needed)
+    assert "no number of seeds" not in sentence(pair, "x")
+
+
+def test_equal_successes_rarely_beat_each_other(run):
+    wrong = 0
+    for at, found in enumerate(itertools.product([0.0, 1.0], repeat=4)):
+        folders = [run(f"{at}/{name}", name, found[i : i + 2]) for name, i in (("a", 0), ("b", 2))]
+        (one,) = contests(gather(read(folders)[0])[0])
+        wrong += one.pairs[0].verdict != "equal"
+    assert wrong / 16 <= 0.05
+
+
+@pytest.mark.parametrize(("alpha", "said"), [(0.05, "5%"), (0.001, "0.1%"), (0.025, "2.5%")])
+def test_what_error_is_allowed_is_said_in_full(held, alpha, said):
+    one = held(sac=[1.0, 2.0], ppo=[3.0, 4.0])
+    assert f"is at most {said}." in method([one], alpha)
 
 
 def test_identical_scores_need_no_seeds_at_all(held):
@@ -121,6 +163,22 @@ def test_intervals_end_at_what_scores_can_be(run):
     assert area["grpo"] == area["rloo"]  # far from both ends
     low = gather(read([run("sft", "sft", (0.1, 0.2, 0.6), within=(0.0, 1.0))])[0])[0]
     assert areas(low)["Hopper-v5"][1]["sft"].low == 0.0
+
+
+def test_areas_are_over_the_same_steps_however_far_a_log_goes(run):
+    def rising(name, total, rows):
+        folder = run(name, name, [0.0, 0.0], steps=total)
+        log = [{"step": k * total // rows, "data/return": [k * total / rows / 1000] * 2}
+               for k in range(1, rows + 1)]  # fmt: skip
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
+        return folder
+
+    runs = [rising("long", 1_000_000, 1000), rising("short", 30_000, 100)]
+    end, made = areas(gather(read(runs)[0])[0])["Hopper-v5"]
+    assert end == 30_000
+    # the mean of t / 1000 over 0 ... 30,000, but for a level piece before the first row
+    assert made["short"].value == pytest.approx(15.0, abs=0.01)
+    assert made["long"].value == pytest.approx(15.0, abs=0.02)
 
 
 def test_welch_is_scipys():

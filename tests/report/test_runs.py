@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from sterling.report.groups import WINDOWS, differing, gather, labels
+from sterling.report.groups import WINDOWS, gather, labels
 from sterling.report.runs import read
+from sterling.report.settings import differing
+from sterling.report.text import endings
 from sterling.types import Mistake
 
 
@@ -71,6 +73,48 @@ def test_files_of_other_libraries(tmp_path):
     assert found["y", "A"].failed == [0]
 
 
+def test_a_file_that_is_given_twice_counts_once(tmp_path):
+    table = tmp_path / "theirs.csv"
+    table.write_text("algorithm,task,seed,score\nx,A,3,1\nx,A,7,2\n")
+    results, _ = read([table, tmp_path / ".." / tmp_path.name / "theirs.csv"])
+    (group,), notes = gather(results)
+    assert (group.seeds, group.scores.tolist()) == ([3, 7], [1.0, 2.0])
+    assert ["seeds 3 and 7 were already counted" in note for note in notes] == [True]
+    other = tmp_path / "more.csv"
+    other.write_text(table.read_text())
+    (group,), notes = gather(read([table, other])[0])
+    assert (group.seeds, notes) == ([3, 7, 3, 7], [])  # numbers of another file are other runs
+
+
+def test_files_of_curves_whose_runs_have_steps_of_their_own(tmp_path):
+    table = tmp_path / "grid.csv"
+    rows = [f"{seed},{k * 1000 + seed},{100 * k + seed}" for seed in range(5) for k in range(1, 11)]
+    rows += ["5,1000,1", "5,9000,nan", "6,4000,40", "6,5000,50"]
+    table.write_text("\n".join(["seed,step,return", *rows, ""]))
+    results, notes = read([table])
+    one = only(results)
+    expected = [1000.0, 1001, 1002, 1003, 1004, np.nan, 50]
+    np.testing.assert_array_equal(one.scores, expected)
+    assert (one.failed, one.curves.failed) == ([5], {5: 9000.0})
+    end = f"{table}: runs of grid end between 5,000 and 10,004 steps; each counts by its own last"
+    assert [note.startswith(end) for note in notes] == [True]
+    (group,), _ = gather(results)
+    steps, values = group.curves()
+    assert values.shape == (6, WINDOWS)
+    assert np.isnan(values[5, steps > 5100]).all()  # nothing is known of it there
+
+
+def test_columns_beside_steps_are_curves(tmp_path):
+    table = tmp_path / "wide.csv"
+    table.write_text("Step,ppo,sac\n" + "".join(f"{k},{k},{2 * k}\n" for k in range(10)))
+    results, _ = read([table])
+    assert [(one.algorithm, one.scores.tolist()) for one in results] == [
+        ("ppo", [9.0]),
+        ("sac", [18.0]),
+    ]
+    assert results[0].curves.returns.tolist() == [list(range(10))]
+
+
 def test_nothing_to_read_is_a_mistake(tmp_path):
     with pytest.raises(Mistake, match="there is no"):
         read([tmp_path / "absent"])
@@ -101,6 +145,96 @@ def test_labels_name_the_settings_that_differ_or_what_the_user_says(run):
     assert differing(results[:2]) == {"lr": [0.001, 0.1], "steps": [1000, 20_000]}
     results, _ = read([f"old={first}", f"new={second}"])
     assert labels(gather(results)[0]) == ["old", "new"]
+
+
+def named(*folders):
+    """label -> seeds, of these runs put together; no note was made."""
+    groups, notes = gather(read(folders)[0])
+    assert notes == []
+    return {one.label: one.seeds for one in groups}
+
+
+def log(path, **more):
+    return {"path": path, "hash": "", "share": 0.5, "unchecked": False} | more
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ({"updates": 1000}, {"updates": 50_000}, ("1k updates", "50k updates")),
+        ({"data": log("/a/medium.npz")}, {"data": log("/a/expert.npz")},
+         ("data=medium.npz", "data=expert.npz")),
+        ({"data": log("l", share=0.25)}, {"data": log("l")}, ("data.share=0.25", "data.share=0.5")),
+        ({"data": log("l", share=0.25)}, {"data": None}, ("data=l", "no data")),
+        ({"online": {"alpha": 0.0}}, {"online": {}}, ("online.alpha=0.0", "no online.alpha")),
+        ({"guide": {"path": "/runs/bc", "how": "jump-start"}}, {"guide": None},
+         ("guide=bc", "no guide")),
+        ({"augment": "shift"}, {"augment": ""}, ("augment=shift", "no augment")),
+        ({"speech": {"levels": "1"}}, {"speech": {"levels": "3"}},
+         ("speech.levels=1", "speech.levels=3")),
+        ({"speech": {"model": "/a/small"}}, {"speech": {"model": "/b/large"}},
+         ("speech.model=small", "speech.model=large")),
+        ({"env_options": {"g": 1}}, {"env_options": {"g": 2}},
+         ("env_options.g=1", "env_options.g=2")),
+        ({"updates": 1}, {"updates": 0}, ("1 update", "0 updates")),
+    ],
+)  # fmt: skip
+def test_runs_that_learned_from_something_else_are_compared(run, one, other, said):
+    first, second = run("a", "iql", [1.0, 2.0], **one), run("b", "iql", [3.0, 4.0], **other)
+    assert named(first, second) == {f"iql {words}": [0, 1] for words in said}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"data": log("/a/x.npz", hash="f0")}, {"data": log("/b/y.npz", hash="f0")}),
+        ({"data": log("/a/x.npz")}, {"data": log("/b/x.npz", unchecked=True)}),
+        ({"speech": {"dump": "a", "slots": 8}}, {"speech": {"dump": "b", "slots": 64}}),
+        ({"context": 48}, {"context": 64}),
+        ({"updates": 0, "online": {}, "augment": "", "env_options": {}, "data": None}, {}),
+    ],
+)
+def test_what_says_nothing_of_the_training_tells_no_runs_apart(run, one, other):
+    first = run("a", "iql", [1.0, 2.0], **one)
+    assert named(first, run("b", "iql", [3.0], seeds=[7], **other)) == {"iql": [0, 1, 7]}
+
+
+def test_logs_of_one_name_and_other_content_are_not_one(run):
+    runs = [run(f"{at}/iql", "iql", [1.0], data=log("x.npz", hash=at)) for at in "ab"]
+    assert named(*runs) == {"iql (a/iql)": [0], "iql (b/iql)": [0]}
+
+
+def test_many_settings_are_named_by_as_much_of_the_path_as_it_takes(run):
+    one, other = ({name: value for name in "abcd"} for value in (1, 2))
+    runs = [
+        run("exp1/ppo", "ppo", [1.0], settings=one),
+        run("exp2/ppo", "ppo", [2.0], settings=other),
+        run("exp3/ppo", "ppo", [3.0], settings=one, seeds=[5]),
+    ]
+    assert named(*runs) == {"ppo (exp1/ppo)": [0, 5], "ppo (exp2/ppo)": [0]}
+    assert endings(["/a/b/c", "/d/b/c", "/a/b/e"]) == ["a/b/c", "d/b/c", "a/b/e"]
+
+
+def test_budgets_that_are_written_alike_are_not_pooled(run):
+    runs = [run(f"{n}", "ppo", [1.0], steps=n) for n in (1_000_000, 1_000_100)]
+    assert named(*runs) == {"ppo (1000000)": [0], "ppo (1000100)": [0]}
+
+
+def test_equal_seeds_of_other_settings_all_count_under_a_given_label(run):
+    first, second = run("a", "iql", [1.0, 2.0]), run("b", "iql", [3.0, 4.0], updates=9)
+    assert named(f"ours={first}", f"ours={second}") == {"ours": [0, 1, 0, 1]}
+
+
+def test_an_unfinished_run_hides_no_finished_one(run):
+    crashed = run("a", "ppo", [9.0, 9.0, 9.0], rows=3, finished=False)
+    finished = run("b", "ppo", [1.0, 2.0])
+    results, notes = read([crashed, finished])
+    (group,), more = gather(results)
+    assert (group.scores.tolist(), group.steps, more) == ([1.0, 2.0], [150.0, 1000.0], [])
+    assert [one.seeds for one in group.results] == [[2], [0, 1]]  # in the order given
+    assert "is not finished" in notes[0]
+    (group,), _ = gather(read([crashed, finished], "data/return")[0])
+    assert group.scores.tolist() == pytest.approx([9.0, 0.95, 1.9])
 
 
 def test_only_the_tasks_asked_for(run):

@@ -93,6 +93,11 @@ def test_ties_count_half():
     made = ranks({"a": [[1.0, 2.0]] * 3, "b": [[1.0, 3.0]] * 3}, draws=50)
     assert made.mean["a"].value == pytest.approx((1.5 + 2) / 2)
     assert made.of("a").tolist() == [0.25, 0.75]
+    level, low = [500.0] * 3, [1.0, 2.0, 3.0]
+    made = ranks({"a": level, "b": level, "c": level, "d": low}, draws=50)
+    third = pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.0])
+    assert [made.of(name).tolist() for name in "abc"] == [third] * 3
+    assert made.of("d").tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_a_clean_sweep_is_not_certain():

@@ -96,6 +96,43 @@ def test_wide_csv(tmp_path):
         load(path)
 
 
+def test_wide_csv_of_curves(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("Step,ppo,sac\n1000,1,2\n2000,3,\n3000,5,6\n")
+    found = load(path)
+    assert found["ppo"].values.tolist() == [[[1.0, 3.0, 5.0]]]
+    assert found["sac"].steps.tolist() == [1000.0, 3000.0]
+    assert found["sac"].final().values.tolist() == [[6.0]]
+    assert load(path, columns="task")["runs"].tasks == ("ppo", "sac")
+    path.write_text("step,seed,ppo\n1,7,1\n2,7,3\n1,8,5\n2,8,6\n")
+    assert load(path)["ppo"].runs == ("7", "8")
+    path.write_text("step,seed,ppo\n1,7,1\n1,7,3\n")
+    with pytest.raises(Mistake, match="two scores of ppo, task 0, run 7, step 1"):
+        load(path)
+    path.write_text("step,ppo\n,1\n")
+    with pytest.raises(Mistake, match="'' is no step; write a number"):
+        load(path)
+
+
+def test_runs_that_are_logged_at_steps_of_their_own(tmp_path, monkeypatch):
+    path = tmp_path / "own.csv"
+    path.write_text("seed,step,score\n0,10,1\n0,20,3\n1,11,2\n1,15,nan\n1,21,4\n2,10,7\n2,12,nan\n")
+    scores = Scores.load(path)
+    assert scores.steps.tolist() == [10, 11, 12, 15, 20, 21]
+    first, second, third = scores.values[:, 0].tolist()
+    assert first == pytest.approx([1.0, 1.1 + 0.1, 1.4, 2.0, 3.0, 3.0])
+    assert second[:3] == pytest.approx([2.0, 2.0, 2.2])
+    assert np.isnan(second[3:]).tolist() == [True, True, False]
+    assert np.isnan(third).tolist() == [False, False, True, True, True, True]
+    np.testing.assert_array_equal(scores.final().values[:, 0], [3.0, 4.0, np.nan])
+    assert scores.ends[:, 0].tolist() == [20.0, 21.0, 12.0]
+    assert scores.select(["0"]).ends.shape == (3, 1)
+    monkeypatch.setattr("sterling.statistics.rows.MOST", 2)
+    few = Scores.load(path)
+    assert few.steps.tolist() == [12.0, 21.0]
+    np.testing.assert_array_equal(few.final().values[:, 0], [3.0, 4.0, np.nan])
+
+
 def test_json(tmp_path):
     path = tmp_path / "SPR.json"
     path.write_text(json.dumps({"Alien": [1, 2, 3], "Pong": [-1, None]}))
@@ -156,6 +193,20 @@ def test_known_references():
         table("atari").of("Breakot")
     with pytest.raises(Mistake, match="no normalisation table is called 'procgen'"):
         table("procgen")
+
+
+def test_games_of_minatar_are_not_ataris():
+    for name in ("Breakout-MinAtar", "MinAtar/Breakout-v1", "minatar:breakout"):
+        assert table("minatar").of(name) == (0.0, 28.0)
+        with pytest.raises(
+            Mistake, match=f"the table atari/1 has no task '{name}'; take the table minatar"
+        ):
+            table("atari").of(name)
+    own = Table("own", 1, "", "", {"Breakout-MinAtar": (0.0, 9.0), "Breakout": (0.0, 30.0)})
+    assert own.of("Breakout-MinAtar") == (0.0, 9.0)
+    assert own.of("ALE/Breakout-v5") == (0.0, 30.0)
+    both = Table("own", 1, "", "", {"Breakout": (0.0, 30.0), "Breakout-MinAtar": (0.0, 9.0)})
+    assert both.of("ALE/Breakout-v5") == (0.0, 30.0)
 
 
 def test_normalised_scores_say_by_what():
