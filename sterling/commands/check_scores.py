@@ -61,8 +61,9 @@ def _heading(result: Result, made: Estimate) -> str:
 
     seeds = count(len(result.seeds), "seed")
     gone = f", {listed(result.failed)} failed and not counted" if result.failed else ""
-    budget = steps(result.steps)
-    return f"{result.algorithm} on {result.environment}, {budget} steps, {seeds}{gone}: {made}"
+    taken = steps(result.updates or result.steps)
+    budget = f"{taken} {'updates' if result.updates else 'steps'}"
+    return f"{result.algorithm} on {result.environment}, {budget}, {seeds}{gone}: {made}"
 
 
 def _table(checks: list[Check]) -> str:

@@ -38,13 +38,18 @@ def learning(groups: Sequence[Group], ylabel: str = "") -> Figure:
             axes.set_title(world)
         for axes in grid[len(worlds) :]:
             axes.set_axis_off()
-        for at, axes in enumerate(grid[: len(worlds)]):
+        for at, (axes, world) in enumerate(zip(grid, worlds, strict=False)):
             if at + columns >= len(worlds):
-                axes.set_xlabel(axis_of([one for one in groups if one.environment == worlds[at]]))
-        of = "evaluation" if all(one.unit == "updates" for one in groups) else "training"
-        for axes in grid[: len(worlds) : columns]:
-            axes.set_ylabel(ylabel or f"return of {of} episodes")
+                axes.set_xlabel(axis_of([one for one in groups if one.environment == world]))
+            if at % columns == 0 or _episodes(groups, world) != _episodes(groups, worlds[at - 1]):
+                axes.set_ylabel(ylabel or f"return of {_episodes(groups, world)} episodes")
         return figure
+
+
+def _episodes(groups: Sequence[Group], world: str) -> str:
+    """Which episodes the returns of a world's curves are of."""
+    units = {one.unit for one in groups if one.environment == world}
+    return {"updates": "evaluation", "steps": "training"}[units.pop()] if len(units) == 1 else "all"
 
 
 def axis_of(groups: Sequence[Group]) -> str:

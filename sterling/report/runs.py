@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from sterling.naming import hint
 from sterling.report.metrics import Row
 from sterling.report.metrics import read as read_rows
 from sterling.statistics import folders
@@ -78,7 +79,7 @@ def read(words: Sequence[str | Path], metric: str = "return") -> tuple[list[Resu
     ``LABEL=PATH``. ``metric`` is one that ``result.json`` gives (``return``), or a column of the
     log (``data/return``), averaged over the last tenth of the steps.
 
-    Raises Mistake where a path does not exist or nothing was found.
+    Raises Mistake where a path does not exist, nothing was found, or no run has the metric.
     """
     results: list[Result] = []
     notes: list[str] = []
@@ -95,7 +96,20 @@ def read(words: Sequence[str | Path], metric: str = "return") -> tuple[list[Resu
         results += [_read_run(folder, label, metric, notes) for folder in folders]
     if not results:
         raise Mistake(f"no run in {', '.join(str(word) for word in words) or 'nothing'}")
+    if not any(one.scores is not None for one in results):
+        _check_metric(metric, [one for one in results if one.result])
     return results, notes
+
+
+def _check_metric(metric: str, finished: list[Result]) -> None:
+    """Raises Mistake where runs are finished and none has the metric."""
+    logs = [Path(one.place) / "metrics.jsonl" for one in finished]
+    rows = [row for log in logs if log.exists() for row in read_rows(log)[-1:]]
+    known = {name for row in rows for name in row if "/" in name}
+    known |= {name for one in finished for name in one.result.get("final", {})}
+    if finished and known:
+        near = hint(metric, known, f"there are {', '.join(sorted(known))}")
+        raise Mistake(f"no run has the metric {metric!r}{near}")
 
 
 def curves(rows: list[Row], seeds: list[int] | None, column: str = "") -> Curves:

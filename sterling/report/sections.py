@@ -13,6 +13,7 @@ from sterling.report.facts import Table
 from sterling.report.forest import forest
 from sterling.report.material import Material
 from sterling.report.text import chance, number, percent, steps
+from sterling.statistics import table as load_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,6 +67,8 @@ def better(made: Material, out: Path) -> str:
 
 def together(made: Material, out: Path) -> str:
     """All environments together, where a table of reference scores knows them."""
+    if made.asked.table:
+        load_table(made.asked.table)  # a name that is none is told, used or not
     if len(made.contests) < 2:
         return ""
     found = profiles.normalised(made.groups, made.asked.table, made.asked.metric)

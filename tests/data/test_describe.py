@@ -13,7 +13,7 @@ from sterling.data.facts import Facts
 from sterling.types import Mistake
 
 
-def tabular(episodes, ended=True, **facts):
+def tabular(episodes, ended=True, actions=3, **facts):
     """Episodes given as [(state, action, reward), ...] and a last state."""
     obs, action, reward, lengths = [], [], [], []
     for steps, last in episodes:
@@ -33,7 +33,7 @@ def tabular(episodes, ended=True, **facts):
         np.array(lengths),
         np.zeros(len(lengths), np.int32),
     )
-    return Dataset.of(block, spaces.MultiDiscrete([50]), spaces.Discrete(3), Facts(**facts))
+    return Dataset.of(block, spaces.MultiDiscrete([50]), spaces.Discrete(actions), Facts(**facts))
 
 
 def test_quality_and_coverage_are_those_of_the_paper():
@@ -45,7 +45,7 @@ def test_quality_and_coverage_are_those_of_the_paper():
     wider = tabular([([(s, a, 0.0)], 9) for s in range(4) for a in range(3)])
     assert describe(data, beside=wider).coverage == pytest.approx(3 / 12)
     assert describe(data, beside=data).coverage == 1.0
-    other = dataclasses.replace(data, action_space=spaces.Discrete(4))
+    other = tabular([([(0, 0, 1.0)], 1)], actions=4)
     with pytest.raises(Mistake, match="both files must be of one environment"):
         describe(data, beside=other)
     assert found.upside == pytest.approx(np.sqrt(0.5))  # returns 2 and 4

@@ -34,7 +34,7 @@ def test_a_run_is_announced_before_its_first_row():
 def test_slow_runs_say_how_slow_and_how_long():
     console = plain()
     sink = Progress(2, 2, "GRPO on a world", console)
-    slow = {"update": 1, "updates": 2, "time/updates_per_second": 0.017}
+    slow = {"step": 0, "update": 1, "updates": 2, "time/updates_per_second": 0.017}
     sink.write(slow)
     sink.close()
     line = shown(console)[1]
