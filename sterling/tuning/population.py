@@ -57,7 +57,8 @@ class Explore(Protocol):
 
 
 class Perturb:
-    """Each setting is drawn anew with probability 0.25, else multiplied by 0.8 or 1.2."""
+    """Each setting is drawn anew with probability 0.25, else multiplied by 0.8 or 1.2, and of
+    options the one beside it is taken."""
 
     def note(self, time: int, before: float, fields: Fields, after: float) -> None:
         """What happened before does not matter."""
