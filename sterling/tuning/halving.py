@@ -111,12 +111,11 @@ class ASHA:
         """A promotion if there is one, else a new configuration; None while both are lacking."""
         for rung in reversed(range(len(self._budgets) - 1)):
             if found := self.promotable(rung):
-                self._promoted[rung].add(found[0])
-                return self._job(found[0], rung + 1)
-        if self._begun == self._trials:
-            return None
-        self._begun += 1
-        return self._job(self._begun - 1, 0)
+                return self._promote(found[0], rung)
+        if self._begun < self._trials:
+            self._begun += 1
+            return self._job(self._begun - 1, 0)
+        return None if self._told.pending else self._last()
 
     def tell(self, id: int, scores: Scores, cost: Cost) -> None:
         """Enter it into its rung."""
@@ -132,6 +131,18 @@ class ASHA:
         scores = self._rungs[rung]
         best = ranked(scores)[: len(scores) // self._eta]
         return [trial for trial in best if trial not in self._promoted[rung]]
+
+    def _last(self) -> Job | None:
+        """The best of the highest rung goes on; None once a trial has had the full budget."""
+        top = len(self._budgets) - 1
+        highest = max((rung for rung, scores in enumerate(self._rungs) if scores), default=top)
+        if highest == top:
+            return None
+        return self._promote(ranked(self._rungs[highest])[0], highest)
+
+    def _promote(self, trial: int, rung: int) -> Job:
+        self._promoted[rung].add(trial)
+        return self._job(trial, rung + 1)
 
     def _job(self, trial: int, rung: int) -> Job:
         fields = self.space.sample(generator(self._key, "trial", trial))

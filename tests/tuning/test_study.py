@@ -63,6 +63,24 @@ def test_a_report_says_what_is_promised(tmp_path):
     assert best["tuning"]["score"] == max(sum(each) / 2 for each in scores)
 
 
+@pytest.mark.parametrize(
+    ("search", "objective", "alike"),
+    [
+        ("random", "last", True),
+        ("random", "bound", False),  # a mean less its error is no mean
+        ("asha", "last", True),
+        ("pbt", "area", False),  # its trials are told apart by their last generation
+    ],
+)
+def test_optimism_is_of_scores_that_measure_the_same(search, objective, alike):
+    how = {"asha": {"eta": 2, "least": 128}, "pbt": {"generations": 2}}.get(search, {})
+    report = study(search=search, objective=objective, trials=2, **how).report
+    best = report["incumbent"]
+    assert best["plan"][-1][1] == report["steps"]  # also where two trials never fill a rung
+    flatters = best["tuning"]["score"] - best["test"]["estimate"]
+    assert report["optimism"] == (flatters if alike else None)
+
+
 def test_seeds_that_are_tuned_on_are_refused_for_the_test(tmp_path):
     with pytest.raises(Mistake, match="seeds 1 are both tuned and tested on"):
         study(test_seeds=[1, 9])
