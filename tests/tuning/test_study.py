@@ -9,7 +9,12 @@ import time
 
 import pytest
 
-from sterling.tuning import resume, tune
+from sterling.training.settings import resolve
+from sterling.tuning import resume, space, tune
+from sterling.tuning.crew import Here
+from sterling.tuning.lanes import Plan
+from sterling.tuning.search import Incumbent, Random
+from sterling.tuning.study import TESTS, Study
 from sterling.types import Mistake
 
 SMALL = {"length": 8, "minibatch": 32, "epochs": 1, "width": 8, "preset": False, "log_every": 64}
@@ -79,6 +84,41 @@ def test_optimism_is_of_scores_that_measure_the_same(search, objective, alike):
     assert best["plan"][-1][1] == report["steps"]  # also where two trials never fill a rung
     flatters = best["tuning"]["score"] - best["test"]["estimate"]
     assert report["optimism"] == (flatters if alike else None)
+
+
+class Replies(Here):
+    """Trains nothing: a job's rows are the steps they were logged at. The incumbent's seed
+    ``lost[0]`` diverges in the piece that begins at ``lost[1]``."""
+
+    def __init__(self, plan, lost):
+        super().__init__(plan, lambda: False)
+        self.lost = lost
+
+    def run(self, todo, record):
+        for job in (job for piece in todo for job in piece):
+            rows = [float(step) for step in range(job.start, job.stop, 64)]
+            made = {"returns": [rows] * len(job.seeds), "measured": [99.0] * len(job.seeds)}
+            lost = job.trial > TESTS and job.start == self.lost[1]
+            made["failed"] = [seed for seed in job.seeds if lost and seed == self.lost[0]]
+            record([{**job.to_json(), **made, "cost": {"steps": 1, "seconds": 1.0}}])
+
+
+@pytest.mark.parametrize(
+    ("objective", "whole"), [("area", 224.0), ("last", 448.0), ("final", 99.0)]
+)
+def test_the_test_measures_a_changing_plan_from_its_start(objective, whole, tmp_path):
+    """As it measures the defaults; a seed that diverged in an earlier piece has failed."""
+    options = {"length": 8, "minibatch": 32, "epochs": 1, "width": 8}
+    settings = resolve("ppo", "probe:both", steps=512, preset=False, fields=options, log_every=64)
+    plan = ((0, 128, {"lr": 1e-3}), (128, 384, {"lr": 2e-3}), (384, 512, {"lr": 3e-3}))
+    best = Incumbent(3, 9.0, (9.0, 9.0), {"lr": 3e-3}, plan)
+    base = Plan(settings, objective, tmp_path)
+    searcher, own = Random(space.read("ppo", SPACE), 0, 1, 512), {"parallel": 1, "chained": False}
+    made = Study(base, searcher, (0, 1), watch=lambda stage, wave, line: None, **own)
+    defaults, tuned = made.test(Replies(base, (8, 128)), best, (7, 8))
+    made.close()
+    assert defaults["scores"] == [whole, whole]
+    assert tuned["scores"] == [whole, 0.0]
 
 
 def test_seeds_that_are_tuned_on_are_refused_for_the_test(tmp_path):
