@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling import algorithms
 from sterling.statistics import Estimate, estimate
 from sterling.training import folder
 from sterling.training.choices import Logbook, Speech
+from sterling.training.fields import make_config
 from sterling.training.settings import Settings
 from sterling.tuning.asked import POPULATIONS
 from sterling.tuning.search import Incumbent
@@ -80,7 +82,8 @@ def command(settings: Settings, fields: Fields) -> str:
     for part in (settings.data, settings.speech):
         words += _said(part) if part is not None else []
     own = {**settings.config.__dict__, **fields}
-    usual = type(settings.config)().__dict__
+    name = settings.algorithm  # which may stand for fields of its own, as gspo does for level
+    usual = make_config(algorithms.find(name), algorithms.named(name), name).__dict__
     words += ["--no-preset", "--envs", str(settings.envs)]
     for name, value in own.items():
         if value == usual[name]:
