@@ -54,7 +54,7 @@ class Halving:
         least: int | None = None,
     ):
         self.space, self._key, self._eta = space, key, eta
-        self._budgets = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
+        self.stops = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
         self._told = Told(combine)
         self._rung = 0
         self._fields = {i: space.sample(generator(key, "trial", i)) for i in range(trials)}
@@ -66,16 +66,16 @@ class Halving:
         if not self._waiting:
             return None
         trial = self._waiting.pop(0)
-        start = self._budgets[self._rung - 1] if self._rung else 0
-        kept = self._rung + 1 < len(self._budgets)
-        stop, fields = self._budgets[self._rung], self._fields[trial]
+        start = self.stops[self._rung - 1] if self._rung else 0
+        kept = self._rung + 1 < len(self.stops)
+        stop, fields = self.stops[self._rung], self._fields[trial]
         return self._told.asked(trial=trial, fields=fields, start=start, stop=stop, kept=kept)
 
     def tell(self, id: int, scores: Scores, cost: Cost) -> None:
         """Note it, and with the rung's last begin the next rung."""
         job = self._told.told(id, scores)
         self._scores[job.trial] = self._told.score(id)
-        if self._told.pending or self._waiting or self._rung + 1 == len(self._budgets):
+        if self._told.pending or self._waiting or self._rung + 1 == len(self.stops):
             return
         survivors = ranked(self._scores)[: max(1, len(self._scores) // self._eta)]
         self._rung, self._scores = self._rung + 1, {}
@@ -101,15 +101,15 @@ class ASHA:
         least: int | None = None,
     ):
         self.space, self._key, self._trials, self._eta = space, key, trials, eta
-        self._budgets = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
+        self.stops = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
         self._told = Told(combine)
         self._begun = 0
-        self._rungs: list[dict[int, float]] = [{} for _ in self._budgets]
-        self._promoted: list[set[int]] = [set() for _ in self._budgets]
+        self._rungs: list[dict[int, float]] = [{} for _ in self.stops]
+        self._promoted: list[set[int]] = [set() for _ in self.stops]
 
     def ask(self) -> Job | None:
         """A promotion if there is one, else a new configuration; None while both are lacking."""
-        for rung in reversed(range(len(self._budgets) - 1)):
+        for rung in reversed(range(len(self.stops) - 1)):
             if found := self.promotable(rung):
                 return self._promote(found[0], rung)
         if self._begun < self._trials:
@@ -120,7 +120,7 @@ class ASHA:
     def tell(self, id: int, scores: Scores, cost: Cost) -> None:
         """Enter it into its rung."""
         job = self._told.told(id, scores)
-        self._rungs[self._budgets.index(job.stop)][job.trial] = self._told.score(id)
+        self._rungs[self.stops.index(job.stop)][job.trial] = self._told.score(id)
 
     def best(self) -> Incumbent | None:
         """The best of the highest rung reached."""
@@ -134,7 +134,7 @@ class ASHA:
 
     def _last(self) -> Job | None:
         """The best of the highest rung goes on; None once a trial has had the full budget."""
-        top = len(self._budgets) - 1
+        top = len(self.stops) - 1
         highest = max((rung for rung, scores in enumerate(self._rungs) if scores), default=top)
         if highest == top:
             return None
@@ -146,7 +146,7 @@ class ASHA:
 
     def _job(self, trial: int, rung: int) -> Job:
         fields = self.space.sample(generator(self._key, "trial", trial))
-        start = self._budgets[rung - 1] if rung else 0
-        kept = rung + 1 < len(self._budgets)
-        stop = self._budgets[rung]
+        start = self.stops[rung - 1] if rung else 0
+        kept = rung + 1 < len(self.stops)
+        stop = self.stops[rung]
         return self._told.asked(trial=trial, fields=fields, start=start, stop=stop, kept=kept)

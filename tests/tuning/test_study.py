@@ -239,9 +239,21 @@ def test_a_population_searches_numbers_only():
         ({"widht": 3}, "did you mean width"),
         ({"search": "random", "eta": 2}, "no option eta"),
         ({"strategy": "processes"}, "leave strategy out"),
-        ({"trials": 0}, "at least 1"),
+        ({"trials": 0}, "trials must be a whole number of at least 1"),
+        ({"workers": 0}, "workers must be a whole number of at least 1"),
+        ({"workers": -1}, "workers must be a whole number of at least 1"),
+        ({"key": -1}, "key must be a whole number of at least 0"),
+        ({"key": 2**32}, r"below 2\^32"),
+        ({"parallel": 0}, "parallel must be a whole number of at least 1"),
+        ({"test_seeds": [5_000_000_000]}, r"below 2\^31"),
+        ({"test_seeds": 5_000_000_000}, r"below 2\^31"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1"),
+        ({"objective": "final", "evaluate_episodes": 0}, "evaluate_episodes of 1 or more"),
+        ({"search": "halving", "eta": 2.5}, "eta must be a whole number"),
         ({"space": {"depth": [1, "two"]}}, "must be of type int"),
         ({"minibatch": 4096}, "does not fit into a rollout"),
+        ({"search": "pbt"}, "10 generations do not fit into the 8 .* ask for generations=8"),
+        ({"search": "halving", "steps": 256}, r"3 rungs \(28, 85, 256\) .* ask for least=85"),
     ],
 )
 def test_wrong_use_is_one_line(options, words, tmp_path):
@@ -249,6 +261,34 @@ def test_wrong_use_is_one_line(options, words, tmp_path):
         study(tmp_path / "s", **options)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"search": "pbt", "generations": 8}, {"search": "halving", "least": 85, "steps": 256}],
+)
+def test_what_is_said_to_fit_does(given):
+    assert study(**given, trials=2).report["budget"]["steps"] > 0
+
+
+def test_rungs_fit_into_the_iterations_of_every_trial():
+    """Those of 8 steps a world have twice as many, into which six rungs would fit."""
+    given = {"search": "asha", "eta": 2, "least": 16, "space": {"length": [8, 16]}, "envs": 2}
+    with pytest.raises(Mistake, match=r"6 rungs .* into the 16 iterations .* ask for least=32"):
+        tune("ppo", "probe:both", steps=512, trials=8, seeds=2, preset=False, **given)
+
+
+def test_a_space_of_which_all_is_fixed_is_refused():
+    own = {"lr": 3e-4, "gamma": 0.99, "gae_lambda": 0.95, "clip": 0.2, "entropy_coef": 0.0}
+    own |= {"value_coef": 0.5, "max_grad_norm": 0.5}
+    with pytest.raises(Mistake, match="nothing is left to search: lr, gamma"):
+        study(space=None, **own)
+
+
+def test_counts_may_be_written_as_floats(tmp_path):
+    study(tmp_path / "s", "halving", trials=3, least=256.0, eta=2)
+    lines = [json.loads(text) for text in (tmp_path / "s" / "trials.jsonl").open()]
+    assert [(line["stop"], type(line["stop"])) for line in lines] == [(256, int)] * 3 + [(512, int)]
 
 
 def test_a_folder_is_a_studys_own(tmp_path):
@@ -290,6 +330,13 @@ def test_the_command_tunes_and_resumes(tmp_path, capsys):
     assert "sterling train ppo probe:both --steps 512 --no-preset --envs 8 --lr" in out
     assert command.carry_out(parser.parse_args(["--resume", str(path)])) == 0
     assert "difference, seed by seed" in capsys.readouterr().out
+    beside = ["--resume", str(path), "--trials", "64", "--no-preset", "--set", "lr=1", "--quiet"]
+    with pytest.raises(Mistake, match=r"leave out --trials, --set, --no-preset$"):
+        command.carry_out(parser.parse_args(beside))
+    with pytest.raises(Mistake, match="leave out ALGORITHM"):
+        command.carry_out(parser.parse_args(["ppo", "--resume", str(path)]))
+    with pytest.raises(Mistake, match="workers must be"):
+        command.carry_out(parser.parse_args(["--resume", str(path), "--workers", "0"]))
     with pytest.raises(Mistake, match="--resume FOLDER"):
         command.carry_out(parser.parse_args(["ppo"]))
     with pytest.raises(Mistake, match="NAME=LOW"):
