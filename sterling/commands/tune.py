@@ -124,8 +124,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
     from sterling.types import Mistake
 
     if chosen.resume is not None:
-        if chosen.algorithm is not None:
-            raise Mistake("--resume takes the study's own settings; leave the others out")
+        if beside := _beside_resume(chosen):
+            raise Mistake(f"--resume takes the study's own settings; leave out {', '.join(beside)}")
         watch = None if chosen.quiet else _watch(chosen.resume)
         with contextlib.closing(watch) if watch else contextlib.nullcontext():
             tuned = resume(chosen.resume, workers=chosen.workers, watch=watch)
@@ -133,6 +133,15 @@ def carry_out(chosen: argparse.Namespace) -> int:
         tuned = _begin(chosen)
     summary(tuned.report, tuned.path)
     return 0
+
+
+def _beside_resume(chosen: argparse.Namespace) -> list[str]:
+    """What was given although the study knows it; how it is carried out may be said anew."""
+    parser = argparse.ArgumentParser(add_help=False)
+    options(parser)
+    known = [each for each in parser._actions if each.dest not in ("resume", "workers", "quiet")]
+    given = [each for each in known if getattr(chosen, each.dest) != each.default]
+    return [(each.option_strings or [str(each.metavar)])[0] for each in given]
 
 
 def _begin(chosen: argparse.Namespace) -> Any:

@@ -14,7 +14,8 @@ from sterling.algorithms import ALGORITHMS
 from sterling.commands import readers
 
 NEEDED = ("environment", "steps")
-ABOUT_TRAINING = (*NEEDED, "out", "strategy")
+ABOUT_TRAINING = (*NEEDED, "max_seeds", "per_look", "out", "strategy", "preset")
+MAX_SEEDS, PER_LOOK = 30, 5
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -28,12 +29,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--until-decided", action="store_true", help="train, and stop as soon as it is decided")
     add("--environment", metavar="ENVIRONMENT", help="see: sterling list environments")
     add("--steps", type=readers.integer, metavar="N", help="environment steps per seed")
-    add("--max-seeds", type=readers.integer, default=30, metavar="N", help="of each (30)")
-    add("--per-look", type=readers.integer, default=5, metavar="N", help="fresh seeds a look (5)")
+    add("--max-seeds", type=readers.integer, metavar="N", help=f"of each ({MAX_SEEDS})")
+    looks = f"fresh seeds a look ({PER_LOOK})"
+    add("--per-look", type=readers.integer, metavar="N", help=looks)
     add("--out", type=Path, metavar="FOLDER", help="of the study (runs/compare-...)")
     add("--strategy", choices=("vmap", "map", "processes"), help="how the seeds are run")
     tuned = "leave out the settings tuned for this environment"
-    add("--no-preset", dest="preset", action="store_false", help=tuned)
+    add("--no-preset", dest="preset", action="store_false", default=None, help=tuned)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
@@ -50,13 +52,13 @@ def carry_out(chosen: argparse.Namespace) -> int:
             "leave out --tasks and --metric"
         )
     contenders = _labelled([_contender(text) for text in chosen.runs])
-    given = {"strategy": chosen.strategy, "preset": chosen.preset}
+    given = {"strategy": chosen.strategy, "preset": chosen.preset is not False}
     question = Question(
         contenders,
         chosen.environment,
         chosen.steps,
-        chosen.max_seeds,
-        chosen.per_look,
+        MAX_SEEDS if chosen.max_seeds is None else chosen.max_seeds,
+        PER_LOOK if chosen.per_look is None else chosen.per_look,
         chosen.alpha,
         chosen.failed,
         chosen.key,
@@ -147,6 +149,7 @@ def refuse(chosen: argparse.Namespace) -> None:
     if all(run in ALGORITHMS for run in chosen.runs):
         named = " and ".join(chosen.runs)
         raise Mistake(f"{named} name algorithms, not runs; train them with --until-decided")
-    given = [f"--{name}" for name in ABOUT_TRAINING if getattr(chosen, name) is not None]
+    given = [name.replace("_", "-") for name in ABOUT_TRAINING if getattr(chosen, name) is not None]
     if given:
-        raise Mistake(f"{given[0]} is about training; add --until-decided, or leave it out")
+        word = "--no-preset" if given[0] == "preset" else f"--{given[0]}"
+        raise Mistake(f"{word} is about training; add --until-decided, or leave it out")

@@ -18,10 +18,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.envs.registry import find
 from sterling.report.metrics import Sink
 from sterling.statistics import compare
 from sterling.training import folder
 from sterling.training.api import resume, train
+from sterling.training.fields import whole
 from sterling.training.settings import resolve
 from sterling.types import Mistake
 
@@ -140,6 +142,10 @@ def _check(question: Question) -> None:
             f"{question.per_look} seeds a look and {question.max_seeds} at most do not fit; "
             f"both lie between 1 and {APART}"
         )
+    whole("key", question.key)
+    if question.failed is not None and not math.isfinite(question.failed):
+        raise Mistake(f"failed must be a finite number; got {question.failed}")
+    find(question.environment)
     known = ("envs", "strategy", "preset", "env_options")
     rest = {name: value for name, value in question.options.items() if name in known}
     for each in question.contenders:

@@ -19,6 +19,8 @@ from sterling.tuning import outcome
 from sterling.tuning.asked import (
     POPULATIONS,
     check,
+    check_workers,
+    counted,
     is_compiled,
     lives,
     make_searcher,
@@ -102,6 +104,7 @@ def tune(
         Mistake: wrong use, in one line; test seeds that are tuned on are one.
         SystemExit: code 75 after SIGTERM or Ctrl-C; :func:`resume` goes on.
     """
+    check_workers(workers)
     how = {name: options.pop(name) for name in SEARCH_OPTIONS if name in options}
     known = {name: options.pop(name) for name in STUDY_OPTIONS if name in options}
     logged = {name: options.pop(name) for name in LOG_OPTIONS if name in options}
@@ -115,7 +118,7 @@ def tune(
         "search": search, "objective": objective, "key": key, "parallel": parallel,
         "how": how, "known": known, "fixed": options,
     }  # fmt: skip
-    return _begin(asked, environment, space, out, workers=workers, watch=watch)
+    return _begin(counted(asked), environment, space, out, workers=workers, watch=watch)
 
 
 def resume(
@@ -131,6 +134,7 @@ def resume(
     ``environment`` is needed again where the study was made with the user's own factory.
     """
     path = Path(path)
+    check_workers(workers)
     if not (path / "study.json").is_file():
         raise Mistake(f"{path} holds no study; start one with `sterling tune`")
     asked = folder.read_json(path / "study.json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,19 @@ from sterling.envs.registry import find
 from sterling.naming import hint
 from sterling.training import logbook
 from sterling.training.choices import Logbook, Speech
-from sterling.training.settings import Settings, resolve
+from sterling.training.fields import SEEDS, seeds_of, whole
+from sterling.training.settings import Settings, iterations, resolve
 from sterling.training.start import acts
 from sterling.tuning import members, objective, space
-from sterling.tuning.search import Combine, Searcher
+from sterling.tuning.lanes import iteration
+from sterling.tuning.population import Population, ends
+from sterling.tuning.search import Combine, Searcher, generator
 from sterling.tuning.space import Fields, Space
 from sterling.types import Generations, Mistake
 
 SEARCHES = ("random", "asha", "halving", "pbt", "pb2", "optuna")
 POPULATIONS = ("pbt", "pb2")
+KEYS = 2**32  # Optuna's samplers take no larger one
 
 
 def make_searcher(asked: dict[str, Any], wanted: Space) -> Searcher:
@@ -29,7 +33,6 @@ def make_searcher(asked: dict[str, Any], wanted: Space) -> Searcher:
     from sterling.tuning.halving import ASHA, Halving
     from sterling.tuning.optuna import Optuna
     from sterling.tuning.pb2 import Bandit
-    from sterling.tuning.population import Population
     from sterling.tuning.search import Random
 
     makers: dict[str, Callable[..., Searcher]] = {
@@ -82,6 +85,12 @@ def space_of(algorithm: str, given: Mapping[str, Any] | None, fixed: Fields) -> 
     for each in wanted:
         if each.name in fixed:
             raise Mistake(f"{each.name} cannot be both fixed and searched; leave one out")
+    if not len(wanted):
+        names = ", ".join(space.default(algorithm))
+        raise Mistake(
+            f"nothing is left to search: {names} are held fixed; name another field's range "
+            "(--space FIELD=RANGE)"
+        )
     return wanted
 
 
@@ -96,15 +105,14 @@ def check(asked: dict[str, Any], settings: Settings, wanted: Space) -> None:
             f"{asked['objective']} is of returns that are logged, and {asked['algorithm']} logs "
             "none here; use the objective final"
         )
-    parallel = asked["parallel"]
-    if asked["trials"] < 1 or (parallel is not None and parallel < 1):
-        raise Mistake(f"trials and parallel must be at least 1, not {asked['trials']}, {parallel}")
     if overlap := sorted(set(asked["seeds"]) & set(asked["test_seeds"])):
         raise Mistake(
             f"seeds {', '.join(map(str, overlap))} are both tuned and tested on: scores on tuning "
             "seeds flatter; name other test seeds"
         )
-    make_searcher(asked, wanted)  # raises where its options cannot be
+    if asked["objective"] == "final" and settings.evaluate_episodes < 1:
+        raise Mistake("the objective final plays episodes; ask for evaluate_episodes of 1 or more")
+    searcher = make_searcher(asked, wanted)  # raises where its options cannot be
     corners = [wanted.fields(np.full(len(wanted), share)) for share in (0.0, 0.5, 1.0)]
     programs = {members.program(members.configure(settings, corner)) for corner in corners}
     if search in POPULATIONS and len(programs) > 1:
@@ -113,6 +121,34 @@ def check(asked: dict[str, Any], settings: Settings, wanted: Space) -> None:
             f"{search} changes settings while agents learn, which only numbers that do not shape "
             f"the program allow; leave out {', '.join(other) or 'gamma with n_step > 1'}"
         )
+    if stops := getattr(searcher, "stops", []):
+        _check_stops(asked, stops, settings, wanted)
+
+
+def _check_stops(
+    asked: dict[str, Any], stops: list[int], settings: Settings, wanted: Space
+) -> None:
+    """Mistake where a trial would train nothing between two of ``stops``, the ends of generations
+    or rungs: they are counted in steps or updates, and training goes by whole iterations."""
+    drawn = (wanted.sample(generator(asked["key"], "trial", i)) for i in range(asked["trials"]))
+    tried = [members.configure(settings, fields) for fields in drawn]
+    kinds = {iterations(each): each for each in tried}
+
+    def apart(chosen: list[int]) -> bool:
+        return all(len({iteration(each, stop) for stop in chosen}) == len(chosen)
+                   for each in kinds.values())  # fmt: skip
+
+    if apart(stops):
+        return
+    few = f"into the {min(kinds)} iterations of {settings.budget} {settings.unit}"
+    if asked["search"] in POPULATIONS:
+        most = next(n for n in range(min(kinds), 0, -1) if apart(ends(stops[-1], n)))
+        raise Mistake(f"{len(stops)} generations do not fit {few}; ask for generations={most}")
+    fit = next(stops[i:] for i in range(len(stops)) if apart(stops[i:]))
+    raise Mistake(
+        f"{len(stops)} rungs ({', '.join(map(str, stops))}) do not fit {few}; at most {len(fit)} "
+        f"do: ask for least={fit[0]}"
+    )
 
 
 def _is_number(settings: Settings, each: space.Dimension) -> bool:
@@ -121,11 +157,32 @@ def _is_number(settings: Settings, each: space.Dimension) -> bool:
 
 
 def numbers(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
-    """Seeds, from how many or which."""
-    chosen = tuple(range(first, first + seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not chosen or len(set(chosen)) != len(chosen):
-        raise Mistake(f"seeds must be at least one, all different; got {seeds}")
-    return chosen
+    """Seeds, from how many (from ``first`` on) or which."""
+    if isinstance(seeds, Iterable) and not isinstance(seeds, str):
+        return seeds_of(seeds)
+    count = whole("seeds", seeds, 1)
+    if first + count > SEEDS:
+        raise Mistake(f"seeds must lie below 2^31; got {seeds}, from {first} on")
+    return seeds_of(range(first, first + count))
+
+
+def counted(asked: dict[str, Any]) -> dict[str, Any]:
+    """What was asked for with its counts as whole numbers; Mistake where one cannot be."""
+    least = {"steps": 0, "updates": 0, "trials": 1, "parallel": 1, "key": 0}
+    made = {name: asked[name] if asked[name] is None else whole(name, asked[name], low)
+            for name, low in least.items()}  # fmt: skip
+    if made["key"] >= KEYS:
+        raise Mistake(f"key must be a whole number below 2^32; got {made['key']}")
+    kept = {name: value for name, value in asked["how"].items() if value is not None}
+    how = {name: value if name == "quantile" else whole(name, value, 1)
+           for name, value in kept.items()}  # fmt: skip
+    return {**asked, **made, "how": how}
+
+
+def check_workers(workers: int | None) -> None:
+    """Mistake unless there is a process, or it is left open how many there are."""
+    if workers is not None:
+        whole("workers", workers, 1)
 
 
 def is_compiled(environment: str | Callable[[], Any]) -> bool:

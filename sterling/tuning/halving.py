@@ -54,7 +54,7 @@ class Halving:
         least: int | None = None,
     ):
         self.space, self._key, self._eta = space, key, eta
-        self._budgets = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
+        self.stops = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
         self._told = Told(combine)
         self._rung = 0
         self._fields = {i: space.sample(generator(key, "trial", i)) for i in range(trials)}
@@ -66,16 +66,16 @@ class Halving:
         if not self._waiting:
             return None
         trial = self._waiting.pop(0)
-        start = self._budgets[self._rung - 1] if self._rung else 0
-        kept = self._rung + 1 < len(self._budgets)
-        stop, fields = self._budgets[self._rung], self._fields[trial]
+        start = self.stops[self._rung - 1] if self._rung else 0
+        kept = self._rung + 1 < len(self.stops)
+        stop, fields = self.stops[self._rung], self._fields[trial]
         return self._told.asked(trial=trial, fields=fields, start=start, stop=stop, kept=kept)
 
     def tell(self, id: int, scores: Scores, cost: Cost) -> None:
         """Note it, and with the rung's last begin the next rung."""
         job = self._told.told(id, scores)
         self._scores[job.trial] = self._told.score(id)
-        if self._told.pending or self._waiting or self._rung + 1 == len(self._budgets):
+        if self._told.pending or self._waiting or self._rung + 1 == len(self.stops):
             return
         survivors = ranked(self._scores)[: max(1, len(self._scores) // self._eta)]
         self._rung, self._scores = self._rung + 1, {}
@@ -101,27 +101,26 @@ class ASHA:
         least: int | None = None,
     ):
         self.space, self._key, self._trials, self._eta = space, key, trials, eta
-        self._budgets = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
+        self.stops = budgets(steps, max(1, steps // eta**2) if least is None else least, eta)
         self._told = Told(combine)
         self._begun = 0
-        self._rungs: list[dict[int, float]] = [{} for _ in self._budgets]
-        self._promoted: list[set[int]] = [set() for _ in self._budgets]
+        self._rungs: list[dict[int, float]] = [{} for _ in self.stops]
+        self._promoted: list[set[int]] = [set() for _ in self.stops]
 
     def ask(self) -> Job | None:
         """A promotion if there is one, else a new configuration; None while both are lacking."""
-        for rung in reversed(range(len(self._budgets) - 1)):
+        for rung in reversed(range(len(self.stops) - 1)):
             if found := self.promotable(rung):
-                self._promoted[rung].add(found[0])
-                return self._job(found[0], rung + 1)
-        if self._begun == self._trials:
-            return None
-        self._begun += 1
-        return self._job(self._begun - 1, 0)
+                return self._promote(found[0], rung)
+        if self._begun < self._trials:
+            self._begun += 1
+            return self._job(self._begun - 1, 0)
+        return None if self._told.pending else self._last()
 
     def tell(self, id: int, scores: Scores, cost: Cost) -> None:
         """Enter it into its rung."""
         job = self._told.told(id, scores)
-        self._rungs[self._budgets.index(job.stop)][job.trial] = self._told.score(id)
+        self._rungs[self.stops.index(job.stop)][job.trial] = self._told.score(id)
 
     def best(self) -> Incumbent | None:
         """The best of the highest rung reached."""
@@ -133,9 +132,21 @@ class ASHA:
         best = ranked(scores)[: len(scores) // self._eta]
         return [trial for trial in best if trial not in self._promoted[rung]]
 
+    def _last(self) -> Job | None:
+        """The best of the highest rung goes on; None once a trial has had the full budget."""
+        top = len(self.stops) - 1
+        highest = max((rung for rung, scores in enumerate(self._rungs) if scores), default=top)
+        if highest == top:
+            return None
+        return self._promote(ranked(self._rungs[highest])[0], highest)
+
+    def _promote(self, trial: int, rung: int) -> Job:
+        self._promoted[rung].add(trial)
+        return self._job(trial, rung + 1)
+
     def _job(self, trial: int, rung: int) -> Job:
         fields = self.space.sample(generator(self._key, "trial", trial))
-        start = self._budgets[rung - 1] if rung else 0
-        kept = rung + 1 < len(self._budgets)
-        stop = self._budgets[rung]
+        start = self.stops[rung - 1] if rung else 0
+        kept = rung + 1 < len(self.stops)
+        stop = self.stops[rung]
         return self._told.asked(trial=trial, fields=fields, start=start, stop=stop, kept=kept)

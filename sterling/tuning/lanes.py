@@ -78,7 +78,7 @@ class Lanes:
                 run = self._going_on(jobs, begin(numbers, own, False), own, shared)
             else:
                 run = members.strong(begin(numbers, own, True))
-            run, rows, alive = _train(run, shared, _iteration(shared, jobs[0].stop), stopping)
+            run, rows, alive = _train(run, shared, iteration(shared, jobs[0].stop), stopping)
             scores = self._scores(run, shared, rows, alive)
             self._keep(jobs, run)
         finally:
@@ -116,9 +116,9 @@ class Lanes:
             first = np.array([needed.index(trial) * width for trial in trials])
             return (first[:, None] + np.arange(width)[None]).reshape(-1)
 
-        iteration = jnp.asarray(_iteration(settings, start), jnp.int32)
+        first = jnp.asarray(iteration(settings, start), jnp.int32)
         agent, source = (members.gather(saved, rows(each)) for each in (agents, sources))
-        return members.assemble(fresh, agent, source, own, iteration)
+        return members.assemble(fresh, agent, source, own, first)
 
     def _keep(self, jobs: Sequence[Job], run: Run) -> None:
         """Write what something may go on from."""
@@ -181,7 +181,7 @@ def row_count(settings: Settings) -> int:
     return math.ceil(iterations(settings) / log_every(settings))
 
 
-def _iteration(settings: Settings, step: int) -> int:
+def iteration(settings: Settings, step: int) -> int:
     """The iteration that a budget ends with: the same share of the whole."""
     total = iterations(settings)
     return max(1, round(total * step / settings.budget)) if step else 0
@@ -194,7 +194,7 @@ def _each(settings: Settings) -> int:
 
 def _cost(settings: Settings, job: Job) -> dict[str, int]:
     """What a job takes of each seed, in the unit of the budget."""
-    count = _iteration(settings, job.stop) - _iteration(settings, job.start)
+    count = iteration(settings, job.stop) - iteration(settings, job.start)
     before = warmup_steps(settings) if acts(settings) and not job.start else 0
     return {settings.unit: count * _each(settings) + before}
 

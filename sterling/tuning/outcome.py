@@ -14,10 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling import algorithms
 from sterling.statistics import Estimate, estimate
 from sterling.training import folder
 from sterling.training.choices import Logbook, Speech
+from sterling.training.fields import make_config
 from sterling.training.settings import Settings
+from sterling.tuning.asked import POPULATIONS
 from sterling.tuning.search import Incumbent
 from sterling.tuning.space import Fields, Space
 from sterling.tuning.study import Line, Study
@@ -54,8 +57,16 @@ def report(
         "command": command(settings, best.fields),
     }
     found = made["incumbent"]["test"]["estimate"]
-    made["optimism"] = None if found is None else best.score - found
+    alike = found is not None and _comparable(asked, best, settings.budget)
+    made["optimism"] = best.score - found if alike else None
     return made
+
+
+def _comparable(asked: dict[str, Any], best: Incumbent, budget: int) -> bool:
+    """Whether the tuning score is what the test measures: the mean over seeds, after the whole
+    budget; a population's area is that of its last generation alone."""
+    part = asked["search"] in POPULATIONS and asked["objective"] == "area"
+    return asked["objective"] != "bound" and best.plan[-1][1] == budget and not part
 
 
 def write(path: Path, made: Report) -> None:
@@ -71,7 +82,8 @@ def command(settings: Settings, fields: Fields) -> str:
     for part in (settings.data, settings.speech):
         words += _said(part) if part is not None else []
     own = {**settings.config.__dict__, **fields}
-    usual = type(settings.config)().__dict__
+    name = settings.algorithm  # which may stand for fields of its own, as gspo does for level
+    usual = make_config(algorithms.find(name), algorithms.named(name), name).__dict__
     words += ["--no-preset", "--envs", str(settings.envs)]
     for name, value in own.items():
         if value == usual[name]:

@@ -57,7 +57,8 @@ class Explore(Protocol):
 
 
 class Perturb:
-    """Each setting is drawn anew with probability 0.25, else multiplied by 0.8 or 1.2."""
+    """Each setting is drawn anew with probability 0.25, else multiplied by 0.8 or 1.2, and of
+    options the one beside it is taken."""
 
     def note(self, time: int, before: float, fields: Fields, after: float) -> None:
         """What happened before does not matter."""
@@ -82,6 +83,11 @@ class Perturb:
         return made
 
 
+def ends(steps: int, generations: int) -> list[int]:
+    """The steps per seed at which each generation ends."""
+    return [steps * (g + 1) // generations for g in range(generations)]
+
+
 class Population:
     """``trials`` configurations trained side by side for ``generations`` generations."""
 
@@ -103,7 +109,7 @@ class Population:
                 f"most 0.5; got {trials}, {generations} generations of {steps} steps and {quantile}"
             )
         self.space, self._key, self._explore = space, key, explore or Perturb()
-        self._ends = [steps * (g + 1) // generations for g in range(generations)]
+        self.stops = ends(steps, generations)
         self._size = max(1, int(trials * quantile))
         self._told = Told(combine)
         self._generation = 0
@@ -121,9 +127,9 @@ class Population:
         return self._told.asked(
             trial=trial,
             fields=self._fields[trial],
-            start=self._ends[self._generation - 1] if self._generation else 0,
-            stop=self._ends[self._generation],
-            kept=self._generation + 1 < len(self._ends),
+            start=self.stops[self._generation - 1] if self._generation else 0,
+            stop=self.stops[self._generation],
+            kept=self._generation + 1 < len(self.stops),
             origin=self._origin.get(trial),
         )
 
@@ -135,7 +141,7 @@ class Population:
             return
         for trial, before in sorted(self._before.items()):
             self._explore.note(self._generation, before, self._fields[trial], self._scores[trial])
-        if self._generation + 1 < len(self._ends):
+        if self._generation + 1 < len(self.stops):
             self._evolve()
 
     def best(self) -> Incumbent | None:

@@ -60,12 +60,15 @@ class Dimension:
         first, last = self._warp(self.low - half), self._warp(self.high + half)
         return min(max((self._warp(float(value)) - first) / (last - first), 0.0), 1.0)
 
-    def perturbed(self, value: float, factor: float) -> float:
+    def perturbed(self, value: Any, factor: float) -> Any:
         """``value`` times ``factor`` (its distance from 1, on that scale), kept in the range.
 
         A range that reaches below zero is moved in by a share of its width instead: a factor
-        could never leave zero.
+        could never leave zero. Of options it is the next larger one, or the next smaller where
+        ``factor`` is below 1; options that are not all numbers keep the order they were named in.
         """
+        if self.kind == "choice":
+            return self._neighbour(value, 1 if factor > 1.0 else -1)
         if self.scale == "1-log":
             moved = 1.0 - (1.0 - value) * factor
         elif self.low > 0.0:
@@ -73,6 +76,13 @@ class Dimension:
         else:
             moved = value + (factor - 1.0) * (self.high - self.low)
         return float(min(max(moved, self.low), self.high))
+
+    def _neighbour(self, value: Any, way: int) -> Any:
+        """The option beside ``value``; the last of them has none beyond it and stays."""
+        ordered = list(self.options)
+        if all(isinstance(each, (int, float)) for each in ordered):
+            ordered.sort()
+        return ordered[min(max(ordered.index(value) + way, 0), len(ordered) - 1)]
 
     def __str__(self) -> str:
         if self.kind == "choice":

@@ -148,23 +148,29 @@ class Study:
 
     def _scores(self, line: Line, history: History) -> list[float | None]:
         """A score per seed, from what was logged in this job and those it goes on from."""
-        if self.plan.objective == "final":
-            return line["measured"]
-        rows = row_count(members.configure(self.plan.settings, line["fields"]))
-        chain = [line]
-        while self._chained and chain[0]["start"] > 0:
-            before = (line["trial"], chain[0]["start"])
-            earlier = (old for old in history.lines.values() if _end(old) == before)
-            chain.insert(0, next(earlier))
+        chain = self._chain(line, history)
         returns = [
             [value for each in chain for value in each["returns"][i]]
             for i in range(len(line["seeds"]))
         ]
         failed = [any(seed in each["failed"] for each in chain) for seed in line["seeds"]]
         name = self.plan.objective
+        rows = row_count(members.configure(self.plan.settings, line["fields"]))
         return [
-            objective.score(name, own, rows, bad) for own, bad in zip(returns, failed, strict=True)
+            measured if name == "final" and not bad else objective.score(name, own, rows, bad)
+            for measured, own, bad in zip(line["measured"], returns, failed, strict=True)
         ]
+
+    def _chain(self, line: Line, history: History) -> list[Line]:
+        """The jobs that made these agents, oldest first; while a population is searched the last
+        alone, by which its trials are told apart."""
+        chain = [line]
+        linked = self._chained or history is self.tests  # the test trains every plan from its start
+        while linked and chain[0]["start"] > 0:
+            before = (line["trial"], chain[0]["start"])
+            earlier = (old for old in history.lines.values() if _end(old) == before)
+            chain.insert(0, next(earlier))
+        return chain
 
     def _all(self) -> list[Line]:
         return [*self.trials.lines.values(), *self.tests.lines.values()]

@@ -17,6 +17,9 @@ STUDY = (
     [
         ("compare ppo sac", "name algorithms, not runs; train them with --until-decided"),
         ("compare runs/a --steps 5", "--steps is about training; add --until-decided"),
+        ("compare runs/a --max-seeds 3", "--max-seeds is about training; add --until-decided"),
+        ("compare runs/a --per-look 5", "--per-look is about training; add --until-decided"),
+        ("compare runs/a --no-preset", "--no-preset is about training; add --until-decided"),
         ("compare ppo sac --until-decided --steps 5", "--until-decided needs --environment"),
         (
             "compare ppo ppo --until-decided --environment X --steps 5 --tasks X",
@@ -28,6 +31,22 @@ STUDY = (
 def test_wrong_use_is_one_line(words, said, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(words.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--key -1", "key must be a whole number of at least 0"),
+        ("--failed nan", "failed must be a finite number"),
+        ("--environment CartPoel-v1", "did you mean CartPole-v1"),
+        ("--per-look 0", "do not fit"),
+    ],
+)
+def test_what_training_needs_is_said_before_it(words, said, capsys, tmp_path):
+    assert main([*STUDY.split(), *words.split(), "--out", str(tmp_path / "study")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert not list(tmp_path.iterdir())

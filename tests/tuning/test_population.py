@@ -73,6 +73,17 @@ def test_the_incumbents_plan_follows_its_line_of_copies():
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("explore", [None, Bandit])
+def test_options_of_numbers_stay_options(explore):
+    few = space.read("ppo", {"lr": "1e-4|3e-4|1e-3", "clip": "0.1|0.2"})
+    searcher = Population(few, 0, 8, 60, generations=6, explore=explore and explore())
+    seen = set()
+    while jobs := generation(searcher):
+        seen |= {(job.fields["lr"], job.fields["clip"]) for job in jobs}
+        tell(searcher, jobs, [float(job.trial) for job in jobs])
+    assert seen <= {(lr, clip) for lr in (1e-4, 3e-4, 1e-3) for clip in (0.1, 0.2)}
+
+
 def test_perturbing_draws_anew_a_quarter_of_the_time():
     fields = {"lr": 1e-3, "gamma": 0.99}
     made = [

@@ -105,6 +105,32 @@ def test_asha_by_hand():
     assert searcher.best().trial == 2
 
 
+@pytest.mark.parametrize("trials", [1, 2, 4, 8, 9])
+def test_asha_brings_a_trial_to_the_full_budget_however_few_there_are(trials):
+    searcher = ASHA(SPACE, 0, trials, 900)
+    asked = []
+    while wave := drain(searcher):
+        asked += [(job.trial, job.start, job.stop) for job in wave]
+        for job in wave:
+            searcher.tell(job.id, (float(job.trial),), COST)
+    assert len(set(asked)) == len(asked)
+    assert [(trial, stop) for trial, _, stop in asked if stop == 900] == [(trials - 1, 900)]
+    assert searcher.best().plan[-1][1] == 900
+
+
+def test_asha_ends_the_search_only_when_all_is_told():
+    searcher = ASHA(SPACE, 0, 2, 900, eta=3, least=300)
+    first, second = searcher.ask(), searcher.ask()
+    assert searcher.ask() is None
+    searcher.tell(first.id, (1.0,), COST)
+    assert searcher.ask() is None  # the other may be better
+    searcher.tell(second.id, (2.0,), COST)
+    last = searcher.ask()
+    assert (last.trial, last.start, last.stop, last.kept) == (1, 300, 900, False)
+    searcher.tell(last.id, (3.0,), COST)
+    assert searcher.ask() is None
+
+
 def test_asha_asks_on_while_others_are_out():
     searcher = ASHA(SPACE, 0, 4, 100, eta=2, least=50)
     first, second = searcher.ask(), searcher.ask()

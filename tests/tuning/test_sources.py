@@ -1,5 +1,6 @@
 """Studies of learners from logs, and of language models."""
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -9,8 +10,10 @@ import pytest
 
 import sterling
 from sterling.algorithms import ALGORITHMS
+from sterling.commands import train as command
 from sterling.options import parse
-from sterling.tuning import resume, space, tune
+from sterling.training.settings import resolve
+from sterling.tuning import outcome, resume, space, tune
 from sterling.types import Mistake
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
@@ -89,6 +92,19 @@ def test_a_language_model_is_tuned_by_what_it_says(tmp_path):
     metrics = [json.loads(text) for text in (tmp_path / "run" / "metrics.jsonl").open()]
     logged = [row["data/return"] for row in metrics]
     assert [list(seed) for seed in zip(*logged, strict=True)] == rows[1]["returns"]
+
+
+@pytest.mark.parametrize(("name", "fields"), [
+    ("gspo", {"level": "token"}),
+    ("dr-grpo", {"scale": "group", "lr": 1e-3}),
+    ("dapo", {"high": 0.2}),
+    ("grpo", {"epochs": 2}),
+])  # fmt: skip
+def test_a_command_says_what_the_name_of_an_algorithm_does_not(name, fields):
+    settings = resolve(name, "reverse-text", updates=3, preset=False, fields=fields)
+    told = parse(shlex.split(outcome.command(settings, {"entropy_coef": 0.01}))[1:])
+    again = resolve(name, told.world, updates=3, preset=False, fields=command.own(told))
+    assert again.config == dataclasses.replace(settings.config, entropy_coef=0.01)
 
 
 def test_supervised_learning_is_judged_by_answers(tmp_path):

@@ -61,6 +61,14 @@ def test_perturbing_multiplies_and_stays_inside():
     assert one("log_std", "-1..1").perturbed(0.0, 1.2) == pytest.approx(0.4)
 
 
+def test_perturbing_options_takes_the_one_beside_in_order_of_size():
+    lr = one(text="1e-3|1e-4|3e-4")
+    assert [lr.perturbed(value, 1.2) for value in (1e-4, 3e-4, 1e-3)] == [3e-4, 1e-3, 1e-3]
+    assert [lr.perturbed(value, 0.8) for value in (1e-4, 3e-4, 1e-3)] == [1e-4, 1e-4, 3e-4]
+    words = one("activation", "tanh|relu|elu")
+    assert (words.perturbed("relu", 0.8), words.perturbed("relu", 1.2)) == ("tanh", "elu")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

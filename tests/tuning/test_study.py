@@ -9,7 +9,12 @@ import time
 
 import pytest
 
-from sterling.tuning import resume, tune
+from sterling.training.settings import resolve
+from sterling.tuning import resume, space, tune
+from sterling.tuning.crew import Here
+from sterling.tuning.lanes import Plan
+from sterling.tuning.search import Incumbent, Random
+from sterling.tuning.study import TESTS, Study
 from sterling.types import Mistake
 
 SMALL = {"length": 8, "minibatch": 32, "epochs": 1, "width": 8, "preset": False, "log_every": 64}
@@ -61,6 +66,59 @@ def test_a_report_says_what_is_promised(tmp_path):
     assert not (tmp_path / "s" / "states").exists()
     scores = [json.loads(t)["scores"] for t in (tmp_path / "s" / "trials.jsonl").open()]
     assert best["tuning"]["score"] == max(sum(each) / 2 for each in scores)
+
+
+@pytest.mark.parametrize(
+    ("search", "objective", "alike"),
+    [
+        ("random", "last", True),
+        ("random", "bound", False),  # a mean less its error is no mean
+        ("asha", "last", True),
+        ("pbt", "area", False),  # its trials are told apart by their last generation
+    ],
+)
+def test_optimism_is_of_scores_that_measure_the_same(search, objective, alike):
+    how = {"asha": {"eta": 2, "least": 128}, "pbt": {"generations": 2}}.get(search, {})
+    report = study(search=search, objective=objective, trials=2, **how).report
+    best = report["incumbent"]
+    assert best["plan"][-1][1] == report["steps"]  # also where two trials never fill a rung
+    flatters = best["tuning"]["score"] - best["test"]["estimate"]
+    assert report["optimism"] == (flatters if alike else None)
+
+
+class Replies(Here):
+    """Trains nothing: a job's rows are the steps they were logged at. The incumbent's seed
+    ``lost[0]`` diverges in the piece that begins at ``lost[1]``."""
+
+    def __init__(self, plan, lost):
+        super().__init__(plan, lambda: False)
+        self.lost = lost
+
+    def run(self, todo, record):
+        for job in (job for piece in todo for job in piece):
+            rows = [float(step) for step in range(job.start, job.stop, 64)]
+            made = {"returns": [rows] * len(job.seeds), "measured": [99.0] * len(job.seeds)}
+            lost = job.trial > TESTS and job.start == self.lost[1]
+            made["failed"] = [seed for seed in job.seeds if lost and seed == self.lost[0]]
+            record([{**job.to_json(), **made, "cost": {"steps": 1, "seconds": 1.0}}])
+
+
+@pytest.mark.parametrize(
+    ("objective", "whole"), [("area", 224.0), ("last", 448.0), ("final", 99.0)]
+)
+def test_the_test_measures_a_changing_plan_from_its_start(objective, whole, tmp_path):
+    """As it measures the defaults; a seed that diverged in an earlier piece has failed."""
+    options = {"length": 8, "minibatch": 32, "epochs": 1, "width": 8}
+    settings = resolve("ppo", "probe:both", steps=512, preset=False, fields=options, log_every=64)
+    plan = ((0, 128, {"lr": 1e-3}), (128, 384, {"lr": 2e-3}), (384, 512, {"lr": 3e-3}))
+    best = Incumbent(3, 9.0, (9.0, 9.0), {"lr": 3e-3}, plan)
+    base = Plan(settings, objective, tmp_path)
+    searcher, own = Random(space.read("ppo", SPACE), 0, 1, 512), {"parallel": 1, "chained": False}
+    made = Study(base, searcher, (0, 1), watch=lambda stage, wave, line: None, **own)
+    defaults, tuned = made.test(Replies(base, (8, 128)), best, (7, 8))
+    made.close()
+    assert defaults["scores"] == [whole, whole]
+    assert tuned["scores"] == [whole, 0.0]
 
 
 def test_seeds_that_are_tuned_on_are_refused_for_the_test(tmp_path):
@@ -181,9 +239,21 @@ def test_a_population_searches_numbers_only():
         ({"widht": 3}, "did you mean width"),
         ({"search": "random", "eta": 2}, "no option eta"),
         ({"strategy": "processes"}, "leave strategy out"),
-        ({"trials": 0}, "at least 1"),
+        ({"trials": 0}, "trials must be a whole number of at least 1"),
+        ({"workers": 0}, "workers must be a whole number of at least 1"),
+        ({"workers": -1}, "workers must be a whole number of at least 1"),
+        ({"key": -1}, "key must be a whole number of at least 0"),
+        ({"key": 2**32}, r"below 2\^32"),
+        ({"parallel": 0}, "parallel must be a whole number of at least 1"),
+        ({"test_seeds": [5_000_000_000]}, r"below 2\^31"),
+        ({"test_seeds": 5_000_000_000}, r"below 2\^31"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1"),
+        ({"objective": "final", "evaluate_episodes": 0}, "evaluate_episodes of 1 or more"),
+        ({"search": "halving", "eta": 2.5}, "eta must be a whole number"),
         ({"space": {"depth": [1, "two"]}}, "must be of type int"),
         ({"minibatch": 4096}, "does not fit into a rollout"),
+        ({"search": "pbt"}, "10 generations do not fit into the 8 .* ask for generations=8"),
+        ({"search": "halving", "steps": 256}, r"3 rungs \(28, 85, 256\) .* ask for least=85"),
     ],
 )
 def test_wrong_use_is_one_line(options, words, tmp_path):
@@ -191,6 +261,34 @@ def test_wrong_use_is_one_line(options, words, tmp_path):
         study(tmp_path / "s", **options)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"search": "pbt", "generations": 8}, {"search": "halving", "least": 85, "steps": 256}],
+)
+def test_what_is_said_to_fit_does(given):
+    assert study(**given, trials=2).report["budget"]["steps"] > 0
+
+
+def test_rungs_fit_into_the_iterations_of_every_trial():
+    """Those of 8 steps a world have twice as many, into which six rungs would fit."""
+    given = {"search": "asha", "eta": 2, "least": 16, "space": {"length": [8, 16]}, "envs": 2}
+    with pytest.raises(Mistake, match=r"6 rungs .* into the 16 iterations .* ask for least=32"):
+        tune("ppo", "probe:both", steps=512, trials=8, seeds=2, preset=False, **given)
+
+
+def test_a_space_of_which_all_is_fixed_is_refused():
+    own = {"lr": 3e-4, "gamma": 0.99, "gae_lambda": 0.95, "clip": 0.2, "entropy_coef": 0.0}
+    own |= {"value_coef": 0.5, "max_grad_norm": 0.5}
+    with pytest.raises(Mistake, match="nothing is left to search: lr, gamma"):
+        study(space=None, **own)
+
+
+def test_counts_may_be_written_as_floats(tmp_path):
+    study(tmp_path / "s", "halving", trials=3, least=256.0, eta=2)
+    lines = [json.loads(text) for text in (tmp_path / "s" / "trials.jsonl").open()]
+    assert [(line["stop"], type(line["stop"])) for line in lines] == [(256, int)] * 3 + [(512, int)]
 
 
 def test_a_folder_is_a_studys_own(tmp_path):
@@ -232,6 +330,13 @@ def test_the_command_tunes_and_resumes(tmp_path, capsys):
     assert "sterling train ppo probe:both --steps 512 --no-preset --envs 8 --lr" in out
     assert command.carry_out(parser.parse_args(["--resume", str(path)])) == 0
     assert "difference, seed by seed" in capsys.readouterr().out
+    beside = ["--resume", str(path), "--trials", "64", "--no-preset", "--set", "lr=1", "--quiet"]
+    with pytest.raises(Mistake, match=r"leave out --trials, --set, --no-preset$"):
+        command.carry_out(parser.parse_args(beside))
+    with pytest.raises(Mistake, match="leave out ALGORITHM"):
+        command.carry_out(parser.parse_args(["ppo", "--resume", str(path)]))
+    with pytest.raises(Mistake, match="workers must be"):
+        command.carry_out(parser.parse_args(["--resume", str(path), "--workers", "0"]))
     with pytest.raises(Mistake, match="--resume FOLDER"):
         command.carry_out(parser.parse_args(["ppo"]))
     with pytest.raises(Mistake, match="NAME=LOW"):
