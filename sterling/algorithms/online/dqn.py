@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from gymnasium import spaces
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys
 from sterling.equations.average import masked_mean
@@ -84,7 +84,7 @@ class State(eqx.Module):
     net: QNetwork
     target: QNetwork
     optimiser: optax.OptState
-    updates: Float[Array, ""]  # updates made
+    updates: Int[Array, ""]  # updates made; as a float it would stop at 2^24
     planned: Float[Array, ""]  # updates planned
     config: Config
 
@@ -109,7 +109,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         net,
         jax.tree.map(jnp.copy, net),
         adam().init(net),
-        jnp.zeros(()),
+        jnp.zeros((), jnp.int32),
         jnp.asarray(float(spec.iterations * config.learn)),
         config,
     )
@@ -144,10 +144,11 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     config = state.config
     grads, (metrics, error) = jax.grad(loss, has_aux=True)(state.net, state.target, batch, config)
     direction, optimiser = adam(max_norm=config.max_grad_norm).update(grads, state.optimiser)
-    rate = config.lr * (1.0 - state.updates / state.planned) if config.anneal else config.lr
+    done = state.updates.astype(jnp.float32)
+    rate = config.lr * (1.0 - done / state.planned) if config.anneal else config.lr
     net = descend(state.net, direction, rate)
-    updates = state.updates + 1.0
-    due = jnp.mod(updates, config.target_period) < 0.5
+    updates = state.updates + 1
+    due = jnp.mod(updates, config.target_period) == 0
     share = jnp.where(due, config.tau, 0.0)
     target = jax.tree.map(lambda old, new: (1.0 - share) * old + share * new, state.target, net)
     learned = State(net, target, optimiser, updates, state.planned, config)
@@ -182,6 +183,6 @@ def epsilon(state: State) -> Float[Array, ""]:
     """The probability of a random action, annealed linearly."""
     config = state.config
     over = jnp.maximum(config.exploration_fraction * state.planned, 1.0)
-    progress = jnp.minimum(state.updates / over, 1.0)
+    progress = jnp.minimum(state.updates.astype(jnp.float32) / over, 1.0)
     change = config.exploration_final - config.exploration_initial
     return config.exploration_initial + change * progress
