@@ -70,6 +70,7 @@ class Policy(eqx.Module):
 
     net: MLP
     actions: Actions = eqx.field(static=True)
+    least: float = eqx.field(static=True, default=-20.0)  # bound of the log deviation; above: 2
 
     def __call__(self, obs: Obs, features: Float[Array, "... features"]) -> Any:
         """A TanhNormal, or for discrete actions a Categorical."""
@@ -77,7 +78,7 @@ class Policy(eqx.Module):
         if self.actions.kind == "discrete":
             return self.actions.distribution(outputs, action_mask(obs))
         mean, log_std = jnp.split(outputs, 2, -1)
-        return TanhNormal(Normal(mean, jnp.clip(log_std, -20.0, 2.0)))
+        return TanhNormal(Normal(mean, jnp.clip(log_std, self.least, 2.0)))
 
 
 class State(eqx.Module):
