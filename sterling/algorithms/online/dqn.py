@@ -11,7 +11,8 @@ g is gamma times the world's discount, Q' the target network: a copy of Q taken 
 ``target_period`` updates, or with ``tau`` < 1 moved towards it by that share.
 
 Deviations from the paper, all customary: Adam for RMSprop, the global norm of gradients clipped,
-epsilon annealed over a share of the run's updates. A time limit bootstraps from the true
+epsilon annealed over a share of the run's updates. The exponent b of prioritised replay stays what
+it is, as in Dopamine's Rainbow (Schaul 2016 anneals it to 1). A time limit bootstraps from the true
 successor. ``double``, ``dueling``, ``n_step`` and ``priority`` are off by default: that is DQN.
 Evidence: benchmarks/scores/, docs/scores.md.
 """
@@ -57,7 +58,7 @@ class Config:
     dueling: bool = False  # separate streams for V and A
     n_step: int = 1  # rewards summed before bootstrapping
     priority: float | None = None  # exponent of prioritised replay (0.6); None draws uniformly
-    correction: float = 0.4  # exponent of its importance weights
+    correction: float = 0.4  # exponent of its importance weights, constant
     huber: float = 1.0  # error beyond which the loss is linear; infinite: half the square
     max_grad_norm: float = 10.0  # global norm that gradients are clipped to
     width: int = 512  # units per hidden layer

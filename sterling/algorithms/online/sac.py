@@ -14,7 +14,9 @@ actions allowed in s.
 
 Deviations from the papers: the three updates use one another's results in the order critics,
 actor, temperature; pictures are encoded by one torso, which only the critics' loss trains and the
-policy looks through (Yarats 2021). No reward scale: alpha is tuned instead.
+policy looks through (Yarats 2021). No reward scale: alpha is tuned instead. ``correction`` of
+prioritised replay stays what it is, as in Dopamine's Rainbow (Schaul 2016, arXiv:1511.05952,
+anneals it to 1).
 Evidence: benchmarks/scores/, docs/scores.md.
 """
 
@@ -60,7 +62,7 @@ class Config:
     warmup: int = 10_000  # steps with random actions before the first update
     n_step: int = 1  # rewards summed before bootstrapping
     priority: float | None = None  # exponent of prioritised replay (0.6); None draws uniformly
-    correction: float = 0.4  # exponent of its importance weights
+    correction: float = 0.4  # exponent of its importance weights, constant
     width: int = 256  # units per hidden layer
     depth: int = 2  # hidden layers, for vectors (after convolutions: one)
 
