@@ -20,7 +20,8 @@ class JumpStart(eqx.Module):
     reinforcement learning", arXiv:2204.02372, algorithm 1 in its random form).
 
     An episode's handover is drawn uniformly from 0 to ``steps``, a bound that falls to 0 along a
-    line over ``fade`` draws: the paper's curriculum by time, not by a threshold of the return.
+    line over ``fade`` draws: the paper's curriculum by time, not by a threshold of the return. With
+    0 the whole episode is the learner's.
     """
 
     until: Int[Array, "seed env"]  # the step at which the learner takes over
@@ -37,7 +38,7 @@ class JumpStart(eqx.Module):
         """Draw the handover of episodes that are about to begin."""
         left = jnp.maximum(1.0 - self.draws.astype(jnp.float32) / self.fade, 0.0)
         draw = jax.vmap(lambda key: jax.random.uniform(key, length.shape[1:]))(keys)
-        fresh = jnp.ceil(draw * left * self.steps).astype(jnp.int32)
+        fresh = jnp.floor(draw * (left * self.steps + 1.0)).astype(jnp.int32)
         until = jnp.where(length == 0, fresh, self.until)
         return JumpStart(until, self.draws + 1, self.steps, self.fade)
 

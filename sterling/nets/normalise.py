@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import equinox as eqx
@@ -46,7 +47,8 @@ class Moments(eqx.Module):
 class ObsNormaliser(eqx.Module):
     """Centres and scales the float parts of an observation; pictures and categories pass.
 
-    With ``enabled`` False everything passes.
+    With ``enabled`` False everything passes. Running statistics are cut at ``clip`` deviations,
+    because the first ones are of a few steps; those of a log are known and cut nothing.
     """
 
     moments: tuple[Moments | None, ...]
@@ -66,10 +68,10 @@ class ObsNormaliser(eqx.Module):
         return cls(tuple(made), clip)
 
     @classmethod
-    def of_log(cls, spec: Spec, enabled: bool = True, clip: float = 10.0) -> ObsNormaliser:
-        """With the moments of the log that ``spec`` speaks of; without one, everything passes
-        until it is updated."""
-        made = cls.create(spec.obs, enabled, clip)
+    def of_log(cls, spec: Spec, enabled: bool = True) -> ObsNormaliser:
+        """With the moments of the log that ``spec`` speaks of; without one, everything passes.
+        Both are of one form, so that an agent can be loaded without its log."""
+        made = cls.create(spec.obs, enabled, math.inf)
         if spec.log is None:
             return made
         means = jax.tree.leaves(without_mask(spec.log.obs_mean))
@@ -79,7 +81,7 @@ class ObsNormaliser(eqx.Module):
             None if m is None else Moments(jnp.asarray(mean), jnp.square(jnp.asarray(std)), counted)
             for m, mean, std in zip(made.moments, means, deviations, strict=True)
         ]
-        return cls(tuple(fixed), clip)
+        return cls(tuple(fixed), made.clip)
 
     def __call__(self, obs: Obs) -> Obs:
         """Normalise; ``action_mask`` stays as it is."""

@@ -160,7 +160,9 @@ def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> 
         kinds = {field.name: field.type for field in dataclasses.fields(module.Config)}
         if kinds[name] not in (float, "float"):
             raise Mistake(f"{algorithm}'s field {name} shapes the program; it cannot change")
-    return {name: checked[name] for name in fields}
+    later = {name: checked[name] for name in fields}
+    module.needs(dataclasses.replace(config, **later))  # raises before the log is learned from
+    return later
 
 
 def check_budget(settings: Settings) -> None:

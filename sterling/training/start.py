@@ -40,7 +40,12 @@ def acts(settings: Settings) -> bool:
 
 def go_online(settings: Settings, run: Run, *, warm: bool = True) -> Run:
     """The run's second phase: the same agents, which now act and learn from what they live through
-    and, by its share, still from the log. They act in the warm-up themselves (Zhou 2024, WSRL)."""
+    and, by its share, still from the log. They act in the warm-up themselves (Zhou 2024, WSRL).
+
+    Sources sum, weigh and discount by the numbers that the losses have from now on.
+    """
+    later = dataclasses.replace(settings.config, **settings.online)
+    settings = dataclasses.replace(settings, config=later)
     world, seeds = make_world(settings), run.seeds
     agent = run.agent.with_fields(settings.online)
     create = _source_maker(settings, world)

@@ -132,6 +132,16 @@ def test_the_multiplier_follows_the_gap(target_gap, sign):
     assert sign * (after.log_penalty - state.log_penalty) > 0.0
 
 
+def test_the_temperature_moves_at_the_policy_s_pace():
+    """As in the authors' code; Adam's first step is as long as the step size."""
+    state = make(cql, BOX, lr=0.01, actor_lr=0.003, target_gap=1.0)
+    after, _ = jax.jit(cql.learn)(state, batch_of(BOX), jax.random.key(0))
+    moved = [
+        abs(float(getattr(after, x) - getattr(state, x))) for x in ("log_alpha", "log_penalty")
+    ]
+    np.testing.assert_allclose(moved, [0.003, 0.01], rtol=1e-3)
+
+
 def test_a_gap_out_of_reach_does_not_blow_the_multiplier_up():
     state = make(cql, FORMS[1], target_gap=-50.0, penalty=2.0, lr=10.0)
     for index in range(3):

@@ -105,13 +105,26 @@ def test_signals_hold_every_rows_error():
     state, signals = jax.jit(dqn.learn)(agent(), transitions(), jax.random.key(0))
     _, (_, error) = dqn.loss(agent().net, agent().target, transitions(), agent().config)
     np.testing.assert_allclose(signals.samples["td_error"], error, rtol=1e-4, atol=1e-5)
-    assert float(state.updates) == 1.0
+    assert int(state.updates) == 1
+
+
+def test_the_target_moves_for_ever():
+    """Whole numbers as floats end at 2^24: a target that waits for the next one is frozen."""
+    state, batch = agent(target_period=1, lr=0.1), transitions()
+    late = jnp.full_like(state.updates, 2**24)
+    state = dqn.State(**{**state.__dict__, "updates": late})
+    state, _ = jax.jit(dqn.learn)(state, batch, jax.random.key(1))
+    assert int(state.updates) == 2**24 + 1
+    every_other = agent(target_period=2, lr=0.1)
+    every_other = dqn.State(**{**every_other.__dict__, "updates": late + 1})
+    learned, _ = jax.jit(dqn.learn)(every_other, batch, jax.random.key(1))
+    jax.tree.map(np.testing.assert_array_equal, learned.target, learned.net)
 
 
 def test_epsilon_falls_linearly_over_the_planned_share():
     state = agent(iterations=100, learn=2, exploration_fraction=0.5, exploration_final=0.2)
     for updates, expected in ((0, 1.0), (50, 0.6), (100, 0.2), (150, 0.2)):
-        now = dqn.State(**{**state.__dict__, "updates": jnp.asarray(float(updates))})
+        now = dqn.State(**{**state.__dict__, "updates": jnp.asarray(updates)})
         np.testing.assert_allclose(dqn.epsilon(now), expected, rtol=1e-5)
 
 

@@ -106,6 +106,17 @@ def test_a_subset_is_drawn_anew_and_the_policy_sees_the_mean():
     np.testing.assert_allclose(loss, -values.mean(), rtol=1e-5)
 
 
+def test_deviations_have_the_authors_bounds():
+    """Theirs are (-5, 2), SAC's (-20, 2)."""
+    obs, config = jnp.ones((1, OBS)), sac.Config(width=8, depth=1)
+    other = jax.jit(lambda key: sac.init(key, Spec(VECTOR, BOX), config))(jax.random.key(0))
+    for actor, low in ((make().actor, -5.0), (other.actor, -20.0)):
+        for outputs, bound in ((-100.0, low), (100.0, 2.0)):
+            far = jnp.full(2 * ACTIONS, outputs)
+            far = eqx.tree_at(lambda actor: actor.net.layers[-1].bias, actor, far)
+            np.testing.assert_allclose(far(obs, obs).normal.log_std, bound)
+
+
 def test_no_diversity_is_the_limit_of_little():
     batch = batch_of(BOX)
     after = [learn(make(diversity=eta), batch, jax.random.key(0))[0] for eta in (None, 0.0, 1e-6)]

@@ -43,7 +43,7 @@ def test_the_guide_begins_and_the_learner_takes_over_for_good():
             first = int(guided[seed, :n, env].sum())
             np.testing.assert_array_equal(guided[seed, :n, env], np.arange(n) < first)
             taken.add(first)
-    assert taken == {1, 2, 3, 4}  # ceil of a share of 4, drawn anew for each env
+    assert taken == {0, 1, 2, 3, 4}  # drawn anew for each env; 0: the learner's from the start
     assert int(made.rule.draws) == 8
 
 
@@ -53,6 +53,15 @@ def test_the_guide_fades():
     _, later = made.draw(Always(-0.5), jax.random.split(jax.random.key(2), 2))
     fresh = np.asarray(later.action)[:, -2:, :, 0]
     assert (fresh == -0.5).all()
+
+
+def test_every_handover_from_0_to_the_last_is_as_likely_and_their_bound_falls():
+    rule, envs_ = JumpStart.create(2, 5_000, steps=4, fade=2), 5_000
+    keys, begun = jax.random.split(jax.random.key(0), 2), jnp.zeros((2, envs_), jnp.int32)
+    for last in (4, 2, 0, 0):  # steps times what is left
+        rule = rule.begin(begun, keys)
+        share = np.bincount(np.asarray(rule.until).ravel(), minlength=5) / (2 * envs_)
+        np.testing.assert_allclose(share, (np.arange(5) <= last) / (last + 1), atol=0.02)
 
 
 def test_a_critic_chooses_between_the_two():

@@ -16,6 +16,8 @@ import sterling
 from sterling.data import Dataset
 from sterling.training import logbook
 from sterling.training.choices import Guidance
+from sterling.training.settings import resolve
+from sterling.training.start import build, go_online
 from sterling.types import Mistake
 
 WORLD = "probe:both-continuous"
@@ -71,6 +73,30 @@ def test_fields_change_with_the_first_step(data, tmp_path):
     assert float(run.agent.state.config.lr[0]) == pytest.approx(3e-3)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "fixed", "online", "expected"),
+    [
+        ("sac", {"n_step": 3}, {"gamma": 0.5}, {"gamma": 0.5}),
+        ("sac", {"priority": 0.6}, {"correction": 0.9}, {"correction": 0.9}),
+        ("cql", {"calibrated": True}, {"gamma": 0.5}, {"monte_carlo": 0.5}),
+    ],
+)
+def test_sources_have_the_numbers_of_the_second_phase(algorithm, fixed, online, expected, data):
+    """Sums of rewards, importance weights and returns belong to the loss that has these numbers."""
+    settings = resolve(
+        algorithm, WORLD, data=logbook.begun(data, share=0.5), updates=20, steps=80, envs=4,
+        online=online, fields={"width": 16, "batch": 8, "capacity": 400, "warmup": 0, **fixed},
+    )  # fmt: skip
+    before = build(settings)
+    after = go_online(settings, before, warm=False)
+    logged, lived = after.source.sources
+    for name, value in expected.items():
+        assert getattr(before.source.needs, name) != value
+        assert (getattr(logged.needs, name), getattr(lived.needs, name)) == (value, value)
+    if "correction" in expected:
+        assert lived.priorities.correction == 0.9
+
+
 def test_a_mixture_learns_from_the_start(data):
     run = sterling.train(
         "sac", WORLD, data=data, steps=2_400, envs=8, share=0.5, warmup=80, evaluate_episodes=8,
@@ -116,6 +142,7 @@ def test_only_the_best_episodes(data):
         ("iql", {"updates": 9, "sampling": "retrun"}, "did you mean return"),
         ("iql", {"updates": 9, "online": {"beta": 1.0}}, "online fields need both"),
         ("iql", {"updates": 9, "steps": 9, "online": {"bta": 1.0}}, "did you mean beta"),
+        ("fdvl", {"updates": 9, "steps": 9, "online": {"weight": 0.4}}, "must be above 1/2"),
         ("iql", {"updates": 9, "environment": "probe:both"}, "the log has actions Box"),
         ("iql", {"updates": 9, "environment": None}, "does not say which environment it was made"),
         ("sac", {"steps": 99, "guide": Guidance("/none", "jumpstart")}, "did you mean jump-start"),

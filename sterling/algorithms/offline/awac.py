@@ -12,7 +12,9 @@ bounds, E_a one sample. Discrete actions: pi is categorical and E_a an exact sum
 
 Deviations from the paper: weights are cut at W and not divided by their sum over the batch, so that
 lambda means the same for every batch; the normal's mean is a tanh and its samples are cut at the
-edge of the action space; pictures are encoded by one torso that only the critics' loss trains.
+edge of the action space; pictures are encoded by one torso that only the critics' loss trains. The
+authors' examples for MuJoCo (github.com/rail-berkeley/rlkit) have policies of four hidden layers, a
+weight decay of 1e-4 on them and log deviations in (-6, 0); here none of this is so.
 Evidence: benchmarks/results/offline.md.
 """
 

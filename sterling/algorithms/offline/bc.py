@@ -29,7 +29,8 @@ from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, conf
 
 @config
 class Config:
-    """Defaults are those of CORL's BC."""
+    """Defaults are those of CORL's BC but for ``likelihood``: its policy is deterministic and
+    fitted by squared error."""
 
     lr: float = 3e-4  # Adam's step size
     likelihood: bool = True  # boxes: maximise log pi; without it squared error of the mean

@@ -64,8 +64,8 @@ Drawn = tuple[Float[Array, "sample batch n"], Float[Array, "sample batch"]]  # a
 class Config:
     """Defaults are those of the authors' code for D4RL's locomotion tasks."""
 
-    lr: float = 3e-4  # Adam's step size, for critics, temperature and multiplier
-    actor_lr: float = 1e-4  # and for the actor
+    lr: float = 3e-4  # Adam's step size, for critics and multiplier
+    actor_lr: float = 1e-4  # and for actor and temperature
     gamma: float = 0.99  # discount per step
     tau: float = 0.005  # share of the way that target critics move per update
     penalty: float = 5.0  # alpha': weight of the gap, or of the first one with target_gap
@@ -173,7 +173,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         wanted = jnp.asarray(edac.wanted_entropy(actor.actions, config.target_entropy))
         grads = jax.grad(sac.alpha_loss)(log_alpha, entropy, wanted, batch)
         direction, alpha_state = adam().update(grads, alpha_state)
-        log_alpha = descend(log_alpha, direction, config.lr)
+        log_alpha = descend(log_alpha, direction, config.actor_lr)
     if config.target_gap is not None:
         grads = jax.grad(multiplier_loss)(log_penalty, metrics["value/gap"], config.target_gap)
         direction, penalty_state = adam().update(grads, penalty_state)

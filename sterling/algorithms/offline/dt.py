@@ -12,8 +12,9 @@ of its number within the episode. ``memory``, ``recall`` and ``notice`` act with
 the model was trained with; ``act`` alone knows one step, the first of an episode.
 
 Deviations from the authors' code: no dropout; GELU for ReLU; projections start smaller in deeper
-stacks; only actions are predicted (as there: returns and states did not help).
-Evidence: benchmarks/results/offline.md.
+stacks; only actions are predicted (as there: returns and states did not help); stretches end in the
+row that was drawn, there they begin in it, so that here an episode's last K-1 steps are learned
+from less often than others, there its first. Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations
@@ -133,8 +134,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     config = config if spec.log is None else settled(config, spec.log)
     if config.target is None or config.horizon is None:
         raise Mistake("dt learns from logged experience; give data=..., or target= and horizon=")
-    largest = 1.0 if spec.log is None else max(abs(bound) for bound in spec.log.returns)
-    scale = max(largest, 1e-6)
+    scale = 1.0 if spec.log is None else max(1e-6, *(abs(bound) for bound in spec.log.returns))
     actions, torso = Actions.of(spec.action), Encoder.create(keys.fold(key, "torso"), spec.obs)
     width, stack = config.width, keys.fold(key, "stack")
     nets = Nets(

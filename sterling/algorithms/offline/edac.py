@@ -17,7 +17,8 @@ minimum over so many members drawn anew for each update, and improves the policy
 all (Chen 2021, algorithm 1); ``layer_norm`` bounds values far from the data; ``backup_entropy``
 False leaves the entropy out of the target.
 
-Deviations: L_Q is halved, as everywhere here; networks begin as SAC's.
+Deviations: L_Q is halved, as everywhere here; networks begin as SAC's. The policy's log deviation
+lies in (-5, 2), as in the authors' code (SAC's and RLPD's: -20, 2).
 Evidence: benchmarks/results/offline.md.
 """
 
@@ -100,7 +101,8 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     hidden = (config.width,) * (config.depth if torso.is_flat else 1)
     size = actions.outputs
     ins, outs, answers = (size, 1, 2 * size) if actions.kind == "box" else (0, size, size)
-    actor = Policy(MLP.uniform(keys.fold(key, "actor"), (torso.size, *hidden, answers)), actions)
+    net = MLP.uniform(keys.fold(key, "actor"), (torso.size, *hidden, answers))
+    actor = Policy(net, actions, least=-5.0)  # the authors' bound
     many, norm, key = config.members, config.layer_norm, keys.fold(key, "critics")
     critics = Ensemble.create(key, torso, hidden, ins, outs, members=many, layer_norm=norm)
     slow = jax.tree.map(jnp.copy, critics)

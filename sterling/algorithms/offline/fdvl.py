@@ -17,8 +17,9 @@ Everything but L_V is IQL's (``iql.py``), and called from there; what that file 
 ``scale_reward``, ``anneal`` and pictures holds here.
 
 Deviations from the authors' code: chi-square's f* is 0 for every u < 0, as in the paper (there it
-grows again below -4); the critics' loss is the square (there Huber's, linear beyond 20), and V is
-fitted to the target critics. Evidence: benchmarks/results/offline.md.
+grows again below -4); the critics' loss is the square (there Huber's, linear beyond 20); the
+policy's weights come from V before its step (there after it).
+Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ DIVERGENCES = ("total_variation", "chi_square")
 
 @config
 class Config:
-    """Defaults are those of the authors' code (github.com/hari-sikchi/DVL), its AntMaze example
-    with the policy's weights and the batch of IQL for locomotion (there 1024)."""
+    """Defaults are those of the authors' code (github.com/hari-sikchi/DVL), its AntMaze example,
+    but for these: there ``beta`` is 10, ``anneal`` off and ``batch`` 1024, here as in IQL for
+    locomotion. A dropout of 0.5 that it names for V is left out; its code never turns it on."""
 
     lr: float = 3e-4  # Adam's step size, for value, critics and policy
     gamma: float = 0.99  # discount per step

@@ -11,7 +11,8 @@ g is gamma times the world's discount, Q' the target network: a copy of Q taken 
 ``target_period`` updates, or with ``tau`` < 1 moved towards it by that share.
 
 Deviations from the paper, all customary: Adam for RMSprop, the global norm of gradients clipped,
-epsilon annealed over a share of the run's updates. A time limit bootstraps from the true
+epsilon annealed over a share of the run's updates. The exponent b of prioritised replay stays what
+it is, as in Dopamine's Rainbow (Schaul 2016 anneals it to 1). A time limit bootstraps from the true
 successor. ``double``, ``dueling``, ``n_step`` and ``priority`` are off by default: that is DQN.
 Evidence: benchmarks/scores/, docs/scores.md.
 """
@@ -23,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from gymnasium import spaces
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys
 from sterling.equations.average import masked_mean
@@ -57,7 +58,7 @@ class Config:
     dueling: bool = False  # separate streams for V and A
     n_step: int = 1  # rewards summed before bootstrapping
     priority: float | None = None  # exponent of prioritised replay (0.6); None draws uniformly
-    correction: float = 0.4  # exponent of its importance weights
+    correction: float = 0.4  # exponent of its importance weights, constant
     huber: float = 1.0  # error beyond which the loss is linear; infinite: half the square
     max_grad_norm: float = 10.0  # global norm that gradients are clipped to
     width: int = 512  # units per hidden layer
@@ -84,7 +85,7 @@ class State(eqx.Module):
     net: QNetwork
     target: QNetwork
     optimiser: optax.OptState
-    updates: Float[Array, ""]  # updates made
+    updates: Int[Array, ""]  # updates made; as a float it would stop at 2^24
     planned: Float[Array, ""]  # updates planned
     config: Config
 
@@ -109,7 +110,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         net,
         jax.tree.map(jnp.copy, net),
         adam().init(net),
-        jnp.zeros(()),
+        jnp.zeros((), jnp.int32),
         jnp.asarray(float(spec.iterations * config.learn)),
         config,
     )
@@ -144,10 +145,11 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     config = state.config
     grads, (metrics, error) = jax.grad(loss, has_aux=True)(state.net, state.target, batch, config)
     direction, optimiser = adam(max_norm=config.max_grad_norm).update(grads, state.optimiser)
-    rate = config.lr * (1.0 - state.updates / state.planned) if config.anneal else config.lr
+    done = state.updates.astype(jnp.float32)
+    rate = config.lr * (1.0 - done / state.planned) if config.anneal else config.lr
     net = descend(state.net, direction, rate)
-    updates = state.updates + 1.0
-    due = jnp.mod(updates, config.target_period) < 0.5
+    updates = state.updates + 1
+    due = jnp.mod(updates, config.target_period) == 0
     share = jnp.where(due, config.tau, 0.0)
     target = jax.tree.map(lambda old, new: (1.0 - share) * old + share * new, state.target, net)
     learned = State(net, target, optimiser, updates, state.planned, config)
@@ -182,6 +184,6 @@ def epsilon(state: State) -> Float[Array, ""]:
     """The probability of a random action, annealed linearly."""
     config = state.config
     over = jnp.maximum(config.exploration_fraction * state.planned, 1.0)
-    progress = jnp.minimum(state.updates / over, 1.0)
+    progress = jnp.minimum(state.updates.astype(jnp.float32) / over, 1.0)
     change = config.exploration_final - config.exploration_initial
     return config.exploration_initial + change * progress

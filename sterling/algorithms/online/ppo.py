@@ -36,7 +36,8 @@ from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec
 
 @config
 class Config:
-    """Defaults are those published for MuJoCo (Schulman 2017, table 3; Engstrom 2020)."""
+    """Defaults are those published for MuJoCo (Schulman 2017, table 3; Engstrom 2020), but for
+    ``minibatch``, which is 64 there."""
 
     lr: float = 3e-4  # Adam's step size at the start
     gamma: float = 0.99  # discount per step
@@ -47,7 +48,7 @@ class Config:
     max_grad_norm: float = 0.5  # global norm that gradients are clipped to
     target_kl: float | None = None  # stop an iteration's updates beyond 1.5 times this KL
     length: int = 256  # steps of each env per iteration
-    minibatch: int = 256  # rows per update
+    minibatch: int = 256  # rows per update; an epoch's last update may have fewer
     epochs: int = 10  # passes over a rollout
     anneal: bool = True  # step size falls linearly to 0 over the run
     clip_value: bool = False  # clip the value's movement like the ratio's
@@ -98,14 +99,12 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         raise Mistake(f"minibatch={config.minibatch} does not fit into a rollout of {rows} rows")
     torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
     actions = Actions.of(spec.action)
-    hidden = (config.width,) * (config.depth if torso.is_flat else 1)
+    sizes = (torso.size, *(config.width,) * (config.depth if torso.is_flat else 1))
     activation = config.activation if torso.is_flat else "relu"
     nets = ActorCritic(
         torso,
-        MLP.orthogonal(
-            keys.fold(key, "policy"), (torso.size, *hidden, actions.outputs), activation, 0.01
-        ),
-        MLP.orthogonal(keys.fold(key, "value"), (torso.size, *hidden, 1), activation, 1.0),
+        MLP.orthogonal(keys.fold(key, "policy"), (*sizes, actions.outputs), activation, 0.01),
+        MLP.orthogonal(keys.fold(key, "value"), (*sizes, 1), activation, 1.0),
         jnp.zeros(actions.outputs) + config.log_std,
         actions,
     )
@@ -149,19 +148,15 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     order = _order(key, batch.mask.size, config)
 
     def update(carry: Any, chosen: Int[Array, "minibatch"]) -> tuple[Any, Any]:
-        return _update(state, carry, jax.tree.map(lambda x: x[chosen], rows))
+        part = jax.tree.map(lambda x: x[chosen], rows)
+        if batch.mask.size % config.minibatch:  # else there are no pads
+            part["mask"] &= chosen >= 0
+        return _update(state, carry, part)
 
     start = (state.nets, state.optimiser, jnp.asarray(True))
     (nets, optimiser, _), metrics = jax.lax.scan(update, start, order)
-    learned = State(
-        nets,
-        optimiser,
-        state.obs_statistics.update(batch.obs, batch.mask),
-        rewards,
-        state.iteration + 1.0,
-        state.planned,
-        config,
-    )
+    seen = state.obs_statistics.update(batch.obs, batch.mask)
+    learned = State(nets, optimiser, seen, rewards, state.iteration + 1.0, state.planned, config)
     metrics = jax.tree.map(lambda x: x.mean(), metrics)
     samples = {"advantage": rows["advantage"].reshape(batch.mask.shape)}
     return learned, Signals(metrics, samples)
@@ -198,13 +193,15 @@ def loss(
 
 
 def _order(key: Key[Array, ""], rows: int, config: Config) -> Int[Array, "updates minibatch"]:
-    """Which rows each update sees: every epoch goes through all of them in an order of its own."""
+    """Which rows each update sees: every epoch goes through all of them in an order of its own.
+    Its last minibatch is filled up with -1, for no row."""
     every = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32), (config.epochs, rows))
     if config.minibatch < rows:  # else the order cannot matter
         dice = jax.random.bits(key, (config.epochs, rows))
         every = jax.lax.sort_key_val(dice, every)[1]
-    count = rows // config.minibatch
-    return every[:, : count * config.minibatch].reshape(-1, config.minibatch)
+    if pads := -rows % config.minibatch:
+        every = jnp.pad(every, ((0, 0), (0, pads)), constant_values=-1)
+    return every.reshape(-1, config.minibatch)
 
 
 def _update(state: State, carry: Any, rows: dict[str, Any]) -> tuple[Any, dict[str, Array]]:

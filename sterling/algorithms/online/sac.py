@@ -14,7 +14,9 @@ actions allowed in s.
 
 Deviations from the papers: the three updates use one another's results in the order critics,
 actor, temperature; pictures are encoded by one torso, which only the critics' loss trains and the
-policy looks through (Yarats 2021). No reward scale: alpha is tuned instead.
+policy looks through (Yarats 2021). No reward scale: alpha is tuned instead. ``correction`` of
+prioritised replay stays what it is, as in Dopamine's Rainbow (Schaul 2016, arXiv:1511.05952,
+anneals it to 1).
 Evidence: benchmarks/scores/, docs/scores.md.
 """
 
@@ -60,7 +62,7 @@ class Config:
     warmup: int = 10_000  # steps with random actions before the first update
     n_step: int = 1  # rewards summed before bootstrapping
     priority: float | None = None  # exponent of prioritised replay (0.6); None draws uniformly
-    correction: float = 0.4  # exponent of its importance weights
+    correction: float = 0.4  # exponent of its importance weights, constant
     width: int = 256  # units per hidden layer
     depth: int = 2  # hidden layers, for vectors (after convolutions: one)
 
@@ -70,6 +72,7 @@ class Policy(eqx.Module):
 
     net: MLP
     actions: Actions = eqx.field(static=True)
+    least: float = eqx.field(static=True, default=-20.0)  # bound of the log deviation; above: 2
 
     def __call__(self, obs: Obs, features: Float[Array, "... features"]) -> Any:
         """A TanhNormal, or for discrete actions a Categorical."""
@@ -77,7 +80,7 @@ class Policy(eqx.Module):
         if self.actions.kind == "discrete":
             return self.actions.distribution(outputs, action_mask(obs))
         mean, log_std = jnp.split(outputs, 2, -1)
-        return TanhNormal(Normal(mean, jnp.clip(log_std, -20.0, 2.0)))
+        return TanhNormal(Normal(mean, jnp.clip(log_std, self.least, 2.0)))
 
 
 class State(eqx.Module):

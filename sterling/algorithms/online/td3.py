@@ -10,9 +10,11 @@ g is gamma times the world's discount; mu' and Q'_i follow mu and Q_i by ``tau``
 moves; w is 1, or the importance weight of prioritised replay.
 
 Deviations from the paper: networks and step size are those of the authors' later code; pictures
-are encoded by one torso, which only the critics' loss trains and the actor looks through. In a
-program with seeds under ``vmap`` the delayed update is computed every time and then dropped;
-under ``map`` and ``processes`` it costs nothing. Evidence: benchmarks/scores/, docs/scores.md.
+are encoded by one torso, which only the critics' loss trains and the actor looks through;
+``correction`` of prioritised replay stays what it is, as in Dopamine's Rainbow (Schaul 2016,
+arXiv:1511.05952, anneals it to 1). In a program with seeds under ``vmap`` the delayed update is
+computed every time and then dropped; under ``map`` and ``processes`` it costs nothing.
+Evidence: benchmarks/scores/, docs/scores.md.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class Config:
     warmup: int = 25_000  # steps with random actions before the first update
     n_step: int = 1  # rewards summed before bootstrapping
     priority: float | None = None  # exponent of prioritised replay (0.6); None draws uniformly
-    correction: float = 0.4  # exponent of its importance weights
+    correction: float = 0.4  # exponent of its importance weights, constant
     width: int = 256  # units per hidden layer
     depth: int = 2  # hidden layers, for vectors (after convolutions: one)
 
