@@ -64,6 +64,9 @@ def test_d4rl_with_successors_keeps_every_step_and_finds_unrecorded_resets(tmp_p
 def test_a_limit_cuts_what_has_no_timeouts(tmp_path):
     flags = dict(terminals=np.zeros(6))
     path = d4rl(tmp_path / "a.hdf5", observations=STREAM, actions=ZEROS, rewards=REWARDS, **flags)
+    for wrong in (0, -5):
+        with pytest.raises(Mistake, match="at least 1 step"):
+            formats.convert([path], tmp_path / "wrong", limit=wrong)
     data = formats.convert([path], tmp_path / "out", limit=3)
     assert data.lengths.tolist() == [2, 2]
     assert data[1].obs[:, 0].tolist() == [3, 4, 5]

@@ -63,6 +63,8 @@ def stream(path: Path, format: str = "", limit: int | None = None) -> Stream:
     if name not in FORMATS:
         near = hint(name, FORMATS, f"there are {', '.join(FORMATS)}")
         raise Mistake(f"no format is called {name!r}{near}")
+    if limit is not None and limit < 1:
+        raise Mistake(f"episodes are cut after at least 1 step; got limit={limit}")
     with reading(path, name):
         return FORMATS[name].read(path, limit)
 
