@@ -16,6 +16,8 @@ from jaxtyping import Array, Bool, Float
 from sterling.nets.encoder import leaves, without_mask
 from sterling.types import Obs, Record, Spec
 
+FLOOR = 1e-3
+
 
 class Moments(eqx.Module):
     """Running mean and variance of one array, merged batch by batch (Chan 1979)."""
@@ -69,7 +71,8 @@ class ObsNormaliser(eqx.Module):
 
     @classmethod
     def of_log(cls, spec: Spec, enabled: bool = True) -> ObsNormaliser:
-        """With the moments of the log that ``spec`` speaks of; without one, everything passes.
+        """With the moments of the log that ``spec`` speaks of; without one, everything passes. To
+        deviations 1e-3 is added, as Fujimoto 2021 does: what a log never varies may vary later.
         Both are of one form, so that an agent can be loaded without its log."""
         made = cls.create(spec.obs, enabled, math.inf)
         if spec.log is None:
@@ -78,7 +81,7 @@ class ObsNormaliser(eqx.Module):
         deviations = jax.tree.leaves(without_mask(spec.log.obs_std))
         counted = jnp.asarray(1.0, jnp.float32)
         fixed = [
-            None if m is None else Moments(jnp.asarray(mean), jnp.square(jnp.asarray(std)), counted)
+            None if m is None else Moments(jnp.asarray(mean), jnp.square(std + FLOOR), counted)
             for m, mean, std in zip(made.moments, means, deviations, strict=True)
         ]
         return cls(tuple(fixed), made.clip)

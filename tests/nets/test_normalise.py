@@ -23,7 +23,7 @@ def test_without_a_log_everything_passes():
 
 def test_with_a_log_nothing_is_cut():
     found = ObsNormaliser.of_log(LOGGED)(FAR)
-    np.testing.assert_allclose(found, (np.asarray(FAR) - MEAN) / STD, rtol=1e-5)
+    np.testing.assert_allclose(found, (np.asarray(FAR) - MEAN) / (STD + 1e-3), rtol=1e-5)
 
 
 def test_agents_of_both_kinds_have_one_form():
