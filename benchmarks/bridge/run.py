@@ -31,6 +31,7 @@ CALIBRATED = SMALL | ALPHA | {"actor_lr": 1e-3, "calibrated": True, "penalty": 1
 ONLINE = {"steps": STEPS, "warmup": 1_000}
 LOG = {"updates": UPDATES}
 EXPANSION = {"guide": ("IQL offline", "expansion", 0)}
+BY_IQL, BY_SAC = ({"guide": (f"{one} offline", "jump-start", 200)} for one in ("IQL", "SAC-N"))
 CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, log, words
     "SAC-N online": ("edac", False, SOFT | ONLINE),
     "IQL offline": ("iql", True, IQL | LOG),
@@ -41,7 +42,8 @@ CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, 
     "WSRL": ("edac", True, SOFT | LOG | ONLINE | {"share": 0.0}),
     "Cal-QL": ("cql", True, CALIBRATED | LOG | ONLINE | {"share": 0.5}),
     "AWAC, then online": ("awac", True, SMALL | LOG | ONLINE | {"share": 0.5}),
-    "JSRL": ("edac", False, SOFT | ONLINE | {"guide": ("IQL offline", "jump-start", 200)}),
+    "JSRL, guided by IQL": ("edac", False, SOFT | ONLINE | BY_IQL),
+    "JSRL, guided by SAC-N": ("edac", False, SOFT | ONLINE | BY_SAC),
     "PEX": ("iql", True, IQL | LOG | ONLINE | {"share": 0.5} | EXPANSION),
 }
 ALONE = ("SAC-N online", "IQL offline", "SAC-N offline")
