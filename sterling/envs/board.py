@@ -118,10 +118,30 @@ def seen(space: Any) -> Any:
 def own(space: Any, action: np.ndarray) -> np.ndarray:
     """The inverse of :func:`seen` for one part, with any leading axes: actions in the numbers and
     the type that the environment takes."""
-    made = action.astype(space.dtype)
     if isinstance(space, spaces.Box):
-        return np.clip(made, space.low, space.high)  # float32 may round beyond them
-    return made + np.asarray(getattr(space, "start", 0), space.dtype)
+        return within(space, action)
+    return action.astype(space.dtype) + np.asarray(getattr(space, "start", 0), space.dtype)
+
+
+def within(space: spaces.Box, action: np.ndarray) -> np.ndarray:
+    """Actions, with any leading axes, in a box's own type and bounds, rounded where it holds
+    integers. These are clipped before they are cast: a cast wraps around and truncates."""
+    low, high = space.low, space.high
+    if space.dtype.kind == "f":
+        return np.clip(action.astype(space.dtype), low, high)  # float32 may round beyond them
+    whole = np.rint(np.asarray(action, np.float64))
+    with np.errstate(invalid="ignore"):  # what lies beyond the type is replaced here
+        made = whole.astype(space.dtype)
+    return np.where(whole <= low, low, np.where(whole >= high, high, made))
+
+
+def is_bounded(space: spaces.Space[Any]) -> bool:
+    """Whether agents act in [-1, 1] for ``space``: a box of numbers with bounds that are finite."""
+    return (
+        isinstance(space, spaces.Box)
+        and space.dtype.kind in "fiu"
+        and bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
+    )
 
 
 def choices(space: spaces.Space[Any]) -> int:

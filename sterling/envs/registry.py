@@ -202,8 +202,9 @@ def _registered(name: str) -> bool:
 
 def _dressed(world: World, stack: int | None) -> World:
     """Frames stacked where asked for, masks in one row, bounded actions brought to [-1, 1]."""
+    from sterling.envs.board import is_bounded
     from sterling.envs.choices import MaskedChoices, is_unlike_a_row
-    from sterling.envs.wrappers import FrameStack, RescaleAction, is_bounded
+    from sterling.envs.wrappers import FrameStack, RescaleAction
 
     world = world if stack in (None, 1) else FrameStack(world, stack)
     world = MaskedChoices(world) if is_unlike_a_row(world.spec) else world
