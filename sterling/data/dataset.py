@@ -246,10 +246,10 @@ class Dataset:
             for name, array in self._block.arrays.items()
             if not name.startswith("info/")
         }
-        following = {
-            name: spaces.single(self._block.arrays[name][row + number + 1])
-            for name in spaces.parts("obs", self.obs_space)
-        }
+        seen, following = spaces.parts("obs", self.obs_space), {}
+        for name, part in seen.items():
+            following[name] = spaces.as_agent_sees(part, self._block.arrays[name][row + number + 1])
+            arrays[name] = spaces.as_agent_sees(part, arrays[name])
         for name, part in spaces.parts("action", self.action_space).items():
             arrays[name] = spaces.as_agent_acts(part, arrays[name])
         arrays = {name: spaces.single(array) for name, array in arrays.items()}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sterling.envs.board import is_bounded, leaves, plain, seen, within
+from sterling.envs.board import as_seen, is_bounded, leaves, plain, seen, within
 from sterling.types import Mistake
 
 Space = spaces.Space[Any]
@@ -177,8 +177,14 @@ def of_agent(space: Space) -> Space:
 
 
 def obs_of_agent(space: Space) -> Space:
-    """An observation space as an agent sees it: float64 as float32."""
+    """An observation space as an agent sees it: float64, and integers that 32 bits do not hold, as
+    float32."""
     return plain(space, single=True)
+
+
+def as_agent_sees(space: Space, obs: np.ndarray) -> np.ndarray:
+    """Stored observations of one part in numbers of at most 32 bits; see :func:`obs_of_agent`."""
+    return single(as_seen(obs_of_agent(space), obs))
 
 
 def as_agent_acts(space: Space, action: np.ndarray) -> np.ndarray:

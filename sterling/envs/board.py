@@ -6,6 +6,7 @@ or action is an array of its own: ``obs0``, ``obs1``... in the order of ``jax.tr
 
 from __future__ import annotations
 
+import functools
 import math
 import mmap
 import os
@@ -85,19 +86,40 @@ def board_of(problem: Problem, envs: int, workers: int, memory: int | None = Non
 
 
 def plain(space: Any, single: bool = False) -> Any:
-    """The same space without a user's subclasses; with ``single``, float64 becomes float32."""
+    """The same space without a user's subclasses; with ``single``, boxes of float64, and of
+    integers that 32 bits do not hold, become float32."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: plain(part, single) for key, part in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([plain(part, single) for part in space.spaces])
     if isinstance(space, spaces.Box):
-        dtype = np.float32 if single and space.dtype == np.float64 else space.dtype
+        dtype = np.float32 if single and _is_wide(space) else space.dtype
         return spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=dtype)
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n), start=int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(space.nvec, dtype=space.dtype, start=space.start)
     return spaces.MultiBinary(space.n)
+
+
+def _is_wide(space: spaces.Box) -> bool:
+    """Whether JAX, which has 32 bits, would lose its numbers; integers would wrap silently."""
+    if space.dtype.itemsize < 8 or space.dtype.kind == "f":
+        return space.dtype == np.float64
+    limits = np.iinfo(np.int32 if space.dtype.kind == "i" else np.uint32)
+    return bool((space.low < limits.min).any() or (space.high > limits.max).any())
+
+
+def as_seen(space: spaces.Space[Any], obs: Any) -> Any:
+    """Observations, with any leading axes, in the types of their ``space`` as Sterling sees it:
+    see :func:`plain`."""
+
+    def part(path: Path, leaf: spaces.Space[Any]) -> Any:
+        found = functools.reduce(lambda inside, key: inside[key], path, obs)
+        is_real = found.dtype == np.float64 or leaf.dtype == np.float32
+        return found.astype(np.float32) if is_real else found
+
+    return tree(space, (part(*each) for each in leaves(space)))
 
 
 def seen(space: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling import keys
-from sterling.envs.board import MASK, PROPER, leaves
+from sterling.envs.board import MASK, PROPER, as_seen, leaves
 from sterling.training.agent import Agent
 from sterling.types import Mistake
 
@@ -49,7 +49,7 @@ class Player:
         with contextlib.suppress(TypeError, LookupError, ValueError):  # what is wrong is said below
             seen = see(seen) if see else seen
         fits(world.spec.obs, seen)
-        action = self.act(seen)
+        action = self.act(as_seen(world.spec.obs, seen))
         return jax.tree.map(lambda x: np.asarray(x)[0], do(action[None])) if do else action
 
     def act(self, obs: Any) -> Any:
