@@ -156,7 +156,8 @@ def common(guesses: Sequence[Space]) -> Space | None:
 
 
 def is_rescaled(space: Space) -> bool:
-    """Whether worlds rescale this action space to [-1, 1]: a box with finite bounds."""
+    """Whether worlds rescale this action space to [-1, 1]: a box with bounds that are finite and
+    not too far apart."""
     return is_bounded(space)
 
 

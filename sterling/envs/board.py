@@ -18,6 +18,7 @@ from gymnasium import spaces
 
 SKIP, STEP, RESET, BUILD = range(4)  # orders: BUILD constructs the environment anew and seeds it
 MASK, PROPER = "action_mask", "observation"  # entries of the observation where actions are masked
+WIDEST = 1e6  # from a bound of an action to the other
 
 Board = dict[str, np.ndarray]
 Path = tuple[Any, ...]
@@ -158,12 +159,15 @@ def within(space: spaces.Box, action: np.ndarray) -> np.ndarray:
 
 
 def is_bounded(space: spaces.Space[Any]) -> bool:
-    """Whether agents act in [-1, 1] for ``space``: a box of numbers with bounds that are finite."""
-    return (
-        isinstance(space, spaces.Box)
-        and space.dtype.kind in "fiu"
-        and bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
-    )
+    """Whether agents act in [-1, 1] for ``space``: a box of numbers with bounds that are finite in
+    float32 and at most ``WIDEST`` apart. Others, the limits of a type say, are no bounds to act
+    between: every number from [-1, 1] would be a huge one, or infinite."""
+    if not isinstance(space, spaces.Box) or space.dtype.kind not in "fiu":
+        return False
+    low, high = (np.asarray(end, np.float64) for end in (space.low, space.high))
+    largest = np.finfo(np.float32).max
+    finite = (np.abs(low) <= largest) & (np.abs(high) <= largest)
+    return bool(finite.all() and (high - low <= WIDEST).all())
 
 
 def choices(space: spaces.Space[Any]) -> int:

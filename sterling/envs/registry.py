@@ -59,9 +59,10 @@ def make(
             than convolutions do where pictures are tiny, as MinAtar's are.
         options: what the environment takes, such as ``max_episode_steps``.
 
-    Actions of bounded boxes are rescaled to [-1, 1]. Atari games follow Mnih 2015: 84 x 84 grey
-    pictures, every action repeated 4 times, up to 30 idle steps at the start, and for training
-    rewards clipped to their sign and lives for episodes; scores are always those of whole games.
+    Actions of bounded boxes are rescaled to [-1, 1]; bounds more than a million apart are none.
+    Atari games follow Mnih 2015: 84 x 84 grey pictures, every action repeated 4 times, up to 30
+    idle steps at the start, and for training rewards clipped to their sign and lives for episodes;
+    scores are always those of whole games.
     Sticky actions are off, as in most published results; ``repeat_action_probability=0.25`` turns
     them on. Raises ``Mistake`` for a name or an option that does not exist.
     """

@@ -231,6 +231,7 @@ def test_a_breach_of_contract_is_found_in_a_worker_too():
         Host(lambda: lock, (0,), 1)
 
 
+HUGE = np.finfo(np.float32)
 SOME = np.array([0.5, 1.0], np.float32)
 TAKEN = {  # an agent's action, and the environment's
     "start": (spaces.Discrete(3, start=-1), np.int32(2), 1),
@@ -238,6 +239,8 @@ TAKEN = {  # an agent's action, and the environment's
     "bits": (spaces.MultiBinary(2), np.array([1, 0]), [1, 0]),
     "stretched": (spaces.Box(-4.0, 8.0, (2,), np.float64), SOME, [5.0, 8.0]),
     "free": (spaces.Box(-np.inf, np.inf, (2,), np.float64), 9.0 * SOME, [4.5, 9.0]),
+    "huge": (spaces.Box(HUGE.min, HUGE.max, (2,), np.float32), 9.0 * SOME, [4.5, 9.0]),
+    "wide": (spaces.Box(-1, 2**20, (2,), np.int64), 9.0 * SOME - 6.0, [-1, 3]),
     "whole": (spaces.Box(0, 7, (2,), np.int16), SOME, [5, 7]),
     "bytes": (spaces.Box(0, 255, (2,), np.uint8), np.array([-1.5, 3.0], np.float32), [0, 255]),
 }

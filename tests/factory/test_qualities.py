@@ -4,18 +4,23 @@ import contextlib
 import dataclasses
 from functools import partial
 
+import equinox as eqx
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sterling import envs
 from sterling.cli import main
 from sterling.data import Dataset, check
 from sterling.envs.classic import CartPole
+from sterling.factory import rollouts
 from sterling.factory.make import Order, make
 from sterling.types import Mistake
 
 KEYS = partial(jax.random.split, jax.random.key(0))
+LARGEST = np.finfo(np.float32).max
 CART = Order("CartPole-v1", "medium", 3000, steps=12_000)
 
 
@@ -223,7 +228,22 @@ class Measured(Signed):
         return np.array(action, np.float32), float(action[0]), False, False, {}
 
 
+class Absurd(eqx.Module):
+    """Its actions are none."""
+
+    def act(self, obs, keys, explore):
+        return jnp.full((1, 2, 1), jnp.nan), {}
+
+
+def test_a_world_that_gives_no_experience_is_given_up():
+    space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    world = envs.make(lambda: Measured(space), (0,), 2, workers=0)
+    with pytest.raises(Mistake, match=r"not one of 2,048 steps was experience.*bounds"):
+        rollouts.rows(world, Absurd(), 10, 0)
+
+
 BOXES = {
+    "huge": gymnasium.spaces.Box(-LARGEST, LARGEST, (1,), np.float32),
     "half": gymnasium.spaces.Box(0.0, np.inf, (1,), np.float32),
     "bytes": gymnasium.spaces.Box(0, 255, (1,), np.uint8),
     "free": gymnasium.spaces.Box(-(2**31), 2**31 - 1, (1,), np.int32),
