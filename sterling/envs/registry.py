@@ -227,7 +227,7 @@ def _pool(
     fixed = {**ATARI, "stack_num": 1} if atari else {}
     world: World = envpool.Pool(name, **copies, purpose=purpose, **{**fixed, **options})
     world = _dressed(world, ATARI_STACK if atari and stack is None else stack)
-    clip = atari and purpose == "train" and "reward_clip" not in options
+    clip = purpose == "train" and envpool.is_clipped(name, options)
     return ClipReward(world) if clip else world
 
 
