@@ -12,6 +12,7 @@ import numpy as np
 
 from sterling.data import looks, spaces
 from sterling.data.dataset import Dataset
+from sterling.data.facts import Facts
 from sterling.data.findings import CAST, CUTS, DROP, Finding
 from sterling.data.resets import Resets
 from sterling.types import Mistake
@@ -21,10 +22,10 @@ def check(dataset: Dataset, environment: str = "", limit: int | None = None) -> 
     """Everything that is wrong with a dataset, errors first.
 
     ``environment``: an id whose spaces the dataset's must equal (by default not compared).
-    ``limit``: length at which episodes were cut, if known; by default Gymnasium's time limit of
-    the dataset's environment.
+    ``limit``: length at which episodes were cut, if known; by default the dataset's own, which its
+    environment was given, or else that environment's in Gymnasium.
     """
-    limit = limit or _limit_of(environment or dataset.facts.environment)
+    limit = limit or _limit_of(dataset.facts, environment)
     found = [*_of_whole(dataset, environment), *_lengths(dataset, limit)]
     resets, before = Resets(dataset), 0
     each = (looks.values, looks.actions, looks.observations, looks.discounts, resets.look)
@@ -52,8 +53,11 @@ def sound(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def _limit_of(environment: str) -> int | None:
-    known = gymnasium.registry.get(environment)
+def _limit_of(facts: Facts, environment: str) -> int | None:
+    given = facts.options.get("max_episode_steps")
+    if given is not None and environment in ("", facts.environment):
+        return int(given) if given > 0 else None  # 0 and -1: never
+    known = gymnasium.registry.get(environment or facts.environment)
     return known.max_episode_steps if known is not None else None
 
 

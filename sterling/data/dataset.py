@@ -209,6 +209,14 @@ class Dataset:
         made._passport = dataclasses.replace(self._passport, facts=facts)
         return made
 
+    def rewarded(self, change: Callable[[np.ndarray], np.ndarray]) -> Dataset:
+        """The same experience with other rewards: what ``change`` makes of all rows'."""
+        made = self[:]
+        rewards = change(np.asarray(self._block.arrays["reward"]))
+        arrays = {**self._block.arrays, "reward": rewards}
+        made._block = dataclasses.replace(self._block, arrays=arrays)
+        return made
+
     def blocks(self, rows: int = BLOCK) -> Iterator[Block]:
         """All episodes, in blocks of about ``rows`` steps; what to loop over when it is mapped."""
         at = 0
@@ -246,10 +254,10 @@ class Dataset:
             for name, array in self._block.arrays.items()
             if not name.startswith("info/")
         }
-        following = {
-            name: spaces.single(self._block.arrays[name][row + number + 1])
-            for name in spaces.parts("obs", self.obs_space)
-        }
+        seen, following = spaces.parts("obs", self.obs_space), {}
+        for name, part in seen.items():
+            following[name] = spaces.as_agent_sees(part, self._block.arrays[name][row + number + 1])
+            arrays[name] = spaces.as_agent_sees(part, arrays[name])
         for name, part in spaces.parts("action", self.action_space).items():
             arrays[name] = spaces.as_agent_acts(part, arrays[name])
         arrays = {name: spaces.single(array) for name, array in arrays.items()}

@@ -88,6 +88,8 @@ def to_device(
     actions = spaces.parts("action", dataset.action_space)
     for name, part in actions.items():
         columns[name] = spaces.as_agent_acts(part, columns[name])
+    for name, part in spaces.parts("obs", dataset.obs_space).items():
+        columns[name] = spaces.as_agent_sees(part, columns[name])
     columns = {name: spaces.single(array) for name, array in columns.items()}
     last = np.zeros(dataset.rows, bool)
     last[np.cumsum(dataset.lengths)[dataset.lengths > 0] - 1] = True

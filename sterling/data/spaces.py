@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from sterling.envs.board import leaves, plain, seen
+from sterling.envs.board import as_seen, is_bounded, leaves, plain, seen, within
 from sterling.types import Mistake
 
 Space = spaces.Space[Any]
@@ -139,7 +139,7 @@ def extremes(columns: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def is_seen(space: Space) -> bool:
     """Whether guessed bounds of actions are their own extremes."""
     units = isinstance(space, spaces.Box) and (space.high == 1).all() and (space.low == -1).all()
-    return is_rescaled(space) and not units
+    return is_rescaled(space) and not is_whole(space) and not units
 
 
 def common(guesses: Sequence[Space]) -> Space | None:
@@ -156,12 +156,14 @@ def common(guesses: Sequence[Space]) -> Space | None:
 
 
 def is_rescaled(space: Space) -> bool:
-    """Whether worlds rescale this action space to [-1, 1]: a box of floats with finite bounds."""
-    return (
-        isinstance(space, spaces.Box)
-        and np.issubdtype(space.dtype, np.floating)
-        and bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
-    )
+    """Whether worlds rescale this action space to [-1, 1]: a box with bounds that are finite and
+    not too far apart."""
+    return is_bounded(space)
+
+
+def is_whole(space: Space) -> bool:
+    """Whether a space holds integers only."""
+    return np.dtype(space.dtype).kind in "iu"
 
 
 def of_agent(space: Space) -> Space:
@@ -176,19 +178,26 @@ def of_agent(space: Space) -> Space:
 
 
 def obs_of_agent(space: Space) -> Space:
-    """An observation space as an agent sees it: float64 as float32."""
+    """An observation space as an agent sees it: float64, and integers that 32 bits do not hold, as
+    float32."""
     return plain(space, single=True)
+
+
+def as_agent_sees(space: Space, obs: np.ndarray) -> np.ndarray:
+    """Stored observations of one part in numbers of at most 32 bits; see :func:`obs_of_agent`."""
+    return single(as_seen(obs_of_agent(space), obs))
 
 
 def as_agent_acts(space: Space, action: np.ndarray) -> np.ndarray:
     """Stored actions of one part as an agent would have given them; see :func:`of_agent`."""
-    if isinstance(space, spaces.Box) and is_rescaled(space):
+    if is_rescaled(space):
+        assert isinstance(space, spaces.Box)
         low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
         middle, half = (low + high) / 2, (high - low) / 2
         return (action.astype(np.float32) - middle) / np.where(half > 0, half, 1)
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         return (action - space.start).astype(np.int32)
-    return single(action)
+    return action.astype(np.float32) if isinstance(space, spaces.Box) else single(action)
 
 
 def as_stored_acts(space: Space, action: np.ndarray) -> np.ndarray:
@@ -198,9 +207,7 @@ def as_stored_acts(space: Space, action: np.ndarray) -> np.ndarray:
         if is_rescaled(space):
             low, high = np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
             made = (low + high) / 2 + made * (high - low) / 2
-        if np.issubdtype(space.dtype, np.integer):
-            made = np.rint(made)
-        return np.clip(made, space.low, space.high).astype(space.dtype)
+        return within(space, made)
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         return (np.asarray(action) + space.start).astype(space.dtype)
     return np.asarray(action).astype(space.dtype)

@@ -6,6 +6,7 @@ or action is an array of its own: ``obs0``, ``obs1``... in the order of ``jax.tr
 
 from __future__ import annotations
 
+import functools
 import math
 import mmap
 import os
@@ -17,6 +18,7 @@ from gymnasium import spaces
 
 SKIP, STEP, RESET, BUILD = range(4)  # orders: BUILD constructs the environment anew and seeds it
 MASK, PROPER = "action_mask", "observation"  # entries of the observation where actions are masked
+WIDEST = 1e6  # from a bound of an action to the other
 
 Board = dict[str, np.ndarray]
 Path = tuple[Any, ...]
@@ -85,19 +87,40 @@ def board_of(problem: Problem, envs: int, workers: int, memory: int | None = Non
 
 
 def plain(space: Any, single: bool = False) -> Any:
-    """The same space without a user's subclasses; with ``single``, float64 becomes float32."""
+    """The same space without a user's subclasses; with ``single``, boxes of float64, and of
+    integers that 32 bits do not hold, become float32."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: plain(part, single) for key, part in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([plain(part, single) for part in space.spaces])
     if isinstance(space, spaces.Box):
-        dtype = np.float32 if single and space.dtype == np.float64 else space.dtype
+        dtype = np.float32 if single and _is_wide(space) else space.dtype
         return spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=dtype)
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n), start=int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(space.nvec, dtype=space.dtype, start=space.start)
     return spaces.MultiBinary(space.n)
+
+
+def _is_wide(space: spaces.Box) -> bool:
+    """Whether JAX, which has 32 bits, would lose its numbers; integers would wrap silently."""
+    if space.dtype.itemsize < 8 or space.dtype.kind == "f":
+        return space.dtype == np.float64
+    limits = np.iinfo(np.int32 if space.dtype.kind == "i" else np.uint32)
+    return bool((space.low < limits.min).any() or (space.high > limits.max).any())
+
+
+def as_seen(space: spaces.Space[Any], obs: Any) -> Any:
+    """Observations, with any leading axes, in the types of their ``space`` as Sterling sees it:
+    see :func:`plain`."""
+
+    def part(path: Path, leaf: spaces.Space[Any]) -> Any:
+        found = functools.reduce(lambda inside, key: inside[key], path, obs)
+        is_real = found.dtype == np.float64 or leaf.dtype == np.float32
+        return found.astype(np.float32) if is_real else found
+
+    return tree(space, (part(*each) for each in leaves(space)))
 
 
 def seen(space: Any) -> Any:
@@ -118,10 +141,33 @@ def seen(space: Any) -> Any:
 def own(space: Any, action: np.ndarray) -> np.ndarray:
     """The inverse of :func:`seen` for one part, with any leading axes: actions in the numbers and
     the type that the environment takes."""
-    made = action.astype(space.dtype)
     if isinstance(space, spaces.Box):
-        return np.clip(made, space.low, space.high)  # float32 may round beyond them
-    return made + np.asarray(getattr(space, "start", 0), space.dtype)
+        return within(space, action)
+    return action.astype(space.dtype) + np.asarray(getattr(space, "start", 0), space.dtype)
+
+
+def within(space: spaces.Box, action: np.ndarray) -> np.ndarray:
+    """Actions, with any leading axes, in a box's own type and bounds, rounded where it holds
+    integers. These are clipped before they are cast: a cast wraps around and truncates."""
+    low, high = space.low, space.high
+    if space.dtype.kind == "f":
+        return np.clip(action.astype(space.dtype), low, high)  # float32 may round beyond them
+    whole = np.rint(np.asarray(action, np.float64))
+    with np.errstate(invalid="ignore"):  # what lies beyond the type is replaced here
+        made = whole.astype(space.dtype)
+    return np.where(whole <= low, low, np.where(whole >= high, high, made))
+
+
+def is_bounded(space: spaces.Space[Any]) -> bool:
+    """Whether agents act in [-1, 1] for ``space``: a box of numbers with bounds that are finite in
+    float32 and at most ``WIDEST`` apart. Others, the limits of a type say, are no bounds to act
+    between: every number from [-1, 1] would be a huge one, or infinite."""
+    if not isinstance(space, spaces.Box) or space.dtype.kind not in "fiu":
+        return False
+    low, high = (np.asarray(end, np.float64) for end in (space.low, space.high))
+    largest = np.finfo(np.float32).max
+    finite = (np.abs(low) <= largest) & (np.abs(high) <= largest)
+    return bool(finite.all() and (high - low <= WIDEST).all())
 
 
 def choices(space: spaces.Space[Any]) -> int:

@@ -161,6 +161,18 @@ def is_atari(name: str) -> bool:
     return _registry()[name][0] == "envpool.atari"
 
 
+def is_clipped(name: str, options: dict[str, Any]) -> bool:
+    """Whether training learns from the sign of rewards: in Atari games, unless EnvPool is told
+    otherwise."""
+    return is_atari(name) and "reward_clip" not in options
+
+
+def has_lives(name: str, options: dict[str, Any]) -> bool:
+    """Whether a lost life is an end in experience, as it is in Atari games but for
+    ``episodic_life=False``: EnvPool idles before the game goes on."""
+    return is_atari(name) and bool(options.get("episodic_life", True))
+
+
 def knows(name: str) -> bool:
     """Whether EnvPool is here and has ``name``."""
     return missing() is None and name in _registry()

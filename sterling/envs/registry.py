@@ -59,9 +59,10 @@ def make(
             than convolutions do where pictures are tiny, as MinAtar's are.
         options: what the environment takes, such as ``max_episode_steps``.
 
-    Actions of bounded boxes are rescaled to [-1, 1]. Atari games follow Mnih 2015: 84 x 84 grey
-    pictures, every action repeated 4 times, up to 30 idle steps at the start, and for training
-    rewards clipped to their sign and lives for episodes; scores are always those of whole games.
+    Actions of bounded boxes are rescaled to [-1, 1]; bounds more than a million apart are none.
+    Atari games follow Mnih 2015: 84 x 84 grey pictures, every action repeated 4 times, up to 30
+    idle steps at the start, and for training rewards clipped to their sign and lives for episodes;
+    scores are always those of whole games.
     Sticky actions are off, as in most published results; ``repeat_action_probability=0.25`` turns
     them on. Raises ``Mistake`` for a name or an option that does not exist.
     """
@@ -202,8 +203,9 @@ def _registered(name: str) -> bool:
 
 def _dressed(world: World, stack: int | None) -> World:
     """Frames stacked where asked for, masks in one row, bounded actions brought to [-1, 1]."""
+    from sterling.envs.board import is_bounded
     from sterling.envs.choices import MaskedChoices, is_unlike_a_row
-    from sterling.envs.wrappers import FrameStack, RescaleAction, is_bounded
+    from sterling.envs.wrappers import FrameStack, RescaleAction
 
     world = world if stack in (None, 1) else FrameStack(world, stack)
     world = MaskedChoices(world) if is_unlike_a_row(world.spec) else world
@@ -225,7 +227,7 @@ def _pool(
     fixed = {**ATARI, "stack_num": 1} if atari else {}
     world: World = envpool.Pool(name, **copies, purpose=purpose, **{**fixed, **options})
     world = _dressed(world, ATARI_STACK if atari and stack is None else stack)
-    clip = atari and purpose == "train" and "reward_clip" not in options
+    clip = purpose == "train" and envpool.is_clipped(name, options)
     return ClipReward(world) if clip else world
 
 

@@ -24,7 +24,7 @@ from gymnasium import Space
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Array, Bool, Key, PyTree
 
-from sterling.envs.board import leaves, own, plain, seen
+from sterling.envs.board import as_seen, leaves, own, plain, seen
 from sterling.envs.envpool import env_seed
 from sterling.types import Action, Mistake, Obs, Score, Spec, Step
 
@@ -158,12 +158,8 @@ class Vector:
                 )
 
     def _shaped(self, obs: PyTree) -> PyTree:
-        """(seed * env, ...) -> (seed, env, ...), float64 as float32."""
-
-        def shape(part: np.ndarray) -> np.ndarray:
-            return self._shape(part.astype(np.float32) if part.dtype == np.float64 else part)
-
-        return jax.tree.map(shape, obs)
+        """(seed * env, ...) -> (seed, env, ...), what 32 bits do not hold as float32."""
+        return jax.tree.map(self._shape, as_seen(self.spec.obs, obs))
 
     def _shape(self, array: np.ndarray) -> np.ndarray:
         return array.reshape(self.seeds, self.envs, *array.shape[1:])

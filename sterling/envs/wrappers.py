@@ -18,6 +18,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import keys as named
+from sterling.envs.board import is_bounded
 from sterling.envs.traced import select
 from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step, World
 
@@ -55,14 +56,16 @@ class Wrapper:
 
 
 class RescaleAction(Wrapper):
-    """Actions in [-1, 1] for a bounded box of floats: clipped, then stretched to its bounds."""
+    """Actions in [-1, 1] for a bounded box: clipped, then stretched to its bounds, and rounded
+    where it holds integers."""
 
     def __init__(self, world: World):
         space: Any = world.spec.action
         if not is_bounded(space):
-            raise Mistake(f"only a bounded Box of floats can be rescaled, not {space}")
+            raise Mistake(f"only a bounded Box can be rescaled, not {space}")
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)
         self._middle, self._half = (low + high) / 2.0, (high - low) / 2.0
+        self._whole = space.dtype.kind in "iu"
         unit = spaces.Box(-1.0, 1.0, space.shape, np.float32)
         super().__init__(world, dataclasses.replace(world.spec, action=unit))
 
@@ -80,7 +83,8 @@ class RescaleAction(Wrapper):
         unit = self._numpy.clip(action, -1.0, 1.0).astype(np.float32)
         lead = (1,) * (unit.ndim - self._half.ndim)
         middle, half = (x.reshape(lead + x.shape) for x in (self._middle, self._half))
-        return middle + unit * half
+        made = middle + unit * half
+        return self._numpy.rint(made) if self._whole else made  # still floats: NaN stays NaN
 
 
 class Flatten(Wrapper):
@@ -259,12 +263,3 @@ class TimeLimit(Wrapper):
         score = None if step.score is None else Score(step.score.reward, step.score.last | cut)
         step = dataclasses.replace(step, last=step.last | cut, score=score)
         return LimitState(select(state.cut, started, moved), elapsed, cut), step
-
-
-def is_bounded(space: spaces.Space[Any]) -> bool:
-    """Whether actions of ``space`` can be rescaled: a box of floats with finite bounds."""
-    return (
-        isinstance(space, spaces.Box)
-        and space.dtype.kind == "f"
-        and bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
-    )

@@ -22,6 +22,7 @@ from sterling.types import Action, Mistake, Obs, Record
 
 SCALARS = 4  # the first words of a row: reward, discount, last, mask
 MASK = 3
+PICTURE = 5  # axes of a picture (seed, env, channel, height, width)
 WIDE = 32  # arrays of so many bytes and more are not packed into words
 
 
@@ -63,12 +64,13 @@ class Ring(eqx.Module):
         """An empty ring for observations and actions like these, ``(seed, env, ...)``.
 
         With ``stack`` > 1 the pictures among the observations are ``stack`` frames deep on their
-        first axis, newest last; only the newest is kept. Raises :class:`Mistake` where no
-        observation is.
+        first axis, newest last; only the newest is kept. Where nothing is a picture observations
+        are kept whole. Raises :class:`Mistake` for pictures of which none is such a stack.
         """
         obs_leaves, obs_structure = jax.tree.flatten(obs)
         action_leaves, action_structure = jax.tree.flatten(action)
         seeds, envs = obs_leaves[0].shape[:2]
+        stack = stack if any(len(leaf.shape) == PICTURE for leaf in obs_leaves) else 1
         obs_parts, width, wide = _lay_out(obs_leaves, SCALARS, 0, stack)
         action_parts, width, _ = _lay_out(action_leaves, width, wide, 1)
         if stack > 1 and all(part.frames == 1 for part in obs_parts):
@@ -194,7 +196,7 @@ def _lay_out(
     for leaf in leaves:
         shape, dtype = tuple(leaf.shape[2:]), str(jax.dtypes.canonicalize_dtype(leaf.dtype))
         size = jnp.dtype(dtype).itemsize
-        stacked = stack > 1 and len(shape) == 3 and shape[0] % stack == 0
+        stacked = stack > 1 and len(leaf.shape) == PICTURE and shape[0] % stack == 0
         packed = not stacked and (size == 4 or (size == 1 and math.prod(shape) < WIDE))
         parts.append(Part(shape, dtype, packed, width if packed else wide, stack if stacked else 1))
         width, wide = width + parts[-1].words, wide + (not packed)

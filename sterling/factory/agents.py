@@ -26,6 +26,7 @@ from sterling import keys
 from sterling.envs.registry import find
 from sterling.experience.replay import Replay
 from sterling.factory import rollouts
+from sterling.factory.counted import Counted
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.loop import Run, advance
@@ -37,7 +38,7 @@ from sterling.training.settings import (
     resolve,
     warmup_steps,
 )
-from sterling.training.start import build, make_world
+from sterling.training.start import beginning, make_world
 from sterling.training.trained import load
 from sterling.types import Mistake, Record, World
 
@@ -88,10 +89,11 @@ def obtain(settings: Settings, where: Path, say: Say) -> Trained:
 
 def relive(trained: Trained, until: int, size: int, say: Say) -> tuple[Record, World]:
     """The newest ``size`` rows, or a few more, of the first ``until`` rounds of training, as
-    ``(time, env, ...)``, and the world they were lived in. What an actor recorded besides is there
-    where the algorithm learns from rollouts."""
+    ``(time, env, ...)``, and the world they were lived in. Rewards are those that scores count,
+    also where others were learned from. What an actor recorded besides is there where the
+    algorithm learns from rollouts."""
     settings = trained.settings
-    run, total = build(settings), iterations(settings)
+    run, total = _begun(settings), iterations(settings)
     recent: list[Record] = []
     for count in _chunks(total):
         left = until - int(run.iteration)
@@ -102,9 +104,10 @@ def relive(trained: Trained, until: int, size: int, say: Say) -> tuple[Record, W
         while sum(int(one.mask.sum()) for one in recent[1:]) >= size:
             recent.pop(0)
         say(f"living through {_steps(settings, int(run.iteration)):,} steps again")
-    if isinstance(run.source, Replay):
-        return _remembered(run.source, size), run.source.world
-    return rollouts.joined(recent), run.source.world
+    world = run.source.world
+    is_replay = isinstance(run.source, Replay)
+    rows = _remembered(run.source, size) if is_replay else rollouts.joined(recent)
+    return world.of(rows), world
 
 
 def policy_hash(agent: Agent) -> str:
@@ -133,7 +136,7 @@ def _steps(settings: Settings, rounds: int) -> int:
 
 def _train(settings: Settings, say: Say) -> Trained:
     """Train to the end, then find the medium agent among the milestones."""
-    run, passed = build(settings), {}
+    run, passed = _begun(settings), {}
     for count in _chunks(iterations(settings)):
         run, _ = _live(run, count)
         passed[int(run.iteration)] = jax.device_get(run.agent)
@@ -168,6 +171,13 @@ def _judged(settings: Settings, passed: dict[int, Agent], world: World, say: Say
     ends = {"medium": passed[medium], "expert": expert}
     scores = {kind: score(rollouts.Best(agent), REFERENCE) for kind, agent in ends.items()}
     return Trained(settings, passed[medium], expert, medium, {"random": low, **scores})
+
+
+def _begun(settings: Settings) -> Run:
+    """A run at iteration 0. It is begun alike to be trained and to be lived through again: programs
+    that differ round differently, and a training that is lived again must be the same."""
+    world = Counted(make_world(settings))
+    return beginning(settings, world)(jnp.asarray(settings.seeds, jnp.int32), None, True)
 
 
 def _live(run: Run, count: int) -> tuple[Run, list[Record]]:

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
+from gymnasium.spaces import Box
 from jaxtyping import Bool, Int
 
 from sterling.data import spaces
 from sterling.data.columns import Arrays, Block
 from sterling.data.spaces import Space
-from sterling.types import Record, World
+from sterling.types import Action, Record, World
 
 
 def own_action(world: World) -> Space:
     """The action space of the environment inside all wrappers; choices that are only allowed
     together stay one number, as in their mask."""
+    inner = _inside(world)
+    return getattr(inner, "action_space", inner.spec.action)
+
+
+def _inside(world: World) -> Any:
     inner: Any = world
     while hasattr(inner, "world") and not getattr(inner, "joint", False):
         inner = inner.world
-    return getattr(inner, "action_space", inner.spec.action)
+    return inner
+
+
+def _executed(world: World, chosen: Action) -> Action:
+    """Actions as the environment took them: in its own units, and where it clips them, clipped."""
+    to_world = getattr(world, "to_world", None)
+    if to_world is None or getattr(_inside(world), "joint", False):
+        return chosen
+    return jax.tree.map(np.asarray, to_world(chosen))
+
+
+def _is_clipped(space: Space) -> bool:
+    """Whether something else than what was chosen may be done."""
+    if not isinstance(space, Box):
+        return False
+    known = np.isfinite(space.low).any() or np.isfinite(space.high).any()
+    return spaces.is_whole(space) or bool(known)
 
 
 def block(rows: Record, world: World, quota: int, source: int, *, newest: bool = False) -> Block:
@@ -72,9 +94,7 @@ def _columns(
 
     chosen = jax.tree.map(of, rows.action)
     space = own_action(world)
-    clipped = spaces.is_rescaled(space)
-    differs = clipped or space != world.spec.action
-    done = jax.tree.map(np.asarray, cast(Any, world).to_world(chosen)) if differs else chosen
+    done = _executed(world, chosen)
     parts = spaces.parts("action", space)
     arrays: Arrays = {
         name: _as_space(part, leaf)
@@ -84,7 +104,7 @@ def _columns(
     arrays["discount"] = of(rows.discount).astype(np.float32)
     if "log_prob" in rows.extras:
         arrays["extra/log_prob"] = of(rows.extras["log_prob"]).astype(np.float32)
-        if isinstance(chosen, np.ndarray) and clipped:
+        if isinstance(chosen, np.ndarray) and _is_clipped(space):
             arrays["extra/sample"] = chosen
     return arrays
 

@@ -8,8 +8,9 @@
     medium-expert   half of each
     scripted        hand-written policies: OGBench's collections, BabyAI's bot, Meta-World's
 
-Policies act as they did while they learned, with exploration, as D4RL's do. Equal words and seeds
-give equal bytes on one machine.
+Policies act as they did while they learned, with exploration, as D4RL's do. Rewards are those that
+scores count, whatever training learned from: Atari's are not clipped. Equal words and seeds give
+equal bytes on one machine.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from typing import Any
 from sterling.data.columns import Block, joined
 from sterling.data.dataset import Dataset
 from sterling.data.facts import Facts, Source
+from sterling.envs import envpool
+from sterling.envs.registry import find
 from sterling.experience.rollout import Actor
 from sterling.factory import agents, episodes, rollouts
 from sterling.factory.agents import Say, Trained
@@ -43,6 +46,8 @@ QUALITIES = (
     "full-replay",
     "scripted",
 )
+
+LIVES = "an episode is one life of a game; reference scores are of whole games"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +138,8 @@ def _replay(order: Order, trained: Trained, say: Say) -> tuple[World, Parts]:
     block = episodes.block(rows, world, size, 0, newest=True)
     world.close()
     name = f"training of {order.agent} on seed {order.seed} until step {steps:,} of {total:,}"
-    short = f"{order.size:,} rows were asked for, and training lived through {size:,}"
-    return world, [(block, _source(order, name, "", *[short] * (size < order.size)))]
+    notes = [f"{order.size:,} rows were asked for, and training lived through {size:,}"]
+    return world, [(block, _source(order, name, "", *notes * (size < order.size)))]
 
 
 def _rollouts(
@@ -172,6 +177,9 @@ def _of_policy(order: Order, trained: Trained | None, kind: str) -> Source:
 
 
 def _source(order: Order, name: str, policy: str, *notes: str) -> Source:
+    backend, game = find(order.environment)
+    if backend == "envpool" and envpool.has_lives(game, order.env_options):
+        notes = (*notes, LIVES)
     return Source(name, "made", order.words, commit(), policy, notes=notes)
 
 

@@ -15,7 +15,7 @@ from sterling import keys as named
 from sterling.experience.rollout import Actor, Rollout
 from sterling.nets.encoder import action_mask
 from sterling.nets.heads import Actions
-from sterling.types import Action, Obs, Record, World
+from sterling.types import Action, Mistake, Obs, Record, World
 
 ROWS = 2048  # drawn at a time
 LIMIT = 200_000  # steps of one env after which an episode that does not end counts as it stands
@@ -61,12 +61,17 @@ class Best(eqx.Module):
 
 def rows(world: World, actor: Actor, count: int, seed: int) -> Record:
     """At least ``count`` rows of experience ``(time, env, ...)`` on the host, of a world of one
-    seed in which nobody has acted yet."""
+    seed in which nobody has acted yet. Raises Mistake where it lets nobody act."""
     source, drawn, lived, turn = _begun(world, seed), [], 0, 0
     while lived < count:
         source, record = _draw(source, actor, _keys(seed, turn))
         record = jax.tree.map(lambda x: np.asarray(x)[0], record)
         drawn.append(record)
+        if not record.mask.any():
+            raise Mistake(
+                f"not one of {record.mask.size:,} steps was experience: actions, observations or "
+                "rewards are NaN or infinite; look at the environment's bounds and answers"
+            )
         lived, turn = lived + int(record.mask.sum()), turn + 1
     return joined(drawn)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,41 +18,39 @@ from sterling.types import Mistake, Obs
 MASK = "action_mask"  # the entry of a dict observation that says which actions are allowed
 
 
+class Kind(NamedTuple):
+    """How one part of an observation is read."""
+
+    name: str  # picture, categories, vector
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...] = ()  # of categories: how many each has
+    start: tuple[int, ...] = ()  # and the number of its first
+
+
 class Encoder(eqx.Module):
     """Pictures go through convolutions, categories become one-hot, the rest is flattened; the
     parts of a dict or tuple observation are laid side by side. ``action_mask`` is left out."""
 
     parts: tuple[Torso | None, ...]
-    kinds: tuple[tuple[str, tuple[int, ...]], ...] = eqx.field(static=True)
+    kinds: tuple[Kind, ...] = eqx.field(static=True)
     size: int = eqx.field(static=True)
 
     @classmethod
     def create(cls, key: Key[Array, ""], space: spaces.Space[Any]) -> Encoder:
         """An encoder for ``space``."""
         parts: list[Torso | None] = []
-        kinds: list[tuple[str, tuple[int, ...]]] = []
+        kinds: list[Kind] = []
         size = 0
         for index, leaf in enumerate(leaves(space)):
-            torso = None
-            if isinstance(leaf, spaces.Box) and _is_picture(leaf.shape):
+            torso, kind = None, _kind(leaf)
+            if kind.name == "picture":
                 is_bytes = leaf.dtype == jnp.uint8
-                torso = Torso.create(keys.fold(key, "part", index), leaf.shape, is_bytes)
-                kind, width = ("picture", leaf.shape), torso.size
-            elif isinstance(leaf, spaces.Discrete):
-                kind, width = ("category", (int(leaf.n), int(leaf.start))), int(leaf.n)
-            elif isinstance(leaf, spaces.MultiDiscrete):
-                kind = ("categories", tuple(int(n) for n in leaf.nvec.ravel()))
-                width = sum(kind[1])
-            elif isinstance(leaf, (spaces.Box, spaces.MultiBinary)):
-                kind, width = ("vector", tuple(leaf.shape)), math.prod(leaf.shape)
-            else:
-                raise Mistake(
-                    f"an observation of type {type(leaf).__name__} is not understood; "
-                    "use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict/Tuple of them"
-                )
+                torso = Torso.create(keys.fold(key, "part", index), kind.shape, is_bytes)
             parts.append(torso)
             kinds.append(kind)
-            size += width
+            size += (
+                torso.size if torso else sum(kind.sizes) if kind.sizes else math.prod(kind.shape)
+            )
         return cls(tuple(parts), tuple(kinds), size)
 
     @property
@@ -64,7 +62,7 @@ class Encoder(eqx.Module):
         """The features of observations with any leading axes."""
         parts = jax.tree.leaves(without_mask(obs))
         features = [
-            _encode(x, torso, *kind)
+            _encode(x, torso, kind)
             for x, torso, kind in zip(parts, self.parts, self.kinds, strict=True)
         ]
         return jnp.concatenate(features, -1) if len(features) > 1 else features[0]
@@ -94,18 +92,31 @@ def without_mask(obs: Obs) -> Obs:
     return obs
 
 
-def _encode(
-    x: Array, torso: Torso | None, kind: str, shape: tuple[int, ...]
-) -> Float[Array, "... features"]:
+def _kind(leaf: spaces.Space[Any]) -> Kind:
+    """How a part is read; raises :class:`Mistake` for one that has no numbers of one shape."""
+    if isinstance(leaf, spaces.Discrete):
+        return Kind("categories", (), (int(leaf.n),), (int(leaf.start),))
+    if isinstance(leaf, spaces.MultiDiscrete):
+        sizes, start = (tuple(int(n) for n in each.ravel()) for each in (leaf.nvec, leaf.start))
+        return Kind("categories", tuple(leaf.nvec.shape), sizes, start)
+    if isinstance(leaf, (spaces.Box, spaces.MultiBinary)):
+        is_picture = isinstance(leaf, spaces.Box) and _is_picture(leaf.shape)
+        return Kind("picture" if is_picture else "vector", tuple(leaf.shape))
+    raise Mistake(
+        f"an observation of type {type(leaf).__name__} is not understood; "
+        "use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict/Tuple of them"
+    )
+
+
+def _encode(x: Array, torso: Torso | None, kind: Kind) -> Float[Array, "... features"]:
     if torso is not None:
         return torso(x)
-    if kind == "category":
-        return jax.nn.one_hot(x - shape[1], shape[0], dtype=jnp.float32)
-    if kind == "categories":
-        x = x.reshape(*x.shape[: x.ndim - 1], -1)
-        hot = [jax.nn.one_hot(x[..., i], n, dtype=jnp.float32) for i, n in enumerate(shape)]
-        return jnp.concatenate(hot, -1)
-    return x.reshape(*x.shape[: x.ndim - len(shape)], math.prod(shape)).astype(jnp.float32)
+    x = x.reshape(*x.shape[: x.ndim - len(kind.shape)], math.prod(kind.shape))
+    if kind.name == "vector":
+        return x.astype(jnp.float32)
+    each = zip(kind.sizes, kind.start, strict=True)
+    hot = [jax.nn.one_hot(x[..., i] - at, n, dtype=jnp.float32) for i, (n, at) in enumerate(each)]
+    return jnp.concatenate(hot, -1)
 
 
 def _is_picture(shape: tuple[int, ...]) -> bool:

@@ -76,6 +76,8 @@ def _host_chunk(
     start = int(clock)
     for time in range(CHUNK):
         episodes = _step(agent, episodes, world, seeds, np.int32(start + time))
+        if bool(episodes.over.all()):  # a step may be dear
+            break
     return episodes
 
 

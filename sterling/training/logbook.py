@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from sterling import algorithms
 from sterling.data import Dataset, sound
 from sterling.data.formats.fitted import Spaces, of_world
 from sterling.data.returns import shares, summary
 from sterling.data.spaces import as_stored_acts, from_json, obs_of_agent, of_agent, parts, to_json
+from sterling.envs import envpool
+from sterling.envs.registry import find
 from sterling.training.choices import Logbook
 from sterling.training.settings import Settings
 from sterling.types import Action, Log, Mistake, Spec, Transitions, World
@@ -78,13 +81,16 @@ def filed(book: Logbook) -> Dataset:
 
 # Of every log the world that `spec` was last told: another log may be opened in between.
 _WORLDS: dict[Logbook, tuple[Spaces, str]] = {}
+_CLIPPED: set[Logbook] = set()  # those that `spec` was last told to mix with clipped rewards
 
 
 @functools.lru_cache(maxsize=1)
 def opened(book: Logbook) -> Dataset:
-    """The same in the spaces of the run's world, once :func:`spec` was told that."""
+    """The same in the spaces of the run's world, once :func:`spec` was told that, and with rewards
+    as agents are told them there."""
     log, world = filed(book), _WORLDS.get(book)
-    return log if world is None else of_world(log, *world, checked=not book.unchecked)
+    log = log if world is None else of_world(log, *world, checked=not book.unchecked)
+    return log.rewarded(np.sign) if book in _CLIPPED else log
 
 
 def in_world(log: Dataset, world: World | Unlived, name: str, checked: bool = True) -> Dataset:
@@ -103,8 +109,18 @@ def _spaces(world: Any) -> Spaces:
 
 
 @functools.lru_cache(maxsize=1)
-def _summary(book: Logbook) -> Log:
-    return summary(filed(book))
+def _summary(book: Logbook, clipped: bool) -> Log:
+    return summary(filed(book).rewarded(np.sign) if clipped else filed(book))
+
+
+def _clips(settings: Settings) -> bool:
+    """Whether the agents also learn in a world that tells them the sign of rewards only; those of
+    the log are then clipped likewise, in both phases: values have one unit."""
+    name = settings.environment
+    if not (settings.steps and name and isinstance(name, str)):
+        return False
+    backend, name = find(name)
+    return backend == "envpool" and envpool.is_clipped(name, settings.env_options)
 
 
 def settled(settings: Settings) -> Settings:
@@ -115,7 +131,7 @@ def settled(settings: Settings) -> Settings:
         return settings
     filled: dict[str, Any] = {}
     if settle := getattr(algorithms.find(settings.algorithm), "settled", None):
-        filled["config"] = settle(settings.config, _summary(settings.data))
+        filled["config"] = settle(settings.config, _summary(settings.data, _clips(settings)))
     if not settings.environment:
         log = filed(settings.data)
         filled["spaces"] = {"obs": to_json(log.obs_space), "action": to_json(log.action_space)}
@@ -153,6 +169,9 @@ def spec(settings: Settings, world: World | None) -> tuple[Spec, Log]:
     book = settings.data
     assert book is not None
     _WORLDS.pop(book, None)
+    _CLIPPED.discard(book)
+    if _clips(settings):
+        _CLIPPED.add(book)
     if world is not None:
         _WORLDS[book] = _spaces(world), settings.name
     opened.cache_clear()
@@ -166,7 +185,7 @@ def spec(settings: Settings, world: World | None) -> tuple[Spec, Log]:
                     f"the log has {word} {own} and {settings.name} has {its}; "
                     "name the environment that it was made in"
                 )
-    return log.spec, _summary(book)
+    return log.spec, _summary(book, book in _CLIPPED)
 
 
 def _alike(own: Any, its: Any) -> bool:

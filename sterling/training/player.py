@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling import keys
-from sterling.envs.board import MASK, PROPER, leaves
+from sterling.envs.board import MASK, PROPER, as_seen, leaves
 from sterling.training.agent import Agent
 from sterling.types import Mistake
 
@@ -29,7 +29,9 @@ class Player:
         obs, reward, terminated, truncated, _ = env.step(action)
         player.notice(reward, terminated or truncated)
 
-    Agents that act by what they see alone, which most are, need no ``notice``.
+    Agents that act by what they see alone, which most are, need no ``notice``. Those that draw
+    their actions also without ``explore``, as FQL does, draw each by a chance of its own: what a
+    run is asked is counted from where it was trained or loaded, so that it can be repeated.
     """
 
     def __init__(self, run: TrainedRun, seed: int | None, explore: bool):
@@ -47,14 +49,14 @@ class Player:
         with contextlib.suppress(TypeError, LookupError, ValueError):  # what is wrong is said below
             seen = see(seen) if see else seen
         fits(world.spec.obs, seen)
-        action = self.act(seen)
+        action = self.act(as_seen(world.spec.obs, seen))
         return jax.tree.map(lambda x: np.asarray(x)[0], do(action[None])) if do else action
 
     def act(self, obs: Any) -> Any:
         """The agent's action for one observation, both as the run's own world has them: frames
         stacked, masks in one row, actions of bounded boxes in [-1, 1]."""
-        seeds = self._run.settings.seeds
-        noise = int(np.random.default_rng().integers(2**31)) if self._explore else 0
+        seeds, asked = self._run.settings.seeds, next(self._run.asked)
+        noise = int(np.random.default_rng().integers(2**31)) if self._explore else asked
         chance = keys.at(jnp.asarray(seeds, jnp.int32), "policy", noise)
         every = jax.tree.map(lambda x: _for_all(x, len(seeds)), obs)
         agent, explore = self._run.agent, self._explore

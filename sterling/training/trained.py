@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ class TrainedRun:
 
     def __init__(self, settings: Settings, agent: Agent, result: dict[str, Any], path: Path | None):
         self.settings, self.agent, self.result, self.path = settings, agent, result, path
+        self.asked = itertools.count()  # actions so far, of all players: each has its own chance
         self._world: Any = None
 
     def __repr__(self) -> str:

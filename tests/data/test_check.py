@@ -115,6 +115,18 @@ def test_ends_at_the_time_limit_are_cuts(build):
     assert not places(check(build([20, 20, 20], [True, False, True])), "terminal")
 
 
+def test_the_limit_that_the_environment_was_given_comes_first(build):
+    def at(length, ended, **options):
+        found = check(build([length] * 3, [ended] * 3, environment="Pendulum-v1", options=options))
+        return {one.kind for one in found if one.severity == "error"}
+
+    assert at(300, False) == {"length"}  # Gymnasium's is 200
+    assert at(300, False, max_episode_steps=300) == set()
+    assert at(300, True, max_episode_steps=300) == {"terminal"}
+    assert at(300, False, max_episode_steps=250) == {"length"}
+    assert at(300, False, max_episode_steps=-1) == set()
+
+
 def test_a_discount_that_is_none(data):
     broken = changed(data, discount=put(9, 1.5))
     assert places(check(broken), "terminal") == [("error", 1, 3)]

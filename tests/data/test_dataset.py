@@ -7,10 +7,12 @@ import textwrap
 import jax
 import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from sterling.data import Dataset, concatenate
+from sterling.data.columns import Block
 from sterling.data.device import OnDevice, to_device
 from sterling.types import Mistake
 
@@ -75,6 +77,22 @@ def test_the_device_answers_as_the_host_does(build):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
     assert to_device(data, memory=10).dataset is data
+
+
+def test_integers_that_32_bits_do_not_hold_are_seen_as_floats():
+    columns = {
+        "obs": np.array([[2**33], [5], [2**40]]),
+        "action": np.array([0, 1]),
+        "reward": np.zeros(2, np.float32),
+        "discount": np.ones(2, np.float32),
+    }
+    block = Block(columns, np.array([2]), np.zeros(1, np.int32))
+    data = Dataset.of(block, spaces.Box(0, 2**40, (1,), np.int64), spaces.Discrete(2))
+    assert data.spec.obs.dtype == np.float32
+    for one in (data, to_device(data)):
+        rows = one.transitions(np.arange(2))
+        assert np.asarray(rows.obs).tolist() == [[2.0**33], [5.0]]
+        assert np.asarray(rows.next_obs).tolist() == [[5.0], [2.0**40]]
 
 
 def test_selections_name_the_best_and_keep_the_order(build):

@@ -1,5 +1,6 @@
 """What is written is read again, by us and by others; what others write is read right."""
 
+import dataclasses
 import tempfile
 from pathlib import Path
 
@@ -164,6 +165,17 @@ def test_names_are_hinted_at(build, tmp_path):
     (tmp_path / "c.txt").write_text("no data")
     with pytest.raises(Mistake, match="in no known format; there are sterling, minari"):
         Dataset(tmp_path / "c.txt")
+
+
+@pytest.mark.parametrize("name", ["d4rl", "minari"])
+def test_two_columns_of_one_name_are_refused_where_there_is_one_place(build, tmp_path, name):
+    data = build([3, 4], [True, False], extras=("log_prob",))
+    block = next(data.blocks())
+    arrays = {**block.arrays, "extra/goal": np.ones(7), "info/goal": np.zeros(9)}
+    data = Dataset.of(dataclasses.replace(block, arrays=arrays), data.obs_space, data.action_space)
+    with pytest.raises(Mistake, match="two columns are called infos/goal"):
+        data.save(tmp_path / "a", name)
+    assert not (tmp_path / "a").exists()
 
 
 def test_minari_with_an_episode_too_short_names_it(build, tmp_path):

@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from sterling.data import Dataset, concatenate
 from sterling.data.columns import Block
 from sterling.data.facts import Facts
+from sterling.data.formats import convert
 from sterling.data.relabel import inverse_actions, otr
 from sterling.data.relabel.otr import transport
 from sterling.data.spaces import as_agent_acts, as_stored_acts
@@ -135,7 +136,7 @@ def test_rewards_refuse_what_cannot_be_compared():
         otr(log, dataset([broken]))
 
 
-def test_a_linear_systems_actions_are_recovered():
+def test_a_linear_systems_actions_are_recovered(tmp_path):
     space = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 8.0], np.float32))
     action = np.random.default_rng(1).uniform(space.low, space.high, (600, 2)).astype(np.float32)
     paths = pushed(20, 30, action)
@@ -149,7 +150,14 @@ def test_a_linear_systems_actions_are_recovered():
     note = made.facts.sources[0].notes[-1]
     assert "learned from 324 rows" in note
     assert float(note.rpartition("error is ")[2].partition("%")[0]) < 1.0
-    assert concatenate([made, known]).rows == 600
+    assert "extra/log_prob" not in made.columns  # which was of other actions
+    assert "extra/log_prob spoke of other actions" in note
+    both = concatenate([made, known])
+    assert (both.rows, "extra/log_prob" in both.columns) == (600, False)
+    made.save(tmp_path / "made")
+    known.save(tmp_path / "known")
+    assert convert([tmp_path / "made", tmp_path / "known"], tmp_path / "both").hash == both.hash
+    assert "extra/log_prob left out" in both.facts.sources[-1].notes[-1]
     np.testing.assert_array_equal(made[0].obs, hidden[0].obs)
 
 

@@ -184,6 +184,34 @@ def test_a_vector_environment_written_in_numpy():
     assert (np.abs(rows.obs[:, 1:][~rows.mask[:, :-1]]) <= 0.05).all()  # CartPole's first states
 
 
+class Ledger(gymnasium.Env):
+    """Observes what 32 bits do not hold, beside what they do."""
+
+    wide, narrow = (spaces.Box(0, 2**n, (1,), np.int64) for n in (40, 20))
+    observation_space = spaces.Dict({"narrow": narrow, "wide": wide})
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return {"wide": np.array([2**33 + 2**12]), "narrow": np.array([2**17])}, {}
+
+    def step(self, action):
+        return self.reset()[0], 0.0, False, False, {}
+
+
+def test_integers_that_32_bits_do_not_hold_are_floats():
+    """They would wrap silently: 2**33 would be seen as 0."""
+    for world in (
+        Vector(lambda n: SyncVectorEnv([Ledger] * n), (0, 1), ENVS),
+        Host(Ledger, (0, 1), ENVS, workers=0),
+    ):
+        rows, _ = draws(world, 3, 1)
+        assert (rows.obs["wide"].dtype, rows.obs["narrow"].dtype) == (np.float32, np.int32)
+        assert np.unique(rows.obs["wide"]).tolist() == [2**33 + 2**12]
+        assert np.unique(rows.obs["narrow"]).tolist() == [2**17]
+        assert world.spec.obs["wide"].dtype == np.float32
+
+
 def test_what_does_not_fit_is_refused_in_one_line():
     env = SyncVectorEnv([Counter] * 4)
     with pytest.raises(Mistake, match="has 4 copies where 2 seeds x 3 envs are 6"):

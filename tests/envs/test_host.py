@@ -11,6 +11,8 @@ import pytest
 from gymnasium import spaces
 
 from sterling import envs
+from sterling.data.spaces import as_agent_acts, as_stored_acts
+from sterling.envs.board import own
 from sterling.envs.gymnasium import Host
 from sterling.types import Mistake
 
@@ -229,6 +231,7 @@ def test_a_breach_of_contract_is_found_in_a_worker_too():
         Host(lambda: lock, (0,), 1)
 
 
+HUGE = np.finfo(np.float32)
 SOME = np.array([0.5, 1.0], np.float32)
 TAKEN = {  # an agent's action, and the environment's
     "start": (spaces.Discrete(3, start=-1), np.int32(2), 1),
@@ -236,7 +239,10 @@ TAKEN = {  # an agent's action, and the environment's
     "bits": (spaces.MultiBinary(2), np.array([1, 0]), [1, 0]),
     "stretched": (spaces.Box(-4.0, 8.0, (2,), np.float64), SOME, [5.0, 8.0]),
     "free": (spaces.Box(-np.inf, np.inf, (2,), np.float64), 9.0 * SOME, [4.5, 9.0]),
-    "whole": (spaces.Box(0, 7, (2,), np.int16), np.array([3, 9]), [3, 7]),
+    "huge": (spaces.Box(HUGE.min, HUGE.max, (2,), np.float32), 9.0 * SOME, [4.5, 9.0]),
+    "wide": (spaces.Box(-1, 2**20, (2,), np.int64), 9.0 * SOME - 6.0, [-1, 3]),
+    "whole": (spaces.Box(0, 7, (2,), np.int16), SOME, [5, 7]),
+    "bytes": (spaces.Box(0, 255, (2,), np.uint8), np.array([-1.5, 3.0], np.float32), [0, 255]),
 }
 
 
@@ -270,3 +276,20 @@ def test_actions_are_told_in_the_environments_own_numbers(name):
         np.testing.assert_array_equal(answer.obs[0, 0], np.zeros(2) + expected)
     finally:
         world.close()
+
+
+def test_integers_are_rounded_and_clipped_before_they_are_cast():
+    """In the world as in logs: a cast would wrap around and truncate."""
+    given = np.array([300.0, -3.0, 2.7, -0.9, 1e30], np.float32)
+    np.testing.assert_array_equal(
+        own(spaces.Box(0, 255, (5,), np.uint8), given), [255, 0, 3, 0, 255]
+    )
+    far = own(spaces.Box(-(2**63), 2**63 - 1, (5,), np.int64), given)
+    np.testing.assert_array_equal(far, [300, -3, 3, -1, 2**63 - 1])
+    space = spaces.Box(np.array([5, -4]), np.array([10, 4]), dtype=np.int64)
+    world = envs.make(lambda: Takes(space), (0,), 1, workers=0)
+    unit = np.random.default_rng(0).uniform(-1.2, 1.2, (50, 2)).astype(np.float32)
+    done = world.to_world(unit)
+    np.testing.assert_array_equal(done, as_stored_acts(space, unit))
+    np.testing.assert_array_equal(np.unique(done[:, 0]), np.arange(5, 11))
+    np.testing.assert_array_equal(world.to_world(as_agent_acts(space, done)), done)

@@ -383,12 +383,19 @@ def test_wrong_use_is_named():
         Mistake, match="capacity of 12 is too small for 3 envs; ask for at least 21"
     ):
         make(Counter(envs=3), capacity=12)
-    source, start = make(Counter()).source, keys.at(jnp.zeros(1, jnp.int32), "x", 0)
+    source, start = make(Counter(stack=3)).source, keys.at(jnp.zeros(1, jnp.int32), "x", 0)
     with pytest.raises(Mistake, match="is a stack of 4 frames"):
         Replay.create(source, Transitions(8, 4), 4, start)
     replay, _ = drawn(make(Counter(), priority=0.5), 1)
     with pytest.raises(Mistake, match="needs the learner's samples"):
         replay.heed(Signals({}, {}))
+
+
+def test_stacks_of_vectors_are_kept_whole():
+    """Only pictures are wide enough to be stored frame by frame."""
+    source, start = make(Counter()).source, keys.at(jnp.zeros(1, jnp.int32), "x", 0)
+    stacked, single = (Replay.create(source, Transitions(8, 4), n, start).ring for n in (2, 1))
+    assert jax.tree.structure(stacked) == jax.tree.structure(single)
 
 
 @pytest.mark.parametrize("priority", [0.0, 0.6])

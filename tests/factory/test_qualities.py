@@ -1,20 +1,26 @@
 """Datasets by quality: what is in them, where it came from, and that it can be made again."""
 
+import contextlib
 import dataclasses
 from functools import partial
 
+import equinox as eqx
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sterling import envs
 from sterling.cli import main
 from sterling.data import Dataset, check
 from sterling.envs.classic import CartPole
+from sterling.factory import rollouts
 from sterling.factory.make import Order, make
 from sterling.types import Mistake
 
 KEYS = partial(jax.random.split, jax.random.key(0))
+LARGEST = np.finfo(np.float32).max
 CART = Order("CartPole-v1", "medium", 3000, steps=12_000)
 
 
@@ -176,6 +182,15 @@ def test_the_command(capsys, tmp_path):
     assert "did you mean medium?" in capsys.readouterr().err
 
 
+@contextlib.contextmanager
+def registered(name, entry):
+    gymnasium.register(name, entry_point=entry, max_episode_steps=5)
+    try:
+        yield
+    finally:
+        gymnasium.registry.pop(name)
+
+
 class Signed(gymnasium.Env):
     """Choices from -1; what was chosen is seen next and paid."""
 
@@ -191,14 +206,59 @@ class Signed(gymnasium.Env):
 
 
 def test_choices_are_stored_in_the_environments_own_numbers(tmp_path):
-    gymnasium.register("Signed-v0", entry_point=Signed, max_episode_steps=5)
-    try:
-        order = Order("Signed-v0", "random", 60, env_options={"workers": 0})
+    order = Order("Signed-v0", "random", 60, env_options={"workers": 0})
+    with registered("Signed-v0", Signed):
         data = make(order, tmp_path / "signed")
-    finally:
-        gymnasium.registry.pop("Signed-v0")
     assert data.action_space == Signed.action_space
     assert data.spec.action == gymnasium.spaces.Discrete(3)
     rows = next(data.blocks(60)).arrays
     assert set(rows["action"]) == {-1, 0, 1}
     np.testing.assert_array_equal(rows["action"], rows["reward"])
+
+
+class Measured(Signed):
+    """Numbers within one of several boxes."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+    def __init__(self, space):
+        self.action_space = space
+
+    def step(self, action):
+        return np.array(action, np.float32), float(action[0]), False, False, {}
+
+
+class Absurd(eqx.Module):
+    """Its actions are none."""
+
+    def act(self, obs, keys, explore):
+        return jnp.full((1, 2, 1), jnp.nan), {}
+
+
+def test_a_world_that_gives_no_experience_is_given_up():
+    space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    world = envs.make(lambda: Measured(space), (0,), 2, workers=0)
+    with pytest.raises(Mistake, match=r"not one of 2,048 steps was experience.*bounds"):
+        rollouts.rows(world, Absurd(), 10, 0)
+
+
+BOXES = {
+    "huge": gymnasium.spaces.Box(-LARGEST, LARGEST, (1,), np.float32),
+    "half": gymnasium.spaces.Box(0.0, np.inf, (1,), np.float32),
+    "bytes": gymnasium.spaces.Box(0, 255, (1,), np.uint8),
+    "free": gymnasium.spaces.Box(-(2**31), 2**31 - 1, (1,), np.int32),
+}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_actions_are_stored_as_they_were_done(tmp_path, name):
+    """Also where a box has one bound, or holds integers."""
+    space = BOXES[name]
+    order = Order("Measured-v0", "random", 60, env_options={"workers": 0})
+    with registered("Measured-v0", lambda: Measured(space)):
+        data = make(order, tmp_path / "measured")
+    rows = next(data.blocks(60)).arrays
+    np.testing.assert_array_equal(rows["action"][:, 0], rows["reward"])
+    assert rows["action"].dtype == space.dtype
+    assert "extra/sample" in rows
+    assert not [one for one in check(data) if one.severity == "error"]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 import sterling
-from sterling.training.settings import presets
+from sterling.data import Dataset
+from sterling.data.columns import Block
+from sterling.data.facts import Facts
+from sterling.factory import agents, episodes, rollouts
+from sterling.training import logbook, start
+from sterling.training.settings import iterations, presets, resolve
 
 SMALL = {
     "ppo": {"envs": 2, "length": 8, "minibatch": 8, "epochs": 1, "width": 16},
@@ -27,3 +34,51 @@ def test_every_game_has_the_settings_of_atari():
     assert game == presets("ppo", "envpool:Pong-v5")
     assert (game["envs"], game["length"], game["clip"]) == (8, 128, 0.1)
     assert presets("ppo", "HalfCheetah-v4") == {}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "fields", "found"),
+    [("ppo", {"length": 150}, (rollouts, "joined")), ("dqn", {"warmup": 300, "capacity": 512},
+     (agents, "_remembered"))],
+)  # fmt: skip
+def test_a_game_that_is_lived_again_is_told_in_points(algorithm, fields, found, monkeypatch):
+    """The learner is told their sign, and remembers nothing else."""
+    fields = {**SMALL[algorithm], **fields, **({"minibatch": 300} if algorithm == "ppo" else {})}
+    envs = fields.pop("envs")
+    settings = resolve(algorithm, "MsPacman-v5", steps=304, envs=envs, preset=False, fields=fields)
+    told, original = [], getattr(*found)
+    monkeypatch.setattr(*found, lambda *given: told.append(original(*given)) or told[-1])
+    trained = object.__new__(agents.Trained)  # only how, not what was learned
+    object.__setattr__(trained, "settings", settings)
+    rows, world = agents.relive(trained, iterations(settings), 1000, print)
+    block = episodes.block(rows, world, 1000, 0)
+    world.close()
+    assert rows.reward.max() >= 10
+    np.testing.assert_array_equal(np.sign(rows.reward), told[0].reward)
+    assert block.arrays["reward"].sum() == rows.reward.sum()
+
+
+def test_a_log_of_points_is_clipped_where_it_is_mixed_with_a_game(tmp_path):
+    pictures = np.zeros((6, 4, 84, 84), np.uint8)
+    columns = {
+        "obs": pictures,
+        "action": np.zeros(4, np.int64),
+        "reward": np.array([0.0, 400.0, -3.0, 10.0], np.float32),
+        "discount": np.ones(4, np.float32),
+    }
+    box, facts = spaces.Box(0, 255, (4, 84, 84), np.uint8), Facts("Pong-v5")
+    block = Block(columns, np.array([2, 2]), np.zeros(2, np.int32))
+    Dataset.of(block, box, spaces.Discrete(6), facts).save(tmp_path / "log")
+
+    def told(**budget):
+        book = logbook.begun(tmp_path / "log", share=0.5)
+        fields = {name: value for name, value in SMALL["dqn"].items() if name != "envs"}
+        few = {"updates": 4, "envs": 1, "data": book, "preset": False, "fields": fields}
+        settings = resolve("dqn", "Pong-v5", **{**few, **budget})
+        log = start._checked_problem(settings).log
+        return logbook.opened(book).transitions().reward.tolist(), log.returns
+
+    assert told(steps=48) == ([0.0, 1.0, -1.0, 1.0], (0.0, 1.0))
+    assert told() == ([0.0, 400.0, -3.0, 10.0], (7.0, 400.0))
+    raw = {"reward_clip": False}
+    assert told(steps=48, env_options=raw) == ([0.0, 400.0, -3.0, 10.0], (7.0, 400.0))

@@ -134,3 +134,27 @@ def test_a_log_that_names_no_environment_is_enough_to_act(tmp_path, capsys):
         said = capsys.readouterr().err
         assert "names no environment: there is no world" in said
         assert said.count("\n") == 1
+
+
+def test_each_action_that_is_drawn_has_its_own_chance(tmp_path):
+    """FQL samples also without ``explore``: its actions spread in play as in evaluation."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "obs": rng.normal(size=(22, 3)),
+        "action": rng.uniform(-1, 1, (20, 1)),
+        "reward": np.zeros(20, np.float32),
+        "discount": np.ones(20, np.float32),
+    }
+    block = Block(columns, np.array([10, 10]), np.zeros(2, np.int32))
+    obs = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    log = Dataset.of(block, obs, spaces.Box(-1.0, 1.0, (1,), np.float64)).save(tmp_path / "log")
+    few = {"updates": 2, "batch": 4, "width": 8, "depth": 1, "flow_steps": 1}
+    sterling.train("fql", data=log, out=tmp_path / "run", evaluate_episodes=0, **few)
+
+    def acted():
+        run = sterling.load(tmp_path / "run")
+        players = run.player(), run.policy, run.player()
+        return [float(act(np.zeros(3))[0]) for act in players for _ in range(3)]
+
+    assert len({*acted()}) == 9
+    assert acted() == acted()

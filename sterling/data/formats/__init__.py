@@ -124,13 +124,21 @@ def convert(
         found = [_of_environment(one, given) for one in found]
     elif len(found) > 1:
         found = _together(found)
-    facts, blocks = merged(found)
+    several = sources if len(sources) > 1 else ()
+    facts, blocks = merged(found, [_columns(path, format, limit) for path in several])
     if environment and environment != facts.environment:
         facts = dataclasses.replace(facts, environment=environment, options={})
     facts = dataclasses.replace(facts, reference=reference or facts.reference)
     with reading(sources[0] if len(sources) == 1 else out, "that format"):
         own.write_blocks(found[0].obs_space, found[0].action_space, facts, blocks, out)
     return Dataset(out)
+
+
+def _columns(path: Path, format: str, limit: int | None) -> list[str]:
+    """The names of a file's columns, none of an empty one; its beginning is read for that."""
+    with reading(path, "that format"):
+        first = next(stream(path, format, limit).blocks, None)
+    return [] if first is None else [*first.arrays]
 
 
 def spaces_of(environment: str) -> tuple[Space, Space]:

@@ -101,7 +101,10 @@ def _written(block: Any) -> dict[str, np.ndarray]:
         if name.startswith(("extra/", "info/")):
             word = name.partition("/")[2]
             word = LOG_PROB if word == "log_prob" else word
-            made[f"infos/{word}"] = array[rows] if has_successors(name) else array
+            place = f"infos/{word}"
+            if place in made:
+                raise Mistake(f"two columns are called {place}; D4RL has one place for them")
+            made[place] = array[rows] if has_successors(name) else array
     return made
 
 

@@ -128,7 +128,7 @@ def _column(name: str, array: np.ndarray, space: Space) -> np.ndarray:
     if (made.dtype.kind == "f") == (dtype.kind == "f"):
         return made
     cast = made.astype(dtype)
-    if not np.array_equal(cast.astype(made.dtype), made):
+    if dtype.kind != "f" and not np.array_equal(cast.astype(made.dtype), made):
         raise Mistake(
             f"{name} holds numbers that are not of the environment's {_line(space)}; name the "
             "environment that the file was made in"

@@ -28,6 +28,7 @@ from sterling import keys
 from sterling.data import spaces
 from sterling.data.columns import Arrays, Block
 from sterling.data.dataset import Dataset
+from sterling.data.join import OF_ACTIONS
 from sterling.data.relabel.vectors import Scale, Vectors, alike, rewritten, rows_of
 from sterling.nets.distributions import Categorical, MultiCategorical, Normal
 from sterling.nets.heads import Actions
@@ -81,7 +82,8 @@ def inverse_actions(
 
     The actions of ``unlabelled`` are not looked at: NaN, zeros or another space will do; those
     that are filled in have the space, units and bounds of ``labelled``'s, so that the two can be
-    joined by :func:`~sterling.data.concatenate`. ``updates`` of ``batch`` rows with Adam, whose
+    joined by :func:`~sterling.data.concatenate`; what was recorded of the old ones, their
+    ``log_prob``, is dropped. ``updates`` of ``batch`` rows with Adam, whose
     step size falls from ``lr`` to 0 along a cosine; ``width``: units of both hidden layers.
 
     The notes tell the error on a tenth of the labelled rows that was held out. Raises Mistake for
@@ -115,7 +117,10 @@ def inverse_actions(
         f"actions are an inverse model's (arXiv:2210.06518), learned from {len(train)} rows with "
         f"hash {labelled.hash[:12]}; on {len(held)} held-out rows {told}"
     )
-    return rewritten(unlabelled, labelled.action_space, unlabelled.facts.noted(note), change)
+    left = [name for name in OF_ACTIONS if name in unlabelled.columns]
+    note += f"; {', '.join(left)} spoke of other actions and are left out" if left else ""
+    facts = unlabelled.facts.noted(note)
+    return rewritten(unlabelled, labelled.action_space, facts, change, left)
 
 
 @partial(jax.jit, static_argnames="sizes")

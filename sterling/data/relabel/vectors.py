@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -82,17 +82,21 @@ def _is_choice(space: Any) -> bool:
 
 
 def rewritten(
-    dataset: Dataset, action_space: Any, facts: Facts, change: Callable[[Block, slice], Arrays]
+    dataset: Dataset,
+    action_space: Any,
+    facts: Facts,
+    change: Callable[[Block, slice], Arrays],
+    without: Sequence[str] = (),
 ) -> Dataset:
-    """The dataset with the columns that ``change`` gives for a block of its rows; columns of
-    actions that it does not give are dropped where ``action_space`` has other names."""
+    """The dataset with the columns that ``change`` gives for a block of its rows, and ``without``
+    some; columns of actions that it does not give are dropped where ``action_space`` has other
+    names."""
     made, begin = list[Block](), 0
-    known = {*spaces.parts("action", dataset.action_space)} - {
-        *spaces.parts("action", action_space)
-    }
+    had, has = (spaces.parts("action", one) for one in (dataset.action_space, action_space))
+    left = {*had} - {*has} | {*without}
     for block in dataset.blocks():
         fresh = change(block, slice(begin, begin + block.rows))
-        kept = {name: array for name, array in block.arrays.items() if name not in known}
+        kept = {name: array for name, array in block.arrays.items() if name not in left}
         made.append(dataclasses.replace(block, arrays={**kept, **fresh}))
         begin += block.rows
     return Dataset.of(joined(made), dataset.obs_space, action_space, facts)
