@@ -25,6 +25,8 @@ def check(dataset: Dataset, environment: str = "", limit: int | None = None) -> 
     ``limit``: length at which episodes were cut, if known; by default the dataset's own, which its
     environment was given, or else that environment's in Gymnasium.
     """
+    if limit is not None and limit < 1:
+        raise Mistake(f"episodes are cut after at least 1 step; got limit={limit}")
     limit = limit or _limit_of(dataset.facts, environment)
     found = [*_of_whole(dataset, environment), *_lengths(dataset, limit)]
     resets, before = Resets(dataset), 0

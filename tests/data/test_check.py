@@ -111,6 +111,8 @@ def test_ends_at_the_time_limit_are_cuts(build):
     nameless = build([20] * 3 + [7], [True] * 4)
     assert places(check(nameless), "terminal") == [("warning", 0, None)]
     assert places(check(nameless, limit=20), "terminal") == [("error", 0, None)]
+    with pytest.raises(Mistake, match="at least 1 step"):
+        check(nameless, limit=0)
     assert places(check(nameless, limit=10), "length") == [("error", n, None) for n in range(3)]
     assert not places(check(build([20, 20, 20], [True, False, True])), "terminal")
 
