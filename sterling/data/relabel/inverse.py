@@ -117,10 +117,8 @@ def inverse_actions(
         f"actions are an inverse model's (arXiv:2210.06518), learned from {len(train)} rows with "
         f"hash {labelled.hash[:12]}; on {len(held)} held-out rows {told}"
     )
-    left = [name for name in OF_ACTIONS if name in unlabelled.columns]
-    note += f"; {', '.join(left)} spoke of other actions and are left out" if left else ""
-    facts = unlabelled.facts.noted(note)
-    return rewritten(unlabelled, labelled.action_space, facts, change, left)
+    facts = unlabelled.facts.noted(note + _left_out(unlabelled))
+    return rewritten(unlabelled, labelled.action_space, facts, change, OF_ACTIONS)
 
 
 @partial(jax.jit, static_argnames="sizes")
@@ -190,6 +188,11 @@ def _likeliest(model: Model, inputs: Float[np.ndarray, "row n"]) -> Shaped[np.nd
     mode = jax.jit(lambda model, x: model(x).mode())
     parts = [inputs[low : low + AT_ONCE] for low in range(0, len(inputs), AT_ONCE)]
     return np.concatenate([np.asarray(mode(model, part)) for part in parts])
+
+
+def _left_out(dataset: Dataset) -> str:
+    names = [name for name in OF_ACTIONS if name in dataset.columns]
+    return f"; {', '.join(names)} spoke of other actions and was left out" if names else ""
 
 
 def _told(
