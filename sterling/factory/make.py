@@ -138,7 +138,7 @@ def _replay(order: Order, trained: Trained, say: Say) -> tuple[World, Parts]:
     block = episodes.block(rows, world, size, 0, newest=True)
     world.close()
     name = f"training of {order.agent} on seed {order.seed} until step {steps:,} of {total:,}"
-    notes = [f"{order.size:,} rows were asked for, and training lived through {size:,}"]
+    notes = [f"{order.size:,} rows were asked for, and training left {size:,}"]
     return world, [(block, _source(order, name, "", *notes * (size < order.size)))]
 
 

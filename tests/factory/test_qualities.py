@@ -90,7 +90,7 @@ def test_sources_say_how_to_make_it_again(made):
     assert "seed 0, exploring" in medium.name
     short = made[0]["medium-replay"]
     if short.rows < 3000:
-        assert f"training lived through {short.rows:,}" in short.facts.sources[0].notes[0]
+        assert f"training left {short.rows:,}" in short.facts.sources[0].notes[0]
 
 
 def test_equal_words_give_equal_bytes(made, tmp_path):
@@ -136,7 +136,7 @@ def test_a_replaying_learners_past_is_lived_again(kept, tmp_path):
     order = Order("CartPole-v1", "full-replay", 10_000, agent="dqn", steps=2024)
     data = make(order, tmp_path / "replay", kept)
     assert data.rows == 2024 - len(data) + (~data.ended[-1:]).sum()  # but for the resets
-    assert "training lived through" in data.facts.sources[0].notes[0]
+    assert "training left" in data.facts.sources[0].notes[0]
     first = np.stack([one.obs[0] for one in data])
     assert (abs(first) <= 0.05).all()
     rows = data.transitions()
