@@ -9,6 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from sterling.algorithms.offline import dt
+from sterling.nets.normalise import FLOOR
 from sterling.types import Log, Mistake, Record, Sequences, Spec
 
 OBS, LENGTH, ENVS = 3, 4, 2
@@ -16,7 +17,8 @@ BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 CHOICES = spaces.Discrete(3)
 SEVERAL = spaces.MultiDiscrete([2, 3])
 VECTOR = spaces.Box(-np.inf, np.inf, (OBS,), np.float32)
-LOG = Log(np.zeros(OBS), np.ones(OBS), (0.0, 1.0), (-50.0, 20.0), 9)
+AS_IT_IS = np.full(OBS, 1.0 - FLOOR)  # deviations at which observations pass unscaled
+LOG = Log(np.zeros(OBS), AS_IT_IS, (0.0, 1.0), (-50.0, 20.0), 9)
 KEY = jax.random.key(0)
 
 

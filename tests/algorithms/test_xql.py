@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from sterling.algorithms.offline import iql, xql
+from sterling.nets.normalise import FLOOR
 from sterling.types import Log, Mistake, Record, Spec
 
 OBS, ROWS = 3, 16
@@ -129,7 +130,7 @@ def test_the_policys_step_size_falls_along_a_cosine():
 
 
 def test_rewards_and_observations_are_scaled_by_the_log():
-    log = Log(np.full(OBS, 3.0), np.full(OBS, 2.0), (0.0, 1.0), (-50.0, 150.0), 9)
+    log = Log(np.full(OBS, 3.0), np.full(OBS, 2.0 - FLOOR), (0.0, 1.0), (-50.0, 150.0), 9)
     state = make(log=log, scale_reward=True, normalise_obs=True)
     np.testing.assert_allclose(state.reward_scale, 5.0)
     shifted = batch_of()

@@ -58,8 +58,14 @@ def test_a_logged_column_is_averaged_over_the_last_tenth(run):
 
 
 def test_a_missing_metric_is_said(run):
-    results, notes = read([run("a", "sac", [1.0, 2.0])], "success")
-    assert only(results).scores is None
+    one, other = run("a", "sac", [1.0, 2.0]), run("b", "sac", [3.0, 4.0])
+    with pytest.raises(Mistake, match="no run has the metric 'retrn'; did you mean return"):
+        read([one, other], "retrn")
+    result = json.loads((other / "result.json").read_text())
+    result["final"]["success"] = result["final"]["return"]
+    (other / "result.json").write_text(json.dumps(result))
+    results, notes = read([one, other], "success")
+    assert [each.scores is None for each in results] == [True, False]
     assert "has no 'success' in its result" in notes[0]
 
 

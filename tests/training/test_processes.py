@@ -112,7 +112,7 @@ def test_the_result_is_of_all_parts_and_not_of_the_first():
     assert made["final"]["return"]["per_seed"] == [None, 1.0, None]
     assert made["switch"]["before"]["per_seed"] == [None, 3.0, None]
     assert (made["compile_seconds"], made["wall_seconds"]) == (2.0, 9.0)  # the parts' is longer
-    assert made["steps_per_second"] == round((2 * 40 + 160) / 9.0, 1)
+    assert made["steps_per_second"] == round((2 * 40 + 160) / 9.0, 3)
 
 
 def worlds(worst):
