@@ -133,9 +133,7 @@ class Edges:
         self._parts = {
             name: part
             for name, part in spaces.parts("action", dataset.action_space).items()
-            if isinstance(part, gym_spaces.Box)
-            and spaces.is_rescaled(part)
-            and not spaces.is_whole(part)  # which are nowhere but on whole numbers
+            if isinstance(part, gym_spaces.Box) and spaces.has_edges(part)
         }
         self._at, self._all = dict.fromkeys(self._parts, 0), dict.fromkeys(self._parts, 0)
         self._first: dict[str, tuple[int, int]] = {}

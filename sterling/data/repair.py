@@ -64,11 +64,7 @@ def _columns(dataset: Dataset, episode: Block, fixes: set[str], limits: set[int]
             arrays[name] = _cast(name, arrays[name], part)
     if INWARD in fixes:
         for name, part in actions.items():
-            if (
-                isinstance(part, gym_spaces.Box)
-                and spaces.is_rescaled(part)
-                and not spaces.is_whole(part)
-            ):
+            if isinstance(part, gym_spaces.Box) and spaces.has_edges(part):
                 slight = SLIGHTLY * (part.high - part.low)
                 inside = np.clip(arrays[name], part.low + slight, part.high - slight)
                 arrays[name] = inside.astype(arrays[name].dtype)

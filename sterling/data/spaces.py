@@ -139,7 +139,7 @@ def extremes(columns: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def is_seen(space: Space) -> bool:
     """Whether guessed bounds of actions are their own extremes."""
     units = isinstance(space, spaces.Box) and (space.high == 1).all() and (space.low == -1).all()
-    return is_rescaled(space) and not is_whole(space) and not units
+    return has_edges(space) and not units
 
 
 def common(guesses: Sequence[Space]) -> Space | None:
@@ -159,6 +159,12 @@ def is_rescaled(space: Space) -> bool:
     """Whether worlds rescale this action space to [-1, 1]: a box with bounds that are finite and
     not too far apart."""
     return is_bounded(space)
+
+
+def has_edges(space: Space) -> bool:
+    """Whether actions may lie on a bound by having been clipped: those of rescaled real numbers.
+    Integers are nowhere but on whole numbers."""
+    return is_rescaled(space) and not is_whole(space)
 
 
 def is_whole(space: Space) -> bool:

@@ -49,7 +49,8 @@ def learning(groups: Sequence[Group], ylabel: str = "") -> Figure:
 def _episodes(groups: Sequence[Group], world: str) -> str:
     """Which episodes the returns of a world's curves are of."""
     units = {one.unit for one in groups if one.environment == world}
-    return {"updates": "evaluation", "steps": "training"}[units.pop()] if len(units) == 1 else "all"
+    kinds = {"steps": "training", "updates": "evaluation"}
+    return " or ".join(kind for unit, kind in kinds.items() if unit in units)
 
 
 def axis_of(groups: Sequence[Group]) -> str:
