@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import importlib.metadata
 import json
 import os
@@ -198,6 +199,7 @@ def git(where: Path) -> dict[str, Any] | None:
         return None  # no git here, no repository, or one without a commit
 
 
+@functools.cache  # it is asked for at every checkpoint
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
