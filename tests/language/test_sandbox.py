@@ -182,6 +182,42 @@ def test_a_fork_bomb_is_contained():
     assert outcome.verdict == "refused" or int(outcome.output) == 4
 
 
+UNCOUNTED = {
+    "memfd": "os.memfd_create('a')",
+    "shared memory": "check(c.shmget(0, 100 << 20, 0o1600))",
+    "queues": "check(c.msgget(0, 0o1600))",
+    "semaphores": "check(c.semget(0, 30_000, 0o1600))",
+    "a mount of its own": "check(c.unshare(0x10000000 | 0x20000))",
+    "a clone with mounts of its own": "check(c.syscall(CLONE, 0x10000000 | 17, 0, 0, 0, 0))",
+}
+
+
+@pytest.mark.parametrize("name", UNCOUNTED)
+def test_nothing_is_had_that_the_limits_do_not_count(name):
+    code = f"""import ctypes, os
+c = ctypes.CDLL(None, use_errno=True)
+CLONE = 56 if os.uname().machine == "x86_64" else 220
+def check(result):
+    if result == 0: os._exit(0)  # a clone
+    if result < 0: raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+{UNCOUNTED[name]}"""
+    outcome = run_python(code, WALLED)
+    assert outcome.verdict in ("error", "refused")
+    if outcome.verdict == "error":
+        assert "Function not implemented" in outcome.detail or "not permitted" in outcome.detail
+
+
+def test_threads_and_processes_can_still_be_had():
+    code = """import subprocess, threading
+seen = []
+thread = threading.Thread(target=seen.append, args=(1,))
+thread.start(); thread.join()
+seen.append(subprocess.run(["/bin/true"]).returncode)
+seen"""
+    outcome = run_python(code, WALLED)
+    assert outcome.verdict == "refused" or outcome.output == "[1, 0]\n"
+
+
 def test_a_daemon_does_not_outlive_its_run():
     code = "import os, time\nfor i in range(2):\n  if os.fork(): break\n  os.setsid()\n"
     code += "else:\n  for f in range(50):\n    try: os.close(f)\n    except OSError: pass\n"

@@ -7,6 +7,8 @@ import signal
 import sys
 from typing import Any
 
+from sterling.language.sandbox import calls
+
 NOBODY = 65534
 NEW_MOUNTS, NEW_NAMES, NEW_IPC = 0x20000, 0x4000000, 0x8000000  # numbers of linux/sched.h
 NEW_USERS, NEW_PROCESSES, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
@@ -24,7 +26,8 @@ def build(folder: str, disk: int) -> None:
 
     Afterwards there is no network; the files are those that Python needs, read-only, and the
     working folder is an empty one of ``disk`` MiB in memory; the next child is the first process
-    of a process namespace. Root becomes *nobody*: no limit on processes holds for root.
+    of a process namespace, and memory that no limit counts cannot be had. Root becomes *nobody*:
+    no limit on processes holds for root.
     """
     if sys.platform != "linux":
         raise OSError("namespaces are a feature of Linux")
@@ -98,10 +101,11 @@ def _show(path: str, place: str) -> None:
 
 
 def _disarm() -> None:
-    """Give up every capability, and the ways to regain one."""
+    """Give up every capability, the ways to regain one, and calls that get round the limits."""
     _system("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     header, none = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
     _system("capset", header, none)
+    calls.deny()
 
 
 def _mount(source: str | None, place: str, kind: str | None, flags: int, options: str = "") -> None:
