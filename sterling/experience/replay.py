@@ -92,9 +92,13 @@ class Replay(eqx.Module):
         return dataclasses.replace(self, source=self.source.stored())
 
     def restored(self, fresh: Replay) -> Replay:
-        """The inverse of :meth:`stored`."""
+        """The inverse of :meth:`stored`. A world that starts anew gives the newest row no
+        successor: what is kept keeps its own, in a row between the old episodes and the new."""
         lived: Any = self.source
-        return dataclasses.replace(self, source=lived.restored(fresh.source))
+        source, kept = lived.restored(fresh.source), (self.ring, self.priorities)
+        if not self.world.exact:
+            kept = _keep((self.ring.seam(source.obs), self.needs), kept)
+        return Replay(source, *kept, self.needs)
 
     def close(self) -> None:
         """Release the world."""

@@ -117,6 +117,17 @@ class Ring(eqx.Module):
             count=jnp.minimum(self.count + time, self.rows),
         )
 
+    def seam(self, obs: Obs) -> Record:
+        """A row that is no experience, between the newest successor and ``obs``, ``(seed, env,
+        ...)``, with which other episodes begin; to be inserted before they are."""
+        seeds, _, envs, _ = self.words.shape
+        row = jnp.broadcast_to(self.head, (seeds, envs))
+        env = jnp.broadcast_to(jnp.arange(envs, dtype=jnp.int32), (seeds, envs))
+        newest, following = jax.tree.map(lambda x: x[:, None], (self.obs(row, env), obs))
+        action = jax.tree.map(lambda x: jnp.zeros_like(x)[:, None], self.action(row, env))
+        reward, no = jnp.zeros((seeds, 1, envs)), jnp.zeros((seeds, 1, envs), bool)
+        return Record(newest, action, reward, jnp.ones_like(reward), following, no, no, {})
+
     def span(self, steps: int) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """First row, and number of rows, whose window of ``steps`` rows and stack are all here.
 

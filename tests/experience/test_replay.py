@@ -32,8 +32,9 @@ class Counter:
 
     exact = True
 
-    def __init__(self, seeds=(0,), envs=1, stack=0, traced=True):
+    def __init__(self, seeds=(0,), envs=1, stack=0, traced=True, first=0):
         self.names, self.seeds, self.stack, self.traced = seeds, len(seeds), stack, traced
+        self.first = first  # episode
         obs = spaces.Box(-np.inf, np.inf, (FIELDS,), np.float32)
         if stack:
             obs = spaces.Box(0, 255, (stack, FIELDS, 1), np.uint8)
@@ -44,7 +45,7 @@ class Counter:
         seed = jnp.broadcast_to(jnp.asarray(self.names, jnp.int32)[:, None], shape)
         env = jnp.broadcast_to(jnp.arange(self.spec.envs, dtype=jnp.int32)[None], shape)
         zero = jnp.zeros(shape, jnp.int32)
-        now = jnp.stack([seed, env, zero, zero, zero], -1)
+        now = jnp.stack([seed, env, zero + self.first, zero, zero], -1)
         past = jnp.repeat(self.frame(now)[:, :, None], max(self.stack, 1), 2)
         return (now, past, jnp.zeros(shape, bool)), past if self.stack else now.astype(jnp.float32)
 
@@ -202,6 +203,48 @@ def test_stacks_are_rebuilt_exactly(n_step, priority):
         taken = np.minimum(n_step, size - rows.obs[:, -1, 3, 0])
         steps = rows.next_obs[:, -1, 3, 0].astype(int) - rows.obs[:, -1, 3, 0]
         np.testing.assert_array_equal(steps[rows.mask], taken[rows.mask])
+
+
+class Unsaved(Counter):
+    """The same, where episodes cannot be saved."""
+
+    exact = False
+
+
+@pytest.mark.parametrize(("n_step", "priority"), [(1, 0.0), (3, 0.0), (1, 0.5), (3, 0.5)])
+@pytest.mark.parametrize(("stack", "before"), [(0, 2), (3, 2), (3, 20)])
+def test_nothing_joins_what_was_before_a_resume_to_what_came_after(n_step, priority, stack, before):
+    """Also where the ring is full, and with every row remembered from before."""
+    how = {"capacity": 60, "batch": 512, "n_step": n_step, "priority": priority}
+    replay, _ = drawn(make(Unsaved(envs=2, stack=stack), **how), before)
+    end = np.asarray(replay.source.obs).reshape(1, 2, -1, FIELDS)[0, :, -1].astype(int)
+    fresh = make(Unsaved(envs=2, stack=stack, first=100), **how)
+    resumed, batches = drawn(replay.stored().restored(fresh), 3)
+    assert int(resumed.ring.count) == min(4 * before + 1 + 12, 30)
+    met = set()
+    for batch in map(flat, batches):
+        frames = [
+            np.reshape(x[batch.mask], (batch.mask.sum(), -1, FIELDS)).astype(int)
+            for x in (batch.obs, batch.next_obs)
+        ]  # (rows, stack, fields)
+        (_, env, episode, step, _), now = frames[0][:, -1].T, frames[1][:, -1]
+        cut = episode == end[env, 2]  # under way at the time
+        size = np.where(
+            cut, np.minimum(end[env, 3], length(0, env, episode)), length(0, env, episode)
+        )
+        taken = np.minimum(n_step, size - step)
+        np.testing.assert_array_equal(now[:, :4].T, [0 * env, env, episode, step + taken])
+        for each in frames:
+            back = np.minimum(np.arange(each.shape[1])[None, ::-1], each[:, -1:, 3])
+            np.testing.assert_array_equal(each[:, :, 3], each[:, -1:, 3] - back)
+            np.testing.assert_array_equal(each[:, :, 2], each[:, -1:, 2] + 0 * back)
+        over = step + taken == length(0, env, episode)
+        np.testing.assert_array_equal(batch.last[batch.mask], over)
+        np.testing.assert_array_equal(batch.discount[batch.mask] == 0, over & (episode % 2 == 0))
+        met |= set(zip(env, episode, step, strict=True))
+    for env in range(2):
+        last = (env, end[env, 2], end[env, 3] - 1)
+        assert last in met or end[env, 3] == 0
 
 
 def test_only_one_frame_is_kept():
