@@ -31,7 +31,9 @@ from sterling.types import Mistake
 
 EXIT_RESUMABLE = 75  # EX_TEMPFAIL of sysexits.h: nothing is lost, run it again
 NOTHING = "stopped; nothing is kept without a run folder (out=...)"
-LIMIT = 1e12  # no float that an algorithm learns comes near it and is still useful
+LIMIT = 1e12  # no float that gradients teach comes near it and is still useful
+# in the names of what they do not: its size is that of the problem's numbers, or of their squares
+MEASURED = ("optimiser", "normaliser", "statistics")
 DEBOUNCE = 0.5  # seconds
 
 
@@ -41,10 +43,11 @@ def healthy(
     """Stop the seeds that ``after`` shows to have diverged; the others pass bit for bit.
 
     A seed has diverged if an element of a float leaf of its state *changed since ``before``* and is
-    now NaN, infinite, or at least ``limit`` in size. What did not change is not judged: an
-    infinite constant or a sentinel such as a best score of -inf is legitimate, wherever in the
-    state it stands. (NaNs present from the start are found as soon as they reach anything that is
-    learned, the optimiser's moments at the latest.)
+    now NaN, infinite, or at least ``limit`` in size; an optimiser's moments and a normaliser's
+    statistics, which are as large as what they measure, may be of any size. What did not change
+    is not judged: an infinite constant or a sentinel such as a best score of -inf is legitimate,
+    wherever in the state it stands. (NaNs present from the start are found as soon as they reach
+    anything that is learned, the optimiser's moments at the latest.)
 
     Returns the agent, in which diverged seeds and those already not ``alive`` have their state
     of ``before``, and the seeds still alive. Works on host copies: nothing has to be compiled.
@@ -64,14 +67,16 @@ def healthy(
 
 
 def _sound(old: Any, new: Any, seeds: int, limit: float) -> Bool[np.ndarray, "seed"]:
-    """Which seeds' changed elements are all finite and below ``limit``."""
+    """Which seeds' changed elements are all finite and, where they are learned, below ``limit``."""
     sound = np.ones(seeds, bool)
-    for before, after in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
+    named = jax.tree_util.tree_leaves_with_path(new)
+    for before, (path, after) in zip(jax.tree.leaves(old), named, strict=True):
         if not isinstance(after, np.ndarray) or not jnp.issubdtype(after.dtype, jnp.inexact):
             continue
         # half floats do not hold the limit
         was, now = (x if x.itemsize >= 4 else x.astype(np.float32) for x in (before, after))
-        good = np.abs(now) < limit  # False for NaN
+        measured = any(word in jax.tree_util.keystr(path) for word in MEASURED)
+        good = np.abs(now) < (np.inf if measured else limit)  # False for NaN
         if not good.all():
             good |= (now == was) | (np.isnan(now) & np.isnan(was))
             sound &= good.reshape(seeds, -1).all(1)

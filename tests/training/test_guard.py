@@ -84,6 +84,19 @@ def test_one_bad_element_stops_its_seed_alone(bad: float) -> None:
     assert_seeds_from(result, [after, before, after])
 
 
+@pytest.mark.parametrize("name", ["actor_optimiser", "normaliser", "obs_statistics"])
+def test_what_measures_a_problem_of_large_numbers_may_be_large_but_must_be_finite(
+    name: str,
+) -> None:
+    """Variances and second moments are squares: of observations and gradients of 1e7, 1e14."""
+    before = agent(**{name: {"nu": jnp.ones((SEEDS, 2))}})
+    nu = jnp.full((SEEDS, 2), 1e14)
+    assert guard.healthy(before, learned(**{name: {"nu": nu}}), ALL)[1].all()
+    for bad in (jnp.inf, jnp.nan):
+        after = learned(**{name: {"nu": nu.at[1, 0].set(bad)}})
+        assert guard.healthy(before, after, ALL)[1].tolist() == [True, False, True]
+
+
 @pytest.mark.parametrize("leaf", ["half", "brain"])
 def test_half_precision_is_watched(leaf: str) -> None:
     after = learned()
