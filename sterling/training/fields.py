@@ -6,6 +6,7 @@ A field's name means the same in every algorithm, so what it may be stands here 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import operator
 from collections.abc import Iterable, Mapping
@@ -37,6 +38,7 @@ SHARES = _names(
 BETWEEN = _names("expectile weight")
 ANY = _names("high log_std low margin target target_entropy target_gap")
 SEEDS = 2**31  # they are numbers of 32 bits, with a sign
+MOST_SEEDS = 10_000  # that one run takes
 ENDLESS = _names("cap clip dual high huber low max_grad_norm most noise_clip target_kl")
 
 
@@ -106,9 +108,13 @@ def whole(name: str, value: Any, least: int = 0) -> int:
 
 
 def seeds_of(asked: Any) -> tuple[int, ...]:
-    """How many seeds, from 0 on, or which ones: whole numbers of 32 bits, all different."""
+    """How many seeds, from 0 on, or which ones: whole numbers of 32 bits, all different; at most
+    ten thousand of them."""
     many = isinstance(asked, Iterable) and not isinstance(asked, str)
-    listed = list(asked) if many else range(whole("seeds", asked, 1))
+    given = asked if many else range(whole("seeds", asked, 1))
+    listed = list(itertools.islice(given, MOST_SEEDS + 1))  # never all of 2^31
+    if len(listed) > MOST_SEEDS:
+        raise Mistake(f"one run takes at most {MOST_SEEDS:,} seeds; got {asked}; ask for fewer")
     found = tuple(whole("a seed", seed, -SEEDS) for seed in listed)
     if not found or len(set(found)) != len(found) or max(found) >= SEEDS:
         raise Mistake(f"seeds must be at least one, all different, below 2^31; got {asked}")

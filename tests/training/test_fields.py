@@ -76,6 +76,13 @@ def test_seeds_that_are_none_are_refused(asked):
         fields.seeds_of(asked)
 
 
+@pytest.mark.parametrize("asked", [10_001, range(10_001), 2**31])  # the last is never listed
+def test_more_seeds_than_one_run_takes_are_refused(asked):
+    assert len(fields.seeds_of(10_000)) == 10_000
+    with pytest.raises(Mistake, match="at most 10,000 seeds"):
+        fields.seeds_of(asked)
+
+
 @pytest.mark.parametrize(
     "option",
     [
