@@ -6,6 +6,7 @@ number (or None) per seed, and of arrays; see ``sterling.train``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from sterling.notice import say
 from sterling.statistics.folders import place
 from sterling.types import Mistake
 
@@ -33,22 +35,25 @@ class Sink(Protocol):
 
 
 class MetricsFile:
-    """Appends each row to ``path`` as one line of JSON and flushes it.
+    """Appends each row to ``path`` as one line of JSON; no line is buffered.
 
     NaN and infinity become null, so every line is valid JSON. A last line that was torn by a
-    killed process is cut off on opening.
+    killed process is cut off on opening. Rows that the disk refuses, because it is full say, cost
+    one line of warning and wait for the next row, or for the end.
     """
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _cut_torn_line(self.path)
-        self._file = self.path.open("a", encoding="utf-8")
+        self._waiting = b""  # rows that the disk has refused
+        self._warned = False
+        self._open()
 
     def write(self, row: Row) -> None:
-        """Add one line."""
-        self._file.write(json.dumps(_plain(row), allow_nan=False) + "\n")
-        self._file.flush()
+        """Add one line, after those that wait."""
+        self._waiting += (json.dumps(_plain(row), allow_nan=False) + "\n").encode()
+        self._put()
 
     def truncate(self, iteration: int) -> None:
         """Drop the rows beyond ``iteration``: a run resumed there will write them again."""
@@ -57,20 +62,44 @@ class MetricsFile:
         fresh = self.path.with_name(self.path.name + ".new")
         fresh.write_text("".join(kept), encoding="utf-8")
         os.replace(fresh, self.path)
-        self._file = self.path.open("a", encoding="utf-8")
+        self._open()
 
     def close(self) -> None:
         """Close the file; once is enough, twice does no harm."""
+        if self._waiting and not self._file.closed:
+            self._put()
         self._file.close()
+
+    def _open(self) -> None:
+        self._file = self.path.open("ab", buffering=0)
+        self._end = self._file.tell()  # of the last whole line
+
+    def _put(self) -> None:
+        """Write what waits, all or nothing: half of it, without a word of refusal, is what a disk
+        takes before it is full."""
+        try:
+            self._file.truncate(self._end)
+            done = 0
+            while done < len(self._waiting):
+                done += self._file.write(self._waiting[done:])
+        except OSError as error:
+            if not self._warned:
+                say(f"{self.path} not written ({error}); its rows wait for room")
+            self._warned = True
+            with contextlib.suppress(OSError):  # else before the next row
+                self._file.truncate(self._end)
+        else:
+            self._end, self._waiting, self._warned = self._end + done, b"", False
 
 
 class TensorBoard:
     """Writes event files into ``folder``, for ``tensorboard --logdir``; nothing before the first
-    row, so that a run that is refused leaves none."""
+    row, so that a run that is refused leaves none. TensorBoard forgets what an earlier process has
+    written at the first row's step and beyond: a resumed run writes that again."""
 
     def __init__(self, folder: str | Path):
         try:
-            from tensorboard.compat.proto.event_pb2 import Event
+            from tensorboard.compat.proto.event_pb2 import Event, SessionLog
             from tensorboard.compat.proto.summary_pb2 import Summary
             from tensorboard.summary.writer.event_file_writer import EventFileWriter
         except ImportError as error:
@@ -78,18 +107,22 @@ class TensorBoard:
                 'TensorBoard files need a package more: pip install "sterling-rl[tensorboard]"'
             ) from error
         self._event, self._summary = Event, Summary
+        self._start = SessionLog(status=SessionLog.START)
         self._open = functools.partial(EventFileWriter, str(folder))
         self._writer: Any = None
 
     def write(self, row: Row) -> None:
         """Add each number as a scalar at the row's step or update."""
-        self._writer = self._writer or self._open()
+        at, now = place(row), time.time()
+        if self._writer is None:
+            self._writer = self._open()
+            self._writer.add_event(self._event(wall_time=now, step=at, session_log=self._start))
         values = [
             self._summary.Value(tag=name, simple_value=value)
             for name, value in scalars(row).items()
         ]
         summary = self._summary(value=values)
-        self._writer.add_event(self._event(wall_time=time.time(), step=place(row), summary=summary))
+        self._writer.add_event(self._event(wall_time=now, step=at, summary=summary))
         self._writer.flush()
 
     def close(self) -> None:

@@ -18,7 +18,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 from jaxtyping import PyTree
 
 from sterling.disk import sync
+from sterling.notice import say
 from sterling.training import leaves
 from sterling.training.folder import place, plain, versions
 from sterling.training.leaves import Damaged, Entry
@@ -34,11 +34,6 @@ from sterling.types import Mistake
 
 FORMAT = 1
 STALE = 3600.0  # seconds after which even a living process's partial checkpoint is litter
-
-
-def say(line: str) -> None:
-    """The default ``warn``: a line on standard error."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def save(

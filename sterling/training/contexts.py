@@ -16,7 +16,7 @@ from sterling.language.scene import Message, Scene
 from sterling.language.talk import BOUNDLESS, Line, Voice, opened, patience
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.apart import held_out
-from sterling.training.checkpoint import say
+from sterling.notice import say
 from sterling.training.choices import Speech
 from sterling.types import Mistake
 

@@ -29,11 +29,11 @@ from sterling.language.tokenizer import Tokenizer
 from sterling.language.weights import typed
 from sterling.language.worlds import find
 from sterling.language.worlds.apart import Apart
+from sterling.notice import say
 from sterling.seeds import over_seeds
 from sterling.training import contexts
 from sterling.training.agent import Agent, create_agent
 from sterling.training.begun import Start, start
-from sterling.training.checkpoint import say
 from sterling.training.choices import Speech
 from sterling.training.loop import Run
 from sterling.training.settings import Settings, iterations

@@ -1,8 +1,11 @@
 """The file survives being torn and cut back; the other sinks write what their readers read."""
 
+import contextlib
 import importlib.util
 import json
+import resource
 import sys
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -59,6 +62,34 @@ def test_torn_last_line(tmp_path):
     assert [r["step"] for r in read(path)] == [10, 20]
 
 
+@contextlib.contextmanager
+def room(size):
+    """No file can grow beyond ``size`` bytes: of a row that crosses it, a part is written."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_rows_that_a_full_disk_refuses_wait_until_there_is_room(tmp_path, capsys):
+    sink = MetricsFile(tmp_path / "metrics.jsonl")
+    sink.write(row(10))
+    with room(sink.path.stat().st_size + 20):
+        sink.write(row(20))
+        sink.write(row(30))
+        assert sink.path.read_text() == json.dumps(row(10)) + "\n"
+    assert capsys.readouterr().err.count("its rows wait for room") == 1
+    sink.write(row(40))
+    assert read(sink.path) == [row(10), row(20), row(30), row(40)]
+    with room(sink.path.stat().st_size + 20):
+        sink.write(row(50))
+    sink.close()
+    assert read(sink.path)[4:] == [row(50)]
+    assert MetricsFile(sink.path).path.read_text().count("\n") == 5
+
+
 def test_broken_line_and_missing_file(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
@@ -90,6 +121,23 @@ def test_tensorboard(tmp_path):
     seen = EventAccumulator(str(tmp_path))
     seen.Reload()
     assert [(e.step, e.value) for e in seen.Scalars("data/return")] == [(10, 2.0), (20, 6.0)]
+
+
+def test_a_resumed_run_has_each_step_once_in_tensorboard(tmp_path):
+    """Killed after step 30, resumed from a checkpoint of step 10."""
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    ).EventAccumulator
+    for steps, value in (((10, 20, 30), 1.0), ((20, 30, 40), 2.0)):
+        sink = TensorBoard(tmp_path)
+        for step in steps:
+            sink.write(row(step, (value,)))
+        sink.close()
+        time.sleep(1.1)  # event files are read in the order of their names, which count seconds
+    seen = accumulator(str(tmp_path))
+    seen.Reload()
+    found = [(e.step, e.value) for e in seen.Scalars("data/return")]
+    assert found == [(10, 1.0), (20, 2.0), (30, 2.0), (40, 2.0)]
 
 
 def test_weights_and_biases(tmp_path, monkeypatch):
