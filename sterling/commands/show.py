@@ -45,8 +45,13 @@ def sinks(chosen: argparse.Namespace, out: Path, run: dict[str, Any]) -> Iterato
 
 
 def summary(run: Any) -> int:
-    """Print what came out; 1 if no seed did."""
+    """Print what came out; 1 if no seed did, 75 where the run's end could not be saved."""
     from sterling.report.progress import summary as write
+    from sterling.training import folder
+    from sterling.training.guard import EXIT_RESUMABLE
 
-    write(run.result, run.path)
+    with contextlib.suppress(SystemExit):  # of rich, where nobody reads it any more
+        write(run.result, run.path)
+    if run.path is not None and folder.read_result(run.path) is None:
+        return EXIT_RESUMABLE
     return int(len(run.result.get("failed_seeds", [])) == len(run.result["seeds"]))

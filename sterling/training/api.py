@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.data import Dataset
+from sterling.notice import say
 from sterling.report.metrics import Sink
 from sterling.training import folder, logbook
 from sterling.training.checks import check_dump
@@ -128,10 +129,13 @@ def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> Trained
         settings = speech.settled(begun.located(settings))
     go = train_apart if settings.strategy == "processes" else carry_on
     run = go(settings, path, sinks)
-    if path is not None:
+    if path is not None and folder.read_result(path) is not None:
         from sterling.report.curve import draw  # matplotlib is slow to import
 
-        draw(path)
+        try:
+            draw(path)
+        except OSError as error:
+            say(f"{folder.curve(path)} not drawn ({error}); the run is complete without it")
     return run
 
 

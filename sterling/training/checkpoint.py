@@ -23,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 from jaxtyping import PyTree
 
 from sterling.disk import sync
@@ -93,6 +95,12 @@ def load_part(
 ) -> tuple[PyTree, dict[str, Any]]:
     """``load`` for the leaves below one path, such as ``agent/state``; the others are not read."""
     return _load(Path(folder), prefix, template, warn)
+
+
+def iteration(folder: str | os.PathLike[str]) -> int:
+    """The iteration at which a run goes on from its newest good checkpoint, or from this one."""
+    found, _ = load_part(folder, "iteration", jax.ShapeDtypeStruct((), np.int32))
+    return int(found)
 
 
 def latest(folder: str | os.PathLike[str]) -> Path | None:

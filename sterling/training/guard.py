@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -26,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
+from sterling.notice import tell
 from sterling.training.agent import Agent
 from sterling.types import Mistake
 
@@ -94,7 +96,8 @@ class Interrupt:
 
     Handlers are put back on leaving, which after a signal waits until that half second is over.
     With ``leave``, for work that nothing of is saved, the first signal does not wait to be looked
-    at: it prints these words and raises SystemExit with code 75.
+    at: it prints the words that ``leave`` finds then, and raises SystemExit with code 75.
+    One may be entered within another, which hears nothing meanwhile.
 
     Outside the main thread, where Python allows no handlers, it does nothing and ``requested``
     stays False.
@@ -102,9 +105,9 @@ class Interrupt:
 
     signals = (signal.SIGTERM, signal.SIGINT)
 
-    def __init__(self, leave: str = "") -> None:
+    def __init__(self, leave: Callable[[], str] | None = None) -> None:
         self.requested = False
-        self._words = leave
+        self._leave = leave
         self._first: float | None = None
         self._active = False
 
@@ -141,9 +144,9 @@ class Interrupt:
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
-        words, self._words = self._words, ""  # a double of the signal does not raise again
-        if words:
-            print(words, flush=True)
+        leave, self._leave = self._leave, None  # a double of the signal does not raise again
+        if leave is not None:
+            tell(leave())
             raise SystemExit(EXIT_RESUMABLE)
 
     def _watch(self) -> None:

@@ -52,6 +52,12 @@ def as_planned(run: Run, fresh: Agent) -> Run:
     return Run(agent, run.source, run.seeds, run.iteration)
 
 
+def given_away(run: Run) -> bool:
+    """Whether rounds that were broken off have already used up the run's arrays."""
+    leaves = jax.tree.leaves(run)
+    return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves)
+
+
 def iterate(run: Run) -> tuple[Run, dict[str, Array]]:
     """One collect-and-learn round. Metrics are ``(seed,)``."""
     draw, learn = (keys.at(run.seeds, purpose, run.iteration) for purpose in ("draw", "learn"))

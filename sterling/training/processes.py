@@ -25,15 +25,17 @@ from pathlib import Path
 import cloudpickle
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from sterling.envs.workers import WorldFailed
+from sterling.notice import say, tell
+from sterling.report.guarded import Guarded
 from sterling.report.metrics import MetricsFile, Sink, read
 from sterling.training import checkpoint, folder
-from sterling.training.guard import EXIT_RESUMABLE, Interrupt
+from sterling.training.guard import EXIT_RESUMABLE, NOTHING, Interrupt
 from sterling.training.merging import Log, Merge, interleaved, merged
 from sterling.training.part import LENGTH, TOLD, WORLD_FAILED, WRONG_USE
 from sterling.training.settings import Settings
+from sterling.training.single import ON, UNSAVED, complete
 from sterling.training.trained import TrainedRun, bounds, load
 from sterling.types import Mistake
 
@@ -59,7 +61,9 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
     file = MetricsFile(folder.metrics(path))
     _go_back(file, [part for part in shares if part.is_dir() and not _is_done(part)])
     begun = max((row["iteration"] for row in read(file.path)), default=-1)
-    merge = Merge(list(shares), [len(share) for share in shares.values()], [file, *sinks], begun)
+    merge = Merge(
+        list(shares), [len(share) for share in shares.values()], [file, Guarded(sinks)], begun
+    )
     try:
         stopped = _run_all(settings, shares, merge)
     finally:
@@ -67,12 +71,21 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
             sink.close()
     if stopped:
         _leave(path if keep else None)
+    if not all(map(_is_done, shares)):
+        _break_off(path if keep else None)
     return _joined(settings, path, list(shares), start, keep)
 
 
 def _leave(path: Path | None) -> None:
-    nothing = "stopped; nothing is kept without a run folder (out=...)"
-    print(f"\nsaved; go on with: sterling resume {path}" if path else nothing)
+    tell("\n" + ON.format(path) if path else NOTHING)
+    raise SystemExit(EXIT_RESUMABLE)
+
+
+def _break_off(path: Path | None) -> None:
+    """Where a part has ended without room for its final policies: they went with it."""
+    if path is None:
+        raise Mistake(f"no room for the final policies in {tempfile.gettempdir()}; make room there")
+    say(UNSAVED.format(path))
     raise SystemExit(EXIT_RESUMABLE)
 
 
@@ -89,8 +102,9 @@ def _joined(
     results, seconds = [part.result for part in parts], time.monotonic() - start
     result = merged(results, settings.envs, seconds, bounds(settings))
     number = result.get("updates", result["steps"])
-    checkpoint.save(folder.checkpoints(path), number, {"agent": agent}, {})
-    folder.write_result(path, result)
+    written = checkpoint.save(folder.checkpoints(path), number, {"agent": agent}, {})
+    if keep:
+        complete(path, result, written is not None)
     return TrainedRun(settings, agent, result, path if keep else None)
 
 
@@ -131,10 +145,7 @@ def _go_back(file: MetricsFile, parts: Sequence[Path]) -> None:
 def _saved(part: Path) -> int:
     """The iteration at which a part goes on; -1 where it begins anew."""
     begun = checkpoint.newest_sound(folder.checkpoints(part))
-    if begun is None:
-        return -1
-    iteration, _ = checkpoint.load_part(begun, "iteration", jax.ShapeDtypeStruct((), np.int32))
-    return int(iteration)
+    return -1 if begun is None else checkpoint.iteration(begun)
 
 
 def _run_all(settings: Settings, shares: dict[Path, tuple[int, ...]], merge: Merge) -> bool:

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 
 from sterling.collector import resting
-from sterling.envs.workers import WorldFailed
+from sterling.notice import tell
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
 from sterling.training.guard import EXIT_RESUMABLE, NOTHING, Interrupt, healthy
 from sterling.training.judge import Judge
 from sterling.training.lap import Lap
-from sterling.training.loop import Run, advance, as_planned, restored, stored
+from sterling.training.loop import Run, advance, as_planned, given_away, restored, stored
 from sterling.training.settings import (
     Settings,
     counts_updates,
@@ -52,7 +52,8 @@ class Driver:
         self.online: bool = meta.get("online", not settings.updates)
         self.judged: list[dict[str, Any]] = list(meta.get("judged", []))
         self._offline, self._total = offline_iterations(settings), iterations(settings)
-        self._saved = time.monotonic()
+        self.saved = begun is not None  # whether the last checkpoint was written
+        self._save_time = time.monotonic()
         self._lap = Lap(meta.get("lap"))
         self._judge: Judge | None = None  # makes the evaluations in between
         with resting():
@@ -75,21 +76,34 @@ class Driver:
         return int(self.run.iteration) * iteration_updates(self.settings)
 
     def go(self) -> None:
-        """Run to the end; SIGTERM or Ctrl-C saves and exits with code 75."""
+        """Run to the end, and save; SIGTERM or Ctrl-C saves and exits with code 75. What else goes
+        wrong is raised after what can be saved has been."""
         with Interrupt() as interrupt:
-            self._compile()
-            while (done := int(self.run.iteration)) < self._total and self.alive.any():
-                if done == self._offline and not self.online:
-                    self._switch()
-                left = min(self._every(), self._until() - done)
-                self._advance(left)
-                if int(self.run.iteration) == done + left:
-                    self._write_row()
-                if interrupt.requested:
-                    self._leave()
-                if time.monotonic() - self._saved > 60 * self.settings.checkpoint_minutes:
+            try:
+                self._go_on(interrupt)
+            except Exception:
+                if not given_away(self.run):  # else the last checkpoint stands
                     self.save()
-        self.save()
+                raise
+            self.save()
+            if interrupt.requested:
+                self._leave()
+
+    def _go_on(self, interrupt: Interrupt) -> None:
+        """From row to row."""
+        self._compile()
+        while (done := int(self.run.iteration)) < self._total and self.alive.any():
+            if done == self._offline and not self.online:
+                self._switch()
+            left = min(self._every(), self._until() - done)
+            self._advance(left)
+            if int(self.run.iteration) == done + left:
+                self._write_row()
+            if interrupt.requested:
+                self.save()
+                self._leave()
+            if time.monotonic() - self._save_time > 60 * self.settings.checkpoint_minutes:
+                self.save()
 
     def save(self) -> bool:
         """Write the whole run as one tree; False where there is no folder or no room."""
@@ -108,8 +122,8 @@ class Driver:
         number = self.step + self._offline * iteration_updates(self.settings)
         number = number if self.online else self.update
         written = checkpoint.save(folder.checkpoints(self.path), number, stored(self.run), meta)
-        self._saved = time.monotonic()
-        return written is not None
+        self._save_time, self.saved = time.monotonic(), written is not None
+        return self.saved
 
     def close(self) -> None:
         """Release worlds and sinks."""
@@ -174,22 +188,20 @@ class Driver:
     def _advance(self, left: int) -> None:
         """Towards the next row."""
         start = time.monotonic()
-        try:
-            self.run = self._lap.go(self.run, left)
-        except WorldFailed:
-            if not _given_away(self.run):
-                self.save()  # as it was before; else the last checkpoint stands
-            raise
+        self.run = self._lap.go(self.run, left)
         self.seconds += time.monotonic() - start
 
     def _write_row(self) -> None:
-        """What was done and found since the last row, with an evaluation where one is due."""
-        start = time.monotonic()
+        """What was done and found since the last row, with an evaluation where one is due. One that
+        fails is raised once the row is written: what was learned up to it is to be kept."""
+        start, failure = time.monotonic(), None
         self._look()
         tally = jax.device_get(self.run.source.tally)
         row = self._progress() | self._lived(tally)
-        if self._is_due():
-            row |= self._evaluated()
+        try:
+            row |= self._evaluated() if self._is_due() else {}
+        except Exception as error:
+            failure = error
         self.seconds += time.monotonic() - start
         row["time/seconds"] = round(self.seconds, 3)
         row |= {name: _plain(values, self.alive) for name, values in self._lap.means().items()}
@@ -199,6 +211,8 @@ class Driver:
         self.run = Run(run.agent, run.source.cleared(), run.seeds, run.iteration)
         for sink in self.sinks:
             sink.write(row)
+        if failure is not None:
+            raise failure
 
     def _look(self) -> None:
         """Stop the seeds that diverged since the last look; their last good states are kept."""
@@ -264,14 +278,14 @@ class Driver:
         return {f"evaluation/{name}": values for name, values in means.items()}
 
     def _leave(self) -> None:
-        saved = self.save()
+        """End the process, once it is saved."""
         for sink in self.sinks:
             sink.close()
-        if saved:
+        if self.saved:
             at = f"step {self.step:,}" if self.online else f"update {self.update:,}"
-            print(f"saved at {at}; go on with: sterling resume {self.path}")
+            tell(f"saved at {at}; go on with: sterling resume {self.path}")
         elif self.path is None:
-            print(NOTHING)
+            tell(NOTHING)
         raise SystemExit(EXIT_RESUMABLE)
 
 
@@ -279,9 +293,3 @@ def _plain(values: np.ndarray, valid: np.ndarray) -> list[float | None]:
     """JSON numbers; None where a seed has nothing to say."""
     good = valid & np.isfinite(values)
     return [float(v) if ok else None for v, ok in zip(values, good, strict=True)]
-
-
-def _given_away(run: Run) -> bool:
-    """Whether a chunk that was broken off has already used up the run's arrays."""
-    leaves = jax.tree.leaves(run)
-    return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves)

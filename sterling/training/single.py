@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.notice import say
+from sterling.report.guarded import Guarded
 from sterling.report.metrics import MetricsFile, Sink
 from sterling.training import checkpoint, folder
 from sterling.training.guard import NOTHING, Interrupt
@@ -15,27 +17,44 @@ from sterling.training.settings import Settings, counts_updates, warmup_steps
 from sterling.training.trained import TrainedRun, final
 
 AGAIN = "stopped before anything was learned; give the same command again"
+BEGUN = "stopped before anything was learned; begin with: sterling resume {}"
 ON = "saved; go on with: sterling resume {}"
+UNSAVED = "final policies not saved: make room, then: sterling resume {}"
 
 
 def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
     """Train to the end, from the folder's last checkpoint where there is one."""
-    if path is None:
-        return _finish(Driver(settings, None, sinks))
-    begun = checkpoint.newest_sound(folder.checkpoints(path))
-    with Interrupt(leave=AGAIN if begun is None else ON.format(path)):
-        driver = Driver(settings, path, sinks, begun)  # raises before anything is written
-    with folder.lock(path):
-        if settings.speech is not None:
-            from sterling.training.begun import keep  # tokenizers take time to import
+    taken = Guarded(sinks)
+    with Interrupt(leave=lambda: _left(path)):
+        if path is None:
+            return _finish(Driver(settings, None, [taken]))
+        begun = checkpoint.newest_sound(folder.checkpoints(path))
+        driver = Driver(settings, path, (), begun)  # raises before anything is written
+        with folder.lock(path):
+            _write_down(settings, path)
+            file = MetricsFile(folder.metrics(path))
+            file.truncate(-1 if begun is None else int(driver.run.iteration))
+            driver.sinks = [file, taken]
+            return _finish(driver)
 
-            keep(path, settings)
-        if not (path / "config.json").exists():
-            folder.write_config(path, settings.to_json() | folder.environment_facts())
-        file = MetricsFile(folder.metrics(path))
-        file.truncate(-1 if begun is None else int(driver.run.iteration))
-        driver.sinks = [file, *sinks]
-        return _finish(driver)
+
+def _left(path: Path | None) -> str:
+    """What is left of a run that is stopped now, beside its iterations, and how it goes on."""
+    if path is None:
+        return NOTHING
+    if checkpoint.latest(folder.checkpoints(path)):
+        return ON.format(path)
+    return BEGUN.format(path) if (path / "config.json").exists() else AGAIN
+
+
+def _write_down(settings: Settings, path: Path) -> None:
+    """Make the folder a run's."""
+    if settings.speech is not None:
+        from sterling.training.begun import keep  # tokenizers take time to import
+
+        keep(path, settings)
+    if not (path / "config.json").exists():
+        folder.write_config(path, settings.to_json() | folder.environment_facts())
 
 
 def _finish(driver: Driver) -> TrainedRun:
@@ -44,14 +63,24 @@ def _finish(driver: Driver) -> TrainedRun:
     settings = driver.settings
     run = TrainedRun(settings, driver.run.agent, _result(driver), driver.path)
     if settings.evaluate_episodes and driver.alive.any():
-        with Interrupt(leave=NOTHING if driver.path is None else ON.format(driver.path)):
-            run.result["final"] = run.evaluate(settings.evaluate_episodes)
-        if settings.updates and settings.steps:
+        run.result["final"] = run.evaluate(settings.evaluate_episodes)
+        if any(not each["online"] for each in driver.judged) and settings.steps:
             run.result["switch"] = switch(driver.judged, settings, run.result["failed_seeds"])
     if driver.path is not None:
-        folder.write_result(driver.path, run.result)
+        complete(driver.path, run.result, driver.saved)
     driver.close()
     return run
+
+
+def complete(path: Path, result: dict[str, Any], saved: bool) -> None:
+    """Write the result, with which a run is complete. One whose final policies are not ``saved``,
+    or for whose result there is no room, can be resumed, which is said in one line."""
+    if not saved:
+        return say(UNSAVED.format(path))
+    try:
+        folder.write_result(path, result)
+    except OSError as error:
+        say(f"result not written ({error}): make room, then: sterling resume {path}")
 
 
 def _result(driver: Driver) -> dict[str, Any]:

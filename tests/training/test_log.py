@@ -179,7 +179,7 @@ def test_logs_speak_only_where_there_is_one():
         sterling.train("iql", WORLD, updates=99)
 
 
-class Broken(Exception):
+class Broken(BaseException):
     """What a power cut is to a run."""
 
 

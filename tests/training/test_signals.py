@@ -62,3 +62,48 @@ def test_a_signal_is_answered_in(stage, slow, warmup, said, tmp_path):
     assert process.returncode == 75
     assert said in rest
     assert (tmp_path / "run" / "config.json").exists() == (stage != "the warm-up")
+
+
+AT_ONCE = """
+import os, signal
+import sterling
+from sterling.training import folder, leaves
+
+def then(write):
+    def both(*given):
+        made = write(*given)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return made
+    return both
+
+{patch}
+sterling.train("ppo", "probe:both", steps=256, out={out!r}, length=16, minibatch=64, epochs=1,
+               width=8, preset=False, evaluate_episodes=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("patch", "said", "files"),
+    [
+        (
+            "leaves.write = then(leaves.write)",
+            "saved at step 256; go on with: sterling resume",
+            {"checkpoints", "config.json", "lock", "metrics.jsonl"},
+        ),
+        (
+            "folder.write_config = then(folder.write_config)",
+            "stopped before anything was learned; begin with: sterling resume",
+            {"config.json", "lock"},
+        ),
+    ],
+    ids=["in the last checkpoint", "before the first iteration"],
+)
+def test_a_signal_finds_no_gap(patch, said, files, tmp_path):
+    program = AT_ONCE.format(patch=patch, out=str(tmp_path / "run"))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, text=True, timeout=300
+    )
+    assert done.returncode == 75, done.stderr
+    assert said in done.stdout
+    assert {file.name for file in (tmp_path / "run").iterdir()} == files
+    assert not list((tmp_path / "run" / "checkpoints").glob("*.tmp-*"))

@@ -1,0 +1,34 @@
+"""Sinks that cannot end the run that they are told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sterling.notice import say
+from sterling.report.metrics import Row, Sink
+
+
+class Guarded:
+    """Further takers of rows as one sink: one that raises is dropped, with one line, and the others
+    go on. A progress panel whose reader has gone, or a service that does not answer, costs a run
+    nothing but what it would have shown."""
+
+    def __init__(self, sinks: Sequence[Sink]):
+        self._sinks = list(sinks)
+
+    def write(self, row: Row) -> None:
+        """Hand a row to each."""
+        self._each(lambda sink: sink.write(row))
+
+    def close(self) -> None:
+        """Close each."""
+        self._each(lambda sink: sink.close())
+
+    def _each(self, do: Callable[[Sink], None]) -> None:
+        for sink in list(self._sinks):
+            try:
+                do(sink)
+            except (Exception, SystemExit) as error:  # rich makes SystemExit of a broken pipe
+                self._sinks.remove(sink)
+                why = f"{type(error).__name__}: {error}".partition("\n")[0]
+                say(f"{type(sink).__name__} is told no more ({why}); training goes on without it")

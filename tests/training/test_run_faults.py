@@ -1,0 +1,165 @@
+"""What goes wrong around a run costs it as little as can be: sinks, evaluations, full disks."""
+
+import contextlib
+import errno
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+import sterling
+from sterling.envs.workers import WorldFailed
+from sterling.training import checkpoint, processes
+from sterling.training.judge import Judge
+from sterling.training.lap import Lap
+
+ROUND = 128  # steps
+SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
+
+
+def train(path, rounds=6, **options):
+    """A row of the log each round."""
+    fields = {"seeds": 1, "evaluate_episodes": 0, "log_every": ROUND, **SMALL, **options}
+    return sterling.train("ppo", "probe:both", steps=rounds * ROUND, out=path, **fields)
+
+
+def rounds(path):
+    """The rounds of which there are rows."""
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["step"] // ROUND for line in lines]
+
+
+def saved(path):
+    """The round of the newest checkpoint."""
+    return int(checkpoint.latest(path / "checkpoints").name.partition(".")[0]) // ROUND
+
+
+class Taker:
+    """A sink that takes some rows, then raises."""
+
+    def __init__(self, rows=99, error=None):
+        self.rows, self.error, self.seen = rows, error, []
+
+    def write(self, row):
+        if len(self.seen) == self.rows:
+            raise self.error
+        self.seen.append(row["step"] // ROUND)
+
+    def close(self):
+        """Nothing to release."""
+
+
+def test_a_sink_that_raises_costs_the_run_nothing(tmp_path, capsys):
+    sinks = [Taker(2, ConnectionError("503")), Taker(3, SystemExit(1)), Taker()]
+    train(tmp_path / "run", sinks=sinks)
+    every = [1, 2, 3, 4, 5, 6]
+    assert [sink.seen for sink in sinks] == [every[:2], every[:3], every]
+    assert rounds(tmp_path / "run") == every
+    assert (tmp_path / "run" / "result.json").exists()
+    said = capsys.readouterr().err
+    assert re.findall(r"Taker is told no more \((.+)\)", said) == [
+        "ConnectionError: 503",
+        "SystemExit: 1",
+    ]
+
+
+@pytest.mark.parametrize("error", [WorldFailed("gone"), MemoryError("no memory")])
+def test_an_evaluation_that_fails_costs_itself_alone(error, tmp_path, monkeypatch):
+    def fail(judge, agent):
+        raise error
+
+    path = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(Judge, "__call__", fail)
+        with pytest.raises(type(error), match=str(error)):
+            train(path, evaluate_every=3 * ROUND, evaluate_episodes=2)
+    assert saved(path) == 3
+    assert rounds(path) == [1, 2, 3]
+    sterling.resume(path)
+    assert rounds(path) == [1, 2, 3, 4, 5, 6]
+
+
+def test_whatever_ends_a_run_what_can_be_saved_is(tmp_path, monkeypatch):
+    done, go = [], Lap.go
+
+    def fail_late(lap, run, left):
+        if len(done) == 4:
+            raise RuntimeError("an error of ours")
+        done.append(left)
+        return go(lap, run, left)
+
+    path = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(Lap, "go", fail_late)
+        with pytest.raises(RuntimeError, match="an error of ours"):
+            train(path)
+    assert saved(path) == 4
+    sterling.resume(path)
+    assert rounds(path) == [1, 2, 3, 4, 5, 6]
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("write", ["checkpoint._write", "folder.write_result"])
+def test_a_run_whose_end_finds_no_room_is_not_complete(write, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(f"sterling.training.{write}", full)
+        run = train(path, evaluate_episodes=2)
+    assert run.result["final"]["return"]["per_seed"]
+    assert not (path / "result.json").exists()
+    assert f"make room, then: sterling resume {path}" in capsys.readouterr().err
+    assert sterling.resume(path).result["final"] == run.result["final"]
+    assert saved(path) == 6
+    assert (path / "curve.png").exists()
+
+
+def test_a_curve_that_finds_no_room_costs_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sterling.report.curve.draw", full)
+    assert train(tmp_path / "run", 2).result["steps"] == 2 * ROUND
+    assert "curve.png not drawn" in capsys.readouterr().err
+    assert (tmp_path / "run" / "result.json").exists()
+
+
+@pytest.mark.parametrize("lacking", ["of a part", "of all"])
+def test_seeds_apart_whose_end_finds_no_room_are_not_complete(
+    lacking, tmp_path, monkeypatch, capsys
+):
+    path, how = tmp_path / "run", {"strategy": "processes", "seeds": 2}
+    with monkeypatch.context() as patched:
+        if lacking == "of a part":
+            patched.setattr(processes, "_run_all", lambda *_: False)  # they have ended unsaved
+        else:
+            patched.setattr(checkpoint, "_write", full)
+        with contextlib.suppress(SystemExit):
+            train(path, 2, **how)
+    assert not (path / "result.json").exists()
+    said = capsys.readouterr().err
+    assert f"final policies not saved: make room, then: sterling resume {path}" in said
+    assert sterling.resume(path).result["steps"] == 2 * ROUND
+
+
+LEAVING = """
+import sys
+from sterling.notice import say, tell
+sys.stdin.read()  # until the readers have gone
+tell("saved")
+say("saved")
+sys.exit(75)
+"""
+
+
+def test_what_nobody_reads_ends_nothing():
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEAVING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    for stream in (process.stdout, process.stderr, process.stdin):
+        stream.close()
+    assert process.wait(60) == 75
