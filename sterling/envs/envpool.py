@@ -87,7 +87,7 @@ class Pool:
         self._action_dtype = declared.dtype
         self._first = action.low if _is_choices(action) else None  # choices are counted from 0
         self._lives = is_atari(name) and bool(self._pool.config["episodic_life"])
-        self._purpose = purpose
+        self._teaches = teaches(purpose)
         self.spec = Spec(obs=_single_precision(obs), action=_action(action), envs=envs)
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[PoolState, Obs]:
@@ -112,7 +112,7 @@ class Pool:
         ended = (terminated | truncated) & ~fresh
         last = (game_over | truncated) & ~fresh
         discount = (~terminated | truncated).astype(jnp.float32)
-        lives = self._lives and self._purpose == "train"
+        lives = self._lives and self._teaches
         score = Score(reward, last) if lives else None
         step = Step(obs, reward, discount, ended if lives else last, ~fresh, score)
         return PoolState(handle, ended), step
@@ -188,6 +188,11 @@ def _registry() -> dict[str, tuple[str, str, dict[str, Any]]]:
     from envpool.registration import registry
 
     return registry.specs
+
+
+def teaches(purpose: str) -> bool:
+    """Whether agents learn in a world made for this purpose."""
+    return purpose.partition("/")[0] == "train"
 
 
 def env_seed(seed: int, env: int, purpose: str) -> int:

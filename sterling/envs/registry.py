@@ -52,7 +52,8 @@ def make(
         environment: a name (see ``names``), or a function that builds a ``gymnasium.Env``.
         seeds: one per agent; a world of several seeds equals the worlds of each seed.
         envs: parallel copies per seed.
-        purpose: "train" or "evaluate": other episodes, and for Atari other rules (below).
+        purpose: "train" or "evaluate": other episodes, and for Atari other rules (below). What
+            follows a "/" stands for other episodes alone, in worlds that are not compiled here.
         strategy: "vmap" or "map" over seeds, where the environment itself is compiled.
         stack: frames that make an observation; default 4 for Atari, else 1.
         flatten: observe pictures as vectors, which a small perceptron learns from much faster
@@ -66,7 +67,7 @@ def make(
     Sticky actions are off, as in most published results; ``repeat_action_probability=0.25`` turns
     them on. Raises ``Mistake`` for a name or an option that does not exist.
     """
-    if purpose not in ("train", "evaluate"):
+    if purpose.partition("/")[0] not in ("train", "evaluate"):
         raise Mistake(f"purpose {purpose!r} is not known; use 'train' or 'evaluate'")
     from sterling.envs.wrappers import Flatten
 
@@ -227,7 +228,7 @@ def _pool(
     fixed = {**ATARI, "stack_num": 1} if atari else {}
     world: World = envpool.Pool(name, **copies, purpose=purpose, **{**fixed, **options})
     world = _dressed(world, ATARI_STACK if atari and stack is None else stack)
-    clip = purpose == "train" and envpool.is_clipped(name, options)
+    clip = envpool.teaches(purpose) and envpool.is_clipped(name, options)
     return ClipReward(world) if clip else world
 
 

@@ -56,8 +56,9 @@ class Driver:
         self._save_time = time.monotonic()
         self._lap = Lap(meta.get("lap"))
         self._judge: Judge | None = None  # makes the evaluations in between
+        self._at = 0 if begun is None else checkpoint.iteration(begun)  # to go on from
         with resting():
-            self.run = build(settings, warm=begun is None)
+            self.run = build(settings, warm=begun is None, at=self._at)
         if begun is not None:
             self._take_up(begun)
         self._good = jax.device_get(self.run.agent)  # when it was last looked at
@@ -136,7 +137,7 @@ class Driver:
     def _take_up(self, begun: Path) -> None:
         """Go on from a checkpoint."""
         if self.online and self.settings.updates:
-            self.run = go_online(self.settings, self.run, warm=False)
+            self.run = go_online(self.settings, self.run, warm=False, at=self._at)
         saved, _ = checkpoint.load(begun, stored(self.run))
         self.run = as_planned(restored(saved, self.run), self.run.agent)
 

@@ -27,9 +27,13 @@ from sterling.training.settings import Settings, iterations
 from sterling.types import Mistake, Rollouts, Spec, World
 
 
-def build(settings: Settings, *, warm: bool = True) -> Run:
-    """A run at iteration 0; without ``warm`` the replay stays empty (to be filled on resuming)."""
-    world = make_world(settings) if acts(settings) else None
+def build(settings: Settings, *, warm: bool = True, at: int = 0) -> Run:
+    """A run at iteration 0; without ``warm`` the replay stays empty (to be filled on resuming).
+
+    ``at`` is the iteration to go on from: a world that cannot be saved then begins other episodes
+    than it did at first, or who is stopped often would see only the first ones.
+    """
+    world = make_world(settings, _training(at)) if acts(settings) else None
     return beginning(settings, world)(jnp.asarray(settings.seeds, jnp.int32), None, warm)
 
 
@@ -38,15 +42,16 @@ def acts(settings: Settings) -> bool:
     return settings.speech is None and not settings.updates
 
 
-def go_online(settings: Settings, run: Run, *, warm: bool = True) -> Run:
+def go_online(settings: Settings, run: Run, *, warm: bool = True, at: int = 0) -> Run:
     """The run's second phase: the same agents, which now act and learn from what they live through
     and, by its share, still from the log. They act in the warm-up themselves (Zhou 2024, WSRL).
 
-    Sources sum, weigh and discount by the numbers that the losses have from now on.
+    Sources sum, weigh and discount by the numbers that the losses have from now on. ``at`` as in
+    :func:`build`.
     """
     later = dataclasses.replace(settings.config, **settings.online)
     settings = dataclasses.replace(settings, config=later)
-    world, seeds = make_world(settings), run.seeds
+    world, seeds = make_world(settings, _training(at)), run.seeds
     agent = run.agent.with_fields(settings.online)
     create = _source_maker(settings, world)
     source = create(keys.at(seeds, "source", 0))
@@ -160,6 +165,11 @@ def make_world(settings: Settings, purpose: str = "train", copies: int | None = 
         strategy=settings.inside,
         **settings.env_options,
     )
+
+
+def _training(at: int) -> str:
+    """The purpose of a world in which agents learn from iteration ``at`` on."""
+    return f"train/from-{at}" if at else "train"
 
 
 def needs_world(settings: Settings) -> None:

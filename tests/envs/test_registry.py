@@ -108,6 +108,7 @@ def test_an_unknown_option_is_named(name: str, options: dict[str, Any], said: st
     ("arguments", "said"),
     [
         ({"purpose": "test"}, "purpose 'test'"),
+        ({"purpose": "trained/from-8"}, "purpose 'trained/from-8'"),
         ({"envs": 0}, "at least one seed and one env"),
         ({"seeds": ()}, "at least one seed and one env"),
         ({"stack": 0}, "stack=0 is not possible; give a whole number of at least 1"),
@@ -139,11 +140,12 @@ def test_a_time_limit_reaches_every_backend() -> None:
 
 
 def test_atari_rules_depend_on_the_purpose() -> None:
-    train, evaluate = (make("Pong-v5", (0,), 1, purpose=p) for p in ("train", "evaluate"))
-    for world in (train, evaluate):
+    purposes = ("train", "train/from-8", "evaluate")
+    train, resumed, evaluate = (make("Pong-v5", (0,), 1, purpose=p) for p in purposes)
+    for world in (train, resumed, evaluate):
         assert world.spec.obs.shape == (4, 84, 84)
         assert world.stack == 4
-    assert type(train).__name__ == "ClipReward"
+    assert type(train).__name__ == type(resumed).__name__ == "ClipReward"
     assert type(evaluate).__name__ == "FrameStack"
     assert make("Pong-v5", (0,), 1, stack=2).spec.obs.shape == (2, 84, 84)
     assert make("Pong-v5", (0,), 1, repeat_action_probability=0.25).stack == 4
