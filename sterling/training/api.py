@@ -55,7 +55,7 @@ def train(
         data: a dataset's file or folder (any format), or a Dataset that was read from one.
         seeds: how many (0, 1, ...), or which.
         out: run folder to make; without one nothing is written.
-        sinks: further takers of metrics rows.
+        sinks: further takers of metrics rows; one that raises is told no more.
         **options: ``envs`` (parallel environments per seed), ``strategy`` (map, vmap, processes),
             ``preset`` (use the tuned settings for this environment where there are some; default
             True), ``env_options`` (on top of those that the log's environment was given),

@@ -287,6 +287,8 @@ class Driver:
             tell(f"saved at {at}; go on with: sterling resume {self.path}")
         elif self.path is None:
             tell(NOTHING)
+        else:
+            tell(f"stopped, not saved; go on from what was, with: sterling resume {self.path}")
         raise SystemExit(EXIT_RESUMABLE)
 
 

@@ -24,6 +24,7 @@ from sterling.statistics import compare
 from sterling.training import folder
 from sterling.training.api import resume, train
 from sterling.training.fields import whole
+from sterling.training.guard import EXIT_RESUMABLE
 from sterling.training.settings import resolve
 from sterling.types import Mistake
 
@@ -105,17 +106,11 @@ def _train_look(question: Question, each: Contender, path: Path, watch: Watch | 
     sinks = watch(each, seeds) if watch else ()
     if (out / "config.json").exists():
         resume(out, sinks=sinks)
-        return
-    options = question.options | each.fields
-    train(
-        each.algorithm,
-        question.environment,
-        steps=question.steps,
-        seeds=seeds,
-        out=out,
-        sinks=sinks,
-        **options,
-    )
+    else:
+        options = {**question.options, **each.fields, "steps": question.steps, "seeds": seeds}
+        train(each.algorithm, question.environment, out=out, sinks=sinks, **options)
+    if folder.read_result(out) is None:  # no room for its end, which has been said
+        raise SystemExit(EXIT_RESUMABLE)
 
 
 def returns(path: Path) -> list[float]:

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from sterling.training import until
 from sterling.training.until import Contender, Question, until_decided
 from sterling.types import Mistake
 
@@ -79,6 +80,16 @@ def test_killed_between_trainings_it_goes_on(decided, tmp_path):
         until_decided(question(LEARNS, SLEEPS), tmp_path / "study", killed)
     assert (tmp_path / "study" / "learns" / "00" / "result.json").exists()
     assert until_decided(question(LEARNS, SLEEPS), tmp_path / "study") == decided[1]
+
+
+def test_where_a_run_finds_no_room_for_its_end_the_question_is_left_to_be_resumed(
+    tmp_path, monkeypatch
+):
+    """It would be trained again and again."""
+    monkeypatch.setattr(until, "train", lambda *_, **__: None)
+    with pytest.raises(SystemExit) as left:
+        until_decided(question(LEARNS, SLEEPS), tmp_path / "full")
+    assert left.value.code == 75
 
 
 def test_copies_of_one_are_not_told_apart(tmp_path):
