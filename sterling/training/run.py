@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class Driver:
         wrong is raised after what can be saved has been."""
         with Interrupt() as interrupt:
             try:
-                self._go_on(interrupt)
+                self._go_on(lambda: interrupt.requested)
             except Exception:
                 if not given_away(self.run):  # else the last checkpoint stands
                     self.save()
@@ -90,7 +90,7 @@ class Driver:
             if interrupt.requested:
                 self._leave()
 
-    def _go_on(self, interrupt: Interrupt) -> None:
+    def _go_on(self, asked_to_leave: Callable[[], bool]) -> None:
         """From row to row."""
         self._compile()
         while (done := int(self.run.iteration)) < self._total and self.alive.any():
@@ -100,7 +100,7 @@ class Driver:
             self._advance(left)
             if int(self.run.iteration) == done + left:
                 self._write_row()
-            if interrupt.requested:
+            if asked_to_leave():
                 self.save()
                 self._leave()
             if time.monotonic() - self._save_time > 60 * self.settings.checkpoint_minutes:
