@@ -206,6 +206,16 @@ def as_agent_acts(space: Space, action: np.ndarray) -> np.ndarray:
     return action.astype(np.float32) if isinstance(space, spaces.Box) else single(action)
 
 
+def units(space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Where an agent's 0 lies among actions as they are stored, and how much its 1 is there: the
+    middle and half the range of a rescaled box (1 of a number that cannot change), else 0 and 1."""
+    if not is_rescaled(space):
+        return np.zeros(()), np.ones(())
+    assert isinstance(space, spaces.Box)
+    low, high = np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
+    return (low + high) / 2, np.where(high > low, (high - low) / 2, 1.0)
+
+
 def as_stored_acts(space: Space, action: np.ndarray) -> np.ndarray:
     """The inverse of :func:`as_agent_acts`: in the environment's units, type and bounds."""
     if isinstance(space, spaces.Box):
