@@ -140,7 +140,7 @@ def _check_finite(found: Estimate, method: str) -> None:
     ends = (found.value, found.low, found.high)
     if not all(end is None or np.isfinite(end) for end in ends):
         raise Mistake(
-            f"{method} has no finite interval: rewards are NaN, or products of ratios are too large; "
+            f"{method} has no finite interval: rewards are NaN, or products of ratios too large; "
             "see sterling data check, take fqe, or bound ratios with clip"
         )
 

@@ -43,6 +43,9 @@ def reading(path: Path, format: str) -> Iterator[None]:
         if str(path) in str(error):
             raise
         raise Mistake(f"{path}: {error}") from error
+    except MemoryError as error:
+        said = f"memory does not suffice for {path}; free some, or raise its limit (ulimit)"
+        raise Mistake(said) from error
     except DAMAGED as error:
         said = " ".join(str(error).split())[:160]
         raise Mistake(f"{path} cannot be read as {format}: {said}; restore it") from error
