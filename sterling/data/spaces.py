@@ -86,13 +86,13 @@ def guessed(kind: str, array: Any, low: AnyBound = -np.inf, high: AnyBound = np.
     """A space for a column that came without one; ``low`` and ``high`` are its extreme values, as
     :func:`extremes` finds them.
 
-    Whole numbers are choices. Actions within [-1, 1] (and a rounding error) get these bounds and
-    other actions their own extremes, number by number: policies act within bounds only. Of
-    observations no bounds are known.
+    Whole numbers are choices, and truths are two. Actions within [-1, 1] (and a rounding error) get
+    these bounds and other actions their own extremes, number by number: policies act within bounds
+    only. Of observations no bounds are known.
     """
     shape, dtype = tuple(array.shape[1:]), np.dtype(array.dtype)
-    if dtype.kind in "iu" and dtype != np.uint8 and kind == "action" and np.min(low) >= 0:
-        count = int(np.max(high)) + 1
+    if dtype.kind in "iub" and kind == "action" and np.min(low) >= 0:
+        count = 2 if dtype.kind == "b" else int(np.max(high)) + 1
         if shape in ((), (1,)):
             return spaces.Discrete(count)
         return spaces.MultiDiscrete(np.full(shape, count))

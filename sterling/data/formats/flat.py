@@ -142,11 +142,13 @@ def _spaces(flat: Flat, passport: Passport | None) -> tuple[Space, Space]:
 
 
 def _shaped(blocks: Iterable[Block], action_space: Space) -> Iterator[Block]:
-    """The blocks, a column of one choice per row as a row of choices."""
+    """The blocks, a column of one choice per row as a row of choices, and truths as numbers."""
     for block in blocks:
         arrays = dict(block.arrays)
         if isinstance(action_space, Discrete):
             arrays["action"] = scalars(arrays["action"])
+        if arrays["action"].dtype.kind == "b":
+            arrays["action"] = arrays["action"].astype(np.int64)
         yield dataclasses.replace(block, arrays=arrays)
 
 
