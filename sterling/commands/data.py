@@ -45,6 +45,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--reference", nargs=2, type=float, metavar=("LOW", "HIGH"), help=ends)
     cut = "cut flat files after so many steps, where they do not say"
     one.add_argument("--limit", type=int, metavar="STEPS", help=cut)
+    word = "take a file whose numbers are not those that its hash is of"
+    one.add_argument("--changed", action="store_true", help=word)
 
     one = kinds.add_parser("export", help="write a dataset for others")
     one.add_argument("file", type=Path, metavar="FILE", help="a dataset in any format")
@@ -93,6 +95,7 @@ def _import(chosen: argparse.Namespace) -> int:
         environment=chosen.environment,
         reference=tuple(chosen.reference) if chosen.reference else None,
         limit=chosen.limit,
+        changed=chosen.changed,
     )
     print(f"{chosen.out}: {made.episodes} episodes, {made.rows} rows, hash {made.hash[:12]}")
     for source in made.facts.sources:

@@ -17,6 +17,10 @@ from sterling.data.facts import Passport
 from sterling.naming import hint
 from sterling.types import Mistake
 
+OTHER = (
+    "does not hold what was written (its hash differs); restore it, or convert it with sterling "
+    "data import --changed if you changed it yourself"
+)
 # what h5py, zipfile and NumPy raise over damaged files, of headers and of contents
 DAMAGED = (
     *(OSError, KeyError, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError),
