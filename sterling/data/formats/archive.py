@@ -22,7 +22,7 @@ class Member:
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self._archive, self._name = archive, name
-        self._file = archive.open(name)
+        self._file: Any = archive.open(name)  # typed as one that cannot fill an array
         self.shape, self._turned, self.dtype = _header(self._file)
         self._start = self._file.tell()
         if self.dtype.hasobject:
@@ -57,7 +57,7 @@ class Member:
     def _read(self, at: int, shape: tuple[int, ...]) -> np.ndarray:
         """So much from byte ``at`` of its content on."""
         made = np.empty(shape, self.dtype)
-        into = memoryview(made.reshape(-1).view(np.uint8)) if made.size else memoryview(b"")
+        into = made.reshape(-1).view(np.uint8).data if made.size else memoryview(b"")
         self._file.seek(self._start + at)
         for low in range(0, len(into), AT_ONCE):
             part = into[low : low + AT_ONCE]

@@ -116,14 +116,14 @@ def _flat(arrays: dict[str, archive.Member], facts: Facts, limit: int | None) ->
     flags = [flat.truth(each) for each in (real, done, cut) if each is not None]
     last: Bool[np.ndarray, "row"] = np.logical_or.reduce(flags)
     ended = last if cut is None else last & ~flat.truth(cut)
-    following, reward = has("next_obs"), has("reward")
-    notes = []
+    following, notes = has("next_obs"), []
     if real is not None:
         ended = flat.truth(real)
     elif cut is None:
         notes.append("'done' does not tell ends from cuts; all count as ends")
     if done is None and cut is None and following is None and not limit:
         notes.append(flat.UNCUT)
+    reward: Any = has("reward")
     if reward is None:
         notes.append(flat.UNREWARDED)
         reward = np.zeros(len(obs), np.float32)

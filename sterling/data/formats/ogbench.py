@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def read(path: Path, limit: int | None = None) -> Stream:
     if "valids" in arrays:
         last = ~flat.truth(arrays["valids"])
     following = arrays.get("next_observations")
-    reward = arrays.get("rewards")
+    reward: Any = arrays.get("rewards")
     if reward is None:
         facts = facts.noted(flat.UNREWARDED)
         reward = np.zeros(len(obs), np.float32)
