@@ -188,8 +188,20 @@ def test_an_npz_is_read_piece_by_piece(tmp_path, monkeypatch, same, write):
     same(*whole)
     assert whole[0].lengths.tolist() == [1] * 60  # its successors are not what follows
     np.testing.assert_array_equal(whole[0].transitions().obs, obs.astype(np.float32))
-    stream = formats.stream(tmp_path / "rows.npz")
-    assert [block.rows for block in stream.blocks] == [7] * 8 + [4]
+    whole[0].save(tmp_path / "ours.npz", "npz")
+    monkeypatch.setattr(formats.npz, "BLOCK", 7)
+    taken, read = [], formats.archive.Member.__getitem__
+
+    def counted(member, rows):
+        found = read(member, rows)
+        taken.append(len(found) if found.ndim > 1 else 0)
+        return found
+
+    monkeypatch.setattr(formats.archive.Member, "__getitem__", counted)
+    for name, successors in (("rows", 0), ("ours", 7)):
+        stream = formats.stream(tmp_path / f"{name}.npz")
+        assert [block.rows for block in stream.blocks] == [7] * 8 + [4]
+        assert max(taken) == 7 + successors  # each episode of one row has two observations
     with pytest.raises(Mistake, match=r"larger than memory.*sterling data import"):
         Dataset(tmp_path / "rows.npz", memory=100)
 
