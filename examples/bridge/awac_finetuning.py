@@ -14,4 +14,6 @@ def train(data, updates, steps, **options):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(f"usage: {__doc__.splitlines()[-1]}")
     print(train(sys.argv[1], *map(int, sys.argv[2:]), seeds=3).result["switch"])

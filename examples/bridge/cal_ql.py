@@ -16,5 +16,7 @@ def train(data, updates, steps, **options):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(f"usage: {__doc__.splitlines()[-1]}")
     run = train(sys.argv[1], *map(int, sys.argv[2:]), seeds=3, online={"penalty": 1.0})
     print(run.result["switch"])

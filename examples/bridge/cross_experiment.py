@@ -16,4 +16,6 @@ def train(before, steps, **options):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(f"usage: {__doc__.splitlines()[-1]}")
     print(train(sys.argv[1], int(sys.argv[2]), seeds=3).result["final"]["return"])

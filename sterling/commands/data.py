@@ -24,6 +24,7 @@ with observations, actions, rewards and terminals; which it is is seen by lookin
   sterling data relabel data/hopper data/hopper-otr --rewards-from data/expert --best 1
 
 Exit code 0; 1 if check finds errors, or a file is damaged; 2 for wrong use."""
+ENDS = "returns that count as 0 and as 1"
 SHOWN = 5  # findings of one kind that are printed
 
 
@@ -35,16 +36,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     kinds = parser.add_subparsers(dest="do", metavar="WHAT", required=True)
-    ends = "returns that count as 0 and as 1"
 
-    one = kinds.add_parser("import", help="read files of any format, end to end, into a dataset")
-    one.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="files or folders")
-    one.add_argument("out", type=Path, metavar="OUT", help="folder to write")
-    one.add_argument("--format", default="", help="of the sources (seen by looking at them)")
-    one.add_argument("--environment", default="", metavar="ENV", help="whose spaces they have")
-    one.add_argument("--reference", nargs=2, type=float, metavar=("LOW", "HIGH"), help=ends)
-    cut = "cut flat files after so many steps, where they do not say"
-    one.add_argument("--limit", type=int, metavar="STEPS", help=cut)
+    word = "read files of any format, end to end, into a dataset"
+    _import_options(kinds.add_parser("import", help=word))
 
     one = kinds.add_parser("export", help="write a dataset for others")
     one.add_argument("file", type=Path, metavar="FILE", help="a dataset in any format")
@@ -62,12 +56,24 @@ def options(parser: argparse.ArgumentParser) -> None:
     one.add_argument("file", type=Path, metavar="FILE", help="a dataset in any format")
     relative = "dataset that coverage (SACo) is relative to"
     one.add_argument("--beside", type=Path, metavar="FILE", help=relative)
-    one.add_argument("--reference", nargs=2, type=float, metavar=("LOW", "HIGH"), help=ends)
+    one.add_argument("--reference", nargs=2, type=float, metavar=("LOW", "HIGH"), help=ENDS)
     one.add_argument("--out", type=Path, metavar="PICTURE", help="draw it (.png, .svg or .pdf)")
 
     data_make.options(kinds.add_parser("make", help="a new one, by our own agents or by scripts"))
     word = "rewards from demonstrations, or actions from a model of the world"
     data_relabel.options(kinds.add_parser("relabel", help=word))
+
+
+def _import_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="files or folders")
+    one.add_argument("out", type=Path, metavar="OUT", help="folder to write")
+    one.add_argument("--format", default="", help="of the sources (seen by looking at them)")
+    one.add_argument("--environment", default="", metavar="ENV", help="whose spaces they have")
+    one.add_argument("--reference", nargs=2, type=float, metavar=("LOW", "HIGH"), help=ENDS)
+    cut = "cut flat files after so many steps, where they do not say"
+    one.add_argument("--limit", type=int, metavar="STEPS", help=cut)
+    word = "take a file whose numbers are not those that its hash is of"
+    one.add_argument("--changed", action="store_true", help=word)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
@@ -93,6 +99,7 @@ def _import(chosen: argparse.Namespace) -> int:
         environment=chosen.environment,
         reference=tuple(chosen.reference) if chosen.reference else None,
         limit=chosen.limit,
+        changed=chosen.changed,
     )
     print(f"{chosen.out}: {made.episodes} episodes, {made.rows} rows, hash {made.hash[:12]}")
     for source in made.facts.sources:

@@ -39,7 +39,7 @@ def check(dataset: Dataset, environment: str = "", limit: int | None = None) -> 
         edges.add(block, before)
         constant.add(block.arrays["reward"])
         before += len(block.lengths)
-    found += [*edges.findings(), *constant.findings()]
+    found += [*resets.findings(dataset), *edges.findings(), *constant.findings()]
     place = [(one.severity, -1 if one.episode is None else one.episode) for one in found]
     return [found[at] for at in sorted(range(len(found)), key=lambda at: place[at])]
 

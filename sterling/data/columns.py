@@ -67,13 +67,19 @@ class Block:
     def checked(self) -> Block:
         """Itself; raises Mistake naming the column whose length does not fit the episodes."""
         for name, array in self.arrays.items():
-            needed = self.rows + len(self.lengths) * has_successors(name)
-            if len(array) != needed:
-                raise Mistake(
-                    f"column {name!r} has {len(array)} entries where {needed} belong to "
-                    f"{len(self.lengths)} episodes of {self.rows} steps"
-                )
+            check_length(name, len(array), self.lengths)
         return self
+
+
+def check_length(name: str, count: int, lengths: Int[np.ndarray, "episode"]) -> None:
+    """Raises Mistake where a column of ``count`` entries does not fit episodes."""
+    rows = int(lengths.sum())
+    needed = rows + len(lengths) * has_successors(name)
+    if count != needed:
+        raise Mistake(
+            f"column {name!r} has {count} entries where {needed} belong to {len(lengths)} episodes "
+            f"of {rows} steps"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

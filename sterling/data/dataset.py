@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PyTree
 
-from sterling.data import spaces
+from sterling.data import chosen, spaces
 from sterling.data.columns import BLOCK, Arrays, Block, Digest, has_successors, joined
 from sterling.data.facts import Facts, Passport, Source
 from sterling.data.memory import room
@@ -258,8 +258,7 @@ class Dataset:
         for name, part in seen.items():
             following[name] = spaces.as_agent_sees(part, self._block.arrays[name][row + number + 1])
             arrays[name] = spaces.as_agent_sees(part, arrays[name])
-        for name, part in spaces.parts("action", self.action_space).items():
-            arrays[name] = spaces.as_agent_acts(part, arrays[name])
+        arrays = chosen.as_agent_acts(self.action_space, arrays)
         arrays = {name: spaces.single(array) for name, array in arrays.items()}
         return Record(
             obs=jax.tree.map(jnp.asarray, self._tree("obs", arrays)),

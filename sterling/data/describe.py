@@ -61,6 +61,8 @@ def describe(
     if beside is not None:
         alike(dataset.obs_space, beside.obs_space, "obs", "observations")
         alike(dataset.action_space, beside.action_space, "action", "actions")
+        _check_finite(beside)
+    _check_finite(dataset)
     returns, ends = dataset.returns, reference or _reference(dataset)
     quality = None
     if ends is not None and ends[0] < ends[1]:
@@ -96,6 +98,19 @@ def check_reference(reference: tuple[float, float] | None) -> None:
             f"reference scores are the return that counts as 0 and a higher one that counts as 1; "
             f"got {reference[0]:g} and {reference[1]:g}"
         )
+
+
+def _check_finite(dataset: Dataset) -> None:
+    """Raises Mistake where what is looked at holds no number: cells and means would be nonsense."""
+    aside = ("extra/", "info/")
+    for block in dataset.blocks():
+        for name, array in block.arrays.items():
+            if name.startswith(aside) or array.dtype.kind != "f" or np.isfinite(array).all():
+                continue
+            file = dataset.path or "FILE"
+            raise Mistake(
+                f"{name} holds NaN or infinity; sterling data check {file} --fix OUT first"
+            )
 
 
 def distinct(cells: Cells, dataset: Dataset) -> int:

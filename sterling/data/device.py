@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
-from sterling.data import spaces
+from sterling.data import chosen, spaces
 from sterling.data.columns import has_successors
 from sterling.data.dataset import Dataset
 from sterling.data.memory import SHARE, room
@@ -86,8 +86,7 @@ def to_device(
             gathered[name].append(array)
     columns = {name: np.concatenate(parts) for name, parts in gathered.items()}
     actions = spaces.parts("action", dataset.action_space)
-    for name, part in actions.items():
-        columns[name] = spaces.as_agent_acts(part, columns[name])
+    columns = chosen.as_agent_acts(dataset.action_space, columns)
     for name, part in spaces.parts("obs", dataset.obs_space).items():
         columns[name] = spaces.as_agent_sees(part, columns[name])
     columns = {name: spaces.single(array) for name, array in columns.items()}

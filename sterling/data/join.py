@@ -7,13 +7,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from sterling.data.chosen import OF_ACTIONS
 from sterling.data.columns import Block, Stream, joined
 from sterling.data.dataset import Dataset
 from sterling.data.facts import Facts, Source
 from sterling.data.memory import room
 from sterling.types import Mistake
-
-OF_ACTIONS = ("extra/log_prob", "extra/sample")  # what is recorded of actions when they are chosen
 
 
 def concatenate(datasets: Sequence[Dataset]) -> Dataset:
@@ -34,10 +33,11 @@ def merged(
 ) -> tuple[Facts, Iterator[Block]]:
     """What is known of several together, and their blocks end to end, sources renumbered.
 
-    ``columns``: the names of each part's. What only some know of how actions were chosen is left
-    out, which a note says.
+    ``columns``: the names of each part's. What is known of how actions were chosen is left out
+    where not all know the same, as a density is of what else was recorded; a note says so.
     """
-    left = [name for name in OF_ACTIONS if 0 < sum(name in one for one in columns) < len(parts)]
+    had = [set(one).intersection(OF_ACTIONS) for one in columns]
+    left = sorted(set().union(*had)) if any(one != had[0] for one in had) else []
     first, sources, blocks = parts[0], list[Source](), list[Iterator[Block]]()
     for one in parts:
         if (one.obs_space, one.action_space) != (first.obs_space, first.action_space):

@@ -3,7 +3,9 @@
 A world that resets itself answers the last step with the *next* episode's first observation. Such
 a successor shows itself twice: it is equal to the next episode's first observation, and it is a
 jump, far longer than the steps of its episode. Both are asked for: episodes that were cut out of
-one long stream are continuous, and nothing is wrong with them.
+one long stream are continuous, and nothing is wrong with them. Where an episode moved fast, or
+ended near to where others begin, its jump is a short one; so the file is asked as a whole whether
+its successors jump, and if they do all that are equal count.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from sterling.data.dataset import Dataset
 from sterling.data.findings import COPY, GIVE_UP, Finding
 
 FAR = 3.0  # times the longest step of its episode
+OFTEN = 0.1  # share of jumps among equal successors from which all of them cross a reset; of one
+# stream that was cut up few are jumps, by chance
 INSIDE = 10.0  # times the episode's 0.9 quantile of steps, for a reset that was not recorded
 
 
 class Resets:
-    """Looks at blocks in turn; remembers the last successor of each for the next."""
+    """Looks at blocks in turn, and remembers last successors until all were seen."""
 
     def __init__(self, dataset: Dataset):
         self._names = [
@@ -31,6 +35,9 @@ class Resets:
             if np.dtype(part.dtype).kind == "f"
         ]
         self._waiting: tuple[int, float, np.ndarray] | None = None  # episode, jump, successor
+        self._equal: list[
+            tuple[int, float]
+        ] = []  # episodes whose successor is the next one's first
 
     def look(self, dataset: Dataset, block: Block, before: int) -> Iterator[Finding]:
         """What is found in some episodes, the first of which has number ``before``."""
@@ -47,28 +54,30 @@ class Resets:
         starts = flat[begins]
         spread = float(np.abs((starts - starts.mean(0)) / scale).mean(1).max(initial=0))
         for number, (begin, length) in enumerate(zip(begins, block.lengths, strict=True)):
-            yield from self._crossing(dataset, before + number, flat[begin])
-            if length < 2:
-                self._waiting = None
-                continue
+            self._compare(flat[begin])
             own = steps[begin : begin + length]
-            longest = np.max(own[:-1])
-            jump = float(own[-1] / (longest + 1e-12))
-            self._waiting = (before + number, jump, flat[begin + length])
+            longest = np.max(own[:-1], initial=0.0)
+            jump = float(own[-1] / (longest + 1e-12)) if length > 1 else np.nan  # cannot be told
+            self._waiting = (before + number, jump, flat[begin + length]) if length else None
             inside = self._inside(own[:-1], flat[begin : begin + length], starts, scale, spread)
             if inside is not None:
                 said = "the next observation jumps to where episodes begin: a reset within?"
                 yield Finding("warning", "reset", said, before + number, inside)
 
-    def _crossing(self, dataset: Dataset, number: int, first: np.ndarray) -> Iterator[Finding]:
-        """Whether the successor that waits is this episode's first observation."""
-        if self._waiting is None:
-            return
-        episode, jump, successor = self._waiting
-        if jump > FAR and np.array_equal(successor, first):
-            said = f"the last next_obs is the first observation of episode {number}"
-            ended = bool(dataset.ended[episode])
-            fix = COPY if ended else GIVE_UP
+    def _compare(self, first: np.ndarray) -> None:
+        """Remember the episode that waits if its successor is the first observation of this one."""
+        if self._waiting is not None and np.array_equal(self._waiting[2], first):
+            self._equal.append(self._waiting[:2])
+
+    def findings(self, dataset: Dataset) -> Iterator[Finding]:
+        """The successors that cross a reset, once all episodes were looked at."""
+        jumps = [jump for _, jump in self._equal if np.isfinite(jump)]
+        all_cross = bool(jumps) and np.mean(np.array(jumps) > FAR) >= OFTEN
+        for episode, jump in self._equal:
+            if not (all_cross or jump > FAR):
+                continue
+            said = f"the last next_obs is the first observation of episode {episode + 1}"
+            fix = COPY if dataset.ended[episode] else GIVE_UP
             step = int(dataset.lengths[episode]) - 1
             yield Finding("error", "next_obs", said, episode, step, fix)
 

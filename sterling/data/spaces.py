@@ -86,13 +86,13 @@ def guessed(kind: str, array: Any, low: AnyBound = -np.inf, high: AnyBound = np.
     """A space for a column that came without one; ``low`` and ``high`` are its extreme values, as
     :func:`extremes` finds them.
 
-    Whole numbers are choices. Actions within [-1, 1] (and a rounding error) get these bounds and
-    other actions their own extremes, number by number: policies act within bounds only. Of
-    observations no bounds are known.
+    Whole numbers are choices, and truths are two. Actions within [-1, 1] (and a rounding error) get
+    these bounds and other actions their own extremes, number by number: policies act within bounds
+    only. Of observations no bounds are known.
     """
     shape, dtype = tuple(array.shape[1:]), np.dtype(array.dtype)
-    if dtype.kind in "iu" and dtype != np.uint8 and kind == "action" and np.min(low) >= 0:
-        count = int(np.max(high)) + 1
+    if dtype.kind in "iub" and kind == "action" and np.min(low) >= 0:
+        count = 2 if dtype.kind == "b" else int(np.max(high)) + 1
         if shape in ((), (1,)):
             return spaces.Discrete(count)
         return spaces.MultiDiscrete(np.full(shape, count))
@@ -204,6 +204,16 @@ def as_agent_acts(space: Space, action: np.ndarray) -> np.ndarray:
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         return (action - space.start).astype(np.int32)
     return action.astype(np.float32) if isinstance(space, spaces.Box) else single(action)
+
+
+def units(space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Where an agent's 0 lies among actions as they are stored, and how much its 1 is there: the
+    middle and half the range of a rescaled box (1 of a number that cannot change), else 0 and 1."""
+    if not is_rescaled(space):
+        return np.zeros(()), np.ones(())
+    assert isinstance(space, spaces.Box)
+    low, high = np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
+    return (low + high) / 2, np.where(high > low, (high - low) / 2, 1.0)
 
 
 def as_stored_acts(space: Space, action: np.ndarray) -> np.ndarray:

@@ -136,9 +136,11 @@ def pulls(sums: Sums) -> Float[Array, "episode"]:
 
 def effective_sample_size(weights: Float[Array, "episode ..."]) -> Float[Array, "..."]:
     """(sum w)^2 / sum w^2 over episodes: as many equally weighted ones tell as much (Kish 1965);
-    0 where all weights are 0."""
-    squares = jnp.sum(jnp.square(weights), 0)
-    return jnp.square(jnp.sum(weights, 0)) / jnp.where(squares > 0.0, squares, 1.0)
+    0 where all weights are 0. Only their proportions count: squares of huge ones would overflow."""
+    largest = jnp.max(weights, 0, keepdims=True)
+    parts = weights / jnp.where(largest > 0.0, largest, 1.0)
+    squares = jnp.sum(jnp.square(parts), 0)
+    return jnp.square(jnp.sum(parts, 0)) / jnp.where(squares > 0.0, squares, 1.0)
 
 
 def _before(ratio: Table) -> Table:

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from jaxtyping import Bool, Int
 
-from sterling.data import spaces
+from sterling.data import chosen, spaces
 from sterling.data.columns import Arrays, Block
 from sterling.data.spaces import Space
 from sterling.types import Action, Record, World
@@ -51,8 +51,8 @@ def block(rows: Record, world: World, quota: int, source: int, *, newest: bool =
     Masked rows are no experience: an episode they stand behind was cut there. ``quota`` rows are
     kept, the first that were lived or the ``newest``; an episode that begins or stops in the
     middle for that is one that was cut. ``source`` is the number of their source.
-    ``log_prob`` is of actions as they were chosen; where the world clips them, those are kept as
-    ``extra/sample``, in an agent's units.
+    ``log_prob`` is of actions as they were chosen; where the world clips them, those are kept
+    beside (``sterling/data/chosen.py``).
     """
     envs = rows.mask.shape[1]
     lived = np.flatnonzero(np.asarray(rows.mask))
@@ -92,9 +92,9 @@ def _columns(
     def of(x: Any) -> np.ndarray:
         return np.asarray(x)[time, env]
 
-    chosen = jax.tree.map(of, rows.action)
+    action = jax.tree.map(of, rows.action)
     space = own_action(world)
-    done = _executed(world, chosen)
+    done = _executed(world, action)
     parts = spaces.parts("action", space)
     arrays: Arrays = {
         name: _as_space(part, leaf)
@@ -103,9 +103,9 @@ def _columns(
     arrays["reward"] = of(rows.reward).astype(np.float32)
     arrays["discount"] = of(rows.discount).astype(np.float32)
     if "log_prob" in rows.extras:
-        arrays["extra/log_prob"] = of(rows.extras["log_prob"]).astype(np.float32)
-        if isinstance(chosen, np.ndarray) and _is_clipped(space):
-            arrays["extra/sample"] = chosen
+        log_prob = of(rows.extras["log_prob"]).astype(np.float32)
+        clipped = isinstance(action, np.ndarray) and _is_clipped(space)
+        arrays |= chosen.as_stored(space, action if clipped else None, log_prob)
     return arrays
 
 

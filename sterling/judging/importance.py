@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sterling.data import Dataset
+from sterling.data import Dataset, chosen
 from sterling.equations import importance as equations
 from sterling.judging.clone import cloned
 from sterling.judging.counts import finite
@@ -69,10 +69,11 @@ def tables(
         raise Mistake("the log holds no log_prob of its actions; take behaviour='cloned'")
     if isinstance(behaviour, str) and behaviour not in ("logged", "cloned"):
         raise Mistake(f"behaviour is 'logged', 'cloned' or a policy; got {behaviour!r}")
-    if behaviour == "cloned":
+    imitated = behaviour == "cloned"
+    if imitated:
         behaviour = cloned(dataset, seed=seed)
     log_pi, log_mu, reward, discount = over_rows(
-        _read, dataset, policy, None if isinstance(behaviour, str) else behaviour
+        _read, dataset, policy, None if isinstance(behaviour, str) else behaviour, imitated
     )
     if not np.isfinite(log_mu).all():
         raise Mistake("the log holds actions that its policy never does; its log_prob is wrong")
@@ -124,14 +125,24 @@ def judged(
     per_step = method not in ("is", "wis")
     size, missed = effective(made, gamma, per_step)
     found = of_sums(sums, size, level=level, interval=interval, key=seed)
+    _check_finite(found, method)
     note = f"{method}, {found.method} over {found.n} episodes, effective sample size {size:.3g}"
     if clip is not None:
         note += f", ratios at most {clip:g}"
     if clip is None and missed > MISSING:
         note += f"; ratios miss their mean of 1 by {missed:.2g}, so paths are missing: {DOUBT}"
-    elif size < FEW:
+    elif not size >= FEW:  # nor is it if NaN
         note += f"; that is below {FEW}: {DOUBT}"
     return dataclasses.replace(found, method=note)
+
+
+def _check_finite(found: Estimate, method: str) -> None:
+    ends = (found.value, found.low, found.high)
+    if not all(end is None or np.isfinite(end) for end in ends):
+        raise Mistake(
+            f"{method} has no finite interval: rewards are NaN, or products of ratios too large; "
+            "see sterling data check, take fqe, or bound ratios with clip"
+        )
 
 
 def effective(made: Tables, gamma: float, per_step: bool) -> tuple[float, float]:
@@ -149,13 +160,16 @@ def effective(made: Tables, gamma: float, per_step: bool) -> tuple[float, float]
 
 
 def _read(
-    policy: Policy, behaviour: Policy | None, record: Record
+    policy: Policy, behaviour: Policy | None, imitated: bool, record: Record
 ) -> tuple[Float[Array, "row"], ...]:
-    log_pi = policy.log_prob(record.obs, record.action)
+    """Both log-probabilities of what was chosen: a world may clip that, a policy does not. An
+    imitation learned from what was done, and both are asked for that."""
+    action = record.action if imitated else chosen.of(record)
+    log_pi = policy.log_prob(record.obs, action)
     if behaviour is None:
         log_mu = record.extras["log_prob"].reshape(log_pi.shape)
     else:
-        log_mu = behaviour.log_prob(record.obs, record.action)
+        log_mu = behaviour.log_prob(record.obs, action)
     return log_pi, log_mu, record.reward, record.discount
 
 

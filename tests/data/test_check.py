@@ -156,6 +156,36 @@ def test_a_successor_from_the_next_episode_is_found(data):
     assert not places(check(mended), "next_obs")
 
 
+def test_where_successors_cross_resets_all_are_found(build):
+    """Also those of an episode of one step, and of one that moved as far by itself."""
+    lengths = [6, 8, 1, 7, 5, 6, 9]
+    whole = changed(build(lengths, [False] * 7), obs=far)
+
+    def crossing(array):
+        begins = np.cumsum([0, *lengths[:-1]]) + np.arange(7)
+        array[begins[3] + 2 : begins[4], 0] += 60  # a step of 60 where resets are 100 away
+        array[begins[1:] - 1] = array[begins[1:]]
+
+    broken = changed(whole, obs=crossing)
+    findings = check(broken)
+    last = [length - 1 for length in lengths]
+    assert places(findings, "next_obs") == [("error", at, last[at]) for at in range(6)]
+    first = {one.obs[0].tobytes() for one in broken}
+    mended = repaired(broken, findings)
+    assert not first & {one.obs[-1].tobytes() for one in mended}
+
+
+def test_a_jump_by_chance_in_one_stream_is_not_all_of_it(build):
+    """Pieces of a walk: one of twenty ends with a step ten times as long as the rest."""
+    data = build([5] * 20, [False] * 20)
+
+    def walk(array):
+        place = np.cumsum(np.where(np.arange(101) == 25, 10.0, 1.0))
+        array[:] = place[np.arange(120) - np.arange(120) // 6][:, None]
+
+    assert places(check(changed(data, obs=walk)), "next_obs") == [("error", 4, 4)]
+
+
 def test_episodes_cut_out_of_one_stream_are_no_fault(build):
     data = build([6, 8, 5], [False] * 3)
 

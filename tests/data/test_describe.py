@@ -134,6 +134,19 @@ def test_a_policy_that_does_not_look_keeps_all_its_variance(build):
     assert describe(build([50] * 20, [True] * 20)).policy > 0.8
 
 
+@pytest.mark.parametrize("column", ["obs", "action", "reward"])
+def test_what_holds_no_numbers_is_not_described(build, tmp_path, capsys, column):
+    data = build([5, 6], [1, 1])
+    block = next(data.blocks())
+    block.arrays[column].reshape(-1)[3] = np.nan
+    path = data.save(tmp_path / "broken")
+    assert main(["data", "describe", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert f"{column} holds NaN or infinity; sterling data check {path} --fix OUT first" in said
+    whole = build([5, 6], [1, 1]).save(tmp_path / "whole")
+    assert main(["data", "describe", str(whole), "--beside", str(path)]) == 2
+
+
 def test_entropy_is_of_the_log_probabilities(build):
     data = build([5, 6], [1, 1], extras=("log_prob",))
     found = describe(data)

@@ -135,6 +135,89 @@ def test_anybodys_arrays(tmp_path):
     assert data.action_space == spaces.Discrete(3)
 
 
+CUTS = {name: np.array([0, 0, 1, 0, 0, 0]) for name in ("truncations", "truncateds", "truncated")}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("known", [("rewards",), (), ("rewards", "masks"), ("masks",)])
+def test_an_npz_that_says_where_it_was_cut_is_not_ogbenchs(tmp_path, cut, known):
+    """Whose terminals are no ends, whatever else there is."""
+    more = {"rewards": REWARDS, "masks": np.ones(6)}
+    np.savez(
+        tmp_path / "a.npz",
+        observations=STREAM,
+        actions=ZEROS,
+        terminals=np.array([0, 0, 0, 0, 0, 1]),
+        **{cut: CUTS[cut]},
+        **{name: more[name] for name in known},
+    )
+    data = Dataset(tmp_path / "a.npz")
+    assert data.facts.sources[0].format == "npz"
+    assert data.lengths.tolist() == [2, 3]  # a cut episode's last row has no successor
+    assert data.ended.tolist() == [False, True]
+    noted = any("no rewards" in note for note in data.facts.sources[0].notes)
+    assert noted == ("rewards" not in known) == (not data.returns.any())
+
+
+@pytest.mark.parametrize("more", [{}, {"next_observations": STREAM + 1}, {"done": [0, 0, 1] * 2}])
+def test_an_npz_that_does_not_say_where_it_was_cut_is_noted(tmp_path, more):
+    arrays = {"observations": STREAM, "actions": ZEROS, "rewards": REWARDS}
+    ends = np.array([0, 0, 0, 0, 0, 1])
+    np.savez(tmp_path / "a.npz", **arrays, terminals=ends, **more)
+    unknown = [
+        note for note in Dataset(tmp_path / "a.npz").facts.sources[0].notes if "--limit" in note
+    ]
+    assert len(unknown) == (not more)
+    cut = formats.convert([tmp_path / "a.npz"], tmp_path / "out", limit=3)
+    assert not any("--limit" in note for note in cut.facts.sources[0].notes)
+    assert len(cut) == 2
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_an_npz_is_read_piece_by_piece(tmp_path, monkeypatch, same, write):
+    """By rows, or all of it where an array lies by columns."""
+    monkeypatch.setattr(formats.flat, "BLOCK", 7)
+    random, rows = np.random.default_rng(0), 60
+    obs = random.normal(size=(rows, 3))
+    arrays = {"actions": random.integers(0, 3, rows), "rewards": random.normal(size=rows)}
+    ends = np.arange(rows) % 5 == 4
+    flags = {"terminals": ends, "timeouts": np.zeros(rows, bool), "next_observations": obs + 1}
+    for name, lying in (("rows", obs), ("columns", np.asfortranarray(obs))):
+        write(tmp_path / f"{name}.npz", observations=lying, **arrays, **flags)
+    whole = [Dataset(tmp_path / f"{name}.npz") for name in ("rows", "columns")]
+    same(*whole)
+    assert whole[0].lengths.tolist() == [1] * 60  # its successors are not what follows
+    np.testing.assert_array_equal(whole[0].transitions().obs, obs.astype(np.float32))
+    whole[0].save(tmp_path / "ours.npz", "npz")
+    monkeypatch.setattr(formats.npz, "BLOCK", 7)
+    taken, read = [], formats.archive.Member.__getitem__
+
+    def counted(member, rows):
+        found = read(member, rows)
+        taken.append(len(found) if found.ndim > 1 else 0)
+        return found
+
+    monkeypatch.setattr(formats.archive.Member, "__getitem__", counted)
+    for name, successors in (("rows", 0), ("ours", 7)):
+        stream = formats.stream(tmp_path / f"{name}.npz")
+        assert [block.rows for block in stream.blocks] == [7] * 8 + [4]
+        assert max(taken) == 7 + successors  # each episode of one row has two observations
+    with pytest.raises(Mistake, match=r"larger than memory.*sterling data import"):
+        Dataset(tmp_path / "rows.npz", memory=100)
+
+
+def test_memory_that_does_not_suffice_is_said_in_one_line(tmp_path, monkeypatch):
+    np.savez(tmp_path / "a.npz", observations=STREAM, actions=ZEROS, terminals=np.ones(6))
+
+    def none(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(formats.archive.Member, "__getitem__", none)
+    for read in (Dataset, lambda path: formats.convert([path], tmp_path / "out")):
+        with pytest.raises(Mistake, match=r"memory does not suffice for .*a\.npz"):
+            read(tmp_path / "a.npz")
+
+
 def test_importing_joins_files_and_takes_an_environments_spaces(tmp_path):
     for name in ("a", "b"):
         np.savez(

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from minari.data_collector import EpisodeBuffer
 
+from sterling.cli import main
 from sterling.data import Dataset, formats
 from sterling.types import Mistake
 
@@ -130,6 +131,29 @@ def test_a_damaged_file_is_refused_in_one_line(build, tmp_path, name):
             Dataset(path)
         assert "\n" not in str(told.value)
         assert path.name in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["sterling", "minari", "d4rl"])
+def test_a_changed_file_is_only_imported_where_that_is_said(build, tmp_path, name):
+    """Otherwise what is damaged would get a hash that says it is whole."""
+    data = build([40, 40], [True, False])
+    path = data.save(tmp_path / NAMES[name], name)
+    assert formats.convert([path], tmp_path / "whole").hash == data.hash
+    files = [path] if path.is_file() else [each for each in path.rglob("*.*") if each.is_file()]
+    word = data[1].reward[5:8].tobytes()
+    (file,) = (each for each in files if word in each.read_bytes())
+    file.write_bytes(file.read_bytes().replace(word, data[1].reward[6:9].tobytes()))
+    with pytest.raises(Mistake, match="data import --changed"):
+        Dataset(path)
+    for out in (tmp_path / "out", tmp_path / "whole"):
+        with pytest.raises(Mistake, match=r"does not hold what was written.*--changed"):
+            formats.convert([path], out)
+    assert not [*(tmp_path / "out").glob("*.json")]
+    assert Dataset(tmp_path / "whole").hash == data.hash  # it stays until another is whole
+    assert main(["data", "import", str(path), str(tmp_path / "out"), "--changed"]) == 0
+    made = Dataset(tmp_path / "out")
+    assert made.hash != data.hash
+    assert "import --changed" in made.facts.sources[0].notes[-1]
 
 
 @pytest.mark.parametrize("name", formats.WRITTEN)

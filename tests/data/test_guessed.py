@@ -70,6 +70,24 @@ def test_guesses_are_joined_by_bounds_that_hold_both(tmp_path, capsys):
     assert capsys.readouterr().out.count(flat.BOUNDED) == 2
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, bool])
+@pytest.mark.parametrize("shape", [(), (1,), (2,)])
+def test_whole_numbers_of_any_type_are_choices(tmp_path, dtype, shape):
+    """Also bytes, as small files keep them, and truths."""
+    chosen = np.arange(ROWS * int(np.prod(shape))).reshape(ROWS, *shape) % 2
+    data = Dataset(npz(tmp_path / "a.npz", actions=chosen.astype(dtype)))
+    two = spaces.MultiDiscrete([2, 2]) if shape == (2,) else spaces.Discrete(2)
+    assert data.action_space == two
+    assert not [one for one in check(data) if one.severity == "error"]
+    wanted = chosen.reshape(data.transitions().action.shape)
+    np.testing.assert_array_equal(data.transitions().action, wanted)
+
+
+def test_a_truth_that_never_changes_is_one_of_two_choices(tmp_path):
+    data = Dataset(npz(tmp_path / "a.npz", actions=np.zeros(ROWS, bool)))
+    assert data.action_space == spaces.Discrete(2)
+
+
 def test_a_lone_choice_in_a_column_is_a_choice(tmp_path):
     chosen = np.arange(ROWS) % 2
     for name, action in (("row", chosen), ("column", chosen[:, None])):
@@ -93,7 +111,7 @@ def test_choices_are_the_environments_however_they_are_kept(tmp_path, form):
     assert data.action_space == spaces.Discrete(2)
     (action,) = (block.arrays["action"] for block in data.blocks())
     assert (action.dtype, action.tolist()) == (np.int64, chosen.tolist())
-    assert notes(data) == [flat.COPIED]  # nothing is guessed any more
+    assert notes(data) == [flat.UNCUT, flat.COPIED]  # nothing is guessed any more
     assert not [one for one in check(data, "CartPole-v1") if one.severity == "error"]
 
 

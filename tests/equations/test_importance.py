@@ -112,3 +112,9 @@ def test_contributions_average_to_the_estimate():
 def test_effective_sample_size_counts_equal_weights_and_one_heavy_one():
     found = eq.effective_sample_size(jnp.array([[1.0, 0.0, 0.0], [1.0, 5.0, 0.0], [1.0, 0.0, 0.0]]))
     np.testing.assert_allclose(found, [3.0, 1.0, 0.0], rtol=1e-6)
+
+
+def test_effective_sample_size_of_huge_and_tiny_weights():
+    """Whose squares float32 does not hold."""
+    weights = jnp.array([[1e30, 1e-30], [1e30, 1e-30], [0.0, 0.0]])
+    np.testing.assert_allclose(eq.effective_sample_size(weights), 2.0, rtol=1e-6)

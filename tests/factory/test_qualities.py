@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import sterling
 from sterling import envs
 from sterling.cli import main
 from sterling.data import Dataset, check
 from sterling.envs.classic import CartPole
 from sterling.factory import rollouts
 from sterling.factory.make import Order, make
+from sterling.judging import Trained, behaviour, importance, judge
 from sterling.types import Mistake
 
 KEYS = partial(jax.random.split, jax.random.key(0))
@@ -120,6 +122,8 @@ def test_actions_are_stored_as_the_environment_takes_them(kept, tmp_path):
     rows = data.transitions()
     np.testing.assert_allclose(np.asarray(rows.action)[:, 0], action / 2, atol=1e-6)
     np.testing.assert_allclose(rows.extras["log_prob"], -np.log(2.0), rtol=1e-6)
+    stored = np.concatenate([one.extras["log_prob"] for one in data])
+    np.testing.assert_allclose(stored, -np.log(4.0), rtol=1e-6)  # between -2 and 2
     assert data.lengths.tolist() == [200, 200, 100]
     assert not data.ended.any()
 
@@ -127,9 +131,23 @@ def test_actions_are_stored_as_the_environment_takes_them(kept, tmp_path):
 def test_what_the_world_clips_is_kept_beside(kept, tmp_path):
     data = make(Order("Pendulum-v1", "expert", 600, steps=4096), tmp_path / "expert", kept)
     rows = data.transitions()
-    sample = np.asarray(rows.extras["sample"])
-    assert (abs(sample) > 1).any()
-    np.testing.assert_allclose(np.asarray(rows.action), np.clip(sample, -1, 1), atol=1e-6)
+    chosen = np.asarray(rows.extras["chosen"])
+    assert (abs(chosen) > 1).any()
+    np.testing.assert_allclose(np.asarray(rows.action), np.clip(chosen, -1, 1), atol=1e-6)
+    stored = np.concatenate([one.extras["chosen"] for one in data])
+    np.testing.assert_allclose(stored, 2 * chosen, rtol=1e-6)
+
+
+def test_the_policy_that_acted_has_ratios_of_one_on_its_own_log(kept, tmp_path):
+    """Also where the world clipped what it chose, and where its bounds are not -1 and 1."""
+    data = make(Order("Pendulum-v1", "expert", 600, steps=4096), tmp_path / "expert", kept)
+    (home,) = kept.glob("ppo-Pendulum-v1-4096-0")
+    policy = Trained.of(sterling.load(home / "expert"), data.spec)
+    found = importance.tables(policy, data)
+    np.testing.assert_allclose(found.ratio, 1.0, atol=1e-3)
+    own = behaviour(data, gamma=0.9)
+    judged = judge(policy, data, "is", gamma=0.9)
+    assert judged.value == pytest.approx(own.value, rel=1e-3)
 
 
 def test_a_replaying_learners_past_is_lived_again(kept, tmp_path):
@@ -260,5 +278,5 @@ def test_actions_are_stored_as_they_were_done(tmp_path, name):
     rows = next(data.blocks(60)).arrays
     np.testing.assert_array_equal(rows["action"][:, 0], rows["reward"])
     assert rows["action"].dtype == space.dtype
-    assert "extra/sample" in rows
+    assert "extra/chosen" in rows
     assert not [one for one in check(data) if one.severity == "error"]

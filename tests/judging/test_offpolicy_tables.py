@@ -186,6 +186,12 @@ def test_policies_far_apart_are_judged_or_refused_in_one_line(method):
             judge(far, data, method, gamma=GAMMA)
 
 
+def test_an_estimate_that_is_no_number_is_refused_in_one_line():
+    data = log(MDP, ACTING, 20, LIMIT, 0).rewarded(lambda reward: reward * np.nan)
+    with pytest.raises(Mistake, match=r"pdis has no finite interval.*take fqe"):
+        judge(Chances.of(JUDGED), data, "pdis", gamma=GAMMA)
+
+
 def test_a_small_effective_sample_is_warned_of():
     data = log(MDP, np.full((16, 4), 0.25), 20, LIMIT, 0)
     found = judge(Chances.of(MDP.greedy(BEST, 0.0)), data, "is", gamma=GAMMA)

@@ -14,16 +14,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sterling.data.columns import Digest, Stream, joined
+from sterling.data.columns import Block, Digest, Stream, joined
 from sterling.data.dataset import Dataset
 from sterling.data.describe import check_reference
 from sterling.data.facts import Passport
 from sterling.data.formats import d4rl, fitted, flat, lerobot, minari, npz, ogbench, own, rlds
-from sterling.data.formats.opened import Opened, reading
+from sterling.data.formats.opened import OTHER, Opened, reading
 from sterling.data.join import merged
 from sterling.data.spaces import Space, common
 from sterling.naming import hint
@@ -38,6 +38,7 @@ FORMATS: dict[str, Any] = {  # in the order in which files are looked at
     "ogbench": ogbench,
     "npz": npz,
 }
+CHANGED = "its numbers were taken as they are, unverified (import --changed)"
 WRITTEN = [name for name, module in FORMATS.items() if hasattr(module, "write")]
 
 
@@ -84,10 +85,7 @@ def load(path: Path, memory: int) -> Opened:
         digest = Digest(found.obs_space, found.action_space)
         block = joined(digest.passing(found.blocks)).checked()
     if found.hash and found.hash != digest.value:
-        raise Mistake(
-            f"{path} does not hold what was written (its hash differs); restore it, or convert it "
-            "with sterling data import if you changed it yourself"
-        )
+        raise Mistake(f"{path} {OTHER}")
     made = Passport(found.obs_space, found.action_space, found.facts, block.sources, digest.value)
     return Opened(block, made, mapped=False)
 
@@ -111,14 +109,16 @@ def convert(
     environment: str = "",
     reference: tuple[float, float] | None = None,
     limit: int | None = None,
+    changed: bool = False,
 ) -> Dataset:
     """Read files piece by piece and write them, end to end, in Sterling's format.
 
     ``environment``: an id that Gymnasium knows; its spaces are taken, where the columns fit them.
-    ``reference``: the returns that count as 0 and as 1. ``limit``: see :func:`stream`.
+    ``reference``: the returns that count as 0 and as 1. ``limit``: see :func:`stream`. A file that
+    says its hash and holds other numbers is refused unless it may be ``changed``, which is noted.
     """
     check_reference(reference)
-    found = [stream(path, format, limit) for path in sources]
+    found = [_verified(stream(path, format, limit), path, changed) for path in sources]
     if environment:
         given = spaces_of(environment)
         found = [_of_environment(one, given) for one in found]
@@ -132,6 +132,22 @@ def convert(
     with reading(sources[0] if len(sources) == 1 else out, "that format"):
         own.write_blocks(found[0].obs_space, found[0].action_space, facts, blocks, out)
     return Dataset(out)
+
+
+def _verified(found: Stream, path: Path, changed: bool) -> Stream:
+    """A stream that raises Mistake at its end where it was not what was written."""
+    if not found.hash:
+        return found
+    if changed:
+        return dataclasses.replace(found, facts=found.facts.noted(CHANGED))
+    digest = Digest(found.obs_space, found.action_space)
+
+    def blocks() -> Iterator[Block]:
+        yield from digest.passing(found.blocks)
+        if digest.value != found.hash:
+            raise Mistake(f"{path} {OTHER}")
+
+    return dataclasses.replace(found, blocks=blocks())
 
 
 def _columns(path: Path, format: str, limit: int | None) -> list[str]:

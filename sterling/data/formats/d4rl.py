@@ -44,7 +44,7 @@ def read(path: Path, limit: int | None = None) -> Stream:
     if "timeouts" in file:
         cut = flat.truth(file["timeouts"])
     elif "next_observations" not in file and not limit:
-        notes.append("there are no timeouts: cuts are unknown; give --limit with their length")
+        notes.append(flat.UNCUT)
     extras, left = _extras(file, len(ended))
     notes += [f"{', '.join(left)} have other lengths and were left out"] if left else []
     arrays = flat.Flat(

@@ -30,12 +30,14 @@ from sterling.types import Mistake
 ROUNDING = 1e-5  # relative; successors are often kept in fewer digits
 GUESSED = "the spaces were guessed from the numbers"
 BOUNDED = "actions are bounded by the smallest and the largest that were seen, number by number"
+UNCUT = "there are no timeouts: cuts are unknown; give --limit with their length"
+UNREWARDED = "there are no rewards; they are zeros"
 COPIED = "the last observation of episodes that ended is a copy of the one before"
 
 
 @dataclasses.dataclass(frozen=True)
 class Flat:
-    """Arrays of N rows, in memory or in an HDF5 file."""
+    """Arrays of N rows, in memory or in a file of HDF5 or npz."""
 
     obs: Any
     action: Any
@@ -82,7 +84,7 @@ def stream(
         for array in (flat.obs, flat.action, flat.reward, *flat.extras.values())
     )
     blocks = _shaped(_blocks(flat, last, ended, passport), action_space)
-    known = passport.hash if passport else ""
+    known = passport.hash if passport and not limit else ""  # another cut, another content
     return Stream(obs_space, action_space, facts, blocks, size, known)
 
 
@@ -140,11 +142,13 @@ def _spaces(flat: Flat, passport: Passport | None) -> tuple[Space, Space]:
 
 
 def _shaped(blocks: Iterable[Block], action_space: Space) -> Iterator[Block]:
-    """The blocks, a column of one choice per row as a row of choices."""
+    """The blocks, a column of one choice per row as a row of choices, and truths as numbers."""
     for block in blocks:
         arrays = dict(block.arrays)
         if isinstance(action_space, Discrete):
             arrays["action"] = scalars(arrays["action"])
+        if arrays["action"].dtype.kind == "b":
+            arrays["action"] = arrays["action"].astype(np.int64)
         yield dataclasses.replace(block, arrays=arrays)
 
 

@@ -11,42 +11,43 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sterling.data.columns import Stream
 from sterling.data.facts import Facts, Source
-from sterling.data.formats import flat
+from sterling.data.formats import archive, flat
+from sterling.data.formats.npz import NAMES
 from sterling.data.formats.opened import needed
 
 FORMAT = "ogbench"
 KNOWN = ("observations", "actions", "terminals", "rewards", "masks", "valids", "next_observations")
+OTHERS = {*NAMES["cut"], *NAMES["done"], *NAMES["ended"]} - {"terminals"}  # say how episodes end
 
 
 def recognises(path: Path) -> bool:
     """Whether it is an npz with these names and no others that say how episodes end."""
     if not (path.is_file() and zipfile.is_zipfile(path)):
         return False
-    with zipfile.ZipFile(path) as archive:
-        names = {name.removesuffix(".npy") for name in archive.namelist()}
-    if not {"observations", "actions", "terminals"} <= names or "timeouts" in names:
+    names = archive.names(path)
+    if not {"observations", "actions", "terminals"} <= names or OTHERS & names:
         return False
     return bool({"valids", "masks"} & names) or "rewards" not in names
 
 
 def read(path: Path, limit: int | None = None) -> Stream:
-    """The file as episodes; it is read whole."""
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    """The file as episodes; it stays open until the last block was read."""
+    arrays = archive.members(path)
     facts = Facts(sources=(Source(path.name, FORMAT),))
     obs = needed(arrays, ["observations"])
     last = flat.truth(needed(arrays, ["terminals"]))
     if "valids" in arrays:
         last = ~flat.truth(arrays["valids"])
     following = arrays.get("next_observations")
-    reward = arrays.get("rewards")
+    reward: Any = arrays.get("rewards")
     if reward is None:
-        facts = facts.noted("there are no rewards; they are zeros")
+        facts = facts.noted(flat.UNREWARDED)
         reward = np.zeros(len(obs), np.float32)
     discount = np.ones(len(obs), np.float32)
     if "masks" in arrays:
@@ -57,7 +58,7 @@ def read(path: Path, limit: int | None = None) -> Stream:
     extras = {
         name: array
         for name, array in arrays.items()
-        if name not in KNOWN and len(array) == len(obs)
+        if name not in KNOWN and array.ndim and len(array) == len(obs)
     }
     action = needed(arrays, ["actions"])
     rows = flat.Flat(obs, action, reward, discount, last, following, extras)

@@ -17,6 +17,10 @@ from sterling.data.facts import Passport
 from sterling.naming import hint
 from sterling.types import Mistake
 
+OTHER = (
+    "does not hold what was written (its hash differs); restore it, or convert it with sterling "
+    "data import --changed if you changed it yourself"
+)
 # what h5py, zipfile and NumPy raise over damaged files, of headers and of contents
 DAMAGED = (
     *(OSError, KeyError, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError),
@@ -43,6 +47,9 @@ def reading(path: Path, format: str) -> Iterator[None]:
         if str(path) in str(error):
             raise
         raise Mistake(f"{path}: {error}") from error
+    except MemoryError as error:
+        said = f"memory does not suffice for {path}; free some, or raise its limit (ulimit)"
+        raise Mistake(said) from error
     except DAMAGED as error:
         said = " ".join(str(error).split())[:160]
         raise Mistake(f"{path} cannot be read as {format}: {said}; restore it") from error

@@ -20,7 +20,7 @@ import numpy as np
 
 from sterling.data.columns import Arrays, Block, Digest, Stream
 from sterling.data.facts import Facts, Passport
-from sterling.data.formats.opened import Opened, needed
+from sterling.data.formats.opened import OTHER, Opened, needed
 from sterling.data.spaces import Space
 from sterling.disk import replacing, sync
 from sterling.types import Mistake
@@ -54,16 +54,18 @@ def load(path: Path, memory: int) -> Opened:
         raise Mistake(f"{len(lengths)} episodes where {NAME} speaks of {len(passport.sources)}")
     block = Block(arrays, lengths, passport.sources).checked()
     if not mapped and _digest(block, passport) != passport.hash:
-        raise Mistake("its numbers are not what was written (the hash differs); restore it")
+        raise Mistake(f"{path} {OTHER}")
     return Opened(block, passport, mapped)
 
 
 def read(path: Path, limit: int | None = None) -> Stream:
-    """The same as a stream, for converting and joining."""
+    """The same as a stream, for converting and joining; mapped, so nothing is verified yet."""
     from sterling.data.dataset import Dataset
 
-    found = Dataset(path)
-    return Stream(found.obs_space, found.action_space, found.facts, found.blocks(), found.bytes)
+    opened = load(path, 0)
+    known = (opened.passport.obs_space, opened.passport.action_space, opened.passport.facts)
+    found = Dataset.of(opened.block, *known)
+    return Stream(*known, found.blocks(), found.bytes, opened.passport.hash)
 
 
 def write(dataset: Any, path: Path) -> None:

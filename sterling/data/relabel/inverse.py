@@ -26,9 +26,9 @@ from jaxtyping import Array, Float, Int, Key, Shaped
 
 from sterling import keys
 from sterling.data import spaces
+from sterling.data.chosen import OF_ACTIONS
 from sterling.data.columns import Arrays, Block
 from sterling.data.dataset import Dataset
-from sterling.data.join import OF_ACTIONS
 from sterling.data.relabel.vectors import Scale, Vectors, alike, rewritten, rows_of
 from sterling.nets.distributions import Categorical, MultiCategorical, Normal
 from sterling.nets.heads import Actions
