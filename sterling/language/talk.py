@@ -10,10 +10,7 @@ as failed, and why is counted.
 from __future__ import annotations
 
 import dataclasses
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,6 +21,7 @@ from jaxtyping import Array, Key
 from sterling import keys as named
 from sterling.language.cores import side_by_side
 from sterling.language.generate import Answers, Prompts, bucket
+from sterling.language.patience import patience
 from sterling.language.sampling import Sampling
 from sterling.language.scene import Message, Scene
 from sterling.language.task import Verdict
@@ -43,7 +41,7 @@ class Voice:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
-    patience: float = 10.0  # seconds that a scene may take to react
+    patience: float = 10.0  # seconds that a scene may take to react, its verifiers' own aside
 
 
 @dataclasses.dataclass
@@ -242,32 +240,6 @@ def check(verdicts: Any) -> None:
         reward = getattr(verdict, "reward", None)
         if not isinstance(reward, (int, float)) or not np.isfinite(reward):
             raise ValueError(f"a verdict without a finite reward: {verdict!r}"[:200])
-
-
-class Alarm(BaseException):
-    """Time is over. Not an Exception: what catches those (a tool's faults, say) lets it pass."""
-
-
-@contextmanager
-def patience(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in what takes longer, again and again where it goes on. Only a process's
-    main thread can be interrupted; in others nothing is limited."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(number: int, frame: Any) -> None:
-        raise Alarm
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
-    try:
-        yield
-    except Alarm:
-        raise TimeoutError(f"took longer than {seconds:g} s") from None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _why(error: Exception) -> str:

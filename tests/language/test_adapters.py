@@ -15,6 +15,7 @@ from sterling.language.adapters import math, reasoning_gym
 from sterling.language.adapters.jsonl import records
 from sterling.language.adapters.math import equivalent
 from sterling.language.adapters.worker import Fault, Worker
+from sterling.language.patience import patience
 from sterling.language.task import NOTHING, RIGHT, WRONG, Family, Task, Verdict
 from sterling.types import Mistake
 
@@ -330,6 +331,69 @@ def test_a_worker_leaves_no_process():
     assert process.returncode is not None
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+SLOW = """
+seconds = 60
+
+def sample(seed, level):
+    return {"prompt": "say a number", "answer": "1"}
+
+def verify(task, response):
+    import time
+    time.sleep(1.0 if response == "0.5" else 0.0)
+    return float(response)
+"""
+
+
+def test_a_slow_verdict_is_its_own_answers_and_no_others(tmp_path):
+    """Its limit is the file's own: a scene's patience, which is shorter, does not cut it off."""
+    family = tasks.find(written(tmp_path / "slow.py", SLOW))
+    task = family.sample(0, 0)
+    found = []
+    for said in ("0.5", "0.25", "0.5", "0.75"):
+        with patience(0.2):
+            found.append(family.verify(task, said).reward)
+    assert found == [0.5, 0.25, 0.5, 0.75]
+
+
+def test_patience_goes_on_after_a_verdict(tmp_path):
+    family = tasks.find(written(tmp_path / "slow.py", SLOW))
+    found = []
+
+    def judged_and_then_idle():
+        with patience(0.2):
+            found.append(family.verify(family.sample(0, 0), "0.5").reward)
+            time.sleep(5.0)
+
+    with pytest.raises(TimeoutError, match=r"longer than 0\.2 s"):
+        judged_and_then_idle()
+    assert found == [0.5]
+
+
+def test_an_interrupted_question_leaves_no_answer_to_the_next(monkeypatch):
+    worker = Worker("operator:itemgetter", 1, 10.0)
+    assert worker.ask("ab") == "b"
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(worker, "_line", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            worker.ask("cd")
+    assert worker.ask("ef") == "f"
+    worker.close()
+
+
+def test_an_answer_to_another_question_is_refused():
+    worker = Worker("operator:itemgetter", 1, 10.0)
+    assert worker.ask("ab") == "b"
+    worker._process.stdin.write(json.dumps([9, 10.0, "cd"]).encode() + b"\n")
+    with pytest.raises(Fault, match="it answered another question"):
+        worker.ask("ef")
+    assert worker.ask("gh") == "h"
+    worker.close()
 
 
 @pytest.mark.parametrize("name", ["chain_sum", "letter_counting", "gsm_symbolic", "n_queens"])
