@@ -57,7 +57,7 @@ class Line:
     turns: int = 0  # that the seat had
     verdicts: tuple[Verdict, ...] = ()  # one for each of them
     cut: bool = False  # the context was too short, or an answer longer than allowed
-    full: bool = False  # the context was too short
+    full: bool = False  # the context was too short for it or another seat: its scene is not over
     failed: str = ""  # why the scene was given up
 
     @property
@@ -136,6 +136,8 @@ class Talk:
             scene = self.scenes[number]
             if not isinstance(scene, str) and not line.failed:
                 line.verdicts = tuple(scene.verdicts[seat])
+                line.full = scene.turn is not None
+                line.cut |= line.full
         return [self.lines[place] for place in sorted(self.lines)]
 
     def _tokens(self, line: Line, messages: Sequence[Message]) -> list[int]:

@@ -80,3 +80,41 @@ def test_the_longest_turn_is_what_may_be_overlong():
 def test_a_penalty_that_takes_from_every_answer_is_refused():
     with pytest.raises(Mistake, match="overlong=8 takes from every answer of limit=8"):
         gradient.begin(tiny(12, "nano"), gradient.Config(overlong=8, limit=8))
+
+
+def line(discount, turn):
+    """Two rows of four own tokens, the first of which earns 1 at its end."""
+    last = jnp.tile(jnp.arange(4)[None] == 3, (2, 1))
+    reward = jnp.zeros((2, 4)).at[0, 3].set(1.0)
+    ends, none = jnp.where(last, discount, 1.0), jnp.zeros((2, 4), jnp.int32)
+    extras = {"turn": jnp.asarray([turn] * 2, jnp.int32)}
+    return Record(none, none, reward, ends, None, last, jnp.ones((2, 4), bool), extras=extras)
+
+
+@pytest.mark.parametrize("turn", [[0, 0, 0, 0], [0, 0, 1, 1]])
+def test_a_critic_of_turns_is_taught_what_is_earned_and_not_its_own_errors(turn):
+    """A critic that fits its targets exactly but cannot tell the rows apart at their first token;
+    where each token was taught A + V of its own, the later ones ran away."""
+    batch, config = line(0.0, turn), gradient.Config(baseline="critic", turns=2)
+    value = jnp.zeros((2, 4))
+    for _ in range(8):
+        target = credit.by_critic(config, batch, batch.reward, value, batch.mask)[1]
+        value = target.at[:, 0].set(target[:, 0].mean())
+    np.testing.assert_allclose(target, [[1.0] * 4, [0.0] * 4], atol=1e-6)
+
+
+def test_a_scene_that_is_not_over_goes_on_with_the_value_after_its_last_token():
+    batch = line(1.0, [0, 0, 0, 0])
+    mask = batch.mask.at[:, 3].set(False)
+    value = jnp.asarray([[0.1, 0.2, 0.3, 0.7], [0.0, 0.0, 0.0, -0.5]])
+    config = gradient.Config(baseline="critic", lam=1.0)
+    _, target = credit.by_critic(config, batch, jnp.zeros((2, 4)), value, mask)
+    np.testing.assert_allclose(target[:, :3], [[0.7] * 3, [-0.5] * 3], rtol=1e-6)
+
+
+def test_only_lines_that_were_cut_are_left_out_of_learning():
+    batch = line(0.0, [0] * 4)
+    batch.extras.update(cut=jnp.asarray([True, False]), score=jnp.zeros(2))
+    found = credit.kept(gradient.Config(truncated=False), batch, batch.mask)
+    assert found.any(1).tolist() == [False, True]
+    assert credit.kept(gradient.Config(), batch, batch.mask).all()

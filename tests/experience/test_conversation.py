@@ -9,6 +9,7 @@ import pytest
 
 from sterling.experience.conversation import Conversation, Host
 from sterling.experience.curriculum import Curriculum
+from sterling.experience.lines import Rows, record
 from sterling.experience.mix import Mix
 from sterling.experience.recorded import Dump, Recorded, Remembered, read, write
 from sterling.experience.stale import Stale
@@ -65,6 +66,18 @@ class Odd(Stage):
             self.verdicts[seat].append("seven")
             return
         self.judge(seat, float(text == "a"), "heard")
+
+
+class Duet(Stage):
+    """Two seats take turns for ever; the first is told more than the second."""
+
+    def __init__(self):
+        super().__init__(2)
+        self.ask(0, Message("user", "begin"))
+
+    def hear(self, seat, text):
+        self.judge(seat, 0.0, "heard")
+        self.ask(1 - seat, Message("user", "go on" if seat else text))
 
 
 class OddWorld:
@@ -135,9 +148,31 @@ def test_rewards_stand_at_the_last_token_of_their_turn():
     np.testing.assert_array_equal(record.obs[0, :, 1:], record.action[0, :, :-1])
 
 
-def test_answers_that_are_cut_off_go_on():
-    _, record = source(OddWorld("plain"), Generations(1, 1)).draw(Speaker("a", stops=False), KEYS)
-    assert (record.discount[0] == 1.0).all()
+def test_an_answer_that_was_cut_off_has_had_its_verdict():
+    """Nothing comes after it, so there is no value to go on with."""
+    drawn = source(OddWorld("plain"), Generations(1, 1)).draw(Speaker("a", stops=False), KEYS)[1]
+    assert bool(drawn.extras["cut"][0, 0])
+    assert drawn.discount[0][drawn.last[0]].tolist() == [0.0]
+    ended = source(OddWorld("plain"), Generations(1, 1)).draw(Speaker("a"), KEYS)[1]
+    assert not ended.extras["cut"].any()
+
+
+def test_a_scene_that_the_context_was_too_short_for_goes_on():
+    short = Voice(TOKENIZER, limit=6, context=40)
+    scene = worlds.find("try-again:copy-text").begin(1, 0)
+    lines = converse(Speaker("zz"), [[scene]], short, KEYS)[0]
+    made = record([Rows.of([lines])], short, 1)
+    assert bool(made.extras["cut"][0, 0])
+    assert made.discount[0][made.last[0]].tolist() == [1.0]
+
+
+def test_where_one_seats_line_is_full_the_others_is_not_over_either():
+    narrow = Voice(TOKENIZER, limit=6, context=64)
+    scene = Duet()
+    first, second = converse(Speaker("a"), [[scene]], narrow, KEYS)[0]
+    assert scene.turn is not None
+    made = record([Rows.of([[first, second]])], narrow, 2)
+    assert made.discount[0][made.last[0]].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("kind", ["raises", "hangs", "nonsense", "never begins"])

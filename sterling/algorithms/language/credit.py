@@ -71,7 +71,7 @@ def divergence_price(
 def kept(config: Any, batch: Record, mask: Bool[Array, "row token"]) -> Bool[Array, "row token"]:
     """The tokens that teach. What is left out stays in the denominators."""
     if not config.truncated:
-        mask = mask & ~jnp.any(batch.last & (batch.discount > 0.0), 1)[:, None]
+        mask = mask & ~batch.extras["cut"][:, None]
     if config.solved:
         mask = mask & (batch.extras["score"] >= 1.0)[:, None]
     return mask
@@ -146,20 +146,25 @@ def by_critic(
     config: Any, batch: Record, reward: Tokens, value: Tokens, mask: Bool[Array, "row token"]
 ) -> tuple[Tokens, Tokens]:
     """GAE over the policy's own tokens, or with ``turns`` over its turns, and the critic's targets.
-    A row that was cut off goes on with the value of its last token."""
-    cut = jnp.any(batch.last & (batch.discount > 0.0), 1)
-    last = jnp.where(cut, _last(value, mask), 0.0)
+
+    A turn's value is that before its first own token, so that is what each of its tokens is taught:
+    A + V of its own would feed the critic's error at that token back to it. A row whose scene is
+    not over goes on with the value of what comes after its last token."""
+    goes_on = jnp.any(batch.last & (batch.discount > 0.0), 1)
+    last = jnp.where(goes_on, _after(value, mask), 0.0)
     how = {"gamma": config.gamma, "lam": config.lam}
-    if config.turns:
-        turn = batch.extras["turn"]
-        of_turn = to_turns(reward, turn, mask, config.turns)
-        found = turn_gae(of_turn, value, turn, mask, last, **how)
-    else:
+    if not config.turns:
         found = gae(reward, value, mask, last, **how)
-    return found, found + value
+        return found, found + value
+    turn = batch.extras["turn"]
+    of_turn = to_turns(reward, turn, mask, config.turns)
+    found = turn_gae(of_turn, value, turn, mask, last, **how)
+    opening, _ = first_of_turn(value, turn, mask, config.turns)
+    return found, found + to_tokens(opening, turn, mask)
 
 
-def _last(value: Tokens, mask: Bool[Array, "row token"]) -> Float[Array, "row"]:
+def _after(value: Tokens, mask: Bool[Array, "row token"]) -> Float[Array, "row"]:
+    """The value once a row's last own token has been said; before it, where the row is full."""
     places: Int[Array, "token"] = jnp.arange(mask.shape[1], dtype=jnp.int32)
-    at = jnp.max(jnp.where(mask, places[None], 0), 1)
-    return jnp.take_along_axis(value, at[:, None], 1)[:, 0]
+    at = jnp.max(jnp.where(mask, places[None] + 1, 0), 1)
+    return jnp.take_along_axis(value, jnp.minimum(at, places.size - 1)[:, None], 1)[:, 0]
