@@ -39,6 +39,14 @@ def test_weights_sum_to_one_where_the_way_is_a_mean(how):
     np.testing.assert_allclose(total, 6 / 15 if how == "sum-constant" else 1.0, rtol=1e-6)
 
 
+def test_groups_are_told_apart_by_any_integers():
+    """A minibatch has the keys of the whole batch, which run on to more than its own rows."""
+    for keys in ([17, 900, 17], [3, -1, 3], [2, 3, 2]):
+        group = jnp.asarray(keys, jnp.int32)
+        found = jax.jit(lambda group: aggregate.weights(MASK, group, "prompt"))(group)
+        np.testing.assert_array_equal(found, aggregate.weights(MASK, GROUP, "prompt"))
+
+
 @pytest.mark.parametrize("how", aggregate.WAYS)
 def test_rejected_tokens_stay_in_the_denominator(how):
     """What goes takes its part of the loss away and leaves the others' weights as they were."""
