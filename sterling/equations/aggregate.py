@@ -6,6 +6,7 @@ same loss and gradient:
 
     token         1 / (all counted tokens)                        (DAPO)
     sequence      1 / (rows * the row's counted tokens)           (GRPO)
+    sum           1 / rows                                        (REINFORCE, Williams 1992)
     sum-constant  1 / (rows * length), length a constant          (Dr.GRPO)
     prompt        1 / (groups * the group's counted tokens)
 
@@ -26,7 +27,7 @@ from sterling.types import Mistake
 
 Tokens = Float[Array, "row token"]
 Mask = Bool[Array, "row token"]
-WAYS = ("token", "sequence", "sum-constant", "prompt")
+WAYS = ("token", "sequence", "sum", "sum-constant", "prompt")
 
 
 def weights(
@@ -52,6 +53,8 @@ def weights(
         per_row = jnp.broadcast_to(jnp.sum(each), each.shape)
     elif how == "sequence":
         per_row = rows * each
+    elif how == "sum":
+        per_row = jnp.broadcast_to(rows, each.shape)
     elif how == "sum-constant":
         if length is None:
             raise Mistake('"sum-constant" divides by a constant; give it the longest length')

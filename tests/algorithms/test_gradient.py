@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sterling import algorithms
 from sterling.algorithms import find
 from sterling.algorithms.language import credit, gradient
 from sterling.language.model import tiny
@@ -118,3 +119,18 @@ def test_only_lines_that_were_cut_are_left_out_of_learning():
     found = credit.kept(gradient.Config(truncated=False), batch, batch.mask)
     assert found.any(1).tolist() == [False, True]
     assert credit.kept(gradient.Config(), batch, batch.mask).all()
+
+
+@pytest.mark.parametrize(("name", "scale"), [("dr-grpo", 1.0), ("reinforce", 8.0)])
+def test_the_rule_does_not_change_the_denominator(name, scale):
+    """Where ratios are 1 a ratio's gradient is log pi's; a sum over answers is 8 = limit times the
+    sum over a constant length."""
+    model = tiny(12, "nano")
+    sizes = []
+    for fields in ({}, {"rule": "none"}, {"rule": "reinforce"}, {"aggregate": "sum-constant"}):
+        settings = {**algorithms.named(name), "limit": 8, **fields}
+        state = gradient.begin(model, gradient.Config(**settings))
+        found = gradient.learn(state, batch(model, shift=0.0), jax.random.key(0))[1]
+        sizes.append(float(found.metrics["loss/grad_norm"]))
+    np.testing.assert_allclose(sizes[1:3], sizes[0], rtol=1e-4)
+    np.testing.assert_allclose(sizes[0] / sizes[3], scale, rtol=1e-4)

@@ -72,7 +72,7 @@ class Config:
     low: float = 0.2  # the ratio is limited to 1 - low
     high: float = 0.2  # and to 1 + high
     dual: float = 3.0  # rule dual: -c A at most, where A < 0
-    aggregate: str = "token"  # token, sequence, sum-constant or prompt
+    aggregate: str = "token"  # token, sequence, sum, sum-constant or prompt
     turns: int = 0  # credit by turns, of which there are so many; 0: by answers
     gamma: float = 1.0  # discount: per turn where there are turns, else per token
     lam: float = 1.0  # the critic's GAE lambda
@@ -182,7 +182,7 @@ def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array
     config = state.config
     share = aggregate.weights(
         *(rows["mask"], rows["group"], config.aggregate),
-        length=config.limit if config.rule != "reinforce" else 1,
+        length=config.limit,
         counted=rows["counted"],
     )
     even = aggregate.weights(rows["counted"], rows["group"], "token")
