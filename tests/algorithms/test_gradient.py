@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import sterling
 from sterling import algorithms
 from sterling.algorithms import find
 from sterling.algorithms.language import credit, gradient
@@ -134,3 +135,23 @@ def test_the_rule_does_not_change_the_denominator(name, scale):
         sizes.append(float(found.metrics["loss/grad_norm"]))
     np.testing.assert_allclose(sizes[1:3], sizes[0], rtol=1e-4)
     np.testing.assert_allclose(sizes[0] / sizes[3], scale, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["grpo", "rloo", "dr-grpo"])
+def test_a_group_of_one_is_refused_where_it_would_learn_nothing(name):
+    settings = {**algorithms.named(name), "group": 1}
+    with pytest.raises(Mistake, match="so nothing is learned; give group=2 or more"):
+        gradient.begin(tiny(12, "nano"), gradient.Config(**settings))
+
+
+@pytest.mark.parametrize("name", ["reinforce", "token-ppo", "expert-iteration"])
+def test_a_group_of_one_will_do_without_a_baseline_of_groups(name):
+    gradient.begin(tiny(12, "nano"), gradient.Config(**{**algorithms.named(name), "group": 1}))
+
+
+def test_credit_by_fewer_turns_than_the_world_has_is_refused():
+    """The rewards of later turns would be left out."""
+    place = {"environment": "try-again:copy-text", "model": "nano", "updates": 1}
+    small = {"prompts": 2, "group": 2, "limit": 4, "evaluate_episodes": 0}
+    with pytest.raises(Mistake, match="try-again:copy-text has 3; give turns=3"):
+        sterling.train("grpo", turns=2, **place, **small)

@@ -128,6 +128,9 @@ def begin(model: LanguageModel, config: Config) -> State:
         if (said := getattr(config, field)) not in words:
             near = hint(said, words, f"use one of {', '.join(words)}")
             raise Mistake(f"{field} {said!r} is not known{near}")
+    if config.group < 2 and config.baseline in ("mean", "leave-one-out"):
+        said = f"a group of {config.group} has no other answer for baseline {config.baseline}"
+        raise Mistake(f"{said}, so nothing is learned; give group=2 or more, or baseline none")
     if config.scale == "tokens" and (config.baseline == "critic" or config.turns):
         raise Mistake("scale tokens is for whole answers: leave out turns and the critic")
     if config.kl_corrected and (config.kl == "none" or config.kl_in != "loss"):
