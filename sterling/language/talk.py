@@ -126,7 +126,7 @@ class Talk:
         try:
             with patience(self.voice.patience):
                 scene.say(self.voice.tokenizer.decode(ids[:-1] if stopped else ids))
-                check(scene.verdicts)
+                self._check(line.scene, scene.verdicts)
         except Exception as error:
             self._give_up(line.scene, _why(error))
 
@@ -139,6 +139,18 @@ class Talk:
                 line.full = scene.turn is not None
                 line.cut |= line.full
         return [self.lines[place] for place in sorted(self.lines)]
+
+    def _check(self, number: int, verdicts: Any) -> None:
+        """Raise ValueError where verdicts are none, or a seat has more of them than turns."""
+        check(verdicts)
+        for (scene, seat), line in self.lines.items():
+            if scene != number:
+                continue
+            if seat >= len(verdicts):
+                raise ValueError(f"there are no verdicts on seat {seat}")
+            if len(verdicts[seat]) > line.turns:
+                said = f"{len(verdicts[seat])} verdicts on seat {seat}"
+                raise ValueError(f"{said}, which had {line.turns} turns")
 
     def _tokens(self, line: Line, messages: Sequence[Message]) -> list[int]:
         tokenizer = self.voice.tokenizer

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.experience.conversation import Conversation, Host
+from sterling.experience.conversation import Conversation, Host, _tells
 from sterling.experience.curriculum import Curriculum
 from sterling.experience.lines import Rows, record
 from sterling.experience.mix import Mix
@@ -17,7 +17,7 @@ from sterling.experience.texts import Demonstrations, of_file, of_world
 from sterling.language import worlds
 from sterling.language.generate import Answers
 from sterling.language.scene import Message, Stage
-from sterling.language.talk import Voice, converse
+from sterling.language.talk import Line, Voice, converse
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Generations, Mistake, Record, Signals, Texts
@@ -64,6 +64,11 @@ class Odd(Stage):
             time.sleep(5.0)
         if self.kind == "nonsense":
             self.verdicts[seat].append("seven")
+            return
+        if self.kind == "judges twice":
+            self.judge(seat, 0.0, "heard")
+        if self.kind == "judges nobody":
+            self.verdicts = []
             return
         self.judge(seat, float(text == "a"), "heard")
 
@@ -175,7 +180,9 @@ def test_where_one_seats_line_is_full_the_others_is_not_over_either():
     assert made.discount[0][made.last[0]].tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("kind", ["raises", "hangs", "nonsense", "never begins"])
+@pytest.mark.parametrize(
+    "kind", ["raises", "hangs", "nonsense", "judges twice", "judges nobody", "never begins"]
+)
 def test_a_faulty_scene_costs_its_own_row(kind):
     begun = time.monotonic()
     world = OddWorld("plain", kind, "plain", "plain")
@@ -207,6 +214,26 @@ def test_groups_without_a_difference_are_asked_anew():
     assert twice.extras["score"][0].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert twice.extras["group"][0].tolist() == [0, 0, 1, 1]
     assert int(after.tally.episodes[0]) == 8  # what was asked and thrown away counts too
+
+
+def test_the_last_round_takes_groups_that_tell_before_others():
+    words = ["a", "a", "b", "b", "a", "b", "b", "b", "a", "a", "b", "a"]
+    needs = Generations(3, 2, rounds=2)
+    _, drawn = source(OddWorld("plain"), needs).draw(Speaker(*words), KEYS)
+    # the first round has one that tells, its third; the second round's third tells, and then
+    # there is room for one that does not
+    assert drawn.extras["score"][0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    _, once = source(OddWorld("plain"), Generations(3, 2)).draw(Speaker(*words), KEYS)
+    assert once.extras["score"][0].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0]  # in their order
+
+
+def test_a_game_that_the_same_seat_always_wins_tells_nothing():
+    lines = [
+        Line(game, seat, verdicts=(Verdict(float(seat), ""),)) for game in (0, 1) for seat in (0, 1)
+    ]
+    assert not _tells(lines)
+    lines[0].verdicts = (Verdict(1.0, ""),)
+    assert _tells(lines)
 
 
 def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
