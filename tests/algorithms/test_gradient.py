@@ -10,8 +10,8 @@ import pytest
 import sterling
 from sterling import algorithms
 from sterling.algorithms import find
-from sterling.algorithms.language import credit, gradient
-from sterling.language.model import tiny
+from sterling.algorithms.language import credit, critic, gradient
+from sterling.language.model import LanguageModel, tiny
 from sterling.types import Mistake, Record
 
 
@@ -155,3 +155,42 @@ def test_credit_by_fewer_turns_than_the_world_has_is_refused():
     small = {"prompts": 2, "group": 2, "limit": 4, "evaluate_episodes": 0}
     with pytest.raises(Mistake, match="try-again:copy-text has 3; give turns=3"):
         sterling.train("grpo", turns=2, **place, **small)
+
+
+def test_a_critic_learns_as_often_as_the_policy_and_no_value_runs_off(monkeypatch):
+    """Updates on all rows: the first begins at the values that the others are clipped to."""
+    model, settings = tiny(12, "nano"), algorithms.named("token-ppo")
+    told = batch(model, shift=0.0)
+    reward = jnp.where(told.last, told.extras["score"][:, None], 0.0)
+
+    def learned(clip=0.2, **fields):
+        monkeypatch.setattr(critic, "CLIP", clip)
+        jax.clear_caches()  # the programs have it as a constant
+        config = gradient.Config(**{**settings, "value_lr": 2e-3, "minibatches": 1, **fields})
+        asked = dataclasses.replace(told, reward=reward)
+        after = gradient.learn(gradient.begin(model, config), asked, jax.random.key(0))[0]
+        value = after.critic.judge(jnp.concatenate([told.obs[:, :1], told.action], 1))
+        return float(jnp.mean(jnp.abs(value[told.mask])))
+
+    once, often = learned(epochs=1), learned(epochs=4)
+    assert often > 1.5 * once
+    assert learned(0.01, epochs=4) < 0.8 * often
+    assert learned(0.01, epochs=1) == pytest.approx(once, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kl": "k3"}, {"top_p": 0.9}, {"decoupled": True}, {"baseline": "critic"}]
+)
+def test_no_more_rows_are_read_at_a_time_than_a_piece(fields, monkeypatch):
+    model, seen, read = tiny(12, "nano"), set(), LanguageModel.hidden
+
+    def counted(self, ids, mask=None):
+        seen.add(ids.shape[0])
+        return read(self, ids, mask)
+
+    monkeypatch.setattr(LanguageModel, "hidden", counted)
+    six = jax.tree.map(lambda x: jnp.concatenate([x, x[:2]]), batch(model, shift=0.0))
+    seen.clear()
+    config = gradient.Config(**{"scale": "none", **fields, "piece": 4})  # which does not divide 6
+    jax.eval_shape(gradient.learn, gradient.begin(model, config), six, jax.random.key(0))
+    assert seen == {3}

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from sterling.algorithms.language import critic
+from sterling.algorithms.language import teaching
 from sterling.equations import divergence, likelihood
 from sterling.equations import group as groups
 from sterling.equations.average import masked_mean
@@ -32,8 +32,8 @@ def advantages(
     ids: Int[Array, "row time"],
     mask: Bool[Array, "row token"],
     before: dict[str, Float[Array, "row token"]],
-) -> tuple[Float[Array, "row token"], critic.Critic | None, dict[str, Array]]:
-    """A of every token; the critic, which has learned, if there is one; and what to report."""
+) -> tuple[Float[Array, "row token"], dict[str, Tokens], dict[str, Array]]:
+    """A of every token; the critic's values and targets, if there is one; and what to report."""
     config, extras = state.config, batch.extras
     price = divergence_price(config, before, mask)
     lost = jnp.zeros_like(extras["score"])
@@ -44,18 +44,17 @@ def advantages(
     how, valid = (config.baseline, config.scale), extras["valid"]
     found = {"data/score": masked_mean(extras["score"], valid), "data/flat": flat(batch)}
     if state.critic is not None:
-        value = jax.lax.stop_gradient(state.critic.judge(ids))
+        judge = state.critic.judge
+        value = jax.lax.stop_gradient(teaching.in_pieces(judge, ids, config.piece))
         worth, target = by_critic(config, batch, reward, value, mask)
-        options = {"lr": config.value_lr, "max_norm": config.max_grad_norm, "piece": config.piece}
-        judge, told = state.critic.learned(ids, target, mask, **options)
-        return groups.whiten(worth, mask), judge, found | told
+        return groups.whiten(worth, mask), {"value": value, "target": target}, found
     if config.scale == "tokens":
         centred = of_answers(extras["score"] + lost, batch, mask, (config.baseline, "none"))
         at_end = jnp.where(batch.last & mask, centred, 0.0) - price
-        return of_tokens(at_end, mask, config.gamma), None, found
+        return of_tokens(at_end, mask, config.gamma), {}, found
     if config.turns:
-        return of_turns(config, batch, reward, mask), None, found
-    return of_answers(score, batch, mask, how), None, found
+        return of_turns(config, batch, reward, mask), {}, found
+    return of_answers(score, batch, mask, how), {}, found
 
 
 def divergence_price(

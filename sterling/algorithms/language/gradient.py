@@ -155,7 +155,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     """One iteration's updates on the lines ``(row, token)`` that the model took part in."""
     config, ids, mask = state.config, teaching.tokens(batch), teaching.said(batch)
     before = likelihoods(state, ids)
-    worth, judge, found = credit.advantages(state, batch, ids, mask, before)
+    worth, judged, found = credit.advantages(state, batch, ids, mask, before)
     rows = {
         "ids": ids,
         "mask": credit.kept(config, batch, mask),
@@ -166,6 +166,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         "spoke": batch.extras["log_prob"],
         "weight": credit.staleness(config, before, batch, mask),
         "reference": before["reference"],
+        **judged,
     }
 
     def epoch(state: State, key: Key[Array, ""]) -> tuple[State, dict[str, Array]]:
@@ -173,7 +174,6 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         parts = jax.tree.map(lambda x: _split(x, order, config.minibatches), rows)
         return jax.lax.scan(update, state, parts)
 
-    state = eqx.tree_at(lambda s: s.critic, state, judge, is_leaf=lambda x: x is None)
     state, metrics = jax.lax.scan(epoch, state, keys.deal(key, "epoch", config.epochs))
     last = jax.tree.map(jnp.mean, metrics) | found
     told = {"advantage": credit.row_mean(jnp.abs(worth), mask), "score": batch.extras["score"]}
@@ -181,8 +181,8 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
 
 def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array]]:
-    """One update on a minibatch."""
-    config = state.config
+    """One update of the policy, and of the critic if there is one, on a minibatch."""
+    config, judge = state.config, state.critic
     share = aggregate.weights(
         *(rows["mask"], rows["group"], config.aggregate),
         length=config.limit,
@@ -200,7 +200,11 @@ def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array
     if reference is not None and config.reset:
         anew = updates % config.reset == 0
         reference = jax.tree.map(lambda new, old: jnp.where(anew, new, old), model, reference)
-    return State(model, reference, state.critic, optimiser, updates, config), found
+    if judge is not None:
+        options = {"lr": config.value_lr, "max_norm": config.max_grad_norm, "piece": config.piece}
+        judge, told = judge.learned(rows, **options)
+        found |= told
+    return State(model, reference, judge, optimiser, updates, config), found
 
 
 def loss_of(config: Config) -> teaching.Loss:
@@ -238,10 +242,17 @@ def likelihoods(state: State, ids: Int[Array, "row time"]) -> dict[str, Float[Ar
     settings do not ask for them."""
     config, nothing = state.config, jnp.zeros((ids.shape[0], ids.shape[1] - 1))
     found = {"model": nothing, "reference": nothing}
+
+    def under(model: LanguageModel) -> Float[Array, "row token"]:
+        def read(ids: Int[Array, "row time"]) -> Float[Array, "row token"]:
+            return model.log_prob(ids, config.temperature)[0]
+
+        return jax.lax.stop_gradient(teaching.in_pieces(read, ids, config.piece))
+
     if _asks_anew(config) or (config.kl != "none" and config.kl_in == "reward"):
-        found["model"] = jax.lax.stop_gradient(state.model.log_prob(ids, config.temperature)[0])
+        found["model"] = under(state.model)
     if state.reference is not None:
-        found["reference"] = state.reference.log_prob(ids, config.temperature)[0]
+        found["reference"] = under(state.reference)
     return found
 
 
