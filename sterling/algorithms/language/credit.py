@@ -57,6 +57,25 @@ def advantages(
     return of_answers(score, batch, mask, how), {}, found
 
 
+def likelihoods(state: Any, ids: Int[Array, "row time"]) -> dict[str, Float[Array, "row token"]]:
+    """Log-probabilities under the policy as it is now, and under the reference; 0 where the
+    settings do not ask for them."""
+    config, nothing = state.config, jnp.zeros((ids.shape[0], ids.shape[1] - 1))
+    found = {"model": nothing, "reference": nothing}
+    how = (ids, config.temperature, config.piece)
+    if asks_anew(config) or (config.kl != "none" and config.kl_in == "reward"):
+        found["model"] = teaching.log_prob(state.model, *how)
+    if state.reference is not None:
+        found["reference"] = teaching.log_prob(state.reference, *how)
+    return found
+
+
+def asks_anew(config: Any) -> bool:
+    """Whether ratios are to the model's own probabilities as the iteration begins, and not to those
+    that were sampled by: these are others where the sampler leaves out unlikely tokens."""
+    return config.decoupled or config.top_k > 0 or config.top_p is not None
+
+
 def divergence_price(
     config: Any, before: dict[str, Float[Array, "row token"]], mask: Bool[Array, "row token"]
 ) -> Float[Array, "row token"]:

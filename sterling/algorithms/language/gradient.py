@@ -154,7 +154,7 @@ def act(
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One iteration's updates on the lines ``(row, token)`` that the model took part in."""
     config, ids, mask = state.config, teaching.tokens(batch), teaching.said(batch)
-    before = likelihoods(state, ids)
+    before = credit.likelihoods(state, ids)
     worth, judged, found = credit.advantages(state, batch, ids, mask, before)
     rows = {
         "ids": ids,
@@ -162,7 +162,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         "counted": mask,
         "group": batch.extras["group"],
         "advantage": worth,
-        "old": before["model"] if _asks_anew(config) else batch.extras["log_prob"],
+        "old": before["model"] if credit.asks_anew(config) else batch.extras["log_prob"],
         "spoke": batch.extras["log_prob"],
         "weight": credit.staleness(config, before, batch, mask),
         "reference": before["reference"],
@@ -201,8 +201,8 @@ def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array
         anew = updates % config.reset == 0
         reference = jax.tree.map(lambda new, old: jnp.where(anew, new, old), model, reference)
     if judge is not None:
-        options = {"lr": config.value_lr, "max_norm": config.max_grad_norm, "piece": config.piece}
-        judge, told = judge.learned(rows, **options)
+        how = {"lr": config.value_lr, "max_norm": config.max_grad_norm}
+        judge, told = judge.learned(rows, piece=config.piece, **how)
         found |= told
     return State(model, reference, judge, optimiser, updates, config), found
 
@@ -235,31 +235,6 @@ def loss_of(config: Config) -> teaching.Loss:
         return total, found | {"loss/policy": total}
 
     return loss
-
-
-def likelihoods(state: State, ids: Int[Array, "row time"]) -> dict[str, Float[Array, "row token"]]:
-    """Log-probabilities under the policy as it is now, and under the reference; 0 where the
-    settings do not ask for them."""
-    config, nothing = state.config, jnp.zeros((ids.shape[0], ids.shape[1] - 1))
-    found = {"model": nothing, "reference": nothing}
-
-    def under(model: LanguageModel) -> Float[Array, "row token"]:
-        def read(ids: Int[Array, "row time"]) -> Float[Array, "row token"]:
-            return model.log_prob(ids, config.temperature)[0]
-
-        return jax.lax.stop_gradient(teaching.in_pieces(read, ids, config.piece))
-
-    if _asks_anew(config) or (config.kl != "none" and config.kl_in == "reward"):
-        found["model"] = under(state.model)
-    if state.reference is not None:
-        found["reference"] = under(state.reference)
-    return found
-
-
-def _asks_anew(config: Config) -> bool:
-    """Whether ratios are to the model's own probabilities as the iteration begins, and not to those
-    that were sampled by: these are others where the sampler leaves out unlikely tokens."""
-    return config.decoupled or config.top_k > 0 or config.top_p is not None
 
 
 def _split(x: Array, order: Int[Array, "row"] | None, parts: int) -> Array:

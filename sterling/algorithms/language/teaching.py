@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sterling.language import lora
+from sterling.language.model import LanguageModel
 from sterling.nets.optimiser import adam, descend, global_norm
 from sterling.types import Mistake, Record, Spec
 
@@ -87,6 +88,20 @@ def in_pieces(read: Callable[[Any], T], rows: PyTree, piece: int) -> T:
     if parts is None:
         return read(rows)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), jax.lax.map(read, parts))
+
+
+def log_prob(
+    model: LanguageModel,
+    ids: Int[Array, "row time"],
+    temperature: Float[Array, ""] | float,
+    piece: int,
+) -> Float[Array, "row token"]:
+    """What a model gives to all tokens but the first, as numbers that no gradient goes through."""
+
+    def read(ids: Int[Array, "row time"]) -> Float[Array, "row token"]:
+        return model.log_prob(ids, temperature)[0]
+
+    return jax.lax.stop_gradient(in_pieces(read, ids, piece))
 
 
 def _parts(rows: PyTree, piece: int) -> PyTree | None:
