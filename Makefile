@@ -19,12 +19,13 @@ demo: $(STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a film
 	$(BIN)/sterling play runs/demo --video runs/demo/cheetah.mp4
 
 # Most of the time goes into compiling. Where it matters how a program is compiled (is a seed alone
-# bit-equal to the same among several?) it is compiled as for users, elsewhere in less time.
-EXACT := $(patsubst %,tests/contract/test_%.py,language resume seeds structure)
-OTHERS := tests $(addprefix --ignore=,$(EXACT))
+# bit-equal to the same among several?), and where programs run for long (probe worlds), they are
+# compiled as for users, elsewhere in less time.
+CONTRACT := tests/contract
+OTHERS := tests --ignore=$(CONTRACT)
 
 test: $(STAMP)  ## every test
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(EXACT)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(CONTRACT)
 	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -n 3 --dist loadfile $(OTHERS)
 
 lint: $(STAMP)

@@ -6,6 +6,7 @@ same loss and gradient:
 
     token         1 / (all counted tokens)                        (DAPO)
     sequence      1 / (rows * the row's counted tokens)           (GRPO)
+    sum           1 / rows                                        (REINFORCE, Williams 1992)
     sum-constant  1 / (rows * length), length a constant          (Dr.GRPO)
     prompt        1 / (groups * the group's counted tokens)
 
@@ -26,7 +27,7 @@ from sterling.types import Mistake
 
 Tokens = Float[Array, "row token"]
 Mask = Bool[Array, "row token"]
-WAYS = ("token", "sequence", "sum-constant", "prompt")
+WAYS = ("token", "sequence", "sum", "sum-constant", "prompt")
 
 
 def weights(
@@ -39,9 +40,10 @@ def weights(
 ) -> Tokens:
     """What each token counts, by the module docstring; 0 outside of ``mask``.
 
-    ``group``: integers from 0 to rows - 1, read by "prompt" alone. ``length``: tokens of the
-    longest answer allowed, which "sum-constant" needs. Raises Mistake where it lacks it, and for
-    ways that are not in ``WAYS``.
+    ``group``: any integers, read by "prompt" alone (a minibatch's keys may be those of the whole
+    batch, which run on to more than its own rows). ``length``: tokens of the longest answer
+    allowed, which "sum-constant" needs. Raises Mistake where it lacks it, and for ways that are not
+    in ``WAYS``.
     """
     counted = mask if counted is None else counted
     each = jnp.sum(counted.astype(jnp.float32), -1)
@@ -51,14 +53,18 @@ def weights(
         per_row = jnp.broadcast_to(jnp.sum(each), each.shape)
     elif how == "sequence":
         per_row = rows * each
+    elif how == "sum":
+        per_row = jnp.broadcast_to(rows, each.shape)
     elif how == "sum-constant":
         if length is None:
             raise Mistake('"sum-constant" divides by a constant; give it the longest length')
         per_row = jnp.broadcast_to(rows * length, each.shape)
     elif how == "prompt":
-        tokens = jax.ops.segment_sum(each, group, each.shape[0])
+        size = each.shape[0]
+        _, dense = jnp.unique(group, size=size, return_inverse=True)
+        tokens = jax.ops.segment_sum(each, dense, size)
         groups = jnp.sum((tokens > 0.0).astype(jnp.float32))
-        per_row = groups * tokens[group]
+        per_row = groups * tokens[dense]
     else:
         said = hint(how, WAYS, f"use one of {', '.join(WAYS)}")
         raise Mistake(f"unknown aggregation {how!r}{said}")

@@ -104,10 +104,9 @@ class Conversation(eqx.Module):
             final = turn == needs.rounds - 1
             for seed, own in enumerate(groups):
                 room = needs.prompts - len(kept[seed])
-                pairs = zip(chosen[seed].tolist(), own, strict=True)
-                told = [(arm, group) for arm, group in pairs if final or _tells(group)][:room]
-                kept[seed] += [group for _, group in told]
-                arms[seed] += [arm for arm, group in told for _ in group]
+                places = _worthy(own, room, final=final)
+                kept[seed] += [own[place] for place in places]
+                arms[seed] += [int(chosen[seed][n]) for n in places for _ in own[n]]
         rows = self.host.rows
         asked = np.array([own + [-1] * (rows - len(own)) for own in arms], np.int32)
         source = Conversation(self.host, self.curriculum, jnp.asarray(asked), tally)
@@ -160,10 +159,22 @@ class Conversation(eqx.Module):
         return found
 
 
+def _worthy(groups: Sequence[Sequence[Line]], room: int, *, final: bool) -> list[int]:
+    """Places of at most ``room`` groups that teach; in the ``final`` round others fill it up."""
+    places = [n for n, group in enumerate(groups) if _tells(group)]
+    if final:
+        places += [n for n in range(len(groups)) if n not in places]
+    return sorted(places[:room])
+
+
 def _tells(group: Sequence[Line]) -> bool:
-    """Whether a group teaches: some of its answers were better than others (DAPO, eq. 11)."""
-    rewards = [line.reward for line in group if not line.failed]
-    return bool(rewards) and max(rewards) - min(rewards) > 1e-6
+    """Whether a group teaches: some of its answers were better than others (DAPO, eq. 11), from
+    one seat: of a game, whose seats are groups apart, one seat may always win."""
+    by_seat: dict[int, list[float]] = {}
+    for line in group:
+        if not line.failed:
+            by_seat.setdefault(line.seat, []).append(line.reward)
+    return any(max(rewards) - min(rewards) > 1e-6 for rewards in by_seat.values())
 
 
 def _counted(tally: Tally, groups: Sequence[Sequence[Sequence[Line]]]) -> Tally:

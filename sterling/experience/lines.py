@@ -1,10 +1,12 @@
 """Lines of conversations as a record: tokens with named axes ``(seed, row, token)``.
 
 ``obs`` is a token and ``action`` the one that follows it; ``mask`` says which of those the model
-chose itself. A turn's reward stands at its last token, ``discount`` is 0 at the end of a line that
-was not cut. ``extras``: ``log_prob`` of the token under the policy that chose it, ``turn`` its
-number, and for each row ``group`` (rows of one group answer the same question from the same seat),
-``score`` (the sum of its rewards) and ``valid`` (False: the row is padding, or its scene failed).
+chose itself. A turn's reward stands at its last token, ``discount`` is 0 at the end of a line whose
+scene is over: an answer that was cut off at its limit has had its verdict, so only a context that
+was too short leaves 1. ``extras``: ``log_prob`` of the token under the policy that chose it,
+``turn`` its number, and for each row ``group`` (rows of one group answer the same question from the
+same seat), ``score`` (the sum of its rewards), ``cut`` (the line, or an answer in it, was longer
+than allowed) and ``valid`` (False: the row is padding, or its scene failed).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def record(seeds: Sequence[Rows], voice: Voice, count: int) -> Record:
     """Every seed's lines as ``count`` rows of ``voice.context - 1`` pairs of tokens."""
     parts = [_arrays(rows, voice, count) for rows in seeds]
     arrays = {name: jnp.asarray(np.stack([part[name] for part in parts])) for name in parts[0]}
-    names = ("log_prob", "turn", "group", "score", "valid")
+    names = ("log_prob", "turn", "group", "score", "cut", "valid")
     return Record(
         obs=arrays["ids"][..., :-1],
         action=arrays["ids"][..., 1:],
@@ -64,6 +66,7 @@ def _arrays(rows: Rows, voice: Voice, count: int) -> dict[str, np.ndarray]:
         "turn": np.zeros(shape, np.int32),
         "group": np.full(count, count - 1, np.int32),
         "score": np.zeros(count, np.float32),
+        "cut": np.zeros(count, bool),
         "valid": np.zeros(count, bool),
     }
     for row, (line, group) in enumerate(zip(rows.lines, rows.groups, strict=True)):
@@ -87,5 +90,5 @@ def _write(made: dict[str, np.ndarray], row: int, line: Line) -> None:
         spoken = np.flatnonzero(own & (turns == turn))
         made["reward"][row, spoken[-1] - 1] = verdict.reward
     made["last"][row, length - 2] = True
-    made["discount"][row, length - 2] = float(line.cut)
-    made["score"][row], made["valid"][row] = line.reward, True
+    made["discount"][row, length - 2] = float(line.full)
+    made["score"][row], made["cut"][row], made["valid"][row] = line.reward, line.cut, True

@@ -256,5 +256,8 @@ def read(path: Path) -> Record:
         for name, x in arrays.items()
         if name.startswith("extras.")
     }
+    if "cut" not in extras:  # batches written before it was told apart from the discount
+        ends = arrays["last"] & (arrays["discount"] > 0.0)
+        extras["cut"] = jnp.asarray(ends.any(-1))
     whole: dict[str, Any] = {name: jnp.asarray(arrays[name]) for name in PLAIN}
     return Record(next_obs=None, extras=extras, **whole)

@@ -47,6 +47,10 @@ SHORT = (
 )
 
 
+CALL = "<tool_call>"  # how calls are written that worlds with tools read
+HOW = f'Call one with {CALL}{{"name": ..., "arguments": {{...}}}}</tool_call>.'
+
+
 class Template:
     """A chat template that is ready to use.
 
@@ -66,10 +70,17 @@ class Template:
     def render(self, messages: Sequence[Message], reply: bool) -> str:
         """The conversation as a text; with ``reply`` it ends where the assistant's turn begins.
 
+        Tools are handed to a template that asks for calls in the form that is read here; one that
+        knows no tools, or has them called otherwise (Llama 3's), shows a description in words.
         Raises :class:`Mistake` for conversations that the template refuses.
         """
-        said = [{"role": each.role, "content": each.content} for each in messages]
-        known = {"messages": said, "add_generation_prompt": reply, "tools": None, "documents": None}
+        if "tools" not in self.source or CALL not in self.source:
+            messages = [_described(each) if each.tools else each for each in messages]
+        tools = [json.loads(text) for each in messages for text in each.tools] or None
+        whole = [each for each in messages if each.content or not each.tools]
+        said = [{"role": each.role, "content": each.content} for each in whole]
+        known = {"messages": said, "add_generation_prompt": reply, "documents": None}
+        known["tools"] = tools
         try:
             return self._program.render(**self._tokens, **known)
         except (TemplateError, TypeError, ValueError, LookupError) as error:
@@ -94,6 +105,12 @@ class Template:
         if not found:
             raise Mistake(f"{self._name} does not show what the assistant said; use another")
         return rest
+
+
+def _described(message: Message) -> Message:
+    """The message with its tools told in words."""
+    first = [message.content] if message.content else []
+    return Message(message.role, "\n".join([*first, "You have tools.", *message.tools, HOW]))
 
 
 class _Names(Namespace):

@@ -16,10 +16,13 @@ from sterling.types import Mistake
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """Something said. ``role`` is "system", "user", "assistant" or "tool"."""
+    """Something said. ``role`` is "system", "user", "assistant" or "tool". ``tools`` are JSON
+    schemas (:attr:`sterling.language.tools.Tool.schema`) of what may be called from here on: a chat
+    template that knows tools shows them its own way, for others they are described in words."""
 
     role: str
     content: str
+    tools: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

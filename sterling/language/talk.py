@@ -10,10 +10,7 @@ as failed, and why is counted.
 from __future__ import annotations
 
 import dataclasses
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,6 +21,7 @@ from jaxtyping import Array, Key
 from sterling import keys as named
 from sterling.language.cores import side_by_side
 from sterling.language.generate import Answers, Prompts, bucket
+from sterling.language.patience import patience
 from sterling.language.sampling import Sampling
 from sterling.language.scene import Message, Scene
 from sterling.language.task import Verdict
@@ -43,7 +41,7 @@ class Voice:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
-    patience: float = 10.0  # seconds that a scene may take to react
+    patience: float = 10.0  # seconds that a scene may take to react, its verifiers' own aside
 
 
 @dataclasses.dataclass
@@ -59,7 +57,7 @@ class Line:
     turns: int = 0  # that the seat had
     verdicts: tuple[Verdict, ...] = ()  # one for each of them
     cut: bool = False  # the context was too short, or an answer longer than allowed
-    full: bool = False  # the context was too short
+    full: bool = False  # the context was too short for it or another seat: its scene is not over
     failed: str = ""  # why the scene was given up
 
     @property
@@ -128,7 +126,7 @@ class Talk:
         try:
             with patience(self.voice.patience):
                 scene.say(self.voice.tokenizer.decode(ids[:-1] if stopped else ids))
-                check(scene.verdicts)
+                self._check(line.scene, scene.verdicts)
         except Exception as error:
             self._give_up(line.scene, _why(error))
 
@@ -138,7 +136,21 @@ class Talk:
             scene = self.scenes[number]
             if not isinstance(scene, str) and not line.failed:
                 line.verdicts = tuple(scene.verdicts[seat])
+                line.full = scene.turn is not None
+                line.cut |= line.full
         return [self.lines[place] for place in sorted(self.lines)]
+
+    def _check(self, number: int, verdicts: Any) -> None:
+        """Raise ValueError where verdicts are none, or a seat has more of them than turns."""
+        check(verdicts)
+        for (scene, seat), line in self.lines.items():
+            if scene != number:
+                continue
+            if seat >= len(verdicts):
+                raise ValueError(f"there are no verdicts on seat {seat}")
+            if len(verdicts[seat]) > line.turns:
+                said = f"{len(verdicts[seat])} verdicts on seat {seat}"
+                raise ValueError(f"{said}, which had {line.turns} turns")
 
     def _tokens(self, line: Line, messages: Sequence[Message]) -> list[int]:
         tokenizer = self.voice.tokenizer
@@ -242,32 +254,6 @@ def check(verdicts: Any) -> None:
         reward = getattr(verdict, "reward", None)
         if not isinstance(reward, (int, float)) or not np.isfinite(reward):
             raise ValueError(f"a verdict without a finite reward: {verdict!r}"[:200])
-
-
-class Alarm(BaseException):
-    """Time is over. Not an Exception: what catches those (a tool's faults, say) lets it pass."""
-
-
-@contextmanager
-def patience(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in what takes longer, again and again where it goes on. Only a process's
-    main thread can be interrupted; in others nothing is limited."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(number: int, frame: Any) -> None:
-        raise Alarm
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
-    try:
-        yield
-    except Alarm:
-        raise TimeoutError(f"took longer than {seconds:g} s") from None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _why(error: Exception) -> str:

@@ -26,11 +26,11 @@ from sterling.types import Mistake
 LONGEST = 2000  # characters of a tool's answer
 _KINDS: dict[type, str] = {
     **{str: "string", int: "integer", float: "number", bool: "boolean"},
-    **{list: "array", dict: "object"},
+    **{list: "array", dict: "object", type(None): "null"},
 }
 _PYTHON: dict[str, type | tuple[type, ...]] = {
     **{"string": str, "integer": int, "number": (int, float), "boolean": bool},
-    **{"array": list, "object": dict},
+    **{"array": list, "object": dict, "null": type(None)},
 }
 
 
@@ -49,7 +49,7 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The description that chat templates take."""
+        """The description that chat templates take (``tools`` of a scene's Message)."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -89,16 +89,25 @@ def tool(function: Callable[..., Any]) -> Tool:
 def _schema(annotation: Any, what: str) -> dict[str, Any]:
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
-        return {"enum": list(inner)}
+        kinds = dict.fromkeys(_schema(type(each), what)["type"] for each in inner)
+        return {"type": next(iter(kinds)) if len(kinds) == 1 else [*kinds], "enum": [*inner]}
     if origin in (typing.Union, types.UnionType) and len(inner) == 2 and type(None) in inner:
-        return _schema(next(each for each in inner if each is not type(None)), what)
+        made = _schema(next(each for each in inner if each is not type(None)), what)
+        values = {"enum": [*made["enum"], None]} if "enum" in made else {}
+        return {**made, "type": [*_kinds(made), "null"], **values}
     kind = _KINDS.get(origin or annotation)
     if kind is None:
-        known = ", ".join(each.__name__ for each in _KINDS)
+        known = ", ".join(each.__name__ for each in _KINDS if each is not type(None))
         raise Mistake(f"{what} is {annotation}, which calls cannot hold; use one of {known}")
     if kind == "array" and inner:
         return {"type": kind, "items": _schema(inner[0], what)}
     return {"type": kind}
+
+
+def _kinds(schema: dict[str, Any]) -> list[str]:
+    """The types that a schema allows; none where it allows all."""
+    said = schema.get("type", [])
+    return [said] if isinstance(said, str) else list(said)
 
 
 def calculator() -> Tool:
@@ -188,12 +197,16 @@ def _json_call(inside: str) -> Call:
 
 
 def _short(tool: Tool, inside: str) -> Call:
-    """The text is the first argument; what is not meant as text is read as JSON."""
+    """The text is the first argument: one of its values as they are written, or where it is not
+    meant as text JSON."""
     properties = tool.parameters["properties"]
     if not properties:
         return Call(tool.name, {})
     first, schema = next(iter(properties.items()))
-    if schema.get("type", "string") == "string":
+    for value in schema.get("enum", []):
+        if inside in (value, json.dumps(value)):
+            return Call(tool.name, {first: value})
+    if "string" in (_kinds(schema) or ["string"]):
         return Call(tool.name, {first: inside})
     try:
         return Call(tool.name, {first: json.loads(inside)})
@@ -229,8 +242,13 @@ def _fault(arguments: dict[str, Any], schema: dict[str, Any]) -> str:
             return f"there is no argument {name!r}"
         if "enum" in known[name] and value not in known[name]["enum"]:
             return f"{name} must be one of {', '.join(map(str, known[name]['enum']))}"
-        kind = known[name].get("type")
-        fits = kind is None or isinstance(value, _PYTHON[kind])
-        if not fits or (isinstance(value, bool) and kind in ("integer", "number")):
-            return f"{name} must be {kind}"
+        kinds = _kinds(known[name])
+        if kinds and not any(_is(value, kind) for kind in kinds):
+            return f"{name} must be {' or '.join(kinds)}"
     return ""
+
+
+def _is(value: Any, kind: str) -> bool:
+    """Whether a value is of JSON's ``kind``; to Python a truth is a whole number as well."""
+    number = kind in ("integer", "number")
+    return isinstance(value, _PYTHON[kind]) and not (number and isinstance(value, bool))

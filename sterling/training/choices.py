@@ -46,4 +46,4 @@ class Speech:
     slots: int = 64  # answers that are written at a time
     lora: int = 0  # rank of adapters, which alone are taught; 0: every weight is
     forget: bool = False  # compute layers again for the gradient: less memory, more work
-    patience: float = 10.0  # seconds that a scene may take to react
+    patience: float = 10.0  # seconds that a scene may take to react, its verifiers' own aside

@@ -12,8 +12,9 @@ from sterling.experience.comparisons import Pair
 from sterling.experience.comparisons import of_file as pairs_of_file
 from sterling.experience.texts import HELD_OUT, of_file
 from sterling.experience.texts import of_world as solved
+from sterling.language.patience import patience
 from sterling.language.scene import Message, Scene
-from sterling.language.talk import BOUNDLESS, Line, Voice, opened, patience
+from sterling.language.talk import BOUNDLESS, Line, Voice, opened
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.apart import held_out
 from sterling.notice import say

@@ -163,7 +163,10 @@ def _spoken(
 ) -> Any:
     """What the agents say, and what was said before, by the settings' shares."""
     asked, needs = of(settings), _needs(settings)
-    none = jnp.zeros((), jnp.int32)
+    none, turns = jnp.zeros((), jnp.int32), getattr(settings.config, "turns", 0)
+    if 0 < turns < place.turns:
+        said = f"turns={turns} leaves the rewards of later turns out, and {place.name} has "
+        raise Mistake(f"{said}{place.turns}; give turns={place.turns}")
     if asked.replay:
         return Recorded(none, Path(asked.replay))
     if needs.again and not asked.pool:

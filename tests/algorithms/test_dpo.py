@@ -283,3 +283,15 @@ def test_it_wants_a_world_of_text():
     begun = dpo.init(KEY, Spec(space, space, model=lambda key: model()), dpo.Config())
     assert begun.model.vocabulary == 37
     assert dpo.needs(dpo.Config()) == Comparisons(32, 1)
+
+
+def test_ktos_reference_point_reads_no_more_pairs_at_a_time_than_a_piece(monkeypatch):
+    seen, read = set(), LanguageModel.hidden
+
+    def counted(self, ids, mask=None):
+        seen.add(ids.shape[0])
+        return read(self, ids, mask)
+
+    monkeypatch.setattr(LanguageModel, "hidden", counted)
+    jax.eval_shape(dpo.reference_point, moved("kto", piece=3), Pairs.of(record()))
+    assert seen == {4}  # of four pairs two at a time

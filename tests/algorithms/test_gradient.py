@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import sterling
+from sterling import algorithms
 from sterling.algorithms import find
-from sterling.algorithms.language import credit, gradient
-from sterling.language.model import tiny
+from sterling.algorithms.language import credit, critic, gradient
+from sterling.language.model import LanguageModel, tiny
 from sterling.types import Mistake, Record
 
 
@@ -80,3 +82,115 @@ def test_the_longest_turn_is_what_may_be_overlong():
 def test_a_penalty_that_takes_from_every_answer_is_refused():
     with pytest.raises(Mistake, match="overlong=8 takes from every answer of limit=8"):
         gradient.begin(tiny(12, "nano"), gradient.Config(overlong=8, limit=8))
+
+
+def line(discount, turn):
+    """Two rows of four own tokens, the first of which earns 1 at its end."""
+    last = jnp.tile(jnp.arange(4)[None] == 3, (2, 1))
+    reward = jnp.zeros((2, 4)).at[0, 3].set(1.0)
+    ends, none = jnp.where(last, discount, 1.0), jnp.zeros((2, 4), jnp.int32)
+    extras = {"turn": jnp.asarray([turn] * 2, jnp.int32)}
+    return Record(none, none, reward, ends, None, last, jnp.ones((2, 4), bool), extras=extras)
+
+
+@pytest.mark.parametrize("turn", [[0, 0, 0, 0], [0, 0, 1, 1]])
+def test_a_critic_of_turns_is_taught_what_is_earned_and_not_its_own_errors(turn):
+    """A critic that fits its targets exactly but cannot tell the rows apart at their first token;
+    where each token was taught A + V of its own, the later ones ran away."""
+    batch, config = line(0.0, turn), gradient.Config(baseline="critic", turns=2)
+    value = jnp.zeros((2, 4))
+    for _ in range(8):
+        target = credit.by_critic(config, batch, batch.reward, value, batch.mask)[1]
+        value = target.at[:, 0].set(target[:, 0].mean())
+    np.testing.assert_allclose(target, [[1.0] * 4, [0.0] * 4], atol=1e-6)
+
+
+def test_a_scene_that_is_not_over_goes_on_with_the_value_after_its_last_token():
+    batch = line(1.0, [0, 0, 0, 0])
+    mask = batch.mask.at[:, 3].set(False)
+    value = jnp.asarray([[0.1, 0.2, 0.3, 0.7], [0.0, 0.0, 0.0, -0.5]])
+    config = gradient.Config(baseline="critic", lam=1.0)
+    _, target = credit.by_critic(config, batch, jnp.zeros((2, 4)), value, mask)
+    np.testing.assert_allclose(target[:, :3], [[0.7] * 3, [-0.5] * 3], rtol=1e-6)
+
+
+def test_only_lines_that_were_cut_are_left_out_of_learning():
+    batch = line(0.0, [0] * 4)
+    batch.extras.update(cut=jnp.asarray([True, False]), score=jnp.zeros(2))
+    found = credit.kept(gradient.Config(truncated=False), batch, batch.mask)
+    assert found.any(1).tolist() == [False, True]
+    assert credit.kept(gradient.Config(), batch, batch.mask).all()
+
+
+@pytest.mark.parametrize(("name", "scale"), [("dr-grpo", 1.0), ("reinforce", 8.0)])
+def test_the_rule_does_not_change_the_denominator(name, scale):
+    """Where ratios are 1 a ratio's gradient is log pi's; a sum over answers is 8 = limit times the
+    sum over a constant length."""
+    model = tiny(12, "nano")
+    sizes = []
+    for fields in ({}, {"rule": "none"}, {"rule": "reinforce"}, {"aggregate": "sum-constant"}):
+        settings = {**algorithms.named(name), "limit": 8, **fields}
+        state = gradient.begin(model, gradient.Config(**settings))
+        found = gradient.learn(state, batch(model, shift=0.0), jax.random.key(0))[1]
+        sizes.append(float(found.metrics["loss/grad_norm"]))
+    np.testing.assert_allclose(sizes[1:3], sizes[0], rtol=1e-4)
+    np.testing.assert_allclose(sizes[0] / sizes[3], scale, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["grpo", "rloo", "dr-grpo"])
+def test_a_group_of_one_is_refused_where_it_would_learn_nothing(name):
+    settings = {**algorithms.named(name), "group": 1}
+    with pytest.raises(Mistake, match="so nothing is learned; give group=2 or more"):
+        gradient.begin(tiny(12, "nano"), gradient.Config(**settings))
+
+
+@pytest.mark.parametrize("name", ["reinforce", "token-ppo", "expert-iteration"])
+def test_a_group_of_one_will_do_without_a_baseline_of_groups(name):
+    gradient.begin(tiny(12, "nano"), gradient.Config(**{**algorithms.named(name), "group": 1}))
+
+
+def test_credit_by_fewer_turns_than_the_world_has_is_refused():
+    """The rewards of later turns would be left out."""
+    place = {"environment": "try-again:copy-text", "model": "nano", "updates": 1}
+    small = {"prompts": 2, "group": 2, "limit": 4, "evaluate_episodes": 0}
+    with pytest.raises(Mistake, match="try-again:copy-text has 3; give turns=3"):
+        sterling.train("grpo", turns=2, **place, **small)
+
+
+def test_a_critic_learns_as_often_as_the_policy_and_no_value_runs_off(monkeypatch):
+    """Updates on all rows: the first begins at the values that the others are clipped to."""
+    model, settings = tiny(12, "nano"), algorithms.named("token-ppo")
+    told = batch(model, shift=0.0)
+    reward = jnp.where(told.last, told.extras["score"][:, None], 0.0)
+
+    def learned(clip=0.2, **fields):
+        monkeypatch.setattr(critic, "CLIP", clip)
+        jax.clear_caches()  # the programs have it as a constant
+        config = gradient.Config(**{**settings, "value_lr": 2e-3, "minibatches": 1, **fields})
+        asked = dataclasses.replace(told, reward=reward)
+        after = gradient.learn(gradient.begin(model, config), asked, jax.random.key(0))[0]
+        value = after.critic.judge(jnp.concatenate([told.obs[:, :1], told.action], 1))
+        return float(jnp.mean(jnp.abs(value[told.mask])))
+
+    once, often = learned(epochs=1), learned(epochs=4)
+    assert often > 1.5 * once
+    assert learned(0.01, epochs=4) < 0.8 * often
+    assert learned(0.01, epochs=1) == pytest.approx(once, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kl": "k3"}, {"top_p": 0.9}, {"decoupled": True}, {"baseline": "critic"}]
+)
+def test_no_more_rows_are_read_at_a_time_than_a_piece(fields, monkeypatch):
+    model, seen, read = tiny(12, "nano"), set(), LanguageModel.hidden
+
+    def counted(self, ids, mask=None):
+        seen.add(ids.shape[0])
+        return read(self, ids, mask)
+
+    monkeypatch.setattr(LanguageModel, "hidden", counted)
+    six = jax.tree.map(lambda x: jnp.concatenate([x, x[:2]]), batch(model, shift=0.0))
+    seen.clear()
+    config = gradient.Config(**{"scale": "none", **fields, "piece": 4})  # which does not divide 6
+    jax.eval_shape(gradient.learn, gradient.begin(model, config), six, jax.random.key(0))
+    assert seen == {3}

@@ -186,7 +186,7 @@ def test_shapes_are_preserved_and_failed_rows_teach_nothing(name):
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("name", ["sft", "grpo"])
+@pytest.mark.parametrize("name", ["sft", "grpo", "rloo", "token-ppo"])
 def test_pieces_change_nothing(name):
     module = algorithms.find(name)
 

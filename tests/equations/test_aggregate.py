@@ -18,6 +18,7 @@ GROUP = jnp.asarray([2, 0, 2], jnp.int32)
     [
         ("token", 26 / 6),
         ("sequence", (2 + 10 + 5) / 3),
+        ("sum", 26 / 3),
         ("sum-constant", 26 / (3 * 5)),
         ("prompt", (16 / 5 + 10) / 2),
     ],
@@ -36,7 +37,17 @@ def test_each_way_by_hand_and_what_is_masked_is_never_read(how, by_hand):
 @pytest.mark.parametrize("how", aggregate.WAYS)
 def test_weights_sum_to_one_where_the_way_is_a_mean(how):
     total = aggregate.weights(MASK, GROUP, how, length=5.0).sum()
-    np.testing.assert_allclose(total, 6 / 15 if how == "sum-constant" else 1.0, rtol=1e-6)
+    np.testing.assert_allclose(
+        total, {"sum-constant": 6 / 15, "sum": 6 / 3}.get(how, 1.0), rtol=1e-6
+    )
+
+
+def test_groups_are_told_apart_by_any_integers():
+    """A minibatch has the keys of the whole batch, which run on to more than its own rows."""
+    for keys in ([17, 900, 17], [3, -1, 3], [2, 3, 2]):
+        group = jnp.asarray(keys, jnp.int32)
+        found = jax.jit(lambda group: aggregate.weights(MASK, group, "prompt"))(group)
+        np.testing.assert_array_equal(found, aggregate.weights(MASK, GROUP, "prompt"))
 
 
 @pytest.mark.parametrize("how", aggregate.WAYS)

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.experience.conversation import Conversation, Host
+from sterling.experience.conversation import Conversation, Host, _tells
 from sterling.experience.curriculum import Curriculum
+from sterling.experience.lines import Rows, record
 from sterling.experience.mix import Mix
 from sterling.experience.recorded import Dump, Recorded, Remembered, read, write
 from sterling.experience.stale import Stale
@@ -16,7 +17,7 @@ from sterling.experience.texts import Demonstrations, of_file, of_world
 from sterling.language import worlds
 from sterling.language.generate import Answers
 from sterling.language.scene import Message, Stage
-from sterling.language.talk import Voice, converse
+from sterling.language.talk import Line, Voice, converse
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Generations, Mistake, Record, Signals, Texts
@@ -64,7 +65,24 @@ class Odd(Stage):
         if self.kind == "nonsense":
             self.verdicts[seat].append("seven")
             return
+        if self.kind == "judges twice":
+            self.judge(seat, 0.0, "heard")
+        if self.kind == "judges nobody":
+            self.verdicts = []
+            return
         self.judge(seat, float(text == "a"), "heard")
+
+
+class Duet(Stage):
+    """Two seats take turns for ever; the first is told more than the second."""
+
+    def __init__(self):
+        super().__init__(2)
+        self.ask(0, Message("user", "begin"))
+
+    def hear(self, seat, text):
+        self.judge(seat, 0.0, "heard")
+        self.ask(1 - seat, Message("user", "go on" if seat else text))
 
 
 class OddWorld:
@@ -135,12 +153,36 @@ def test_rewards_stand_at_the_last_token_of_their_turn():
     np.testing.assert_array_equal(record.obs[0, :, 1:], record.action[0, :, :-1])
 
 
-def test_answers_that_are_cut_off_go_on():
-    _, record = source(OddWorld("plain"), Generations(1, 1)).draw(Speaker("a", stops=False), KEYS)
-    assert (record.discount[0] == 1.0).all()
+def test_an_answer_that_was_cut_off_has_had_its_verdict():
+    """Nothing comes after it, so there is no value to go on with."""
+    drawn = source(OddWorld("plain"), Generations(1, 1)).draw(Speaker("a", stops=False), KEYS)[1]
+    assert bool(drawn.extras["cut"][0, 0])
+    assert drawn.discount[0][drawn.last[0]].tolist() == [0.0]
+    ended = source(OddWorld("plain"), Generations(1, 1)).draw(Speaker("a"), KEYS)[1]
+    assert not ended.extras["cut"].any()
 
 
-@pytest.mark.parametrize("kind", ["raises", "hangs", "nonsense", "never begins"])
+def test_a_scene_that_the_context_was_too_short_for_goes_on():
+    short = Voice(TOKENIZER, limit=6, context=40)
+    scene = worlds.find("try-again:copy-text").begin(1, 0)
+    lines = converse(Speaker("zz"), [[scene]], short, KEYS)[0]
+    made = record([Rows.of([lines])], short, 1)
+    assert bool(made.extras["cut"][0, 0])
+    assert made.discount[0][made.last[0]].tolist() == [1.0]
+
+
+def test_where_one_seats_line_is_full_the_others_is_not_over_either():
+    narrow = Voice(TOKENIZER, limit=6, context=64)
+    scene = Duet()
+    first, second = converse(Speaker("a"), [[scene]], narrow, KEYS)[0]
+    assert scene.turn is not None
+    made = record([Rows.of([[first, second]])], narrow, 2)
+    assert made.discount[0][made.last[0]].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "kind", ["raises", "hangs", "nonsense", "judges twice", "judges nobody", "never begins"]
+)
 def test_a_faulty_scene_costs_its_own_row(kind):
     begun = time.monotonic()
     world = OddWorld("plain", kind, "plain", "plain")
@@ -172,6 +214,26 @@ def test_groups_without_a_difference_are_asked_anew():
     assert twice.extras["score"][0].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert twice.extras["group"][0].tolist() == [0, 0, 1, 1]
     assert int(after.tally.episodes[0]) == 8  # what was asked and thrown away counts too
+
+
+def test_the_last_round_takes_groups_that_tell_before_others():
+    words = ["a", "a", "b", "b", "a", "b", "b", "b", "a", "a", "b", "a"]
+    needs = Generations(3, 2, rounds=2)
+    _, drawn = source(OddWorld("plain"), needs).draw(Speaker(*words), KEYS)
+    # the first round has one that tells, its third; the second round's third tells, and then
+    # there is room for one that does not
+    assert drawn.extras["score"][0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    _, once = source(OddWorld("plain"), Generations(3, 2)).draw(Speaker(*words), KEYS)
+    assert once.extras["score"][0].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0]  # in their order
+
+
+def test_a_game_that_the_same_seat_always_wins_tells_nothing():
+    lines = [
+        Line(game, seat, verdicts=(Verdict(float(seat), ""),)) for game in (0, 1) for seat in (0, 1)
+    ]
+    assert not _tells(lines)
+    lines[0].verdicts = (Verdict(1.0, ""),)
+    assert _tells(lines)
 
 
 def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():

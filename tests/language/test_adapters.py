@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import itertools
 import json
 import os
 import threading
@@ -12,9 +13,10 @@ import pytest
 
 from sterling.language import tasks
 from sterling.language.adapters import math, reasoning_gym
-from sterling.language.adapters.jsonl import records
+from sterling.language.adapters.jsonl import permuted, records
 from sterling.language.adapters.math import equivalent
 from sterling.language.adapters.worker import Fault, Worker
+from sterling.language.patience import patience
 from sterling.language.task import NOTHING, RIGHT, WRONG, Family, Task, Verdict
 from sterling.types import Mistake
 
@@ -99,6 +101,25 @@ def test_a_file_of_questions(tmp_path):
     assert family.verify(task, "9") == WRONG
     assert family.verify(task, "") == NOTHING
     assert "has levels 0 to 0, not 1" in told(family.sample, 0, 1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 64, 1000])
+def test_an_order_holds_each_place_once(count):
+    orders = [[permuted(place, count, key) for place in range(count)] for key in range(4)]
+    for order in orders:
+        assert sorted(order) == list(range(count))
+    if count >= 64:
+        assert len(set(map(tuple, orders))) == 4
+        moves = Counter((b - a) % count for a, b in itertools.pairwise(orders[0]))
+        assert max(moves.values()) < count / 4  # and no mere shift or stride
+
+
+def test_a_long_file_is_not_shuffled_for_every_question(tmp_path):
+    family = tasks.find(written(tmp_path / "long.jsonl", *QUESTIONS * 20_000))
+    begun = time.process_time()
+    for seed in range(0, 10**9, 10**7):
+        family.sample(seed, 0)
+    assert time.process_time() - begun < 1.0  # 6 seconds where each of a hundred shuffles
 
 
 def test_numbers_marks_and_system_messages_in_a_file(tmp_path):
@@ -330,6 +351,69 @@ def test_a_worker_leaves_no_process():
     assert process.returncode is not None
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+SLOW = """
+seconds = 60
+
+def sample(seed, level):
+    return {"prompt": "say a number", "answer": "1"}
+
+def verify(task, response):
+    import time
+    time.sleep(1.0 if response == "0.5" else 0.0)
+    return float(response)
+"""
+
+
+def test_a_slow_verdict_is_its_own_answers_and_no_others(tmp_path):
+    """Its limit is the file's own: a scene's patience, which is shorter, does not cut it off."""
+    family = tasks.find(written(tmp_path / "slow.py", SLOW))
+    task = family.sample(0, 0)
+    found = []
+    for said in ("0.5", "0.25", "0.5", "0.75"):
+        with patience(0.2):
+            found.append(family.verify(task, said).reward)
+    assert found == [0.5, 0.25, 0.5, 0.75]
+
+
+def test_patience_goes_on_after_a_verdict(tmp_path):
+    family = tasks.find(written(tmp_path / "slow.py", SLOW))
+    found = []
+
+    def judged_and_then_idle():
+        with patience(0.2):
+            found.append(family.verify(family.sample(0, 0), "0.5").reward)
+            time.sleep(5.0)
+
+    with pytest.raises(TimeoutError, match=r"longer than 0\.2 s"):
+        judged_and_then_idle()
+    assert found == [0.5]
+
+
+def test_an_interrupted_question_leaves_no_answer_to_the_next(monkeypatch):
+    worker = Worker("operator:itemgetter", 1, 10.0)
+    assert worker.ask("ab") == "b"
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(worker, "_line", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            worker.ask("cd")
+    assert worker.ask("ef") == "f"
+    worker.close()
+
+
+def test_an_answer_to_another_question_is_refused():
+    worker = Worker("operator:itemgetter", 1, 10.0)
+    assert worker.ask("ab") == "b"
+    worker._process.stdin.write(json.dumps([9, 10.0, "cd"]).encode() + b"\n")
+    with pytest.raises(Fault, match="it answered another question"):
+        worker.ask("ef")
+    assert worker.ask("gh") == "h"
+    worker.close()
 
 
 @pytest.mark.parametrize("name", ["chain_sum", "letter_counting", "gsm_symbolic", "n_queens"])

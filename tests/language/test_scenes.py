@@ -1,11 +1,13 @@
 """Worlds of text: every scene ends in time, judges all that is said, and can be solved."""
 
+import json
 import random
 
 import gymnasium
 import pytest
 
 from sterling.language import worlds
+from sterling.language.chat import PLAIN, Template
 from sterling.language.scene import Message, Scene, TextWorld
 from sterling.language.worlds.gymnasium_text import TextGym
 from sterling.language.worlds.tool_use import ToolUse
@@ -140,7 +142,10 @@ def test_a_described_world_tells_its_tools_and_takes_functions():
     scene = world.begin(0, 0)
     system = scene.turn.messages[0]
     assert system.role == "system"
-    assert "Write in capitals." in system.content
+    assert [json.loads(each) for each in system.tools] == [world.tools["shout"].schema]
+    shown = Template(PLAIN, {}, "plain").render(scene.turn.messages, reply=True)
+    assert "Write in capitals." in shown
+    assert shown.endswith(f"</tool_call>.\nuser:\n{scene.task.prompt}\nassistant:\n")
     scene.say('<tool_call>{"name": "shout", "arguments": {"text": "hi"}}</tool_call>')
     assert scene.turn.messages == (Message("tool", "HI"),)
 

@@ -176,6 +176,35 @@ def test_what_was_thought_earlier_does_not_change_the_tokens_between_turns(tmp_p
     assert between == tokenizer.encode(wanted)
 
 
+WITH_TOOLS = """
+{%- set told = messages[0].content if messages[0].role == 'system' else 'be helpful' %}
+{{- 'system: ' + told }}
+{%- for tool in tools or [] %}{{- '|' + tool | tojson }}{%- endfor %}
+{%- for message in messages %}
+    {%- if message.role != 'system' %}{{- '|' + message.role + ': ' + message.content }}{%- endif %}
+{%- endfor %}"""
+ASKS_FOR_CALLS = WITH_TOOLS + "{%- if tools %}{{- '|write <tool_call>' }}{%- endif %}"
+SCHEMA = '{"type": "function", "function": {"name": "é", "parameters": {"properties": {}}}}'
+
+
+def test_tools_are_shown_as_the_template_shows_them():
+    template = Template(ASKS_FOR_CALLS, {}, "it")
+    asked = Message("user", "1+1=")
+    for system, told in (("be brief", "be brief"), ("", "be helpful")):
+        shown = template.render([Message("system", system, (SCHEMA,)), asked], reply=True)
+        assert shown == f"system: {told}|{SCHEMA}|user: 1+1=|write <tool_call>"
+    assert template.render([asked], reply=True) == "system: be helpful|user: 1+1="
+
+
+@pytest.mark.parametrize("source", [WITH_TOOLS, CHATML, LLAMA])
+def test_tools_are_told_in_words_where_calls_would_be_written_otherwise(source):
+    """Also by a template that shows tools, but asks for calls in another form."""
+    talk = [Message("system", "be brief", (SCHEMA,)), Message("user", "1+1=")]
+    shown = Template(source, {"bos_token": ""}, "it").render(talk, reply=True)
+    assert f"be brief\nYou have tools.\n{SCHEMA}\nCall one with <tool_call>" in shown
+    assert shown.count(SCHEMA) == 1
+
+
 def test_padding_is_never_an_end(tmp_path):
     settings = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": CHATML}
     generation = {"eos_token_id": [2, 0]}

@@ -70,8 +70,8 @@ def test_a_typed_function_becomes_a_tool():
         "properties": {
             "city": {"type": "string"},
             "days": {"type": "integer"},
-            "unit": {"enum": ["C", "F"]},
-            "at": {"type": "array", "items": {"type": "integer"}},
+            "unit": {"type": "string", "enum": ["C", "F"]},
+            "at": {"type": ["array", "null"], "items": {"type": "integer"}},
         },
         "required": ["city"],
     }
@@ -126,6 +126,39 @@ def test_calls_in_both_spellings_are_answered_in_order():
     assert say("the answer is <b>42</b>, and 3 < 4 > 2") == []
 
 
+def pick(number: Literal[1, 2, 3, "all"], unit: Literal["C", "F"] | None = None) -> str:
+    """Pick one."""
+    return f"{number!r} {unit}"
+
+
+def test_what_may_be_null_may_be_left_out_in_so_many_words():
+    assert say(call("weather", city="Rome", at=None)) == [(True, "Rome: 1 C, None")]
+    assert say(call("weather", city="Rome", at=[1])) == [(True, "Rome: 1 C, [1]")]
+    known = tools.registry([pick])
+    for unit in (None, "F"):
+        (asked,) = tools.calls(call("pick", number="all", unit=unit), known)
+        assert tools.answer(asked, known) == (True, f"'all' {unit}")
+    assert known["pick"].parameters["properties"] == {
+        "number": {"type": ["integer", "string"], "enum": [1, 2, 3, "all"]},
+        "unit": {"type": ["string", "null"], "enum": ["C", "F", None]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("2", (True, "2 None")),
+        ("all", (True, "'all' None")),
+        ('"all"', (True, "'all' None")),
+        ("4", (False, "error: number must be one of 1, 2, 3, all")),
+    ],
+)
+def test_one_of_several_values_is_called_in_short(text, reply):
+    known = tools.registry([pick])
+    (asked,) = tools.calls(f"<pick>{text}</pick>", known)
+    assert tools.answer(asked, known) == reply
+
+
 @pytest.mark.parametrize(
     ("text", "reply"),
     [
@@ -140,6 +173,8 @@ def test_calls_in_both_spellings_are_answered_in_order():
         (call("calc", expression="1", base=2), "there is no argument 'base'"),
         (call("weather", city="Rome", unit="K"), "unit must be one of C, F"),
         (call("double", number=True), "number must be integer"),
+        (call("weather", city="Rome", days=None), "days must be integer"),
+        (call("weather", city="Rome", at="now"), "at must be array or null"),
         ("<double>two</double>", "number must be JSON"),
         ("<double>2.5</double>", "number must be integer"),
         ("<broken></broken>", "out of order"),

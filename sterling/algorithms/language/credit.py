@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from sterling.algorithms.language import critic
+from sterling.algorithms.language import teaching
 from sterling.equations import divergence, likelihood
 from sterling.equations import group as groups
 from sterling.equations.average import masked_mean
@@ -32,8 +32,8 @@ def advantages(
     ids: Int[Array, "row time"],
     mask: Bool[Array, "row token"],
     before: dict[str, Float[Array, "row token"]],
-) -> tuple[Float[Array, "row token"], critic.Critic | None, dict[str, Array]]:
-    """A of every token; the critic, which has learned, if there is one; and what to report."""
+) -> tuple[Float[Array, "row token"], dict[str, Tokens], dict[str, Array]]:
+    """A of every token; the critic's values and targets, if there is one; and what to report."""
     config, extras = state.config, batch.extras
     price = divergence_price(config, before, mask)
     lost = jnp.zeros_like(extras["score"])
@@ -44,18 +44,36 @@ def advantages(
     how, valid = (config.baseline, config.scale), extras["valid"]
     found = {"data/score": masked_mean(extras["score"], valid), "data/flat": flat(batch)}
     if state.critic is not None:
-        value = jax.lax.stop_gradient(state.critic.judge(ids))
+        judge = state.critic.judge
+        value = jax.lax.stop_gradient(teaching.in_pieces(judge, ids, config.piece))
         worth, target = by_critic(config, batch, reward, value, mask)
-        options = {"lr": config.value_lr, "max_norm": config.max_grad_norm, "piece": config.piece}
-        judge, told = state.critic.learned(ids, target, mask, **options)
-        return groups.whiten(worth, mask), judge, found | told
+        return groups.whiten(worth, mask), {"value": value, "target": target}, found
     if config.scale == "tokens":
         centred = of_answers(extras["score"] + lost, batch, mask, (config.baseline, "none"))
         at_end = jnp.where(batch.last & mask, centred, 0.0) - price
-        return of_tokens(at_end, mask, config.gamma), None, found
+        return of_tokens(at_end, mask, config.gamma), {}, found
     if config.turns:
-        return of_turns(config, batch, reward, mask), None, found
-    return of_answers(score, batch, mask, how), None, found
+        return of_turns(config, batch, reward, mask), {}, found
+    return of_answers(score, batch, mask, how), {}, found
+
+
+def likelihoods(state: Any, ids: Int[Array, "row time"]) -> dict[str, Float[Array, "row token"]]:
+    """Log-probabilities under the policy as it is now, and under the reference; 0 where the
+    settings do not ask for them."""
+    config, nothing = state.config, jnp.zeros((ids.shape[0], ids.shape[1] - 1))
+    found = {"model": nothing, "reference": nothing}
+    how = (ids, config.temperature, config.piece)
+    if asks_anew(config) or (config.kl != "none" and config.kl_in == "reward"):
+        found["model"] = teaching.log_prob(state.model, *how)
+    if state.reference is not None:
+        found["reference"] = teaching.log_prob(state.reference, *how)
+    return found
+
+
+def asks_anew(config: Any) -> bool:
+    """Whether ratios are to the model's own probabilities as the iteration begins, and not to those
+    that were sampled by: these are others where the sampler leaves out unlikely tokens."""
+    return config.decoupled or config.top_k > 0 or config.top_p is not None
 
 
 def divergence_price(
@@ -71,7 +89,7 @@ def divergence_price(
 def kept(config: Any, batch: Record, mask: Bool[Array, "row token"]) -> Bool[Array, "row token"]:
     """The tokens that teach. What is left out stays in the denominators."""
     if not config.truncated:
-        mask = mask & ~jnp.any(batch.last & (batch.discount > 0.0), 1)[:, None]
+        mask = mask & ~batch.extras["cut"][:, None]
     if config.solved:
         mask = mask & (batch.extras["score"] >= 1.0)[:, None]
     return mask
@@ -146,20 +164,25 @@ def by_critic(
     config: Any, batch: Record, reward: Tokens, value: Tokens, mask: Bool[Array, "row token"]
 ) -> tuple[Tokens, Tokens]:
     """GAE over the policy's own tokens, or with ``turns`` over its turns, and the critic's targets.
-    A row that was cut off goes on with the value of its last token."""
-    cut = jnp.any(batch.last & (batch.discount > 0.0), 1)
-    last = jnp.where(cut, _last(value, mask), 0.0)
+
+    A turn's value is that before its first own token, so that is what each of its tokens is taught:
+    A + V of its own would feed the critic's error at that token back to it. A row whose scene is
+    not over goes on with the value of what comes after its last token."""
+    goes_on = jnp.any(batch.last & (batch.discount > 0.0), 1)
+    last = jnp.where(goes_on, _after(value, mask), 0.0)
     how = {"gamma": config.gamma, "lam": config.lam}
-    if config.turns:
-        turn = batch.extras["turn"]
-        of_turn = to_turns(reward, turn, mask, config.turns)
-        found = turn_gae(of_turn, value, turn, mask, last, **how)
-    else:
+    if not config.turns:
         found = gae(reward, value, mask, last, **how)
-    return found, found + value
+        return found, found + value
+    turn = batch.extras["turn"]
+    of_turn = to_turns(reward, turn, mask, config.turns)
+    found = turn_gae(of_turn, value, turn, mask, last, **how)
+    opening, _ = first_of_turn(value, turn, mask, config.turns)
+    return found, found + to_tokens(opening, turn, mask)
 
 
-def _last(value: Tokens, mask: Bool[Array, "row token"]) -> Float[Array, "row"]:
+def _after(value: Tokens, mask: Bool[Array, "row token"]) -> Float[Array, "row"]:
+    """The value once a row's last own token has been said; before it, where the row is full."""
     places: Int[Array, "token"] = jnp.arange(mask.shape[1], dtype=jnp.int32)
-    at = jnp.max(jnp.where(mask, places[None], 0), 1)
-    return jnp.take_along_axis(value, at[:, None], 1)[:, 0]
+    at = jnp.max(jnp.where(mask, places[None] + 1, 0), 1)
+    return jnp.take_along_axis(value, jnp.minimum(at, places.size - 1)[:, None], 1)[:, 0]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from sterling.algorithms.language import teaching
 from sterling.equations.aggregate import weighted_sum, weights
 from sterling.language.model import LanguageModel
 
-CLIP = 0.2  # how far a value moves from what it was before the update (PPO's value clipping)
+CLIP = 0.2  # how far a value moves in an iteration's updates (PPO's value clipping)
 
 
 class Judge(eqx.Module):
@@ -42,19 +41,20 @@ class Critic(eqx.Module):
 
     def learned(
         self,
-        ids: Int[Array, "row time"],
-        target: Float[Array, "row token"],
-        mask: Bool[Array, "row token"],
+        rows: dict[str, Array],
         *,
         lr: Float[Array, ""] | float,
         max_norm: Float[Array, ""] | float,
         piece: int,
     ) -> tuple[Critic, dict[str, Array]]:
-        """One update towards ``target``, (v - target)^2 / 2 or its clipped form where larger."""
-        before = jax.lax.stop_gradient(self.judge(ids))
+        """One update on a minibatch towards its "target", (v - target)^2 / 2 or its clipped form
+        where larger. "value" is what the critic said as the iteration began; "ids" and "counted"
+        are the tokens, and which of them are the policy's own."""
+        mask = rows["counted"]
         share = weights(mask, jnp.zeros(mask.shape[0], jnp.int32), "token")
         judge, optimiser, found = teaching.update(
-            *(self.judge, self.optimiser, loss, (ids, target, before, share)),
+            *(self.judge, self.optimiser, loss),
+            (rows["ids"], rows["target"], rows["value"], share),
             lr=lr,
             max_norm=max_norm,
             piece=piece,

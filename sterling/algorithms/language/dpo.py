@@ -23,9 +23,7 @@ here, so that it sees as many good answers as bad ones.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -196,14 +194,9 @@ def per_pair(found: Merit, kl: Float[Array, ""], config: Config) -> Float[Array,
 def reference_point(state: State, pairs: Pairs) -> Float[Array, ""]:
     """KTO's kl, of the whole batch."""
     other = pairs.mismatched()
-    gain = _in_pieces(lambda part: merit(state.model, state.reference, part)[0], other, state)
+
+    def gained(pairs: Pairs) -> Merit:
+        return merit(state.model, state.reference, pairs)[0]
+
+    gain = teaching.in_pieces(gained, other, state.config.piece)
     return preference.kto_reference(jnp.sum(other.share * gain.mean(-1))[None])
-
-
-def _in_pieces(read: Callable[[Any], Merit], pairs: Pairs, state: State) -> Merit:
-    """``read`` of as many pairs at a time as the gradient reads."""
-    piece, count = state.config.piece, pairs.share.size
-    if piece <= 0 or piece >= count or count % piece:
-        return read(pairs)
-    parts = jax.tree.map(lambda x: x.reshape(count // piece, piece, *x.shape[1:]), pairs)
-    return jax.lax.map(read, parts).reshape(count, 2)

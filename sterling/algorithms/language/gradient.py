@@ -72,7 +72,7 @@ class Config:
     low: float = 0.2  # the ratio is limited to 1 - low
     high: float = 0.2  # and to 1 + high
     dual: float = 3.0  # rule dual: -c A at most, where A < 0
-    aggregate: str = "token"  # token, sequence, sum-constant or prompt
+    aggregate: str = "token"  # token, sequence, sum, sum-constant or prompt
     turns: int = 0  # credit by turns, of which there are so many; 0: by answers
     gamma: float = 1.0  # discount: per turn where there are turns, else per token
     lam: float = 1.0  # the critic's GAE lambda
@@ -128,6 +128,9 @@ def begin(model: LanguageModel, config: Config) -> State:
         if (said := getattr(config, field)) not in words:
             near = hint(said, words, f"use one of {', '.join(words)}")
             raise Mistake(f"{field} {said!r} is not known{near}")
+    if config.group < 2 and config.baseline in ("mean", "leave-one-out"):
+        said = f"a group of {config.group} has no other answer for baseline {config.baseline}"
+        raise Mistake(f"{said}, so nothing is learned; give group=2 or more, or baseline none")
     if config.scale == "tokens" and (config.baseline == "critic" or config.turns):
         raise Mistake("scale tokens is for whole answers: leave out turns and the critic")
     if config.kl_corrected and (config.kl == "none" or config.kl_in != "loss"):
@@ -151,18 +154,19 @@ def act(
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One iteration's updates on the lines ``(row, token)`` that the model took part in."""
     config, ids, mask = state.config, teaching.tokens(batch), teaching.said(batch)
-    before = likelihoods(state, ids)
-    worth, judge, found = credit.advantages(state, batch, ids, mask, before)
+    before = credit.likelihoods(state, ids)
+    worth, judged, found = credit.advantages(state, batch, ids, mask, before)
     rows = {
         "ids": ids,
         "mask": credit.kept(config, batch, mask),
         "counted": mask,
         "group": batch.extras["group"],
         "advantage": worth,
-        "old": before["model"] if _asks_anew(config) else batch.extras["log_prob"],
+        "old": before["model"] if credit.asks_anew(config) else batch.extras["log_prob"],
         "spoke": batch.extras["log_prob"],
         "weight": credit.staleness(config, before, batch, mask),
         "reference": before["reference"],
+        **judged,
     }
 
     def epoch(state: State, key: Key[Array, ""]) -> tuple[State, dict[str, Array]]:
@@ -170,7 +174,6 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         parts = jax.tree.map(lambda x: _split(x, order, config.minibatches), rows)
         return jax.lax.scan(update, state, parts)
 
-    state = eqx.tree_at(lambda s: s.critic, state, judge, is_leaf=lambda x: x is None)
     state, metrics = jax.lax.scan(epoch, state, keys.deal(key, "epoch", config.epochs))
     last = jax.tree.map(jnp.mean, metrics) | found
     told = {"advantage": credit.row_mean(jnp.abs(worth), mask), "score": batch.extras["score"]}
@@ -178,11 +181,11 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
 
 def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array]]:
-    """One update on a minibatch."""
-    config = state.config
+    """One update of the policy, and of the critic if there is one, on a minibatch."""
+    config, judge = state.config, state.critic
     share = aggregate.weights(
         *(rows["mask"], rows["group"], config.aggregate),
-        length=config.limit if config.rule != "reinforce" else 1,
+        length=config.limit,
         counted=rows["counted"],
     )
     even = aggregate.weights(rows["counted"], rows["group"], "token")
@@ -197,7 +200,11 @@ def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array
     if reference is not None and config.reset:
         anew = updates % config.reset == 0
         reference = jax.tree.map(lambda new, old: jnp.where(anew, new, old), model, reference)
-    return State(model, reference, state.critic, optimiser, updates, config), found
+    if judge is not None:
+        how = {"lr": config.value_lr, "max_norm": config.max_grad_norm}
+        judge, told = judge.learned(rows, piece=config.piece, **how)
+        found |= told
+    return State(model, reference, judge, optimiser, updates, config), found
 
 
 def loss_of(config: Config) -> teaching.Loss:
@@ -228,24 +235,6 @@ def loss_of(config: Config) -> teaching.Loss:
         return total, found | {"loss/policy": total}
 
     return loss
-
-
-def likelihoods(state: State, ids: Int[Array, "row time"]) -> dict[str, Float[Array, "row token"]]:
-    """Log-probabilities under the policy as it is now, and under the reference; 0 where the
-    settings do not ask for them."""
-    config, nothing = state.config, jnp.zeros((ids.shape[0], ids.shape[1] - 1))
-    found = {"model": nothing, "reference": nothing}
-    if _asks_anew(config) or (config.kl != "none" and config.kl_in == "reward"):
-        found["model"] = jax.lax.stop_gradient(state.model.log_prob(ids, config.temperature)[0])
-    if state.reference is not None:
-        found["reference"] = state.reference.log_prob(ids, config.temperature)[0]
-    return found
-
-
-def _asks_anew(config: Config) -> bool:
-    """Whether ratios are to the model's own probabilities as the iteration begins, and not to those
-    that were sampled by: these are others where the sampler leaves out unlikely tokens."""
-    return config.decoupled or config.top_k > 0 or config.top_p is not None
 
 
 def _split(x: Array, order: Int[Array, "row"] | None, parts: int) -> Array:

@@ -15,10 +15,12 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sterling.language import lora
+from sterling.language.model import LanguageModel
 from sterling.nets.optimiser import adam, descend, global_norm
 from sterling.types import Mistake, Record, Spec
 
 M = TypeVar("M")
+T = TypeVar("T")
 Loss = Callable[[Any, Any], tuple[Float[Array, ""], dict[str, Float[Array, ""]]]]
 
 
@@ -67,11 +69,9 @@ def update(
 def gradient(model: M, loss: Loss, rows: PyTree, piece: int) -> tuple[M, dict[str, Any]]:
     """The gradient and what is reported, summed over equal pieces of at most ``piece`` rows."""
     derive = jax.grad(loss, has_aux=True)
-    count = jax.tree.leaves(rows)[0].shape[0]
-    if piece <= 0 or piece >= count:
+    parts = _parts(rows, piece)
+    if parts is None:
         return derive(model, rows)
-    piece = next(size for size in range(piece, 0, -1) if count % size == 0)
-    parts = jax.tree.map(lambda x: x.reshape(count // piece, piece, *x.shape[1:]), rows)
     shapes = jax.eval_shape(derive, model, jax.tree.map(lambda x: x[0], parts))
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
@@ -79,6 +79,39 @@ def gradient(model: M, loss: Loss, rows: PyTree, piece: int) -> tuple[M, dict[st
         return jax.tree.map(jnp.add, total, derive(model, part)), None
 
     return jax.lax.scan(add, nothing, parts)[0]
+
+
+def in_pieces(read: Callable[[Any], T], rows: PyTree, piece: int) -> T:
+    """``read(rows)``, whose leaves have an axis of rows first, from equal pieces of at most
+    ``piece`` rows that are read one after another, as :func:`gradient` reads them."""
+    parts = _parts(rows, piece)
+    if parts is None:
+        return read(rows)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), jax.lax.map(read, parts))
+
+
+def log_prob(
+    model: LanguageModel,
+    ids: Int[Array, "row time"],
+    temperature: Float[Array, ""] | float,
+    piece: int,
+) -> Float[Array, "row token"]:
+    """What a model gives to all tokens but the first, as numbers that no gradient goes through."""
+
+    def read(ids: Int[Array, "row time"]) -> Float[Array, "row token"]:
+        return model.log_prob(ids, temperature)[0]
+
+    return jax.lax.stop_gradient(in_pieces(read, ids, piece))
+
+
+def _parts(rows: PyTree, piece: int) -> PyTree | None:
+    """Rows as ``(part, row, ...)``, in the fewest equal parts of at most ``piece`` rows; None where
+    that is one part."""
+    count = jax.tree.leaves(rows)[0].shape[0]
+    if piece <= 0 or piece >= count:
+        return None
+    size = next(size for size in range(piece, 0, -1) if count % size == 0)
+    return jax.tree.map(lambda x: x.reshape(count // size, size, *x.shape[1:]), rows)
 
 
 def model_of(key: Array, spec: Spec, name: str) -> Any:

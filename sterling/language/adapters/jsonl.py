@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from sterling.language.task import (
@@ -109,6 +109,25 @@ def _said(value: Any) -> str:
     return text if len(text) <= 30 else f"{text[:27]}..."
 
 
+def permuted(place: int, count: int, key: int) -> int:
+    """Where a permutation of 0 to ``count`` - 1 puts ``place``; every ``key`` has one of its own.
+
+    A Feistel network of four rounds (Luby 1988) permutes the least 4^k numbers that are enough;
+    what it puts beyond ``count`` is sent through again (Black 2002, cycle walking), four times on
+    average at most. So no order has to be made, however many there are.
+    """
+    half = (max(count - 1, 1).bit_length() + 1) // 2
+    low = (1 << half) - 1
+    while True:
+        left, right = place >> half, place & low
+        for turn in range(4):
+            chance = hashlib.blake2b(f"{key}/{turn}/{right}".encode(), digest_size=8).digest()
+            left, right = right, left ^ (int.from_bytes(chance, "big") & low)
+        place = left << half | right
+        if place < count:
+            return place
+
+
 class JsonlTasks:
     """Prompts with answers from a file: ``{"prompt": ..., "answer": ...}``, and ``system`` if
     there is a system message.
@@ -116,7 +135,8 @@ class JsonlTasks:
     The answer form is that of :func:`sterling.language.task.final_answer`, in the file as well,
     so that files whose answers end in ``#### 42`` work as they are. Compared as text by default
     (blanks between words do not matter); with ``comparison`` "math" as mathematics. One level.
-    Seeds 0 to n-1 draw each of n records once, in an order of their own; so do the next n.
+    Seeds 0 to n-1 draw each of n records once, in an order of their own; so do the next n. (Runs
+    that learn from answers ask random seeds: they draw records with replacement.)
     """
 
     levels = range(1)
@@ -144,9 +164,7 @@ class JsonlTasks:
         """The record that this seed draws."""
         check_level(self.name, self.levels, level)
         count = len(self.records)
-        order = list(range(count))
-        Random(f"{seed // count}").shuffle(order)
-        record = self.records[order[seed % count]]
+        record = self.records[permuted(seed % count, count, seed // count)]
         system = record.get("system", "")
         return Task(self.name, seed, level, record["prompt"], record["answer"], system)
 

@@ -11,7 +11,8 @@ In ``my_tasks.py`` either a function (``my_tasks.py:make``) that returns an obje
         return response.strip() == str(task.answer)  # or a number in [0, 1], or a Verdict
 
 ``sample`` returns a Task or such a dict (``system`` may be added). Optional beside them:
-``levels`` (a range), ``solve(task)``, and ``seconds`` (a verdict's time limit, 10 by default).
+``levels`` (a range), ``solve(task)``, and ``seconds`` (a verdict's time limit, 10 by default; a
+scene's patience does not shorten it).
 
 ``verify`` runs in a process of its own: one that raises, hangs, dies or returns nonsense costs
 one response its reward, under a reason of its own, and nothing else.

@@ -23,6 +23,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from sterling.language.patience import unhurried
+
 START = 120.0  # seconds that a worker may take to import what it needs
 SETTINGS = {"PYTHONHASHSEED": "0", "JAX_PLATFORMS": "cpu"}  # the accelerator is the learner's
 
@@ -41,9 +43,11 @@ class Worker:
 
     ``target`` is "module:function"; ``function(setup)`` runs once in the process and returns what
     answers questions. Questions, answers and ``setup`` are plain JSON. ``limit``: seconds that
-    an answer may take. ``memory``: bytes that the process may use (None: any). The process begins
-    with the first question, and again after it hung or died. It hashes without randomness, so the
-    order of a set of texts is always the same. Safe to share between threads.
+    an answer may take, whatever :func:`~sterling.language.patience.patience` is around it.
+    ``memory``: bytes that the process may use (None: any). The process begins with the first
+    question, and again after it hung or died or a question was left without its answer being
+    read (an interrupt). It hashes without randomness, so the order of a set of texts is always the
+    same. Safe to share between threads.
     """
 
     def __init__(self, target: str, setup: Any, limit: float, memory: int | None = None):
@@ -52,14 +56,21 @@ class Worker:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._end: Callable[[], Any] = _nothing
+        self._asked = 0  # questions so far: an answer bears its question's number
 
     def ask(self, question: Any, limit: float | None = None) -> Any:
         """The answer; raises :class:`Fault` where there is none within ``limit`` seconds."""
         seconds = self.limit if limit is None else limit
-        with self._lock:
-            if self._process is None:
-                self._begin()
-            return self._told([seconds, question], seconds)
+        with self._lock, unhurried():
+            try:
+                if self._process is None:
+                    self._begin()
+                self._asked += 1
+                return self._told([self._asked, seconds, question], seconds)
+            except BaseException as error:
+                if not isinstance(error, Fault) or error.kind != "raised":
+                    self.close()  # else the next question would be told this one's answer
+                raise
 
     def close(self) -> None:
         """End the process and all that it started; another question begins a new one."""
@@ -76,6 +87,7 @@ class Worker:
             start_new_session=True,
         )
         self._end = weakref.finalize(self, _kill, self._process)  # also when Python exits
+        self._asked = 0
         try:
             self._told(self._first, START)
         except Fault:
@@ -83,6 +95,7 @@ class Worker:
             raise
 
     def _told(self, question: Any, seconds: float) -> Any:
+        """What the process says to the question whose number is ``_asked``."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -94,7 +107,9 @@ class Worker:
             self.close()
             raise Fault("died", "its process had ended") from error
         line = self._line(process.stdout.fileno(), seconds)
-        answer = json.loads(line)
+        answer = json.loads(line.splitlines()[0])
+        if answer["number"] != self._asked:
+            raise Fault("died", "it answered another question")
         if "raised" in answer:
             raise Fault("raised", answer["raised"])
         return answer["answer"]
@@ -142,21 +157,21 @@ def serve() -> None:
         module, _, function = question["target"].partition(":")
         answer = getattr(importlib.import_module(module), function)(question["setup"])
 
-    _tell(told, begin, first)
+    _tell(told, 0, begin, first)
     assert answer is not None
     for line in asked:
-        seconds, question = json.loads(line)
+        number, seconds, question = json.loads(line)
         # the process ends by itself where its parent is no longer there to end it
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, seconds + 5.0)
-        _tell(told, answer, question)
+        _tell(told, number, answer, question)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def _tell(told: Any, answer: Callable[[Any], Any], question: Any) -> None:
+def _tell(told: Any, number: int, answer: Callable[[Any], Any], question: Any) -> None:
     try:
-        said = json.dumps({"answer": answer(question)})
+        said = json.dumps({"number": number, "answer": answer(question)})
     except BaseException as error:  # a judge's sys.exit() is a fault like any other: it is reported
-        said = json.dumps({"raised": f"{type(error).__name__}: {error}"[:500]})
+        said = json.dumps({"number": number, "raised": f"{type(error).__name__}: {error}"[:500]})
     told.write(said.encode() + b"\n")
     told.flush()

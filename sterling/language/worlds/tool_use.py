@@ -32,8 +32,9 @@ class ToolUse:
         tools: names (:func:`sterling.language.tools.find`) joined by "+", or a list of names,
             tools and functions.
         limit: turns that may call tools, at least 1.
-        describe: put a system message first that describes the tools, as models that were not
-            trained for this world need. By default there is none: small models learn from
+        describe: tell the tools first, as models that were not trained for this world need: as the
+            chat template does where it has tools called as they are here (Qwen2.5's and Qwen3's),
+            else in a system message. By default nothing is told: small models learn from
             demonstrations, and every character costs them.
     """
 
@@ -98,7 +99,5 @@ class _Workshop(Stage):
 
 
 def _described(tools: dict[str, Tool], task: Task) -> tuple[Message, ...]:
-    lines = [json.dumps(each.schema) for each in tools.values()]
-    how = 'Call one with <tool_call>{"name": ..., "arguments": {...}}</tool_call>.'
-    text = "\n".join([*([task.system] if task.system else []), "You have tools.", *lines, how])
-    return Message("system", text), Message("user", task.prompt)
+    schemas = tuple(json.dumps(each.schema) for each in tools.values())
+    return Message("system", task.system, schemas), Message("user", task.prompt)
