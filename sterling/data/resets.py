@@ -35,9 +35,8 @@ class Resets:
             if np.dtype(part.dtype).kind == "f"
         ]
         self._waiting: tuple[int, float, np.ndarray] | None = None  # episode, jump, successor
-        self._equal: list[
-            tuple[int, float]
-        ] = []  # episodes whose successor is the next one's first
+        # episode and jump, where the successor is the first observation of the next one
+        self._equal: list[tuple[int, float]] = []
 
     def look(self, dataset: Dataset, block: Block, before: int) -> Iterator[Finding]:
         """What is found in some episodes, the first of which has number ``before``."""
