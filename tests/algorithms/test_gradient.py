@@ -146,7 +146,8 @@ def test_a_group_of_one_is_refused_where_it_would_learn_nothing(name):
 
 @pytest.mark.parametrize("name", ["reinforce", "token-ppo", "expert-iteration"])
 def test_a_group_of_one_will_do_without_a_baseline_of_groups(name):
-    gradient.begin(tiny(12, "nano"), gradient.Config(**{**algorithms.named(name), "group": 1}))
+    settings = {**algorithms.named(name), "group": 1}
+    assert gradient.begin(tiny(12, "nano"), gradient.Config(**settings)).config.group == 1
 
 
 def test_credit_by_fewer_turns_than_the_world_has_is_refused():

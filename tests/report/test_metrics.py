@@ -125,16 +125,15 @@ def test_tensorboard(tmp_path):
 
 def test_a_resumed_run_has_each_step_once_in_tensorboard(tmp_path):
     """Killed after step 30, resumed from a checkpoint of step 10."""
-    accumulator = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator"
-    ).EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     for steps, value in (((10, 20, 30), 1.0), ((20, 30, 40), 2.0)):
         sink = TensorBoard(tmp_path)
         for step in steps:
             sink.write(row(step, (value,)))
         sink.close()
         time.sleep(1.1)  # event files are read in the order of their names, which count seconds
-    seen = accumulator(str(tmp_path))
+    seen = EventAccumulator(str(tmp_path))
     seen.Reload()
     found = [(e.step, e.value) for e in seen.Scalars("data/return")]
     assert found == [(10, 1.0), (20, 2.0), (30, 2.0), (40, 2.0)]

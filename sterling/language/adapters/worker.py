@@ -91,7 +91,7 @@ class Worker:
         try:
             self._told(self._first, START)
         except Fault:
-            self.close()
+            self.close()  # also where it only raised: without its beginning it answers nothing
             raise
 
     def _told(self, question: Any, seconds: float) -> Any:
@@ -104,7 +104,6 @@ class Worker:
             process.stdin.write(json.dumps(question).encode() + b"\n")
             process.stdin.flush()
         except BrokenPipeError as error:
-            self.close()
             raise Fault("died", "its process had ended") from error
         line = self._line(process.stdout.fileno(), seconds)
         answer = json.loads(line.splitlines()[0])
@@ -120,7 +119,6 @@ class Worker:
             ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
             more = os.read(pipe, 65_536) if ready else b""
             if not more:
-                self.close()
                 said = f"no answer after {seconds:g} seconds"
                 raise Fault("died", "its process ended") if ready else Fault("hung", said)
             found += more
