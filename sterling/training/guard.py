@@ -52,12 +52,13 @@ def healthy(
     anything that is learned, the optimiser's moments at the latest.)
 
     Returns the agent, in which diverged seeds and those already not ``alive`` have their state
-    of ``before``, and the seeds still alive. Works on host copies: nothing has to be compiled.
+    of ``before``, and the seeds still alive; where all are, it is ``after`` itself. Best given what
+    is on the host: nothing has to be compiled, and whoever asks often fetches an agent only once.
     """
-    old, new = jax.device_get((before.state, after.state))
-    alive = np.asarray(alive) & _sound(old, new, len(alive), limit)
+    alive = np.asarray(alive) & _sound(before.state, after.state, len(alive), limit)
     if alive.all():
         return after, alive
+    old, new = jax.device_get((before.state, after.state))
 
     def choose(good: Any, made: Any) -> Any:
         if not isinstance(made, np.ndarray):
@@ -71,18 +72,23 @@ def healthy(
 def _sound(old: Any, new: Any, seeds: int, limit: float) -> Bool[np.ndarray, "seed"]:
     """Which seeds' changed elements are all finite and, where they are learned, below ``limit``."""
     sound = np.ones(seeds, bool)
-    named = jax.tree_util.tree_leaves_with_path(new)
-    for before, (path, after) in zip(jax.tree.leaves(old), named, strict=True):
-        if not isinstance(after, np.ndarray) or not jnp.issubdtype(after.dtype, jnp.inexact):
+    for index, pair in enumerate(zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)):
+        kind = getattr(pair[1], "dtype", None)
+        if kind is None or not jnp.issubdtype(kind, jnp.inexact):
             continue
         # half floats do not hold the limit
-        was, now = (x if x.itemsize >= 4 else x.astype(np.float32) for x in (before, after))
-        measured = any(word in jax.tree_util.keystr(path) for word in MEASURED)
-        good = np.abs(now) < (np.inf if measured else limit)  # False for NaN
+        was, now = (np.asarray(x, np.float32 if kind.itemsize < 4 else kind) for x in pair)
+        good = (np.abs(now) < limit) | (now == was) | (np.isnan(now) & np.isnan(was))
         if not good.all():
-            good |= (now == was) | (np.isnan(now) & np.isnan(was))
+            good |= _measured(new, index) & np.isfinite(now)
             sound &= good.reshape(seeds, -1).all(1)
     return sound
+
+
+def _measured(state: Any, index: int) -> bool:
+    """Whether a leaf is as large as what it measures, by its name."""
+    path, _ = jax.tree_util.tree_leaves_with_path(state)[index]
+    return any(word in jax.tree_util.keystr(path) for word in MEASURED)
 
 
 class Interrupt:

@@ -145,6 +145,7 @@ class Driver:
         """From the log to the world."""
         start = time.monotonic()
         self.run, self.online = go_online(self.settings, self.run), True
+        self._lap = Lap()  # of another program, with other metrics
         self.seconds += time.monotonic() - start
         self._compile()
 
@@ -217,10 +218,13 @@ class Driver:
 
     def _look(self) -> None:
         """Stop the seeds that diverged since the last look; their last good states are kept."""
-        agent, alive = healthy(self._good, self.run.agent, self.alive)
-        self.run = Run(agent, self.run.source, self.run.seeds, self.run.iteration)
+        held = jax.device_get(self.run.agent)
+        agent, alive = healthy(self._good, held, self.alive)
+        if not alive.all():
+            self.run = Run(agent, self.run.source, self.run.seeds, self.run.iteration)
+            held = jax.device_get(agent)
         self._mark_failures(alive)
-        self._good = jax.device_get(agent)
+        self._good = held
 
     def _mark_failures(self, alive: np.ndarray) -> None:
         for index in np.flatnonzero(self.alive & ~alive):
