@@ -29,3 +29,7 @@ def __getattr__(name: str) -> Any:  # JAX is only imported once something needs 
         with resting():
             return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'sterling' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:  # what a shell offers to complete
+    return [*__all__, "__version__"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 
@@ -29,3 +31,17 @@ def literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):  # a word
         return text
+
+
+def called(factory: Callable[..., Any]) -> str:
+    """A name for what makes an environment, another one for every other: a lambda's is the place
+    where it was written, ``<lambda train.py:12>``."""
+    if isinstance(factory, functools.partial):
+        words = [repr(word) for word in factory.args]
+        words += [f"{name}={value!r}" for name, value in factory.keywords.items()]
+        return f"{called(factory.func)}({', '.join(words)})"
+    name = getattr(factory, "__qualname__", type(factory).__qualname__)
+    code = getattr(factory, "__code__", None)
+    if code is not None and name.endswith("<lambda>"):
+        return f"<lambda {Path(code.co_filename).name}:{code.co_firstlineno}>"
+    return name.rpartition("<locals>.")[2]

@@ -1,8 +1,10 @@
 """Words a user typed."""
 
+import functools
+
 import pytest
 
-from sterling.naming import hint, literal
+from sterling.naming import called, hint, literal
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,18 @@ def test_hint_is_nothing_where_nothing_is_near():
 )
 def test_literal(text, value):
     assert literal(text) == value
+
+
+def test_what_makes_another_environment_has_another_name():
+    def make():
+        return None
+
+    one, other = (
+        lambda: 1,
+        lambda: 2,
+    )
+    names = [called(each) for each in (make, one, other, functools.partial(make, 1, size=2), dict)]
+    assert names[0] == "make"
+    assert names[1].startswith("<lambda test_naming.py:")
+    assert names[3:] == ["make(1, size=2)", "dict"]
+    assert len(set(names)) == 5

@@ -30,6 +30,7 @@ from sterling.envs.envpool import env_seed
 from sterling.envs.masks import laid_out
 from sterling.envs.options import check_seconds, check_whole
 from sterling.envs.workers import Crew, Fault, Inline, Processes, WorldFailed
+from sterling.naming import called
 from sterling.types import Action, Mistake, Obs, Spec, Step
 
 WINDOW = 300.0  # seconds within which failures of one environment add up
@@ -78,7 +79,7 @@ class Host:
             check_whole("workers", workers, 0)
         check_seconds("timeout", timeout)
         check_whole("max_failures", max_failures, 1)
-        self.name = name or (factory if isinstance(factory, str) else _name(factory))
+        self.name = name or (factory if isinstance(factory, str) else called(factory))
         self.seeds, self.envs = len(seeds), envs
         self.failures: list[tuple[int, str]] = []
         self._origins = [(seed, env) for seed in seeds for env in range(envs)]
@@ -221,11 +222,6 @@ class Host:
     def _shape(self, array: np.ndarray) -> np.ndarray:
         """(seed * env, ...) -> (seed, env, ...)."""
         return array.reshape(self.seeds, self.envs, *array.shape[1:])
-
-
-def _name(factory: Any) -> str:
-    name = getattr(factory, "__name__", type(factory).__name__)
-    return "of a lambda" if name == "<lambda>" else name
 
 
 def _builder(factory: Any, name: str) -> Callable[[], Any]:

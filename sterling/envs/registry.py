@@ -135,6 +135,10 @@ def find(environment: str) -> tuple[str, str]:
 def _unknown(environment: str, known: list[str]) -> str:
     from sterling.envs import envpool
 
+    head, slash, _ = environment.partition("/")
+    if slash and not any(name.startswith(f"{head}/") for name in known):
+        words = "a log (`sterling data make` makes one) nor an environment"
+        return f"there is no {environment}: neither {words} (`sterling list environments`)"
     reason = envpool.missing()
     return (
         f"environment {environment!r} is not known"

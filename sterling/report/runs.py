@@ -75,9 +75,10 @@ class Result:
 def read(words: Sequence[str | Path], metric: str = "return") -> tuple[list[Result], list[str]]:
     """The results found under ``words``, and what is to be said of those that were passed over.
 
-    A word is a run folder, a folder of run folders, a CSV or JSON file of scores, each also as
-    ``LABEL=PATH``. ``metric`` is one that ``result.json`` gives (``return``), or a column of the
-    log (``data/return``), averaged over the last tenth of the steps.
+    A word is a run folder, a folder of run folders, a study of ``compare --until-decided``, a CSV
+    or JSON file of scores, each also as ``LABEL=PATH``. ``metric`` is one that ``result.json``
+    gives (``return``), or a column of the log (``data/return``), averaged over the last tenth of
+    the steps.
 
     Raises Mistake where a path does not exist, nothing was found, or no run has the metric.
     """
@@ -90,10 +91,10 @@ def read(words: Sequence[str | Path], metric: str = "return") -> tuple[list[Resu
         if path.is_file():
             results += _read_file(path, label, metric, notes)
             continue
-        folders = [path] if (path / "config.json").exists() else _runs_in(path)
+        folders = _runs_in(path)
         if not folders:
             notes.append(f"{path} holds no run: passed over")
-        results += [_read_run(folder, label, metric, notes) for folder in folders]
+        results += [_read_run(folder, label or side, metric, notes) for folder, side in folders]
     if not results:
         raise Mistake(f"no run in {', '.join(str(word) for word in words) or 'nothing'}")
     if not any(one.scores is not None for one in results):
@@ -155,8 +156,15 @@ def _labelled(word: str) -> tuple[str | None, Path]:
     return None, Path(word)
 
 
-def _runs_in(folder: Path) -> list[Path]:
-    return sorted(file.parent for file in folder.glob("*/config.json"))
+def _runs_in(folder: Path) -> list[tuple[Path, str | None]]:
+    """The folder itself, or the runs in it; of a study (``compare --until-decided``) those of every
+    look, each with the label of its contender."""
+    if (folder / "config.json").exists():
+        return [(folder, None)]
+    if (folder / "question.json").exists():
+        files = sorted(folder.glob("*/*/config.json"))
+        return [(file.parent, file.parents[1].name) for file in files]
+    return [(file.parent, None) for file in sorted(folder.glob("*/config.json"))]
 
 
 def _read_run(folder: Path, label: str | None, metric: str, notes: list[str]) -> Result:

@@ -31,10 +31,8 @@ from sterling.training.start import build, go_online
 
 
 class Driver:
-    """Carries one run from where it is to its end, from row to row of its log.
-
-    A run with a log and steps has two phases: ``online`` says whether the second has begun.
-    """
+    """Carries one run from where it is to its end, from row to row of its log. One with a log and
+    steps has two phases: ``online`` says whether the second has begun."""
 
     def __init__(
         self,
@@ -218,13 +216,12 @@ class Driver:
 
     def _look(self) -> None:
         """Stop the seeds that diverged since the last look; their last good states are kept."""
-        held = jax.device_get(self.run.agent)
+        held, run = jax.device_get(self.run.agent), self.run
         agent, alive = healthy(self._good, held, self.alive)
         if not alive.all():
-            self.run = Run(agent, self.run.source, self.run.seeds, self.run.iteration)
-            held = jax.device_get(agent)
+            self.run = Run(agent, run.source, run.seeds, run.iteration)
         self._mark_failures(alive)
-        self._good = held
+        self._good = held if alive.all() else jax.device_get(agent)
 
     def _mark_failures(self, alive: np.ndarray) -> None:
         for index in np.flatnonzero(self.alive & ~alive):

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 from sterling import algorithms
+from sterling.naming import called
 from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import Guidance, Logbook, Speech
 from sterling.training.fields import make_config, seeds_of, whole
@@ -49,7 +50,7 @@ class Settings:
         """The environment's name."""
         if isinstance(self.environment, str):
             return self.environment
-        return getattr(self.environment, "__name__", type(self.environment).__name__)
+        return called(self.environment)
 
     @property
     def inside(self) -> str:
@@ -88,7 +89,8 @@ class Settings:
             if environment is None:
                 raise Mistake(
                     f"this run used the environment factory {plain['environment']!r}, which is not "
-                    "stored; pass it again: sterling.resume(path, environment=factory)"
+                    "stored: in Python, sterling.load and sterling.resume take it again as "
+                    "environment=factory; the command line has no word for it"
                 )
             kept["environment"] = environment
         module = algorithms.find(plain["algorithm"])

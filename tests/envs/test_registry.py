@@ -81,6 +81,7 @@ def test_what_is_registered_with_gymnasium_is_found() -> None:
         ("cartpole-v1", "did you mean CartPole-v1"),
         ("gymnax:Brakout-MinAtar", "did you mean gymnax:Breakout-MinAtar"),
         ("probe:cutt", "did you mean probe:cut"),
+        ("data/hopper", "there is no data/hopper: neither a log"),
         ("xyzzy", r"is not known; sterling.envs.names\(\) lists all"),
         ("no_such_package:Mine-v0", "package no_such_package cannot be imported"),
     ],

@@ -40,6 +40,15 @@ def test_folders_of_runs_are_opened_and_others_passed_over(run, tmp_path):
     assert notes == [f"{tmp_path / 'empty'} holds no run: passed over"]
 
 
+def test_a_study_is_read_as_the_runs_of_its_contenders(run, tmp_path):
+    for label, look in (("sac", "00"), ("sac", "01"), ("wide", "00")):
+        run(f"study/{label}/{look}", "sac", [1.0, 2.0])
+    (tmp_path / "study" / "question.json").write_text("{}")
+    results, notes = read([tmp_path / "study"])
+    assert [one.label for one in results] == ["sac", "sac", "wide"]
+    assert notes == []
+
+
 def test_an_interrupted_run_keeps_its_curve_and_has_no_score(run):
     results, notes = read([run("a", "sac", [1.0, 2.0], rows=7, finished=False)])
     assert only(results).scores is None
