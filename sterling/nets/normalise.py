@@ -32,13 +32,15 @@ class Moments(eqx.Module):
         return cls(jnp.zeros(shape), jnp.ones(shape), jnp.asarray(1e-4, jnp.float32))
 
     def update(self, batch: Float[Array, "..."], mask: Bool[Array, "..."]) -> Moments:
-        """Merge a batch whose leading axes are those of ``mask``; masked rows do not count."""
+        """Merge a batch whose leading axes are those of ``mask``; masked rows do not count, and a
+        batch of nothing else changes nothing."""
         shape = self.mean.shape
         rows = batch.reshape(-1, *shape)
         weight = mask.reshape((-1,) + (1,) * len(shape)).astype(jnp.float32)
-        count = jnp.maximum(weight.sum(), 1.0)
-        mean = (rows * weight).sum(0) / count
-        variance = (jnp.square(rows - mean[None]) * weight).sum(0) / count
+        count = weight.sum()
+        divisor = jnp.maximum(count, 1.0)  # of sums that are 0 where no row counts
+        mean = (rows * weight).sum(0) / divisor
+        variance = (jnp.square(rows - mean[None]) * weight).sum(0) / divisor
         total = self.count + count
         delta = mean - self.mean
         merged = self.variance * self.count + variance * count

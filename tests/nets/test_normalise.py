@@ -1,4 +1,4 @@
-"""Observations centred and scaled by what is known of a log."""
+"""Observations and rewards scaled by what is known of a log, and by what rollouts have shown."""
 
 import dataclasses
 
@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.nets.normalise import ObsNormaliser
+from sterling.nets.normalise import Moments, ObsNormaliser, RewardNormaliser
 from sterling.types import Log, Spec
 
 PLAIN = Spec(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2))
 MEAN, STD = np.array([100.0, -2.0], np.float32), np.array([5.0, 0.5], np.float32)
 LOGGED = dataclasses.replace(PLAIN, log=Log(MEAN, STD, (0.0, 1.0), (0.0, 1.0), 10))
 FAR = jnp.asarray([[0.0, 500.0], [-500.0, 12.5]])
+GAMMA, STEPS, ENVS = 0.9, 9, 3
 
 
 def test_without_a_log_everything_passes():
@@ -40,3 +41,74 @@ def test_what_is_not_asked_for_passes(spec):
 
 def test_running_statistics_cut_at_ten_deviations():
     np.testing.assert_allclose(ObsNormaliser.create(PLAIN.obs)(FAR), np.clip(FAR, -10, 10))
+
+
+def rollouts(features=()):
+    """Four rollouts of numbers whose mean and spread drift, as (numbers, last, mask). Half of the
+    ends are followed by a masked row, as worlds reset, the others by the next episode at once; what
+    stands in masked rows is far off."""
+    rng = np.random.default_rng(5)
+    last = rng.random((4 * STEPS, ENVS)) < 0.25
+    last[STEPS - 1, 0], last[2 * STEPS - 1, 0] = True, False  # an end, and none, between rollouts
+    mask = np.ones_like(last)
+    mask[1:] = ~(last[:-1] & (rng.random(last[1:].shape) < 0.5))
+    last &= mask
+    drift = np.repeat([3.0, -1.0, 6.0, 2.0], STEPS).reshape(-1, 1, *(1 for _ in features))
+    numbers = drift + (1.0 + abs(drift)) * rng.normal(size=(*last.shape, *features))
+    far = mask.reshape(mask.shape + (1,) * len(features))
+    numbers = np.where(far, numbers, 1e3).astype(np.float32)
+    return [each.reshape(4, STEPS, *each.shape[1:]) for each in (numbers, last, mask)]
+
+
+def discounted(reward, last, mask):
+    """Every row's discounted return since its episode began, by the sum itself."""
+    found = []
+    for env in range(ENVS):
+        start = 0
+        for t in range(len(reward)):
+            if mask[t, env]:
+                powers = GAMMA ** np.arange(t - start, -1, -1)
+                found.append(powers @ reward[start : t + 1, env])
+            if last[t, env] or not mask[t, env]:
+                start = t + 1
+    return np.array(found)
+
+
+def test_running_statistics_are_those_of_all_rows_that_count():
+    """Merged rollout by rollout they equal NumPy's of everything at once."""
+    obs, _, mask = rollouts(features=(2,))
+    normaliser = ObsNormaliser.create(PLAIN.obs)
+    for each in zip(obs, mask, strict=True):
+        normaliser = normaliser.update(*map(jnp.asarray, each))
+    counted = obs[mask].astype(np.float64)
+    (moments,) = normaliser.moments
+    np.testing.assert_allclose(moments.mean, counted.mean(0), rtol=1e-4)
+    np.testing.assert_allclose(moments.variance, counted.var(0), rtol=1e-4)
+    np.testing.assert_allclose(moments.count, mask.sum(), rtol=1e-5)
+    wanted = (obs[0, :1] - counted.mean(0)) / counted.std(0)
+    np.testing.assert_allclose(normaliser(jnp.asarray(obs[0, :1])), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_rewards_are_divided_by_the_deviation_of_returns():
+    """Each episode has a return of its own, that goes on from one rollout into the next."""
+    rewards, lasts, masks = rollouts()
+    normaliser = RewardNormaliser.create(ENVS)
+    for each in zip(rewards, lasts, masks, strict=True):
+        normaliser = normaliser.update(*map(jnp.asarray, each), GAMMA)
+    rows = (each.reshape(-1, ENVS) for each in (rewards.astype(np.float64), lasts, masks))
+    returns = discounted(*rows)
+    np.testing.assert_allclose(normaliser.moments.mean, returns.mean(), rtol=1e-4)
+    np.testing.assert_allclose(normaliser.moments.variance, returns.var(), rtol=1e-4)
+    np.testing.assert_allclose(normaliser.moments.count, masks.sum(), rtol=1e-5)
+    scaled = normaliser.scale(jnp.asarray([0.5, -2.0]))
+    np.testing.assert_allclose(scaled, np.array([0.5, -2.0]) / returns.std(), rtol=1e-4)
+
+
+def test_a_rollout_of_nothing_changes_nothing():
+    """Where every world crashed at once no row counts."""
+    batch = jnp.asarray([[100.0, 3.0], [106.0, 5.0]])
+    seen = Moments.create((2,)).update(batch, jnp.ones(2, bool))
+    again = seen.update(batch * 7.0, jnp.zeros(2, bool))
+    np.testing.assert_array_equal(again.mean, seen.mean)
+    np.testing.assert_array_equal(again.count, seen.count)
+    np.testing.assert_allclose(again.variance, seen.variance, rtol=1e-6)
