@@ -1,4 +1,4 @@
-"""PPO's minibatches: every row once an epoch, whatever their number; pads teach nothing."""
+"""PPO: every row once an epoch, whatever the minibatches; pads teach nothing; what is normalised."""
 
 import dataclasses
 import sys
@@ -70,3 +70,15 @@ def test_masked_rows_still_teach_nothing():
     dirty = dataclasses.replace(batch, reward=garbage)
     one, other = (ppo.learn(state, each, KEY)[0].nets for each in (batch, dirty))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)
+
+
+def test_a_rollout_is_seen_through_the_statistics_of_those_before():
+    """The first as it is, the second with the moments of the first's rows that count."""
+    state, batch = agent(16, normalise_obs=True), rollout()
+    batch = dataclasses.replace(batch, obs=5.0 + 2.0 * batch.obs)
+    learned = ppo.learn(state, batch, KEY)[0]
+    obs, mask = np.asarray(batch.obs, np.float64), np.asarray(batch.mask)
+    centred = (obs - obs[mask].mean(0)) / obs[mask].std(0)
+    for agent_then, wanted in ((state, np.clip(obs, -10, 10)), (learned, centred)):
+        seen = ppo._advantages(agent_then, batch, batch.reward)["seen"]
+        np.testing.assert_allclose(seen, wanted.reshape(-1, 3), rtol=1e-3, atol=1e-3)

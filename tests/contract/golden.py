@@ -23,14 +23,17 @@ from sterling import algorithms
 from sterling.types import Record, Rollouts, Sequences, Signals, Spec
 
 FILE = Path(__file__).parent / "golden.json"
+NORMALISED = "-continuous-normalised"  # with the running normalisers that are PPO's default
 RUNS = [(case.name, form) for case in CASES.values() for form in case.spaces]
+RUNS.append(("ppo", NORMALISED))
 ENVS, FEATURES = 4, 3
 
 
 def one_update(name: str, form: str, garbage: float = 0.0) -> tuple[Any, Any, Signals]:
     """State before and after one update, and the signals; masked rows are filled with garbage."""
     module = algorithms.find(name)
-    config = module.Config(**CASES[name].fields)
+    own = {"normalise_obs": True, "normalise_reward": True} if form == NORMALISED else {}
+    config = module.Config(**CASES[name].fields | own)
     action: spaces.Space[Any] = spaces.Discrete(3)
     if form:
         action = spaces.Box(-1.0, 1.0, (2,), np.float32)
