@@ -85,8 +85,14 @@ class Torso(eqx.Module):
 
     @classmethod
     def create(cls, key: Key[Array, ""], shape: tuple[int, ...], is_bytes: bool) -> Torso:
-        """A torso for pictures of ``shape``, either channel first (EnvPool) or channel last."""
-        channels_first = shape[0] < shape[2]
+        """A torso for pictures of ``shape``, either channel first (EnvPool) or channel last.
+
+        Where two neighbouring axes are equal they are the picture's sides and the third axis is its
+        channels: (8, 8, 20) has 20. Otherwise the channels are first where the first axis is
+        shorter than the last: (3, 210, 160) and (210, 160, 3) have 3, and so (5, 4, 26) is read as
+        5 channels of 4 x 26. What is meant otherwise should be laid out otherwise.
+        """
+        channels_first = _channels_first(shape)
         height, width, channels = (*shape[1:], shape[0]) if channels_first else shape
         layers = []
         plan = NATURE if min(height, width) >= 36 else SMALL
@@ -106,3 +112,11 @@ class Torso(eqx.Module):
         for layer in self.layers:
             x = jax.nn.relu(layer(x))
         return x.reshape(*lead, self.size)
+
+
+def _channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether a picture's first axis is its channels: the rule of :meth:`Torso.create`."""
+    first, middle, last = shape
+    if (first == middle) != (middle == last):
+        return middle == last
+    return first < last

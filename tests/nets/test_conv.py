@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.nets.conv import NATURE, SMALL, built_in, by_products
+from sterling.nets.conv import NATURE, SMALL, Torso, built_in, by_products
 
 
 @pytest.mark.parametrize(("outputs", "kernel", "stride"), [*NATURE, *SMALL])
@@ -23,3 +24,25 @@ def test_products_of_patches_are_convolutions(outputs, kernel, stride, sides):
     pull = jax.random.normal(keys[2], wanted.shape)
     for mine, theirs in zip(back_too(pull), back(pull), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "first", "channels"),
+    [
+        ((4, 12, 12), True, 4),
+        ((12, 12, 4), False, 4),
+        ((8, 8, 20), False, 20),
+        ((20, 8, 8), True, 20),
+        ((3, 9, 12), True, 3),
+        ((9, 12, 3), False, 3),
+        ((5, 4, 26), True, 5),
+        ((7, 7, 7), False, 7),
+        ((6, 9, 6), False, 6),
+    ],
+)
+def test_the_axis_of_channels(shape, first, channels):
+    """Two equal sides tell which axis is not one, otherwise the shorter end."""
+    torso = Torso.create(jax.random.key(0), shape, False)
+    assert torso.channels_first == first
+    assert torso.layers[0].weight.shape[2] == channels
+    assert torso(jnp.ones((2, *shape))).shape == (2, torso.size)
