@@ -49,7 +49,9 @@ class Moments(eqx.Module):
 
 
 class ObsNormaliser(eqx.Module):
-    """Centres and scales the float parts of an observation; pictures and categories pass.
+    """Centres and scales every number of an observation's floats (each ``Box`` of a float dtype),
+    those of a float picture too, pixel by pixel. All else passes as it is: pictures of bytes,
+    vectors of integers, choices and bits.
 
     With ``enabled`` False everything passes. Running statistics are cut at ``clip`` deviations,
     because the first ones are of a few steps; those of a log are known and cut nothing.
