@@ -27,8 +27,9 @@ class Record(eqx.Module):
     ``discount`` is 0 where the world ended and 1 where it went on *or was merely cut off*, so
     ``reward + gamma * discount * value(next_obs)`` is right for ends and for time limits alike.
     ``last`` marks the last row of an episode (ended or cut): no trace may cross it. ``mask`` is
-    False for rows that are no experience: the step in which a world resets itself, and every step
-    of an episode that crashed. Such rows must not enter any loss; weight by ``mask``.
+    False for rows that are no experience: the step in which a world resets itself, the step in
+    which it crashed, and where it answered NaN that step and what follows until its reset. The
+    steps before are sound. Rows without mask must not enter any loss; weight by ``mask``.
     """
 
     obs: Obs
