@@ -38,17 +38,20 @@ class Encoder(eqx.Module):
 
     @classmethod
     def create(cls, key: Key[Array, ""], space: spaces.Space[Any]) -> Encoder:
-        """An encoder for ``space``."""
+        """An encoder for ``space``; raises :class:`Mistake` for one of nothing to see."""
         parts: list[Torso | None] = []
-        kinds: list[Kind] = []
+        kinds = [_kind(leaf) for leaf in leaves(space)]
+        if not any(math.prod(kind.shape) for kind in kinds):
+            raise Mistake(
+                f"an observation of {space} holds no numbers; give at least one, such as a constant"
+            )
         size = 0
-        for index, leaf in enumerate(leaves(space)):
-            torso, kind = None, _kind(leaf)
+        for index, (leaf, kind) in enumerate(zip(leaves(space), kinds, strict=True)):
+            torso = None
             if kind.name == "picture":
                 is_bytes = leaf.dtype == jnp.uint8
                 torso = Torso.create(keys.fold(key, "part", index), kind.shape, is_bytes)
             parts.append(torso)
-            kinds.append(kind)
             size += (
                 torso.size if torso else sum(kind.sizes) if kind.sizes else math.prod(kind.shape)
             )

@@ -1,4 +1,4 @@
-"""PPO: every row once an epoch, whatever the minibatches; pads teach nothing; what is normalised."""
+"""PPO: every row once an epoch, whatever the minibatches; pads teach nothing; normalisers."""
 
 import dataclasses
 import sys

@@ -56,3 +56,19 @@ def test_a_large_grid_is_a_small_program(sizes):
 def test_what_has_no_numbers_is_refused():
     with pytest.raises(Mistake, match="Text is not understood"):
         Encoder.create(jax.random.key(0), spaces.Text(3))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Dict({}),
+        spaces.Dict({"action_mask": spaces.MultiBinary(2)}),
+        spaces.Tuple(()),
+        spaces.Box(-1.0, 1.0, (0,), np.float32),
+        spaces.Box(0, 255, (8, 8, 0), np.uint8),
+    ],
+)
+def test_nothing_to_see_is_refused(space):
+    """It ended in a division by zero."""
+    with pytest.raises(Mistake, match="holds no numbers"):
+        Encoder.create(jax.random.key(0), space)
