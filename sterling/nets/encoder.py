@@ -79,9 +79,14 @@ def leaves(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
 
 
 def action_mask(obs: Obs) -> Bool[Array, "... actions"] | None:
-    """The mask of allowed actions, where the world gives one."""
+    """The mask of allowed actions, where the world gives one.
+
+    A row that allows nothing allows everything: worlds write such rows where an episode is over,
+    and after a cut its value is still asked for.
+    """
     if isinstance(obs, dict) and MASK in obs:
-        return obs[MASK].astype(bool)
+        mask = obs[MASK].astype(bool)
+        return mask | ~mask.any(-1, keepdims=True)
     return None
 
 
