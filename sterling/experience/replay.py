@@ -15,8 +15,8 @@ from sterling import keys as named
 from sterling.equations.value import n_step_return
 from sterling.experience.guided import Guided
 from sterling.experience.priority import Priorities
-from sterling.experience.room import check_room
 from sterling.experience.rollout import Actor, Rollout, Tally
+from sterling.experience.room import check_room
 from sterling.experience.storage import Ring
 from sterling.nets.encoder import action_mask
 from sterling.nets.heads import Actions

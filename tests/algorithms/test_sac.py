@@ -201,7 +201,8 @@ def test_a_temperature_that_begins_at_0_is_tuned_all_the_same():
     tuned = make(alpha=0.0)
     after, _ = learn(tuned, continuous_batch(), jax.random.key(0))
     assert jnp.isfinite(tuned.log_alpha)
-    assert jnp.isfinite(after.log_alpha) and after.log_alpha != tuned.log_alpha
+    assert jnp.isfinite(after.log_alpha)
+    assert after.log_alpha != tuned.log_alpha
     assert jnp.exp(make(alpha=0.0, tune_alpha=False).log_alpha) == 0.0
 
 

@@ -61,7 +61,8 @@ def test_a_draw_is_one_loop_that_equals_its_steps(rule, monkeypatch):
     assert len(many.splitlines()) == len(few.splitlines())
     compiled = source(begun, 6).draw(agent, keys)
     monkeypatch.setattr(Guided, "traced", False)
-    for one, other in zip(*map(jax.tree.leaves, (compiled, source(begun, 6).draw(agent, keys)))):
+    apart = jax.tree.leaves(source(begun, 6).draw(agent, keys))
+    for one, other in zip(jax.tree.leaves(compiled), apart, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

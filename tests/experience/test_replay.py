@@ -441,7 +441,7 @@ def test_a_capacity_that_memory_cannot_hold_is_refused_before_it_is_asked_for(mo
         make(Counter(seeds=(0, 1)), capacity=10**12)
     assert "\n" not in str(error.value)
     monkeypatch.setattr(room, "left", lambda: 1_000)
-    with pytest.raises(Mistake, match="needs 1.6e-05 GB and 1e-06 GB are free; set capacity=20"):
+    with pytest.raises(Mistake, match=r"needs 1\.6e-05 GB and 1e-06 GB are free; set capacity=20"):
         make(Counter(), capacity=400)
     monkeypatch.setattr(room, "left", lambda: None)  # where nobody knows nothing is refused
     make(Counter(), capacity=400)
