@@ -1,4 +1,4 @@
-"""How much memory there is to put a dataset into."""
+"""How much memory there is to put a dataset or a replay into."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ SHARE = 0.5  # of the free memory that a dataset may take; learning needs the re
 def room() -> int:
     """Bytes a dataset may take: a share of what is free, and of what limits leave (``ulimit``,
     control groups)."""
-    return int(SHARE * max(min(_free(), _limited(), _grouped()), 0))
+    return int(SHARE * left())
+
+
+def left() -> int:
+    """Bytes that are free, and that limits leave."""
+    return max(min(_free(), _limited(), _grouped()), 0)
 
 
 def _free() -> int:
@@ -41,9 +46,13 @@ def _limited() -> int:
 
 
 def _grouped() -> int:
-    """What the control group leaves, where there is one."""
+    """What the control group leaves, where there is one; files that are only remembered in memory
+    make room when it is asked for."""
     root = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
         most = int((root / "memory.max").read_text())
-        return most - int((root / "memory.current").read_text())
+        taken = int((root / "memory.current").read_text())
+        for line in (root / "memory.stat").read_text().splitlines():
+            taken -= int(line.split()[1]) if line.startswith("inactive_file ") else 0
+        return most - taken
     return 1 << 62

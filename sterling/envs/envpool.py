@@ -27,7 +27,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Key, PyTree
 
-from sterling.envs.options import check_options
+from sterling.envs.options import check_options, check_switch
 from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step
 
 # what Sterling itself decides, or what a world cannot have
@@ -162,9 +162,13 @@ def is_atari(name: str) -> bool:
 
 
 def is_clipped(name: str, options: dict[str, Any]) -> bool:
-    """Whether training learns from the sign of rewards: in Atari games, unless EnvPool is told
-    otherwise."""
-    return is_atari(name) and "reward_clip" not in options
+    """Whether training learns from the sign of rewards: in Atari games, but for
+    ``reward_clip=False``. Raises Mistake for what is neither true nor false."""
+    if not is_atari(name):
+        return False
+    clip = options.get("reward_clip", True)
+    check_switch("reward_clip", clip)
+    return bool(clip)
 
 
 def has_lives(name: str, options: dict[str, Any]) -> bool:

@@ -62,8 +62,8 @@ def make(
 
     Actions of bounded boxes are rescaled to [-1, 1]; bounds more than a million apart are none.
     Atari games follow Mnih 2015: 84 x 84 grey pictures, every action repeated 4 times, up to 30
-    idle steps at the start, and for training rewards clipped to their sign and lives for episodes;
-    scores are always those of whole games.
+    idle steps at the start, and for training rewards clipped to their sign (``reward_clip=False``:
+    left as they are) and lives for episodes; scores are always those of whole games.
     Sticky actions are off, as in most published results; ``repeat_action_probability=0.25`` turns
     them on. Raises ``Mistake`` for a name or an option that does not exist.
     """
@@ -229,10 +229,11 @@ def _pool(
         raise Mistake(f"frames of {name} are stacked by Sterling; use stack={options['stack_num']}")
     if "num_threads" in options:
         check_whole("num_threads", options["num_threads"], 0)  # EnvPool would abort the process
-    fixed = {**ATARI, "stack_num": 1} if atari else {}
-    world: World = envpool.Pool(name, **copies, purpose=purpose, **{**fixed, **options})
-    world = _dressed(world, ATARI_STACK if atari and stack is None else stack)
     clip = envpool.teaches(purpose) and envpool.is_clipped(name, options)
+    if atari:  # EnvPool's own clipping would reach the scores
+        options = {**ATARI, "stack_num": 1, **options, "reward_clip": False}
+    world: World = envpool.Pool(name, **copies, purpose=purpose, **options)
+    world = _dressed(world, ATARI_STACK if atari and stack is None else stack)
     return ClipReward(world) if clip else world
 
 

@@ -8,6 +8,15 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+LEAST = 1e-6  # what a learned positive number begins with where 0 is asked for
+
+
+def first_alpha(alpha: Float[Array, ""] | float, tuned: bool) -> Float[Array, ""]:
+    """The temperature at the start: one that is tuned is learned by its logarithm, which has no
+    way back from 0."""
+    first = jnp.asarray(alpha, jnp.float32)
+    return jnp.maximum(first, LEAST) if tuned else first
+
 
 def soft_value(
     q: Float[Array, "..."], log_prob: Float[Array, "..."], alpha: Float[Array, ""] | float

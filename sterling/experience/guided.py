@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -98,6 +99,9 @@ class Pair(eqx.Module):
         return jax.tree.map(choose, its, own), extras
 
 
+Lived = tuple[Rollout, JumpStart | Expansion]
+
+
 class Guided(eqx.Module):
     """A rollout in which ``guide``, whose parameters stay as they are, acts now and then."""
 
@@ -113,14 +117,22 @@ class Guided(eqx.Module):
 
     def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Guided, Record]:
         """Act for ``length`` steps, ``(seed, time, env, ...)``."""
-        source, rule, rows = self.source.lasting(1), self.rule, []
-        for time in range(self.length):
+
+        def step(lived: Lived, time: Int[Array, ""] | int) -> tuple[Lived, Record]:
+            source, rule = lived
             own = named.fold_each(keys, "step", time)
             done = source.episode.length
             rule = rule.begin(done, named.fold_each(own, "handover"))
             source, row = source.draw(Pair(agent, self.guide, rule, done), own)
-            rows.append(row)
-        record = jax.tree.map(lambda *each: jnp.concatenate(each, 1), *rows)
+            return (source, rule), row
+
+        lived: Lived = (self.source.lasting(1), self.rule)
+        if self.traced:  # written out, a program of many steps takes minutes to compile
+            times = jnp.arange(self.length, dtype=jnp.int32)
+            (source, rule), rows = jax.lax.scan(step, lived, times)
+            record = jax.tree.map(lambda x: jnp.swapaxes(x[:, :, 0], 0, 1), rows)
+        else:
+            (source, rule), record = _on_host(step, lived, self.length)
         return Guided(source.lasting(self.length), self.guide, rule), record
 
     def lasting(self, length: int) -> Guided:
@@ -147,3 +159,14 @@ class Guided(eqx.Module):
     def close(self) -> None:
         """Release the world."""
         self.source.close()
+
+
+def _on_host(
+    step: Callable[[Lived, int], tuple[Lived, Record]], lived: Lived, length: int
+) -> tuple[Lived, Record]:
+    """Step after step of a world that is no program; rows ``(seed, time, env, ...)``."""
+    rows = []
+    for time in range(length):
+        lived, row = step(lived, time)
+        rows.append(row)
+    return lived, jax.tree.map(lambda *each: jnp.concatenate(each, 1), *rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,7 @@ from sterling.equations.value import n_step_return
 from sterling.experience.guided import Guided
 from sterling.experience.priority import Priorities
 from sterling.experience.rollout import Actor, Rollout, Tally
+from sterling.experience.room import check_room
 from sterling.experience.storage import Ring
 from sterling.nets.encoder import action_mask
 from sterling.nets.heads import Actions
@@ -49,7 +51,8 @@ class Replay(eqx.Module):
         """An empty replay of ``needs.capacity`` transitions a seed.
 
         ``source`` must draw ``needs.collect`` steps. ``stack`` frames make a picture (1: pictures
-        are kept whole). Raises :class:`Mistake` if the capacity cannot hold even one draw.
+        are kept whole). Raises :class:`Mistake` if the capacity cannot hold even one draw, and if
+        the memory that is free cannot hold the capacity.
         """
         world, envs = source.world, source.world.spec.envs
         rows = needs.capacity // envs
@@ -60,13 +63,15 @@ class Replay(eqx.Module):
                 f"ask for at least {least * envs}"
             )
         action, _ = eqx.filter_eval_shape(_Chance(world).act, source.obs, keys, True)
+        ring = partial(Ring.create, rows, source.obs, action, stack)
+        check_room(needs.capacity, ring)
         priorities = None
         if needs.priority > 0.0:
             drawn = (needs.updates, needs.batch)
             priorities = Priorities.create(
                 world.seeds, rows * envs, drawn, needs.priority, needs.correction
             )
-        return cls(source, Ring.create(rows, source.obs, action, stack), priorities, needs)
+        return cls(source, ring(), priorities, needs)
 
     @property
     def world(self) -> World:

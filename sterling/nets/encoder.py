@@ -73,19 +73,31 @@ class Encoder(eqx.Module):
 
 
 def leaves(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
-    """The space's parts in the order ``jax.tree.leaves`` gives the observation's."""
+    """The parts of a space in the order ``jax.tree.leaves`` gives those of :func:`without_mask`:
+    an entry of that name further inside is part of the observation proper."""
     if isinstance(space, spaces.Dict):
-        names = sorted(name for name in space.spaces if name != MASK)
-        return [leaf for name in names for leaf in leaves(space[name])]
+        return [leaf for name in sorted(space) if name != MASK for leaf in _leaves(space[name])]
+    return _leaves(space)
+
+
+def _leaves(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
+    """All parts."""
+    if isinstance(space, spaces.Dict):
+        return [leaf for name in sorted(space) for leaf in _leaves(space[name])]
     if isinstance(space, spaces.Tuple):
-        return [leaf for part in space for leaf in leaves(part)]
+        return [leaf for part in space for leaf in _leaves(part)]
     return [space]
 
 
 def action_mask(obs: Obs) -> Bool[Array, "... actions"] | None:
-    """The mask of allowed actions, where the world gives one."""
+    """The mask of allowed actions, where the world gives one.
+
+    A row that allows nothing allows everything: worlds write such rows where an episode is over,
+    and after a cut its value is still asked for.
+    """
     if isinstance(obs, dict) and MASK in obs:
-        return obs[MASK].astype(bool)
+        mask = obs[MASK].astype(bool)
+        return mask | ~mask.any(-1, keepdims=True)
     return None
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import algorithms
 from sterling import keys as named
+from sterling.equations.soft import LEAST
 from sterling.seeds import over_seeds
 from sterling.training.settings import Settings
 from sterling.types import (
@@ -27,8 +28,6 @@ from sterling.types import (
     Signals,
     Spec,
 )
-
-LEAST = 1e-6  # what a learned positive number begins with where 0 is asked for
 
 
 class Agent(eqx.Module):

@@ -8,9 +8,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from gymnasium.spaces import Box
 from jaxtyping import Array, Int, Key
 
 from sterling import algorithms, envs, keys
+from sterling.envs.board import WIDEST, is_bounded
 from sterling.envs.options import check_free
 from sterling.equations.augmentation import named, suits
 from sterling.experience.augment import Augment
@@ -98,7 +100,9 @@ def _lived(settings: Settings, world: World) -> Callable[..., Run]:
     source_of, spec = _source_maker(settings, world), problem(settings, world)
 
     def make(seeds: Int[Array, "seed"], own: Any) -> tuple[Agent, Any]:
-        return create_agent(settings, spec, seeds, own), source_of(keys.at(seeds, "source", 0))
+        agent = create_agent(settings, spec, seeds, own)
+        _within_reach(settings, world)  # after other mistakes about actions
+        return agent, source_of(keys.at(seeds, "source", 0))
 
     create = jax.jit(make, compiler_options=quickly()) if world.exact else make
 
@@ -111,6 +115,19 @@ def _lived(settings: Settings, world: World) -> Callable[..., Run]:
         return Run(agent, mixed, seeds, jnp.zeros((), jnp.int32))
 
     return begin
+
+
+def _within_reach(settings: Settings, world: World) -> None:
+    """Raises Mistake where agents that learn from a replay, which act in [-1, 1], would act in a
+    box that is not brought to that. Who begins with a log may: it imitates what lies within."""
+    box, algorithm = world.spec.action, algorithms.find(settings.algorithm)
+    if isinstance(algorithm.needs(settings.config), Rollouts) or not isinstance(box, Box):
+        return
+    if not is_bounded(box):
+        raise Mistake(
+            f"{settings.algorithm} acts between bounds only, and {settings.name} takes actions of "
+            f"{box}; use ppo, or give its action_space bounds at most {WIDEST:.0e} apart"
+        )
 
 
 def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "seed"]], Any]:

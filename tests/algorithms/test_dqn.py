@@ -160,6 +160,20 @@ def test_forbidden_actions_are_neither_taken_nor_bootstrapped_from():
     np.testing.assert_allclose(error, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_where_nothing_is_allowed_everything_is():
+    """At a cut some worlds allow nothing; its value is that of the best action all the same."""
+    space = spaces.Dict({"obs": VECTOR, "action_mask": spaces.MultiBinary(4)})
+    for double in (False, True):
+        state = agent(space, double=double)
+        obs = {"obs": jnp.ones((8, 3)), "action_mask": jnp.zeros((8, 4), jnp.int8)}
+        batch = Record(**{**vars_of(transitions()), "obs": obs, "next_obs": obs})
+        _, (_, error) = dqn.loss(state.net, state.target, batch, state.config)
+        q = state.net(obs)
+        taken = jnp.take_along_axis(q, batch.action[:, None], 1)[:, 0]
+        expected = batch.reward + 0.99 * batch.discount * q.max(-1) - taken
+        np.testing.assert_allclose(error, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_pictures_are_learned_from():
     state = agent(spaces.Box(0, 255, (4, 36, 36), np.uint8), dueling=True, width=8)
     obs = jax.random.randint(jax.random.key(0), (8, 4, 36, 36), 0, 256).astype(jnp.uint8)

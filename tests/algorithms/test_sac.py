@@ -197,6 +197,15 @@ def test_the_temperature_stays_without_tuning():
     np.testing.assert_allclose(jnp.exp(after.log_alpha), 0.3, rtol=1e-6)
 
 
+def test_a_temperature_that_begins_at_0_is_tuned_all_the_same():
+    tuned = make(alpha=0.0)
+    after, _ = learn(tuned, continuous_batch(), jax.random.key(0))
+    assert jnp.isfinite(tuned.log_alpha)
+    assert jnp.isfinite(after.log_alpha)
+    assert after.log_alpha != tuned.log_alpha
+    assert jnp.exp(make(alpha=0.0, tune_alpha=False).log_alpha) == 0.0
+
+
 def test_target_entropy_counts_the_allowed_actions():
     state = make(spaces.Discrete(4))
     mask = jnp.array([[True, True, True, False], [True, False, False, False]])

@@ -13,7 +13,8 @@ import pytest
 
 from sterling import keys
 from sterling.envs import make
-from sterling.envs.envpool import Pool, env_seed
+from sterling.envs.envpool import Pool, env_seed, is_clipped
+from sterling.envs.wrappers import ClipReward
 from sterling.types import Mistake, Step
 
 SEEDS, ENVS = (3, 8), 2
@@ -154,6 +155,29 @@ def test_atari_is_evaluated_over_whole_games_with_raw_rewards() -> None:
     np.testing.assert_array_equal(step.reward, raw)
     assert step.score is None
     assert step.last.any()
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_asking_for_clipped_rewards_leaves_the_scores_alone(
+    monkeypatch: pytest.MonkeyPatch, clip: bool
+) -> None:
+    """EnvPool is told not to clip, whatever was asked for: it would clip the scores as well."""
+    told = []
+
+    class Told(Pool):
+        def __init__(self, *given: Any, **options: Any):
+            told.append(options.get("reward_clip", False))
+            super().__init__(*given, **options)
+
+    monkeypatch.setattr("sterling.envs.envpool.Pool", Told)
+    for purpose in ("train", "evaluate"):
+        world = make("MsPacman-v5", (0,), 1, purpose=purpose, reward_clip=clip)
+        assert isinstance(world, ClipReward) == (clip and purpose == "train")
+        world.close()
+    assert told == [False, False]
+    assert is_clipped("MsPacman-v5", {"reward_clip": clip}) == clip
+    with pytest.raises(Mistake, match="reward_clip='no' is not possible; give true or false"):
+        make("MsPacman-v5", (0,), 1, reward_clip="no")
 
 
 def test_frames_of_atari_are_those_envpool_stacks_itself() -> None:

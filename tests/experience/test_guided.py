@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from sterling import envs
 from sterling.experience.guided import Expansion, Guided, JumpStart
@@ -45,6 +46,24 @@ def test_the_guide_begins_and_the_learner_takes_over_for_good():
             taken.add(first)
     assert taken == {0, 1, 2, 3, 4}  # drawn anew for each env; 0: the learner's from the start
     assert int(made.rule.draws) == 8
+
+
+@pytest.mark.parametrize("rule", ["jump-start", "expansion"])
+def test_a_draw_is_one_loop_that_equals_its_steps(rule, monkeypatch):
+    """A program of many steps is no longer than one of a few, and gives what single steps give."""
+    begun = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=20)
+    begun = begun if rule == "jump-start" else Expansion(temperature=0.5)
+    keys, agent = jax.random.split(jax.random.key(1), 2), Always(-0.5, 0.3)
+    few, many = (
+        str(jax.make_jaxpr(lambda keys, n=n: source(begun, n).draw(agent, keys)[1])(keys))
+        for n in (2, 50)
+    )
+    assert len(many.splitlines()) == len(few.splitlines())
+    compiled = source(begun, 6).draw(agent, keys)
+    monkeypatch.setattr(Guided, "traced", False)
+    apart = jax.tree.leaves(source(begun, 6).draw(agent, keys))
+    for one, other in zip(jax.tree.leaves(compiled), apart, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_the_guide_fades():

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from sterling import keys
+from sterling.experience import room
 from sterling.experience.priority import NOWHERE, SumTree
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
@@ -432,6 +433,18 @@ def test_wrong_use_is_named():
     replay, _ = drawn(make(Counter(), priority=0.5), 1)
     with pytest.raises(Mistake, match="needs the learner's samples"):
         replay.heed(Signals({}, {}))
+
+
+def test_a_capacity_that_memory_cannot_hold_is_refused_before_it_is_asked_for(monkeypatch):
+    words = r"capacity=10{12} for every seed, 2 in all, needs \S+ GB and \S+ GB are free; set cap"
+    with pytest.raises(Mistake, match=words) as error:
+        make(Counter(seeds=(0, 1)), capacity=10**12)
+    assert "\n" not in str(error.value)
+    monkeypatch.setattr(room, "left", lambda: 1_000)
+    with pytest.raises(Mistake, match=r"needs 1\.6e-05 GB and 1e-06 GB are free; set capacity=20"):
+        make(Counter(), capacity=400)
+    monkeypatch.setattr(room, "left", lambda: None)  # where nobody knows nothing is refused
+    make(Counter(), capacity=400)
 
 
 def test_stacks_of_vectors_are_kept_whole():

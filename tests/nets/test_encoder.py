@@ -53,6 +53,15 @@ def test_a_large_grid_is_a_small_program(sizes):
     assert str(program).count("\n") < 60
 
 
+def test_only_the_outermost_mask_is_left_out():
+    mask, own = spaces.MultiBinary(2), spaces.Box(-1.0, 1.0, (1,), np.float32)
+    inner = spaces.Dict({"action_mask": mask, "own": own})
+    space = spaces.Dict({"action_mask": mask, "piece": inner})
+    bits, number = jnp.array([[0, 1]], jnp.int8), jnp.array([[0.5]])
+    seen = {"action_mask": bits[:, ::-1], "piece": {"action_mask": bits, "own": number}}
+    np.testing.assert_array_equal(Encoder.create(jax.random.key(0), space)(seen), [[0, 1, 0.5]])
+
+
 def test_what_has_no_numbers_is_refused():
     with pytest.raises(Mistake, match="Text is not understood"):
         Encoder.create(jax.random.key(0), spaces.Text(3))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -86,6 +87,32 @@ def test_wrong_use_fails_at_once_in_one_line(options, words, tmp_path):
         train(out=tmp_path / "run", **options)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+class Reaching(gymnasium.Env):
+    """Takes actions of some box."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, low, high):
+        self.action_space = gymnasium.spaces.Box(low, high, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 0.0, True, False, {}
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "td3"])
+@pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (0.0, np.inf), (-1e6, 1e6)])
+def test_who_acts_between_bounds_only_is_refused_where_there_are_none(algorithm, low, high):
+    words = rf"{algorithm} acts between bounds only.*Box.*use ppo, or give its action_space bounds"
+    how = {"envs": 1, "env_options": {"workers": 0}, "evaluate_episodes": 0, "width": 4}
+    with pytest.raises(Mistake, match=words) as caught:
+        sterling.train(algorithm, lambda: Reaching(low, high), steps=20, warmup=4, batch=2, **how)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_folder_with_a_run_is_not_written_into(tmp_path):

@@ -46,6 +46,7 @@ from sterling.equations.conservative import (
     multiplier_loss,
 )
 from sterling.equations.polyak import polyak
+from sterling.equations.soft import first_alpha
 from sterling.equations.value import take_action, td_target
 from sterling.nets.distributions import Categorical
 from sterling.nets.encoder import Encoder, action_mask
@@ -119,7 +120,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     net = MLP.uniform(keys.fold(key, "actor"), (torso.size, *hidden, answers))
     actor = sac.Policy(net, actions)
     critics = Twins.create(keys.fold(key, "critics"), torso, hidden, ins, outs)
-    log_alpha = jnp.log(jnp.asarray(config.alpha, jnp.float32))
+    log_alpha = jnp.log(first_alpha(config.alpha, config.tune_alpha))
     log_penalty = jnp.log(jnp.maximum(jnp.asarray(config.penalty, jnp.float32), 1e-6))
     normaliser = ObsNormaliser.of_log(spec, config.normalise_obs)
     optimisers = tuple(adam().init(x) for x in (critics, actor, log_alpha, log_penalty))

@@ -39,7 +39,7 @@ from sterling.algorithms.online.sac import Policy, alpha_loss
 from sterling.equations.average import masked_mean
 from sterling.equations.diversity import alikeness
 from sterling.equations.polyak import polyak
-from sterling.equations.soft import soft_value, soft_value_of_choices
+from sterling.equations.soft import first_alpha, soft_value, soft_value_of_choices
 from sterling.equations.value import td_target
 from sterling.nets.distributions import Categorical
 from sterling.nets.encoder import Encoder
@@ -106,7 +106,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     many, norm, key = config.members, config.layer_norm, keys.fold(key, "critics")
     critics = Ensemble.create(key, torso, hidden, ins, outs, members=many, layer_norm=norm)
     slow = jax.tree.map(jnp.copy, critics)
-    log_alpha = jnp.log(jnp.asarray(config.alpha, jnp.float32))
+    log_alpha = jnp.log(first_alpha(config.alpha, config.tune_alpha))
     see = ObsNormaliser.of_log(spec, config.normalise_obs)
     optimisers = adam().init(critics), adam().init(actor), adam().init(log_alpha)
     return State(actor, critics, slow, log_alpha, see, optimisers, config)

@@ -34,7 +34,7 @@ from jaxtyping import Array, Float, Key
 from sterling import keys
 from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
-from sterling.equations.soft import soft_value, soft_value_of_choices, temperature_loss
+from sterling.equations.soft import first_alpha, soft_value, soft_value_of_choices, temperature_loss
 from sterling.equations.value import take_action, td_target
 from sterling.nets.distributions import Categorical, Normal, TanhNormal
 from sterling.nets.encoder import Encoder, action_mask
@@ -110,7 +110,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     ins, outs, answers = (size, 1, 2 * size) if actions.kind == "box" else (0, size, size)
     actor = Policy(MLP.uniform(keys.fold(key, "actor"), (torso.size, *hidden, answers)), actions)
     critics = Twins.create(keys.fold(key, "critics"), torso, hidden, ins, outs)
-    log_alpha = jnp.log(jnp.asarray(config.alpha, jnp.float32))
+    log_alpha = jnp.log(first_alpha(config.alpha, config.tune_alpha))
     optimisers = adam().init(critics), adam().init(actor), adam().init(log_alpha)
     return State(actor, critics, jax.tree.map(jnp.copy, critics), log_alpha, optimisers, config)
 
