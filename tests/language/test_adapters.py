@@ -304,6 +304,8 @@ PLAIN = "def verify(task, response): return 1.0\ndef sample(seed, level): return
         ("sample = verify = len", ":make", "broken.py has no function 'make'"),
         ("def made(): pass", ":make", "has no function 'make'; did you mean made?"),
         ("def make(): return 1 / 0", ":make", r"make\(\) raised ZeroDivisionError"),
+        ("import sys; sys.exit(3)", "", "broken.py raised SystemExit: 3"),
+        ("def make(): raise SystemExit", ":make", r"make\(\) raised SystemExit"),
         ("def make(): return 3", ":make", r"what make\(\) returns has no sample"),
         ("sample = len", "", "the file has no verify"),
         (f"levels = 3\n{PLAIN}{{}}", "", r"'levels' must be a range such as range\(3\)"),
@@ -320,6 +322,7 @@ def test_a_users_broken_file(tmp_path, text, name, said):
     ("value", "said"),
     [
         ("1 / 0", "broken.py: sample raised ZeroDivisionError: division by zero"),
+        ("exit(3)", "broken.py: sample raised SystemExit: 3"),
         ("None", "sample must return a Task or .*, not None"),
         ('{"prompt": "a"}', "sample must return a Task or"),
         ('{"prompt": "a", "answer": 1, "sistem": ""}', "'sistem'; did you mean system?"),
