@@ -461,6 +461,19 @@ def test_levels_of_reasoning_gym_are_those_of_its_curriculum():
     assert "gives no answers" in told(graph.solve, graph.sample(0, 0))
 
 
+def test_levels_that_reasoning_gym_itself_refuses_are_left_out():
+    levels = {"caesar_cipher": range(2), "rubiks_cube": range(4), "survo": range(2)}
+    levels |= {"modulo_grid": range(2, 6), "power_function": range(5), "chain_sum": range(11)}
+    assert {name: tasks.find(f"reasoning-gym:{name}").levels for name in levels} == levels
+    for name in ("caesar_cipher", "modulo_grid"):
+        family = tasks.find(f"reasoning-gym:{name}")
+        for level in family.levels:
+            task = family.sample(0, level)
+            assert family.verify(task, family.solve(task)) == RIGHT
+    said = told(tasks.find, "reasoning-gym:knight_swap")
+    assert "curriculum gives settings that it does not accept (min_nodes must be >= 6)" in said
+
+
 @pytest.mark.parametrize("name", sorted(reasoning_gym.EXECUTED))
 def test_an_answer_that_reasoning_gym_would_execute_does_no_harm(name, tmp_path):
     family = tasks.find(f"reasoning-gym:{name}")
