@@ -277,6 +277,24 @@ def test_a_query_must_be_right_on_hidden_tables():
         assert family.verify(task, f"select {value}").reason == "wrong"
 
 
+NEARLY = {
+    "no condition": lambda query: query.partition(" where ")[0],
+    "at the threshold": lambda query: re.sub(r"([<>])", r"\1=", query),
+    "below it": lambda query: re.sub(r"([<>])(\d+)", lambda m: f"{m[1]}{int(m[2]) - 1}", query),
+    "above it": lambda query: re.sub(r"([<>])(\d+)", lambda m: f"{m[1]}{int(m[2]) + 2}", query),
+    "another sum": lambda query: query.replace("sum(", "max("),
+}
+
+
+@pytest.mark.parametrize("level", tasks.find("sql").levels)
+def test_a_query_that_is_nearly_right_is_wrong(level):
+    family, sample = sampled("sql", level)
+    asked = [(task, change(task.answer["query"])) for task in sample for change in NEARLY.values()]
+    asked = [(task, query) for task, query in asked if query != task.answer["query"]]
+    assert len(asked) >= (5 if level == 2 else 100)
+    assert [query for task, query in asked if family.verify(task, query).reward] == []
+
+
 def test_the_order_of_rows_counts_where_it_is_asked_for():
     family, sample = sampled("sql", 2)
     ordered = next(task for task in sample if task.answer["ordered"])
