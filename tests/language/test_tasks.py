@@ -328,6 +328,35 @@ def test_hidden_tests_of_programs_agree_with_their_solutions():
             assert task.answer["tests"].count("assert") == 8
 
 
+def passes(code, tests):
+    try:
+        exec(f"{code}\n{tests}", {})  # our own, not a model's
+    except AssertionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_a_program_that_is_nearly_right_fails_a_hidden_test(level):
+    lists = [[-1], [0], [1], [-2, -1], [7], [8], [4, 7], [30, -20], [11, -9], [-9, 8]]
+    lists += [[over + by, -20] for over in range(-5, 21) for by in (0, 1)]
+    asked = 0
+    _, sample = sampled("program", level, range(150))
+    for task in sample:
+        code = task.answer["solution"]
+        changed = [re.sub(r"if x([<>])", r"if x\1=", code), re.sub(r" if [^\]]*", "", code)]
+        changed += [re.sub(r"x>(-?\d+)", lambda m: f"x>{int(m[1]) + 1}", code)]
+        for wrong in changed:
+            places = {}, {}
+            exec(code, places[0])
+            exec(wrong, places[1])
+            if all(places[0]["f"](each) == places[1]["f"](each) for each in lists):
+                continue  # it means the same: the smallest of those below 0, or up to 0
+            asked += 1
+            assert not passes(wrong, task.answer["tests"]), (task.prompt, wrong)
+    assert asked > 200
+
+
 @pytest.mark.parametrize("level", Program.levels)
 def test_programs_run_in_the_sandbox(level):
     family, (task,) = sampled("program", level, [7])
