@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,37 @@ from sterling.types import Mistake
 
 PROBED = 32  # scenes of each level that are looked at, and of one that are played
 WORDS = 4  # of its opening that a played scene is answered with
+TRIED = 3  # scenes of a level of which one has to begin
 BUSY = ("python",)  # tools whose answers hang on how busy the machine is: they are not run
+
+
+def check_levels(place: Any, which: tuple[int, ...], seconds: float) -> None:
+    """Raise Mistake where no scene of a level begins: a run of it would consist of failures."""
+    for level in which:
+        last = time.monotonic() + 2.0 * seconds  # one that hangs is not waited for each time
+        for seed in range(TRIED):
+            fault = _fault(place, seed, level, seconds)
+            if fault is None:
+                break
+            if seed + 1 == TRIED or time.monotonic() > last:
+                _refuse(place, level, fault)
+
+
+def _fault(place: Any, seed: int, level: int, seconds: float) -> Exception | None:
+    """What keeps a scene from beginning."""
+    try:
+        with patience(seconds):
+            place.begin(seed, level)
+    except Exception as error:  # a user's world may raise anything
+        return error
+    return None
+
+
+def _refuse(place: Any, level: int, fault: Exception) -> None:
+    if isinstance(fault, Mistake):
+        raise fault
+    said = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+    raise Mistake(f"{place.name} begins no scene of level {level} ({said}); mend it") from fault
 
 
 @functools.lru_cache(maxsize=8)

@@ -93,7 +93,9 @@ def settled(settings: Settings) -> Settings:
     """The settings with what the world's scenes need looked at, once for the whole run."""
     if settings.context:
         return settings
-    how = voice(settings, world(settings), start(of(settings).model).tokenizer)
+    place = world(settings)
+    contexts.check_levels(place, levels(settings, place), of(settings).patience)
+    how = voice(settings, place, start(of(settings).model).tokenizer)
     return dataclasses.replace(settings, context=how.context)
 
 

@@ -157,6 +157,52 @@ def test_mathematics():
     assert "cannot be read as mathematics" in told(equivalent, "1", "?!")
 
 
+NUMBERS = [
+    *(
+        "42",
+        "42.0",
+        r"\$42",
+        r"\text{42}",
+        r"42 \text{ cm}^2",
+        "42 km",
+        "x=42",
+        "6*7=42",
+        r"\{42\}",
+    ),
+    *("(42)", r"4200\%", r"42^\circ", r"n = 42 \text{ apples}", r"4.2\cdot10^{1}", "+42", "$42$"),
+]
+SUMS = [
+    *("6*7", r"6 \cdot 7", "42=6*7", "6*7=1", "84/2", r"\frac{84}{2}", "40+2", "21 21", "(21)(21)"),
+    *(r"\binom{42}{1}", "-(-42)", r"\sqrt{1764}", r"40+2 \text{ cm}", "6*7=6*7"),
+]
+
+
+def test_a_number_is_said_and_not_computed():
+    question = "What is 6*7, or 84/2, or 40+2?"
+    assert {each: equivalent(each, "42", question) for each in NUMBERS} == dict.fromkeys(
+        NUMBERS, RIGHT
+    )
+    assert {each: equivalent(each, "42", question) for each in SUMS} == dict.fromkeys(SUMS, WRONG)
+    written = [("3/4", r"\frac34"), (r"1\frac12", "1.5"), ("-50%", "-1/2"), ("1{,}000", "1000")]
+    assert [equivalent(*pair) for pair in written] == [RIGHT] * len(written)
+
+
+def test_the_question_is_no_answer():
+    asked = {
+        "Simplify $\\frac{6}{8}$": (r"\frac34", r"\frac{6}{8}", "3/4"),
+        "He ate 1/2, what is left?": ("0.5", "2/4+0", "1/2"),
+        "Write $3 \\times 10^2$ out": ("300", r"3\times 10^2", "300.0"),
+        "Factor x^2 + 2x + 1.": ("(x+1)^2", "x^2+2x+1", "(1+x)^2"),
+        "1024 as a power of 2?": ("2^{10}", "1024", "2^10"),
+        "Is it (1,2), or (2,1)?": (r"\left(1,2\right)", "(2,1)", "(1,2)"),
+        "In terms of $\\pi$, or A?": ("\u03c0", "3.14", r"\pi"),
+        "Say an identity.": ("7=7", "5=5", "7=7"),
+    }
+    for prompt, (truth, wrong, right) in asked.items():
+        assert equivalent(wrong, truth, prompt) == WRONG
+        assert equivalent(right, truth, prompt) == RIGHT
+
+
 def test_mathematics_in_other_threads_and_without_end(monkeypatch):
     monkeypatch.setattr(math, "SECONDS", 2.0)
     found = {}
@@ -182,6 +228,13 @@ def test_mathematics_of_a_file(tmp_path):
     assert task.family == f"{path}:math"
     assert family.verify(task, "#### 0.5") == family.verify(task, family.solve(task)) == RIGHT
     assert family.verify(task, "2") == WRONG
+    lines = [{"prompt": "What is 12*7+3?", "answer": "87"}]
+    family = tasks.find(f"{written(tmp_path / 'sum.jsonl', *lines)}:math")
+    assert family.verify(family.sample(0, 0), "12*7+3") == WRONG
+    lines = [{"prompt": "Simplify 2x+3x.", "answer": "5x"}]
+    family = tasks.find(f"{written(tmp_path / 'copy.jsonl', *lines)}:math")
+    assert family.verify(family.sample(0, 0), "2x+3x") == WRONG
+    assert family.verify(family.sample(0, 0), "x5") == RIGHT
 
 
 def missing(monkeypatch, package):
@@ -304,6 +357,8 @@ PLAIN = "def verify(task, response): return 1.0\ndef sample(seed, level): return
         ("sample = verify = len", ":make", "broken.py has no function 'make'"),
         ("def made(): pass", ":make", "has no function 'make'; did you mean made?"),
         ("def make(): return 1 / 0", ":make", r"make\(\) raised ZeroDivisionError"),
+        ("import sys; sys.exit(3)", "", "broken.py raised SystemExit: 3"),
+        ("def make(): raise SystemExit", ":make", r"make\(\) raised SystemExit"),
         ("def make(): return 3", ":make", r"what make\(\) returns has no sample"),
         ("sample = len", "", "the file has no verify"),
         (f"levels = 3\n{PLAIN}{{}}", "", r"'levels' must be a range such as range\(3\)"),
@@ -320,6 +375,7 @@ def test_a_users_broken_file(tmp_path, text, name, said):
     ("value", "said"),
     [
         ("1 / 0", "broken.py: sample raised ZeroDivisionError: division by zero"),
+        ("exit(3)", "broken.py: sample raised SystemExit: 3"),
         ("None", "sample must return a Task or .*, not None"),
         ('{"prompt": "a"}', "sample must return a Task or"),
         ('{"prompt": "a", "answer": 1, "sistem": ""}', "'sistem'; did you mean system?"),
@@ -456,6 +512,19 @@ def test_levels_of_reasoning_gym_are_those_of_its_curriculum():
     )
     graph = tasks.find("reasoning-gym:graph_color")
     assert "gives no answers" in told(graph.solve, graph.sample(0, 0))
+
+
+def test_levels_that_reasoning_gym_itself_refuses_are_left_out():
+    levels = {"caesar_cipher": range(2), "rubiks_cube": range(4), "survo": range(2)}
+    levels |= {"modulo_grid": range(2, 6), "power_function": range(5), "chain_sum": range(11)}
+    assert {name: tasks.find(f"reasoning-gym:{name}").levels for name in levels} == levels
+    for name in ("caesar_cipher", "modulo_grid"):
+        family = tasks.find(f"reasoning-gym:{name}")
+        for level in family.levels:
+            task = family.sample(0, level)
+            assert family.verify(task, family.solve(task)) == RIGHT
+    said = told(tasks.find, "reasoning-gym:knight_swap")
+    assert "curriculum gives settings that it does not accept (min_nodes must be >= 6)" in said
 
 
 @pytest.mark.parametrize("name", sorted(reasoning_gym.EXECUTED))

@@ -117,6 +117,31 @@ def test_faulty_scenes_cost_little_and_are_heard_as_far_as_they_go(seconds):
     assert found == contexts.rounded(4 + 3 * 2 + 2 * 45)
 
 
+class Unposed(FaultyWorld):
+    """Of level 1 no scene begins, of level 0 every other one."""
+
+    levels = range(2)
+
+    def begin(self, seed, level):
+        if level == 1 or seed % 2 == 0:
+            time.sleep(self.seconds)
+            raise ValueError("nothing\nto ask")
+        return Faulty(0.0)
+
+
+def test_a_level_of_which_no_scene_begins_is_refused_before_the_run():
+    contexts.check_levels(Unposed(0.0), (0,), 10.0)
+    with pytest.raises(Mistake, match=r"no scene of level 1 \(ValueError: nothing to ask\)"):
+        contexts.check_levels(Unposed(0.0), (0, 1), 10.0)
+    begun = time.monotonic()
+    with pytest.raises(Mistake, match=r"level 1 \(TimeoutError: took longer than 0\.2 s"):
+        contexts.check_levels(Unposed(30.0), (1,), 0.2)
+    assert time.monotonic() - begun < 3.0
+    asked = resolve("grpo", lambda: Unposed(0.0), speech=Speech("nano", levels="1"), updates=1)
+    with pytest.raises(Mistake, match="begins no scene of level 1"):
+        speech.settled(asked)
+
+
 def solutions(name, limit, level=0, **asked):
     world = worlds.find(name)
     voice = Voice(TOKENIZER, limit, asked.get("context") or room(name, limit, level))

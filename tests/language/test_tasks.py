@@ -277,6 +277,24 @@ def test_a_query_must_be_right_on_hidden_tables():
         assert family.verify(task, f"select {value}").reason == "wrong"
 
 
+NEARLY = {
+    "no condition": lambda query: query.partition(" where ")[0],
+    "at the threshold": lambda query: re.sub(r"([<>])", r"\1=", query),
+    "below it": lambda query: re.sub(r"([<>])(\d+)", lambda m: f"{m[1]}{int(m[2]) - 1}", query),
+    "above it": lambda query: re.sub(r"([<>])(\d+)", lambda m: f"{m[1]}{int(m[2]) + 2}", query),
+    "another sum": lambda query: query.replace("sum(", "max("),
+}
+
+
+@pytest.mark.parametrize("level", tasks.find("sql").levels)
+def test_a_query_that_is_nearly_right_is_wrong(level):
+    family, sample = sampled("sql", level)
+    asked = [(task, change(task.answer["query"])) for task in sample for change in NEARLY.values()]
+    asked = [(task, query) for task, query in asked if query != task.answer["query"]]
+    assert len(asked) >= (5 if level == 2 else 100)
+    assert [query for task, query in asked if family.verify(task, query).reward] == []
+
+
 def test_the_order_of_rows_counts_where_it_is_asked_for():
     family, sample = sampled("sql", 2)
     ordered = next(task for task in sample if task.answer["ordered"])
@@ -308,6 +326,35 @@ def test_hidden_tests_of_programs_agree_with_their_solutions():
             assert len(shown) == 2
             assert all(repr(place["f"](eval(given))) == said for given, said in shown)
             assert task.answer["tests"].count("assert") == 8
+
+
+def passes(code, tests):
+    try:
+        exec(f"{code}\n{tests}", {})  # our own, not a model's
+    except AssertionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_a_program_that_is_nearly_right_fails_a_hidden_test(level):
+    lists = [[-1], [0], [1], [-2, -1], [7], [8], [4, 7], [30, -20], [11, -9], [-9, 8]]
+    lists += [[over + by, -20] for over in range(-5, 21) for by in (0, 1)]
+    asked = 0
+    _, sample = sampled("program", level, range(150))
+    for task in sample:
+        code = task.answer["solution"]
+        changed = [re.sub(r"if x([<>])", r"if x\1=", code), re.sub(r" if [^\]]*", "", code)]
+        changed += [re.sub(r"x>(-?\d+)", lambda m: f"x>{int(m[1]) + 1}", code)]
+        for wrong in changed:
+            places = {}, {}
+            exec(code, places[0])
+            exec(wrong, places[1])
+            if all(places[0]["f"](each) == places[1]["f"](each) for each in lists):
+                continue  # it means the same: the smallest of those below 0, or up to 0
+            asked += 1
+            assert not passes(wrong, task.answer["tests"]), (task.prompt, wrong)
+    assert asked > 200
 
 
 @pytest.mark.parametrize("level", Program.levels)

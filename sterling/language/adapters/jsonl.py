@@ -177,7 +177,7 @@ class JsonlTasks:
         if self.comparison == "math":
             from sterling.language.adapters.math import equivalent
 
-            return equivalent(answer, truth)
+            return equivalent(answer, truth, task.prompt)
         return RIGHT if answer.split() == truth.split() else WRONG
 
     def solve(self, task: Task) -> str:

@@ -1,7 +1,9 @@
 """The generators of the ``reasoning_gym`` package as task families.
 
 Levels are steps of a data set's curriculum: at level k each of its knobs is at its k-th setting,
-or its last. A data set without a curriculum has one level, its defaults.
+or its last. Steps that the data set itself calls invalid are left out; where some lie between
+valid ones, the longest row of valid ones is kept. A data set without a curriculum has one level,
+its defaults.
 
 Some of its data sets judge an answer by *executing* it (``eval``, or SymPy's ``parse_expr``,
 which evaluates). A response is a model's text, so such an answer is judged only if it is a plain
@@ -70,7 +72,7 @@ class ReasoningGym:
             raise Mistake(f"reasoning-gym:{dataset} is refused: {said}")
         self.dataset = dataset
         self.name = f"reasoning-gym:{dataset}"
-        self.levels = range(_levels(dataset))
+        self.levels = _levels(dataset)
 
     def sample(self, seed: int, level: int) -> Task:
         """The data set's first entry under this seed and level."""
@@ -128,9 +130,7 @@ def answering(_: None) -> Callable[[list[Any]], Any]:
     def entry(dataset: str, seed: int, level: int) -> tuple[Any, dict[str, Any]]:
         settings = {"size": 1, "seed": seed}
         if dataset in factory.CURRICULA:
-            curriculum = factory.CURRICULA[dataset]()
-            curriculum.set_global_level(level)
-            made = factory.DATASETS[dataset][0](curriculum.generate_configuration(settings))
+            made = factory.DATASETS[dataset][0](_configured(dataset, level, settings))
         else:
             made = factory.create_dataset(dataset, **settings)
         return made, made[0]
@@ -145,12 +145,36 @@ def answering(_: None) -> Callable[[list[Any]], Any]:
     return answer
 
 
-def _levels(dataset: str) -> int:
+def _levels(dataset: str) -> range:
+    """The levels whose settings the data set accepts; Mistake where it accepts none."""
     curricula = package().factory.CURRICULA
     if dataset not in curricula:
-        return 1
+        return range(1)
     knobs = curricula[dataset]().attributes.values()
-    return max((len(knob.levels) for knob in knobs), default=1)
+    count = max((len(knob.levels) for knob in knobs), default=1)
+    faults = [_invalid(dataset, level) for level in range(count)]
+    rows = [range(first, last) for first in range(count) for last in range(first + 1, count + 1)]
+    valid = [row for row in rows if not any(faults[level] for level in row)]
+    if not valid:
+        said = f"its own curriculum gives settings that it does not accept ({faults[0]})"
+        raise Mistake(f"reasoning-gym:{dataset} is refused: {said}; choose another data set")
+    return max(valid, key=len)  # of rows as long as each other the first, which is the easiest
+
+
+def _invalid(dataset: str, level: int) -> str:
+    """What the data set says against a level's settings; empty where it accepts them."""
+    try:
+        config = _configured(dataset, level, {"size": 1, "seed": 0})
+        getattr(config, "validate", lambda: None)()  # two have none
+    except Exception as error:  # asserted, for the most part
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
+
+
+def _configured(dataset: str, level: int, settings: dict[str, Any]) -> Any:
+    curriculum = package().factory.CURRICULA[dataset]()
+    curriculum.set_global_level(level)
+    return curriculum.generate_configuration(settings)
 
 
 def _executes(dataset: str) -> bool:

@@ -100,7 +100,7 @@ class UserTasks:
     def _call(self, function: str, *given: Any) -> Any:
         try:
             return getattr(self._made, function)(*given)
-        except Exception as error:  # the user's own: told in one line, with the cause attached
+        except (Exception, SystemExit) as error:  # the user's own: told in one line, with its cause
             said = f"{self.file}: {function} raised {type(error).__name__}: {error}"
             raise Mistake(said) from error
 
@@ -184,5 +184,5 @@ def _module(path: Path) -> Any:
 def _run(function: Callable[[], Any], what: str) -> Any:
     try:
         return function()
-    except Exception as error:  # the user's own: told in one line, with the cause attached
+    except (Exception, SystemExit) as error:  # sys.exit too: it would end the command unsaid
         raise Mistake(f"{what} raised {type(error).__name__}: {error}") from error

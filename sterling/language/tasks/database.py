@@ -51,6 +51,14 @@ def ask(tables: list[Table], query: str, most: int = 1_000) -> Answer:
     return Answer([tuple(row) for row in rows])
 
 
+def answers(tables: list[Table], queries: list[str]) -> list[list[Row]]:
+    """The rows of queries of our own, each of which is valid, on one database."""
+    with closing(sqlite3.connect(":memory:")) as base:
+        for table in tables:
+            _fill(base, table)
+        return [base.execute(query).fetchall() for query in queries]
+
+
 def equal(first: list[Row], second: list[Row], ordered: bool) -> bool:
     """Whether the rows are the same, decimals to six places; as a multiset unless ``ordered``."""
     one, other = ([_rounded(row) for row in rows] for rows in (first, second))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -12,17 +13,32 @@ from sterling.language.task import MALFORMED, Task, Verdict, code_answer
 from sterling.language.tasks.puzzle import Puzzle
 
 EXAMPLES, TESTS = 2, 8
+DRAWN = 200  # arguments that are looked at for those that tell a wrong function from the right one
 LIMITS = Limits(seconds=3.0)
 DEFINES = re.compile(r"\bdef\s+f\s*\(|^f\s*=", re.MULTILINE)
 REWARDS = {"pass": Verdict(1.0, "right"), "fail": Verdict(0.0, "wrong")}
 
 
 class _Step(NamedTuple):
-    """One step of what the function does: in words, as code of ``v``, and as a function."""
+    """One step of what the function does: in words, as code of ``v``, and as a function; and
+    functions that are nearly it."""
 
     words: str
     code: str
     do: Callable[[Any], Any]
+    nearly: tuple[Callable[[Any], Any], ...] = ()
+
+
+class _Made(NamedTuple):
+    """What ``f`` does in words, its code, itself, functions that miss a part of it; how arguments
+    are drawn, and how those that tell these functions apart."""
+
+    words: str
+    code: str
+    do: Callable[[Any], Any]
+    wrong: list[Callable[[Any], Any]]
+    make: Callable[[Random], Any]
+    make_near: Callable[[Random], Any]
 
 
 class Program(Puzzle):
@@ -32,6 +48,8 @@ class Program(Puzzle):
     The answer is Python that defines ``f``, in a fenced block or not. It runs in a sandbox against
     eight hidden tests, all of which it has to pass; a value of another type than asked fails. See
     :func:`sterling.language.sandbox.run_code`; ``limits`` are three seconds and its defaults.
+    Tests are drawn until functions that are nearly right fail one of them (without one of the
+    steps, with ``>=`` for ``>``, a threshold that is one off), wherever any argument tells.
     Reasons: those of the sandbox, "refused" (reward 0) where none can be built, and "malformed"
     (nothing runs) where no ``f`` is defined.
 
@@ -48,11 +66,12 @@ class Program(Puzzle):
 
     def pose(self, random: Random, level: int) -> tuple[str, dict[str, str]]:
         """What ``f`` does, two examples; a solution and hidden tests."""
-        words, code, do, make = _made(random, level)
-        inputs = [make(random) for _ in range(EXAMPLES + TESTS)]
-        shown = " ".join(f"f({each!r})={do(each)!r}" for each in inputs[:EXAMPLES])
-        tests = [f"got = f({each!r})\n{_test(do(each))}" for each in inputs[EXAMPLES:]]
-        return f"write f(v): {words}. {shown}", {"solution": code, "tests": "".join(tests)}
+        made = _made(random, level)
+        inputs = [made.make(random) for _ in range(EXAMPLES)]
+        shown = " ".join(f"f({each!r})={made.do(each)!r}" for each in inputs)
+        tests = [f"got = f({each!r})\n{_test(made.do(each))}" for each in _arguments(random, made)]
+        solution = {"solution": made.code, "tests": "".join(tests)}
+        return f"write f(v): {made.words}. {shown}", solution
 
     def judge(self, task: Task, answer: str) -> Verdict:
         """Run the code with its tests in a sandbox."""
@@ -80,29 +99,52 @@ def _lone(text: str) -> bool:
     return any("\ud800" <= each <= "\udfff" for each in text)
 
 
-def _made(
-    random: Random, level: int
-) -> tuple[str, str, Callable[[Any], Any], Callable[[Random], Any]]:
-    """Words, code, the function itself, and how to draw its arguments."""
-    make: Callable[[Random], Any]
+def _arguments(random: Random, made: _Made) -> list[Any]:
+    """Arguments of the tests: first those that tell wrong functions from the right one."""
+    found: list[Any] = []
+    left = made.wrong
+    for _ in range(DRAWN):
+        if not left or len(found) == TESTS:
+            break
+        each = made.make_near(random)
+        same = [wrong for wrong in left if _same(wrong(each), made.do(each))]
+        found += [each] if len(same) < len(left) else []
+        left = same
+    return found + [made.make(random) for _ in range(TESTS - len(found))]
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    return type(found) is type(wanted) and bool(found == wanted)
+
+
+def _made(random: Random, level: int) -> _Made:
     if level == 5:
         return _recurrence(random)
+    make: Callable[[Random], Any]
+    near: Callable[[Random], Any]
     if level == 4:
-        steps, make = random.sample(_text_steps(random), 3), _text
+        steps, make, near = random.sample(_text_steps(random), 3), _text, _text
     elif level >= 2:
-        steps, make = _list_steps(random, change=level == 3), _list
+        steps, at = _list_steps(random, change=level == 3)
+        make, near = _list, functools.partial(_near_list, at)
     else:
-        steps, make = [_number_step(random) for _ in range(level + 1)], _number
+        steps = [_number_step(random) for _ in range(level + 1)]
+        make, near = _number, _number
     code = "v"
     for step in steps:
         code = step.code.replace("@", code)
+    words = ", then ".join(step.words for step in steps)
+    does = [step.do for step in steps]
+    wrong = [
+        _chain([*does[:place], other, *does[place + 1 :]])
+        for place, step in enumerate(steps)
+        for other in (lambda v: v, *step.nearly)
+    ]
+    return _Made(words, f"def f(v): return {code}", _chain(does), wrong, make, near)
 
-    def do(value: Any) -> Any:
-        for step in steps:
-            value = step.do(value)
-        return value
 
-    return ", then ".join(step.words for step in steps), f"def f(v): return {code}", do, make
+def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    return lambda value: functools.reduce(lambda found, step: step(found), steps, value)
 
 
 def _number_step(random: Random) -> _Step:
@@ -118,13 +160,24 @@ def _number_step(random: Random) -> _Step:
     )
 
 
-def _list_steps(random: Random, change: bool) -> list[_Step]:
+def _list_steps(random: Random, change: bool) -> tuple[list[_Step], int]:
+    """The steps, and the number that their selection asks about."""
     by, over = random.randint(2, 9), random.randint(-5, 20)
     keep = [
         _Step("take the even ones of v", "[x for x in @ if x%2==0]", _kept(lambda x: x % 2 == 0)),
         _Step("take the odd ones of v", "[x for x in @ if x%2]", _kept(lambda x: x % 2 == 1)),
-        _Step(f"take those of v over {over}", f"[x for x in @ if x>{over}]", _kept(over.__lt__)),
-        _Step("take those of v below 0", "[x for x in @ if x<0]", _kept(lambda x: x < 0)),
+        _Step(
+            f"take those of v over {over}",
+            f"[x for x in @ if x>{over}]",
+            _kept(over.__lt__),
+            (_kept(over.__le__), _kept((over + 1).__lt__)),
+        ),
+        _Step(
+            "take those of v below 0",
+            "[x for x in @ if x<0]",
+            _kept(lambda x: x < 0),
+            (_kept(lambda x: x <= 0), _kept(lambda x: x < -1)),
+        ),
     ]
     changes = [
         _Step(f"each times {by}", f"[x*{by} for x in @]", lambda v: [x * by for x in v]),
@@ -138,7 +191,8 @@ def _list_steps(random: Random, change: bool) -> list[_Step]:
         _Step("the smallest or 0", "min(@,default=0)", lambda v: min(v, default=0)),
     ]
     middle = [random.choice(changes)] if change else []
-    return [random.choice(keep), *middle, random.choice(reduce)]
+    kept = random.choice(keep)
+    return [kept, *middle, random.choice(reduce)], over if kept is keep[2] else 0
 
 
 def _kept(wanted: Callable[[int], bool]) -> Callable[[list[int]], list[int]]:
@@ -160,7 +214,7 @@ def _text_steps(random: Random) -> list[_Step]:
     ]
 
 
-def _recurrence(random: Random) -> tuple[str, str, Callable[[Any], Any], Any]:
+def _recurrence(random: Random) -> _Made:
     start, by, plus = random.randint(0, 5), random.randint(2, 3), random.randint(1, 5)
 
     def do(count: int) -> int:
@@ -171,7 +225,12 @@ def _recurrence(random: Random) -> tuple[str, str, Callable[[Any], Any], Any]:
 
     words = f"a(0)={start}, a(n)={by}*a(n-1)+{plus}; return a(v)"
     code = f"def f(v):\n a={start}\n for _ in range(v): a={by}*a+{plus}\n return a"
-    return words, code, do, lambda random: random.randint(0, 9)
+    wrong = [lambda count: do(count + 1), lambda count: do(max(count - 1, 0))]
+    return _Made(words, code, do, wrong, _count, _count)
+
+
+def _count(random: Random) -> int:
+    return random.randint(0, 9)
 
 
 def _number(random: Random) -> int:
@@ -180,6 +239,15 @@ def _number(random: Random) -> int:
 
 def _list(random: Random) -> list[int]:
     return [random.randint(-20, 30) for _ in range(random.randint(0, 6))]
+
+
+def _near_list(at: int, random: Random) -> list[int]:
+    """A list around a number, in which others are below it, above it, or anywhere."""
+    found = random.sample((at - 1, at, at + 1), random.randint(1, 3))
+    low, high = random.choice([(-20, at - 1), (at + 1, 30), (-20, 30)])
+    found += [random.randint(low, high) for _ in range(random.randint(0, 3))]
+    random.shuffle(found)
+    return found
 
 
 def _text(random: Random) -> str:

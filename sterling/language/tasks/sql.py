@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from sterling.language.tasks.puzzle import Puzzle
 
 TABLES = 3  # hidden databases that a query has to be right on
 ROWS = 8
+DRAWN = 60  # databases that are looked at for one that tells a wrong query from the right one
+AGAIN = 4  # times that all are drawn again where three were not enough
 NAMES = ("ada", "bo", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo", "kim", "lou")
 
 
@@ -23,11 +26,23 @@ class _Theme(NamedTuple):
     number: str
 
 
+Tables = list[database.Table]
+LIMIT = re.compile(r"where (?P<column>\w+)[<>](?P<number>\d+)")
+
 THEMES = (
     _Theme("people", "city", ("rome", "oslo", "lima"), ("age", "size"), "cities", "rank"),
     _Theme("items", "kind", ("tool", "toy", "book"), ("price", "stock"), "kinds", "shelf"),
     _Theme("games", "team", ("red", "blue", "gold"), ("score", "minute"), "teams", "year"),
 )
+
+
+class _Near(NamedTuple):
+    """A column's numbers: from ``low`` to ``high``, with those that it ``holds`` among them."""
+
+    column: str
+    low: int
+    high: int
+    holds: tuple[int, ...]
 
 
 class Sql(Puzzle):
@@ -39,6 +54,10 @@ class Sql(Puzzle):
     a constant never helps; the order of rows only counts where one is asked for. It cannot write
     ("forbidden"), nor run long ("timeout"); an invalid one is an "error".
 
+    The databases are drawn until queries that are nearly right fail on one of them (without the
+    condition, with ``>=`` for ``>``, a threshold that is one off, another aggregate), as in
+    distilled test suites (Zhong, Yu & Klein 2020, arXiv:2010.02840).
+
     Levels: 0 a condition; 1 an aggregate under a condition; 2 the first rows in an order, or
     groups; 3 a join of two tables. Prompt 44-55, 51-67, 57-75, 62-67 characters; answer 35-42,
     40-47, 44-51, 58-60.
@@ -48,17 +67,13 @@ class Sql(Puzzle):
     levels = range(4)
 
     def pose(self, random: Random, level: int) -> tuple[str, dict[str, Any]]:
-        """A question, its query, and databases on which the query's rows are not all the same."""
+        """A question, its query, and databases that tell the query from others."""
         theme = random.choice(THEMES)
         ask = (_filtered, _aggregate, _ordered, _joined)[level]
         words, query, ordered = ask(random, theme)
-        while True:
-            bases = [_base(random, theme, both=level == 3) for _ in range(TABLES)]
-            found = [database.ask(base, query).rows or [] for base in bases]
-            if all(found) and any(rows != found[0] for rows in found):
-                schema = " ".join(f"{t['name']}({','.join(t['columns'])})" for t in bases[0])
-                answer = {"query": query, "ordered": ordered, "bases": bases}
-                return f"{schema}: {words}", answer
+        bases = _told_apart(random, theme, query, level == 3)
+        schema = " ".join(f"{t['name']}({','.join(t['columns'])})" for t in bases[0])
+        return f"{schema}: {words}", {"query": query, "ordered": ordered, "bases": bases}
 
     def judge(self, task: Task, answer: str) -> Verdict:
         """Execute the query, and the right one beside it."""
@@ -81,18 +96,90 @@ class Sql(Puzzle):
         return str(task.answer["query"])
 
 
-def _base(random: Random, theme: _Theme, both: bool) -> list[database.Table]:
+def _told_apart(random: Random, theme: _Theme, query: str, both: bool) -> list[Tables]:
+    """Databases on which the query's rows are not all the same, and of its mutants' rows some are
+    others; those that no database told apart in so many tries may mean the same."""
+    best: list[Tables] = []
+    fewest = len(query)  # more than there are mutants
+    for _ in range(AGAIN):
+        bases, left = _chosen(random, theme, query, both)
+        if left < fewest:
+            best, fewest = bases, left
+        if not left:
+            break
+    return best
+
+
+def _chosen(random: Random, theme: _Theme, query: str, both: bool) -> tuple[list[Tables], int]:
+    """Databases, each of which tells mutants apart that those before did not; how many are left."""
+    left, drawn = _mutants(query), 0
+    bases: list[Tables] = []
+    seen: list[list[database.Row]] = []
+    while len(bases) < TABLES:
+        drawn += 1
+        useful = bool(left) and drawn <= DRAWN
+        base = _base(random, theme, both, _near(random, query) if useful else None)
+        truth, *others = database.answers(base, [query, *left])
+        if not truth or (len(bases) == TABLES - 1 and all(truth == rows for rows in seen)):
+            continue
+        same = [each for each, rows in zip(left, others, strict=True) if _same(rows, truth)]
+        if useful and len(same) == len(left):
+            continue
+        left, bases, seen = same, [*bases, base], [*seen, truth]
+    return bases, len(left)
+
+
+def _same(rows: list[database.Row], truth: list[database.Row]) -> bool:
+    return database.equal(rows, truth, ordered=False)
+
+
+def _mutants(query: str) -> list[str]:
+    """Queries that miss a part of the question by little."""
+    found = [query.partition(" where ")[0]]
+    for sign in "<>":
+        found.append(query.replace(sign, f"{sign}="))
+    if limit := LIMIT.search(query):
+        number = int(limit["number"])
+        found += [f"{query[: limit.start('number')]}{number + by}" for by in (-1, 1)]
+    functions = ("sum", "max", "min", "avg")
+    for one in functions:
+        found += [query.replace(f"{one}(", f"{other}(") for other in functions]
+    return sorted({*found} - {query})
+
+
+def _near(random: Random, query: str) -> _Near | None:
+    """How the filtered column is to lie around its threshold; None: anyhow."""
+    limit = LIMIT.search(query)
+    if limit is None:
+        return None
+    at, most = int(limit["number"]), 99
+    ends = [(1, at, (at,)), (1, at + 1, (at + 1,)), (at, most, (at,)), (at - 1, most, (at - 1,))]
+    low, high, holds = random.choice([(1, most, (at - 1, at, at + 1)), *ends])
+    return _Near(limit["column"], low, high, holds)
+
+
+def _base(random: Random, theme: _Theme, both: bool, near: _Near | None) -> Tables:
     """Names and numbers are all different, so that an order is never ambiguous."""
     names = random.sample(NAMES, ROWS)
-    first, second = (random.sample(range(1, 100), ROWS) for _ in range(2))
+    first, second = (_numbers(random, column, 99, ROWS, near) for column in theme.numbers)
     groups = random.choices(theme.groups, k=ROWS)
     rows = [list(row) for row in zip(names, groups, first, second, strict=True)]
     tables = [{"name": theme.table, "columns": ["name", theme.group, *theme.numbers], "rows": rows}]
     if both:
-        numbers = random.sample(range(1, 10), len(theme.groups))
+        numbers = _numbers(random, theme.number, 9, len(theme.groups), near)
         others = [list(row) for row in zip(theme.groups, numbers, strict=True)]
         tables.append({"name": theme.other, "columns": [theme.group, theme.number], "rows": others})
     return tables
+
+
+def _numbers(random: Random, column: str, most: int, count: int, near: _Near | None) -> list[int]:
+    """Different numbers from 1 to ``most``; of the column that is meant as ``near`` says."""
+    if near is None or near.column != column:
+        return random.sample(range(1, most + 1), count)
+    others = [n for n in range(near.low, min(near.high, most) + 1) if n not in near.holds]
+    found = [*near.holds, *random.sample(others, count - len(near.holds))]
+    random.shuffle(found)
+    return found
 
 
 def _condition(random: Random, theme: _Theme) -> str:

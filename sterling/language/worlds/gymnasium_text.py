@@ -119,6 +119,7 @@ class PlannedGym(TextGym):
 
 def text_gym(environment: str, **options: Any) -> TextGym:
     """The text world of an environment, with ``solve`` where its probabilities are known."""
+    _check(environment, **{name: options.get(name) for name in ("describe", "words", "returns")})
     world = TextGym(environment, **options)
     env = world.make()
     env.reset(seed=0)
@@ -155,15 +156,36 @@ class _Episode(Stage):
         return max(0.0, share - PENALTY * self.invalid)
 
 
+def _check(environment: str, describe: Any, words: Any, returns: Any) -> None:
+    """Raise Mistake for arguments of other kinds (None: not given): command lines give anything."""
+    if describe is not None and not callable(describe):
+        said = "it takes an observation and returns a text, so it is given in Python alone"
+        raise Mistake(f"describe={describe!r:.40} of {environment} is no function; {said}")
+    if words is not None and (isinstance(words, str) or not _listed(words, str)):
+        said = "give a word for each action, such as words=('left','right')"
+        raise Mistake(f"words={words!r:.40} of {environment} are no texts; {said}")
+    if returns is not None and not (_listed(returns, int, float) and len(returns) == 2):
+        said = "give the worst and the best, such as returns=(-200,-100)"
+        raise Mistake(f"returns={returns!r:.40} of {environment} are not two numbers; {said}")
+
+
+def _listed(values: Any, *kinds: type) -> bool:
+    """Whether it is a sequence of such values; a truth is no number."""
+    if not isinstance(values, Sequence):
+        return False
+    return all(isinstance(each, kinds) and not isinstance(each, bool) for each in values)
+
+
 def _make(environment: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         return gymnasium.make(environment, disable_env_checker=True, **options)
     except gymnasium.error.UnregisteredEnv as error:
         near = hint(environment, gymnasium.registry, "see gymnasium.registry for the known ones")
         raise Mistake(f"Gymnasium has no {environment!r}{near}") from error
-    except (gymnasium.error.Error, TypeError, ImportError) as error:
-        reason = str(error).splitlines()[0]
-        raise Mistake(f"Gymnasium cannot make {environment}: {reason}") from error
+    except Exception as error:  # whatever the environment's own code says to its options
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        said = "correct its options" if options else "see what it needs"
+        raise Mistake(f"Gymnasium cannot make {environment}: {reason}; {said}") from error
 
 
 def _action(text: str, words: Sequence[str]) -> int | None:
