@@ -248,20 +248,76 @@ def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
 
 def test_a_curriculum_follows_what_it_is_told():
     asked = jnp.array([[0, 0, 1, 1, -1]])
-    told = {"advantage": jnp.array([[0.0, 0.0, 1.0, 1.0, 9.0]])}
-    told |= {"score": jnp.array([[1.0, 1.0, 0.5, 0.5, 9.0]])}
+    worth, none = jnp.array([[0.0, 0.0, 1.0, 1.0, 9.0]]), jnp.zeros((1, 2))
+    right, sound = np.array([[2.0, 1.0]]), np.array([[2.0, 2.0]])
     for kind in ("advantage", "learnable"):
         arms = Curriculum.create(kind, 1, 2)
         np.testing.assert_allclose(arms.chances()[0], [0.5, 0.5])
         for _ in range(20):
-            arms = arms.heed(asked, told)
+            arms = arms.saw(right, sound).heed(asked, worth, none)
+        assert arms.count[0].tolist() == [40, 40]
         assert arms.chances()[0, 1] > 0.75
         chosen = arms.choose(KEYS, 200)
         assert 0.6 < chosen.mean() <= 1.0
-    even = Curriculum.create("uniform", 1, 2).heed(asked, told)
+    even = Curriculum.create("uniform", 1, 2).saw(right, sound).heed(asked, worth, none)
     np.testing.assert_allclose(even.chances()[0], [0.5, 0.5])
     with pytest.raises(Mistake, match="did you mean uniform"):
         Curriculum.create("unifrom", 1, 2)
+
+
+class Known(Stage):
+    """Of level 0 "a" is right; of level 1 nothing is, of level 2 everything is worth a half."""
+
+    def __init__(self, level):
+        super().__init__()
+        self.level = level
+        self.ask(0, Message("user", "say"))
+
+    def hear(self, seat, text):
+        worth = [float(text == "a"), 0.0, 0.5][self.level]
+        self.judge(seat, worth, "heard")
+
+
+class Levels:
+    name, seats, turns, levels = "levels", 1, 1, range(3)
+
+    def begin(self, seed, level):
+        if level == 2 and seed % 5 == 0:
+            raise ValueError("no scene")
+        return Known(level)
+
+
+def taught(kind, rounds, wrap=lambda source: source, count=40):
+    """A source that was told by a learner whose advantages are a pair's distance."""
+    begun = wrap(source(Levels(), Generations(6, 2, rounds=rounds), (0, 1, 2), kind))
+    for number in range(count):
+        keys = jax.random.split(jax.random.key(number), 1)
+        begun, drawn = begun.draw(Speaker("a", "b", "b"), keys)
+        score, valid = (drawn.extras[name][0].reshape(-1, 2) for name in ("score", "valid"))
+        worth = jnp.abs(score[:, 0] - score[:, 1]) * valid.all(1).astype(jnp.float32)
+        told = {"advantage": jnp.repeat(worth, 2)[None], "score": drawn.extras["score"]}
+        begun = begun.heed(Signals({}, told))
+    return begun
+
+
+@pytest.mark.parametrize("kind", ["learnable", "advantage"])
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):
+    """Also where groups that are all alike are asked anew, and never reach the learner."""
+    arms = taught(kind, rounds).curriculum
+    assert arms.value[0, 1] < 0.05
+    assert arms.value[0, 2] < 0.05  # half of the reward is not right
+    assert arms.chances()[0, 0] > 0.75
+
+
+def test_what_was_asked_for_another_seeds_sake_is_not_told():
+    """A seed that has its groups would not have been asked again, were it alone."""
+    needs, words = Generations(1, 2, rounds=2), ["a", "b", "b", "b", "a", "b", "a", "a"]
+    host = Host(OddWorld("plain"), VOICE, needs, (0,))
+    many = Conversation.create(host, 2, "learnable")
+    drawn, _ = many.draw(Speaker(*words), jax.random.split(jax.random.key(0), 2))
+    assert drawn.curriculum.count[:, 0].tolist() == [2, 4]
+    assert drawn.tally.episodes.tolist() == [2, 4]
 
 
 def test_signals_reach_the_arms_that_were_asked():
