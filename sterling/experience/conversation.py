@@ -89,6 +89,15 @@ class Conversation(eqx.Module):
         return self.host.rows
 
     @property
+    def note(self) -> tuple[Array, Array]:
+        """What has to be known of a batch where signals about it come late; see :meth:`about`."""
+        return self.asked, self.flat
+
+    def about(self, note: tuple[Array, Array]) -> Conversation:
+        """Itself, taking the next signals for those of the batch with this note."""
+        return dataclasses.replace(self, asked=note[0], flat=note[1])
+
+    @property
     def world(self) -> Host:
         """Whose failures a run reports."""
         return self.host

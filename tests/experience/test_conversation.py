@@ -1,5 +1,6 @@
 """Conversations with a speaker whose words are written down beforehand."""
 
+import dataclasses
 import time
 
 import jax
@@ -20,6 +21,8 @@ from sterling.language.scene import Message, Stage
 from sterling.language.talk import Line, Voice, converse
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
+from sterling.training.checks import check_speech
+from sterling.training.choices import Speech
 from sterling.types import Generations, Mistake, Record, Signals, Texts
 
 TOKENIZER = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ,!")
@@ -308,6 +311,30 @@ def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):
     assert arms.value[0, 1] < 0.05
     assert arms.value[0, 2] < 0.05  # half of the reward is not right
     assert arms.chances()[0, 0] > 0.75
+
+
+@pytest.mark.parametrize("kind", ["learnable", "advantage"])
+def test_arms_are_learned_of_where_batches_wait_too(kind):
+    """What a learner finds out late is told of the arms of the batch that it learned from."""
+    shape = source(Levels(), Generations(6, 2), (0, 1, 2)).draw(Speaker("a", "b", "b"), KEYS)[1]
+    blank = jax.tree.map(jnp.zeros_like, shape)
+    late = taught(kind, 1, lambda source: Stale.create(source, 2, blank)).source.curriculum
+    assert late.chances()[0, 0] > 0.75
+    asked = source(Levels(), Generations(6, 2), (0, 1, 2), kind)
+    drawn = [Stale.create(asked, 1, blank)]
+    for number in range(3):
+        drawn.append(drawn[-1].draw(Speaker("a"), jax.random.split(jax.random.key(number), 1))[0])
+    np.testing.assert_array_equal(drawn[3].source.asked, drawn[2].waiting[-1][1][0])
+    assert (drawn[3].source.asked != drawn[3].waiting[-1][1][0]).any()
+
+
+def test_a_replay_asks_nothing():
+    needs, said = Generations(2, 2), Speech(replay="somewhere")
+    check_speech("grpo", said, needs)
+    with pytest.raises(Mistake, match="leave out pool, curriculum"):
+        check_speech(
+            "grpo", dataclasses.replace(said, pool="elsewhere", curriculum="learnable"), needs
+        )
 
 
 def test_what_was_asked_for_another_seeds_sake_is_not_told():
