@@ -145,6 +145,14 @@ class Tokenizer:
         """The text of tokens; special ones, and numbers that are no token, have none."""
         return self._inner.decode([int(each) for each in ids], skip_special_tokens=True)
 
+    def lost(self, text: str) -> str:
+        """The characters of a text that there is no token for, in order: they become the unknown
+        token or none at all, and what is decoded never holds them."""
+        unknown = self._inner.model.unk_token if hasattr(self._inner.model, "unk_token") else None
+        number = self._number(unknown)
+        each = {character: self.encode(character) for character in dict.fromkeys(text)}
+        return "".join(x for x, ids in each.items() if not ids or number in ids)
+
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """A conversation from its beginning to where the assistant speaks.
 
