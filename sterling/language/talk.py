@@ -136,9 +136,12 @@ class Talk:
         assert not isinstance(scene, str)
         line.say(ids, log_prob)
         line.cut |= not stopped
+        tokenizer = self.voice.tokenizer
+        # A thought that the template began is one, also where the answer is cut before its end.
+        text = "<think>" * tokenizer.thinks + tokenizer.decode(ids[:-1] if stopped else ids)
         try:
             with patience(self.voice.patience):
-                scene.say(self.voice.tokenizer.decode(ids[:-1] if stopped else ids))
+                scene.say(text)
                 self._check(line.scene, scene.verdicts)
         except Exception as error:
             self._give_up(line.scene, _why(error))
@@ -226,7 +229,8 @@ def demonstrate(world: Any, scenes: Sequence[Scene | str], voice: Voice) -> list
     talk = Talk(scenes, dataclasses.replace(voice, context=BOUNDLESS))
     while waiting := talk.waiting():
         for line in waiting:
-            text = world.solve(talk.scenes[line.scene])
+            thought = "\n</think>\n\n" * voice.tokenizer.thinks  # nothing: it ends at once
+            text = thought + world.solve(talk.scenes[line.scene])
             ids = [*voice.tokenizer.encode(text), voice.tokenizer.end]
             talk.answered(line, ids, [0.0] * len(ids), True)
     lines = talk.finished()

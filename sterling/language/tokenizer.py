@@ -8,6 +8,7 @@ the tokens are those of the whole text, and no text is made into tokens twice.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -152,6 +153,14 @@ class Tokenizer:
         number = self._number(unknown)
         each = {character: self.encode(character) for character in dict.fromkeys(text)}
         return "".join(x for x, ids in each.items() if not ids or number in ids)
+
+    @functools.cached_property
+    def thinks(self) -> bool:
+        """Whether the assistant's turns begin inside a thought: the chat template ends with a
+        ``<think>`` (DeepSeek-R1's distilled models), and the model says where it ends."""
+        _, begun, rest = self._template.opened().rpartition("<think>")
+        readable = self.decode(self.encode("</think>")).strip() == "</think>"
+        return bool(begun) and "</think>" not in rest and readable
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """A conversation from its beginning to where the assistant speaks.

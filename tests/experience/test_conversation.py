@@ -18,7 +18,7 @@ from sterling.experience.texts import Demonstrations, of_file, of_world
 from sterling.language import worlds
 from sterling.language.generate import Answers
 from sterling.language.scene import Message, Stage
-from sterling.language.talk import Line, Voice, converse
+from sterling.language.talk import Line, Talk, Voice, converse
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.training.checks import check_speech
@@ -128,6 +128,52 @@ def test_a_turn_that_was_cut_is_closed_before_the_next():
     assert line.cut
     first = line.own.index(True) + 2
     assert (line.ids[first], line.own[first]) == (TOKENIZER.end, False)
+
+
+OPENED = """
+{%- for m in messages -%} {{ '<|' + m.role + '|>' + m.content }}
+{%- if m.role == 'assistant' -%} {{ eos_token }} {%- endif -%} {%- endfor -%}
+{%- if add_generation_prompt -%} {{ '<|assistant|><think>\n' }} {%- endif -%}
+"""
+
+
+def thinking(folder):
+    """A tokenizer whose chat template begins the assistant's turn with a thought."""
+    Tokenizer.characters().write(folder)
+    (folder / "chat_template.jinja").write_text(OPENED)
+    return Tokenizer.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("maybe {}? let me", "no answer"), ("maybe 3\n</think>\n\n{}", "right"), ("{}", "no answer")],
+)
+def test_a_thought_that_the_template_began_is_no_answer(tmp_path, text, reason):
+    tokenizer = thinking(tmp_path)
+    assert tokenizer.thinks
+    assert not TOKENIZER.thinks
+    world = worlds.find("arithmetic")
+    scene = world.begin(3, 1)
+    talk = Talk([scene], Voice(tokenizer, 64, 200))
+    (line,) = talk.waiting()
+    ids = tokenizer.encode(text.format(f"\\boxed{{{scene.task.answer}}}"))
+    talk.answered(line, ids, [0.0] * len(ids), False)
+    assert [each.reason for each in talk.finished()[0].verdicts] == [reason]
+    assert line.ids[-len(ids) :] == ids
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "tools:arithmetic"])
+def test_demonstrations_end_a_thought_that_the_template_began(tmp_path, name):
+    voice = Voice(thinking(tmp_path), 64, 256)
+    assert all(line.right for line in of_world(worlds.find(name), (0,), voice, 4))
+
+
+def test_a_question_about_thoughts_begins_none():
+    talk = Talk([Odd("<think>")], Voice(Tokenizer.characters(), 8, 64))
+    (line,) = talk.waiting()
+    talk.answered(line, talk.voice.tokenizer.encode("a"), [0.0], False)
+    assert line.reward == 0.0  # not told yet
+    assert talk.finished()[0].reward == 1.0
 
 
 def test_lines_end_where_the_context_does():
