@@ -2,7 +2,8 @@
 
 A batch is a number of questions, each asked ``group`` times; every line of tokens that the model
 took part in is one row. Which questions come next is decided by a curriculum over *arms*, the
-difficulties of the world: it reads the learner's signals through ``heed``.
+difficulties of the world: it is told what every answer was worth as it is drawn, and the learner's
+signals through ``heed``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from sterling.experience.rollout import Tally
 from sterling.language.scene import TextWorld
 from sterling.language.talk import Line, Speaker, Voice, converse, opened
 from sterling.types import Generations, Mistake, Record, Signals
+
+Group = tuple[int, list[Line]]  # the arm of a question, and all that was said to it
 
 
 @dataclasses.dataclass(eq=False)
@@ -63,7 +66,8 @@ class Conversation(eqx.Module):
 
     host: Host = eqx.field(static=True)
     curriculum: Curriculum
-    asked: Int[Array, "seed row"]  # arm of each row of the latest batch; -1: padding
+    asked: Int[Array, "seed row"]  # arm of each row of the latest batch; -1: padding, or it failed
+    flat: Float[Array, "seed arm"]  # answers of groups alike that it left out
     tally: Tally
 
     @classmethod
@@ -72,7 +76,7 @@ class Conversation(eqx.Module):
         :data:`sterling.experience.curriculum.KINDS`."""
         asked = jnp.full((seeds, host.rows), -1, jnp.int32)
         arms = Curriculum.create(curriculum, seeds, len(host.levels))
-        return cls(host, arms, asked, Tally.empty(seeds))
+        return cls(host, arms, asked, jnp.zeros_like(arms.count), Tally.empty(seeds))
 
     @property
     def traced(self) -> bool:
@@ -85,42 +89,65 @@ class Conversation(eqx.Module):
         return self.host.rows
 
     @property
+    def note(self) -> tuple[Array, Array]:
+        """What has to be known of a batch where signals about it come late; see :meth:`about`."""
+        return self.asked, self.flat
+
+    def about(self, note: tuple[Array, Array]) -> Conversation:
+        """Itself, taking the next signals for those of the batch with this note."""
+        return dataclasses.replace(self, asked=note[0], flat=note[1])
+
+    @property
     def world(self) -> Host:
         """Whose failures a run reports."""
         return self.host
 
     def draw(self, agent: Speaker, keys: Key[Array, "seed"]) -> tuple[Conversation, Record]:
-        """One batch of conversations for every seed."""
+        """One batch of conversations for every seed.
+
+        The curriculum is told of every group that was asked, before the worthy ones are chosen: of
+        levels that are never solved it would hear nothing else.
+        """
         needs = self.host.needs
-        kept: list[list[list[Line]]] = [[] for _ in range(keys.size)]  # [seed][group][line]
-        arms: list[list[int]] = [[] for _ in kept]
-        tally = self.tally
+        kept: list[list[Group]] = [[] for _ in range(keys.size)]
+        left = [list(groups) for groups in kept]
+        tally, curriculum = self.tally, self.curriculum
         for turn in range(needs.rounds):
-            if all(len(groups) == needs.prompts for groups in kept):
+            room = [needs.prompts - len(groups) for groups in kept]
+            if not any(room):
                 break
-            chosen = self.curriculum.choose(named.fold_each(keys, "arm", turn), needs.prompts)
-            groups = self._asked(agent, chosen, named.fold_each(keys, "ask", turn))
+            chosen = curriculum.choose(named.fold_each(keys, "arm", turn), needs.prompts)
+            said = self._asked(agent, chosen, named.fold_each(keys, "ask", turn))
+            # A seed that has its groups is asked only for the others' sake: alone it would not be.
+            groups = [
+                list(zip(chosen[seed].tolist(), own, strict=True)) if room[seed] else []
+                for seed, own in enumerate(said)
+            ]
             tally = _counted(tally, groups)
+            curriculum = curriculum.saw(self._sums(groups, "right"), self._sums(groups))
             final = turn == needs.rounds - 1
             for seed, own in enumerate(groups):
-                room = needs.prompts - len(kept[seed])
-                places = _worthy(own, room, final=final)
+                places = _worthy([lines for _, lines in own], room[seed], final=final)
                 kept[seed] += [own[place] for place in places]
-                arms[seed] += [int(chosen[seed][n]) for n in places for _ in own[n]]
-        rows = self.host.rows
-        asked = np.array([own + [-1] * (rows - len(own)) for own in arms], np.int32)
-        source = Conversation(self.host, self.curriculum, jnp.asarray(asked), tally)
-        return source, record([Rows.of(groups) for groups in kept], self.host.voice, rows)
+                left[seed] += [own[n] for n in range(len(own)) if n not in places]
+        flat = [[group for group in own if not _tells(group[1])] for own in left]
+        arms = jnp.asarray(_arms(kept, self.host.rows))
+        flats = jnp.asarray(self._sums(flat))
+        source = Conversation(self.host, curriculum, arms, flats, tally)
+        rows = [Rows.of([lines for _, lines in own]) for own in kept]
+        return source, record(rows, self.host.voice, self.host.rows)
 
     def heed(self, signals: Signals) -> Conversation:
         """Tell the curriculum how much was learned from each row."""
-        told = self.curriculum.heed(self.asked, signals.samples)
-        return Conversation(self.host, told, self.asked, self.tally)
+        if "advantage" not in signals.samples:
+            return self
+        worth = jnp.asarray(signals.samples["advantage"])
+        told = self.curriculum.heed(self.asked, worth, self.flat)
+        return dataclasses.replace(self, curriculum=told)
 
     def cleared(self) -> Conversation:
         """With an empty tally."""
-        empty = Tally.empty(self.asked.shape[0])
-        return Conversation(self.host, self.curriculum, self.asked, empty)
+        return dataclasses.replace(self, tally=Tally.empty(self.asked.shape[0]))
 
     def stored(self) -> Conversation:
         """All of it is written."""
@@ -128,11 +155,19 @@ class Conversation(eqx.Module):
 
     def restored(self, fresh: Conversation) -> Conversation:
         """What was written, in the world as it is now."""
-        return Conversation(fresh.host, self.curriculum, self.asked, self.tally)
+        return dataclasses.replace(self, host=fresh.host)
 
     def close(self) -> None:
         """Release the world."""
         self.host.close()
+
+    def _sums(self, groups: Sequence[Sequence[Group]], of: str = "sound") -> np.ndarray:
+        """Answers of each arm ``(seed, arm)`` that are sound, or that are right."""
+        found = np.zeros((len(groups), len(self.host.levels)), np.float32)
+        for seed, own in enumerate(groups):
+            for arm, lines in own:
+                found[seed, arm] += sum(getattr(line, of) for line in lines)
+        return found
 
     def _asked(
         self, agent: Speaker, arms: np.ndarray, keys: Key[Array, "seed"]
@@ -159,6 +194,15 @@ class Conversation(eqx.Module):
         return found
 
 
+def _arms(kept: Sequence[Sequence[Group]], rows: int) -> Int[np.ndarray, "seed {rows}"]:
+    """The arm of each row of a batch; -1 where there is no sound line."""
+    found = np.full((len(kept), rows), -1, np.int32)
+    for seed, own in enumerate(kept):
+        arms = [arm if line.sound else -1 for arm, lines in own for line in lines]
+        found[seed, : len(arms)] = arms
+    return found
+
+
 def _worthy(groups: Sequence[Sequence[Line]], room: int, *, final: bool) -> list[int]:
     """Places of at most ``room`` groups that teach; in the ``final`` round others fill it up."""
     places = [n for n, group in enumerate(groups) if _tells(group)]
@@ -177,9 +221,9 @@ def _tells(group: Sequence[Line]) -> bool:
     return any(max(rewards) - min(rewards) > 1e-6 for rewards in by_seat.values())
 
 
-def _counted(tally: Tally, groups: Sequence[Sequence[Sequence[Line]]]) -> Tally:
+def _counted(tally: Tally, groups: Sequence[Sequence[Group]]) -> Tally:
     """The tally with these lines in it; an episode's length is in tokens said."""
-    lines = [[line for group in own for line in group] for own in groups]
+    lines = [[line for _, group in own for line in group] for own in groups]
     sound = [[line for line in own if not line.failed] for own in lines]
 
     def sums(values: Any) -> Float[Array, "seed"]:

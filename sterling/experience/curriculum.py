@@ -1,8 +1,7 @@
-"""Which difficulty is asked next: a distribution over arms that follows the learner's signals."""
+"""Which difficulty is asked next: a distribution over arms that follows what is found out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import equinox as eqx
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from sterling.naming import hint
-from sterling.types import AnyArray, Mistake
+from sterling.types import Mistake
 
 KINDS = ("uniform", "advantage", "learnable")
 MEMORY = 0.9  # how much of an arm's average each new batch leaves
@@ -26,9 +25,12 @@ class Curriculum(eqx.Module):
     large absolute advantages, plus sqrt(2 ln n / n_arm) for those seldom asked. ``learnable`` asks
     in proportion to p (1 - p), p the share of answers that were right: what is always or never
     solved teaches nothing (Foster 2025).
+
+    What was right is known as soon as it is said (:meth:`saw`); how large advantages were only once
+    a batch was learned from (:meth:`heed`). Rows of scenes that failed say nothing of an arm.
     """
 
-    value: Float[Array, "seed arm"]  # running mean of |advantage|, or of success
+    value: Float[Array, "seed arm"]  # running mean of |advantage|, or of being right
     count: Float[Array, "seed arm"]  # answers seen
     kind: str = eqx.field(static=True)
 
@@ -57,16 +59,35 @@ class Curriculum(eqx.Module):
         """An arm for each of ``count`` questions."""
         return np.asarray(_chosen(keys, self.chances(), count), np.int32)
 
-    def heed(self, asked: Int[Array, "seed row"], samples: Mapping[str, AnyArray]) -> Curriculum:
-        """Learn from the latest batch: each row's arm (-1: none), and ``samples`` with its
-        "advantage" (absolute) and its "score" (reward), ``(seed, row)``."""
-        name = "score" if self.kind == "learnable" else "advantage"
-        if self.kind == "uniform" or name not in samples:
+    def saw(
+        self, right: Float[np.ndarray, "seed arm"], sound: Float[np.ndarray, "seed arm"]
+    ) -> Curriculum:
+        """Learn from all answers that were given, whether or not a batch takes them: how many were
+        ``right``, of how many that did not fail."""
+        if self.kind != "learnable":
             return self
-        told = jnp.asarray(samples[name])
+        return self._told(jnp.asarray(right), jnp.asarray(sound))
+
+    def heed(
+        self,
+        asked: Int[Array, "seed row"],
+        advantage: Float[Array, "seed row"],
+        flat: Float[Array, "seed arm"],
+    ) -> Curriculum:
+        """Learn from a batch that was learned from: each row's arm (-1: none) and absolute
+        ``advantage``.
+
+        ``flat`` counts the answers of each arm that were left out of the batch because all of their
+        group were worth the same. The learner never saw them and learned nothing from them, so they
+        count as advantages of 0, which they have by a group's baseline.
+        """
+        if self.kind != "advantage":
+            return self
         hot = jax.nn.one_hot(asked, self.value.shape[1])
-        seen = jnp.sum(hot, 1)
-        mean = jnp.einsum("sr,sra->sa", told, hot) / jnp.maximum(seen, 1.0)
+        return self._told(jnp.einsum("sr,sra->sa", advantage, hot), jnp.sum(hot, 1) + flat)
+
+    def _told(self, total: Float[Array, "seed arm"], seen: Float[Array, "seed arm"]) -> Curriculum:
+        mean = total / jnp.maximum(seen, 1.0)
         value = jnp.where(seen > 0, MEMORY * self.value + (1.0 - MEMORY) * mean, self.value)
         return Curriculum(value, self.count + seen, self.kind)
 

@@ -16,18 +16,19 @@ class Stale(eqx.Module):
     """Draws from ``source`` and hands on what was drawn ``lag`` draws before.
 
     That is how far learning lags behind acting where both go on at the same time; here it is exact
-    and repeatable. The first ``lag`` batches are handed on at once. Signals speak of batches that
-    the source has long left behind, so they do not reach it.
+    and repeatable. The first ``lag`` batches are handed on at once. With each batch waits the
+    source's ``note`` of it, and the source is put in mind of that (``about``) before it hears what
+    was learned from the batch.
     """
 
     source: Any
-    waiting: tuple[Record, ...]  # oldest first
+    waiting: tuple[tuple[Record, Any], ...]  # with the source's notes, oldest first
     seen: Int[Array, ""]  # draws so far
 
     @classmethod
     def create(cls, source: Any, lag: int, blank: Record) -> Stale:
         """Nothing waits yet; ``blank`` is a batch of the right shapes."""
-        return cls(source, (blank,) * lag, jnp.zeros((), jnp.int32))
+        return cls(source, ((blank, source.note),) * lag, jnp.zeros((), jnp.int32))
 
     @property
     def traced(self) -> bool:
@@ -52,13 +53,15 @@ class Stale(eqx.Module):
     def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Stale, Record]:
         """A batch that is ``lag`` draws old."""
         source, batch = self.source.draw(agent, keys)
-        ready = self.seen >= len(self.waiting)
-        oldest = jax.tree.map(lambda old, new: jnp.where(ready, old, new), self.waiting[0], batch)
-        return Stale(source, (*self.waiting[1:], batch), self.seen + 1), oldest
+        latest, ready = (batch, source.note), self.seen >= len(self.waiting)
+        oldest, note = jax.tree.map(
+            lambda old, new: jnp.where(ready, old, new), self.waiting[0], latest
+        )
+        return Stale(source.about(note), (*self.waiting[1:], latest), self.seen + 1), oldest
 
     def heed(self, signals: Signals) -> Stale:
-        """What it is told is about another batch."""
-        return self
+        """Tell the source, which has the batch in mind that was learned from."""
+        return Stale(self.source.heed(signals), self.waiting, self.seen)
 
     def cleared(self) -> Stale:
         """With an empty tally."""

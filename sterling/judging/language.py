@@ -230,7 +230,7 @@ def _notes(candidates: Sequence[Candidate]) -> list[str]:
                 "it may have learned some that are asked here"
             )
         other = one.voice()
-        for name, unit in (("temperature", ""), ("limit", " tokens")):
+        for name, unit in (("temperature", ""), ("top_k", ""), ("top_p", ""), ("limit", " tokens")):
             theirs, ours = getattr(other, name), getattr(own, name)
             if theirs != ours:
                 told.append(f"{one.label}: {name} {theirs:g}{unit}, {judged.label}: {ours:g}{unit}")

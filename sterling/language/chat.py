@@ -89,6 +89,19 @@ class Template:
                 f"{self._name} refuses a conversation of {roles} ({error}); use another template"
             ) from error
 
+    def opened(self) -> str:
+        """What stands between what a user said and what the assistant says; nothing where the
+        template refuses a user's question alone, or does not show it."""
+        mark = "mark"
+        while mark in self.source:
+            mark += "mark"
+        try:
+            text = self.render([Message("user", mark)], reply=True)
+        except Mistake:
+            return ""
+        _, found, rest = text.rpartition(mark)
+        return rest if found else ""
+
     def after(self, messages: Sequence[Message]) -> str:
         """All that follows what the assistant said, when ``messages`` come next and then the
         assistant again; with no messages, what closes its turn.

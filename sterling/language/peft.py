@@ -28,18 +28,16 @@ from sterling.types import Mistake
 NAME = re.compile(
     r"base_model\.model\.model\.layers\.(\d+)\.(self_attn|mlp)\.(\w+)\.lora_([AB])\.weight"
 )
-REFUSED = {  # of PEFT's options: those that mean another adapter than this one
-    "use_dora": False,
-    "fan_in_fan_out": False,
-    "lora_bias": False,
-    "bias": "none",
-    "rank_pattern": {},
-    "alpha_pattern": {},
-    "modules_to_save": [],
-    "layer_replication": [],
-    "trainable_token_indices": [],
-    "target_parameters": [],
+HARMLESS = {  # of PEFT's options: those that say nothing of what a learned adapter computes
+    *("peft_type", "task_type", "auto_mapping", "peft_version", "inference_mode", "runtime_config"),
+    *("base_model_name_or_path", "revision", "megatron_core", "qalora_group_size"),
+    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
+    *("r", "lora_alpha", "use_rslora", "lora_dropout"),  # of which more is read, or not needed
+    *("eva_config", "corda_config", "loftq_config", "lora_ga_config"),  # of how it begins
 }
+# How adapters begin without a change to the weights that they are added to (peft 0.21, layer.py);
+# others, as "pissa" and "olora", change them each time that the adapter is loaded.
+BEGINNINGS = (True, False, None, "gaussian", "orthogonal", "eva")
 
 
 def write(
@@ -92,15 +90,23 @@ def read(path: str | os.PathLike[str], model: LanguageModel) -> LanguageModel:
     config = read_json(where)
     if config.get("peft_type") != "LORA":
         raise Mistake(f"{where} is missing or says nothing of LoRA; name a folder that PEFT wrote")
-    for option, usual in REFUSED.items():
-        if config.get(option, usual) not in (usual, None):
-            raise Mistake(f"{where}: {option} is {config[option]!r}, not known; train without it")
+    for option, value in config.items():
+        if not _plain(option, value):
+            raise Mistake(f"{where}: {option} is {value!r}, not known; train without it")
     with contextlib.ExitStack() as stack:
         stored = Stored({file: open_weights(file, stack)})
         pairs = _pairs(stored, model, file)
     rank = next(iter(pairs.values()))[0].shape[-2]
     alpha = config.get("lora_alpha", 8)
     return lora.put(model, pairs, alpha / (rank**0.5 if config.get("use_rslora") else rank))
+
+
+def _plain(option: str, value: Any) -> bool:
+    """Whether an option leaves the adapter the product of two matrices, added to the weights: it is
+    known to, or asks for nothing."""
+    if option == "init_lora_weights":
+        return value in BEGINNINGS
+    return option in HARMLESS or not value or (option, value) == ("bias", "none")
 
 
 def _pairs(stored: Stored, model: LanguageModel, file: Path) -> dict[str, tuple[Array, Array]]:

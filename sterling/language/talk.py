@@ -24,7 +24,7 @@ from sterling.language.generate import Answers, Prompts, bucket
 from sterling.language.patience import patience
 from sterling.language.sampling import Sampling
 from sterling.language.scene import Message, Scene
-from sterling.language.task import Verdict
+from sterling.language.task import RIGHT, Verdict
 from sterling.language.tokenizer import Tokenizer
 
 BOUNDLESS = 1 << 30  # a context that no line fills
@@ -64,6 +64,19 @@ class Line:
     def reward(self) -> float:
         """What the line is worth: its verdicts' sum."""
         return sum((verdict.reward for verdict in self.verdicts), 0.0)
+
+    @property
+    def sound(self) -> bool:
+        """Whether the seat spoke, in a scene that went well: what did not says nothing of it."""
+        return not self.failed and self.turns > 0
+
+    @property
+    def right(self) -> bool:
+        """Whether it came to the right answer: all the reward there is, or a last verdict of that
+        name, which in some worlds is worth less after others."""
+        if self.failed or not self.verdicts:
+            return False
+        return self.reward >= 1.0 - 1e-9 or self.verdicts[-1].reason == RIGHT.reason
 
     def hear(self, tokens: Sequence[int]) -> None:
         """Tokens that others chose."""
@@ -123,9 +136,12 @@ class Talk:
         assert not isinstance(scene, str)
         line.say(ids, log_prob)
         line.cut |= not stopped
+        tokenizer = self.voice.tokenizer
+        # A thought that the template began is one, also where the answer is cut before its end.
+        text = "<think>" * tokenizer.thinks + tokenizer.decode(ids[:-1] if stopped else ids)
         try:
             with patience(self.voice.patience):
-                scene.say(self.voice.tokenizer.decode(ids[:-1] if stopped else ids))
+                scene.say(text)
                 self._check(line.scene, scene.verdicts)
         except Exception as error:
             self._give_up(line.scene, _why(error))
@@ -213,7 +229,8 @@ def demonstrate(world: Any, scenes: Sequence[Scene | str], voice: Voice) -> list
     talk = Talk(scenes, dataclasses.replace(voice, context=BOUNDLESS))
     while waiting := talk.waiting():
         for line in waiting:
-            text = world.solve(talk.scenes[line.scene])
+            thought = "\n</think>\n\n" * voice.tokenizer.thinks  # nothing: it ends at once
+            text = thought + world.solve(talk.scenes[line.scene])
             ids = [*voice.tokenizer.encode(text), voice.tokenizer.end]
             talk.answered(line, ids, [0.0] * len(ids), True)
     lines = talk.finished()

@@ -100,7 +100,7 @@ def final_answer(response: str) -> str:
     that, the inside of the last ``\boxed{...}``, else what follows the last ``####``, else all
     of it, without blanks around it. Takes time linear in the response's length.
     """
-    text = _tagged(_spoken(response))
+    text = _tagged(aloud(response))
     boxed = text.rfind("\\boxed{")
     if boxed >= 0:
         return _braces(text, boxed + len("\\boxed{")).strip()
@@ -110,7 +110,7 @@ def final_answer(response: str) -> str:
 def code_answer(response: str) -> str:
     """As :func:`final_answer`, for code, in which ``####`` and braces mean something else: the
     last fenced block of the answer if there is one, else all of it."""
-    text = _tagged(_spoken(response)).strip()
+    text = _tagged(aloud(response)).strip()
     body, fence, _ = text.rpartition("```")
     if not fence:
         return text
@@ -121,7 +121,9 @@ def code_answer(response: str) -> str:
     return (code if newline and language.strip().isalnum() else inside).strip()
 
 
-def _spoken(response: str) -> str:
+def aloud(response: str) -> str:
+    """What a response says after what it thinks: what stands before a last ``</think>`` is thought,
+    and so is all of one whose ``<think>`` never ends. In every world only this counts."""
     _, end, spoken = response.rpartition("</think>")
     text = spoken if end else response
     return "" if "<think>" in text else text

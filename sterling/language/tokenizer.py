@@ -8,6 +8,7 @@ the tokens are those of the whole text, and no text is made into tokens twice.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -144,6 +145,22 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of tokens; special ones, and numbers that are no token, have none."""
         return self._inner.decode([int(each) for each in ids], skip_special_tokens=True)
+
+    def lost(self, text: str) -> str:
+        """The characters of a text that there is no token for, in order: they become the unknown
+        token or none at all, and what is decoded never holds them."""
+        unknown = self._inner.model.unk_token if hasattr(self._inner.model, "unk_token") else None
+        number = self._number(unknown)
+        each = {character: self.encode(character) for character in dict.fromkeys(text)}
+        return "".join(x for x, ids in each.items() if not ids or number in ids)
+
+    @functools.cached_property
+    def thinks(self) -> bool:
+        """Whether the assistant's turns begin inside a thought: the chat template ends with a
+        ``<think>`` (DeepSeek-R1's distilled models), and the model says where it ends."""
+        _, begun, rest = self._template.opened().rpartition("<think>")
+        readable = self.decode(self.encode("</think>")).strip() == "</think>"
+        return bool(begun) and "</think>" not in rest and readable
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """A conversation from its beginning to where the assistant speaks.

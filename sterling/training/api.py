@@ -124,9 +124,9 @@ def resume(
 
 def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
     if settings.speech is not None:
-        from sterling.training import begun, speech  # tokenizers take time to import
+        from sterling.training import begun, letters, speech  # tokenizers take time to import
 
-        settings = speech.settled(begun.located(settings))
+        settings = speech.settled(letters.spelled(begun.located(settings)))
     go = train_apart if settings.strategy == "processes" else carry_on
     run = go(settings, path, sinks)
     if path is not None and folder.read_result(path) is not None:

@@ -31,6 +31,8 @@ from sterling.training.settings import Settings
 from sterling.types import Mistake
 
 FOLDER, FORM = "model", "form.json"
+BYTES = "-bytes"  # after a new model's size: its tokens are bytes, not characters
+NEW = {**dict.fromkeys(SIZES, ""), **{f"{size}{BYTES}": BYTES for size in SIZES}}
 PATHS = ("model", "texts", "dump", "replay", "pool")  # settings that name files
 
 
@@ -89,8 +91,9 @@ def start(model: str) -> Start:
 
 @functools.lru_cache(maxsize=2)
 def _start(model: str, kept: Path | None) -> Start:
-    if model in SIZES:
-        return Start(Tokenizer.characters(), size=model)
+    if model in NEW:
+        tokenizer = Tokenizer.bytes() if NEW[model] else Tokenizer.characters()
+        return Start(tokenizer, size=model.removesuffix(BYTES))
     if kept is not None:
         return _of_kept(model, kept)
     path = Path(model)
@@ -145,7 +148,7 @@ def _shapes(form: dict[str, Any], where: Path) -> LanguageModel:
 def keep(path: Path, settings: Settings) -> None:
     """Write into a run's folder what it takes to open it without what it begins with."""
     where = path / FOLDER
-    if settings.speech is None or settings.speech.model in SIZES or (where / FORM).exists():
+    if settings.speech is None or settings.speech.model in NEW or (where / FORM).exists():
         return
     begun = start(settings.speech.model)
     model = jax.eval_shape(lambda: jax.tree.map(lambda x: x[0], begun.models))
@@ -180,5 +183,5 @@ def located(settings: Settings) -> Settings:
     if asked is None:
         return settings
     named = {name: getattr(asked, name) for name in PATHS}
-    whole = {name: os.path.abspath(at) for name, at in named.items() if at and at not in SIZES}
+    whole = {name: os.path.abspath(at) for name, at in named.items() if at and at not in NEW}
     return dataclasses.replace(settings, speech=dataclasses.replace(asked, **whole))

@@ -29,8 +29,11 @@ def check_speech(name: str, speech: Speech, needs: Any) -> None:
     if said:
         what = "what it says itself" if speaks else "texts"
         raise Mistake(f"{name} learns from {what}; leave out {', '.join(said)}")
-    if speech.replay and (speech.dump or speech.pool):
-        raise Mistake("replay learns from what is written there alone; leave out dump and pool")
+    beside = [each for each in ("dump", "pool", "curriculum")
+              if getattr(speech, each) != getattr(Speech(), each)]  # fmt: skip
+    if speech.replay and beside:
+        named = ", ".join(beside)
+        raise Mistake(f"replay learns from what is written there alone; leave out {named}")
     if speaks and speech.pool and not needs.again and not speech.replay:
         raise Mistake("of a pool so many answers of each batch are remembered: give again=N")
 

@@ -169,6 +169,8 @@ def _spoken(
     if 0 < turns < place.turns:
         said = f"turns={turns} leaves the rewards of later turns out, and {place.name} has "
         raise Mistake(f"{said}{place.turns}; give turns={place.turns}")
+    if asked.curriculum != "uniform" and len(arms) == 1:
+        raise Mistake("a curriculum chooses between levels, and there is one; give levels=0-3")
     if asked.replay:
         return Recorded(none, Path(asked.replay))
     if needs.again and not asked.pool:

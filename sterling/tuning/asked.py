@@ -67,6 +67,10 @@ def settings_of(asked: dict[str, Any], environment: str | Callable[[], Any] | No
         asked["algorithm"], place, steps=asked["steps"], updates=updates, data=book,
         seeds=asked["seeds"], fields=asked["fixed"], **known,
     )  # fmt: skip
+    if settings.speech is not None:
+        from sterling.training import letters  # tokenizers take time to import
+
+        settings = letters.spelled(settings)
     return logbook.settled(settings)
 
 

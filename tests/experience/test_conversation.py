@@ -1,5 +1,6 @@
 """Conversations with a speaker whose words are written down beforehand."""
 
+import dataclasses
 import time
 
 import jax
@@ -17,9 +18,11 @@ from sterling.experience.texts import Demonstrations, of_file, of_world
 from sterling.language import worlds
 from sterling.language.generate import Answers
 from sterling.language.scene import Message, Stage
-from sterling.language.talk import Line, Voice, converse
+from sterling.language.talk import Line, Talk, Voice, converse
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
+from sterling.training.checks import check_speech
+from sterling.training.choices import Speech
 from sterling.types import Generations, Mistake, Record, Signals, Texts
 
 TOKENIZER = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ,!")
@@ -125,6 +128,52 @@ def test_a_turn_that_was_cut_is_closed_before_the_next():
     assert line.cut
     first = line.own.index(True) + 2
     assert (line.ids[first], line.own[first]) == (TOKENIZER.end, False)
+
+
+OPENED = """
+{%- for m in messages -%} {{ '<|' + m.role + '|>' + m.content }}
+{%- if m.role == 'assistant' -%} {{ eos_token }} {%- endif -%} {%- endfor -%}
+{%- if add_generation_prompt -%} {{ '<|assistant|><think>\n' }} {%- endif -%}
+"""
+
+
+def thinking(folder):
+    """A tokenizer whose chat template begins the assistant's turn with a thought."""
+    Tokenizer.characters().write(folder)
+    (folder / "chat_template.jinja").write_text(OPENED)
+    return Tokenizer.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("maybe {}? let me", "no answer"), ("maybe 3\n</think>\n\n{}", "right"), ("{}", "no answer")],
+)
+def test_a_thought_that_the_template_began_is_no_answer(tmp_path, text, reason):
+    tokenizer = thinking(tmp_path)
+    assert tokenizer.thinks
+    assert not TOKENIZER.thinks
+    world = worlds.find("arithmetic")
+    scene = world.begin(3, 1)
+    talk = Talk([scene], Voice(tokenizer, 64, 200))
+    (line,) = talk.waiting()
+    ids = tokenizer.encode(text.format(f"\\boxed{{{scene.task.answer}}}"))
+    talk.answered(line, ids, [0.0] * len(ids), False)
+    assert [each.reason for each in talk.finished()[0].verdicts] == [reason]
+    assert line.ids[-len(ids) :] == ids
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "tools:arithmetic"])
+def test_demonstrations_end_a_thought_that_the_template_began(tmp_path, name):
+    voice = Voice(thinking(tmp_path), 64, 256)
+    assert all(line.right for line in of_world(worlds.find(name), (0,), voice, 4))
+
+
+def test_a_question_about_thoughts_begins_none():
+    talk = Talk([Odd("<think>")], Voice(Tokenizer.characters(), 8, 64))
+    (line,) = talk.waiting()
+    talk.answered(line, talk.voice.tokenizer.encode("a"), [0.0], False)
+    assert line.reward == 0.0  # not told yet
+    assert talk.finished()[0].reward == 1.0
 
 
 def test_lines_end_where_the_context_does():
@@ -248,20 +297,100 @@ def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
 
 def test_a_curriculum_follows_what_it_is_told():
     asked = jnp.array([[0, 0, 1, 1, -1]])
-    told = {"advantage": jnp.array([[0.0, 0.0, 1.0, 1.0, 9.0]])}
-    told |= {"score": jnp.array([[1.0, 1.0, 0.5, 0.5, 9.0]])}
+    worth, none = jnp.array([[0.0, 0.0, 1.0, 1.0, 9.0]]), jnp.zeros((1, 2))
+    right, sound = np.array([[2.0, 1.0]]), np.array([[2.0, 2.0]])
     for kind in ("advantage", "learnable"):
         arms = Curriculum.create(kind, 1, 2)
         np.testing.assert_allclose(arms.chances()[0], [0.5, 0.5])
         for _ in range(20):
-            arms = arms.heed(asked, told)
+            arms = arms.saw(right, sound).heed(asked, worth, none)
+        assert arms.count[0].tolist() == [40, 40]
         assert arms.chances()[0, 1] > 0.75
         chosen = arms.choose(KEYS, 200)
         assert 0.6 < chosen.mean() <= 1.0
-    even = Curriculum.create("uniform", 1, 2).heed(asked, told)
+    even = Curriculum.create("uniform", 1, 2).saw(right, sound).heed(asked, worth, none)
     np.testing.assert_allclose(even.chances()[0], [0.5, 0.5])
     with pytest.raises(Mistake, match="did you mean uniform"):
         Curriculum.create("unifrom", 1, 2)
+
+
+class Known(Stage):
+    """Of level 0 "a" is right; of level 1 nothing is, of level 2 everything is worth a half."""
+
+    def __init__(self, level):
+        super().__init__()
+        self.level = level
+        self.ask(0, Message("user", "say"))
+
+    def hear(self, seat, text):
+        worth = [float(text == "a"), 0.0, 0.5][self.level]
+        self.judge(seat, worth, "heard")
+
+
+class Levels:
+    name, seats, turns, levels = "levels", 1, 1, range(3)
+
+    def begin(self, seed, level):
+        if level == 2 and seed % 5 == 0:
+            raise ValueError("no scene")
+        return Known(level)
+
+
+def taught(kind, rounds, wrap=lambda source: source, count=40):
+    """A source that was told by a learner whose advantages are a pair's distance."""
+    begun = wrap(source(Levels(), Generations(6, 2, rounds=rounds), (0, 1, 2), kind))
+    for number in range(count):
+        keys = jax.random.split(jax.random.key(number), 1)
+        begun, drawn = begun.draw(Speaker("a", "b", "b"), keys)
+        score, valid = (drawn.extras[name][0].reshape(-1, 2) for name in ("score", "valid"))
+        worth = jnp.abs(score[:, 0] - score[:, 1]) * valid.all(1).astype(jnp.float32)
+        told = {"advantage": jnp.repeat(worth, 2)[None], "score": drawn.extras["score"]}
+        begun = begun.heed(Signals({}, told))
+    return begun
+
+
+@pytest.mark.parametrize("kind", ["learnable", "advantage"])
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):
+    """Also where groups that are all alike are asked anew, and never reach the learner."""
+    arms = taught(kind, rounds).curriculum
+    assert arms.value[0, 1] < 0.05
+    assert arms.value[0, 2] < 0.05  # half of the reward is not right
+    assert arms.chances()[0, 0] > 0.75
+
+
+@pytest.mark.parametrize("kind", ["learnable", "advantage"])
+def test_arms_are_learned_of_where_batches_wait_too(kind):
+    """What a learner finds out late is told of the arms of the batch that it learned from."""
+    shape = source(Levels(), Generations(6, 2), (0, 1, 2)).draw(Speaker("a", "b", "b"), KEYS)[1]
+    blank = jax.tree.map(jnp.zeros_like, shape)
+    late = taught(kind, 1, lambda source: Stale.create(source, 2, blank)).source.curriculum
+    assert late.chances()[0, 0] > 0.75
+    asked = source(Levels(), Generations(6, 2), (0, 1, 2), kind)
+    drawn = [Stale.create(asked, 1, blank)]
+    for number in range(3):
+        drawn.append(drawn[-1].draw(Speaker("a"), jax.random.split(jax.random.key(number), 1))[0])
+    np.testing.assert_array_equal(drawn[3].source.asked, drawn[2].waiting[-1][1][0])
+    assert (drawn[3].source.asked != drawn[3].waiting[-1][1][0]).any()
+
+
+def test_a_replay_asks_nothing():
+    needs, said = Generations(2, 2), Speech(replay="somewhere")
+    check_speech("grpo", said, needs)
+    with pytest.raises(Mistake, match="leave out pool, curriculum"):
+        check_speech(
+            "grpo", dataclasses.replace(said, pool="elsewhere", curriculum="learnable"), needs
+        )
+
+
+def test_what_was_asked_for_another_seeds_sake_is_not_told():
+    """A seed that has its groups would not have been asked again, were it alone."""
+    needs, words = Generations(1, 2, rounds=2), ["a", "b", "b", "b", "a", "b", "a", "a"]
+    host = Host(OddWorld("plain"), VOICE, needs, (0,))
+    many = Conversation.create(host, 2, "learnable")
+    drawn, _ = many.draw(Speaker(*words), jax.random.split(jax.random.key(0), 2))
+    assert drawn.curriculum.count[:, 0].tolist() == [2, 4]
+    assert drawn.tally.episodes.tolist() == [2, 4]
 
 
 def test_signals_reach_the_arms_that_were_asked():

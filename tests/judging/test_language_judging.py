@@ -1,5 +1,6 @@
 """What is said of answers and of models side by side, on cases made by hand."""
 
+import dataclasses
 import itertools
 import math
 
@@ -8,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from sterling.judging import answers
+from sterling.judging import answers, language
 from sterling.judging.paired import MANY, change, interval
 from sterling.judging.spoken import Candidate, Spoken, ask, reason, solved
 from sterling.language.talk import Line
@@ -50,6 +51,24 @@ def spoken(said):
         return Spoken(said.candidate, (0,), levels or (0,) * len(lines), [lines], [greedy])
 
     return made
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "note"),
+    [
+        ("temperature", 0.5, "other: temperature 0.5, nothing: 0.7"),
+        ("top_k", 5, "other: top_k 5, nothing: 0"),
+        ("top_p", 0.25, "other: top_p 0.25, nothing: 1"),
+        ("limit", 6, "other: limit 6 tokens, nothing: 8 tokens"),
+    ],
+)
+def test_answers_that_are_sampled_otherwise_are_noted(said, name, value, note):
+    own = said.candidate
+    config = dataclasses.replace(own.settings.config, **{name: value})
+    settings = dataclasses.replace(own.settings, config=config)
+    other = dataclasses.replace(own, label="other", settings=settings)
+    assert language._notes([other, own]) == [note]
+    assert language._notes([dataclasses.replace(own, label="other"), own]) == []
 
 
 def test_gained_and_lost_are_counted():

@@ -229,3 +229,11 @@ def test_a_run_begins_with_solutions_longer_than_its_answers():
     run = speech.beginning(settings)(jnp.zeros(1, jnp.int32), None, False)
     assert run.source.texts.mask.shape[0] == 32
     assert (run.source.texts.extras["score"] == 1.0).all()
+
+
+def test_a_curriculum_has_levels_to_choose_between():
+    asked = Speech(model="nano", curriculum="learnable")
+    settings = resolve("grpo", "reverse-text", updates=1, speech=asked)
+    begin = speech.beginning(settings)
+    with pytest.raises(Mistake, match="chooses between levels, and there is one"):
+        begin(jnp.zeros(1, jnp.int32), None, False)

@@ -151,6 +151,21 @@ def test_rank_stabilised_adapters_are_scaled_as_they_were_learned(adapted, model
     assert scale == pytest.approx(5.0 / 3**0.5)
 
 
+def test_options_of_peft_that_change_nothing_are_read_over(adapted, model, tmp_path):
+    """As PEFT 0.21 writes them all, and what tells only how learning began or was done."""
+    path = peft.write(tmp_path / "it", adapted)
+    config = json.loads((path / "adapter_config.json").read_text())
+    empty = ("use_dora", "use_qalora", "lora_bias", "ensure_weight_tying", "fan_in_fan_out")
+    nothing = ("alora_invocation_tokens", "arrow_config", "kasa_config", "modules_to_save")
+    config |= dict.fromkeys(empty, False) | dict.fromkeys(nothing)
+    config |= {"rank_pattern": {}, "loftq_config": {}, "qalora_group_size": 16}
+    config |= {"megatron_core": "megatron.core", "peft_version": "0.21.2", "lora_dropout": 0.1}
+    for beginning in (True, False, "gaussian", "orthogonal", "eva"):
+        text = json.dumps(config | {"init_lora_weights": beginning})
+        (path / "adapter_config.json").write_text(text)
+        assert eqx.tree_equal(peft.read(path, model), adapted)
+
+
 def test_adapters_that_do_not_fit_are_refused(adapted, model, tmp_path):
     path = peft.write(tmp_path / "it", adapted)
     config = json.loads((path / "adapter_config.json").read_text())
@@ -159,6 +174,11 @@ def test_adapters_that_do_not_fit_are_refused(adapted, model, tmp_path):
         ({"rank_pattern": {"q_proj": 2}}, "rank_pattern"),
         ({"bias": "all"}, "bias is 'all'"),
         ({"peft_type": "IA3"}, "says nothing of LoRA"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights is 'pissa', not known"),
+        ({"init_lora_weights": "olora"}, "init_lora_weights is 'olora'"),
+        ({"init_lora_weights": "loftq"}, "init_lora_weights is 'loftq'"),
+        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens"),
+        ({"use_something_new": {"a": 1}}, "use_something_new"),
     ):
         (path / "adapter_config.json").write_text(json.dumps(config | values))
         with pytest.raises(Mistake, match=said):

@@ -150,6 +150,30 @@ def test_a_described_world_tells_its_tools_and_takes_functions():
     assert scene.turn.messages == (Message("tool", "HI"),)
 
 
+@pytest.mark.parametrize("form", ["<think>\n{wrong}\n</think>\n\n{right}", "I say #### {right}",
+                                  "<answer>{right}</answer>"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["game:nim", "game:tic-tac-toe", "gym:FrozenLake-v1", "arithmetic"]
+)
+def test_what_is_thought_and_how_answers_are_marked_is_alike_in_every_world(name, form):
+    world = worlds.find(name)
+    scene = world.begin(0, 0)
+    scene.say(form.format(wrong="z9", right=world.solve(scene)))
+    assert scene.verdicts[0][0].reason in ("moved", "right")
+    scene = world.begin(0, 0)
+    scene.say(f"<think>{world.solve(scene)}")  # a thought that never ends says nothing
+    assert scene.verdicts[0][0].reason in ("illegal", "invalid", "no answer")
+
+
+@pytest.mark.parametrize("thought", ["<calc>1+1</calc>", "<tool_call> is how one calls"])
+def test_calls_that_are_only_thought_of_are_not_made(thought):
+    world = worlds.find("tools:arithmetic")
+    scene = world.begin(0, 0)
+    scene.say(f"<think>{thought}</think>\n{world.family.solve(scene.task)}")
+    assert scene.turn is None
+    assert [verdict.reason for verdict in scene.verdicts[0]] == ["right"]
+
+
 def test_an_environment_is_told_and_moved_by_words():
     world = worlds.find("gym:FrozenLake-v1", is_slippery=False)
     scene = world.begin(0, 0)

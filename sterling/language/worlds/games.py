@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from sterling.language.scene import Message, Stage
-from sterling.language.task import Verdict, check_level, dice
+from sterling.language.task import Verdict, check_level, dice, final_answer
 from sterling.naming import hint
 from sterling.types import Mistake
 
@@ -18,10 +18,10 @@ WON, DRAWN, LOST = (1.0, "won"), (0.5, "drawn"), (0.0, "lost")
 class Game(abc.ABC):
     """A game as a world of two seats that move in turn; seat 0 begins.
 
-    A seat is told the position (what the other did is seen in it) and says a move. An illegal move
-    loses. Rewards come with the last verdict of each seat: 1 for the winner, 0 for the loser, one
-    half each for a draw; moves before that are worth 0 with the reason "moved". A seat that never
-    spoke has no verdict.
+    A seat is told the position (what the other did is seen in it) and says a move, as a task's
+    :func:`~sterling.language.task.final_answer`. An illegal move loses. Rewards come with the last
+    verdict of each seat: 1 for the winner, 0 for the loser, one half each for a draw; moves before
+    that are worth 0 with the reason "moved". A seat that never spoke has no verdict.
     """
 
     seats = 2
@@ -71,7 +71,7 @@ class _Match(Stage):
         self.ask(0, Message("user", game.show(position)))
 
     def hear(self, seat: int, text: str) -> None:
-        after = self.game.moves(self.position).get(text.strip())
+        after = self.game.moves(self.position).get(final_answer(text))
         if after is None:
             return self._end(seat, (0.0, "illegal"), WON)
         self.position, other = after, 1 - seat

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from sterling.language.scene import Message, Stage
-from sterling.language.task import check_level
+from sterling.language.task import check_level, final_answer
 from sterling.naming import hint
 from sterling.types import Mistake
 
@@ -42,10 +42,11 @@ class TextGym:
     """An environment with numbered actions, one action for each thing said.
 
     The first message is the actions and the first observation, ``left/down/right/up? 0``; then
-    each message is an observation. Actions are said as words or as numbers. The last verdict holds
-    the whole reward: the episode's return, with ``returns[0]`` counted as 0 and ``returns[1]`` as
-    1, cut off at both, less 0.05 for each answer that was no action (which is answered by the
-    actions, and does not move the world). Reasons: "moved", "invalid", "ended", "cut".
+    each message is an observation. Actions are said as words or as numbers, as a task's
+    :func:`~sterling.language.task.final_answer`. The last verdict holds the whole reward: the
+    episode's return, with ``returns[0]`` counted as 0 and ``returns[1]`` as 1, cut off at both,
+    less 0.05 for each answer that was no action (which is answered by the actions, and does not
+    move the world). Reasons: "moved", "invalid", "ended", "cut".
 
     Args:
         environment: a Gymnasium id with a discrete action space.
@@ -189,7 +190,7 @@ def _make(environment: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def _action(text: str, words: Sequence[str]) -> int | None:
-    said = text.strip().lower()
+    said = final_answer(text).lower()
     names = {word.lower(): number for number, word in enumerate(words)}
     numbers = {str(number): number for number in range(len(words))}
     return names.get(said, numbers.get(said))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from sterling.language.scene import Message, Stage
-from sterling.language.task import Family, Task
+from sterling.language.task import Family, Task, aloud
 from sterling.language.tools import Call, Tool, answer, calls, registry
 from sterling.language.worlds.single import question
 from sterling.types import Mistake
@@ -21,11 +21,11 @@ EXPRESSIONS = ("arithmetic", "chain", "modular-addition")
 class ToolUse:
     """A task whose answer may be preceded by up to ``limit`` turns that call tools.
 
-    How calls are written: :mod:`sterling.language.tools`. The results come back as messages of
-    role "tool", one for each call; what is wrong with a call comes back as ``error: ...``. A turn
-    that calls is worth 0 with the reason "call", "failed call" (the tool said no) or "malformed
-    call"; the answer is worth what the family gives. A call where an answer is due is "too many
-    calls", worth 0.
+    How calls are written: :mod:`sterling.language.tools`; what is only thought calls nothing. The
+    results come back as messages of role "tool", one for each call; what is wrong with a call comes
+    back as ``error: ...``. A turn that calls is worth 0 with the reason "call", "failed call" (the
+    tool said no) or "malformed call"; the answer is worth what the family gives. A call where an
+    answer is due is "too many calls", worth 0.
 
     Args:
         family: where the tasks come from.
@@ -80,7 +80,7 @@ class _Workshop(Stage):
         return self.world.turns - 1 - len(self.verdicts[0])
 
     def hear(self, seat: int, text: str) -> None:
-        found = calls(text, self.world.tools)
+        found = calls(aloud(text), self.world.tools)
         if not found:
             self.verdicts[seat].append(self.world.family.verify(self.task, text))
         elif not self.calls_left:
