@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -10,6 +11,11 @@ from collections.abc import Sequence
 from sterling import commands
 from sterling.leaving import INTERRUPTED, Leaving
 from sterling.options import WRONG_USE, parse
+
+REFUSED = (  # what a file system answers about a place that the user has named
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -47,6 +53,8 @@ def _told(error: Exception) -> int:
     from sterling.envs.workers import WorldFailed
     from sterling.types import Mistake
 
+    if isinstance(error, OSError) and error.filename and error.errno in REFUSED:
+        error = Mistake(f"{error.filename}: {error.strerror}; choose a place that can be used")
     if not isinstance(error, (Mistake, WorldFailed)):
         raise error
     print(f"sterling: {error}", file=sys.stderr)

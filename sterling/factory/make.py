@@ -23,6 +23,7 @@ from typing import Any
 from sterling.data.columns import Block, joined
 from sterling.data.dataset import Dataset
 from sterling.data.facts import Facts, Source
+from sterling.disk import try_place
 from sterling.envs import envpool
 from sterling.envs.registry import find
 from sterling.experience.rollout import Actor
@@ -95,6 +96,7 @@ def make(
         raise Mistake(f"no quality is called {order.quality!r}{near}")
     if order.size < 1 or order.workers < 1:
         raise Mistake(f"size and workers must be positive; got {order.size} and {order.workers}")
+    try_place(out)
     if order.quality == "scripted":
         from sterling.factory import scripted
 
@@ -118,6 +120,8 @@ def _by_agents(order: Order, kept: Path, say: Say, watch: Watch | None) -> Datas
         order.environment, order.agent, order.steps, order.seed, order.env_options
     )
     random = order.quality == "random"
+    if not random:
+        try_place(kept)
     trained = None if random else agents.obtain(settings, kept, say, watch)
     if order.quality in REPLAYS:
         assert trained is not None

@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from sterling import leaving
+from sterling.disk import writing
 from sterling.notice import tell
 from sterling.training.agent import Agent
 from sterling.types import Mistake
@@ -182,8 +183,9 @@ class Lock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> Lock:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
