@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 
 from sterling import commands
+from sterling.leaving import INTERRUPTED, Leaving
 from sterling.options import WRONG_USE, parse
 
-INTERRUPTED = 130  # exit code, as shells have it
+REFUSED = (  # what a file system answers about a place that the user has named
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line says and return its exit code.
 
     0: done; 1: every seed failed, or a score is below the published one; 2: wrong use, said in one
-    line. SystemExit 75 passes through: the run was stopped, is saved and can be resumed.
+    line; 130: interrupted, and nothing to go on with. SystemExit 75 passes through: the run was
+    stopped, is saved and can be resumed.
     """
-    chosen = parse(sys.argv[1:] if words is None else words)
+    with Leaving() as leaving:  # before anything slow is imported
+        try:
+            return _carried_out(sys.argv[1:] if words is None else words)
+        except KeyboardInterrupt:
+            if leaving.asked:
+                leaving.leave()
+            return INTERRUPTED
+        except BrokenPipeError:  # the reader, `head` say, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except Exception as error:
+            if leaving.asked:  # an import that was interrupted may fail in words of its own
+                leaving.leave()
+            return _told(error)
+
+
+def _carried_out(words: Sequence[str]) -> int:
+    chosen = parse(words)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # other packages' warnings; `python -W` brings them back
-    try:
-        return int(commands.find(chosen.command).carry_out(chosen))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:
-        return _told(error)
+    return int(commands.find(chosen.command).carry_out(chosen))
 
 
 def _told(error: Exception) -> int:
@@ -38,6 +53,8 @@ def _told(error: Exception) -> int:
     from sterling.envs.workers import WorldFailed
     from sterling.types import Mistake
 
+    if isinstance(error, OSError) and error.filename and error.errno in REFUSED:
+        error = Mistake(f"{error.filename}: {error.strerror}; choose a place that can be used")
     if not isinstance(error, (Mistake, WorldFailed)):
         raise error
     print(f"sterling: {error}", file=sys.stderr)

@@ -1,11 +1,40 @@
-"""Files that are whole or not there: whatever happens while they are written."""
+"""Files that are whole or not there: whatever happens while they are written; and where nothing
+can be written, one line that says so."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from sterling.types import Mistake
+
+
+class Unwritable(Mistake):
+    """A place that cannot be written to."""
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the file system refuses while ``path`` is written becomes one line that names it."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())[:160]
+        raise Unwritable(f"cannot write {path}: {reason}; choose another place") from error
+
+
+def try_place(path: Path) -> None:
+    """Raise :class:`Unwritable` where ``path`` cannot be written, before the work that it is for.
+    Nothing is made: what is tried is a nameless file in the folder that is there already."""
+    with writing(path):
+        path = path.absolute()
+        there = path if path.is_dir() else path.parent
+        while not os.path.lexists(there):
+            there = there.parent
+        tempfile.TemporaryFile(dir=there).close()
 
 
 @contextlib.contextmanager

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
+
+_silent = [False]  # whether lines on standard output are left out
 
 
 def say(line: str) -> None:
@@ -15,7 +18,18 @@ def say(line: str) -> None:
 
 def tell(line: str) -> None:
     """A line on standard output."""
-    _write(line, sys.stdout)
+    if not _silent[-1]:
+        _write(line, sys.stdout)
+
+
+@contextlib.contextmanager
+def untold() -> Iterator[None]:
+    """While entered, nothing is told: what a part would say of itself is not true of the whole."""
+    _silent.append(True)
+    try:
+        yield
+    finally:
+        _silent.pop()
 
 
 def _write(line: str, stream: Any) -> None:

@@ -121,8 +121,11 @@ def _check(chosen: argparse.Namespace) -> int:
     import sys
 
     from sterling.data import Dataset, check, repaired
+    from sterling.disk import try_place
     from sterling.types import Mistake
 
+    if chosen.fix:
+        try_place(chosen.fix)
     try:
         data = Dataset(chosen.file)
     except Mistake as error:
@@ -154,10 +157,13 @@ def _check(chosen: argparse.Namespace) -> int:
 
 def _describe(chosen: argparse.Namespace) -> int:
     from sterling.data import Dataset, describe, recommend
+    from sterling.disk import try_place, writing
     from sterling.types import Mistake
 
     if chosen.out and chosen.out.suffix.lstrip(".") not in ("png", "svg", "pdf"):
         raise Mistake(f"a picture ends in .png, .svg or .pdf; got {chosen.out.name}")
+    if chosen.out:
+        try_place(chosen.out)
     data = Dataset(chosen.file)
     beside = Dataset(chosen.beside) if chosen.beside else None
     ends = tuple(chosen.reference) if chosen.reference else None
@@ -171,7 +177,9 @@ def _describe(chosen: argparse.Namespace) -> int:
     if chosen.out:
         from sterling.report.dataset import draw
 
-        print(draw(data, found, chosen.out))
+        with writing(chosen.out):
+            drawn = draw(data, found, chosen.out)
+        print(drawn)
     return 0
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sterling.commands import readers
+
+if TYPE_CHECKING:
+    from sterling.report.metrics import Row, Sink
+    from sterling.report.progress import Progress
+    from sterling.training.settings import Settings
 
 EXPLAINED = """\
 qualities:
@@ -66,11 +72,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
         dict(chosen.env),
         chosen.workers,
     )
-    line = Line()
-    try:
-        made = make(order, chosen.out, chosen.agents, line.say)
-    finally:
-        line.clear()
+    with contextlib.closing(Shown()) as shown:
+        made = make(order, chosen.out, chosen.agents, shown.say, shown.watch)
     known = f"return {estimate(made.returns)}" if made.episodes > 1 else number(made.returns[0])
     print(f"{chosen.out}: {made.episodes} episodes, {made.rows} rows, {known}")
     print(f"hash {made.hash[:12]}")
@@ -79,18 +82,39 @@ def carry_out(chosen: argparse.Namespace) -> int:
     return 0
 
 
-class Line:
-    """One line that says how it goes, where somebody looks on."""
+class Shown:
+    """How it goes, on standard error: a training as every other is shown, and else one line that
+    changes, where somebody looks on."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
+        self._training: Progress | None = None
 
     def say(self, words: str) -> None:
-        """Replace what it says."""
-        if self._shown:
+        """Replace what the line says."""
+        if self._shown and self._training is None:
             print(f"\r\033[K{words[:99]}", end="", file=sys.stderr, flush=True)
 
-    def clear(self) -> None:
-        """Leave nothing behind."""
-        if self._shown:
+    def watch(self, settings: Settings) -> Sink:
+        """A sink for a training that begins."""
+        from rich.console import Console
+
+        from sterling.report.progress import Progress
+
+        title = f"{settings.algorithm.upper()} on {settings.name}, to make data with"
+        console = Console(stderr=True, highlight=False)
+        self._training = Progress(settings.steps, settings.seeds, title, console)
+        return self
+
+    def write(self, row: Row) -> None:
+        """Show how far a training is."""
+        if self._training is not None:
+            self._training.write(row)
+
+    def close(self) -> None:
+        """Leave nothing behind but a training's last line."""
+        training, self._training = self._training, None
+        if training is not None:
+            training.close()
+        elif self._shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

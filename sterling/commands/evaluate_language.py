@@ -66,13 +66,16 @@ def refuse(chosen: argparse.Namespace, run: Any) -> None:
 
 def carry_out(chosen: argparse.Namespace, run: Any) -> int:
     """Ask, print, and write what was found into the run's folder."""
+    from sterling.disk import try_place, writing
     from sterling.judging import language
 
+    try_place(chosen.folder)  # before all the answers are asked for
     given = {name: getattr(chosen, name) for name in ("samples", "problems", "levels")}
     kept = {name: value for name, value in given.items() if value is not None}
     found = language.judge(run, chosen.beside or (), **kept)
-    paths = found.write(chosen.folder)
     show(found)
+    with writing(chosen.folder):
+        paths = found.write(chosen.folder)
     for path in paths:
         print(path)
     return 0

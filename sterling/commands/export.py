@@ -26,16 +26,19 @@ def carry_out(chosen: argparse.Namespace) -> int:
     bfloat16 say; while they were taught they had float32."""
     import sterling
     from sterling import language
+    from sterling.disk import try_place, writing
     from sterling.language import peft
 
+    try_place(Path(chosen.where))
     run = sterling.load(chosen.folder)
     model, tokenizer = run.language_model(chosen.seed)
     _refuse_judge(chosen.folder, run.settings.algorithm)
-    if chosen.adapters:
-        base = _base(run, model)
-        made = peft.write(chosen.where, model, base, overwrite=chosen.overwrite)
-    else:
-        made = language.save(chosen.where, model, tokenizer, overwrite=chosen.overwrite)
+    base = _base(run, model) if chosen.adapters else ""
+    with writing(Path(chosen.where)):
+        if chosen.adapters:
+            made = peft.write(chosen.where, model, base, overwrite=chosen.overwrite)
+        else:
+            made = language.save(chosen.where, model, tokenizer, overwrite=chosen.overwrite)
     print(made)
     return 0
 

@@ -40,6 +40,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(chosen: argparse.Namespace) -> int:
     """Train until decided, and print what came out."""
+    from sterling.notice import untold
     from sterling.training.until import Question, until_decided
     from sterling.types import Mistake
 
@@ -67,7 +68,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
     name = "-".join(["compare", *(each.label for each in contenders), chosen.environment])
     path = chosen.out or Path("runs") / name.replace("/", "-")
     try:
-        made = until_decided(question, path, _watch(question, chosen))
+        with untold():  # how a part goes on by itself: it is the study that goes on
+            made = until_decided(question, path, _watch(question, chosen))
     except SystemExit:
         print(
             "the comparison goes on where it stopped when the same command is given again",

@@ -9,6 +9,7 @@ qualities are made without keeping what may be gigabytes of pictures.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -27,6 +28,10 @@ from sterling.envs.registry import find
 from sterling.experience.replay import Replay
 from sterling.factory import rollouts
 from sterling.factory.counted import Counted
+from sterling.factory.pace import Pace
+from sterling.leaving import saying
+from sterling.report.guarded import Guarded
+from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.loop import Run, advance
@@ -46,7 +51,9 @@ MILESTONES = 50  # agents that are looked at for the medium one
 MEDIUM = 1 / 3  # of the way from a random policy's score to the expert's
 TRIAL = 10  # envs in which agents are judged; a milestone by two episodes of each
 REFERENCE = 100  # episodes of each reference score
+LOST = "stopped; nothing of the training is kept: the same command begins it anew"
 Say = Callable[[str], None]
+Watch = Callable[[Settings], Sink]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +75,16 @@ def settings_of(
     return resolve(algorithm, environment, steps=steps, seeds=[seed], env_options=env_options)
 
 
-def obtain(settings: Settings, where: Path, say: Say) -> Trained:
-    """The agents kept under ``where``; trained now, and kept, where there are none."""
+def obtain(settings: Settings, where: Path, say: Say, watch: Watch | None = None) -> Trained:
+    """The agents kept under ``where``; trained now, and kept, where there are none. ``watch``, with
+    what is trained, gives a sink for the rows of a training."""
     name = settings.name.replace("/", "-").replace(":", "-")
     home = where / f"{settings.algorithm}-{name}-{settings.steps}-{settings.seeds[0]}"
     if folder.read_result(home / "expert") is not None:
         return _kept(settings, home)
     remember_programs()
-    made = _train(settings, say)
+    with saying(LOST):
+        made = _train(settings, say, watch)
     partial = home.with_name(f".{home.name}.partial-{os.getpid()}")
     try:
         for kind in ("medium", "expert"):
@@ -134,14 +143,17 @@ def _steps(settings: Settings, rounds: int) -> int:
     return warmup_steps(settings) + rounds * iteration_steps(settings)
 
 
-def _train(settings: Settings, say: Say) -> Trained:
+def _train(settings: Settings, say: Say, watch: Watch | None) -> Trained:
     """Train to the end, then find the medium agent among the milestones."""
-    run, passed = _begun(settings), {}
-    for count in _chunks(iterations(settings)):
-        run, _ = _live(run, count)
-        passed[int(run.iteration)] = jax.device_get(run.agent)
-        step = _steps(settings, int(run.iteration))
-        say(f"training {settings.algorithm} on {settings.name}: {step:,} of {settings.steps:,}")
+    with contextlib.closing(Guarded([watch(settings)] if watch else [])) as sink:
+        run, passed = _begun(settings), {}
+        pace = Pace(_steps(settings, iterations(settings)))
+        for count in _chunks(iterations(settings)):
+            run, _ = _live(run, count)
+            passed[int(run.iteration)] = jax.device_get(run.agent)
+            step = _steps(settings, int(run.iteration))
+            say(f"training {settings.algorithm} on {settings.name}: {step:,} of {settings.steps:,}")
+            sink.write(pace.row(step, jax.device_get(run.source.tally)))
     run.source.world.close()
     world = make_world(settings, "evaluate", TRIAL)
     try:

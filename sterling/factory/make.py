@@ -23,11 +23,12 @@ from typing import Any
 from sterling.data.columns import Block, joined
 from sterling.data.dataset import Dataset
 from sterling.data.facts import Facts, Source
+from sterling.disk import try_place
 from sterling.envs import envpool
 from sterling.envs.registry import find
 from sterling.experience.rollout import Actor
 from sterling.factory import agents, episodes, rollouts
-from sterling.factory.agents import Say, Trained
+from sterling.factory.agents import Say, Trained, Watch
 from sterling.naming import hint
 from sterling.training import folder
 from sterling.training.settings import Settings
@@ -77,23 +78,31 @@ def quiet(line: str) -> None:
     """Says nothing."""
 
 
-def make(order: Order, out: Path, kept: Path | None = None, say: Say = quiet) -> Dataset:
+def make(
+    order: Order,
+    out: Path,
+    kept: Path | None = None,
+    say: Say = quiet,
+    watch: Watch | None = None,
+) -> Dataset:
     """Make a dataset and write it, in Sterling's format, to the folder ``out``.
 
     ``kept``: folder of trained agents, which several qualities share (default: ``factory`` in the
-    folder ``runs``). ``say`` is told how it goes. Raises Mistake for words that cannot be.
+    folder ``runs``). ``say`` is told how it goes; ``watch``, with the settings of a training, gives
+    a sink for its rows. Raises Mistake for words that cannot be.
     """
     if order.quality not in QUALITIES:
         near = hint(order.quality, QUALITIES, f"there are {', '.join(QUALITIES)}")
         raise Mistake(f"no quality is called {order.quality!r}{near}")
     if order.size < 1 or order.workers < 1:
         raise Mistake(f"size and workers must be positive; got {order.size} and {order.workers}")
+    try_place(out)
     if order.quality == "scripted":
         from sterling.factory import scripted
 
         data = scripted.collect(order, say)
     else:
-        data = _by_agents(order, kept or Path("runs") / "factory", say)
+        data = _by_agents(order, kept or Path("runs") / "factory", say, watch)
     say(f"writing {out}")
     data.save(out)
     return Dataset(out)
@@ -105,12 +114,15 @@ def commit() -> str:
     return found.get("commit", "") + ("-dirty" if found.get("dirty") else "")
 
 
-def _by_agents(order: Order, kept: Path, say: Say) -> Dataset:
+def _by_agents(order: Order, kept: Path, say: Say, watch: Watch | None) -> Dataset:
     """Every quality but the scripted one."""
     settings = agents.settings_of(
         order.environment, order.agent, order.steps, order.seed, order.env_options
     )
-    trained = None if order.quality == "random" else agents.obtain(settings, kept, say)
+    random = order.quality == "random"
+    if not random:
+        try_place(kept)
+    trained = None if random else agents.obtain(settings, kept, say, watch)
     if order.quality in REPLAYS:
         assert trained is not None
         world, parts = _replay(order, trained, say)

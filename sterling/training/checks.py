@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sterling.disk import try_place
 from sterling.naming import hint
 from sterling.training.choices import Guidance, Speech
 from sterling.training.fields import whole
@@ -39,9 +40,12 @@ def check_speech(name: str, speech: Speech, needs: Any) -> None:
 
 
 def check_dump(speech: Speech | None) -> None:
-    """Whether a new run's batches have a folder of their own: they are numbered from 0."""
+    """Whether a new run's batches have a folder of their own: they are numbered from 0. Raises
+    Mistake also for one that cannot be written to."""
     if speech and speech.dump and any(Path(speech.dump).glob("*.safetensors")):
         raise Mistake(f"{speech.dump} holds batches of another run; dump into an empty folder")
+    if speech and speech.dump:
+        try_place(Path(speech.dump))
 
 
 def check_guide(guide: Guidance | None, needs: Any, *, acts: bool) -> None:

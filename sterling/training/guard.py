@@ -27,11 +27,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
+from sterling import leaving
+from sterling.disk import writing
 from sterling.notice import tell
 from sterling.training.agent import Agent
 from sterling.types import Mistake
 
-EXIT_RESUMABLE = 75  # EX_TEMPFAIL of sysexits.h: nothing is lost, run it again
+EXIT_RESUMABLE = leaving.EXIT_RESUMABLE
 NOTHING = "stopped; nothing is kept without a run folder (out=...)"
 LIMIT = 1e12  # no float that gradients teach comes near it and is still useful
 # in the names of what they do not: its size is that of the problem's numbers, or of their squares
@@ -181,8 +183,9 @@ class Lock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> Lock:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

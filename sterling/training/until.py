@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.disk import writing
 from sterling.envs.registry import find
 from sterling.report.metrics import Sink
 from sterling.statistics import compare
@@ -72,7 +73,8 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
     """
     path = Path(path)
     _check(question)
-    _begin(question, path)
+    with writing(path):
+        _begin(question, path)
     while True:
         scores = {each.label: returns(path / each.label) for each in question.contenders}
         lost = sum(not math.isfinite(score) for found in scores.values() for score in found)

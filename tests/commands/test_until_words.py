@@ -1,10 +1,13 @@
 """Words about training and words about runs do not mix, and none is passed over in silence."""
 
 import json
+import os
+import signal
 
 import pytest
 
 from sterling.cli import main
+from sterling.training import leaves
 
 STUDY = (
     "compare fast=ppo:lr=0.01 slow=ppo:lr=0 --until-decided --environment probe:both-continuous "
@@ -57,3 +60,26 @@ def test_json_is_the_comparison(capsys, tmp_path):
     (decision,) = json.loads(capsys.readouterr().out)["decisions"]
     assert (decision["first"], decision["second"]) == ("fast", "slow")
     assert decision["verdict"] == "larger"
+
+
+def test_a_study_that_is_stopped_says_how_it_goes_on_and_nothing_of_its_parts(
+    tmp_path, capsys, monkeypatch
+):
+    """A signal in a part's checkpoint is answered by the part, which is a run like every other."""
+
+    def then(write):
+        def both(*given):
+            made = write(*given)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return made
+
+        return both
+
+    monkeypatch.setattr(leaves, "write", then(leaves.write))
+    with pytest.raises(SystemExit) as left:
+        main([*STUDY.split(), "--out", str(tmp_path / "study")])
+    assert left.value.code == 75
+    out, err = capsys.readouterr()
+    assert out == ""
+    goes_on = "the comparison goes on where it stopped when the same command is given again"
+    assert err.splitlines() == [goes_on]

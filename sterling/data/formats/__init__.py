@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from sterling.data.formats import d4rl, fitted, flat, lerobot, minari, npz, ogbe
 from sterling.data.formats.opened import OTHER, Opened, reading
 from sterling.data.join import merged
 from sterling.data.spaces import Space, common
+from sterling.disk import try_place, writing
 from sterling.naming import hint
 from sterling.types import Mistake
 
@@ -97,7 +98,9 @@ def write(dataset: Dataset, path: Path, format: str) -> Path:
         raise Mistake(f"no format to write is called {format!r}{near}")
     if not dataset.rows:
         raise Mistake("the dataset has no rows; there is nothing to write")
-    FORMATS[format].write(dataset, path)
+    try_place(path)
+    with writing(path):
+        FORMATS[format].write(dataset, path)
     return path
 
 
@@ -118,6 +121,7 @@ def convert(
     says its hash and holds other numbers is refused unless it may be ``changed``, which is noted.
     """
     check_reference(reference)
+    try_place(out)
     found = [_verified(stream(path, format, limit), path, changed) for path in sources]
     if environment:
         given = spaces_of(environment)
@@ -129,9 +133,17 @@ def convert(
     if environment and environment != facts.environment:
         facts = dataclasses.replace(facts, environment=environment, options={})
     facts = dataclasses.replace(facts, reference=reference or facts.reference)
-    with reading(sources[0] if len(sources) == 1 else out, "that format"):
-        own.write_blocks(found[0].obs_space, found[0].action_space, facts, blocks, out)
+    named = sources[0] if len(sources) == 1 else out
+    with reading(named, "that format"), writing(out):  # and what is wrong in reading is told apart
+        own.write_blocks(
+            found[0].obs_space, found[0].action_space, facts, _read(blocks, named), out
+        )
     return Dataset(out)
+
+
+def _read(blocks: Iterable[Block], path: Path) -> Iterator[Block]:
+    with reading(path, "that format"):
+        yield from blocks
 
 
 def _verified(found: Stream, path: Path, changed: bool) -> Stream:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sterling.data.columns import Block
 from sterling.data.facts import Passport
+from sterling.disk import Unwritable
 from sterling.naming import hint
 from sterling.types import Mistake
 
@@ -44,7 +45,7 @@ def reading(path: Path, format: str) -> Iterator[None]:
     try:
         yield
     except Mistake as error:
-        if str(path) in str(error):
+        if str(path) in str(error) or isinstance(error, Unwritable):
             raise
         raise Mistake(f"{path}: {error}") from error
     except MemoryError as error:
