@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def literal(text: str) -> Any:
         return text
 
 
-def called(factory: Callable[..., Any]) -> str:
+def called(factory: Any) -> str:
     """A name for what makes an environment, another one for every other: a lambda's is the place
     where it was written, ``<lambda train.py:12>``."""
     if isinstance(factory, functools.partial):

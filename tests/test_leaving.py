@@ -11,6 +11,7 @@ from sterling.leaving import Leaving
 
 BEGIN = """
 import gc, pathlib, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from sterling import cli, commands, leaving
 
 leaving.GRACE = 1.0
@@ -82,6 +83,14 @@ def work():
         except KeyboardInterrupt:
             print("forgotten", flush=True)
 """
+
+
+@pytest.fixture(autouse=True)
+def _python_answers():
+    """Who runs the tests in the background of a shell has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupted(program, tmp_path, times=1):
