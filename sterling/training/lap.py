@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -56,7 +57,8 @@ class Lap:
         lap = Lap()
         lap._pace = self._pace
         # named as they are: else the program is asked for its metrics at every row, which takes ms
-        lap._sums = {name: np.zeros_like(values) for name, values in self._sums.items()}
+        sums = {name: jnp.asarray(np.zeros_like(each)) for name, each in self._sums.items()}
+        lap._sums = sums
         return lap
 
     def to_json(self) -> dict[str, Any]:
