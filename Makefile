@@ -19,14 +19,17 @@ demo: $(STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a film
 	$(BIN)/sterling play runs/demo --video runs/demo/cheetah.mp4
 
 # Most of the time goes into compiling. Where it matters how a program is compiled (is a seed alone
-# bit-equal to the same among several?), and where programs run for long (probe worlds), they are
-# compiled as for users, elsewhere in less time.
+# bit-equal to the same among several?) it is compiled as for users; elsewhere in less time, and in
+# the least where nothing runs for long (tests of the contract do: probe worlds, resuming).
 CONTRACT := tests/contract
-OTHERS := tests --ignore=$(CONTRACT)
+PYTEST := $(BIN)/python -m pytest -n 3
+LESS := --xla_cpu_use_fusion_emitters=false
+LEAST := $(LESS) --xla_backend_optimization_level=0
 
 test: $(STAMP)  ## every test
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(CONTRACT)
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -n 3 --dist loadfile $(OTHERS)
+	$(PYTEST) --dist worksteal -m as_users $(CONTRACT)
+	XLA_FLAGS="$(LESS)" $(PYTEST) --dist worksteal -m "not as_users" $(CONTRACT)
+	XLA_FLAGS="$(LEAST)" $(PYTEST) --dist loadfile tests --ignore=$(CONTRACT)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

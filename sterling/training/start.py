@@ -24,7 +24,7 @@ from sterling.training import logbook
 from sterling.training.agent import Agent, create_agent
 from sterling.training.guide import guided
 from sterling.training.loop import Run
-from sterling.training.programs import quickly
+from sterling.training.programs import once
 from sterling.training.settings import Settings, iterations
 from sterling.types import Mistake, Rollouts, Spec, World
 
@@ -104,7 +104,7 @@ def _lived(settings: Settings, world: World) -> Callable[..., Run]:
         _within_reach(settings, world)  # after other mistakes about actions
         return agent, source_of(keys.at(seeds, "source", 0))
 
-    create = jax.jit(make, compiler_options=quickly()) if world.exact else make
+    create = jax.jit(make, compiler_options=once()) if world.exact else make
 
     def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
         agent, source = create(seeds, own)

@@ -54,6 +54,7 @@ def test_what_is_rewarded_is_learned(name):
     assert run.result["final"]["return"]["per_seed"][0] > 0.8
 
 
+@pytest.mark.as_users
 @pytest.mark.parametrize("name", ["sft", "grpo", "token-ppo"])
 def test_map_is_bit_equal_to_each_seed_alone(name):
     together, alone = train(name, 4, (0, 1, 2)), train(name, 4, (1,))

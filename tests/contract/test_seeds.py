@@ -25,6 +25,7 @@ def train(name, world, seeds, strategy, steps, folder):  # noqa: PLR0917
     )
 
 
+@pytest.mark.as_users
 @pytest.mark.parametrize(("name", "form"), RUNS)
 def test_map_is_bit_equal_to_each_seed_alone(name, form, written_logs):
     together = train(name, "both" + form, [0, 1, 2], "map", 1200, written_logs).agent.state
