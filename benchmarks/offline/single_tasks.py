@@ -145,15 +145,32 @@ def page() -> list[str]:
         cells = [_cell(name, log) for name in names]
         if any(cell != "-" for cell in cells):
             lines.append(f"| {log} | " + " | ".join(cells) + " |")
-    longer = sorted(RESULTS.glob(f"*{LONG}.json"))
-    if longer:
-        lines += ["", "The same with one seed and more updates (thousands: share):", ""]
-    for path in longer:
+    return [*lines, *_authors(), *_longer()]
+
+
+def _authors() -> list[str]:
+    """What the authors' own code reaches."""
+    paths = sorted((RESULTS / "authors").glob("*.json"))
+    lines = ["", "FQL's authors' own code (benchmarks/offline/authors.py) with these settings:", ""]
+    for path in paths:
+        found = json.loads(path.read_text())
+        ours = json.loads((RESULTS / path.name).read_text())
+        same = "on the same log" if found["hash"] == ours["log"]["hash"] else "on another log"
+        each = ", ".join(f"{share:.0%}" for share in found["success"].values())
+        lines.append(f"* {path.stem}, commit {found['commit'][:7]}, {same}, seed by seed: {each}")
+    return lines if paths else []
+
+
+def _longer() -> list[str]:
+    """What one seed reaches with more updates."""
+    paths = sorted(RESULTS.glob(f"*{LONG}.json"))
+    lines = ["", "The same with one seed and more updates (thousands: share):", ""]
+    for path in paths:
         found = json.loads(path.read_text())
         stood = [*found["on_the_way"], found]
         shares = (f"{x['updates'] // 1000}: {x['success']['per_seed'][0]:.0%}" for x in stood)
         lines.append(f"* {path.stem.removesuffix(LONG)}: {', '.join(shares)}")
-    return lines
+    return lines if paths else []
 
 
 def _cell(name: str, log: str) -> str:

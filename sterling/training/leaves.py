@@ -26,7 +26,7 @@ from jaxtyping import PyTree
 from sterling.disk import sync
 from sterling.types import Mistake
 
-CHUNK = 1 << 25  # bytes hashed and written at a time: 32 MiB
+CHUNK = 1 << 20  # bytes hashed and written at a time, or left out where they are zero: 1 MiB
 
 # What safetensors calls NumPy's types; every other type is stored as bytes, in one more axis.
 NAMES = {
@@ -72,7 +72,11 @@ def describe(tree: PyTree, prefix: str = "") -> list[Entry]:
 
 
 def write(path: Path, tree: PyTree, entries: list[Entry]) -> list[Entry]:
-    """Write the tree; on the disk when this returns. Returns the entries with checksums."""
+    """Write the tree; on the disk when this returns. Returns the entries with checksums.
+
+    What is zero, as the rows of a replay that are still free, takes no room on file systems that
+    know holes; the file reads as if it were there.
+    """
     values = (leaf for _, leaf in _named(tree, "") if not callable(leaf))
     written = []
     with open(path, "wb") as file:
@@ -80,9 +84,13 @@ def write(path: Path, tree: PyTree, entries: list[Entry]) -> list[Entry]:
         for entry, leaf in zip(entries, values, strict=True):
             digest = hashlib.sha256()
             for piece in _pieces(_on_host(leaf)):
-                file.write(piece)
+                if np.any(piece):
+                    file.write(piece)
+                else:
+                    file.seek(len(piece), os.SEEK_CUR)
                 digest.update(piece)
             written.append(entry._replace(sha256=digest.hexdigest()))
+        file.truncate()  # where it ends with a hole
     sync(path)
     return written
 

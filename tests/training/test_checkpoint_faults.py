@@ -56,6 +56,27 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
 
 
+def test_what_is_zero_is_read_and_takes_no_room(tmp_path: Path) -> None:
+    tree = {"ring": np.zeros(10_000_000, np.float32), "last": np.zeros(3_000_000, np.uint8)}
+    tree["ring"][[0, 5_000_000]] = 1.0, -0.0  # whose sign is no zero
+    path = checkpoint.save(tmp_path, 1, tree, {})
+    assert path is not None
+    written, size = path / "tree.safetensors", sum(each.nbytes for each in tree.values())
+    assert written.stat().st_size > size
+    if _knows_holes(tmp_path):
+        assert written.stat().st_blocks * 512 < size / 10
+    found, _ = checkpoint.load(tmp_path, tree)
+    for name, leaf in tree.items():
+        assert np.asarray(found[name]).tobytes() == leaf.tobytes()
+
+
+def _knows_holes(folder: Path) -> bool:
+    """Whether what is passed over in a file takes no room there."""
+    with open(folder / "holes", "wb") as file:
+        file.truncate(1 << 24)
+    return (folder / "holes").stat().st_blocks == 0
+
+
 def test_a_full_disk_costs_one_line_and_no_checkpoint(tmp_path: Path) -> None:
     with start("full", str(tmp_path)) as process:
         assert process.wait(60) == 0
