@@ -16,7 +16,7 @@ from sterling import algorithms
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks" / "scores"))
-RESULTS = ROOT / "benchmarks" / "scores" / "results"
+TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     for name in algorithms.ALGORITHMS:
         (folder / f"{name}.md").write_text(page(name))
-    write_page(json.loads((ROOT / "benchmarks" / "scores" / "tasks.json").read_text()))
+    write_page(json.loads(TASKS.read_text()))
 
 
 def page(name: str) -> str:
@@ -59,16 +59,18 @@ def settings(module: Any, own: dict[str, Any]) -> list[tuple[str, Any, str]]:
 
 def evidence(name: str) -> list[str]:
     """The committed scores of this algorithm."""
-    from run import score
+    from run import kept, score
 
     lines = ["| environment | steps | seeds | return [95 % interval] | published |"]
     lines += ["|---|---|---|---|---|"]
-    for file in sorted(RESULTS.glob(f"{name}-*.json")):
-        stored = json.loads(file.read_text())
-        result, task = stored["result"], stored["task"]
+    for task in sorted(json.loads(TASKS.read_text()), key=lambda task: task["environment"]):
+        results = [json.loads(file.read_text())["result"] for file in kept(task)]
+        if task["algorithm"] != name or not results:
+            continue
+        seeds = sum(len(result["seeds"]) for result in results)
         lines.append(
-            f"| {task['environment']} | {result['steps']:,} | {len(result['seeds'])} | "
-            f"{score(result)} | {task['published']} |"
+            f"| {task['environment']} | {results[0]['steps']:,} | {seeds} | "
+            f"{score(results)} | {task['published']} |"
         )
     return lines if len(lines) > 2 else ["No committed score yet."]
 

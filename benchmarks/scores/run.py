@@ -5,6 +5,9 @@ settings, commit and hardware are written to benchmarks/scores/results/, which i
 docs/scores.md is made anew from all of them.
 
     python benchmarks/scores/run.py [--only ppo-CartPole-v1 ...] [--slow] [--list] [--page]
+
+With ``--seeds 0 1`` a task's seeds are learned one after another, each a run and a file of its own
+that the page puts together: where all of them take longer than the machine is there.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="names of tasks, such as ppo-CartPole-v1")
+    parser.add_argument("--seeds", nargs="*", type=int, help="these alone, each in its own run")
     parser.add_argument("--slow", action="store_true", help="also the tasks that take hours")
     parser.add_argument("--list", action="store_true", help="print the tasks and leave")
     parser.add_argument("--page", action="store_true", help="only write docs/scores.md anew")
@@ -35,7 +40,8 @@ def main() -> None:
         print("\n".join(name(task) for task in tasks))
         return
     for task in [] if arguments.page else chosen:
-        learn(task)
+        for seeds in [[seed] for seed in arguments.seeds or ()] or [None]:
+            learn(task, seeds)
     write_page(tasks)
 
 
@@ -44,14 +50,16 @@ def name(task: dict[str, Any]) -> str:
     return f"{task['algorithm']}-{task['environment'].replace('/', '_')}"
 
 
-def learn(task: dict[str, Any]) -> None:
-    """Train (or go on training) one task and keep its evidence."""
+def learn(task: dict[str, Any], alone: list[int] | None = None) -> None:
+    """Train (or go on training) one task, or one seed of it, and keep its evidence."""
     import sterling
     from sterling.report.progress import Progress
 
-    path = RUNS / name(task)
-    seeds = task["seeds"]  # a number, or a list where settings were tuned on the first ones
-    progress = Progress(task["steps"], seeds if isinstance(seeds, int) else len(seeds), name(task))
+    named = name(task) if alone is None else f"{name(task)}-seed{alone[0]}"
+    path = RUNS / named
+    # Seeds are a number, or a list where settings were tuned on the first ones.
+    seeds = task["seeds"] if alone is None else alone
+    progress = Progress(task["steps"], seeds if isinstance(seeds, int) else len(seeds), named)
     if (path / "config.json").exists():
         run = sterling.resume(path, sinks=[progress])
     else:
@@ -65,7 +73,7 @@ def learn(task: dict[str, Any]) -> None:
             **task.get("options", {}),
         )
     keep(task, path)
-    print(name(task), run.result["final"]["return"])
+    print(named, run.result["final"]["return"])
 
 
 def keep(task: dict[str, Any], path: Path) -> None:
@@ -77,8 +85,14 @@ def keep(task: dict[str, Any], path: Path) -> None:
     curve = [{key: row[key] for key in ("step", "data/return")} for row in thin]
     evidence = {"task": task, "result": result, "config": config, "curve": curve}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name(task)}.json").write_text(json.dumps(evidence, indent=1) + "\n")
-    shutil.copy(path / "curve.png", RESULTS / f"{name(task)}.png")
+    (RESULTS / f"{path.name}.json").write_text(json.dumps(evidence, indent=1) + "\n")
+    shutil.copy(path / "curve.png", RESULTS / f"{path.name}.png")
+
+
+def kept(task: dict[str, Any]) -> list[Path]:
+    """The files of evidence of a task: one of all its seeds, or one of each that was learned."""
+    whole = RESULTS / f"{name(task)}.json"
+    return [whole] if whole.exists() else sorted(RESULTS.glob(f"{name(task)}-seed*.json"))
 
 
 def write_page(tasks: list[dict[str, Any]]) -> None:
@@ -98,31 +112,33 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
     ]
     lines += [_row(task) for task in tasks]
     lines += ["", *_peers()]
-    pictures = [t for t in tasks if (RESULTS / f"{name(t)}.png").exists()]
     lines += ["## Learning curves", ""]
-    lines += [f"![{name(t)}](../benchmarks/scores/results/{name(t)}.png)\n" for t in pictures]
+    names = [file.stem for task in tasks for file in kept(task)]
+    lines += [f"![{each}](../benchmarks/scores/results/{each}.png)\n" for each in names]
     (ROOT / "docs" / "scores.md").write_text("\n".join(lines).rstrip() + "\n")
 
 
-def score(result: dict[str, Any]) -> Any:
-    """The estimate of a result, with the interval that is usual now, whenever it was made."""
+def score(results: list[dict[str, Any]]) -> Any:
+    """The estimate over all seeds of some results, with the interval that is usual now."""
     from sterling.statistics import estimate
 
-    return estimate(result["final"]["return"]["per_seed"])
+    return estimate([each for one in results for each in one["final"]["return"]["per_seed"]])
 
 
 def _row(task: dict[str, Any]) -> str:
-    file = RESULTS / f"{name(task)}.json"
+    results = [json.loads(file.read_text())["result"] for file in kept(task)]
     head = f"| {task['algorithm']} {task['environment']} | {task['steps']:,} "
     tail = f"{task['at_least']} | {task['published']} |"
-    if not file.exists():
+    if not results:
         return f"{head}| {task['seeds']} | not run yet | {tail} | |"
-    result = json.loads(file.read_text())["result"]
-    made = score(result)
+    made = score(results)
     reached = "reached" if made.value >= task["at_least"] else "**below**"
+    seeds = sum(len(result["seeds"]) for result in results)
+    asked = task["seeds"] if isinstance(task["seeds"], int) else len(task["seeds"])
+    speed = statistics.median(result["steps_per_second"] for result in results)
     return (
-        f"{head}| {len(result['seeds'])} | {made} | {tail} "
-        f"{result['steps_per_second']:,.0f} | {reached} |"
+        f"{head}| {seeds}{f' of {asked}' if seeds < asked else ''} | {made} | {tail} "
+        f"{speed:,.0f} | {reached} |"
     )
 
 

@@ -15,8 +15,8 @@ from sterling.data.dataset import Dataset
 from sterling.data.device import Mapped, OnDevice, to_device
 from sterling.data.returns import monte_carlo, shares, times
 from sterling.equations.value import n_step_return
-from sterling.experience.replay import only
 from sterling.experience.rollout import Actor
+from sterling.experience.windows import only
 from sterling.types import AnyArray, Record, Sequences, Signals, Transitions
 
 

@@ -27,6 +27,16 @@ class SumTree(eqx.Module):
             levels.append(jnp.zeros((seeds, groups, FAN)))
         return cls(tuple(levels))
 
+    @classmethod
+    def of(cls, numbers: Float[Array, "seed size"]) -> SumTree:
+        """These numbers and their sums."""
+        levels = list(cls.zeros(*numbers.shape).levels)
+        for depth, level in enumerate(levels):
+            spare = level[0].size - numbers.shape[1]
+            levels[depth] = jnp.pad(numbers, ((0, 0), (0, spare))).reshape(level.shape)
+            numbers = levels[depth].sum(-1)
+        return cls(tuple(levels))
+
     @property
     def total(self) -> Float[Array, "seed"]:
         """The sum of all."""

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys as named
-from sterling.equations.value import n_step_return
 from sterling.experience.guided import Guided
-from sterling.experience.priority import Priorities
+from sterling.experience.priority import Priorities, SumTree
 from sterling.experience.rollout import Actor, Rollout, Tally
 from sterling.experience.room import check_room
 from sterling.experience.storage import Ring
+from sterling.experience.windows import transitions, uniform
 from sterling.nets.encoder import action_mask
 from sterling.nets.heads import Actions
 from sterling.types import Action, Mistake, Obs, Record, Signals, Transitions, World
+
+RESUMED = 64  # rows to spare where a run's steps are fewer than the capacity: resuming takes some
 
 
 class Replay(eqx.Module):
@@ -46,13 +49,19 @@ class Replay(eqx.Module):
 
     @classmethod
     def create(
-        cls, source: Rollout | Guided, needs: Transitions, stack: int, keys: Key[Array, "seed"]
+        cls,
+        source: Rollout | Guided,
+        needs: Transitions,
+        stack: int,
+        keys: Key[Array, "seed"],
+        steps: int | None = None,
     ) -> Replay:
-        """An empty replay of ``needs.capacity`` transitions a seed.
+        """An empty replay of ``needs.capacity`` transitions a seed, or fewer where no more than
+        ``steps`` will be taken: memory is not asked for what stays empty.
 
         ``source`` must draw ``needs.collect`` steps. ``stack`` frames make a picture (1: pictures
         are kept whole). Raises :class:`Mistake` if the capacity cannot hold even one draw, and if
-        the memory that is free cannot hold the capacity.
+        the memory that is free cannot hold what is kept.
         """
         world, envs = source.world, source.world.spec.envs
         rows = needs.capacity // envs
@@ -62,9 +71,11 @@ class Replay(eqx.Module):
                 f"a replay capacity of {needs.capacity} is too small for {envs} envs; "
                 f"ask for at least {least * envs}"
             )
+        if steps is not None:
+            rows = min(rows, _round(steps // envs + least + RESUMED))
         action, _ = eqx.filter_eval_shape(_Chance(world).act, source.obs, keys, True)
         ring = partial(Ring.create, rows, source.obs, action, stack)
-        check_room(needs.capacity, ring)
+        check_room(rows * envs, ring)
         priorities = None
         if needs.priority > 0.0:
             drawn = (needs.updates, needs.batch)
@@ -100,10 +111,32 @@ class Replay(eqx.Module):
         """The inverse of :meth:`stored`. A world that starts anew gives the newest row no
         successor: what is kept keeps its own, in a row between the old episodes and the new."""
         lived: Any = self.source
-        source, kept = lived.restored(fresh.source), (self.ring, self.priorities)
+        source, kept = lived.restored(fresh.source), self._grown(fresh.ring.rows)
         if not self.world.exact:
-            kept = _keep((self.ring.seam(source.obs), self.needs), kept)
+            kept = _keep((kept[0].seam(source.obs), self.needs), kept)
         return Replay(source, *kept, self.needs)
+
+    def shaped(self, rows: int) -> Replay:
+        """Shapes and types of what is kept where there is room for ``rows``."""
+        ring, priorities = self.ring.shaped(rows), self.priorities
+        if priorities is not None:
+            size = rows * self.world.spec.envs
+            tree = eqx.filter_eval_shape(SumTree.zeros, self.world.seeds, size)
+            priorities = dataclasses.replace(priorities, tree=tree)
+        return dataclasses.replace(self, ring=ring, priorities=priorities)
+
+    def _grown(self, rows: int) -> Kept:
+        """What is kept, with room for at least ``rows``."""
+        ring, priorities = self.ring, self.priorities
+        if rows <= ring.rows:
+            return ring, priorities
+        if priorities is not None:
+            seeds, envs = self.world.seeds, self.world.spec.envs
+            each = priorities.tree.levels[0].reshape(seeds, -1)[:, : ring.rows * envs]
+            each = ring.moved(each.reshape(seeds, ring.rows, envs), rows)
+            tree = SumTree.of(each.reshape(seeds, -1))
+            priorities = dataclasses.replace(priorities, tree=tree)
+        return ring.grown(rows), priorities
 
     def close(self) -> None:
         """Release the world."""
@@ -150,6 +183,17 @@ class Replay(eqx.Module):
         return replay
 
 
+def as_large(tree: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
+    """The tree with its replay as large as that whose arrays have these ``shapes``, by their names
+    in a checkpoint: it was written under another budget of steps."""
+    rows = next((shape[1] for name, shape in shapes.items() if name.endswith("ring/words")), 0)
+
+    def kept(each: Any) -> bool:
+        return isinstance(each, Replay)
+
+    return jax.tree.map(lambda x: x.shaped(rows) if kept(x) else x, tree, is_leaf=kept)
+
+
 class _Chance(eqx.Module):
     """Acts uniformly at random among what is allowed; boxes are [-1, 1]."""
 
@@ -190,6 +234,11 @@ def _step(replay: Replay, actor: Actor, keys: Key[Array, "seed"]) -> Replay:
 Kept = tuple[Ring, Priorities | None]
 
 
+def _round(rows: int) -> int:
+    """The next power of two: runs of many lengths share programs."""
+    return 1 << (rows - 1).bit_length()
+
+
 @eqx.filter_jit(donate="all-except-first")
 def _keep_and_sample(
     new: tuple[Record, Transitions, Key[Array, "seed"]], kept: Kept
@@ -199,15 +248,15 @@ def _keep_and_sample(
     shape = (needs.updates, needs.batch)
     if priorities is None:
         window = needs.n_step + needs.next_action  # of the newest row the next is not known yet
-        row, env, valid = _uniform(ring, window, shape, keys)
-        return (ring, None), _transitions(ring, needs, (row, env), valid, extras={})
+        row, env, valid = uniform(ring, window, shape, keys)
+        return (ring, None), transitions(ring, needs, (row, env), valid, extras={})
     share = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
     strata = jnp.arange(needs.batch, dtype=jnp.float32).reshape(1, 1, -1)
     share = (strata + share) / needs.batch
     priorities, place, valid, weight = priorities.draw(share)
     envs = ring.words.shape[2]
     row, env = place // envs, place % envs
-    batch = _transitions(ring, needs, (row, env), valid, extras={"weight": weight})
+    batch = transitions(ring, needs, (row, env), valid, extras={"weight": weight})
     return (ring, priorities), batch
 
 
@@ -238,62 +287,3 @@ def _add(new: Record, needs: Transitions, kept: Kept) -> Kept:
     mask = ring.mask(jnp.broadcast_to(row[None], shape), jnp.broadcast_to(env[None], shape))
     complete = jnp.tile(offset < ready - before, envs)
     return ring, priorities.admit(row * envs + env, mask & complete[None])
-
-
-def _uniform(
-    ring: Ring, n_step: int, shape: tuple[int, int], keys: Key[Array, "seed"]
-) -> tuple[Int[Array, "seed update batch"], Int[Array, "seed update batch"], Bool[Array, "..."]]:
-    """Rows and envs, each as likely as every other, and whether there were any."""
-    first, size = ring.span(n_step)
-    envs = ring.words.shape[2]
-    most = jnp.maximum(size, 1) * envs
-    flat = jax.vmap(lambda key: jax.random.randint(key, shape, 0, most, jnp.int32))(keys)
-    row = jnp.mod(first + flat // envs, ring.rows)
-    return row, flat % envs, jnp.broadcast_to(size > 0, flat.shape)
-
-
-def _transitions(
-    ring: Ring,
-    needs: Transitions,
-    place: tuple[Int[Array, "seed update batch"], Int[Array, "seed update batch"]],
-    valid: Bool[Array, "seed update batch"],
-    *,
-    extras: dict[str, Array],
-) -> Record:
-    """The windows that start at these places, each as one transition."""
-    row, env = place
-    ahead = jnp.arange(needs.n_step, dtype=jnp.int32).reshape(1, 1, 1, -1)
-    rows = jnp.mod(row[..., None] + ahead, ring.rows)
-    reward, discount, last, mask = ring.scalars(rows, jnp.broadcast_to(env[..., None], rows.shape))
-    follows = mask[..., 1:] & ~last[..., :-1]
-    follows = jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1)
-    total, _, steps = n_step_return(reward, needs.gamma * discount, follows)
-    _, world_discount, _ = n_step_return(reward, discount, follows)
-    final = jnp.take_along_axis(last, steps[..., None] - 1, -1)[..., 0]
-    successor = jnp.mod(row + steps, ring.rows)
-    if needs.next_action:
-        after = jnp.mod(row + 1, ring.rows)
-        goes_on = ~last[..., 0] & ring.mask(after, env)
-        extras["next_action"] = only(goes_on, ring.action(after, env))
-    if needs.monte_carlo is not None:
-        extras["monte_carlo"] = jnp.full(total.shape, -jnp.inf)  # the episode may still go on
-    return Record(
-        obs=ring.obs(row, env),
-        action=ring.action(row, env),
-        reward=total,
-        discount=world_discount * needs.gamma ** (steps - 1).astype(jnp.float32),
-        next_obs=ring.obs(successor, env),
-        last=final,
-        mask=mask[..., 0] & valid,
-        extras=extras,
-    )
-
-
-def only(mask: Bool[Array, "seed update batch"], tree: Action) -> Action:
-    """Every array of the tree where ``mask`` holds, elsewhere 0."""
-
-    def one(x: Array) -> Array:
-        wide = mask.reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim))
-        return jnp.where(wide, x, jnp.zeros_like(x))
-
-    return jax.tree.map(one, tree)

@@ -26,7 +26,7 @@ def check_room(capacity: int, create: Callable[[], Any]) -> None:
     seeds = arrays[0].shape[0]
     fits = f"{ROOM * capacity * free / needed:.1e}"  # two digits
     raise Mistake(
-        f"a replay with capacity={capacity} for every seed, {seeds} in all, needs "
+        f"a replay of {capacity:,} transitions for every seed, {seeds} in all, needs "
         f"{needed / 1e9:.3g} GB and {free / 1e9:.3g} GB are free; set capacity={int(float(fits))}"
     )
 

@@ -93,6 +93,36 @@ class Ring(eqx.Module):
         """Rows there is room for."""
         return self.words.shape[1]
 
+    def shaped(self, rows: int) -> Ring:
+        """Shapes and types of such a ring with room for ``rows``."""
+
+        def resized(x: Array) -> Any:
+            shape = (x.shape[0], rows, *x.shape[2:]) if x.ndim else ()
+            return jax.ShapeDtypeStruct(shape, x.dtype)
+
+        return jax.tree.map(resized, self)
+
+    def grown(self, rows: int) -> Ring:
+        """The same rows, in a ring with room for ``rows``; not in a compiled program."""
+        torn = self.stack - 1 if int(self.count) == self.rows else 0  # stacks, first frames lost
+        return dataclasses.replace(
+            self,
+            words=self.moved(self.words, rows),
+            wide=tuple(self.moved(x, rows) for x in self.wide),
+            head=jnp.asarray(self.held, jnp.int32),
+            count=jnp.asarray(self.held - torn, jnp.int32),
+        )
+
+    @property
+    def held(self) -> int:
+        """Whole rows that are here."""
+        return min(int(self.count), self.rows - 1)
+
+    def moved(self, x: Shaped[Array, "seed rows ..."], rows: int) -> Shaped[Array, "seed _ ..."]:
+        """What is kept for each row, with the oldest row first and zeros up to ``rows``."""
+        first = jnp.roll(x, self.held - int(self.head), 1)
+        return jnp.pad(first, [(0, 0), (0, rows - self.rows)] + [(0, 0)] * (x.ndim - 2))
+
     def insert(self, record: Record) -> Ring:
         """Add the rows of a rollout ``(seed, time, env, ...)``, over the oldest."""
         time = record.reward.shape[1]

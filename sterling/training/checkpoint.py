@@ -35,6 +35,7 @@ from sterling.training.leaves import Damaged, Entry
 from sterling.types import Mistake
 
 FORMAT = 1
+Fit = Callable[[PyTree, dict[str, tuple[int, ...]]], PyTree]
 STALE = 3600.0  # seconds after which even a living process's partial checkpoint is litter
 
 
@@ -74,16 +75,22 @@ def save(
 
 
 def load(
-    folder: str | os.PathLike[str], template: PyTree, *, warn: Callable[[str], None] = say
+    folder: str | os.PathLike[str],
+    template: PyTree,
+    *,
+    fit: Fit | None = None,
+    warn: Callable[[str], None] = say,
 ) -> tuple[PyTree, dict[str, Any]]:
     """The newest good checkpoint in ``folder`` as ``(tree, meta)``.
 
     ``template`` is a tree like the one saved: arrays (or ``jax.ShapeDtypeStruct``) whose names,
-    shapes and types must be the checkpoint's; functions in it are kept. ``folder`` may also be
-    one checkpoint itself. Raises :class:`Mistake` if nothing readable is there, if the template
-    differs (naming the first leaf that does), or if the format is not known here.
+    shapes and types must be the checkpoint's; functions in it are kept. Where some shapes may be
+    others, ``fit(template, shapes)`` makes the template of a checkpoint whose leaves have these
+    shapes, by name. ``folder`` may also be one checkpoint itself. Raises :class:`Mistake` if
+    nothing readable is there, if the template differs (naming the first leaf that does), or if the
+    format is not known here.
     """
-    return _load(Path(folder), "", template, warn)
+    return _load(Path(folder), "", template, warn, fit)
 
 
 def load_part(
@@ -233,7 +240,11 @@ def _newest_first(root: Path) -> list[Path]:
 
 
 def _load(
-    folder: Path, prefix: str, template: PyTree, warn: Callable[[str], None]
+    folder: Path,
+    prefix: str,
+    template: PyTree,
+    warn: Callable[[str], None],
+    fit: Fit | None = None,
 ) -> tuple[PyTree, dict[str, Any]]:
     single = (folder / "meta.json").exists()
     found = [folder] if single else _newest_first(folder)
@@ -242,7 +253,10 @@ def _load(
     for path in found:
         try:
             content = _content(path)
-            tree = leaves.read(path / "tree.safetensors", _entries(content), template, prefix)
+            entries = _entries(content)
+            shapes = {entry.name: entry.shape for entry in entries}
+            like = template if fit is None else fit(template, shapes)
+            tree = leaves.read(path / "tree.safetensors", entries, like, prefix)
         except (Damaged, OSError) as damage:
             warn(f"WARNING: checkpoint {path} is DAMAGED ({damage}); trying the one before it")
             continue

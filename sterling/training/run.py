@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from sterling.collector import resting
+from sterling.experience.replay import as_large
 from sterling.notice import tell
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
@@ -136,7 +137,7 @@ class Driver:
         """Go on from a checkpoint."""
         if self.online and self.settings.updates:
             self.run = go_online(self.settings, self.run, warm=False, at=self._at)
-        saved, _ = checkpoint.load(begun, stored(self.run))
+        saved, _ = checkpoint.load(begun, stored(self.run), fit=as_large)
         self.run = as_planned(restored(saved, self.run), self.run.agent)
 
     def _switch(self) -> None:

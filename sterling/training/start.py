@@ -142,7 +142,7 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
             return rollout
         lived = guided(settings, rollout)
         fresh = dataclasses.replace(needs, batch=needs.batch - logbook.rows(settings, needs))
-        return Replay.create(lived, fresh, getattr(world, "stack", 1), start)
+        return Replay.create(lived, fresh, getattr(world, "stack", 1), start, settings.steps)
 
     return create
 

@@ -91,12 +91,12 @@ class Teller(eqx.Module):
         return (newest[..., 2].astype(jnp.int32) + newest[..., 3].astype(jnp.int32)) % 9, {}
 
 
-def make(world, **needs):
+def make(world, steps=None, **needs):
     """A replay of a world whose seeds' keys follow their names."""
     needs = Transitions(**{"batch": 64, "collect": 4, "capacity": 30, **needs})
     start = keys.at(jnp.asarray(world.names, jnp.int32), "start", 0)
     return Replay.create(
-        Rollout.create(world, needs.collect, start), needs, world.stack or 1, start
+        Rollout.create(world, needs.collect, start), needs, world.stack or 1, start, steps
     )
 
 
@@ -422,6 +422,42 @@ def test_uniform_replay_gives_no_weights_and_ignores_errors():
     assert replay.heed(Signals({}, {})) is replay
 
 
+def assert_alike(one, other):
+    """The same experience, drawn alike."""
+    for mine, theirs in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(("n_step", "priority"), [(1, 0.0), (3, 0.6)])
+@pytest.mark.parametrize("stack", [0, 3])
+def test_a_replay_for_few_steps_is_small_and_draws_alike(n_step, priority, stack):
+    """And one that is given more steps goes on as if it had had them from the start."""
+    how = {"capacity": 10_000, "n_step": n_step, "priority": priority}
+    worlds = [Counter(seeds=(0, 5), envs=2, stack=stack) for _ in range(2)]
+    large, small = make(worlds[0], **how), make(worlds[1], steps=200, **how)
+    assert (large.ring.rows, small.ring.rows) == (5_000, 256)
+    (large, before), (small, batches) = drawn(large, 25), drawn(small, 25)
+    assert_alike(before, batches)
+    small = small.stored().restored(make(worlds[1], steps=2_000, **how))
+    assert small.ring.rows == 2_048
+    (large, before), (small, batches) = drawn(large, 25), drawn(small, 25)
+    assert_alike(before, batches)
+    assert small.stored().restored(make(worlds[1], steps=200, **how)).ring.rows == 2_048
+
+
+@pytest.mark.parametrize(("n_step", "priority"), [(1, 0.0), (3, 0.6)])
+def test_a_full_replay_can_be_given_room(n_step, priority):
+    how = {"n_step": n_step, "priority": priority, "batch": 256}
+    replay, _ = drawn(make(Counter(envs=2), capacity=46, **how), 40)
+    assert int(replay.ring.count) == replay.ring.rows == 23
+    larger, batches = drawn(replay.stored().restored(make(Counter(envs=2), capacity=80, **how)), 3)
+    assert int(larger.ring.count) == 22 + 3 * 4
+    for round_, batch in enumerate(batches):
+        check(batch, now := 4 * (41 + round_), rows := 24 + 4 * (1 + round_), n_step)
+        oldest = flat(batch).obs[:, 4].min()  # the clock of its row: nothing was dropped
+        assert oldest <= now - rows + 2
+
+
 def test_wrong_use_is_named():
     with pytest.raises(
         Mistake, match="capacity of 12 is too small for 3 envs; ask for at least 21"
@@ -436,7 +472,7 @@ def test_wrong_use_is_named():
 
 
 def test_a_capacity_that_memory_cannot_hold_is_refused_before_it_is_asked_for(monkeypatch):
-    words = r"capacity=10{12} for every seed, 2 in all, needs \S+ GB and \S+ GB are free; set cap"
+    words = r"of (1|,000)+ transitions for every seed, 2 in all, needs \S+ GB and \S+ GB are free;"
     with pytest.raises(Mistake, match=words) as error:
         make(Counter(seeds=(0, 1)), capacity=10**12)
     assert "\n" not in str(error.value)

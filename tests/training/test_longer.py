@@ -57,6 +57,17 @@ def test_schedules_run_over_the_larger_budget(tmp_path):
     np.testing.assert_array_equal(longer.agent.state.updates, whole.agent.state.updates)
 
 
+def test_a_replay_that_was_as_small_as_the_budget_grows_with_it(tmp_path):
+    sac = {"width": 16, "batch": 8, "warmup": 32, "collect": 4, "priority": 0.5}
+    asked = {"environment": "probe:both-continuous", **sac, **HOW}
+    short = sterling.train("sac", steps=160, out=tmp_path / "run", **asked)
+    longer = sterling.resume(tmp_path / "run", steps=640)
+    whole = sterling.train("sac", steps=640, **asked)
+    for mine, theirs in zip(state(longer), state(whole), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)  # of another program
+    assert short.result["final"] != longer.result["final"]
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
