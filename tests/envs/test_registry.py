@@ -82,6 +82,8 @@ def test_what_is_registered_with_gymnasium_is_found() -> None:
         ("gymnax:Brakout-MinAtar", "did you mean gymnax:Breakout-MinAtar"),
         ("probe:cutt", "did you mean probe:cut"),
         ("data/hopper", "there is no data/hopper: neither a log"),
+        ("ALE/Pong-v5", "Atari's have no ALE/ here; did you mean Pong-v5?"),
+        ("ALE/Pon-v5", "did you mean Pong-v5?"),
         ("xyzzy", r"is not known; sterling.envs.names\(\) lists all"),
         ("no_such_package:Mine-v0", "package no_such_package cannot be imported"),
     ],
