@@ -63,7 +63,7 @@ def plans(algorithm: str, log: str) -> Iterator[tuple[str, int, list[int]]]:
 def measure(name: str, data: Path, seeds: int, budgets: list[int]) -> None:
     """Train to each of the budgets, and keep what is seen there; goes on where it stopped."""
     seen: list[dict[str, Any]] = []
-    if (RUNS / name).exists() and (RESULTS / f"{name}.json").exists():
+    if len(budgets) > 1 and (RUNS / name).exists() and (RESULTS / f"{name}.json").exists():
         last = json.loads((RESULTS / f"{name}.json").read_text())
         parts = "updates", "success", "wall_seconds"
         seen = [*last["on_the_way"], {part: last[part] for part in parts}]
