@@ -19,6 +19,7 @@ import json
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--only", required=True, help="such as fql-cube-single-play")
     parser.add_argument("--seeds", type=int, nargs="*", default=range(TASKS["seeds"]))
     chosen = parser.parse_args()
+    warnings.simplefilter("ignore")  # the simulator's, of displays and float32
     sys.path.insert(0, str(chosen.code.resolve()))
     algorithm, task = chosen.only.split("-", 1)
     for seed in chosen.seeds:

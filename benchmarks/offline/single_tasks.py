@@ -157,7 +157,10 @@ def _authors() -> list[str]:
         ours = json.loads((RESULTS / path.name).read_text())
         same = "on the same log" if found["hash"] == ours["log"]["hash"] else "on another log"
         each = ", ".join(f"{share:.0%}" for share in found["success"].values())
-        lines.append(f"* {path.stem}, commit {found['commit'][:7]}, {same}, seed by seed: {each}")
+        mine = f"ours above is of commit {ours['git']['commit'][:7]}"
+        lines.append(
+            f"* {path.stem}, commit {found['commit'][:7]}, {same}, seed by seed: {each}; {mine}"
+        )
     return lines if paths else []
 
 

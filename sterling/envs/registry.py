@@ -31,7 +31,7 @@ SEARCHED = ("classic", "envpool", "gymnax", "gymnasium")  # for names that do no
 BACKENDS = (*SEARCHED, "probe", "tabular")
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
 ATARI_STACK = 4
-ATARI = "ALE"  # the namespace of ale-py
+ALE = "ALE"  # the namespace of ale-py
 COLLECTED = re.compile(r"(ogbench:.+)-(navigate|stitch|explore|play|noisy)(-.+)")  # and how
 HOST_OPTIONS = ("workers", "timeout", "max_failures")
 
@@ -137,9 +137,9 @@ def _unknown(environment: str, known: list[str]) -> str:
     from sterling.envs import envpool
 
     head, slash, name = environment.partition("/")
-    if head == ATARI:
+    if head == ALE:
         near = hint(name, known, "`sterling list environments` lists all")
-        return f"environment {environment!r} is not known: Atari's have no {ATARI}/ here{near}"
+        return f"environment {environment!r} is not known: Atari's have no {ALE}/ here{near}"
     if slash and not any(name.startswith(f"{head}/") for name in known):
         words = "a log (`sterling data make` makes one) nor an environment"
         return f"there is no {environment}: neither {words} (`sterling list environments`)"

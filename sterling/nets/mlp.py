@@ -12,7 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "silu": jax.nn.silu, "elu": jax.nn.elu}
+ACTIVATIONS = {
+    **{"tanh": jnp.tanh, "relu": jax.nn.relu, "silu": jax.nn.silu, "elu": jax.nn.elu},
+    "gelu": jax.nn.gelu,
+}
 
 
 class Linear(eqx.Module):
@@ -94,6 +97,17 @@ class MLP(eqx.Module):
         normed = sizes[1:-1] if layer_norm else ()
         norms = tuple(Norm(jnp.ones(size), jnp.zeros(size)) for size in normed)
         return cls(tuple(Linear(x[1:], x[0]) for x in raw), activation, activate_last, norms)
+
+    @classmethod
+    def glorot(cls, key: Key[Array, ""], sizes: Sequence[int], activation: str) -> MLP:
+        """Biases 0, weights from U(-b, b) with b = sqrt(6 / (inputs + outputs)) (Glorot 2010)."""
+        shapes = list(pairwise(sizes))
+        unit = jax.random.uniform(key, (_total(shapes),), minval=-1.0, maxval=1.0)
+        made = [
+            Linear(x * (6.0 / sum(x.shape)) ** 0.5, jnp.zeros(x.shape[1]))
+            for x in pieces(unit, shapes)
+        ]
+        return cls(tuple(made), activation)
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         """Through all layers."""

@@ -12,9 +12,10 @@ through the flow. agg is the mean or the smaller (``q_agg``); lambda is 1, or wi
 1 / E|Q|; g is gamma times the world's discount; Q' follows Q by ``tau`` per update; w is 1, or an
 importance weight of the source. Actions are mu(s, z) of fresh z, also where nothing is explored.
 
-Deviations from the authors' code: SiLU and, in critics, ReLU for GELU; layers are normalised
-before and not after the activation; the policy's loss uses the critics after their step; pictures
-are encoded by one torso, which only the critics' loss trains.
+Deviations from the authors' code: critics have ReLU for GELU, U(-1/sqrt(inputs), 1/sqrt(inputs))
+for Glorot's weights, and layers normalised before and not after the activation; the policy's loss
+uses the critics after their step; pictures are encoded by one torso, which only the critics' loss
+trains.
 Evidence: benchmarks/results/offline.md.
 """
 
@@ -117,10 +118,10 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
     hidden = (config.width,) * (config.depth if torso.is_flat else 1)
     size = actions.outputs
-    velocity = MLP.uniform(
-        keys.fold(key, "velocity"), (torso.size + size + 1, *hidden, size), "silu"
+    velocity = MLP.glorot(
+        keys.fold(key, "velocity"), (torso.size + size + 1, *hidden, size), "gelu"
     )
-    one_step = MLP.uniform(keys.fold(key, "policy"), (torso.size + size, *hidden, size), "silu")
+    one_step = MLP.glorot(keys.fold(key, "policy"), (torso.size + size, *hidden, size), "gelu")
     actors = Actors(velocity, one_step, actions)
     critics = Twins.create(
         keys.fold(key, "critics"), torso, hidden, size, layer_norm=config.layer_norm
