@@ -31,7 +31,6 @@ SEARCHED = ("classic", "envpool", "gymnax", "gymnasium")  # for names that do no
 BACKENDS = (*SEARCHED, "probe", "tabular")
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
 ATARI_STACK = 4
-ALE = "ALE"  # the namespace of ale-py
 COLLECTED = re.compile(r"(ogbench:.+)-(navigate|stitch|explore|play|noisy)(-.+)")  # and how
 HOST_OPTIONS = ("workers", "timeout", "max_failures")
 
@@ -136,19 +135,15 @@ def find(environment: str) -> tuple[str, str]:
 def _unknown(environment: str, known: list[str]) -> str:
     from sterling.envs import envpool
 
+    unknown = f"environment {environment!r} is not known"
     head, slash, name = environment.partition("/")
-    if head == ALE:
-        near = hint(name, known, "`sterling list environments` lists all")
-        return f"environment {environment!r} is not known: Atari's have no {ALE}/ here{near}"
+    if head == "ALE":  # ale-py's names of Atari's games
+        return unknown + hint(name, known, "`sterling list environments` lists all")
     if slash and not any(name.startswith(f"{head}/") for name in known):
         words = "a log (`sterling data make` makes one) nor an environment"
         return f"there is no {environment}: neither {words} (`sterling list environments`)"
-    reason = envpool.missing()
-    return (
-        f"environment {environment!r} is not known"
-        + hint(environment, known, "sterling.envs.names() lists all", count=3)
-        + (f" ({reason})" if reason else "")
-    )
+    near, reason = hint(environment, known, "sterling.envs.names() lists all", 3), envpool.missing()
+    return unknown + near + (f" ({reason})" if reason else "")
 
 
 def _knows(backend: str, name: str) -> bool:
