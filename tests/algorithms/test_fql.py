@@ -37,12 +37,17 @@ def make(action=BOX, **fields):
     return jax.jit(lambda key: fql.init(key, Spec(VECTOR, action), config))(jax.random.key(0))
 
 
+def gelu(x):
+    """By its approximation (Hendrycks and Gimpel 2016), as in the authors' code."""
+    return 0.5 * x * (1.0 + jnp.tanh(np.sqrt(2.0 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3)))
+
+
 def mlp(net, *parts):
     """One hidden layer."""
     x = jnp.concatenate(parts, 1)
     first, second = net.layers
     x = jnp.dot(x, first.weight) + first.bias[None]
-    x = x * jax.nn.sigmoid(x) if net.activation == "silu" else jnp.maximum(x, 0.0)
+    x = gelu(x) if net.activation == "gelu" else jnp.maximum(x, 0.0)
     return jnp.dot(x, second.weight) + second.bias[None]
 
 
