@@ -22,6 +22,7 @@ from sterling import keys as named
 from sterling.experience.curriculum import Curriculum
 from sterling.experience.lines import Rows, record
 from sterling.experience.rollout import Tally
+from sterling.language import posing
 from sterling.language.scene import TextWorld
 from sterling.language.talk import Line, Speaker, Voice, converse, opened
 from sterling.types import Generations, Mistake, Record, Signals
@@ -68,6 +69,7 @@ class Conversation(eqx.Module):
     curriculum: Curriculum
     asked: Int[Array, "seed row"]  # arm of each row of the latest batch; -1: padding, or it failed
     flat: Float[Array, "seed arm"]  # answers of groups alike that it left out
+    posed: Int[Array, "seed arm"]  # seed of the latest question, where they have an end; -1: none
     tally: Tally
 
     @classmethod
@@ -76,7 +78,8 @@ class Conversation(eqx.Module):
         :data:`sterling.experience.curriculum.KINDS`."""
         asked = jnp.full((seeds, host.rows), -1, jnp.int32)
         arms = Curriculum.create(curriculum, seeds, len(host.levels))
-        return cls(host, arms, asked, jnp.zeros_like(arms.count), Tally.empty(seeds))
+        posed = jnp.full(arms.count.shape, -1, jnp.int32)
+        return cls(host, arms, asked, jnp.zeros_like(arms.count), posed, Tally.empty(seeds))
 
     @property
     def traced(self) -> bool:
@@ -111,14 +114,16 @@ class Conversation(eqx.Module):
         needs = self.host.needs
         kept: list[list[Group]] = [[] for _ in range(keys.size)]
         left = [list(groups) for groups in kept]
-        tally, curriculum = self.tally, self.curriculum
+        tally, curriculum, posed = self.tally, self.curriculum, np.asarray(self.posed)
         for turn in range(needs.rounds):
             room = [needs.prompts - len(groups) for groups in kept]
             if not any(room):
                 break
             chosen = curriculum.choose(named.fold_each(keys, "arm", turn), needs.prompts)
-            said = self._asked(agent, chosen, named.fold_each(keys, "ask", turn))
+            asking = named.fold_each(keys, "ask", turn)
+            said, latest = self._asked(agent, chosen, posed, asking)
             # A seed that has its groups is asked only for the others' sake: alone it would not be.
+            posed = np.where(np.reshape(room, (-1, 1)), latest, posed)
             groups = [
                 list(zip(chosen[seed].tolist(), own, strict=True)) if room[seed] else []
                 for seed, own in enumerate(said)
@@ -133,7 +138,7 @@ class Conversation(eqx.Module):
         flat = [[group for group in own if not _tells(group[1])] for own in left]
         arms = jnp.asarray(_arms(kept, self.host.rows))
         flats = jnp.asarray(self._sums(flat))
-        source = Conversation(self.host, curriculum, arms, flats, tally)
+        source = Conversation(self.host, curriculum, arms, flats, jnp.asarray(posed), tally)
         rows = [Rows.of([lines for _, lines in own]) for own in kept]
         return source, record(rows, self.host.voice, self.host.rows)
 
@@ -170,15 +175,15 @@ class Conversation(eqx.Module):
         return found
 
     def _asked(
-        self, agent: Speaker, arms: np.ndarray, keys: Key[Array, "seed"]
-    ) -> list[list[list[Line]]]:
-        """Lines by [seed][question]: every question is asked ``group`` times."""
+        self, agent: Speaker, arms: np.ndarray, posed: np.ndarray, keys: Key[Array, "seed"]
+    ) -> tuple[list[list[list[Line]]], Int[np.ndarray, "seed arm"]]:
+        """Lines by [seed][question], every question asked ``group`` times, and the seeds of the
+        questions that were ``posed`` last."""
         group, host = self.host.needs.group, self.host
-        scenes = []
-        for key, own in zip(keys, arms, strict=True):
+        scenes, latest = [], posed.copy()
+        for key, own, last in zip(keys, arms, latest, strict=True):
             random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-            seeds = random.integers(2**31, size=own.size)
-            pairs = [(int(s), host.levels[arm]) for s, arm in zip(seeds, own, strict=True)]
+            pairs = self._next(own, last, random)
             patient = host.voice.patience
             scenes.append(
                 [opened(host.world, *pair, patient) for pair in pairs for _ in range(group)]
@@ -191,7 +196,18 @@ class Conversation(eqx.Module):
             for line in own:
                 by[line.scene // group].append(line)
             found.append(by)
-        return found
+        return found, latest
+
+    def _next(
+        self, arms: np.ndarray, last: np.ndarray, random: np.random.Generator
+    ) -> list[tuple[int, int]]:
+        """Seed and level of the next question of each of these arms; ``last`` is brought up to
+        date."""
+        levels = self.host.levels
+        latest = {level: int(s) for level, s in zip(levels, last, strict=True) if s >= 0}
+        pairs = posing.posed(self.host.world, [levels[arm] for arm in arms], random, latest)
+        last[:] = [latest.get(level, -1) for level in levels]
+        return pairs
 
 
 def _arms(kept: Sequence[Sequence[Group]], rows: int) -> Int[np.ndarray, "seed {rows}"]:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Int, Key
 from sterling import keys as named
 from sterling.experience.lines import Rows, record
 from sterling.language.adapters.jsonl import records
+from sterling.language.posing import posed
 from sterling.language.scene import Message
 from sterling.language.talk import Line, Voice, demonstrate
 from sterling.types import Mistake, Record, Signals, Texts
@@ -86,7 +87,7 @@ def of_world(world: Any, levels: tuple[int, ...], voice: Voice, count: int) -> l
     if not hasattr(world, "solve"):
         raise Mistake(f"{world.name} cannot be demonstrated; give texts to imitate, data=FILE")
     random = np.random.default_rng(0)
-    asked = [(int(random.integers(2**31)), levels[i % len(levels)]) for i in range(count)]
+    asked = posed(world, [levels[i % len(levels)] for i in range(count)], random)
     return demonstrate(world, [world.begin(seed, level) for seed, level in asked], voice)
 
 

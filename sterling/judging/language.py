@@ -24,7 +24,7 @@ from sterling.judging import answers, pass_at_k
 from sterling.judging.answers import Mismatch
 from sterling.judging.crossed import crossed
 from sterling.judging.paired import Change, change
-from sterling.judging.spoken import Candidate, Spoken, ask, run_folder
+from sterling.judging.spoken import Candidate, Spoken, ask, available, run_folder
 from sterling.statistics import Estimate
 from sterling.training import speech
 from sterling.training.trained import TrainedRun, load
@@ -130,7 +130,8 @@ def judge(
 
     ``samples`` answers to each of ``problems``, sampled as each run's settings say, and one by the
     likeliest tokens. All are asked in the world of ``run``, at its levels or at ``levels`` ("2",
-    "0-3", "1,4"). A base that was random, or is among the runs beside, is left out.
+    "0-3", "1,4"), where there are no more problems each of these once. A base that was random, or
+    is among the runs beside, is left out.
 
     Raises Mistake for runs that taught no language model, levels the world does not have, and
     numbers below 1.
@@ -145,7 +146,11 @@ def judge(
     everyone = _named([*others, judged])
     notes = _notes(everyone)
     asked = (environment, levels, speech.of(judged.settings).held_out)
-    said = [ask(one.asked(*asked), problems, samples) for one in everyone]
+    candidates = [one.asked(*asked) for one in everyone]
+    if 0 < (most := available(candidates[-1])) < problems:
+        notes.append(f"there are {most} problems, and each was asked: not {problems}")
+        problems = most
+    said = [ask(one, problems, samples) for one in candidates]
     return Judgement(
         judged.settings.name,
         said[-1].levels,

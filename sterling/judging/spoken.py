@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from sterling.language import posing
 from sterling.language.talk import Line, Voice
 from sterling.training import speech
 from sterling.training.agent import Agent
@@ -114,6 +115,14 @@ def ask(candidate: Candidate, problems: int, samples: int) -> Spoken:
         [_grouped(sampled[at], problems, samples) for at in kept],
         [[own[0] for own in _grouped(likeliest[at], problems, 1)] for at in kept],
     )
+
+
+def available(candidate: Candidate) -> int:
+    """How many problems can be asked before one comes again; 0: without end."""
+    settings = candidate.settings
+    place = speech.world(settings, judging=True)
+    asked = speech.levels(settings, place)
+    return len(asked) * min(posing.count(place, level) for level in asked)
 
 
 def solved(line: Line) -> bool:

@@ -48,7 +48,8 @@ class Scene(Protocol):
 @runtime_checkable
 class TextWorld(Protocol):
     """A source of scenes. Some worlds also offer ``solve(scene) -> str``, a good thing to say in
-    the scene's present turn, for demonstrations."""
+    the scene's present turn, for demonstrations; those whose questions have an end offer
+    ``count(level) -> int`` (:mod:`sterling.language.posing`)."""
 
     name: str
     seats: int

@@ -63,7 +63,8 @@ MALFORMED = Verdict(0.0, "malformed")
 
 @runtime_checkable
 class Family(Protocol):
-    """A source of tasks of one kind, with their judge."""
+    """A source of tasks of one kind, with their judge. One whose tasks have an end also offers
+    ``count(level) -> int`` (:mod:`sterling.language.posing`)."""
 
     name: str
     levels: range  # difficulties it knows, from easy to hard

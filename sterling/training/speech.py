@@ -23,6 +23,7 @@ from sterling.experience.stale import Stale
 from sterling.experience.texts import Demonstrations
 from sterling.language import lora
 from sterling.language.model import LanguageModel, forgetful, tiny
+from sterling.language.posing import posed
 from sterling.language.scene import TextWorld
 from sterling.language.talk import Line, Voice, converse, opened
 from sterling.language.tokenizer import Tokenizer
@@ -281,7 +282,7 @@ def spoken(
     begun, place = start(of(settings).model), world(settings, judging=True)
     asked = levels(settings, place)
     random = np.random.default_rng(np.frombuffer(b"evaluate", np.uint8))
-    drawn = [(int(random.integers(2**31)), asked[i % len(asked)]) for i in range(episodes)]
+    drawn = posed(place, [asked[i % len(asked)] for i in range(episodes)], random)
     how = voice(settings, place, begun.tokenizer)
     scenes = [
         [opened(place, *pair, how.patience) for pair in drawn for _ in range(answers)]

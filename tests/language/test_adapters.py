@@ -2,7 +2,6 @@
 
 import importlib.util
 import inspect
-import itertools
 import json
 import os
 import threading
@@ -13,7 +12,7 @@ import pytest
 
 from sterling.language import tasks
 from sterling.language.adapters import math, reasoning_gym
-from sterling.language.adapters.jsonl import permuted, records
+from sterling.language.adapters.jsonl import records
 from sterling.language.adapters.math import equivalent
 from sterling.language.adapters.worker import Fault, Worker
 from sterling.language.patience import patience
@@ -101,17 +100,6 @@ def test_a_file_of_questions(tmp_path):
     assert family.verify(task, "9") == WRONG
     assert family.verify(task, "") == NOTHING
     assert "has levels 0 to 0, not 1" in told(family.sample, 0, 1)
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 64, 1000])
-def test_an_order_holds_each_place_once(count):
-    orders = [[permuted(place, count, key) for place in range(count)] for key in range(4)]
-    for order in orders:
-        assert sorted(order) == list(range(count))
-    if count >= 64:
-        assert len(set(map(tuple, orders))) == 4
-        moves = Counter((b - a) % count for a, b in itertools.pairwise(orders[0]))
-        assert max(moves.values()) < count / 4  # and no mere shift or stride
 
 
 def test_a_long_file_is_not_shuffled_for_every_question(tmp_path):
@@ -363,6 +351,7 @@ PLAIN = "def verify(task, response): return 1.0\ndef sample(seed, level): return
         ("sample = len", "", "the file has no verify"),
         (f"levels = 3\n{PLAIN}{{}}", "", r"'levels' must be a range such as range\(3\)"),
         (f"seconds = 0\n{PLAIN}{{}}", "", "'seconds' must be a number over 0"),
+        (f"count = 1.5\n{PLAIN}{{}}", "", "'count' must be a number of tasks, such as 100"),
     ],
 )
 def test_a_users_broken_file(tmp_path, text, name, said):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from sterling.language.posing import shuffled
 from sterling.language.task import (
     NOTHING,
     RIGHT,
@@ -109,25 +109,6 @@ def _said(value: Any) -> str:
     return text if len(text) <= 30 else f"{text[:27]}..."
 
 
-def permuted(place: int, count: int, key: int) -> int:
-    """Where a permutation of 0 to ``count`` - 1 puts ``place``; every ``key`` has one of its own.
-
-    A Feistel network of four rounds (Luby 1988) permutes the least 4^k numbers that are enough;
-    what it puts beyond ``count`` is sent through again (Black 2002, cycle walking), four times on
-    average at most. So no order has to be made, however many there are.
-    """
-    half = (max(count - 1, 1).bit_length() + 1) // 2
-    low = (1 << half) - 1
-    while True:
-        left, right = place >> half, place & low
-        for turn in range(4):
-            chance = hashlib.blake2b(f"{key}/{turn}/{right}".encode(), digest_size=8).digest()
-            left, right = right, left ^ (int.from_bytes(chance, "big") & low)
-        place = left << half | right
-        if place < count:
-            return place
-
-
 class JsonlTasks:
     """Prompts with answers from a file: ``{"prompt": ..., "answer": ...}``, and ``system`` if
     there is a system message.
@@ -135,8 +116,7 @@ class JsonlTasks:
     The answer form is that of :func:`sterling.language.task.final_answer`, in the file as well,
     so that files whose answers end in ``#### 42`` work as they are. Compared as text by default
     (blanks between words do not matter); with ``comparison`` "math" as mathematics. One level.
-    Seeds 0 to n-1 draw each of n records once, in an order of their own; so do the next n. (Runs
-    that learn from answers ask random seeds: they draw records with replacement.)
+    Seeds 0 to n-1 draw each of n records once, in an order of their own; so do the next n.
     """
 
     levels = range(1)
@@ -160,11 +140,15 @@ class JsonlTasks:
             if not isinstance(record.get("system", ""), str):
                 raise Mistake(f"{path.name}, record {number}: 'system' must be a text")
 
+    def count(self, level: int) -> int:
+        """How many records there are."""
+        check_level(self.name, self.levels, level)
+        return len(self.records)
+
     def sample(self, seed: int, level: int) -> Task:
         """The record that this seed draws."""
         check_level(self.name, self.levels, level)
-        count = len(self.records)
-        record = self.records[permuted(seed % count, count, seed // count)]
+        record = self.records[shuffled(seed, len(self.records))]
         system = record.get("system", "")
         return Task(self.name, seed, level, record["prompt"], record["answer"], system)
 

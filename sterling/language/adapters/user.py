@@ -11,8 +11,9 @@ In ``my_tasks.py`` either a function (``my_tasks.py:make``) that returns an obje
         return response.strip() == str(task.answer)  # or a number in [0, 1], or a Verdict
 
 ``sample`` returns a Task or such a dict (``system`` may be added). Optional beside them:
-``levels`` (a range), ``solve(task)``, and ``seconds`` (a verdict's time limit, 10 by default; a
-scene's patience does not shorten it).
+``levels`` (a range), ``solve(task)``, ``count`` (how many tasks each level has, where that has an
+end: seeds are below it then, and every task is posed before any comes again), and ``seconds`` (a
+verdict's time limit, 10 by default; a scene's patience does not shorten it).
 
 ``verify`` runs in a process of its own: one that raises, hangs, dies or returns nonsense costs
 one response its reward, under a reason of its own, and nothing else.
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.language.adapters.worker import Fault, Worker
+from sterling.language.posing import shuffled
 from sterling.language.task import Task, Verdict, check_level
 from sterling.naming import hint
 from sterling.types import Mistake
@@ -55,14 +57,23 @@ class UserTasks:
             raise Mistake(f"{self.file}: 'levels' must be a range such as range(3)")
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
             raise Mistake(f"{self.file}: 'seconds' must be a number over 0")
+        self._count = getattr(self._made, "count", 0)
+        if isinstance(self._count, bool) or not isinstance(self._count, int) or self._count < 0:
+            raise Mistake(f"{self.file}: 'count' must be a number of tasks, such as 100")
         self.faults: dict[str, str] = {}
         setup = [os.path.abspath(path), maker]
         self._worker = Worker(f"{__name__}:answering", setup, float(seconds))
 
+    def count(self, level: int) -> int:
+        """The user's ``count``; 0 where there is none."""
+        check_level(self.name, self.levels, level)
+        return self._count
+
     def sample(self, seed: int, level: int) -> Task:
         """What the user's ``sample`` returns, as a Task of this family."""
         check_level(self.name, self.levels, level)
-        found = self._call("sample", seed, level)
+        drawn = shuffled(seed, self._count) if self._count else seed
+        found = self._call("sample", drawn, level)
         if isinstance(found, Task):
             found = {"prompt": found.prompt, "answer": found.answer, "system": found.system}
         fields = self._fields(found)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from sterling.language import posing
 from sterling.language.scene import Message, Scene, TextWorld, Turn
 from sterling.language.task import Verdict
 from sterling.naming import hint
@@ -90,6 +91,10 @@ class Scored:
     def begin(self, seed: int, level: int) -> _Scene:
         """The world's scene of this seed and level."""
         return _Scene(self, self.world.begin(seed, level))
+
+    def count(self, level: int) -> int:
+        """How many questions the world has; 0: without end."""
+        return posing.count(self.world, level)
 
     def score(self, messages: tuple[Message, ...], text: str) -> float:
         """The judge's score of an answer; ValueError where it is no finite number."""

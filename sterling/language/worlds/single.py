@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sterling.language import posing
 from sterling.language.scene import Message, Stage
 from sterling.language.task import Family, Task
 
@@ -23,6 +24,10 @@ class Single:
     def begin(self, seed: int, level: int) -> _Question:
         """Pose the task of this seed and level."""
         return _Question(self.family, self.family.sample(seed, level))
+
+    def count(self, level: int) -> int:
+        """How many tasks the family has; 0: without end."""
+        return posing.count(self.family, level)
 
     def solve(self, scene: _Question) -> str:
         """The family's own solution."""

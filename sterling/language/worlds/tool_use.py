@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from sterling.language import posing
 from sterling.language.scene import Message, Stage
 from sterling.language.task import Family, Task, aloud
 from sterling.language.tools import Call, Tool, answer, calls, registry
@@ -57,6 +58,10 @@ class ToolUse:
     def begin(self, seed: int, level: int) -> _Workshop:
         """Pose the task of this seed and level."""
         return _Workshop(self, self.family.sample(seed, level))
+
+    def count(self, level: int) -> int:
+        """How many tasks the family has; 0: without end."""
+        return posing.count(self.family, level)
 
     def solve(self, scene: _Workshop) -> str:
         """Call the calculator where it solves the task, then say what it said."""

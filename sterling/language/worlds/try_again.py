@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sterling.language import posing
 from sterling.language.scene import Message, Stage
 from sterling.language.task import Family, Task
 from sterling.language.worlds.single import question
@@ -36,6 +37,10 @@ class TryAgain:
     def begin(self, seed: int, level: int) -> _Attempts:
         """Pose the task of this seed and level."""
         return _Attempts(self, self.family.sample(seed, level))
+
+    def count(self, level: int) -> int:
+        """How many tasks the family has; 0: without end."""
+        return posing.count(self.family, level)
 
     def solve(self, scene: _Attempts) -> str:
         """The family's own solution, whatever was tried before."""
