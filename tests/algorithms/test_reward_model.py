@@ -1,4 +1,4 @@
-"""A reward model: what it learns from a pair, and that it tells good answers from bad ones."""
+"""A reward model: what it learns from a pair, and that it finds what answers are worth."""
 
 import dataclasses
 
@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.algorithms.language import reward, sft
-from sterling.experience.comparisons import Compared, Pair, of_world
-from sterling.language import worlds
+from sterling.algorithms.language import reward
+from sterling.experience.comparisons import Compared, Pair
 from sterling.language.generate import Prompts
-from sterling.language.model import LanguageModel, form_of, tiny
+from sterling.language.model import LanguageModel, form_of
 from sterling.language.sampling import Sampling
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
@@ -103,25 +102,42 @@ def test_a_pair_of_which_a_row_failed_does_not_count():
         np.testing.assert_allclose(found[1].metrics[name], value, rtol=1e-4, atol=1e-6)
 
 
-def test_it_tells_right_answers_from_wrong_ones_that_it_has_never_seen():
-    """As in practice the judge begins with a model that knows how to answer."""
-    world = worlds.find("reverse-text")
-    source = Compared.create(of_world(world, (0,), 4096), Comparisons(64), TOKENS, 24)
-    held = Compared.create(of_world(world, (0,), 256, seed=1), Comparisons(1), TOKENS, 24)
+def worth(asked, answer):
+    """What an answer is worth to those who choose: its vowels are wanted, or they are not."""
+    vowels = sum(letter in "aeiou" for letter in answer)
+    return vowels if asked == "vowels" else -vowels
 
-    def taught(algorithm, state, updates, rows):
-        def update(state, key):
-            batch = jax.tree.map(lambda x: x[0, 0, :rows], source.draw(None, key[None])[1])
-            return algorithm.learn(state, batch, key)[0], None
 
-        return jax.jit(lambda s: jax.lax.scan(update, s, jax.random.split(KEY, updates))[0])(state)
+def preferred(count, seed):
+    """Pairs of random answers, chosen as Bradley and Terry say: one wins with sigma(difference)."""
+    random, pairs = np.random.default_rng(seed), []
+    for _ in range(count):
+        asked = str(random.choice(["vowels", "others"]))
+        one, other = ("".join(random.choice(list("aeioubcdfg"), 5)) for _ in range(2))
+        if random.random() > 1 / (1 + np.exp(worth(asked, other) - worth(asked, one))):
+            one, other = other, one
+        pairs.append((asked, one, other))
+    return pairs
 
-    begun = sft.begin(tiny(37, "nano"), sft.Config(lr=3e-3))
-    fluent = taught(sft, begun, 300, 64).model  # the better answers alone
-    judge = taught(reward, reward.begin(fluent, reward.Config(lr=2e-3)), 400, 128)
+
+def test_it_finds_what_answers_are_worth_to_those_who_chose():
+    """Also of answers that it has never seen: differences of scores are those of worth."""
+    source = dataclasses.replace(compared(preferred(8192, 0)), needs=Comparisons(64))
+
+    def update(state, key):
+        batch = jax.tree.map(lambda x: x[0, 0], source.draw(None, key[None])[1])
+        return reward.learn(state, batch, key)[0], None
+
+    teach = jax.jit(lambda state, keys: jax.lax.scan(update, state, keys)[0])
+    judge = teach(reward.begin(new().model, reward.Config(1e-2, 0.0)), jax.random.split(KEY, 240))
+    finer = dataclasses.replace(judge, config=reward.Config(1e-3, 0.0))
+    judge = teach(finer, jax.random.split(KEY, 80))
+    asked = preferred(256, 1)
+    held = compared(asked)
     chosen, rejected = (SCORE(judge, held.ids[:, side], held.length[:, side]) for side in (0, 1))
-    assert jnp.mean(chosen > rejected) > 0.9
-    assert jnp.abs(jnp.mean(chosen + rejected)) < 2.0
+    expected = [worth(question, one) - worth(question, other) for question, one, other in asked]
+    assert np.corrcoef(expected, chosen - rejected)[0, 1] > 0.95
+    np.testing.assert_allclose(np.polyfit(expected, chosen - rejected, 1)[0], 1.0, atol=0.2)
 
 
 def test_it_answers_with_its_own_model():
