@@ -141,6 +141,7 @@ def _iterations(results: dict[str, Any]) -> list[str]:
     lines = [
         f"GRPO: so many answers of at most {ask['limit']} tokens, {ask['group']} to each question, "
         "and one update. Host: scenes, verifiers and tokens.",
+        "The matrix rate is that of answers of full length, each read with its question.",
         "",
         "| case | side | an iteration, ms | of the matrix rate | sampling | host | learning |",
         "| --- | --- | --- | --- | --- | --- | --- |",

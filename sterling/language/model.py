@@ -65,10 +65,16 @@ class LanguageModel(eqx.Module):
         return self.scores(self.hidden(ids, mask))
 
     def hidden(
-        self, ids: Int[Array, "batch time"], mask: Bool[Array, "batch time"] | None = None
+        self,
+        ids: Int[Array, "batch time"],
+        mask: Bool[Array, "batch time"] | None = None,
+        *,
+        at: Int[Array, "#batch time"] | None = None,
+        allowed: Bool[Array, "#batch time time"] | None = None,
     ) -> Float[Array, "batch time width"]:
-        """What the last layer says, before it is compared with the vocabulary."""
-        return self.stack(self.embedding[ids], mask)
+        """What the last layer says, before it is compared with the vocabulary (see
+        :meth:`Transformer.__call__`)."""
+        return self.stack(self.embedding[ids], mask, at=at, allowed=allowed)
 
     def scores(self, hidden: Float[Array, "... width"]) -> Float[Array, "... vocabulary"]:
         """Logits in float32."""

@@ -140,14 +140,19 @@ class Transformer(eqx.Module):
         self,
         x: Float[Array, "batch time width"],
         mask: Bool[Array, "batch time"] | None = None,
+        *,
+        at: Int[Array, "#batch time"] | None = None,
+        allowed: Bool[Array, "#batch time time"] | None = None,
     ) -> Float[Array, "batch time width"]:
         """All tokens at once. Those where ``mask`` is False are seen by no other (None: all
-        are); a token always sees itself, so that padding stays finite."""
-        at = jnp.arange(x.shape[1], dtype=jnp.int32)[None]
-        looks = at[:, :, None] >= at[:, None]
-        itself = at[:, :, None] == at[:, None]
-        allowed = looks if mask is None else (looks & mask[:, None]) | itself
-
+        are); a token always sees itself, so that padding stays finite. Where several sequences
+        share a row, ``at`` says the tokens' positions, and ``allowed`` what each sees instead."""
+        places = jnp.arange(x.shape[1], dtype=jnp.int32)[None]
+        at = places if at is None else at
+        if allowed is None:
+            looks = places[:, :, None] >= places[:, None]
+            itself = places[:, :, None] == places[:, None]
+            allowed = looks if mask is None else (looks & mask[:, None]) | itself
         turn = turns(at, self.form.rates)
 
         def layer(x: Array, block: Block) -> tuple[Array, None]:

@@ -14,6 +14,7 @@ from sterling.algorithms.language.pairs import Pairs
 from sterling.experience.comparisons import Compared, Pair
 from sterling.language.generate import Prompts
 from sterling.language.model import LanguageModel, form_of
+from sterling.language.packing import Lines
 from sterling.language.sampling import Sampling
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
@@ -24,7 +25,12 @@ TOKENS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
 ASKED = [("copy ab", "ab", "ba"), ("copy xyz", "xyz", "xz"), ("go", "yes", "no"), ("a", "b", "cc")]
 KEY = jax.random.key(0)
 READ = jax.jit(lambda model, ids: model.log_prob(ids)[0])
-LOSS, LEARN = jax.jit(dpo.loss), jax.jit(dpo.learn)
+LEARN = jax.jit(dpo.learn)
+
+
+@jax.jit
+def evaluated(reference, config, kl, model, pairs):
+    return dpo.loss_of(reference, config, kl)(model, Lines.whole(pairs.flat()[0]), pairs)
 
 
 def model(number=0):
@@ -68,7 +74,7 @@ def answer_log_prob(model, asked, answer):
 
 
 def lost(state, batch, kl=0.0):
-    return LOSS(state.reference, state.config, jnp.asarray(kl), state.model, Pairs.of(batch))
+    return evaluated(state.reference, state.config, jnp.asarray(kl), state.model, Pairs.of(batch))
 
 
 def test_dpos_gradient_is_the_closed_form():
@@ -83,7 +89,7 @@ def test_dpos_gradient_is_the_closed_form():
     expected = jax.tree.map(lambda a, b: -0.1 * jax.nn.sigmoid(-z) * (a - b), up, down)
 
     def own(model):
-        return dpo.loss(state.reference, state.config, jnp.zeros(()), model, Pairs.of(batch))[0]
+        return evaluated(state.reference, state.config, jnp.zeros(()), model, Pairs.of(batch))[0]
 
     value, found = jax.jit(jax.value_and_grad(own))(state.model)
     np.testing.assert_allclose(value, np.log1p(np.exp(-z)), rtol=1e-5)
@@ -245,8 +251,9 @@ def test_per_token_gains_are_ipos_own():
     summed, mean = moved("ipo"), moved("ipo", per_token=True)
     pairs = Pairs.of(record())
     tokens = pairs.mask.sum(-1).astype(jnp.float32)
-    found = dpo.merit(summed.model, summed.reference, pairs)[0] / tokens
-    other = dpo.merit(mean.model, mean.reference, pairs, per_token=True)[0]
+    ids, mask = pairs.flat()
+    found = dpo.merit(summed.model, summed.reference, Lines.whole(ids), mask)[0] / tokens
+    other = dpo.merit(mean.model, mean.reference, Lines.whole(ids), mask, per_token=True)[0]
     np.testing.assert_allclose(other, found, rtol=1e-5)
     assert lost(summed, record())[0] != lost(mean, record())[0]
 
@@ -288,10 +295,10 @@ def test_it_wants_a_world_of_text():
 def test_ktos_reference_point_reads_no_more_pairs_at_a_time_than_a_piece(monkeypatch):
     seen, read = set(), LanguageModel.hidden
 
-    def counted(self, ids, mask=None):
-        seen.add(ids.shape[0])
-        return read(self, ids, mask)
+    def counted(self, ids, mask=None, **how):
+        seen.add(ids.size)
+        return read(self, ids, mask, **how)
 
     monkeypatch.setattr(LanguageModel, "hidden", counted)
     jax.eval_shape(dpo.reference_point, moved("kto", piece=3), Pairs.of(record()))
-    assert seen == {4}  # of four pairs two at a time
+    assert seen == {3 * 2 * 16}  # tokens: those of three of the four pairs

@@ -12,6 +12,7 @@ from sterling import algorithms
 from sterling.algorithms import find
 from sterling.algorithms.language import credit, critic, gradient
 from sterling.language.model import LanguageModel, tiny
+from sterling.language.packing import Lines
 from sterling.types import Mistake, Record
 
 
@@ -23,14 +24,14 @@ def test_a_corrected_kl_is_the_ratio_times_the_estimate():
     mask = jnp.arange(6)[None] < jnp.asarray([[6], [4], [5]])
     share = jnp.where(mask, 0.1, 0.0)
     rows = {
-        **{"ids": ids, "old": old, "spoke": old, "reference": reference, "counted": mask},
+        **{"old": old, "spoke": old, "reference": reference, "counted": mask},
         **{"advantage": jnp.zeros_like(old), "weight": jnp.ones_like(old)},
         **{"share": share, "even": share},
     }
 
     def loss(**switches):
         config = gradient.Config(kl="k3", kl_coef=0.5, **switches)
-        return float(gradient.loss_of(config)(model, rows)[0])
+        return float(gradient.loss_of(config)(model, Lines.whole(ids), rows)[0])
 
     k3 = np.expm1(0.2) - 0.2
     counted = 0.1 * float(mask.sum())
@@ -170,7 +171,7 @@ def test_a_critic_learns_as_often_as_the_policy_and_no_value_runs_off(monkeypatc
         config = gradient.Config(**{**settings, "value_lr": 2e-3, "minibatches": 1, **fields})
         asked = dataclasses.replace(told, reward=reward)
         after = gradient.learn(gradient.begin(model, config), asked, jax.random.key(0))[0]
-        value = after.critic.judge(jnp.concatenate([told.obs[:, :1], told.action], 1))
+        value = after.critic.judge(Lines.whole(jnp.concatenate([told.obs[:, :1], told.action], 1)))
         return float(jnp.mean(jnp.abs(value[told.mask])))
 
     once, often = learned(epochs=1), learned(epochs=4)
@@ -185,13 +186,13 @@ def test_a_critic_learns_as_often_as_the_policy_and_no_value_runs_off(monkeypatc
 def test_no_more_rows_are_read_at_a_time_than_a_piece(fields, monkeypatch):
     model, seen, read = tiny(12, "nano"), set(), LanguageModel.hidden
 
-    def counted(self, ids, mask=None):
-        seen.add(ids.shape[0])
-        return read(self, ids, mask)
+    def counted(self, ids, mask=None, **how):
+        seen.add(ids.size)
+        return read(self, ids, mask, **how)
 
     monkeypatch.setattr(LanguageModel, "hidden", counted)
     six = jax.tree.map(lambda x: jnp.concatenate([x, x[:2]]), batch(model, shift=0.0))
     seen.clear()
     config = gradient.Config(**{"scale": "none", **fields, "piece": 4})  # which does not divide 6
     jax.eval_shape(gradient.learn, gradient.begin(model, config), six, jax.random.key(0))
-    assert seen == {3}
+    assert seen == {4 * 7}  # tokens: those of four rows

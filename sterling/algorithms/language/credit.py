@@ -45,7 +45,7 @@ def advantages(
     found = {"data/score": masked_mean(extras["score"], valid), "data/flat": flat(batch)}
     if state.critic is not None:
         judge = state.critic.judge
-        value = jax.lax.stop_gradient(teaching.in_pieces(judge, ids, config.piece))
+        value = teaching.in_pieces(lambda lines, _: judge(lines), (ids, mask), config.piece)
         worth, target = by_critic(config, batch, reward, value, mask)
         return groups.whiten(worth, mask), {"value": value, "target": target}, found
     if config.scale == "tokens":
@@ -57,12 +57,14 @@ def advantages(
     return of_answers(score, batch, mask, how), {}, found
 
 
-def likelihoods(state: Any, ids: Int[Array, "row time"]) -> dict[str, Float[Array, "row token"]]:
+def likelihoods(
+    state: Any, ids: Int[Array, "row time"], mask: Bool[Array, "row token"]
+) -> dict[str, Float[Array, "row token"]]:
     """Log-probabilities under the policy as it is now, and under the reference; 0 where the
     settings do not ask for them."""
     config, nothing = state.config, jnp.zeros((ids.shape[0], ids.shape[1] - 1))
     found = {"model": nothing, "reference": nothing}
-    how = (ids, config.temperature, config.piece)
+    how = ((ids, mask), config.temperature, config.piece)
     if asks_anew(config) or (config.kl != "none" and config.kl_in == "reward"):
         found["model"] = teaching.log_prob(state.model, *how)
     if state.reference is not None:

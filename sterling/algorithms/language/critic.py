@@ -7,11 +7,12 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from sterling.algorithms.language import teaching
 from sterling.equations.aggregate import weighted_sum, weights
 from sterling.language.model import LanguageModel
+from sterling.language.packing import Lines
 
 CLIP = 0.2  # how far a value moves in an iteration's updates (PPO's value clipping)
 
@@ -22,9 +23,9 @@ class Judge(eqx.Module):
     body: LanguageModel
     head: Float[Array, "width"]
 
-    def __call__(self, ids: Int[Array, "row time"]) -> Float[Array, "row token"]:
+    def __call__(self, lines: Lines) -> Float[Array, "row token"]:
         """The value before each token but the first is chosen."""
-        return jnp.dot(self.body.hidden(ids)[:, :-1], self.head)
+        return lines.by_line(jnp.dot(lines.hidden(self.body), self.head))[:, :-1]
 
 
 class Critic(eqx.Module):
@@ -53,8 +54,8 @@ class Critic(eqx.Module):
         mask = rows["counted"]
         share = weights(mask, jnp.zeros(mask.shape[0], jnp.int32), "token")
         judge, optimiser, found = teaching.update(
-            *(self.judge, self.optimiser, loss),
-            (rows["ids"], rows["target"], rows["value"], share),
+            *(self.judge, self.optimiser, loss, (rows["ids"], mask)),
+            (rows["target"], rows["value"], share),
             lr=lr,
             max_norm=max_norm,
             piece=piece,
@@ -62,10 +63,10 @@ class Critic(eqx.Module):
         return Critic(judge, optimiser), {"loss/value": found["loss/value"]}
 
 
-def loss(judge: Judge, rows: Any) -> tuple[Float[Array, ""], dict[str, Array]]:
+def loss(judge: Judge, lines: Lines, rows: Any) -> tuple[Float[Array, ""], dict[str, Array]]:
     """max((v - target)^2, (clip(v, before +- CLIP) - target)^2) / 2."""
-    ids, target, before, share = rows
-    value = judge(ids)
+    target, before, share = rows
+    value = judge(lines)
     near = before + jnp.clip(value - before, -CLIP, CLIP)
     worse = jnp.maximum(jnp.square(value - target), jnp.square(near - target))
     total = 0.5 * weighted_sum(worse, share)

@@ -23,7 +23,6 @@ here, so that it sees as many good answers as bad ones.
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -37,6 +36,7 @@ from sterling.algorithms.language.pairs import Pairs
 from sterling.equations import preference
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
+from sterling.language.packing import Lines
 from sterling.naming import hint
 from sterling.nets.optimiser import risen
 from sterling.types import Comparisons, Mistake, Record, Signals, Spec, config
@@ -66,7 +66,7 @@ class Config:
     rise: int = 20  # updates over which the step size rises
     max_grad_norm: float = 1.0  # larger gradients are scaled down to it
     weight_decay: float = 0.0  # AdamW's
-    piece: int = 16  # pairs read at a time: a cache holds what they leave; 0: all of them
+    piece: int = 16  # full pairs read at a time, shorter ones packed together; 0: all, unpacked
     limit: int = 32  # tokens of one answer, when the model is judged
 
 
@@ -119,9 +119,8 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     config, pairs = state.config, Pairs.of(batch)
     kl = reference_point(state, pairs) if config.loss == "kto" else jnp.zeros(())
     model, optimiser, found = teaching.update(
-        *(state.model, state.optimiser),
-        partial(loss, state.reference, config, kl),
-        pairs,
+        *(state.model, state.optimiser, loss_of(state.reference, config, kl)),
+        *(pairs.flat(), pairs),
         lr=risen(config.lr, state.updates, config.rise),
         max_norm=config.max_grad_norm,
         decay=config.weight_decay,
@@ -133,42 +132,45 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     return learned, Signals(found)
 
 
-def loss(
-    reference: LanguageModel | None,
-    config: Config,
-    kl: Float[Array, ""],
-    model: LanguageModel,
-    pairs: Pairs,
-) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """The loss of these pairs' share, and the rewards beta m which the model implies; the model is
-    what is learned."""
-    found, said = merit(model, reference, pairs, per_token=config.per_token)
-    lost = jnp.sum(pairs.share * per_pair(found, kl, config))
-    chosen, rejected = (config.beta * found[:, side] for side in (0, 1))
-    told = {
-        "reward/chosen": chosen,
-        "reward/rejected": rejected,
-        "reward/margin": chosen - rejected,
-        "reward/accuracy": (chosen > rejected).astype(jnp.float32),
-        "policy/log_prob_chosen": said[:, 0],
-        "policy/log_prob_rejected": said[:, 1],
-    }
-    sums = {name: jnp.sum(pairs.share * value) for name, value in told.items()}
-    return lost, {"loss/preference": lost} | jax.lax.stop_gradient(sums)
+def loss_of(reference: LanguageModel | None, config: Config, kl: Float[Array, ""]) -> teaching.Loss:
+    """The loss of the share of a piece's pairs, and the rewards beta m which the model implies."""
+
+    def loss(
+        model: LanguageModel, lines: Lines, pairs: Pairs
+    ) -> tuple[Float[Array, ""], dict[str, Array]]:
+        found, said = merit(model, reference, lines, pairs.flat()[1], per_token=config.per_token)
+        lost = jnp.sum(pairs.share * per_pair(found, kl, config))
+        chosen, rejected = (config.beta * found[:, side] for side in (0, 1))
+        told = {
+            "reward/chosen": chosen,
+            "reward/rejected": rejected,
+            "reward/margin": chosen - rejected,
+            "reward/accuracy": (chosen > rejected).astype(jnp.float32),
+            "policy/log_prob_chosen": said[:, 0],
+            "policy/log_prob_rejected": said[:, 1],
+        }
+        sums = {name: jnp.sum(pairs.share * value) for name, value in told.items()}
+        return lost, {"loss/preference": lost} | jax.lax.stop_gradient(sums)
+
+    return loss
 
 
 def merit(
-    model: LanguageModel, reference: LanguageModel | None, pairs: Pairs, *, per_token: bool = False
+    model: LanguageModel,
+    reference: LanguageModel | None,
+    lines: Lines,
+    mask: Bool[Array, "row token"],
+    *,
+    per_token: bool = False,
 ) -> tuple[Merit, Merit]:
     """m of the module docstring, and the answers' log-probabilities. Gains are sums over tokens,
     or with ``per_token`` means."""
-    ids, mask = pairs.flat()
-    said = model.log_prob(ids)[0]
+    said = lines.log_prob(model)[0]
     own = preference.total(said, mask)
     if reference is None:
         found = preference.mean(said, mask)
     else:
-        gain = said - jax.lax.stop_gradient(reference.log_prob(ids)[0])
+        gain = said - jax.lax.stop_gradient(lines.log_prob(reference)[0])
         found = (preference.mean if per_token else preference.total)(gain, mask)
     return found.reshape(-1, 2), own.reshape(-1, 2)
 
@@ -195,8 +197,8 @@ def reference_point(state: State, pairs: Pairs) -> Float[Array, ""]:
     """KTO's kl, of the whole batch."""
     other = pairs.mismatched()
 
-    def gained(pairs: Pairs) -> Merit:
-        return merit(state.model, state.reference, pairs)[0]
+    def gained(lines: Lines, pairs: Pairs) -> Merit:
+        return merit(state.model, state.reference, lines, pairs.flat()[1])[0]
 
-    gain = teaching.in_pieces(gained, other, state.config.piece)
+    gain = teaching.in_pieces(gained, other.flat(), state.config.piece, other)
     return preference.kto_reference(jnp.sum(other.share * gain.mean(-1))[None])

@@ -36,6 +36,7 @@ from sterling.algorithms.language import credit, critic, teaching
 from sterling.equations import aggregate, clip, divergence, group, likelihood
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
+from sterling.language.packing import Lines
 from sterling.naming import hint
 from sterling.nets.optimiser import risen
 from sterling.types import Generations, Mistake, Record, Signals, Spec, config
@@ -64,7 +65,7 @@ class Config:
     weight_decay: float = 0.0  # AdamW's
     epochs: int = 1  # times that a batch is gone through
     minibatches: int = 1  # updates in each epoch
-    piece: int = 16  # rows read at a time: a cache holds what they leave; 0: all of them
+    piece: int = 16  # full rows read at a time, shorter ones packed together; 0: all, unpacked
     baseline: str = "mean"  # none, mean, leave-one-out or critic
     scale: str = "group"  # none, group, batch, whiten; or tokens (REINFORCE++)
     level: str = "token"  # of the ratio: token, sequence (GSPO) or sum
@@ -154,7 +155,7 @@ def act(
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One iteration's updates on the lines ``(row, token)`` that the model took part in."""
     config, ids, mask = state.config, teaching.tokens(batch), teaching.said(batch)
-    before = credit.likelihoods(state, ids)
+    before = credit.likelihoods(state, ids, mask)
     worth, judged, found = credit.advantages(state, batch, ids, mask, before)
     rows = {
         "ids": ids,
@@ -190,7 +191,8 @@ def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array
     )
     even = aggregate.weights(rows["counted"], rows["group"], "token")
     model, optimiser, found = teaching.update(
-        *(state.model, state.optimiser, loss_of(config), rows | {"share": share, "even": even}),
+        *(state.model, state.optimiser, loss_of(config), (rows["ids"], rows["counted"])),
+        rows | {"share": share, "even": even},
         lr=risen(config.lr, state.updates, config.rise),
         max_norm=config.max_grad_norm,
         decay=config.weight_decay,
@@ -210,8 +212,10 @@ def update(state: State, rows: dict[str, Array]) -> tuple[State, dict[str, Array
 def loss_of(config: Config) -> teaching.Loss:
     """L of the module docstring on the rows of a piece, and what to report."""
 
-    def loss(model: LanguageModel, rows: Any) -> tuple[Float[Array, ""], dict[str, Array]]:
-        log_prob, entropy = model.log_prob(rows["ids"], config.temperature)
+    def loss(
+        model: LanguageModel, lines: Lines, rows: Any
+    ) -> tuple[Float[Array, ""], dict[str, Array]]:
+        log_prob, entropy = lines.log_prob(model, config.temperature)
         ratio = likelihood.log_ratio(log_prob, rows["old"], rows["counted"], config.level)
         each, cut = clip.surrogate(
             *(ratio, log_prob, rows["advantage"], config.rule),

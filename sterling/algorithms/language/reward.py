@@ -25,6 +25,7 @@ from sterling.algorithms.language.pairs import Pairs
 from sterling.equations.preference import bradley_terry
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
+from sterling.language.packing import Lines
 from sterling.nets.optimiser import risen
 from sterling.types import Comparisons, Record, Signals, Spec, config
 
@@ -40,7 +41,7 @@ class Config:
     rise: int = 20  # updates over which the step size rises
     max_grad_norm: float = 1.0  # larger gradients are scaled down to it
     weight_decay: float = 0.0  # AdamW's
-    piece: int = 16  # pairs read at a time: a cache holds what they leave; 0: all of them
+    piece: int = 16  # full pairs read at a time, shorter ones packed together; 0: all, unpacked
 
 
 class State(eqx.Module):
@@ -81,18 +82,18 @@ def score(
 ) -> Float[Array, "row"]:
     """r of texts: the prompt and the answer with the token that ends it, ``lengths`` tokens, padded
     on the right with any token."""
-    return _read(state.model, state.head, ids, lengths)
+    return _read(state.model, state.head, Lines.whole(ids), lengths)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One update on pairs: of rows ``(row, token)`` the first half are the better ones."""
-    config = state.config
+    config, pairs = state.config, Pairs.of(batch)
 
-    def loss(weights: Any, pairs: Pairs) -> tuple[Float[Array, ""], dict[str, Array]]:
-        return _loss(weights, pairs, config.centring)
+    def loss(weights: Any, lines: Lines, pairs: Pairs) -> tuple[Float[Array, ""], dict[str, Array]]:
+        return _loss(weights, lines, pairs, config.centring)
 
     (model, head), optimiser, found = teaching.update(
-        *((state.model, state.head), state.optimiser, loss, Pairs.of(batch)),
+        *((state.model, state.head), state.optimiser, loss, pairs.flat(), pairs),
         lr=risen(config.lr, state.updates, config.rise),
         max_norm=config.max_grad_norm,
         decay=config.weight_decay,
@@ -102,13 +103,16 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
 
 def _loss(
-    weights: tuple[LanguageModel, Array], pairs: Pairs, centring: Float[Array, ""] | float
+    weights: tuple[LanguageModel, Array],
+    lines: Lines,
+    pairs: Pairs,
+    centring: Float[Array, ""] | float,
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """L of these pairs' share, and how they were judged."""
-    ids, mask = pairs.flat()
+    mask = pairs.flat()[1]
     places = jnp.arange(mask.shape[1], dtype=jnp.int32)[None]
     lengths = jnp.max(jnp.where(mask, places, -1), 1) + 2  # the token after a place is the answer's
-    found = _read(*weights, ids, lengths).reshape(-1, 2)
+    found = _read(*weights, lines, lengths).reshape(-1, 2)
     chosen, rejected = found[:, 0], found[:, 1]
     lost = jnp.sum(pairs.share * bradley_terry(chosen, rejected, 0.0, centring))
     told = {
@@ -123,9 +127,8 @@ def _loss(
 def _read(
     model: LanguageModel,
     head: Float[Array, "width"],
-    ids: Int[Array, "row time"],
+    lines: Lines,
     lengths: Int[Array, "row"],
 ) -> Float[Array, "row"]:
-    hidden = model.hidden(ids)
-    last = jnp.take_along_axis(hidden, (lengths - 1)[:, None, None], 1)[:, 0]
-    return last.astype(jnp.float32) @ head
+    found = lines.by_line(jnp.dot(lines.hidden(model).astype(jnp.float32), head))
+    return jnp.take_along_axis(found, (lengths - 1)[:, None], 1)[:, 0]

@@ -9,8 +9,6 @@ ones). Evidence: benchmarks/language, tests/contract/test_language.py.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 import optax
@@ -21,6 +19,7 @@ from sterling.algorithms.language import teaching
 from sterling.equations.aggregate import weighted_sum, weights
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
+from sterling.language.packing import Lines
 from sterling.nets.optimiser import risen
 from sterling.types import Record, Signals, Spec, Texts, config
 
@@ -35,7 +34,7 @@ class Config:
     rise: int = 20  # updates over which the step size rises
     max_grad_norm: float = 1.0  # larger gradients are scaled down to it
     weight_decay: float = 0.0  # AdamW's
-    piece: int = 16  # texts read at a time: a cache holds what they leave; 0: all of them
+    piece: int = 16  # full texts read at a time, shorter ones packed together; 0: all, unpacked
     limit: int = 32  # tokens of one answer, when the model is judged
 
 
@@ -75,7 +74,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     config, mask = state.config, teaching.said(batch)
     share = weights(mask, jnp.zeros(mask.shape[0], jnp.int32), "token")
     model, optimiser, found = teaching.update(
-        *(state.model, state.optimiser, loss, (teaching.tokens(batch), share)),
+        *(state.model, state.optimiser, loss, (teaching.tokens(batch), mask), share),
         lr=risen(config.lr, state.updates, config.rise),
         max_norm=config.max_grad_norm,
         decay=config.weight_decay,
@@ -84,9 +83,10 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     return State(model, optimiser, state.updates + 1, config), Signals(found)
 
 
-def loss(model: LanguageModel, rows: Any) -> tuple[Float[Array, ""], dict[str, Array]]:
+def loss(
+    model: LanguageModel, lines: Lines, share: Float[Array, "row token"]
+) -> tuple[Float[Array, ""], dict[str, Array]]:
     """L of the module docstring, and the mean entropy."""
-    ids, share = rows
-    log_prob, entropy = model.log_prob(ids)
+    log_prob, entropy = lines.log_prob(model)
     total = -weighted_sum(log_prob, share)
     return total, {"loss/text": total, "policy/entropy": weighted_sum(entropy, share)}

@@ -1,7 +1,7 @@
 """How every learner of language models makes an update: gradients summed over pieces of a batch.
 
 A loss is a weighted sum over rows whose weights were made for the whole batch, so in how many
-pieces the rows are read changes memory and nothing else.
+pieces the rows are read, and which lie together, changes memory and time and nothing else.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sterling.language import lora
 from sterling.language.model import LanguageModel
+from sterling.language.packing import Lines, Packs
 from sterling.nets.optimiser import adam, descend, global_norm
 from sterling.types import Mistake, Record, Spec
 
 M = TypeVar("M")
-T = TypeVar("T")
-Loss = Callable[[Any, Any], tuple[Float[Array, ""], dict[str, Float[Array, ""]]]]
+Texts = tuple[Int[Array, "line time"], Bool[Array, "line token"]]
+Loss = Callable[[Any, Lines, Any], tuple[Float[Array, ""], dict[str, Float[Array, ""]]]]
 
 
 def tokens(batch: Record) -> Int[Array, "row time"]:
@@ -44,6 +45,7 @@ def update(
     model: M,
     optimiser: optax.OptState,
     loss: Loss,
+    texts: Texts,
     rows: PyTree,
     *,
     lr: Float[Array, ""] | float,
@@ -51,67 +53,83 @@ def update(
     decay: Float[Array, ""] | float = 0.0,
     piece: int = 0,
 ) -> tuple[M, optax.OptState, dict[str, Float[Array, ""]]]:
-    """One step of AdamW down the gradient of ``loss(model, rows)``, a sum over rows and what to
-    report of it (sums as well). At most ``piece`` rows are read at a time; 0: all at once. A model
-    with LoRA adapters changes in them alone."""
+    """One step of AdamW down the gradient of ``loss(model, lines, rows)``, a sum over rows and what
+    to report of it (sums as well). At most ``piece`` rows are read at a time; 0: all at once. A
+    model with LoRA adapters changes in them alone."""
     learned, fixed = lora.split(model)
 
-    def of_learned(learned: M, rows: PyTree) -> Any:
-        return loss(lora.join(learned, fixed), rows)
+    def of_learned(learned: M, lines: Lines, rows: PyTree) -> Any:
+        return loss(lora.join(learned, fixed), lines, rows)
 
-    grads, found = gradient(learned, of_learned, rows, piece)
+    grads, found = gradient(learned, of_learned, texts, rows, piece)
     direction, optimiser = adam(max_norm=max_norm).update(grads, optimiser)
     direction = jax.tree.map(lambda d, p: d + decay * p, direction, learned)
     model = lora.join(descend(learned, direction, lr), fixed)
     return model, optimiser, found | {"loss/grad_norm": global_norm(grads)}
 
 
-def gradient(model: M, loss: Loss, rows: PyTree, piece: int) -> tuple[M, dict[str, Any]]:
-    """The gradient and what is reported, summed over equal pieces of at most ``piece`` rows."""
+def gradient(
+    model: M, loss: Loss, texts: Texts, rows: PyTree, piece: int
+) -> tuple[M, dict[str, Any]]:
+    """The gradient and what is reported, summed over pieces that are as long as ``piece`` rows.
+
+    ``texts`` are the tokens of all lines and where the learned ones are; ``rows`` what else belongs
+    to each, or to each two where lines come in pairs.
+    """
     derive = jax.grad(loss, has_aux=True)
-    parts = _parts(rows, piece)
-    if parts is None:
-        return derive(model, rows)
-    shapes = jax.eval_shape(derive, model, jax.tree.map(lambda x: x[0], parts))
+    packs = _packs(texts, rows, piece)
+    if packs is None:
+        return derive(model, Lines.whole(texts[0]), rows)
+
+    def of_piece(number: Int[Array, ""]) -> Any:
+        return derive(model, packs.read(number), packs.units(rows, number))
+
+    shapes = jax.eval_shape(of_piece, packs.pieces)
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
-    def add(total: Any, part: Any) -> tuple[Any, None]:
-        return jax.tree.map(jnp.add, total, derive(model, part)), None
+    def add(number: Int[Array, ""], total: Any) -> Any:
+        return jax.tree.map(jnp.add, total, of_piece(number))
 
-    return jax.lax.scan(add, nothing, parts)[0]
+    return jax.lax.fori_loop(0, packs.pieces, add, nothing)
 
 
-def in_pieces(read: Callable[[Any], T], rows: PyTree, piece: int) -> T:
-    """``read(rows)``, whose leaves have an axis of rows first, from equal pieces of at most
-    ``piece`` rows that are read one after another, as :func:`gradient` reads them."""
-    parts = _parts(rows, piece)
-    if parts is None:
-        return read(rows)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), jax.lax.map(read, parts))
+def in_pieces(
+    read: Callable[[Lines, Any], Float[Array, "unit ..."]],
+    texts: Texts,
+    piece: int,
+    rows: PyTree = None,
+) -> Float[Array, "unit ..."]:
+    """``read(lines, rows)``, a number or more of each row, from pieces that are read one after
+    another, as :func:`gradient` reads them; no gradient goes through."""
+    rows = jnp.zeros(texts[0].shape[0]) if rows is None else rows
+    packs = _packs(texts, rows, piece)
+    if packs is None:
+        return jax.lax.stop_gradient(read(Lines.whole(texts[0]), rows))
+
+    def of_piece(number: Int[Array, ""]) -> Array:
+        return read(packs.read(number), packs.units(rows, number))
+
+    shape = jax.eval_shape(of_piece, packs.pieces)
+    count = jax.tree.leaves(rows)[0].shape[0]
+    nothing = jnp.zeros((count, *shape.shape[1:]), shape.dtype)
+
+    def put(number: Int[Array, ""], found: Array) -> Array:
+        return found.at[packs.which(number)].set(of_piece(number), mode="drop")
+
+    return jax.lax.stop_gradient(jax.lax.fori_loop(0, packs.pieces, put, nothing))
 
 
 def log_prob(
-    model: LanguageModel,
-    ids: Int[Array, "row time"],
-    temperature: Float[Array, ""] | float,
-    piece: int,
+    model: LanguageModel, texts: Texts, temperature: Float[Array, ""] | float, piece: int
 ) -> Float[Array, "row token"]:
     """What a model gives to all tokens but the first, as numbers that no gradient goes through."""
-
-    def read(ids: Int[Array, "row time"]) -> Float[Array, "row token"]:
-        return model.log_prob(ids, temperature)[0]
-
-    return jax.lax.stop_gradient(in_pieces(read, ids, piece))
+    return in_pieces(lambda lines, _: lines.log_prob(model, temperature)[0], texts, piece)
 
 
-def _parts(rows: PyTree, piece: int) -> PyTree | None:
-    """Rows as ``(part, row, ...)``, in the fewest equal parts of at most ``piece`` rows; None where
-    that is one part."""
-    count = jax.tree.leaves(rows)[0].shape[0]
-    if piece <= 0 or piece >= count:
-        return None
-    size = next(size for size in range(piece, 0, -1) if count % size == 0)
-    return jax.tree.map(lambda x: x.reshape(count // size, size, *x.shape[1:]), rows)
+def _packs(texts: Texts, rows: PyTree, piece: int) -> Packs | None:
+    """The lines in pieces; None where they are read as they are."""
+    units = jax.tree.leaves(rows)[0].shape[0]
+    return Packs.of(*texts, piece, texts[0].shape[0] // units) if piece > 0 else None
 
 
 def model_of(key: Array, spec: Spec, name: str) -> Any:
