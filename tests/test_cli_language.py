@@ -100,7 +100,7 @@ def test_compare_and_report_count_updates(runs, capsys, tmp_path):
 
 
 def test_adapters_alone_are_taught_and_exported(runs, capsys):
-    shared = {"model": str(runs / "sft"), "limit": 8, "evaluate_episodes": 4}
+    shared = {"model": str(runs / "sft"), "limit": 8, "evaluate_episodes": 4, "examples": 64}
     words = {"lora": 2, "forget": True, "updates": 2, "seeds": [3, 5], "out": runs / "lora"}
     made = sterling.train("sft", "reverse-text", **shared, **words)
     base, _ = sterling.load(runs / "sft").language_model()

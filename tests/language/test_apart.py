@@ -117,7 +117,7 @@ def test_pairs_are_about_the_other_questions(tmp_path, capsys):
 
 def test_a_beginning_that_held_out_less_is_told(tmp_path, capsys):
     base = tmp_path / "base"
-    own = {name: value for name, value in TINY.items() if name not in ("model", "held_out")}
+    own = {"limit": TINY["limit"], "examples": 64, "evaluate_episodes": 2}
     sterling.train("sft", FEW, updates=1, model="nano", out=base, **own)
     run = sterling.train("sft", FEW, updates=1, model=str(base), held_out=0.25, **own)
     assert "base held out 0 of its questions and this run 0.25" in capsys.readouterr().err

@@ -40,10 +40,12 @@ def answer(model, slots, temperature=1.0, total=7, limit=9, **cuts):
 def test_greedy_answers_equal_the_plain_ones():
     model = make()
     found, (ids, lengths) = answer(model, 7, 0.0), prompts()
+    likeliest = jax.jit(lambda ids: jnp.argmax(model(ids[None])[0], -1))
     for row in range(7):
         seen = list(np.asarray(ids[row, : int(lengths[row])]))
         for place in range(int(found.length[row])):
-            token = int(jnp.argmax(model(jnp.asarray([seen]))[0, -1]))
+            padded = jnp.asarray(seen + [0] * (24 - len(seen)))  # what comes later is not seen
+            token = int(likeliest(padded)[len(seen) - 1])
             assert token == found.ids[row, place]
             seen.append(token)
         assert bool(found.stopped[row]) == (seen[-1] in STOPS)
