@@ -24,6 +24,7 @@ from sterling.language.model import LanguageModel
 T = TypeVar("T", bound=PyTree)
 WIDE = 256  # tokens that a pack has room for, where lines are short: more look at more in vain
 ROWS = 8  # full lines that a pack has room for at most
+PIECES = 4  # that full lines would fill at least: the last one is seldom full
 SHORT = 8  # times as many lines as full ones may lie in a pack
 
 
@@ -80,7 +81,7 @@ class Packs(eqx.Module):
         count, time = ids.shape
         full = max(unit, min(ROWS, WIDE // time, rows * unit, count))  # lines of a pack
         most = full * SHORT // unit * unit
-        each = max(1, min(rows * unit, count) // full)
+        each = max(1, min(rows * unit, -(-count // PIECES)) // full)
         packs = -(-(count // unit) // each) * each
         at = jnp.arange(1, time, dtype=jnp.int32)[None]
         length = jnp.max(jnp.where(mask, at + 1, 0), 1)
