@@ -57,7 +57,7 @@ def test_what_is_rewarded_is_learned(name):
 @pytest.mark.as_users
 @pytest.mark.parametrize("name", ["sft", "grpo", "token-ppo"])
 def test_map_is_bit_equal_to_each_seed_alone(name):
-    together, alone = train(name, 4, (0, 1, 2)), train(name, 4, (1,))
+    together, alone = train(name, 4, (0, 1, 2), piece=4), train(name, 4, (1,), piece=4)
     leaves = [jax.tree.leaves(run.agent.state) for run in (together, alone)]
     for many, one in zip(*leaves, strict=True):
         np.testing.assert_array_equal(np.asarray(many)[1], np.asarray(one)[0])

@@ -127,9 +127,9 @@ def log_prob(
 
 
 def _packs(texts: Texts, rows: PyTree, piece: int) -> Packs | None:
-    """The lines in pieces; None where they are read as they are."""
+    """The lines in pieces; None where they are read as they are: few rows take no longer so."""
     units = jax.tree.leaves(rows)[0].shape[0]
-    return Packs.of(*texts, piece, texts[0].shape[0] // units) if piece > 0 else None
+    return Packs.of(*texts, piece, texts[0].shape[0] // units) if 0 < piece < units else None
 
 
 def model_of(key: Array, spec: Spec, name: str) -> Any:
