@@ -76,7 +76,8 @@ class Packs(eqx.Module):
     ) -> Packs:
         """Lines up to the last token that ``mask`` says is chosen; rows without one are left out.
 
-        A piece has about as many tokens as ``rows`` units of full lines.
+        A piece has at most about as many tokens as ``rows`` units of full lines, and a quarter of
+        what all lines would have, were they full.
         """
         count, time = ids.shape
         full = max(unit, min(ROWS, WIDE // time, rows * unit, count))  # lines of a pack

@@ -54,8 +54,8 @@ def update(
     piece: int = 0,
 ) -> tuple[M, optax.OptState, dict[str, Float[Array, ""]]]:
     """One step of AdamW down the gradient of ``loss(model, lines, rows)``, a sum over rows and what
-    to report of it (sums as well). At most ``piece`` rows are read at a time; 0: all at once. A
-    model with LoRA adapters changes in them alone."""
+    to report of it (sums as well). As many tokens as ``piece`` full rows have are read at a time;
+    0: all rows at once, as they are. A model with LoRA adapters changes in them alone."""
     learned, fixed = lora.split(model)
 
     def of_learned(learned: M, lines: Lines, rows: PyTree) -> Any:
@@ -71,7 +71,7 @@ def update(
 def gradient(
     model: M, loss: Loss, texts: Texts, rows: PyTree, piece: int
 ) -> tuple[M, dict[str, Any]]:
-    """The gradient and what is reported, summed over pieces that are as long as ``piece`` rows.
+    """The gradient and what is reported, summed over pieces of at most ``piece`` full rows' length.
 
     ``texts`` are the tokens of all lines and where the learned ones are; ``rows`` what else belongs
     to each, or to each two where lines come in pairs.
@@ -127,7 +127,7 @@ def log_prob(
 
 
 def _packs(texts: Texts, rows: PyTree, piece: int) -> Packs | None:
-    """The lines in pieces; None where they are read as they are: few rows take no longer so."""
+    """The lines in pieces; None where they are read as they are, as few rows take no longer so."""
     units = jax.tree.leaves(rows)[0].shape[0]
     return Packs.of(*texts, piece, texts[0].shape[0] // units) if 0 < piece < units else None
 
