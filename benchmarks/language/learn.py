@@ -31,7 +31,7 @@ def main() -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(results, indent=1) + "\n")
     OUT.with_suffix(".md").write_text("\n".join(page(results)) + "\n")
-    draw(list(results))
+    draw(results)
     print("\n".join(page(results)))
 
 
@@ -48,8 +48,10 @@ def run(name: str) -> dict[str, Any]:
         ),
     }
     facts = json.loads((learned / "config.json").read_text())
-    last = json.loads((learned / "metrics.jsonl").read_text().splitlines()[-1])
-    more = {"held_out": facts["speech"].get("held_out", 0.0), "asked": last["data/score"]}
+    rows = [json.loads(line) for line in (learned / "metrics.jsonl").read_text().splitlines()]
+    axes = {"update": "update", "score": "data/score"}
+    curve = {axis: [row[key] for row in rows] for axis, key in axes.items()}
+    more = {"held_out": facts["speech"].get("held_out", 0.0), "curve": curve}
     return {**found, **more, "git": facts["git"], "hardware": facts["hardware"]}
 
 
@@ -62,7 +64,7 @@ def phase(algorithm: str, world: str, path: Path, words: dict[str, Any]) -> dict
     else:
         words = words | {"model": str(words["model"]), "seeds": SEEDS}
         made = sterling.train(algorithm, world, out=path, evaluate_episodes=EPISODES, **words)
-    return made.result
+    return made.result | {"model": Path(words["model"]).name}  # no folder of one machine
 
 
 def page(results: dict[str, Any]) -> list[str]:
@@ -82,7 +84,7 @@ def page(results: dict[str, Any]) -> list[str]:
         updates = f"{sft['updates']} + {rl['updates']}"
         seconds = f"{sft['wall_seconds']:.0f} + {rl['wall_seconds']:.0f}"
         after = f"{told(rl)} ({rl['algorithm']})"
-        asked = " / ".join(f"{score:.2f}" for score in found.get("asked", []))
+        asked = " / ".join(f"{score:.2f}" for score in found["curve"]["score"][-1])
         lines += [
             f"| {name} | {found.get('held_out', 0.0):.0%} | {told(sft)} | {after} | {asked} | "
             f"{updates} | {seconds} |"
@@ -97,7 +99,7 @@ def told(result: dict[str, Any]) -> str:
     return f"{final['estimate']:.3f} [{final['low']:.3f}, {final['high']:.3f}]; {seeds}"
 
 
-def draw(names: list[str]) -> None:
+def draw(results: dict[str, Any]) -> None:
     """Each task's success while it learns, every seed a line."""
     import matplotlib
 
@@ -105,15 +107,10 @@ def draw(names: list[str]) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(
-        1, len(names), figsize=(3.2 * len(names), 2.8), sharey=True, squeeze=False
+        1, len(results), figsize=(3.2 * len(results), 2.8), sharey=True, squeeze=False
     )
-    for axis, name in zip(axes[0], names, strict=True):
-        file = RUNS / f"{name}-{TASKS[name]['algorithm']}" / "metrics.jsonl"
-        rows = [json.loads(line) for line in file.read_text().splitlines()]
-        for seed in range(SEEDS):
-            axis.plot(
-                [row["update"] for row in rows], [row["data/score"][seed] for row in rows], lw=1
-            )
+    for axis, (name, found) in zip(axes[0], results.items(), strict=True):
+        axis.plot(found["curve"]["update"], found["curve"]["score"], lw=1)
         axis.set(title=name, xlabel="updates", ylim=(0, 1.02))
         axis.spines[["top", "right"]].set_visible(False)
     axes[0, 0].set_ylabel("reward of sampled answers")
