@@ -97,12 +97,11 @@ class Shown:
 
     def watch(self, settings: Settings) -> Sink:
         """A sink for a training that begins."""
-        from rich.console import Console
-
+        from sterling.report.console import Output
         from sterling.report.progress import Progress
 
         title = f"{settings.algorithm.upper()} on {settings.name}, to make data with"
-        console = Console(stderr=True, highlight=False)
+        console = Output(stderr=True)
         self._training = Progress(settings.steps, settings.seeds, title, console)
         return self
 

@@ -83,9 +83,9 @@ def carry_out(chosen: argparse.Namespace, run: Any) -> int:
 
 def show(found: Judgement) -> None:
     """Print tables and what is to be said of them."""
-    from rich.console import Console
+    from sterling.report.console import Output
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Output(soft_wrap=True)
     levels = sorted(set(found.levels))
     which = f"level {levels[0]}" if len(levels) == 1 else f"levels {levels[0]} to {levels[-1]}"
     console.print(
@@ -94,7 +94,7 @@ def show(found: Judgement) -> None:
     tables = [_models(found.models, len(levels) > 1)]
     for table in [*tables, _changes(found)] if found.changes["any"] else tables:
         whole = console.measure(table, options=console.options.update(max_width=WIDE)).maximum
-        Console(width=whole, highlight=False).print(table)  # cut numbers would be other numbers
+        Output(width=whole).print(table)  # cut numbers would be other numbers
     first = next(iter(found.models[-1].pass_at_k.values()))
     console.print(f"95% intervals: {first.method}", style="dim")
     for note in found.notes:

@@ -44,8 +44,8 @@ def refuse(chosen: argparse.Namespace, run: Any) -> None:
 def carry_out(chosen: argparse.Namespace, run: Any, seed: int) -> int:
     """Print what one seed's model says."""
     import jax.numpy as jnp
-    from rich.console import Console
 
+    from sterling.report.console import Output
     from sterling.training import speech
 
     settings = run.settings
@@ -53,7 +53,7 @@ def carry_out(chosen: argparse.Namespace, run: Any, seed: int) -> int:
     every = jnp.asarray(settings.seeds, jnp.int32)
     lines = speech.spoken(run.agent, settings, every, episodes, explore=chosen.sampled)
     tokenizer = speech.start(speech.of(settings).model).tokenizer
-    console = Console(highlight=False, soft_wrap=True)
+    console = Output(soft_wrap=True)
     how = "sampled" if chosen.sampled else "greedy"
     console.print(f"{settings.algorithm} on {settings.name}, seed {seed}, {how}", style="bold")
     own = sorted(lines[settings.seeds.index(seed)], key=lambda line: (line.scene, line.seat))

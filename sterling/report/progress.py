@@ -15,6 +15,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from sterling.report.console import Output
 from sterling.report.metrics import Row
 from sterling.statistics import Estimate, estimate
 from sterling.statistics.folders import place
@@ -46,7 +47,7 @@ class Progress:
         self._started = self._written = time.monotonic()
         self._tenth = -1
         self._spinner = Spinner("dots", style="cyan")
-        self._console = console or Console(highlight=False)
+        self._console = console or Output()
         self._live: Live | None = None
         self._title: threading.Timer | None = None  # announces the run, where nothing is live
         if self._console.is_terminal:
@@ -142,7 +143,7 @@ def summary(
     table.add_column(overflow="fold")
     for name, value in _lines(result, path):
         table.add_row(name, value)
-    console = console or Console(highlight=False)
+    console = console or Output()
     console.print(table)
 
 

@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sterling.report.console import Output
 from sterling.report.progress import duration
 from sterling.tuning.outcome import short, shown
 from sterling.tuning.search import Combine, Job
@@ -31,7 +32,7 @@ class Progress:
 
     def __init__(self, title: str, trials: int, combine: Combine, console: Console | None = None):
         self._title, self._trials, self._combine = title, trials, combine
-        self._console = console or Console(highlight=False)
+        self._console = console or Output()
         self._best: dict[int, dict[str, Any]] = {}  # each trial's newest line
         self._stage, self._wave, self._tenth = "search", 0, -1
         self._done: set[int] = set()
@@ -121,7 +122,7 @@ class Progress:
 
 def summary(made: dict[str, Any], path: Any, console: Console | None = None) -> None:
     """Print what a study came to: ``made`` as in report.json, ``path`` its folder."""
-    console = console or Console(highlight=False)
+    console = console or Output()
     best, budget, unit = made["incumbent"], made["budget"], made.get("unit", "steps")
     table = Table(box=None, padding=(0, 2), header_style="dim")
     table.add_column("")
