@@ -5,6 +5,7 @@ One file for each draw, ``000000.safetensors`` and so on, which holds the record
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from sterling import keys as named
@@ -22,6 +23,7 @@ from sterling.disk import replacing
 from sterling.types import Mistake, Record, Signals
 
 PLAIN = ("obs", "action", "reward", "discount", "last", "mask")
+HELD_OUT = "held_out"  # among the notes of a file
 
 
 class Dump(eqx.Module):
@@ -30,6 +32,7 @@ class Dump(eqx.Module):
     source: Any
     drawn: Int[Array, ""]  # batches so far: the next one's number
     folder: Path = eqx.field(static=True)
+    held_out: float = eqx.field(static=True, default=0.0)  # share of the questions not asked here
 
     @property
     def traced(self) -> bool:
@@ -49,24 +52,25 @@ class Dump(eqx.Module):
     def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Dump, Record]:
         """The source's batch, once it is written."""
         source, batch = self.source.draw(agent, keys)
-        write(self.folder / f"{int(self.drawn):06d}.safetensors", batch)
-        return Dump(source, self.drawn + 1, self.folder), batch
+        write(self.folder / f"{int(self.drawn):06d}.safetensors", batch, self.held_out)
+        return dataclasses.replace(self, source=source, drawn=self.drawn + 1), batch
 
     def heed(self, signals: Signals) -> Dump:
         """Tell the source."""
-        return Dump(self.source.heed(signals), self.drawn, self.folder)
+        return dataclasses.replace(self, source=self.source.heed(signals))
 
     def cleared(self) -> Dump:
         """With an empty tally."""
-        return Dump(self.source.cleared(), self.drawn, self.folder)
+        return dataclasses.replace(self, source=self.source.cleared())
 
     def stored(self) -> Dump:
         """What of it is written with a run."""
-        return Dump(self.source.stored(), self.drawn, self.folder)
+        return dataclasses.replace(self, source=self.source.stored())
 
     def restored(self, fresh: Dump) -> Dump:
         """The inverse of :meth:`stored`."""
-        return Dump(self.source.restored(fresh.source), self.drawn, fresh.folder)
+        source = self.source.restored(fresh.source)
+        return dataclasses.replace(fresh, source=source, drawn=self.drawn)
 
     def close(self) -> None:
         """Release what the source holds."""
@@ -231,13 +235,22 @@ def _lengthened(batch: Record, tokens: int, folder: Path) -> Record:
     return jax.tree.map(longer, batch)
 
 
-def write(path: Path, batch: Record) -> None:
+def held_out(folder: Path) -> float:
+    """The share of all questions that the run which wrote a folder kept to judge by; 0 where it
+    does not say."""
+    for path in sorted(folder.glob("*.safetensors"))[:1]:
+        with contextlib.suppress(SafetensorError), safe_open(path, "numpy") as file:
+            return float((file.metadata() or {}).get(HELD_OUT, 0.0))
+    return 0.0
+
+
+def write(path: Path, batch: Record, held_out: float = 0.0) -> None:
     """Write a batch, whole or not at all."""
     arrays = {name: np.asarray(getattr(batch, name)) for name in PLAIN}
     arrays |= {f"extras.{name}": np.asarray(x) for name, x in batch.extras.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
-        save_file(arrays, partial)
+        save_file(arrays, partial, {HELD_OUT: repr(held_out)})
 
 
 def read(path: Path) -> Record:

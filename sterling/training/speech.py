@@ -14,7 +14,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import algorithms, keys
-from sterling.experience import comparisons
+from sterling.experience import comparisons, recorded
 from sterling.experience.conversation import Conversation, Host
 from sterling.experience.lines import Rows, record
 from sterling.experience.mix import Mix
@@ -149,16 +149,20 @@ def _source_maker(settings: Settings) -> Callable[[int], Any]:
 def _check_parts(settings: Settings, asked: tuple[int, ...]) -> None:
     """Raise Mistake where a level has no question to learn from, or none to be judged by."""
     share, base = of(settings).held_out, of(settings).model
+    written = of(settings).replay or of(settings).pool
     if not share:
         return
     for judging in (False, True):
         place = world(settings, judging=judging)
         for level in asked:
             place.begin(0, level)
-    before = start(base).held_out
-    if before is not None and before < share:
-        said = f"{base} held out {before:g} of its questions and this run {share:g}"
-        say(f"{said}: some that are kept to judge by may have been learned there")
+    kept = {base: start(base).held_out}
+    if written:
+        kept[written] = recorded.held_out(Path(written))
+    for where, before in kept.items():
+        if before is not None and before < share:
+            said = f"{where} held out {before:g} of its questions and this run {share:g}"
+            say(f"{said}: some that are kept to judge by may be learned from it")
 
 
 def _spoken(
@@ -190,7 +194,7 @@ def _spoken(
         sizes = {"group": needs.group, "seats": place.seats, "tokens": how.context - 1}
         pool = Remembered.of(Path(asked.pool), needs.again, **sizes)
         source = Mix((source, pool), axis=1)
-    return Dump(source, none, Path(asked.dump)) if asked.dump else source
+    return Dump(source, none, Path(asked.dump), asked.held_out) if asked.dump else source
 
 
 def _compared(

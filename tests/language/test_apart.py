@@ -123,3 +123,14 @@ def test_a_beginning_that_held_out_less_is_told(tmp_path, capsys):
     assert "base held out 0 of its questions and this run 0.25" in capsys.readouterr().err
     found = language.judge(run, beside=[base], samples=2, problems=4)
     assert any("it may have learned some that are asked here" in each for each in found.notes)
+
+
+def test_a_dump_that_held_out_less_is_told(tmp_path, capsys):
+    own = {"updates": 1, "prompts": 2, "group": 2, "evaluate_episodes": 0, "model": "nano"}
+    for share, told in ((0.0, True), (0.25, False)):
+        dump = str(tmp_path / f"{share}")
+        sterling.train("grpo", FEW, held_out=share, limit=4, dump=dump, **own)
+        capsys.readouterr()
+        sterling.train("grpo", FEW, held_out=0.25, limit=4, replay=dump, **own)
+        said = f"{dump} held out 0 of its questions and this run 0.25"
+        assert (said in capsys.readouterr().err) == told
