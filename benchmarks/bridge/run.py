@@ -116,6 +116,10 @@ def page(results: dict[str, Any], data: Path) -> list[str]:
         for alone in ALONE:
             scores = [results[each]["final"]["return"]["per_seed"] for each in (bridge, alone)]
             lines.append(f"* {bridge} over {alone}: {improve(*scores)}")
+        if switch := results[bridge].get("switch"):
+            scores = [results[bridge]["final"]["return"], switch["before"]]
+            better = improve(*(each["per_seed"] for each in scores))
+            lines.append(f"* {bridge} over itself before the first step: {better}")
     return lines
 
 
