@@ -30,6 +30,7 @@ def main() -> None:
         results[name] = run(name)
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(results, indent=1) + "\n")
+    results = {name: results[name] for name in TASKS if name in results}
     OUT.with_suffix(".md").write_text("\n".join(page(results)) + "\n")
     draw(results)
     print("\n".join(page(results)))
