@@ -61,7 +61,9 @@ def phase(algorithm: str, world: str, path: Path, words: dict[str, Any]) -> dict
     import sterling
 
     if (path / "config.json").exists():
-        made = sterling.resume(path)
+        begun = json.loads((path / "config.json").read_text())["updates"]
+        more = words["updates"] if words["updates"] > begun else None
+        made = sterling.resume(path, updates=more)
     else:
         words = words | {"model": str(words["model"]), "seeds": SEEDS}
         made = sterling.train(algorithm, world, out=path, evaluate_episodes=EPISODES, **words)
