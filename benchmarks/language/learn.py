@@ -76,8 +76,8 @@ def page(results: dict[str, Any]) -> list[str]:
     lines += [
         f"{SEEDS} seeds; mean reward of sampled answers to {EPISODES} questions drawn apart from",
         "training's, [95 % interval over seeds]; each seed's; seconds for all seeds together.",
-        "Of all questions a share was held out, and only those are asked. *In training*: answers to",
-        "the others, in the log's last row; where a level has few (arithmetic 200, countdown-mini",
+        "A share of all questions was held out, and those are asked. *In training*: answers to",
+        "the others, in the log's last row. Where a level has few (arithmetic 200, countdown-mini",
         "264), they are learned by heart.",
         "",
         "| task | held out | after SFT | after | in training | updates | seconds |",
