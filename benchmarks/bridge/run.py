@@ -99,9 +99,8 @@ def page(results: dict[str, Any], data: Path) -> list[str]:
         f"20 episodes per seed. The log: {log.episodes} episodes, {log.rows:,} steps, mean return "
         f"{log.returns.mean():.0f}, {log.ended.mean():.0%} find the flag. {UPDATES:,} updates "
         f"from the log, {STEPS:,} steps in the world, four updates each (JSRL learns without the "
-        "log; WSRL goes on from SAC-N, without it). "
-        "Means, 95% intervals over seeds; the dip is from the return before the first step to the "
-        "lowest of ten evaluations afterwards.",
+        "log; WSRL goes on from SAC-N, without it). Means, 95% intervals over seeds; the dip is "
+        "from the return before the first step to the lowest of ten evaluations afterwards.",
         "",
         "| | return | per seed | before the first step | dip |",
         "|---|---|---|---|---|",

@@ -50,8 +50,8 @@ def run(name: str) -> dict[str, Any]:
     }
     facts = json.loads((learned / "config.json").read_text())
     rows = [json.loads(line) for line in (learned / "metrics.jsonl").read_text().splitlines()]
-    axes = {"update": "update", "score": "data/score"}
-    curve = {axis: [row[key] for row in rows] for axis, key in axes.items()}
+    curve = {"update": [row["update"] for row in rows]}
+    curve["score"] = [row["data/score"] for row in rows]
     more = {"held_out": facts["speech"].get("held_out", 0.0), "curve": curve}
     return {**found, **more, "git": facts["git"], "hardware": facts["hardware"]}
 
@@ -77,8 +77,8 @@ def page(results: dict[str, Any]) -> list[str]:
         f"{SEEDS} seeds; mean reward of sampled answers to {EPISODES} questions drawn apart from",
         "training's, [95 % interval over seeds]; each seed's; seconds for all seeds together.",
         "A share of all questions was held out, and those are asked. *In training*: answers to",
-        "the others, in the log's last row. Where a level has few (arithmetic 200, countdown-mini",
-        "264), they are learned by heart.",
+        "the others, in the log's last row; where a level has few (arithmetic 200, countdown-mini",
+        "264), a model can learn them by heart.",
         "",
         "| task | held out | after SFT | after | in training | updates | seconds |",
         "|---|---|---|---|---|---|---|",

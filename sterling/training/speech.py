@@ -147,7 +147,8 @@ def _source_maker(settings: Settings) -> Callable[[int], Any]:
 
 
 def _check_parts(settings: Settings, asked: tuple[int, ...]) -> None:
-    """Raise Mistake where a level has no question to learn from, or none to be judged by."""
+    """Raise Mistake where a level has no question to learn from, or none to be judged by; say where
+    what this run begins with, or replays, held out fewer."""
     share, base = of(settings).held_out, of(settings).model
     written = of(settings).replay or of(settings).pool
     if not share:
