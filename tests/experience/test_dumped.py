@@ -31,8 +31,8 @@ class StopsAfter:
 def test_a_dump_goes_on_where_its_run_was_stopped(tmp_path):
     whole, broken, path = (tmp_path / name for name in ("whole", "broken", "run"))
     expected = sterling.train("grpo", "arithmetic", dump=str(whole), **FIELDS)
+    stop = [StopsAfter(2)]
     with pytest.raises(SystemExit) as left:
-        stop = [StopsAfter(2)]
         sterling.train("grpo", "arithmetic", dump=str(broken), out=path, sinks=stop, **FIELDS)
     assert left.value.code == 75
     assert len(list(broken.iterdir())) < 6
