@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from sterling.statistics import Estimate
 
 NAMES = ("beside", "samples", "problems", "levels")  # options that only these runs have
-WIDE = 1000  # columns that a table may take
 COMMON = 6  # reasons that are shown
 FACTS = {  # name -> words, decimals
     "greedy": ("solved greedily", 3),
@@ -83,7 +82,7 @@ def carry_out(chosen: argparse.Namespace, run: Any) -> int:
 
 def show(found: Judgement) -> None:
     """Print tables and what is to be said of them."""
-    from sterling.report.console import Output
+    from sterling.report.console import UNFOLDED, Output
 
     console = Output(soft_wrap=True)
     levels = sorted(set(found.levels))
@@ -93,7 +92,7 @@ def show(found: Judgement) -> None:
     )
     tables = [_models(found.models, len(levels) > 1)]
     for table in [*tables, _changes(found)] if found.changes["any"] else tables:
-        whole = console.measure(table, options=console.options.update(max_width=WIDE)).maximum
+        whole = console.measure(table, options=console.options.update(max_width=UNFOLDED)).maximum
         Output(width=whole).print(table)  # cut numbers would be other numbers
     first = next(iter(found.models[-1].pass_at_k.values()))
     console.print(f"95% intervals: {first.method}", style="dim")

@@ -27,6 +27,7 @@ from sterling.training.api import resume, train
 from sterling.training.fields import whole
 from sterling.training.guard import EXIT_RESUMABLE
 from sterling.training.settings import resolve
+from sterling.training.start import build
 from sterling.types import Mistake
 
 APART = 1000  # between the first seeds of two labels
@@ -72,7 +73,7 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
     where a seed failed and ``failed`` does not say what it counts as; SystemExit 75 when stopped.
     """
     path = Path(path)
-    _check(question)
+    _check(question, path)
     with writing(path):
         _begin(question, path)
     while True:
@@ -129,8 +130,9 @@ def _finished(path: Path) -> list[Path]:
     return sorted(each.parent for each in path.glob("*/result.json"))
 
 
-def _check(question: Question) -> None:
-    """All that can be wrong is told before anything is trained."""
+def _check(question: Question, path: Path) -> None:
+    """All that can be wrong is told before anything is trained; agents that have no run in ``path``
+    yet are made in their world to see whether they fit it."""
     labels = [each.label for each in question.contenders]
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise Mistake(f"a comparison needs two or more different labels; got {', '.join(labels)}")
@@ -145,14 +147,18 @@ def _check(question: Question) -> None:
     find(question.environment)
     known = ("envs", "strategy", "preset", "env_options")
     rest = {name: value for name, value in question.options.items() if name in known}
-    for each in question.contenders:
-        resolve(
-            each.algorithm, question.environment, steps=question.steps, fields=each.fields, **rest
-        )
+    rest |= {"steps": question.steps, "seeds": question.per_look}
+    planned = {
+        each.label: resolve(each.algorithm, question.environment, fields=each.fields, **rest)
+        for each in question.contenders
+    }
     empty: dict[str, list[float]] = {label: [] for label in labels}
     compare(
         empty, alpha=question.alpha, interims=question.looks, per_interim=question.per_look
     )  # raises where so few seeds can never decide
+    for label, settings in planned.items():
+        if not (path / label).exists():
+            build(settings, warm=False).source.close()
 
 
 def _begin(question: Question, path: Path) -> None:

@@ -14,3 +14,17 @@ def test_a_reader_that_leaves_is_a_broken_pipe():
     table = Table("one", "two")
     with pytest.raises(BrokenPipeError), os.fdopen(writer, "w") as file:
         Output(file=file).print(table)
+
+
+def test_a_file_is_not_folded(tmp_path, monkeypatch):
+    table, name = Table("what", "how much"), "a name with many words " * 10
+    table.add_row(name, "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for columns, folded in ((None, False), ("80", True)):
+        if columns:
+            monkeypatch.setenv("COLUMNS", columns)
+        with (tmp_path / "out").open("w+") as file:
+            Output(file=file).print(table)
+            file.seek(0)
+            lines = file.read().splitlines()
+        assert any(name.strip() in line for line in lines) != folded

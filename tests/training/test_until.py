@@ -106,6 +106,8 @@ def test_copies_of_one_are_not_told_apart(tmp_path):
         (question(LEARNS), "two or more different labels"),
         (question(LEARNS, LEARNS), "two or more different labels"),
         (question(LEARNS, Contender("x", "ppo", {"lrr": 1.0})), "did you mean lr?"),
+        (question(LEARNS, Contender("x", "ppo", {"minibatch": 9999})), "fit into a rollout"),
+        (question(LEARNS, Contender("x", "dqn", {"warmup": 64})), "dqn cannot act in Box"),
         (question(LEARNS, SLEEPS, per_look=20), "do not fit"),
         (question(LEARNS, SLEEPS, per_look=2, max_seeds=2), "never show a difference"),
     ],
