@@ -150,7 +150,8 @@ class Transitions:
     correction: float = 1.0  # exponent of its importance weights
     next_action: bool = False  # extras["next_action"]: what was done next; at an episode's end 0
     monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the
-    # episode's end as it was lived; -inf where it is not known (experience still being made)
+    # episode's end as it was lived, beyond a cut the least that can follow (data/returns.worst);
+    # -inf where it is not known (experience still being made)
 
     @classmethod
     def of(cls, config: Any) -> Transitions:

@@ -17,20 +17,29 @@ SAMPLINGS = ("uniform", "episodes", "return")
 TEMPERATURE = 0.1  # of the weights of episodes by return (Hong 2023, section 6)
 
 
-def monte_carlo(dataset: Dataset, gamma: float) -> Float[np.ndarray, "row"]:
+def monte_carlo(dataset: Dataset, gamma: float, beyond: float = 0.0) -> Float[np.ndarray, "row"]:
     """Of every row, the return to its episode's end as it was lived: G_t = r_t + gamma d_t G_{t+1}
     with the row's discount d_t, 0 where the task ended though the log goes on (OGBench's masks).
 
-    An episode that was cut counts up to its cut.
+    An episode that was cut counts up to its cut, and what follows there as ``beyond``.
     """
     found = []
     for block in dataset.blocks():
         reward, discount = (block.arrays[name].astype(float) for name in ("reward", "discount"))
         ends = np.cumsum(block.lengths)
+        final = ends[block.lengths > 0] - 1
+        reward[final] += gamma * discount[final] * beyond
         for begin, end in zip(ends - block.lengths, ends, strict=True):
             rows = slice(begin, end)
             found.append(ahead(reward[rows], gamma, discount[rows]).astype(np.float32))
     return np.concatenate(found)
+
+
+def worst(dataset: Dataset, gamma: float) -> float:
+    """The least that may follow a cut if rewards are never below the log's: the smallest of them
+    for ever, or 0 where none is negative."""
+    lowest = min(float(block.arrays["reward"].min(initial=0.0)) for block in dataset.blocks())
+    return lowest / max(1.0 - gamma, 1e-6)
 
 
 def ahead(

@@ -61,8 +61,9 @@ def error(
     """(Q(s_t, a_t) - sg(r + mean_a' Q(s_{t+1}, a')))^2 of every sampled token, 0 elsewhere.
 
     ``q``: :func:`implied_q` of the tokens. ``mean_q``: its mean over the vocabulary in the state
-    that the token was sampled in, so the next state's is the next column; after a row's last
-    sampled token there is none. ``reward``: centred, one per row.
+    that the token was sampled in, so the next state's is the next column; where that was not
+    sampled there is none, so a row is one answer, not several turns. ``reward``: centred, one per
+    row.
     """
     after = jnp.concatenate([mask[:, 1:], jnp.zeros_like(mask[:, :1])], 1)
     ahead = jnp.concatenate([mean_q[:, 1:], jnp.zeros_like(mean_q[:, :1])], 1)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key
 from sterling import keys as named
 from sterling.data.dataset import Dataset
 from sterling.data.device import Mapped, OnDevice, to_device
-from sterling.data.returns import monte_carlo, shares, times
+from sterling.data.returns import monte_carlo, shares, times, worst
 from sterling.equations.value import n_step_return
 from sterling.experience.rollout import Actor
 from sterling.experience.windows import only
@@ -67,10 +67,13 @@ class Logged(eqx.Module):
     ) -> Logged:
         """Put the dataset on the device where it fits; ``sampling`` is a word of
         :func:`~sterling.data.returns.shares`."""
-        stretches = isinstance(needs, Sequences)
-        gamma = needs.gamma if isinstance(needs, Sequences) else needs.monte_carlo
-        returns = None if gamma is None else jnp.asarray(monte_carlo(dataset, float(gamma)))
-        time = jnp.asarray(times(dataset)) if stretches else None
+        returns, time = None, None
+        if isinstance(needs, Sequences):
+            returns = jnp.asarray(monte_carlo(dataset, float(needs.gamma)))
+            time = jnp.asarray(times(dataset))
+        elif needs.monte_carlo is not None:
+            gamma = float(needs.monte_carlo)
+            returns = jnp.asarray(monte_carlo(dataset, gamma, worst(dataset, gamma)))
         return cls(to_device(dataset), returns, time, Episodes.of(dataset, sampling), needs)
 
     @property

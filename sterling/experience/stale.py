@@ -16,9 +16,9 @@ class Stale(eqx.Module):
     """Draws from ``source`` and hands on what was drawn ``lag`` draws before.
 
     That is how far learning lags behind acting where both go on at the same time; here it is exact
-    and repeatable. The first ``lag`` batches are handed on at once. With each batch waits the
-    source's ``note`` of it, and the source is put in mind of that (``about``) before it hears what
-    was learned from the batch.
+    and repeatable. The first ``lag`` batches are handed on at once, as there is nothing older, and
+    again when they are due. With each batch waits the source's ``note`` of it; the source is put
+    in mind of that (``about``) before it hears what was learned from the batch.
     """
 
     source: Any

@@ -46,6 +46,7 @@ def transitions(
         after = jnp.mod(row + 1, ring.rows)
         goes_on = ~last[..., 0] & ring.mask(after, env)
         extras["next_action"] = only(goes_on, ring.action(after, env))
+        final |= ~goes_on  # as at a cut: what was done next is not known
     if needs.monte_carlo is not None:
         extras["monte_carlo"] = jnp.full(total.shape, -jnp.inf)  # the episode may still go on
     return Record(

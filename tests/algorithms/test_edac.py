@@ -185,9 +185,14 @@ def test_mistakes(space, fields, words):
 
 def test_wanted_entropy():
     box, choice = (make(space).actor.actions for space in FORMS)
-    assert edac.wanted_entropy(box, None) == -2.0
-    np.testing.assert_allclose(edac.wanted_entropy(choice, None), 0.1 * np.log(3.0))
-    assert edac.wanted_entropy(choice, 0.7) == 0.7
+    obs = jnp.zeros((2, OBS))
+    assert edac.wanted_entropy(box, None, obs) == -2.0
+    tenth = edac.wanted_entropy(choice, None, obs)
+    np.testing.assert_allclose(tenth, 0.1 * np.log(3.0), rtol=1e-6)
+    np.testing.assert_allclose(edac.wanted_entropy(choice, 0.7, obs), 0.7, rtol=1e-6)
+    mask = jnp.array([[True, True, False], [False, False, True]])
+    allowed = edac.wanted_entropy(choice, None, {"action_mask": mask, "x": obs})
+    np.testing.assert_allclose(allowed, [0.1 * np.log(2.0), 0.0], rtol=1e-6)
 
 
 def test_actions_have_the_shape_of_their_space():

@@ -207,11 +207,12 @@ def test_a_temperature_that_begins_at_0_is_tuned_all_the_same():
 
 
 def test_target_entropy_counts_the_allowed_actions():
-    state = make(spaces.Discrete(4))
+    actions = make(spaces.Discrete(4)).actor.actions
     mask = jnp.array([[True, True, True, False], [True, False, False, False]])
     obs = {"action_mask": mask, "x": jnp.zeros((2, OBS))}
-    np.testing.assert_allclose(sac.target_entropy(state, obs), [0.98 * np.log(3.0), 0.0], rtol=1e-6)
-    assert sac.target_entropy(make(target_entropy=-7.0), jnp.zeros((2, OBS))) == -7.0
+    found = sac.target_entropy(actions, None, obs, share=0.98)
+    np.testing.assert_allclose(found, [0.98 * np.log(3.0), 0.0], rtol=1e-6)
+    assert sac.target_entropy(actions, -7.0, obs, share=0.98) == -7.0
 
 
 def test_forbidden_actions_are_never_taken():

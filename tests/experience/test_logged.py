@@ -102,6 +102,15 @@ def test_returns_to_the_end(data):
     np.testing.assert_allclose(rows.extras["monte_carlo"], found[rows.reward.astype(int) - 1])
 
 
+def test_beyond_a_cut_returns_count_the_least_that_can_follow(data):
+    """-1 a step: for ever where an episode was cut, to its end where it ended."""
+    negative = data.rewarded(lambda reward: -np.ones_like(reward))
+    rows = drawn(Logged.create(negative, Transitions(batch=64, monte_carlo=0.5)))
+    episode, step = rows.obs.T.astype(int)
+    left = np.where(ENDED, LENGTHS, np.inf)[episode] - step
+    np.testing.assert_allclose(rows.extras["monte_carlo"], -2.0 * (1.0 - 0.5**left), rtol=1e-6)
+
+
 def test_stretches_end_in_the_drawn_row_and_are_padded_before_the_first(data):
     source = Logged.create(data, Sequences(batch=64, length=5, gamma=1.0))
     _, record = source.draw(Nobody(), jax.random.split(jax.random.key(0), 2))

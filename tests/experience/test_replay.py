@@ -248,6 +248,18 @@ def test_nothing_joins_what_was_before_a_resume_to_what_came_after(n_step, prior
         assert last in met or end[env, 3] == 0
 
 
+def test_what_was_done_next_was_done_or_the_row_counts_as_a_last_one():
+    """Also of the newest row, and of those before a resume."""
+    how = {"capacity": 60, "batch": 512, "next_action": True}
+    replay, first = drawn(make(Unsaved(envs=2), **how), 2)
+    fresh = make(Unsaved(envs=2, first=100), **how)
+    for batch in map(flat, first + drawn(replay.stored().restored(fresh), 3)[1]):
+        _, _, episode, step, _ = batch.obs.astype(int).T
+        done = np.where(batch.last, 0, (episode + step + 1) % 9)
+        np.testing.assert_array_equal(batch.extras["next_action"][batch.mask], done[batch.mask])
+        assert not batch.last[batch.mask].all()
+
+
 def test_only_one_frame_is_kept():
     whole, single = make(Counter(stack=3)), make(Counter(stack=3))
     assert single.ring.wide[0].shape == (1, 30, 1, 1, FIELDS, 1)

@@ -16,12 +16,15 @@ actor is kept, instead of Q-learning's maximum, so that both kinds explore and f
 
 ``calibrated`` is Cal-QL: in the gap, Q of the policy's actions counts as max(Q, R), R the return
 that the log has from there on, so nothing falls below what its own policy reached and online
-learning does not begin by unlearning. Where R is not known (experience still being made) it is CQL.
+learning does not begin by unlearning. R has to bound V from below, so where an episode was cut the
+log's smallest reward, if negative, follows for ever (as in the authors' code where each step costs
+the same). Where R is not known (experience still being made) it is CQL.
 
 Deviations from the papers: alpha' is that of the authors' code, which has the whole square where
 eq. 4 has the half (alpha' there is half as large); the integral is a mean of samples, not a sum, so
 ``target_gap`` is smaller than theirs by log(3 n_actions); no reward scale, no cloning at the start,
-actor and critics begin as SAC's. Evidence: benchmarks/results/offline.md.
+actor and critics begin as SAC's, and critics are updated first; Cal-QL's target is CQL's too, where
+its code takes the best of ten next actions. Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations
@@ -171,7 +174,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
     log_alpha, log_penalty = state.log_alpha, state.log_penalty
     if config.tune_alpha:
-        wanted = jnp.asarray(edac.wanted_entropy(actor.actions, config.target_entropy))
+        wanted = edac.wanted_entropy(actor.actions, config.target_entropy, batch.obs)
         grads = jax.grad(sac.alpha_loss)(log_alpha, entropy, wanted, batch)
         direction, alpha_state = adam().update(grads, alpha_state)
         log_alpha = descend(log_alpha, direction, config.actor_lr)

@@ -17,15 +17,15 @@ minimum over so many members drawn anew for each update, and improves the policy
 all (Chen 2021, algorithm 1); ``layer_norm`` bounds values far from the data; ``backup_entropy``
 False leaves the entropy out of the target.
 
-Deviations: L_Q is halved, as everywhere here; networks begin as SAC's. The policy's log deviation
-lies in (-5, 2), as in the authors' code (SAC's and RLPD's: -20, 2).
+Deviations: L_Q is halved, as everywhere here; networks begin as SAC's, and critics are updated
+first. The policy's log deviation lies in (-5, 2), as in the authors' code (SAC's and RLPD's: -20,
+2). As RLPD: H_target is not halved, and the actor is updated as often as the critics.
 Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import equinox as eqx
@@ -35,7 +35,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from sterling import keys
-from sterling.algorithms.online.sac import Policy, alpha_loss
+from sterling.algorithms.online.sac import Policy, alpha_loss, target_entropy
 from sterling.equations.average import masked_mean
 from sterling.equations.diversity import alikeness
 from sterling.equations.polyak import polyak
@@ -176,7 +176,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
     log_alpha = state.log_alpha
     if config.tune_alpha:
-        wanted = jnp.asarray(wanted_entropy(actor.actions, config.target_entropy))
+        wanted = wanted_entropy(actor.actions, config.target_entropy, batch.obs)
         grads = jax.grad(alpha_loss)(log_alpha, entropy, wanted, batch)
         direction, alpha_state = adam().update(grads, alpha_state)
         log_alpha = descend(log_alpha, direction, config.lr)
@@ -251,9 +251,7 @@ def policy_value(
     return soft_value(reduce(critics.of_action(obs, action), 0), log_p, alpha), -log_p
 
 
-def wanted_entropy(actions: Actions, given: float | None) -> float:
+def wanted_entropy(actions: Actions, given: float | None, obs: Obs) -> Float[Array, "..."]:
     """H_target in nats: ``given``, or -dim(A) for boxes (Haarnoja 2018b), and for choices a tenth
     of what they could have: SAC's 98 % is meant to explore, and a log cannot be explored."""
-    if given is not None:
-        return given
-    return -float(actions.outputs) if actions.kind == "box" else 0.1 * math.log(actions.outputs)
+    return target_entropy(actions, given, obs, share=0.1)

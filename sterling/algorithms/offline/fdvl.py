@@ -14,7 +14,7 @@ grow as u and as u^2. V rises with lambda towards the largest Q that the log has
 is 1, or an importance weight of the source.
 
 Everything but L_V is IQL's (``iql.py``), and called from there; what that file says of
-``scale_reward``, ``anneal`` and pictures holds here.
+``scale_reward``, ``anneal`` and how networks begin holds here.
 
 Deviations from the authors' code: chi-square's f* is 0 for every u < 0, as in the paper (there it
 grows again below -4); the critics' loss is the square (there Huber's, linear beyond 20); the

@@ -9,10 +9,10 @@ update; w is 1, or an importance weight of the source. No action outside the log
 is an upper expectile over the logged actions, and for tau -> 1 the largest of them.
 
 Deviations from the authors' code: the policy's weights come from V before its step (there after
-it, as the critics' target does here too). The policy's step size falls along a cosine over the
-planned updates, as there, where ``anneal`` is on. Rewards are scaled by 1000 / (largest - smallest
-return of the log) with ``scale_reward``, as the paper does for locomotion (leave it off where the
-log has sparse rewards of size one).
+it, as the critics' target does here too); networks begin as SAC's (there orthogonal). The policy's
+step size falls along a cosine over the planned updates, as there, where ``anneal`` is on. Rewards
+are scaled by 1000 / (largest - smallest return of the log) with ``scale_reward``, as the paper does
+for locomotion (leave it off where the log has sparse rewards of size one).
 Evidence: benchmarks/results/offline.md.
 """
 

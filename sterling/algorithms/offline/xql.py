@@ -15,8 +15,8 @@ Everything but L_V is IQL's (``iql.py``), and called from there.
 
 Deviations from the authors' code: an exponential beyond ``clip`` continues along its tangent
 instead of losing its gradient; the critics' loss is the square (there Huber's, linear beyond 20);
-the policy's weights come from V before its step (there after it). Pictures are encoded by one
-torso, which only the critics' loss trains.
+the policy's weights come from V before its step (there after it); networks begin as SAC's. Pictures
+are encoded by one torso, which only the critics' loss trains.
 Evidence: benchmarks/results/offline.md.
 """
 

@@ -7,9 +7,10 @@
 
 Deviations from the paper, all customary: advantages standardised per minibatch, separate policy
 and value networks for vectors (one shared torso for pictures), orthogonal weights, global gradient
-clipping, linearly annealed step size, running normalisation of observations and rewards. The
-statistics are those of past rollouts, so the first minibatch has rho = 1 exactly. Time limits
-bootstrap from the true successor. Evidence: benchmarks/scores/, docs/scores.md.
+clipping, linearly annealed step size, running normalisation of observations and rewards. What
+observations are centred by is of past rollouts, so the first minibatch has rho = 1 exactly; the
+rewards' deviation counts the present one. Time limits bootstrap from the true successor.
+Evidence: benchmarks/scores/, docs/scores.md.
 """
 
 from __future__ import annotations

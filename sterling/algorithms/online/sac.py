@@ -14,8 +14,9 @@ actions allowed in s.
 
 Deviations from the papers: the three updates use one another's results in the order critics,
 actor, temperature; pictures are encoded by one torso, which only the critics' loss trains and the
-policy looks through (Yarats 2021). No reward scale: alpha is tuned instead. ``correction`` of
-prioritised replay stays what it is, as in Dopamine's Rainbow (Schaul 2016, arXiv:1511.05952,
+policy looks through (Yarats 2021). No reward scale: alpha is tuned instead. A sum of ``n_step``
+rewards is not corrected for the policy having changed, and has no entropy between. ``correction``
+of prioritised replay stays what it is, as in Dopamine's Rainbow (Schaul 2016, arXiv:1511.05952,
 anneals it to 1).
 Evidence: benchmarks/scores/, docs/scores.md.
 """
@@ -165,7 +166,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
     log_alpha = state.log_alpha
     if config.tune_alpha:
-        wanted = target_entropy(state, batch.obs)
+        wanted = target_entropy(actor.actions, config.target_entropy, batch.obs, share=0.98)
         grads = jax.grad(alpha_loss)(log_alpha, entropy, wanted, batch)
         direction, alpha_state = adam().update(grads, alpha_state)
         log_alpha = descend(log_alpha, direction, config.lr)
@@ -244,12 +245,14 @@ def policy_value(
     return soft_value(jnp.minimum(*critics.of_action(obs, action)), log_prob, alpha), -log_prob
 
 
-def target_entropy(state: State, obs: Obs) -> Any:
-    """H_target, per row where observations say which actions are allowed."""
-    actions, given = state.actor.actions, state.config.target_entropy
+def target_entropy(
+    actions: Actions, given: float | None, obs: Obs, share: float
+) -> Float[Array, "..."]:
+    """H_target: ``given``, or -dim(A) for boxes, and for choices the ``share`` of what they could
+    have, per row where observations say which are allowed."""
     if given is not None or actions.kind == "box":
         return jnp.asarray(-float(actions.outputs) if given is None else given)
     mask = action_mask(obs)
     if mask is None:
-        return jnp.asarray(0.98 * math.log(actions.outputs))
-    return 0.98 * jnp.log(jnp.maximum(jnp.sum(mask, -1).astype(jnp.float32), 1.0))
+        return jnp.asarray(share * math.log(actions.outputs))
+    return share * jnp.log(jnp.maximum(jnp.sum(mask, -1).astype(jnp.float32), 1.0))

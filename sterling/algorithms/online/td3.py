@@ -10,10 +10,11 @@ g is gamma times the world's discount; mu' and Q'_i follow mu and Q_i by ``tau``
 moves; w is 1, or the importance weight of prioritised replay.
 
 Deviations from the paper: networks and step size are those of the authors' later code; pictures
-are encoded by one torso, which only the critics' loss trains and the actor looks through;
-``correction`` of prioritised replay stays what it is, as in Dopamine's Rainbow (Schaul 2016,
-arXiv:1511.05952, anneals it to 1). In a program with seeds under ``vmap`` the delayed update is
-computed every time and then dropped; under ``map`` and ``processes`` it costs nothing.
+are encoded by one torso, which only the critics' loss trains and the actor looks through; a sum of
+``n_step`` rewards is not corrected for the policy having changed; ``correction`` of prioritised
+replay stays what it is, as in Dopamine's Rainbow (Schaul 2016, arXiv:1511.05952, anneals it to 1).
+In a program with seeds under ``vmap`` the delayed update is computed every time and then dropped;
+under ``map`` and ``processes`` it costs nothing.
 Evidence: benchmarks/scores/, docs/scores.md.
 """
 
