@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 from sterling import commands
 from sterling.leaving import INTERRUPTED, Leaving
@@ -15,6 +16,11 @@ from sterling.options import WRONG_USE, parse
 REFUSED = (  # what a file system answers about a place that the user has named
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+)
+NO_ROOM = "RESOURCE_EXHAUSTED"
+SMALLER = (
+    "take fewer seeds, envs or rows of a batch; of a language model shorter lines (--context), "
+    "fewer at a time (--slots, --piece), or --forget"
 )
 
 
@@ -45,6 +51,9 @@ def _carried_out(words: Sequence[str]) -> int:
     chosen = parse(words)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # other packages' warnings; `python -W` brings them back
+    for name, value in vars(chosen).items():
+        if isinstance(value, Path):  # of --out=~/runs a shell leaves the ~ to us
+            setattr(chosen, name, value.expanduser())
     return int(commands.find(chosen.command).carry_out(chosen))
 
 
@@ -55,6 +64,10 @@ def _told(error: Exception) -> int:
 
     if isinstance(error, OSError) and error.filename and error.errno in REFUSED:
         error = Mistake(f"{error.filename}: {error.strerror}; choose a place that can be used")
+    if type(error).__name__ == "JaxRuntimeError" and str(error).startswith(NO_ROOM):
+        said = "memory does not suffice"
+        asked = str(error).removeprefix(NO_ROOM).partition("\n")[0].strip(": .")
+        error = Mistake(f"{said} ({asked}); {SMALLER}")
     if not isinstance(error, (Mistake, WorldFailed)):
         raise error
     print(f"sterling: {error}", file=sys.stderr)

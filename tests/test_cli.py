@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from sterling.algorithms import ALGORITHMS, find
@@ -124,6 +125,23 @@ def test_every_field_is_an_option_with_help(algorithm):
 )
 def test_wrong_use_is_one_line(text, answer, capsys):
     assert refused(text, capsys).startswith(answer)
+
+
+def test_memory_that_does_not_suffice_is_told_in_one_line(monkeypatch, capsys):
+    def carry_out(chosen):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 5 bytes.")
+
+    monkeypatch.setattr(train, "carry_out", carry_out)
+    said = refused("train ppo CartPole-v1 --steps 9", capsys)
+    assert said.startswith("memory does not suffice (Out of memory allocating 5 bytes); take fewer")
+
+
+def test_a_home_is_found_where_the_shell_leaves_it_to_us(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    asked = []
+    monkeypatch.setattr(train, "carry_out", lambda chosen: asked.append(chosen.out) or 0)
+    assert main(["train", "ppo", "CartPole-v1", "--steps", "9", "--out=~/run"]) == 0
+    assert asked == [tmp_path / "run"]
 
 
 def test_help_is_quick_and_imports_nothing_slow():

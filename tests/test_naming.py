@@ -51,3 +51,23 @@ def test_what_makes_another_environment_has_another_name():
     assert names[1].startswith("<lambda test_naming.py:")
     assert names[3:] == ["make(1, size=2)", "dict"]
     assert len(set(names)) == 5
+
+
+def test_what_a_factory_takes_from_around_it_is_in_its_name():
+    def made(size, kind=int, other=None):
+        def make(words="a"):
+            return kind(size, words, other)
+
+        return make, lambda: kind(size)
+
+    (make, one), (_, other) = made(2), made(2, float)
+    assert called(make) == "make(kind=int, size=2, words='a')"
+    assert called(one).endswith(" kind=int size=2>")
+    assert called(other).endswith(" kind=float size=2>")
+
+
+def test_lambdas_of_a_loop_have_names_of_their_own():
+    names = []
+    loop = "for kind in (int, str): names.append(called(lambda: kind(1)))"
+    exec(loop, {"called": called, "names": names})
+    assert names == ["<lambda <string>:1 kind=int>", "<lambda <string>:1 kind=str>"]

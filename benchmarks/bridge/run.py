@@ -30,6 +30,7 @@ SOFT = SMALL | ALPHA | {"diversity": None, "members": 2, "layer_norm": True}
 CALIBRATED = SMALL | ALPHA | {"actor_lr": 1e-3, "calibrated": True, "penalty": 1.0}
 ONLINE = {"steps": STEPS, "warmup": 1_000, "learn": 4}
 LOG = {"updates": UPDATES}
+LESS = {"online": {"penalty": 0.2}}  # a fifth from the first step on, as examples/bridge/cal_ql.py
 EXPANSION = {"guide": ("IQL offline", "expansion", 0)}
 BY_IQL, BY_SAC = ({"guide": (f"{one} offline", "jump-start", 200)} for one in ("IQL", "SAC-N"))
 CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, log, words
@@ -40,7 +41,7 @@ CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, 
     "IQL, then online": ("iql", True, IQL | LOG | ONLINE | {"share": 0.5}),
     "SAC-N, then online": ("edac", True, SOFT | LOG | ONLINE | {"share": 0.5}),
     "WSRL": ("edac", True, SOFT | LOG | ONLINE | {"share": 0.0}),
-    "Cal-QL": ("cql", True, CALIBRATED | LOG | ONLINE | {"share": 0.5}),
+    "Cal-QL": ("cql", True, CALIBRATED | LOG | ONLINE | LESS | {"share": 0.5}),
     "AWAC, then online": ("awac", True, SMALL | LOG | ONLINE | {"share": 0.5}),
     "JSRL, guided by IQL": ("edac", False, SOFT | ONLINE | BY_IQL),
     "JSRL, guided by SAC-N": ("edac", False, SOFT | ONLINE | BY_SAC),

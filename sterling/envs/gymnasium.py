@@ -197,7 +197,7 @@ class Host:
                 raise WorldFailed(
                     f"environment {self.name}, copy {env} of seed {seed}, failed {len(recent)} "
                     f"times within {now - recent[0]:.0f} s, last: {fault.reason}; "
-                    "mend the environment or allow more with max_failures"
+                    "mend the environment or allow more with --env max_failures=N"
                 )
 
     def _write(self, action: Action) -> Bool[np.ndarray, "total"]:

@@ -202,7 +202,10 @@ def checked_step(answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     obs, reward, terminated, truncated, info = answer
     if not isinstance(reward, float) and np.ndim(reward) != 0:
         raise Violation(f"step() returned a reward of shape {np.shape(reward)}; return a number")
-    reward = float(reward)
+    try:
+        reward = float(reward)
+    except (TypeError, ValueError):
+        raise Violation(f"step() returned the reward {reward!r:.60}; return a number") from None
     if not math.isfinite(reward):
         raise Violation(f"step() returned the reward {reward}")
     return obs, reward, bool(terminated), bool(truncated), info

@@ -20,6 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from sterling import keys as named
 from sterling.disk import replacing
+from sterling.naming import hint
 from sterling.types import Mistake, Record, Signals
 
 PLAIN = ("obs", "action", "reward", "discount", "last", "mask")
@@ -139,6 +140,7 @@ class Remembered(eqx.Module):
         lines are longer.
         """
         found = []
+        _exists(folder)
         for path in sorted(folder.glob("*.safetensors")):
             batch = _lengthened(jax.tree.map(np.asarray, read(path)), tokens, folder)
             index = _questions(batch, group, seats, folder)
@@ -253,8 +255,15 @@ def write(path: Path, batch: Record, held_out: float = 0.0) -> None:
         save_file(arrays, partial, {HELD_OUT: repr(held_out)})
 
 
+def _exists(folder: Path) -> None:
+    if not folder.is_dir():
+        near = hint(folder.name, [each.name for each in folder.absolute().parent.glob("*/")])
+        raise Mistake(f"there is no folder {folder}{near}")
+
+
 def read(path: Path) -> Record:
     """A batch from its file; Mistake where it is missing or damaged."""
+    _exists(path.parent)
     if not path.is_file():
         raise Mistake(f"{path.parent} has no batch {path.name}; ask for fewer updates")
     try:

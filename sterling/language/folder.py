@@ -89,7 +89,7 @@ def replacing_folder(path: Path, overwrite: bool) -> Iterator[Path]:
     """
     path = Path(os.path.abspath(path))
     if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not overwrite)):
-        raise Mistake(f"{path} is there already; name another folder, or ask for overwriting")
+        raise Mistake(f"{path} is there already; name another folder, or give overwrite")
     partial, aside = (path.with_name(f".{path.name}.{x}-{os.getpid()}") for x in ("partial", "old"))
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(partial, ignore_errors=True)

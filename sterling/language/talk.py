@@ -10,6 +10,7 @@ as failed, and why is counted.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -143,6 +144,9 @@ class Talk:
             with patience(self.voice.patience):
                 scene.say(text)
                 self._check(line.scene, scene.verdicts)
+            given = itertools.chain(*scene.verdicts)
+            if fault := next((each for each in given if getattr(each, "faulty", False)), None):
+                self._give_up(line.scene, fault.reason)
         except Exception as error:
             self._give_up(line.scene, _why(error))
 

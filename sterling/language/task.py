@@ -12,6 +12,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from sterling.types import Mistake
 
+FAULTS = (  # of the verifier, not of the response; what happened may follow after a colon
+    "verifier raised",
+    "verifier hung",
+    "verifier died",
+    "verifier nonsense",
+)
 REASONS = (
     "right",
     "partly",  # some of what was asked
@@ -23,10 +29,7 @@ REASONS = (
     "timeout",
     "oom",  # out of memory
     "refused",  # there is no sandbox to run code in
-    "verifier raised",  # these four: a fault of the verifier, not of the response
-    "verifier hung",
-    "verifier died",
-    "verifier nonsense",
+    *FAULTS,
 )
 
 
@@ -53,6 +56,11 @@ class Verdict:
     def __post_init__(self) -> None:
         if not 0.0 <= self.reward <= 1.0:  # NaN is refused as well
             raise Mistake(f"a verdict's reward is in [0, 1], not {self.reward}")
+
+    @property
+    def faulty(self) -> bool:
+        """Whether the verifier failed, which says nothing of the response."""
+        return self.reason.partition(":")[0] in FAULTS
 
 
 RIGHT = Verdict(1.0, "right")

@@ -71,6 +71,7 @@ def train(
 
     Raises:
         Mistake: wrong use, in one line.
+        WorldFailed: an environment that cannot be built or stepped, or fails again and again.
         SystemExit: code 75 after SIGTERM or Ctrl-C, when the run has been saved.
     """
     known = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
@@ -126,7 +127,7 @@ def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> Trained
     if settings.speech is not None:
         from sterling.training import begun, letters, speech  # tokenizers take time to import
 
-        settings = speech.settled(letters.spelled(begun.located(settings)))
+        settings = begun.measured(speech.settled(letters.spelled(begun.located(settings))))
     go = train_apart if settings.strategy == "processes" else carry_on
     run = go(settings, path, sinks)
     if path is not None and folder.read_result(path) is not None:

@@ -26,6 +26,7 @@ from sterling.language import families, lora, weights
 from sterling.language.folder import load, tokens
 from sterling.language.model import SIZES, LanguageModel
 from sterling.language.tokenizer import Tokenizer
+from sterling.notice import say
 from sterling.training import folder
 from sterling.training.settings import Settings
 from sterling.types import Mistake
@@ -163,6 +164,19 @@ def keep(path: Path, settings: Settings) -> None:
     begun.tokenizer.write(where)
     folder.write_json(where / "generation_config.json", tokens(begun.tokenizer))
     folder.write_json(where / FORM, form)  # last: with it the folder is whole
+
+
+def measured(settings: Settings) -> Settings:
+    """The settings; said where their lines are longer than what the model was made for."""
+    asked = settings.speech
+    if asked is None or asked.model in NEW:
+        return settings
+    models = start(asked.model).models
+    known = json.loads(models.origin or "{}").get("max_position_embeddings", settings.context)
+    if settings.context > known:
+        said = f"lines have up to {settings.context} tokens, and {asked.model} was made for {known}"
+        say(f"{said}; --context {known} cuts them there")
+    return settings
 
 
 def owned(settings: Settings, path: Path) -> Settings:

@@ -25,7 +25,7 @@ def check_speech(name: str, speech: Speech, needs: Any) -> None:
     if not speech.patience > 0:
         raise Mistake(f"patience must be above 0 seconds; got {speech.patience}")
     speaks = isinstance(needs, Generations)
-    unread = ("texts",) if speaks else ("curriculum", "dump", "replay", "pool")
+    unread = ("texts", "examples") if speaks else ("curriculum", "dump", "replay", "pool")
     said = [each for each in unread if getattr(speech, each) != getattr(Speech(), each)]
     if said:
         what = "what it says itself" if speaks else "texts"

@@ -181,6 +181,15 @@ def imitated(
     return lines, dataclasses.replace(voice, context=context)
 
 
+def heard(seeds: list[list[Line]]) -> list[list[Line]]:
+    """Every seed's lines; said how many of them failed."""
+    failed = [line.failed for own in seeds for line in own if line.failed]
+    if failed:
+        count = sum(map(len, seeds))
+        say(f"{len(failed)} of {count} answers count 0, for their scenes failed, as: {failed[0]}")
+    return seeds
+
+
 def compared(asked: Speech) -> list[Pair]:
     """The pairs of the file that is asked for, without those whose question is held out."""
     pairs = pairs_of_file(asked.texts)

@@ -33,8 +33,9 @@ NOT_NEGATIVE = _names(
 )
 SHARES = _names(
     "correction exploration_final exploration_fraction exploration_initial gae_lambda"
-    " gamma lam smoothing tau top_p"
+    " gamma lam smoothing tau"
 )
+PARTS = _names("top_p")
 BETWEEN = _names("expectile weight")
 ANY = _names("high log_std low margin target target_entropy target_gap")
 SEEDS = 2**31  # they are numbers of 32 bits, with a sign
@@ -90,6 +91,7 @@ def _unmet(name: str, value: float) -> str:
         (POSITIVE, value > 0, "above 0"),
         (NOT_NEGATIVE, value >= 0, "0 or more"),
         (SHARES, 0 <= value <= 1, "between 0 and 1"),
+        (PARTS, 0 < value <= 1, "above 0 and at most 1"),
         (BETWEEN, 0 < value < 1, "above 0 and below 1"),
     )
     return next((wanted for names, met, wanted in rules if name in names and not met), "")

@@ -20,6 +20,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,11 @@ ESSENTIAL = ("algorithm", "environment", "steps", "seeds", "config")  # of a con
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "envpool", "gymnasium", "numpy")
 
 
+def resuming(path: str | os.PathLike[str] | None) -> str:
+    """The command that goes on with a run, as a shell takes it."""
+    return f"sterling resume {shlex.quote(str(path))}"
+
+
 def create(path: str | os.PathLike[str]) -> Path:
     """A folder for a new run; one that already holds a run is never written into.
 
@@ -46,8 +52,7 @@ def create(path: str | os.PathLike[str]) -> Path:
     ours = (made / "config.json", made / "result.json", metrics(made), checkpoints(made))
     if any(part.exists() for part in ours):
         raise Mistake(
-            f"{path} already holds a run; resume it with `sterling resume {path}` "
-            "or choose another --out"
+            f"{path} already holds a run; resume it with `{resuming(path)}` or choose another --out"
         )
     try:
         made.mkdir(parents=True, exist_ok=True)

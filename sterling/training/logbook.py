@@ -29,7 +29,8 @@ def begun(data: str | Path | Dataset | None, **how: Any) -> Logbook | None:
     """
     if data is None:
         if how:
-            raise Mistake(f"{', '.join(how)} speak of a log: give data=FILE")
+            verb = "speak" if len(how) > 1 else "speaks"
+            raise Mistake(f"{', '.join(how)} {verb} of a log: give data=FILE")
         return None
     if isinstance(data, Dataset) and data.path is None:
         raise Mistake("a run remembers its log by its file: data.save(PATH) first, then data=PATH")

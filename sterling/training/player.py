@@ -45,7 +45,8 @@ class Player:
         """
         world = self._run.world()
         see, do = (getattr(world, name, None) for name in ("to_agent", "to_world"))
-        seen = jax.tree.map(np.asarray, obs)
+        nested = isinstance(world.spec.obs, (spaces.Dict, spaces.Tuple))
+        seen = jax.tree.map(np.asarray, obs) if nested else _array(obs)
         with contextlib.suppress(TypeError, LookupError, ValueError):  # what is wrong is said below
             seen = see(seen) if see else seen
         fits(world.spec.obs, seen)
@@ -86,6 +87,13 @@ def fits(space: Any, obs: Any) -> None:
         raise Mistake(
             f"an observation should be of shape {said[0]}; got {said[1]}{_remedy(space, obs)}"
         )
+    if any(np.isnan(x).any() for _, x in paths if x.dtype.kind == "f"):
+        raise Mistake("an observation has NaN; there is no action for that")
+
+
+def _array(obs: Any) -> Any:
+    """Numbers, in a list as well; what is none of that stays as it is, to be named."""
+    return obs if isinstance(obs, dict) else np.asarray(obs)
 
 
 def _remedy(space: Any, obs: Any) -> str:

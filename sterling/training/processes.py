@@ -77,7 +77,7 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
 
 
 def _leave(path: Path | None) -> None:
-    tell("\n" + ON.format(path) if path else NOTHING)
+    tell("\n" + ON.format(folder.resuming(path)) if path else NOTHING)
     raise SystemExit(EXIT_RESUMABLE)
 
 
@@ -85,7 +85,7 @@ def _break_off(path: Path | None) -> None:
     """Where a part has ended without room for its final policies: they went with it."""
     if path is None:
         raise Mistake(f"no room for the final policies in {tempfile.gettempdir()}; make room there")
-    say(UNSAVED.format(path))
+    say(UNSAVED.format(folder.resuming(path)))
     raise SystemExit(EXIT_RESUMABLE)
 
 

@@ -286,11 +286,11 @@ class Driver:
             sink.close()
         if self.saved:
             at = f"step {self.step:,}" if self.online else f"update {self.update:,}"
-            tell(f"saved at {at}; go on with: sterling resume {self.path}")
+            tell(f"saved at {at}; go on with: {folder.resuming(self.path)}")
         elif self.path is None:
             tell(NOTHING)
         else:
-            tell(f"stopped, not saved; go on from what was, with: sterling resume {self.path}")
+            tell(f"stopped, not saved; go on from what was, with: {folder.resuming(self.path)}")
         raise SystemExit(EXIT_RESUMABLE)
 
 

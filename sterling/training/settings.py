@@ -132,6 +132,8 @@ def resolve(
     strategy = strategy or "map"
     if strategy not in STRATEGIES:
         raise Mistake(f"strategy {strategy!r} is not known; choose one of {', '.join(STRATEGIES)}")
+    if envs is not None and isinstance(module.needs(config), LANGUAGE):
+        raise Mistake(f"{algorithm} has no envs; its fields say how much is read at a time")
     envs = whole("envs", default_envs if envs is None else envs, 1)
     steps, updates = whole("steps", steps), whole("updates", updates)
     later = _later(module, algorithm, config, online or {})
@@ -172,10 +174,10 @@ def check_budget(settings: Settings) -> None:
     name = settings.algorithm
     needs = algorithms.find(name).needs(settings.config)
     if isinstance(needs, LANGUAGE):
-        if settings.steps or settings.data or not settings.updates:
-            raise Mistake(
-                f"{name} teaches a language model and counts updates: give updates=N only"
-            )
+        said = [each for each in ("steps", "data") if getattr(settings, each)]
+        if said or not settings.updates:
+            remedy = f"leave out {', '.join(said)}" if said else "give updates=N"
+            raise Mistake(f"{name} teaches a language model and counts updates; {remedy}")
         if settings.env_options:
             raise Mistake(
                 f"worlds of text have no options; leave out {', '.join(settings.env_options)}"

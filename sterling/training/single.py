@@ -17,9 +17,9 @@ from sterling.training.settings import Settings, counts_updates, warmup_steps
 from sterling.training.trained import TrainedRun, final
 
 AGAIN = "stopped before anything was learned; give the same command again"
-BEGUN = "stopped before anything was learned; begin with: sterling resume {}"
-ON = "saved; go on with: sterling resume {}"
-UNSAVED = "final policies not saved: make room, then: sterling resume {}"
+BEGUN = "stopped before anything was learned; begin with: {}"
+ON = "saved; go on with: {}"
+UNSAVED = "final policies not saved: make room, then: {}"
 
 
 def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
@@ -43,8 +43,8 @@ def _left(path: Path | None) -> str:
     if path is None:
         return NOTHING
     if checkpoint.latest(folder.checkpoints(path)):
-        return ON.format(path)
-    return BEGUN.format(path) if (path / "config.json").exists() else AGAIN
+        return ON.format(folder.resuming(path))
+    return BEGUN.format(folder.resuming(path)) if (path / "config.json").exists() else AGAIN
 
 
 def _write_down(settings: Settings, path: Path) -> None:
@@ -76,11 +76,11 @@ def complete(path: Path, result: dict[str, Any], saved: bool) -> None:
     """Write the result, with which a run is complete. One whose final policies are not ``saved``,
     or for whose result there is no room, can be resumed, which is said in one line."""
     if not saved:
-        return say(UNSAVED.format(path))
+        return say(UNSAVED.format(folder.resuming(path)))
     try:
         folder.write_result(path, result)
     except OSError as error:
-        say(f"result not written ({error}): make room, then: sterling resume {path}")
+        say(f"result not written ({error}): make room, then: {folder.resuming(path)}")
 
 
 def _result(driver: Driver) -> dict[str, Any]:
@@ -140,6 +140,6 @@ def _world_failures(source: Any) -> list[str]:
 
 
 def _failures_of(world: Any) -> list[str]:
-    while hasattr(world, "world"):
+    while not hasattr(world, "failures") and hasattr(world, "world"):
         world = world.world
     return [f"environment {index}: {why}" for index, why in getattr(world, "failures", [])]

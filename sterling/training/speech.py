@@ -263,7 +263,7 @@ def evaluate(
 
         right = preferred(agent, settings, episodes)
         return {"return": right, "length": np.ones_like(right)}
-    lines = spoken(agent, settings, seeds, episodes, explore=True)
+    lines = contexts.heard(spoken(agent, settings, seeds, episodes, explore=True))
     found = {name: np.zeros((len(lines), episodes)) for name in ("return", "length")}
     for seed, own in enumerate(lines):
         for line in (line for line in own if not line.seat):

@@ -77,7 +77,8 @@ class TrainedRun:
         return 0 if seed is None else seeds.index(seed)
 
     def evaluate(self, episodes: int = 20) -> dict[str, Any]:
-        """Fresh deterministic episodes: each seed's mean, and their estimate with interval."""
+        """Deterministic episodes, the same ones every time: each seed's mean, and their estimate
+        with interval."""
         judge = Judge(self.settings, whole("episodes", episodes, 1))
         try:
             scores = judge(self.agent)["return"].mean(1)

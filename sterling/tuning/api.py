@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -209,7 +210,8 @@ def _go(
 
 def _create(path: Path) -> Path:
     if (path / "study.json").exists():
-        raise Mistake(f"{path} already holds a study; go on with: sterling tune --resume {path}")
+        at = shlex.quote(str(path))
+        raise Mistake(f"{path} already holds a study; go on with: sterling tune --resume {at}")
     return folder.create(path)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -202,7 +203,8 @@ def carry_on(
                 )
             tested = study.test(hands, best, test_seeds)
         except Stopped:
-            print(f"stopped; go on with: sterling tune --resume {study.plan.folder}")
+            at = shlex.quote(str(study.plan.folder))
+            print(f"stopped; go on with: sterling tune --resume {at}")
             raise SystemExit(EXIT_RESUMABLE) from None
         finally:
             hands.close()

@@ -23,6 +23,7 @@ from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.training.checks import check_speech
 from sterling.training.choices import Speech
+from sterling.training.settings import resolve
 from sterling.types import Generations, Mistake, Record, Signals, Texts
 
 TOKENIZER = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ,!")
@@ -383,6 +384,17 @@ def test_a_replay_asks_nothing():
         )
 
 
+def test_what_no_conversation_has_is_refused():
+    with pytest.raises(Mistake, match="leave out texts, examples"):
+        check_speech("grpo", Speech(texts="some.jsonl", examples=3), Generations(2, 2))
+    with pytest.raises(Mistake, match="grpo has no envs"):
+        resolve("grpo", "arithmetic", updates=1, envs=3)
+    with pytest.raises(Mistake, match="counts updates; give updates=N"):
+        resolve("grpo", "arithmetic")
+    with pytest.raises(Mistake, match="counts updates; leave out steps"):
+        resolve("grpo", "arithmetic", updates=1, steps=9)
+
+
 def test_what_was_asked_for_another_seeds_sake_is_not_told():
     """A seed that has its groups would not have been asked again, were it alone."""
     needs, words = Generations(1, 2, rounds=2), ["a", "b", "b", "b", "a", "b", "a", "a"]
@@ -436,6 +448,8 @@ def test_batches_are_read_as_they_were_written(tmp_path):
             np.testing.assert_array_equal(one, other)
     with pytest.raises(Mistake, match="has no batch 000003"):
         again.draw(None, KEYS)
+    with pytest.raises(Mistake, match=r"there is no folder .*nowhere"):
+        Recorded(none, tmp_path / "nowhere").draw(None, KEYS)
     path = tmp_path / "000001.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(Mistake, match="is damaged"):
@@ -454,8 +468,11 @@ def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
     np.testing.assert_array_equal(record.extras["source"][0, :, 0], [0] * 4 + [1] * 6)
     heard = after.heed(Signals({}, {"advantage": jnp.ones((1, 10)), "score": jnp.ones((1, 10))}))
     assert jax.tree.structure(heard) == jax.tree.structure(after)
-    with pytest.raises(Mistake, match="no group with a right answer"):
+    with pytest.raises(Mistake, match=r"there is no folder .*nowhere"):
         Remembered.of(tmp_path / "nowhere", 1, 2, 1, tokens)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Mistake, match="no group with a right answer"):
+        Remembered.of(tmp_path / "empty", 1, 2, 1, tokens)
     with pytest.raises(Mistake, match="has groups of 2 answers, not of 3; say as many"):
         Remembered.of(tmp_path, 1, 3, 1, tokens)
     with pytest.raises(Mistake, match=f"have {tokens + 1} tokens; give context={tokens + 1}"):

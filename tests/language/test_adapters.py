@@ -10,13 +10,16 @@ from collections import Counter
 
 import pytest
 
-from sterling.language import tasks
+import sterling
+from sterling.language import tasks, worlds
 from sterling.language.adapters import math, reasoning_gym
 from sterling.language.adapters.jsonl import records
 from sterling.language.adapters.math import equivalent
 from sterling.language.adapters.worker import Fault, Worker
 from sterling.language.patience import patience
+from sterling.language.talk import Talk, Voice
 from sterling.language.task import NOTHING, RIGHT, WRONG, Family, Task, Verdict
+from sterling.language.tokenizer import Tokenizer
 from sterling.types import Mistake
 
 QUESTIONS = [{"prompt": f"{x}+1=", "answer": str(x + 1)} for x in range(5)]
@@ -287,21 +290,56 @@ def test_a_users_module(tmp_path):
 def test_a_verifiers_fault_costs_one_response(tmp_path):
     family = tasks.find(written(tmp_path / "plus.py", MODULE))
     task = family.sample(3, 1)
+    nonsense = {"none": "None", "text": "'1.0'", "nan": "nan", "two": "2"}
     reasons = {
-        **{"raise": "verifier raised", "hang": "verifier hung", "die": "verifier died"},
-        **{"exit": "verifier raised", "none": "verifier nonsense", "text": "verifier nonsense"},
-        **{"nan": "verifier nonsense", "two": "verifier nonsense"},
+        "raise": "verifier raised: ZeroDivisionError: division by zero",
+        "hang": "verifier hung: no answer after 1 seconds",
+        "die": "verifier died: its process ended",
+        "exit": "verifier raised: SystemExit: 3",
+        **{name: f"verifier nonsense: verify returned {said}" for name, said in nonsense.items()},
     }
     for response, reason in reasons.items():
         assert family.verify(task, response) == Verdict(0.0, reason)
+        assert family.verify(task, response).faulty
         assert family.verify(task, "4") == RIGHT
-    assert family.faults == {
-        "verifier raised": "ZeroDivisionError: division by zero",
-        "verifier hung": "no answer after 1 seconds",
-        "verifier died": "its process ended",
-        "verifier nonsense": "verify returned None",
-    }
     family.close()
+
+
+@pytest.mark.parametrize("world", ["", "try-again:"])
+def test_a_verifiers_fault_is_no_reward(tmp_path, world):
+    """The scene is given up, as any that fails, and the result says why."""
+    place = worlds.find(world + written(tmp_path / "plus.py", MODULE))
+    scenes = [place.begin(seed, 0) for seed in range(2)]
+    talk = Talk(scenes, Voice(tokenizer := Tokenizer.characters(), limit=9, context=400))
+    for line, said in zip(talk.waiting(), ("half", "raise"), strict=True):
+        talk.answered(line, [*tokenizer.encode(said), tokenizer.end], [0.0] * 9, True)
+    good, bad = talk.finished()
+    assert (good.failed, bad.verdicts) == ("", ())
+    assert bad.failed == "verifier raised: ZeroDivisionError: division by zero"
+    place.family.close()
+
+
+FAULTY = """
+count = 8
+
+def sample(seed, level):
+    return {"prompt": f"{seed}=", "answer": seed}
+
+def verify(task, response):
+    return 0.5 if task.answer % 2 else task.answer / 0
+"""
+
+
+def test_a_run_counts_its_verifiers_faults_and_learns_nothing_from_them(tmp_path, capsys):
+    file, few = written(tmp_path / "odd.py", FAULTY), {"prompts": 8, "group": 2, "limit": 2}
+    result = sterling.train("grpo", file, model="nano", updates=1, evaluate_episodes=8, **few,
+                            out=tmp_path / "run").result  # fmt: skip
+    row = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (row["data/invalid"], row["data/return"]) == ([8], [0.5])
+    failures = {line.partition(": ")[2] for line in result["world_failures"]}
+    assert failures == {"verifier raised: ZeroDivisionError: division by zero"}
+    assert result["final"]["return"]["per_seed"] == [0.25]
+    assert "4 of 8 answers count 0, for their scenes failed" in capsys.readouterr().err
 
 
 MAKER = """

@@ -13,7 +13,7 @@ from sterling.types import Mistake
 
 RULES = (
     *(fields.AT_LEAST_ONE, fields.POSITIVE, fields.NOT_NEGATIVE),
-    *(fields.SHARES, fields.BETWEEN, fields.ANY),
+    *(fields.SHARES, fields.PARTS, fields.BETWEEN, fields.ANY),
 )
 
 
@@ -41,6 +41,7 @@ def test_every_number_of_every_algorithm_has_one_rule():
         ("sac", "warmup", -5, "0 or more"),
         ("iql", "expectile", 1.0, "above 0 and below 1"),
         ("grpo", "temperature", 0.0, "above 0"),
+        ("grpo", "top_p", 0.0, "above 0 and at most 1"),
     ],
 )
 def test_a_number_that_no_run_can_use_is_named(algorithm, field, value, wanted):

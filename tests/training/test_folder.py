@@ -21,6 +21,11 @@ def test_a_new_folder_with_its_parents(tmp_path: Path) -> None:
     assert {part.parent for part in parts} == {path}
 
 
+def test_the_command_that_goes_on_can_be_pasted() -> None:
+    assert folder.resuming("runs/s p") == "sterling resume 'runs/s p'"
+    assert folder.resuming(Path("runs/x")) == "sterling resume runs/x"
+
+
 @pytest.mark.parametrize("trace", ["config.json", "result.json", "metrics.jsonl", "checkpoints"])
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path, trace: str) -> None:
     (tmp_path / trace).write_text("{}")

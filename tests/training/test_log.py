@@ -173,7 +173,7 @@ def test_a_broken_log_is_refused(data, tmp_path):
 
 
 def test_logs_speak_only_where_there_is_one():
-    with pytest.raises(Mistake, match="share speak of a log: give data=FILE"):
+    with pytest.raises(Mistake, match="share speaks of a log: give data=FILE"):
         sterling.train("sac", WORLD, steps=99, share=0.5)
     with pytest.raises(Mistake, match="give data=FILE"):
         sterling.train("iql", WORLD, updates=99)

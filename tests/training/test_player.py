@@ -127,8 +127,12 @@ def test_a_log_that_names_no_environment_is_enough_to_act(tmp_path, capsys):
     run = sterling.load(tmp_path / "run")
     np.testing.assert_allclose(run.policy(np.zeros(3)), [2.0, 6.0], atol=0.5)
     assert run.policy(np.zeros(3)).dtype == np.float64
-    with pytest.raises(Mistake, match=r"should be of shape \(3,\); got \(4,\)"):
-        run.policy(np.zeros(4))
+    np.testing.assert_array_equal(run.policy([0.0, 0.0, 0.0]), run.policy(np.zeros(3)))
+    for wrong in (np.zeros(4), [0.0] * 4):
+        with pytest.raises(Mistake, match=r"should be of shape \(3,\); got \(4,\)"):
+            run.policy(wrong)
+    with pytest.raises(Mistake, match="an observation has NaN"):
+        run.policy(np.full(3, np.nan))
     for command in ("evaluate", "play"):
         assert main([command, str(run.path)]) == 2
         said = capsys.readouterr().err

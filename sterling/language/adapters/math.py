@@ -47,7 +47,7 @@ def equivalent(answer: str, truth: str, prompt: str = "") -> Verdict:
         said = _worker().ask([answer, truth, prompt], SECONDS)
     except Fault as fault:
         reasons = {"hung": "timeout", "died": "oom"}
-        return Verdict(0.0, reasons.get(fault.kind, "verifier raised"))
+        return Verdict(0.0, reasons.get(fault.kind, f"verifier raised: {fault.detail}"))
     if said == "no truth":
         raise Mistake(
             f"the answer {truth[:60]!r} cannot be read as mathematics; compare it as text"

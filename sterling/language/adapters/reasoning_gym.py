@@ -96,9 +96,9 @@ class ReasoningGym:
             score = _worker().ask([self.dataset, task.seed, task.level, answer], SECONDS)
         except Fault as fault:
             reasons = {"hung": "timeout", "died": "oom"}
-            return Verdict(0.0, reasons.get(fault.kind, "verifier raised"))
+            return Verdict(0.0, reasons.get(fault.kind, f"verifier raised: {fault.detail}"))
         if not 0.0 <= score <= 1.0:
-            return Verdict(0.0, "verifier nonsense")
+            return Verdict(0.0, f"verifier nonsense: it answered {score}")
         return Verdict(score, "right" if score == 1.0 else "partly" if score > 0.0 else "wrong")
 
     def solve(self, task: Task) -> str:

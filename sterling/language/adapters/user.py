@@ -60,7 +60,6 @@ class UserTasks:
         self._count = getattr(self._made, "count", 0)
         if isinstance(self._count, bool) or not isinstance(self._count, int) or self._count < 0:
             raise Mistake(f"{self.file}: 'count' must be a number of tasks, such as 100")
-        self.faults: dict[str, str] = {}
         setup = [os.path.abspath(path), maker]
         self._worker = Worker(f"{__name__}:answering", setup, float(seconds))
 
@@ -92,9 +91,9 @@ class UserTasks:
         try:
             said = self._worker.ask([dataclasses.asdict(task), response])
         except Fault as fault:
-            return self._fault(f"verifier {fault.kind}", fault.detail)
+            return Verdict(0.0, f"verifier {fault.kind}: {fault.detail}")
         if "nonsense" in said:
-            return self._fault("verifier nonsense", f"verify returned {said['nonsense']}")
+            return Verdict(0.0, f"verifier nonsense: verify returned {said['nonsense']}")
         return Verdict(said["reward"], said["reason"])
 
     def solve(self, task: Task) -> str:
@@ -124,10 +123,6 @@ class UserTasks:
             said = hint(unknown[0], ("prompt", "answer", "system"), "known: prompt, answer, system")
             raise Mistake(f"{self.file}: sample returned an unknown field {unknown[0]!r}{said}")
         return found
-
-    def _fault(self, reason: str, detail: str) -> Verdict:
-        self.faults.setdefault(reason, detail)
-        return Verdict(0.0, reason)
 
 
 def answering(setup: list[str]) -> Callable[[list[Any]], dict[str, Any]]:
