@@ -33,11 +33,20 @@ def has_successors(name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Some whole episodes."""
+    """Some whole episodes; their numbers are in the machine's byte order, however they came."""
 
     arrays: Arrays
     lengths: Int[np.ndarray, "episode"]  # steps
     sources: Int[np.ndarray, "episode"]  # the number of each episode's source
+
+    def __post_init__(self) -> None:
+        if all(array.dtype.isnative for array in self.arrays.values()):
+            return
+        native = {
+            name: array.astype(array.dtype.newbyteorder("="), copy=False)
+            for name, array in self.arrays.items()
+        }
+        object.__setattr__(self, "arrays", native)
 
     @property
     def rows(self) -> int:

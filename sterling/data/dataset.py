@@ -20,7 +20,7 @@ from sterling.data.facts import Facts, Passport, Source
 from sterling.data.memory import room
 from sterling.data.spaces import Space
 from sterling.envs.board import tree
-from sterling.types import AnyArray, Mistake, Obs, Record, Spec
+from sterling.types import Mistake, Obs, Record, Spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,21 +230,20 @@ class Dataset:
             yield joined(self._block.cut(*span) for span in spans)
             at = stop
 
-    def transitions(self, index: Int[AnyArray, "..."] | None = None) -> Record:
+    def transitions(self, index: Any = None) -> Record:
         """Rows as an agent would have lived them: a Record of JAX arrays, shaped as ``index``.
 
-        ``index`` counts this dataset's rows from 0; None means all, as ``(row, ...)``. Actions are
-        in an agent's units (bounded boxes in [-1, 1], choices from 0) and numbers have at most 32
-        bits, as ``spec`` says. ``next_obs`` is the true successor also at a cut; ``extras`` hold
-        what else there is of every row (``log_prob``, ``goal``). From a mapped dataset only these
-        rows are read; all of them at once are refused.
+        ``index`` counts this dataset's rows from 0, or is a mask of them (whose rows then stand in
+        a line); None means all, as ``(row, ...)``. Actions are in an agent's units (bounded boxes
+        in [-1, 1], choices from 0) and numbers have at most 32 bits, as ``spec`` says. ``next_obs``
+        is the true successor also at a cut; ``extras`` hold what else there is of every row
+        (``log_prob``, ``goal``). From a mapped dataset only these rows are read; all of them at
+        once are refused. Raises Mistake for rows that are not there.
         """
         if index is None and self.mapped:
             size = f"{self.bytes / 1e9:.1f} GB"
             raise Mistake(f"the dataset is larger than memory ({size}); take transitions(index)")
-        rows = np.arange(self.rows) if index is None else np.asarray(index)
-        if rows.size and not (rows.min() >= 0 and rows.max() < self.rows):
-            raise Mistake(f"rows lie between 0 and {self.rows - 1}; got {rows.min()}, {rows.max()}")
+        rows = np.arange(self.rows) if index is None else _numbers(index, self.rows)
         at = np.searchsorted(self._ends, rows, side="right")
         within = rows - self._begins[at]
         number = self._numbers[at]
@@ -270,6 +269,22 @@ class Dataset:
             mask=jnp.asarray(np.ones(rows.shape, bool)),
             extras=jax.tree.map(jnp.asarray, _under("extra/", arrays)),
         )
+
+
+def _numbers(index: Any, count: int) -> Int[np.ndarray, "..."]:
+    """The numbers of those of ``count`` rows that are asked for, by numbers or by a mask."""
+    asked = np.asarray(index)
+    if asked.dtype.kind == "b":
+        if asked.shape != (count,):
+            raise Mistake(f"a mask has one truth for each of the {count} rows; got {asked.shape}")
+        return np.flatnonzero(asked)
+    if not asked.size:  # an empty list counts as decimals
+        return asked.astype(np.int64)
+    if asked.dtype.kind not in "iu":
+        raise Mistake(f"rows are asked for by whole numbers or a mask; got {asked.dtype}")
+    if asked.min() < 0 or asked.max() >= count:
+        raise Mistake(f"rows lie between 0 and {count - 1}; got {asked.min()}, {asked.max()}")
+    return asked
 
 
 def _under(prefix: str, arrays: Arrays) -> Arrays:

@@ -66,14 +66,14 @@ def describe(
     returns, ends = dataset.returns, reference or _reference(dataset)
     quality = None
     if ends is not None and ends[0] < ends[1]:
-        quality = estimate((returns - ends[0]) / (ends[1] - ends[0]))
+        quality = _mean((returns - ends[0]) / (ends[1] - ends[0]))
     above = np.maximum(returns - returns.mean(), 0.0)
     cells = Cells(beside or dataset)
     pairs = distinct(cells, dataset)
     crossing, gain = _stitching(cells, dataset)
     return Description(
-        returns=estimate(returns),
-        lengths=estimate(dataset.lengths.astype(float)),
+        returns=_mean(returns),
+        lengths=_mean(dataset.lengths.astype(float)),
         ended=float(dataset.ended.mean()),
         best=float(dataset.top(0.1).returns.mean()),
         upside=float(np.sqrt(np.mean(above**2))),
@@ -89,6 +89,11 @@ def describe(
         crossing=crossing,
         gain=gain,
     )
+
+
+def _mean(values: Float[np.ndarray, "episode"]) -> Estimate:
+    """With its usual interval: figures that happen to be 0 or 1 are no successes."""
+    return estimate(values, interval="skew-t")
 
 
 def check_reference(reference: tuple[float, float] | None) -> None:
@@ -187,4 +192,4 @@ def _entropy(dataset: Dataset) -> Estimate | None:
         for one in dataset[:: max(len(dataset) // 1000, 1)]
         if len(one)
     ]
-    return estimate(np.array(means)) if np.isfinite(means).all() else None
+    return _mean(np.array(means)) if np.isfinite(means).all() else None

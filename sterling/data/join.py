@@ -36,6 +36,8 @@ def merged(
     ``columns``: the names of each part's. What is known of how actions were chosen is left out
     where not all know the same, as a density is of what else was recorded; a note says so.
     """
+    if not parts:
+        raise Mistake("there is nothing to join; give at least one dataset")
     had = [set(one).intersection(OF_ACTIONS) for one in columns]
     left = sorted(set().union(*had)) if any(one != had[0] for one in had) else []
     first, sources, blocks = parts[0], list[Source](), list[Iterator[Block]]()

@@ -14,6 +14,9 @@ from sterling.types import Mistake
 Space = spaces.Space[Any]
 AnyBound = float | np.ndarray
 UNBOUNDED = (-np.inf, np.inf)
+NO_COLUMNS = (
+    "cannot be learned from; use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict/Tuple of them"
+)
 NARROW, ROUNDING = 1e-3, 1e-5  # relative: room around a number that differs by no more than that
 
 
@@ -28,12 +31,10 @@ def parts(kind: str, space: Space) -> dict[str, Space]:
         words = [str(key) for key in path]
         if any("/" in word for word in words):
             raise Mistake(f"the key {'/'.join(words)!r} of a space holds a slash; rename it")
+        name = "/".join([kind, *words])
         if not isinstance(leaf, (spaces.Box, spaces.Discrete, *MULTI)):
-            raise Mistake(
-                f"a space of type {type(leaf).__name__} has no columns; use Box, Discrete, "
-                "MultiDiscrete, MultiBinary, or a Dict/Tuple of them"
-            )
-        found["/".join([kind, *words])] = leaf
+            raise Mistake(f"{name} is of type {type(leaf).__name__}, which {NO_COLUMNS}")
+        found[name] = leaf
     return found
 
 
@@ -60,8 +61,8 @@ def to_json(space: Space) -> dict[str, Any]:
     raise Mistake(f"a space of type {type(space).__name__} cannot be written")
 
 
-def from_json(said: dict[str, Any]) -> Space:
-    """The inverse of :func:`to_json`."""
+def from_json(said: dict[str, Any], name: str = "a space") -> Space:
+    """The inverse of :func:`to_json`; ``name`` is what a Mistake calls it."""
     kind = said.get("type")
     if kind == "Box":
         low, high = (np.array(said[end], said["dtype"]) for end in ("low", "high"))
@@ -76,10 +77,12 @@ def from_json(said: dict[str, Any]) -> Space:
     if kind == "MultiBinary":
         return spaces.MultiBinary(said["n"])
     if kind == "Dict":
-        return spaces.Dict({key: from_json(part) for key, part in said["subspaces"].items()})
+        named = said["subspaces"].items()
+        return spaces.Dict({key: from_json(part, f"{name}/{key}") for key, part in named})
     if kind == "Tuple":
-        return spaces.Tuple([from_json(part) for part in said["subspaces"]])
-    raise Mistake(f"a space of type {kind!r} is not understood")
+        numbered = enumerate(said["subspaces"])
+        return spaces.Tuple([from_json(part, f"{name}/{key}") for key, part in numbered])
+    raise Mistake(f"{name} is of type {kind}, which {NO_COLUMNS}")
 
 
 def guessed(kind: str, array: Any, low: AnyBound = -np.inf, high: AnyBound = np.inf) -> Space:

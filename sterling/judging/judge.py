@@ -28,6 +28,7 @@ from sterling.judging.policies import Policy, needs_log_prob
 from sterling.judging.rows import starts
 from sterling.naming import hint
 from sterling.statistics import Estimate, estimate
+from sterling.statistics.interval import checked_level
 from sterling.types import Mistake
 
 METHODS = ("fqe", "model", *importance.METHODS)
@@ -52,13 +53,15 @@ def judge(
     ``dr`` and ``wdr`` fields of the Config of ``fqe``. The interval's ``method`` says what it
     covers, and warns where fewer than ten episodes carry the estimate. ``n`` counts episodes.
 
-    Raises Mistake for unknown words, for a deterministic policy of continuous actions with a method
-    that needs probabilities, and for a log without rows.
+    Raises Mistake for unknown words, for levels, clips and draws out of range, for a deterministic
+    policy of continuous actions with a method that needs probabilities, and for a log without rows.
     """
     if method not in METHODS:
         raise Mistake(f"no method is called {method!r}{hint(method, METHODS, _all())}")
     if not 0.0 < gamma <= 1.0:
         raise Mistake(f"gamma lies in (0, 1]; got {gamma}")
+    checked_level(level)
+    _check(options)
     if gamma == 1.0 and method not in importance.PLAIN:
         raise Mistake(f"{method} looks beyond cuts and needs gamma below 1; take wpdis")
     if method in importance.METHODS:
@@ -103,6 +106,14 @@ def behaviour(
         method += f", {int(cut.sum())} of them up to their cut"
     made = estimate(lived, level=level)
     return dataclasses.replace(made, method=f"{made.method} {method}")
+
+
+def _check(options: dict[str, Any]) -> None:
+    clip, draws = options.get("clip"), options.get("draws", 2)
+    if clip is not None and not clip > 0.0:
+        raise Mistake(f"clip bounds ratios and lies above 0; got {clip}")
+    if draws < 2:
+        raise Mistake(f"an interval takes 2 draws or more; got draws={draws}")
 
 
 def _by_counts(

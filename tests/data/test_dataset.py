@@ -65,6 +65,22 @@ def test_rows_are_as_an_agent_would_have_lived_them(build):
         data.transitions(np.array([7]))
 
 
+def test_rows_are_asked_for_by_numbers_or_by_a_mask(build):
+    data = build([4, 3], [True, False])
+    chosen = np.arange(7) % 3 == 2
+    for mask in (chosen, chosen.tolist()):
+        picked = data.transitions(mask)
+        np.testing.assert_array_equal(picked.obs, data.transitions(np.array([2, 5])).obs)
+    assert data.transitions(np.zeros(7, bool)).reward.shape == (0,)
+    assert data.transitions([]).obs.shape == (0, 3)
+    for wrong, said in (
+        (chosen[:6], r"one truth for each of the 7 rows; got \(6,\)"),
+        ([1.5], "by whole numbers or a mask; got float64"),
+    ):
+        with pytest.raises(Mistake, match=said):
+            data.transitions(wrong)
+
+
 def test_the_device_answers_as_the_host_does(build):
     data = build([4, 0, 3, 6], [1, 0, 0, 1], nested=True, discrete=True, extras=("log_prob",))[1:]
     there = to_device(data)
@@ -124,6 +140,8 @@ def test_joining_keeps_the_source_of_every_episode(build):
     np.testing.assert_array_equal(both[2].obs, other[0].obs)
     with pytest.raises(Mistake, match="spaces of the datasets differ"):
         concatenate([one, build([2], [1], discrete=True)])
+    with pytest.raises(Mistake, match="nothing to join"):
+        concatenate([])
 
 
 @settings(max_examples=40, deadline=None)

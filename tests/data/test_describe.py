@@ -54,6 +54,32 @@ def test_quality_and_coverage_are_those_of_the_paper():
         describe(data[:0])
 
 
+def test_every_pair_of_whole_numbers_is_a_cell_of_its_own():
+    grid = [(i, j, k) for i in range(8) for j in range(8) for k in range(4)]
+    obs = np.array([[(i, j), (i, j)] for i, j, _ in grid]).reshape(-1, 2)
+    columns = {
+        "obs": obs,
+        "action": np.array([k for *_, k in grid]),
+        "reward": np.zeros(256),
+        "discount": np.zeros(256, np.float32),
+    }
+    block = Block(columns, np.ones(256, np.int64), np.zeros(256, np.int32))
+    data = Dataset.of(block, spaces.MultiDiscrete([8, 8]), spaces.Discrete(4))
+    assert describe(data).pairs == 256
+
+
+def test_figures_that_happen_to_be_0_or_1_are_no_successes():
+    """Every episode has one step, and probability 1: that is not one of many lengths."""
+    made = tabular([([(0, 0, float(n % 2))], 1) for n in range(20)], reference=(0.0, 1.0))
+    block = next(made.blocks())
+    arrays = {**block.arrays, "extra/log_prob": np.zeros(20, np.float32)}
+    block = dataclasses.replace(block, arrays=arrays)
+    found = describe(Dataset.of(block, made.obs_space, made.action_space, made.facts))
+    for one in (found.returns, found.lengths, found.entropy, found.quality):
+        assert one.method == "skew-t"
+    assert (found.lengths.low, found.lengths.high) == (1.0, 1.0)
+
+
 def test_references_come_from_the_dataset_or_from_the_table(build):
     own = build([3, 4], [1, 1], reference=(0.0, 2.0))
     assert describe(own).reference == (0.0, 2.0)

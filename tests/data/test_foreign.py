@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.data import Dataset, formats
+from sterling.data import Dataset, describe, formats
 from sterling.types import Mistake
 
 
@@ -245,3 +245,73 @@ def test_what_is_missing_or_too_short_is_named(tmp_path):
     d4rl(path, observations=STREAM, actions=ZEROS[:4], terminals=REWARDS, rewards=REWARDS)
     with pytest.raises(Mistake, match="4 actions for 6 observations"):
         Dataset(path)
+    with h5py.File(path, "a") as file:
+        del file["actions"]
+    there = "there is no array 'actions'; there are observations, rewards, terminals"
+    with pytest.raises(Mistake, match=there):
+        Dataset(path)
+
+
+PLAIN = {"observations": STREAM, "actions": ZEROS, "rewards": REWARDS, "terminals": REWARDS == 5}
+FORMS = {"d4rl": {}, "npz": {"next_observations": STREAM + 1}, "ogbench": {"masks": np.ones(6)}}
+
+
+def foreign(folder, form, **arrays):
+    """A file of one of ``FORMS`` with some of its arrays replaced."""
+    made = {**PLAIN, **FORMS[form], **arrays}
+    if form == "d4rl":
+        return d4rl(folder / "a.hdf5", **made)
+    np.savez(folder / "a.npz", **made)
+    return folder / "a.npz"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_no_numbers_of_every_row_is_left_out_and_noted(tmp_path, form):
+    more = {"goal": ZEROS, "task": np.array([b"a"] * 6), "z": REWARDS * 1j, "gain": np.ones(4)}
+    if form == "d4rl":
+        more = {f"infos__{name}": array for name, array in more.items()}
+    else:
+        more["when"] = np.arange(6).astype("datetime64[s]")
+        more |= {"infos": np.array([{"a": 1}] * 6, object), "name": np.array("a")}
+    path = foreign(tmp_path, form, **more)
+    assert formats.recognised(path) == form
+    data = Dataset(path)
+    assert [name for name in data.columns if name.startswith("extra/")] == ["extra/goal"]
+    (note,) = (one for one in data.facts.sources[0].notes if "left out" in one)
+    left = {name.removeprefix("infos__") for name in more} - {"goal"}
+    assert set(note.removeprefix("left out, not numbers of every row: ").split(", ")) == left
+    assert describe(data).pairs > 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"actions": np.array([b"left"] * 6)}, r"array 'actions' holds no real numbers but \|S4"),
+        ({"terminals": np.where(REWARDS == 3, np.nan, 0)}, "'terminals' is NaN at row 3; write 0"),
+        ({"rewards": np.zeros((6, 2))}, "array 'rewards' has 2 numbers a row; it must have one"),
+        ({"terminals": np.zeros((6, 2))}, "array 'terminals' has 2 numbers a row"),
+        ({name: array[:0] for name, array in {**PLAIN, **FORMS["npz"]}.items()}, "no rows"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_told_in_one_line(tmp_path, form, wrong, said):
+    if "masks" in FORMS[form] and not len(wrong.get("actions", STREAM)):
+        wrong = {**wrong, "masks": np.ones(0)}
+    with pytest.raises(Mistake, match=said) as told:
+        Dataset(foreign(tmp_path, form, **wrong))
+    assert "restore" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_other_flags_that_are_nan_are_refused_too(tmp_path):
+    cut = np.where(REWARDS == 2, np.nan, 0)
+    for form in ("d4rl", "npz"):
+        with pytest.raises(Mistake, match="array 'timeouts' is NaN at row 2"):
+            Dataset(foreign(tmp_path, form, timeouts=cut))
+
+
+def test_needed_arrays_of_python_objects_are_refused(tmp_path):
+    for name, array in PLAIN.items():
+        path = foreign(tmp_path, "npz", **{name: array.astype(object)})
+        with pytest.raises(Mistake, match=f"array '{name}' holds no real numbers but object"):
+            Dataset(path)

@@ -1,7 +1,9 @@
 """What is written is read again, by us and by others; what others write is read right."""
 
 import dataclasses
+import json
 import tempfile
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -15,6 +17,7 @@ from minari.data_collector import EpisodeBuffer
 
 from sterling.cli import main
 from sterling.data import Dataset, formats
+from sterling.data.spaces import parts
 from sterling.types import Mistake
 
 EPISODES = some.lists(some.tuples(some.integers(1, 6), some.booleans()), min_size=1, max_size=6)
@@ -114,6 +117,57 @@ def test_we_open_what_minari_writes(tmp_path, monkeypatch):
     assert data[1].obs["eye"].shape == (6, 32, 32)
     assert data[0].infos["hand/x"].tolist() == [0, 1, 2, 3]
     assert data.facts.sources[0].generator == "hand-made"
+
+
+def test_a_space_that_minari_knows_and_nothing_learns_from_is_named(build, tmp_path):
+    path = build([3], [True]).save(tmp_path / "a", "minari")
+    file = path / "data" / "metadata.json"
+    said = json.loads(file.read_text())
+    box = json.loads(said["observation_space"])
+    text = {"type": "Text", "max_length": 5}
+    whole = {"type": "Dict", "subspaces": {"where": box, "mission": text}}
+    del said["sterling"]
+    file.write_text(json.dumps({**said, "observation_space": json.dumps(whole)}))
+    with pytest.raises(Mistake, match="observation_space/mission is of type Text, which cannot be"):
+        Dataset(path)
+    with pytest.raises(Mistake, match="obs/mission is of type Text, which cannot be learned from"):
+        parts("obs", spaces.Dict({"mission": spaces.Text(5)}))
+
+
+def test_minari_that_does_not_say_whether_an_episode_ended_is_refused(build, tmp_path):
+    path = build([3, 4], [True, False]).save(tmp_path / "a", "minari")
+    with h5py.File(path / "data" / "main_data.hdf5", "a") as file:
+        del file["episode_1/terminations"]
+        file["episode_1/terminations"] = np.array([0, 0, np.nan, 0])
+    with pytest.raises(Mistake, match="terminations' is NaN at row 2"):
+        Dataset(path)
+
+
+@pytest.mark.parametrize("name", formats.WRITTEN)
+def test_numbers_in_another_byte_order_are_read_and_written(build, same, tmp_path, name):
+    data = build([3, 4], [True, False], extras=("log_prob",))
+    block = next(data.blocks())
+    other = {
+        key: array.astype(array.dtype.newbyteorder(">")) for key, array in block.arrays.items()
+    }
+    block = dataclasses.replace(block, arrays=other)
+    made = Dataset.of(block, data.obs_space, data.action_space, data.facts)
+    np.testing.assert_array_equal(made.transitions().obs, data.transitions().obs)
+    assert made.hash == data.hash
+    same(data, Dataset(made.save(tmp_path / NAMES[name], name)))
+    flat = {"observations": STREAM, "actions": STREAM, "rewards": STREAM, "terminals": STREAM == 5}
+    np.savez(tmp_path / "f.npz", **{key: x.astype(">f4") for key, x in flat.items()})
+    read = Dataset(tmp_path / "f.npz")
+    same(read, Dataset(read.save(tmp_path / f"f{NAMES[name]}", name)))
+
+
+def test_d4rl_says_what_it_has_no_place_for(build, tmp_path):
+    data = build([3, 4], [True, False], extras=("info",))
+    read = Dataset(data.save(tmp_path / "a.hdf5", "d4rl"))
+    assert read[0].extras["height"].tolist() == data[0].infos["height"][:3].tolist()
+    (note,) = read.facts.sources[0].notes
+    assert note.startswith("the last entry of every episode has no place in D4RL")
+    assert note.endswith(": info/height")
 
 
 @pytest.mark.parametrize("name", formats.WRITTEN)
@@ -241,6 +295,23 @@ def test_a_folder_of_something_else_is_not_written_over(build, tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(Mistake, match="choose another name"):
         build([3], [True]).save(tmp_path)
+
+
+@pytest.mark.parametrize("name", formats.WRITTEN)
+def test_a_file_of_something_else_is_not_written_over(build, tmp_path, name):
+    data, path = build([3], [True]), tmp_path / "x"
+    with zipfile.ZipFile(tmp_path / "letter", "w") as file:
+        file.writestr("word/document.xml", "dear")
+    for content in (b"a picture", (tmp_path / "letter").read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(Mistake, match=f"x exists and is no {name} dataset; choose another"):
+            data.save(path, name)
+        assert path.read_bytes() == content
+    source = data.save(tmp_path / "source.npz", "npz")
+    with pytest.raises(Mistake, match="x exists and is no sterling dataset") as told:
+        formats.convert([source], path)
+    assert "source" not in str(told.value).replace(str(tmp_path), "")
+    assert path.read_bytes() == content
 
 
 def test_equal_datasets_are_equal_files(build, tmp_path):

@@ -243,6 +243,12 @@ def test_equal_arguments_give_equal_numbers():
         ("wpdis", {"gamma": 1.5}, "gamma lies in"),
         ("fqe", {"gamma": 1.0}, "gamma below 1"),
         ("pdis", {"behaviour": "guessed"}, "'logged', 'cloned' or a policy"),
+        *((method, {"level": 2.0}, "level of an interval lies between 0") for method in METHODS),
+        ("wpdis", {"level": 1.0}, "level of an interval lies between 0 and 1; got 1.0"),
+        ("wpdis", {"clip": -1}, "clip bounds ratios and lies above 0; got -1"),
+        ("dr", {"clip": float("nan")}, "clip bounds ratios and lies above 0; got nan"),
+        ("model", {"draws": 0}, "an interval takes 2 draws or more; got draws=0"),
+        ("model", {"draws": 1}, "an interval takes 2 draws or more; got draws=1"),
     ],
 )
 def test_wrong_use_is_told_in_one_line(method, fields, said):

@@ -98,10 +98,20 @@ def write(dataset: Dataset, path: Path, format: str) -> Path:
         raise Mistake(f"no format to write is called {format!r}{near}")
     if not dataset.rows:
         raise Mistake("the dataset has no rows; there is nothing to write")
-    try_place(path)
+    _check_place(path, format)
     with writing(path):
         FORMATS[format].write(dataset, path)
     return path
+
+
+def _check_place(path: Path, format: str) -> None:
+    """Raise Mistake where nothing can be written, or where something else than a dataset of that
+    format would be written over."""
+    try_place(path)
+    nothing = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    with reading(path, format):
+        if not (nothing or FORMATS[format].recognises(path)):
+            raise Mistake(f"{path} exists and is no {format} dataset; choose another name")
 
 
 def convert(
@@ -121,7 +131,7 @@ def convert(
     says its hash and holds other numbers is refused unless it may be ``changed``, which is noted.
     """
     check_reference(reference)
-    try_place(out)
+    _check_place(out, "sterling")
     found = [_verified(stream(path, format, limit), path, changed) for path in sources]
     if environment:
         given = spaces_of(environment)

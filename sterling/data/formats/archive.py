@@ -21,12 +21,10 @@ class Member:
     too early."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
-        self._archive, self._name = archive, name
+        self._archive, self.name = archive, name.removesuffix(".npy")
         self._file: Any = archive.open(name)  # typed as one that cannot fill an array
         self.shape, self._turned, self.dtype = _header(self._file)
         self._start = self._file.tell()
-        if self.dtype.hasobject:
-            raise ValueError(f"array {name.removesuffix('.npy')!r} holds Python objects")
         self._row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
 
     @property
@@ -56,27 +54,34 @@ class Member:
 
     def _read(self, at: int, shape: tuple[int, ...]) -> np.ndarray:
         """So much from byte ``at`` of its content on."""
+        if self.dtype.hasobject:
+            raise ValueError(f"array {self.name!r} holds Python objects")
         made = np.empty(shape, self.dtype)
         into = made.reshape(-1).view(np.uint8).data if made.size else memoryview(b"")
         self._file.seek(self._start + at)
         for low in range(0, len(into), AT_ONCE):
             part = into[low : low + AT_ONCE]
             if self._file.readinto(part) != len(part):
-                raise ValueError(f"{self._name} ends too early")
+                raise ValueError(f"array {self.name!r} ends too early")
         return made
 
 
 def members(path: Path) -> dict[str, Member]:
     """The arrays of an archive by their names; it stays open until the last one is let go."""
     archive = zipfile.ZipFile(path)
-    names = [name for name in archive.namelist() if name.endswith(".npy")]
-    return {name.removesuffix(".npy"): Member(archive, name) for name in names}
+    return {name: Member(archive, member) for name, member in _arrays(archive).items()}
 
 
 def names(path: Path) -> set[str]:
     """The names of an archive's arrays."""
     with zipfile.ZipFile(path) as archive:
-        return {name.removesuffix(".npy") for name in archive.namelist()}
+        return set(_arrays(archive))
+
+
+def _arrays(archive: zipfile.ZipFile) -> dict[str, str]:
+    """The names of an archive's arrays, and those of their members."""
+    found = [name for name in archive.namelist() if name.endswith(".npy")]
+    return {name.removesuffix(".npy"): name for name in found}
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

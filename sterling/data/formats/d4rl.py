@@ -25,6 +25,7 @@ from sterling.types import Mistake
 
 PASSPORT = "sterling"  # an attribute of the file
 LOG_PROB = "action_log_probs"
+LAST = "the last entry of every episode has no place in D4RL and was left out"
 
 
 def recognises(path: Path) -> bool:
@@ -45,8 +46,8 @@ def read(path: Path, limit: int | None = None) -> Stream:
         cut = flat.truth(file["timeouts"])
     elif "next_observations" not in file and not limit:
         notes.append(flat.UNCUT)
-    extras, left = _extras(file, len(ended))
-    notes += [f"{', '.join(left)} have other lengths and were left out"] if left else []
+    extras, left = flat.extras(_infos(file), len(ended))
+    notes += left
     arrays = flat.Flat(
         obs,
         needed(file, ["actions"]),
@@ -69,8 +70,10 @@ def write(dataset: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial, h5py.File(partial, "w") as file:
         passport = dataset.passport
-        if any(name.startswith("info/") for name in dataset.columns):
-            passport = dataclasses.replace(passport, hash="")  # their last entries have no place
+        infos = ", ".join(name for name in dataset.columns if name.startswith("info/"))
+        if infos:  # of the numbers that were hashed some are not written
+            facts = passport.facts.noted(f"{LAST}: {infos}")
+            passport = dataclasses.replace(passport, facts=facts, hash="")
         file.attrs[PASSPORT] = json.dumps(passport.to_json())
         for name, like in _written(next(dataset.blocks(1))).items():
             shape = (dataset.rows, *like.shape[1:])
@@ -131,22 +134,17 @@ def _refuse(dataset: Any) -> None:
         before += len(block.lengths)
 
 
-def _extras(file: h5py.File, rows: int) -> tuple[dict[str, Any], list[str]]:
-    """What is known of every row, and the names of what has another length."""
-    found: dict[str, Any] = {}
-    left: list[str] = []
+def _infos(file: h5py.File) -> dict[str, h5py.Dataset]:
+    """The arrays under ``infos``."""
+    found: dict[str, h5py.Dataset] = {}
 
     def look(name: str, entry: Any) -> None:
-        if not isinstance(entry, h5py.Dataset):
-            return
-        if entry.ndim and len(entry) == rows and entry.dtype.kind in "fiub":
+        if isinstance(entry, h5py.Dataset):
             found["log_prob" if name == LOG_PROB else name] = entry
-        else:
-            left.append(f"infos/{name}")
 
     if "infos" in file:
         file["infos"].visititems(look)
-    return found, left
+    return found
 
 
 def _policy(file: h5py.File) -> str:

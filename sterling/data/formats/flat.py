@@ -15,7 +15,7 @@ They differ in how an episode's end is told and where its last observation is:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,13 @@ class Flat:
     extras: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        count = len(self.obs)
+        count = len(checked(self.obs))
+        if not count:
+            raise Mistake("there are no rows")
         others = {"actions": self.action, "rewards": self.reward, "terminals": self.discount}
         others |= {"next observations": self.next_obs} if self.next_obs is not None else {}
         for name, array in others.items():
-            if len(array) != count:
+            if len(checked(array, single=name == "rewards")) != count:
                 raise Mistake(f"there are {len(array)} {name} for {count} observations")
 
 
@@ -94,14 +96,50 @@ def assumed(facts: Facts, action_space: Space) -> Facts:
     return facts.noted(GUESSED, *([BOUNDED] if is_seen(action_space) else []))
 
 
+def is_numbers(array: Any) -> bool:
+    """Whether it holds real numbers or truths: no text, dates, complex numbers, Python objects."""
+    return getattr(array, "dtype", np.dtype(object)).kind in "fiub"
+
+
+def checked(array: Any, single: bool = False) -> Any:
+    """Itself; raises Mistake where it holds no numbers, or not a ``single`` one per row."""
+    if not is_numbers(array):
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise Mistake(f"array {_name(array)!r} holds no real numbers but {kind}; save it as such")
+    width = int(np.prod(array.shape[1:]))
+    if single and width != 1:
+        raise Mistake(f"array {_name(array)!r} has {width} numbers a row; it must have one")
+    return array
+
+
+def _name(array: Any) -> str:
+    return getattr(array, "name", "").strip("/")
+
+
+def extras(others: Mapping[str, Any], rows: int) -> tuple[dict[str, Any], list[str]]:
+    """Those arrays that are numbers of every row, and notes: one that names the rest, if any."""
+    found = {
+        name: array
+        for name, array in others.items()
+        if is_numbers(array) and array.ndim and len(array) == rows
+    }
+    left = ", ".join(name for name in others if name not in found)
+    return found, [f"left out, not numbers of every row: {left}"] if left else []
+
+
 def truth(array: Any) -> Bool[np.ndarray, "row"]:
-    """Flags that may be numbers and may be a column."""
-    return np.asarray(array[:]).reshape(len(array), -1)[:, 0] != 0
+    """Flags that may be numbers and may be a column; raises Mistake where one is NaN."""
+    flags = scalars(array)
+    unknown = np.isnan(flags)
+    if unknown.any():
+        at = int(np.argmax(unknown))
+        raise Mistake(f"array {_name(array)!r} is NaN at row {at}; write 0 or 1 there")
+    return flags != 0
 
 
 def scalars(array: Any) -> np.ndarray:
     """One number per row, that may be a column."""
-    return np.asarray(array[:]).reshape(len(array))
+    return np.asarray(checked(array, single=True)[:]).reshape(len(array))
 
 
 def _jumps(flat: Flat) -> Bool[np.ndarray, "row"]:

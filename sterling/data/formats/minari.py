@@ -21,6 +21,7 @@ from gymnasium import spaces
 
 from sterling.data.columns import BLOCK, Arrays, Block, Stream, joined
 from sterling.data.facts import Facts, Passport, Source
+from sterling.data.formats import flat
 from sterling.data.formats.minari_writer import FILE, METADATA, PASSPORT, keys, write
 from sterling.data.formats.opened import needed
 from sterling.data.spaces import Space, from_json, parts
@@ -97,16 +98,15 @@ class _Reader:
         name = f"episode_{number}"
         group = needed(self._file, [name])
         try:
-            found = {word: _entry(group, word)[:] for word in ("rewards", "terminations")}
+            ended = flat.truth(_entry(group, "terminations"))
             arrays: Arrays = {
                 column: self._read(_entry(group, word), space)
                 for column, (word, space) in self._entries.items()
             }
-            steps = len(found["rewards"])
-            arrays["reward"] = found["rewards"]
-            arrays["discount"] = (~found["terminations"].astype(bool)).astype(np.float32)
+            arrays["reward"] = _entry(group, "rewards")[:]
+            arrays["discount"] = (~ended).astype(np.float32)
             arrays |= {column: _entry(group, word)[()] for word, column in self._infos.items()}
-            lengths, source = np.array([steps], np.int64), np.zeros(1, np.int32)
+            lengths, source = np.array([len(ended)], np.int64), np.zeros(1, np.int32)
             return Block(arrays, lengths, source).checked()
         except Mistake as error:
             raise Mistake(f"{name}: {error}") from error
@@ -179,7 +179,7 @@ def _is_picture(space: Space) -> bool:
 def _space(said: dict[str, Any], name: str) -> Space:
     """A space of the metadata, or of the environment it names."""
     if name in said:
-        return from_json(json.loads(said[name]))
+        return from_json(json.loads(said[name]), name)
     identity = _environment(said)
     if not identity:
         raise Mistake(f"{METADATA} has neither {name} nor env_spec")

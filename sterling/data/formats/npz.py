@@ -38,7 +38,7 @@ NAMES = {
 
 def recognises(path: Path) -> bool:
     """Whether it is an archive of arrays."""
-    return path.is_file() and zipfile.is_zipfile(path)
+    return path.is_file() and zipfile.is_zipfile(path) and bool(archive.names(path))
 
 
 def read(path: Path, limit: int | None = None) -> Stream:
@@ -128,18 +128,11 @@ def _flat(arrays: dict[str, archive.Member], facts: Facts, limit: int | None) ->
         notes.append(flat.UNREWARDED)
         reward = np.zeros(len(obs), np.float32)
     action, discount = needed(arrays, NAMES["action"]), (~ended).astype(np.float32)
-    extras = _extras(arrays, has("log_prob"), len(obs))
-    rows = flat.Flat(obs, action, reward, discount, last, following, extras)
-    return flat.stream(rows, facts.noted(*notes), None, limit)
-
-
-def _extras(
-    arrays: dict[str, archive.Member], log_prob: archive.Member | None, rows: int
-) -> dict[str, archive.Member]:
-    """What else there is of every row."""
-    extras = {"log_prob": log_prob} if log_prob is not None else {}
     taken = {name for names in NAMES.values() for name in names}
-    for name, array in arrays.items():
-        if name not in taken and array.ndim and len(array) == rows:
-            extras[name] = array
-    return extras
+    others = {name: array for name, array in arrays.items() if name not in taken}
+    log_prob = has("log_prob")
+    if log_prob is not None:
+        others["log_prob"] = log_prob
+    extras, left = flat.extras(others, len(obs))
+    rows = flat.Flat(obs, action, reward, discount, last, following, extras)
+    return flat.stream(rows, facts.noted(*notes, *left), None, limit)

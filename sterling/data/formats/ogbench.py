@@ -55,11 +55,8 @@ def read(path: Path, limit: int | None = None) -> Stream:
     if following is None and len(last):
         last[-1] = True
         discount[last] = 1.0  # these rows are observations only: nothing ends in them
-    extras = {
-        name: array
-        for name, array in arrays.items()
-        if name not in KNOWN and array.ndim and len(array) == len(obs)
-    }
+    others = {name: array for name, array in arrays.items() if name not in KNOWN}
+    extras, left = flat.extras(others, len(obs))
     action = needed(arrays, ["actions"])
     rows = flat.Flat(obs, action, reward, discount, last, following, extras)
-    return flat.stream(rows, facts, None, limit)
+    return flat.stream(rows, facts.noted(*left), None, limit)

@@ -15,13 +15,13 @@ from typing import Any
 from sterling.data.columns import Block
 from sterling.data.facts import Passport
 from sterling.disk import Unwritable
-from sterling.naming import hint
 from sterling.types import Mistake
 
 OTHER = (
     "does not hold what was written (its hash differs); restore it, or convert it with sterling "
     "data import --changed if you changed it yourself"
 )
+SHOWN = 12  # names of what there is instead of something
 # what h5py, zipfile and NumPy raise over damaged files, of headers and of contents
 DAMAGED = (
     *(OSError, KeyError, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError),
@@ -62,5 +62,6 @@ def needed(found: Mapping[str, Any], names: Iterable[str]) -> Any:
     for name in wanted:
         if name in found:
             return found[name]
-    near = hint(wanted[0], found, f"it has {', '.join(found) or 'nothing'}")
-    raise Mistake(f"there is no array {' or '.join(map(repr, wanted))}{near}")
+    there = [*found][:SHOWN] + ["..."] * (len(found) > SHOWN)
+    lacking = " or ".join(map(repr, wanted))
+    raise Mistake(f"there is no array {lacking}; there are {', '.join(there) or 'none'}")

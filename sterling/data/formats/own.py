@@ -77,8 +77,6 @@ def write_blocks(
     obs_space: Space, action_space: Space, facts: Facts, blocks: Iterable[Block], path: Path
 ) -> None:
     """Write experience block by block; only one of them is in memory at a time."""
-    if path.exists() and not recognises(path) and (path.is_file() or any(path.iterdir())):
-        raise Mistake(f"{path} exists and is no dataset of Sterling's; choose another name")
     path.mkdir(parents=True, exist_ok=True)
     digest, sources, columns = Digest(obs_space, action_space), [np.zeros(0, np.int32)], {}
     with contextlib.ExitStack() as open_files:
