@@ -121,11 +121,11 @@ def _check(chosen: argparse.Namespace) -> int:
     import sys
 
     from sterling.data import Dataset, check, repaired
-    from sterling.disk import try_place
+    from sterling.data.formats import check_place
     from sterling.types import Mistake
 
     if chosen.fix:
-        try_place(chosen.fix)
+        check_place(chosen.fix)
     try:
         data = Dataset(chosen.file)
     except Mistake as error:

@@ -52,14 +52,14 @@ def options(one: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Label it, write it, and say what was done."""
     from sterling.data import Dataset
-    from sterling.disk import try_place
+    from sterling.data.formats import check_place
     from sterling.types import Mistake
 
     asked = "rewards" if chosen.rewards_from else "actions"
     for word, needed in ONLY.items():
         if needed != asked and getattr(chosen, word.lstrip("-").replace("-", "_")) is not None:
             raise Mistake(f"{word} goes with --{needed}-from; leave it out")
-    try_place(chosen.out)
+    check_place(chosen.out)
     file, other = Dataset(chosen.file), Dataset(chosen.rewards_from or chosen.actions_from)
     made = _rewarded(chosen, file, other) if asked == "rewards" else _acted(chosen, file, other)
     made.save(chosen.out)

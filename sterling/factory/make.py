@@ -23,6 +23,7 @@ from typing import Any
 from sterling.data.columns import Block, joined
 from sterling.data.dataset import Dataset
 from sterling.data.facts import Facts, Source
+from sterling.data.formats import check_place
 from sterling.disk import try_place
 from sterling.envs import envpool
 from sterling.envs.registry import find
@@ -96,7 +97,7 @@ def make(
         raise Mistake(f"no quality is called {order.quality!r}{near}")
     if order.size < 1 or order.workers < 1:
         raise Mistake(f"size and workers must be positive; got {order.size} and {order.workers}")
-    try_place(out)
+    check_place(out)
     if order.quality == "scripted":
         from sterling.factory import scripted
 

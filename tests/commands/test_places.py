@@ -54,6 +54,22 @@ def test_it_is_named_in_one_line(words, log, capsys, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "data import log.npz file",
+        "data check log.npz --fix file",
+        "data relabel log.npz file --rewards-from log.npz",
+        "data make CartPole-v1 --quality expert --size 10 --out file",
+    ],
+)
+def test_what_is_no_dataset_is_not_written_over(words, log, capsys, tmp_path):
+    assert main(words.split()) == 2
+    said = "sterling: file exists and is no sterling dataset; choose another name\n"
+    assert capsys.readouterr().err == said
+    assert (tmp_path / "file").read_text() == "no folder"
+
+
 def test_what_cannot_be_read_is_not_said_to_be_unwritable(log, capsys, tmp_path):
     damaged = bytearray((tmp_path / "log.npz").read_bytes())
     damaged[200] ^= 255

@@ -98,13 +98,13 @@ def write(dataset: Dataset, path: Path, format: str) -> Path:
         raise Mistake(f"no format to write is called {format!r}{near}")
     if not dataset.rows:
         raise Mistake("the dataset has no rows; there is nothing to write")
-    _check_place(path, format)
+    check_place(path, format)
     with writing(path):
         FORMATS[format].write(dataset, path)
     return path
 
 
-def _check_place(path: Path, format: str) -> None:
+def check_place(path: Path, format: str = "sterling") -> None:
     """Raise Mistake where nothing can be written, or where something else than a dataset of that
     format would be written over."""
     try_place(path)
@@ -131,7 +131,7 @@ def convert(
     says its hash and holds other numbers is refused unless it may be ``changed``, which is noted.
     """
     check_reference(reference)
-    _check_place(out, "sterling")
+    check_place(out)
     found = [_verified(stream(path, format, limit), path, changed) for path in sources]
     if environment:
         given = spaces_of(environment)
