@@ -39,23 +39,40 @@ class Player:
         self._memory = run.agent.memory(1)
 
     def __call__(self, obs: Any) -> Any:
-        """The action for one observation, both as a Gymnasium environment gives and takes them.
+        """The action for one observation, both as a Gymnasium environment gives and takes them; of
+        agents that remember nothing also the actions for several, ``(n, ...)``.
 
         Raises :class:`Mistake` for what is no observation of the run's environment.
         """
         world = self._run.world()
-        see, do = (getattr(world, name, None) for name in ("to_agent", "to_world"))
-        nested = isinstance(world.spec.obs, (spaces.Dict, spaces.Tuple))
-        seen = jax.tree.map(np.asarray, obs) if nested else _array(obs)
-        with contextlib.suppress(TypeError, LookupError, ValueError):  # what is wrong is said below
-            seen = see(seen) if see else seen
-        fits(world.spec.obs, seen)
-        action = self.act(as_seen(world.spec.obs, seen))
-        return jax.tree.map(lambda x: np.asarray(x)[0], do(action[None])) if do else action
+        space, do = world.spec.obs, getattr(world, "to_world", np.asarray)
+        nested = isinstance(space, (spaces.Dict, spaces.Tuple))
+        given = jax.tree.map(np.asarray, obs) if nested else _array(obs)
+        parts = [self._seen(given)]
+        several = self._memory is None and _shapes(parts[0]) != _expected(space)
+        if several and (rows := [self._seen(row) for row in _rows(given)]):
+            several = _shapes(rows[0]) == _expected(space)
+            parts = rows if several else parts
+        for part in parts:
+            fits(space, part)
+        batch = jax.tree.map(lambda *x: np.stack(x), *parts)
+        actions = jax.tree.map(np.asarray, do(self._acts(as_seen(space, batch))))
+        return actions if several else jax.tree.map(lambda x: x[0], actions)
+
+    def _seen(self, obs: Any) -> Any:
+        """An observation as the agent sees it; as it is where it is none, to be named."""
+        see = getattr(self._run.world(), "to_agent", None)
+        with contextlib.suppress(TypeError, LookupError, ValueError):
+            return see(obs) if see else obs
+        return obs
 
     def act(self, obs: Any) -> Any:
         """The agent's action for one observation, both as the run's own world has them: frames
         stacked, masks in one row, actions of bounded boxes in [-1, 1]."""
+        return self._acts(jax.tree.map(lambda x: np.asarray(x)[None], obs))[0]
+
+    def _acts(self, obs: Any) -> Any:
+        """The same for several at once."""
         seeds, asked = self._run.settings.seeds, next(self._run.asked)
         noise = int(np.random.default_rng().integers(2**31)) if self._explore else asked
         chance = keys.at(jnp.asarray(seeds, jnp.int32), "policy", noise)
@@ -65,7 +82,7 @@ class Player:
             action, _ = agent.act(every, chance, explore)
         else:
             action, self._memory = _recall(agent, self._memory, every, chance, explore)
-        return np.asarray(action)[self._at, 0]
+        return np.asarray(action)[self._at]
 
     def notice(self, reward: float, last: bool) -> None:
         """What the environment answered to the last action; after the ``last`` one of an episode
@@ -78,22 +95,39 @@ class Player:
 
 def fits(space: Any, obs: Any) -> None:
     """Raises :class:`Mistake` where an observation has other parts or shapes than its space."""
-    expected = {"/".join(map(str, path)): leaf.shape or () for path, leaf in leaves(space)}
-    paths = jax.tree_util.tree_leaves_with_path(obs)
-    found = {jax.tree_util.keystr(path, simple=True, separator="/"): x.shape for path, x in paths}
+    expected, found = _expected(space), _shapes(obs)
     if found != expected:
         said = [", ".join(f"{name} {shape}".strip() for name, shape in one.items())
                 for one in (expected, found)]  # fmt: skip
         raise Mistake(
             f"an observation should be of shape {said[0]}; got {said[1]}{_remedy(space, obs)}"
         )
-    if any(np.isnan(x).any() for _, x in paths if x.dtype.kind == "f"):
+    if any(np.isnan(x).any() for x in jax.tree.leaves(obs) if x.dtype.kind == "f"):
         raise Mistake("an observation has NaN; there is no action for that")
 
 
+def _expected(space: Any) -> dict[str, tuple[int, ...]]:
+    return {"/".join(map(str, path)): leaf.shape or () for path, leaf in leaves(space)}
+
+
+def _shapes(obs: Any) -> dict[str, tuple[int, ...]]:
+    paths = jax.tree_util.tree_leaves_with_path(obs)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): x.shape for path, x in paths}
+
+
+def _rows(obs: Any) -> list[Any]:
+    """The observations of a batch; none where it is no batch."""
+    lengths = {x.shape[:1] for x in jax.tree.leaves(obs)}
+    if len(lengths) != 1 or lengths == {()}:
+        return []
+    return [jax.tree.map(lambda x, at=at: x[at], obs) for at in range(lengths.pop()[0])]
+
+
 def _array(obs: Any) -> Any:
-    """Numbers, in a list as well; what is none of that stays as it is, to be named."""
-    return obs if isinstance(obs, dict) else np.asarray(obs)
+    """Numbers, in a list as well; what is none of that in its parts, to be named."""
+    with contextlib.suppress(ValueError):  # rows of several lengths
+        return np.asarray(obs) if not isinstance(obs, dict) else jax.tree.map(np.asarray, obs)
+    return jax.tree.map(np.asarray, obs)
 
 
 def _remedy(space: Any, obs: Any) -> str:
@@ -119,4 +153,4 @@ def _notice(agent: Agent, memory: Any, reward: Any, last: Any) -> Any:
 def _for_all(x: Any, seeds: int) -> Any:
     x = np.asarray(x)
     x = x.astype(np.float32) if x.dtype == np.float64 else x
-    return jnp.broadcast_to(x, (seeds, 1, *x.shape))
+    return jnp.broadcast_to(x, (seeds, *x.shape))

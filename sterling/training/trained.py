@@ -41,7 +41,8 @@ class TrainedRun:
         return f"TrainedRun({self.settings.algorithm}, {self.settings.name}, return={measured})"
 
     def policy(self, obs: Any, seed: int | None = None, explore: bool = False) -> Any:
-        """The action for one observation, both as a Gymnasium environment gives and takes them.
+        """The action for one observation, both as a Gymnasium environment gives and takes them, or
+        the actions for several, ``(n, ...)``.
 
         ``seed`` chooses which seed's agent acts (default: the first). Where the run stacks frames,
         ``obs`` must hold them. Raises :class:`Mistake` for agents that remember, as ``dt``'s do.

@@ -63,6 +63,8 @@ def test_a_policy_keeps_to_the_combinations():
     seen = Grid()._seen()
     for action in (run.policy(seen), run.policy(seen, explore=True)):  # as the environment has it
         assert seen["action_mask"][tuple(action)]
+    several = jax.tree.map(lambda x: np.stack([x] * 3), seen)
+    assert all(seen["action_mask"][tuple(action)] for action in run.policy(several, explore=True))
     with pytest.raises(Mistake, match=r"of shape action_mask \(6,\), goal \(\); got \(3,\)$"):
         run.policy(np.zeros(3))
     with pytest.raises(Mistake, match=r"action_mask \(6,\), goal \(\); got action_mask \(6,\)$"):

@@ -131,6 +131,10 @@ def test_a_log_that_names_no_environment_is_enough_to_act(tmp_path, capsys):
     for wrong in (np.zeros(4), [0.0] * 4):
         with pytest.raises(Mistake, match=r"should be of shape \(3,\); got \(4,\)"):
             run.policy(wrong)
+    several = np.random.default_rng(0).normal(size=(5, 3))
+    found = run.policy(several)
+    assert found.shape == (5, 2)
+    np.testing.assert_allclose(found, [run.policy(one) for one in several], rtol=1e-5)
     with pytest.raises(Mistake, match="an observation has NaN"):
         run.policy(np.full(3, np.nan))
     for command in ("evaluate", "play"):
