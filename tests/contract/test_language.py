@@ -24,7 +24,8 @@ HERE = Path(__file__).parent
 SMALL = {"prompts": 8, "group": 8, "limit": 5}
 ALONE = {"sft": {"batch": 16}, "dpo": {"batch": 4}, "reward": {"batch": 4}}  # they do not talk
 NAMES = (*ALONE, *algorithms.NAMED)
-SPEECH = {"model": "nano", "context": 12, "slots": 32, "examples": 64}
+SPEECH = {"model": "nano", "context": 12, "slots": 32}
+TEXTS = {"examples": 64}  # of what is imitated or compared
 
 
 def fields(name):
@@ -43,7 +44,7 @@ def train(name, updates, seeds=(0,), strategy="map", **more):
         seeds=list(seeds),
         strategy=strategy,
         evaluate_episodes=more.pop("evaluate_episodes", 0),
-        **{**SPEECH, **fields(name), **more},
+        **{**SPEECH, **(TEXTS if name in ALONE else {}), **fields(name), **more},
     )
 
 
