@@ -89,9 +89,7 @@ class Writer:
         for path, space, row, name in self._parts:
             value = obs
             for key in path:
-                if isinstance(value, dict) and key not in value:
-                    raise Violation(f"{name} is missing")
-                value = value[key]
+                value = _part(value, key, name)
             value = np.asarray(value)
             if value.shape != row.shape:
                 said = f"where observation_space says {row.shape}"
@@ -244,6 +242,14 @@ def _any_action(space: Any, allowed: Any) -> Any:
     parts = np.split(np.ravel(allowed), np.cumsum(sizes)[:-1])
     first = np.array([np.argmax(part) for part in parts]).reshape(space.shape)
     return (first + getattr(space, "start", 0)).astype(space.dtype)
+
+
+def _part(value: Any, key: Any, name: str) -> Any:
+    """A part of an observation of several; ``name`` says which of the whole."""
+    try:
+        return value[key]
+    except (LookupError, TypeError, ValueError):
+        raise Violation(f"{name} is missing from {_describe(value)}") from None
 
 
 def _describe(value: Any) -> str:

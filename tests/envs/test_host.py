@@ -208,6 +208,13 @@ BREACHES = {
     "holds NaN": broken(reset=lambda self, **options: (np.full(2, np.nan), {})),
     "has no observation_space": broken(observation_space=None),
     "part of type Text": broken(observation_space=spaces.Text(3)),
+    r"observation\['b'\] is missing from something of type ndarray": broken(
+        observation_space=spaces.Dict(b=spaces.Discrete(2))
+    ),
+    r"observation\[1\] is missing from 1 values": broken(
+        observation_space=spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]),
+        reset=lambda self, **options: ((0,), {}),
+    ),
     "returned something of type int": lambda: 3,
 }
 
