@@ -13,8 +13,9 @@ from sterling import commands
 from sterling.leaving import INTERRUPTED, Leaving
 from sterling.options import WRONG_USE, parse
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (  # what a file system answers about a place that the user has named
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
+    *(errno.EACCES, errno.EPERM, errno.EROFS, *FULL),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
 )
 NO_ROOM = "RESOURCE_EXHAUSTED"
@@ -62,8 +63,11 @@ def _told(error: Exception) -> int:
     from sterling.envs.workers import WorldFailed
     from sterling.types import Mistake
 
-    if isinstance(error, OSError) and error.filename and error.errno in REFUSED:
-        error = Mistake(f"{error.filename}: {error.strerror}; choose a place that can be used")
+    if isinstance(error, OSError) and error.errno in REFUSED:
+        if error.filename:
+            error = Mistake(f"{error.filename}: {error.strerror}; choose a place that can be used")
+        elif error.errno in FULL:  # written to by then, and who writes is not told where
+            error = Mistake(f"{error.strerror}; make room, then give the command again")
     if type(error).__name__ == "JaxRuntimeError" and str(error).startswith(NO_ROOM):
         said = "memory does not suffice"
         asked = str(error).removeprefix(NO_ROOM).partition("\n")[0].strip(": .")

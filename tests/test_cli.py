@@ -1,7 +1,9 @@
 """The command line, from words to runs: what it understands, and what it says of the rest."""
 
 import dataclasses
+import errno
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -134,6 +136,34 @@ def test_memory_that_does_not_suffice_is_told_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr(train, "carry_out", carry_out)
     said = refused("train ppo CartPole-v1 --steps 9", capsys)
     assert said.startswith("memory does not suffice (Out of memory allocating 5 bytes); take fewer")
+
+
+def test_a_full_disk_is_told_in_one_line_by_whoever_meets_it(monkeypatch, capsys):
+    def carry_out(chosen):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(train, "carry_out", carry_out)
+    said = refused("train ppo CartPole-v1 --steps 9", capsys)
+    assert said == "No space left on device; make room, then give the command again"
+
+
+@pytest.mark.parametrize("platform", ["nonesuch", "cuda"])
+def test_a_platform_that_is_not_there_is_told_in_one_line(platform, tmp_path):
+    line = ["-m", "sterling", "train", "ppo", "CartPole-v1", "--steps", "5000", "--out", "run"]
+    done = subprocess.run(
+        [sys.executable, *line],
+        check=False,
+        env=os.environ | {"JAX_PLATFORMS": platform},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 0:  # there is such a GPU
+        return
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith(f"sterling: JAX cannot compute on {platform!r}")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_home_is_found_where_the_shell_leaves_it_to_us(monkeypatch, tmp_path):

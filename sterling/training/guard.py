@@ -9,6 +9,7 @@ with guard.Lock(folder), guard.Interrupt() as interrupt:
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -195,7 +196,8 @@ class Lock:
                 f"{self.folder} is in use by process {owner}; wait until it ends or stop it first"
             ) from None
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())
+        with contextlib.suppress(OSError):  # no room for the name; the lock itself takes none
+            os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())
         self._descriptor = descriptor
         _held.add(self)
         return self

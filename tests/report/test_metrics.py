@@ -53,6 +53,17 @@ def test_truncate_drops_later_rows_and_goes_on(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
+def test_rows_are_dropped_where_there_is_no_room(tmp_path):
+    sink = MetricsFile(tmp_path / "metrics.jsonl")
+    for step in (10, 20, 30):
+        sink.write(row(step))
+    before = sink.path.read_bytes().splitlines(keepends=True)
+    with room(0):
+        sink.truncate(2)
+    assert sink.path.read_bytes() == b"".join(before[:2])
+    assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
 def test_torn_last_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps(row(10)) + '\n{"step": 2')
