@@ -228,9 +228,11 @@ def _builder(factory: Any, name: str) -> Callable[[], Any]:
     """The factory itself, or one for a registered id."""
     if not isinstance(factory, str):
         if not callable(factory):
+            kind, built = type(factory).__name__, isinstance(factory, gymnasium.Env)
+            remedy = f"; write `lambda: {kind}(...)`" if built else ""
             raise Mistake(
-                f"an environment is given by its id or by a function that builds it, not by "
-                f"a {type(factory).__name__}; write `lambda: {type(factory).__name__}(...)`"
+                "an environment is given by its id or by a function that builds it; "
+                f"got {factory!r:.60}, which is neither{remedy}"
             )
         return factory
     module, _, identity = factory.rpartition(":")

@@ -12,7 +12,7 @@ from sterling.data import Dataset
 from sterling.notice import say
 from sterling.report.metrics import Sink
 from sterling.training import folder, logbook
-from sterling.training.checks import check_dump
+from sterling.training.checks import check_dump, check_kinds, check_sinks
 from sterling.training.choices import Speech
 from sterling.training.longer import lengthen
 from sterling.training.processes import train_apart
@@ -74,6 +74,8 @@ def train(
         WorldFailed: an environment that cannot be built or stepped, or fails again and again.
         SystemExit: code 75 after SIGTERM or Ctrl-C, when the run has been saved.
     """
+    check_kinds(algorithm=algorithm, environment=environment, data=data, out=out, **options)
+    check_sinks(sinks)
     known = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
     how = {name: options.pop(name) for name in LOG_OPTIONS if name in options}
     spoken = {name: options.pop(name) for name in SPEECH_OPTIONS if name in options}
@@ -114,6 +116,8 @@ def resume(
             schedules, of the step size say, then run over the larger one.
         updates: the same, of a run that only learns from a log or teaches a language model.
     """
+    check_kinds(path=path, environment=environment)
+    check_sinks(sinks)
     path = Path(path)
     settings = Settings.from_json(folder.read_config(path), environment)
     settings = lengthen(path, settings, steps=steps, updates=updates)

@@ -2,16 +2,57 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sterling.data import Dataset
 from sterling.disk import try_place
 from sterling.naming import hint
+from sterling.report.metrics import Sink
 from sterling.training.choices import Guidance, Speech
 from sterling.training.fields import whole
 from sterling.types import Generations, Mistake, Transitions
 
 GUIDINGS = ("jump-start", "expansion")
+A_PATH = ((str, os.PathLike), "a path")
+KINDS: dict[str, tuple[Any, str]] = {  # of what only Python can give otherwise
+    "algorithm": (str, "a name, as 'ppo'"),
+    "environment": ((str, Callable), "a name, or a function that builds a gymnasium.Env"),
+    "path": A_PATH,
+    "out": A_PATH,
+    "data": ((str, os.PathLike, Dataset), "a path, or a Dataset"),
+    "env_options": (Mapping, "a dict, as {'max_episode_steps': 500}"),
+    "online": (Mapping, "a dict, as {'alpha': 0.4}"),
+    "preset": (bool, "True or False"),
+    "unchecked": (bool, "True or False"),
+    "guide": (Guidance, "a Guidance, as Guidance('runs/earlier', steps=200)"),
+    "augment": (str, "text, as 'gaussian:0.0003'"),
+    "sampling": (str, "text, as 'episodes'"),
+}
+
+
+def check_kinds(**given: Any) -> None:
+    """Whether what a call from Python gave is of a kind that can be used at all; None, where it
+    is no choice of its own, says that nothing was given."""
+    for name, value in given.items():
+        if name not in KINDS or (value is None and name not in ("algorithm", "path")):
+            continue
+        kinds, wanted = KINDS[name]
+        if not isinstance(value, kinds):
+            said = ": write `lambda: ...` around it" if hasattr(value, "action_space") else ""
+            raise Mistake(f"{name} must be {wanted}; got {value!r:.60}{said}")
+
+
+def check_sinks(sinks: Any) -> None:
+    """Whether each can be told of rows."""
+    if isinstance(sinks, (list, tuple)):
+        wrong = [each for each in sinks if not isinstance(each, Sink)]
+        if not wrong:
+            return
+        sinks = wrong[0]
+    raise Mistake(f"sinks must be a list of objects with write(row) and close(); got {sinks!r:.60}")
 
 
 def check_speech(name: str, speech: Speech, needs: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sterling.training import folder
 from sterling.training.choices import BUDGETS
+from sterling.training.fields import whole
 from sterling.training.settings import Settings, check_budget
 from sterling.types import Mistake
 
@@ -20,7 +21,8 @@ def lengthen(path: Path, settings: Settings, **wanted: int | None) -> Settings:
     Raises Mistake for a budget that is not larger, and for the updates of a run that also acts,
     for by then it may have begun to.
     """
-    asked: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    asked: dict[str, Any] = {name: whole(name, value, 1) for name, value in given.items()}
     have = {name: getattr(settings, name) for name in BUDGETS}
     for name, value in asked.items():
         if not have[name]:

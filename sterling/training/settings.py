@@ -11,7 +11,7 @@ from typing import Any
 from sterling import algorithms
 from sterling.naming import called
 from sterling.training.checks import check_guide, check_speech
-from sterling.training.choices import Guidance, Logbook, Speech
+from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import make_config, seeds_of, whole
 from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
@@ -94,8 +94,14 @@ class Settings:
                 )
             kept["environment"] = environment
         module = algorithms.find(plain["algorithm"])
+        if not isinstance(plain["config"], dict):
+            raise Mistake(f"config must be an object of fields; got {plain['config']!r:.60}")
         kept["config"] = make_config(module, plain["config"], plain["algorithm"])
-        kept["seeds"] = tuple(plain["seeds"])
+        kept["seeds"] = seeds_of(plain["seeds"])
+        kept["strategy"] = _strategy(plain.get("strategy", "map"))
+        kept |= {name: whole(name, plain[name]) for name in BUDGETS if name in plain}
+        kept["envs"] = whole("envs", plain.get("envs", 1), 1)
+        kept |= _counted(kept)
         kept["data"] = Logbook(**plain["data"]) if plain.get("data") else None
         kept["guide"] = Guidance(**plain["guide"]) if plain.get("guide") else None
         kept["speech"] = Speech(**plain["speech"]) if plain.get("speech") else None
@@ -129,9 +135,7 @@ def resolve(
     options = {**tuned.pop("env_options", {}), **(env_options or {})}
     own = {**algorithms.named(algorithm), **tuned, **(fields or {})}
     config = make_config(module, own, algorithm)
-    strategy = strategy or "map"
-    if strategy not in STRATEGIES:
-        raise Mistake(f"strategy {strategy!r} is not known; choose one of {', '.join(STRATEGIES)}")
+    strategy = _strategy(strategy or "map")
     if envs is not None and isinstance(module.needs(config), LANGUAGE):
         raise Mistake(f"{algorithm} has no envs; its fields say how much is read at a time")
     envs = whole("envs", default_envs if envs is None else envs, 1)
@@ -145,6 +149,12 @@ def resolve(
     )
     check_budget(settings)
     return settings
+
+
+def _strategy(word: Any) -> str:
+    if word not in STRATEGIES:
+        raise Mistake(f"strategy {word!r} is not known; choose one of {', '.join(STRATEGIES)}")
+    return str(word)
 
 
 def _counted(rest: dict[str, Any]) -> dict[str, Any]:

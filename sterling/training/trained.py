@@ -14,6 +14,7 @@ import jax
 from sterling.statistics import estimate
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
+from sterling.training.checks import check_kinds
 from sterling.training.fields import whole
 from sterling.training.judge import Judge
 from sterling.training.logbook import Unlived
@@ -99,6 +100,7 @@ class TrainedRun:
 
 def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> TrainedRun:
     """A run's agents and result, from its folder; ``environment`` is the user's own factory."""
+    check_kinds(path=path, environment=environment)
     path = Path(path)
     settings = Settings.from_json(folder.read_config(path), environment)
     if settings.speech is not None:
