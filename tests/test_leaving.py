@@ -138,3 +138,18 @@ def test_an_ignored_interrupt_stays_ignored():
         os.kill(os.getpid(), signal.SIGINT)
     signal.signal(signal.SIGINT, before)
     assert not leaving.asked
+
+
+def test_an_interrupt_before_the_command_line_is_there_is_silent():
+    line = "\n".join(
+        [
+            "import runpy, sys",
+            "class Interrupted:",
+            "    def find_spec(name, *_):",
+            "        if name == 'sterling.cli': raise KeyboardInterrupt",
+            "sys.meta_path.insert(0, Interrupted)",
+            "runpy.run_module('sterling', run_name='__main__')",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
