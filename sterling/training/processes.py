@@ -54,7 +54,8 @@ def train_apart(settings: Settings, path: Path | None, sinks: Sequence[Sink]) ->
 
 
 def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) -> TrainedRun:
-    if not (path / "config.json").exists():
+    fresh = not (path / "config.json").exists()
+    if fresh:
         folder.write_config(path, settings.to_json() | folder.environment_facts())
     start = time.monotonic()
     shares = {path / "parts" / str(share[0]): share for share in _shares(settings.seeds)}
@@ -66,6 +67,10 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
     )
     try:
         stopped = _run_all(settings, shares, merge)
+    except Mistake:
+        if fresh:
+            _give_back(path, shares)
+        raise
     finally:
         for sink in merge.sinks:
             sink.close()
@@ -74,6 +79,13 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
     if not all(map(_is_done, shares)):
         _break_off(path if keep else None)
     return _joined(settings, path, list(shares), start, keep)
+
+
+def _give_back(path: Path, parts: Iterable[Path]) -> None:
+    """Where no part could begin, the folder is no run's: the corrected command may name it."""
+    if not any((part / "config.json").exists() for part in parts):
+        for file in (path / "config.json", folder.metrics(path)):
+            file.unlink(missing_ok=True)
 
 
 def _leave(path: Path | None) -> None:

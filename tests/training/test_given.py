@@ -9,6 +9,7 @@ import sys
 import gymnasium
 import pytest
 
+import sterling
 from sterling.envs.gymnasium import Host
 from sterling.training.settings import Settings, resolve
 from sterling.types import Mistake
@@ -89,3 +90,14 @@ def test_a_configuration_that_was_edited_is_read_with_care(name, wrong, said):
     assert Settings.from_json(plain) == resolve("ppo", "probe:both", steps=5_000, seeds=2)
     with pytest.raises(Mistake, match=said):
         Settings.from_json(plain | {name: wrong})
+
+
+def test_seeds_apart_that_cannot_begin_leave_the_folder_free(tmp_path):
+    small = {"length": 16, "width": 16, "evaluate_episodes": 0, "preset": False}
+    asked = {"steps": 256, "seeds": 2, "strategy": "processes", "out": tmp_path / "run", **small}
+    with pytest.raises(Mistake, match=r"the process of seed .* give a minibatch of at most that"):
+        sterling.train("ppo", "probe:both", minibatch=4_096, **asked)
+    run = sterling.train("ppo", "probe:both", minibatch=64, **asked)
+    assert run.result["steps"] == 256
+    assert run.settings.config.minibatch == 64
+    assert sterling.load(tmp_path / "run").settings.config.minibatch == 64

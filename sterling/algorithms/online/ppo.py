@@ -97,7 +97,8 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """A new agent."""
     rows = spec.envs * config.length
     if not 0 < config.minibatch <= rows:
-        raise Mistake(f"minibatch={config.minibatch} does not fit into a rollout of {rows} rows")
+        said = f"minibatch={config.minibatch} does not fit into a rollout of {rows} rows"
+        raise Mistake(f"{said} (envs x length); give a minibatch of at most that")
     torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
     actions = Actions.of(spec.action)
     sizes = (torso.size, *(config.width,) * (config.depth if torso.is_flat else 1))
