@@ -65,7 +65,7 @@ def levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
     if not text:
         return (place.levels[0],)
     try:
-        parts = [tuple(map(int, part.split("-"))) for part in text.split(",")]
+        parts = [tuple(map(int, part.split("-", 1))) for part in text.split(",")]
         chosen = tuple(n for part in parts for n in range(part[0], part[-1] + 1))
     except ValueError:
         raise Mistake(f"levels {text!r} cannot be read; write 2, 0-3 or 1,4") from None
