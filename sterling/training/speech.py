@@ -178,7 +178,7 @@ def _spoken(
     if asked.curriculum != "uniform" and len(arms) == 1:
         raise Mistake("a curriculum chooses between levels, and there is one; give levels=0-3")
     if asked.replay:
-        return Recorded(none, Path(asked.replay))
+        return Recorded.of(Path(asked.replay), iterations(settings))
     if needs.again and not asked.pool:
         raise Mistake("to learn from remembered answers (again) name the dump they are in: pool")
     if needs.again >= needs.prompts:
