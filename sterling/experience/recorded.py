@@ -84,6 +84,17 @@ class Recorded(eqx.Module):
     drawn: Int[Array, ""]
     folder: Path = eqx.field(static=True)
 
+    @classmethod
+    def of(cls, folder: Path, count: int) -> Recorded:
+        """A folder's batches from the first; Mistake where it holds fewer than ``count``: a run
+        would find that out at its end."""
+        _exists(folder)
+        held = len(list(folder.glob("*.safetensors")))
+        if held < count:
+            said = f"{folder} holds {held} batches, and these updates take {count}"
+            raise Mistake(f"{said}; ask for fewer updates")
+        return cls(jnp.zeros((), jnp.int32), folder)
+
     @property
     def traced(self) -> bool:
         """Files are read on the host."""

@@ -85,7 +85,7 @@ def of_world(world: Any, levels: tuple[int, ...], voice: Voice, count: int) -> l
     """``count`` demonstrations by the world's own solutions, the same every time; those that are
     longer than the voice's context are marked as cut."""
     if not hasattr(world, "solve"):
-        raise Mistake(f"{world.name} cannot be demonstrated; give texts to imitate, data=FILE")
+        raise Mistake(f"{world.name} cannot be demonstrated; give texts to imitate: texts=FILE")
     random = np.random.default_rng(0)
     asked = posed(world, [levels[i % len(levels)] for i in range(count)], random)
     return demonstrate(world, [world.begin(seed, level) for seed, level in asked], voice)

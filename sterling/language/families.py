@@ -74,7 +74,7 @@ def plan(config: dict[str, Any], where: str) -> Plan:
     are missing, and for whatever would make the model compute something else than it says.
     """
     family = config.get("model_type")
-    if family not in ARCHITECTURES:
+    if not isinstance(family, str) or family not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         near = hint(str(family), ARCHITECTURES, f"known are {known}")
         raise Mistake(f"{where}: architecture {family!r} is not known{near}")
@@ -95,7 +95,7 @@ def plan(config: dict[str, Any], where: str) -> Plan:
     form = Form(
         *(heads, few, size, _count(config, "intermediate_size", where)),
         norm="rms",
-        epsilon=float(config.get("rms_norm_eps", 1e-6)),
+        epsilon=_epsilon(config, where),
         gated=True,
         biases=biases[family],
         normed_heads=family == "qwen3",
@@ -211,6 +211,14 @@ def _count(config: dict[str, Any], name: str, where: str, default: int | None = 
     return value
 
 
+def _epsilon(config: dict[str, Any], where: str) -> float:
+    value = config.get("rms_norm_eps")
+    value = 1e-6 if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < 1.0:
+        raise Mistake(f"{where}: rms_norm_eps is {value!r}, not a small number; {WHOLE}")
+    return float(value)
+
+
 def _refuse(config: dict[str, Any], layers: int, where: str) -> None:
     """What these models may have and we do not compute."""
     if config.get("quantization_config"):
@@ -219,9 +227,10 @@ def _refuse(config: dict[str, Any], layers: int, where: str) -> None:
     if activation != "silu":
         raise Mistake(f"{where}: activation {activation!r} is not known; use a model with silu")
     window = config.get("use_sliding_window") and config.get("sliding_window") is not None
-    slides = window and config.get("max_window_layers", 0) < layers
+    whole = config.get("max_window_layers")  # so many layers, from the first, have no window
+    slides = window and not (isinstance(whole, int) and whole >= layers)
     kinds = config.get("layer_types") or ["sliding_attention" if slides else "full_attention"]
-    if set(kinds) != {"full_attention"}:
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         raise Mistake(f"{where}: layers with a sliding window are not known; use full attention")
 
 

@@ -97,7 +97,11 @@ def read(path: str | os.PathLike[str], model: LanguageModel) -> LanguageModel:
         stored = Stored({file: open_weights(file, stack)})
         pairs = _pairs(stored, model, file)
     rank = next(iter(pairs.values()))[0].shape[-2]
-    alpha = config.get("lora_alpha", 8)
+    alpha, said = config.get("lora_alpha", 8), config.get("r", rank)
+    if said != rank:
+        raise Mistake(f"{where}: r is {said!r} and the matrices' rank {rank}; take both from one")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        raise Mistake(f"{where}: lora_alpha is {alpha!r}, no number; take PEFT's own file")
     return lora.put(model, pairs, alpha / (rank**0.5 if config.get("use_rslora") else rank))
 
 
@@ -128,10 +132,7 @@ def _pairs(stored: Stored, model: LanguageModel, file: Path) -> dict[str, tuple[
         if name not in names:
             continue
         first, second = (
-            np.stack(
-                [stored.read(_name(i, each, name, x)).astype(np.float32) for i in range(layers)]
-            )
-            for x in "AB"
+            _stacked(stored, [_name(i, each, name, x) for i in range(layers)], file) for x in "AB"
         )
         inputs, outputs = getattr(blocks, each.field).weight.shape[-2], each.stop - each.start
         if (first.shape[2], second.shape[1:]) != (inputs, (outputs, first.shape[1])):
@@ -139,6 +140,16 @@ def _pairs(stored: Stored, model: LanguageModel, file: Path) -> dict[str, tuple[
             raise Mistake(f"{file}: {said}, the model's has {inputs} inputs, {outputs} outputs")
         pairs[name] = (jnp.asarray(first), jnp.asarray(second))
     return pairs
+
+
+def _stacked(stored: Stored, names: list[str], file: Path) -> np.ndarray:
+    """A matrix of every layer, as one array."""
+    right = stored.shape(names[0])
+    for name in names:
+        if stored.shape(name) != right or len(right) != 2:
+            said = f"{name} is {list(stored.shape(name))}, and layer 0's is {list(right)}"
+            raise Mistake(f"{file}: {said}; copy the adapter again, matrices of one rank are read")
+    return np.stack([stored.read(name).astype(np.float32) for name in names])
 
 
 def _name(layer: int, each: families.Projection, name: str, letter: str) -> str:

@@ -14,7 +14,10 @@ from sterling.types import Mistake
 def rates(config: dict[str, Any], size: int, where: str) -> tuple[float, ...]:
     """Angles per token: as they were trained, divided (position interpolation, Chen 2023,
     arXiv:2306.15595), or divided where waves are long (Llama 3.1)."""
-    rope, whole = _said(config), "take the config.json that the model came with"
+    whole = "take the config.json that the model came with"
+    rope = _said(config)
+    if rope is None:
+        raise Mistake(f"{where}: what it says of rotary positions is no object; {whole}")
     kind = rope["rope_type"]
     if kind not in ("default", "linear", "llama3"):
         raise Mistake(f"{where}: positions of type {kind!r} are not known; use default or llama3")
@@ -47,10 +50,12 @@ def rope(form: Form) -> dict[str, Any]:
     return found if factor == 1.0 else found | {"rope_type": "linear", "factor": factor}
 
 
-def _said(config: dict[str, Any]) -> dict[str, Any]:
+def _said(config: dict[str, Any]) -> dict[str, Any] | None:
     """Of rotary positions: transformers 5 has all in rope_parameters, 4 in two places; where a
-    file has both, transformers 5 takes the older."""
+    file has both, transformers 5 takes the older. None where it says it otherwise."""
     said = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(said, dict):
+        return None
     found = {"rope_theta": config.get("rope_theta", BASE), **said}
     return found | {"rope_type": found.get("rope_type") or found.get("type") or "default"}
 

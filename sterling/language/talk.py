@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 from functools import partial
+from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -273,7 +275,7 @@ def check(verdicts: Any) -> None:
     """Raise ValueError where a scene's verdicts are no verdicts."""
     for verdict in (each for seat in verdicts for each in seat):
         reward = getattr(verdict, "reward", None)
-        if not isinstance(reward, (int, float)) or not np.isfinite(reward):
+        if not isinstance(reward, Real) or not math.isfinite(reward):
             raise ValueError(f"a verdict without a finite reward: {verdict!r}"[:200])
 
 

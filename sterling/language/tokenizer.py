@@ -62,7 +62,7 @@ class Tokenizer:
         self._special = frozenset(number for number, token in added.items() if token.special)
         closing = self.encode(self._template.after([]))
         self.end: int = next((each for each in closing if each in self._special), close)
-        further = [each for each in stops if each < self.vocabulary]
+        further = [each for each in stops if 0 <= each < self.vocabulary]
         self.stops: tuple[int, ...] = tuple(dict.fromkeys([self.end, close, *further]))
         self.pad = self._padding(tokens)
 
@@ -212,20 +212,27 @@ def _template(folder: Path, settings: dict[str, Any]) -> str:
     """The chat template's source, wherever it is kept; of several the one called default."""
     aside = folder / "chat_template.jinja"
     if aside.is_file():
-        return aside.read_text("utf-8")
+        try:
+            return aside.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise Mistake(f"{aside} is not UTF-8; copy it again") from error
     found = settings.get("chat_template") or ""
-    if isinstance(found, str):
-        return found
-    named = {each.get("name"): each.get("template", "") for each in found}
-    return named.get("default") or ""
+    if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+        named = {str(each.get("name")): each.get("template") for each in found}
+        found = named.get("default") or ""
+    if not isinstance(found, str):
+        where = folder / "tokenizer_config.json"
+        raise Mistake(f"{where}: chat_template is no text, nor several by name; copy it again")
+    return found
 
 
 def _content(token: Any) -> str | None:
-    """A special token's text: settings have it bare or with properties."""
-    return token.get("content") if isinstance(token, dict) else token
+    """A special token's text: settings have it bare or with properties. None: it names none."""
+    found = token.get("content") if isinstance(token, dict) else token
+    return found if isinstance(found, str) else None
 
 
 def _numbers(value: Any) -> list[int]:
     """Tokens that a configuration names: none, one or several."""
     values = value if isinstance(value, list) else [value]
-    return [each for each in values if isinstance(each, int)]
+    return [each for each in values if isinstance(each, int) and not isinstance(each, bool)]

@@ -199,7 +199,7 @@ def _json_call(inside: str) -> Call:
 def _short(tool: Tool, inside: str) -> Call:
     """The text is the first argument: one of its values as they are written, or where it is not
     meant as text JSON."""
-    properties = tool.parameters["properties"]
+    properties = tool.parameters.get("properties", {})
     if not properties:
         return Call(tool.name, {})
     first, schema = next(iter(properties.items()))
@@ -233,8 +233,8 @@ def answer(call: Call, tools: Mapping[str, Tool]) -> tuple[bool, str]:
 
 def _fault(arguments: dict[str, Any], schema: dict[str, Any]) -> str:
     """What is wrong with the arguments, or nothing."""
-    known = schema["properties"]
-    for name in schema["required"]:
+    known = schema.get("properties", {})
+    for name in schema.get("required", []):
         if name not in arguments:
             return f"{name} is missing"
     for name, value in arguments.items():

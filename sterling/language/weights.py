@@ -84,7 +84,7 @@ def open_folder(path: Path, stack: contextlib.ExitStack) -> Stored:
         return Stored({path / WEIGHTS: open_weights(path / WEIGHTS, stack)})
     index = read_json(path / INDEX).get("weight_map")
     if not isinstance(index, dict) or not all(
-        isinstance(name, str) and Path(name).name == name for name in index.values()
+        isinstance(name, str) and name and Path(name).name == name for name in index.values()
     ):
         raise Mistake(f"{path / INDEX} has no weight_map of files beside it; copy it again")
     names = sorted(set(index.values()))

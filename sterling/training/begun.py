@@ -25,7 +25,7 @@ from jaxtyping import PyTree
 from sterling.language import families, lora, weights
 from sterling.language.folder import load, tokens
 from sterling.language.model import SIZES, LanguageModel
-from sterling.language.tokenizer import Tokenizer
+from sterling.language.tokenizer import Tokenizer, read_json
 from sterling.notice import say
 from sterling.training import folder
 from sterling.training.settings import Settings
@@ -102,7 +102,7 @@ def _start(model: str, kept: Path | None) -> Start:
         raise Mistake(
             f"model {model!r} is neither a size ({', '.join(SIZES)}) nor a folder with config.json"
         )
-    if "algorithm" in json.loads((path / "config.json").read_text()):
+    if "algorithm" in read_json(path / "config.json"):
         return _of_run(path)
     loaded, tokenizer = load(path)
     models = jax.tree.map(lambda x: jnp.asarray(x)[None], loaded)
@@ -172,8 +172,8 @@ def measured(settings: Settings) -> Settings:
     if asked is None or asked.model in NEW:
         return settings
     models = start(asked.model).models
-    known = json.loads(models.origin or "{}").get("max_position_embeddings", settings.context)
-    if settings.context > known:
+    known = json.loads(models.origin or "{}").get("max_position_embeddings")
+    if isinstance(known, int) and settings.context > known:
         said = f"lines have up to {settings.context} tokens, and {asked.model} was made for {known}"
         say(f"{said}; --context {known} cuts them there")
     return settings

@@ -65,7 +65,7 @@ def levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
     if not text:
         return (place.levels[0],)
     try:
-        parts = [tuple(map(int, part.split("-"))) for part in text.split(",")]
+        parts = [tuple(map(int, part.split("-", 1))) for part in text.split(",")]
         chosen = tuple(n for part in parts for n in range(part[0], part[-1] + 1))
     except ValueError:
         raise Mistake(f"levels {text!r} cannot be read; write 2, 0-3 or 1,4") from None
@@ -178,7 +178,7 @@ def _spoken(
     if asked.curriculum != "uniform" and len(arms) == 1:
         raise Mistake("a curriculum chooses between levels, and there is one; give levels=0-3")
     if asked.replay:
-        return Recorded(none, Path(asked.replay))
+        return Recorded.of(Path(asked.replay), iterations(settings))
     if needs.again and not asked.pool:
         raise Mistake("to learn from remembered answers (again) name the dump they are in: pool")
     if needs.again >= needs.prompts:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from sterling.experience.texts import Demonstrations, of_file, of_world
 from sterling.language import worlds
 from sterling.language.generate import Answers
 from sterling.language.scene import Message, Stage
-from sterling.language.talk import Line, Talk, Voice, converse
+from sterling.language.talk import Line, Talk, Voice, check, converse
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 from sterling.training.checks import check_speech
@@ -245,6 +246,13 @@ def test_a_faulty_scene_costs_its_own_row(kind):
     assert scene == 1
     assert "\n" not in why
     assert why.split(":")[0] in ("RuntimeError", "TimeoutError", "ValueError")
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, bool])
+def test_rewards_are_numbers_of_any_library(kind):
+    check([[SimpleNamespace(reward=kind(1))], [Verdict(0.5, "partly")]])
+    with pytest.raises(ValueError, match="without a finite reward"):
+        check([[SimpleNamespace(reward=np.float32("nan"))]])
 
 
 def test_where_nothing_works_the_run_stops_and_says_why():
@@ -518,6 +526,8 @@ def test_demonstrations_are_the_worlds_own_solutions(tmp_path):
     long = Voice(TOKENIZER, limit=6, context=4)
     with pytest.raises(Mistake, match="no text to imitate"):
         Demonstrations.of(of_file(path, long), long, Texts(4))
+    with pytest.raises(Mistake, match="cannot be demonstrated; give texts to imitate: texts=FILE"):
+        of_world(OddWorld("plain"), (0,), voice, 1)
 
 
 def test_verdicts_are_numbers():

@@ -7,6 +7,7 @@ import pytest
 
 import sterling
 from sterling.experience.recorded import read
+from sterling.types import Mistake
 
 FIELDS = {
     **{"model": "nano", "limit": 4, "updates": 6, "prompts": 2, "group": 2, "seeds": 2},
@@ -46,3 +47,7 @@ def test_a_dump_goes_on_where_its_run_was_stopped(tmp_path):
     again = sterling.train("grpo", "arithmetic", replay=str(broken), **FIELDS)
     assert again.result["final"] == expected.result["final"]
     assert read(broken / names[0]).mask.any()
+    more = FIELDS | {"updates": 7}  # said before the first update, not after the sixth
+    with pytest.raises(Mistake, match="holds 6 batches, and these updates take 7; ask for fewer"):
+        sterling.train("grpo", "arithmetic", replay=str(broken), out=tmp_path / "more", **more)
+    assert not (tmp_path / "more").exists()

@@ -37,6 +37,13 @@ def told(call, *given):
     return str(raised.value)
 
 
+@pytest.mark.parametrize("fields", [("prompt", "response"), ("prompt", "chosen", "rejected")])
+def test_the_form_that_is_asked_for_has_the_fields_that_are_needed(tmp_path, fields):
+    for text in ("", "{oops", "[1]"):
+        said = told(records, written(tmp_path / "it.jsonl", text), fields)
+        assert json.loads(said[said.index("{", said.index("such as")) :]).keys() == set(fields)
+
+
 def test_records_of_demonstrations_and_preferences(tmp_path):
     path = written(tmp_path / "a.jsonl", {"prompt": "a", "response": "b", "more": [1]}, "", "")
     assert records(path, ("prompt", "response")) == [{"prompt": "a", "response": "b", "more": [1]}]

@@ -142,6 +142,13 @@ def test_a_level_of_which_no_scene_begins_is_refused_before_the_run():
         speech.settled(asked)
 
 
+@pytest.mark.parametrize("levels", ["0-1-2", "-1", "0,", "x"])
+def test_levels_that_say_no_range_are_refused(levels):
+    asked = resolve("grpo", "arithmetic", speech=Speech("nano", levels=levels), updates=1)
+    with pytest.raises(Mistake, match="cannot be read; write 2, 0-3 or 1,4"):
+        speech.levels(asked, worlds.find("arithmetic"))
+
+
 def solutions(name, limit, level=0, **asked):
     world = worlds.find(name)
     voice = Voice(TOKENIZER, limit, asked.get("context") or room(name, limit, level))

@@ -23,6 +23,9 @@ from sterling.language.model import LanguageModel, form_of, tiny
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
 from sterling.nets.transformer import Form, rotary_rates
+from sterling.training import begun
+from sterling.training.choices import Speech
+from sterling.training.settings import resolve
 from sterling.types import Mistake
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -205,6 +208,14 @@ CONFIGS = {
     "wider": ({"hidden_size": 64}, "config.json makes it"),
     "deeper": ({"num_hidden_layers": 3}, "no tensor model.layers.2.input_layernorm.weight"),
     "shallower": ({"num_hidden_layers": 1}, "no place in the model of config.json"),
+    "a list for a type": ({"model_type": ["qwen2"]}, "is not known"),
+    "epsilon": ({"rms_norm_eps": "1e-6 or so"}, "rms_norm_eps is '1e-6 or so'"),
+    "below 0": ({"rms_norm_eps": -1}, "rms_norm_eps is -1"),
+    "rope in words": ({"rope_scaling": "linear"}, "rotary positions is no object"),
+    "layers by number": ({"layer_types": 2}, "sliding window"),
+    "layers in lists": ({"layer_types": [["full_attention"]]}, "sliding window"),
+    "window without layers": ({"layer_types": None, "use_sliding_window": True,
+                               "sliding_window": 8, "max_window_layers": "all"}, "sliding window"),
     "untied": ({"tie_word_embeddings": False}, "no tensor lm_head.weight"),
 }  # fmt: skip
 
@@ -285,10 +296,24 @@ def test_parts_that_do_not_fit_their_index_are_refused(tmp_path):
     change(index, weight_map=right | {name: "../model.safetensors"})
     with pytest.raises(Mistake, match="no weight_map"):
         load(tmp_path / "it")
+    change(index, weight_map=right | {name: ""})
+    with pytest.raises(Mistake, match="no weight_map"):
+        load(tmp_path / "it")
     change(index, weight_map=right)
     (tmp_path / "it" / other).unlink()
     with pytest.raises(Mistake, match=f"{other} is missing"):
         load(tmp_path / "it")
+
+
+def test_what_a_run_is_to_begin_with_is_read_as_carefully(copied):
+    change(copied / "config.json", max_position_embeddings="many")
+    made = resolve("sft", "copy-text", updates=1, speech=Speech(model=str(copied)))
+    asked = dataclasses.replace(made, context=64)
+    assert begun.measured(asked) is asked  # a model that does not say its length is not too short
+    other = Path(shutil.copytree(copied, copied.with_name("other")))
+    (other / "config.json").write_text("{")
+    with pytest.raises(Mistake, match=r"config\.json is not JSON"):
+        begun.start(str(other))
 
 
 def test_folders_that_are_none_are_refused(tmp_path, copied):

@@ -179,6 +179,8 @@ def test_adapters_that_do_not_fit_are_refused(adapted, model, tmp_path):
         ({"init_lora_weights": "loftq"}, "init_lora_weights is 'loftq'"),
         ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens"),
         ({"use_something_new": {"a": 1}}, "use_something_new"),
+        ({"lora_alpha": "16"}, "lora_alpha is '16', no number"),
+        ({"r": 1}, "r is 1 and the matrices' rank"),
     ):
         (path / "adapter_config.json").write_text(json.dumps(config | values))
         with pytest.raises(Mistake, match=said):
@@ -192,6 +194,10 @@ def test_adapters_that_do_not_fit_are_refused(adapted, model, tmp_path):
     save_file({each: tensors[each] for each in tensors if each != name}, file)
     with pytest.raises(Mistake, match="is missing"):
         peft.read(path, model)
+    for odd in (tensors[name][:1], tensors[name].ravel()):
+        save_file(tensors | {name: odd}, file)
+        with pytest.raises(Mistake, match="matrices of one rank are read"):
+            peft.read(path, model)
     save_file(tensors | {"base_model.odd": tensors[name]}, file)
     with pytest.raises(Mistake, match="no place in this model"):
         peft.read(path, model)

@@ -284,3 +284,23 @@ def test_broken_tokenizers_are_refused_in_one_line(tmp_path):
     assert "\n" not in str(error.value)
     with pytest.raises(Mistake, match="alphabet"):
         Tokenizer.characters("")
+
+
+@pytest.mark.parametrize("odd", [5, ["a"], {"a": 1}, [{"name": "default", "template": 5}]])
+def test_templates_that_are_no_texts_are_refused(tmp_path, odd):
+    path = folder_of(tmp_path, {"eos_token": "<|im_end|>", "chat_template": odd})
+    with pytest.raises(Mistake, match="chat_template is no text"):
+        Tokenizer.read(path)
+    (path / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(Mistake, match=r"chat_template\.jinja is not UTF-8"):
+        Tokenizer.read(path)
+
+
+def test_tokens_that_are_no_texts_name_none(tmp_path):
+    settings = {"eos_token": "<|im_end|>", "pad_token": 7, "chat_template": CHATML}
+    path = folder_of(tmp_path, settings, generation_config={"eos_token_id": [True, -1]})
+    tokenizer = Tokenizer.read(path)
+    assert len(tokenizer.stops) == 1  # a truth is no token, nor is what is below 0
+    (path / "tokenizer_config.json").write_text('{"eos_token": 5}')
+    with pytest.raises(Mistake, match="no end token"):
+        Tokenizer.read(path)

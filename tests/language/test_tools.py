@@ -126,6 +126,19 @@ def test_calls_in_both_spellings_are_answered_in_order():
     assert say("the answer is <b>42</b>, and 3 < 4 > 2") == []
 
 
+def test_a_schema_need_not_say_what_it_does_not_restrict():
+    """JSON Schema's ``required`` and ``properties`` may be left out; tools are made by hand too."""
+    now = tools.Tool("now", "Tell the time.", {"type": "object"}, lambda: "noon")
+    kind = {"type": "object", "properties": {"city": {"type": "string"}}}
+    sky = tools.Tool("sky", "Tell the weather.", kind, lambda city="Rome": f"{city}: blue")
+    known = tools.registry([now, sky])
+    text = f"<now></now>{call('now')}{call('sky')}<sky>Oslo</sky>{call('now', city='Rome')}"
+    said = [tools.answer(each, known) for each in tools.calls(text, known)]
+    right = ["noon", "noon", "Rome: blue", "Oslo: blue"]
+    wrong = (False, "error: there is no argument 'city'")
+    assert said == [*((True, each) for each in right), wrong]
+
+
 def pick(number: Literal[1, 2, 3, "all"], unit: Literal["C", "F"] | None = None) -> str:
     """Pick one."""
     return f"{number!r} {unit}"

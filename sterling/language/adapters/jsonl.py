@@ -21,7 +21,7 @@ from sterling.language.task import (
 from sterling.naming import hint
 from sterling.types import Mistake
 
-FORM = 'write one JSON object in each line, such as {"prompt": "1+1=", "answer": "2"}'
+EXAMPLE = {"prompt": "1+1=", "answer": "2", "response": "2", "chosen": "2", "rejected": "3"}
 COMPARISONS = ("text", "math")
 
 
@@ -43,8 +43,13 @@ def records(path: str | Path, fields: tuple[str, ...]) -> list[dict[str, Any]]:
         if line.strip():
             found.append(_record(line, fields, f"{path.name}, line {number}"))
     if not found:
-        raise Mistake(f"{path.name} holds no records; {FORM}")
+        raise Mistake(f"{path.name} holds no records; {_form(fields)}")
     return found
+
+
+def _form(fields: tuple[str, ...]) -> str:
+    line = json.dumps({field: EXAMPLE.get(field, "...") for field in fields})
+    return f"write one JSON object in each line, such as {line}"
 
 
 def _lines(path: Path) -> list[str]:
@@ -69,9 +74,9 @@ def _record(line: str, fields: tuple[str, ...], place: str) -> dict[str, Any]:
         record = json.loads(line, object_pairs_hook=_Pairs, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         said = getattr(error, "msg", None) or str(error)
-        raise Mistake(f"{place} is no JSON ({said}); {FORM}") from error
+        raise Mistake(f"{place} is no JSON ({said}); {_form(fields)}") from error
     if not isinstance(record, _Pairs):
-        raise Mistake(f"{place} is no JSON object; {FORM}")
+        raise Mistake(f"{place} is no JSON object; {_form(fields)}")
     if record.twice is not None:
         raise Mistake(f"{place} has {record.twice!r} twice; keep one of them")
     for field in fields:
