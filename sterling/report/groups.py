@@ -67,6 +67,16 @@ class Group:
         return "updates" if all(one.updates is not None for one in self.results) else "steps"
 
     @property
+    def counted(self) -> set[str]:
+        """What the steps of its curves count; "updates" also where steps were taken after them."""
+        return {one.curves.unit for one in self.results if one.curves.steps.size} or {self.unit}
+
+    @property
+    def episodes(self) -> set[str]:
+        """Which episodes its curves' returns are of: "training", "evaluation"."""
+        return {one.curves.episodes for one in self.results if one.curves.steps.size}
+
+    @property
     def budgets(self) -> str:
         """The same in words: 1M, or 100 updates."""
         taken = ", ".join(steps(budget) for budget in self.steps)
