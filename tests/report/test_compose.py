@@ -273,6 +273,15 @@ def test_different_budgets_are_a_caution(run, spread):
     assert any("budgets differ (sac 1k and ppo 9k)" in one for one in told)
 
 
+def test_budgets_of_updates_and_of_steps_are_not_one(run, spread):
+    """As many updates as another took steps, with or without steps after them."""
+    runs = [run("a", "sac", spread(1.0)), run("b", "iql", spread(1.0), updates=1000)]
+    told = cautions(gather(read(runs)[0])[0], [])
+    assert any("budgets differ (sac 1k and iql 1k updates then 1k steps)" in x for x in told)
+    alike = [run("c", "iql", spread(1.0), updates=1000), run("d", "cql", spread(1.0), updates=1000)]
+    assert not any("budgets" in one for one in cautions(gather(read(alike)[0])[0], []))
+
+
 def test_a_page_escapes_what_it_is_given():
     made = page.page("a<b", [page.paragraph("<script>"), page.table(Table(["<"], [["&"]]))])
     assert "<script>" not in made
