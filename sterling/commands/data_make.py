@@ -59,7 +59,6 @@ def options(one: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Make it, and say what it is."""
     from sterling.factory.make import Order, make
-    from sterling.report.text import number
     from sterling.statistics import estimate
 
     order = Order(
@@ -74,8 +73,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
     )
     with contextlib.closing(Shown()) as shown:
         made = make(order, chosen.out, chosen.agents, shown.say, shown.watch)
-    known = f"return {estimate(made.returns)}" if made.episodes > 1 else number(made.returns[0])
-    print(f"{chosen.out}: {made.episodes} episodes, {made.rows} rows, {known}")
+    known = estimate(made.returns, interval="skew-t")  # as describe says it
+    print(f"{chosen.out}: {made.episodes} episodes, {made.rows} rows, return {known}")
     print(f"hash {made.hash[:12]}")
     for source in made.facts.sources:
         print(source.name, *source.notes, sep="; ")

@@ -32,7 +32,7 @@ def check(dataset: Dataset, environment: str = "", limit: int | None = None) -> 
     resets, before = Resets(dataset), 0
     each = (looks.values, looks.actions, looks.observations, looks.discounts, resets.look)
     edges, seen, constant = looks.Edges(dataset), dict[bytes, int](), looks.Constant(dataset)
-    for block in dataset.blocks():
+    for block in dataset.blocks() if dataset.rows else ():
         for look in each:
             found += look(dataset, block, before)
         found += looks.duplicates(block, before, seen)
@@ -80,8 +80,9 @@ def _of_whole(dataset: Dataset, environment: str) -> Iterator[Finding]:
     for number, source in enumerate(dataset.facts.sources):
         for note in source.notes:
             yield Finding("warning", "assumed", f"source {number} ({source.name}): {note}")
-    if first is None:
-        yield Finding("error", "empty", "there are no episodes")
+    if first is None or not dataset.rows:
+        said = "there are no episodes" if first is None else "no episode has a step"
+        yield Finding("error", "empty", said)
         return
     for kind, space in (("obs", dataset.obs_space), ("action", dataset.action_space)):
         for name, part in spaces.parts(kind, space).items():

@@ -167,8 +167,10 @@ class Dataset:
     @functools.cached_property
     def ended(self) -> np.ndarray:
         """Of every episode, whether the world ended; the others were cut."""
-        last = self._first[self._numbers] + self.lengths - 1
-        return (self.lengths > 0) & (self._block.arrays["discount"][np.maximum(last, 0)] == 0)
+        last, some = self._first[self._numbers] + self.lengths - 1, self.lengths > 0
+        found = np.zeros(len(self), bool)
+        found[some] = self._block.arrays["discount"][last[some]] == 0
+        return found
 
     @functools.cached_property
     def hash(self) -> str:

@@ -47,7 +47,9 @@ class Resets:
         flat[~np.isfinite(flat)] = np.nan  # where nothing can be told
         with np.errstate(invalid="ignore"):
             finite = flat[np.isfinite(flat).all(1)]
-            scale = finite.std(0) + 1e-8 if len(finite) else np.ones(flat.shape[1], np.float32)
+            # squares of large numbers, and sums of many, need more than 32 bits
+            wide = finite.std(0, dtype=np.float64) + 1e-8
+            scale = (wide if len(finite) else np.ones(flat.shape[1])).astype(np.float32)
             steps = np.abs(np.diff(flat, axis=0) / scale).mean(1)
         begins = block.begins + np.arange(len(block.lengths))
         starts = flat[begins]

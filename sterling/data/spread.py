@@ -81,7 +81,8 @@ def _nearest(
 
 def _features(leaves: list[np.ndarray]) -> np.ndarray:
     flat = np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], 1).astype(np.float32)
-    flat = np.nan_to_num(flat - flat.mean(0)) / (flat.std(0) + 1e-8)
+    scale = flat.std(0, dtype=np.float64) + 1e-8  # squares of large numbers overflow 32 bits
+    flat = np.nan_to_num(flat - flat.mean(0)) / scale.astype(np.float32)
     if flat.shape[1] > WIDEST:
         mix = np.random.default_rng(0).normal(size=(flat.shape[1], WIDEST)).astype(np.float32)
         flat = flat @ mix

@@ -25,7 +25,7 @@ from sterling.judging.counts import finite
 from sterling.judging.direct import evaluated
 from sterling.judging.interval import spread
 from sterling.judging.policies import Policy, needs_log_prob
-from sterling.judging.rows import starts
+from sterling.judging.rows import check_rows, starts
 from sterling.naming import hint
 from sterling.statistics import Estimate, estimate
 from sterling.statistics.interval import checked_level
@@ -62,6 +62,7 @@ def judge(
         raise Mistake(f"gamma lies in (0, 1]; got {gamma}")
     checked_level(level)
     _check(options)
+    check_rows(dataset.rows)
     if gamma == 1.0 and method not in importance.PLAIN:
         raise Mistake(f"{method} looks beyond cuts and needs gamma below 1; take wpdis")
     if method in importance.METHODS:
@@ -92,7 +93,9 @@ def behaviour(
     ``beyond``: what cut episodes would still have brought is added, gamma^T V(s_T), with V of the
     log's own states by TD (``options``: as for ``fqe``), so that the number can be put beside one
     of ``fqe``, ``model`` or ``dr``. Otherwise episodes count up to their cut, as in ``wpdis``.
+    Raises Mistake for a log without rows.
     """
+    check_rows(dataset.rows)
     lived = monte_carlo(dataset, gamma)[starts(dataset)].astype(np.float64)
     cut = ~dataset.ended[dataset.lengths > 0]
     method = f"over {len(lived)} episodes"

@@ -18,6 +18,12 @@ COLUMNS = 32  # tables have multiples of so many
 ROWS = 4096  # passed through a function at a time; one shape, so it is compiled once
 
 
+def check_rows(count: int) -> None:
+    """Raises Mistake for a log without rows."""
+    if not count:
+        raise Mistake("the log has no rows; there is nothing to judge by")
+
+
 def over_rows(
     function: Callable[..., Any],
     dataset: Dataset,
@@ -26,8 +32,7 @@ def over_rows(
 ) -> PyTree:
     """``function(*given, Record)`` of the rows ``index`` (all), in blocks; NumPy leaves."""
     rows = np.arange(dataset.rows) if index is None else index
-    if not len(rows):
-        raise Mistake("the log has no rows; there is nothing to judge by")
+    check_rows(len(rows))
     size = min(ROWS, 1 << (len(rows) - 1).bit_length())
     found = []
     for begin in range(0, len(rows), size):

@@ -12,7 +12,7 @@ from sterling.report.groups import Group, environments
 from sterling.report.progress import duration
 from sterling.report.runs import Result
 from sterling.report.settings import Source, differing
-from sterling.report.text import count, endings, listed, steps
+from sterling.report.text import count, endings, listed
 
 FEW = 5  # seeds; below this, intervals are wide and tests can hardly decide
 CLOSE = 0.1  # budgets that differ by less than this share count as the same
@@ -86,9 +86,11 @@ def _of_group(group: Group, failed: float | None) -> list[str]:
 
 def _of_world(groups: Sequence[Group]) -> list[str]:
     """Groups on one environment that cannot be read side by side without a thought."""
-    budgets = {group.label: group.steps[-1] for group in groups if group.steps}
-    if len(budgets) > 1 and min(budgets.values()) < (1 - CLOSE) * max(budgets.values()):
-        each = listed([f"{label} {steps(taken)}" for label, taken in budgets.items()])
+    known = [group for group in groups if group.steps]
+    ends = [group.steps[-1] for group in known]
+    kinds = {(group.unit, tuple(group.before)) for group in known}
+    if len(kinds) > 1 or (known and min(ends) < (1 - CLOSE) * max(ends)):
+        each = listed([f"{group.label} {group.budgets}" for group in known])
         return [f"{groups[0].environment}: budgets differ ({each}); scores are not at equal cost."]
     return []
 

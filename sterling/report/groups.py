@@ -67,10 +67,30 @@ class Group:
         return "updates" if all(one.updates is not None for one in self.results) else "steps"
 
     @property
+    def counted(self) -> set[str]:
+        """What the steps of its curves count; "updates" also where steps were taken after them."""
+        return {one.curves.unit for one in self.results if one.curves.steps.size} or {self.unit}
+
+    @property
+    def episodes(self) -> set[str]:
+        """Which episodes its curves' returns are of: "training", "evaluation"."""
+        return {one.curves.episodes for one in self.results if one.curves.steps.size}
+
+    @property
     def budgets(self) -> str:
-        """The same in words: 1M, or 100 updates."""
-        taken = ", ".join(steps(budget) for budget in self.steps)
-        return f"{taken} updates" if taken and self.unit == "updates" else taken
+        """The same in words: 1M, 100 updates, or 100 updates then 1M steps."""
+        taken, before = (", ".join(map(steps, some)) for some in (self.steps, self.before))
+        if not taken or (self.unit == "steps" and not before):
+            return taken
+        return (
+            f"{taken} updates" if self.unit == "updates" else f"{before} updates then {taken} steps"
+        )
+
+    @property
+    def before(self) -> list[float]:
+        """Gradient updates on a log before the first step, of those that took steps."""
+        lived = (one for one in self.results if one.updates is None)
+        return sorted({float(one.config.get("updates") or 0) for one in lived} - {0.0})
 
     def logs(self) -> list[tuple[Float[np.ndarray, "row"], Float[np.ndarray, "row"]]]:
         """Steps and returns of every seed that did not fail, where it finished an episode."""

@@ -26,7 +26,7 @@ PLOT = 0.72  # share of a panel's height that is axes, about
 
 def learning(groups: Sequence[Group], ylabel: str = "") -> Figure:
     """The picture. Groups without a log have no curve; a panel without any says so. ``ylabel``: by
-    default the return, of training where environment steps are counted, else of evaluation."""
+    default the return, and of which episodes."""
     worlds, looks = environments(groups), style.palette(labels(groups))
     columns = min(len(worlds), 3)
     rows = math.ceil(len(worlds) / columns)
@@ -48,14 +48,13 @@ def learning(groups: Sequence[Group], ylabel: str = "") -> Figure:
 
 def _episodes(groups: Sequence[Group], world: str) -> str:
     """Which episodes the returns of a world's curves are of."""
-    units = {one.unit for one in groups if one.environment == world}
-    kinds = {"steps": "training", "updates": "evaluation"}
-    return " or ".join(kind for unit, kind in kinds.items() if unit in units)
+    met = set().union(*(one.episodes for one in groups if one.environment == world))
+    return "\nor ".join(sorted(met, reverse=True)) or "training"  # in one line it is too long
 
 
 def axis_of(groups: Sequence[Group]) -> str:
     """What the x axis counts."""
-    units = {one.unit for one in groups}
+    units = set().union(*(one.counted for one in groups))
     if len(units) > 1:
         return "environment steps, or updates, per seed"
     return "gradient updates per seed" if units == {"updates"} else "environment steps per seed"

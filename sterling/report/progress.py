@@ -112,9 +112,11 @@ class Progress:
     def _left(self) -> float:
         """Seconds to go at the last row's speed; counts down between rows."""
         row = self._row
-        speed = row.get("time/updates_per_second") or row["time/steps_per_second"]
-        ahead = (self._budget - place(row)) * len(self._seeds)
-        return max(ahead / speed - (time.monotonic() - self._written), 0.0)
+        speed, ahead = row.get("time/updates_per_second"), self._budget - place(row)
+        if not speed:  # steps are counted, also where a log was learned from before them
+            speed = row["time/steps_per_second"]
+            ahead = row.get("steps", self._budget) - row["step"]
+        return max(ahead * len(self._seeds) / speed - (time.monotonic() - self._written), 0.0)
 
     def __rich__(self) -> RenderableType:
         """The panel."""

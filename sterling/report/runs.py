@@ -29,12 +29,14 @@ LAST = 0.1  # share of the log that a logged metric is averaged over
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
-    """Training returns per seed over environment steps."""
+    """Returns per seed over training."""
 
     steps: Float[np.ndarray, "row"]
     returns: Float[np.ndarray, "seed row"]  # NaN where no episode ended, and from failure on
     seeds: list[int]
     failed: dict[int, float]  # seed -> the step its failure was noticed at
+    unit: str = "steps"  # what steps count: those of the environment, or gradient "updates"
+    episodes: str = "training"  # or "evaluation": which ones the returns are of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,8 +115,11 @@ def _check_metric(metric: str, finished: list[Result]) -> None:
         raise Mistake(f"no run has the metric {metric!r}{near}")
 
 
-def curves(rows: list[Row], seeds: list[int] | None, column: str = "") -> Curves:
-    """The rows of a log as arrays, of one column (by default the return's)."""
+def curves(
+    rows: list[Row], seeds: list[int] | None, column: str = "", *, lived: bool = False
+) -> Curves:
+    """The rows of a log as arrays, of one column (by default the return's). ``lived``: steps were
+    taken from the start, and are what is counted, though a log was learned from beside them."""
     column = column or folders.column(rows, "return")
     rows = [row for row in rows if column in row]
     if not rows:
@@ -122,15 +127,19 @@ def curves(rows: list[Row], seeds: list[int] | None, column: str = "") -> Curves
     if not isinstance(rows[0][column], list):
         raise Mistake(f"the log's {column!r} is one number for all seeds; take one per seed")
     values = np.array([row[column] for row in rows], np.float64).T
-    steps = np.array([folders.place(row) for row in rows], np.float64)
+    by_updates = not lived and any("update" in row for row in rows)
+    place = folders.place if by_updates else lambda row: int(row["step"])
+    steps = np.array([place(row) for row in rows], np.float64)
     seeds = seeds or list(range(len(values)))
     failed: dict[int, float] = {}
     for row in rows:
         for seed in row.get("failed", []):
-            failed.setdefault(seed, float(folders.place(row)))
+            failed.setdefault(seed, float(place(row)))
     for seed, step in failed.items():
         values[seeds.index(seed), steps > step] = np.nan
-    return Curves(steps, values, list(seeds), failed)
+    unit = "updates" if by_updates else "steps"
+    episodes = "evaluation" if column.startswith("evaluation/") else "training"
+    return Curves(steps, values, list(seeds), failed, unit, episodes)
 
 
 def limits(result: dict[str, Any]) -> tuple[float, float] | None:
@@ -196,7 +205,7 @@ def _made(
     """A result from what a run leaves on disk."""
     known = result or config
     seeds = [int(seed) for seed in config.get("seeds", known.get("seeds", []))]
-    found = curves(rows, seeds)
+    found = curves(rows, seeds, lived=bool(config.get("steps") and not config.get("updates")))
     if "/" in metric:
         scores = _late(rows, seeds, metric)
     else:

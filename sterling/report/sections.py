@@ -99,7 +99,11 @@ def together(made: Material, out: Path) -> str:
 def efficiency(made: Material, out: Path) -> str:
     """Mean return over training."""
     found = overall.areas(made.groups, level=made.asked.level)
-    shown = lines.areas(found, made.labels, {one.environment: one.unit for one in made.groups})
+    units: dict[str, set[str]] = {}
+    for one in made.groups:
+        units.setdefault(one.environment, set()).update(one.counted)
+    words = {world: " or ".join(sorted(met)) for world, met in units.items()}
+    shown = lines.areas(found, made.labels, words)
     if not shown:
         return ""
     caption = (

@@ -195,6 +195,17 @@ def test_episodes_cut_out_of_one_stream_are_no_fault(build):
     assert not places(check(changed(data, obs=stream)), "next_obs")
 
 
+@pytest.mark.filterwarnings("error")
+def test_resets_are_found_among_numbers_whose_squares_overflow(build):
+    whole = changed(build([6, 8, 5], [False] * 3), obs=far)
+
+    def large(array):
+        array[6] = array[7]
+        array *= 1e25
+
+    assert places(check(changed(whole, obs=large)), "next_obs") == [("error", 0, 5)]
+
+
 def test_a_reset_within_an_episode_is_suspected(build):
     data = build([60] * 8, [False] * 8)
 
@@ -209,6 +220,15 @@ def test_duplicates_and_empty_episodes_are_dropped(data):
     twice = data[[0, 1, 0, 2, 1]]
     assert places(check(twice), "duplicate") == [("warning", 2, None), ("warning", 4, None)]
     assert repaired(twice, check(twice)).lengths.tolist() == [6, 8, 5]
+
+
+def test_episodes_that_are_all_empty_are_told(build):
+    data = build([0, 0], [False, False])
+    assert data.ended.tolist() == [False, False]
+    warnings = [("warning", 0, None), ("warning", 1, None)]
+    assert places(check(data), "empty") == [("error", None, None), *warnings]
+    with pytest.raises(Mistake, match="no episode has a step"):
+        sound(data)
 
 
 def test_an_empty_episode_is_dropped(build):

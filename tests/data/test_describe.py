@@ -160,6 +160,16 @@ def test_a_policy_that_does_not_look_keeps_all_its_variance(build):
     assert describe(build([50] * 20, [True] * 20)).policy > 0.8
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_unit_of_observations_does_not_matter(build):
+    data = build([50] * 20, [True] * 20)
+    block = next(data.blocks())
+    large = {**block.arrays, "obs": block.arrays["obs"] * np.float32(2.0**80)}  # 1e24
+    block = dataclasses.replace(block, arrays=large)
+    scaled = describe(Dataset.of(block, data.obs_space, data.action_space, data.facts))
+    assert scaled.policy == pytest.approx(describe(data).policy, rel=1e-3)
+
+
 @pytest.mark.parametrize("column", ["obs", "action", "reward"])
 def test_what_holds_no_numbers_is_not_described(build, tmp_path, capsys, column):
     data = build([5, 6], [1, 1])

@@ -15,6 +15,7 @@ import sterling
 from sterling import envs
 from sterling.cli import main
 from sterling.data import Dataset, check
+from sterling.data.describe import describe
 from sterling.envs.classic import CartPole
 from sterling.factory import rollouts
 from sterling.factory.make import Order, make
@@ -198,6 +199,17 @@ def test_the_command(capsys, tmp_path):
     assert said.err == ""
     assert main([*words[:4], "mediumm", *words[5:]]) == 2
     assert "did you mean medium?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("world", "size"), [("tabular:chain-8", 400), ("CartPole-v1", 8)])
+def test_the_command_says_the_return_as_describe_does(world, size, capsys, tmp_path):
+    """Returns of 0 and 1 are no successes, and that of one episode is called a return too."""
+    out = str(tmp_path / "data")
+    assert (
+        main(["data", "make", world, "--quality", "random", "--size", str(size), "--out", out]) == 0
+    )
+    said = capsys.readouterr().out.splitlines()[0]
+    assert said.endswith(f", return {describe(Dataset(out)).returns}")
 
 
 @contextlib.contextmanager

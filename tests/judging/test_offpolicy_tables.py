@@ -232,6 +232,15 @@ def test_equal_arguments_give_equal_numbers():
     assert judge(policy, data, "fqe", gamma=GAMMA, seed=1, **fields) != first
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_log_without_rows_is_refused_in_one_line(method):
+    data = log(MDP, ACTING, 5, LIMIT, 0).where(lambda episode: False)
+    with pytest.raises(Mistake, match="the log has no rows"):
+        judge(Chances.of(JUDGED), data, method, gamma=GAMMA)
+    with pytest.raises(Mistake, match="the log has no rows"):
+        behaviour(data, gamma=GAMMA)
+
+
 @pytest.mark.parametrize(
     ("method", "fields", "said"),
     [

@@ -1,6 +1,7 @@
 """The report is written for every kind of material, and its page stands alone."""
 
 import html.parser
+import json
 import re
 
 import numpy as np
@@ -190,6 +191,35 @@ def test_curves_show_median_band_and_single_runs(run):
     assert [text.get_text() for text in axes.texts] == ["sac"]
 
 
+def test_curves_say_what_they_count(run):
+    """Also of a run that learned from a log, was evaluated on the way, and then took steps."""
+    folder = run("both", "iql", [5.0, 6.0], steps=300, updates=700)
+    rows = [
+        {"step": max(0, at - 700), "update": at, "evaluation/return": [at / 200, at / 100]}
+        for at in range(100, 1001, 100)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    groups = gather(read([folder])[0])[0]
+    (axes,) = panels.learning(groups).axes
+    assert axes.get_xlabel() == "gradient updates per seed"
+    assert axes.get_ylabel() == "return of evaluation episodes"
+    mixed = gather(read([folder, run("steps", "sac", [1.0, 2.0])])[0])[0]
+    figure = panels.learning(mixed)
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "environment steps, or updates, per seed"
+    figure.draw_without_rendering()
+    assert axes.yaxis.label.get_window_extent().y1 <= figure.bbox.y1  # within the picture
+    assert axes.yaxis.label.get_window_extent().y0 >= 0
+
+
+def test_the_area_under_curves_says_what_it_counts(run, tmp_path):
+    folder = run("both", "iql", [5.0, 6.0], steps=300, updates=700)
+    rows = [{"step": 0, "update": at, "evaluation/return": [1.0, 2.0]} for at in (500, 1000)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write([folder], tmp_path / "out", Request())
+    assert "first 1k updates" in (tmp_path / "out" / "efficiency.svg").read_text()
+
+
 def test_labels_keep_apart():
     places = style.apart({"a": 0.50, "b": 0.51, "c": 0.90, "d": 0.52}, 0.1)
     ordered = sorted(places.values())
@@ -241,6 +271,15 @@ def test_different_budgets_are_a_caution(run, spread):
     runs = [run("a", "sac", spread(1.0)), run("b", "ppo", spread(1.0), steps=9000)]
     told = cautions(gather(read(runs)[0])[0], [])
     assert any("budgets differ (sac 1k and ppo 9k)" in one for one in told)
+
+
+def test_budgets_of_updates_and_of_steps_are_not_one(run, spread):
+    """As many updates as another took steps, with or without steps after them."""
+    runs = [run("a", "sac", spread(1.0)), run("b", "iql", spread(1.0), updates=1000)]
+    told = cautions(gather(read(runs)[0])[0], [])
+    assert any("budgets differ (sac 1k and iql 1k updates then 1k steps)" in x for x in told)
+    alike = [run("c", "iql", spread(1.0), updates=1000), run("d", "cql", spread(1.0), updates=1000)]
+    assert not any("budgets" in one for one in cautions(gather(read(alike)[0])[0], []))
 
 
 def test_a_page_escapes_what_it_is_given():

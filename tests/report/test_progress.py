@@ -42,6 +42,17 @@ def test_slow_runs_say_how_slow_and_how_long():
     assert "1:58 left" in line
 
 
+def test_what_is_left_is_counted_as_the_speed_is():
+    """After a log the world: updates lie behind and ahead, and steps are what takes time."""
+    console = plain()
+    sink = Progress(1000, 2, "IQL on a log", console)
+    sink.write(ROW | {"update": 900, "updates": 1000, "steps": 650, "step": 50})
+    sink.close()
+    line = shown(console)[1]
+    assert "900/1,000 updates" in line
+    assert "2:00 left" in line  # 600 steps of two seeds at 10 a second
+
+
 def test_where_no_speed_is_known_no_time_is_said():
     console = plain()
     sink = Progress(100, 2, "PPO on a world", console)

@@ -66,6 +66,16 @@ def test_a_logged_column_is_averaged_over_the_last_tenth(run):
         read([folder], "time/seconds")
 
 
+def test_a_run_that_lived_from_the_start_is_counted_in_steps(run):
+    """A log was learned from beside its steps: updates stand in its rows too."""
+    folder = run("both", "edac", [5.0, 6.0], data="log", updates=0)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows = [row | {"update": 4 * row["step"]} for row in rows]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ((one,), _) = read([folder])
+    assert (one.curves.steps[-1], one.curves.unit) == (1000, "steps")
+
+
 def test_a_missing_metric_is_said(run):
     one, other = run("a", "sac", [1.0, 2.0]), run("b", "sac", [3.0, 4.0])
     with pytest.raises(Mistake, match="no run has the metric 'retrn'; did you mean return"):
