@@ -15,6 +15,7 @@ from sterling.experience.replay import as_large
 from sterling.notice import tell
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
+from sterling.training.clock import Clock
 from sterling.training.guard import EXIT_RESUMABLE, NOTHING, Interrupt, healthy
 from sterling.training.judge import Judge
 from sterling.training.lap import Lap
@@ -46,8 +47,7 @@ class Driver:
         self.settings, self.path, self.sinks = settings, path, sinks
         self.alive = np.asarray(meta.get("alive", [True] * len(settings.seeds)))
         self.failures: dict[str, Any] = dict(meta.get("failures", {}))
-        self.seconds: float = meta.get("seconds", 0.0)
-        self.compile_seconds: float = meta.get("compile_seconds", 0.0)
+        self.clock = Clock(meta)
         self.online: bool = meta.get("online", not settings.updates)
         self.judged: list[dict[str, Any]] = list(meta.get("judged", []))
         self._offline, self._total = offline_iterations(settings), iterations(settings)
@@ -113,8 +113,7 @@ class Driver:
         meta = {
             "alive": self.alive.tolist(),
             "failures": self.failures,
-            "seconds": self.seconds,
-            "compile_seconds": self.compile_seconds,
+            **self.clock.to_json(),
             "online": self.online,
             "judged": self.judged,
             "lap": self._lap.to_json(),
@@ -142,10 +141,9 @@ class Driver:
 
     def _switch(self) -> None:
         """From the log to the world."""
-        start = time.monotonic()
-        self.run, self.online = go_online(self.settings, self.run), True
+        with self.clock.running():
+            self.run, self.online = go_online(self.settings, self.run), True
         self._lap = Lap()  # of another program, with other metrics
-        self.seconds += time.monotonic() - start
         self._compile()
 
     @property
@@ -179,32 +177,28 @@ class Driver:
         return each - (int(self.run.iteration) - begun) % each
 
     def _compile(self) -> None:
-        start = time.monotonic()
-        with resting():
+        with self.clock.running(), resting():
             self.run, _ = advance(self.run, 0) if self.run.source.traced else (self.run, None)
-        jax.block_until_ready(self.run)
-        self.compile_seconds += time.monotonic() - start
-        self.seconds += time.monotonic() - start
+            jax.block_until_ready(self.run)
 
     def _advance(self, left: int) -> None:
-        """Towards the next row."""
-        start = time.monotonic()
-        self.run = self._lap.go(self.run, left)
-        self.seconds += time.monotonic() - start
+        """Towards the next row; what is not traced compiles on the way."""
+        with self.clock.running():
+            self.run = self._lap.go(self.run, left)
 
     def _write_row(self) -> None:
         """What was done and found since the last row, with an evaluation where one is due. One that
         fails is raised once the row is written: what was learned up to it is to be kept."""
-        start, failure = time.monotonic(), None
-        self._look()
-        tally = jax.device_get(self.run.source.tally)
-        row = self._progress() | self._lived(tally)
-        try:
-            row |= self._evaluated() if self._is_due() else {}
-        except Exception as error:
-            failure = error
-        self.seconds += time.monotonic() - start
-        row["time/seconds"] = round(self.seconds, 3)
+        failure = None
+        with self.clock.running():
+            self._look()
+            tally = jax.device_get(self.run.source.tally)
+            row = self._progress() | self._lived(tally)
+            try:
+                row |= self._evaluated() if self._is_due() else {}
+            except Exception as error:
+                failure = error
+        row["time/seconds"] = round(self.clock.seconds, 3)
         row |= {name: _plain(values, self.alive) for name, values in self._lap.means().items()}
         row |= {"failed": [int(seed) for seed in self.failures]}
         self._lap = self._lap.next()

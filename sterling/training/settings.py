@@ -93,6 +93,9 @@ class Settings:
                     "environment=factory; the command line has no word for it"
                 )
             kept["environment"] = environment
+        elif environment is not None:
+            known = plain["environment"]
+            raise Mistake(f"this run's environment is {known!r}, by name; leave environment out")
         module = algorithms.find(plain["algorithm"])
         if not isinstance(plain["config"], dict):
             raise Mistake(f"config must be an object of fields; got {plain['config']!r:.60}")

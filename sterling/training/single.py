@@ -88,7 +88,7 @@ def _result(driver: Driver) -> dict[str, Any]:
     settings = driver.settings
     learned = (driver.step - warmup_steps(settings)) * len(settings.seeds)
     made = driver.update * len(settings.seeds)
-    seconds = max(driver.seconds, 1e-9)
+    seconds = max(driver.clock.seconds, 1e-9)
     counted = counts_updates(settings)
     of_log = {
         "updates": driver.update,
@@ -106,8 +106,8 @@ def _result(driver: Driver) -> dict[str, Any]:
         "failed_seeds": [int(seed) for seed in driver.failures],
         "failures": driver.failures,
         "world_failures": _world_failures(driver.run.source),
-        "wall_seconds": round(driver.seconds, 3),
-        "compile_seconds": round(driver.compile_seconds, 3),
+        "wall_seconds": round(driver.clock.seconds, 3),
+        "compile_seconds": round(driver.clock.compile_seconds, 3),
         **({} if counted else {"steps_per_second": round(learned / seconds, 3)}),
     }
 

@@ -65,12 +65,12 @@ def levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
     if not text:
         return (place.levels[0],)
     try:
-        parts = [tuple(map(int, part.split("-", 1))) for part in text.split(",")]
-        chosen = tuple(n for part in parts for n in range(part[0], part[-1] + 1))
+        ends = [tuple(map(int, part.split("-", 1))) for part in text.split(",")]
+        parts = [range(each[0], each[-1] + 1) for each in ends]
+        chosen = tuple(n for part in parts for n in part)
     except ValueError:
         raise Mistake(f"levels {text!r} cannot be read; write 2, 0-3 or 1,4") from None
-    wrong = [n for n in chosen if n not in place.levels]
-    if wrong or not chosen:
+    if not all(parts) or not set(chosen) <= set(place.levels):
         known = f"{place.levels[0]} to {place.levels[-1]}"
         raise Mistake(f"{place.name} has levels {known}, not {text}")
     return chosen

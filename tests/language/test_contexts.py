@@ -149,6 +149,12 @@ def test_levels_that_say_no_range_are_refused(levels):
         speech.levels(asked, worlds.find("arithmetic"))
 
 
+def test_a_range_turned_round_is_refused_beside_others_too():
+    asked = resolve("grpo", "arithmetic", speech=Speech("nano", levels="1,2-1"), updates=1)
+    with pytest.raises(Mistake, match=r"has levels 0 to [0-9]+, not 1,2-1"):
+        speech.levels(asked, worlds.find("arithmetic"))
+
+
 def solutions(name, limit, level=0, **asked):
     world = worlds.find(name)
     voice = Voice(TOKENIZER, limit, asked.get("context") or room(name, limit, level))

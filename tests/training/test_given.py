@@ -92,6 +92,12 @@ def test_a_configuration_that_was_edited_is_read_with_care(name, wrong, said):
         Settings.from_json(plain | {name: wrong})
 
 
+def test_a_factory_for_a_run_that_has_its_environment_by_name_is_refused():
+    plain = resolve("ppo", "probe:both", steps=5_000).to_json()
+    with pytest.raises(Mistake, match="environment is 'probe:both', by name; leave environment"):
+        Settings.from_json(plain, lambda: gymnasium.make("CartPole-v1"))
+
+
 def test_seeds_apart_that_cannot_begin_leave_the_folder_free(tmp_path):
     small = {"length": 16, "width": 16, "evaluate_episodes": 0, "preset": False}
     asked = {"steps": 256, "seeds": 2, "strategy": "processes", "out": tmp_path / "run", **small}
