@@ -27,6 +27,7 @@ ARCHITECTURES = {
     "qwen3": "Qwen3ForCausalLM",
 }
 LONGEST = 32_768  # tokens that a server may allow for models of our own; rotary positions set none
+DEEPEST = 10_000  # layers; to look for the tensors of a billion takes all memory
 WHOLE = "take the config.json that the model came with"
 
 
@@ -205,7 +206,8 @@ def _parts(form: Form) -> list[tuple[str, str]]:
 def _count(config: dict[str, Any], name: str, where: str, default: int | None = None) -> int:
     value = config.get(name)
     value = default if value is None else value
-    if not isinstance(value, int) or value < 1:
+    most = DEEPEST if name == "num_hidden_layers" else 2**31
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         said = "is missing" if value is None else f"is {value!r}, not a count"
         raise Mistake(f"{where}: {name} {said}; {WHOLE}")
     return value

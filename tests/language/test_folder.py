@@ -193,6 +193,8 @@ CONFIGS = {
     "mistrall": ({"model_type": "llma"}, "did you mean llama"),
     "no type": ({"model_type": None}, "architecture None is not known"),
     "no width": ({"hidden_size": None}, "hidden_size is missing"),
+    "true": ({"num_hidden_layers": True}, "num_hidden_layers is True, not a count"),
+    "endless": ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, not a count"),
     "no count": ({"num_hidden_layers": "two"}, "num_hidden_layers is 'two'"),
     "heads": ({"num_key_value_heads": 3}, "do not fit together"),
     "window": ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding window"),
