@@ -118,7 +118,14 @@ def check(asked: dict[str, Any], settings: Settings, wanted: Space) -> None:
         raise Mistake("the objective final plays episodes; ask for evaluate_episodes of 1 or more")
     searcher = make_searcher(asked, wanted)  # raises where its options cannot be
     corners = [wanted.fields(np.full(len(wanted), share)) for share in (0.0, 0.5, 1.0)]
-    programs = {members.program(members.configure(settings, corner)) for corner in corners}
+    tried = [members.configure(settings, corner) for corner in corners]
+    if asked["objective"] != "final" and all(iterations(each) == 1 for each in tried):
+        raise Mistake(
+            f"{settings.budget:,} {settings.unit} are one iteration, which is played before "
+            f"anything is learned, and {asked['objective']} is of its returns: all trials would "
+            "tie; ask for more, or use the objective final"
+        )
+    programs = {members.program(each) for each in tried}
     if search in POPULATIONS and len(programs) > 1:
         other = [each.name for each in wanted if not _is_number(settings, each)]
         raise Mistake(

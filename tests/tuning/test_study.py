@@ -121,6 +121,12 @@ def test_the_test_measures_a_changing_plan_from_its_start(objective, whole, tmp_
     assert tuned["scores"] == [whole, 0.0]
 
 
+def test_a_budget_of_one_iteration_is_refused_where_its_returns_would_decide():
+    with pytest.raises(Mistake, match="64 steps are one iteration, which is played before"):
+        study(steps=64)
+    assert study(steps=64, objective="final", evaluate_episodes=2).fields
+
+
 def test_seeds_that_are_tuned_on_are_refused_for_the_test(tmp_path):
     with pytest.raises(Mistake, match="seeds 1 are both tuned and tested on"):
         study(test_seeds=[1, 9])
