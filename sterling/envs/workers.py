@@ -22,9 +22,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import cloudpickle
 import numpy as np
 
+from sterling import pickling
 from sterling.envs.board import BUILD, RESET, STEP, Board, Problem, Violation, board_of
 from sterling.envs.seat import Seat, Seats, explain, probe
 from sterling.envs.serve import BOOT, GRACE, receive, send
@@ -273,7 +273,7 @@ def _stop(processes: list[Process], memory: int, owner: int) -> None:
 
 def _pickled(factory: Callable[[], Any], name: str) -> bytes:
     try:
-        return cloudpickle.dumps(factory)
+        return pickling.dumps(factory)
     except Exception as error:
         raise Mistake(
             f"environment {name}: the factory cannot be sent to a worker ({explain(error)}); build "

@@ -22,10 +22,10 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import cloudpickle
 import jax
 import jax.numpy as jnp
 
+from sterling import pickling
 from sterling.envs.workers import WorldFailed
 from sterling.notice import say, tell
 from sterling.report.guarded import Guarded
@@ -192,7 +192,7 @@ def _start(settings: Settings, part: Path, core: int) -> Process:
             start_new_session=True,
         )
     assert process.stdin is not None
-    content = cloudpickle.dumps(settings)
+    content = pickling.dumps(settings)
     with contextlib.suppress(BrokenPipeError):  # its exit code will be seen
         process.stdin.write(len(content).to_bytes(LENGTH, "big") + content)
         process.stdin.flush()

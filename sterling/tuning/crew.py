@@ -17,6 +17,7 @@ from typing import Any
 
 import cloudpickle
 
+from sterling import pickling
 from sterling.tuning import members
 from sterling.tuning.lanes import Lanes, Plan, Stopped
 from sterling.tuning.search import Job
@@ -74,7 +75,7 @@ class Crew:
         self._connections: list[Connection] = []
         available = cores()
         for i in range(workers):
-            self._start(available[i % len(available)], cloudpickle.dumps(plan))
+            self._start(available[i % len(available)], pickling.dumps(plan))
 
     def run(self, todo: Sequence[Piece], record: Record) -> None:
         """Whoever is free takes the next piece; raises Stopped when asked to stop."""
@@ -82,7 +83,7 @@ class Crew:
         while left or busy:
             while left and idle:
                 connection = idle.pop(0)
-                connection.send_bytes(cloudpickle.dumps(left.pop(0)))
+                connection.send_bytes(pickling.dumps(left.pop(0)))
                 busy.add(connection)
             if self._stopping():
                 raise Stopped
