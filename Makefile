@@ -6,12 +6,31 @@ STAMP := $(VENV)/.installed
 
 .PHONY: demo test lint types docs scores bench offline language judge clean
 
-$(STAMP): pyproject.toml Makefile
+# The versions that were tried, with their hashes; `pip install .` keeps the ranges of pyproject.toml.
+PIP = $(BIN)/pip --disable-pip-version-check --quiet install --no-deps
+LOCK := requirements/locked.txt
+$(STAMP): $(LOCK) Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[test,dev]"
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps "metaworld>=3.1.1,<3.2"  # it pins an old MuJoCo
+	$(PIP) --require-hashes -r $(LOCK)
+	$(PIP) --no-build-isolation -e .
 	touch $(STAMP)
+
+UV := .venv-lock/bin/uv pip compile --quiet --upgrade --universal --fork-strategy fewest --python-version 3.11 \
+	--generate-hashes --custom-compile-command "make lock" --override requirements/overrides.txt \
+	--extra test --extra dev pyproject.toml requirements/beside_pyproject.in
+.venv-lock:
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet --disable-pip-version-check "uv>=0.13,<0.14"
+
+lock: .venv-lock  ## write the lock anew, with the newest versions that pyproject.toml allows
+	$(UV) -o $(LOCK)
+
+newest: .venv-lock  ## try the newest versions that pyproject.toml allows, and say what moved
+	rm -rf .venv-newest
+	$(UV) -o .venv-lock/newest.txt
+	$(MAKE) VENV=.venv-newest LOCK=.venv-lock/newest.txt .venv-newest/.installed
+	.venv-newest/bin/python requirements/what_moved.py
+	$(MAKE) VENV=.venv-newest LOCK=.venv-lock/newest.txt test
 
 demo: $(STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a film of the agent
 	rm -rf runs/demo
