@@ -1,10 +1,10 @@
-# make demo: set up and train PPO on HalfCheetah.   make test: set up and run the tests.
+# make demo: set up and train PPO on HalfCheetah.   make test: set up and run the tests.   make test-all: the slow ones as well.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types docs scores bench offline language judge clean
+.PHONY: demo lock newest test test-slow test-all lint types docs scores bench offline language judge clean
 
 # The versions that were tried, with their hashes; `pip install .` keeps the ranges of pyproject.toml.
 PIP = $(BIN)/pip --disable-pip-version-check --quiet install --no-deps
@@ -41,14 +41,22 @@ demo: $(STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a film
 # bit-equal to the same among several?) it is compiled as for users; elsewhere in less time, and in
 # the least where nothing runs for long (tests of the contract do: probe worlds, resuming).
 CONTRACT := tests/contract
-PYTEST := $(BIN)/python -m pytest -n 3
+PYTEST = $(BIN)/python -m pytest -n 3
 LESS := --xla_cpu_use_fusion_emitters=false
 LEAST := $(LESS) --xla_backend_optimization_level=0
+define tests
+	$(PYTEST) --dist worksteal -m "as_users and $(1)" $(CONTRACT)
+	XLA_FLAGS="$(LESS)" $(PYTEST) --dist worksteal -m "not as_users and $(1)" $(CONTRACT)
+	XLA_FLAGS="$(LEAST)" $(PYTEST) --dist loadfile -m "$(1)" tests --ignore=$(CONTRACT)
+endef
 
-test: $(STAMP)  ## every test
-	$(PYTEST) --dist worksteal -m as_users $(CONTRACT)
-	XLA_FLAGS="$(LESS)" $(PYTEST) --dist worksteal -m "not as_users" $(CONTRACT)
-	XLA_FLAGS="$(LEAST)" $(PYTEST) --dist loadfile tests --ignore=$(CONTRACT)
+test: $(STAMP)  ## the tests that hold every promise, within 12 minutes on two cores
+	$(call tests,not slow)
+
+test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases
+	$(call tests,slow)
+
+test-all: test test-slow  ## every test
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

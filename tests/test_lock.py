@@ -1,0 +1,40 @@
+"""The lock that ``make`` installs fits what ``pyproject.toml`` asks for, and carries hashes."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+LOCK = (ROOT / "requirements" / "locked.txt").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PINS = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", LOCK, re.MULTILINE)
+ASKED = [
+    *PROJECT["dependencies"],
+    *PROJECT["optional-dependencies"]["test"],
+    *PROJECT["optional-dependencies"]["dev"],
+]
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_every_dependency_is_locked_within_its_range(text):
+    wanted = Requirement(text)
+    name = canonicalize_name(wanted.name)
+    versions = [version for pinned, version in PINS if canonicalize_name(pinned) == name]
+    assert versions, f"{name} is not in the lock; run make lock"
+    for version in versions:
+        assert wanted.specifier.contains(version), f"{name} {version}; run make lock"
+
+
+def test_every_locked_package_carries_a_hash():
+    blocks = re.split(r"^(?=[A-Za-z0-9])", LOCK, flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(PINS)
+    assert all("--hash=sha256:" in block for block in blocks)
+
+
+def test_dependencies_that_are_tried_carry_both_bounds():
+    loose = [text for text in ASKED if "<" not in text and "==" not in text]
+    assert not loose, "give each dependency a lower and an upper bound"
