@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import logs
+import pytest
 
 from sterling.algorithms import find
 
@@ -106,3 +107,10 @@ CASES = {
         ),
     )
 }
+
+
+def each(*quick: str) -> list[Any]:
+    """Every algorithm with its last form of actions; all but the named ones are slow tests."""
+    runs = [(case.name, case.spaces[-1]) for case in CASES.values()]
+    slow = pytest.mark.slow
+    return [run if run[0] in quick else pytest.param(*run, marks=slow) for run in runs]

@@ -1,5 +1,8 @@
 """Every algorithm finds the known values and actions of the probe worlds."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,14 +15,22 @@ from sterling.algorithms import ALGORITHMS
 from sterling.envs.probe import probe
 from sterling.training import loop
 
-RUNS = [(case.name, world) for case in CASES.values() for world in case.worlds]
+
+def runs() -> Iterator[Any]:
+    """Every algorithm on every world; in ``make test`` each on "both", which has an observation, a
+    choice and a delay, and one that acts also on "limits", in which episodes are cut."""
+    for case in CASES.values():
+        first = {f"both{case.spaces[-1]}"} | {f"limits{form}" for form in case.spaces if case.steps}
+        for world in case.worlds:
+            marks = () if world in first else (pytest.mark.slow,)
+            yield pytest.param(case.name, world, marks=marks)
 
 
 def test_every_listed_algorithm_has_a_case():
     assert set(CASES) | set(test_language.NAMES) == set(ALGORITHMS)
 
 
-@pytest.mark.parametrize(("name", "world"), RUNS)
+@pytest.mark.parametrize(("name", "world"), list(runs()))
 def test_probe_world_is_solved(name, world, written_logs):
     case, programs = CASES[name], loop.program()._cache_size()
     run = sterling.train(

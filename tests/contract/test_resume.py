@@ -1,4 +1,7 @@
-"""Killed at any moment and resumed in a fresh process equals uninterrupted, bit for bit."""
+"""Killed at any moment and resumed in a fresh process equals uninterrupted, bit for bit.
+
+``test_stopped.py`` holds the same for every algorithm within one process.
+"""
 
 import json
 import os
@@ -11,12 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES, each
 from safetensors.numpy import load_file
 
 import sterling
 
-RUNS = [(case.name, case.spaces[-1]) for case in CASES.values()]
 PROGRAM = """
 import json, sys, sterling
 path, kind, name, world, budget, envs, fields = json.loads(sys.argv[1])
@@ -40,7 +42,7 @@ def newest(path: Path) -> dict[str, np.ndarray]:
     return load_file(folder / "tree.safetensors")
 
 
-@pytest.mark.parametrize(("name", "form"), RUNS)
+@pytest.mark.parametrize(("name", "form"), each("ppo", "sac"))
 def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path, written_logs):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     budget = CASES[name].budget(f"both{form}", 6_400, written_logs)
