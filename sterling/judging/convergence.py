@@ -10,8 +10,8 @@ with h(s, a) what the last layer reads, until gamma^iterations is ``REST``. It d
 half of the episodes. A converged Q has Bellman residuals that neither half can explain, so the two
 move the value little, or to different sides: chance in the one half cancels that in the other.
 Where both move it to the same side, and on average by more than ``MOVED`` of the interval's half
-width, no interval is stated. What the features h cannot express stays unseen. How often this refuses fits that have
-and have not converged: benchmarks/results/offpolicy.md.
+width, no interval is stated. What the features h cannot express stays unseen. How often this
+refuses fits that have and have not converged: benchmarks/results/offpolicy.md.
 """
 
 from __future__ import annotations
