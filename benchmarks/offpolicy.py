@@ -1,6 +1,7 @@
 """Do off-policy estimates find the value, and do their intervals hold it?
 
     python benchmarks/offpolicy.py [--logs 200] [--out benchmarks/results/offpolicy.json]
+    python benchmarks/offpolicy.py --only small --logs 300 [--cells FOLDER]
 
 A random finite world (16 states, 4 actions), whose values are known exactly. The judged policy is
 the best one with 40 % random actions; logs are of the best one with 60 % (near) and of the uniform
@@ -20,6 +21,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import offpolicy_small
 
 import sterling
 from sterling.data import Dataset
@@ -53,7 +55,8 @@ ABOUT = """# Off-policy evaluation: do estimates find the value, do intervals ho
 ## Where values are known exactly
 
 A random finite world (16 states, 4 actions), gamma 0.95, episodes cut after 50 steps; {logs} logs
-of each size. The judged policy is the best one with 40 % random actions, worth {truth:.3f}; *near*
+of each size (the first commit's rule of intervals; the rule since is below, under small logs).
+The judged policy is the best one with 40 % random actions, worth {truth:.3f}; *near*
 logs are of the best one with 60 %, *far* ones of the uniform policy. `is` to `wpdis` are put beside
 the return up to the cut, the others beside that without cuts. **holds**: share of 95 % intervals
 that hold the truth (standard error {error:.1%} at 95 %). **trusted**: share of the estimates that
@@ -99,12 +102,12 @@ def told(found: list[Any], truth: float) -> dict[str, Any]:
     value = np.array([one.value for one in found])
     low, high = np.array([(one.low, one.high) for one in found], float).T
     holds = (low <= truth) & (truth <= high)
-    trusted = np.array(["cannot be trusted" not in one.method for one in found])
+    trusted = ~np.isnan(low)
     return {
         "truth": truth,
         "bias": float(value.mean() - truth),
         "rmse": float(np.sqrt(np.mean((value - truth) ** 2))),
-        "width": float(np.median(high - low)),
+        "width": float(np.nanmedian(high - low)) if trusted.any() else None,
         "holds": float(holds.mean()),
         "trusted": float(trusted.mean()),
         "holds_if_trusted": float(holds[trusted].mean()) if trusted.any() else None,
@@ -201,10 +204,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/offpolicy.json"))
+    parser.add_argument("--only", choices=("tables", "small"), help="this part alone (all)")
+    parser.add_argument("--cells", type=Path, default=Path("runs/offpolicy-small"))
     chosen = parser.parse_args()
     begun = time.monotonic()
-    result = {"rows": list(tries(chosen.logs)), "cartpole": cartpole()}
-    result |= {"seconds": round(time.monotonic() - begun, 1), **environment_facts()}
+    result = json.loads(chosen.out.read_text()) if chosen.only else {}
+    if chosen.only != "small":
+        result |= {"rows": list(tries(chosen.logs)), "cartpole": cartpole()}
+        result |= {"seconds": round(time.monotonic() - begun, 1), **environment_facts()}
+    if chosen.only != "tables":
+        rows = offpolicy_small.small(chosen.logs, chosen.cells)
+        made = {"rows": rows, "early": offpolicy_small.early(12)}
+        result["small"] = made | environment_facts()
     chosen.out.write_text(json.dumps(result, indent=1) + "\n")
     chosen.out.with_suffix(".md").write_text(page(result))
     print(page(result))
@@ -224,8 +235,8 @@ def page(result: dict[str, Any]) -> str:
     rows = [
         (
             *(row["method"], row["policy"], f"{row['truth']:.2f}", f"{row['value']:.2f}"),
-            f"{row['low']:.2f} to {row['high']:.2f}",
-            "no" if "cannot be trusted" in row["said"] else "yes",
+            "none" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}",
+            "no" if row["low"] is None or "cannot be trusted" in row["said"] else "yes",
         )
         for row in cart["rows"]
     ]
@@ -234,13 +245,40 @@ def page(result: dict[str, Any]) -> str:
         (method, *(f"{number:.2f}" for number in said.values()))
         for method, said in cart["chosen"].items()
     ]
-    return text + "\n" + table(("method", "rank correlation", "regret@1"), rows)
+    text += "\n" + table(("method", "rank correlation", "regret@1"), rows)
+    return text + (small_page(result["small"]) if "small" in result else "")
+
+
+def small_page(small: dict[str, Any]) -> str:
+    """The tables of ``offpolicy_small``."""
+    logs, early, number = small["rows"][0]["logs"], small["early"], offpolicy_small.number
+    commit = (small["git"] or {"commit": "none"})["commit"][:12]
+    names = ("interval", "holds", "width", "earlier_holds", "earlier_width")
+    about = ("world", "log", "episodes", "method")
+    text = offpolicy_small.ABOUT.format(logs=logs, last=logs - 1, commit=commit)
+    rows = [
+        (*(str(row[name]) for name in about), *(number(row[name]) for name in names))
+        for row in small["rows"]
+    ]
+    text += table((*about, *(name.replace("_", " ") for name in names)), rows)
+    given = {"episodes": offpolicy_small.FQE_EPISODES, "limit": offpolicy_small.FQE_LIMIT}
+    known = {name: early[name] for name in ("logs", "truth", "behaviour")}
+    text += offpolicy_small.EARLY.format(**given, **known)
+    rows = [
+        (
+            *(row["fit"], str(row["updates"]), number(row["value"])),
+            *(number(1 - row["interval"]), number(row["holds"]), number(row["width"])),
+        )
+        for row in early["rows"]
+    ]
+    heads = ("networks", "updates", "mean value", "no interval", "holds", "width")
+    return text + table(heads, rows)
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
     """One line of the first table."""
     apart = row["holds_if_trusted"]
-    numbers = (f"{row[name]:.3f}" for name in ("bias", "rmse", "width", "holds"))
+    numbers = (offpolicy_small.number(row[name]) for name in ("bias", "rmse", "width", "holds"))
     last = ("" if apart is None else f"{apart:.3f}", f"{row['trusted']:.2f}")
     return (row["log"], str(row["episodes"]), row["method"], *numbers, *last)
 

@@ -22,7 +22,7 @@ OF_EXPERIENCE = (  # the options of a log and of a language model
 )
 FORWARDED = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
-    *("evaluate_every", "checkpoint_minutes", "log_every"),
+    *("evaluate_every", "evaluate_limit", "checkpoint_minutes", "log_every"),
     *OF_EXPERIENCE,
 )
 
@@ -63,6 +63,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--strategy", choices=("vmap", "map", "processes"), help="how the seeds are run")
     per_seed = "per seed, of the final policies (20)"
     add("--evaluate-episodes", type=readers.integer, default=20, metavar="N", help=per_seed)
+    ends = "steps after which an episode of an evaluation counts as it stands (200_000)"
+    add("--evaluate-limit", type=readers.integer, metavar="N", help=ends)
     between = "between evaluations (at the end; with a log a tenth of the budget)"
     add("--evaluate-every", type=readers.integer, metavar="N", help=between)
     rows = "between rows of the log (a hundredth of the budget)"

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key
 from sterling import keys
 from sterling.data import Dataset
 from sterling.data.returns import monte_carlo, summary
-from sterling.judging import fqe
+from sterling.judging import convergence, fqe
 from sterling.judging.fit import fit
 from sterling.judging.interval import spread
 from sterling.judging.policies import Policy
@@ -36,7 +36,7 @@ class Evaluated:
 
     def estimate(self, level: float) -> Estimate:
         """The mean over members and start states; the interval from the members' spread, each with
-        the start states of its own resample."""
+        the start states of its own resample. No interval where the fit has not converged."""
         each = self._values(starts(self.dataset))
         means = (each * self.counts).sum(1) / self.counts.sum(1)
         members, n = self.counts.shape
@@ -44,7 +44,9 @@ class Evaluated:
         if members == 1 or n == 1:
             why = "one network" if members == 1 else "one episode"
             return Estimate(float(each.mean()), None, None, n, f"none ({why})", level)
-        return spread(float(each.mean()), means, n=n, level=level, what=what, freedom=members - 1)
+        value, freedom = float(each.mean()), members - 1
+        made = spread(value, means, n=n, level=level, what=what, freedom=freedom)
+        return convergence.checked(made, self.state, self.dataset, self.key)
 
     def beyond(self) -> Float[np.ndarray, "episode"]:
         """V of the last observation of every episode."""

@@ -89,11 +89,23 @@ class Network(eqx.Module):
             if self.actions is None:
                 return q[..., 0]
             return jnp.take_along_axis(q, action[..., None], -1)[..., 0]
+        return self.net(self.inputs(obs, action))[..., 0]
+
+    def inputs(self, obs: Obs, action: Action) -> Float[Array, "row input"]:
+        """What the layers read: the observation, and the action unless every choice has an output
+        of its own."""
+        if self.actions is None or self.actions.kind == "discrete":
+            return self.torso(obs)
         flat = self.actions.flat(action)
         if self.actions.kind == "multi":
             hot = [jax.nn.one_hot(flat[..., i], n) for i, n in enumerate(self.actions.sizes)]
             flat = jnp.concatenate(hot, -1)
-        return self.net(jnp.concatenate([self.torso(obs), flat], -1))[..., 0]
+        return jnp.concatenate([self.torso(obs), flat], -1)
+
+    def features(self, obs: Obs, action: Action) -> Float[Array, "row feature"]:
+        """What the last layer reads."""
+        x, hidden = self.inputs(obs, action), self.net.layers[:-1]
+        return MLP(hidden, self.net.activation, activate_last=True)(x) if hidden else x
 
     def choices(self, obs: Obs) -> Float[Array, "row output"]:
         """Every output."""

@@ -33,9 +33,10 @@ WITH_MODEL: dict[str, Callable[..., equations.Sums]] = {
 }
 METHODS = (*PLAIN, *WITH_MODEL)
 WEIGHTED = ("wis", "wpdis", "wdr")  # their ratios count only beside one another
-FEW = 10  # effective episodes below which an estimate is not to be trusted
-MISSING = 0.5  # by how much the mean ratio may miss 1
-DOUBT = "the interval cannot be trusted, take fqe or more data"
+WHOLE = ("is", "wis")  # they weigh episodes, not steps
+FEW = 10  # effective episodes below which no interval is stated
+MISSING = 0.3  # by how much the mean ratio may miss 1 before no interval is stated
+NONE = "no interval can be stated; take --method fqe, or log more episodes"
 FOLDS = 2
 
 
@@ -114,26 +115,45 @@ def judged(
 ) -> Estimate:
     """One of ``METHODS``; see :func:`sterling.judging.judge`."""
     made = tables(policy, dataset, behaviour, clip, seed, relative=method in WEIGHTED)
-    ratio = jnp.asarray(made.ratio)
-    if method in PLAIN:
-        if fields:
-            raise Mistake(f"{method} has no option {next(iter(fields))!r}")
-        sums = PLAIN[method](ratio, jnp.asarray(made.reward), gamma)
-    else:
-        q, v, reward = _model(policy, dataset, made, gamma, seed=seed, fields=fields)
-        sums = WITH_MODEL[method](ratio, reward, q, v, gamma)
-    per_step = method not in ("is", "wis")
-    size, missed = effective(made, gamma, per_step)
+    sums = sums_of(policy, dataset, made, method, gamma=gamma, seed=seed, fields=fields)
+    size, missed = effective(made, gamma, method not in WHOLE)
     found = of_sums(sums, size, level=level, interval=interval, key=seed)
     _check_finite(found, method)
     note = f"{method}, {found.method} over {found.n} episodes, effective sample size {size:.3g}"
     if clip is not None:
         note += f", ratios at most {clip:g}"
-    if clip is None and missed > MISSING:
-        note += f"; ratios miss their mean of 1 by {missed:.2g}, so paths are missing: {DOUBT}"
-    elif not size >= FEW:  # nor is it if NaN
-        note += f"; that is below {FEW}: {DOUBT}"
-    return dataclasses.replace(found, method=note)
+    why = refusal(size, missed if clip is None else 0.0)
+    if not why:
+        return dataclasses.replace(found, method=note)
+    return dataclasses.replace(found, low=None, high=None, method=f"{note}; {why}: {NONE}")
+
+
+def sums_of(
+    policy: Policy,
+    dataset: Dataset,
+    made: Tables,
+    method: str,
+    *,
+    gamma: float,
+    seed: int,
+    fields: dict[str, Any],
+) -> equations.Sums:
+    """The tables A and B of a method; ``fields``: of the ``fqe`` inside of ``dr`` and ``wdr``."""
+    ratio = jnp.asarray(made.ratio)
+    if method in PLAIN:
+        if fields:
+            raise Mistake(f"{method} has no option {next(iter(fields))!r}")
+        return PLAIN[method](ratio, jnp.asarray(made.reward), gamma)
+    q, v, reward = _model(policy, dataset, made, gamma, seed=seed, fields=fields)
+    return WITH_MODEL[method](ratio, reward, q, v, gamma)
+
+
+def refusal(size: float, missed: float) -> str:
+    """Return why no interval can be stated, or "": ``size`` effective episodes, and by how much
+    the mean ratio missed 1 (see :func:`effective`)."""
+    if missed > MISSING:
+        return f"ratios miss their mean of 1 by {missed:.2g}, so the log lacks paths of the policy"
+    return "" if size >= FEW else f"the effective sample size is below {FEW}"  # NaN is below
 
 
 def _check_finite(found: Estimate, method: str) -> None:

@@ -3,13 +3,17 @@
 Ratios of probabilities are skewed, and few of many episodes may carry an estimate: an interval
 that counts all n of them is far too narrow. The one called ``jackknife`` therefore is
 
-    [V - c(-g) t_v s,  V + c(g) t_v s],    s^2 = (n - 1) / n sum_i (V_{-i} - mean)^2
+    V -+ c(g) t_v s,    s^2 = (n - 1) / n sum_i (V_{-i} - mean)^2
+    v = min(N - 1,  2 n / (k - (n - 3) / (n - 1)))
 
-with V_{-i} the estimate without episode i (Tukey 1958; Efron & Tibshirani 1993, chapter 11), t_v
-of v = effective sample size - 1 degrees of freedom, and arms stretched for the skewness g of the
-pseudo-values n V - (n - 1) V_{-i} as ``statistics/mean.py`` does for as many runs as effective
-episodes. How often it holds: benchmarks/results/offpolicy.md. It cannot know of paths that the
-judged policy takes and nobody logged.
+with V_{-i} the estimate without episode i (Tukey 1958; Efron & Tibshirani 1993, chapter 11) and N
+the effective sample size. k is the kurtosis of the pseudo-values n V - (n - 1) V_{-i}: the second
+term of v is the number of degrees of freedom at which s^2 would vary as much as it does under that
+kurtosis (2 / v = Var s^2 / s^4; Satterthwaite 1946). c is the longer arm of ``statistics/mean.py``
+for N runs, on both sides, at a skewness g of the pseudo-values of at least ``UNSEEN``: the episodes
+that would skew them most are the rarest, and few logs show them. How often it holds:
+benchmarks/results/offpolicy.md. It cannot know of paths that the judged policy takes and nobody
+logged; ``judging/importance.py`` states no interval where the ratios show that some are missing.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from sterling.statistics.scores import Sample
 
 OF_MEAN = ("t", "skew-t")
 DRAWS = 2000
+UNSEEN = 0.25  # least skewness that is allowed for, as a share of the largest of so many episodes
 
 
 def of_sums(
@@ -45,7 +50,7 @@ def of_sums(
     """
     terms, weights = (np.asarray(x, np.float64) for x in sums)
     if interval == "jackknife" and len(terms) > 1:
-        return _jackknife(terms, weights, effective, level)
+        return jackknife(*leave_one_out(terms, weights), effective, level)
     pulls = np.asarray(equations.pulls(sums), np.float64)
     if interval in (*OF_MEAN, "none") or len(pulls) == 1:
         return estimate(pulls, level=level, interval="t" if len(pulls) == 1 else interval)
@@ -78,28 +83,42 @@ def spread(
     return Estimate(value, value - half, value + half, n, what, level)
 
 
-def _jackknife(
-    terms: Float[np.ndarray, "episode column"],
-    weights: Float[np.ndarray, "episode column"],
-    effective: float,
-    level: float,
-) -> Estimate:
-    from scipy.special import stdtrit
-
-    n, top, bottom = len(terms), terms.sum(0), weights.sum(0)
-    value = float(_ratios(top, bottom))
+def leave_one_out(
+    terms: Float[np.ndarray, "episode column"], weights: Float[np.ndarray, "episode column"]
+) -> tuple[float, Float[np.ndarray, "episode"]]:
+    """Return V, and V without each of the episodes."""
+    top, bottom = terms.sum(0), weights.sum(0)
     rest = np.maximum(bottom[None] - weights, 0.0)
     without = _ratios(top[None] - terms, np.where(rest > 1e-9 * bottom[None], rest, 0.0))
+    return float(_ratios(top, bottom)), without
+
+
+def jackknife(
+    value: float, without: Float[np.ndarray, "episode"], effective: float, level: float
+) -> Estimate:
+    """Return V with the interval of the module docstring; ``without``: V without each episode."""
+    n = len(without)
     away = -(n - 1) * (without - without.mean())
-    worth = max(effective, 2.0)
-    second = float((away**2).mean())
-    error = math.sqrt(second / (n - 1))
-    skewness = float((away**3).mean()) / second**1.5 if second > 0.0 else 0.0
-    largest = max(worth - 2.0, 0.5) / math.sqrt(worth - 1.0)
-    low, high = of_mean.arms(worth, np.asarray(max(min(skewness / largest, 1.0), -1.0)))
-    half = float(stdtrit(worth - 1.0, 0.5 + level / 2)) * error
-    ends = value - float(low) * half, value + float(high) * half
-    return Estimate(value, *ends, n, "jackknife", level)
+    worth, second = max(effective, 2.0), float((away**2).mean())
+    half = _factor(away, worth, level) * math.sqrt(second / (n - 1))
+    return Estimate(value, value - half, value + half, n, "jackknife", level)
+
+
+def _factor(away: Float[np.ndarray, "episode"], worth: float, level: float) -> float:
+    """Return c(g) t_v of the module docstring; ``away``: the pseudo-values minus their mean,
+    ``worth``: the effective sample size, at least 2."""
+    from scipy.special import stdtrit
+
+    n, second = len(away), float((away**2).mean())
+    if second <= 0.0:
+        return 0.0
+    skewness = abs(float((away**3).mean())) / second**1.5
+    kurtosis = float((away**4).mean()) / second**2
+    share = skewness * math.sqrt(worth - 1.0) / max(worth - 2.0, 0.5)
+    arms = of_mean.arms(worth, np.asarray(min(max(share, UNSEEN), 1.0)))
+    spread = max(kurtosis - (n - 3) / (n - 1), 1e-9)
+    freedom = max(min(worth - 1.0, 2.0 * n / spread), 1.0)
+    return max(map(float, arms)) * float(stdtrit(freedom, 0.5 + level / 2))
 
 
 def _ratios(

@@ -103,6 +103,8 @@ class Progress:
         facts = [f"{place(row):,}/{self._budget:,} {unit}", f"{rate(speed)} {kind}/s"]
         if self._returns:
             facts.append(f"return {written(estimate(list(self._returns.values())))}")
+        elif row.get("data/episodes") and not any(row["data/episodes"]):
+            facts.append("no return yet: no episode has ended")
         if self._share < 1.0 and speed:
             facts.append(f"{duration(self._left())} left")
         if row.get("failed"):

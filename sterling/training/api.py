@@ -23,6 +23,7 @@ from sterling.training.trained import TrainedRun, load
 
 RUN_OPTIONS = (
     *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
+    "evaluate_limit",
     *("log_every", "checkpoint_minutes", "online", "guide", "augment"),
 )
 SPEECH_OPTIONS = tuple(field.name for field in dataclasses.fields(Speech))
@@ -59,7 +60,9 @@ def train(
         **options: ``envs`` (parallel environments per seed), ``strategy`` (map, vmap, processes),
             ``preset`` (use the tuned settings for this environment where there are some; default
             True), ``env_options`` (on top of those that the log's environment was given),
-            ``evaluate_episodes`` (20), ``evaluate_every`` and ``log_every`` (updates, then steps),
+            ``evaluate_episodes`` (20), ``evaluate_limit`` (200_000: steps after which an episode
+            of those counts as it stands), ``evaluate_every`` and ``log_every`` (updates, then
+            steps),
             ``checkpoint_minutes`` (5); of the log ``share`` (0.5), ``top`` (1.0: only so much of
             the episodes, the best), ``sampling`` (uniform, episodes, return) and ``unchecked``
             (learn even from a broken file); ``online`` (fields of the Config that change with the

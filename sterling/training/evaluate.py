@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import equinox as eqx
@@ -11,11 +12,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from sterling import keys
+from sterling.notice import say
 from sterling.training.agent import Agent
+from sterling.training.settings import LIMIT
 from sterling.types import Obs, Step, World
 
 CHUNK = 100  # steps between looks at whether all episodes are over
-LIMIT = 200_000  # steps after which an episode that does not end is counted as it stands
+SILENT = 20.0  # seconds between lines that say how far a long evaluation is
 
 
 class Episodes(eqx.Module):
@@ -30,34 +33,51 @@ class Episodes(eqx.Module):
 
 
 def evaluate(
-    agent: Agent, world: World, seeds: Int[Array, "seed"], episodes: int | None = None
+    agent: Agent,
+    world: World,
+    seeds: Int[Array, "seed"],
+    episodes: int | None = None,
+    limit: int = LIMIT,
 ) -> dict[str, np.ndarray]:
     """So many episodes of every seed (default: one per env) under the deterministic policy.
 
-    Every env plays equally many, in rounds, so that short episodes are not over-represented.
+    Every env plays equally many, in rounds, so that short episodes are not over-represented. An
+    episode that has not ended after ``limit`` steps (rounded up to a multiple of ``CHUNK``) counts
+    with its return so far, and a line on standard error says how many did.
     Returns ``"return"`` and ``"length"``, both ``(seed, episode)``.
     """
     wanted, envs = episodes or world.spec.envs, world.spec.envs
-    rounds = [_round(agent, world, seeds, number) for number in range(-(-wanted // envs))]
+    limit, count = -(-limit // CHUNK) * CHUNK, -(-wanted // envs)
+    rounds = [_round(agent, world, seeds, number, limit) for number in range(count)]
     whole = jax.tree.map(lambda *each: np.concatenate(each, 1)[:, :wanted], *rounds)
+    if unended := int((~whole[2]).sum()):
+        said = f"{unended} of {whole[2].size} evaluation episodes had not ended"
+        remedy = "they count with their return so far (another limit: --evaluate-limit N)"
+        say(f"{said} after {limit:,} steps; {remedy}")
     return {"return": whole[0], "length": whole[1]}
 
 
 def _round(
-    agent: Agent, world: World, seeds: Int[Array, "seed"], number: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns and lengths of one episode of every env, ``(seed, env)``."""
+    agent: Agent, world: World, seeds: Int[Array, "seed"], number: int, limit: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns, lengths and ends of one episode of every env, ``(seed, env)``."""
     state, obs = world.reset(keys.at(seeds, "evaluate", number))
     shape = (world.seeds, world.spec.envs)
     zeros = jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
     episodes = Episodes(state, obs, *zeros, agent.memory(world.spec.envs))
-    for clock in range(0, LIMIT, CHUNK):
+    due = time.monotonic() + SILENT
+    for clock in range(0, limit, CHUNK):
         step = _chunk if world.traced else _host_chunk
-        time = jnp.asarray(number * LIMIT + clock, jnp.int32)  # no two rounds' chances are the same
-        episodes = step(agent, episodes, world, seeds, time)
-        if bool(episodes.over.all()):
+        now = jnp.asarray(number * limit + clock, jnp.int32)  # no two rounds' chances are the same
+        episodes = step(agent, episodes, world, seeds, now)
+        over = np.asarray(episodes.over)
+        if over.all():
             break
-    return np.asarray(episodes.returns), np.asarray(episodes.lengths)
+        if time.monotonic() > due:
+            due = time.monotonic() + SILENT
+            ended = f"{over.sum()} of {over.size} episodes have ended"
+            say(f"evaluating: {ended} after {clock + CHUNK:,} of at most {limit:,} steps")
+    return np.asarray(episodes.returns), np.asarray(episodes.lengths), np.asarray(episodes.over)
 
 
 @eqx.filter_jit
@@ -74,8 +94,8 @@ def _host_chunk(
     agent: Agent, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
 ) -> Episodes:
     start = int(clock)
-    for time in range(CHUNK):
-        episodes = _step(agent, episodes, world, seeds, np.int32(start + time))
+    for passed in range(CHUNK):
+        episodes = _step(agent, episodes, world, seeds, np.int32(start + passed))
         if bool(episodes.over.all()):  # a step may be dear
             break
     return episodes

@@ -31,7 +31,8 @@ class Judge:
     def __call__(self, agent: Agent) -> dict[str, np.ndarray]:
         """ "return" and "length" of every episode, ``(seed, episode)``."""
         if self.world is not None:
-            return evaluate(agent, self.world, self._seeds, self._episodes)
+            limit = self._settings.evaluate_limit
+            return evaluate(agent, self.world, self._seeds, self._episodes, limit)
         from sterling.training import speech
 
         return speech.evaluate(agent, self._settings, self._seeds, self._episodes)

@@ -15,6 +15,7 @@ from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import make_config, seeds_of, whole
 from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
+LIMIT, MOST = 200_000, 10_000_000  # steps of an episode of an evaluation: as a rule, and at most
 STRATEGIES = ("vmap", "map", "processes")
 ATARI = "Atari"  # the preset of games that have none of their own
 
@@ -32,6 +33,7 @@ class Settings:
     config: Any  # the algorithm's Config
     env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     evaluate_episodes: int = 20  # per seed, at the end
+    evaluate_limit: int = LIMIT  # steps after which an episode of those counts as it stands
     # the next two count gradient updates while a run learns from a log alone, else steps
     evaluate_every: int = 0  # 0: with a log a tenth of the budget, without one only at the end
     log_every: int = 0  # between rows of metrics.jsonl; 0: a hundredth of the budget
@@ -164,6 +166,10 @@ def _counted(rest: dict[str, Any]) -> dict[str, Any]:
     """Options of a run with their numbers checked."""
     names = ("evaluate_episodes", "evaluate_every", "log_every")
     numbers = {name: whole(name, rest[name]) for name in names if name in rest}
+    if "evaluate_limit" in rest:
+        numbers["evaluate_limit"] = limit = whole("evaluate_limit", rest["evaluate_limit"], 1)
+        if limit > MOST:
+            raise Mistake(f"evaluate_limit is at most {MOST:,} steps; got {limit:,}")
     minutes = rest.get("checkpoint_minutes", 0.0)
     if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not minutes >= 0:
         raise Mistake(f"checkpoint_minutes must be a number of at least 0; got {minutes!r}")

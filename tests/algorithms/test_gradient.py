@@ -13,6 +13,7 @@ from sterling.algorithms import find
 from sterling.algorithms.language import credit, critic, gradient
 from sterling.language.model import LanguageModel, tiny
 from sterling.language.packing import Lines
+from sterling.training.fields import make_config
 from sterling.types import Mistake, Record
 
 
@@ -83,6 +84,47 @@ def test_the_longest_turn_is_what_may_be_overlong():
 def test_a_penalty_that_takes_from_every_answer_is_refused():
     with pytest.raises(Mistake, match="overlong=8 takes from every answer of limit=8"):
         gradient.begin(tiny(12, "nano"), gradient.Config(overlong=8, limit=8))
+
+
+@pytest.mark.parametrize(("limit", "last"), [(4, 0), (8, 1), (32, 6), (20_480, 4096)])
+def test_dapo_s_penalty_takes_a_fifth_of_whatever_the_limit_is(limit, last):
+    config = make_config(gradient, {**algorithms.named("dapo"), "limit": limit}, "dapo")
+    assert credit.overlong(config) == last
+    assert gradient.begin(tiny(12, "nano"), config).config.overlong is None
+    own = dataclasses.replace(config, overlong=3)
+    assert credit.overlong(own) == 3
+
+
+@pytest.mark.parametrize("name", algorithms.NAMED)
+@pytest.mark.parametrize("limit", [1, 8, 1024])
+def test_every_named_setting_can_be_had_at_every_limit(name, limit):
+    config = make_config(gradient, {**algorithms.named(name), "limit": limit}, name)
+    assert gradient.begin(tiny(12, "nano"), config).config.limit == limit
+
+
+@pytest.mark.parametrize("cuts", [{"top_p": 0.9}, {"top_k": 5}])
+@pytest.mark.parametrize("old", [{"lag": 2}, {"again": 1}])
+def test_old_answers_of_a_cut_sampler_need_their_weights(cuts, old):
+    """Their ratios would begin at 1 as if they were fresh; only ``decoupled`` knows their age."""
+    model, (name, count) = tiny(12, "nano"), next(iter(old.items()))
+    with pytest.raises(Mistake, match=f"{name}={count} with top_k or top_p.*add decoupled"):
+        gradient.begin(model, gradient.Config(**cuts, **old))
+    told, seen = batch(model, shift=0.5), {}
+    for decoupled in (False, True):
+        config = gradient.Config(**cuts, decoupled=decoupled)
+        mask = told.mask
+        before = credit.likelihoods(gradient.begin(model, config), *_lines(told), mask)
+        seen[decoupled] = credit.staleness(config, before, told, mask)[mask]
+    np.testing.assert_allclose(seen[False], 1.0)
+    np.testing.assert_allclose(seen[True], np.exp(-0.5), rtol=1e-4)
+    for fields in ({**old}, {**cuts}, {**cuts, **old, "decoupled": True}):
+        gradient.begin(model, gradient.Config(**fields))
+    gradient.begin(model, gradient.Config(**cuts, **old, rule="reinforce"))  # it has no ratios
+
+
+def _lines(told):
+    """The token ids of a batch's lines."""
+    return (jnp.concatenate([told.obs, told.action[:, -1:]], 1),)
 
 
 def line(discount, turn):

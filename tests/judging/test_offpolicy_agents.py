@@ -147,6 +147,60 @@ class Around(eqx.Module):
         return -0.5 * jnp.square(scaled) - jnp.log(0.3 * jnp.sqrt(2 * jnp.pi))
 
 
+class Feedback(eqx.Module):
+    """A normal of deviation ``noise`` around ``gain`` times the state."""
+
+    gain: jax.Array
+    noise: jax.Array
+
+    @property
+    def has_log_prob(self):
+        return False
+
+    def sample(self, seen, key):
+        return self.gain * seen + self.noise * jax.random.normal(key, seen.shape)
+
+    def log_prob(self, seen, action):
+        raise NotImplementedError  # fitted Q must not ask
+
+
+def regulated(gain, noise, episodes, steps, seed):
+    """A log of x' = 0.9 x + 0.4 a + 0.1 e with reward -x^2, never ended, from x ~ N(0, 1)."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=episodes)
+    seen, actions = [x], []
+    for _ in range(steps):
+        actions.append(gain * x + noise * random.normal(size=episodes))
+        x = 0.9 * x + 0.4 * actions[-1] + 0.1 * random.normal(size=episodes)
+        seen.append(x)
+    obs, action = np.stack(seen, 1), np.stack(actions, 1)
+    arrays = {
+        "obs": obs.reshape(-1, 1).astype(np.float32),
+        "action": action.reshape(-1, 1).astype(np.float32),
+        "reward": -np.square(obs[:, :-1]).ravel().astype(np.float32),
+        "discount": np.ones(episodes * steps, np.float32),
+    }
+    box = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    block = Block(arrays, np.full(episodes, steps), np.zeros(episodes, np.int32))
+    return Dataset.of(block, box, box)
+
+
+def test_fitted_q_of_a_controller_states_no_interval_before_it_has_converged():
+    """V(x) = -(p x^2 + q), p = 1 / (1 - g c^2), q = g p s^2 / (1 - g) under x' = c x + s e."""
+    gamma, c = 0.9, 0.9 + 0.4 * 0.2
+    p = 1 / (1 - gamma * c**2)
+    truth = -(p + gamma * p * (0.01 + (0.4 * 0.1) ** 2) / (1 - gamma))
+    policy = Feedback(jnp.asarray(0.2), jnp.asarray(0.1))
+    data = regulated(-0.3, 0.8, 100, 20, 0)
+    fields = {"gamma": gamma, "width": 32, "lr": 3e-3}
+    few, enough = (judge(policy, data, "fqe", updates=n, **fields) for n in (60, 3000))
+    assert few.value > truth + 2.0
+    assert few.low is None
+    assert "not converged after 60 updates" in few.method
+    assert enough.value == pytest.approx(truth, abs=1.5)
+    assert enough.low < truth < enough.high
+
+
 @pytest.mark.parametrize("method", ["fqe", "model", "wpdis", "dr", "wdr"])
 def test_continuous_actions_are_judged(method):
     """Reward 1 - (a - 1/2)^2 in one step: of a normal around 0.3, 1 - 0.3^2 - 0.2^2."""

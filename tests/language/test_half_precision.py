@@ -50,10 +50,23 @@ def test_what_is_taught_whole_has_float32(half, algorithm, fields):
 
 
 def test_answers_are_learned_from(half):
-    asked = {"prompts": 2, "group": 2, "limit": 4, "kl": "k3", "piece": 2}
-    made = sterling.train("grpo", "reverse-text", model=str(half), **asked, **SMALL)
+    """As from the same weights written in float32: nothing is rounded on the way. The bonus of
+    entropy moves the weights whatever the answers were worth."""
+    model, tokenizer = language.load(half)
+    whole = language.save(half.parent / "hf32", typed(model, jnp.float32), tokenizer)
+    asked = {"prompts": 2, "group": 2, "limit": 4, "kl": "k3", "piece": 2, "entropy_coef": 0.1}
+    made, same = (
+        sterling.train("grpo", "reverse-text", model=str(each), **asked, **SMALL)
+        for each in (half, whole)
+    )
     assert made.result["failed_seeds"] == []
     assert kinds(made.agent.state) == {"float32"}
+    for one, other in zip(*map(jax.tree.leaves, (made.agent, same.agent)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    before = model.embedding.astype(jnp.float32)
+    np.testing.assert_array_equal(made.agent.state.reference.embedding[0], before)
+    moved = float(jnp.abs(made.agent.state.model.embedding[0] - before).max())
+    assert 1e-5 < moved < 1e-2  # two steps of Adam, whose size still rises
 
 
 def test_small_steps_are_kept_and_come_back(half, taught):

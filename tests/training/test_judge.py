@@ -1,12 +1,17 @@
 """Judging the agents of a run by episodes."""
 
+import io
+
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
 import sterling
 from sterling import envs
+from sterling.report.progress import Progress
+from sterling.training import evaluate as evaluating
 from sterling.training import judge as judging
 from sterling.training.evaluate import evaluate
 from sterling.training.judge import Judge
@@ -18,6 +23,46 @@ def run():
         "ppo", "gymnasium:Pendulum-v1", steps=64, seeds=2, envs=2, length=16, minibatch=32,
         epochs=1, width=8, evaluate_episodes=0, env_options={"workers": 0},
     )  # fmt: skip
+
+
+def endless():
+    """Pendulum without its time limit: no episode ever ends."""
+    return gymnasium.make("Pendulum-v1").unwrapped
+
+
+def test_episodes_that_never_end_are_cut_at_the_limit_and_said(capsys, monkeypatch):
+    monkeypatch.setattr(evaluating, "SILENT", 0.0)
+    made = sterling.train(
+        "ppo", endless, steps=64, envs=2, length=16, minibatch=32, epochs=1, width=8,
+        evaluate_episodes=2, evaluate_limit=150, env_options={"workers": 0},
+    )  # fmt: skip
+    told = capsys.readouterr().err
+    assert "evaluating: 0 of 2 episodes have ended after 100 of at most 200 steps" in told
+    assert "2 of 2 evaluation episodes had not ended after 200 steps" in told
+    assert "--evaluate-limit N" in told
+    assert made.settings.evaluate_limit == 150
+    judge = Judge(made.settings, 2)
+    assert judge(made.agent)["length"].tolist() == [[200, 200]]
+    judge.close()
+
+
+def test_a_limit_of_an_evaluation_is_a_number_of_steps():
+    for limit in (0, 10**8):
+        with pytest.raises(sterling.Mistake, match="evaluate_limit"):
+            sterling.train("ppo", "CartPole-v1", steps=8, evaluate_limit=limit)
+
+
+def test_training_without_an_end_says_so_in_place_of_a_return():
+    screen = io.StringIO()
+    shown = Progress(1000, 1, "ppo", Console(file=screen, width=200))
+    row = {"step": 100, "data/return": [None], "time/steps_per_second": 1.0}
+    shown.write({**row, "data/episodes": [0]})
+    shown.write({**row, "step": 300, "data/return": [2.0], "data/episodes": [1]})
+    shown.close()
+    first, second = [line for line in screen.getvalue().splitlines() if "%" in line]
+    assert "no return yet: no episode has ended" in first
+    assert "no episode has ended" not in second
+    assert "return 2" in second
 
 
 class Short(gymnasium.Wrapper):

@@ -148,8 +148,16 @@ def test_every_algorithm_can_be_a_population(algorithm, environment, tmp_path):
         algorithm, environment, steps=200, preset=False,
         fields={"width": 8, "capacity": 300, "warmup": 32, "batch": 8}, log_every=200,
     )  # fmt: skip
-    jobs = [Job(i, i, {"lr": lr}, 0, 200, seeds=(0,)) for i, lr in enumerate((1e-4, 1e-2))]
-    assert len(Lanes(Plan(base, "last", tmp_path)).run(jobs)) == 2
+    plan, fields = Plan(base, "last", tmp_path), [{"lr": 1e-4}, {"lr": 1e-2}]
+    jobs = [Job(i, i, each, 0, 200, True, None, (0,)) for i, each in enumerate(fields)]
+    assert len(Lanes(plan).run(jobs)) == 2
+    runs = [alone(base, 0, each, members.program(base)[2]) for each in fields]
+    for i, run in enumerate(runs):
+        pair = saved(plan, i, 200, run).agent.state.target, run.agent.state.target
+        for x, y in zip(*map(jax.tree.leaves, pair), strict=True):
+            np.testing.assert_allclose(x, y, rtol=0.02, atol=2e-3)  # another program rounds apart
+    weights = [jax.tree.leaves(run.agent.state.target) for run in runs]
+    assert not all(np.array_equal(x, y) for x, y in zip(*weights, strict=True))
 
 
 def test_numbers_share_a_program_and_shapes_do_not():

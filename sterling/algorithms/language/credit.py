@@ -37,8 +37,8 @@ def advantages(
     config, extras = state.config, batch.extras
     price = divergence_price(config, before, mask)
     lost = jnp.zeros_like(extras["score"])
-    if config.overlong:
-        lost = groups.overlong_penalty(longest_turn(mask), config.limit, config.overlong)
+    if last := overlong(config):
+        lost = groups.overlong_penalty(longest_turn(mask), config.limit, last)
     score = extras["score"] + lost - jnp.sum(price, 1)
     reward = batch.reward - price + jnp.where(batch.last, lost[:, None], 0.0)
     how, valid = (config.baseline, config.scale), extras["valid"]
@@ -76,6 +76,23 @@ def asks_anew(config: Any) -> bool:
     """Whether ratios are to the model's own probabilities as the iteration begins, and not to those
     that were sampled by: these are others where the sampler leaves out unlikely tokens."""
     return config.decoupled or config.top_k > 0 or config.top_p is not None
+
+
+def uncounted_age(config: Any) -> str:
+    """Return the settings that bring old answers whose age nothing counts, or "".
+
+    Ratios to the iteration's first policy begin at 1 whoever sampled the answer; only the weights
+    of ``decoupled`` know an older one. Rule "reinforce" has no ratios.
+    """
+    if config.decoupled or not asks_anew(config) or config.rule == "reinforce":
+        return ""
+    return " and ".join(f"{each}={n}" for each in ("lag", "again") if (n := getattr(config, each)))
+
+
+def overlong(config: Any) -> int:
+    """Return the number of tokens before the limit over which the score falls by 1: as set, or a
+    fifth of the limit, rounded down (Yu 2025, arXiv:2503.14476: 4096 of 20480)."""
+    return int(config.limit // 5 if config.overlong is None else config.overlong)
 
 
 def divergence_price(

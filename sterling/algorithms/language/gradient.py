@@ -17,7 +17,8 @@ them with other systems'; losses and gradients equal TRL's (tests/equations/test
 pi_old is the policy that spoke; where it was sampled without unlikely tokens (``top_k``, ``top_p``)
 it is the policy as it was when the iteration began, for the probabilities that were cut are others.
 It is that with ``decoupled`` too, and what was said by a staler one then counts pi_old / pi_spoke,
-at most ``cap`` (Hilton 2022).
+at most ``cap`` (Hilton 2022). Without ``decoupled`` nothing would count the age of old answers
+(``lag``, ``again``) that were sampled with ``top_k`` or ``top_p``: that is refused.
 Evidence: benchmarks/language.
 """
 
@@ -86,7 +87,7 @@ class Config:
     entropy_coef: float = 0.0  # c
     decoupled: bool = False  # ratios to the iteration's first policy, importance weights to it
     cap: float = 2.0  # of those weights
-    overlong: int = 0  # tokens before the limit over which the score falls by 1 (DAPO); 0: none
+    overlong: int | None = 0  # last tokens, over which the score falls by 1; None: limit / 5 (DAPO)
     truncated: bool = True  # learn from answers that were cut off
     solved: bool = False  # learn only from answers of full score (expert iteration)
     rounds: int = 1  # of asking; above 1, groups all right or all wrong are asked anew (DAPO)
@@ -136,9 +137,12 @@ def begin(model: LanguageModel, config: Config) -> State:
         raise Mistake("scale tokens is for whole answers: leave out turns and the critic")
     if config.kl_corrected and (config.kl == "none" or config.kl_in != "loss"):
         raise Mistake("kl_corrected is for a KL in the loss; say kl k3 and kl_in loss as well")
-    if config.overlong >= config.limit:
+    if credit.overlong(config) >= config.limit:
         said = f"overlong={config.overlong} takes from every answer of limit={config.limit}"
         raise Mistake(f"{said}; give a part of it (DAPO's is a fifth), or 0 for none")
+    if old := credit.uncounted_age(config):
+        said = f"{old} with top_k or top_p makes every first ratio 1, as if no answer were old"
+        raise Mistake(f"{said}; add decoupled, or leave out top_k and top_p")
     judge = critic.Critic.create(model) if config.baseline == "critic" else None
     reference = None if config.kl == "none" else model
     none = jnp.zeros((), jnp.int32)
