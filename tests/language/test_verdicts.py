@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterling.language import tasks
+from sterling.language import database, tasks
 from sterling.language.task import (
     REASONS,
     Family,
@@ -15,7 +15,7 @@ from sterling.language.task import (
     code_answer,
     final_answer,
 )
-from sterling.language.tasks import database, expression
+from sterling.language.tasks import expression
 from sterling.types import Mistake
 
 NAMES = tasks.names()
@@ -150,7 +150,7 @@ PEOPLE = [{"name": "people", "columns": ["name", "age"], "rows": [["ada", 30], [
         ("begin", "forbidden"),
         ("select 1; delete from people", "error"),
         ("select writefile('FILE', 'x')", "error"),
-        ("select zeroblob(1000000000)", "error"),
+        ("select zeroblob(1000000000)", "forbidden"),
         ("select 1" + " " * 10_000, "error"),
         ("select '\ud800'", "error"),
         ("select 1\0", "error"),
@@ -173,7 +173,7 @@ ENDLESS = "with recursive t(x) as (select 1 union all select x+1 from t) select"
     [
         f"{ENDLESS} count(*) from t",
         f"{ENDLESS} x from t order by x",
-        f"{ENDLESS} hex(zeroblob(900)) from t order by 1",
+        f"{ENDLESS} upper(x) from t order by 1",
     ],
 )
 def test_a_query_cannot_run_for_long(query):
