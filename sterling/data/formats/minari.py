@@ -183,8 +183,9 @@ def _picture(frame: Any, space: Space) -> np.ndarray:
         picture = Image.open(io.BytesIO(frame))
     except Image.DecompressionBombError as error:
         raise Mistake(f"a picture is too large ({error})") from error
-    if picture.size[::-1] != space.shape[:2]:
-        raise Mistake(f"a picture of {picture.size[::-1]} where {space.shape[:2]} were said")
+    wanted = (space.shape or ())[:2]
+    if picture.size[::-1] != wanted:
+        raise Mistake(f"a picture of {picture.size[::-1]} where {wanted} were said")
     return np.asarray(picture)
 
 
