@@ -1,14 +1,20 @@
 """Queries that try to win by what the machine does, not by what the tables hold."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 import sterling
-from sterling.language import database, tasks
+from sterling.experience.conversation import Host
+from sterling.language import database, tasks, worlds
 from sterling.language.adapters.worker import Fault, Worker
+from sterling.language.talk import Line, Voice
 from sterling.language.task import RIGHT, Verdict
 from sterling.language.tasks import sql
+from sterling.language.tokenizer import Tokenizer
+from sterling.training.contexts import heard
+from sterling.types import Generations
 
 PEOPLE = [{"name": "people", "columns": ["name", "age"], "rows": [["ada", 30], ["bo", 40]]}]
 
@@ -87,20 +93,22 @@ def test_the_right_answer_beside_a_burden_is_not_right():
     assert time.perf_counter() - before < 5.0
 
 
+@pytest.fixture
+def _judges(monkeypatch):
+    """Judges of tests can be imported by a process of their own."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.mark.usefixtures("_judges")
 def test_a_judge_that_reads_no_questions_is_not_waited_for():
     """A question longer than a pipe holds would wait for as long as the judge likes."""
-    worker = Worker(f"{__name__}:sleeping", None, 60.0)
+    worker = Worker("judges:sleeping", None, 60.0)
     assert worker.ask(0.0) is None
     worker._process.stdin.write(b"[1, 90.0, 60.0]\n")
     before = time.perf_counter()
     with pytest.raises(Fault, match="hung: its process reads no questions"):
         worker.ask("x" * 2**20, 0.5)
     assert time.perf_counter() - before < 10.0
-
-
-def sleeping(_):
-    """A judge that takes as long as it is asked to."""
-    return time.sleep
 
 
 ANSWERS = {
@@ -110,37 +118,29 @@ ANSWERS = {
 }
 
 
+@pytest.mark.usefixtures("_judges")
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_answer_that_is_none_is_the_judges_fault(name):
-    worker = Worker(f"{__name__}:rambling", None, 60.0)
+    worker = Worker("judges:rambling", None, 60.0)
     with pytest.raises(Fault, match=ANSWERS[name]):
         worker.ask(name)
     worker.close()
 
 
-def rambling(_):
-    """A judge that writes lines of its own beside those that are read."""
-    import os
-
-    pipe = max(each for each in range(3, 20) if _is_pipe(each))
-    lines = {"text": b"hello\n", "deep": b"[" * 100_000 + b"\n", "long": b"x" * 2**25}
-
-    def answer(name):
-        said = lines[name]
-        while said:
-            said = said[os.write(pipe, said) :]
-
-    return answer
-
-
-def _is_pipe(number):
-    import os
-    import stat
-
-    try:
-        return stat.S_ISFIFO(os.fstat(number).st_mode)
-    except OSError:
-        return False
+def test_verdicts_that_ran_past_their_limit_are_counted_in_one_line(capsys):
+    world = worlds.find("sql")
+    late, soon = Verdict(0.0, "timeout"), Verdict(1.0, "right")
+    lines = [Line(0, 0, verdicts=(late, late)), Line(1, 0, verdicts=(soon,))]
+    host = Host(world, Voice(Tokenizer.characters(), limit=9, context=99), Generations(1, 1), (0,))
+    for _ in range(2):
+        host.note(lines)
+    host.close()
+    host.close()
+    assert capsys.readouterr().err == (
+        "4 verdicts of sql ran past their time limit: each is worth 0\n"
+    )
+    assert heard([lines, lines[1:]]) == [lines, lines[1:]]
+    assert capsys.readouterr().err == "2 verdicts ran past their time limit: each is worth 0\n"
 
 
 LATE = """
@@ -156,7 +156,8 @@ def verify(task, response):
 """
 
 
-def test_verdicts_that_ran_past_their_limit_are_counted_in_one_line(tmp_path, capsys):
+@pytest.mark.slow
+def test_a_run_says_how_many_verdicts_came_too_late(tmp_path, capsys):
     file = tmp_path / "late.py"
     file.write_text(LATE)
     few = {"prompts": 8, "group": 2, "limit": 2, "evaluate_episodes": 8}

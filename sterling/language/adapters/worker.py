@@ -127,7 +127,7 @@ class Worker:
                 raise Fault("died", "its process had ended") from error
 
     def _line(self, pipe: int, seconds: float, end: float) -> bytes:
-        found = b""
+        found = bytearray()
         while not found.endswith(b"\n"):
             ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
             more = os.read(pipe, 65_536) if ready else b""
@@ -136,7 +136,7 @@ class Worker:
             if not more or len(found) > LONGEST:
                 raise Fault("died", "its answer is too long" if more else "its process ended")
             found += more
-        return found.splitlines()[0]
+        return bytes(found.partition(b"\n")[0])
 
 
 def _nothing() -> None:
