@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,17 @@ def try_place(path: Path) -> None:
         while not os.path.lexists(there):
             there = there.parent
         tempfile.TemporaryFile(dir=there).close()
+
+
+def check_free(path: Path, size: int) -> None:
+    """Raise :class:`Unwritable` where the disk of ``path`` has not so many bytes free."""
+    there = path.absolute()
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    if size > free:
+        said = f"it takes {size / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free"
+        raise Unwritable(f"cannot write {path}: {said}; choose another place")
 
 
 @contextlib.contextmanager

@@ -7,6 +7,9 @@ import os
 import resource
 from pathlib import Path
 
+from sterling.types import Mistake
+
+SMALL = 1 << 26  # bytes that are taken without a look at what is free
 SHARE = 0.5  # of the free memory that a dataset may take; learning needs the rest
 
 
@@ -19,6 +22,16 @@ def room() -> int:
 def left() -> int:
     """Bytes that are free, and that limits leave."""
     return max(min(_free(), _limited(), _grouped()), 0)
+
+
+def check(size: int, what: str) -> None:
+    """Raise Mistake where so many bytes are more than is free. To be called before they are asked
+    for: the system may give them, and end the process once they are used."""
+    if size > SMALL and size > (free := left()):
+        raise Mistake(
+            f"{what} takes {size / 1e9:,.1f} GB of memory and {free / 1e9:,.1f} GB are free; "
+            "free some, or write the file in smaller parts"
+        )
 
 
 def _free() -> int:

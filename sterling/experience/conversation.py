@@ -25,6 +25,7 @@ from sterling.experience.rollout import Tally
 from sterling.language import posing
 from sterling.language.scene import TextWorld
 from sterling.language.talk import Line, Speaker, Voice, converse, opened
+from sterling.notice import say
 from sterling.types import Generations, Mistake, Record, Signals
 
 Group = tuple[int, list[Line]]  # the arm of a question, and all that was said to it
@@ -39,6 +40,7 @@ class Host:
     needs: Generations
     levels: tuple[int, ...]  # the arms
     failures: list[tuple[int, str]] = dataclasses.field(default_factory=list)
+    late: int = 0  # verdicts that ran past their time limit
 
     @property
     def rows(self) -> int:
@@ -46,12 +48,17 @@ class Host:
         return self.needs.prompts * self.needs.group * self.world.seats
 
     def close(self) -> None:
-        """Release what the world holds."""
+        """Release what the world holds, and say how many verdicts came too late."""
+        if self.late:
+            said = f"{self.late} verdicts of {self.world.name} ran past their time limit"
+            say(f"{said}: each is worth 0")
+        self.late = 0
         getattr(self.world, "close", lambda: None)()
 
     def note(self, lines: Sequence[Line]) -> None:
         """Keep the first failures for the run's result, and stop where nothing works at all."""
         broken = [line for line in lines if line.failed]
+        self.late += sum(line.late for line in lines)
         room = max(0, 100 - len(self.failures))
         self.failures += [(line.scene, line.failed) for line in broken[:room]]
         if lines and len(broken) == len(lines):

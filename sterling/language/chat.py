@@ -1,25 +1,26 @@
 """Chat templates: how a conversation is written down as one text.
 
 Templates are Jinja programs that come with a model, so they are run as Hugging Face's transformers
-runs them (what is rendered here is what a server renders), and in Jinja's sandbox.
+runs them (what is rendered here is what a server renders), in Jinja's sandbox, and in a process
+with a limit of memory that is killed at a time limit: ``{{ 'a' * 10**10 }}`` is a template as well.
+Our own two are known to be quick and run here.
 """
 
 from __future__ import annotations
 
-import datetime
+import functools
 import json
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from jinja2 import TemplateError, nodes
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
-
+from sterling.language import rendering
+from sterling.language.adapters.worker import Fault, Worker
 from sterling.language.scene import Message
 from sterling.types import Mistake
 
+SECONDS = 5.0  # for one conversation; the process is killed after so many
+MEMORY = 2**30  # bytes of that process
+KEPT = 1024  # conversations whose texts are remembered
 ROLES = ("system", "user", "assistant", "tool")
 
 # Of models that have no template: roles and what was said on lines of their own. The end token
@@ -62,18 +63,22 @@ class Template:
         self.source = source
         self._tokens = {name: token for name, token in tokens.items() if token is not None}
         self._name = name
-        try:
-            self._program = _environment().from_string(source)
-        except TemplateError as error:
-            raise Mistake(f"{name} cannot be read ({error}); use the model's own") from error
+        self._kept = functools.lru_cache(KEPT)(self._render)  # a group asks one question often
+        if fault := self._ask(None)[1]:
+            raise Mistake(f"{name} cannot be read ({fault}); use the model's own")
 
     def render(self, messages: Sequence[Message], reply: bool) -> str:
         """The conversation as a text; with ``reply`` it ends where the assistant's turn begins.
 
         Tools are handed to a template that asks for calls in the form that is read here; one that
         knows no tools, or has them called otherwise (Llama 3's), shows a description in words.
-        Raises :class:`Mistake` for conversations that the template refuses.
+        Raises :class:`Mistake` for conversations that the template refuses, and where it takes more
+        time or memory than templates may.
         """
+        dated = "strftime_now" in self.source  # then it is not always the same text
+        return (self._render if dated else self._kept)(tuple(messages), reply)
+
+    def _render(self, messages: Sequence[Message], reply: bool) -> str:
         if "tools" not in self.source or CALL not in self.source:
             messages = [_described(each) if each.tools else each for each in messages]
         tools = [json.loads(text) for each in messages for text in each.tools] or None
@@ -81,13 +86,26 @@ class Template:
         said = [{"role": each.role, "content": each.content} for each in whole]
         known = {"messages": said, "add_generation_prompt": reply, "documents": None}
         known["tools"] = tools
-        try:
-            return self._program.render(**self._tokens, **known)
-        except (TemplateError, TypeError, ValueError, LookupError) as error:
+        text, fault = self._ask({**self._tokens, **known})
+        if fault:
             roles = ", ".join(each.role for each in messages) or "no messages"
             raise Mistake(
-                f"{self._name} refuses a conversation of {roles} ({error}); use another template"
-            ) from error
+                f"{self._name} refuses a conversation of {roles} ({fault}); use another template"
+            )
+        return text
+
+    def _ask(self, known: dict[str, Any] | None) -> tuple[str, str]:
+        """What is rendered, and what is wrong; without what the template may name it is only
+        read."""
+        if self.source in (PLAIN, SHORT):
+            return rendering.render(self.source, known)
+        try:
+            text, fault = _worker().ask([self.source, known], SECONDS)
+        except Fault as error:
+            late = f"it takes longer than {SECONDS:g} seconds"
+            large = f"it takes more than {MEMORY / 2**30:g} GiB of memory"
+            return "", {"hung": late, "died": large}.get(error.kind, error.detail)
+        return str(text), str(fault)
 
     def opened(self) -> str:
         """What stands between what a user said and what the assistant says; nothing where the
@@ -126,50 +144,6 @@ def _described(message: Message) -> Message:
     return Message(message.role, "\n".join([*first, "You have tools.", *message.tools, HOW]))
 
 
-class _Names(Namespace):
-    """A template's variables; names with underscores would reach into Python itself."""
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name.startswith("_"):
-            raise TemplateError(f"a template may not set {name!r}")
-        super().__setitem__(name, value)
-
-
-class _Generation(Extension):
-    """{% generation %} ... {% endgeneration %} marks what the assistant says, and writes it."""
-
-    tags = {"generation"}  # noqa: RUF012, as Jinja has it
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        """The body alone."""
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    """Jinja with what transformers' templates may use."""
-    made = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
-    )
-    made.filters["tojson"] = _to_json
-    made.globals |= {"raise_exception": _raise, "strftime_now": _now, "namespace": _Names}
-    made.globals["dict"] = _dict
-    return made
-
-
-def _to_json(value: Any, ensure_ascii: bool = False, **style: Any) -> str:
-    """JSON as it is; Jinja's own filter writes it for web pages."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, **style)
-
-
-def _dict(*pairs: Any, **named: Any) -> dict[str, Any]:
-    """dict as a function: the class itself would lead a template into Python."""
-    return dict(*pairs, **named)
-
-
-def _now(style: str) -> str:
-    return datetime.datetime.now().strftime(style)
-
-
-def _raise(message: str) -> NoReturn:
-    raise TemplateError(message)
+@functools.cache
+def _worker() -> Worker:
+    return Worker("sterling.language.rendering:answering", None, SECONDS, MEMORY)

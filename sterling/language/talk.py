@@ -81,6 +81,11 @@ class Line:
             return False
         return self.reward >= 1.0 - 1e-9 or self.verdicts[-1].reason == RIGHT.reason
 
+    @property
+    def late(self) -> int:
+        """How many of its verdicts ran past their time limit; each is worth 0."""
+        return sum(verdict.reason == "timeout" for verdict in self.verdicts)
+
     def hear(self, tokens: Sequence[int]) -> None:
         """Tokens that others chose."""
         self.ids += tokens

@@ -69,6 +69,12 @@ NOTHING = Verdict(0.0, "no answer")
 MALFORMED = Verdict(0.0, "malformed")
 
 
+def unjudged(kind: str, detail: str) -> Verdict:
+    """Return the verdict on a response whose judge's process gave none: "timeout" where it was
+    killed at its time limit ("hung"), "oom" where it ended ("died"), else that it raised."""
+    return Verdict(0.0, {"hung": "timeout", "died": "oom"}.get(kind, f"verifier raised: {detail}"))
+
+
 @runtime_checkable
 class Family(Protocol):
     """A source of tasks of one kind, with their judge. One whose tasks have an end also offers

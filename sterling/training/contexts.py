@@ -182,7 +182,9 @@ def imitated(
 
 
 def heard(seeds: list[list[Line]]) -> list[list[Line]]:
-    """Every seed's lines; said how many of them failed."""
+    """Every seed's lines; said how many of them failed, and how many verdicts came too late."""
+    if late := sum(line.late for own in seeds for line in own):
+        say(f"{late} verdicts ran past their time limit: each is worth 0")
     failed = [line.failed for own in seeds for line in own if line.failed]
     if failed:
         count = sum(map(len, seeds))

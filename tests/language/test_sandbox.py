@@ -276,8 +276,8 @@ def test_tests_that_test_nothing_are_refused():
         run_code(ADD, "assert add(1, 2 ==")
 
 
-def without_walls(body: str) -> str:
-    """Run a program where namespaces of the network are used up, so that no walls can stand."""
+def without_walls(body: str, stream: str = "stdout") -> str:
+    """What a program says where namespaces of the network are used up, so that no walls stand."""
     forbid = 'echo 0 > /proc/sys/user/max_net_namespaces; exec "$0" -c "$1"'
     head = "from sterling.language.sandbox import *\nl = Limits(1.0, allow_unsandboxed=True)\n"
     enter = ["unshare", "--user", "--map-root-user", "sh", "-c", forbid]
@@ -290,7 +290,7 @@ def without_walls(body: str) -> str:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=True,
     )
-    return done.stdout
+    return str(getattr(done, stream))
 
 
 def test_without_walls_it_refuses_unless_told_otherwise():
@@ -305,3 +305,11 @@ def test_without_walls_it_refuses_unless_told_otherwise():
     assert "verdict='refused'" in lines[1]
     assert "Limits(allow_unsandboxed=True)" in lines[1]
     assert lines[2:] == ["pass", "error", "timeout", "pass"]
+
+
+def test_without_walls_a_warning_is_given_once():
+    said = without_walls("for _ in range(2): run_python('1', l)\n", "stderr").splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("WARNING: no sandbox can be built here (")
+    assert "runs with your rights, your files and your network" in said[0]
+    assert not without_walls("run_python('1', Limits(1.0))\n", "stderr")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterling.language import tasks
+from sterling.language import database, tasks
 from sterling.language.task import (
     REASONS,
     Family,
@@ -15,7 +15,7 @@ from sterling.language.task import (
     code_answer,
     final_answer,
 )
-from sterling.language.tasks import database, expression
+from sterling.language.tasks import expression
 from sterling.types import Mistake
 
 NAMES = tasks.names()
@@ -99,6 +99,25 @@ def test_long_and_empty_responses_are_judged_at_once(name):
     assert time.perf_counter() - before < 2.0
 
 
+# Nested, repeated and backtracking texts, as long as an answer may be.
+SLOW = [
+    *("9" * 20_000, "(" * 20_000, "-" * 119 + "3", "1" * 9_999 + "e9", "[" * 990 + "]" * 990),
+    *("a, " * 6_600 + "!", "[1," * 6_600, "a" + "- >," * 4_900 + "!", " " * 19_999 + "x"),
+    *('{"a":' * 3_900, "(*" * 60, "1(" * 60, "{" * 20_000, "\\boxed{" * 2_800),
+]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("sql", "program")])
+def test_verifiers_that_run_in_this_process_end_soon_whatever_is_said(name):
+    """The table in docs/language_judging.md says why; none of them is killed at a limit."""
+    family = FAMILIES[name]
+    task = family.sample(0, family.levels[-1])
+    for response in SLOW:
+        before = time.process_time()
+        assert family.verify(task, response).reward < 1.0
+        assert time.process_time() - before < 0.5
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_solution_is_right_in_every_wrapping(name):
     family = FAMILIES[name]
@@ -150,7 +169,7 @@ PEOPLE = [{"name": "people", "columns": ["name", "age"], "rows": [["ada", 30], [
         ("begin", "forbidden"),
         ("select 1; delete from people", "error"),
         ("select writefile('FILE', 'x')", "error"),
-        ("select zeroblob(1000000000)", "error"),
+        ("select zeroblob(1000000000)", "forbidden"),
         ("select 1" + " " * 10_000, "error"),
         ("select '\ud800'", "error"),
         ("select 1\0", "error"),
@@ -173,7 +192,7 @@ ENDLESS = "with recursive t(x) as (select 1 union all select x+1 from t) select"
     [
         f"{ENDLESS} count(*) from t",
         f"{ENDLESS} x from t order by x",
-        f"{ENDLESS} hex(zeroblob(900)) from t order by 1",
+        f"{ENDLESS} upper(x) from t order by 1",
     ],
 )
 def test_a_query_cannot_run_for_long(query):

@@ -26,7 +26,7 @@ from sterling.data.formats import d4rl, fitted, flat, lerobot, minari, npz, ogbe
 from sterling.data.formats.opened import OTHER, Opened, reading
 from sterling.data.join import merged
 from sterling.data.spaces import Space, common
-from sterling.disk import try_place, writing
+from sterling.disk import check_free, try_place, writing
 from sterling.naming import hint
 from sterling.types import Mistake
 
@@ -144,6 +144,7 @@ def convert(
         facts = dataclasses.replace(facts, environment=environment, options={})
     facts = dataclasses.replace(facts, reference=reference or facts.reference)
     named = sources[0] if len(sources) == 1 else out
+    check_free(out, sum(one.bytes for one in found))
     with reading(named, "that format"), writing(out):  # and what is wrong in reading is told apart
         own.write_blocks(
             found[0].obs_space, found[0].action_space, facts, _read(blocks, named), out

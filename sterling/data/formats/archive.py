@@ -6,13 +6,17 @@ lie, as they are asked for. To go back is to begin that member anew.
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sterling.data import memory
+
 AT_ONCE = 1 << 24  # bytes
+HEADER = 10_000  # the longest that NumPy takes, in bytes
 
 
 class Member:
@@ -25,7 +29,7 @@ class Member:
         self._file: Any = archive.open(name)  # typed as one that cannot fill an array
         self.shape, self._turned, self.dtype = _header(self._file)
         self._start = self._file.tell()
-        self._row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        self._row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=object))
 
     @property
     def ndim(self) -> int:
@@ -56,6 +60,8 @@ class Member:
         """So much from byte ``at`` of its content on."""
         if self.dtype.hasobject:
             raise ValueError(f"array {self.name!r} holds Python objects")
+        size = int(np.prod(shape, dtype=object)) * self.dtype.itemsize
+        memory.check(size, f"array {self.name!r}")
         made = np.empty(shape, self.dtype)
         into = made.reshape(-1).view(np.uint8).data if made.size else memoryview(b"")
         self._file.seek(self._start + at)
@@ -85,7 +91,11 @@ def _arrays(archive: zipfile.ZipFile) -> dict[str, str]:
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether it lies by columns, and type."""
+    """Shape, whether it lies by columns, and type; ValueError for a header that is none."""
     first = np.lib.format.read_magic(file) == (1, 0)
+    at, (kind, count) = file.tell(), ("<H", 2) if first else ("<I", 4)
+    if struct.unpack(kind, file.read(count))[0] > HEADER:  # NumPy would read all of it
+        raise ValueError("its header is too long")
+    file.seek(at)
     read = np.lib.format
     return read.read_array_header_1_0(file) if first else read.read_array_header_2_0(file)

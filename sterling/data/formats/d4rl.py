@@ -18,7 +18,7 @@ import numpy as np
 
 from sterling.data.columns import Stream, has_successors
 from sterling.data.facts import Facts, Passport, Source
-from sterling.data.formats import flat
+from sterling.data.formats import flat, hdf5
 from sterling.data.formats.opened import needed
 from sterling.disk import replacing
 from sterling.types import Mistake
@@ -35,7 +35,7 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, limit: int | None = None) -> Stream:
     """The file as episodes; it stays open until the last block was read."""
-    file = h5py.File(path, "r")
+    file = hdf5.opened(path)
     obs = needed(file, ["observations"])
     if not isinstance(obs, h5py.Dataset):
         raise Mistake("its observations are groups; D4RL's are one array")
@@ -155,12 +155,13 @@ def _policy(file: h5py.File) -> str:
 
     def take(name: str, entry: Any) -> None:
         if isinstance(entry, h5py.Dataset):
-            digest.update(name.encode() + np.asarray(entry[()]).tobytes())
+            digest.update(name.encode() + np.asarray(hdf5.whole(entry)).tobytes())
 
     file["metadata/policy"].visititems(take)
     return digest.hexdigest()
 
 
 def _text(file: h5py.File, name: str) -> str:
-    said = file[name][()] if name in file and isinstance(file[name], h5py.Dataset) else b""
+    entry = file.get(name)
+    said = hdf5.whole(entry) if isinstance(entry, h5py.Dataset) else b""
     return said.decode() if isinstance(said, bytes) else str(said)

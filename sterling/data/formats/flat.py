@@ -22,6 +22,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from jaxtyping import Bool, Int
 
+from sterling.data import memory
 from sterling.data.columns import BLOCK, Arrays, Block, Stream
 from sterling.data.facts import Facts, Passport
 from sterling.data.spaces import Space, extremes, guessed, is_seen
@@ -56,6 +57,13 @@ class Flat:
         for name, array in others.items():
             if len(checked(array, single=name == "rewards")) != count:
                 raise Mistake(f"there are {len(array)} {name} for {count} observations")
+        self.check_memory(min(count, BLOCK))
+
+    def check_memory(self, rows: int) -> None:
+        """Raise Mistake where so many rows, which are read at once, are more than fits."""
+        successors = [] if self.next_obs is None else [self.next_obs]
+        parts = (self.obs, self.action, self.reward, *successors, *self.extras.values())
+        memory.check(rows * sum(map(_row, parts)), f"one piece of {rows:,} rows")
 
 
 def stream(
@@ -82,7 +90,7 @@ def stream(
     if passport is None:
         facts = assumed(facts, action_space)
     size = sum(
-        int(np.prod(array.shape)) * np.dtype(array.dtype).itemsize
+        len(array) * _row(array)
         for array in (flat.obs, flat.action, flat.reward, *flat.extras.values())
     )
     blocks = _shaped(_blocks(flat, last, ended, passport), action_space)
@@ -94,6 +102,11 @@ def assumed(facts: Facts, action_space: Space) -> Facts:
     """The facts with notes that the spaces, of which that of the actions is given, are guesses."""
     facts = facts.without(GUESSED).without(BOUNDED)
     return facts.noted(GUESSED, *([BOUNDED] if is_seen(action_space) else []))
+
+
+def _row(array: Any) -> int:
+    """Bytes of one row."""
+    return int(np.prod(array.shape[1:], dtype=object)) * np.dtype(array.dtype).itemsize
 
 
 def is_numbers(array: Any) -> bool:
@@ -139,7 +152,10 @@ def truth(array: Any) -> Bool[np.ndarray, "row"]:
 
 def scalars(array: Any) -> np.ndarray:
     """One number per row, that may be a column."""
-    return np.asarray(checked(array, single=True)[:]).reshape(len(array))
+    one = checked(array, single=True)
+    size = 3 * len(one) * one.dtype.itemsize  # with what is made of it
+    memory.check(size, f"array {_name(one)!r}")
+    return np.asarray(one[:]).reshape(len(one))
 
 
 def _jumps(flat: Flat) -> Bool[np.ndarray, "row"]:
@@ -218,6 +234,7 @@ def _block(
 ) -> Block:
     """Episodes whose last rows are ``last``, counted from row ``low`` of the file."""
     high = low + int(last[-1]) + 1
+    flat.check_memory(high - low)
     read = {"obs": flat.obs, "action": flat.action, "reward": flat.reward}
     read |= {f"extra/{name}": array for name, array in flat.extras.items()}
     rows: Arrays = {name: np.asarray(array[low:high]) for name, array in read.items()}

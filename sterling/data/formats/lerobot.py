@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from sterling.data import memory
 from sterling.data.columns import Arrays, Block, Stream
 from sterling.data.facts import Facts, Source
 from sterling.data.formats import flat
@@ -119,8 +120,19 @@ def _columns(file: Path, wanted: dict[str, tuple[int, ...]]) -> Arrays:
     there = _parquet().read_schema(file).names
     if lacking := sorted(wanted.keys() - set(there)):
         raise Mistake(f"{file.name} has no column {lacking[0]!r}; it has {', '.join(there)}")
+    memory.check(_decoded(file, wanted), file.name)
     table = _parquet().read_table(file, columns=list(wanted))
     return {name: _array(table, name, shape) for name, shape in wanted.items()}
+
+
+def _decoded(file: Path, wanted: dict[str, tuple[int, ...]]) -> int:
+    """Bytes that columns take once they are read, about: as many numbers as the file says, which
+    may repeat one that was written once."""
+    said = _parquet().read_metadata(file)
+    groups = (said.row_group(number) for number in range(said.num_row_groups))
+    chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+    below = tuple(f"{name}." for name in wanted)  # a list's numbers lie below its name
+    return 16 * sum(x.num_values for x in chunks if f"{x.path_in_schema}.".startswith(below))
 
 
 def _array(table: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:

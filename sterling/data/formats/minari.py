@@ -21,7 +21,7 @@ from gymnasium import spaces
 
 from sterling.data.columns import BLOCK, Arrays, Block, Stream, joined
 from sterling.data.facts import Facts, Passport, Source
-from sterling.data.formats import flat
+from sterling.data.formats import flat, hdf5
 from sterling.data.formats.minari_writer import FILE, METADATA, PASSPORT, keys, write
 from sterling.data.formats.opened import needed
 from sterling.data.spaces import Space, from_json, parts
@@ -42,7 +42,7 @@ def read(path: Path, limit: int | None = None) -> Stream:
     kind = said.get("data_format", "hdf5")
     if kind != "hdf5":
         raise Mistake(f"Minari's {kind} storage is not read; copy it with minari as hdf5")
-    file = h5py.File(_data(path) / FILE, "r")
+    file = hdf5.opened(_data(path) / FILE)
     count = int(needed(said, ["total_episodes"]))
     if len(file) < count:
         raise Mistake(f"{FILE} has {len(file)} episodes where {METADATA} speaks of {count}")
@@ -103,9 +103,10 @@ class _Reader:
                 column: self._read(_entry(group, word), space)
                 for column, (word, space) in self._entries.items()
             }
-            arrays["reward"] = _entry(group, "rewards")[:]
+            arrays["reward"] = hdf5.whole(_entry(group, "rewards"))
             arrays["discount"] = (~ended).astype(np.float32)
-            arrays |= {column: _entry(group, word)[()] for word, column in self._infos.items()}
+            for word, column in self._infos.items():
+                arrays[column] = hdf5.whole(_entry(group, word))
             lengths, source = np.array([len(ended)], np.int64), np.zeros(1, np.int32)
             return Block(arrays, lengths, source).checked()
         except Mistake as error:
@@ -113,10 +114,8 @@ class _Reader:
 
     def _read(self, entry: h5py.Dataset, space: Space) -> np.ndarray:
         if not (self._jpeg and _is_picture(space)):
-            return entry[()]
-        from PIL import Image
-
-        return np.stack([np.asarray(Image.open(io.BytesIO(frame))) for frame in entry[()]])
+            return hdf5.whole(entry)
+        return np.stack([_picture(frame, space) for frame in hdf5.whole(entry)])
 
 
 def _data(path: Path) -> Path:
@@ -174,6 +173,20 @@ def _is_picture(space: Space) -> bool:
         and space.dtype == np.uint8
         and bool((space.low == 0).all() and (space.high == 255).all())
     )
+
+
+def _picture(frame: Any, space: Space) -> np.ndarray:
+    """A picture of the space's size; Mistake for another, which is not decoded."""
+    from PIL import Image
+
+    try:
+        picture = Image.open(io.BytesIO(frame))
+    except Image.DecompressionBombError as error:
+        raise Mistake(f"a picture is too large ({error})") from error
+    wanted = (space.shape or ())[:2]
+    if picture.size[::-1] != wanted:
+        raise Mistake(f"a picture of {picture.size[::-1]} where {wanted} were said")
+    return np.asarray(picture)
 
 
 def _space(said: dict[str, Any], name: str) -> Space:

@@ -45,12 +45,21 @@ class Tensor:
     def array(self, values: Any, steps: int) -> np.ndarray:
         """The values of an episode, ``(step, ...)``; raises Mistake where there are not as many."""
         if isinstance(values, list):
-            unpack = zlib.decompress if self.encoding == "zlib" else bytes
+            unpack = self._inflated if self.encoding == "zlib" else bytes
             values = np.frombuffer(b"".join(unpack(each) for each in values), self.dtype)
         if values.size != steps * math.prod(self.shape):
             raise Mistake(f"{values.size} numbers for {steps} steps of {self.shape}")
         kind = {"b": np.uint8, "f": np.float32}.get(self.dtype.kind, self.dtype)
         return values.astype(kind).reshape(steps, *self.shape)
+
+    def _inflated(self, packed: bytes) -> bytes:
+        """One step's numbers, and no more than there can be: little may unpack to a lot."""
+        most = math.prod(self.shape) * self.dtype.itemsize
+        unpacker = zlib.decompressobj()
+        found = unpacker.decompress(packed, most + 1)
+        if len(found) > most or not unpacker.eof:
+            raise Mistake(f"a step that is packed does not unpack to {most} bytes")
+        return found
 
 
 def recognises(path: Path) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sterling.language.adapters import literal
 from sterling.language.adapters.worker import Fault, Worker
-from sterling.language.task import MALFORMED, NOTHING, RIGHT, WRONG, Verdict, final_answer
+from sterling.language.task import MALFORMED, NOTHING, RIGHT, WRONG, Verdict, final_answer, unjudged
 from sterling.types import Mistake
 
 SECONDS = 5.0
@@ -46,8 +46,7 @@ def equivalent(answer: str, truth: str, prompt: str = "") -> Verdict:
     try:
         said = _worker().ask([answer, truth, prompt], SECONDS)
     except Fault as fault:
-        reasons = {"hung": "timeout", "died": "oom"}
-        return Verdict(0.0, reasons.get(fault.kind, f"verifier raised: {fault.detail}"))
+        return unjudged(fault.kind, fault.detail)
     if said == "no truth":
         raise Mistake(
             f"the answer {truth[:60]!r} cannot be read as mathematics; compare it as text"
@@ -71,7 +70,9 @@ def _worker() -> Worker:
 def answering(_: None) -> Callable[[list[str]], str]:
     """In the worker: what compares ``[answer, truth, prompt]``."""
     logging.getLogger("math_verify").setLevel(logging.ERROR)
-    return _Reader().compare
+    reader = _Reader()
+    reader.compare([r"\frac{1}{2}", "0.5", ""])  # what is loaded late must not cost a verdict
+    return reader.compare
 
 
 class _Reader:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sterling.language.adapters.worker import Fault, Worker
-from sterling.language.task import NOTHING, Task, Verdict, check_level, final_answer
+from sterling.language.task import NOTHING, Task, Verdict, check_level, final_answer, unjudged
 from sterling.naming import hint
 from sterling.types import Mistake
 
@@ -95,8 +95,7 @@ class ReasoningGym:
         try:
             score = _worker().ask([self.dataset, task.seed, task.level, answer], SECONDS)
         except Fault as fault:
-            reasons = {"hung": "timeout", "died": "oom"}
-            return Verdict(0.0, reasons.get(fault.kind, f"verifier raised: {fault.detail}"))
+            return unjudged(fault.kind, fault.detail)
         if not 0.0 <= score <= 1.0:
             return Verdict(0.0, f"verifier nonsense: it answered {score}")
         return Verdict(score, "right" if score == 1.0 else "partly" if score > 0.0 else "wrong")

@@ -26,6 +26,7 @@ from typing import Any
 from sterling.language.patience import unhurried
 
 START = 120.0  # seconds that a worker may take to import what it needs
+LONGEST = 2**24  # bytes of an answer
 SETTINGS = {"PYTHONHASHSEED": "0", "JAX_PLATFORMS": "cpu"}  # the accelerator is the learner's
 
 
@@ -83,6 +84,7 @@ class Worker:
             [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,
             env={**os.environ, **SETTINGS, "PYTHONPATH": paths},
             start_new_session=True,
         )
@@ -100,29 +102,41 @@ class Worker:
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
+        end = time.monotonic() + seconds
+        self._write(process.stdin.fileno(), json.dumps(question).encode() + b"\n", end)
         try:
-            process.stdin.write(json.dumps(question).encode() + b"\n")
-            process.stdin.flush()
-        except BrokenPipeError as error:
-            raise Fault("died", "its process had ended") from error
-        line = self._line(process.stdout.fileno(), seconds)
-        answer = json.loads(line.splitlines()[0])
-        if answer["number"] != self._asked:
+            answer = json.loads(self._line(process.stdout.fileno(), seconds, end))
+            number = answer["number"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise Fault("died", "its answer cannot be read") from error
+        if number != self._asked:
             raise Fault("died", "it answered another question")
         if "raised" in answer:
             raise Fault("raised", answer["raised"])
         return answer["answer"]
 
-    def _line(self, pipe: int, seconds: float) -> bytes:
-        found, end = b"", time.monotonic() + seconds
+    def _write(self, pipe: int, left: bytes, end: float) -> None:
+        """Write the question; a process that does not read it is not waited for either."""
+        os.set_blocking(pipe, False)
+        while left:
+            if not select.select([], [pipe], [], max(0.0, end - time.monotonic()))[1]:
+                raise Fault("hung", "its process reads no questions")
+            try:
+                left = left[os.write(pipe, left) :]
+            except BrokenPipeError as error:
+                raise Fault("died", "its process had ended") from error
+
+    def _line(self, pipe: int, seconds: float, end: float) -> bytes:
+        found = bytearray()
         while not found.endswith(b"\n"):
             ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
             more = os.read(pipe, 65_536) if ready else b""
-            if not more:
-                said = f"no answer after {seconds:g} seconds"
-                raise Fault("died", "its process ended") if ready else Fault("hung", said)
+            if not ready:
+                raise Fault("hung", f"no answer after {seconds:g} seconds")
+            if not more or len(found) > LONGEST:
+                raise Fault("died", "its answer is too long" if more else "its process ended")
             found += more
-        return found
+        return bytes(found.partition(b"\n")[0])
 
 
 def _nothing() -> None:

@@ -1,45 +1,105 @@
-"""What code behind the walls may not ask of Linux: memory that no limit counts, and namespaces of
-its own, in which it could mount more."""
+"""What code behind the walls may not ask of Linux.
+
+Three kinds of calls are refused: those that reach out of the walls or outlive a run (keyrings,
+handles of files, other processes' memory, mounts, namespaces, sockets), those that take memory or
+places which no limit of the run counts (System V's segments and queues, buffers of sockets and
+pipes, locks of byte ranges, rings of asynchronous input), and those that no program to be judged
+needs and that attacks on the kernel often begin with (bpf, userfaultfd, perf, modules). Calls that
+are newer than this list are refused unless they are in :data:`LATE`.
+"""
 
 import ctypes
 import errno
 import os
 import struct
 
-NEW_USERS = 0x10000000  # a flag of clone
-NO_CALL, NO_RIGHT = errno.ENOSYS, errno.EPERM
-# The memory of System V's segments, queues and semaphores and of memfds is no process's own.
-# Flags of clone3 cannot be seen from a filter; where it is missing, libraries use clone.
-DENIED = {
-    "shmget": NO_CALL,
-    "msgget": NO_CALL,
-    "semget": NO_CALL,
-    "memfd_create": NO_CALL,
-    "memfd_secret": NO_CALL,
-    "clone3": NO_CALL,
-    "unshare": NO_RIGHT,
+NO_CALL, NO_RIGHT, NO_LOCK = errno.ENOSYS, errno.EPERM, errno.ENOLCK
+# Number of a call: on x86_64, on aarch64 (-1: it has no such call). Libraries do without those
+# that are answered as if Linux did not have them.
+MISSING = {
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "userfaultfd": (323, 282),
+    "perf_event_open": (298, 241),
+    "lookup_dcookie": (212, 18),
+    "memfd_create": (319, 279),  # memory that is no process's own; so are the next three
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+    "io_setup": (206, 0),  # rings of which the machine has a fixed number
+    "vmsplice": (278, 75),
+    "inotify_init": (253, -1),
+    "inotify_init1": (294, 26),
+    "fanotify_init": (300, 262),
+    "modify_ldt": (154, -1),
+    "uselib": (134, -1),
+    "nfsservctl": (180, 42),
 }
-LATER = {"clone3": 435, "memfd_secret": 447}  # such late numbers are the same everywhere
-# machine -> its number in linux/audit.h, and its numbers of calls
-MACHINES = {
-    "x86_64": (
-        0xC000003E,
-        {"shmget": 29, "msgget": 68, "semget": 64, "memfd_create": 319, "unshare": 272}
-        | LATER
-        | {"clone": 56},
-    ),
-    "aarch64": (
-        0xC00000B7,
-        {"shmget": 194, "msgget": 186, "semget": 190, "memfd_create": 279, "unshare": 97}
-        | LATER
-        | {"clone": 220},
-    ),
+REFUSED = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "socket": (41, 198),
+    "setsockopt": (54, 208),  # buffers as large as the machine allows: 8 MiB for a pair
+    "sendmsg": (46, 211),  # open files in flight, which no limit counts
+    "sendmmsg": (307, 269),
+    "seccomp": (317, 277),
+    "personality": (135, 92),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "reboot": (169, 142),
+    "syslog": (103, 116),
+    "vhangup": (153, 58),
+    "iopl": (172, -1),
+    "ioperm": (173, -1),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
 }
+# Refused for some values of an argument: its place, the values, the answer. System V's record locks
+# take memory that nothing counts; a pipe's buffer and who is told of changes can be set.
+FCNTL, PRCTL, CLONE = (72, 25), (157, 167), (56, 220)
+VALUES = (
+    (FCNTL, 1, (6, 7, 37, 38), NO_LOCK),  # F_SETLK, F_SETLKW, and those of open files
+    (FCNTL, 1, (1024, 1026, 1031), NO_RIGHT),  # F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ
+    (PRCTL, 0, (22,), NO_RIGHT),  # PR_SET_SECCOMP
+)
+NAMESPACES = 0x7E020000  # flags of clone: cgroup, names, IPC, users, processes, network, mounts
+# From here on numbers are the same everywhere. clone3 is missing, as its flags cannot be seen from
+# a filter; libraries use clone then.
+FIRST_LATE = 424
+LATE = {"close_range": 436, "faccessat2": 439, "epoll_pwait2": 441, "fchmodat2": 452}
+ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # of linux/audit.h
 OTHER_NUMBERS = 0x40000000  # from here on x86_64 counts its calls a second time (x32)
-CALL, MACHINE, FIRST_ARGUMENT = 0, 4, 16  # places of seccomp_data
+CALL, MACHINE, ARGUMENTS = 0, 4, 16  # places of seccomp_data
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of linux/bpf_common.h
 ALLOW, DENY = 0x7FFF0000, 0x00050000
 SECCOMP, FILTER = 22, 2
+Step = tuple[int, int, int, int]  # code, steps to jump over where it holds and where not, value
 
 
 class Program(ctypes.Structure):
@@ -54,21 +114,39 @@ def deny() -> None:
     Raises OSError where that is not possible. To be called once no new privileges can be had.
     """
     machine = os.uname().machine
-    if machine not in MACHINES:
+    if machine not in ARCHITECTURES:
         raise OSError(f"which calls of {machine} to refuse is not known")
-    steps = rules(*MACHINES[machine])
+    steps = rules(*ARCHITECTURES[machine])
     program = Program(len(steps) // 8, steps)
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(SECCOMP, FILTER, ctypes.byref(program), 0, 0) < 0:
         raise OSError(ctypes.get_errno(), f"seccomp: {os.strerror(ctypes.get_errno())}")
 
 
-def rules(machine: int, numbers: dict[str, int]) -> bytes:
-    """The filter: each rule jumps over the answer behind it where it does not hold."""
-    steps = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, machine), (RETURN, 0, 0, DENY | NO_CALL)]
-    steps += [(LOAD, 0, 0, CALL), (AT_LEAST, 0, 1, OTHER_NUMBERS), (RETURN, 0, 0, DENY | NO_CALL)]
-    for name, answer in DENIED.items():
-        steps += [(EQUAL, 0, 1, numbers[name]), (RETURN, 0, 0, DENY | answer)]
-    steps += [(EQUAL, 1, 0, numbers["clone"]), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, FIRST_ARGUMENT)]
-    steps += [(ANY_BIT, 0, 1, NEW_USERS), (RETURN, 0, 0, DENY | NO_RIGHT), (RETURN, 0, 0, ALLOW)]
-    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+def rules(column: int, machine: int) -> bytes:
+    """Return the filter of a machine, whose numbers stand in this column of the tables. Each rule
+    jumps over the answer behind it where it does not hold."""
+    steps: list[Step] = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, machine), _refuse(NO_CALL)]
+    steps += [(LOAD, 0, 0, CALL), (AT_LEAST, 0, 1, OTHER_NUMBERS), _refuse(NO_CALL)]
+    for number in LATE.values():
+        steps += [(EQUAL, 0, 1, number), (RETURN, 0, 0, ALLOW)]
+    steps += [(AT_LEAST, 0, 1, FIRST_LATE), _refuse(NO_CALL)]
+    for table, answer in ((MISSING, NO_CALL), (REFUSED, NO_RIGHT)):
+        for numbers in table.values():
+            if numbers[column] >= 0:
+                steps += [(EQUAL, 0, 1, numbers[column]), _refuse(answer)]
+    for numbers, place, values, answer in VALUES:
+        tests = [step for each in values for step in ((EQUAL, 0, 1, each), _refuse(answer))]
+        steps += _of_argument(numbers[column], place, tests)
+    steps += _of_argument(CLONE[column], 0, [(ANY_BIT, 0, 1, NAMESPACES), _refuse(NO_RIGHT)])
+    return b"".join(struct.pack("=HBBI", *step) for step in [*steps, (RETURN, 0, 0, ALLOW)])
+
+
+def _refuse(answer: int) -> Step:
+    return (RETURN, 0, 0, DENY | answer)
+
+
+def _of_argument(number: int, place: int, tests: list[Step]) -> list[Step]:
+    """Tests of the lower half of an argument, for one call; then the call's number is back."""
+    load = (LOAD, 0, 0, ARGUMENTS + 8 * place)
+    return [(EQUAL, 0, len(tests) + 2, number), load, *tests, (LOAD, 0, 0, CALL)]

@@ -55,6 +55,7 @@ def main(channel: int) -> None:
 
 def _without_walls() -> None:
     """What can be had without namespaces: orphans are found, and root is given up if it can be."""
+    walls.leave_keyring()
     walls.guard_children()
     if os.getuid() == 0 and _reachable(sys.base_prefix):
         with contextlib.suppress(OSError):  # in some containers there is nobody to become

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import secrets
@@ -22,6 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from sterling.notice import say
 from sterling.types import Mistake
 
 GUARD = str(Path(__file__).with_name("guard.py"))
@@ -41,8 +43,8 @@ class Limits:
             processes of this user count.
         files: files that one process may hold open.
         disk: MiB that may be written to the working folder.
-        allow_unsandboxed: run even where no walls can be built. The code then has the network and
-            this user's rights: only for code that you trust.
+        allow_unsandboxed: run even where no walls can be built, with a warning. The code then has
+            the network and this user's rights: only for code that you trust.
     """
 
     seconds: float = 5.0
@@ -117,9 +119,19 @@ def _run(code: str, tests: str | None, limits: Limits, stdin: str = "") -> Outco
     if outcome.verdict != "refused":
         return outcome
     if limits.allow_unsandboxed:
+        _warn(outcome.detail)
         return _start(code, tests, limits, stdin, walls=False)
     remedy = "use Linux with user namespaces, or Limits(allow_unsandboxed=True)"
     return Outcome("refused", f"no sandbox can be built here ({outcome.detail}); {remedy}")
+
+
+@functools.cache
+def _warn(why: str) -> None:
+    """Say once that there are no walls."""
+    say(
+        f"WARNING: no sandbox can be built here ({why}), and allow_unsandboxed=True: code that a "
+        "model wrote runs with your rights, your files and your network"
+    )
 
 
 def _start(code: str, tests: str | None, limits: Limits, stdin: str, walls: bool) -> Outcome:

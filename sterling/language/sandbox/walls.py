@@ -1,6 +1,7 @@
 """The walls around a sandbox: namespaces of Linux, a file system that cannot be written to, an
 unprivileged user. They stop a careless or cheating program, not an attack on the kernel itself."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -18,6 +19,8 @@ MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, DETACH = 442, -100, 0x8000, 2
 PARENT_DEATH, DUMPABLE, SUBREAPER, NO_NEW_PRIVILEGES = 1, 4, 36, 38
 CAPABILITY_VERSION = 0x20080522
 SHOWN = ("/usr", "/lib", "/lib64", "/bin", "/nix/store", "/etc/ld.so.cache")
+KEYCTL = {"x86_64": 250, "aarch64": 219}
+JOIN_SESSION = 1  # of linux/keyctl.h
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
 
@@ -32,6 +35,7 @@ def build(folder: str, disk: int) -> None:
     if sys.platform != "linux":
         raise OSError("namespaces are a feature of Linux")
     root, user, group = os.getuid() == 0, os.getuid(), os.getgid()
+    leave_keyring()
     _system("unshare", SPACES if root else SPACES | NEW_USERS)
     if not root:
         for name, text in (
@@ -53,6 +57,15 @@ def become_nobody() -> None:
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def leave_keyring() -> None:
+    """Give this process and its children a keyring of their own instead of the session's, whose
+    secrets they could read and which would outlive them."""
+    number = KEYCTL.get(os.uname().machine) if sys.platform == "linux" else None
+    if number is not None:
+        with contextlib.suppress(OSError):  # a kernel without keyrings, or a container's own filter
+            _system("syscall", number, JOIN_SESSION, None)
 
 
 def guard_children() -> None:

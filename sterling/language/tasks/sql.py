@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from random import Random
 from typing import Any, NamedTuple
 
-from sterling.language.task import RIGHT, WRONG, Task, Verdict, code_answer
-from sterling.language.tasks import database
+from sterling.language import database
+from sterling.language.adapters.worker import Fault, Worker
+from sterling.language.task import RIGHT, Task, Verdict, code_answer, unjudged
 from sterling.language.tasks.puzzle import Puzzle
 
+SECONDS = 5.0  # for a verdict; its process is killed after so many
+MEMORY = 2**30  # bytes of that process
 TABLES = 3  # hidden databases that a query has to be right on
 ROWS = 8
 DRAWN = 60  # databases that are looked at for one that tells a wrong query from the right one
@@ -51,8 +55,10 @@ class Sql(Puzzle):
 
     The answer is one SELECT statement for SQLite, in a fenced block or not. It is executed on
     three hidden databases of eight rows each and has to give the asked rows on all of them, so
-    a constant never helps; the order of rows only counts where one is asked for. It cannot write
-    ("forbidden"), nor run long ("timeout"); an invalid one is an "error".
+    a constant never helps; the order of rows only counts where one is asked for. It runs in a
+    process of its own and can only read these tables, with functions that depend on nothing else
+    (others are "forbidden": :data:`sterling.language.database.FUNCTIONS`). One that takes more than
+    200,000 steps of SQLite, or more than five seconds, is a "timeout"; an invalid one an "error".
 
     The databases are drawn until queries that are nearly right fail on one of them (without the
     condition, with ``>=`` for ``>``, a threshold that is one off, another aggregate), as in
@@ -76,16 +82,14 @@ class Sql(Puzzle):
         return f"{schema}: {words}", {"query": query, "ordered": ordered, "bases": bases}
 
     def judge(self, task: Task, answer: str) -> Verdict:
-        """Execute the query, and the right one beside it."""
+        """Execute the query, and the right one beside it, in a process of its own."""
         known = task.answer
-        for base in known["bases"]:
-            truth = database.ask(base, known["query"]).rows or []
-            found = database.ask(base, answer, len(truth) + 1)
-            if found.rows is None:
-                return Verdict(0.0, found.reason)
-            if not database.equal(found.rows, truth, known["ordered"]):
-                return WRONG
-        return RIGHT
+        question = [known["bases"], known["query"], answer, known["ordered"]]
+        try:
+            reason = _worker().ask(question, SECONDS)
+        except Fault as fault:
+            return unjudged(fault.kind, fault.detail)
+        return RIGHT if reason == "right" else Verdict(0.0, reason)
 
     def extract(self, response: str) -> str:
         """The query, out of its fences."""
@@ -94,6 +98,11 @@ class Sql(Puzzle):
     def solve(self, task: Task) -> str:
         """The query that the question was made with."""
         return str(task.answer["query"])
+
+
+@functools.cache
+def _worker() -> Worker:
+    return Worker("sterling.language.database:answering", None, SECONDS, MEMORY)
 
 
 def _told_apart(random: Random, theme: _Theme, query: str, both: bool) -> list[Tables]:
