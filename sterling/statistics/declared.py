@@ -91,6 +91,21 @@ def counted_as(failed: Failed, within: Sequence[float | int | None] | None) -> F
     return low
 
 
+def checked_failed(failed: Any) -> Failed:
+    """Return what a failed run counts as; Mistake unless a finite number, "worst" or "exclude"."""
+    if failed in (None, "worst", "exclude"):
+        return failed
+    if (
+        isinstance(failed, bool)
+        or not isinstance(failed, (int, float))
+        or not math.isfinite(failed)
+    ):
+        raise Mistake(
+            f"a failed run counts as a finite number, 'worst' or 'exclude'; got {failed!r}"
+        )
+    return failed
+
+
 def unseen_share(n: int, chance: float = 0.05) -> float:
     """Return the largest share of all runs that n runs miss altogether with chance ``chance``.
 
@@ -102,4 +117,6 @@ def unseen_share(n: int, chance: float = 0.05) -> float:
 def rule_of(n: int) -> str:
     """Return the sentence that says what n runs cannot exclude."""
     share = unseen_share(n)
-    return f"a collapse of up to {100 * share:.0f} % of all runs would have stayed unseen in {n} seeds"
+    return (
+        f"a collapse of up to {100 * share:.0f} % of all runs would have stayed unseen in {n} seeds"
+    )
