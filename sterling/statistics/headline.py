@@ -114,7 +114,7 @@ def headline(
     scores: Sequence[float | None],
     *,
     failed: Failed = None,
-    within: Sequence[float | None] | None = None,
+    within: declared.Within = None,
     level: float = 0.95,
     key: int = 0,
 ) -> Headline:

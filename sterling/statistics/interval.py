@@ -29,7 +29,7 @@ import numpy as np
 
 from sterling.statistics import bootstrap, declared, mean, success
 from sterling.statistics.aggregate import Aggregate, named
-from sterling.statistics.declared import Bounds
+from sterling.statistics.declared import Bounds, Within
 from sterling.statistics.scores import Failed, Given, Sample, sample
 from sterling.types import Mistake
 
@@ -87,7 +87,7 @@ def estimate(
     episodes: int | None = None,
     draws: int = 10_000,
     shared: bool = False,
-    within: Sequence[float | None] | None = None,
+    within: Within = None,
 ) -> Estimate:
     """A statistic of ``(run,)`` or ``(run, task)`` scores with its interval at ``level``.
 
