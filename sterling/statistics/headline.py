@@ -98,7 +98,7 @@ class Headline:
         parts = {name: plain.get(name) for name in ("survivors", "at_worst")}
         return cls(
             tuple(plain.get("per_seed", ())),
-            None if plain["estimate"] is None else Estimate.from_json(plain),
+            None if plain.get("estimate", plain.get("value")) is None else Estimate.from_json(plain),
             **{name: None if x is None else Estimate.from_json(x) for name, x in parts.items()},
             within=declared.checked(plain.get("within")),
         )
