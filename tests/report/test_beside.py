@@ -39,11 +39,14 @@ def test_the_same_measurement_is_comparable(run):
     _, checks = checked(run, scores, environment="CartPole-v1", steps=99_840)
     zoo = checks["SB3 RL Zoo", "CartPole-v1"]
     assert (zoo.comparable, zoo.verdict, zoo.reference.low) == (True, "within", 475.0)
-    at_the_cap = ("ppo", [499.0, 500.0, 500.0, 500.0, 500.0])  # [237, 500]: one in two may fail
-    _, others = checked(run, at_the_cap, environment="CartPole-v1", steps=99_840)
-    assert others["SB3 RL Zoo", "CartPole-v1"].verdict == "cannot tell"
     cleanrl = checks["CleanRL", "CartPole-v1"]
     assert cleanrl.differs == ["500k steps", "training returns"]
+
+
+def test_five_seeds_at_a_cap_leave_open_that_some_runs_fail(run):
+    at_the_cap = ("ppo", [499.0, 500.0, 500.0, 500.0, 500.0])  # [237, 500]
+    _, checks = checked(run, at_the_cap, environment="CartPole-v1", steps=99_840)
+    assert checks["SB3 RL Zoo", "CartPole-v1"].verdict == "cannot tell"
 
 
 def test_another_version_budget_or_protocol_is_told(run):
