@@ -96,9 +96,10 @@ class Headline:
     def from_json(cls, plain: dict[str, Any]) -> Headline:
         """The inverse; older files, which hold no more than an estimate, are read too."""
         parts = {name: plain.get(name) for name in ("survivors", "at_worst")}
+        value = plain.get("estimate", plain.get("value"))
         return cls(
             tuple(plain.get("per_seed", ())),
-            None if plain.get("estimate", plain.get("value")) is None else Estimate.from_json(plain),
+            None if value is None else Estimate.from_json(plain),
             **{name: None if x is None else Estimate.from_json(x) for name, x in parts.items()},
             within=declared.checked(plain.get("within")),
         )

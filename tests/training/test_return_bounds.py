@@ -8,7 +8,7 @@ from sterling.training.settings import Settings, resolve
 from sterling.training.trained import bounds, final
 from sterling.types import Mistake
 
-PPO = {"length": 16, "epochs": 1}
+PPO = {"length": 16, "epochs": 1, "minibatch": 64}
 
 
 def test_environments_bring_their_bounds_and_options_undo_them():
