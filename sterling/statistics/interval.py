@@ -140,7 +140,10 @@ def _trimmed(
     if aggregate.cap is None:  # a gap has other bounds than the scores
         low = low if bounds[0] is None else max(low, bounds[0])
         high = high if bounds[1] is None else min(high, bounds[1])
-    return min(low, value), max(high, value)
+    apart = 1e-9 * (abs(value) + abs(high - low))
+    return (value if 0 < low - value < apart else low), (
+        value if 0 < value - high < apart else high
+    )
 
 
 def checked_level(level: float) -> None:
