@@ -51,13 +51,14 @@ def check(result: Result, made: Headline, metric: str = "return") -> list[Check]
 
 
 def _verdict(made: Headline, low: float, high: float) -> str:
-    """Of a run, some seeds of which may have failed: below where even the others are, else as with
-    failures at the worst, where that is known."""
+    """Of a run, some seeds of which may have failed: below where even the others are; within or
+    above where it is with failures at the worst, too; else nothing can be told."""
     if made.made is not None:
         return verdict(made.made, low, high)
     if made.survivors is not None and verdict(made.survivors, low, high) == BELOW:
         return BELOW
-    return verdict(made.at_worst, low, high) if made.at_worst is not None else UNCLEAR
+    worst = UNCLEAR if made.at_worst is None else verdict(made.at_worst, low, high)
+    return UNCLEAR if worst == BELOW else worst
 
 
 def verdict(made: Estimate, low: float, high: float) -> str:
