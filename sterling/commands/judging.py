@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from sterling.commands import readers
+
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which of their numbers, and how strictly."""
@@ -12,7 +14,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--tasks", nargs="+", metavar="ENVIRONMENT", help="only these environments")
     logged = "the score: return, or a column of the log such as data/return (return)"
     add("--metric", default="return", metavar="NAME", help=logged)
-    counts = "the score that a failed seed counts as"
-    add("--failed", type=float, metavar="SCORE", help=counts)
+    counts = "what a failed seed counts as: a score, worst (if the bounds are known) or exclude"
+    add("--failed", type=readers.failed, metavar="SCORE", help=counts)
     wrong = "probability of any wrong decision on an environment (0.05)"
     add("--alpha", type=float, default=0.05, metavar="P", help=wrong)

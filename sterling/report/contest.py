@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from sterling.report.groups import Group, environments
 from sterling.report.text import count
-from sterling.statistics import Estimate, estimate
+from sterling.statistics import Estimate, Headline, headline
 from sterling.statistics.scores import Failed
 from sterling.types import Mistake
 
@@ -35,7 +35,7 @@ class Standing:
     """One label on one environment."""
 
     label: str
-    made: Estimate | None  # None where no seed finished
+    made: Headline  # without a single estimate where seeds failed and nothing says how they count
     seeds: int
     failed: int
     scores: Float[np.ndarray, "run"]  # NaN where failed
@@ -79,11 +79,7 @@ def contests(
 def _contest(
     world: str, groups: Sequence[Group], alpha: float, failed: Failed, key: int
 ) -> Contest:
-    told = isinstance(failed, int | float)
-    scores = {
-        one.label: np.nan_to_num(one.scores, nan=float(failed)) if told else one.scores  # type: ignore[arg-type]
-        for one in groups
-    }
+    scores = {one.label: one.scores_with(failed) for one in groups}
     standings = [_standing(one, scores[one.label], alpha, failed, key) for one in groups]
     names = sorted(scores, key=lambda name: -_middle(scores[name]))  # the better one comes first
     couples = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
@@ -100,11 +96,13 @@ def _contest(
 def _standing(
     group: Group, scores: Float[np.ndarray, "run"], alpha: float, failed: Failed, key: int
 ) -> Standing:
-    known = np.isfinite(scores).any()
-    rule = "exclude" if failed is None else failed
-    made = None
-    if known:
-        made = estimate(scores, level=1 - alpha, failed=rule, key=key, within=group.within)
+    made = headline(
+        [float(x) for x in group.scores],
+        failed=failed,
+        within=group.within,
+        level=1 - alpha,
+        key=key,
+    )
     return Standing(group.label, made, scores.size, group.failed, scores)
 
 
