@@ -1,0 +1,162 @@
+"""Make one of every EnvPool task on this machine, and say which run and why the others do not.
+
+    python benchmarks/worlds/run.py [--page]
+
+A task runs where Sterling makes it and its simulator starts an episode; of every family the first
+that runs also takes a step inside a compiled program. Tasks are tried in processes of their own, so
+that one that crashes costs only itself. Writes benchmarks/results/worlds.{json,md}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "benchmarks" / "results" / "worlds"
+SECONDS = 120.0  # for one task
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
+
+def main() -> None:
+    """Try every task, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.serve:
+        serve()
+        return
+    if not chosen.page:
+        begun = evidence.begin()
+        evidence.write(OUT.with_suffix(".json"), {"families": measured()}, begun, [0])
+    OUT.with_suffix(".md").write_text("\n".join(page()).rstrip() + "\n")
+    print(OUT.with_suffix(".md").read_text())
+
+
+def measured() -> dict[str, dict[str, Any]]:
+    """Family -> tasks, how many run, and the reasons of those that do not."""
+    from sterling.envs import envpool
+
+    families = collections.defaultdict(list)
+    for name in envpool.names():
+        families[envpool.family(name)].append(name)
+    found = {}
+    for family, names in sorted(families.items()):
+        reasons: dict[str, list[str]] = collections.defaultdict(list)
+        for name, reason in tried(names):
+            if reason is not None:
+                reasons[reason.replace(name, "NAME")].append(name)
+        bad = sum(map(len, reasons.values()))
+        found[family] = {"tasks": len(names), "run": len(names) - bad, "reasons": dict(reasons)}
+        print(family, len(names), len(names) - bad, flush=True)
+    return found
+
+
+def tried(names: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Each name, and why it does not run."""
+    worker = Worker()
+    stepped = False
+    for name in names:
+        reason = worker.ask({"name": name, "step": not stepped})
+        stepped = stepped or reason is None
+        yield name, reason
+    worker.close()
+
+
+class Worker:
+    """A process that makes worlds; a new one is begun where it crashes."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, task: dict[str, Any]) -> str | None:
+        """Why a task does not run; None where it does."""
+        if self._process is None:
+            words = [sys.executable, __file__, "--serve"]
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            silent = subprocess.DEVNULL
+            self._process = subprocess.Popen(words, **pipes, stderr=silent, text=True)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("answer "):
+                answer: str | None = json.loads(line.removeprefix("answer "))
+                return answer
+        code = self._process.wait()
+        self._process = None
+        return f"the process ends (exit code {code})"
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+            self._process.wait()
+
+
+def serve() -> None:
+    """Answer one task a line: null, or the reason it does not run."""
+    import faulthandler
+
+    from sterling.types import Mistake
+
+    for line in sys.stdin:
+        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        task, reason = json.loads(line), None
+        try:
+            start(task["name"], task["step"])
+        except Mistake as error:
+            reason = str(error)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+        print("answer", json.dumps(reason), flush=True)
+
+
+def start(name: str, step: bool) -> None:
+    """Make a task and begin an episode; with ``step``, act once in a compiled program."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from sterling import envs
+
+    world = envs.make(f"envpool:{name}", (0,), 1)
+    keys = jax.random.split(jax.random.key(0), 1)
+    state, _ = world.reset(keys)
+    if step:
+        world.spec.action.seed(0)
+        action = jnp.asarray(np.asarray(world.spec.action.sample())[None, None])
+        jax.block_until_ready(jax.jit(world.step)(state, action, keys))
+    world.close()
+
+
+def page() -> list[str]:
+    """The counts of every family, and the reasons."""
+    content = json.loads(OUT.with_suffix(".json").read_text())
+    families = content["families"]
+    tasks, run = (sum(each[name] for each in families.values()) for name in ("tasks", "run"))
+    lines = ["# Which of EnvPool's tasks run", ""]
+    lines += [f"`python benchmarks/worlds/run.py` makes one of each. {run:,} of {tasks:,} run."]
+    lines += ["", *evidence.lines(OUT.with_suffix(".json"))]
+    lines += ["| family | tasks | run here | why the others do not |", "|---|---|---|---|"]
+    for family, each in families.items():
+        reasons = "; ".join(
+            f"{len(names)}: {reason}" for reason, names in sorted(each["reasons"].items())
+        )
+        lines.append(f"| {family} | {each['tasks']:,} | {each['run']:,} | {reasons} |")
+    lines.append(f"| all | {tasks:,} | {run:,} | |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()
