@@ -9,6 +9,7 @@ either for a page. Uses the standard library only, because Pythons without Sterl
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib.metadata
 import json
 import os
@@ -16,7 +17,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ PACKAGES = (
     *("torch", "transformers", "trl", "peft", "stable-baselines3", "sbx-rl", "d3rlpy"),
 )
 Block = dict[str, Any]
+INDENTED = functools.partial(json.dumps, indent=1)
 
 
 def begin(root: Path = ROOT) -> Block:
@@ -62,9 +64,15 @@ def of_run(config: dict[str, Any], command: str) -> Block:
     }
 
 
-def write(path: Path, content: dict[str, Any], begun: Block, seeds: Any) -> None:
-    """Write ``content`` as JSON with the block under ``provenance``."""
-    _save(path, {"provenance": [{**begun, "seeds": seeds}], **content})
+def write(
+    path: Path,
+    content: dict[str, Any],
+    begun: Block,
+    seeds: Any,
+    text: Callable[[Any], str] = INDENTED,
+) -> None:
+    """Write ``content`` as JSON (made by ``text``) with the block under ``provenance``."""
+    _save(path, content | {"provenance": [{**begun, "seeds": seeds}]}, text)
 
 
 def write_part(path: Path, name: str, part: Any, begun: Block, seeds: Any) -> dict[str, Any]:
@@ -80,9 +88,18 @@ def write_part(path: Path, name: str, part: Any, begun: Block, seeds: Any) -> di
     return content
 
 
+def note(path: Path, name: str, value: Any) -> None:
+    """Write a fact that all parts of a file share; exit with one line where another is there."""
+    content = json.loads(path.read_text()) if path.exists() else {"provenance": [], "parts": {}}
+    if content.setdefault(name, value) != value:
+        sys.exit(f"{path} has parts of another {name}; move the file away to measure all anew")
+    _save(path, content)
+
+
 def lines(path: Path) -> list[str]:
     """Return Markdown that says where a result file comes from, or what is not known of it."""
-    content, name = json.loads(path.read_text()), str(path.resolve().relative_to(ROOT))
+    content, place = json.loads(path.read_text()), path.resolve()
+    name = str(place.relative_to(ROOT)) if place.is_relative_to(ROOT) else path.name
     blocks = content.get("provenance", [])
     grouped: dict[str, list[str]] = {}
     for block in blocks:
@@ -104,7 +121,7 @@ def told(block: Block) -> str:
     known = [f"{each} {block['versions'][each]}" for each in PACKAGES if each in block["versions"]]
     return (
         f"Measured at commit {block['commit'][:10]} on {block['date'][:10]} ({where}; "
-        f"{', '.join(known)}), seeds {seeds_told(block['seeds'])}, by `{block['command']}`."
+        f"{', '.join(known)}), seeds: {seeds_told(block['seeds'])}; by `{block['command']}`."
     )
 
 
@@ -130,10 +147,11 @@ def _old(old: dict[str, Any]) -> str:
             f"Trained by code that differed from its commit {old['dirty'][:10]} "
             f"({old['measured'][:10]}); the tree it ran on is not recorded. Not measured again."
         )
+    known = f" Known: {old['known']}." if "known" in old else ""
     return (
-        f"Measured before provenance was written: not recorded are {', '.join(old['missing'])}. "
+        f"Measured before provenance was written; not recorded: {', '.join(old['missing'])}. "
         f"Committed in {old['commit'][:10]} on {old['committed'][:10]}; the tree it ran on is not "
-        "recorded. Not measured again."
+        f"recorded.{known} Not measured again."
     )
 
 
@@ -185,8 +203,12 @@ def _git(root: Path, *words: str) -> str:
         sys.exit(f"evidence needs the repository's git history: {error}")
 
 
-def _save(path: Path, content: dict[str, Any]) -> None:
+def _save(
+    path: Path,
+    content: dict[str, Any],
+    text: Callable[[Any], str] = INDENTED,
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content, indent=1) + "\n")
+    part.write_text(text(content) + "\n")
     os.replace(part, path)

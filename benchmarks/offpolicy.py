@@ -1,6 +1,6 @@
 """Do off-policy estimates find the value, and do their intervals hold it?
 
-    python benchmarks/offpolicy.py [--logs 200] [--out benchmarks/results/offpolicy.json]
+    python benchmarks/offpolicy.py [--logs 200] [--page] [--out benchmarks/results/offpolicy.json]
 
 A random finite world (16 states, 4 actions), whose values are known exactly. The judged policy is
 the best one with 40 % random actions; logs are of the best one with 60 % (near) and of the uniform
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +30,12 @@ from sterling.envs.tabular import tabular
 from sterling.factory.tabular import log
 from sterling.judging import METHODS, Chances, Trained, judge, rank_correlation, regret
 from sterling.judging.importance import PLAIN
-from sterling.training.folder import environment_facts
 from sterling.types import Spec
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
 
 GAMMA, LIMIT = 0.95, 50
 SIZES = (25, 100, 400)
@@ -48,8 +53,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
 TRAINED, ACTS = (8_192, 16_384, 32_768, 65_536), 1  # steps of the policies; which made the log
 ABOUT = """# Off-policy evaluation: do estimates find the value, do intervals hold it?
 
-`python benchmarks/offpolicy.py`, {seconds} s, commit {commit}.
+`python benchmarks/offpolicy.py`, {seconds} s.
 
+{origin}
 ## Where values are known exactly
 
 A random finite world (16 states, 4 actions), gamma 0.95, episodes cut after 50 steps; {logs} logs
@@ -200,22 +206,26 @@ def main() -> None:
     """Simulate, judge, write the numbers and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--logs", type=int, default=200)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/offpolicy.json"))
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    out = ROOT / "benchmarks" / "results" / "offpolicy.json"
+    parser.add_argument("--out", type=Path, default=out)
     chosen = parser.parse_args()
-    begun = time.monotonic()
-    result = {"rows": list(tries(chosen.logs)), "cartpole": cartpole()}
-    result |= {"seconds": round(time.monotonic() - begun, 1), **environment_facts()}
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n")
-    chosen.out.with_suffix(".md").write_text(page(result))
-    print(page(result))
+    if not chosen.page:
+        begun, start = evidence.begin(), time.monotonic()
+        result = {"rows": list(tries(chosen.logs)), "cartpole": cartpole()}
+        result |= {"seconds": round(time.monotonic() - start, 1)}
+        evidence.write(chosen.out, result, begun, f"one for each of {chosen.logs} logs")
+    text = page(json.loads(chosen.out.read_text()), chosen.out)
+    chosen.out.with_suffix(".md").write_text(text)
+    print(text)
 
 
-def page(result: dict[str, Any]) -> str:
+def page(result: dict[str, Any], path: Path) -> str:
     """Both tables."""
     first, cart = result["rows"][0], result["cartpole"]
     error = (0.95 * 0.05 / first["logs"]) ** 0.5
-    commit = (result["git"] or {"commit": "none"})["commit"][:12]
-    about = {"logs": first["logs"], "seconds": result["seconds"], "commit": commit}
+    about = {"logs": first["logs"], "seconds": result["seconds"]}
+    about["origin"] = "\n".join(evidence.lines(path)) + "\n"
     text = ABOUT.format(**about, truth=first["truth"], error=error)
     heads = ("log", "episodes", "method", "bias", "RMSE", "width", "holds", "of trusted", "trusted")
     text += table(heads, [cells(row) for row in result["rows"]])

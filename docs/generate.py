@@ -1,6 +1,8 @@
-"""Make the algorithm pages from each file's docstring, its Config and its evidence: `make docs`.
+"""Make every generated page anew, without measuring anything: `make docs`.
 
-docs/algorithms/<name>.md and docs/scores.md are generated; edit the sources, not the pages.
+docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
+docs/scores.md and the pages of benchmarks/ from the committed results. Edit the sources, not the
+pages.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,18 +19,39 @@ from sterling import algorithms
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks" / "scores"))
+sys.path.append(str(ROOT))
 TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
+
+
+MEASURED = (  # each writes its page from its committed results when it is given --page
+    *("scores/run.py", "bridge/run.py", "offline/run.py", "offline/single_tasks.py"),
+    *("offpolicy.py", "reproducible/run.py", "speed/run.py", "statistics/run.py"),
+    *("tuning/run.py", "until/run.py", "worlds/run.py", "language/speed.py"),
+    *("language/learn.py", "language/ablation.py", "language/staleness.py"),
+)
 
 
 def main() -> None:
     """Write every page."""
-    from run import write_page
-
     folder = ROOT / "docs" / "algorithms"
     folder.mkdir(exist_ok=True)
     for name in algorithms.ALGORITHMS:
         (folder / f"{name}.md").write_text(page(name))
-    write_page(json.loads(TASKS.read_text()))
+    for script in MEASURED:
+        words = [sys.executable, str(ROOT / "benchmarks" / script), "--page"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    parity = ROOT / "benchmarks" / "parity" / "results"
+    (parity / "origins.md").write_text("\n".join(origins(parity)).rstrip() + "\n")
+
+
+def origins(folder: Path) -> list[str]:
+    """Where each file of a folder without a page of its own comes from."""
+    from benchmarks import evidence
+
+    lines = ["# Where the numbers come from", ""]
+    for file in sorted(folder.glob("*.json")):
+        lines += [f"`{file.name}`:", "", *evidence.lines(file)]
+    return lines
 
 
 def page(name: str) -> str:

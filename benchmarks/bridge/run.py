@@ -107,14 +107,10 @@ def made(data: Path) -> dict[str, Path]:
     if not data.exists():
         words = ["data", "make", WORLD, *MAKE.split(), "--out", str(data)]
         subprocess.run([sys.executable, "-m", "sterling", *words], check=True)
-    log, path = sterling.Dataset(data), OUT.with_suffix(".json")
-    empty: dict[str, Any] = {"provenance": [], "parts": {}}
-    content = json.loads(path.read_text()) if path.exists() else empty
+    log = sterling.Dataset(data)
     facts = {"episodes": log.episodes, "rows": log.rows, "hash": log.hash}
     facts |= {"mean": float(log.returns.mean()), "ended": float(log.ended.mean())}
-    if content.setdefault("log", facts)["hash"] != log.hash:
-        sys.exit(f"{data} is another log than the one of the results; name a new --data folder")
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    evidence.note(OUT.with_suffix(".json"), "log", facts)
     return {"data": data}
 
 

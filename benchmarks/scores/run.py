@@ -16,11 +16,16 @@ import argparse
 import json
 import shutil
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 RESULTS = HERE / "results"
 RUNS = ROOT / "runs" / "scores"
 
@@ -55,6 +60,7 @@ def learn(task: dict[str, Any], alone: list[int] | None = None) -> None:
     import sterling
     from sterling.report.progress import Progress
 
+    evidence.begin()  # refuses a changed tree before hours are spent
     named = name(task) if alone is None else f"{name(task)}-seed{alone[0]}"
     path = RUNS / named
     # Seeds are a number, or a list where settings were tuned on the first ones.
@@ -72,20 +78,21 @@ def learn(task: dict[str, Any], alone: list[int] | None = None) -> None:
             sinks=[progress],
             **task.get("options", {}),
         )
-    keep(task, path)
+    keep(task, path, alone)
     print(named, run.result["final"]["return"])
 
 
-def keep(task: dict[str, Any], path: Path) -> None:
+def keep(task: dict[str, Any], path: Path, alone: list[int] | None = None) -> None:
     """Copy what is evidence: settings, versions, hardware, commit, result, thin curve, picture."""
     config = json.loads((path / "config.json").read_text())
     result = json.loads((path / "result.json").read_text())
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     thin = rows[:: max(1, len(rows) // 50)]
     curve = [{key: row[key] for key in ("step", "data/return")} for row in thin]
-    evidence = {"task": task, "result": result, "config": config, "curve": curve}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{path.name}.json").write_text(json.dumps(evidence, indent=1) + "\n")
+    seeds = f" --seeds {alone[0]}" if alone else ""
+    begun = evidence.of_run(config, f"python benchmarks/scores/run.py --only {name(task)}{seeds}")
+    content = {"task": task, "result": result, "config": config, "curve": curve}
+    evidence.write(RESULTS / f"{path.name}.json", content, begun, result["seeds"])
     shutil.copy(path / "curve.png", RESULTS / f"{path.name}.png")
 
 
@@ -100,19 +107,32 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
     lines = [
         "# Scores beside the published ones",
         "",
-        "Made by `make scores` (`benchmarks/scores/run.py`); each row is a file in",
-        "`benchmarks/scores/results/` with settings, seeds, curve, commit and hardware. A score is",
-        "the mean over seeds of the *last* policy's deterministic return (20 episodes each), with",
-        "its 95 % interval over seeds (`sterling.statistics.estimate`, docs/statistics.md).",
+        "Made by `make scores` (`benchmarks/scores/run.py`), the slow ones by `make scores-slow`;",
+        "each row is a file in `benchmarks/scores/results/` with settings, seeds, curve, commit",
+        "and hardware. A score is the mean over seeds of the *last* policy's deterministic return",
+        "(20 episodes each). Its 95 % interval over seeds is computed from the scores of the seeds",
+        "by today's `sterling.statistics.estimate` (docs/statistics.md), so that all rows have the",
+        "same method; *in the file* is the interval that was written when the run ended, and its",
+        "method.",
         "Published figures have other protocols, named beside them; `sterling check-scores` tells",
         "them apart.",
         "",
-        "| task | steps | seeds | Sterling [95 % interval] | at least | published | steps/s | |",
-        "|---|---|---|---|---|---|---|---|",
+        "*Our bar* is a number that we set, not a published one. *Against it* has the answers of",
+        "`sterling check-scores`: above or below where the whole interval lies on one side of the",
+        "bar, and *cannot tell* where the bar lies inside the interval or there is one seed.",
+        "",
+        "| task | steps | seeds | Sterling [95 % interval] | in the file | our bar | against it "
+        "| published | steps/s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_row(task) for task in tasks]
-    lines += ["", *_peers()]
-    lines += ["## Learning curves", ""]
+    lines += ["", *_changes(tasks), *_peers()]
+    lines += ["## Where each number comes from", ""]
+    for task in tasks:
+        for file in kept(task):
+            said = [line.strip("*") for line in evidence.lines(file) if line]
+            lines.append(f"* {file.stem}: {' '.join(said)}")
+    lines += ["", "## Learning curves", ""]
     names = [file.stem for task in tasks for file in kept(task)]
     lines += [f"![{each}](../benchmarks/scores/results/{each}.png)\n" for each in names]
     (ROOT / "docs" / "scores.md").write_text("\n".join(lines).rstrip() + "\n")
@@ -122,24 +142,56 @@ def score(results: list[dict[str, Any]]) -> Any:
     """The estimate over all seeds of some results, with the interval that is usual now."""
     from sterling.statistics import estimate
 
-    return estimate([each for one in results for each in one["final"]["return"]["per_seed"]])
+    within = results[0]["final"]["return"].get("within")
+    scores = [each for one in results for each in one["final"]["return"]["per_seed"]]
+    return estimate(scores, within=tuple(within) if within else None)
+
+
+def against(made: Any, bar: float) -> str:
+    """Where an interval lies against our bar, in the words of ``sterling check-scores``."""
+    from sterling.report.beside import verdict
+
+    return verdict(made, bar, bar)
 
 
 def _row(task: dict[str, Any]) -> str:
     results = [json.loads(file.read_text())["result"] for file in kept(task)]
     head = f"| {task['algorithm']} {task['environment']} | {task['steps']:,} "
-    tail = f"{task['at_least']} | {task['published']} |"
+    bar = task["at_least"]
     if not results:
-        return f"{head}| {task['seeds']} | not run yet | {tail} | |"
+        return f"{head}| {task['seeds']} | not run yet | | {bar} | | {task['published']} | |"
     made = score(results)
-    reached = "reached" if made.value >= task["at_least"] else "**below**"
     seeds = sum(len(result["seeds"]) for result in results)
     asked = task["seeds"] if isinstance(task["seeds"], int) else len(task["seeds"])
     speed = statistics.median(result["steps_per_second"] for result in results)
     return (
-        f"{head}| {seeds}{f' of {asked}' if seeds < asked else ''} | {made} | {tail} "
-        f"{speed:,.0f} | {reached} |"
+        f"{head}| {seeds}{f' of {asked}' if seeds < asked else ''} | {made} | {_filed(results)} | "
+        f"{bar} | {against(made, bar)} | {task['published']} | {speed:,.0f} |"
     )
+
+
+def _filed(results: list[dict[str, Any]]) -> str:
+    """The interval that a file was written with, and its method."""
+    from sterling.statistics import Estimate
+
+    if len(results) > 1:
+        return "one file a seed, no interval"
+    made = Estimate.from_json(results[0]["final"]["return"])
+    return f"{made}{'' if made.low is None else f' ({made.method})'}"
+
+
+def _changes(tasks: list[dict[str, Any]]) -> list[str]:
+    """Budgets, seeds and bars that are not those which were set before the first run."""
+    changed = [task for task in tasks if "changed" in task]
+    if not changed:
+        return []
+    lines = ["Budgets, seeds and bars that were changed after they had been set:", ""]
+    lines += [
+        f"* {task['algorithm']} {task['environment']}: {each}"
+        for task in changed
+        for each in task["changed"]
+    ]
+    return [*lines, ""]
 
 
 def _peers() -> list[str]:
@@ -157,6 +209,7 @@ def _peers() -> list[str]:
             f"(`benchmarks/scores/peer.py`): {estimate(scores)}; each seed's "
             f"{', '.join(f'{score:.1f}' for score in scores)}.",
             "",
+            *evidence.lines(file),
         ]
     return lines
 

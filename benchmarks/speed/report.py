@@ -176,14 +176,12 @@ def _verdicts(results: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """The page that is committed beside the JSON."""
-    machine = results["hardware"]
+def markdown(results: dict[str, Any], origin: Sequence[str] = ()) -> str:
+    """The page that is committed beside the JSON; ``origin`` says where the numbers come from."""
     lines = [
         "# Speed, side by side",
         "",
-        f"{results['started']}, commit {results['commit']}; {machine['processor']}, "
-        f"{machine['cores']} cores, {machine['memory_gib']} GiB, Python {machine['python']}; "
+        *origin,
         f"{results['repetitions']} repetitions, contenders in turn"
         + ("; **quick run: too short to be quoted**" if results["quick"] else "")
         + ". Numbers are medians (lowest to highest). How and what: benchmarks/README.md.",
