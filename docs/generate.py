@@ -1,8 +1,8 @@
 """Make every generated page anew, without measuring anything: `make docs`.
 
 docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
-docs/scores.md and the pages of benchmarks/ from the committed results. Edit the sources, not the
-pages.
+docs/scores.md, the pages of benchmarks/ and three parts of README.md from the committed results.
+Edit the sources, not the pages.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,65 @@ def main() -> None:
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     parity = ROOT / "benchmarks" / "parity" / "results"
     (parity / "origins.md").write_text("\n".join(origins(parity)).rstrip() + "\n")
+
+    file = ROOT / "README.md"
+    file.write_text(readme(file.read_text()))
+
+
+def readme(text: str) -> str:
+    """README with its measured parts made anew: each stands between two marks."""
+    parts = {"comparison": comparison, "bridge": bridge, "scores": scores}
+    for name, make in parts.items():
+        begin, end = f"<!-- {name}: made by `make docs` -->", "<!-- end -->"
+        pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+        if not pattern.search(text):
+            raise SystemExit(f"README.md lacks the mark {begin}")
+        made = "\n".join([begin, *make(), end])
+        text = pattern.sub(lambda _, made=made: made, text, count=1)
+    return text
+
+
+def results(name: str) -> Any:
+    """A file of benchmarks/results."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def comparison() -> list[str]:
+    """What `sterling compare --until-decided` printed, with its command."""
+    found = results("until")["parts"]["readme"]
+    return [f"`sterling {found['command']}`:", "", "```text", *found["text"].splitlines(), "```"]
+
+
+def bridge() -> list[str]:
+    """Every contender of the bridge: experience and return."""
+    content = results("bridge")
+    lines = ["| | steps of experience | return |", "|---|---|---|"]
+    for name, found in content["parts"].items():
+        made = found["final"]["return"]
+        span = f"{made['estimate']:.0f} [{made['low']:.0f}, {made['high']:.0f}]"
+        lines.append(f"| {name} | {found['experience']:,} | {span} |")
+    return lines
+
+
+def scores() -> list[str]:
+    """Every score beside its published value, with what was changed on the way."""
+    from run import kept, score
+
+    lines = ["| | Sterling | published |", "|---|---|---|"]
+    for task in json.loads(TASKS.read_text()):
+        found = [json.loads(file.read_text())["result"] for file in kept(task)]
+        if found:
+            seeds = sum(len(each["seeds"]) for each in found)
+            name = f"{task['algorithm'].upper()} {task['environment']} @{budget(task['steps'])}"
+            more = "" if seeds == 5 else f", {seeds} seed{'s' * (seeds > 1)}"
+            mark = " (changed: see the page)" if "changed" in task else ""
+            lines.append(f"| {name}{more}{mark} | {score(found)} | {task['published']} |")
+    return lines
+
+
+def budget(steps: int) -> str:
+    """1000000 as 1M, 50000 as 50k."""
+    return f"{steps // 10**6}M" if steps >= 10**6 else f"{steps // 1000}k"
 
 
 def origins(folder: Path) -> list[str]:

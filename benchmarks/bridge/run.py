@@ -58,6 +58,11 @@ CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, 
     "JSRL, guided by SAC-N": ("edac", False, SOFT | ONLINE | BY_SAC),
     "PEX": ("iql", True, IQL | LOG | ONLINE | {"share": 0.5} | EXPANSION),
 }
+CHANGED = """Settings that were changed after results had been seen: at 761f24b (2026-11-22) every
+contender but RLPD had one update a step and no layer norm in its critics, and the log was another
+(SAC-N then online -119, WSRL -133, IQL then online and PEX -150, Cal-QL -158, AWAC -168, JSRL -200
+and -196); since 2853786 (2026-11-23) all have four updates and soft critics layer norm. Cal-QL's
+penalty falls at the switch since 094dd3e (2026-11-24; before, with the four updates, -133)."""
 ALONE = tuple(name for name in CONTENDERS if "online" in name and "then" not in name)
 ALONE += ("IQL offline", "SAC-N offline")
 
@@ -75,6 +80,7 @@ def main() -> None:
         found = train(name, chosen.data)
         config = json.loads((folder(name) / "config.json").read_text())
         begun = evidence.of_run(config, begun["command"])
+        found["experience"] = experience(name, json.loads(path.read_text())["log"])
         evidence.write_part(path, name, found, begun, list(range(SEEDS)))
     OUT.with_suffix(".md").write_text("\n".join(page(json.loads(path.read_text()))) + "\n")
     print(OUT.with_suffix(".md").read_text())
@@ -137,6 +143,8 @@ def page(content: dict[str, Any]) -> list[str]:
         "seeds; the dip is from the return before the first step to the lowest of ten evaluations "
         "afterwards.",
         "",
+        *CHANGED.splitlines(),
+        "",
         *evidence.lines(OUT.with_suffix(".json")),
         "| | experience | return | per seed | before the first step | dip |",
         "|---|---|---|---|---|---|",
@@ -146,7 +154,7 @@ def page(content: dict[str, Any]) -> list[str]:
         seeds = " ".join(f"{x:.0f}" for x in final["per_seed"])
         parts = [_cell(switch["before"]), _cell(switch["dip"])] if switch else ["", ""]
         lines.append(
-            f"| {name} | {experience(name, log):,} | {_cell(final)} | {seeds} | "
+            f"| {name} | {found['experience']:,} | {_cell(final)} | {seeds} | "
             + " | ".join(parts)
             + " |"
         )

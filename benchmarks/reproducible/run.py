@@ -141,6 +141,27 @@ def page() -> list[str]:
             same, parts = compared(first, each) if each is not first else ("", "")
             lines.append(f"| {name} | {same} | {parts} | {scores} |")
         lines.append("")
+    return [*lines, *earlier()]
+
+
+def earlier() -> list[str]:
+    """Committed scores trained again at the commits that they name, and today's."""
+    path = OUT.with_name("earlier.json")
+    content = json.loads(path.read_text())
+    lines = ["## Scores of earlier commits, trained again at those commits", ""]
+    lines += ["`python benchmarks/reproducible/earlier.py`; days later, by processors of one kind."]
+    lines += ["", *evidence.lines(path)]
+    lines += ["| task | commit | in the file | trained again here | today's score file |"]
+    lines += ["|---|---|---|---|---|"]
+    for name, each in content["parts"].items():
+        file = ROOT / "benchmarks" / "scores" / "results" / f"{name}.json"
+        today = json.loads(file.read_text())["result"]["final"]["return"]["per_seed"]
+        cells = (
+            ", ".join(f"{x:.2f}" for x in row) for row in (each["written"], each["here"], today)
+        )
+        same = "equal to the last digit" if each["written"] == each["here"] else "not equal"
+        first, second, third = cells
+        lines.append(f"| {name} | {each['at'][:10]} | {first} | {second} ({same}) | {third} |")
     return lines
 
 

@@ -67,7 +67,12 @@ def undisturbed(words: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "compared"
         text, seconds = told(words, folder)
-        return {"text": text, "seconds": seconds, "answer": answer(folder)}
+        return {
+            "command": words,
+            "text": text,
+            "seconds": seconds,
+            "answer": answer(folder),
+        }
 
 
 def interrupted() -> dict[str, Any]:
@@ -129,7 +134,7 @@ def page(found: dict[str, Any]) -> list[str]:
         if name in found:
             each = found[name]
             lines += [f"{title} ({each['seconds']:.0f} s):", ""]
-            lines += [f"    $ sterling {COMMANDS[name]}"]
+            lines += [f"    $ sterling {each['command']}"]
             lines += [f"    {line}".rstrip() for line in each["text"].splitlines()] + [""]
     if KILLED in found:
         each = found[KILLED]
