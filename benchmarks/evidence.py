@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 UNRECORDED = ROOT / "benchmarks" / "unrecorded.json"
 FIELDS = ("commit", "date", "command", "seeds", "hardware", "versions")
-CODE = ("sterling", "benchmarks", ":(exclude)benchmarks/**/results/**")  # results are no code
+CODE = ("sterling", "benchmarks", ":(exclude,glob)benchmarks/**/results/**")  # results are no code
 PACKAGES = (
     *("sterling", "jax", "jaxlib", "numpy", "scipy", "equinox", "optax", "gymnasium", "envpool"),
     *("torch", "transformers", "trl", "peft", "stable-baselines3", "sbx-rl", "d3rlpy"),

@@ -32,7 +32,8 @@ def git(folder, *words):
 
 @pytest.fixture
 def repository(tmp_path):
-    for name in ("sterling/a.py", "benchmarks/b/run.py", "benchmarks/b/results/c.json"):
+    results = ("benchmarks/results/c.json", "benchmarks/b/results/c.json")
+    for name in ("sterling/a.py", "benchmarks/b/run.py", *results):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1\n")
     git(tmp_path, "init", "-q")
@@ -56,7 +57,15 @@ def test_a_changed_tree_is_refused_and_the_file_named(repository, changed):
         evidence.begin(repository)
 
 
-@pytest.mark.parametrize("changed", ["benchmarks/b/results/c.json", "README.md"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "benchmarks/b/results/c.json",
+        "benchmarks/results/c.json",
+        "benchmarks/results/n/new.json",
+        "README.md",
+    ],
+)
 def test_results_and_prose_do_not_change_the_code(repository, changed):
     (repository / changed).write_text("2\n")
     evidence.begin(repository)
