@@ -54,7 +54,7 @@ offline: $(STAMP)  ## offline learners on logs of our own agents, and on OGBench
 	$(BIN)/python benchmarks/offline/run.py
 	$(BIN)/python benchmarks/offline/single_tasks.py
 
-language: $(STAMP)  ## language models from random weights to right answers (two hours; resumable)
+language: $(STAMP)  ## language models from random weights to right answers (several hours; resumable)
 	$(BIN)/python benchmarks/language/learn.py
 	$(BIN)/python benchmarks/language/ablation.py
 	$(BIN)/python benchmarks/language/staleness.py

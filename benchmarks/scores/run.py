@@ -4,7 +4,7 @@ Every task of tasks.json is one resumable run in runs/scores/. When it ends, its
 settings, commit and hardware are written to benchmarks/scores/results/, which is committed, and
 docs/scores.md is made anew from all of them.
 
-    python benchmarks/scores/run.py [--only ppo-CartPole-v1 ...] [--slow] [--list] [--page]
+    python benchmarks/scores/run.py [--only ppo-CartPole-v1 ...] [--slow] [--busy] [--list] [--page]
 
 With ``--seeds 0 1`` a task's seeds are learned one after another, each a run and a file of its own
 that the page puts together: where all of them take longer than the machine is there.
@@ -36,6 +36,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of tasks, such as ppo-CartPole-v1")
     parser.add_argument("--seeds", nargs="*", type=int, help="these alone, each in its own run")
     parser.add_argument("--slow", action="store_true", help="also the tasks that take hours")
+    busy = "the machine has other work as well: no speed is shown"
+    parser.add_argument("--busy", action="store_true", help=busy)
     parser.add_argument("--list", action="store_true", help="print the tasks and leave")
     parser.add_argument("--page", action="store_true", help="only write docs/scores.md anew")
     arguments = parser.parse_args()
@@ -46,7 +48,7 @@ def main() -> None:
         return
     for task in [] if arguments.page else chosen:
         for seeds in [[seed] for seed in arguments.seeds or ()] or [None]:
-            learn(task, seeds)
+            learn(task, seeds, arguments.busy)
     write_page(tasks)
 
 
@@ -55,7 +57,7 @@ def name(task: dict[str, Any]) -> str:
     return f"{task['algorithm']}-{task['environment'].replace('/', '_')}"
 
 
-def learn(task: dict[str, Any], alone: list[int] | None = None) -> None:
+def learn(task: dict[str, Any], alone: list[int] | None = None, busy: bool = False) -> None:
     """Train (or go on training) one task, or one seed of it, and keep its evidence."""
     import sterling
     from sterling.report.progress import Progress
@@ -78,11 +80,13 @@ def learn(task: dict[str, Any], alone: list[int] | None = None) -> None:
             sinks=[progress],
             **task.get("options", {}),
         )
-    keep(task, path, alone)
+    keep(task, path, alone, busy)
     print(named, run.result["final"]["return"])
 
 
-def keep(task: dict[str, Any], path: Path, alone: list[int] | None = None) -> None:
+def keep(
+    task: dict[str, Any], path: Path, alone: list[int] | None = None, busy: bool = False
+) -> None:
     """Copy what is evidence: settings, versions, hardware, commit, result, thin curve, picture."""
     config = json.loads((path / "config.json").read_text())
     result = json.loads((path / "result.json").read_text())
@@ -91,7 +95,7 @@ def keep(task: dict[str, Any], path: Path, alone: list[int] | None = None) -> No
     curve = [{key: row[key] for key in ("step", "data/return")} for row in thin]
     seeds = f" --seeds {alone[0]}" if alone else ""
     begun = evidence.of_run(config, f"python benchmarks/scores/run.py --only {name(task)}{seeds}")
-    content = {"task": task, "result": result, "config": config, "curve": curve}
+    content = {"task": task, "result": result, "config": config, "curve": curve, "busy": busy}
     evidence.write(RESULTS / f"{path.name}.json", content, begun, result["seeds"])
     shutil.copy(path / "curve.png", RESULTS / f"{path.name}.png")
 
@@ -126,7 +130,7 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_row(task) for task in tasks]
-    lines += ["", *_changes(tasks), *_peers()]
+    lines += ["", *_changes(tasks), *_replaced(tasks), *_peers()]
     lines += ["## Where each number comes from", ""]
     for task in tasks:
         for file in kept(task):
@@ -155,7 +159,8 @@ def against(made: Any, bar: float) -> str:
 
 
 def _row(task: dict[str, Any]) -> str:
-    results = [json.loads(file.read_text())["result"] for file in kept(task)]
+    files = [json.loads(file.read_text()) for file in kept(task)]
+    results = [each["result"] for each in files]
     head = f"| {task['algorithm']} {task['environment']} | {task['steps']:,} "
     bar = task["at_least"]
     if not results:
@@ -163,10 +168,11 @@ def _row(task: dict[str, Any]) -> str:
     made = score(results)
     seeds = sum(len(result["seeds"]) for result in results)
     asked = task["seeds"] if isinstance(task["seeds"], int) else len(task["seeds"])
-    speed = statistics.median(result["steps_per_second"] for result in results)
+    rate = statistics.median(result["steps_per_second"] for result in results)
+    speed = "busy machine" if any(each.get("busy") for each in files) else f"{rate:,.0f}"
     return (
         f"{head}| {seeds}{f' of {asked}' if seeds < asked else ''} | {made} | {_filed(results)} | "
-        f"{bar} | {against(made, bar)} | {task['published']} | {speed:,.0f} |"
+        f"{bar} | {against(made, bar)} | {task['published']} | {speed} |"
     )
 
 
@@ -192,6 +198,16 @@ def _changes(tasks: list[dict[str, Any]]) -> list[str]:
         for each in task["changed"]
     ]
     return [*lines, ""]
+
+
+def _replaced(tasks: list[dict[str, Any]]) -> list[str]:
+    """Earlier scores of the same seeds that a newer run took the place of."""
+    found = [
+        f"* {task['algorithm']} {task['environment']}: {task['replaced']}"
+        for task in tasks
+        if "replaced" in task
+    ]
+    return ["Scores that a newer run of the same seeds replaced:", "", *found, ""] if found else []
 
 
 def _peers() -> list[str]:

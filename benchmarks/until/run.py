@@ -133,16 +133,15 @@ def page(found: dict[str, Any]) -> list[str]:
     for name, title in TITLES.items():
         if name in found:
             each = found[name]
-            lines += [f"{title} ({each['seconds']:.0f} s):", ""]
+            lines += [f"{title}:", ""]
             lines += [f"    $ sterling {each['command']}"]
             lines += [f"    {line}".rstrip() for line in each["text"].splitlines()] + [""]
     if KILLED in found:
         each = found[KILLED]
         same = "the same" if each["equal"] else "NOT THE SAME"
         lines += [
-            "Two algorithms that differ again, killed with SIGKILL after "
-            f"{each['killed_after']:.0f} s, in the second training, and given once more "
-            f"({each['seconds']:.0f} s): every score and the decision are {same}.",
+            "Two algorithms that differ again, killed (SIGKILL) in the second training, and given "
+            f"once more: every score and the decision are {same}.",
         ]
     return lines
 

@@ -12,15 +12,17 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "benchmarks" / "results" / "worlds"
-SECONDS = 120.0  # for one task
+SECONDS = 120.0  # for one task, before its process is ended
 sys.path.append(str(ROOT))
 
 from benchmarks import evidence  # noqa: E402
@@ -67,6 +69,9 @@ def tried(names: list[str]) -> Iterator[tuple[str, str | None]]:
     stepped = False
     for name in names:
         reason = worker.ask({"name": name, "step": not stepped})
+        if reason and worker.ended:  # a fresh process may fare better
+            print(name, reason, flush=True)
+            reason = worker.ask({"name": name, "step": not stepped})
         stepped = stepped or reason is None
         yield name, reason
     worker.close()
@@ -89,13 +94,25 @@ class Worker:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(task) + "\n")
         self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith("answer "):
-                answer: str | None = json.loads(line.removeprefix("answer "))
-                return answer
+        slow = threading.Timer(SECONDS, self._process.kill)
+        slow.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith("answer "):
+                    answer: str | None = json.loads(line.removeprefix("answer "))
+                    return answer
+        finally:
+            slow.cancel()
         code = self._process.wait()
         self._process = None
+        if code == -signal.SIGKILL:
+            return f"does not start within {SECONDS:.0f} s"
         return f"the process ends (exit code {code})"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended with its last task."""
+        return self._process is None
 
     def close(self) -> None:
         """End the process."""
@@ -106,12 +123,9 @@ class Worker:
 
 def serve() -> None:
     """Answer one task a line: null, or the reason it does not run."""
-    import faulthandler
-
     from sterling.types import Mistake
 
     for line in sys.stdin:
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
         task, reason = json.loads(line), None
         try:
             start(task["name"], task["step"])
