@@ -1,8 +1,8 @@
 """Make every generated page anew, without measuring anything: `make docs`.
 
 docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
-docs/scores.md, the pages of benchmarks/ and three parts of README.md from the committed results.
-Edit the sources, not the pages.
+docs/scores.md, the pages of benchmarks/ and the marked parts of README.md and docs/report.md from
+the committed results. Edit the sources, not the pages.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks" / "scores"))
 sys.path.append(str(ROOT))
 TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
-
-
 MEASURED = (  # each writes its page from its committed results when it is given --page
     *("scores/run.py", "bridge/run.py", "offline/run.py", "offline/single_tasks.py"),
     *("offpolicy.py", "reproducible/run.py", "speed/run.py", "statistics/run.py"),
@@ -43,19 +41,18 @@ def main() -> None:
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     parity = ROOT / "benchmarks" / "parity" / "results"
     (parity / "origins.md").write_text("\n".join(origins(parity)).rstrip() + "\n")
+    for name in MARKED:
+        (ROOT / name).write_text(renewed(name))
 
-    file = ROOT / "README.md"
-    file.write_text(readme(file.read_text()))
 
-
-def readme(text: str) -> str:
-    """README with its measured parts made anew: each stands between two marks."""
-    parts = {"comparison": comparison, "bridge": bridge, "scores": scores}
-    for name, make in parts.items():
-        begin, end = f"<!-- {name}: made by `make docs` -->", "<!-- end -->"
+def renewed(name: str) -> str:
+    """Return a page with its marked parts made anew: each stands between two comments."""
+    text = (ROOT / name).read_text()
+    for part, make in MARKED[name].items():
+        begin, end = f"<!-- {part}: made by `make docs` -->", "<!-- end -->"
         pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
         if not pattern.search(text):
-            raise SystemExit(f"README.md lacks the mark {begin}")
+            raise SystemExit(f"{name} lacks the mark {begin}")
         made = "\n".join([begin, *make(), end])
         text = pattern.sub(lambda _, made=made: made, text, count=1)
     return text
@@ -102,6 +99,33 @@ def scores() -> list[str]:
 def budget(steps: int) -> str:
     """1000000 as 1M, 50000 as 50k."""
     return f"{steps // 10**6}M" if steps >= 10**6 else f"{steps // 1000}k"
+
+
+def printed(words: str) -> list[str]:
+    """Return a command and what it prints about the committed scores, as a block of Markdown."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "sterling", *words.split()[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,  # check-scores leaves with 1 where a score is below
+    ).stdout
+    lines = [f"$ {words}", *shown.splitlines()]
+    return ["", *(f"    {line}".rstrip() for line in lines), ""]
+
+
+def compared() -> list[str]:
+    """SAC and TD3 on Pendulum-v1, beside one another."""
+    stem = "benchmarks/scores/results"
+    return printed(f"sterling compare {stem}/sac-Pendulum-v1.json {stem}/td3-Pendulum-v1.json")
+
+
+def checked() -> list[str]:
+    """PPO on two tasks beside the published scores."""
+    stem = "benchmarks/scores/results"
+    return printed(
+        f"sterling check-scores {stem}/ppo-HalfCheetah-v5.json {stem}/ppo-Acrobot-v1.json"
+    )
 
 
 def origins(folder: Path) -> list[str]:
@@ -157,6 +181,12 @@ def evidence(name: str) -> list[str]:
             f"{score(results)} | {task['published']} |"
         )
     return lines if len(lines) > 2 else ["No committed score yet."]
+
+
+MARKED = {  # page: the parts of it that are made here
+    "README.md": {"comparison": comparison, "bridge": bridge, "scores": scores},
+    "docs/report.md": {"compared": compared, "checked": checked},
+}
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from benchmarks import evidence  # noqa: E402
 def main() -> None:
     """Try every task, write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", help="families, such as mujoco.gym; default: all")
     parser.add_argument("--page", action="store_true", help="only write the page anew")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -39,28 +40,33 @@ def main() -> None:
         return
     if not chosen.page:
         begun = evidence.begin()
-        evidence.write(OUT.with_suffix(".json"), {"families": measured()}, begun, [0])
+        for family, names in families().items():
+            if not chosen.only or family in chosen.only:
+                found = measured(names)
+                print(family, found["tasks"], found["run"], flush=True)
+                evidence.write_part(OUT.with_suffix(".json"), family, found, begun, [0])
     OUT.with_suffix(".md").write_text("\n".join(page()).rstrip() + "\n")
     print(OUT.with_suffix(".md").read_text())
 
 
-def measured() -> dict[str, dict[str, Any]]:
-    """Family -> tasks, how many run, and the reasons of those that do not."""
+def families() -> dict[str, list[str]]:
+    """Family -> its tasks, the smallest family first."""
     from sterling.envs import envpool
 
-    families = collections.defaultdict(list)
+    found = collections.defaultdict(list)
     for name in envpool.names():
-        families[envpool.family(name)].append(name)
-    found = {}
-    for family, names in sorted(families.items()):
-        reasons: dict[str, list[str]] = collections.defaultdict(list)
-        for name, reason in tried(names):
-            if reason is not None:
-                reasons[reason.replace(name, "NAME")].append(name)
-        bad = sum(map(len, reasons.values()))
-        found[family] = {"tasks": len(names), "run": len(names) - bad, "reasons": dict(reasons)}
-        print(family, len(names), len(names) - bad, flush=True)
-    return found
+        found[envpool.family(name)].append(name)
+    return dict(sorted(found.items(), key=lambda pair: len(pair[1])))
+
+
+def measured(names: list[str]) -> dict[str, Any]:
+    """How many tasks run, and the reasons of those that do not."""
+    reasons: dict[str, list[str]] = collections.defaultdict(list)
+    for name, reason in tried(names):
+        if reason is not None:
+            reasons[reason.replace(name, "NAME")].append(name)
+    bad = sum(map(len, reasons.values()))
+    return {"tasks": len(names), "run": len(names) - bad, "reasons": dict(reasons)}
 
 
 def tried(names: list[str]) -> Iterator[tuple[str, str | None]]:
@@ -156,14 +162,13 @@ def start(name: str, step: bool) -> None:
 
 def page() -> list[str]:
     """The counts of every family, and the reasons."""
-    content = json.loads(OUT.with_suffix(".json").read_text())
-    families = content["families"]
-    tasks, run = (sum(each[name] for each in families.values()) for name in ("tasks", "run"))
+    found = json.loads(OUT.with_suffix(".json").read_text())["parts"]
+    tasks, run = (sum(each[name] for each in found.values()) for name in ("tasks", "run"))
     lines = ["# Which of EnvPool's tasks run", ""]
-    lines += [f"`python benchmarks/worlds/run.py` makes one of each. {run:,} of {tasks:,} run."]
+    lines += [f"`python benchmarks/worlds/run.py` makes one of each: {run:,} of {tasks:,} run."]
     lines += ["", *evidence.lines(OUT.with_suffix(".json"))]
     lines += ["| family | tasks | run here | why the others do not |", "|---|---|---|---|"]
-    for family, each in families.items():
+    for family, each in sorted(found.items()):
         reasons = "; ".join(
             f"{len(names)}: {reason}" for reason, names in sorted(each["reasons"].items())
         )

@@ -20,9 +20,9 @@ def test_a_page_is_up_to_date(name):
     assert written == generate.page(name), "run `make docs`"
 
 
-def test_readme_shows_the_committed_results():
-    text = (DOCS.parent / "README.md").read_text()
-    assert text == generate.readme(text), "run `make docs`"
+@pytest.mark.parametrize("name", generate.MARKED)
+def test_marked_parts_show_the_committed_results(name):
+    assert (DOCS.parent / name).read_text() == generate.renewed(name), "run `make docs`"
 
 
 def test_a_bar_inside_the_interval_is_not_reached():
