@@ -65,7 +65,7 @@ def results(name: str) -> Any:
 
 def comparison() -> list[str]:
     """What `sterling compare --until-decided` printed, with its command."""
-    found = results("until")["parts"]["readme"]
+    found = results("until")["parts"]["differ"]
     return [f"`sterling {found['command']}`:", "", "```text", *found["text"].splitlines(), "```"]
 
 

@@ -1,10 +1,10 @@
 """`sterling compare --until-decided`, shown: algorithms that differ, two copies of one, a kill.
 
-    python benchmarks/until/run.py [--only readme differ same killed] [--page]
+    python benchmarks/until/run.py [--only differ same killed] [--page]
 
-Each is the command itself in processes of its own; ``readme`` is the comparison that README.md
-shows. ``killed`` is ``differ`` again, killed (SIGKILL) in the middle of its second training, given
-once more, and compared with the undisturbed answer. Writes benchmarks/results/until.{json,md}.
+Each is the command itself in processes of its own; README.md shows ``differ``. ``killed`` is
+``differ`` again, killed (SIGKILL) in the middle of its second training, given once more, and
+compared with the undisturbed answer. Writes benchmarks/results/until.{json,md}.
 """
 
 from __future__ import annotations
@@ -27,15 +27,12 @@ sys.path.append(str(ROOT))
 from benchmarks import evidence  # noqa: E402
 
 COMMANDS = {
-    "readme": "compare ppo sac td3 --environment Pendulum-v1 --steps 20_000 --until-decided "
-    "--max-seeds 10",
     "differ": "compare sac ppo --environment Pendulum-v1 --steps 8_000 --max-seeds 20 "
     "--until-decided",
     "same": "compare ppo ppo --environment CartPole-v1 --steps 10_240 --max-seeds 20 "
     "--until-decided",
 }
 TITLES = {
-    "readme": "Three algorithms, as README.md shows them",
     "differ": "Two algorithms that differ",
     "same": "Two copies of one",
 }

@@ -2,8 +2,8 @@
 
     python benchmarks/worlds/run.py [--page]
 
-A task runs where Sterling makes it and its simulator starts an episode; of every family the first
-that runs also takes a step inside a compiled program. Tasks are tried in processes of their own, so
+A task runs where Sterling makes it and its simulator starts an episode (tests/envs step them). Tasks
+are tried in processes of their own, so
 that one that crashes costs only itself. Writes benchmarks/results/worlds.{json,md}.
 """
 
@@ -72,13 +72,11 @@ def measured(names: list[str]) -> dict[str, Any]:
 def tried(names: list[str]) -> Iterator[tuple[str, str | None]]:
     """Each name, and why it does not run."""
     worker = Worker()
-    stepped = False
     for name in names:
-        reason = worker.ask({"name": name, "step": not stepped})
+        reason = worker.ask(name)
         if reason and worker.ended:  # a fresh process may fare better
             print(name, reason, flush=True)
-            reason = worker.ask({"name": name, "step": not stepped})
-        stepped = stepped or reason is None
+            reason = worker.ask(name)
         yield name, reason
     worker.close()
 
@@ -89,7 +87,7 @@ class Worker:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def ask(self, task: dict[str, Any]) -> str | None:
+    def ask(self, task: str) -> str | None:
         """Why a task does not run; None where it does."""
         if self._process is None:
             words = [sys.executable, __file__, "--serve"]
@@ -98,7 +96,7 @@ class Worker:
             self._process = subprocess.Popen(words, **pipes, stderr=silent, text=True)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.write(task + "\n")
         self._process.stdin.flush()
         slow = threading.Timer(SECONDS, self._process.kill)
         slow.start()
@@ -132,9 +130,9 @@ def serve() -> None:
     from sterling.types import Mistake
 
     for line in sys.stdin:
-        task, reason = json.loads(line), None
+        reason = None
         try:
-            start(task["name"], task["step"])
+            start(line.strip())
         except Mistake as error:
             reason = str(error)
         except Exception as error:
@@ -142,21 +140,14 @@ def serve() -> None:
         print("answer", json.dumps(reason), flush=True)
 
 
-def start(name: str, step: bool) -> None:
-    """Make a task and begin an episode; with ``step``, act once in a compiled program."""
+def start(name: str) -> None:
+    """Make a task and begin an episode."""
     import jax
-    import jax.numpy as jnp
-    import numpy as np
 
     from sterling import envs
 
     world = envs.make(f"envpool:{name}", (0,), 1)
-    keys = jax.random.split(jax.random.key(0), 1)
-    state, _ = world.reset(keys)
-    if step:
-        world.spec.action.seed(0)
-        action = jnp.asarray(np.asarray(world.spec.action.sample())[None, None])
-        jax.block_until_ready(jax.jit(world.step)(state, action, keys))
+    world.reset(jax.random.split(jax.random.key(0), 1))
     world.close()
 
 
