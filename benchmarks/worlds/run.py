@@ -1,10 +1,10 @@
 """Make one of every EnvPool task on this machine, and say which run and why the others do not.
 
-    python benchmarks/worlds/run.py [--page]
+    python benchmarks/worlds/run.py [--only FAMILY ...] [--page]
 
-A task runs where Sterling makes it and its simulator starts an episode (tests/envs step them). Tasks
-are tried in processes of their own, so
-that one that crashes costs only itself. Writes benchmarks/results/worlds.{json,md}.
+A task runs where Sterling makes it and its simulator starts an episode; that episodes go on is held
+by tests/envs/ for some. Tasks are tried in a process apart, so that one that crashes costs only
+itself. Writes benchmarks/results/worlds.{json,md}.
 """
 
 from __future__ import annotations
