@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -64,9 +65,14 @@ def measured(names: list[str]) -> dict[str, Any]:
     reasons: dict[str, list[str]] = collections.defaultdict(list)
     for name, reason in tried(names):
         if reason is not None:
-            reasons[reason.replace(name, "NAME")].append(name)
+            reasons[shortened(reason, name)].append(name)
     bad = sum(map(len, reasons.values()))
     return {"tasks": len(names), "run": len(names) - bad, "reasons": dict(reasons)}
+
+
+def shortened(reason: str, name: str) -> str:
+    """A reason without the task's name and without folders of this machine."""
+    return re.sub(r"/\S*/site-packages/", "", reason.replace(name, "NAME"))
 
 
 def tried(names: list[str]) -> Iterator[tuple[str, str | None]]:
