@@ -73,7 +73,9 @@ def bridge() -> list[str]:
     """Every contender of the bridge: experience and return."""
     content = results("bridge")
     lines = ["| | steps of experience | return |", "|---|---|---|"]
-    for name, found in content["parts"].items():
+    alone = [name for name in content["parts"] if "online" in name and "then" not in name]
+    for name in dict.fromkeys([*alone, *content["parts"]]):  # online learning alone comes first
+        found = content["parts"][name]
         made = found["final"]["return"]
         span = f"{made['estimate']:.0f} [{made['low']:.0f}, {made['high']:.0f}]"
         lines.append(f"| {name} | {found['experience']:,} | {span} |")

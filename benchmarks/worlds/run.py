@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import os
 import re
 import signal
 import subprocess
@@ -99,12 +100,13 @@ class Worker:
             words = [sys.executable, __file__, "--serve"]
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
             silent = subprocess.DEVNULL
-            self._process = subprocess.Popen(words, **pipes, stderr=silent, text=True)
+            apart: dict[str, Any] = {"start_new_session": True}  # ends with all that it started
+            self._process = subprocess.Popen(words, **pipes, **apart, stderr=silent, text=True)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(task + "\n")
         self._process.stdin.flush()
-        slow = threading.Timer(SECONDS, self._process.kill)
+        slow = threading.Timer(SECONDS, os.killpg, (self._process.pid, signal.SIGKILL))
         slow.start()
         try:
             for line in self._process.stdout:
