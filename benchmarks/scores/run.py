@@ -155,7 +155,7 @@ def against(made: Any, bar: float) -> str:
     """Where an interval lies against our bar, in the words of ``sterling check-scores``."""
     from sterling.report.beside import verdict
 
-    return verdict(made, bar, bar)
+    return verdict(made, float(bar), float(bar))
 
 
 def _row(task: dict[str, Any]) -> str:

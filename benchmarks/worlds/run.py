@@ -165,6 +165,9 @@ def page() -> list[str]:
     tasks, run = (sum(each[name] for each in found.values()) for name in ("tasks", "run"))
     lines = ["# Which of EnvPool's tasks run", ""]
     lines += [f"`python benchmarks/worlds/run.py` makes one of each: {run:,} of {tasks:,} run."]
+    missing = [name for name in families() if name not in found]
+    if missing:
+        lines += ["", f"Not tried to the end yet, and not counted: {', '.join(missing)}."]
     lines += ["", *evidence.lines(OUT.with_suffix(".json"))]
     lines += ["| family | tasks | run here | why the others do not |", "|---|---|---|---|"]
     for family, each in sorted(found.items()):

@@ -67,6 +67,7 @@ def test_a_changed_tree_is_refused_and_the_file_named(repository, changed):
     ],
 )
 def test_results_and_prose_do_not_change_the_code(repository, changed):
+    (repository / changed).parent.mkdir(exist_ok=True)
     (repository / changed).write_text("2\n")
     evidence.begin(repository)
 
