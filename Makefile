@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo lock newest test test-slow test-all lint types docs scores bench offline language judge clean
+.PHONY: demo lock newest test test-slow test-all lint types docs scores scores-slow bench offline language judge reliability clean
 
 # The versions that were tried, with their hashes; `pip install .` keeps the ranges of pyproject.toml.
 PIP = $(BIN)/pip --disable-pip-version-check --quiet install --no-deps
@@ -65,11 +65,14 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-docs: $(STAMP)  ## regenerate the algorithm pages and the score page
+docs: $(STAMP)  ## regenerate every generated page from the committed results; measures nothing
 	$(BIN)/python docs/generate.py
 
 scores: $(STAMP)  ## learn to the published scores (hours); resumes where it stopped
 	$(BIN)/python benchmarks/scores/run.py
+
+scores-slow: $(STAMP)  ## the same, with the tasks that take hours each: SAC, TD3 and PPO on Pong
+	$(BIN)/python benchmarks/scores/run.py --slow
 
 bench: $(STAMP)  ## speed beside Stable-Baselines3 and SBX
 	$(BIN)/python benchmarks/speed/run.py --out benchmarks/results/speed.json
@@ -78,7 +81,7 @@ offline: $(STAMP)  ## offline learners on logs of our own agents, and on OGBench
 	$(BIN)/python benchmarks/offline/run.py
 	$(BIN)/python benchmarks/offline/single_tasks.py
 
-language: $(STAMP)  ## language models from random weights to right answers (two hours; resumable)
+language: $(STAMP)  ## language models from random weights to right answers (several hours; resumable)
 	$(BIN)/python benchmarks/language/learn.py
 	$(BIN)/python benchmarks/language/ablation.py
 	$(BIN)/python benchmarks/language/staleness.py
@@ -87,6 +90,11 @@ judge: $(STAMP)  ## statistics, stopping and tuning: do they hold what they say?
 	$(BIN)/python benchmarks/statistics/run.py
 	$(BIN)/python benchmarks/until/run.py
 	$(BIN)/python benchmarks/tuning/run.py
+
+reliability: $(STAMP)  ## kill runs and damage files: does everything hold? (hours; kills resume by kind)
+	$(BIN)/python benchmarks/reliability/kills.py --kills 10
+	$(BIN)/python benchmarks/reliability/damage.py --cases 300
+	$(BIN)/python -m pytest -n 0 tests/reliability/test_table.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

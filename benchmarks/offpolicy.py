@@ -1,6 +1,6 @@
 """Do off-policy estimates find the value, and do their intervals hold it?
 
-    python benchmarks/offpolicy.py [--logs 200] [--out benchmarks/results/offpolicy.json]
+    python benchmarks/offpolicy.py [--logs 200] [--page] [--out benchmarks/results/offpolicy.json]
     python benchmarks/offpolicy.py --only small --logs 300 [--cells FOLDER]
 
 A random finite world (16 states, 4 actions), whose values are known exactly. The judged policy is
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +32,12 @@ from sterling.envs.tabular import tabular
 from sterling.factory.tabular import log
 from sterling.judging import METHODS, Chances, Trained, judge, rank_correlation, regret
 from sterling.judging.importance import PLAIN
-from sterling.training.folder import environment_facts
 from sterling.types import Spec
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
 
 GAMMA, LIMIT = 0.95, 50
 SIZES = (25, 100, 400)
@@ -50,8 +55,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
 TRAINED, ACTS = (8_192, 16_384, 32_768, 65_536), 1  # steps of the policies; which made the log
 ABOUT = """# Off-policy evaluation: do estimates find the value, do intervals hold it?
 
-`python benchmarks/offpolicy.py`, {seconds} s, commit {commit}.
+`python benchmarks/offpolicy.py`, {seconds} s.
 
+{origin}
 ## Where values are known exactly
 
 A random finite world (16 states, 4 actions), gamma 0.95, episodes cut after 50 steps; {logs} logs
@@ -203,30 +209,39 @@ def main() -> None:
     """Simulate, judge, write the numbers and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--logs", type=int, default=200)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/offpolicy.json"))
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
     parser.add_argument("--only", choices=("tables", "small"), help="this part alone (all)")
     parser.add_argument("--cells", type=Path, default=Path("runs/offpolicy-small"))
+    out = ROOT / "benchmarks" / "results" / "offpolicy.json"
+    parser.add_argument("--out", type=Path, default=out)
     chosen = parser.parse_args()
-    begun = time.monotonic()
-    result = json.loads(chosen.out.read_text()) if chosen.only else {}
-    if chosen.only != "small":
-        result |= {"rows": list(tries(chosen.logs)), "cartpole": cartpole()}
-        result |= {"seconds": round(time.monotonic() - begun, 1), **environment_facts()}
-    if chosen.only != "tables":
-        rows = offpolicy_small.small(chosen.logs, chosen.cells)
-        made = {"rows": rows, "early": offpolicy_small.early(12)}
-        result["small"] = made | environment_facts()
-    chosen.out.write_text(json.dumps(result, indent=1) + "\n")
-    chosen.out.with_suffix(".md").write_text(page(result))
-    print(page(result))
+    if not chosen.page:
+        begun, seeds = evidence.begin(), f"one for each of {chosen.logs} logs"
+        if chosen.only != "small":
+            evidence.write_part(chosen.out, "tables", tables(chosen.logs), begun, seeds)
+        if chosen.only != "tables":
+            rows = offpolicy_small.small(chosen.logs, chosen.cells)
+            part = {"rows": rows, "early": offpolicy_small.early(12)}
+            evidence.write_part(chosen.out, "small logs", part, begun, seeds)
+    text = page(json.loads(chosen.out.read_text())["parts"], chosen.out)
+    chosen.out.with_suffix(".md").write_text(text)
+    print(text)
 
 
-def page(result: dict[str, Any]) -> str:
-    """Both tables."""
+def tables(logs: int) -> dict[str, Any]:
+    """Measure the random world and CartPole."""
+    start = time.monotonic()
+    made = {"rows": list(tries(logs)), "cartpole": cartpole()}
+    return made | {"seconds": round(time.monotonic() - start, 1)}
+
+
+def page(parts: dict[str, Any], path: Path) -> str:
+    """All tables."""
+    result = parts["tables"]
     first, cart = result["rows"][0], result["cartpole"]
     error = (0.95 * 0.05 / first["logs"]) ** 0.5
-    commit = (result["git"] or {"commit": "none"})["commit"][:12]
-    about = {"logs": first["logs"], "seconds": result["seconds"], "commit": commit}
+    about = {"logs": first["logs"], "seconds": result["seconds"]}
+    about["origin"] = "\n".join(evidence.lines(path)) + "\n"
     text = ABOUT.format(**about, truth=first["truth"], error=error)
     heads = ("log", "episodes", "method", "bias", "RMSE", "width", "holds", "of trusted", "trusted")
     text += table(heads, [cells(row) for row in result["rows"]])
@@ -246,16 +261,15 @@ def page(result: dict[str, Any]) -> str:
         for method, said in cart["chosen"].items()
     ]
     text += "\n" + table(("method", "rank correlation", "regret@1"), rows)
-    return text + (small_page(result["small"]) if "small" in result else "")
+    return text + (small_page(parts["small logs"]) if "small logs" in parts else "")
 
 
 def small_page(small: dict[str, Any]) -> str:
     """The tables of ``offpolicy_small``."""
     logs, early, number = small["rows"][0]["logs"], small["early"], offpolicy_small.number
-    commit = (small["git"] or {"commit": "none"})["commit"][:12]
     names = ("interval", "holds", "width", "earlier_holds", "earlier_width")
     about = ("world", "log", "episodes", "method")
-    text = offpolicy_small.ABOUT.format(logs=logs, last=logs - 1, commit=commit)
+    text = offpolicy_small.ABOUT.format(logs=logs, last=logs - 1)
     rows = [
         (*(str(row[name]) for name in about), *(number(row[name]) for name in names))
         for row in small["rows"]

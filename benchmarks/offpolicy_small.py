@@ -33,7 +33,7 @@ FQE_GAMMA, FQE_LIMIT, FQE_EPISODES = 0.9, 30, 100
 ABOUT = """
 ## Small logs
 
-`python benchmarks/offpolicy.py --only small --logs {logs}`, commit {commit}, gamma 0.95, cut after
+`python benchmarks/offpolicy.py --only small --logs {logs}`, gamma 0.95, cut after
 50 steps, {logs} logs (seeds 0 to {last}) in each cell; policies as above. **interval**: share of
 the logs for which an interval is stated; **holds**: how many of those hold the truth; **width**:
 their median width. **earlier**: the same of the rule before (arms by the sample's own skewness,

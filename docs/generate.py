@@ -1,6 +1,8 @@
-"""Make the algorithm pages from each file's docstring, its Config and its evidence: `make docs`.
+"""Make every generated page anew, without measuring anything: `make docs`.
 
-docs/algorithms/<name>.md and docs/scores.md are generated; edit the sources, not the pages.
+docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
+docs/scores.md, the pages of benchmarks/ and the marked parts of README.md and docs/report.md from
+the committed results. Edit the sources, not the pages.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,18 +20,124 @@ from sterling import algorithms
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks" / "scores"))
+sys.path.append(str(ROOT))
 TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
+MEASURED = (  # each writes its page from its committed results when it is given --page
+    *("scores/run.py", "bridge/run.py", "offline/run.py", "offline/single_tasks.py"),
+    *("offpolicy.py", "reproducible/run.py", "speed/run.py", "statistics/run.py"),
+    *("tuning/run.py", "until/run.py", "worlds/run.py", "language/speed.py"),
+    *("language/learn.py", "language/ablation.py", "language/staleness.py"),
+)
 
 
 def main() -> None:
     """Write every page."""
-    from run import write_page
-
     folder = ROOT / "docs" / "algorithms"
     folder.mkdir(exist_ok=True)
     for name in algorithms.ALGORITHMS:
         (folder / f"{name}.md").write_text(page(name))
-    write_page(json.loads(TASKS.read_text()))
+    for script in MEASURED:
+        words = [sys.executable, str(ROOT / "benchmarks" / script), "--page"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    parity = ROOT / "benchmarks" / "parity" / "results"
+    (parity / "origins.md").write_text("\n".join(origins(parity)).rstrip() + "\n")
+    for name in MARKED:
+        (ROOT / name).write_text(renewed(name))
+
+
+def renewed(name: str) -> str:
+    """Return a page with its marked parts made anew: each stands between two comments."""
+    text = (ROOT / name).read_text()
+    for part, make in MARKED[name].items():
+        begin, end = f"<!-- {part}: made by `make docs` -->", "<!-- end -->"
+        pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+        if not pattern.search(text):
+            raise SystemExit(f"{name} lacks the mark {begin}")
+        made = "\n".join([begin, *make(), end])
+        text = pattern.sub(lambda _, made=made: made, text, count=1)
+    return text
+
+
+def results(name: str) -> Any:
+    """A file of benchmarks/results."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def comparison() -> list[str]:
+    """What `sterling compare --until-decided` printed, with its command."""
+    found = results("until")["parts"]["differ"]
+    return [f"`sterling {found['command']}`:", "", "```text", *found["text"].splitlines(), "```"]
+
+
+def bridge() -> list[str]:
+    """Every contender of the bridge: experience and return."""
+    content = results("bridge")
+    lines = ["| | steps of experience | return |", "|---|---|---|"]
+    alone = [name for name in content["parts"] if "online" in name and "then" not in name]
+    for name in dict.fromkeys([*alone, *content["parts"]]):  # online learning alone comes first
+        found = content["parts"][name]
+        made = found["final"]["return"]
+        span = f"{made['estimate']:.0f} [{made['low']:.0f}, {made['high']:.0f}]"
+        lines.append(f"| {name} | {found['experience']:,} | {span} |")
+    return lines
+
+
+def scores() -> list[str]:
+    """Every score beside its published value, with what was changed on the way."""
+    from run import kept, score
+
+    lines = ["| | Sterling | published |", "|---|---|---|"]
+    for task in json.loads(TASKS.read_text()):
+        found = [json.loads(file.read_text())["result"] for file in kept(task)]
+        if found:
+            seeds = sum(len(each["seeds"]) for each in found)
+            name = f"{task['algorithm'].upper()} {task['environment']} @{budget(task['steps'])}"
+            more = "" if seeds == 5 else f", {seeds} seed{'s' * (seeds > 1)}"
+            mark = " (changed: see the page)" if "changed" in task else ""
+            lines.append(f"| {name}{more}{mark} | {score(found)} | {task['published']} |")
+    return lines
+
+
+def budget(steps: int) -> str:
+    """1000000 as 1M, 50000 as 50k."""
+    return f"{steps // 10**6}M" if steps >= 10**6 else f"{steps // 1000}k"
+
+
+def printed(words: str) -> list[str]:
+    """Return a command and what it prints about the committed scores, as a block of Markdown."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "sterling", *words.split()[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,  # check-scores leaves with 1 where a score is below
+    ).stdout
+    lines = [f"$ {words}", *shown.splitlines()]
+    return ["", *(f"    {line}".rstrip() for line in lines), ""]
+
+
+def compared() -> list[str]:
+    """SAC and TD3 on Pendulum-v1, beside one another."""
+    stem = "benchmarks/scores/results"
+    return printed(f"sterling compare {stem}/sac-Pendulum-v1.json {stem}/td3-Pendulum-v1.json")
+
+
+def checked() -> list[str]:
+    """PPO on two tasks beside the published scores."""
+    stem = "benchmarks/scores/results"
+    return printed(
+        f"sterling check-scores {stem}/ppo-HalfCheetah-v5.json {stem}/ppo-Acrobot-v1.json"
+    )
+
+
+def origins(folder: Path) -> list[str]:
+    """Where each file of a folder without a page of its own comes from."""
+    from benchmarks import evidence
+
+    lines = ["# Where the numbers come from", ""]
+    for file in sorted(folder.glob("*.json")):
+        lines += [f"`{file.name}`:", "", *evidence.lines(file)]
+    return lines
 
 
 def page(name: str) -> str:
@@ -73,6 +183,12 @@ def evidence(name: str) -> list[str]:
             f"{score(results)} | {task['published']} |"
         )
     return lines if len(lines) > 2 else ["No committed score yet."]
+
+
+MARKED = {  # page: the parts of it that are made here
+    "README.md": {"comparison": comparison, "bridge": bridge, "scores": scores},
+    "docs/report.md": {"compared": compared, "checked": checked},
+}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """From a log to the world on a sparse task: offline alone, online alone, and the ways between.
 
-    python benchmarks/bridge/run.py [--data FOLDER]
+    python benchmarks/bridge/run.py [--data FOLDER] [--only NAME ...] [--page]
 
-MountainCar-v0 pays -1 a step until the flag, which chance never finds. The log is what DQN lived
-through until it found it now and then (`sterling data make`); every contender then has the same
-steps in the world. Writes benchmarks/results/bridge.{json,md}; runs are resumable in runs/bridge/.
+MountainCar-v0 pays -1 a step until the flag, which random actions never reach. The log is what the
+replay of an online DQN held (10,000 rows at most) when it had come a third of the way
+(`sterling data make`); that DQN had taken more steps by then. Contenders that use the log have seen
+its steps and their own; those called "twice" have no log and as many steps in all. Writes
+benchmarks/results/bridge.{json,md}; runs are resumable in runs/bridge/.
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from typing import Any
 from sterling.statistics import improve
 from sterling.training.choices import Guidance
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 RUNS, OUT = ROOT / "runs" / "bridge", ROOT / "benchmarks" / "results" / "bridge"
 WORLD, SEEDS, UPDATES, STEPS = "MountainCar-v0", 5, 20_000, 10_000
 MAKE = "--quality medium-replay --agent dqn --steps 120000 --size 60000 --seed 1"
@@ -30,11 +36,16 @@ SOFT = SMALL | ALPHA | {"diversity": None, "members": 2, "layer_norm": True}
 CALIBRATED = SMALL | ALPHA | {"actor_lr": 1e-3, "calibrated": True, "penalty": 1.0}
 ONLINE = {"steps": STEPS, "warmup": 1_000, "learn": 4}
 LOG = {"updates": UPDATES}
+TWICE = {"steps": 2 * STEPS}  # what those have seen in all that use the log
+PRESET = {"preset": True, "envs": None}  # the settings of the DQN that made the log
 LESS = {"online": {"penalty": 0.2}}  # a fifth from the first step on, as examples/bridge/cal_ql.py
 EXPANSION = {"guide": ("IQL offline", "expansion", 0)}
 BY_IQL, BY_SAC = ({"guide": (f"{one} offline", "jump-start", 200)} for one in ("IQL", "SAC-N"))
 CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, log, words
     "SAC-N online": ("edac", False, SOFT | ONLINE),
+    "SAC-N online, twice": ("edac", False, SOFT | ONLINE | TWICE),
+    "DQN online": ("dqn", False, PRESET | {"steps": STEPS}),
+    "DQN online, twice": ("dqn", False, PRESET | TWICE),
     "IQL offline": ("iql", True, IQL | LOG),
     "SAC-N offline": ("edac", True, SOFT | LOG),
     "RLPD": ("edac", True, SOFT | ONLINE | {"share": 0.5}),
@@ -47,24 +58,32 @@ CONTENDERS: dict[str, tuple[str, bool, dict[str, Any]]] = {  # name: algorithm, 
     "JSRL, guided by SAC-N": ("edac", False, SOFT | ONLINE | BY_SAC),
     "PEX": ("iql", True, IQL | LOG | ONLINE | {"share": 0.5} | EXPANSION),
 }
-ALONE = ("SAC-N online", "IQL offline", "SAC-N offline")
+CHANGED = """Settings that were changed after results had been seen: at 761f24b (2026-11-22) every
+contender but RLPD had one update a step and no layer norm in its critics, and the log was another
+(SAC-N then online -119, WSRL -133, IQL then online and PEX -150, Cal-QL -158, AWAC -168, JSRL -200
+and -196); since 2853786 (2026-11-23) all have four updates and soft critics layer norm. Cal-QL's
+penalty falls at the switch since 094dd3e (2026-11-24; before, with the four updates, -133)."""
+ALONE = tuple(name for name in CONTENDERS if "online" in name and "then" not in name)
+ALONE += ("IQL offline", "SAC-N offline")
 
 
 def main() -> None:
-    """Run every contender, write the page."""
+    """Run every contender that is asked for, write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=ROOT / "runs" / "data" / WORLD)
-    data = parser.parse_args().data
-    if not data.exists():
-        words = ["data", "make", WORLD, *MAKE.split(), "--out", str(data)]
-        subprocess.run([sys.executable, "-m", "sterling", *words], check=True)
-    results = {name: train(name, data) for name in CONTENDERS}
-    for found in results.values():
-        if "data" in found:
-            found["data"]["path"] = data.name  # wherever it lay on this machine
-    OUT.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
-    OUT.with_suffix(".md").write_text("\n".join(page(results, data)) + "\n")
-    print("\n".join(page(results, data)))
+    parser.add_argument("--only", nargs="*", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    chosen = parser.parse_args()
+    path = OUT.with_suffix(".json")
+    for name in () if chosen.page else chosen.only:
+        begun = evidence.begin()
+        found = train(name, chosen.data)
+        config = json.loads((folder(name) / "config.json").read_text())
+        begun = evidence.of_run(config, begun["command"])
+        found["experience"] = experience(name, json.loads(path.read_text())["log"])
+        evidence.write_part(path, name, found, begun, list(range(SEEDS)))
+    OUT.with_suffix(".md").write_text("\n".join(page(json.loads(path.read_text()))) + "\n")
+    print(OUT.with_suffix(".md").read_text())
 
 
 def train(name: str, data: Path) -> dict[str, Any]:
@@ -75,12 +94,31 @@ def train(name: str, data: Path) -> dict[str, Any]:
     path = folder(name)
     if (path / "config.json").exists():
         return sterling.resume(path).result
-    log = {"data": data} if logged else {}
+    log = made(data) if logged else {}
     if "guide" in words:
         guide, way, steps = words["guide"]
         words = words | {"guide": Guidance(str(folder(guide)), way, steps)}
-    options = {"seeds": SEEDS, "out": path, "envs": 1, "preset": False, **log}
-    return sterling.train(algorithm, WORLD, **options, **words).result
+    options = {"seeds": SEEDS, "out": path, "envs": 1, "preset": False, **log} | words
+    options = {key: value for key, value in options.items() if value is not None}
+    found = sterling.train(algorithm, WORLD, **options).result
+    if logged:
+        found["data"]["path"] = data.name  # wherever it lay on this machine
+    return found
+
+
+def made(data: Path) -> dict[str, Path]:
+    """The log, made by the command line where it is not there, and noted in the results."""
+    import sterling
+
+    if not data.exists():
+        words = ["data", "make", WORLD, *MAKE.split(), "--out", str(data)]
+        subprocess.run([sys.executable, "-m", "sterling", *words], check=True)
+    log = sterling.Dataset(data)
+    facts = {"episodes": log.episodes, "rows": log.rows, "hash": log.hash}
+    facts |= {"made": [source.name for source in log.facts.sources]}
+    facts |= {"mean": float(log.returns.mean()), "ended": float(log.ended.mean())}
+    evidence.note(OUT.with_suffix(".json"), "log", facts)
+    return {"data": data}
 
 
 def folder(name: str) -> Path:
@@ -88,32 +126,56 @@ def folder(name: str) -> Path:
     return RUNS / name.replace(",", "").replace(" ", "-").lower()
 
 
-def page(results: dict[str, Any], data: Path) -> list[str]:
+def page(content: dict[str, Any]) -> list[str]:
     """What was found, as Markdown."""
-    import sterling
-
-    log = sterling.Dataset(data)
+    log, results = content["log"], content["parts"]
+    results = {name: results[name] for name in CONTENDERS if name in results}
     lines = [
         "# From a log to the world",
         "",
         f"`python benchmarks/bridge/run.py`: {WORLD}, {SEEDS} seeds, last policy, deterministic, "
-        f"20 episodes per seed. The log: {log.episodes} episodes, {log.rows:,} steps, mean return "
-        f"{log.returns.mean():.0f}, {log.ended.mean():.0%} find the flag. {UPDATES:,} updates "
-        f"from the log, {STEPS:,} steps in the world, four updates each (JSRL learns without the "
-        "log; WSRL goes on from SAC-N, without it). Means, 95% intervals over seeds; the dip is "
-        "from the return before the first step to the lowest of ten evaluations afterwards.",
+        f"20 episodes per seed. The log: what the replay of an online DQN still held, "
+        f"{log['episodes']} episodes, "
+        f"{log['rows']:,} steps, mean return {log['mean']:.0f}; {log['ended']:.0%} of them reach "
+        f"the flag. {UPDATES:,} updates from the log, {STEPS:,} steps in the world, four updates "
+        "each (JSRL learns without the log, guided by a policy that was trained on it; WSRL "
+        "continues from SAC-N without the log). *Experience* counts the log's steps and the run's "
+        "own. *Twice*: without the log, as many steps in all as the others have with it. The steps "
+        f"that the log's DQN took before those rows are in no row of the table ({_origin(log)}). "
+        "DQN has its preset, as the DQN that made the log. Means, 95 % intervals over "
+        "seeds; the dip is from the return before the first step to the lowest of ten evaluations "
+        "afterwards.",
         "",
-        "| | return | per seed | before the first step | dip |",
-        "|---|---|---|---|---|",
+        *CHANGED.splitlines(),
+        "",
+        *evidence.lines(OUT.with_suffix(".json")),
+        "| | experience | return | per seed | before the first step | dip |",
+        "|---|---|---|---|---|---|",
     ]
     for name, found in results.items():
         final, switch = found["final"]["return"], found.get("switch")
         seeds = " ".join(f"{x:.0f}" for x in final["per_seed"])
         parts = [_cell(switch["before"]), _cell(switch["dip"])] if switch else ["", ""]
-        lines.append(f"| {name} | {_cell(final)} | {seeds} | " + " | ".join(parts) + " |")
-    lines += ["", "P(a run of the first is better than one of the second):", ""]
-    for bridge in (name for name in CONTENDERS if name not in ALONE):
-        for alone in ALONE:
+        lines.append(
+            f"| {name} | {found['experience']:,} | {_cell(final)} | {seeds} | "
+            + " | ".join(parts)
+            + " |"
+        )
+    return [*lines, "", *_improvements(results)]
+
+
+def experience(name: str, log: dict[str, Any]) -> int:
+    """Environment steps that a contender rests on: the log's and its own."""
+    _, logged, words = CONTENDERS[name]
+    own: int = words.get("steps", 0)
+    return own + (log["rows"] if logged or "guide" in words else 0)
+
+
+def _improvements(results: dict[str, Any]) -> list[str]:
+    """Each way between beside each way alone."""
+    lines = ["P(a run of the first is better than one of the second):", ""]
+    for bridge in (name for name in results if name not in ALONE):
+        for alone in (name for name in ALONE if name in results):
             scores = [results[each]["final"]["return"]["per_seed"] for each in (bridge, alone)]
             lines.append(f"* {bridge} over {alone}: {improve(*scores)}")
         if switch := results[bridge].get("switch"):
@@ -121,6 +183,11 @@ def page(results: dict[str, Any], data: Path) -> list[str]:
             better = improve(*(each["per_seed"] for each in scores))
             lines.append(f"* {bridge} over itself before the first step: {better}")
     return lines
+
+
+def _origin(log: dict[str, Any]) -> str:
+    """What the log itself says of how it was made."""
+    return "; ".join(log.get("made", ())) or "how many they were was not kept"
 
 
 def _cell(made: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """From random weights to right answers: a short SFT, then the policy gradient, several seeds.
 
-    python benchmarks/language/learn.py [--only NAME ...]
+    python benchmarks/language/learn.py [--only NAME ...] [--page]
 
 Every task begins with a new model, learns the form of the answers from demonstrations, and goes on
 by reward alone. Writes benchmarks/language/results/learn.{json,md} and a picture of the curves;
@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 RUNS, OUT = ROOT / "runs" / "language", Path(__file__).parent / "results" / "learn"
 SEEDS, EPISODES = 3, 256
 TASKS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "learn.json").read_text())
@@ -24,20 +29,23 @@ def main() -> None:
     """Run what is asked for, write the page of all that is there."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    chosen = parser.parse_args()
     path = OUT.with_suffix(".json")
-    results = json.loads(path.read_text()) if path.exists() else {}
-    for name in parser.parse_args().only:
-        results[name] = run(name)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(results, indent=1) + "\n")
-    results = {name: results[name] for name in TASKS if name in results}
+    for name in () if chosen.page else chosen.only:
+        begun = evidence.begin()
+        found, config = run(name)
+        begun = evidence.of_run(config, begun["command"])
+        evidence.write_part(path, name, found, begun, list(range(SEEDS)))
+    parts = json.loads(path.read_text())["parts"]
+    results = {name: parts[name] for name in TASKS if name in parts}
     OUT.with_suffix(".md").write_text("\n".join(page(results)) + "\n")
     draw(results)
     print("\n".join(page(results)))
 
 
-def run(name: str) -> dict[str, Any]:
-    """Both phases of one task, and what each left."""
+def run(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What each phase of a task left, and the configuration of the last."""
     task = TASKS[name]
     begun, learned = RUNS / f"{name}-sft", RUNS / f"{name}-{task['algorithm']}"
     shared = {name: task[name] for name in ("levels", "limit", "held_out") if name in task}
@@ -53,7 +61,7 @@ def run(name: str) -> dict[str, Any]:
     curve = {"update": [row["update"] for row in rows]}
     curve["score"] = [row["data/score"] for row in rows]
     more = {"held_out": facts["speech"].get("held_out", 0.0), "curve": curve}
-    return {**found, **more, "git": facts["git"], "hardware": facts["hardware"]}
+    return found | more, facts
 
 
 def phase(algorithm: str, world: str, path: Path, words: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +88,7 @@ def page(results: dict[str, Any]) -> list[str]:
         "the others, in the log's last row; where a level has few (arithmetic 200, countdown-mini",
         "264), a model can learn them by heart.",
         "",
+        *evidence.lines(OUT.with_suffix(".json")),
         "| task | held out | after SFT | after | in training | updates | seconds |",
         "|---|---|---|---|---|---|---|",
     ]

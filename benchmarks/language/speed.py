@@ -11,7 +11,7 @@ published size with random weights is measured instead, on a GPU where there is 
 from __future__ import annotations
 
 import argparse
-import datetime
+import json
 import os
 import sys
 import tempfile
@@ -26,21 +26,28 @@ from speed_serve import Worker
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.append(str(ROOT / "benchmarks" / "speed"))  # what the other benchmarks say of a machine
-from measure import commit, hardware, peers_python  # noqa: E402
+from measure import peers_python  # noqa: E402
+
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
 
 
 def main() -> None:
     """Measure, write, print."""
     options = _options()
+    if options.page:
+        results = json.loads(options.out.read_text())
+        speed_report.write(options.out, results)
+        return
+    begun = evidence.begin()
     with tempfile.TemporaryDirectory(prefix="sterling-speed-") as scratch:
         folders = write_models(Path(scratch), options.shape, options.layers)
         cases = shape_cases(folders, options.rows) if options.shape else all_cases(folders)
         cases = [case for case in cases if not options.only or case.group in options.only]
         workers = _workers(options.peers_python, Path(scratch))
         results: dict[str, Any] = {
-            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "commit": commit(),
-            "hardware": hardware(),
+            "provenance": [{**begun, "seeds": [0]}],
             "versions": {name: worker.ask(do="versions") for name, worker in workers.items()},
             "repetitions": options.repetitions,
             "seconds": options.seconds,
@@ -89,6 +96,7 @@ def _measured(
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=HERE / "results" / "speed.json")
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement, at least")
     parser.add_argument("--rest", type=float, default=0.0, help="seconds before each round")

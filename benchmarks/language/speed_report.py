@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import statistics
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from benchmarks import evidence
 
 WANTED = {
     "tiny x8": 5.0,
@@ -24,9 +29,9 @@ PARTS = ("sampling", "hearing")
 def write(out: Path, results: dict[str, Any]) -> None:
     """The JSON, and the page beside it."""
     results["comparisons"] = compared(results)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(results, indent=1) + "\n")
-    out.with_suffix(".md").write_text(page(results))
+    begun = results["provenance"][0]
+    evidence.write(out, results, begun, begun["seeds"])
+    out.with_suffix(".md").write_text(page(results, evidence.lines(out)))
 
 
 def compared(results: dict[str, Any]) -> dict[str, Any]:
@@ -46,14 +51,13 @@ def compared(results: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def page(results: dict[str, Any]) -> str:
-    """All of it in words and tables."""
-    machine, versions = results["hardware"], results["versions"]
+def page(results: dict[str, Any], origin: Sequence[str] = ()) -> str:
+    """All of it in words and tables; ``origin`` says where the numbers come from."""
+    versions = results["versions"]
     lines = [
         "# Speed of language models, side by side",
         "",
-        f"{results['started']}, commit {results['commit']}; {machine['processor']}, "
-        f"{machine['cores']} cores, {machine['memory_gib']} GiB, Python {machine['python']}; "
+        *origin,
         f"{results['repetitions']} repetitions, contenders in turn, torch on "
         f"{results['threads']} threads. Numbers are medians (lowest to highest).",
         "",

@@ -1,6 +1,6 @@
 """What waiting costs: answers learned from 0 to 8 iterations late, with and without a correction.
 
-    python benchmarks/language/staleness.py
+    python benchmarks/language/staleness.py [--page]
 
 "naive" takes ratios to the policy that spoke, long gone; "decoupled" to the policy as the iteration
 began, and weights each token by how likely that one would have said it (Hilton 2022; AReaL reports
@@ -11,13 +11,19 @@ benchmarks/language/results/staleness.{json,md}.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 RUNS, OUT = ROOT / "runs" / "staleness", Path(__file__).parent / "results" / "staleness"
 WORLD, SEEDS, SFT, ITERATIONS, LAGS = "arithmetic", 3, 150, 150, (0, 1, 2, 4, 8)
 RATES, WAYS = (3e-4, 1e-3), ("naive", "decoupled")
@@ -27,28 +33,34 @@ STEPS = {"prompts": 16, "group": 16, "minibatches": 4}
 
 def main() -> None:
     """Run every lag both ways, write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    if not parser.parse_args().page:
+        measure()
+    content = json.loads(OUT.with_suffix(".json").read_text())
+    OUT.with_suffix(".md").write_text("\n".join(page(content["parts"])) + "\n")
+    print(OUT.with_suffix(".md").read_text())
+
+
+def measure() -> None:
+    """Train every cell that is not there yet, from one SFT for all."""
     import sterling
 
-    begun = RUNS / "sft"
-    if not (begun / "result.json").exists():
-        shutil.rmtree(begun, ignore_errors=True)
-        sterling.train("sft", WORLD, updates=SFT, out=begun, model="nano", **SHARED)
-    path = OUT.with_suffix(".json")
-    path.parent.mkdir(exist_ok=True)
-    found = json.loads(path.read_text()) if path.exists() else {}
-    found["start"] = json.loads((begun / "result.json").read_text())["final"]["return"]
+    begun, path, sft = evidence.begin(), OUT.with_suffix(".json"), RUNS / "sft"
+    if not (sft / "result.json").exists():
+        shutil.rmtree(sft, ignore_errors=True)
+        sterling.train("sft", WORLD, updates=SFT, out=sft, model="nano", **SHARED)
+    start, seeds = json.loads((sft / "result.json").read_text()), list(range(SEEDS))
+    found = evidence.write_part(path, "start", start["final"]["return"], begun, seeds)
     for lr, lag, way in itertools.product(RATES, LAGS, WAYS):
         name = named(lr, lag, way)
-        if name in found:
+        if name in found["parts"]:
             continue
         words = SHARED | STEPS | {"lag": lag, "decoupled": way == "decoupled", "lr": lr}
         updates = STEPS["minibatches"] * (ITERATIONS + lag)  # the first lag of them learn nothing
         words["evaluate_every"] = updates
-        run = sterling.train("grpo", WORLD, updates=updates, model=str(begun), **words)
-        found[name] = run.result["final"]["return"]
-        path.write_text(json.dumps(found, indent=1) + "\n")
-    OUT.with_suffix(".md").write_text("\n".join(page(found)) + "\n")
-    print("\n".join(page(found)))
+        run = sterling.train("grpo", WORLD, updates=updates, model=str(sft), **words)
+        evidence.write_part(path, name, run.result["final"]["return"], begun, seeds)
 
 
 def page(found: dict[str, Any]) -> list[str]:
@@ -60,6 +72,7 @@ def page(found: dict[str, Any]) -> list[str]:
         f"success of samples, mean of {SEEDS} seeds (each seed's); then what the lag changed,"
     ]
     lines += ["seed by seed against the same way without lag, [95 %].", ""]
+    lines += evidence.lines(OUT.with_suffix(".json"))
     pairs = list(itertools.product(RATES, WAYS))
     heads = [f"{way}, step size {lr:g}" for lr, way in pairs]
     rule = "|---" * (1 + len(pairs)) + "|"

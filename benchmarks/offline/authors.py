@@ -28,7 +28,11 @@ import gymnasium
 import jax
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1]))
+
+from benchmarks import evidence  # noqa: E402
+
 RESULTS = HERE / "results" / "ogbench" / "authors"
 TASKS = json.loads((HERE / "single_tasks.json").read_text())
 OWN = {"expectile": "expectile", "beta": "alpha", "actor_penalty": "alpha_actor"}
@@ -46,6 +50,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # the simulator's, of displays and float32
     sys.path.insert(0, str(chosen.code.resolve()))
     algorithm, task = chosen.only.split("-", 1)
+    evidence.begin()  # refuses a changed tree before hours are spent
     for seed in chosen.seeds:
         if str(seed) not in kept(chosen.only)["success"]:
             found = learn(algorithm, task, columns(chosen.log), seed)
@@ -130,8 +135,9 @@ def keep(name: str, code: Path, log: Path, seed: int, found: dict[str, Any]) -> 
     known["commit"] = subprocess.check_output(commit, text=True).strip()
     known["hash"] = json.loads(str(np.load(log)["sterling.json"]))["hash"]
     known["updates"] = TASKS["updates"]
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(known, indent=1) + "\n")
+    known.pop("provenance", None)
+    seeds = sorted(map(int, known["success"]))
+    evidence.write(RESULTS / f"{name}.json", known, evidence.begin(), seeds)
     print(name, seed, found)
 
 

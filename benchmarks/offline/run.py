@@ -18,8 +18,12 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 RESULTS, RUNS = HERE / "results", ROOT / "runs" / "offline"
 PAGE = ROOT / "benchmarks" / "results" / "offline.md"
 TASKS = json.loads((HERE / "tasks.json").read_text())
@@ -60,6 +64,7 @@ def learn(algorithm: str, world: str, quality: str, data: Path) -> None:
     import sterling
     from sterling.report.progress import Progress
 
+    evidence.begin()  # refuses a changed tree before hours are spent
     name = f"{algorithm}-{world}-{quality}"
     path, seeds = RUNS / name, TASKS["seeds"]
     sinks = [Progress(TASKS["updates"], seeds, name)]
@@ -89,10 +94,10 @@ def learn(algorithm: str, world: str, quality: str, data: Path) -> None:
         "reference": log.facts.reference,
     }
     run.result["data"]["path"] = data.name  # wherever it lay on this machine
-    evidence = {"world": world, "quality": quality, "log": facts, "result": run.result}
-    evidence["config"] = {k: config[k] for k in ("config", "versions", "hardware", "git", "time")}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(evidence, indent=1) + "\n")
+    content = {"world": world, "quality": quality, "log": facts, "result": run.result}
+    content["config"] = {"config": config["config"]}
+    begun = evidence.of_run(config, f"python benchmarks/offline/run.py --only {world}/{quality}")
+    evidence.write(RESULTS / f"{name}.json", content, begun, run.result["seeds"])
     print(name, run.result["final"]["return"])
 
 
@@ -123,7 +128,17 @@ def page() -> list[str]:
         lines.append(
             f"| {world} {quality} | " + " | ".join(facts + [_cell(c) for c in cells]) + " |"
         )
-    return [*lines, "", "## Orderings", "", *_orderings(found)]
+    lines += ["", "## Orderings", "", *_orderings(found)]
+    return [*lines, "", "## Where each number comes from", "", *_origins()]
+
+
+def _origins() -> list[str]:
+    """Commit, date, machine and versions of every file; equal ones are told once."""
+    told: dict[str, list[str]] = {}
+    for file in sorted(RESULTS.glob("*.json")):
+        said = " ".join(line.strip("*") for line in evidence.lines(file) if line)
+        told.setdefault(said, []).append(file.stem)
+    return [f"* {', '.join(names)}: {said}" for said, names in told.items()]
 
 
 def _cell(found: dict[str, Any] | None) -> str:

@@ -19,8 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 RESULTS, RUNS = HERE / "results" / "ogbench", ROOT / "runs" / "ogbench"
 PAGE = ROOT / "benchmarks" / "results" / "ogbench.md"
 LONG = "-long"
@@ -78,6 +82,7 @@ def learn(name: str, data: Path, seeds: int, updates: int) -> dict[str, Any]:
     from sterling.report.progress import Progress
     from sterling.statistics import estimate
 
+    evidence.begin()  # refuses a changed tree before hours are spent
     path = RUNS / name
     sinks = [Progress(updates, seeds, name)]
     if (path / "config.json").exists():
@@ -102,11 +107,10 @@ def keep(name: str, data: Path, seen: list[dict[str, Any]]) -> None:
     import sterling
 
     config = json.loads((RUNS / name / "config.json").read_text())
-    kept = {key: config[key] for key in ("config", "versions", "hardware", "git", "time")}
+    begun = evidence.of_run(config, f"python benchmarks/offline/single_tasks.py --only {name}")
     facts = {"rows": sterling.Dataset(data).rows, "hash": config["data"]["hash"]}
-    evidence = {"log": facts, **seen[-1], "on_the_way": seen[:-1]}
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(evidence | kept, indent=1) + "\n")
+    content = {"log": facts, **seen[-1], "on_the_way": seen[:-1], "config": config["config"]}
+    evidence.write(RESULTS / f"{name}.json", content, begun, config["seeds"])
 
 
 def solved(run: Any, episodes: int) -> list[float]:
@@ -145,7 +149,11 @@ def page() -> list[str]:
         cells = [_cell(name, log) for name in names]
         if any(cell != "-" for cell in cells):
             lines.append(f"| {log} | " + " | ".join(cells) + " |")
-    return [*lines, *_authors(), *_longer()]
+    lines += [*_authors(), *_longer(), "", "## Where each number comes from", ""]
+    for file in sorted(RESULTS.rglob("*.json")):
+        said = " ".join(line.strip("*") for line in evidence.lines(file) if line)
+        lines.append(f"* {file.relative_to(RESULTS).with_suffix('')}: {said}")
+    return lines
 
 
 def _authors() -> list[str]:
@@ -157,7 +165,7 @@ def _authors() -> list[str]:
         ours = json.loads((RESULTS / path.name).read_text())
         same = "on the same log" if found["hash"] == ours["log"]["hash"] else "on another log"
         each = ", ".join(f"{share:.0%}" for share in found["success"].values())
-        mine = f"ours above is of commit {ours['git']['commit'][:7]}"
+        mine = f"ours above is of commit {ours['provenance'][0]['commit'][:7]}"
         lines.append(
             f"* {path.stem}, commit {found['commit'][:7]}, {same}, seed by seed: {each}; {mine}"
         )

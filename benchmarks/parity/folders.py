@@ -29,6 +29,9 @@ import numpy as np
 from folders_peer import FAMILIES, NEW, TALK
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1]))
+
+from benchmarks import evidence  # noqa: E402
 
 
 def expected(folder: Path) -> dict[str, np.ndarray]:
@@ -86,10 +89,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results" / "folders.json")
     parser.add_argument("--fixtures", type=Path)
     asked = parser.parse_args()
+    begun = evidence.begin()
     with tempfile.TemporaryDirectory() as root:
         found = run(Path(root), asked.peers_python, asked.fixtures)
-    asked.out.parent.mkdir(exist_ok=True)
-    asked.out.write_text(json.dumps(found, indent=2) + "\n")
+    evidence.write(asked.out, found, begun, [0])
     print(json.dumps(found, indent=2))
 
 

@@ -24,6 +24,7 @@ from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 from trl.rewards import get_soft_overlong_punishment
 
+from benchmarks import evidence
 from benchmarks.parity import parity_models as models
 
 ROWS, TOKENS, GROUP = 6, 7, 3
@@ -233,6 +234,7 @@ def finish(loss: torch.Tensor, table: models.Table) -> dict[str, Any]:
 
 def main() -> None:
     """Run every case, write what came out."""
+    begun = evidence.begin()
     torch.manual_seed(0)
     fixed = tensors()
     fixed |= {"scores": [0.5, -1.0, 2.0, 0.1, 0.4, -0.7], "margins": [0.3, 0.0, 1.0]}
@@ -260,8 +262,7 @@ def main() -> None:
     cases["overlong"] = {"lengths": lengths, "loss": overlong([[0] * each for each in lengths])}
     versions = {each.__name__: each.__version__ for each in (trl, torch, transformers)}
     found = {"versions": versions, "tensors": fixed, "cases": cases}
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(models.compact(found) + "\n")
+    evidence.write(OUT, found, begun, [0], models.compact)
     for name, case in cases.items():
         print(f"{name:24} {json.dumps(case['loss'])}")
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
+import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,12 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 
-RESULT = Path(__file__).parent / "results" / "peer-dqn-MountainCar-v0.json"
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1]))
+
+from benchmarks import evidence  # noqa: E402
+
+RESULT = HERE / "results" / "peer-dqn-MountainCar-v0.json"
 STEPS, EPISODES = 120_000, 20
 ZOO = {  # rl-baselines3-zoo, hyperparams/dqn.yml, MountainCar-v0
     **{"learning_rate": 4e-3, "batch_size": 128, "buffer_size": 10_000, "learning_starts": 1000},
@@ -38,17 +42,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", nargs="*", type=int, default=list(range(10)))
     asked = parser.parse_args().seeds
+    begun = evidence.begin()
     torch.set_num_threads(1)
     found = json.loads(RESULT.read_text()) if RESULT.exists() else {"return": {}, "seconds": {}}
     found["settings"] = {"steps": STEPS, "episodes": EPISODES, **ZOO}
-    found["versions"] = {each: version(each) for each in ("stable-baselines3", "torch")}
-    found["versions"]["python"] = platform.python_version()
+    found.pop("provenance", None)
+    found["versions"] = evidence.versions()
     for seed in asked:
         if str(seed) not in found["return"]:
             start = time.perf_counter()
             found["return"][str(seed)] = train(seed)
             found["seconds"][str(seed)] = round(time.perf_counter() - start, 1)
-            RESULT.write_text(json.dumps(found, indent=1) + "\n")
+            evidence.write(RESULT, found, begun, sorted(map(int, found["return"])))
             print(seed, found["return"][str(seed)], flush=True)
 
 

@@ -4,7 +4,7 @@ Every task of tasks.json is one resumable run in runs/scores/. When it ends, its
 settings, commit and hardware are written to benchmarks/scores/results/, which is committed, and
 docs/scores.md is made anew from all of them.
 
-    python benchmarks/scores/run.py [--only ppo-CartPole-v1 ...] [--slow] [--list] [--page]
+    python benchmarks/scores/run.py [--only ppo-CartPole-v1 ...] [--slow] [--busy] [--list] [--page]
 
 With ``--seeds 0 1`` a task's seeds are learned one after another, each a run and a file of its own
 that the page puts together: where all of them take longer than the machine is there.
@@ -16,11 +16,16 @@ import argparse
 import json
 import shutil
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 RESULTS = HERE / "results"
 RUNS = ROOT / "runs" / "scores"
 
@@ -31,6 +36,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of tasks, such as ppo-CartPole-v1")
     parser.add_argument("--seeds", nargs="*", type=int, help="these alone, each in its own run")
     parser.add_argument("--slow", action="store_true", help="also the tasks that take hours")
+    busy = "the machine has other work as well: no speed is shown"
+    parser.add_argument("--busy", action="store_true", help=busy)
     parser.add_argument("--list", action="store_true", help="print the tasks and leave")
     parser.add_argument("--page", action="store_true", help="only write docs/scores.md anew")
     arguments = parser.parse_args()
@@ -41,7 +48,7 @@ def main() -> None:
         return
     for task in [] if arguments.page else chosen:
         for seeds in [[seed] for seed in arguments.seeds or ()] or [None]:
-            learn(task, seeds)
+            learn(task, seeds, arguments.busy)
     write_page(tasks)
 
 
@@ -50,11 +57,12 @@ def name(task: dict[str, Any]) -> str:
     return f"{task['algorithm']}-{task['environment'].replace('/', '_')}"
 
 
-def learn(task: dict[str, Any], alone: list[int] | None = None) -> None:
+def learn(task: dict[str, Any], alone: list[int] | None = None, busy: bool = False) -> None:
     """Train (or go on training) one task, or one seed of it, and keep its evidence."""
     import sterling
     from sterling.report.progress import Progress
 
+    evidence.begin()  # refuses a changed tree before hours are spent
     named = name(task) if alone is None else f"{name(task)}-seed{alone[0]}"
     path = RUNS / named
     # Seeds are a number, or a list where settings were tuned on the first ones.
@@ -72,20 +80,23 @@ def learn(task: dict[str, Any], alone: list[int] | None = None) -> None:
             sinks=[progress],
             **task.get("options", {}),
         )
-    keep(task, path)
+    keep(task, path, alone, busy)
     print(named, run.result["final"]["return"])
 
 
-def keep(task: dict[str, Any], path: Path) -> None:
+def keep(
+    task: dict[str, Any], path: Path, alone: list[int] | None = None, busy: bool = False
+) -> None:
     """Copy what is evidence: settings, versions, hardware, commit, result, thin curve, picture."""
     config = json.loads((path / "config.json").read_text())
     result = json.loads((path / "result.json").read_text())
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     thin = rows[:: max(1, len(rows) // 50)]
     curve = [{key: row[key] for key in ("step", "data/return")} for row in thin]
-    evidence = {"task": task, "result": result, "config": config, "curve": curve}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{path.name}.json").write_text(json.dumps(evidence, indent=1) + "\n")
+    seeds = f" --seeds {alone[0]}" if alone else ""
+    begun = evidence.of_run(config, f"python benchmarks/scores/run.py --only {name(task)}{seeds}")
+    content = {"task": task, "result": result, "config": config, "curve": curve, "busy": busy}
+    evidence.write(RESULTS / f"{path.name}.json", content, begun, result["seeds"])
     shutil.copy(path / "curve.png", RESULTS / f"{path.name}.png")
 
 
@@ -100,19 +111,32 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
     lines = [
         "# Scores beside the published ones",
         "",
-        "Made by `make scores` (`benchmarks/scores/run.py`); each row is a file in",
-        "`benchmarks/scores/results/` with settings, seeds, curve, commit and hardware. A score is",
-        "the mean over seeds of the *last* policy's deterministic return (20 episodes each), with",
-        "its 95 % interval over seeds (`sterling.statistics.estimate`, docs/statistics.md).",
+        "Made by `make scores` (`benchmarks/scores/run.py`), the slow ones by `make scores-slow`;",
+        "each row is a file in `benchmarks/scores/results/` with settings, seeds, curve, commit",
+        "and hardware. A score is the mean over seeds of the *last* policy's deterministic return",
+        "(20 episodes each). Its 95 % interval over seeds is computed from the scores of the seeds",
+        "by today's `sterling.statistics.estimate` (docs/statistics.md), so that all rows have the",
+        "same method; *in the file* is the interval that was written when the run ended, and its",
+        "method.",
         "Published figures have other protocols, named beside them; `sterling check-scores` tells",
         "them apart.",
         "",
-        "| task | steps | seeds | Sterling [95 % interval] | at least | published | steps/s | |",
-        "|---|---|---|---|---|---|---|---|",
+        "*Our bar* is a number that we set, not a published one. *Against it* has the answers of",
+        "`sterling check-scores`: above or below where the whole interval lies on one side of the",
+        "bar, and *cannot tell* where the bar lies inside the interval or there is one seed.",
+        "",
+        "| task | steps | seeds | Sterling [95 % interval] | in the file | our bar | against it "
+        "| published | steps/s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_row(task) for task in tasks]
-    lines += ["", *_peers()]
-    lines += ["## Learning curves", ""]
+    lines += ["", *_changes(tasks), *_replaced(tasks), *_peers()]
+    lines += ["## Where each number comes from", ""]
+    for task in tasks:
+        for file in kept(task):
+            said = [line.strip("*") for line in evidence.lines(file) if line]
+            lines.append(f"* {file.stem}: {' '.join(said)}")
+    lines += ["", "## Learning curves", ""]
     names = [file.stem for task in tasks for file in kept(task)]
     lines += [f"![{each}](../benchmarks/scores/results/{each}.png)\n" for each in names]
     (ROOT / "docs" / "scores.md").write_text("\n".join(lines).rstrip() + "\n")
@@ -130,23 +154,63 @@ def score(results: list[dict[str, Any]]) -> Any:
     return headline(scores, within=within)
 
 
+def against(made: Any, bar: float) -> str:
+    """Where an interval lies against our bar, in the words of ``sterling check-scores``."""
+    from sterling.report.beside import verdict
+
+    return verdict(made.made, float(bar), float(bar)) if made.made else "cannot tell"
+
+
 def _row(task: dict[str, Any]) -> str:
-    results = [json.loads(file.read_text())["result"] for file in kept(task)]
+    files = [json.loads(file.read_text()) for file in kept(task)]
+    results = [each["result"] for each in files]
     head = f"| {task['algorithm']} {task['environment']} | {task['steps']:,} "
-    tail = f"{task['at_least']} | {task['published']} |"
+    bar = task["at_least"]
     if not results:
-        return f"{head}| {task['seeds']} | not run yet | {tail} | |"
+        return f"{head}| {task['seeds']} | not run yet | | {bar} | | {task['published']} | |"
     made = score(results)
-    reached = "**below**"
-    if made.made is not None and made.made.value >= task["at_least"]:
-        reached = "reached"
     seeds = sum(len(result["seeds"]) for result in results)
     asked = task["seeds"] if isinstance(task["seeds"], int) else len(task["seeds"])
-    speed = statistics.median(result["steps_per_second"] for result in results)
+    rate = statistics.median(result["steps_per_second"] for result in results)
+    speed = "busy machine" if any(each.get("busy") for each in files) else f"{rate:,.0f}"
     return (
-        f"{head}| {seeds}{f' of {asked}' if seeds < asked else ''} | {made} | {tail} "
-        f"{speed:,.0f} | {reached} |"
+        f"{head}| {seeds}{f' of {asked}' if seeds < asked else ''} | {made} | {_filed(results)} | "
+        f"{bar} | {against(made, bar)} | {task['published']} | {speed} |"
     )
+
+
+def _filed(results: list[dict[str, Any]]) -> str:
+    """The interval that a file was written with, and its method."""
+    from sterling.statistics import Estimate
+
+    if len(results) > 1:
+        return "one file a seed, no interval"
+    made = Estimate.from_json(results[0]["final"]["return"])
+    return f"{made}{'' if made.low is None else f' ({made.method})'}"
+
+
+def _changes(tasks: list[dict[str, Any]]) -> list[str]:
+    """Budgets, seeds and bars that are not those which were set before the first run."""
+    changed = [task for task in tasks if "changed" in task]
+    if not changed:
+        return []
+    lines = ["Budgets, seeds and bars that were changed after they had been set:", ""]
+    lines += [
+        f"* {task['algorithm']} {task['environment']}: {each}"
+        for task in changed
+        for each in task["changed"]
+    ]
+    return [*lines, ""]
+
+
+def _replaced(tasks: list[dict[str, Any]]) -> list[str]:
+    """Earlier scores of the same seeds that a newer run took the place of."""
+    found = [
+        f"* {task['algorithm']} {task['environment']}: {task['replaced']}"
+        for task in tasks
+        if "replaced" in task
+    ]
+    return ["Scores that a newer run of the same seeds replaced:", "", *found, ""] if found else []
 
 
 def _peers() -> list[str]:
@@ -168,6 +232,7 @@ def _peers() -> list[str]:
             f"(`benchmarks/scores/peer.py`): {made}; each seed's "
             f"{', '.join(f'{score:.1f}' for score in scores)}.",
             "",
+            *evidence.lines(file),
         ]
     return lines
 

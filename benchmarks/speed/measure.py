@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import resource
 import shutil
 import subprocess
@@ -128,34 +127,6 @@ def window(points: Sequence[Sequence[float]], after: int) -> dict[str, float]:
         "window_seconds": round(ended - began, 4),
         "steps_per_second": round((last - first) / (ended - began), 2),
     }
-
-
-def hardware() -> dict[str, Any]:
-    """The machine in words."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "processor": models[0] if models else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(pages / 2**30, 1),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-    }
-
-
-def commit() -> str:
-    """The checkout's commit, marked where files differ from it."""
-
-    def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    name = git("rev-parse", "HEAD") or "no commit"
-    return name + (" with changes" if git("status", "--porcelain") else "")
 
 
 def peers_python(given: str | None) -> str:

@@ -172,18 +172,28 @@ def _verdicts(results: dict[str, Any]) -> list[list[str]]:
         unit = row["unit"]
         measured = f"{row['median']:.2f} {unit} ({row['low']:.2f} to {row['high']:.2f})"
         wanted = f"{row['kind']} {row['target']:g} {unit}"
-        rows.append([row["text"], measured, wanted, "yes" if row["reached"] else "**no**"])
+        rows.append([row["text"], measured, wanted, reached(row)])
     return rows
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """The page that is committed beside the JSON."""
-    machine = results["hardware"]
+def reached(row: dict[str, Any]) -> str:
+    """Whether a target is reached, by the median and by every repetition."""
+    more = row["kind"] == "at least"
+    worst, best = (row["low"], row["high"]) if more else (row["high"], row["low"])
+    every, some = (
+        each >= row["target"] if more else each <= row["target"] for each in (worst, best)
+    )
+    if row["reached"]:
+        return "yes" if every else "by the median, not by every repetition"
+    return "**no** by the median, by some repetitions" if some else "**no**"
+
+
+def markdown(results: dict[str, Any], origin: Sequence[str] = ()) -> str:
+    """The page that is committed beside the JSON; ``origin`` says where the numbers come from."""
     lines = [
         "# Speed, side by side",
         "",
-        f"{results['started']}, commit {results['commit']}; {machine['processor']}, "
-        f"{machine['cores']} cores, {machine['memory_gib']} GiB, Python {machine['python']}; "
+        *origin,
         f"{results['repetitions']} repetitions, contenders in turn"
         + ("; **quick run: too short to be quoted**" if results["quick"] else "")
         + ". Numbers are medians (lowest to highest). How and what: benchmarks/README.md.",

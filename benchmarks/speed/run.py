@@ -1,6 +1,6 @@
 """Sterling against Stable-Baselines3, SBX and the machine's own limits, side by side.
 
-    python benchmarks/speed/run.py --out benchmarks/results/speed.json
+    python benchmarks/speed/run.py [--page] [--out benchmarks/results/speed.json]
 
 Every contender is measured in a fresh process, in turn (A, B, C, A, B, C, ...), so that a machine
 whose speed drifts slows all of them alike. Writes the JSON and, beside it, a Markdown table.
@@ -9,8 +9,8 @@ whose speed drifts slows all of them alike. Writes the JSON and, beside it, a Ma
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
+import sys
 import tempfile
 from collections import defaultdict
 from itertools import groupby
@@ -20,21 +20,28 @@ from typing import Any
 import report
 from bounds import iql_update_flops, sac_update_flops, td3bc_update_flops
 from cases import Case, all_cases, select
-from measure import Bench, commit, hardware, peers_python
+from measure import ROOT, Bench, peers_python
+
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence
 
 GROUPS = ("cartpole", "ppo", "sac", "offline", "programs", "startup")
+SEEDS = "0; 0 to 9 where ten are trained"
 CHEETAH = {"obs": 17, "action": 6, "width": 256, "batch": 256}
 
 
 def main() -> None:
     """Measure, write, print."""
     options = _options()
+    if options.page:
+        results = json.loads(options.out.read_text())
+        options.out.with_suffix(".md").write_text(_page(options.out, results))
+        return
+    begun = evidence.begin()
     cases = select(all_cases(options.quick), options.only)
     repetitions = options.repetitions or (1 if options.quick else 3)
     results: dict[str, Any] = {
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
-        "hardware": hardware(),
         "versions": {},
         "quick": options.quick,
         "repetitions": repetitions,
@@ -53,7 +60,7 @@ def main() -> None:
             measured = _measure(bench, list(group), repetitions)
             results["versions"] |= _versions(measured)
             results["measurements"] |= measured
-            _write(options.out, results)  # after every group: a late failure loses little
+            _write(options.out, results, begun)  # after every group: a late failure loses little
     print(report.terminal(results))
 
 
@@ -68,12 +75,16 @@ def _measure(bench: Bench, contenders: list[Case], repetitions: int) -> dict[str
     return dict(measurements)
 
 
-def _write(out: Path, results: dict[str, Any]) -> None:
+def _write(out: Path, results: dict[str, Any], begun: dict[str, Any]) -> None:
     """The JSON, and the Markdown page beside it."""
     results["comparisons"] = report.compare(results)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(results, indent=1) + "\n")
-    out.with_suffix(".md").write_text(report.markdown(results))
+    evidence.write(out, results, begun, SEEDS)
+    out.with_suffix(".md").write_text(_page(out, results))
+
+
+def _page(out: Path, results: dict[str, Any]) -> str:
+    """The page, with where its numbers come from."""
+    return report.markdown(results, evidence.lines(out))
 
 
 def _tell(case: Case, repetition: int, found: dict[str, Any]) -> None:
@@ -99,7 +110,8 @@ def _versions(measurements: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/speed.json"))
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/speed.json")
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
     parser.add_argument("--quick", action="store_true", help="short runs, once: does it work?")
     parser.add_argument("--repetitions", type=int, help="default 3; with --quick 1")
     parser.add_argument("--only", nargs="+", choices=GROUPS, default=[], help="these groups")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import datetime
 import json
 import subprocess
 import sys
@@ -22,20 +21,29 @@ import alone  # noqa: F401 - first of all
 import ours
 import report
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 NEEDED = ("rliable==1.2.0", "adastop==0.1.3", "pandas<3", "scipy")
 
 
 def main() -> None:
     """Measure, write, print."""
     options = _options()
+    if options.page:
+        _write_page(options.out)
+        return
+    begun = evidence.begin()
     peers = Peers(_python(options.oracle_python))
     quick = options.quick
     results: dict[str, Any] = {}
     if options.only and options.out.exists():  # the other groups stay as they were measured
         results = json.loads(options.out.read_text())
-    results |= {**stamp(), "quick": quick}
+    results |= {"quick": quick, "provenance": [{**begun, "seeds": "of simulations, in laws.py"}]}
+    results |= {"started": begun["date"], "commit": begun["commit"]}
     groups = {
         "speed": lambda: speed(peers, quick),
         "agree": lambda: agree(peers),
@@ -58,7 +66,13 @@ def _write(out: Path, results: dict[str, Any]) -> str:
     """The JSON, and the Markdown page beside it; after every group, a failure loses little."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(results, indent=1) + "\n")
-    text = report.markdown(results)
+    return _write_page(out)
+
+
+def _write_page(out: Path) -> str:
+    """The page of a file of results, with where its numbers come from."""
+    title, rest = report.markdown(json.loads(out.read_text())).split("\n", 1)
+    text = "\n".join([title, "", *evidence.lines(out)]).rstrip() + "\n" + rest
     out.with_suffix(".md").write_text(text)
     return text
 
@@ -182,17 +196,10 @@ def _python(given: str | None) -> str:
     return str(python)
 
 
-def stamp() -> dict[str, str]:
-    """When and by which commit a measurement was begun."""
-    asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-    commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    now = datetime.datetime.now(datetime.UTC)
-    return {"started": now.isoformat(timespec="seconds"), "commit": commit}
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/statistics.json"))
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/statistics.json")
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
     parser.add_argument("--quick", action="store_true", help="few trials: does it work?")
     groups = ("speed", "agree", "errors", "power")
     parser.add_argument("--only", nargs="+", choices=groups, default=[], help="these groups")

@@ -1,6 +1,6 @@
 """Does tuning find settings that beat the defaults on fresh seeds, and what does it cost?
 
-    python benchmarks/tuning/run.py --out benchmarks/results/tuning.json
+    python benchmarks/tuning/run.py [--page] [--out benchmarks/results/tuning.json]
 
 Three parts, each in a fresh process with an empty compilation cache:
 
@@ -17,10 +17,8 @@ Writes the JSON and, beside it, a Markdown table.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -28,6 +26,11 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
 
 TASK = {"algorithm": "ppo", "environment": "Acrobot-v1", "steps": 32_768}
 TRIALS, SEEDS, TEST_SEEDS = 16, 5, 10
@@ -37,32 +40,35 @@ RUNGS = {"eta": 2, "least": 8_192}  # below, there is nothing to judge PPO by
 def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/tuning.json"))
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/tuning.json")
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--part", choices=("random", "singly", "asha"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.part:
         _part(chosen.part, chosen.trials, chosen.out)
         return
-    results: dict[str, Any] = {
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": "python benchmarks/tuning/run.py --out benchmarks/results/tuning.json",
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "task": {**TASK, "trials": chosen.trials, "seeds": SEEDS, "test_seeds": TEST_SEEDS},
-        "parts": {},
-    }
+    if not chosen.page:
+        begun = evidence.begin()
+        seeds = f"{SEEDS} to tune, {TEST_SEEDS} fresh to test"
+        evidence.write(chosen.out, _measured(chosen.trials), begun, seeds)
+    text = table(json.loads(chosen.out.read_text()), chosen.out)
+    chosen.out.with_suffix(".md").write_text(text)
+    print(text)
+
+
+def _measured(trials: int) -> dict[str, Any]:
+    """All three parts, one after another."""
+    task = {**TASK, "trials": trials, "seeds": SEEDS, "test_seeds": TEST_SEEDS}
+    results: dict[str, Any] = {"task": task, "searches": {}}
     with tempfile.TemporaryDirectory(prefix="sterling-tuning-") as scratch:
         for part in ("random", "singly", "asha"):
             folder = Path(scratch) / part
-            results["parts"][part] = _measure(part, chosen.trials, folder)
-            print(part, results["parts"][part]["measured"], flush=True)
-    parts = results["parts"]
+            results["searches"][part] = _measure(part, trials, folder)
+            print(part, results["searches"][part]["measured"], flush=True)
+    parts = results["searches"]
     results["identical"] = parts["random"]["scores"] == parts["singly"]["scores"]
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(results, indent=1) + "\n")
-    chosen.out.with_suffix(".md").write_text(table(results))
-    print(table(results))
+    return results
 
 
 def _measure(part: str, trials: int, folder: Path) -> dict[str, Any]:
@@ -193,16 +199,16 @@ def _spent() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def table(results: dict[str, Any]) -> str:
+def table(results: dict[str, Any], path: Path) -> str:
     """The results for people."""
     from sterling.tuning.outcome import shown
 
-    task, parts = results["task"], results["parts"]
+    task, parts = results["task"], results["searches"]
     singly = parts["singly"]["measured"]
     lines = [
         f"# Tuning {task['algorithm']} on {task['environment']}",
         "",
-        f"{results['started']}; {results['cores']} cores, Python {results['python']}; "
+        *evidence.lines(path),
         f"{task['trials']} configurations x {task['seeds']} tuning seeds, {task['steps']:,} steps, "
         f"default search space, no preset. Score: interquartile mean of the last tenth of the "
         f"returns of learning; 95 % intervals over {task['test_seeds']} fresh seeds. "

@@ -1,15 +1,15 @@
-"""`sterling compare --until-decided`, shown: two algorithms that differ, two copies of one, a kill.
+"""`sterling compare --until-decided`, shown: algorithms that differ, two copies of one, a kill.
 
-    python benchmarks/until/run.py [--out benchmarks/results/until.md]
+    python benchmarks/until/run.py [--only differ same killed] [--page]
 
-Each is the command itself in processes of its own. The third is the first again, killed (SIGKILL)
-in the middle of its second training, given once more, and compared with the undisturbed answer.
+Each is the command itself in processes of its own; README.md shows ``differ``. ``killed`` is
+``differ`` again, killed (SIGKILL) in the middle of its second training, given once more, and
+compared with the undisturbed answer. Writes benchmarks/results/until.{json,md}.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import signal
@@ -18,29 +18,73 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[2]
-DIFFER = "compare sac ppo --environment Pendulum-v1 --steps 8_000 --max-seeds 20 --until-decided"
-SAME = "compare ppo ppo --environment CartPole-v1 --steps 10_240 --max-seeds 20 --until-decided"
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "benchmarks" / "results" / "until"
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
+COMMANDS = {
+    "differ": "compare sac ppo --environment Pendulum-v1 --steps 8_000 --max-seeds 20 "
+    "--until-decided",
+    "same": "compare ppo ppo --environment CartPole-v1 --steps 10_240 --max-seeds 20 "
+    "--until-decided",
+}
+TITLES = {
+    "differ": "Two algorithms that differ",
+    "same": "Two copies of one",
+}
+KILLED = "killed"
 
 
 def main() -> None:
-    """Run all three, write the page, and fail where a kill changed the answer."""
+    """Run what was asked for, write the page, and fail where a kill changed the answer."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "until.md")
-    out = parser.parse_args().out
-    with tempfile.TemporaryDirectory() as scratch:
-        work = Path(scratch)
-        differ = told(DIFFER, work / "differ")
-        same = told(SAME, work / "same")
-        killed_after = killed(DIFFER, work / "killed")
-        again = told(DIFFER, work / "killed")
-        equal = answer(work / "killed") == answer(work / "differ")
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(page(differ, same, again, killed_after, equal))
-    print(out.read_text())
-    if not equal:
+    parts = [*COMMANDS, KILLED]
+    parser.add_argument("--only", nargs="*", choices=parts, default=parts)
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
+    chosen = parser.parse_args()
+    path = OUT.with_suffix(".json")
+    if not chosen.page:
+        begun = evidence.begin()
+        for name in chosen.only:
+            found = interrupted() if name == KILLED else undisturbed(COMMANDS[name])
+            evidence.write_part(path, name, found, begun, "0 onwards, as many as it takes")
+    found = json.loads(path.read_text())["parts"]
+    OUT.with_suffix(".md").write_text("\n".join(page(found)).rstrip() + "\n")
+    print(OUT.with_suffix(".md").read_text())
+    if KILLED in found and not found[KILLED]["equal"]:
         raise SystemExit("killed and resumed differs from undisturbed")
+
+
+def undisturbed(words: str) -> dict[str, Any]:
+    """What the command prints, its scores, and the seconds it took."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "compared"
+        text, seconds = told(words, folder)
+        return {
+            "command": words,
+            "text": text,
+            "seconds": seconds,
+            "answer": answer(folder),
+        }
+
+
+def interrupted() -> dict[str, Any]:
+    """The same command undisturbed and killed: whether the answers are equal."""
+    words = COMMANDS["differ"]
+    with tempfile.TemporaryDirectory() as scratch:
+        whole, broken = Path(scratch) / "whole", Path(scratch) / "broken"
+        told(words, whole)
+        after = killed(words, broken)
+        seconds = told(words, broken)[1]
+        return {
+            "killed_after": after,
+            "seconds": seconds,
+            "equal": answer(broken) == answer(whole),
+        }
 
 
 def told(words: str, folder: Path) -> tuple[str, float]:
@@ -79,34 +123,24 @@ def answer(folder: Path) -> list[object]:
     return [json.loads((folder / "decision.json").read_text()), scores]
 
 
-def page(differ, same, again, killed_after: float, equal: bool) -> str:
-    """What was given and what came out; the first three are pairs of text and seconds."""
-    now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-    verdict = "the same" if equal else "NOT THE SAME"
-    return f"""# Training until it is decided
-
-Made by `python benchmarks/until/run.py`, {now}, commit {commit}, {os.cpu_count()} cores.
-
-Two algorithms that differ ({differ[1]:.0f} s):
-
-    $ sterling {DIFFER}
-{indented(differ[0])}
-
-Two copies of one ({same[1]:.0f} s):
-
-    $ sterling {SAME}
-{indented(same[0])}
-
-The first again, killed with SIGKILL after {killed_after:.0f} s, in its second training, and given
-once more ({again[1]:.0f} s): every score and the decision are {verdict}.
-"""
-
-
-def indented(text: str) -> str:
-    """As a block of Markdown."""
-    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
+def page(found: dict[str, Any]) -> list[str]:
+    """What was given and what came out."""
+    lines = ["# Training until it is decided", ""]
+    lines += evidence.lines(OUT.with_suffix(".json"))
+    for name, title in TITLES.items():
+        if name in found:
+            each = found[name]
+            lines += [f"{title}:", ""]
+            lines += [f"    $ sterling {each['command']}"]
+            lines += [f"    {line}".rstrip() for line in each["text"].splitlines()] + [""]
+    if KILLED in found:
+        each = found[KILLED]
+        same = "the same" if each["equal"] else "NOT THE SAME"
+        lines += [
+            "Two algorithms that differ again, killed (SIGKILL) in the second training, and given "
+            f"once more: every score and the decision are {same}.",
+        ]
+    return lines
 
 
 if __name__ == "__main__":

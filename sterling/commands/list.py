@@ -24,6 +24,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
             print(f"{name:<{width}}{first_line(name)}")
         return 0
     from sterling import envs
+    from sterling.envs import envpool
     from sterling.language import worlds
     from sterling.types import Mistake
 
@@ -35,5 +36,6 @@ def carry_out(chosen: argparse.Namespace) -> int:
         raise Mistake(f"no environment's name holds {chosen.pattern!r}")
     for backend, names in found.items():
         for name in names:
-            print(f"{backend:<11}{name}")
+            reason = envpool.unusable(name) if backend == "envpool" else None
+            print(f"{backend:<11}{name}{f'  (does not run here: {reason})' if reason else ''}")
     return 0

@@ -1,4 +1,4 @@
-"""EnvPool: 1,600 worlds in C++, stepped inside the compiled program.
+"""EnvPool: worlds in C++, stepped inside the compiled program.
 
 One pool serves every seed. EnvPool resets on the step after an end (the action of that step is
 ignored), which is Sterling's own convention, so nothing has to be patched: rows whose episode was
@@ -185,6 +185,25 @@ def knows(name: str) -> bool:
 def names() -> list[str]:
     """Every task EnvPool offers; none where EnvPool cannot be used."""
     return sorted(_registry()) if missing() is None else []
+
+
+def family(name: str) -> str:
+    """The part of EnvPool that a task belongs to, such as ``mujoco.dmc``."""
+    return _registry()[name][0].removeprefix("envpool.")
+
+
+def unusable(name: str) -> str | None:
+    """Why a listed task does not run here, told without making it; None where nothing is known to
+    stand against it: several players at once, or a system library that is not installed."""
+    module, spec, defaults = _registry()[name]
+    players = defaults.get("max_num_players", 1)
+    if players > 1:
+        return f"needs {players} players at once; worlds here have one agent"
+    try:
+        getattr(importlib.import_module(module), spec)
+    except ImportError as error:
+        return str(error)
+    return None
 
 
 def _registry() -> dict[str, tuple[str, str, dict[str, Any]]]:

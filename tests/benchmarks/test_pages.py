@@ -1,6 +1,7 @@
 """The pages of algorithms are what their files and their committed scores say."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -17,3 +18,30 @@ SPEC.loader.exec_module(generate)
 def test_a_page_is_up_to_date(name):
     written = (DOCS / "algorithms" / f"{name}.md").read_text()
     assert written == generate.page(name), "run `make docs`"
+
+
+@pytest.mark.parametrize("name", generate.MARKED)
+def test_marked_parts_show_the_committed_results(name):
+    assert (DOCS.parent / name).read_text() == generate.renewed(name), "run `make docs`"
+
+
+def test_a_bar_inside_the_interval_is_not_reached():
+    from run import against
+
+    from sterling.statistics import Estimate
+
+    made = Estimate(-112.0, -141.5, -99.6, 10, "t", 0.95)
+    assert against(made, -120) == "cannot tell"
+    assert against(made, -150) == "above"
+    assert against(made, -90) == "below"
+    assert against(Estimate(9.5, None, None, 1, "none (one run)", 0.95), 0) == "cannot tell"
+
+
+def test_the_score_page_says_what_was_changed_and_replaced():
+    tasks = json.loads(generate.TASKS.read_text())
+    page = (DOCS / "scores.md").read_text()
+    said = [each for task in tasks for each in task.get("changed", [])]
+    said += [task["replaced"] for task in tasks if "replaced" in task]
+    assert said
+    assert all(each in page for each in said)
+    assert "reached" not in page

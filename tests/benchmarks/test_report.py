@@ -83,3 +83,14 @@ def test_update_flops_of_one_unit_networks_counted_by_hand():
     # obs 1, action 1, width 1: policy 1 + 1 + 2 = 4 multiply-adds, critic 2 + 1 + 1 = 4
     # target 4 + 8; critics 2 (4 + 8 - 2); policy 4 + 8 + 8 + (8 - 1); two operations each
     assert bounds.sac_update_flops(1, 1, 1, 1) == 2 * (12 + 20 + 27)
+
+
+def test_a_target_that_only_the_median_reaches_is_told_so():
+    row = {"kind": "at least", "target": 4.0, "low": 3.2, "high": 7.2, "reached": True}
+    assert report.reached(row) == "by the median, not by every repetition"
+    assert report.reached(row | {"low": 4.0}) == "yes"
+    assert report.reached(row | {"reached": False}) == "**no** by the median, by some repetitions"
+    assert report.reached(row | {"reached": False, "high": 3.9}) == "**no**"
+    limit = {"kind": "at most", "target": 1.5, "low": 0.2, "high": 9.0, "reached": True}
+    assert report.reached(limit) == "by the median, not by every repetition"
+    assert report.reached(limit | {"high": 1.5}) == "yes"

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from sterling import keys
+from sterling.cli import main
 from sterling.envs import make
-from sterling.envs.envpool import Pool, env_seed, is_clipped
+from sterling.envs.envpool import Pool, env_seed, is_clipped, unusable
 from sterling.envs.wrappers import ClipReward
 from sterling.types import Mistake, Step
 
@@ -223,3 +224,24 @@ def test_options_that_do_not_exist_are_named(options: dict[str, Any], said: str)
 def test_worlds_with_several_players_are_refused() -> None:
     with pytest.raises(Mistake, match="2 players at once"):
         Pool("TicTacToe-v1", SEEDS, ENVS)
+
+
+def test_a_listed_task_that_does_not_run_here_says_why(capsys):
+    assert unusable("Chess-v1") == "needs 2 players at once; worlds here have one agent"
+    assert unusable("Play2048-v1") is None
+    assert unusable("Ant-v5") is None
+    assert main(["list", "environments", "Chess-v1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "envpool    VideoChess-v5" not in lines  # another name
+    assert f"envpool    Chess-v1  (does not run here: {unusable('Chess-v1')})" in lines
+
+
+def test_a_task_whose_system_library_is_missing_names_the_package():
+    reason = unusable("BigfishEasy-v0")
+    if reason is None:  # Qt 5 is installed here
+        make("envpool:BigfishEasy-v0", (0,), 1).close()
+        return
+    assert "qtbase5-dev" in reason
+    with pytest.raises(Mistake, match="qtbase5-dev") as told:
+        make("envpool:BigfishEasy-v0", (0,), 1)
+    assert "\n" not in str(told.value)
