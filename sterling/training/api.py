@@ -72,7 +72,7 @@ def train(
     Raises:
         Mistake: wrong use, in one line.
         WorldFailed: an environment that cannot be built or stepped, or fails again and again.
-        SystemExit: code 75 after SIGTERM or Ctrl-C, when the run has been saved.
+        SystemExit: code 75 after SIGTERM, SIGHUP or Ctrl-C, when the run has been saved.
     """
     check_kinds(algorithm=algorithm, environment=environment, data=data, out=out, **options)
     check_sinks(sinks)
