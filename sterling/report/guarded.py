@@ -35,8 +35,8 @@ class Guarded:
 
 
 class GuardedWatch:
-    """A callable as one that cannot end the work that it is told of: once it has raised, it is
-    called no more, which is said in one line."""
+    """A callable that may find nobody who reads what it prints: it is called no more then, which is
+    said in one line, and the work goes on. What else it raises ends the work."""
 
     def __init__(self, watch: Callable[..., None]):
         self._watch: Callable[..., None] | None = watch
@@ -47,7 +47,7 @@ class GuardedWatch:
             return
         try:
             self._watch(*told)
-        except (Exception, SystemExit) as error:
+        except OSError as error:
             watch, self._watch = self._watch, None
             say(f"{_dropped(watch, error)}; the work goes on without it")
 

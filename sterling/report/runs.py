@@ -153,8 +153,11 @@ def read_json(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"an object is expected, not {found!r:.40}")
+        return found
+    except (ValueError, RecursionError) as error:
         raise Mistake(f"{path} is damaged ({error}); restore it or leave it out") from error
 
 

@@ -16,6 +16,7 @@ from sterling.training.fields import make_config, seeds_of, whole
 from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
 STRATEGIES = ("vmap", "map", "processes")
+MOST_ITERATIONS = 2**31  # they are counted in 32 bits, with a sign
 ATARI = "Atari"  # the preset of games that have none of their own
 
 
@@ -278,7 +279,7 @@ def iterations(settings: Settings) -> int:
         if offline < 1:
             least = f"ask for at least {iteration_updates(settings)}"
             raise Mistake(f"updates={settings.updates} are below one iteration of {name}; {least}")
-        return offline
+        return _countable(name, offline)
     each, warmup = iteration_steps(settings), warmup_steps(settings)
     count = (settings.steps - warmup) // each
     if count < 1:
@@ -286,7 +287,13 @@ def iterations(settings: Settings) -> int:
             f"steps={settings.steps} is below one iteration of {name}: "
             f"{warmup} warm-up steps and {each} to learn from; ask for at least {warmup + each}"
         )
-    return offline + count
+    return _countable(name, offline + count)
+
+
+def _countable(name: str, count: int) -> int:
+    if count >= MOST_ITERATIONS:
+        raise Mistake(f"{name} would make 2^31 iterations or more; ask for fewer steps or updates")
+    return count
 
 
 def _default_envs(module: Any) -> int:

@@ -16,7 +16,7 @@ import pytest
 
 from sterling.training import checkpoint
 
-SMALL = "--length 16 --minibatch 64 --epochs 1 --width 8 --no-preset".split()
+SMALL = ["--length", "16", "--minibatch", "64", "--epochs", "1", "--width", "8", "--no-preset"]
 ENDLESS = {  # the command, and the file that shows that it works
     "train": ("train ppo probe:both --steps 50_000_000 --log-every 128 --out OUT", "metrics.jsonl"),
     "processes": (
