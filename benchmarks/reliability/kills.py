@@ -77,6 +77,19 @@ def kill_once(kind: str, path: Path, log: Path, draw: random.Random, seconds: fl
     return running
 
 
+def go_on(kind: str, path: Path, log: Path) -> None:
+    """Carry a run to its end, from where it is."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        code, said = finish(start(kind, path, log))
+        if code == 0:
+            return
+        # parts of `processes` save and leave when their parent is killed, which takes a moment
+        assert "in use by process" in said, f"{kind}: {said}"
+        assert time.monotonic() < deadline, f"{kind}: {said}"
+        time.sleep(0.5)
+
+
 def case(kind: str, whole: Whole, folder: Path, log: Path, seed: int) -> int:
     """Kill a run up to three times and let it end; the number of kills. Raises AssertionError."""
     expected, seconds = whole
@@ -87,15 +100,7 @@ def case(kind: str, whole: Whole, folder: Path, log: Path, seed: int) -> int:
         if not kill_once(kind, path, log, draw, seconds):
             break
         kills += 1
-    deadline = time.monotonic() + LIMIT
-    while True:
-        code, said = finish(start(kind, path, log))
-        if code == 0:
-            break
-        # parts of `processes` save and leave when their parent is killed, which takes a moment
-        assert "in use by process" in said, f"{kind}: {said}"
-        assert time.monotonic() < deadline, f"{kind}: {said}"
-        time.sleep(0.5)
+    go_on(kind, path, log)
     found = outcome(kind, path)
     assert found == expected, f"{kind}, seed {seed}: another outcome than without kills"
     litter = [p for p in path.rglob("*.partial-*")]

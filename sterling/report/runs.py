@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sterling.naming import hint
+from sterling.report.damaged import check_run
 from sterling.report.metrics import Row
 from sterling.report.metrics import read as read_rows
 from sterling.statistics import folders
@@ -182,8 +183,10 @@ def _runs_in(folder: Path) -> list[tuple[Path, str | None]]:
 def _read_run(folder: Path, label: str | None, metric: str, notes: list[str]) -> Result:
     config, result = read_json(folder / "config.json"), read_json(folder / "result.json")
     log = folder / "metrics.jsonl"
+    rows = read_rows(log) if log.exists() else []
+    check_run(folder, config, result, rows)
     made = _made(
-        *(str(folder), config, result, read_rows(log) if log.exists() else []),
+        *(str(folder), config, result, rows),
         label=label,
         metric=metric,
     )
