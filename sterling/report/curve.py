@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sterling.report import style
+from sterling.report.damaged import read_json
 from sterling.report.metrics import Row, read
-from sterling.report.runs import Curves, curves, limits, read_json
+from sterling.report.runs import Curves, curves, limits
 from sterling.report.style import BLACK, BLUE, ORANGE
 from sterling.statistics import Estimate, estimate
 from sterling.statistics.folders import column

@@ -1,7 +1,8 @@
-"""Whether what a run's folder holds is what training writes there; somebody may have edited it."""
+"""Read what a run's folder holds, and check that it is what training writes; it may be edited."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,19 @@ from sterling.types import Mistake
 
 COUNTS = ("step", "steps", "update", "updates", "iteration")  # of a row, and of a result
 NAMES = ("algorithm", "environment")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file, or nothing where there is none yet."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"an object is expected, not {found!r:.40}")
+        return found
+    except (ValueError, RecursionError) as error:
+        raise Mistake(f"{path} is damaged ({error}); restore it or leave it out") from error
 
 
 def check_run(path: Path, config: dict[str, Any], result: dict[str, Any], rows: list[Row]) -> None:

@@ -6,7 +6,6 @@ Nothing here needs JAX, so that a report of many runs is there at once.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sterling.naming import hint
-from sterling.report.damaged import check_run
+from sterling.report.damaged import check_run, read_json
 from sterling.report.metrics import Row
 from sterling.report.metrics import read as read_rows
 from sterling.statistics import folders
@@ -147,19 +146,6 @@ def limits(result: dict[str, Any]) -> tuple[float, float] | None:
     """What returns cannot leave, where a run's ``result.json`` says so."""
     said = result.get("final", {}).get("return", {}).get("within")
     return (float(said[0]), float(said[1])) if said else None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file, or nothing where there is none yet."""
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError(f"an object is expected, not {found!r:.40}")
-        return found
-    except (ValueError, RecursionError) as error:
-        raise Mistake(f"{path} is damaged ({error}); restore it or leave it out") from error
 
 
 def _labelled(word: str) -> tuple[str | None, Path]:

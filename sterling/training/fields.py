@@ -39,6 +39,7 @@ PARTS = _names("top_p")
 BETWEEN = _names("expectile weight")
 ANY = _names("high log_std low margin target target_entropy target_gap")
 MOST_LAYERS = 1_000  # each is traced by itself: more take hours before anything is learned
+MOST_ITERATIONS = 2**31  # they are counted in 32 bits, with a sign
 SEEDS = 2**31  # they are numbers of 32 bits, with a sign
 MOST_SEEDS = 10_000  # that one run takes
 ENDLESS = _names("cap clip dual high huber low max_grad_norm most noise_clip target_kl")
@@ -123,3 +124,10 @@ def seeds_of(asked: Any) -> tuple[int, ...]:
     if not found or len(set(found)) != len(found) or max(found) >= SEEDS:
         raise Mistake(f"seeds must be at least one, all different, below 2^31; got {asked}")
     return found
+
+
+def countable(name: str, iterations: int) -> int:
+    """The iterations of a run of the algorithm ``name``; Mistake for more than a run can count."""
+    if iterations >= MOST_ITERATIONS:
+        raise Mistake(f"{name} would make 2^31 iterations or more; ask for fewer steps or updates")
+    return iterations

@@ -12,11 +12,10 @@ from sterling import algorithms
 from sterling.naming import called
 from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
-from sterling.training.fields import make_config, seeds_of, whole
+from sterling.training.fields import countable, make_config, seeds_of, whole
 from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
 STRATEGIES = ("vmap", "map", "processes")
-MOST_ITERATIONS = 2**31  # they are counted in 32 bits, with a sign
 ATARI = "Atari"  # the preset of games that have none of their own
 
 
@@ -279,7 +278,7 @@ def iterations(settings: Settings) -> int:
         if offline < 1:
             least = f"ask for at least {iteration_updates(settings)}"
             raise Mistake(f"updates={settings.updates} are below one iteration of {name}; {least}")
-        return _countable(name, offline)
+        return countable(name, offline)
     each, warmup = iteration_steps(settings), warmup_steps(settings)
     count = (settings.steps - warmup) // each
     if count < 1:
@@ -287,13 +286,7 @@ def iterations(settings: Settings) -> int:
             f"steps={settings.steps} is below one iteration of {name}: "
             f"{warmup} warm-up steps and {each} to learn from; ask for at least {warmup + each}"
         )
-    return _countable(name, offline + count)
-
-
-def _countable(name: str, count: int) -> int:
-    if count >= MOST_ITERATIONS:
-        raise Mistake(f"{name} would make 2^31 iterations or more; ask for fewer steps or updates")
-    return count
+    return countable(name, offline + count)
 
 
 def _default_envs(module: Any) -> int:
