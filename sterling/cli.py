@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import termios
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,10 +40,10 @@ def main(words: Sequence[str] | None = None) -> int:
             if leaving.asked:
                 leaving.leave()
             return INTERRUPTED
-        except BrokenPipeError:  # the reader, `head` say, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
         except Exception as error:
+            if _is_unheard(error):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 0
             if leaving.asked:  # an import that was interrupted may fail in words of its own
                 leaving.leave()
             return _told(error)
@@ -56,6 +57,19 @@ def _carried_out(words: Sequence[str]) -> int:
         if isinstance(value, Path):  # of --out=~/runs a shell leaves the ~ to us
             setattr(chosen, name, value.expanduser())
     return int(commands.find(chosen.command).carry_out(chosen))
+
+
+def _is_unheard(error: Exception) -> bool:
+    """Whether nobody reads what is printed: `head` has seen enough, or the terminal is closed."""
+    if isinstance(error, BrokenPipeError):
+        return True
+    if not isinstance(error, OSError) or error.errno != errno.EIO or error.filename:
+        return False
+    try:
+        termios.tcgetattr(sys.stdout.fileno())
+    except termios.error as refused:
+        return refused.args[0] == errno.EIO  # what a closed terminal answers; files are ENOTTY
+    return False
 
 
 def _told(error: Exception) -> int:

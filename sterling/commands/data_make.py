@@ -93,7 +93,7 @@ class Shown:
     def say(self, words: str) -> None:
         """Replace what the line says."""
         if self._shown and self._training is None:
-            print(f"\r\033[K{words[:99]}", end="", file=sys.stderr, flush=True)
+            self._put(words[:99])
 
     def watch(self, settings: Settings) -> Sink:
         """A sink for a training that begins."""
@@ -118,4 +118,11 @@ class Shown:
         if training is not None:
             training.close()
         elif self._shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            self._put("")
+
+    def _put(self, words: str) -> None:
+        """Replace the line on standard error; a terminal that is gone does not end the work."""
+        try:
+            print(f"\r\033[K{words}", end="", file=sys.stderr, flush=True)
+        except OSError:
+            self._shown = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(chosen: argparse.Namespace) -> int:
     """Train until decided, and print what came out."""
-    from sterling.notice import untold
+    from sterling.notice import say, untold
     from sterling.training.until import Question, until_decided
     from sterling.types import Mistake
 
@@ -71,10 +70,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
         with untold():  # how a part goes on by itself: it is the study that goes on
             made = until_decided(question, path, _watch(question, chosen))
     except SystemExit:
-        print(
-            "the comparison goes on where it stopped when the same command is given again",
-            file=sys.stderr,
-        )
+        say("the comparison goes on where it stopped when the same command is given again")
         raise
     print(json.dumps(made.to_json(), indent=1) if chosen.json else _told(question, made, path))
     return 0

@@ -9,9 +9,10 @@ import numpy as np
 
 from sterling import statistics
 from sterling.report import style
+from sterling.report.damaged import read_json
 from sterling.report.limits import limits
 from sterling.report.metrics import Row, read
-from sterling.report.runs import Curves, curves, read_json
+from sterling.report.runs import Curves, curves
 from sterling.report.style import BLACK, BLUE, ORANGE
 from sterling.statistics import Headline
 from sterling.statistics.declared import Bounds

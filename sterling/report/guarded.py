@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sterling.notice import say
 from sterling.report.metrics import Row, Sink
@@ -30,5 +31,28 @@ class Guarded:
                 do(sink)
             except (Exception, SystemExit) as error:  # rich makes SystemExit of a broken pipe
                 self._sinks.remove(sink)
-                why = f"{type(error).__name__}: {error}".partition("\n")[0]
-                say(f"{type(sink).__name__} is told no more ({why}); training goes on without it")
+                say(f"{_dropped(sink, error)}; training goes on without it")
+
+
+class GuardedWatch:
+    """A callable that may find nobody who reads what it prints: it is called no more then, which is
+    said in one line, and the work goes on. What else it raises ends the work."""
+
+    def __init__(self, watch: Callable[..., None]):
+        self._watch: Callable[..., None] | None = watch
+
+    def __call__(self, *told: Any) -> None:
+        """Hand on what is told."""
+        if self._watch is None:
+            return
+        try:
+            self._watch(*told)
+        except OSError as error:
+            watch, self._watch = self._watch, None
+            say(f"{_dropped(watch, error)}; the work goes on without it")
+
+
+def _dropped(taker: Any, error: BaseException) -> str:
+    """Say who is told no more, and why."""
+    why = f"{type(error).__name__}: {error}".partition("\n")[0]
+    return f"{type(taker).__name__} is told no more ({why})"

@@ -162,13 +162,16 @@ def read(path: str | Path) -> list[Row]:
     path = Path(path)
     if not path.exists():
         raise Mistake(f"there is no {path}; is this the folder of a run?")
-    *lines, _torn = path.read_text(encoding="utf-8").split("\n")
+    *lines, _torn = path.read_bytes().split(b"\n")
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
             raise Mistake(f"{path}, line {number} is no JSON ({error}); delete it") from error
+        if not isinstance(row, dict):
+            raise Mistake(f"{path}, line {number} is no row but {row!r:.40}; delete it")
+        rows.append(row)
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -82,7 +83,8 @@ class Progress:
             self._title.cancel()
         if self._live is not None and self._live.is_started:
             self._live.transient = not self._row
-            self._live.stop()
+            with contextlib.suppress(OSError):  # the terminal is gone
+                self._live.stop()
 
     def _announce(self) -> None:
         """The first plain line, once."""

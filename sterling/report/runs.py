@@ -6,7 +6,6 @@ Nothing here needs JAX, so that a report of many runs is there at once.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sterling.naming import hint
+from sterling.report.damaged import check_run, read_json
 from sterling.report.limits import limits
 from sterling.report.metrics import Row
 from sterling.report.metrics import read as read_rows
@@ -144,16 +144,6 @@ def curves(
     return Curves(steps, values, list(seeds), failed, unit, episodes)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file, or nothing where there is none yet."""
-    if not path.exists():
-        return {}
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
-        raise Mistake(f"{path} is damaged ({error}); restore it or leave it out") from error
-
-
 def _labelled(word: str) -> tuple[str | None, Path]:
     label, equals, rest = word.partition("=")
     if equals and not Path(word).exists():
@@ -175,8 +165,10 @@ def _runs_in(folder: Path) -> list[tuple[Path, str | None]]:
 def _read_run(folder: Path, label: str | None, metric: str, notes: list[str]) -> Result:
     config, result = read_json(folder / "config.json"), read_json(folder / "result.json")
     log = folder / "metrics.jsonl"
+    rows = read_rows(log) if log.exists() else []
+    check_run(folder, config, result, rows)
     made = _made(
-        *(str(folder), config, result, read_rows(log) if log.exists() else []),
+        *(str(folder), config, result, rows),
         label=label,
         metric=metric,
     )

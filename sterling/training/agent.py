@@ -15,6 +15,7 @@ from sterling import algorithms
 from sterling import keys as named
 from sterling.equations.soft import LEAST
 from sterling.seeds import over_seeds
+from sterling.training.footprint import check_networks, check_shapes
 from sterling.training.settings import Settings
 from sterling.types import (
     Action,
@@ -139,6 +140,8 @@ def create_agent(
         start = named.at(seeds, "agent", 0)
         return Agent.create(algorithm, start, spec, settings.config, settings.inside, own=own)
 
+    check_networks(settings)
+    check_shapes(settings, jax.eval_shape(create, seeds, own).state)
     return create(seeds, own)
 
 

@@ -14,11 +14,13 @@ from sterling.report.metrics import Sink
 from sterling.training import folder, logbook
 from sterling.training.checks import check_dump, check_kinds, check_sinks
 from sterling.training.choices import Speech
+from sterling.training.footprint import check_size
 from sterling.training.longer import lengthen
 from sterling.training.processes import train_apart
 from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings, resolve
 from sterling.training.single import carry_on
+from sterling.training.stored import read_settings
 from sterling.training.trained import TrainedRun, bounds, load
 
 RUN_OPTIONS = (
@@ -79,7 +81,7 @@ def train(
     Raises:
         Mistake: wrong use, in one line.
         WorldFailed: an environment that cannot be built or stepped, or fails again and again.
-        SystemExit: code 75 after SIGTERM or Ctrl-C, when the run has been saved.
+        SystemExit: code 75 after SIGTERM, SIGHUP or Ctrl-C, when the run has been saved.
     """
     check_kinds(algorithm=algorithm, environment=environment, data=data, out=out, **options)
     check_sinks(sinks)
@@ -126,7 +128,7 @@ def resume(
     check_kinds(path=path, environment=environment)
     check_sinks(sinks)
     path = Path(path)
-    settings = Settings.from_json(folder.read_config(path), environment)
+    settings = read_settings(path, environment)
     settings = lengthen(path, settings, steps=steps, updates=updates)
     remember_programs()
     if folder.read_result(path) is not None:
@@ -135,6 +137,7 @@ def resume(
 
 
 def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
+    check_size(settings)
     if settings.speech is not None:
         from sterling.training import begun, letters, speech  # tokenizers take time to import
 

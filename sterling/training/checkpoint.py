@@ -13,7 +13,6 @@ that a format that is too new is told from one that is damaged.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -30,11 +29,11 @@ from jaxtyping import PyTree
 from sterling.disk import sync
 from sterling.notice import say
 from sterling.training import leaves
+from sterling.training.checkpoint_meta import FORMAT, checksum, entries_of, read_content
 from sterling.training.folder import place, plain, versions
 from sterling.training.leaves import Damaged, Entry
 from sterling.types import Mistake
 
-FORMAT = 1
 Fit = Callable[[PyTree, dict[str, tuple[int, ...]]], PyTree]
 STALE = 3600.0  # seconds after which even a living process's partial checkpoint is litter
 
@@ -116,13 +115,16 @@ def latest(folder: str | os.PathLike[str]) -> Path | None:
 
 
 def newest_sound(
-    folder: str | os.PathLike[str], *, warn: Callable[[str], None] = say
+    folder: str | os.PathLike[str],
+    *,
+    fits: Callable[[dict[str, Any]], bool] = lambda meta: True,
+    warn: Callable[[str], None] = say,
 ) -> Path | None:
-    """The newest checkpoint in ``folder`` whose every byte is what was written; None where there
-    is none at all. Damaged ones are named to ``warn``; Mistake if all are."""
+    """The newest checkpoint in ``folder`` whose every byte is what was written, and whose meta
+    ``fits``; None where there is none at all. Others are named to ``warn``; Mistake if all are."""
     found = _newest_first(Path(folder))
     for path in found:
-        if _good(path):
+        if _good(path, fits):
             return path
         warn(f"WARNING: checkpoint {path} is DAMAGED; trying the one before it")
     if found:
@@ -133,7 +135,7 @@ def newest_sound(
 def describe(path: Path) -> dict[str, Any]:
     """Everything ``meta.json`` of one checkpoint says: format, step, leaves, versions, meta."""
     try:
-        return _content(path)
+        return read_content(path)
     except (Damaged, OSError) as damage:
         raise Mistake(f"{path} is damaged ({damage}); use an older checkpoint") from damage
 
@@ -160,13 +162,8 @@ def _write_meta(path: Path, step: int, meta: dict[str, Any], entries: list[Entry
     content = {"format": FORMAT, "step": step, "meta": meta, "versions": versions(), **place()}
     content["leaves"] = [entry._asdict() for entry in entries]
     content = json.loads(json.dumps(content))  # as it will be read: lists for tuples
-    path.write_text(json.dumps({"sha256": _checksum(content), "content": content}))
+    path.write_text(json.dumps({"sha256": checksum(content), "content": content}))
     sync(path)
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _room(root: Path, size: int) -> None:
@@ -220,15 +217,16 @@ def _prune(root: Path, newest: Path, keep: int) -> None:
         shutil.rmtree(litter)
 
 
-def _good(path: Path) -> bool:
+def _good(path: Path, fits: Callable[[dict[str, Any]], bool] = lambda meta: True) -> bool:
     """Whether every byte is what was written; a format not known here counts as good."""
     try:
-        leaves.verify(path / "tree.safetensors", _entries(_content(path)))
+        content = read_content(path)
+        leaves.verify(path / "tree.safetensors", entries_of(content))
+        return fits(content["meta"])
     except Mistake:
         return True
     except (Damaged, OSError):
         return False
-    return True
 
 
 def _newest_first(root: Path) -> list[Path]:
@@ -252,8 +250,8 @@ def _load(
         raise Mistake(f"{folder} holds no checkpoint; give the folder of a run that has saved one")
     for path in found:
         try:
-            content = _content(path)
-            entries = _entries(content)
+            content = read_content(path)
+            entries = entries_of(content)
             shapes = {entry.name: entry.shape for entry in entries}
             like = template if fit is None else fit(template, shapes)
             tree = leaves.read(path / "tree.safetensors", entries, like, prefix)
@@ -264,27 +262,6 @@ def _load(
             _compare_versions(path, content, warn)
         return tree, content["meta"]
     raise Mistake(f"no checkpoint in {folder} can be read; restore one or start the run anew")
-
-
-def _content(path: Path) -> dict[str, Any]:
-    """``meta.json`` of a checkpoint, verified and of the format known here."""
-    try:
-        whole = json.loads((path / "meta.json").read_bytes())
-        content, checksum = whole["content"], whole["sha256"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"meta.json: {error}") from error
-    if _checksum(content) != checksum:
-        raise Damaged("meta.json: checksum differs")
-    if content["format"] != FORMAT:
-        raise Mistake(
-            f"{path} has format {content['format']}, this Sterling reads {FORMAT}; "
-            f"load it with Sterling {content.get('versions', {}).get('sterling')}, which wrote it"
-        )
-    return content
-
-
-def _entries(content: dict[str, Any]) -> list[Entry]:
-    return [Entry(**{**entry, "shape": tuple(entry["shape"])}) for entry in content["leaves"]]
 
 
 def _compare_versions(path: Path, content: dict[str, Any], warn: Callable[[str], None]) -> None:

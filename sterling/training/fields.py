@@ -39,6 +39,8 @@ SHARES = _names(
 PARTS = _names("top_p")
 BETWEEN = _names("expectile weight")
 ANY = _names("high log_std low margin target target_entropy target_gap")
+MOST_LAYERS = 1_000  # each is traced by itself: more take hours before anything is learned
+MOST_ITERATIONS = 2**31  # they are counted in 32 bits, with a sign
 SEEDS = 2**31  # they are numbers of 32 bits, with a sign
 MOST_SEEDS = 10_000  # that one run takes
 ENDLESS = _names("cap clip dual high huber low max_grad_norm most noise_clip target_kl")
@@ -89,6 +91,7 @@ def _unmet(name: str, value: float) -> str:
         return "a finite number"
     rules = (
         (AT_LEAST_ONE, value >= 1, "at least 1"),
+        (_names("depth layers"), value <= MOST_LAYERS, f"at most {MOST_LAYERS:,}"),
         (POSITIVE, value > 0, "above 0"),
         (NOT_NEGATIVE, value >= 0, "0 or more"),
         (SHARES, 0 <= value <= 1, "between 0 and 1"),
@@ -131,3 +134,10 @@ def judged(rest: dict[str, Any]) -> dict[str, Any]:
         "return_within": None if within is None else checked(within),
         "failed": checked_failed(rest.get("failed")),
     }
+
+
+def countable(name: str, iterations: int) -> int:
+    """The iterations of a run of the algorithm ``name``; Mistake for more than a run can count."""
+    if iterations >= MOST_ITERATIONS:
+        raise Mistake(f"{name} would make 2^31 iterations or more; ask for fewer steps or updates")
+    return iterations

@@ -50,15 +50,19 @@ def create(path: str | os.PathLike[str]) -> Path:
     """
     made = Path(path)
     ours = (made / "config.json", made / "result.json", metrics(made), checkpoints(made))
-    if any(part.exists() for part in ours):
+    try:
+        held = any(part.exists() for part in ours)
+        if not held:
+            made.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a name with NUL
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Mistake(
+            f"{str(path)!r:.80} cannot be a run folder ({reason}); choose another --out"
+        ) from error
+    if held:
         raise Mistake(
             f"{path} already holds a run; resume it with `{resuming(path)}` or choose another --out"
         )
-    try:
-        made.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise Mistake(f"{path} cannot be a run folder ({reason}); choose another --out") from error
     return made
 
 
@@ -101,6 +105,8 @@ def read_config(path: Path) -> dict[str, Any]:
     file = path / "config.json"
     if file.is_file():
         found = read_json(file)
+        if not isinstance(found, dict):
+            raise Mistake(f"{file} must hold an object, not {found!r:.40}; restore it")
         lacking = [name for name in ESSENTIAL if name not in found]
         if lacking:
             raise Mistake(
@@ -119,7 +125,12 @@ def write_result(path: Path, content: dict[str, Any]) -> None:
 def read_result(path: Path) -> dict[str, Any] | None:
     """A run's final numbers; None while it is not complete."""
     file = result(path)
-    return read_json(file) if file.exists() else None
+    if not file.exists():
+        return None
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise Mistake(f"{file} is not a run's result; delete it and resume the run, which makes it")
+    return found
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -133,7 +144,7 @@ def read_json(path: Path) -> Any:
     """What :func:`write_json` wrote."""
     try:
         return json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Mistake(f"{path} is damaged ({error}); restore it or start the run anew") from error
 
 

@@ -95,13 +95,18 @@ def _measured(state: Any, index: int) -> bool:
 
 
 class Interrupt:
-    """While entered, SIGTERM and SIGINT set ``requested``; a second one ends the process at once.
+    """While entered, SIGTERM, SIGINT and SIGHUP set ``requested``; a second SIGTERM or SIGINT ends
+    the process at once.
 
     Python runs signal handlers only between its own instructions, which a compiled program or a
     compilation can hold up for minutes. The second signal is therefore awaited by a thread, which
     ends the process (status 128 + signal) whatever the main thread is doing. Signals within half
     a second of the first count as the same request: ``timeout``, terminals and job schedulers
     often deliver one twice.
+
+    SIGHUP says that the terminal has been closed. The kernel and the shell each send one, and
+    nobody is left to lose patience, so a SIGHUP never counts as the second signal. Where SIGHUP is
+    ignored, as ``nohup`` starts a process, it stays ignored.
 
     Handlers are put back on leaving, which after a signal waits until that half second is over.
     With ``leave``, for work that nothing of is saved, the first signal does not wait to be looked
@@ -112,7 +117,7 @@ class Interrupt:
     stays False.
     """
 
-    signals = (signal.SIGTERM, signal.SIGINT)
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def __init__(self, leave: Callable[[], str] | None = None) -> None:
         self.requested = False
@@ -126,7 +131,8 @@ class Interrupt:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._old_wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        self._old = {each: signal.signal(each, self._request) for each in self.signals}
+        heard = [each for each in self.signals if each != signal.SIGHUP or not _hangup_ignored()]
+        self._old = {each: signal.signal(each, self._request) for each in heard}
         self._thread = threading.Thread(target=self._watch, name="interrupt", daemon=True)
         self._thread.start()
         self._active = True
@@ -164,11 +170,18 @@ class Interrupt:
             if numbers[0] not in self.signals:
                 continue
             self.requested = True
+            if numbers[0] == signal.SIGHUP:
+                continue  # never the second signal
             now = time.monotonic()
             if self._first is None:
                 self._first = now
             elif now - self._first > DEBOUNCE:
                 os._exit(128 + numbers[0])
+
+
+def _hangup_ignored() -> bool:
+    """Whether SIGHUP was ignored when this process started, or has been ignored since."""
+    return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 class Lock:

@@ -14,6 +14,7 @@ from sterling.experience.rollout import Rollout
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent, create_agent
 from sterling.training.settings import Settings, iterations, offline_iterations, warmup_steps
+from sterling.training.stored import read_settings
 from sterling.types import Mistake
 
 
@@ -35,7 +36,7 @@ def guided(settings: Settings, rollout: Rollout) -> Rollout | Guided:
 def _agents(settings: Settings, path: Path, rollout: Rollout) -> Agent:
     """One guide for each seed of the run. Raises Mistake where they were made for other spaces,
     or act by what they remember."""
-    made = Settings.from_json(folder.read_config(path))
+    made = read_settings(path)
     world = rollout.world.spec
     spec = dataclasses.replace(world, envs=made.envs, iterations=iterations(made))
     shapes = jax.eval_shape(lambda: create_agent(made, spec))

@@ -76,8 +76,8 @@ class Driver:
         return int(self.run.iteration) * iteration_updates(self.settings)
 
     def go(self) -> None:
-        """Run to the end, and save; SIGTERM or Ctrl-C saves and exits with code 75. What else goes
-        wrong is raised after what can be saved has been."""
+        """Run to the end, and save; SIGTERM, SIGHUP or Ctrl-C saves and exits with code 75. What
+        else goes wrong is raised after what can be saved has been."""
         with Interrupt() as interrupt:
             try:
                 self._go_on(lambda: interrupt.requested)

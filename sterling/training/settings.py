@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
-from importlib import resources
 from typing import Any
 
 from sterling import algorithms
@@ -14,12 +12,12 @@ from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
-from sterling.training.fields import judged, make_config, seeds_of, whole
+from sterling.training.fields import countable, judged, make_config, seeds_of, whole
+from sterling.training.presets import presets
 from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
 LIMIT, MOST = 200_000, 10_000_000  # steps of an episode of an evaluation: as a rule, and at most
 STRATEGIES = ("vmap", "map", "processes")
-ATARI = "Atari"  # the preset of games that have none of their own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,25 +226,6 @@ def check_budget(settings: Settings) -> None:
     iterations(settings)  # raises where the budget is too small
 
 
-def presets(algorithm: str, environment: str | Callable[[], Any]) -> dict[str, Any]:
-    """Tuned settings for this pair from presets.json, or for its family (Atari), or none."""
-    if not isinstance(environment, str):
-        return {}
-    text = resources.files("sterling.algorithms").joinpath("presets.json").read_text()
-    known = json.loads(text).get(algorithm, {})
-    if environment and environment not in known and ATARI in known and _is_atari(environment):
-        environment = ATARI
-    return dict(known.get(environment, {}))
-
-
-def _is_atari(environment: str) -> bool:
-    from sterling.envs import envpool
-    from sterling.envs.registry import find
-
-    backend, name = find(environment)
-    return backend == "envpool" and envpool.is_atari(name)
-
-
 def counts_updates(settings: Settings) -> bool:
     """Whether a run's progress is counted in updates, at least at first."""
     return settings.data is not None or settings.speech is not None
@@ -288,7 +267,7 @@ def iterations(settings: Settings) -> int:
         if offline < 1:
             least = f"ask for at least {iteration_updates(settings)}"
             raise Mistake(f"updates={settings.updates} are below one iteration of {name}; {least}")
-        return offline
+        return countable(name, offline)
     each, warmup = iteration_steps(settings), warmup_steps(settings)
     count = (settings.steps - warmup) // each
     if count < 1:
@@ -296,7 +275,7 @@ def iterations(settings: Settings) -> int:
             f"steps={settings.steps} is below one iteration of {name}: "
             f"{warmup} warm-up steps and {each} to learn from; ask for at least {warmup + each}"
         )
-    return offline + count
+    return countable(name, offline + count)
 
 
 def _default_envs(module: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from sterling.notice import say
 from sterling.report.guarded import Guarded
 from sterling.report.metrics import MetricsFile, Sink
 from sterling.training import checkpoint, folder
+from sterling.training.checkpoint_meta import is_of_run
 from sterling.training.guard import NOTHING, Interrupt
 from sterling.training.run import Driver
 from sterling.training.settings import Settings, counts_updates, warmup_steps
@@ -28,7 +30,8 @@ def carry_on(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> Tr
     with Interrupt(leave=lambda: _left(path)):
         if path is None:
             return _finish(Driver(settings, None, [taken]))
-        begun = checkpoint.newest_sound(folder.checkpoints(path))
+        fits = functools.partial(is_of_run, seeds=len(settings.seeds))
+        begun = checkpoint.newest_sound(folder.checkpoints(path), fits=fits)
         driver = Driver(settings, path, (), begun)  # raises before anything is written
         with folder.lock(path):
             _write_down(settings, path)

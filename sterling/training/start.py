@@ -22,6 +22,7 @@ from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
 from sterling.training import logbook
 from sterling.training.agent import Agent, create_agent
+from sterling.training.footprint import check_size
 from sterling.training.guide import guided
 from sterling.training.loop import Run
 from sterling.training.programs import once
@@ -35,6 +36,7 @@ def build(settings: Settings, *, warm: bool = True, at: int = 0) -> Run:
     ``at`` is the iteration to go on from: a world that cannot be saved then begins other episodes
     than it did at first, or who is stopped often would see only the first ones.
     """
+    check_size(settings)
     world = make_world(settings, _training(at)) if acts(settings) else None
     return beginning(settings, world)(jnp.asarray(settings.seeds, jnp.int32), None, warm)
 

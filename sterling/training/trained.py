@@ -25,6 +25,7 @@ from sterling.training.player import Player
 from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings, iterations
 from sterling.training.start import create_agent, make_world
+from sterling.training.stored import read_settings
 from sterling.types import Mistake, Spec
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> T
     """A run's agents and result, from its folder; ``environment`` is the user's own factory."""
     check_kinds(path=path, environment=environment)
     path = Path(path)
-    settings = Settings.from_json(folder.read_config(path), environment)
+    settings = read_settings(path, environment)
     if settings.speech is not None:
         from sterling.training.begun import owned
 

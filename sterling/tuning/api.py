@@ -105,7 +105,7 @@ def tune(
 
     Raises:
         Mistake: wrong use, in one line; test seeds that are tuned on are one.
-        SystemExit: code 75 after SIGTERM or Ctrl-C; :func:`resume` goes on.
+        SystemExit: code 75 after SIGTERM, SIGHUP or Ctrl-C; :func:`resume` goes on.
     """
     check_workers(workers)
     how = {name: options.pop(name) for name in SEARCH_OPTIONS if name in options}

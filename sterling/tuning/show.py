@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,8 @@ class Progress:
     def close(self) -> None:
         """Leave the table as it stands; twice does no harm."""
         if self._live is not None and self._live.is_started:
-            self._live.stop()
+            with contextlib.suppress(OSError):  # the terminal is gone
+                self._live.stop()
 
     def _begin(self) -> None:
         self._begun = True

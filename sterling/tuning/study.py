@@ -23,6 +23,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.notice import tell
+from sterling.report.guarded import GuardedWatch
 from sterling.report.metrics import MetricsFile, read
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt, Lock
 from sterling.tuning import members, objective
@@ -79,7 +81,7 @@ class Study:
         self.plan, self.searcher, self.seeds = plan, searcher, seeds
         self.trials = History(plan.folder / "trials.jsonl")
         self.tests = History(plan.folder / "test.jsonl")
-        self._parallel, self._chained, self._watch = parallel, chained, watch
+        self._parallel, self._chained, self._watch = parallel, chained, GuardedWatch(watch)
         self._began = time.monotonic()
         self._before = max((line["at"] for line in self._all()), default=0.0)
 
@@ -190,7 +192,7 @@ def _end(line: Line) -> tuple[int, int]:
 def carry_on(
     study: Study, workers: int, test_seeds: tuple[int, ...]
 ) -> tuple[Incumbent, list[Line]]:
-    """Search, then test; SIGTERM or Ctrl-C leaves with code 75, to be resumed."""
+    """Search, then test; SIGTERM, SIGHUP or Ctrl-C leaves with code 75, to be resumed."""
     with Lock(study.plan.folder), Interrupt() as interrupt:
         hands = make(study.plan, workers, lambda: interrupt.requested)
         try:
@@ -204,7 +206,7 @@ def carry_on(
             tested = study.test(hands, best, test_seeds)
         except Stopped:
             at = shlex.quote(str(study.plan.folder))
-            print(f"stopped; go on with: sterling tune --resume {at}")
+            tell(f"stopped; go on with: sterling tune --resume {at}")
             raise SystemExit(EXIT_RESUMABLE) from None
         finally:
             hands.close()

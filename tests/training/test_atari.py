@@ -12,7 +12,8 @@ from sterling.data.columns import Block
 from sterling.data.facts import Facts
 from sterling.factory import agents, episodes, rollouts
 from sterling.training import logbook, start
-from sterling.training.settings import iterations, presets, resolve
+from sterling.training.presets import presets
+from sterling.training.settings import iterations, resolve
 
 SMALL = {
     "ppo": {"envs": 2, "length": 8, "minibatch": 8, "epochs": 1, "width": 16},

@@ -238,7 +238,7 @@ def test_other_versions_are_mentioned(tmp_path: Path) -> None:
     assert path is not None
     content = checkpoint.describe(path)
     content["versions"]["jax"] = "0.0.1"
-    whole = {"sha256": checkpoint._checksum(content), "content": content}
+    whole = {"sha256": checkpoint.checksum(content), "content": content}
     (path / "meta.json").write_text(json.dumps(whole))
     lines: list[str] = []
     checkpoint.load(tmp_path, small(0.0), warn=lines.append)

@@ -1,0 +1,135 @@
+"""Whether a run fits into the memory of this machine, computed before anything is made.
+
+XLA ends the process with a stack of C++ where it does not get what it asks for, and the operating
+system may kill it without a word. What a run needs is therefore estimated from its numbers and from
+the shapes of its agents. Estimates from numbers are lower bounds: what they refuse cannot fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import PyTree
+
+from sterling import algorithms
+from sterling.experience.room import left
+from sterling.training.settings import Settings
+from sterling.types import Generations, Mistake, Rollouts, Sequences, Transitions
+
+NUMBER = 4  # bytes
+ROW = 5 * NUMBER  # of a step: observation, reward, discount, next observation, action; at least
+WORLD = 8 * NUMBER  # of an environment: its state, its random key, its episode; at least
+
+
+class Need(NamedTuple):
+    """Bytes that a part of a run takes at least, and the settings that make it large."""
+
+    part: str
+    size: int
+    made_by: dict[str, int]
+
+
+def check_size(settings: Settings) -> None:
+    """Raise :class:`Mistake` where a part of the run cannot fit into the memory that is free."""
+    _check_each(_needs(settings))
+
+
+def check_networks(settings: Settings) -> None:
+    """Raise :class:`Mistake` where the hidden layers alone cannot fit; shapes as large as that
+    need not be computable."""
+    _check_each(_networks(settings, len(settings.seeds)))
+
+
+def _check_each(needs: Iterable[Need]) -> None:
+    for need in needs:
+        numbers = {name: value for name, value in need.made_by.items() if value > 1}
+        largest = max(numbers, key=lambda name: numbers[name], default="seeds")
+        said = " x ".join(f"{name}={value:_}" for name, value in numbers.items())
+        _check(need.size, f"{need.part} ({said})", f"use a smaller {largest}")
+
+
+def check_shapes(settings: Settings, made: PyTree) -> None:
+    """Raise :class:`Mistake` where the agents, given as shapes, cannot fit into the memory that
+    is free."""
+    sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(made)]
+    names = ("width", "depth", "layers", "members")
+    known = {name: getattr(settings.config, name, None) for name in names}
+    known["lora"] = settings.speech.lora if settings.speech else None
+    said = " ".join(f"{name}={value:_}" for name, value in known.items() if value)
+    what = f"the agents of {len(settings.seeds)} seeds ({said or settings.algorithm})"
+    _check(sum(sizes), what, "use smaller networks or fewer seeds")
+
+
+def _check(size: int, what: str, remedy: str) -> None:
+    free = left()
+    if free is not None and size > free:
+        raise Mistake(
+            f"{what} cannot fit: at least {size / 1e9:.3g} GB are needed and {free / 1e9:.3g} GB "
+            f"of memory are free; {remedy}"
+        )
+
+
+def _needs(settings: Settings) -> Iterator[Need]:
+    """Every part of the run that its numbers alone can make too large."""
+    config, seeds = settings.config, len(settings.seeds)
+    envs = {"envs": settings.envs, "seeds": seeds}
+    yield Need("environments", _product(envs) * WORLD, envs)
+    episodes = {"evaluate_episodes": settings.evaluate_episodes, "seeds": seeds}
+    yield Need("episodes of evaluation", _product(episodes) * 2 * NUMBER, episodes)
+    yield from _networks(settings, seeds)
+    needs = algorithms.find(settings.algorithm).needs(config)
+    batch = {**_batch(needs, settings), "seeds": seeds}
+    yield Need("one iteration's experience", _product(batch) * ROW, batch)
+    if isinstance(needs, Generations) or settings.speech is not None:
+        yield from _language(settings, needs)
+
+
+def _networks(settings: Settings, seeds: int) -> Iterator[Need]:
+    """Hidden layers, and what they compute of one batch of one seed."""
+    config = settings.config
+    width = int(getattr(config, "width", 0))
+    kind = "depth" if hasattr(config, "depth") else "layers"
+    layers = int(getattr(config, kind, 1))
+    inner = max(width * width * (layers - 1), width)  # weights
+    yield Need("the networks", inner * NUMBER * seeds, {"width": width, kind: layers})
+    rows = "minibatch" if getattr(config, "minibatch", None) else "batch"
+    batch = {rows: int(getattr(config, rows, 1)), "width": width}
+    yield Need("the activations of one update", _product(batch) * NUMBER * max(layers, 1), batch)
+
+
+def _batch(needs: Any, settings: Settings) -> dict[str, int]:
+    """The numbers whose product is one iteration's rows for a seed."""
+    if isinstance(needs, Rollouts):
+        return {"length": needs.length, "envs": settings.envs}
+    if isinstance(needs, Transitions):
+        return {"batch": needs.batch, "learn": needs.updates, "n_step": needs.n_step}
+    if isinstance(needs, Sequences):
+        return {"batch": needs.batch, "learn": needs.updates, "length": needs.length}
+    if isinstance(needs, Generations):
+        return {"prompts": needs.prompts, "group": needs.group, "limit": needs.limit}
+    return {"batch": needs.batch, "learn": needs.updates}
+
+
+def _language(settings: Settings, needs: Any) -> Iterator[Need]:
+    """Lines, the sampler's memory of them, and the examples."""
+    speech = settings.speech
+    if speech is None:
+        return
+    context = max(speech.context, settings.context, getattr(needs, "limit", 1))
+    slots = {"slots": speech.slots, "context": context}
+    if isinstance(needs, Generations):
+        yield Need("answers that are written at a time", _product(slots) * ROW, slots)
+        return
+    lines = {"batch": needs.batch, "context": context}
+    yield Need("a batch of lines", _product(lines) * ROW, lines)
+    yield Need("examples", speech.examples * ROW, {"examples": speech.examples})
+
+
+def _product(numbers: dict[str, int]) -> int:
+    """The product as Python's own whole number, which cannot overflow."""
+    made = 1
+    for number in numbers.values():
+        made *= int(number)
+    return made

@@ -1,0 +1,50 @@
+"""Damaged files of data and of runs cost one line: some cases of the campaign, by their seeds."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "reliability"))
+import damage
+
+CASES = 6  # of each kind; benchmarks/reliability/damage.py tries hundreds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", damage.READERS)
+def test_a_damaged_file_is_a_result_or_one_line(kind):
+    """In a process that JAX has not begun to work in: such processes can be forked."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(Path(damage.__file__).parent)!r}); import damage\n"
+        f"found = damage.campaign({CASES}, [{kind!r}])[{kind!r}]\n"
+        "assert found['held'] == found['tried'] > 0, found"
+    )
+    done = damage.subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("raise damage.Mistake('no')", "one line"),
+        ("raise damage.Mistake('no\\nno')", "several lines"),
+        ("raise KeyError('x')", "KeyError"),
+        ("damage.os.kill(damage.os.getpid(), 11)", "ended with -11"),
+        ("damage.signal.alarm(1); damage.signal.pause()", "no answer"),
+        ("bytearray(8 << 30)", "MemoryError"),
+    ],
+)
+def test_the_campaign_sees_what_does_not_hold(program, said):
+    """Each way in which reading can fail is told from a result."""
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(damage.__file__).parent)!r}); import damage\n"
+        f"def read(path):\n    {program}\n"
+        "print(damage.outcome(read, None))"
+    )
+    done = damage.subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, text=True
+    )
+    assert said in done.stdout

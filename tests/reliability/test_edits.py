@@ -1,0 +1,194 @@
+"""Edited files of a run cost one line each: config.json, metrics.jsonl, result.json, meta.json.
+
+Values are put in, taken out and nested by hypothesis, the same ones every time; the real readers
+read them. What they give is a result or one Mistake, and nothing else.
+"""
+
+import copy
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+import sterling
+from sterling.report import runs
+from sterling.training import checkpoint, folder
+from sterling.training.stored import read_settings
+from sterling.types import Mistake
+
+SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
+DEEP = 100_000  # brackets: deeper than Python's stack
+leaf = some.one_of(
+    *(some.none(), some.booleans(), some.integers(), some.integers(-(10**40), 10**40)),
+    *(some.floats(), some.text(max_size=5), some.just("\x00"), some.just("x" * 300)),
+)
+value = some.recursive(
+    leaf,
+    lambda inner: some.one_of(
+        some.lists(inner, max_size=3), some.dictionaries(some.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+fuzzed = settings(
+    derandomize=True, database=None, max_examples=300, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+PARTS = {
+    "data": {"path": "x", "hash": "0", "share": 0.5, "top": 1.0, "sampling": "uniform"},
+    "guide": {"path": "x", "how": "jump-start", "steps": 5},
+    "speech": {"model": "tiny", "levels": "", "slots": 64},
+    "spaces": {
+        "obs": {"type": "Box", "dtype": "float32", "shape": [1], "low": [-1.0], "high": [1.0]},
+        "action": {"type": "Discrete", "dtype": "int64", "start": 0, "n": 2},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run with two checkpoints."""
+    path = tmp_path_factory.mktemp("edited") / "run"
+    own = {"log_every": 128, "evaluate_episodes": 2, "checkpoint_minutes": 0.0}
+    sterling.train("ppo", "probe:both", steps=512, out=path, **own, **SMALL)
+    return path
+
+
+def one_line(read):
+    """Whether reading gives a result, or one line."""
+    said = None
+    try:
+        read()
+    except Mistake as error:
+        said = str(error)
+    assert "\n" not in (said or "")
+    return said
+
+
+def places(content, above=()):
+    """The path to every value of a tree."""
+    yield above
+    children = content.items() if isinstance(content, dict) else ()
+    if isinstance(content, list):
+        children = list(enumerate(content))[:3]
+    for key, inner in children:
+        yield from places(inner, (*above, key))
+
+
+def put(content, place, new):
+    """The tree with another value at a place."""
+    if not place:
+        return new
+    changed = copy.deepcopy(content)
+    at = changed
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = new
+    return changed
+
+
+@fuzzed
+@given(data=some.data())
+def test_an_edited_config_is_a_result_or_one_line(run, tmp_path, data):
+    config = json.loads((run / "config.json").read_text()) | data.draw(
+        some.sampled_from([{}, PARTS])
+    )
+    place = data.draw(some.sampled_from(list(places(config))))
+    changed = put(config, place, data.draw(value))
+    (tmp_path / "config.json").write_text(json.dumps(changed))
+    said = one_line(lambda: read_settings(tmp_path))
+    assert said is None or "config.json" in said
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({"algorithm": 5}, "algorithm must be a name"),
+        ({"algorithm": ["ppo"]}, "algorithm must be a name"),
+        ({"env_options": []}, "env_options must be an object"),
+        ({"data": "x"}, "data must be an object"),
+        ({"data": {"path": "x"}}, "data lacks hash"),
+        ({"guide": {"where": "x"}}, "guide has no field 'where'"),
+        ({"speech": 5}, "speech must be an object"),
+        ({"speech": {"slots": "x"}}, r"speech\.slots must be a whole number"),
+        ({"spaces": {"obs": {"type": "Box"}}}, r"spaces\.obs is not a space"),
+        ({"seeds": None}, "seeds must be a list"),
+        ({"steps": 10**30}, "2\\^31 iterations"),
+    ],
+)
+def test_an_edited_field_is_named(run, tmp_path, edit, words):
+    config = json.loads((run / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | edit))
+    with pytest.raises(Mistake, match=words) as caught:
+        read_settings(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / 'config.json'}: ")
+    assert "undo what was edited there" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["null", "5", "[" * DEEP + "]" * DEEP, "\xff", ""])
+def test_a_config_that_is_no_object_costs_one_line(tmp_path, text):
+    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+    for read in (read_settings, runs.read_json if text == "" else folder.read_config):
+        target = tmp_path / "config.json" if read is runs.read_json else tmp_path
+        with pytest.raises(Mistake, match=r"config\.json"):
+            read(target)
+
+
+@fuzzed
+@given(data=some.data())
+def test_a_report_on_damaged_folders_is_a_page_or_one_line(run, tmp_path, data):
+    names = ("config.json", "result.json", "metrics.jsonl")
+    which = data.draw(some.sampled_from(names))
+    for name in names:
+        (tmp_path / name).write_bytes((run / name).read_bytes())
+    lines = (run / which).read_text().splitlines() if which.endswith("l") else None
+    content = json.loads(lines[-1] if lines else (run / which).read_text())
+    place = data.draw(some.sampled_from(list(places(content))))
+    changed = json.dumps(put(content, place, data.draw(value)))
+    written = [*lines[:-1], changed] if lines else [changed]
+    (tmp_path / which).write_text("\n".join(written) + "\n")
+    one_line(lambda: runs.read([tmp_path]))
+
+
+@fuzzed
+@given(data=some.data())
+def test_edited_meta_with_a_right_checksum_falls_back_to_the_older(run, tmp_path_factory, data):
+    folder_ = tmp_path_factory.mktemp("checkpoints")
+    tree = {"x": np.arange(3.0)}
+    checkpoint.save(folder_, 1, tree, {"alive": [True]})
+    newest = checkpoint.save(folder_, 2, tree, {"alive": [True]})
+    content = json.loads((newest / "meta.json").read_text())["content"]
+    place = data.draw(some.sampled_from([each for each in places(content) if each]))
+    changed = put(content, place, data.draw(value))
+    text = json.dumps(changed, sort_keys=True, separators=(",", ":"))
+    whole = {"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": changed}
+    (newest / "meta.json").write_text(json.dumps(whole))
+    found = []
+    said = one_line(lambda: found.append(checkpoint.load(folder_, tree, warn=lambda line: None)))
+    if said is None:
+        np.testing.assert_array_equal(found[0][0]["x"], tree["x"])
+    else:
+        assert "format" in said or "leaf" in said
+
+
+@pytest.mark.parametrize("edit", [{"alive": 5}, {"alive": []}, {"lap": []}, {"online": None}])
+def test_a_run_resumes_from_the_checkpoint_before_one_with_wrong_keys(run, tmp_path, edit, capsys):
+    path = tmp_path / "run"
+    shutil.copytree(run, path)
+    (path / "result.json").unlink()
+    newest = checkpoint.latest(path / "checkpoints")
+    content = json.loads((newest / "meta.json").read_text())["content"]
+    content["meta"] |= edit
+    whole = {"sha256": checkpoint.checksum(content), "content": content}
+    (newest / "meta.json").write_text(json.dumps(whole))
+    assert sterling.resume(path).result["final"]
+    assert "is DAMAGED" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\x00b"])
+def test_a_folder_that_no_file_system_takes_costs_one_line(tmp_path, name):
+    with pytest.raises(Mistake, match="cannot be a run folder"):
+        sterling.train("ppo", "probe:both", steps=256, out=f"{tmp_path}/{name}", **SMALL)

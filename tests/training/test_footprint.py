@@ -1,0 +1,84 @@
+"""Sizes that no machine has are refused in one line, before anything is made."""
+
+import json
+
+import pytest
+
+import sterling
+from sterling.experience import room
+from sterling.training import footprint
+from sterling.training.settings import resolve
+from sterling.types import Mistake
+
+BILLION = 10**9
+SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "world", "budget", "fields"),
+    [
+        ("ppo", "probe:both", {"steps": 8192}, {"width": BILLION}),
+        ("ppo", "probe:both", {"steps": 8192}, {"width": 10**15}),
+        ("ppo", "probe:both", {"steps": 10**14}, {"length": BILLION}),
+        ("ppo", "probe:both", {"steps": 10**14}, {"envs": 10**10}),
+        ("dqn", "probe:both", {"steps": 10**5}, {"batch": 10**10}),
+        ("dqn", "probe:both", {"steps": 10**5}, {"n_step": 10**10}),
+        ("dqn", "probe:both", {"steps": 10**13}, {"capacity": 10**13}),
+        ("sac", "probe:both-continuous", {"steps": 10**5}, {"width": BILLION}),
+        ("grpo", "reverse-text", {"updates": 5}, {"limit": 10**10}),
+        ("grpo", "reverse-text", {"updates": 5}, {"slots": 10**10}),
+        ("grpo", "reverse-text", {"updates": 5}, {"prompts": 10**10}),
+        ("grpo", "reverse-text", {"updates": 5}, {"lora": 10**10}),
+        ("sft", "reverse-text", {"updates": 5}, {"batch": 10**11}),
+        ("sft", "reverse-text", {"updates": 5}, {"context": 10**11}),
+        ("sft", "reverse-text", {"updates": 5}, {"examples": 10**13}),
+    ],
+)
+def test_an_absurd_size_costs_one_line(algorithm, world, budget, fields, tmp_path):
+    with pytest.raises(Mistake, match=r"needs?|needed") as caught:
+        sterling.train(algorithm, world, **budget, **fields, preset=False, out=tmp_path / "run")
+    said = str(caught.value)
+    assert "\n" not in said
+    assert "GB" in said
+    assert next(iter(fields)) in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_networks_too_deep_to_be_traced_are_refused():
+    with pytest.raises(Mistake, match="depth must be at most 1,000"):
+        sterling.train("ppo", "probe:both", steps=1024, depth=10**6)
+
+
+def test_an_edited_width_of_a_finished_run_costs_one_line(tmp_path):
+    path = tmp_path / "run"
+    sterling.train("ppo", "probe:both", steps=256, out=path, evaluate_episodes=0, **SMALL)
+    config = json.loads((path / "config.json").read_text())
+    config["config"]["width"] = BILLION
+    (path / "config.json").write_text(json.dumps(config))
+    for use in (sterling.load, sterling.resume):
+        with pytest.raises(Mistake, match=r"width=1_000_000_000.* GB"):
+            use(path)
+
+
+@pytest.mark.parametrize(("free", "refused"), [(200_000, True), (2_000_000, False)])
+def test_agents_are_compared_with_the_memory_that_is_free(free, refused, monkeypatch):
+    settings = resolve("ppo", "probe:both", steps=8192, seeds=2, preset=False)
+    shapes = {"weights": footprint.jax.ShapeDtypeStruct((2, 100_000), "float32")}  # 800,000 bytes
+    monkeypatch.setattr(footprint, "left", lambda: free)
+    if refused:
+        with pytest.raises(Mistake, match="agents of 2 seeds"):
+            footprint.check_shapes(settings, shapes)
+    else:
+        footprint.check_shapes(settings, shapes)
+
+
+def test_where_nobody_knows_the_memory_nothing_is_refused(monkeypatch):
+    monkeypatch.setattr(footprint, "left", lambda: None)
+    footprint.check_size(resolve("ppo", "probe:both", steps=10**14, fields={"length": BILLION}))
+
+
+def test_what_fits_is_not_refused():
+    free = room.left()
+    assert free is None or free > 0
+    footprint.check_size(resolve("ppo", "HalfCheetah-v5", steps=10**6, seeds=5))
+    footprint.check_size(resolve("dqn", "CartPole-v1", steps=10**6, seeds=10))
