@@ -1,0 +1,71 @@
+"""The interval of a mean of bounded scores: known values, the paper's definition, coverage."""
+
+import numpy as np
+import pytest
+
+from sterling.statistics.bounded import below_chance, bounded_mean
+from sterling.types import Mistake
+
+
+def test_five_scores_at_the_cap():
+    low, high = bounded_mean(np.full(5, 500.0), 0.0, 500.0, 0.95)
+    assert low == pytest.approx(500 * 0.025 ** (1 / 5))  # 239: Clopper and Pearson's, times 500
+    assert high == 500.0
+
+
+def test_the_papers_definition_by_monte_carlo():
+    values = np.array([0.1, 0.35, 0.4, 0.8])
+    order = np.sort(np.random.default_rng(0).uniform(size=(200_000, 4)), axis=1)
+    gaps = np.diff(np.append(values, 1.0))
+    drawn = np.quantile(1.0 - order @ gaps, 0.975)  # equation (2) of arXiv:1905.06208
+    low, high = bounded_mean(values, 0.0, 1.0, 0.95)
+    assert high == pytest.approx(drawn, abs=2e-3)
+    mirrored, _ = bounded_mean(1.0 - values, 0.0, 1.0, 0.95)
+    assert mirrored == pytest.approx(1.0 - high, abs=1e-7)
+    assert low < values.mean() < high
+
+
+def test_a_chance_by_hand():
+    """g_1 a + g_2 b of two knots is uniform between them; of three, piecewise quadratic."""
+    assert below_chance(np.array([[0.0], [2.0]]), np.array([0.5])) == pytest.approx(0.25)
+    three = np.array([[0.0], [1.0], [3.0]])
+    assert below_chance(three, np.array([1.0])) == pytest.approx(1 / 3)
+    assert below_chance(three, np.array([2.0])) == pytest.approx(1 - 1 / 6)
+
+
+def test_one_bound_gives_one_end():
+    values = np.array([3.0, 4.0, 9.0])
+    low, high = bounded_mean(values, 0.0, None, 0.95)
+    assert 0.0 < low < 3.0
+    assert high == np.inf
+    low, high = bounded_mean(values, None, 10.0, 0.95)
+    assert low == -np.inf
+    assert 5.0 < high < 10.0
+    assert bounded_mean(values, -np.inf, np.inf, 0.95) == (-np.inf, np.inf)
+
+
+def test_columns_are_computed_alone():
+    values = np.random.default_rng(1).uniform(size=(6, 2, 3))
+    lows, highs = bounded_mean(values, 0.0, 1.0, 0.9)
+    assert lows.shape == highs.shape == (2, 3)
+    low, high = bounded_mean(values[:, 1, 2], 0.0, 1.0, 0.9)
+    assert (lows[1, 2], highs[1, 2]) == (low, high)
+
+
+def test_a_score_outside_of_the_bounds_is_refused():
+    with pytest.raises(Mistake, match="501 lies above the declared bound 500"):
+        bounded_mean(np.array([501.0, 3.0]), 0.0, 500.0, 0.95)
+    with pytest.raises(Mistake, match="-1 lies below the declared bound 0"):
+        bounded_mean(np.array([-1.0, 3.0]), 0.0, None, 0.95)
+
+
+@pytest.mark.parametrize("n", [2, 5, 20])
+@pytest.mark.parametrize("fails", [0.02, 0.1, 0.5])
+def test_it_covers_a_cap_with_failures(n, fails):
+    rng = np.random.default_rng(n)
+    collapsed = rng.uniform(size=(n, 2000)) < fails
+    values = np.where(collapsed, rng.uniform(50, 450, (n, 2000)), 500.0)
+    low, high = bounded_mean(values, 0.0, 500.0, 0.95)
+    mean = 500.0 - 250.0 * fails
+    assert ((low <= mean) & (mean <= high)).mean() >= 0.945
+    assert (low <= mean).mean() >= 0.97
