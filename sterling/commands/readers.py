@@ -29,6 +29,16 @@ def seeds(text: str) -> int | list[int]:
     return [integer(part) for part in text.split(",") if part] if "," in text else integer(text)
 
 
+def bounds(text: str) -> tuple[float, float]:
+    """LOW,HIGH: two finite numbers, the lower one first."""
+    low, comma, high = text.partition(",")
+    if not comma or not -float("inf") < number(low) < number(high) < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no LOW,HIGH; give two numbers, the lower one first, as 0,500"
+        )
+    return number(low), number(high)
+
+
 def pair(text: str) -> tuple[str, Any]:
     """KEY=VALUE."""
     key, equals, value = text.partition("=")

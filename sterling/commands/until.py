@@ -64,6 +64,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
         chosen.failed,
         chosen.key,
         {name: value for name, value in given.items() if value is not None},
+        chosen.about,
+        chosen.within,
     )
     name = "-".join(["compare", *(each.label for each in contenders), chosen.environment])
     path = chosen.out or Path("runs") / name.replace("/", "-")
@@ -126,6 +128,7 @@ def _told(question: Any, made: Any, path: Path) -> str:
     """Standings, decisions, and what they cost."""
     from sterling.report.text import columns
     from sterling.statistics import estimate
+    from sterling.statistics.comparison import opposition
     from sterling.training.until import returns
 
     found = {each.label: returns(path / each.label) for each in question.contenders}
@@ -137,11 +140,28 @@ def _told(question: Any, made: Any, path: Path) -> str:
     lines = [question.environment, columns(["  ", "mean", "seeds"], rows, "lrr"), ""]
     lines += [f"{decision} after {decision.interim} of {question.looks} looks"
               for decision in made.decisions]  # fmt: skip
+    lines += [opposition(one) for one in made.decisions if one.opposed]
     lines += [
-        f"Probability of any wrong decision at most {question.alpha:g} (AdaStop, permutations).",
+        _promise(question, made),
         f"{trained} seeds trained of {most} at most; everything is in {path}",
     ]
     return "\n".join(lines)
+
+
+def _promise(question: Any, made: Any) -> str:
+    """What the decisions hold, and what means of so few seeds leave open."""
+    from sterling.statistics.comparison import as_far_as_seen
+
+    if question.about == "mean":
+        return (
+            f"Probability of any wrong decision about means at most {question.alpha:g}, for every "
+            "distribution within the bounds."
+        )
+    seen = as_far_as_seen(min(made.runs.values()))
+    return (
+        f"Probability of any wrong decision about tendency about {question.alpha:g} "
+        f"(docs/statistics.md); {seen}."
+    )
 
 
 def refuse(chosen: argparse.Namespace) -> None:

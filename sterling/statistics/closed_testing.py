@@ -18,8 +18,16 @@ import numpy as np
 from jaxtyping import Float
 
 from sterling.statistics.comparison import Comparison, Decision, half
-from sterling.statistics.permutation import ROUNDING, Group, Law, Pair, cross, hypotheses, inside
-from sterling.statistics.permutation import rows_of
+from sterling.statistics.permutation import (
+    ROUNDING,
+    Group,
+    Law,
+    Pair,
+    cross,
+    hypotheses,
+    inside,
+    rows_of,
+)
 from sterling.statistics.plan import Plan
 from sterling.statistics.tendency import allowed, can_decide, floor, least_runs, probability
 from sterling.types import Mistake
@@ -161,7 +169,8 @@ class _Hypothesis:
         self.members = [member for group in groups for member in group]
         self.others = len(self.members) - len(groups)  # each may be separated by bad luck
         sizes = [plan.counted(member, 1) for member in groups[0]]
-        self.rows, self.exact = rows_of(sizes if len(groups) == 1 else (), plan.interims, plan.draws)
+        alone = sizes if len(groups) == 1 else []
+        self.rows, self.exact = rows_of(alone, plan.interims, plan.draws)
         self.alive = np.ones(self.rows, bool)
         self.rejected, self.boundary = False, math.inf
 

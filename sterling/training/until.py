@@ -1,6 +1,7 @@
 """Train seeds until it is known which algorithm is better, or as many as may be.
 
-    <folder>/question.json            what is asked; another question is refused
+    <folder>/question.json            what is asked; another question is refused (a study begun
+                                      when means were compared goes on, decided by tendency)
     <folder>/<label>/<look>/          run folders: the seeds that were trained for one look
     <folder>/decision.json            what is known so far (statistics.compare)
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from sterling.training import folder
 from sterling.training.api import resume, train
 from sterling.training.fields import whole
 from sterling.training.guard import EXIT_RESUMABLE
-from sterling.training.settings import resolve
+from sterling.training.settings import Settings, resolve
 from sterling.training.start import build
+from sterling.training.trained import bounds
 from sterling.types import Mistake
 
 APART = 1000  # between the first seeds of two labels
+EARLIER = {"about": "tendency", "within": None}  # how a study from before these goes on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +54,12 @@ class Question:
     steps: int  # environment steps per seed
     max_seeds: int = 30  # of each contender
     per_look: int = 5  # fresh seeds of each contender for each look at the scores
-    alpha: float = 0.05  # probability of any wrong decision
+    alpha: float = 0.05  # probability of any wrong decision; see docs/statistics.md
     failed: float | None = None  # what a failed seed counts as
     key: int = 0  # of the permutations
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # for ``sterling.train``
+    about: str = "tendency"  # what is decided, or "mean"
+    within: tuple[float, float] | None = None  # bounds of the returns, for about="mean"
 
     @property
     def looks(self) -> int:
@@ -73,7 +78,7 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
     where a seed failed and ``failed`` does not say what it counts as; SystemExit 75 when stopped.
     """
     path = Path(path)
-    _check(question, path)
+    question = _checked(question, path)
     with writing(path):
         _begin(question, path)
     while True:
@@ -91,6 +96,8 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
             per_interim=question.per_look,
             failed=question.failed,
             key=question.key,
+            about=question.about,
+            within=question.within,
         )
         folder.write_json(path / "decision.json", made.to_json())
         if made.finished:
@@ -130,9 +137,12 @@ def _finished(path: Path) -> list[Path]:
     return sorted(each.parent for each in path.glob("*/result.json"))
 
 
-def _check(question: Question, path: Path) -> None:
-    """All that can be wrong is told before anything is trained; agents that have no run in ``path``
-    yet are made in their world to see whether they fit it."""
+def _checked(question: Question, path: Path) -> Question:
+    """The question, with the bounds that its world declares where it needs them.
+
+    All that can be wrong is told before anything is trained; agents that have no run in ``path``
+    yet are made in their world to see whether they fit it.
+    """
     labels = [each.label for each in question.contenders]
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise Mistake(f"a comparison needs two or more different labels; got {', '.join(labels)}")
@@ -152,13 +162,34 @@ def _check(question: Question, path: Path) -> None:
         each.label: resolve(each.algorithm, question.environment, fields=each.fields, **rest)
         for each in question.contenders
     }
+    if question.about == "mean" and question.within is None:
+        question = dataclasses.replace(question, within=_bounds(question, planned.values()))
     empty: dict[str, list[float]] = {label: [] for label in labels}
     compare(
-        empty, alpha=question.alpha, interims=question.looks, per_interim=question.per_look
+        empty,
+        alpha=question.alpha,
+        interims=question.looks,
+        per_interim=question.per_look,
+        about=question.about,
+        within=question.within,
     )  # raises where so few seeds can never decide
     for label, settings in planned.items():
         if not (path / label).exists():
             build(settings, warm=False).source.close()
+    return question
+
+
+def _bounds(question: Question, planned: Iterable[Settings]) -> tuple[float, float]:
+    """What returns cannot leave, as the world declares it."""
+    said = {bounds(settings) for settings in planned}
+    known = said.pop() if len(said) == 1 else None
+    if known is None:
+        raise Mistake(
+            f"{question.environment} declares no bounds of its returns, so no number of seeds "
+            "decides between means: add --within LOW,HIGH (in Python within=(low, high)), or "
+            "leave out --about mean"
+        )
+    return known
 
 
 def _begin(question: Question, path: Path) -> None:
@@ -171,7 +202,7 @@ def _begin(question: Question, path: Path) -> None:
             raise Mistake(f"{path} holds something else; choose another folder")
         folder.write_json(file, asked)
         return
-    before = json.loads(file.read_text())
+    before = EARLIER | json.loads(file.read_text())
     differs = [name for name in asked if asked[name] != before.get(name)]
     if differs == ["failed"] and before["failed"] is None:  # said once a seed had failed
         folder.write_json(file, asked)
