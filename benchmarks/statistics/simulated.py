@@ -17,7 +17,7 @@ from sterling.statistics.bounded import bounded_mean
 from sterling.statistics.plan import planned
 from sterling.types import Mistake
 
-ALPHA, EXCHANGES = 0.05, 2_000
+ALPHA, EXCHANGES = 0.05, 1_100
 CHECKED = 20  # trials that are also given to compare itself
 NAMES = "abcd"
 Cell = dict[str, Any]

@@ -68,6 +68,7 @@ def table(group: str, cells: dict[str, Any]) -> list[str]:
         shape, plan = name.split(" | ")
         rows.setdefault(shape, {})[plan] = _said(group, plan, cell)
     plans = list(dict.fromkeys(plan for row in rows.values() for plan in row))
+    plans.sort(key=lambda plan: (" " in plan, int(plan.split()[0])))
     head = ["scores", *plans]
     lines = [head, ["---"] * len(head)]
     lines += [[shape, *(row.get(plan, "") for plan in plans)] for shape, row in rows.items()]

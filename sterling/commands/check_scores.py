@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sterling.commands import readers
+
 if TYPE_CHECKING:
     from sterling.report.beside import Check
     from sterling.report.runs import Result
-    from sterling.statistics import Estimate
+    from sterling.statistics import Headline
 
 EXPLAINED = """\
 Each run is set beside every published score of its algorithm on its task
@@ -24,7 +26,8 @@ published value plus or minus its tolerance?
 A published score that was measured otherwise (another version of the environment,
 another budget, returns of training, the maximum over training) is shown with what
 differs, and does not decide. Exit code 1 if a run is below one that was measured alike,
-0 if none is, 2 for wrong use. Failed seeds are named and do not count."""
+0 if none is, 2 for wrong use. A run with failed seeds has no single mean unless --failed
+says what they count as; it is below where even the seeds that did not fail are."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +38,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("runs", nargs="+", metavar="RUN", help="run folders, or folders of them")
     otherwise = "published scores that were measured otherwise decide too"
     add("--strict", action="store_true", help=otherwise)
+    counts = "what a failed seed counts as: a score, worst (if the bounds are known) or exclude"
+    add("--failed", type=readers.failed, metavar="SCORE", help=counts)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
@@ -44,7 +49,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
 
     results, notes = read(chosen.runs)
     failed = False
-    for result, made in finals(results):
+    for result, made in finals(results, chosen.failed):
         checks = check(result, made)
         print(_heading(result, made))
         print(_table(checks))
@@ -56,14 +61,15 @@ def carry_out(chosen: argparse.Namespace) -> int:
     return int(failed)
 
 
-def _heading(result: Result, made: Estimate) -> str:
+def _heading(result: Result, made: Headline) -> str:
     from sterling.report.text import count, listed, steps
 
     seeds = count(len(result.seeds), "seed")
-    gone = f", {listed(result.failed)} failed and not counted" if result.failed else ""
+    gone = f", of which failed: {listed(result.failed)}" if result.failed else ""
+    told = f"{made} (by seed {made.seeds})" if made.seeds else str(made)
     taken = steps(result.updates or result.steps)
     budget = f"{taken} {'updates' if result.updates else 'steps'}"
-    return f"{result.algorithm} on {result.environment}, {budget}, {seeds}{gone}: {made}"
+    return f"{result.algorithm} on {result.environment}, {budget}, {seeds}{gone}: {told}"
 
 
 def _table(checks: list[Check]) -> str:

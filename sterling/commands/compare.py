@@ -91,13 +91,14 @@ def _contest(one: Contest) -> str:
     standings = [
         [
             "  " + at.label,
-            str(at.made) if at.made else "-",
+            str(at.made),
             str(at.seeds),
             str(at.failed) if at.failed else "-",
         ]
         for at in one.standings
     ]
     parts = [one.environment, columns(["  ", "mean", "seeds", "failed"], standings, "lrrr")]
+    parts += [f"  {at.label} by seed: {at.made.seeds}" for at in one.standings if at.made.seeds]
     if one.pairs:
         header = ["  pair", "difference", "P(first better)", ""]
         parts += ["", columns(header, [_pair(pair) for pair in one.pairs], "lrrl"), ""]

@@ -59,6 +59,7 @@ def options(one: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Make it, and say what it is."""
     from sterling.factory.make import Order, make
+    from sterling.references.bounds import return_bounds
     from sterling.statistics import estimate
 
     order = Order(
@@ -73,7 +74,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
     )
     with contextlib.closing(Shown()) as shown:
         made = make(order, chosen.out, chosen.agents, shown.say, shown.watch)
-    known = estimate(made.returns, interval="skew-t")  # as describe says it
+    known = estimate(made.returns, within=return_bounds(chosen.environment, dict(chosen.env)))
     print(f"{chosen.out}: {made.episodes} episodes, {made.rows} rows, return {known}")
     print(f"hash {made.hash[:12]}")
     for source in made.facts.sources:
@@ -98,10 +99,12 @@ class Shown:
         """A sink for a training that begins."""
         from sterling.report.console import Output
         from sterling.report.progress import Progress
+        from sterling.training.trained import bounds
 
         title = f"{settings.algorithm.upper()} on {settings.name}, to make data with"
         console = Output(stderr=True)
         self._training = Progress(settings.steps, settings.seeds, title, console)
+        self._training.return_within = bounds(settings)
         return self
 
     def write(self, row: Row) -> None:

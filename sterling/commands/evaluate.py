@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from sterling.commands import evaluate_language, readers
+from sterling.commands import evaluate_language, readers, train
 
 EPISODES = 20  # per seed
 METHODS = ("fqe", "model", "is", "wis", "pdis", "wpdis", "dr", "wdr")
@@ -18,6 +18,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=Path, help="of the run")
     add("--episodes", type=readers.integer, metavar="N", help=f"per seed ({EPISODES})")
+    train.judging_options(add)
     log = "a log to compare with (the run's own, if it has learned from one)"
     add("--data", type=Path, metavar="FILE", help=log)
     group = parser.add_argument_group(
@@ -53,23 +54,23 @@ def carry_out(chosen: argparse.Namespace) -> int:
         if path is None or (chosen.data is None and not path.exists()):
             if path is not None:
                 print(f"its log, {path}, is not there any more; --data FILE says where it is")
-            return _plain(run, episodes)
+            return _plain(run, episodes, chosen)
         return _beside(run, path, episodes)
     if path is None:
         raise Mistake(f"--method {chosen.method} judges from a log; give --data FILE")
     return _without_world(run, path, chosen)
 
 
-def _plain(run: Any, episodes: int) -> int:
+def _plain(run: Any, episodes: int, chosen: argparse.Namespace) -> int:
     """Each seed's return, and all seeds' with its interval."""
-    from sterling.report.progress import written
-    from sterling.statistics import Estimate
+    from sterling.statistics import Headline
 
-    scores = run.evaluate(episodes)["return"]
+    how = {"failed": chosen.failed, "return_within": chosen.return_within}
+    scores = run.evaluate(episodes, **how)["return"]
     for seed, score in zip(run.settings.seeds, scores["per_seed"], strict=True):
         print(f"seed {seed:<5} {'failed' if score is None else f'{score:.6g}'}")
-    made = written(Estimate.from_json(scores), explain=True)
-    print(f"return     {made}, {episodes} episodes each")
+    made = Headline.from_json(scores)
+    print(f"return     {made.explained()}, {episodes} episodes each")
     return 0
 
 

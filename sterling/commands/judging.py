@@ -16,12 +16,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--tasks", nargs="+", metavar="ENVIRONMENT", help="only these environments")
     logged = "the score: return, or a column of the log such as data/return (return)"
     add("--metric", default="return", metavar="NAME", help=logged)
-    counts = "the score that a failed seed counts as"
-    add("--failed", type=float, metavar="SCORE", help=counts)
+    counts = "what a failed seed counts as: a score, worst (if the bounds are known) or exclude"
+    add("--failed", type=readers.failed, metavar="SCORE", help=counts)
     what = "what is decided: which tends to score higher, or, within bounds, which mean is higher"
     add("--about", choices=ABOUT, default=ABOUT[0], help=f"{what} ({ABOUT[0]})")
     bounds = "no score leaves these: for --about mean (what the environment declares); write ="
-    add("--within", type=readers.bounds, metavar="LOW,HIGH", help=bounds)
+    add("--within", type=readers.within, metavar="LOW,HIGH", help=bounds)
     wrong = "probability of any wrong decision on an environment (0.05)"
     add("--alpha", type=float, default=0.05, metavar="P", help=wrong)
 

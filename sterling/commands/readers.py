@@ -29,14 +29,18 @@ def seeds(text: str) -> int | list[int]:
     return [integer(part) for part in text.split(",") if part] if "," in text else integer(text)
 
 
-def bounds(text: str) -> tuple[float, float]:
-    """LOW,HIGH: two finite numbers, the lower one first."""
-    low, comma, high = text.partition(",")
-    if not comma or not -float("inf") < number(low) < number(high) < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no LOW,HIGH; give two numbers, the lower one first, as 0,500"
-        )
-    return number(low), number(high)
+def within(text: str) -> tuple[float | None, float | None]:
+    """LOW,HIGH; one may be left empty, as in "0,"."""
+    parts = text.split(",")
+    if len(parts) != 2 or not any(part.strip() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form LOW,HIGH, as 0,500 or 0,")
+    low, high = (number(part) if part.strip() else None for part in parts)
+    return low, high
+
+
+def failed(text: str) -> float | str:
+    """A number, worst or exclude."""
+    return text if text in ("worst", "exclude") else number(text)
 
 
 def pair(text: str) -> tuple[str, Any]:

@@ -22,7 +22,7 @@ OF_EXPERIENCE = (  # the options of a log and of a language model
 )
 FORWARDED = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
-    *("evaluate_every", "checkpoint_minutes", "log_every"),
+    *("evaluate_every", "checkpoint_minutes", "log_every", "return_within", "failed"),
     *OF_EXPERIENCE,
 )
 
@@ -71,10 +71,21 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint-minutes", type=readers.number, default=5.0, metavar="X", help=saves)
     tuned = "leave out the settings tuned for this environment"
     add("--no-preset", dest="preset", action="store_false", help=tuned)
+    judging_options(add)
     log_options(parser)
     _bridge_options(parser)
     speech_options(parser)
     show.options(parser)
+
+
+def judging_options(add: Any) -> None:
+    """How the returns of seeds are judged."""
+    ends = (
+        "what returns cannot leave, for an environment of your own: 0,500, or 0, for no upper end"
+    )
+    add("--return-within", type=readers.within, metavar="LOW,HIGH", help=ends)
+    counts = "what a failed seed counts as: a number, worst or exclude (no single estimate then)"
+    add("--failed", type=readers.failed, metavar="SCORE", help=counts)
 
 
 def log_options(parser: argparse.ArgumentParser) -> None:

@@ -33,24 +33,24 @@ from jaxtyping import Float
 
 from sterling.statistics import Estimate, estimate
 from sterling.statistics import mean as of_mean
+from sterling.statistics.declared import Bounds, checked
 
-UNIT, POSITIVE = (0.0, 1.0), (0.0, math.inf)
-Bounds = tuple[float, float] | None
+UNIT, POSITIVE = (0.0, 1.0), (0.0, None)
 
 
 def crossed(
     values: Float[np.ndarray, "seed problem"],
     *,
-    bounds: Bounds = UNIT,
+    bounds: Bounds | None = UNIT,
     level: float = 0.95,
 ) -> Estimate:
-    """The mean of ``values`` and its interval, within ``bounds`` (None: none; ends may be inf).
+    """The mean of ``values`` and its interval, within ``bounds`` (None: none, also of an end).
 
     ``n`` counts seeds, or problems where there is one seed. There is no interval from one number.
     """
     seeds, problems = values.shape
     if min(values.shape) == 1:
-        one = estimate(values.ravel(), level=level, interval="auto" if bounds == UNIT else "skew-t")
+        one = estimate(values.ravel(), level=level, within=bounds)
         if one.low is None or one.high is None:
             return one
         over = f"{problems} problems, one seed" if seeds == 1 else f"{seeds} seeds, one problem"
@@ -63,7 +63,9 @@ def crossed(
     return Estimate(value, low, high, n, method, level)
 
 
-def without_missing(values: Float[np.ndarray, "seed problem"], bounds: Bounds = None) -> Estimate:
+def without_missing(
+    values: Float[np.ndarray, "seed problem"], bounds: Bounds | None = None
+) -> Estimate:
     """The same of values some of which are NaN: of the problems that every seed has one for.
 
     ``value`` is NaN and there is no interval where no problem is left.
@@ -110,14 +112,14 @@ def _skewness(away: Float[np.ndarray, "one"]) -> float:
 
 
 def _widened(
-    ends: tuple[float, float], value: float, problems: int, bounds: Bounds, level: float
+    ends: tuple[float, float], value: float, problems: int, bounds: Bounds | None, level: float
 ) -> tuple[float, float]:
     """Ends that allow for unseen problems and stay within the bounds."""
-    if bounds is None:
-        return ends
+    least, most = checked(bounds)
     unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / problems)
     low, high = ends
-    if all(map(math.isfinite, bounds)):
-        low = min(low, value + unseen * (bounds[0] - value))
-        high = max(high, value + unseen * (bounds[1] - value))
-    return max(low, bounds[0]), min(high, bounds[1])
+    if least is not None:
+        low = max(min(low, value + unseen * (least - value)), least)
+    if most is not None:
+        high = min(max(high, value + unseen * (most - value)), most)
+    return low, high

@@ -19,9 +19,11 @@ from sterling.data import Dataset
 from sterling.judging.clone import cloned
 from sterling.judging.policies import same_problem
 from sterling.statistics import Estimate, estimate
+from sterling.statistics.declared import Bounds
 from sterling.training.agent import Agent
 from sterling.training.judge import Judge
 from sterling.training.logbook import in_world
+from sterling.training.trained import bounds
 from sterling.types import Action, Obs
 
 BEST = 0.1  # of the log's episodes
@@ -80,10 +82,11 @@ def beside_behaviour(
         judge.close()
     failed = run.result.get("failed_seeds", [])
     kept = np.array([seed not in failed for seed in settings.seeds])
-    agent = _over(found[0][kept], level)
-    sampled, likeliest = (_over(each, level) for each in found[1:])
+    ends = bounds(settings)
+    agent = _over(found[0][kept], level, ends)
+    sampled, likeliest = (_over(each, level, ends) for each in found[1:])
     per_seed = tuple(float(x) for x in found[0].mean(1))
-    of_log = estimate(dataset.returns, level=level)
+    of_log = estimate(dataset.returns, level=level, within=ends)
     best = estimate(dataset.returns, _best, level=level, draws=1000)
     of_log, best = (
         dataclasses.replace(one, method=f"{one.method} over episodes") for one in (of_log, best)
@@ -91,9 +94,9 @@ def beside_behaviour(
     return Beside(agent, sampled, likeliest, of_log, best, per_seed)
 
 
-def _over(returns: Float[np.ndarray, "seed env"], level: float) -> Estimate:
+def _over(returns: Float[np.ndarray, "seed env"], level: float, ends: Bounds | None) -> Estimate:
     several = len(returns) > 1
-    made = estimate(returns.mean(1) if several else returns[0], level=level)
+    made = estimate(returns.mean(1) if several else returns[0], level=level, within=ends)
     unit = f"{len(returns)} seeds" if several else f"{returns.shape[1]} episodes of one seed"
     return dataclasses.replace(made, method=f"{made.method} over {unit}")
 

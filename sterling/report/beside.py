@@ -15,7 +15,8 @@ from sterling.references import published
 from sterling.references.published import Reference
 from sterling.report.runs import Result
 from sterling.report.text import steps
-from sterling.statistics import Estimate, estimate
+from sterling.statistics import Estimate, Headline, headline
+from sterling.statistics.scores import Failed
 
 BELOW, WITHIN, ABOVE = "below", "within", "above"
 AT_LEAST, UNCLEAR = "within or above", "cannot tell"
@@ -37,16 +38,26 @@ class Check:
         return not self.differs
 
 
-def check(result: Result, made: Estimate, metric: str = "return") -> list[Check]:
+def check(result: Result, made: Headline, metric: str = "return") -> list[Check]:
     """Every published score of this algorithm and task, the most alike first."""
     found = published.find(result.algorithm, result.environment)
     choice = len({one.observations for one in found}) > 1  # a task with and without pixels
     checks = [
-        Check(one, verdict(made, one.low, one.high), differences(one, result, choice))
+        Check(one, _verdict(made, one.low, one.high), differences(one, result, choice))
         for one in found
         if one.metric == metric
     ]
     return sorted(checks, key=lambda one: len(one.differs))
+
+
+def _verdict(made: Headline, low: float, high: float) -> str:
+    """Of a run, some seeds of which may have failed: below where even the others are, else as with
+    failures at the worst, where that is known."""
+    if made.made is not None:
+        return verdict(made.made, low, high)
+    if made.survivors is not None and verdict(made.survivors, low, high) == BELOW:
+        return BELOW
+    return verdict(made.at_worst, low, high) if made.at_worst is not None else UNCLEAR
 
 
 def verdict(made: Estimate, low: float, high: float) -> str:
@@ -97,11 +108,10 @@ def _budget(one: Reference, result: Result) -> list[str]:
     return [] if near else [f"{steps(one.steps)} steps"]
 
 
-def finals(results: Sequence[Result]) -> Iterator[tuple[Result, Estimate]]:
-    """The finished results and the estimate of their mean; failed seeds are left out of it."""
+def finals(results: Sequence[Result], failed: Failed = None) -> Iterator[tuple[Result, Headline]]:
+    """The finished results, of which a seed did not fail, and what may be said of their mean;
+    ``failed``: what a failed seed counts as."""
     for result in results:
-        if result.scores is None:
-            continue
-        known = [float(x) for x in result.scores if np.isfinite(x)]
-        if known:
-            yield result, estimate(known, within=result.within)
+        if result.scores is not None and np.isfinite(result.scores).any():
+            scores = [float(x) for x in result.scores]
+            yield result, headline(scores, failed=failed, within=result.within)

@@ -18,8 +18,9 @@ from jaxtyping import Float
 
 from sterling.report.groups import Group, environments
 from sterling.report.text import count, percent
-from sterling.statistics import Decision, Estimate, compare, estimate
+from sterling.statistics import Decision, Estimate, Headline, compare, headline
 from sterling.statistics.comparison import half
+from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.statistics.tendency import FEWEST, least_runs, probability
 from sterling.types import Mistake
@@ -37,7 +38,7 @@ class Asked:
     failed: Failed = None  # what a failed seed counts as
     key: int = 0
     about: str = "tendency"  # or "mean", which needs bounds
-    within: tuple[float, float] | None = None  # bounds of the scores; None: as the runs say
+    within: Bounds | None = None  # bounds of the scores; None: as the runs say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Standing:
     """One label on one environment."""
 
     label: str
-    made: Estimate | None  # None where no seed finished
+    made: Headline  # without a single estimate where seeds failed and nothing says how they count
     seeds: int
     failed: int
     scores: Float[np.ndarray, "run"]  # NaN where failed
@@ -83,7 +84,7 @@ def contests(
     failed: Failed = None,
     key: int = 0,
     about: str = "tendency",
-    within: tuple[float, float] | None = None,
+    within: Bounds | None = None,
 ) -> list[Contest]:
     """One contest per environment; see :class:`Asked`.
 
@@ -99,11 +100,7 @@ def contests(
 
 
 def _contest(world: str, groups: Sequence[Group], asked: Asked) -> Contest:
-    told = isinstance(asked.failed, int | float)
-    scores = {
-        one.label: np.nan_to_num(one.scores, nan=float(asked.failed)) if told else one.scores  # type: ignore[arg-type]
-        for one in groups
-    }
+    scores = {one.label: one.scores_with(asked.failed) for one in groups}
     standings = [_standing(one, scores[one.label], asked) for one in groups]
     names = sorted(scores, key=lambda name: -_middle(scores[name]))  # the better one comes first
     couples = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
@@ -120,23 +117,23 @@ def _contest(world: str, groups: Sequence[Group], asked: Asked) -> Contest:
 def _bounds(world: str, groups: Sequence[Group], asked: Asked) -> tuple[float, float]:
     """What scores on an environment cannot leave: as asked, else as all its runs say."""
     said = {one.within for one in groups}
-    bounds = asked.within or (said.pop() if len(said) == 1 else None)
-    if bounds is None:
+    low, high = asked.within or (said.pop() if len(said) == 1 else None) or (None, None)
+    if low is None or high is None:
         raise Mistake(
-            f"means on {world} are decided only within bounds of the scores, and its runs declare "
-            "none: add --within LOW,HIGH, or leave out --about mean"
+            f"means on {world} are decided only between two bounds of the scores, and its runs do "
+            "not declare both: add --within LOW,HIGH, or leave out --about mean"
         )
-    return bounds
+    return low, high
 
 
 def _standing(group: Group, scores: Float[np.ndarray, "run"], asked: Asked) -> Standing:
-    known = np.isfinite(scores).any()
-    rule = "exclude" if asked.failed is None else asked.failed
-    made = None
-    if known:
-        made = estimate(
-            scores, level=1 - asked.alpha, failed=rule, key=asked.key, within=group.within
-        )
+    made = headline(
+        [float(x) for x in group.scores],
+        failed=asked.failed,
+        within=group.within,
+        level=1 - asked.alpha,
+        key=asked.key,
+    )
     return Standing(group.label, made, scores.size, group.failed, scores)
 
 

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sterling import statistics
 from sterling.report import style
+from sterling.report.limits import limits
 from sterling.report.metrics import Row, read
-from sterling.report.runs import Curves, curves, limits, read_json
+from sterling.report.runs import Curves, curves, read_json
 from sterling.report.style import BLACK, BLUE, ORANGE
-from sterling.statistics import Estimate, estimate
+from sterling.statistics import Headline
+from sterling.statistics.declared import Bounds
 from sterling.statistics.folders import column
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ def draw(folder: str | Path) -> Path:
         figure = style.figure(7.0, 4.2)
         axes = figure.subplots()
         _draw_seeds(axes, found)
-        _draw_mean(axes, found, limits(result))
+        _draw_mean(axes, found, limits(config, result))
         _draw_final(axes, found, result)
         _dress(axes, config, rows)
         return style.save(figure, folder / "curve", ["png"])[0]
@@ -57,7 +60,7 @@ def _draw_seeds(axes: Axes, found: Curves) -> None:
             axes.plot(x, y, color=BLUE, lw=0.8, alpha=0.45)
 
 
-def _draw_mean(axes: Axes, found: Curves, ends: tuple[float, float] | None) -> None:
+def _draw_mean(axes: Axes, found: Curves, ends: Bounds | None) -> None:
     """Mean and interval of the seeds that did not fail, over the steps at which all are known."""
     pairs = zip(found.seeds, found.returns, strict=True)
     whole = [
@@ -69,12 +72,18 @@ def _draw_mean(axes: Axes, found: Curves, ends: tuple[float, float] | None) -> N
         return
     filled = np.array(whole)
     complete = np.isfinite(filled).all(0)
-    bands = [estimate(scores, within=ends) for scores in filled.T[complete]]
-    low, high = ([getattr(band, end) for band in bands] for end in ("low", "high"))
     x = found.steps[complete]
-    note = f"mean of {len(whole)} seeds, 95 % interval"
-    axes.plot(x, [band.value for band in bands], color=BLUE, lw=2.2, label=note)
-    axes.fill_between(x, low, high, color=BLUE, alpha=0.18, lw=0)
+    if not x.size:
+        return
+    made = statistics.curve(filled[:, complete], x, within=ends)
+    of = (
+        f"{len(whole)} of {len(found.seeds)} seeds, the others failed"
+        if found.failed
+        else (f"{len(whole)} seeds")
+    )
+    axes.plot(x, made.mean, color=BLUE, lw=2.2, label=f"mean of {of}, 95 % interval")
+    if made.low is not None and made.high is not None:
+        axes.fill_between(x, made.low, made.high, color=BLUE, alpha=0.18, lw=0)
 
 
 def _draw_final(axes: Axes, found: Curves, result: dict[str, Any]) -> None:
@@ -82,7 +91,10 @@ def _draw_final(axes: Axes, found: Curves, result: dict[str, Any]) -> None:
     final = result.get("final", {}).get("return")
     if not final:
         return
-    made = Estimate.from_json(final)
+    headline = Headline.from_json(final)
+    made = headline.shown
+    if made is None:
+        return
     error = (
         None
         if made.low is None or made.high is None
@@ -91,7 +103,7 @@ def _draw_final(axes: Axes, found: Curves, result: dict[str, Any]) -> None:
     steps = np.append(found.steps, float(result.get("updates", result.get("steps", 0))))
     x = [steps.max() + 0.02 * np.ptp(steps)]
     look: dict[str, Any] = {"color": BLACK, "fmt": "D", "ms": 5, "capsize": 4, "zorder": 5}
-    axes.errorbar(x, [made.value], error, label=f"final evaluation: {made}", **look)
+    axes.errorbar(x, [made.value], error, label=f"final evaluation: {headline}", **look)
 
 
 def _dress(axes: Axes, config: dict[str, Any], rows: list[Row]) -> None:

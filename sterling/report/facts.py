@@ -13,6 +13,8 @@ from sterling.report.progress import duration
 from sterling.report.runs import Result
 from sterling.report.settings import Source, differing
 from sterling.report.text import count, endings, listed
+from sterling.statistics import headline
+from sterling.statistics.scores import Failed
 
 FEW = 5  # seeds; below this, intervals are wide and tests can hardly decide
 CLOSE = 0.1  # budgets that differ by less than this share count as the same
@@ -52,12 +54,10 @@ def settings(groups: Sequence[Group]) -> list[Table]:
     return tables
 
 
-def cautions(
-    groups: Sequence[Group], notes: Sequence[str], failed: float | None = None
-) -> list[str]:
+def cautions(groups: Sequence[Group], notes: Sequence[str], failed: Failed = None) -> list[str]:
     """Everything that weakens what the page says, in words; ``notes`` from reading come first.
 
-    ``failed``: what a failed seed counts as; None if they are left out of the numbers.
+    ``failed``: what a failed seed counts as; None: nothing is decided.
     """
     told = list(notes)
     for group in groups:
@@ -67,21 +67,39 @@ def cautions(
     return told + _of_all([one for group in groups for one in group.results])
 
 
-def _of_group(group: Group, failed: float | None) -> list[str]:
+def _of_group(group: Group, failed: Failed) -> list[str]:
     name, n = f"{group.label} on {group.environment}", int(np.isfinite(group.scores).sum())
     told = []
     if group.failed:
         seeds = [seed for one in group.results for seed in one.failed]
-        rule = "left out of the numbers" if failed is None else f"counted as {failed:g}"
+        rule = _rule(failed)
         told.append(f"{name}: seed{'s'[: len(seeds) > 1]} {listed(seeds)} failed, {rule}.")
     if n == 1:
         told.append(f"{name} rests on one seed: no interval, and no comparison can be decided.")
     elif 0 < n < FEW:
         told.append(f"{name} rests on {n} seeds; with fewer than {FEW}, intervals are wide.")
+    unseen = _unseen(group, n)
+    told += [f"{name}: {unseen}."] if unseen else []
     lost = [w for one in group.results for w in one.result.get("world_failures", [])]
     if lost:
         told.append(f"{name}: {count(len(lost), 'episode')} cut short by a failing environment.")
     return told
+
+
+def _unseen(group: Group, n: int) -> str:
+    """What so many seeds cannot exclude, where the interval does not allow for it."""
+    if n < 2:
+        return ""
+    made = headline([float(x) for x in group.scores], failed="exclude", within=group.within)
+    return made.caution
+
+
+def _rule(failed: Failed) -> str:
+    if failed is None:
+        return "and nothing says what that counts as (--failed): there is no single mean"
+    if failed == "exclude":
+        return "left out of the numbers"
+    return "counted as " + ("the worst possible score" if failed == "worst" else f"{failed:g}")
 
 
 def _of_world(groups: Sequence[Group]) -> list[str]:

@@ -18,6 +18,8 @@ from jaxtyping import Float
 from sterling.report.runs import Result
 from sterling.report.settings import alike, differing, settings
 from sterling.report.text import endings, listed, steps
+from sterling.statistics.declared import Bounds, counted_as
+from sterling.statistics.scores import Failed
 from sterling.types import Mistake
 
 BUDGETS = ("steps", "updates")
@@ -39,6 +41,20 @@ class Group:
         parts = [one.scores for one in self.results if one.scores is not None]
         return np.concatenate(parts) if parts else np.zeros(0)
 
+    def scores_with(self, failed: Failed) -> Float[np.ndarray, "run"]:
+        """The scores with failed runs as ``failed`` says: a number, "worst" (Mistake where it is
+        not known); with "exclude" and None they stay NaN."""
+        if failed == "worst" and self.within is None and self.failed:
+            raise Mistake(
+                f"the worst possible score on {self.environment} is not known, so failed seeds of "
+                f"{self.label} cannot count as it; use --failed NUMBER"
+            )
+        number = counted_as(failed, self.within) if self.failed else None
+        scores = self.scores
+        if isinstance(number, int | float):
+            scores = np.where(np.isnan(scores), float(number), scores)
+        return scores
+
     @property
     def seeds(self) -> list[int]:
         """Of the finished runs, in the order of the scores."""
@@ -50,7 +66,7 @@ class Group:
         return sum(len(one.failed) for one in self.results)
 
     @property
-    def within(self) -> tuple[float, float] | None:
+    def within(self) -> Bounds | None:
         """What scores cannot leave, where all results say the same."""
         said = {one.within for one in self.results}
         return said.pop() if len(said) == 1 else None

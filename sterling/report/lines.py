@@ -20,12 +20,14 @@ def finals(contests: Sequence[Contest], coverage: float = 0.8) -> dict[str, list
     panels: dict[str, list[Line]] = {}
     for one in contests:
         for at in one.standings:
-            if at.made is None:
+            shown = at.made.shown
+            if shown is None:
                 continue
+            label = at.label if at.made.made is not None else f"{at.label} (without failed seeds)"
             known = at.scores[np.isfinite(at.scores)]
             spread = tolerance(known, coverage)
             ends = None if spread.low is None or spread.high is None else (spread.low, spread.high)
-            panels.setdefault(one.environment, []).append(Line(at.label, at.made, known, ends))
+            panels.setdefault(one.environment, []).append(Line(label, shown, known, ends))
     return panels
 
 

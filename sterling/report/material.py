@@ -10,6 +10,7 @@ from sterling.report.contest import Contest, contests
 from sterling.report.groups import Group, gather, labels
 from sterling.report.overall import Better, better
 from sterling.report.runs import Result, read
+from sterling.statistics.scores import Failed
 from sterling.types import Mistake
 
 
@@ -19,12 +20,12 @@ class Request:
 
     metric: str = "return"
     alpha: float = 0.05  # of any wrong decision on an environment; intervals are at 1 - alpha
-    failed: float | None = None  # what a failed seed counts as; None: left out, and said
+    failed: Failed = None  # what a failed seed counts as; None: nothing is decided
     table: str | None = None  # to normalise by; None: the one that knows the environments
     title: str = "Report"
     tasks: list[str] | None = None  # None: all
     about: str = "tendency"  # what is decided, or "mean"
-    within: tuple[float, float] | None = None  # bounds of the scores; None: as the runs say
+    within: Bounds | None = None  # bounds of the scores; None: as the runs say
 
     @property
     def level(self) -> float:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from sterling.report.groups import Group, environments, labels
 from sterling.statistics import Estimate, Scores, estimate, improve
+from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 
 
@@ -28,9 +29,14 @@ Log = tuple[Float[np.ndarray, "row"], Float[np.ndarray, "row"]]  # steps and ret
 Areas = tuple[float, dict[str, Estimate]]  # steps they were taken over, and label -> mean return
 
 
-def table(groups: Sequence[Group], label: str, tasks: Sequence[str]) -> Scores:
-    """One label's scores as (run, task); where a task has fewer runs the rest is masked."""
-    columns = [_scores(groups, label, task) for task in tasks]
+def table(
+    groups: Sequence[Group], label: str, tasks: Sequence[str], failed: Failed = None
+) -> Scores:
+    """One label's scores as (run, task); where a task has fewer runs the rest is masked.
+
+    Failed runs count as ``failed`` says; they are NaN where it decides nothing.
+    """
+    columns = [_scores(groups, label, task, failed) for task in tasks]
     most = max(column.size for column in columns)
     values = np.full((most, len(tasks)), np.nan)
     mask = np.zeros((most, len(tasks)), bool)
@@ -50,21 +56,28 @@ def shared(groups: Sequence[Group], among: Sequence[str]) -> list[str]:
 
 
 def better(groups: Sequence[Group], *, level: float = 0.95, failed: Failed = None) -> list[Better]:
-    """Each pair of labels that share at least two environments."""
+    """Each pair of labels that share at least two environments; without ``failed`` those of which
+    no seed failed there."""
     found = []
     for first, second in itertools.combinations(labels(groups), 2):
         tasks = shared(groups, (first, second))
         if len(tasks) < 2:
             continue
-        rule: Failed = "exclude" if failed is None else failed
-        tables = [table(groups, label, tasks) for label in (first, second)]
-        made = improve(*tables, level=level, failed=rule)
+        tables = [table(groups, label, tasks, failed) for label in (first, second)]
+        if failed is None and any(has_failed(one) for one in tables):
+            continue
+        made = improve(*tables, level=level, failed="exclude")
         if made.value >= 0.5:
             found.append(Better(first, second, tasks, made))
             continue
-        turned = improve(*reversed(tables), level=level, failed=rule)
+        turned = improve(*reversed(tables), level=level, failed="exclude")
         found.append(Better(second, first, tasks, turned))  # the better one comes first
     return found
+
+
+def has_failed(scores: Scores) -> bool:
+    """Whether a run failed, of which nothing says what it counts as."""
+    return bool((np.isnan(scores.values) & scores.mask).any())
 
 
 def areas(groups: Sequence[Group], *, level: float = 0.95) -> dict[str, Areas]:
@@ -79,19 +92,20 @@ def areas(groups: Sequence[Group], *, level: float = 0.95) -> dict[str, Areas]:
         lasts = [steps[-1] for rows in logs.values() for steps, _ in rows]
         end = float(min(lasts, default=0.0))
         ends = {g.label: g.within for g in groups if g.environment == world}
-        made = {label: _area(rows, end, level) for label, rows in logs.items()}
-        known = {label: one.within(ends[label]) for label, one in made.items() if one is not None}
+        made = {label: _area(rows, end, level, ends[label]) for label, rows in logs.items()}
+        known = {label: one for label, one in made.items() if one is not None}
         if known:
             found[world] = (end, known)
     return found
 
 
-def _area(logs: Sequence[Log], end: float, level: float) -> Estimate | None:
+def _area(logs: Sequence[Log], end: float, level: float, within: Bounds | None) -> Estimate | None:
     """The time average of each run from 0 to ``end``, then over runs; none where the shortest log
     ends before a run's first number."""
     if not logs or end <= 0.0 or any(steps[0] > end for steps, _ in logs):
         return None
-    return estimate([_average(steps, values, end) for steps, values in logs], level=level)
+    areas = [_average(steps, values, end) for steps, values in logs]
+    return estimate(areas, level=level, within=within)
 
 
 def _average(
@@ -103,8 +117,8 @@ def _average(
     return float(np.trapezoid(np.interp(at, steps, values), at)) / end
 
 
-def _scores(groups: Sequence[Group], label: str, world: str) -> np.ndarray:
+def _scores(groups: Sequence[Group], label: str, world: str, failed: Failed = None) -> np.ndarray:
     for one in groups:
         if (one.label, one.environment) == (label, world):
-            return one.scores
+            return one.scores_with(failed)
     return np.zeros(0)

@@ -15,7 +15,7 @@ import numpy as np
 from sterling.report import style
 from sterling.report.forest import Line
 from sterling.report.groups import Group, labels
-from sterling.report.overall import shared, table
+from sterling.report.overall import has_failed, shared, table
 from sterling.statistics import Scores, Table, estimate, normalise, profile, tables
 from sterling.statistics import table as load_table
 from sterling.statistics.scores import Failed
@@ -44,13 +44,18 @@ class Normalised:
     scores: dict[str, Scores]  # by label
     left_out: list[str]  # labels with scores on fewer than two environments
     unknown: list[str]  # environments that the table does not know
+    unsaid: list[str]  # labels with failed seeds, of which nothing says what they count as
 
 
 def normalised(
-    groups: Sequence[Group], name: str | None = None, metric: str = "return"
+    groups: Sequence[Group],
+    name: str | None = None,
+    metric: str = "return",
+    failed: Failed = None,
 ) -> Normalised | str:
     """The scores by the table called ``name``, by default the one that knows most of the shared
     environments; or, in words, why there are none. ``metric``: what was scored.
+    ``failed``: what a failed seed counts as; without it labels of which one failed are left out.
 
     Raises Mistake for a name that no table has, and for one where returns were not scored.
     """
@@ -73,41 +78,41 @@ def normalised(
             "No table of reference scores knows two of these environments, and scaling by the "
             "runs at hand would let every newcomer change everybody's numbers."
         )
-    made = {label: normalise(table(groups, label, known[best]), chosen[best]) for label in among}
+    tables = {label: table(groups, label, known[best], failed) for label in among}
+    unsaid = [label for label in among if failed is None and has_failed(tables[label])]
+    if len(unsaid) == len(among):
+        return "Seeds of every algorithm failed, and nothing says what they count as (--failed)."
+    made = {
+        label: normalise(one, chosen[best]) for label, one in tables.items() if label not in unsaid
+    }
     left_out = [label for label in labels(groups) if label not in among]
     unknown = [world for world in worlds if world not in known[best]]
-    return Normalised(chosen[best], known[best], made, left_out, unknown)
+    return Normalised(chosen[best], known[best], made, left_out, unknown, unsaid)
 
 
-def aggregates(
-    made: Normalised, *, level: float = 0.95, failed: Failed = None, key: int = 0
-) -> dict[str, list[Line]]:
+def aggregates(made: Normalised, *, level: float = 0.95, key: int = 0) -> dict[str, list[Line]]:
     """One panel per aggregate, a row per label."""
-    rule: Failed = "exclude" if failed is None else failed
     return {
         title: [
-            Line(label, estimate(scores, what, level=level, key=key, failed=rule))
+            Line(label, estimate(scores, what, level=level, key=key, failed="exclude"))
             for label, scores in made.scores.items()
         ]
         for what, title in AGGREGATES.items()
     }
 
 
-def draw(
-    made: Normalised, order: Sequence[str], *, level: float = 0.95, failed: Failed = None
-) -> Figure:
+def draw(made: Normalised, order: Sequence[str], *, level: float = 0.95) -> Figure:
     """Performance profiles: the share of runs above each normalised score, with its band.
 
     ``order`` gives every label its colour.
     """
-    rule: Failed = "exclude" if failed is None else failed
     looks = style.palette(order)
     taus = _thresholds(made.scores)
     with style.applied():
         figure = style.figure(5.6, 3.4)
         axes = figure.subplots()
         for label, scores in made.scores.items():
-            line = profile(scores, taus, level=level, failed=rule)
+            line = profile(scores, taus, level=level, failed="exclude")
             axes.plot(taus, line.value, **looks[label], lw=1.7, label=label)
             if line.low is not None and line.high is not None:
                 colour = looks[label]["color"]

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from sterling.report.console import Output
 from sterling.report.metrics import Row
-from sterling.statistics import Estimate, estimate
+from sterling.statistics import Headline
 from sterling.statistics.folders import place
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Progress:
         self.title, self._budget = title, budget
         self._seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         self._returns: dict[int, float] = {}  # the latest of each seed
+        self.return_within: Bounds | None = None  # what returns cannot leave; set by the run
         self._row: Row = {}
         self._started = self._written = time.monotonic()
         self._tenth = -1
@@ -102,7 +103,9 @@ class Progress:
         speed = row.get(f"time/{kind}_per_second", 0.0)
         facts = [f"{place(row):,}/{self._budget:,} {unit}", f"{rate(speed)} {kind}/s"]
         if self._returns:
-            facts.append(f"return {written(estimate(list(self._returns.values())))}")
+            which = "return of the others" if row.get("failed") else "return"
+            made = estimate(list(self._returns.values()), within=self.return_within)
+            facts.append(f"{which} {made}")
         if self._share < 1.0 and speed:
             facts.append(f"{duration(self._left())} left")
         if row.get("failed"):
@@ -163,23 +166,16 @@ def _lines(result: dict[str, Any], path: str | Path | None) -> list[tuple[str, s
     ]
     final = result.get("final", {}).get("return")
     if final:
-        lines.append(("final return", written(Estimate.from_json(final), explain=True)))
+        lines.append(("final return", Headline.from_json(final).explained()))
     if "switch" in result:
         parts = {"before the first step": "before", "dip after it": "dip"}
-        lines += [(k, written(Estimate.from_json(result["switch"][v]))) for k, v in parts.items()]
+        lines += [(k, str(Headline.from_json(result["switch"][v]))) for k, v in parts.items()]
     seconds = f"{duration(result['wall_seconds'])} ({result['wall_seconds']:,.1f} s)"
     lines += [("time", seconds)]
     for kind in ("updates", "steps"):
         if result.get(f"{kind}_per_second"):
             lines.append(("speed", f"{rate(result[f'{kind}_per_second'])} {kind}/s"))
     return lines + ([("folder", str(path))] if path is not None else [])
-
-
-def written(made: Estimate, explain: bool = False) -> str:
-    """An estimate as text; ``explain`` says what its interval is."""
-    if made.low is None or not explain:
-        return str(made)
-    return f"{made} ({made.level:.0%} {made.method} interval over {made.n} seeds)"
 
 
 def rate(each_second: float) -> str:

@@ -15,9 +15,11 @@ import numpy as np
 from jaxtyping import Float
 
 from sterling.naming import hint
+from sterling.report.limits import limits
 from sterling.report.metrics import Row
 from sterling.report.metrics import read as read_rows
 from sterling.statistics import folders
+from sterling.statistics.declared import Bounds
 from sterling.types import Mistake
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class Result:
     label: str | None = None  # given by the user
     config: dict[str, Any] = dataclasses.field(default_factory=dict)  # as in config.json
     result: dict[str, Any] = dataclasses.field(default_factory=dict)  # as in result.json
-    within: tuple[float, float] | None = None  # what scores cannot leave, where that is known
+    within: Bounds | None = None  # what scores cannot leave, where that is known
 
     @property
     def steps(self) -> float | None:
@@ -142,12 +144,6 @@ def curves(
     return Curves(steps, values, list(seeds), failed, unit, episodes)
 
 
-def limits(result: dict[str, Any]) -> tuple[float, float] | None:
-    """What returns cannot leave, where a run's ``result.json`` says so."""
-    said = result.get("final", {}).get("return", {}).get("within")
-    return (float(said[0]), float(said[1])) if said else None
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file, or nothing where there is none yet."""
     if not path.exists():
@@ -214,7 +210,7 @@ def _made(
     for at, seed in enumerate(seeds):
         if scores is not None and seed in {*result.get("failed_seeds", []), *found.failed}:
             scores[at] = np.nan
-    ends = limits(result) if metric.endswith("return") else None
+    ends = limits(config, result) if metric.endswith("return") else None
     algorithm, environment = (known.get(name, "?") for name in ("algorithm", "environment"))
     return Result(place, algorithm, environment, seeds, scores, found, label, config, result, ends)
 
@@ -265,7 +261,13 @@ def _of_task(scores: Scores, at: int, path: Path, label: str) -> Result:
         found = Curves(scores.steps, logged, seeds, {seed: lost[seed] for seed in failed})
     environment = scores.tasks[at] if scores.tasks != ("0",) else UNNAMED
     facts = {"failed_seeds": failed}
-    return Result(str(path), label, environment, seeds, last, found, label=label, result=facts)
+    ends = limits({}, {"environment": environment})
+    return Result(
+        *(str(path), label, environment, seeds, last, found),
+        label=label,
+        result=facts,
+        within=ends,
+    )
 
 
 def _numbered(runs: Sequence[str]) -> list[int]:

@@ -13,6 +13,7 @@ from sterling.report.facts import Table
 from sterling.report.forest import forest
 from sterling.report.material import Material
 from sterling.report.text import number, percent, steps
+from sterling.statistics import Headline
 from sterling.statistics import table as load_table
 from sterling.statistics.comparison import chance
 
@@ -73,11 +74,11 @@ def together(made: Material, out: Path) -> str:
         load_table(made.asked.table)  # a name that is none is told, used or not
     if len(made.contests) < 2:
         return ""
-    found = profiles.normalised(made.groups, made.asked.table, made.asked.metric)
+    found = profiles.normalised(made.groups, made.asked.table, made.asked.metric, made.asked.failed)
     title, asked = "All environments together", made.asked
     if isinstance(found, str):
         return page.section(title, page.paragraph(f"Not given. {found}"))
-    shown = profiles.aggregates(found, level=asked.level, failed=asked.failed)
+    shown = profiles.aggregates(found, level=asked.level)
     name = f"normalised score ({found.table.identity})"
     told = (
         f"Over {', '.join(found.environments)}; normalised by {found.table.identity}: "
@@ -87,9 +88,11 @@ def together(made: Material, out: Path) -> str:
         told += f" Not in the table, and left out: {', '.join(found.unknown)}."
     if found.left_out:
         told += f" Left out for having fewer than two environments: {', '.join(found.left_out)}."
+    if found.unsaid:
+        told += f" Left out for failed seeds (--failed): {', '.join(found.unsaid)}."
     resampled = "Aggregates over runs and environments; intervals from resampling whole runs."
     above = "Performance profiles: the share of runs above each normalised score."
-    drawn = profiles.draw(found, made.labels, level=asked.level, failed=asked.failed)
+    drawn = profiles.draw(found, made.labels, level=asked.level)
     return page.section(
         title,
         page.paragraph(told),
@@ -169,13 +172,18 @@ def _standing(made: Material, at: Standing, world: str) -> list[str]:
     return [
         world,
         at.label,
-        str(at.made) if at.made else "-",
-        at.made.method if at.made else "no finished run",
+        _words(at.made),
+        at.made.shown.method if at.made.shown is not None else "no finished run",
         str(at.seeds),
         str(at.failed) if at.failed else "-",
         made.group(at.label, world).budgets or "?",
         band,
     ]
+
+
+def _words(made: Headline) -> str:
+    """A standing, with each seed's score where there are few."""
+    return f"{made} (seeds {made.seeds})" if made.seeds else str(made)
 
 
 def _pairs(made: Material) -> Table:

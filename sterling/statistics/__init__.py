@@ -18,6 +18,8 @@ from sterling.statistics.family import Worst as Worst
 from sterling.statistics.family import generalisation_gap as generalisation_gap
 from sterling.statistics.family import rank_changes as rank_changes
 from sterling.statistics.family import worst_context as worst_context
+from sterling.statistics.headline import Headline as Headline
+from sterling.statistics.headline import headline as headline
 from sterling.statistics.improvement import improve as improve
 from sterling.statistics.interval import Estimate as Estimate
 from sterling.statistics.interval import estimate as estimate

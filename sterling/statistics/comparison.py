@@ -6,10 +6,10 @@ import dataclasses
 import math
 from typing import Any
 
+from sterling.statistics.declared import rule_of
 from sterling.statistics.interval import Estimate
 
 NOTABLE = 0.1  # a tendency that lies less than this beyond 1/2, undecided, has no direction
-UNSEEN = 0.05  # chance with which the share of collapses may have stayed unseen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,18 +114,9 @@ def directions(first: str, second: str, better: Estimate, difference: float) -> 
     )
 
 
-def unseen(runs: int, chance: float = UNSEEN) -> float:
-    """The share of all runs that may collapse and still, with this chance, shows in none of
-    ``runs``: 1 - chance^(1/runs)."""
-    return float(1.0 - chance ** (1.0 / runs))
-
-
 def as_far_as_seen(runs: int) -> str:
     """One sentence: what ``runs`` seeds cannot exclude about a mean."""
-    return (
-        f"means are shown as far as was seen: a collapse of up to {unseen(runs):.0%} of all runs "
-        f"would have stayed unseen in {runs}"
-    )
+    return f"means are shown as far as was seen: {rule_of(runs)}"
 
 
 def chance(made: Estimate) -> str:

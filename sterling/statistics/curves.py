@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from sterling.statistics import declared
 from sterling.statistics import mean as means
 from sterling.statistics.aggregate import Aggregate
 from sterling.statistics.interval import Estimate, checked_level, estimate
@@ -48,22 +49,29 @@ def curve(
     level: float = 0.95,
     band: float = 0.8,
     failed: Failed = None,
+    within: Sequence[float | None] | None = None,
 ) -> Curve:
     """Median, percentile band, mean and its interval over the runs of ``(run, time)`` values.
 
     ``steps`` default to 0, 1, 2, ... ``band``: the share of runs between the band's ends; 1 is
     from the lowest to the highest run. A run with NaN at any time has failed: see ``failed`` in
     ``statistics/scores.py``; a number stands in from the NaN on, "exclude" drops the whole run.
+    ``within``: the declared bounds of the values, as in ``estimate``. The interval's ends are NaN
+    where all runs are equal and not both bounds are declared.
     """
     checked_level(level)
     if not 0.0 < band <= 1.0:
         raise Mistake(f"a band holds a share of the runs in (0, 1]; got {band}")
-    runs, at, note = _runs(values, steps, failed)
+    runs, at, note = _runs(values, steps, declared.counted_as(failed, within))
+    bounds, dropped = declared.kept(runs.ravel(), declared.checked(within))
+    note = "; ".join(part for part in (note, dropped) if part)
     low = high = None
     method = "none (one run)"
     if len(runs) > 1:
-        low, high = means.skew_t(runs, level)
-        method = "skew-t"
+        low, high, is_bounded = means.columns(runs, bounds, level)
+        unknown = (np.ptp(runs, axis=0) == 0.0) & (None in bounds)
+        low, high = (np.where(unknown, np.nan, end) for end in (low, high))
+        method = "bounded or t, by column" if is_bounded.any() else "t"
     ends = np.quantile(runs, [0.5 - band / 2.0, 0.5 + band / 2.0], axis=0)
     return Curve(
         at, runs, np.median(runs, axis=0), ends[0], ends[1], band, runs.mean(0), low, high,
@@ -80,13 +88,14 @@ def auc(
     key: int = 0,
     interval: str = "auto",
     failed: Failed = None,
+    within: Sequence[float | None] | None = None,
 ) -> Estimate:
     """Area under ``(run, time)`` or ``(run, task, time)`` curves, as the time-average of each.
 
         (sum of trapezoids) / (last step - first step)
 
     in the unit of the values, then ``estimate`` over whole runs. ``failed`` applies to a run whose
-    curve holds NaN. One point of time is its own average.
+    curve holds NaN. One point of time is its own average. ``within``: as in ``estimate``.
     """
     if isinstance(values, Scores):
         scores, steps = values, values.steps if steps is None else steps
@@ -100,7 +109,9 @@ def auc(
         raise Mistake("these scores have no time axis; load them with what='curve'")
     area = _average(scores.values, checked_steps(steps, scores.values.shape[-1]))
     flat = dataclasses.replace(scores, values=area, steps=None)
-    return estimate(flat, what, level=level, key=key, interval=interval, failed=failed)
+    return estimate(
+        flat, what, level=level, key=key, interval=interval, failed=failed, within=within
+    )
 
 
 def checked_steps(

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 
 from sterling.statistics import closed_testing, means_within_bounds
 from sterling.statistics.comparison import Comparison
+from sterling.statistics.declared import Bounds
 from sterling.statistics.plan import ABOUT, planned
 from sterling.statistics.scores import Failed, Given
 from sterling.types import Mistake
@@ -35,7 +36,7 @@ def compare(
     scores_by_name: Mapping[str, Given],
     *,
     about: str = "tendency",
-    within: tuple[float, float] | None = None,
+    within: Bounds | None = None,
     alpha: float = 0.05,
     interims: int = 5,
     per_interim: int | None = 5,

@@ -58,7 +58,7 @@ def generalisation_gap(
     sides = [estimate_rows(side, failed) for side in (train, test)]
     if sides[0].size != sides[1].size:
         raise Mistake(f"{sides[0].size} training and {sides[1].size} test runs are not the same")
-    return estimate(sides[0] - sides[1], level=level, key=key, interval="skew-t")
+    return estimate(sides[0] - sides[1], level=level, key=key)
 
 
 def estimate_rows(given: Given, failed: Failed) -> np.ndarray:
@@ -82,7 +82,7 @@ def worst_context(
     made = sample(scores, failed)
     means = np.array([column.mean() for column in made.columns])
     at = int(means.argmin())
-    found = estimate(made.columns[at], level=level, key=key, interval="skew-t")
+    found = estimate(made.columns[at], level=level, key=key)
     rng, hits = generator(key, "worst"), 0
     for drawn in weights(made, draws, rng, shared=len(set(made.counts)) == 1):
         parts = np.split(drawn * made.values, made.starts[1:], axis=1)

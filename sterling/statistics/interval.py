@@ -5,13 +5,17 @@ independent. What ``interval="auto"`` takes; how often each holds is in ``docs/s
 
 | statistic | scores | interval |
 |---|---|---|
-| mean, gap | any | skew-t (``statistics/mean.py``) |
-| mean, gap | every score 0 or 1 | exact binomial (``statistics/success.py``) |
+| mean, gap | a score lies at or near a declared bound (``within=``) | bounded, on declared sides |
+| mean, gap | elsewhere | t, cut at the declared bounds |
+| mean, gap | all equal, not both bounds declared | none: no spread was seen |
 | mean | rates of ``episodes=`` episodes each, one task | beta-binomial |
 | others | several tasks | bootstrap-se (``statistics/bootstrap.py``) |
 | iqm, median, a function | one task | bootstrap-se |
 | cvar, worst | one task | none: resampling cannot see beyond the lowest run |
 | any | one run | none |
+
+Bounded is ``statistics/bounded.py``; with scores of 0 and 1 within (0, 1) it is the exact interval
+of Clopper & Pearson. Nothing is guessed from the values of scores.
 """
 
 from __future__ import annotations
@@ -23,14 +27,16 @@ from typing import Any
 
 import numpy as np
 
-from sterling.statistics import bootstrap, mean, success
+from sterling.statistics import bootstrap, declared, mean, success
 from sterling.statistics.aggregate import Aggregate, named
+from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed, Given, Sample, sample
 from sterling.types import Mistake
 
-OF_MEAN = ("t", "skew-t", "exact", "wilson", "beta")
+OF_MEAN = ("t", "skew-t", "bounded", "exact", "wilson", "beta")
 KINDS = ("auto", *OF_MEAN, *bootstrap.KINDS, "none")
-Bounds = tuple[float | None, float | None]
+SURE = ("exact", "bounded")  # allow for what no run showed
+STILL = "none (no spread seen)"  # equal scores say nothing of chance that did not show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +55,15 @@ class Estimate:
         value, *ends = _written([self.value, *bounds])
         if ends:
             return f"{value} [{', '.join(ends)}]"
+        if self.method.startswith(STILL):
+            return f"{value} (no spread seen in {self.n})"
         return f"{value} ({'one run, ' if self.n == 1 else ''}no interval)"
 
-    def within(self, ends: tuple[float, float] | None) -> Estimate:
-        """The same with its interval cut at what the true number cannot leave; None: nothing."""
-        if ends is None or self.low is None or self.high is None:
-            return self
-        low, high = (min(max(end, ends[0]), ends[1]) for end in (self.low, self.high))
-        return dataclasses.replace(self, low=low, high=high)
+    @property
+    def caution(self) -> str:
+        """What so many runs cannot exclude, as a sentence; "" where the interval allows for it."""
+        bounded = self.method.partition(";")[0] in SURE
+        return "" if bounded or self.n < 2 else declared.rule_of(self.n)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values under the fields' names."""
@@ -80,23 +87,22 @@ def estimate(
     episodes: int | None = None,
     draws: int = 10_000,
     shared: bool = False,
-    within: tuple[float, float] | None = None,
+    within: Sequence[float | None] | None = None,
 ) -> Estimate:
     """A statistic of ``(run,)`` or ``(run, task)`` scores with its interval at ``level``.
 
     ``what``: "mean", "median", "iqm", "gap", "cvar", "worst" (see ``statistics/aggregate.py``), or
     a function of a ``(run, task)`` array. ``interval``: see the head of this file for "auto"; or
-    "t", "skew-t", "exact", "wilson", "beta", "bootstrap-se", "bootstrap", "bca", "percentile-t",
-    "none".
-    ``failed`` says what NaN counts as (``statistics/scores.py``). ``episodes``: the scores are
-    success rates of that many episodes each. ``draws``: resamples of a bootstrap, made from
-    ``key``; equal inputs and key give bit-equal intervals. ``shared``: a row is one run tried on
-    every task, so its scores stay together. ``within``: what the true number cannot leave, as
-    (0, 1) where scores are shares; the interval is cut there.
+    "t", "skew-t", "bounded", "exact", "wilson", "beta", "bootstrap-se", "bootstrap", "bca",
+    "percentile-t", "none". ``failed`` says what NaN counts as (``statistics/scores.py``).
+    ``episodes``: the scores are success rates of that many episodes each. ``draws``: resamples of a
+    bootstrap, made from ``key``; equal inputs and key give bit-equal intervals. ``shared``: a row
+    is one run tried on every task, so its scores stay together. ``within``: ``(low, high)``, what
+    no score can leave, as (0, 500) for CartPole-v1; None for an end that has no bound. A bound that
+    a score passes is dropped, and ``method`` says so.
 
-    One run gives no interval (``low`` and ``high`` are None). Runs that all scored the same give
-    an interval of width zero, unless they are successes or failures: their spread says nothing of
-    chance that did not show.
+    One run gives no interval (``low`` and ``high`` are None). Nor do runs that all scored the same,
+    where the scores have not two declared bounds: nothing is known of the spread that did not show.
 
     Raises Mistake for no scores, for NaN without ``failed``, and for an interval that does not
     suit the statistic.
@@ -104,22 +110,37 @@ def estimate(
     checked_level(level)
     if interval not in KINDS:
         raise Mistake(f"no interval is called {interval!r}; there are {', '.join(KINDS)}")
-    made, aggregate = sample(scores, failed), named(what)
+    made = sample(scores, declared.counted_as(failed, within))
+    bounds, dropped = declared.kept(made.values, declared.checked(within))
+    aggregate = named(what)
     value = aggregate.point(made)
     kind, (low, high) = _interval(
         made,
         aggregate,
         interval,
+        bounds,
         level=level,
         key=key,
         episodes=episodes,
         draws=draws,
         shared=shared,
     )
-    method = f"{kind}; {made.note}" if made.note else kind
-    if low is not None and high is not None and math.isclose(low, high, rel_tol=1e-12):
-        low = high = value  # equal but for rounding
-    return Estimate(value, low, high, made.n, method, level).within(within)
+    if low is not None and high is not None:
+        low, high = _trimmed(low, high, value, bounds, aggregate)
+        if kind not in SURE and math.isclose(low, high, rel_tol=1e-12, abs_tol=1e-300):
+            kind, low, high = STILL, None, None
+    method = "; ".join(part for part in (kind, made.note, dropped) if part)
+    return Estimate(value, low, high, made.n, method, level)
+
+
+def _trimmed(
+    low: float, high: float, value: float, bounds: Bounds, aggregate: Aggregate
+) -> tuple[float, float]:
+    """The ends cut at the declared bounds, and not past the value by rounding."""
+    if aggregate.cap is None:  # a gap has other bounds than the scores
+        low = low if bounds[0] is None else max(low, bounds[0])
+        high = high if bounds[1] is None else min(high, bounds[1])
+    return min(low, value), max(high, value)
 
 
 def checked_level(level: float) -> None:
@@ -132,6 +153,7 @@ def _interval(
     made: Sample,
     aggregate: Aggregate,
     kind: str,
+    bounds: Bounds,
     *,
     level: float,
     key: int,
@@ -145,68 +167,41 @@ def _interval(
     if made.n == 1:
         return "none (one run)", (None, None)
     if aggregate.cap is not None:  # a gap is the mean of what is missing
-        made = dataclasses.replace(
-            made, values=aggregate.cap - np.minimum(made.values, aggregate.cap)
-        )
+        made, bounds = _missing(made, aggregate.cap, bounds)
         aggregate = named("mean")
     if shared and made.tasks > 1 and aggregate.name == "mean":
         made = rows(made)  # the mean of a row is one score of one run
     if kind == "auto":
-        kind = _suiting(made, aggregate, episodes)
+        kind = _suiting(made, aggregate, episodes, bounds)
     if kind in bootstrap.KINDS:
         return kind, bootstrap.interval(
             made, aggregate, kind, level=level, key=key, draws=draws, shared=shared
         )
-    if kind not in OF_MEAN:
+    if kind not in ("auto", *OF_MEAN):
         return kind, (None, None)
     if aggregate.name != "mean":
         raise Mistake(f"interval={kind!r} is one of the mean; take 'bootstrap-se' for others")
-    return kind, _of_mean(made, kind, level, episodes)
+    if kind in ("exact", "wilson", "beta"):
+        return kind, success.interval(made, kind, episodes or 1, level)
+    return mean.interval(made, kind, bounds, level)
 
 
-def _suiting(made: Sample, aggregate: Aggregate, episodes: int | None) -> str:
-    """What "auto" takes."""
-    success_only = success.is_success(made.values)
+def _missing(made: Sample, cap: float, bounds: Bounds) -> tuple[Sample, Bounds]:
+    """What each score lacks to ``cap``, and the bounds of that."""
+    low, high = bounds
+    ends = 0.0 if high is None else max(cap - high, 0.0), None if low is None else max(cap - low, 0)
+    return dataclasses.replace(made, values=cap - np.minimum(made.values, cap)), ends
+
+
+def _suiting(made: Sample, aggregate: Aggregate, episodes: int | None, bounds: Bounds) -> str:
+    """What "auto" takes; for a mean "auto" again, which ``mean.interval`` decides."""
     if aggregate.name == "mean":
-        if episodes is not None and made.tasks == 1:
-            return "beta"
-        return "exact" if success_only else "skew-t"
+        return "beta" if episodes is not None and made.tasks == 1 else "auto"
     if made.tasks == 1 and aggregate.extreme:
         return "none (the extreme of few runs; see tolerance)"
-    if made.tasks == 1 and success_only:
+    if made.tasks == 1 and bounds == (0.0, 1.0) and success.is_success(made.values):
         return "none (successes have a mean, no quartiles)"
     return "bootstrap-se"
-
-
-def _of_mean(made: Sample, kind: str, level: float, episodes: int | None) -> Bounds:
-    """The ends of an interval of the mean."""
-    if kind in ("t", "skew-t"):
-        if made.tasks > 1:
-            return mean.over_tasks(made, level, kind == "skew-t")
-        low, high = (mean.t if kind == "t" else mean.skew_t)(made.values, level)
-        return float(low), float(high)
-    rates = [success.rates(column) for column in made.columns]
-    if kind == "exact" and not success.is_success(made.values):
-        raise Mistake("interval='exact' counts successes; give scores of 0 and 1, or 'beta'")
-    many = episodes or 1
-    if kind == "beta":
-        ends = [success.beta_binomial(column, many, level) for column in rates]
-    elif kind == "wilson":
-        ends = [success.wilson(float(c.mean()), float(c.size * many), level) for c in rates]
-    else:
-        ends = [success.exact(float(column.sum()), column.size, level) for column in rates]
-    middles = np.array([column.mean() for column in rates])
-    variances = np.array([column.var(ddof=1) / column.size for column in rates])
-    lows, highs = np.array(ends).T
-    low, high = success.joined(
-        middles,
-        lows,
-        highs,
-        variances=variances,
-        freedoms=np.array(made.counts) - 1.0,
-        level=level,
-    )
-    return float(low), float(high)
 
 
 def rows(made: Sample) -> Sample:

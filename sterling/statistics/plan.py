@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from sterling.statistics.declared import ROUNDING, Bounds
 from sterling.statistics.permutation import Pair
 from sterling.statistics.scores import Failed, Given, Sample, sample
 from sterling.types import Mistake
@@ -28,7 +29,7 @@ class Plan:
     key: int
     draws: int
     note: str  # what was done about failed runs
-    within: tuple[float, float] | None = None  # bounds of the scores, where means are compared
+    within: Bounds | None = None  # bounds of the scores, where means are compared
 
     def counted(self, member: int, looks: int) -> int:
         """How many runs of a member the first ``looks`` looks take."""
@@ -63,7 +64,7 @@ def planned(
     per_interim: int | None,
     key: int,
     draws: int,
-    within: tuple[float, float] | None,
+    within: Bounds | None,
 ) -> Plan:
     """The plan of what was given; raises Mistake where it makes no sense."""
     if len(given) < 2:
@@ -96,13 +97,14 @@ def _check_bounds(made: Plan) -> None:
     if made.within is None:
         return
     low, high = made.within
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+    if low is None or high is None or not -np.inf < low < high < np.inf:
         raise Mistake(
-            f"within=({low:g}, {high:g}) is no range; means are decided between two finite "
-            "bounds, the lower one first"
+            f"means are decided between two finite bounds, the lower one first; got within=({low}, "
+            f"{high})"
         )
+    slack = ROUNDING * (high - low)
     for name, runs in zip(made.names, made.runs, strict=True):
-        outside = runs[(runs < low) | (runs > high)]
+        outside = runs[(runs < low - slack) | (runs > high + slack)]
         if outside.size:
             raise Mistake(
                 f"{name} has a score of {outside[0]:g}, outside within=({low:g}, {high:g}); "

@@ -7,6 +7,7 @@ apart: a finite score; a run that **failed** (``mask`` true, value NaN); a run t
     failed=None        nothing is decided: NaN is refused with a Mistake
     failed=<number>    every failed run counts as that number (say, the worst possible return)
     failed="exclude"   failed runs are left out, and the method of the result says how many
+    failed="worst"     the worst that is possible, where the bounds of scores are declared
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from jaxtyping import Array, Bool, Float
 
 from sterling.types import Mistake
 
-Failed = float | int | Literal["exclude"] | None
+Failed = float | int | Literal["exclude", "worst"] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +191,11 @@ def _settled(
         )
     if failed == "exclude":
         return values, mask & ~lost, f"{count} of {of} failed, excluded"
+    if failed == "worst":
+        raise Mistake(
+            "failed='worst' needs the worst possible score, which is known where estimate(..., "
+            "within=(low, high)) declares it; give failed=<number>"
+        )
     number = float(failed)
     if not math.isfinite(number):
         raise Mistake(f"failed={failed} is no score; give a finite number or 'exclude'")

@@ -14,7 +14,32 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from sterling.statistics.scores import Sample
 from sterling.types import Mistake
+
+
+def interval(made: Sample, kind: str, episodes: int, level: float) -> tuple[float, float]:
+    """Return the ends of "exact", "wilson" or "beta" for the mean over tasks of rates.
+
+    Raises Mistake for scores that are no rates, and for "exact" of others than 0 and 1.
+    """
+    columns = [rates(column) for column in made.columns]
+    if kind == "exact" and not is_success(made.values):
+        raise Mistake("interval='exact' counts successes; give scores of 0 and 1, or 'beta'")
+    if kind == "beta":
+        ends = [beta_binomial(column, episodes, level) for column in columns]
+    elif kind == "wilson":
+        ends = [wilson(float(c.mean()), float(c.size * episodes), level) for c in columns]
+    else:
+        ends = [exact(float(column.sum()), column.size, level) for column in columns]
+    low, high = joined(
+        np.array([column.mean() for column in columns]),
+        *np.array(ends).T,
+        variances=np.array([column.var(ddof=1) / column.size for column in columns]),
+        freedoms=np.array(made.counts) - 1.0,
+        level=level,
+    )
+    return float(low), float(high)
 
 
 def is_success(values: np.ndarray) -> bool:
@@ -87,13 +112,15 @@ def joined(
     variances: Float[np.ndarray, "task *rest"],
     freedoms: Float[np.ndarray, "task"],
     level: float,
+    within: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[Float[np.ndarray, "*rest"], Float[np.ndarray, "*rest"]]:
-    """Intervals of several tasks' rates as one of their mean; with one task it is its own.
+    """Intervals of several tasks' means as one of their mean; with one task it is its own.
 
     Either end is the wider of two. One is as far from the mean as the distances of the tasks'
     ends, added as variances are (Zou & Donner 2008, Statistics in Medicine 27): it keeps a width
     where every rate is 0 or 1. The other is Student's, from the estimated ``variances`` of the
-    rates and Satterthwaite's degrees of freedom: it does not lean on the few runs of one task.
+    means and Satterthwaite's degrees of freedom: it does not lean on the few runs of one task.
+    Both are cut to ``within``.
     """
     from scipy.special import stdtrit
 
@@ -106,5 +133,5 @@ def joined(
         freedom = np.where(whole == 0.0, 1.0, 1.0 / np.where(spread == 0.0, 1.0, spread))
         half = stdtrit(freedom, 0.5 + level / 2.0) * np.sqrt(whole) / tasks
         down, up = np.maximum(down, half), np.maximum(up, half)
-    low, high = np.maximum(value - down, 0.0), np.minimum(value + up, 1.0)
+    low, high = np.maximum(value - down, within[0]), np.minimum(value + up, within[1])
     return np.asarray(low), np.asarray(high)

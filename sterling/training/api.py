@@ -19,11 +19,12 @@ from sterling.training.processes import train_apart
 from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings, resolve
 from sterling.training.single import carry_on
-from sterling.training.trained import TrainedRun, load
+from sterling.training.trained import TrainedRun, bounds, load
 
 RUN_OPTIONS = (
     *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
     *("log_every", "checkpoint_minutes", "online", "guide", "augment"),
+    *("return_within", "failed"),
 )
 SPEECH_OPTIONS = tuple(field.name for field in dataclasses.fields(Speech))
 LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
@@ -65,7 +66,10 @@ def train(
             (learn even from a broken file); ``online`` (fields of the Config that change with the
             first step); ``guide`` (a
             :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act);
-            ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); of a language model
+            ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); ``return_within``
+            (``(low, high)``, what returns cannot leave, where the environment is your own; None for
+            an end without a bound) and ``failed`` (what a failed seed counts as in the result: a
+            number, "worst" or "exclude"); of a language model
             the fields of :class:`~sterling.training.settings.Speech` (``model``, ``levels``,
             ``curriculum``, ``texts``, ...); and every field of the Config.
 
@@ -132,6 +136,9 @@ def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> Trained
         from sterling.training import begun, letters, speech  # tokenizers take time to import
 
         settings = begun.measured(speech.settled(letters.spelled(begun.located(settings))))
+    for sink in sinks:
+        if hasattr(sink, "return_within"):  # of those that show returns with intervals
+            sink.return_within = bounds(settings)
     go = train_apart if settings.strategy == "processes" else carry_on
     run = go(settings, path, sinks)
     if path is not None and folder.read_result(path) is not None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sterling.naming import hint
 from sterling.nets.mlp import ACTIVATIONS
+from sterling.statistics.declared import checked, checked_failed
 from sterling.types import Mistake
 
 
@@ -121,3 +122,12 @@ def seeds_of(asked: Any) -> tuple[int, ...]:
     if not found or len(set(found)) != len(found) or max(found) >= SEEDS:
         raise Mistake(f"seeds must be at least one, all different, below 2^31; got {asked}")
     return found
+
+
+def judged(rest: dict[str, Any]) -> dict[str, Any]:
+    """How returns are judged, checked: their bounds, and what a failed seed counts as."""
+    within = rest.get("return_within")
+    return {
+        "return_within": None if within is None else checked(within),
+        "failed": checked_failed(rest.get("failed")),
+    }

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sterling.report.metrics import Row, Sink, read
+from sterling.statistics.declared import Bounds
+from sterling.statistics.scores import Failed
 from sterling.training import folder
 from sterling.training.trained import final
 
@@ -82,16 +84,19 @@ def merged(
     results: Sequence[dict[str, Any]],
     envs: int,
     seconds: float,
-    within: tuple[float, float] | None,
+    within: Bounds | None,
+    rule: Failed = None,
 ) -> dict[str, Any]:
     """One result from one per part, of ``envs`` environments per seed. It took ``seconds``, and
-    as long as its longest part, which may have been resumed."""
+    as long as its longest part, which may have been resumed. ``rule``: what a failed seed counts
+    as."""
     seeds = interleaved([result["seeds"] for result in results])
     failed = sorted(seed for result in results for seed in result["failed_seeds"])
     seconds = max(seconds, *(result["wall_seconds"] for result in results))
 
-    def over(group: str, name: str, ends: tuple[float, float] | None = None) -> dict[str, Any]:
-        return final(interleaved([_per_seed(r, group, name) for r in results]), seeds, failed, ends)
+    def over(group: str, name: str, ends: Bounds | None = None) -> dict[str, Any]:
+        scores = interleaved([_per_seed(r, group, name) for r in results])
+        return final(scores, seeds, failed, ends, rule if group == "final" else None)
 
     kind = "updates" if "updates" in results[0] else "steps"
     made = sum(result[kind] * len(result["seeds"]) for result in results)

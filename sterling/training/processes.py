@@ -112,7 +112,7 @@ def _joined(
         *(part.agent for part in parts),
     )
     results, seconds = [part.result for part in parts], time.monotonic() - start
-    result = merged(results, settings.envs, seconds, bounds(settings))
+    result = merged(results, settings.envs, seconds, bounds(settings), settings.failed)
     number = result.get("updates", result["steps"])
     written = checkpoint.save(folder.checkpoints(path), number, {"agent": agent}, {})
     if keep:

@@ -10,9 +10,11 @@ from typing import Any
 
 from sterling import algorithms
 from sterling.naming import called
+from sterling.statistics.declared import Bounds
+from sterling.statistics.scores import Failed
 from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
-from sterling.training.fields import make_config, seeds_of, whole
+from sterling.training.fields import judged, make_config, seeds_of, whole
 from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
 STRATEGIES = ("vmap", "map", "processes")
@@ -44,6 +46,8 @@ class Settings:
     augment: str = ""  # a change of every batch: see sterling.equations.augmentation.named
     speech: Speech | None = None  # where a language model is taught
     context: int = 0  # tokens that its world's scenes were found to need; 0: not looked at yet
+    return_within: Bounds | None = None  # what returns cannot leave; None: the environment's rules
+    failed: Failed = None  # what a failed seed counts as in the result; None: nothing is decided
 
     @property
     def name(self) -> str:
@@ -108,7 +112,7 @@ class Settings:
         kept["data"] = Logbook(**plain["data"]) if plain.get("data") else None
         kept["guide"] = Guidance(**plain["guide"]) if plain.get("guide") else None
         kept["speech"] = Speech(**plain["speech"]) if plain.get("speech") else None
-        return cls(**kept)
+        return cls(**kept | judged(kept))
 
 
 def resolve(
@@ -148,7 +152,7 @@ def resolve(
         rest["speech"] = rest.get("speech") or Speech()
     settings = Settings(
         *(algorithm, environment, steps, seeds_of(seeds), envs, strategy, config, options),
-        **{"data": data, "updates": updates, "online": later, **_counted(rest)},
+        **{"data": data, "updates": updates, "online": later, **_counted(rest), **judged(rest)},
     )
     check_budget(settings)
     return settings

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 
-from sterling.statistics import estimate
+from sterling.notice import say
+from sterling.references.bounds import return_bounds
+from sterling.statistics import headline
+from sterling.statistics.declared import Bounds
+from sterling.statistics.scores import Failed
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.checks import check_kinds
@@ -78,17 +81,29 @@ class TrainedRun:
             raise Mistake(f"the run has no seed {seed}; it has {', '.join(map(str, seeds))}")
         return 0 if seed is None else seeds.index(seed)
 
-    def evaluate(self, episodes: int = 20) -> dict[str, Any]:
+    def evaluate(
+        self,
+        episodes: int = 20,
+        *,
+        failed: Failed = None,
+        return_within: tuple[float | None, float | None] | None = None,
+    ) -> dict[str, Any]:
         """Deterministic episodes, the same ones every time: each seed's mean, and their estimate
-        with interval."""
+        with interval.
+
+        ``failed``: what a failed seed counts as (a number, "worst", "exclude"); None: as the run
+        was asked. ``return_within``: the bounds of returns, where they are not those of the run.
+        """
         judge = Judge(self.settings, whole("episodes", episodes, 1))
         try:
             scores = judge(self.agent)["return"].mean(1)
         finally:
             judge.close()
-        failed = self.result.get("failed_seeds", [])
-        within = bounds(self.settings)
-        return {"return": final([float(x) for x in scores], self.settings.seeds, failed, within)}
+        lost = self.result.get("failed_seeds", [])
+        within = bounds(self.settings) if return_within is None else return_within
+        rule = self.settings.failed if failed is None else failed
+        per_seed = [float(x) for x in scores]
+        return {"return": final(per_seed, self.settings.seeds, lost, within, rule)}
 
     def world(self) -> Any:
         """The run's world, of which only the forms of observations and actions are to be asked."""
@@ -134,11 +149,14 @@ def _problem(settings: Settings) -> Spec:
         world.close()
 
 
-def bounds(settings: Settings) -> tuple[float, float] | None:
-    """What returns cannot leave, where that is known: a verdict on a text lies between 0 and 1, and
-    each turn has one."""
+def bounds(settings: Settings) -> Bounds | None:
+    """Return what returns cannot leave, ``(low, high)``; None where nothing is known: as the user
+    declared, or by the rules of the environment. A verdict on a text lies between 0 and 1, and each
+    turn has one."""
+    if settings.return_within is not None:
+        return settings.return_within
     if settings.speech is None:
-        return None
+        return return_bounds(settings.environment, settings.env_options)
     from sterling.training import speech
 
     turns = 1 if settings.algorithm == "reward" else speech.world(settings).turns
@@ -148,13 +166,15 @@ def bounds(settings: Settings) -> tuple[float, float] | None:
 def final(
     scores: Sequence[float | None],
     seeds: Sequence[int],
-    failed: Sequence[int],
-    within: tuple[float, float] | None = None,
+    lost: Sequence[int],
+    within: Bounds | None = None,
+    failed: Failed = None,
 ) -> dict[str, Any]:
-    """Per-seed scores, and the estimate over the seeds that did not fail, which it says; its
-    interval ends ``within`` what such scores can be."""
-    per_seed = [None if s in failed else x for s, x in zip(seeds, scores, strict=True)]
-    known = [math.nan if x is None else x for x in per_seed]
-    made = estimate(known, failed="exclude", within=within).to_json()
-    ends = {} if within is None else {"within": list(within)}
-    return {"per_seed": per_seed, "estimate": made.pop("value"), **made, **ends}
+    """Per-seed scores and what may be said of them (``statistics/headline.py``): an estimate, or
+    where seeds are ``lost`` and ``failed`` does not say what they count as, none."""
+    per_seed = [None if s in lost else x for s, x in zip(seeds, scores, strict=True)]
+    made = headline(per_seed, failed=failed, within=within)
+    for part in made.shown.method.split("; ") if made.shown is not None else []:
+        if part.startswith("declared"):
+            say(f"returns: {part}")
+    return made.to_json()

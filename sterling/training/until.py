@@ -23,6 +23,7 @@ from sterling.disk import writing
 from sterling.envs.registry import find
 from sterling.report.metrics import Sink
 from sterling.statistics import compare
+from sterling.statistics.declared import Bounds
 from sterling.training import folder
 from sterling.training.api import resume, train
 from sterling.training.fields import whole
@@ -59,7 +60,7 @@ class Question:
     key: int = 0  # of the permutations
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # for ``sterling.train``
     about: str = "tendency"  # what is decided, or "mean"
-    within: tuple[float, float] | None = None  # bounds of the returns, for about="mean"
+    within: Bounds | None = None  # bounds of the returns, for about="mean"
 
     @property
     def looks(self) -> int:
@@ -182,14 +183,14 @@ def _checked(question: Question, path: Path) -> Question:
 def _bounds(question: Question, planned: Iterable[Settings]) -> tuple[float, float]:
     """What returns cannot leave, as the world declares it."""
     said = {bounds(settings) for settings in planned}
-    known = said.pop() if len(said) == 1 else None
-    if known is None:
+    low, high = (said.pop() if len(said) == 1 else None) or (None, None)
+    if low is None or high is None:
         raise Mistake(
-            f"{question.environment} declares no bounds of its returns, so no number of seeds "
-            "decides between means: add --within LOW,HIGH (in Python within=(low, high)), or "
-            "leave out --about mean"
+            f"{question.environment} does not declare two bounds of its returns, without which no "
+            "number of seeds decides between means: add --within LOW,HIGH (in Python within=(low, "
+            "high)), or leave out --about mean"
         )
-    return known
+    return low, high
 
 
 def _begin(question: Question, path: Path) -> None:

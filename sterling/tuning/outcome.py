@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from sterling import algorithms
-from sterling.statistics import Estimate, estimate
+from sterling.statistics import Headline, headline
 from sterling.training import folder
 from sterling.training.choices import Logbook, Speech
 from sterling.training.fields import make_config
 from sterling.training.settings import Settings
+from sterling.training.trained import bounds
 from sterling.tuning.asked import POPULATIONS
 from sterling.tuning.search import Incumbent
 from sterling.tuning.space import Fields, Space
@@ -48,10 +49,10 @@ def report(
             "fields": best.fields,
             "plan": [list(step) for step in best.plan],
             "tuning": {"score": best.score, "per_seed": list(best.scores)},
-            "test": _estimated(tuned),
+            "test": _estimated(tuned, settings),
         },
-        "defaults": {"fields": given, "test": _estimated(defaults)},
-        "difference": _difference(tuned, defaults),
+        "defaults": {"fields": given, "test": _estimated(defaults, settings)},
+        "difference": _difference(tuned, defaults, settings),
         "space": [str(each) for each in space],
         "budget": _budget(study),
         "command": command(settings, best.fields),
@@ -110,10 +111,11 @@ def _said(part: Logbook | Speech) -> list[str]:
 
 
 def shown(plain: dict[str, Any]) -> str:
-    """An estimate of report.json as text."""
-    if plain["estimate"] is None:
+    """An estimate of report.json as text, with each seed's score where there are few."""
+    made = Headline.from_json(plain)
+    if made.shown is None:
         return "no score"
-    return str(Estimate.from_json({name: plain[name] for name in plain if name != "value"}))
+    return f"{made} (seeds {made.seeds})" if made.seeds else str(made)
 
 
 def markdown(made: Report) -> str:
@@ -167,20 +169,23 @@ def _rounded(fields: Fields) -> Fields:
     return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in fields.items()}
 
 
-def _estimated(scores: Sequence[float | None], interval: str = "auto") -> dict[str, Any]:
-    """Per-seed scores and their estimate; seeds that never finished an episode are counted out."""
-    known = [score for score in scores if score is not None]
-    plain: dict[str, Any] = {"per_seed": list(scores), "without_score": len(scores) - len(known)}
-    if not known:
-        return {**plain, "estimate": None}
-    made = estimate(known, interval=interval).to_json()
-    return {**plain, "estimate": made.pop("value"), **made}
+def _estimated(scores: Sequence[float | None], settings: Settings) -> dict[str, Any]:
+    """Per-seed scores and what may be said of them; a seed without a score never finished an
+    episode: it failed, and counts as the study was asked (``statistics/headline.py``)."""
+    made = headline(scores, failed=settings.failed, within=bounds(settings))
+    return {**made.to_json(), "without_score": made.lost}
 
 
-def _difference(tuned: Sequence[float | None], defaults: Sequence[float | None]) -> dict[str, Any]:
-    """Seed by seed, since both met the same randomness."""
+def _difference(
+    tuned: Sequence[float | None], defaults: Sequence[float | None], settings: Settings
+) -> dict[str, Any]:
+    """Seed by seed, since both met the same randomness; a pair needs both."""
     both = zip(tuned, defaults, strict=True)
-    return _estimated([None if a is None or b is None else a - b for a, b in both], "t")
+    low, high = bounds(settings) or (None, None)
+    ends = None if low is None or high is None else (low - high, high - low)
+    apart = [None if a is None or b is None else a - b for a, b in both]
+    made = headline(apart, within=ends)
+    return {**made.to_json(), "without_score": made.lost}
 
 
 def _budget(study: Study) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
+from sterling.statistics import bounded
 from sterling.statistics.bounded import below_chance, bounded_mean
 from sterling.types import Mistake
 
@@ -69,3 +71,22 @@ def test_it_covers_a_cap_with_failures(n, fails):
     mean = 500.0 - 250.0 * fails
     assert ((low <= mean) & (mean <= high)).mean() >= 0.945
     assert (low <= mean).mean() >= 0.97
+
+
+def test_many_scores_are_drawn_and_agree_with_the_exact_quantile(monkeypatch):
+    values = np.random.default_rng(3).beta(2.0, 1.0, 60)
+    exact = bounded_mean(values, 0.0, 1.0, 0.95)
+    monkeypatch.setattr(bounded, "EXACT", 10)
+    drawn = bounded_mean(values, 0.0, 1.0, 0.95)
+    assert drawn[0] == pytest.approx(exact[0], abs=0.01)
+    assert drawn[0] <= exact[0] + 1e-3
+    assert drawn[1] == pytest.approx(exact[1], abs=0.01)
+    assert drawn == bounded_mean(values, 0.0, 1.0, 0.95)  # the same again
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 4), (3, 7), (7, 7), (180, 400)])
+def test_of_successes_it_is_the_exact_binomial_interval(successes, n):
+    scores = np.repeat([1.0, 0.0], [successes, n - successes])
+    low, high = bounded_mean(scores, 0.0, 1.0, 0.95)
+    found = binomtest(successes, n).proportion_ci(0.95, method="exact")
+    assert (low, high) == pytest.approx((found.low, found.high), abs=1e-9)
