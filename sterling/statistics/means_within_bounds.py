@@ -104,9 +104,8 @@ def difference(first: np.ndarray, second: np.ndarray, plan: Plan) -> Estimate:
     assert plan.within is not None
     members = len({member for pair in plan.pairs for member in pair})
     level = 1.0 - plan.alpha / (plan.interims * members)
-    ends = [
-        bounded_mean(np.clip(runs, *plan.within), *plan.within, level) for runs in (first, second)
-    ]
+    kept = [np.clip(runs, *plan.within) for runs in (first, second)]  # sums round beyond a bound
+    ends = [bounded_mean(runs, *plan.within, level) for runs in kept]
     low, high = (float(ends[0][at] - ends[1][1 - at]) for at in (0, 1))
     value = math.fsum([float(first.mean()), -float(second.mean())])
     return Estimate(value, low, high, min(first.size, second.size), METHOD, 1.0 - plan.alpha)

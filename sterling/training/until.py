@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from sterling.disk import writing
 from sterling.envs.registry import find
 from sterling.report.metrics import Sink
 from sterling.statistics import compare
-from sterling.statistics.declared import Bounds
+from sterling.statistics.declared import Bounds, counted_as
+from sterling.statistics.scores import Failed
 from sterling.training import folder
 from sterling.training.api import resume, train
 from sterling.training.fields import whole
@@ -56,7 +57,7 @@ class Question:
     max_seeds: int = 30  # of each contender
     per_look: int = 5  # fresh seeds of each contender for each look at the scores
     alpha: float = 0.05  # probability of any wrong decision; see docs/statistics.md
-    failed: float | None = None  # what a failed seed counts as
+    failed: Failed = None  # what a failed seed counts as: a number, or "worst"
     key: int = 0  # of the permutations
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # for ``sterling.train``
     about: str = "tendency"  # what is decided, or "mean"
@@ -153,7 +154,12 @@ def _checked(question: Question, path: Path) -> Question:
             f"both lie between 1 and {APART}"
         )
     whole("key", question.key)
-    if question.failed is not None and not math.isfinite(question.failed):
+    if question.failed == "exclude":
+        raise Mistake(
+            "leaving failed seeds out would let luck choose the runs that are compared: say what "
+            "one counts as, --failed SCORE or --failed worst"
+        )
+    if isinstance(question.failed, float | int) and not math.isfinite(question.failed):
         raise Mistake(f"failed must be a finite number; got {question.failed}")
     find(question.environment)
     known = ("envs", "strategy", "preset", "env_options")
@@ -163,8 +169,7 @@ def _checked(question: Question, path: Path) -> Question:
         each.label: resolve(each.algorithm, question.environment, fields=each.fields, **rest)
         for each in question.contenders
     }
-    if question.about == "mean" and question.within is None:
-        question = dataclasses.replace(question, within=_bounds(question, planned.values()))
+    question = _with_bounds(question, list(planned.values()))
     empty: dict[str, list[float]] = {label: [] for label in labels}
     compare(
         empty,
@@ -180,9 +185,14 @@ def _checked(question: Question, path: Path) -> Question:
     return question
 
 
-def _bounds(question: Question, planned: Iterable[Settings]) -> tuple[float, float]:
-    """What returns cannot leave, as the world declares it."""
+def _with_bounds(question: Question, planned: Sequence[Settings]) -> Question:
+    """The question with the bounds of returns that its world declares, where it needs them."""
     said = {bounds(settings) for settings in planned}
+    if question.failed == "worst":
+        worst = counted_as("worst", bounds(planned[0]))
+        question = dataclasses.replace(question, failed=worst)
+    if question.about != "mean" or question.within is not None:
+        return question
     low, high = (said.pop() if len(said) == 1 else None) or (None, None)
     if low is None or high is None:
         raise Mistake(
@@ -190,7 +200,7 @@ def _bounds(question: Question, planned: Iterable[Settings]) -> tuple[float, flo
             "number of seeds decides between means: add --within LOW,HIGH (in Python within=(low, "
             "high)), or leave out --about mean"
         )
-    return low, high
+    return dataclasses.replace(question, within=(low, high))
 
 
 def _begin(question: Question, path: Path) -> None:
