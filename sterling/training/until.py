@@ -145,6 +145,33 @@ def _checked(question: Question, path: Path) -> Question:
     All that can be wrong is told before anything is trained; agents that have no run in ``path``
     yet are made in their world to see whether they fit it.
     """
+    _check_words(question)
+    find(question.environment)
+    known = ("envs", "strategy", "preset", "env_options")
+    rest = {name: value for name, value in question.options.items() if name in known}
+    rest |= {"steps": question.steps, "seeds": question.per_look}
+    planned = {
+        each.label: resolve(each.algorithm, question.environment, fields=each.fields, **rest)
+        for each in question.contenders
+    }
+    question = _with_bounds(question, list(planned.values()))
+    empty: dict[str, list[float]] = {label: [] for label in planned}
+    compare(
+        empty,
+        alpha=question.alpha,
+        interims=question.looks,
+        per_interim=question.per_look,
+        about=question.about,
+        within=question.within,
+    )  # raises where so few seeds can never decide
+    for label, settings in planned.items():
+        if not (path / label).exists():
+            build(settings, warm=False).source.close()
+    return question
+
+
+def _check_words(question: Question) -> None:
+    """Raises Mistake for a question that makes no sense in any world."""
     labels = [each.label for each in question.contenders]
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise Mistake(f"a comparison needs two or more different labels; got {', '.join(labels)}")
@@ -161,28 +188,6 @@ def _checked(question: Question, path: Path) -> Question:
         )
     if isinstance(question.failed, float | int) and not math.isfinite(question.failed):
         raise Mistake(f"failed must be a finite number; got {question.failed}")
-    find(question.environment)
-    known = ("envs", "strategy", "preset", "env_options")
-    rest = {name: value for name, value in question.options.items() if name in known}
-    rest |= {"steps": question.steps, "seeds": question.per_look}
-    planned = {
-        each.label: resolve(each.algorithm, question.environment, fields=each.fields, **rest)
-        for each in question.contenders
-    }
-    question = _with_bounds(question, list(planned.values()))
-    empty: dict[str, list[float]] = {label: [] for label in labels}
-    compare(
-        empty,
-        alpha=question.alpha,
-        interims=question.looks,
-        per_interim=question.per_look,
-        about=question.about,
-        within=question.within,
-    )  # raises where so few seeds can never decide
-    for label, settings in planned.items():
-        if not (path / label).exists():
-            build(settings, warm=False).source.close()
-    return question
 
 
 def _with_bounds(question: Question, planned: Sequence[Settings]) -> Question:
