@@ -87,11 +87,13 @@ class _State:
         if self.interim == plan.interims or not self.undecided():
             return False
         open_ones = [one for one in self.hypotheses if not one.rejected]
-        scores = self._advance(open_ones)
+        self._advance(open_ones)
         self.interim += 1
+        testable = [one for one in open_ones if one.testable(self.interim, plan)]
+        scores = self._scores(testable)
         floors = {pair: floor(*self._seen(pair)) for pair in self.undecided()}
         widest = max(open_ones, key=lambda one: len(one.pairs))
-        for one in open_ones:
+        for one in testable:
             one.test([scores[group, one.exact] for group in one.groups], floors, self.interim, plan)
         self.boundaries.append(widest.boundary)
         self._settle(open_ones)
@@ -142,16 +144,19 @@ class _State:
         )
         return Decision(*shown, verdict, interim, float(first.mean() - second.mean()), better)
 
-    def _advance(self, open_ones: list[_Hypothesis]) -> dict[tuple[Group, bool], Scores]:
-        """Give the laws that are needed their next block; how clearly their pairs differ."""
+    def _advance(self, open_ones: list[_Hypothesis]) -> None:
+        """Give the laws that are needed their next block."""
         needed = {(group, one.exact): one.rows for one in open_ones for group in one.groups}
-        plan, made = self.plan, {}
+        plan = self.plan
         for (group, exact), rows in needed.items():
             law = self.laws.setdefault((group, exact), Law(group, plan.names, rows, plan.key))
             blocks = [plan.block(member, self.interim) for member in group]
             law.advance(blocks, exact and self.interim == 0)
-            made[group, exact] = law.scores(plan.pairs)
-        return made
+
+    def _scores(self, tested: list[_Hypothesis]) -> dict[tuple[Group, bool], Scores]:
+        """How clearly the pairs of the groups that are tested differ."""
+        needed = {(group, one.exact) for one in tested for group in one.groups}
+        return {which: self.laws[which].scores(self.plan.pairs) for which in sorted(needed)}
 
     def _seen(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
         first, second = (self.plan.seen(member, self.interim) for member in pair)
@@ -174,12 +179,14 @@ class _Hypothesis:
         self.alive = np.ones(self.rows, bool)
         self.rejected, self.boundary = False, math.inf
 
+    def testable(self, looks: int, plan: Plan) -> bool:
+        """Whether so many looks have taken enough runs to decide anything."""
+        runs = min(plan.counted(member, looks) for member in self.members)
+        return can_decide(runs, plan.level(looks), self.others)
+
     def test(self, scores: list[Scores], floors: dict[Pair, float], looks: int, plan: Plan) -> None:
         """Spend the level of one more look. ``floors``: the least chance of each pair."""
         level = plan.level(looks)
-        runs = min(plan.counted(member, looks) for member in self.members)
-        if not can_decide(runs, level, self.others):
-            return
         found = {pair: rows for part in scores for pair, rows in part.items()}
         spent = self.rows - int(self.alive.sum())
         may_cross = int(level * self.rows + 1e-9) - spent
