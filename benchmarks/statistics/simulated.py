@@ -18,6 +18,7 @@ from sterling.statistics.plan import planned
 from sterling.types import Mistake
 
 ALPHA, EXCHANGES = 0.05, 1_100
+AT_ONCE = 5  # times the trials, where they are simulated at once
 CHECKED = 20  # trials that are also given to compare itself
 NAMES = "abcd"
 Cell = dict[str, Any]
@@ -31,17 +32,19 @@ def drawn(laws: tuple[Law, ...], size: int, trial: int) -> dict[str, np.ndarray]
 
 def one_look(laws: tuple[Law, ...], n: int, trials: int) -> Cell:
     """The share of comparisons of n runs each with any verdict."""
+    first = np.concatenate(list(drawn(laws, n, 0).values()))
+    tied = np.unique(first).size < first.size
+    trials = trials if tied else AT_ONCE * trials
     many = [drawn(laws, n, trial) for trial in range(trials)]
-    first = np.concatenate(list(many[0].values()))
     try:
-        if np.unique(first).size < first.size:
+        if tied:
             seen = [bool(_verdicts(runs, n)) for runs in many]
         else:
             seen = at_once(many, n).any(1).tolist()
             _agree([bool(_verdicts(runs, n)) for runs in many[:CHECKED]], seen)
     except Mistake:  # so few runs can decide nothing
         return {"decided": 0.0, "runs": n, "trials": 0}
-    return {"decided": float(np.mean(seen)), "runs": n, "trials": trials}
+    return {"decided": float(np.mean(seen)), "runs": n, "trials": len(seen)}
 
 
 def looks(
