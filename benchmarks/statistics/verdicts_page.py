@@ -50,8 +50,9 @@ def markdown(known: dict[str, Any]) -> str:
         f"Made by `{made['command']}`, {made['date']}, commit {made['commit']}, "
         f"{made['hardware']}, " + ", ".join(f"{k} {v}" for k, v in made["versions"].items()) + ".",
         "",
-        f"alpha = 0.05. {made['trials']:,} trials a cell; five times as many for one look at scores "
-        "without ties and for exchanged means, a quarter for several looks beyond the first table. "
+        f"alpha = 0.05. {made['trials']:,} trials a cell; five times as many for one look at "
+        "scores without ties and for exchanged means, a quarter for several looks beyond the "
+        "first table. "
         f"Standard error at 0.05: {math.sqrt(0.05 * 0.95 / made['trials']):.4f} at "
         f"{made['trials']:,} trials. Seeds: {made['seeds']}.",
     ]

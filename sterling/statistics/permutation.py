@@ -84,7 +84,7 @@ class Law:
         self._dealt = np.zeros((0, rows), np.int8)  # place in the group that each row deals it to
         self._stage = 0
 
-    def advance(self, blocks: Sequence[Float[np.ndarray, "run"]], exact: bool) -> None:
+    def advance(self, blocks: Sequence[np.ndarray], exact: bool) -> None:
         """Take each member's next runs. ``exact``: all ways of dealing a pair's runs, in turn."""
         sizes = [block.size for block in blocks]
         places = np.repeat(np.arange(len(blocks), dtype=np.int8), sizes)
