@@ -78,8 +78,10 @@ class Comparison:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values under the fields' names."""
-        return dataclasses.asdict(self)
+        """Plain values under the fields' names; None for the boundary of a look that could decide
+        nothing."""
+        known = [one if math.isfinite(one) else None for one in self.boundaries]
+        return {**dataclasses.asdict(self), "boundaries": known}
 
 
 def opposed(better: Estimate, difference: float) -> bool:
