@@ -226,7 +226,16 @@ def test_evaluate(run_folder, capsys):
     assert main(["evaluate", str(run_folder), "--episodes", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["seed", "0"], ["seed", "1"]]
-    assert "(95% skew-t interval over 2 seeds), 2 episodes each" in lines[2]
+    assert ", seeds " in lines[2]  # few of them stand beside the interval
+    assert "(95% t interval over 2 seeds); a collapse of up to 78 % of all runs" in lines[2]
+    assert lines[2].endswith("2 episodes each")
+
+
+def test_evaluate_within_declared_returns(run_folder, capsys):
+    words = ["evaluate", str(run_folder), "--episodes", "2", "--return-within", "5,6"]
+    assert main(words) == 0
+    told = capsys.readouterr()
+    assert "declared upper bound 6 dropped" in told.out + told.err
 
 
 def test_resuming_a_complete_run_shows_its_result(run_folder, capsys):

@@ -119,10 +119,15 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
 
 
 def score(results: list[dict[str, Any]]) -> Any:
-    """The estimate over all seeds of some results, with the interval that is usual now."""
-    from sterling.statistics import estimate
+    """The estimate over all seeds of some results, with the interval that is usual now, within what
+    the returns of their environment cannot leave."""
+    from sterling.references.bounds import return_bounds
+    from sterling.statistics import headline
 
-    return estimate([each for one in results for each in one["final"]["return"]["per_seed"]])
+    said = results[0]["final"]["return"].get("within")
+    within = said or return_bounds(results[0]["environment"])
+    scores = [each for one in results for each in one["final"]["return"]["per_seed"]]
+    return headline(scores, within=within)
 
 
 def _row(task: dict[str, Any]) -> str:
@@ -132,7 +137,9 @@ def _row(task: dict[str, Any]) -> str:
     if not results:
         return f"{head}| {task['seeds']} | not run yet | {tail} | |"
     made = score(results)
-    reached = "reached" if made.value >= task["at_least"] else "**below**"
+    reached = "**below**"
+    if made.made is not None and made.made.value >= task["at_least"]:
+        reached = "reached"
     seeds = sum(len(result["seeds"]) for result in results)
     asked = task["seeds"] if isinstance(task["seeds"], int) else len(task["seeds"])
     speed = statistics.median(result["steps_per_second"] for result in results)
@@ -144,17 +151,21 @@ def _row(task: dict[str, Any]) -> str:
 
 def _peers() -> list[str]:
     """What a peer reaches over seeds where its published figure is of one run (peer.py)."""
+    from sterling.references.bounds import return_bounds
     from sterling.statistics import estimate
 
     lines = []
     for file in sorted(RESULTS.glob("peer-*.json")):
         found = json.loads(file.read_text())
         scores = list(found["return"].values())
+        made = estimate(
+            scores, within=return_bounds(file.stem.removeprefix("peer-").partition("-")[2])
+        )
         task, version = file.stem.removeprefix("peer-"), found["versions"]["stable-baselines3"]
         lines += [
             f"{task.replace('-', ' ', 1)} with Stable-Baselines3 {version} at its zoo's settings, "
             f"{len(scores)} seeds, judged alike "
-            f"(`benchmarks/scores/peer.py`): {estimate(scores)}; each seed's "
+            f"(`benchmarks/scores/peer.py`): {made}; each seed's "
             f"{', '.join(f'{score:.1f}' for score in scores)}.",
             "",
         ]

@@ -1,6 +1,6 @@
 """rliable and adastop as released, in a process of their own.
 
-    python oracle.py '{"job": "coverage", ...}'
+    python oracle.py '{"job": "speed", ...}'
 
 Runs under a Python that has rliable 1.2, adastop 0.1.3 and pandas < 3. The last line printed is
 JSON.
@@ -17,14 +17,14 @@ from typing import Any
 
 import alone  # noqa: F401 - first of all
 import numpy as np
-from laws import draw, scores_of, true_value
+from laws import draw
 
 
 def main() -> None:
     """Do what was asked, print what was found."""
     warnings.filterwarnings("ignore")
     request = json.loads(sys.argv[1])
-    jobs = {"coverage": coverage, "speed": speed, "agree": agree, "adastop": adastop}
+    jobs = {"speed": speed, "agree": agree, "adastop": adastop}
     found = jobs[request["job"]](request)
     versions = {name: importlib.metadata.version(name) for name in ("rliable", "adastop", "numpy")}
     print(json.dumps({"found": found, "versions": versions}))
@@ -47,16 +47,6 @@ def _interval(scores: np.ndarray, what: str, reps: int) -> tuple[float, float, f
 
     points, ends = library.get_interval_estimates({"x": scores}, _statistic(what), reps=reps)
     return float(points["x"][0]), float(ends["x"][0, 0]), float(ends["x"][1, 0])
-
-
-def coverage(request: dict[str, Any]) -> float:
-    """The share of rliable's default intervals that hold the true value."""
-    law, what, shape = request["law"], request["what"], tuple(request["shape"])
-    true, held = true_value(law, what), 0
-    for trial in range(request["trials"]):
-        _, low, high = _interval(scores_of(law, trial, shape), what, request["reps"])
-        held += low <= true <= high
-    return held / request["trials"]
 
 
 def speed(request: dict[str, Any]) -> float:

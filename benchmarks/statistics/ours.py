@@ -5,30 +5,11 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from laws import draw, scores_of, true_value
+from laws import draw
 
 from sterling.statistics import compare, estimate, power
-from sterling.statistics.mean import skew_t, t
 
 Cell = dict[str, float]
-
-
-def coverage(
-    law: str, what: str, shape: tuple[int, int], *, trials: int, interval: str, draws: int = 400
-) -> Cell:
-    """The share of intervals that hold the true value, and their mean width."""
-    true = true_value(law, what)
-    if shape[1] == 1 and what == "mean" and interval in ("t", "auto") and "success" not in law:
-        many = np.stack([scores_of(law, trial, shape)[:, 0] for trial in range(trials)], axis=1)
-        low, high = (t if interval == "t" else skew_t)(many, 0.95)
-    else:
-        made = [
-            estimate(scores_of(law, i, shape), what, interval=interval, draws=draws, key=i)
-            for i in range(trials)
-        ]
-        low, high = (np.array([getattr(one, end) for one in made]) for end in ("low", "high"))
-    held = (low <= true) & (true <= high)
-    return {"held": float(held.mean()), "width": float((high - low).mean())}
 
 
 def adastop(request: dict[str, float | int | str], trials: int, draws: int) -> Cell:

@@ -15,8 +15,6 @@ def markdown(results: Results) -> str:
     sections = {
         "speed": _speed,
         "agree": _agree,
-        "one_task": _one_task,
-        "many_tasks": _many_tasks,
         "errors": _errors,
         "power": _power,
         "atari": _atari,
@@ -68,43 +66,6 @@ def _agree(found: Results) -> list[str]:
         "Value, then percentile interval from 20,000 resamples (random, so equal to about 1 %).",
         "",
         *_table(["", "sterling", "rliable"], rows),
-    ]
-
-
-def _one_task(found: list[Results]) -> list[str]:
-    rows = [
-        [
-            row["law"], str(row["n"]), _share(row["sterling"]["held"]), _share(row["t"]["held"]),
-            _share(row["rliable"]), f"{_wider(row):.2f}",
-        ]
-        for row in found
-    ]  # fmt: skip
-    head = ["scores", "runs", "sterling default", "t", "rliable", "width, sterling / t"]
-    return [
-        "## Coverage of 95 % intervals: the mean of one task",
-        "",
-        f"rliable: {found[0]['trials']} trials, standard error up to {_error(found[0]['trials'])}.",
-        "",
-        *_table(head, rows),
-    ]
-
-
-def _wider(row: Results) -> float:
-    return float(row["sterling"]["width"] / max(row["t"]["width"], 1e-9))
-
-
-def _many_tasks(found: list[Results]) -> list[str]:
-    rows = [
-        [
-            row["what"], row["law"], str(row["shape"][0]),
-            _share(row["sterling"]["held"]), _share(row["rliable"]),
-        ]
-        for row in found
-    ]  # fmt: skip
-    return [
-        f"## Coverage of 95 % intervals: over {found[0]['shape'][1]} tasks",
-        "",
-        *_table(["statistic", "scores", "runs", "sterling default", "rliable"], rows),
     ]
 
 
@@ -166,14 +127,6 @@ def _walker(found: list[str]) -> list[str]:
         "",
         *(f"    {x}" for x in found),
     ]
-
-
-def _share(held: float) -> str:
-    return f"{100 * held:.1f} %" if held >= 0.93 else f"**{100 * held:.1f} %**"
-
-
-def _error(trials: int) -> str:
-    return f"{100 * math.sqrt(0.05 * 0.95 / trials):.1f} points at 95 %"
 
 
 def atari(folder: Path) -> Results:

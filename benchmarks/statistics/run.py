@@ -2,9 +2,9 @@
 
     python benchmarks/statistics/run.py --out benchmarks/results/statistics.json
 
-Simulates how often default intervals hold the true value, how often AdaStop is wrong and how many
-runs it saves, compares numbers on one table of scores, and times 50,000 resamples. The peers live
-in an environment of their own. Writes the JSON and, beside it, a Markdown table.
+Simulates how often AdaStop is wrong and how many runs it saves, compares numbers on one table of
+scores, and times 50,000 resamples (intervals: ``intervals.py``). The peers live in an environment
+of their own. Writes the JSON and, beside it, a Markdown table.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from typing import Any
 import alone  # noqa: F401 - first of all
 import ours
 import report
-from laws import MANY_TASKS, ONE_TASK, SIZES
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 NEEDED = ("rliable==1.2.0", "adastop==0.1.3", "pandas<3", "scipy")
-TASKS = 10
 
 
 def main() -> None:
@@ -37,16 +35,10 @@ def main() -> None:
     results: dict[str, Any] = {}
     if options.only and options.out.exists():  # the other groups stay as they were measured
         results = json.loads(options.out.read_text())
-    results |= {
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "quick": quick,
-    }
+    results |= {**stamp(), "quick": quick}
     groups = {
         "speed": lambda: speed(peers, quick),
         "agree": lambda: agree(peers),
-        "one_task": lambda: one_task(peers, quick),
-        "many_tasks": lambda: many_tasks(peers, quick),
         "errors": lambda: errors(peers, quick),
         "power": lambda: powers(peers, quick),
     }
@@ -116,45 +108,6 @@ def agree(peers: Peers) -> dict[str, Any]:
     rows["improve"] = {"sterling": [improve(x, y).value], "rliable": [theirs["improve"]]}
     values = profile(x, taus).value.tolist()
     rows["profile"] = {"sterling": values, "rliable": theirs["profile"]}
-    return rows
-
-
-def one_task(peers: Peers, quick: bool) -> list[dict[str, Any]]:
-    """Coverage of the mean of one task."""
-    rows = []
-    for law in ONE_TASK:
-        for n in SIZES:
-            cell: dict[str, Any] = {"law": law, "n": n}
-            many = 1_000 if quick else (3_000 if "success" in law else 20_000)
-            cell["sterling"] = ours.coverage(law, "mean", (n, 1), trials=many, interval="auto")
-            cell["t"] = ours.coverage(law, "mean", (n, 1), trials=many, interval="t")
-            few = {"trials": 40 if quick else 300, "reps": 400}
-            cell["rliable"] = peers.ask(job="coverage", law=law, what="mean", shape=[n, 1], **few)
-            rows.append(cell | few)
-    return rows
-
-
-def many_tasks(peers: Peers, quick: bool) -> list[dict[str, Any]]:
-    """Coverage of mean and IQM over ten tasks."""
-    rows = []
-    for what in ("mean", "iqm"):
-        for law in MANY_TASKS:
-            if (what, law) == ("iqm", "success 0.7"):
-                continue  # quartiles of zeros and ones
-            for n in SIZES:
-                few = {"trials": 40 if quick else 200, "reps": 400}
-                request = {"law": law, "what": what, "shape": [n, TASKS]}
-                many = 200 if quick else 1_500
-                rows.append(
-                    request
-                    | few
-                    | {
-                        "sterling": ours.coverage(
-                            law, what, (n, TASKS), trials=many, interval="auto"
-                        ),
-                        "rliable": peers.ask(job="coverage", **request, **few),
-                    }
-                )
     return rows
 
 
@@ -229,16 +182,19 @@ def _python(given: str | None) -> str:
     return str(python)
 
 
-def _commit() -> str:
+def stamp() -> dict[str, str]:
+    """When and by which commit a measurement was begun."""
     asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    now = datetime.datetime.now(datetime.UTC)
+    return {"started": now.isoformat(timespec="seconds"), "commit": commit}
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/statistics.json"))
     parser.add_argument("--quick", action="store_true", help="few trials: does it work?")
-    groups = ("speed", "agree", "one_task", "many_tasks", "errors", "power")
+    groups = ("speed", "agree", "errors", "power")
     parser.add_argument("--only", nargs="+", choices=groups, default=[], help="these groups")
     parser.add_argument(
         "--oracle-python",

@@ -61,7 +61,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
         MAX_SEEDS if chosen.max_seeds is None else chosen.max_seeds,
         PER_LOOK if chosen.per_look is None else chosen.per_look,
         chosen.alpha,
-        chosen.failed,
+        _failed(chosen),
         chosen.key,
         {name: value for name, value in given.items() if value is not None},
         chosen.about,
@@ -80,6 +80,18 @@ def carry_out(chosen: argparse.Namespace) -> int:
         raise
     print(json.dumps(made.to_json(), indent=1) if chosen.json else _told(question, made, path))
     return 0
+
+
+def _failed(chosen: argparse.Namespace) -> float | None:
+    """The score that a failed seed counts as; Mistake for exclude, which lets luck choose."""
+    from sterling.references.bounds import return_bounds
+    from sterling.statistics.declared import counted_as
+    from sterling.types import Mistake
+
+    if chosen.failed == "exclude":
+        raise Mistake("--until-decided cannot leave failed seeds out: give --failed SCORE or worst")
+    number: Any = counted_as(chosen.failed, return_bounds(chosen.environment))
+    return number
 
 
 def _contender(text: str) -> Any:
@@ -126,14 +138,16 @@ def _watch(question: Any, chosen: argparse.Namespace) -> Any:
 
 def _told(question: Any, made: Any, path: Path) -> str:
     """Standings, decisions, and what they cost."""
+    from sterling.references.bounds import return_bounds
     from sterling.report.text import columns
     from sterling.statistics import estimate
     from sterling.statistics.comparison import opposition
     from sterling.training.until import returns
 
     found = {each.label: returns(path / each.label) for each in question.contenders}
+    ends = return_bounds(question.environment, question.options.get("env_options"))
     rows = [
-        [f"  {label}", str(estimate(values, failed=question.failed)), str(len(values))]
+        [f"  {label}", str(estimate(values, failed=question.failed, within=ends)), str(len(values))]
         for label, values in found.items()
     ]
     trained, most = sum(map(len, found.values())), question.looks * question.per_look * len(found)

@@ -118,8 +118,8 @@ def _widened(
     least, most = checked(bounds)
     unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / problems)
     low, high = ends
-    if least is not None:
-        low = max(min(low, value + unseen * (least - value)), least)
-    if most is not None:
-        high = min(max(high, value + unseen * (most - value)), most)
-    return low, high
+    if least is not None and most is not None:
+        low = min(low, value + unseen * (least - value))
+        high = max(high, value + unseen * (most - value))
+    low = low if least is None else max(low, least)
+    return low, high if most is None else min(high, most)

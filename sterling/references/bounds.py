@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-Bounds = tuple[float | None, float | None]
+Bounds = tuple[float | int | None, float | int | None]
 BACKENDS = ("classic", "envpool", "gymnax", "gymnasium")  # prefixes that change no rule
 # options that change no reward and no length
 HARMLESS = ("stack", "flatten", "render_mode", "workers", "timeout", "max_failures")

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from sterling.report.console import Output
 from sterling.report.metrics import Row
-from sterling.statistics import Headline
+from sterling.statistics import Headline, estimate
 from sterling.statistics.folders import place
 
 if TYPE_CHECKING:

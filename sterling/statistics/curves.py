@@ -19,6 +19,7 @@ from jaxtyping import Float
 from sterling.statistics import declared
 from sterling.statistics import mean as means
 from sterling.statistics.aggregate import Aggregate
+from sterling.statistics.declared import Within
 from sterling.statistics.interval import Estimate, checked_level, estimate
 from sterling.statistics.scores import Failed, Scores
 from sterling.types import Mistake
@@ -49,7 +50,7 @@ def curve(
     level: float = 0.95,
     band: float = 0.8,
     failed: Failed = None,
-    within: Sequence[float | None] | None = None,
+    within: Within = None,
 ) -> Curve:
     """Median, percentile band, mean and its interval over the runs of ``(run, time)`` values.
 
@@ -88,7 +89,7 @@ def auc(
     key: int = 0,
     interval: str = "auto",
     failed: Failed = None,
-    within: Sequence[float | None] | None = None,
+    within: Within = None,
 ) -> Estimate:
     """Area under ``(run, time)`` or ``(run, task, time)`` curves, as the time-average of each.
 

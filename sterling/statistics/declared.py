@@ -17,12 +17,13 @@ from jaxtyping import Bool, Float
 from sterling.statistics.scores import Failed
 from sterling.types import Mistake
 
-Bounds = tuple[float | None, float | None]
+Bounds = tuple[float | int | None, float | int | None]
+Within = Sequence[float | int | None] | None  # as a caller declares them
 NEAR = 0.02  # share of the range within which a score counts as lying at a bound
 ROUNDING = 1e-6  # share of the range by which a score may pass a bound: float32 sums
 
 
-def checked(within: Sequence[float | int | None] | None) -> Bounds:
+def checked(within: Within) -> Bounds:
     """Return the bounds as two floats or Nones; infinity declares nothing.
 
     Raises Mistake for anything but two numbers of which the first is lower.
@@ -75,7 +76,7 @@ def _scale(values: Float[np.ndarray, "run *rest"], bounds: Bounds) -> Any:
     return 0.0 if bound is None else np.abs(values - bound).max(0)
 
 
-def counted_as(failed: Failed, within: Sequence[float | int | None] | None) -> Failed:
+def counted_as(failed: Failed, within: Within) -> Failed:
     """Return ``failed`` with "worst" replaced by the declared lower bound.
 
     Raises Mistake where none is declared.

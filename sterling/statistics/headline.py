@@ -96,9 +96,10 @@ class Headline:
     def from_json(cls, plain: dict[str, Any]) -> Headline:
         """The inverse; older files, which hold no more than an estimate, are read too."""
         parts = {name: plain.get(name) for name in ("survivors", "at_worst")}
+        value = plain.get("estimate", plain.get("value"))
         return cls(
             tuple(plain.get("per_seed", ())),
-            None if plain["estimate"] is None else Estimate.from_json(plain),
+            None if value is None else Estimate.from_json(plain),
             **{name: None if x is None else Estimate.from_json(x) for name, x in parts.items()},
             within=declared.checked(plain.get("within")),
         )
@@ -114,7 +115,7 @@ def headline(
     scores: Sequence[float | None],
     *,
     failed: Failed = None,
-    within: Sequence[float | None] | None = None,
+    within: declared.Within = None,
     level: float = 0.95,
     key: int = 0,
 ) -> Headline:

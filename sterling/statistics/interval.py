@@ -29,7 +29,7 @@ import numpy as np
 
 from sterling.statistics import bootstrap, declared, mean, success
 from sterling.statistics.aggregate import Aggregate, named
-from sterling.statistics.declared import Bounds
+from sterling.statistics.declared import Bounds, Within
 from sterling.statistics.scores import Failed, Given, Sample, sample
 from sterling.types import Mistake
 
@@ -87,7 +87,7 @@ def estimate(
     episodes: int | None = None,
     draws: int = 10_000,
     shared: bool = False,
-    within: Sequence[float | None] | None = None,
+    within: Within = None,
 ) -> Estimate:
     """A statistic of ``(run,)`` or ``(run, task)`` scores with its interval at ``level``.
 
@@ -140,7 +140,10 @@ def _trimmed(
     if aggregate.cap is None:  # a gap has other bounds than the scores
         low = low if bounds[0] is None else max(low, bounds[0])
         high = high if bounds[1] is None else min(high, bounds[1])
-    return min(low, value), max(high, value)
+    apart = 1e-9 * (abs(value) + abs(high - low))
+    return (value if 0 < low - value < apart else low), (
+        value if 0 < value - high < apart else high
+    )
 
 
 def checked_level(level: float) -> None:

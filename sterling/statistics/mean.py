@@ -76,8 +76,10 @@ def interval(
         return kind, over_tasks(made, level, kind == "skew-t")
     if kind == "bounded" and bounds == (None, None):
         raise Mistake("interval='bounded' needs the bounds of scores: within=(low, high)")
-    parts = [columns(column, bounds, level, always=kind == "bounded") for column in made.columns]
-    lows, highs, is_bounded = (np.array(part) for part in zip(*parts, strict=True))
+    same = len(set(made.counts)) == 1
+    tables = [made.values.reshape(made.tasks, -1).T] if same else [c[:, None] for c in made.columns]
+    parts = [columns(table, bounds, level, always=kind == "bounded") for table in tables]
+    lows, highs, is_bounded = (np.concatenate(part) for part in zip(*parts, strict=True))
     if not is_bounded.any():
         return "t", over_tasks(made, level, False)
     name = _called(bounds) if is_bounded.all() else f"{_called(bounds)} or t, task by task"
@@ -113,7 +115,7 @@ def columns(
         low[taken] = np.where(np.isfinite(down), down, low[taken])
         high[taken] = np.where(np.isfinite(up), up, high[taken])
     least, most = _infinite(bounds)
-    return np.maximum(low, least), np.minimum(high, most), taken
+    return np.asarray(np.maximum(low, least)), np.asarray(np.minimum(high, most)), taken
 
 
 def _infinite(bounds: Bounds) -> tuple[float, float]:

@@ -86,7 +86,7 @@ class TrainedRun:
         episodes: int = 20,
         *,
         failed: Failed = None,
-        return_within: tuple[float | None, float | None] | None = None,
+        return_within: Bounds | None = None,
     ) -> dict[str, Any]:
         """Deterministic episodes, the same ones every time: each seed's mean, and their estimate
         with interval.

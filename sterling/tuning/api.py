@@ -100,7 +100,8 @@ def tune(
             halving; ``generations`` (10), ``quantile`` (0.25) of pbt and pb2; ``envs``,
             ``strategy`` (map, vmap), ``preset``, ``env_options``, ``evaluate_episodes``,
             ``log_every``, ``augment``, ``return_within``, ``failed``, those of a log and
-            those of a language model as in ``sterling.train``; and fields of the Config to hold fixed.
+            those of a language model as in ``sterling.train``; and fields of the Config to hold
+            fixed.
 
     Raises:
         Mistake: wrong use, in one line; test seeds that are tuned on are one.

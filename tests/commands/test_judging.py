@@ -29,13 +29,33 @@ def run_folder(folder, algorithm, scores, environment="CartPole-v1", steps=100_0
 
 
 def test_check_scores_passes_what_agrees(tmp_path, capsys):
-    folder = run_folder(tmp_path / "a", "ppo", [500.0] * 5)
+    folder = run_folder(tmp_path / "a", "ppo", [485.0, 480.0, 484.0, 488.0, 481.0])
     assert do("check_scores", folder) == 0
     told = capsys.readouterr().out
-    assert "ppo on CartPole-v1, 100k steps, 5 seeds: 500.0 [500.0, 500.0]" in told
+    assert "ppo on CartPole-v1, 100k steps, 5 seeds: 483.6 [479.6, 487.6] (by seed 485, 480" in told
     line = " ".join(told.splitlines()[2].split())
     assert line == "within 500.0 [475.0, 525.0] SB3 RL Zoo -"
     assert "500k steps, training returns" in told
+
+
+def test_check_scores_cannot_tell_five_seeds_at_the_cap_from_runs_that_sometimes_fail(
+    tmp_path, capsys
+):
+    assert do("check_scores", run_folder(tmp_path / "a", "ppo", [500.0] * 5)) == 0
+    told = capsys.readouterr().out
+    assert "5 seeds: 500.0 [239.1, 500.0]" in told
+    assert told.splitlines()[2].split()[:2] == ["cannot", "tell"]
+
+
+def test_check_scores_counts_failed_seeds_as_asked(tmp_path, capsys):
+    folder = run_folder(tmp_path / "a", "ppo", [485.0, 480.0, 484.0, None, None])
+    assert do("check_scores", folder) == 0
+    told = capsys.readouterr().out
+    assert "2 of 5 seeds failed; mean of the other 3: 483" in told
+    assert "with failures at the worst, 0: 289.8" in told
+    assert do("check_scores", folder, "--failed", "worst") == 1  # wholly below
+    assert "289.8 [" in capsys.readouterr().out
+    assert do("check_scores", folder, "--failed", "exclude") == 0
 
 
 def test_check_scores_fails_what_is_below(tmp_path, capsys):
@@ -71,9 +91,10 @@ def theirs(tmp_path):
 def test_compare_in_words(theirs, capsys):
     assert do("compare", theirs) == 0
     told = capsys.readouterr().out
-    assert "sac beats ppo on Hopper: difference of means 20.00" in told
-    assert "1.00 [" in told
-    assert "at most 5%" in told
+    assert "sac tends to score higher than ppo on Hopper: in 1.00 [>0.50, 1.00] of pairs" in told
+    assert "difference of means 20.00" in told
+    assert "about 5%" in told
+    assert "45 % of all runs" in told
 
 
 def test_compare_as_json(theirs, capsys):
@@ -87,9 +108,22 @@ def test_compare_as_json(theirs, capsys):
 def test_compare_runs_with_files(tmp_path, theirs, capsys):
     folder = run_folder(tmp_path / "a", "td3", [20.0, 21.0, 22.0, 23.0, 24.0], "Hopper")
     assert do("compare", theirs, f"ours={folder}") == 0
-    told = capsys.readouterr().out
-    assert "sac beats ours" in told
-    assert "ours beats ppo" in told
+    told = " ".join(capsys.readouterr().out.split())
+    assert "sac and ours on Hopper: not compared; sac has 5 seeds, and between 3 labels" in told
+
+
+def test_compare_decides_means_within_bounds(theirs, capsys):
+    words = ("--about", "mean", "--within=0,50")
+    assert do("compare", theirs, *words) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "The means of sac and ppo are not distinguished on Hopper" in told
+    assert "at most 5% for every distribution within the bounds" in told
+    with pytest.raises(Mistake, match="add --within LOW,HIGH, or leave out --about mean"):
+        do("compare", theirs, "--about", "mean")
+    with pytest.raises(Mistake, match="add --about mean"):
+        do("compare", theirs, "--within=0,50")
+    with pytest.raises(Mistake, match="outside within"):
+        do("compare", theirs, "--about", "mean", "--within=0,20")
 
 
 def test_compare_with_nothing_to_compare(tmp_path, capsys):

@@ -75,9 +75,11 @@ def test_figures_that_happen_to_be_0_or_1_are_no_successes():
     arrays = {**block.arrays, "extra/log_prob": np.zeros(20, np.float32)}
     block = dataclasses.replace(block, arrays=arrays)
     found = describe(Dataset.of(block, made.obs_space, made.action_space, made.facts))
-    for one in (found.returns, found.lengths, found.entropy, found.quality):
-        assert one.method == "skew-t"
-    assert (found.lengths.low, found.lengths.high) == (1.0, 1.0)
+    for one in (found.returns, found.quality):
+        assert one.method == "t"
+    for one in (found.lengths, found.entropy):
+        assert one.method == "none (no spread seen)"
+    assert str(found.lengths) == "1.000 (no spread seen in 20)"
 
 
 def test_references_come_from_the_dataset_or_from_the_table(build):

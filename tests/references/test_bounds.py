@@ -1,0 +1,90 @@
+"""Bounds of returns: they are found by name, undone by options, and true of the environments."""
+
+import fnmatch
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sterling import references
+from sterling.envs import registry
+from sterling.envs.registry import HOST_OPTIONS, SEARCHED
+from sterling.references import bounds
+from sterling.references.bounds import return_bounds
+from sterling.statistics.declared import checked
+
+FILE = Path(references.__file__).parent / "return_bounds.json"
+ENTRIES = json.loads(FILE.read_text())["bounds"]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["names"][0])
+def test_every_entry_has_two_ends_and_a_reason(entry):
+    assert checked(entry["within"]) != (None, None)
+    assert len(entry["why"]) > 20
+
+
+def test_every_name_is_an_environment():
+    known = [name for names in registry.names().values() for name in names]
+    for pattern in (pattern for entry in ENTRIES for pattern in entry["names"]):
+        assert any(fnmatch.fnmatchcase(name, pattern) for name in known), pattern
+
+
+def test_prefixes_and_options_that_change_nothing_are_the_registrys():
+    assert bounds.BACKENDS == SEARCHED
+    assert set(HOST_OPTIONS) <= set(bounds.HARMLESS)
+
+
+@pytest.mark.parametrize(
+    ("environment", "within"),
+    [
+        ("CartPole-v1", (0, 500)),
+        ("gymnax:CartPole-v1", (0, 500)),
+        ("CartPole-v0", (0, 200)),
+        ("Acrobot-v1", (-500, 0)),
+        ("MountainCar-v0", (-200, 0)),
+        ("Pong-v5", (-21, 21)),
+        ("Breakout-MinAtar", (0, None)),
+        ("FrozenLake-v1", (0, 1)),
+        ("MiniGrid-Empty-8x8-v0", (0, 1)),
+        ("MiniGrid-Dynamic-Obstacles-5x5-v0", (-1, 1)),
+        ("WalkerWalk-v1", (0, 1000)),
+        ("HalfCheetah-v5", None),
+        ("LunarLander-v3", None),
+        ("my_package:CartPole-v1", None),  # somebody else's
+        (None, None),
+    ],
+)
+def test_by_name(environment, within):
+    assert return_bounds(environment) == within
+
+
+def test_an_option_that_may_change_the_range_undoes_the_bounds():
+    assert return_bounds("CartPole-v1", {"max_episode_steps": 1000}) is None
+    assert return_bounds("CartPole-v1", {"max_episode_steps": None, "workers": 2}) == (0, 500)
+    assert return_bounds("Pong-v5", {"repeat_action_probability": 0.25}) == (-21, 21)
+
+
+def test_a_users_environment_declares_its_own():
+    def build():
+        raise AssertionError("not built to be asked")
+
+    assert return_bounds(build) is None
+    build.return_within = (0, 10)
+    assert return_bounds(build) == (0, 10)
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0"])
+def test_random_episodes_lie_inside(environment):
+    low, high = return_bounds(environment)
+    import gymnasium
+
+    env, rng = gymnasium.make(environment), np.random.default_rng(0)
+    for episode in range(5):
+        env.reset(seed=episode)
+        env.action_space.seed(int(rng.integers(1000)))
+        total, over = 0.0, False
+        while not over:
+            _, reward, ended, cut, _ = env.step(env.action_space.sample())
+            total, over = total + float(reward), ended or cut
+        assert low <= total <= high

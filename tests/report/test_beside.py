@@ -35,12 +35,18 @@ def checked(run, scores, **options):
 
 
 def test_the_same_measurement_is_comparable(run):
-    scores = ("ppo", [499.0, 500.0, 500.0, 500.0, 500.0])
+    scores = ("ppo", [480.0, 484.0, 488.0, 481.0, 486.0])
     _, checks = checked(run, scores, environment="CartPole-v1", steps=99_840)
     zoo = checks["SB3 RL Zoo", "CartPole-v1"]
     assert (zoo.comparable, zoo.verdict, zoo.reference.low) == (True, "within", 475.0)
     cleanrl = checks["CleanRL", "CartPole-v1"]
     assert cleanrl.differs == ["500k steps", "training returns"]
+
+
+def test_five_seeds_at_a_cap_leave_open_that_some_runs_fail(run):
+    at_the_cap = ("ppo", [499.0, 500.0, 500.0, 500.0, 500.0])  # [237, 500]
+    _, checks = checked(run, at_the_cap, environment="CartPole-v1", steps=99_840)
+    assert checks["SB3 RL Zoo", "CartPole-v1"].verdict == "cannot tell"
 
 
 def test_another_version_budget_or_protocol_is_told(run):
@@ -65,4 +71,7 @@ def test_pixels_are_told_only_where_there_is_a_choice(run):
 def test_failed_seeds_and_unfinished_runs_have_no_part(run):
     results, _ = read([run("a", "ppo", [1.0, None, 3.0]), run("b", "ppo", [1.0], finished=False)])
     ((_, made),) = finals(results)
-    assert (made.value, made.n) == (2.0, 2)
+    assert made.made is None
+    assert (made.survivors.value, made.survivors.n) == (2.0, 2)
+    ((_, counted),) = finals(results, failed=-1.0)
+    assert (counted.made.value, counted.made.n) == (1.0, 3)

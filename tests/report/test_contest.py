@@ -101,7 +101,9 @@ def test_unequal_numbers_of_seeds_are_exchanged_together(held):
 def test_the_interval_excludes_one_half_exactly_where_the_pair_is_decided(held):
     rng = np.random.default_rng(0)
     for at in range(12):
-        scores = {f"{name}{at}": rng.normal(by, 1.0, 7) for name, by in zip("abc", (0, 1, 3))}
+        scores = {
+            f"{name}{at}": rng.normal(by, 1.0, 7) for name, by in zip("abc", (0, 1, 3), strict=True)
+        }
         for pair in held(**scores).pairs:
             decided = pair.verdict in ("larger", "smaller")
             assert decided != (pair.better.low <= 0.5 <= pair.better.high)
@@ -131,9 +133,10 @@ def test_means_are_decided_within_bounds_only(held, spread, run):
     scores = {"sac": spread(450.0, 20), "ppo": spread(100.0, 20)}
     with pytest.raises(Mistake, match="add --within LOW,HIGH"):
         held(about="mean", **scores)
-    with pytest.raises(Mistake, match="does not|do not declare both"):
-        folders = [run(f"one/{x}", x, y, within=(0.0, None)) for x, y in scores.items()]
-        contests(gather(read(folders)[0])[0], about="mean")
+    folders = [run(f"one/{x}", x, y, within=(0.0, None)) for x, y in scores.items()]
+    half = gather(read(folders)[0])[0]
+    with pytest.raises(Mistake, match="do not declare both"):
+        contests(half, about="mean")
     folders = [run(f"bounded/{x}", x, y, within=(0.0, 500.0)) for x, y in scores.items()]
     (one,) = contests(gather(read(folders)[0])[0], about="mean")
     (pair,) = one.pairs
@@ -169,19 +172,21 @@ def test_failed_seeds_are_not_dropped_silently(held, spread):
     one = held(**scores)
     assert one.pairs[0].verdict == "undecided"
     assert "sac has 1 failed seed" in one.pairs[0].why
-    assert "1 of 5 failed, excluded" in one.standings[0].made.method
+    made = one.standings[0].made
+    assert made.made is None  # no single number
+    assert str(made).startswith("1 of 5 seeds failed; mean of the other 4: 200")
 
 
 def test_failed_seeds_count_as_said(held, spread):
     one = held(sac=[*spread(200.0, 4), None], ppo=spread(100.0), failed=0.0)
-    assert one.standings[0].made.value == pytest.approx(160.0)
+    assert one.standings[0].made.made.value == pytest.approx(160.0)
     assert one.pairs[0].verdict == "equal"
 
 
 def test_an_unfinished_run_is_shown_and_not_compared(run, spread):
     folders = [run("a", "sac", spread(1.0), finished=False), run("b", "ppo", spread(2.0))]
     (one,) = contests(gather(read(folders)[0])[0])
-    assert [at.made is None for at in one.standings] == [True, False]
+    assert [at.made.shown is None for at in one.standings] == [True, False]
     assert one.pairs[0].why == "sac has no finished run"
     assert sentences([one]) == []
     assert method([one], 0.05) == "Nothing was decided."
@@ -197,10 +202,10 @@ def test_another_algorithm_changes_no_interval(held, spread, run):
 
 
 def test_intervals_end_at_what_scores_can_be(run):
-    scores = (0.90, 0.93, 0.98)
+    scores = (0.88, 0.93, 0.97)
     bounded, free = run("grpo", "grpo", scores, within=(0.0, 1.0)), run("rloo", "rloo", scores)
     groups = gather(read([bounded, free])[0])[0]
-    cut, whole = (one.made for one in contests(groups)[0].standings)
+    cut, whole = (one.made.made for one in contests(groups)[0].standings)
     assert whole.high > 1.0
     assert (cut.low, cut.high) == (whole.low, 1.0)
     area = areas(groups)["Hopper-v5"][1]
@@ -230,3 +235,18 @@ def test_welch_is_scipys():
     made = welch(first, second)
     theirs = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
     assert (made.low, made.high) == pytest.approx((theirs.low, theirs.high))
+
+
+def test_the_worst_is_what_the_runs_declare(run, spread):
+    scores = [*spread(200.0, 4), None]
+    known = run("a", "sac", scores, within=(0.0, 500.0)), run("b", "ppo", spread(100.0))
+    groups = gather(read([known[0]])[0])[0]
+    (one,) = contests(groups)
+    assert one.standings[0].made.at_worst.value == pytest.approx(160.0)  # beside, unasked
+    (one,) = contests(groups, failed="worst")
+    assert one.standings[0].made.made.value == pytest.approx(160.0)
+    (one,) = contests(groups, failed="exclude")
+    assert one.standings[0].made.made.method == "t; 1 of 5 failed, excluded"
+    unknown = gather(read([run("c", "td3", scores)])[0])[0]
+    with pytest.raises(Mistake, match="worst possible score on Hopper-v5 is not known"):
+        contests(unknown, failed="worst")

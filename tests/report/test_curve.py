@@ -77,7 +77,9 @@ def test_failed_seed_is_dashed_and_left_out_of_the_mean(tmp_path, axes):
     failed = line(axes, "seed 12 (failed)")
     assert failed.get_linestyle() == "--"
     np.testing.assert_allclose(failed.get_xydata(), [[100, 9], [200, 9]])
-    np.testing.assert_allclose(line(axes, "mean of 2 seeds, 95 % interval").get_ydata(), [1, 3, 4])
+    np.testing.assert_allclose(
+        line(axes, "mean of 2 of 3 seeds, the others failed, 95 % interval").get_ydata(), [1, 3, 4]
+    )
 
 
 @pytest.mark.parametrize("returns", [[[np.nan, np.nan]] * 2, [[]]])

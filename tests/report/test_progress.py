@@ -80,3 +80,21 @@ def test_a_long_compilation_is_announced(monkeypatch):
     sink.close()
     title, _ = shown(console)
     assert title.startswith("PPO on a world: ")
+
+
+def test_returns_never_leave_what_is_possible():
+    console = plain()
+    sink = Progress(100, 2, "GRPO on a world", console)
+    sink.return_within = (0.0, 1.0)
+    sink.write({**ROW, "data/return": [0.5, 0.8]})
+    sink.close()
+    assert "return 0.650 [0.000, 1.000]" in shown(console)[1]
+
+
+def test_the_mean_of_seeds_that_go_on_is_called_that():
+    console = plain()
+    sink = Progress(100, 2, "PPO on a world", console)
+    sink.write({**ROW, "failed": [1]})
+    sink.close()
+    assert "return of the others 1.000" in shown(console)[1]
+    assert "failed: seed 1" in shown(console)[1]

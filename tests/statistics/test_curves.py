@@ -65,7 +65,7 @@ def test_failed_curves():
     assert curve(runs, failed="exclude").runs.shape == (2, 2)
     counted = curve(runs, failed=0)
     assert counted.runs[1].tolist() == [3.0, 0.0]
-    assert counted.method == "skew-t; 1 of 3 failed, counted as 0"
+    assert counted.method == "t; 1 of 3 failed, counted as 0"
     with pytest.raises(Mistake, match="not finite"):
         auc(runs)
 

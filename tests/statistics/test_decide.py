@@ -30,7 +30,9 @@ def test_it_says_who_must_run_next_and_stops_who_need_not():
     assert set(verdicts(first).values()) == {"undecided"}
     assert (first.interim, first.finished, first.boundaries) == (0, False, ())
     second = compare({name: runs[:10] for name, runs in scores.items()})
-    assert second.to_json()["boundaries"][0] is None  # five runs of four are too few to decide anything
+    assert (
+        second.to_json()["boundaries"][0] is None
+    )  # five runs of four are too few to decide anything
     assert verdicts(second) == {
         ("PPO", "DDPG"): "undecided", ("PPO", "SAC"): "smaller", ("PPO", "TRPO"): "undecided",
         ("DDPG", "SAC"): "smaller", ("DDPG", "TRPO"): "undecided", ("SAC", "TRPO"): "larger",
@@ -46,7 +48,9 @@ def test_it_says_who_must_run_next_and_stops_who_need_not():
         ("DDPG", "SAC"): "smaller", ("DDPG", "TRPO"): "equal", ("SAC", "TRPO"): "larger",
     }  # fmt: skip
     assert last.runs == counts
-    assert str(second.decisions[1]).startswith("PPO tends to score lower than SAC: higher in 0.11 [")
+    assert str(second.decisions[1]).startswith(
+        "PPO tends to score lower than SAC: higher in 0.11 ["
+    )
 
 
 def test_more_runs_do_not_change_what_was_decided():

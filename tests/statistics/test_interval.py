@@ -29,12 +29,73 @@ def test_level():
 
 
 def test_an_interval_ends_where_the_number_must():
-    wide = estimate([0.97, 0.94, 0.78])
+    wide = estimate([0.9, 0.94, 0.7])
     assert wide.low > 0.0
     assert wide.high > 1.0
-    cut = estimate([0.97, 0.94, 0.78], within=(0.0, 1.0))
+    cut = estimate([0.9, 0.94, 0.7], within=(0.0, 1.0))
     assert (cut.value, cut.low, cut.high) == (wide.value, wide.low, 1.0)
+    assert estimate([0.9, 0.94, 0.7], within=(0, None)) == wide
     assert estimate([0.5], within=(0.0, 1.0)).high is None
+
+
+def test_five_seeds_at_the_cap():
+    made = estimate([500.0] * 5, within=(0, 500))
+    assert str(made) == "500.0 [239.1, 500.0]"
+    assert made.method == "bounded"
+
+
+def test_scores_near_a_cap_stay_below_it_and_allow_for_a_failure():
+    made = estimate([500, 500, 487], within=(0, 500))
+    assert 100 < made.low < 200  # three seeds that did not fail: one in three might
+    assert made.value < made.high <= 500
+    assert estimate([500, 500, 487]).high > 500  # undeclared
+
+
+def test_returns_of_0_are_no_success_rates():
+    made = estimate([0.0, 0.0, 0.0])  # points of Montezuma's Revenge
+    assert (made.low, made.high) == (None, None)
+    assert str(made) == "0.000 (no spread seen in 3)"
+    assert estimate([0, 1, 0]).method == "t"
+    assert estimate([0, 0, 0], within=(0, 1)).high == pytest.approx(1 - 0.025 ** (1 / 3))
+
+
+def test_ppo_on_cartpole_is_never_worse_than_nothing():
+    made = estimate([242.6 + 100 * x for x in (-1, 1, 0.5, -0.5, 0)], within=(0, 500))
+    assert 0 <= made.low < made.high <= 500
+    assert made.high - made.low < 250
+    with_one_at_the_cap = estimate([500, 113.2, 114.6], within=(0, 500))
+    assert (with_one_at_the_cap.low, with_one_at_the_cap.high) == pytest.approx((55, 464), abs=5)
+
+
+def test_one_declared_bound_gives_one_bounded_end():
+    scores = [0.0, 20.0, 3.0]
+    made, students = estimate(scores, within=(0, None)), estimate(scores)
+    assert made.method == "bounded below, t above"
+    assert 0.0 < made.low < made.value
+    assert made.high == students.high
+    mirrored = estimate([-x for x in scores], within=(None, 0))
+    assert (mirrored.low, mirrored.high) == pytest.approx((-made.high, -made.low))
+    assert mirrored.method == "t below, bounded above"
+    assert estimate([20, 21, 22], within=(0, None)).method == "t"  # far from it
+
+
+def test_a_wrong_declaration_is_dropped_and_said():
+    made = estimate([3.0, 700.0, 200.0], within=(0, 500))
+    assert made.method.endswith("declared upper bound 500 dropped: a score is 700")
+    assert made.high > 500
+    assert "lower bound 0 dropped" in estimate([-3.0, 5.0], within=(0, 500)).method
+    assert "dropped" not in estimate([0.3, 1.0 + 1e-8], within=(0, 1)).method  # float32 sums
+    with pytest.raises(Mistake, match="must lie below the upper one"):
+        estimate([1.0], within=(5, 0))
+    with pytest.raises(Mistake, match="two numbers"):
+        estimate([1.0], within=(0, 1, 2))
+
+
+def test_what_so_many_seeds_cannot_exclude():
+    text = "a collapse of up to 45 % of all runs would have stayed unseen in 5 seeds"
+    assert estimate([1.0, 2.0, 3.0, 4.0, 5.0]).caution == text
+    assert estimate([500.0] * 5, within=(0, 500)).caution == ""  # the interval allows for it
+    assert estimate([1.0]).caution == ""
 
 
 def test_one_run_has_no_interval():
@@ -44,10 +105,14 @@ def test_one_run_has_no_interval():
     assert str(made) == "4512 (one run, no interval)"
 
 
-def test_equal_runs_have_width_zero():
+def test_equal_runs_show_no_spread():
     made = estimate([0.1, 0.1, 0.1])
-    assert made.value == made.low == made.high == pytest.approx(0.1)
-    assert estimate([[0.1, 0.3], [0.1, 0.3]]).low == pytest.approx(0.2)
+    assert (made.value, made.low, made.high) == (pytest.approx(0.1), None, None)
+    assert made.method == "none (no spread seen)"
+    assert estimate([[0.1, 0.3], [0.1, 0.3]]).low is None
+    inside = estimate([0.1, 0.1, 0.1], within=(0, 1))  # two bounds say how far others may lie
+    assert inside.low < 0.05
+    assert inside.high > 0.5
 
 
 @pytest.mark.parametrize(
@@ -56,7 +121,7 @@ def test_equal_runs_have_width_zero():
         ([4400.0, 4512.0, 4624.0], "4512 [4234, 4790]"),
         ([0.40, 0.45, 0.50], "0.4500 [0.3258, 0.5742]"),
         ([12.0, 13.0, 14.0], "13.00 [10.52, 15.48]"),
-        ([-2.0, -2.0], "-2.000 [-2.000, -2.000]"),
+        ([-2.0, -2.0], "-2.000 (no spread seen in 2)"),
     ],
 )
 def test_written(scores, text):
@@ -65,7 +130,8 @@ def test_written(scores, text):
 
 def test_to_json():
     assert estimate([3.0, 3.0]).to_json() == {
-        "value": 3.0, "low": 3.0, "high": 3.0, "n": 2, "method": "skew-t", "level": 0.95,
+        "value": 3.0, "low": None, "high": None, "n": 2, "method": "none (no spread seen)",
+        "level": 0.95,
     }  # fmt: skip
 
 
@@ -78,7 +144,11 @@ def test_what_a_failed_run_counts_as_must_be_said():
     assert counted.method == "t; 1 of 4 failed, counted as -10"
     dropped = estimate(scores, failed="exclude")
     assert dropped.value == pytest.approx(7 / 3)
-    assert (dropped.n, dropped.method) == (3, "skew-t; 1 of 4 failed, excluded")
+    assert (dropped.n, dropped.method) == (3, "t; 1 of 4 failed, excluded")
+    worst = estimate(scores, failed="worst", within=(-5, None))
+    assert worst.value == pytest.approx(0.5)
+    with pytest.raises(Mistake, match="none is declared"):
+        estimate(scores, failed="worst")
     with pytest.raises(Mistake, match="1 of 2 scores are infinite"):
         estimate([float("inf"), 1.0])
     with pytest.raises(Mistake, match="no run counts on task '0'"):

@@ -40,7 +40,7 @@ def test_run_folders(tmp_path):
         estimate(scores)
     made = estimate(scores, failed=0.0)
     assert made.value == pytest.approx((1.5 + 1.5) / 2)
-    assert made.method == "skew-t; 1 of 4 failed, counted as 0"
+    assert made.method == "t; 1 of 4 failed, counted as 0"
     assert Scores.load(sac).values.tolist() == [[4.0], [5.0]]
     with pytest.raises(Mistake, match="the files hold ppo, sac"):
         Scores.load(*ppo, sac)
