@@ -50,16 +50,20 @@ def markdown(known: dict[str, Any]) -> str:
         f"Made by `{made['command']}`, {made['date']}, commit {made['commit']}, "
         f"{made['hardware']}, " + ", ".join(f"{k} {v}" for k, v in made["versions"].items()) + ".",
         "",
-        f"alpha = 0.05. {made['trials']:,} trials a cell; five times as many for one look at "
-        "scores without ties and for exchanged means, a quarter for several looks beyond the "
-        "first table. "
-        f"Standard error at 0.05: {math.sqrt(0.05 * 0.95 / made['trials']):.4f} at "
-        f"{made['trials']:,} trials. Seeds: {made['seeds']}.",
+        f"alpha = 0.05; trials a cell in the JSON, {_fewest(known):,} or more (standard error at "
+        f"0.05: {math.sqrt(0.05 * 0.95 / _fewest(known)):.4f} or less). Seeds: {made['seeds']}. Empty "
+        "cells have not been simulated; the command goes on with them.",
     ]
     for group, (title, words) in WORDS.items():
         if group in known["cells"]:
             lines += ["", f"## {title}", "", words, "", *table(group, known["cells"][group])]
     return "\n".join(lines) + "\n"
+
+
+def _fewest(known: dict[str, Any]) -> int:
+    """The fewest trials of a cell that was simulated."""
+    cells = [cell for group in known["cells"].values() for cell in group.values()]
+    return min(cell["trials"] for cell in cells if cell["trials"])
 
 
 def table(group: str, cells: dict[str, Any]) -> list[str]:
