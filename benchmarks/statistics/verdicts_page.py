@@ -51,8 +51,8 @@ def markdown(known: dict[str, Any]) -> str:
         f"{made['hardware']}, " + ", ".join(f"{k} {v}" for k, v in made["versions"].items()) + ".",
         "",
         f"alpha = 0.05; trials a cell in the JSON, {_fewest(known):,} or more (standard error at "
-        f"0.05: {math.sqrt(0.05 * 0.95 / _fewest(known)):.4f} or less). Seeds: {made['seeds']}. Empty "
-        "cells have not been simulated; the command goes on with them.",
+        f"0.05: {math.sqrt(0.05 * 0.95 / _fewest(known)):.4f} or less). Seeds: {made['seeds']}. "
+        "Empty cells have not been simulated; the command goes on with them.",
     ]
     for group, (title, words) in WORDS.items():
         if group in known["cells"]:

@@ -41,7 +41,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Train until decided, and print what came out."""
     from sterling.notice import untold
-    from sterling.training.until import Question, until_decided
+    from sterling.training.until import until_decided
     from sterling.types import Mistake
 
     lacking = [f"--{name}" for name in NEEDED if getattr(chosen, name) is None]
@@ -53,20 +53,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
             "leave out --tasks and --metric"
         )
     contenders = _labelled([_contender(text) for text in chosen.runs])
-    given = {"strategy": chosen.strategy, "preset": chosen.preset is not False}
-    question = Question(
-        contenders,
-        chosen.environment,
-        chosen.steps,
-        MAX_SEEDS if chosen.max_seeds is None else chosen.max_seeds,
-        PER_LOOK if chosen.per_look is None else chosen.per_look,
-        chosen.alpha,
-        _failed(chosen),
-        chosen.key,
-        {name: value for name, value in given.items() if value is not None},
-        chosen.about,
-        chosen.within,
-    )
+    question = _question(contenders, chosen)
     name = "-".join(["compare", *(each.label for each in contenders), chosen.environment])
     path = chosen.out or Path("runs") / name.replace("/", "-")
     try:
@@ -92,6 +79,26 @@ def _failed(chosen: argparse.Namespace) -> float | None:
         raise Mistake("--until-decided cannot leave failed seeds out: give --failed SCORE or worst")
     number: Any = counted_as(chosen.failed, return_bounds(chosen.environment))
     return number
+
+
+def _question(contenders: tuple[Any, ...], chosen: argparse.Namespace) -> Any:
+    """What the words ask."""
+    from sterling.training.until import Question
+
+    given = {"strategy": chosen.strategy, "preset": chosen.preset is not False}
+    return Question(
+        contenders,
+        chosen.environment,
+        chosen.steps,
+        MAX_SEEDS if chosen.max_seeds is None else chosen.max_seeds,
+        PER_LOOK if chosen.per_look is None else chosen.per_look,
+        chosen.alpha,
+        _failed(chosen),
+        chosen.key,
+        {name: value for name, value in given.items() if value is not None},
+        chosen.about,
+        chosen.within,
+    )
 
 
 def _contender(text: str) -> Any:
