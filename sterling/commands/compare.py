@@ -35,6 +35,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(chosen: argparse.Namespace) -> int:
     """Read the runs, compare, print; or train until it is decided."""
+    judging.check(chosen)
     if chosen.until_decided:
         return until.carry_out(chosen)
     until.refuse(chosen)
@@ -57,7 +58,14 @@ def show(groups: list[Group], notes: list[str], chosen: argparse.Namespace) -> N
 
     if not 0.0 < chosen.alpha < 1.0:
         raise Mistake(f"--alpha lies between 0 and 1; got {chosen.alpha}")
-    made = contests(groups, alpha=chosen.alpha, failed=chosen.failed, key=chosen.key)
+    made = contests(
+        groups,
+        alpha=chosen.alpha,
+        failed=chosen.failed,
+        key=chosen.key,
+        about=chosen.about,
+        within=chosen.within,
+    )
     over = better(groups, level=1 - chosen.alpha, failed=chosen.failed)
     told = cautions(groups, notes, chosen.failed)
     if chosen.json:
@@ -99,9 +107,10 @@ def _contest(one: Contest) -> str:
 
 
 def _pair(pair: Pair) -> list[str]:
-    from sterling.report.text import chance
+    from sterling.statistics.comparison import chance
 
-    said = {"larger": "first is better", "smaller": "second is better"}
+    does = "has the higher mean" if pair.about == "mean" else "tends to score higher"
+    said = {"larger": f"first {does}", "smaller": f"second {does}"}
     said |= {"equal": "not distinguished", "undecided": "not compared"}
     return [
         f"  {pair.first} - {pair.second}",

@@ -36,8 +36,10 @@ def carry_out(chosen: argparse.Namespace) -> int:
     from sterling.report.compose import write
     from sterling.report.material import Request
 
+    judging.check(chosen)
     asked = Request(
-        chosen.metric, chosen.alpha, chosen.failed, chosen.normalise, chosen.title, chosen.tasks
-    )
+        chosen.metric, chosen.alpha, chosen.failed, chosen.normalise, chosen.title, chosen.tasks,
+        chosen.about, chosen.within,
+    )  # fmt: skip
     print(write(chosen.runs, chosen.out, asked))
     return 0

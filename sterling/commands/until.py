@@ -40,7 +40,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Train until decided, and print what came out."""
     from sterling.notice import say, untold
-    from sterling.training.until import Question, until_decided
+    from sterling.training.until import until_decided
     from sterling.types import Mistake
 
     lacking = [f"--{name}" for name in NEEDED if getattr(chosen, name) is None]
@@ -52,18 +52,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
             "leave out --tasks and --metric"
         )
     contenders = _labelled([_contender(text) for text in chosen.runs])
-    given = {"strategy": chosen.strategy, "preset": chosen.preset is not False}
-    question = Question(
-        contenders,
-        chosen.environment,
-        chosen.steps,
-        MAX_SEEDS if chosen.max_seeds is None else chosen.max_seeds,
-        PER_LOOK if chosen.per_look is None else chosen.per_look,
-        chosen.alpha,
-        _failed(chosen),
-        chosen.key,
-        {name: value for name, value in given.items() if value is not None},
-    )
+    question = _question(contenders, chosen)
     name = "-".join(["compare", *(each.label for each in contenders), chosen.environment])
     path = chosen.out or Path("runs") / name.replace("/", "-")
     try:
@@ -86,6 +75,26 @@ def _failed(chosen: argparse.Namespace) -> float | None:
         raise Mistake("--until-decided cannot leave failed seeds out: give --failed SCORE or worst")
     number: Any = counted_as(chosen.failed, return_bounds(chosen.environment))
     return number
+
+
+def _question(contenders: tuple[Any, ...], chosen: argparse.Namespace) -> Any:
+    """What the words ask."""
+    from sterling.training.until import Question
+
+    given = {"strategy": chosen.strategy, "preset": chosen.preset is not False}
+    return Question(
+        contenders,
+        chosen.environment,
+        chosen.steps,
+        MAX_SEEDS if chosen.max_seeds is None else chosen.max_seeds,
+        PER_LOOK if chosen.per_look is None else chosen.per_look,
+        chosen.alpha,
+        _failed(chosen),
+        chosen.key,
+        {name: value for name, value in given.items() if value is not None},
+        chosen.about,
+        chosen.within,
+    )
 
 
 def _contender(text: str) -> Any:
@@ -135,6 +144,7 @@ def _told(question: Any, made: Any, path: Path) -> str:
     from sterling.references.bounds import return_bounds
     from sterling.report.text import columns
     from sterling.statistics import estimate
+    from sterling.statistics.comparison import opposition
     from sterling.training.until import returns
 
     found = {each.label: returns(path / each.label) for each in question.contenders}
@@ -147,11 +157,28 @@ def _told(question: Any, made: Any, path: Path) -> str:
     lines = [question.environment, columns(["  ", "mean", "seeds"], rows, "lrr"), ""]
     lines += [f"{decision} after {decision.interim} of {question.looks} looks"
               for decision in made.decisions]  # fmt: skip
+    lines += [opposition(one) for one in made.decisions if one.opposed]
     lines += [
-        f"Probability of any wrong decision at most {question.alpha:g} (AdaStop, permutations).",
+        _promise(question, made),
         f"{trained} seeds trained of {most} at most; everything is in {path}",
     ]
     return "\n".join(lines)
+
+
+def _promise(question: Any, made: Any) -> str:
+    """What the decisions hold, and what means of so few seeds leave open."""
+    from sterling.statistics.comparison import as_far_as_seen
+
+    if question.about == "mean":
+        return (
+            f"Probability of any wrong decision about means at most {question.alpha:g}, for every "
+            "distribution within the bounds."
+        )
+    seen = as_far_as_seen(min(made.runs.values()))
+    return (
+        f"Probability of any wrong decision about tendency about {question.alpha:g} "
+        f"(docs/statistics.md); {seen}."
+    )
 
 
 def refuse(chosen: argparse.Namespace) -> None:

@@ -1,17 +1,15 @@
 """Who is better on an environment: every pair of labels, decided where the seeds permit.
 
-With equally many seeds (4 or more) the decision is ``statistics.compare`` in one look: an exact
-permutation test of all pairs at once, whose probability of any wrong "better" is at most alpha.
-Otherwise it is Welch's t test with Holm's correction over the pairs, which takes scores to be
-normal; two labels whose runs do not differ among themselves have no spread for it, and are
-decided by exchanging their runs. The interval of a difference is always Welch's, and of this
-pair alone.
+The decision is ``statistics.compare`` in one look at all seeds of each label, whose numbers may
+differ: about tendency (does a run of the one tend to score higher?) or, where the scores' bounds
+are known, about means. The interval of P(first > second) and the verdict are one: it excludes 1/2
+exactly where the pair is decided. The difference of means stands beside it with Welch's interval
+of this pair alone, *as far as was seen*; it decides nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -19,15 +17,28 @@ import numpy as np
 from jaxtyping import Float
 
 from sterling.report.groups import Group, environments
-from sterling.report.text import count
-from sterling.statistics import Estimate, Headline, headline
+from sterling.report.text import count, percent
+from sterling.statistics import Decision, Estimate, Headline, compare, headline
+from sterling.statistics.comparison import half
+from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
+from sterling.statistics.tendency import FEWEST, least_runs, probability
 from sterling.types import Mistake
 
-PERMUTATION = "permutation test of all pairs (AdaStop, one look)"
-WELCH = "Welch's t test with Holm's correction"
-POWER = 0.8  # with which the seeds that are needed show a difference
-LEAST = 4  # seeds each, below which a permutation test can decide nothing at 5 %
+TENDENCY = "permuted Brunner-Munzel tests of all pairs"
+MEANS = "intervals of bounded means"
+POWER = 0.8  # with which the seeds that are needed show a tendency
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """How contests are to be decided."""
+
+    alpha: float = 0.05
+    failed: Failed = None  # what a failed seed counts as
+    key: int = 0
+    about: str = "tendency"  # or "mean", which needs bounds
+    within: Bounds | None = None  # bounds of the scores; None: as the runs say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +60,11 @@ class Pair:
     second: str
     verdict: str  # first is "larger" or "smaller", "equal" (not told apart), or "undecided"
     why: str  # for "undecided": what stands in the way
-    difference: Estimate | None  # mean of first - mean of second, Welch's interval
-    better: Estimate | None  # probability that a run of first is above one of second
+    difference: Estimate | None  # mean of first - mean of second: Welch's, or what decided
+    better: Estimate | None  # P(first > second); where tendency decides, its interval is the rule
     seeds: tuple[int, int]
-    need: int | None  # seeds of each that would show the difference as large as it looks
+    need: int | None  # seeds of each that would show a tendency as strong as it looks
+    about: str = "tendency"  # what the verdict is about, or "mean"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,46 +74,65 @@ class Contest:
     environment: str
     standings: list[Standing]
     pairs: list[Pair]
-    how: str  # the test that decided
+    how: str  # what decided; "none"
 
 
 def contests(
-    groups: Sequence[Group], *, alpha: float = 0.05, failed: Failed = None, key: int = 0
+    groups: Sequence[Group],
+    *,
+    alpha: float = 0.05,
+    failed: Failed = None,
+    key: int = 0,
+    about: str = "tendency",
+    within: Bounds | None = None,
 ) -> list[Contest]:
-    """One contest per environment. ``failed``: what a failed seed counts as; without it failed
-    seeds are left out of the numbers, and pairs that have any stay undecided."""
+    """One contest per environment; see :class:`Asked`.
+
+    Without ``failed`` failed seeds are left out of the numbers, and pairs that have any stay
+    undecided. Raises Mistake where means are to be decided on an environment whose bounds are not
+    known.
+    """
+    asked = Asked(alpha, failed, key, about, within)
     return [
-        _contest(world, [one for one in groups if one.environment == world], alpha, failed, key)
+        _contest(world, [one for one in groups if one.environment == world], asked)
         for world in environments(groups)
     ]
 
 
-def _contest(
-    world: str, groups: Sequence[Group], alpha: float, failed: Failed, key: int
-) -> Contest:
-    scores = {one.label: one.scores_with(failed) for one in groups}
-    standings = [_standing(one, scores[one.label], alpha, failed, key) for one in groups]
+def _contest(world: str, groups: Sequence[Group], asked: Asked) -> Contest:
+    scores = {one.label: one.scores_with(asked.failed) for one in groups}
+    standings = [_standing(one, scores[one.label], asked) for one in groups]
     names = sorted(scores, key=lambda name: -_middle(scores[name]))  # the better one comes first
     couples = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
-    obstacles = {pair: _obstacle(pair, scores, failed) for pair in couples}
+    obstacles = {pair: _obstacle(pair, scores, asked.failed) for pair in couples}
+    obstacles |= _too_few([p for p, why in obstacles.items() if not why], scores, asked)
     fit = [pair for pair, obstacle in obstacles.items() if not obstacle]
-    verdicts, how = _decided(fit, scores, alpha, key)
-    pairs = [
-        _pair(pair, scores, verdicts.get(pair, "undecided"), obstacles[pair], alpha=alpha, key=key)
-        for pair in couples
-    ]
+    bounds = _bounds(world, groups, asked) if asked.about == "mean" and couples else None
+    decided = _decided(fit, scores, asked, bounds)
+    pairs = [_pair(pair, scores, decided.get(pair), obstacles[pair], asked) for pair in couples]
+    how = (MEANS if asked.about == "mean" else TENDENCY) if fit else "none"
     return Contest(world, standings, pairs, how)
 
 
-def _standing(
-    group: Group, scores: Float[np.ndarray, "run"], alpha: float, failed: Failed, key: int
-) -> Standing:
+def _bounds(world: str, groups: Sequence[Group], asked: Asked) -> tuple[float, float]:
+    """What scores on an environment cannot leave: as asked, else as all its runs say."""
+    said = {one.within for one in groups}
+    low, high = asked.within or (said.pop() if len(said) == 1 else None) or (None, None)
+    if low is None or high is None:
+        raise Mistake(
+            f"means on {world} are decided only between two bounds of the scores, and its runs do "
+            "not declare both: add --within LOW,HIGH, or leave out --about mean"
+        )
+    return low, high
+
+
+def _standing(group: Group, scores: Float[np.ndarray, "run"], asked: Asked) -> Standing:
     made = headline(
         [float(x) for x in group.scores],
-        failed=failed,
+        failed=asked.failed,
         within=group.within,
-        level=1 - alpha,
-        key=key,
+        level=1 - asked.alpha,
+        key=asked.key,
     )
     return Standing(group.label, made, scores.size, group.failed, scores)
 
@@ -124,62 +155,74 @@ def _obstacle(
     return ""
 
 
+def _too_few(
+    pairs: list[tuple[str, str]], scores: dict[str, Float[np.ndarray, "run"]], asked: Asked
+) -> dict[tuple[str, str], str]:
+    """Pairs that have too few seeds to be decided among so many labels, and the words for it."""
+    obstacles: dict[tuple[str, str], str] = {}
+    while True:
+        left = [pair for pair in pairs if pair not in obstacles]
+        labels = sorted({label for pair in left for label in pair})
+        if not labels:
+            return obstacles
+        least = FEWEST if asked.about == "mean" else least_runs(asked.alpha, len(labels) - 1)
+        short = [label for label in labels if _known(scores[label]).size < least]
+        if not short:
+            return obstacles
+        for pair in left:
+            label = next((label for label in pair if label in short), None)
+            if label is not None:
+                has = count(_known(scores[label]).size, "seed")
+                obstacles[pair] = (
+                    f"{label} has {has}, and between {len(labels)} labels nothing is decided "
+                    f"with fewer than {least} at {percent(asked.alpha)}"
+                )
+
+
 def _decided(
     pairs: list[tuple[str, str]],
     scores: dict[str, Float[np.ndarray, "run"]],
-    alpha: float,
-    key: int,
-) -> tuple[dict[tuple[str, str], str], str]:
-    """The verdict of each pair that can be decided, and by which test."""
+    asked: Asked,
+    bounds: tuple[float, float] | None,
+) -> dict[tuple[str, str], Decision]:
+    """What is known of each pair that can be decided."""
     if not pairs:
-        return {}, "none"
+        return {}
     known = {name: _known(scores[name]) for pair in pairs for name in pair}
-    counts = {values.size for values in known.values()}
-    if len(counts) == 1 and min(counts) >= LEAST:
-        from sterling.statistics import compare
-
-        try:
-            made = compare(
-                known, alpha=alpha, interims=1, per_interim=min(counts), pairs=pairs, key=key
-            )
-        except Mistake:  # a level that so few seeds cannot reach: the t test below still can
-            return _welch_holm(pairs, known, alpha), WELCH
-        return {(one.first, one.second): one.verdict for one in made.decisions}, PERMUTATION
-    return _welch_holm(pairs, known, alpha), WELCH
-
-
-def _welch_holm(
-    pairs: list[tuple[str, str]], known: dict[str, Float[np.ndarray, "run"]], alpha: float
-) -> dict[tuple[str, str], str]:
-    """Holm 1979: the smallest p against alpha / m, the next against alpha / (m - 1), ..."""
-    chances = {pair: _chance(known[pair[0]], known[pair[1]]) for pair in pairs}
-    verdicts = dict.fromkeys(pairs, "equal")
-    for rank, pair in enumerate(sorted(pairs, key=lambda one: chances[one])):
-        if chances[pair] > alpha / (len(pairs) - rank):
-            break
-        above = known[pair[0]].mean() > known[pair[1]].mean()
-        verdicts[pair] = "larger" if above else "smaller"
-    return verdicts
+    made = compare(
+        known,
+        about=asked.about,
+        within=bounds,
+        alpha=asked.alpha,
+        interims=1,
+        per_interim=None,
+        pairs=pairs,
+        key=asked.key,
+    )
+    return {(one.first, one.second): one for one in made.decisions}
 
 
 def _pair(
     pair: tuple[str, str],
     scores: dict[str, Float[np.ndarray, "run"]],
-    verdict: str,
+    made: Decision | None,
     why: str,
-    *,
-    alpha: float,
-    key: int,
+    asked: Asked,
 ) -> Pair:
-    from sterling.statistics import improve
-
     first, second = (_known(scores[name]) for name in pair)
     seeds = (first.size, second.size)
     if not first.size or not second.size:
-        return Pair(*pair, verdict, why, None, None, seeds, None)
-    better = improve(first, second, level=1 - alpha, key=key)
-    need = _need(first, second, alpha) if verdict == "equal" else None
-    return Pair(*pair, verdict, why, welch(first, second, 1 - alpha), better, seeds, need)
+        return Pair(*pair, "undecided", why, None, None, seeds, None, asked.about)
+    level, verdict = 1 - asked.alpha, "undecided" if made is None else made.verdict
+    better = None if made is None else made.better
+    if better is None:
+        reach = half(asked.alpha)
+        better = probability(first, second, boundary=reach, verdict="undecided", level=level)
+    difference = welch(first, second, level)
+    if made is not None and made.means is not None:
+        difference = made.means
+    need = _need(better, asked) if verdict == "equal" and asked.about == "tendency" else None
+    return Pair(*pair, verdict, why, difference, better, seeds, need, asked.about)
 
 
 def welch(
@@ -196,22 +239,6 @@ def welch(
     return Estimate(value, value - half, value + half, n, "Welch", level)
 
 
-def _chance(first: Float[np.ndarray, "run"], second: Float[np.ndarray, "other"]) -> float:
-    """Welch's two-sided p; where neither shows any spread, the exact one of exchanged runs."""
-    from scipy.special import stdtr
-
-    value = abs(float(first.mean() - second.mean()))
-    error, freedom = _welch(first, second)
-    if error == 0.0:
-        return _exchanged(first.size, second.size) if value else 1.0
-    return 2.0 * float(stdtr(freedom, -value / error))
-
-
-def _exchanged(first: int, second: int) -> float:
-    """The share of all ways to deal out the runs of two constants that differ by as much."""
-    return (2 if first == second else 1) / math.comb(first + second, first)
-
-
 def _welch(
     first: Float[np.ndarray, "run"], second: Float[np.ndarray, "other"]
 ) -> tuple[float, float]:
@@ -225,21 +252,15 @@ def _welch(
     return math.sqrt(total), total**2 / below if below else 1.0
 
 
-def _need(
-    first: Float[np.ndarray, "run"], second: Float[np.ndarray, "other"], alpha: float
-) -> int | None:
-    """Seeds of each that show the difference at ``alpha`` with a power of 80 %, were it what it
+def _need(better: Estimate, asked: Asked) -> int | None:
+    """Seeds of each that show the tendency at ``alpha`` with a power of 80 %, were it what it
     looks like; None if it looks like nothing, or like more than a million seeds."""
-    from sterling.statistics import need
+    from sterling.statistics.power import need_of_tendency
 
-    spread = math.sqrt((float(first.var(ddof=1)) + float(second.var(ddof=1))) / 2)
-    gap = abs(float(first.mean() - second.mean()))
-    if gap == 0.0:
+    if better.value == 0.5:
         return None
-    if _welch(first, second)[0] == 0.0:
-        return next(n for n in itertools.count(2) if _exchanged(n, n) <= alpha)
     try:
-        return need(gap / spread, POWER, alpha=alpha)
+        return need_of_tendency(better.value, POWER, alpha=asked.alpha)
     except Mistake:
         return None
 

@@ -9,7 +9,8 @@ import numpy as np
 from sterling.report.contest import Contest
 from sterling.report.forest import Line
 from sterling.report.overall import Areas, Better
-from sterling.report.text import chance, count, steps
+from sterling.report.text import count, steps
+from sterling.statistics.comparison import chance
 
 
 def finals(contests: Sequence[Contest], coverage: float = 0.8) -> dict[str, list[Line]]:

@@ -24,6 +24,8 @@ class Request:
     table: str | None = None  # to normalise by; None: the one that knows the environments
     title: str = "Report"
     tasks: list[str] | None = None  # None: all
+    about: str = "tendency"  # what is decided, or "mean"
+    within: Bounds | None = None  # bounds of the scores; None: as the runs say
 
     @property
     def level(self) -> float:
@@ -68,6 +70,8 @@ def collect(runs: Sequence[str | Path], asked: Request) -> Material:
         raise Mistake(f"alpha lies between 0 and 1; got {asked.alpha}")
     results, notes = read(runs, asked.metric)
     groups, more = gather(results, asked.tasks)
-    made = contests(groups, alpha=asked.alpha, failed=asked.failed)
+    made = contests(
+        groups, alpha=asked.alpha, failed=asked.failed, about=asked.about, within=asked.within
+    )
     over = better(groups, level=asked.level, failed=asked.failed)
     return Material(groups, made, over, [*notes, *more], asked)

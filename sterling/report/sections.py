@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sterling.report import beside, facts, lines, overall, page, panels, profiles, style
-from sterling.report.contest import Standing
+from sterling.report.contest import Pair, Standing
 from sterling.report.facts import Table
 from sterling.report.forest import forest
 from sterling.report.material import Material
-from sterling.report.text import chance, number, percent, steps
+from sterling.report.text import number, percent, steps
 from sterling.statistics import Headline
 from sterling.statistics import table as load_table
+from sterling.statistics.comparison import chance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +58,8 @@ def better(made: Material, out: Path) -> str:
     shown = lines.chances(made.contests, made.over)
     caption = (
         "Probability that a run of the first is better than a run of the second (ties count "
-        "half). An interval that holds one half is no evidence either way."
+        "half). On one environment the interval excludes one half exactly where the pair is "
+        "decided; it allows for all its pairs."
     )
     picture = ""
     if shown:
@@ -188,13 +190,19 @@ def _pairs(made: Material) -> Table:
     rows = []
     for one in made.contests:
         for pair in one.pairs:
-            said = {"larger": f"{pair.first} is better", "smaller": f"{pair.second} is better"}
+            said = _said(pair)
             cells = [one.environment, f"{pair.first} - {pair.second}"]
             cells += [str(pair.difference) if pair.difference else "-"]
             cells += [chance(pair.better) if pair.better else "-"]
             rows.append([*cells, (said | DECISIONS)[pair.verdict]])
     header = ["environment", "pair", "difference of means", "P(first better)", "decision"]
     return Table(header, rows, sides="kkrrk")
+
+
+def _said(pair: Pair) -> dict[str, str]:
+    """A decided pair's verdict in words."""
+    does = "has the higher mean" if pair.about == "mean" else "tends to score higher"
+    return {"larger": f"{pair.first} {does}", "smaller": f"{pair.second} {does}"}
 
 
 def _picture(out: Path, name: str, figure: Figure, caption: str) -> str:

@@ -6,8 +6,6 @@ import math
 import os
 from collections.abc import Sequence
 
-from sterling.statistics import Estimate
-
 
 def number(value: float | int | None, digits: int = 4) -> str:
     """Four significant digits, never fewer than the whole number: 0.03152, -141.5, 12135."""
@@ -26,13 +24,6 @@ def steps(count: float | int | None) -> str:
             scaled = count / unit
             return f"{round(scaled, 0 if scaled >= 99.5 else 1 if scaled >= 9.95 else 2):g}{name}"
     return f"{count:g}"
-
-
-def chance(made: Estimate) -> str:
-    """A probability with its interval, two decimals."""
-    if made.low is None or made.high is None:
-        return f"{made.value:.2f} (one run, no interval)"
-    return f"{made.value:.2f} [{made.low:.2f}, {made.high:.2f}]"
 
 
 def percent(share: float) -> str:

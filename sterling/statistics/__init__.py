@@ -7,11 +7,11 @@ Plain arrays in, frozen dataclasses out; nothing is remembered between calls. Se
 from sterling.statistics.aggregate import Aggregate as Aggregate
 from sterling.statistics.aggregate import cvar as cvar
 from sterling.statistics.aggregate import gap as gap
+from sterling.statistics.comparison import Comparison as Comparison
+from sterling.statistics.comparison import Decision as Decision
 from sterling.statistics.curves import Curve as Curve
 from sterling.statistics.curves import auc as auc
 from sterling.statistics.curves import curve as curve
-from sterling.statistics.decide import Comparison as Comparison
-from sterling.statistics.decide import Decision as Decision
 from sterling.statistics.decide import compare as compare
 from sterling.statistics.family import RankChange as RankChange
 from sterling.statistics.family import Worst as Worst

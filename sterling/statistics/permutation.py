@@ -1,9 +1,11 @@
-"""The permutation law of several algorithms' differences, block by block.
+"""The permutation law of several algorithms' tendencies, block by block.
 
-A *hypothesis* is a way of grouping algorithms: those of one group have the same distribution of
-scores. Under it, runs may be exchanged within a group and a block without changing anything, so
-the sequence of statistics actually seen is one of equally likely ones (a group that contains it;
-Hemerik & Goeman 2018, Test 27), however few the runs and whatever their distribution.
+A *hypothesis* is a way of grouping algorithms: none of a group tends to score higher than another.
+Its law is that of runs exchanged within a group and a block. Where the distributions of a group
+are equal, the sequence of statistics actually seen is one of equally likely ones, however few the
+runs (a group that contains it; Hemerik & Goeman 2018, Test 27). Where only the tendencies are
+equal this holds about, because the statistic is studentised; how well is in
+``docs/statistics.md``.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from sterling.statistics.resample import generator
+from sterling.statistics.tendency import below, marks, normal_scores
 from sterling.types import Mistake
 
 Group = tuple[int, ...]  # indices of algorithms, ascending
@@ -73,37 +76,49 @@ def _connected(part: list[int], pairs: Sequence[Pair]) -> list[Group]:
 class Law:
     """Statistics of one group under exchanges of its runs; the first row is what was seen."""
 
-    def __init__(self, group: Group, names: Sequence[str], per_interim: int, rows: int, key: int):
-        self.group, self.n, self.rows = group, per_interim, rows
+    def __init__(self, group: Group, names: Sequence[str], rows: int, key: int):
+        self.group, self.rows = group, rows
         self._key = key
         self._words = "compare " + " ".join(names[member] for member in group)
-        self._sums = np.zeros((rows, len(group)))
+        self._values = np.zeros(0)  # of all runs so far, ascending
+        self._dealt = np.zeros((0, rows), np.int8)  # place in the group that each row deals it to
         self._stage = 0
 
-    def advance(self, block: Float[np.ndarray, "member run"], exact: bool) -> None:
-        """Take one more block of runs. ``exact``: all ways of dealing a pair's runs, in turn."""
-        rng = generator(self._key, self._words, self._stage)
-        places = _dealt(self.n, self.rows) if exact else _shuffled(rng, self.rows, block.size)
-        places[0] = np.arange(block.size)
-        dealt = block.ravel()[places].reshape(self.rows, len(self.group), self.n)
-        self._sums += dealt.mean(2)
+    def advance(self, blocks: Sequence[np.ndarray], exact: bool) -> None:
+        """Take each member's next runs. ``exact``: all ways of dealing a pair's runs, in turn."""
+        sizes = [block.size for block in blocks]
+        places = np.repeat(np.arange(len(blocks), dtype=np.int8), sizes)
+        if exact:
+            dealt = _all_ways(sizes[0], sizes[1], self.rows)
+        else:
+            rng = generator(self._key, self._words, self._stage)
+            dealt = places[np.argsort(rng.random((places.size, self.rows)), axis=0)]
+        dealt[:, 0] = places
+        values = np.concatenate([self._values, *blocks])
+        order = np.argsort(values, kind="stable")
+        self._values, self._dealt = values[order], np.concatenate([self._dealt, dealt])[order]
         self._stage += 1
 
-    def largest(self, pairs: Sequence[Pair]) -> Float[np.ndarray, "row"]:
-        """The largest absolute difference over the pairs inside the group."""
-        at = [(self.group.index(i), self.group.index(j)) for i, j in inside((self.group,), pairs)]
-        first, second = np.array(at).T
-        return np.abs(self._sums[:, first] - self._sums[:, second]).max(1)
+    def scores(self, pairs: Sequence[Pair]) -> dict[Pair, Float[np.ndarray, "row"]]:
+        """How clearly each pair inside the group differs (``tendency.py``), row by row."""
+        dealt = [marks(self._dealt == place) for place in range(len(self.group))]
+        counts = [below(each, self._values) for each in dealt]
+        made = {}
+        for pair in inside((self.group,), pairs):
+            i, j = (self.group.index(member) for member in pair)
+            made[pair] = normal_scores(dealt[i], dealt[j], counts[i], counts[j])
+        return made
 
 
-def rows_of(per_interim: int, interims: int, pair: bool, draws: int) -> tuple[int, bool]:
+def rows_of(sizes: Sequence[int], interims: int, draws: int) -> tuple[int, bool]:
     """How many sequences a law has, and whether its first block goes through all exchanges.
 
-    Where a pair's runs can be dealt in few ways, all are taken (with several interims, each of
-    them equally often); otherwise ``draws`` at random and the one that was seen.
+    ``sizes``: runs of each member in a block. Where a pair's runs can be dealt in few ways, all
+    are taken (with several interims, each of them equally often); otherwise ``draws`` at random
+    and the one that was seen.
     """
-    ways = math.comb(2 * per_interim, per_interim)
-    if not pair or ways > draws:
+    ways = math.comb(sum(sizes), sizes[0]) if len(sizes) == 2 else draws + 1
+    if ways > draws:
         return draws + 1, False
     return (ways if interims == 1 else ways * max(draws // ways, 1)), True
 
@@ -118,15 +133,10 @@ def cross(
     return boundary, alive & (statistic > boundary + slack)
 
 
-def _shuffled(rng: np.random.Generator, rows: int, size: int) -> Int[np.ndarray, "row place"]:
-    """Independent uniform permutations."""
-    return np.argsort(rng.random((rows, size)), axis=1)
-
-
-def _dealt(n: int, rows: int) -> Int[np.ndarray, "row place"]:
-    """All choices of ``n`` out of ``2 n`` for the first of a pair, repeated up to ``rows``."""
-    ways = [
-        [*chosen, *sorted(set(range(2 * n)) - set(chosen))]
-        for chosen in itertools.combinations(range(2 * n), n)
-    ]
-    return np.resize(np.array(ways), (rows, 2 * n))
+def _all_ways(first: int, second: int, rows: int) -> Int[np.ndarray, "run row"]:
+    """All choices of the runs of the first of a pair (0; the second's are 1), repeated."""
+    total = first + second
+    chosen = np.array(list(itertools.combinations(range(total), first)))
+    ways = np.ones((len(chosen), total), np.int8)
+    np.put_along_axis(ways, chosen, 0, axis=1)
+    return np.resize(ways, (rows, total)).T.copy()

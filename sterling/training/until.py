@@ -1,6 +1,7 @@
 """Train seeds until it is known which algorithm is better, or as many as may be.
 
-    <folder>/question.json            what is asked; another question is refused
+    <folder>/question.json            what is asked; another question is refused (a study begun
+                                      when means were compared goes on, decided by tendency)
     <folder>/<label>/<look>/          run folders: the seeds that were trained for one look
     <folder>/decision.json            what is known so far (statistics.compare)
 
@@ -22,15 +23,19 @@ from sterling.disk import writing
 from sterling.envs.registry import find
 from sterling.report.metrics import Sink
 from sterling.statistics import compare
+from sterling.statistics.declared import Bounds, counted_as
+from sterling.statistics.scores import Failed
 from sterling.training import folder
 from sterling.training.api import resume, train
 from sterling.training.fields import whole
 from sterling.training.guard import EXIT_RESUMABLE
-from sterling.training.settings import resolve
+from sterling.training.settings import Settings, resolve
 from sterling.training.start import build
+from sterling.training.trained import bounds
 from sterling.types import Mistake
 
 APART = 1000  # between the first seeds of two labels
+EARLIER = {"about": "tendency", "within": None}  # how a study from before these goes on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +56,12 @@ class Question:
     steps: int  # environment steps per seed
     max_seeds: int = 30  # of each contender
     per_look: int = 5  # fresh seeds of each contender for each look at the scores
-    alpha: float = 0.05  # probability of any wrong decision
-    failed: float | None = None  # what a failed seed counts as
+    alpha: float = 0.05  # probability of any wrong decision; see docs/statistics.md
+    failed: Failed = None  # what a failed seed counts as: a number, or "worst"
     key: int = 0  # of the permutations
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # for ``sterling.train``
+    about: str = "tendency"  # what is decided, or "mean"
+    within: Bounds | None = None  # bounds of the returns, for about="mean"
 
     @property
     def looks(self) -> int:
@@ -73,7 +80,7 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
     where a seed failed and ``failed`` does not say what it counts as; SystemExit 75 when stopped.
     """
     path = Path(path)
-    _check(question, path)
+    question = _checked(question, path)
     with writing(path):
         _begin(question, path)
     while True:
@@ -91,6 +98,8 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
             per_interim=question.per_look,
             failed=question.failed,
             key=question.key,
+            about=question.about,
+            within=question.within,
         )
         folder.write_json(path / "decision.json", made.to_json())
         if made.finished:
@@ -130,9 +139,39 @@ def _finished(path: Path) -> list[Path]:
     return sorted(each.parent for each in path.glob("*/result.json"))
 
 
-def _check(question: Question, path: Path) -> None:
-    """All that can be wrong is told before anything is trained; agents that have no run in ``path``
-    yet are made in their world to see whether they fit it."""
+def _checked(question: Question, path: Path) -> Question:
+    """The question, with the bounds that its world declares where it needs them.
+
+    All that can be wrong is told before anything is trained; agents that have no run in ``path``
+    yet are made in their world to see whether they fit it.
+    """
+    _check_words(question)
+    find(question.environment)
+    known = ("envs", "strategy", "preset", "env_options")
+    rest = {name: value for name, value in question.options.items() if name in known}
+    rest |= {"steps": question.steps, "seeds": question.per_look}
+    planned = {
+        each.label: resolve(each.algorithm, question.environment, fields=each.fields, **rest)
+        for each in question.contenders
+    }
+    question = _with_bounds(question, list(planned.values()))
+    empty: dict[str, list[float]] = {label: [] for label in planned}
+    compare(
+        empty,
+        alpha=question.alpha,
+        interims=question.looks,
+        per_interim=question.per_look,
+        about=question.about,
+        within=question.within,
+    )  # raises where so few seeds can never decide
+    for label, settings in planned.items():
+        if not (path / label).exists():
+            build(settings, warm=False).source.close()
+    return question
+
+
+def _check_words(question: Question) -> None:
+    """Raises Mistake for a question that makes no sense in any world."""
     labels = [each.label for each in question.contenders]
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise Mistake(f"a comparison needs two or more different labels; got {', '.join(labels)}")
@@ -142,23 +181,31 @@ def _check(question: Question, path: Path) -> None:
             f"both lie between 1 and {APART}"
         )
     whole("key", question.key)
-    if question.failed is not None and not math.isfinite(question.failed):
+    if question.failed == "exclude":
+        raise Mistake(
+            "leaving failed seeds out would let luck choose the runs that are compared: say what "
+            "one counts as, --failed SCORE or --failed worst"
+        )
+    if isinstance(question.failed, float | int) and not math.isfinite(question.failed):
         raise Mistake(f"failed must be a finite number; got {question.failed}")
-    find(question.environment)
-    known = ("envs", "strategy", "preset", "env_options")
-    rest = {name: value for name, value in question.options.items() if name in known}
-    rest |= {"steps": question.steps, "seeds": question.per_look}
-    planned = {
-        each.label: resolve(each.algorithm, question.environment, fields=each.fields, **rest)
-        for each in question.contenders
-    }
-    empty: dict[str, list[float]] = {label: [] for label in labels}
-    compare(
-        empty, alpha=question.alpha, interims=question.looks, per_interim=question.per_look
-    )  # raises where so few seeds can never decide
-    for label, settings in planned.items():
-        if not (path / label).exists():
-            build(settings, warm=False).source.close()
+
+
+def _with_bounds(question: Question, planned: Sequence[Settings]) -> Question:
+    """The question with the bounds of returns that its world declares, where it needs them."""
+    said = {bounds(settings) for settings in planned}
+    if question.failed == "worst":
+        worst = counted_as("worst", bounds(planned[0]))
+        question = dataclasses.replace(question, failed=worst)
+    if question.about != "mean" or question.within is not None:
+        return question
+    low, high = (said.pop() if len(said) == 1 else None) or (None, None)
+    if low is None or high is None:
+        raise Mistake(
+            f"{question.environment} does not declare two bounds of its returns, without which no "
+            "number of seeds decides between means: add --within LOW,HIGH (in Python within=(low, "
+            "high)), or leave out --about mean"
+        )
+    return dataclasses.replace(question, within=(low, high))
 
 
 def _begin(question: Question, path: Path) -> None:
@@ -171,7 +218,7 @@ def _begin(question: Question, path: Path) -> None:
             raise Mistake(f"{path} holds something else; choose another folder")
         folder.write_json(file, asked)
         return
-    before = json.loads(file.read_text())
+    before = EARLIER | json.loads(file.read_text())
     differs = [name for name in asked if asked[name] != before.get(name)]
     if differs == ["failed"] and before["failed"] is None:  # said once a seed had failed
         folder.write_json(file, asked)

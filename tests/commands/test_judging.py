@@ -91,9 +91,10 @@ def theirs(tmp_path):
 def test_compare_in_words(theirs, capsys):
     assert do("compare", theirs) == 0
     told = capsys.readouterr().out
-    assert "sac beats ppo on Hopper: difference of means 20.00" in told
-    assert "1.00 [" in told
-    assert "at most 5%" in told
+    assert "sac tends to score higher than ppo on Hopper: in 1.00 [>0.50, 1.00] of pairs" in told
+    assert "difference of means 20.00" in told
+    assert "about 5%" in told
+    assert "45 % of all runs" in told
 
 
 def test_compare_as_json(theirs, capsys):
@@ -107,9 +108,22 @@ def test_compare_as_json(theirs, capsys):
 def test_compare_runs_with_files(tmp_path, theirs, capsys):
     folder = run_folder(tmp_path / "a", "td3", [20.0, 21.0, 22.0, 23.0, 24.0], "Hopper")
     assert do("compare", theirs, f"ours={folder}") == 0
-    told = capsys.readouterr().out
-    assert "sac beats ours" in told
-    assert "ours beats ppo" in told
+    told = " ".join(capsys.readouterr().out.split())
+    assert "sac and ours on Hopper: not compared; sac has 5 seeds, and between 3 labels" in told
+
+
+def test_compare_decides_means_within_bounds(theirs, capsys):
+    words = ("--about", "mean", "--within=0,50")
+    assert do("compare", theirs, *words) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "The means of sac and ppo are not distinguished on Hopper" in told
+    assert "at most 5% for every distribution within the bounds" in told
+    with pytest.raises(Mistake, match="add --within LOW,HIGH, or leave out --about mean"):
+        do("compare", theirs, "--about", "mean")
+    with pytest.raises(Mistake, match="add --about mean"):
+        do("compare", theirs, "--within=0,50")
+    with pytest.raises(Mistake, match="outside within"):
+        do("compare", theirs, "--about", "mean", "--within=0,20")
 
 
 def test_compare_with_nothing_to_compare(tmp_path, capsys):

@@ -11,7 +11,7 @@ from sterling.training import leaves
 
 STUDY = (
     "compare fast=ppo:lr=0.01 slow=ppo:lr=0 --until-decided --environment probe:both-continuous "
-    "--steps 2048 --max-seeds 10 --no-preset --json"
+    "--steps 2048 --max-seeds 7 --per-look 7 --no-preset --json"
 )
 
 

@@ -1,9 +1,11 @@
 """AdaStop: what it decides, what it asks for, and how often it is wrong."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sterling.statistics import compare
 from sterling.statistics.permutation import cross, hypotheses
@@ -28,18 +30,27 @@ def test_it_says_who_must_run_next_and_stops_who_need_not():
     assert set(verdicts(first).values()) == {"undecided"}
     assert (first.interim, first.finished, first.boundaries) == (0, False, ())
     second = compare({name: runs[:10] for name, runs in scores.items()})
+    assert (
+        second.to_json()["boundaries"][0] is None
+    )  # five runs of four are too few to decide anything
     assert verdicts(second) == {
-        ("PPO", "DDPG"): "larger", ("PPO", "SAC"): "smaller", ("PPO", "TRPO"): "larger",
+        ("PPO", "DDPG"): "undecided", ("PPO", "SAC"): "smaller", ("PPO", "TRPO"): "undecided",
         ("DDPG", "SAC"): "smaller", ("DDPG", "TRPO"): "undecided", ("SAC", "TRPO"): "larger",
     }  # fmt: skip
-    assert second.next_runs == {"DDPG": 5, "TRPO": 5}
-    counts = {"DDPG": 25, "PPO": 10, "SAC": 10, "TRPO": 25}
+    assert second.next_runs == {"DDPG": 5, "PPO": 5, "TRPO": 5}
+    counts = {"DDPG": 25, "PPO": 15, "SAC": 10, "TRPO": 25}
     last = compare({name: scores[name][:count] for name, count in counts.items()})
     assert last.finished
     assert last.next_runs == {}
-    assert verdicts(last)[("DDPG", "TRPO")] == "equal"
+    found = compare({name: scores[name][: counts[name]] for name in scores})
+    assert verdicts(found) == {
+        ("PPO", "DDPG"): "larger", ("PPO", "SAC"): "smaller", ("PPO", "TRPO"): "larger",
+        ("DDPG", "SAC"): "smaller", ("DDPG", "TRPO"): "equal", ("SAC", "TRPO"): "larger",
+    }  # fmt: skip
     assert last.runs == counts
-    assert str(second.decisions[1]).startswith("PPO scores lower than SAC (by -")
+    assert str(second.decisions[1]).startswith(
+        "PPO tends to score lower than SAC: higher in 0.11 ["
+    )
 
 
 def test_more_runs_do_not_change_what_was_decided():
@@ -58,34 +69,83 @@ def test_equal_inputs_and_key_give_equal_answers():
     assert compare(scores, key=5).boundaries != compare(scores, key=6).boundaries
 
 
-def test_few_exchanges_are_gone_through_one_by_one():
-    # five against five: 252 ways, of which the seen one and its mirror are the most extreme
-    low, high = [0.0, 1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0, 9.0]
-    made = compare({"a": high, "b": low}, interims=1, alpha=2 / 252)
-    assert verdicts(made) == {("a", "b"): "larger"}
-    for key in range(3):  # nothing is drawn, so no key matters
-        whole = compare({"a": high, "b": low}, interims=1, key=key)
-        assert whole.boundaries[0] == pytest.approx(3.8)
-    # sums differ by 25 in 2 ways, 23 in 2, 21 in 4, 19 in 6: with alpha = 0.05, 12 of 252 may
-    # cross, and the 13th is 19 / 5; with alpha = 2/252 the 3rd is 23 / 5
-    assert made.boundaries[0] == pytest.approx(4.6)
-
-
 def test_what_no_run_could_show_is_said():
-    with pytest.raises(Mistake, match=r"3 runs of each in 1 look.*least level 0\.1"):
-        compare({"a": [1.0, 2, 3], "b": [4.0, 5, 6]}, interims=1, per_interim=3)
-    with pytest.raises(Mistake, match="1 runs of each in 5 look"):
-        compare({"a": [1.0], "b": [2.0], "c": [3.0]}, per_interim=1)
+    three = {"a": [1.0, 2, 3], "b": [4.0, 5, 6]}
+    with pytest.raises(Mistake, match=r"3 runs of each in 1 look.*take at least 5 runs of each"):
+        compare(three, interims=1, per_interim=3)
+    with pytest.raises(Mistake, match=r"3 runs .*at least 5"):
+        compare(three, interims=1, per_interim=None)
+    five = {name: np.arange(5.0) + at for at, name in enumerate("abc")}
+    with pytest.raises(Mistake, match=r"among 3 algorithms .* at least 6 runs of each"):
+        compare(five, interims=1)
+    with pytest.raises(Mistake, match=r"among 2 algorithms at alpha=0\.01; take at least 8 runs"):
+        compare({"a": five["a"], "b": five["b"]}, interims=1, alpha=0.01)
     assert not compare({"a": [1.0], "b": [2.0]}, per_interim=1, interims=6).finished
 
 
-def error_rate(laws, trials, interims, alpha=0.05, different=()):
+@pytest.mark.parametrize("runs", [2, 3, 4])
+def test_so_few_runs_never_decide(runs):
+    """Whatever the level: a learner that collapses in half of its runs is so often far away."""
+    apart = {"a": [9.0] * runs, "b": [1.0] * runs}
+    for alpha in (0.05, 0.2, 0.5):
+        with pytest.raises(Mistake, match="at least 5"):
+            compare(apart, interims=1, per_interim=runs, alpha=alpha)
+    made = compare({"a": [9.0] * 4, "b": [1.0] * 4}, interims=3, per_interim=2, alpha=0.9)
+    assert verdicts(made) == {("a", "b"): "undecided"}
+
+
+def test_five_against_five_are_decided_in_one_look_and_in_the_second_of_several():
+    low, high = np.arange(10.0), np.arange(10.0) + 50.0
+    assert verdicts(compare({"a": high[:5], "b": low[:5]}, interims=1)) == {("a", "b"): "larger"}
+    later = compare({"a": high[:5], "b": low[:5]}, interims=5)
+    assert (verdicts(later), later.boundaries) == ({("a", "b"): "undecided"}, (math.inf,))
+    assert later.next_runs == {"a": 5, "b": 5}
+    second = compare({"a": high, "b": low}, interims=5)
+    assert (second.decisions[0].verdict, second.decisions[0].interim) == ("larger", 2)
+
+
+def test_unequal_numbers_of_runs_are_looked_at_once():
+    few, many = np.arange(6.0) + 50.0, np.arange(20.0)
+    made = compare({"a": few, "b": many}, interims=1, per_interim=None)
+    assert (verdicts(made), made.runs) == ({("a", "b"): "larger"}, {"a": 6, "b": 20})
+    with pytest.raises(Mistake, match="give interims=1"):
+        compare({"a": few, "b": many}, per_interim=None)
+
+
+def test_few_exchanges_are_gone_through_one_by_one():
+    scores = {"a": [3.0, 5.0, 6.0, 8.0, 9.0], "b": [0.0, 1.0, 2.0, 4.0, 7.0]}
+    made = [compare(scores, interims=1, key=key) for key in range(3)]
+    assert made[0] == made[1] == made[2]  # nothing is drawn, so no key matters
+    # of 252 ways 12 may cross at 5 %; the six most uneven and their mirrors do
+    every = [
+        normal_score(list(chosen), [i for i in range(10) if i not in chosen])
+        for chosen in itertools.combinations(range(10), 5)
+    ]
+    assert made[0].boundaries[0] == pytest.approx(sorted(every)[-13])
+
+
+def normal_score(first, second):
+    """|z|, from scipy's statistic and degrees of freedom, or those of one tie."""
+    if max(first) < min(second) or max(second) < min(first):
+        squares, freedom = 25**2 / 2, 8.0
+    else:
+        made = stats.brunnermunzel(first, second)
+        squares, share = made.statistic**2, np.subtract.outer(first, second)
+        up, down = ((share > 0).mean(axis) for axis in (1, 0))
+        parts = up.var(ddof=1) / 5, down.var(ddof=1) / 5
+        freedom = sum(parts) ** 2 / sum(part**2 / 4 for part in parts)
+    return (8 * freedom + 1) / (8 * freedom + 3) * np.sqrt(freedom * np.log1p(squares / freedom))
+
+
+def error_rate(laws, trials, interims, *, different=(), runs=5):
     """Share of trials with a wrong "larger" or "smaller" among algorithms of one law."""
     rng, wrong = np.random.default_rng(0), 0
     names = "abcd"[: len(laws)]
     for trial in range(trials):
-        scores = {n: law(rng, 5 * interims) for n, law in zip(names, laws, strict=True)}
-        made = compare(scores, alpha=alpha, interims=interims, key=trial, draws=600)
+        scores = {n: law(rng, runs * interims) for n, law in zip(names, laws, strict=True)}
+        made = compare(
+            scores, alpha=0.05, interims=interims, per_interim=runs, key=trial, draws=600
+        )
         wrong += any(
             one.verdict in ("larger", "smaller")
             for one in made.decisions
@@ -99,7 +159,8 @@ def test_it_is_rarely_wrong(count, interims):
     trials = {2: 300, 3: 150, 4: 80}[count]
     laws = [lambda rng, size: rng.lognormal(0, 1, size)] * count
     bound = 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
-    assert error_rate(laws, trials, interims) <= bound
+    runs = 5 if interims > 1 else 3 + count  # one look at fewer decides nothing
+    assert error_rate(laws, trials, interims, runs=runs) <= bound
 
 
 def test_it_is_rarely_wrong_of_equal_ones_beside_a_different_one():

@@ -1,5 +1,6 @@
 """Training until a question is decided: stops early, does not cry wolf, goes on when killed."""
 
+import dataclasses
 import json
 import shutil
 
@@ -16,7 +17,7 @@ SLEEPS = Contender("sleeps", "ppo", FIELDS | {"lr": 0.0})
 
 
 def question(*contenders, **rest):
-    rest = {"max_seeds": 10} | rest
+    rest = {"max_seeds": 14, "per_look": 7} | rest
     return Question(contenders, "probe:both-continuous", steps=2048, options=TINY, **rest)
 
 
@@ -42,7 +43,7 @@ def test_labels_have_seeds_of_their_own(decided):
         json.loads((path / label / "00" / "config.json").read_text())["seeds"]
         for label in ("learns", "sleeps")
     ]
-    assert seeds == [[0, 1, 2, 3, 4], [1000, 1001, 1002, 1003, 1004]]
+    assert seeds == [list(range(7)), list(range(1000, 1007))]
 
 
 def test_asked_again_it_answers_without_training(decided):
@@ -55,6 +56,28 @@ def test_asked_again_it_answers_without_training(decided):
 def test_another_question_in_its_folder_is_refused(decided):
     with pytest.raises(Mistake, match=r"another question \(alpha differ"):
         until_decided(question(LEARNS, SLEEPS, alpha=0.1), decided[0])
+
+
+def test_a_study_from_before_tendencies_goes_on(decided, tmp_path):
+    """Its question names neither what is decided nor bounds; every look is taken again."""
+    path = shutil.copytree(decided[0], tmp_path / "study")
+    asked = json.loads((path / "question.json").read_text())
+    earlier = {name: value for name, value in asked.items() if name not in ("about", "within")}
+    (path / "question.json").write_text(json.dumps(earlier))
+    assert until_decided(question(LEARNS, SLEEPS), path) == decided[1]
+    with pytest.raises(Mistake, match=r"another question \(about, within differ"):
+        until_decided(question(LEARNS, SLEEPS, about="mean", within=(-20.0, 20.0)), path)
+
+
+def test_means_are_decided_within_bounds(decided, tmp_path):
+    path = shutil.copytree(decided[0], tmp_path / "study")
+    (path / "question.json").unlink()
+    (path / "decision.json").unlink()
+    asked = question(LEARNS, SLEEPS, about="mean", within=(-1e6, 1e6), max_seeds=7)
+    (path / "question.json").write_text(json.dumps(dataclasses.asdict(asked)))
+    made = until_decided(asked, path)
+    assert (made.about, made.decisions[0].verdict) == ("mean", "equal")  # the bounds are far away
+    assert "means of learns and sleeps are not told apart" in str(made)
 
 
 def test_what_a_failed_seed_counts_as_may_be_said_later(decided, tmp_path):
@@ -97,7 +120,7 @@ def test_copies_of_one_are_not_told_apart(tmp_path):
     made = until_decided(question(*copies), tmp_path / "study")
     (decision,) = made.decisions
     assert (decision.verdict, made.finished) == ("equal", True)
-    assert made.runs == {"learns": 10, "again": 10}
+    assert made.runs == {"learns": 14, "again": 14}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +132,9 @@ def test_copies_of_one_are_not_told_apart(tmp_path):
         (question(LEARNS, Contender("x", "ppo", {"minibatch": 9999})), "fit into a rollout"),
         (question(LEARNS, Contender("x", "dqn", {"warmup": 64})), "dqn cannot act in Box"),
         (question(LEARNS, SLEEPS, per_look=20), "do not fit"),
-        (question(LEARNS, SLEEPS, per_look=2, max_seeds=2), "never show a difference"),
+        (question(LEARNS, SLEEPS, per_look=2, max_seeds=2), "can decide nothing"),
+        (question(LEARNS, SLEEPS, failed="exclude"), "let luck choose"),
+        (question(LEARNS, SLEEPS, about="mean"), "declare two bounds .* add --within"),
     ],
 )
 def test_what_cannot_be_asked_is_told_before_training(asked, message, tmp_path):

@@ -1,0 +1,91 @@
+"""The Markdown page of the simulated verdicts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+AIM = 0.06
+WORDS = {
+    "errors": (
+        "Wrong verdicts between two of equal tendency",
+        "Share of comparisons with a verdict though P(A > B) = 1/2; columns: runs of each in one "
+        "look, or looks; above 0.06 in bold. The floor: where every run of one lies on one side of "
+        "a steady other, which happens in 2^(1 - n) of comparisons with half above and half below "
+        "(0.0625 at 5), any rule that decides on complete separation is wrong.",
+    ),
+    "families": (
+        "Any wrong verdict among three or four of equal tendency",
+        "-: so few runs can decide nothing among so many.",
+    ),
+    "power": (
+        "Verdicts where one tends to score higher",
+        "Share decided, and the runs of each it took where there are several looks. The last row "
+        "has equal means: its verdicts are about tendency, and right.",
+    ),
+    "means": (
+        'about="mean" within (0, 2000)',
+        "Share decided: the first eight rows have equal means, so it is the share wrong (at most "
+        "0.05 is promised); the last three differ, so it is power.",
+    ),
+    "intervals": (
+        "The interval of P(first > second), one look",
+        "How often it holds the probability, and its mean width; it excludes 1/2 exactly where "
+        "the pair is decided.",
+    ),
+    "exchanged means": (
+        "The former rule, exchanged means, where means are equal",
+        "Why verdicts are not about means any more: share of comparisons in which permuted "
+        "differences of means find one, at 5 %.",
+    ),
+}
+
+
+def markdown(known: dict[str, Any]) -> str:
+    """All groups that were simulated, a table each."""
+    made = known["made"]
+    lines = [
+        "# Verdicts: how often they are wrong, and what they see",
+        "",
+        f"Made by `{made['command']}`, {made['date']}, commit {made['commit']}, "
+        f"{made['hardware']}, " + ", ".join(f"{k} {v}" for k, v in made["versions"].items()) + ".",
+        "",
+        f"alpha = 0.05; trials a cell in the JSON, {_fewest(known):,} or more (standard error at "
+        f"0.05: {math.sqrt(0.05 * 0.95 / _fewest(known)):.4f} or less). Seeds: {made['seeds']}. "
+        "Empty cells have not been simulated; the command goes on with them.",
+    ]
+    for group, (title, words) in WORDS.items():
+        if group in known["cells"]:
+            lines += ["", f"## {title}", "", words, "", *table(group, known["cells"][group])]
+    return "\n".join(lines) + "\n"
+
+
+def _fewest(known: dict[str, Any]) -> int:
+    """The fewest trials of a cell that was simulated."""
+    cells = [cell for group in known["cells"].values() for cell in group.values()]
+    return min(cell["trials"] for cell in cells if cell["trials"])
+
+
+def table(group: str, cells: dict[str, Any]) -> list[str]:
+    """Rows are shapes, columns plans."""
+    rows: dict[str, dict[str, str]] = {}
+    for name, cell in cells.items():
+        shape, plan = name.split(" | ")
+        rows.setdefault(shape, {})[plan] = _said(group, plan, cell)
+    plans = list(dict.fromkeys(plan for row in rows.values() for plan in row))
+    plans.sort(key=lambda plan: (" " in plan, int(plan.split()[0])))
+    head = ["scores", *plans]
+    lines = [head, ["---"] * len(head)]
+    lines += [[shape, *(row.get(plan, "") for plan in plans)] for shape, row in rows.items()]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _said(group: str, plan: str, cell: dict[str, Any]) -> str:
+    if "held" in cell:
+        return f"{cell['held']:.3f}, {cell['width']:.2f}"
+    if not cell["trials"]:
+        return "-"
+    share = f"{cell['decided']:.3f}"
+    if group in ("errors", "families") and cell["decided"] > AIM:
+        return f"**{share}**"
+    return f"{share}, {cell['runs']:.1f} runs" if group == "power" and "look" in plan else share

@@ -1,0 +1,208 @@
+"""Which of two tends to score higher: the studentised statistic of P(first > second), its floor.
+
+    p = P(first > second) + P(first = second) / 2,    estimated by the share of pairs of runs
+    T = (p - 1/2) / s,    s^2 = var(placements of first) / n + var(placements of second) / m
+
+The placement of a run is the share of the other's runs below it, ties counting half. This is
+Brunner & Munzel's statistic (2000, Biometrical Journal 42) with Satterthwaite's degrees of
+freedom. Studentised, its permutation law is that of "p = 1/2" also where the two distributions
+have different shapes and spreads (Neubert & Brunner 2007; Pauly, Asendorf & Konietschke 2016).
+Two things are added, both because few seeds are the rule here:
+
+* T becomes a normal score z (Wallace 1959), so that few degrees of freedom count. A steady
+  learner beside one that varies has n - 1 of them, an exchange of their runs nearly n + m - 2.
+* Where no run of one lies among the other's, only the counts on either side are known, and the
+  chance of a sign test is a floor: no run of the one varies, for all that was seen. A learner that
+  scores half of its runs below a steady one and half above is *separated* from it in 2^(1 - n) of
+  all comparisons of n runs, and every rule that decides on separation is wrong as often.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from sterling.statistics.interval import Estimate
+
+FEWEST = 5  # runs of each, below which nothing is decided
+SLACK = 1.25  # by which the floor may exceed the level: at 5 % five runs of two can decide
+BISECTIONS = 60
+HALF = 0.5
+
+EXACT = 300  # runs up to which the sums of squared counts are exact in single precision
+
+Marks = Float[np.ndarray, "run row"]  # 1 where the row deals a run to one algorithm, else 0
+Rows = Float[np.ndarray, "row"]
+
+
+def brunner_munzel(
+    first: Float[np.ndarray, "run"], second: Float[np.ndarray, "other"]
+) -> tuple[float, float]:
+    """The statistic T (above 0 where ``first`` tends to score higher) and its degrees of freedom.
+
+    Where no placement varies, as after complete separation, s^2 is the least above zero that so
+    many runs can give, that of one tie.
+    """
+    values = np.concatenate([first, second])
+    order = np.argsort(values, kind="stable")
+    mine = marks(order < first.size)[:, None]
+    other = 1.0 - mine
+    counts = [below(each, values[order]) for each in (mine, other)]
+    share, variance, freedom = moments(mine, other, *counts)
+    return float((share[0] - HALF) / math.sqrt(variance[0])), float(freedom[0])
+
+
+def normal_scores(mine: Marks, other: Marks, below_mine: Marks, below_other: Marks) -> Rows:
+    """|z| of every row.
+
+    ``mine`` and ``other``: the runs, in ascending order, that a row deals to the first and to the
+    second (a run may be of neither); ``below_mine`` and ``below_other``: of how many of either
+    each run is above.
+    """
+    share, variance, freedom = moments(mine, other, below_mine, below_other)
+    squares = (share - HALF) ** 2 / variance
+    return (8 * freedom + 1) / (8 * freedom + 3) * np.sqrt(freedom * np.log1p(squares / freedom))
+
+
+def moments(
+    mine: Marks, other: Marks, below_mine: Marks, below_other: Marks
+) -> tuple[Rows, Rows, Rows]:
+    """p, s^2 and the degrees of freedom of every row."""
+    n, m = round(float(mine[:, 0].sum())), round(float(other[:, 0].sum()))
+    wins, squares = _sums(mine, below_other)
+    _, others = _sums(other, below_mine)
+    losses = n * m - wins
+    parts = np.stack([
+        np.maximum(squares - wins**2 / n, 0.0) / ((n - 1) * n * m**2),
+        np.maximum(others - losses**2 / m, 0.0) / ((m - 1) * m * n**2),
+    ])  # fmt: skip
+    least = 0.25 / (n * m) ** 2
+    parts = np.where(parts.sum(0) < least, least, parts)  # below it only rounding is left
+    total = parts.sum(0)
+    freedom = total**2 / (parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1))
+    return wins / (n * m), total, freedom
+
+
+def marks(chosen: Bool[np.ndarray, "run *row"]) -> Float[np.ndarray, "run *row"]:
+    """1 where chosen, else 0, in a precision in which counts and their squares are exact."""
+    return chosen.astype(np.float32 if len(chosen) <= EXACT else np.float64)
+
+
+def below(marked: Marks, values: Float[np.ndarray, "run"]) -> Marks:
+    """How many of the marked runs lie below each run that is not marked, ties counting half.
+
+    ``values`` ascend. A run that is marked itself counts itself, one half or whole.
+    """
+    counts = np.empty((len(values) + 1, marked.shape[1]), marked.dtype)
+    counts[0] = 0.0
+    for at in range(len(values)):  # np.cumsum is many times slower along this axis
+        np.add(counts[at], marked[at], out=counts[at + 1])
+    if (values[1:] > values[:-1]).all():
+        return counts[1:]
+    left, right = (np.searchsorted(values, values, side) for side in ("left", "right"))
+    return (counts[left] + counts[right]) / 2.0
+
+
+def _sums(marked: Marks, counts: Marks) -> tuple[Rows, Rows]:
+    """Sum and sum of squares of the counts of the marked runs."""
+    kept = counts * marked
+    return kept.sum(0).astype(np.float64), np.square(kept, out=kept).sum(0).astype(np.float64)
+
+
+def floor(first: Float[np.ndarray, "run"], second: Float[np.ndarray, "other"]) -> float:
+    """The chance of the sign test where no run of one lies among the other's; 0 where some do.
+
+    Runs that equal a constant count for neither side. Of two tests that apply, the larger chance.
+    """
+    return max(_sign(first, second), _sign(second, first))
+
+
+def _sign(steady: np.ndarray, other: np.ndarray) -> float:
+    """Two-sided chance of so uneven a split of ``other`` by the range of ``steady``."""
+    low, high = int((other < steady.min()).sum()), int((other > steady.max()).sum())
+    tied = int((other == steady[0]).sum()) if np.ptp(steady) == 0.0 else 0
+    if low + high + tied < other.size:
+        return 0.0
+    ways = sum(math.comb(low + high, count) for count in range(min(low, high) + 1))
+    return min(2.0 * ways / 2.0 ** (low + high), 1.0)
+
+
+def can_decide(runs: int, level: float, others: int = 1) -> bool:
+    """Whether ``runs`` of each of ``1 + others`` algorithms could decide anything at ``level``."""
+    return runs >= FEWEST and allowed(2.0 ** (1 - runs), level, others)
+
+
+def allowed(chance: float, level: float, others: int = 1) -> bool:
+    """Whether a floor permits a decision: each of ``others`` may be separated by bad luck."""
+    return others * chance <= SLACK * level * (1.0 + 1e-9)
+
+
+def least_runs(level: float, others: int = 1) -> int:
+    """The fewest runs of each of ``1 + others`` algorithms that could decide at ``level``."""
+    runs = FEWEST
+    while not can_decide(runs, level, others):
+        runs += 1
+    return runs
+
+
+def probability(
+    first: Float[np.ndarray, "run"],
+    second: Float[np.ndarray, "other"],
+    *,
+    boundary: float,
+    verdict: str,
+    level: float,
+) -> Estimate:
+    """p with the interval that belongs to a verdict: it excludes 1/2 exactly if there is one.
+
+    ``boundary``: the |z| that a decision took, so the interval allows for all looks and pairs; it
+    is Newcombe's (``statistics/improvement.py``), widened where the placements vary more than his
+    variance says. ``verdict``: first is "larger", "smaller", or anything else. Where Newcombe's
+    end and the verdict disagree, the verdict sets the end: at 1/2, or just beyond it.
+    """
+    value, n = float(_share(first, second)), min(first.size, second.size)
+    if n < 2:
+        return Estimate(value, None, None, n, "none (one run)", level)
+    low, high = _newcombe(first, second, value, boundary)
+    if verdict == "larger":
+        low = max(low, math.nextafter(HALF, 1.0))
+    elif verdict == "smaller":
+        high = min(high, math.nextafter(HALF, 0.0))
+    else:
+        low, high = min(low, HALF), max(high, HALF)
+    return Estimate(value, low, high, n, "Newcombe, at the level of the decision", level)
+
+
+def _share(first: np.ndarray, second: np.ndarray) -> np.floating:
+    return ((first[:, None] > second) + HALF * (first[:, None] == second)).mean()
+
+
+def _newcombe(
+    first: np.ndarray, second: np.ndarray, value: float, boundary: float
+) -> tuple[float, float]:
+    """The ends of the theta with |p - theta| <= t sqrt(V(theta) widened)."""
+    from scipy.special import ndtr, stdtrit
+
+    quantile = float(stdtrit(first.size + second.size - 2, ndtr(boundary)))
+    statistic, _ = brunner_munzel(first, second)
+    seen = ((value - HALF) / statistic) ** 2 if statistic else 0.0
+    expected = _variance(value, first.size, second.size)
+    wider = max(1.0, seen / expected) if 0.0 < value < 1.0 else 1.0
+    ends = []
+    for far in (0.0, 1.0):
+        inside, outside = value, far
+        for _ in range(BISECTIONS):
+            theta = (inside + outside) / 2.0
+            variance = wider * _variance(theta, first.size, second.size)
+            held = (value - theta) ** 2 <= quantile**2 * variance
+            inside, outside = (theta, outside) if held else (inside, theta)
+        ends.append(inside)
+    return ends[0], ends[1]
+
+
+def _variance(theta: float, n: int, m: int) -> float:
+    """Newcombe's V(theta)."""
+    share = (1.0 - theta) / (2.0 - theta) + theta / (1.0 + theta)
+    return theta * (1.0 - theta) * (1.0 + ((n + m) / 2.0 - 1.0) * share) / (n * m)
