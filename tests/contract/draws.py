@@ -1,7 +1,7 @@
 """The random numbers of one update, by the derivations that the algorithms' files document.
 
-A key below a key is ``sterling.keys.fold(key, purpose)``; of several alike, ``keys.deal``. These and
-``jax.random`` are all that the oracles have in common with Sterling.
+A key below a key is ``sterling.keys.fold(key, purpose)``; of several alike, ``keys.deal``. These
+and ``jax.random`` are all that the oracles have in common with Sterling.
 """
 
 from __future__ import annotations
@@ -37,6 +37,36 @@ def next_and_now(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     return {name: normal(keys.fold(key, name), (rows, size)) for name in ("next", "now")}
 
 
+def edac(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """And which members the target asks, by a key below that of "next"."""
+    found = next_and_now(key, config, rows, size)
+    below = keys.fold(keys.fold(key, "next"), "members")
+    return found | {"members": np.asarray(jax.random.permutation(below, config.members))}
+
+
+def cql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """And actions for the integral: uniform ones, and for each of the policy's a key of its own."""
+    found, shape = next_and_now(key, config, rows, size), (config.n_actions, rows, size)
+    uniform = jax.random.uniform(keys.fold(key, "uniform"), shape, minval=-1.0, maxval=1.0)
+    found["uniform"] = np.asarray(uniform, np.float64)
+    for name in ("policy", "successor"):
+        below = keys.deal(keys.fold(key, name), "draw", config.n_actions)
+        found[name] = np.stack([normal(each, (rows, size)) for each in below])
+    return found
+
+
+def fql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """Noise for the target; and below "now" three keys: the flow's start and time, the policy's
+    noise."""
+    starts, times, noises = keys.deal(keys.fold(key, "now"), "noise", 3)
+    return {
+        "next": normal(keys.fold(key, "next"), (rows, size)),
+        "start": normal(starts, (rows, size)),
+        "time": np.asarray(jax.random.uniform(times, (rows, 1)), np.float64),
+        "noise": normal(noises, (rows, size)),
+    }
+
+
 def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """Nothing is drawn."""
     return {}
@@ -44,6 +74,7 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 
 DRAWS = {
     "ppo": ppo,
-    "td3": target_noise,
-    "sac": next_and_now,
+    **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
+    **dict.fromkeys(("sac", "awac"), next_and_now),
+    **{"edac": edac, "cql": cql, "fql": fql},
 }

@@ -1,4 +1,4 @@
-"""A state in the middle of a run, and a batch: nothing in them is zero, equal or at its beginning."""
+"""A state in the middle of a run, and a batch: no two numbers in them are equal by chance."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def stirred(state: Any, counters: dict[str, float], nudges: dict[str, Any]) -> A
 
     def one(path: Any, leaf: Any) -> Any:
         name = jax.tree_util.keystr(path)
+        if name.startswith(".config") or name.endswith(".planned"):
+            return leaf
         value = moved(name, np.asarray(leaf), counters) + np.asarray(nudges.get(name, 0))
         return jnp.asarray(value.astype(leaf.dtype))
 
@@ -37,8 +39,6 @@ def moved(name: str, leaf: np.ndarray, counters: dict[str, float]) -> np.ndarray
     for end, value in counters.items():
         if name.endswith(end):
             return np.asarray(value)
-    if name.startswith(".config") or name.endswith(".planned"):
-        return leaf
     if name.endswith(".count"):
         is_whole = np.issubdtype(leaf.dtype, np.integer)
         return np.asarray(rng.integers(5, 40) if is_whole else COUNTED)
@@ -56,9 +56,7 @@ def moved(name: str, leaf: np.ndarray, counters: dict[str, float]) -> np.ndarray
 def leaves_of(tree: Any) -> Leaves:
     """Return a tree's leaves by their paths, in float64."""
     found = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return Leaves(
-        (jax.tree_util.keystr(path), np.array(leaf, np.float64)) for path, leaf in found
-    )
+    return Leaves((jax.tree_util.keystr(path), np.array(leaf, np.float64)) for path, leaf in found)
 
 
 def make_batch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import draws
@@ -54,12 +55,17 @@ class Update:
     @property
     def spec(self) -> Spec:
         """A problem of few numbers."""
-        obs, action = WITH_CHOICES if self.has_choices else OBS, BOX if self.is_continuous else CHOICES
+        obs, action = (
+            WITH_CHOICES if self.has_choices else OBS,
+            BOX if self.is_continuous else CHOICES,
+        )
         return Spec(obs, action, mid_run.ENVS, 100, LOG if self.has_log else None)
 
     def before(self) -> Any:
         """Return the state in the middle of a run."""
-        fresh = jax.jit(lambda key: self.module.init(key, self.spec, self.config))(jax.random.key(0))
+        fresh = jax.jit(lambda key: self.module.init(key, self.spec, self.config))(
+            jax.random.key(0)
+        )
         return mid_run.stirred(fresh, self.counters, self.nudges)
 
     def batch(self, garbage: float = 50.0) -> Record:
@@ -70,6 +76,7 @@ class Update:
         )
 
 
+GOLDEN = Path(__file__).parent / "golden.json"
 KEY = 1  # of the update's randomness
 TINY = {"width": 5, "depth": 2, "lr": 3e-3}
 REPLAYED = {**TINY, "batch": 12, "gamma": 0.8}
@@ -89,6 +96,25 @@ RAINBOW = {"double": True, "dueling": True, "n_step": 3, "priority": 0.6, "max_g
 SOFT = {**REPLAYED, "tau": 0.05, "alpha": 0.3}
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
 WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 2.0, 0.0])}  # a log deviation around 2
+FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 2.0, -5.0])}
+LOGGED = {**TINY, "batch": 12, "normalise_obs": True}
+VALUED = {**LOGGED, "gamma": 0.8, "tau": 0.05}
+IQL_ = {**VALUED, "beta": 1.5, "most": 2.0}
+IQL = IQL_ | {"expectile": 0.8}
+TD3BC = {**VALUED, "target_noise": 0.4, "noise_clip": 0.3, "alpha": 2.0}
+REBRAC = TD3BC | {"actor_penalty": 0.4, "critic_penalty": 0.2}
+REBRAC.pop("alpha")
+AWAC = {**VALUED, "temperature": 0.7, "most": 2.0}
+EDAC = {**VALUED, "members": 3, "alpha": 0.3}
+RLPD = {"diversity": None, "subset": 2, "layer_norm": True, "backup_entropy": False}
+CQL = {**VALUED, "alpha": 0.3, "actor_lr": 1e-3, "penalty": 0.7, "n_actions": 3}
+CALIBRATED = {"calibrated": True, "target_gap": 0.4, "backup_entropy": True}
+FQL = {**VALUED, "alpha": 2.0, "flow_steps": 3}
+DT = {
+    **{"lr": 3e-3, "rise": 100, "weight_decay": 0.1, "max_grad_norm": 0.2, "length": 3},
+    **{"batch": 6, "width": 4, "layers": 2, "horizon": 4, "target": 1.0},
+}
+HALF = {".updates": 30}
 ITERATION = {".iteration": 30.0}
 
 UPDATES = [
@@ -112,6 +138,38 @@ UPDATES = [
     Update("sac masked choices", SOFT, is_continuous=False, has_choices=True),
     Update("td3 critics alone", TD3, {".updates": 32}),
     Update("td3 actor due", TD3, {".updates": 33}),
+    Update("bc choices", LOGGED, is_continuous=False, has_choices=True, has_log=True),
+    Update("bc box", LOGGED, has_log=True),
+    Update("bc squares", LOGGED | {"likelihood": False}, has_log=True),
+    Update("iql box", IQL | {"layer_norm": True, "scale_reward": True}, HALF, has_log=True),
+    Update("iql choices", IQL, HALF, is_continuous=False, has_log=True),
+    Update("xql box", IQL_ | {"temperature": 0.5, "clip": 1.2}, HALF, has_log=True),
+    Update("xql choices", IQL_ | {"temperature": 2.0}, HALF, is_continuous=False, has_log=True),
+    Update("fdvl box", IQL_ | {"weight": 0.7}, HALF, has_log=True),
+    Update(
+        "fdvl choices",
+        IQL_ | {"weight": 0.4, "divergence": "chi_square"},
+        HALF,
+        is_continuous=False,
+        has_log=True,
+    ),
+    Update("td3bc critics alone", TD3BC, {".updates": 32}, has_log=True),
+    Update("td3bc actor due", TD3BC, {".updates": 33}, has_log=True),
+    Update("rebrac critics alone", REBRAC, {".updates": 32}, has_log=True),
+    Update("rebrac actor due", REBRAC, {".updates": 33}, has_log=True),
+    Update("awac box", AWAC, has_log=True),
+    Update("awac choices", AWAC, is_continuous=False, has_log=True),
+    Update("edac box", EDAC | {"diversity": 0.4}, nudges=FAR, has_log=True),
+    Update("edac choices", EDAC | {"diversity": None}, is_continuous=False, has_log=True),
+    Update("edac subset", EDAC | RLPD, has_log=True),
+    Update("cql box", CQL, has_log=True),
+    Update("cql choices", CQL, is_continuous=False, has_log=True),
+    Update("cql calibrated box", CQL | CALIBRATED, has_log=True),
+    Update("cql calibrated choices", CQL | CALIBRATED, is_continuous=False, has_log=True),
+    Update("fql", FQL, has_log=True),
+    Update("fql least", FQL | {"q_agg": "min", "normalise_q": True}, has_log=True),
+    Update("dt box", DT, {".updates": 40}, has_log=True),
+    Update("dt choices", DT | {"heads": 2}, {".updates": 200}, is_continuous=False, has_log=True),
 ]
 BY_LABEL = {update.label: update for update in UPDATES}
 
@@ -141,11 +199,18 @@ def expected(label: str) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray
     is_whole = isinstance(update.module.needs(config), (Rollouts, Sequences))
     if not is_whole:
         mask = np.asarray(batch.mask)
-        noise = {name: x[..., mask, :] for name, x in noise.items()}
+        noise = {name: x[..., mask, :] if x.ndim > 1 else x for name, x in noise.items()}
     setting = update.module.__name__.split(".")[-2]
     oracle = import_module(f"oracles.{setting}.{update.name}")
-    settings = {
-        field.name: getattr(config, field.name) for field in dataclasses.fields(config)
-    }
+    settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     metrics, samples = oracle.learn(state, mid_run.rows_of(batch, is_whole), settings, noise)
     return state, metrics, samples
+
+
+def numbers(state: Leaves, metrics: Any) -> dict[str, float]:
+    """Return the metrics, and the sum and the length of all numbers of the state."""
+    found = {name: float(value) for name, value in metrics.items()}
+    every = np.concatenate([np.nan_to_num(leaf, posinf=0.0).ravel() for leaf in state.values()])
+    found["state/sum"] = float(every.sum())
+    found["state/norm"] = float(np.sqrt(np.square(every).sum()))
+    return found

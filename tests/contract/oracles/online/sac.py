@@ -19,9 +19,11 @@ LEAST, MOST = -20.0, 2.0  # bounds of the log deviation
 def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, dict]:
     """Learn from transitions; ``draws["next"]`` and ``draws["now"]`` are standard normal."""
     alpha = float(np.exp(state[".log_alpha"]))
-    following, _ = value(state, ".target", batch, "next_", alpha, draws["next"])
+    following, _ = value(state, ".target", batch, "next_", alpha, noise=draws["next"])
     y = batch["reward"] + config["gamma"] * batch["discount"] * following
-    metrics, samples = td3.critics(state, batch, config, y, ".critics", ".optimisers[0]")
+    metrics, samples = td3.critics(
+        state, batch, config, y, prefix=".critics", optimiser=".optimisers[0]"
+    )
     metrics |= actor_and_temperature(state, batch, config, draws["now"], share=0.98)
     state.follow(".target", ".critics", config["tau"])
     return metrics, samples
@@ -35,24 +37,24 @@ def actor_and_temperature(
     rate = config.get("actor_lr", config["lr"])
 
     def loss() -> float:
-        return -float(np.mean(value(state, ".critics", batch, "", alpha, noise)[0]))
+        return -float(np.mean(value(state, ".critics", batch, "", alpha, noise=noise)[0]))
 
-    entropy = value(state, ".critics", batch, "", alpha, noise)[1]
+    entropy = value(state, ".critics", batch, "", alpha, noise=noise)[1]
     metrics = {"loss/policy": loss(), "policy/entropy": float(np.mean(entropy))}
     slope = gradient(loss, state, ".actor")
     adam.descend(state, ".actor", ".optimisers[1]", slope, rate)
     if config["tune_alpha"]:
-        temperature(state, batch, config, entropy, share, rate)
+        temperature(state, batch, config, entropy, share=share, rate=rate)
     return metrics | {"policy/alpha": alpha}
 
 
 def temperature(
-    state: Leaves, batch: Any, config: dict, entropy: np.ndarray, share: float, rate: float
+    state: Leaves, batch: Any, config: dict, entropy: np.ndarray, *, share: float, rate: float
 ) -> None:
     """Step down J(alpha) = E[alpha (H - H_target)] in log alpha (Haarnoja 2018b, eq. 18)."""
     wanted: Any = config["target_entropy"]
     if wanted is None and batch["action"].ndim == 1:
-        choices = state[".actor.net.layers[%d].bias" % (depth(state) - 1)].size
+        choices = state[f".actor.net.layers[{depth(state) - 1}].bias"].size
         wanted = share * np.log(choices)
         if "allowed" in batch:
             wanted = share * np.log(batch["allowed"].sum(-1))
@@ -72,7 +74,7 @@ def depth(state: Leaves) -> int:
 
 
 def value(
-    state: Leaves, critics: str, batch: Any, when: str, alpha: float, noise: np.ndarray
+    state: Leaves, critics: str, batch: Any, when: str, alpha: float, *, noise: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return V(s) = E_a[min_i Q_i(s, a) - alpha log pi(a|s)] and the entropy, of the observations
     ("") or the next ones ("next_"); continuous: by the one sample that ``noise`` makes."""

@@ -43,6 +43,7 @@ def critics(
     batch: Any,
     config: dict,
     y: np.ndarray,
+    *,
     prefix: str = ".nets.critics",
     optimiser: str = ".critic_optimiser",
 ) -> tuple[dict, dict]:
