@@ -67,6 +67,16 @@ def fql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     }
 
 
+def epochs(key: Any, config: Any, rows: int) -> dict[str, Any]:
+    """The policy gradient of text: of each epoch the order of rows, where there are minibatches."""
+    if not hasattr(config, "minibatches"):
+        return {}
+    if config.minibatches == 1:
+        return {"order": [np.arange(rows)] * config.epochs}
+    below = keys.deal(key, "epoch", config.epochs)
+    return {"order": [np.asarray(jax.random.permutation(each, rows)) for each in below]}
+
+
 def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """Nothing is drawn."""
     return {}

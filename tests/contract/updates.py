@@ -40,7 +40,7 @@ class Update:
     @property
     def name(self) -> str:
         """The algorithm's name."""
-        return self.label.split()[0]
+        return self.label.split(maxsplit=1)[0]
 
     @property
     def module(self) -> Any:
@@ -177,10 +177,19 @@ BY_LABEL = {update.label: update for update in UPDATES}
 @functools.cache
 def learned(label: str, garbage: float = 50.0) -> tuple[Any, Any, Signals]:
     """Return Sterling's state before and after the update, and the signals."""
-    update = BY_LABEL[label]
+    return by_sterling(BY_LABEL[label], garbage)
+
+
+@functools.cache
+def expected(label: str) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray]]:
+    """Return the oracle's state after the update, its metrics and its numbers for each sample."""
+    return by_oracle(BY_LABEL[label])
+
+
+def by_sterling(update: Update, garbage: float = 50.0) -> tuple[Any, Any, Signals]:
+    """Return the state before and after an update, and the signals."""
     before = update.before()
-    learn = _compiled(update.name)
-    return before, *learn(before, update.batch(garbage), jax.random.key(KEY))
+    return before, *_compiled(update.name)(before, update.batch(garbage), jax.random.key(KEY))
 
 
 @functools.cache
@@ -188,10 +197,8 @@ def _compiled(name: str) -> Any:
     return jax.jit(algorithms.find(name).learn)
 
 
-@functools.cache
-def expected(label: str) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray]]:
-    """Return the oracle's state after the update, its metrics and its numbers for each sample."""
-    update = BY_LABEL[label]
+def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray]]:
+    """Return an oracle's state after an update, its metrics and its numbers for each sample."""
     state, batch, config = mid_run.leaves_of(update.before()), update.batch(), update.config
     size = mid_run.NUMBERS if update.is_continuous else mid_run.CHOICES
     drawn = draws.DRAWS.get(update.name, draws.none)

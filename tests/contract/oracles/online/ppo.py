@@ -18,6 +18,8 @@ from oracles.pieces.leaves import Leaves
 from oracles.pieces.networks import perceptron
 from oracles.pieces.slopes import gradient
 
+TERMS = ("loss/policy", "loss/value", "policy/entropy", "policy/kl", "policy/clipped")
+
 
 def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, dict]:
     """Learn from a rollout ``(time, env, ...)``; ``draws["order"]`` is each epoch's order of rows.
@@ -128,6 +130,8 @@ def update(
 
 def terms(state: Leaves, rows: dict, config: dict) -> dict[str, float]:
     """Return the parts of the loss (Schulman 2017, eqs. 7 and 9), and what is watched."""
+    if not len(rows["obs"]):  # a minibatch of rows that do not count has a loss of 0
+        return dict.fromkeys(TERMS, 0.0)
     clip, advantage = config["clip"], rows["advantage"]
     if config["normalise_advantage"]:
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracles.pieces.leaves import Leaves
+from oracles.pieces.leaves import Leaves, Prefix
 
 
 def norm(gradient: np.ndarray) -> float:
@@ -33,7 +33,12 @@ def direction(
 
 
 def descend(
-    state: Leaves, prefix: str, optimiser: str, gradient: np.ndarray, rate: float, **options: float
+    state: Leaves,
+    prefix: Prefix,
+    optimiser: str,
+    gradient: np.ndarray,
+    rate: float,
+    **options: float,
 ) -> None:
     """Take one step of Adam down ``gradient`` with the parameters below ``prefix``."""
     step = rate * direction(state, optimiser, gradient, **options)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
+Prefix = str | tuple[str, ...]  # where parameters stand; of several places: in this order
+
 
 class Leaves(dict):
     """The arrays of a state by their paths, such as ``.nets.policy.layers[0].weight``."""
 
-    def under(self, prefix: str) -> list[str]:
+    def under(self, prefix: Prefix) -> list[str]:
         """Return the paths below ``prefix``, in the order of the tree."""
+        if isinstance(prefix, tuple):
+            return [path for each in prefix for path in self.under(each)]
         return [path for path in self if path.startswith((prefix + ".", prefix + "["))] or (
             [prefix] if prefix in self else []
         )
 
-    def vector(self, prefix: str) -> np.ndarray:
+    def vector(self, prefix: Prefix) -> np.ndarray:
         """Return all numbers below ``prefix`` as one vector."""
         return np.concatenate([self[path].ravel() for path in self.under(prefix)])
 
-    def put(self, prefix: str, vector: np.ndarray) -> None:
+    def put(self, prefix: Prefix, vector: np.ndarray) -> None:
         """Write a vector back to the paths that :meth:`vector` read it from."""
         start = 0
         for path in self.under(prefix):

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from oracles.pieces.leaves import Leaves
+from oracles.pieces.leaves import Leaves, Prefix
 
 STEP = 1e-5  # errors are about STEP^2 of the third derivative and 1e-16 / STEP of the loss
 
 
-def gradient(loss: Callable[[], float], state: Leaves, prefix: str) -> np.ndarray:
+def gradient(loss: Callable[[], float], state: Leaves, prefix: Prefix) -> np.ndarray:
     """Return the central differences of ``loss()`` in every number below ``prefix``.
 
     ``loss`` must read these numbers from ``state`` each time, and nothing else may depend on them:
