@@ -216,7 +216,7 @@ def test_a_temperature_that_begins_at_0_is_tuned_all_the_same(wanted, way):
     after, signals = learn(tuned, continuous_batch(), jax.random.key(0))
     assert -9.0 < signals.metrics["policy/entropy"] < 9.0
     step = 0.01 * way
-    np.testing.assert_allclose(after.log_alpha - tuned.log_alpha, step, rtol=1e-3)
+    np.testing.assert_allclose(after.log_alpha - tuned.log_alpha, step, rtol=0.01)
     assert jnp.exp(make(alpha=0.0, tune_alpha=False).log_alpha) == 0.0
 
 

@@ -43,9 +43,9 @@ def moved(name: str, leaf: np.ndarray, counters: dict[str, float]) -> np.ndarray
         is_whole = np.issubdtype(leaf.dtype, np.integer)
         return np.asarray(rng.integers(5, 40) if is_whole else COUNTED)
     if ".mu." in name:
-        return 0.03 * rng.normal(size=leaf.shape)
+        return 0.003 * rng.normal(size=leaf.shape)
     if ".nu." in name:
-        return rng.uniform(1e-3, 1e-2, leaf.shape)
+        return rng.uniform(1e-7, 1e-5, leaf.shape)
     if name.endswith((".variance", ".reward_scale")) or name == ".scale":
         return rng.uniform(0.5, 2.0, leaf.shape)
     if np.issubdtype(leaf.dtype, np.integer):
@@ -73,6 +73,8 @@ def make_batch(
     last, mask = kind < 0.25, np.ones(shape, bool)
     mask[1:] = ~last[:-1]
     mask.flat[1] = False
+    if is_rollout:  # a world crashed in the middle of an episode
+        mask[3, 1] = False
     last &= mask
     wrong = np.where(mask, 0.0, garbage)
     everything = rng.normal(size=(shape[0] + 1, *shape[1:], FEATURES))

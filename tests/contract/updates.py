@@ -25,7 +25,7 @@ WITH_CHOICES = spaces.Dict({"action_mask": spaces.MultiBinary(mid_run.CHOICES), 
 LOG = Log(np.zeros(mid_run.FEATURES), np.ones(mid_run.FEATURES), (0.0, 1.0), (-3.0, 2.0), 9)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Update:
     """One update to be compared. A new algorithm is added to ``UPDATES`` below."""
 
@@ -61,8 +61,9 @@ class Update:
         )
         return Spec(obs, action, mid_run.ENVS, 100, LOG if self.has_log else None)
 
+    @functools.cached_property
     def before(self) -> Any:
-        """Return the state in the middle of a run."""
+        """The state in the middle of a run."""
         fresh = jax.jit(lambda key: self.module.init(key, self.spec, self.config))(
             jax.random.key(0)
         )
@@ -86,7 +87,8 @@ PPO = {
     **{"entropy_coef": 0.07, "value_coef": 0.6, "max_grad_norm": 0.5, "anneal": True},
 }
 PASSED = {"normalise_obs": False, "normalise_reward": False}
-WATCHED = {"clip_value": True, "target_kl": 0.02, "normalise_advantage": False}
+WATCHED = {"clip_value": True, "target_kl": 0.3, "normalise_advantage": False}
+MOVING = {"clip_value": True, "clip": 0.05, "lr": 0.03, "anneal": False}
 DQN = {
     **REPLAYED,
     **{"target_period": 5, "tau": 0.3, "huber": 0.5, "max_grad_norm": 0.2, "anneal": True},
@@ -95,8 +97,8 @@ DQN = {
 RAINBOW = {"double": True, "dueling": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0}
 SOFT = {**REPLAYED, "tau": 0.05, "alpha": 0.3}
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
-WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 2.0, 0.0])}  # a log deviation around 2
-FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 2.0, -5.0])}
+WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, 0.0])}  # log deviations above 2
+FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, -5.0])}  # and below -5
 LOGGED = {**TINY, "batch": 12, "normalise_obs": True}
 VALUED = {**LOGGED, "gamma": 0.8, "tau": 0.05}
 IQL_ = {**VALUED, "beta": 1.5, "most": 2.0}
@@ -106,7 +108,7 @@ REBRAC = TD3BC | {"actor_penalty": 0.4, "critic_penalty": 0.2}
 REBRAC.pop("alpha")
 AWAC = {**VALUED, "temperature": 0.7, "most": 2.0}
 EDAC = {**VALUED, "members": 3, "alpha": 0.3}
-RLPD = {"diversity": None, "subset": 2, "layer_norm": True, "backup_entropy": False}
+RLPD = {"diversity": None, "subset": 1, "layer_norm": True, "backup_entropy": False}
 CQL = {**VALUED, "alpha": 0.3, "actor_lr": 1e-3, "penalty": 0.7, "n_actions": 3}
 CALIBRATED = {"calibrated": True, "target_gap": 0.4, "backup_entropy": True}
 FQL = {**VALUED, "alpha": 2.0, "flow_steps": 3}
@@ -115,16 +117,19 @@ DT = {
     **{"batch": 6, "width": 4, "layers": 2, "horizon": 4, "target": 1.0},
 }
 HALF = {".updates": 30}
+EDGE = {".target.actor.net.layers[2].bias": np.array([1.5, -1.5])}  # of the space
+LOW = {".value.layers[2].bias": np.array([-1.5])}  # values, so that errors reach all bounds
 ITERATION = {".iteration": 30.0}
 
 UPDATES = [
     Update("ppo choices", PPO | PASSED, ITERATION, is_continuous=False),
     Update("ppo masked choices", PPO | WATCHED, ITERATION, is_continuous=False, has_choices=True),
-    Update("ppo box", PPO | PASSED | {"clip_value": True, "anneal": False}, ITERATION),
+    Update("ppo box", PPO | PASSED | MOVING, ITERATION),
     Update("ppo box normalised", PPO, ITERATION),
     Update("dqn", DQN, {".updates": 33}, is_continuous=False),
     Update("dqn target due", DQN, {".updates": 34}, is_continuous=False),
     Update("dqn rainbow", DQN | RAINBOW, {".updates": 24}, is_continuous=False),
+    Update("dqn masked", DQN, {".updates": 33}, is_continuous=False, has_choices=True),
     Update(
         "dqn masked double",
         DQN | {"double": True, "huber": float("inf"), "anneal": False},
@@ -136,27 +141,30 @@ UPDATES = [
     Update("sac box untuned", SOFT | {"tune_alpha": False, "target_entropy": -0.7}),
     Update("sac choices", SOFT, is_continuous=False),
     Update("sac masked choices", SOFT, is_continuous=False, has_choices=True),
-    Update("td3 critics alone", TD3, {".updates": 32}),
-    Update("td3 actor due", TD3, {".updates": 33}),
+    Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
+    Update("td3 actor due", TD3, {".updates": 33}, EDGE),
     Update("bc choices", LOGGED, is_continuous=False, has_choices=True, has_log=True),
     Update("bc box", LOGGED, has_log=True),
     Update("bc squares", LOGGED | {"likelihood": False}, has_log=True),
-    Update("iql box", IQL | {"layer_norm": True, "scale_reward": True}, HALF, has_log=True),
-    Update("iql choices", IQL, HALF, is_continuous=False, has_log=True),
-    Update("xql box", IQL_ | {"temperature": 0.5, "clip": 1.2}, HALF, has_log=True),
-    Update("xql choices", IQL_ | {"temperature": 2.0}, HALF, is_continuous=False, has_log=True),
-    Update("fdvl box", IQL_ | {"weight": 0.7}, HALF, has_log=True),
+    Update("iql box", IQL | {"layer_norm": True, "scale_reward": True}, HALF, LOW, has_log=True),
+    Update("iql choices", IQL, HALF, LOW, is_continuous=False, has_log=True),
+    Update("xql box", IQL_ | {"temperature": 0.5, "clip": 1.2}, HALF, LOW, has_log=True),
+    Update(
+        "xql choices", IQL_ | {"temperature": 2.0}, HALF, LOW, is_continuous=False, has_log=True
+    ),
+    Update("fdvl box", IQL_ | {"weight": 0.7}, HALF, LOW, has_log=True),
     Update(
         "fdvl choices",
         IQL_ | {"weight": 0.4, "divergence": "chi_square"},
         HALF,
+        LOW,
         is_continuous=False,
         has_log=True,
     ),
-    Update("td3bc critics alone", TD3BC, {".updates": 32}, has_log=True),
-    Update("td3bc actor due", TD3BC, {".updates": 33}, has_log=True),
-    Update("rebrac critics alone", REBRAC, {".updates": 32}, has_log=True),
-    Update("rebrac actor due", REBRAC, {".updates": 33}, has_log=True),
+    Update("td3bc critics alone", TD3BC, {".updates": 32}, EDGE, has_log=True),
+    Update("td3bc actor due", TD3BC, {".updates": 33}, EDGE, has_log=True),
+    Update("rebrac critics alone", REBRAC, {".updates": 32}, EDGE, has_log=True),
+    Update("rebrac actor due", REBRAC, {".updates": 33}, EDGE, has_log=True),
     Update("awac box", AWAC, has_log=True),
     Update("awac choices", AWAC, is_continuous=False, has_log=True),
     Update("edac box", EDAC | {"diversity": 0.4}, nudges=FAR, has_log=True),
@@ -188,8 +196,8 @@ def expected(label: str) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray
 
 def by_sterling(update: Update, garbage: float = 50.0) -> tuple[Any, Any, Signals]:
     """Return the state before and after an update, and the signals."""
-    before = update.before()
-    return before, *_compiled(update.name)(before, update.batch(garbage), jax.random.key(KEY))
+    learn = _compiled(update.name)
+    return update.before, *learn(update.before, update.batch(garbage), jax.random.key(KEY))
 
 
 @functools.cache
@@ -199,7 +207,7 @@ def _compiled(name: str) -> Any:
 
 def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray]]:
     """Return an oracle's state after an update, its metrics and its numbers for each sample."""
-    state, batch, config = mid_run.leaves_of(update.before()), update.batch(), update.config
+    state, batch, config = mid_run.leaves_of(update.before), update.batch(), update.config
     size = mid_run.NUMBERS if update.is_continuous else mid_run.CHOICES
     drawn = draws.DRAWS.get(update.name, draws.none)
     noise = drawn(jax.random.key(KEY), config, batch.mask.size, size)

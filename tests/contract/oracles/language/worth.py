@@ -85,8 +85,10 @@ def by_critic(
         following, ahead = 0.0, 0.0
         if len(places) and goes_on:
             following = value[row, min(places[-1] + 1, len(own) - 1)]
-        for place in places[::-1]:
-            delta = reward[row, place] + gamma * following - value[row, place]
+        ends = np.append(places, len(own))[1:]
+        for place, end in zip(places[::-1], ends[::-1], strict=True):
+            earned = reward[row, place:end].sum()  # until the next token of the row's own
+            delta = earned + gamma * following - value[row, place]
             ahead = delta + gamma * lam * ahead
             found[row, place], following = ahead, value[row, place]
     return found
