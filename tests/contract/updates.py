@@ -88,7 +88,7 @@ PPO = {
 }
 PASSED = {"normalise_obs": False, "normalise_reward": False}
 WATCHED = {"clip_value": True, "target_kl": 0.3, "normalise_advantage": False}
-MOVING = {"clip_value": True, "clip": 0.05, "lr": 0.03, "anneal": False}
+MOVING = {"clip_value": True, "clip": 0.03, "lr": 0.015, "anneal": False}
 DQN = {
     **REPLAYED,
     **{"target_period": 5, "tau": 0.3, "huber": 0.5, "max_grad_norm": 0.2, "anneal": True},
@@ -101,8 +101,8 @@ WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, 0.0])}  # log devi
 FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, -5.0])}  # and below -5
 LOGGED = {**TINY, "batch": 12, "normalise_obs": True}
 VALUED = {**LOGGED, "gamma": 0.8, "tau": 0.05}
-IQL_ = {**VALUED, "beta": 1.5, "most": 2.0}
-IQL = IQL_ | {"expectile": 0.8}
+IMPLICIT = {**VALUED, "beta": 1.5, "most": 2.0}
+IQL = IMPLICIT | {"expectile": 0.8}
 TD3BC = {**VALUED, "target_noise": 0.4, "noise_clip": 0.3, "alpha": 2.0}
 REBRAC = TD3BC | {"actor_penalty": 0.4, "critic_penalty": 0.2}
 REBRAC.pop("alpha")
@@ -118,7 +118,8 @@ DT = {
 }
 HALF = {".updates": 30}
 EDGE = {".target.actor.net.layers[2].bias": np.array([1.5, -1.5])}  # of the space
-LOW = {".value.layers[2].bias": np.array([-1.5])}  # values, so that errors reach all bounds
+LOW = {".value.layers[2].bias": np.array([-1.1])}  # values, so that errors reach all bounds
+MIDDLE = {".value.layers[2].bias": np.array([-0.65])}  # of the errors, so that both signs occur
 ITERATION = {".iteration": 30.0}
 
 UPDATES = [
@@ -148,14 +149,14 @@ UPDATES = [
     Update("bc squares", LOGGED | {"likelihood": False}, has_log=True),
     Update("iql box", IQL | {"layer_norm": True, "scale_reward": True}, HALF, LOW, has_log=True),
     Update("iql choices", IQL, HALF, LOW, is_continuous=False, has_log=True),
-    Update("xql box", IQL_ | {"temperature": 0.5, "clip": 1.2}, HALF, LOW, has_log=True),
+    Update("xql box", IMPLICIT | {"temperature": 0.5, "clip": 1.2}, HALF, LOW, has_log=True),
     Update(
-        "xql choices", IQL_ | {"temperature": 2.0}, HALF, LOW, is_continuous=False, has_log=True
+        "xql choices", IMPLICIT | {"temperature": 2.0}, HALF, LOW, is_continuous=False, has_log=True
     ),
-    Update("fdvl box", IQL_ | {"weight": 0.7}, HALF, LOW, has_log=True),
+    Update("fdvl box", IMPLICIT | {"weight": 0.7}, HALF, MIDDLE, has_log=True),
     Update(
         "fdvl choices",
-        IQL_ | {"weight": 0.4, "divergence": "chi_square"},
+        IMPLICIT | {"weight": 0.4, "divergence": "chi_square"},
         HALF,
         LOW,
         is_continuous=False,
