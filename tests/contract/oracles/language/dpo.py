@@ -18,7 +18,7 @@ def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, d
     """Learn from pairs of answers."""
     ids, mask = pairs.read(batch)
     reference = None if config["loss"] in FREE else said(state, ".reference", ids)
-    kl = reference_point(state, ids, mask) if config["loss"] == "kto" else 0.0
+    kl = reference_point(state, batch) if config["loss"] == "kto" else 0.0
 
     def loss() -> float:
         return float(np.mean(per_pair(merit(state, ids, mask, config, reference), kl, config)))
@@ -56,10 +56,10 @@ def merit(
     return gain / mask.sum(-1) if config["per_token"] else gain
 
 
-def reference_point(state: Leaves, ids: np.ndarray, mask: np.ndarray) -> float:
+def reference_point(state: Leaves, batch: Any) -> float:
     """Return KTO's z_0: the mean gain of mismatched answers, at least 0 (Ethayarajh 2024)."""
     gains = []
-    for line, own in pairs.mismatched(ids, mask):
+    for line, own in pairs.mismatched(batch):
         both = [tokens.log_prob(state, m, line[None])[0][0] for m in (".model", ".reference")]
         gains.append(np.sum((both[0] - both[1])[own]))
     return max(0.0, float(np.mean(gains)))

@@ -9,21 +9,29 @@ import numpy as np
 from oracles.pieces import tokens
 
 
-def read(batch: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return tokens ``(2, pair, time)`` and masks ``(2, pair, token)`` of the pairs both of whose
-    answers count. The batch's first half are the better ones."""
+def every(batch: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return tokens ``(2, pair, time)``, masks ``(2, pair, token)`` and which pairs count: those
+    both of whose answers do. The batch's first half are the better ones."""
     ids, mask = (np.stack(np.split(x, 2)) for x in tokens.read(batch))
-    there = mask.any(-1).all(0)
+    return ids, mask, mask.any(-1).all(0)
+
+
+def read(batch: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return tokens and masks of the pairs that count."""
+    ids, mask, there = every(batch)
     return ids[:, there], mask[:, there]
 
 
-def mismatched(ids: np.ndarray, mask: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return lines ``(side and pair)``: each prompt with the answer to the next pair's prompt, cut
-    off where the line is full, and where that answer stands."""
+def mismatched(batch: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return lines and where their answers stand: each prompt with the answer to the next pair's
+    prompt, cut off where the line is full. Both pairs must count."""
+    ids, mask, there = every(batch)
     lines = []
     for side in range(2):
-        for pair in range(ids.shape[1]):
-            other = (pair + 1) % ids.shape[1]
+        for pair in range(len(there)):
+            other = (pair + 1) % len(there)
+            if not (there[pair] and there[other]):
+                continue
             begin = int(np.argmax(mask[side, pair])) + 1
             answer = ids[side, other, 1:][mask[side, other]]
             line = np.concatenate([ids[side, pair, :begin], answer])[: ids.shape[-1]]
