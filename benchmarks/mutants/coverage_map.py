@@ -33,6 +33,12 @@ def rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+def files_of_tests(here: Path, folders: list[str]) -> list[Path]:
+    """Return the files of tests that are measured for the folders, each once."""
+    areas = dict.fromkeys(area for folder in folders for area in AREAS[folder])
+    return [path for area in areas for path in sorted((here / "tests" / area).glob("test_*.py"))]
+
+
 class Chart:
     """What every measured test runs, and how many seconds it takes."""
 
@@ -54,10 +60,9 @@ class Chart:
 
     def measure(self, folder: str) -> None:
         """Run the tests of a folder's area, file by file, where that was not done before."""
-        for area in AREAS[folder]:
-            for path in sorted((self.here / "tests" / area).glob("test_*.py")):
-                if self._name(path) not in self.known:
-                    self._measure(path)
+        for path in files_of_tests(self.here, [folder]):
+            if self._name(path) not in self.known:
+                self._measure(path)
 
     def tests_of(self, mutant: Mutant, seconds: float) -> list[str]:
         """Return the tests to run for a mutant, the quickest of its own folder first.

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import fcntl
 import json
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -39,11 +41,16 @@ def main() -> None:
     options = _options()
     work = options.scratch
     work.mkdir(parents=True, exist_ok=True)
+    lock = (work / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"another run plants bugs in {work}: wait for it, or give another --scratch")
     here = work / "repository"
     copy.copied(ROOT, here)
     wanted = _wanted(here / "sterling", options)
     if not options.report:
-        copy.entered(here)
+        copy.entered(here, options.only, coverage_map.files_of_tests(here, options.only))
         alive = swap.living(here / "sterling")
         chart = coverage_map.Chart(work / "coverage.jsonl", here, alive)
         for folder in options.only:
@@ -101,7 +108,7 @@ class Campaign:
         def prepare(_: trial.Listener) -> str | None:
             alive = self.alive[mutant.file]
             found = swap.exchange(tree, path, [mutant.function], alive)
-            return None if found else "no function of that name was imported"
+            return None if found else "no function that lives has that name"
 
         try:  # for the processes that tests start
             path.write_text(ast.unparse(tree))

@@ -5,20 +5,18 @@ The working tree is never written to.
 
 from __future__ import annotations
 
-import compileall
+import ast
 import contextlib
 import importlib
 import importlib.util
 import os
-import pkgutil
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
-IMPORTED = ("equations", "statistics", "experience", "training", "algorithms", "nets", "envs")
-IMPORTED += ("data", "language", "report", "judging")
 
 
 def copied(root: Path, scratch: Path) -> None:
@@ -39,31 +37,42 @@ def copied(root: Path, scratch: Path) -> None:
     (scratch.parent / "tmp").mkdir(exist_ok=True)
 
 
-def entered(scratch: Path) -> None:
-    """Make this process and those that it starts see the copy; import Sterling as tests do."""
+def entered(scratch: Path, folders: Iterable[str], tests: Iterable[Path]) -> None:
+    """Make this process and those that it starts see the copy; import what will be needed.
+
+    That is every module of ``folders``, and what the files ``tests`` import of Sterling.
+    """
     os.environ["XLA_FLAGS"] = FLAGS
     os.environ["PYTHONPATH"] = str(scratch)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     os.chdir(scratch)
     sys.path.insert(0, str(scratch))
-    compileall.compile_dir(scratch / "sterling", quiet=1)
     spec = importlib.util.spec_from_file_location("before", scratch / "tests" / "conftest.py")
     assert spec is not None
     assert spec.loader is not None
     spec.loader.exec_module(importlib.util.module_from_spec(spec))  # the import hook, strict JAX
-    import sterling
-
-    for module in pkgutil.walk_packages(sterling.__path__, "sterling."):
-        words = module.name.split(".")
-        if words[-1] != "__main__" and (len(words) == 2 or words[1] in IMPORTED):
-            _imported(module.name)
-    for name in ("hypothesis", "pytest", "rlax", "scipy.stats", "scipy.special", "psutil"):
-        _imported(name)
+    names = {name for path in tests for name in _names(path)}
+    for folder in folders:
+        parts = (scratch / "sterling" / folder).rglob("*.py")
+        names |= {".".join(p.relative_to(scratch).with_suffix("").parts) for p in parts}
+    for name in sorted(names):
+        _imported(name.removesuffix(".__init__"))
     sys.dont_write_bytecode = True
     from jax._src import xla_bridge
 
     if xla_bridge._backends:
         raise SystemExit("importing Sterling started a backend of JAX: a fork would hang")
+
+
+def _names(path: Path) -> Iterator[str]:
+    """Yield the modules that a file of tests imports, of Sterling and of others."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            if node.module.startswith("sterling"):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _imported(name: str) -> None:

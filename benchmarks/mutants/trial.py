@@ -7,6 +7,7 @@ safe. A child collects the tests that it needs, runs them and writes what happen
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+DIE_WITH_PARENT = 1  # Linux: PR_SET_PDEATHSIG
 MEMORY = 8 << 30  # bytes of data that a child may hold
 QUIET = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly", "--tb=short"]
 
@@ -126,6 +128,7 @@ def _child(
     code = 1
     try:
         os.setpgid(0, 0)
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         log = os.open(scratch.parent / "last.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
