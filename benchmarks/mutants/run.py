@@ -53,11 +53,12 @@ def main() -> None:
         copy.entered(here, options.only, coverage_map.files_of_tests(here, options.only))
         alive = swap.living(here / "sterling")
         chart = coverage_map.Chart(work / "coverage.jsonl", here, alive)
+        campaign = Campaign(work, here, alive, chart, options)
         for folder in options.only:
             chart.measure(folder)
-        campaign = Campaign(work, here, alive, chart, options)
-        for mutant in wanted:
-            campaign.attempt(mutant)
+            for mutant in wanted:
+                if mutant.folder == folder:
+                    campaign.attempt(mutant)
         campaign.control()
     report.write(ROOT, work, wanted, options)
 
