@@ -129,7 +129,7 @@ def test_resampled_ends_are_those_of_plain_resampling():
 
 
 def test_ranks_are_those_of_plain_resampling():
-    tables = {"a": FIRST[:4], "b": SECOND, "c": SECOND[::-1] + [[0.4, -0.3]]}
+    tables = {"a": FIRST[:4], "b": SECOND, "c": SECOND[::-1] + np.array([0.4, -0.3])}
     rng = np.random.default_rng(1)
     drawn = np.stack([resampled(each, rng, 4_000).mean(1) for each in tables.values()])
     order = stats.rankdata(-drawn, axis=0)

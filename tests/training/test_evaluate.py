@@ -93,6 +93,33 @@ def test_as_many_episodes_as_copies_unless_told_otherwise(agent, world):
     assert found["return"].shape == (2, ENVS)
 
 
+class Dice:
+    """Every episode is one throw, paid by the world's own chance."""
+
+    obs = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, key):
+        return jnp.zeros((), jnp.int32), jnp.zeros(2)
+
+    def step(self, state, action, key):
+        over = state >= 2
+        return state + 1, jnp.zeros(2), jax.random.uniform(key), over, jnp.asarray(False)
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_no_two_steps_share_their_chance(agent, traced):
+    """Three throws an episode: were one key used for all steps, returns were three times one."""
+    world = Traced(Dice(), SEEDS, ENVS, strategy="map")
+    world.traced = traced
+    found = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32), 4 * ENVS)
+    assert (found["length"] == 3).all()
+    assert len(np.unique(found["return"])) == 2 * 4 * ENVS
+    again = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32), 4 * ENVS)
+    np.testing.assert_array_equal(found["return"], again["return"])
+    assert found["return"].std() < 0.7  # sqrt(3 / 12) = 0.5; of one throw three times: 0.87
+
+
 def test_a_step_is_booked_by_hand(agent):
     """Five copies: running, ending, over, restarting after a crash, and a row of no experience."""
     row = [False, False, True, False, False]
