@@ -100,17 +100,18 @@ def run(
     if child == 0:
         _child(prepare, listener, tests, scratch)
     end = time.monotonic() + limit
-    while time.monotonic() < end:
+    while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             _end_group(child)
             if os.WIFSIGNALED(status):
                 return "timeout" if os.WTERMSIG(status) == signal.SIGALRM else "died"
             return "done" if os.WEXITSTATUS(status) == 0 else "died"
+        if time.monotonic() > end:
+            _end_group(child)
+            os.waitpid(child, 0)
+            return "timeout"
         time.sleep(0.02)
-    _end_group(child)
-    os.waitpid(child, 0)
-    return "timeout"
 
 
 def _end_group(child: int) -> None:
