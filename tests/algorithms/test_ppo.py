@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-import golden
+import mid_run
+import updates
 
 from sterling.algorithms.online import ppo
-from sterling.types import Spec
+from sterling.types import Rollouts, Spec
 
 KEY = jax.random.key(3)
 SMALL = {"width": 8, "length": 10, "epochs": 3, "lr": 0.01, "normalise_obs": False}
@@ -21,46 +23,35 @@ SMALL = {"width": 8, "length": 10, "epochs": 3, "lr": 0.01, "normalise_obs": Fal
 
 def agent(minibatch, **fields):
     config = ppo.Config(**{**SMALL, "minibatch": minibatch, **fields})
-    obs, action = golden.spaces.Box(-np.inf, np.inf, (3,), np.float32), golden.spaces.Discrete(3)
-    return ppo.init(jax.random.key(0), Spec(obs, action, golden.ENVS, iterations=10), config)
+    spec = Spec(updates.OBS, spaces.Discrete(3), mid_run.ENVS, iterations=10)
+    return ppo.init(jax.random.key(0), spec, config)
 
 
 def rollout():
-    return golden.make_batch((SMALL["length"], golden.ENVS), False, 0.0, True)
+    return mid_run.make_batch(Rollouts(SMALL["length"]), False, garbage=0.0)
 
 
-@pytest.mark.parametrize("minibatch", [1, 7, 10, 16, 21, 39, 40])
+@pytest.mark.parametrize("minibatch", [1, 5, 8, 23, 24])
 def test_every_epoch_goes_through_all_rows(minibatch):
-    order = np.asarray(ppo._order(KEY, 40, agent(minibatch).config))
-    for epoch in order.reshape(SMALL["epochs"], -1):
-        assert sorted(epoch[epoch >= 0]) == list(range(40))
-        pads = -40 % minibatch
-        assert (epoch[epoch.size - pads :] == -1).all()
-    assert order.shape[1] == minibatch
-
-
-@pytest.mark.parametrize("minibatch", [16, 20, 21])
-@pytest.mark.parametrize(
-    "fields", [{}, {"normalise_advantage": False, "clip_value": True, "target_kl": 0.01}]
-)
-def test_pads_change_nothing(minibatch, fields):
-    """Updates by hand, one minibatch after another, each of its own rows alone."""
-    state = agent(minibatch, normalise_reward=False, entropy_coef=0.1, **fields)
-    batch = rollout()
-    learned, signals = jax.jit(ppo.learn)(state, batch, KEY)
-    rows = ppo._advantages(state, batch, batch.reward)
-    carry, every = (state.nets, state.optimiser, jnp.asarray(True)), []
-    for chosen in np.asarray(ppo._order(KEY, 40, state.config)):
-        mine = chosen[chosen >= 0]
-        part = jax.tree.map(lambda x, mine=mine: x[mine], rows)
-        carry, metrics = ppo._update(state, carry, part)
-        every.append(metrics)
-    pairs = zip(jax.tree.leaves(learned.nets), jax.tree.leaves(carry[0]), strict=True)
-    for one, other in pairs:
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    """Of 24 rows; a last minibatch with fewer rows learns from these alone. The oracle takes the
+    rows of a permutation one minibatch after another, and knows of no pads."""
+    fields = updates.PPO | updates.PASSED | {"minibatch": minibatch, "epochs": 1}
+    update = updates.Update("ppo", fields, updates.ITERATION, is_continuous=False)
+    _, after, signals = updates.by_sterling(update)
+    state, metrics, _ = updates.by_oracle(update)
+    for path, leaf in mid_run.leaves_of(after).items():
+        np.testing.assert_allclose(leaf, state[path], rtol=1e-5, atol=5e-6, err_msg=path)
     for name, value in signals.metrics.items():
-        mean = np.mean([metrics[name] for metrics in every])
-        np.testing.assert_allclose(value, mean, rtol=1e-3, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(value, metrics[name], rtol=1e-5, atol=5e-6, err_msg=name)
+
+
+def test_an_orders_chance_is_the_keys():
+    """Another key deals the rows into other minibatches; the same key into the same."""
+    state, batch, learn = agent(16), rollout(), jax.jit(ppo.learn)
+    found = [learn(state, batch, key)[0].nets.value.layers[0].weight for key in (KEY, KEY)]
+    np.testing.assert_array_equal(*found)
+    other = learn(state, batch, jax.random.key(4))[0].nets.value.layers[0].weight
+    assert jnp.abs(other - found[0]).max() > 1e-6
 
 
 def test_masked_rows_still_teach_nothing():
@@ -77,8 +68,9 @@ def test_a_rollout_is_seen_through_the_statistics_of_those_before():
     state, batch = agent(16, normalise_obs=True), rollout()
     batch = dataclasses.replace(batch, obs=5.0 + 2.0 * batch.obs)
     learned = ppo.learn(state, batch, KEY)[0]
-    obs, mask = np.asarray(batch.obs, np.float64), np.asarray(batch.mask)
+    obs, mask = np.asarray(batch.obs, np.float64).reshape(-1, 3), np.asarray(batch.mask).ravel()
     centred = (obs - obs[mask].mean(0)) / obs[mask].std(0)
     for agent_then, wanted in ((state, np.clip(obs, -10, 10)), (learned, centred)):
-        seen = ppo._advantages(agent_then, batch, batch.reward)["seen"]
-        np.testing.assert_allclose(seen, wanted.reshape(-1, 3), rtol=1e-3, atol=1e-3)
+        expected = agent_then.nets.value(jnp.asarray(wanted, jnp.float32))[..., 0]
+        found = ppo.value(agent_then, jnp.asarray(obs, jnp.float32))
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)

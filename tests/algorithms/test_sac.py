@@ -189,7 +189,17 @@ def test_an_update_equals_the_plain_one(discrete):
     found = (after.actor, after.critics, after.target, after.log_alpha)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-5)
-    assert signals.samples["td_error"].shape == (ROWS,)
+    soft, _ = plain_value(
+        *(state.actor, state.target, batch.next_obs, jnp.float32(0.3)),
+        None if discrete else noises[0],
+    )
+    y = batch.reward + state.config.gamma * batch.discount * soft
+    sizes = [
+        jnp.abs(plain_q(net, batch) - y) for net in (state.critics.first, state.critics.second)
+    ]
+    np.testing.assert_allclose(
+        signals.samples["td_error"], 0.5 * (sizes[0] + sizes[1]), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_the_temperature_stays_without_tuning():
@@ -197,12 +207,16 @@ def test_the_temperature_stays_without_tuning():
     np.testing.assert_allclose(jnp.exp(after.log_alpha), 0.3, rtol=1e-6)
 
 
-def test_a_temperature_that_begins_at_0_is_tuned_all_the_same():
-    tuned = make(alpha=0.0)
-    after, _ = learn(tuned, continuous_batch(), jax.random.key(0))
-    assert jnp.isfinite(tuned.log_alpha)
-    assert jnp.isfinite(after.log_alpha)
-    assert after.log_alpha != tuned.log_alpha
+@pytest.mark.parametrize(("wanted", "way"), [(-9.0, -1.0), (9.0, 1.0)])
+def test_a_temperature_that_begins_at_0_is_tuned_all_the_same(wanted, way):
+    """Its logarithm begins at that of 1e-6. Adam's first step is the step size: down where the
+    policy is more random than asked for, up where it is less."""
+    tuned = make(alpha=0.0, target_entropy=wanted)
+    np.testing.assert_allclose(tuned.log_alpha, np.log(1e-6), rtol=1e-6)
+    after, signals = learn(tuned, continuous_batch(), jax.random.key(0))
+    assert -9.0 < signals.metrics["policy/entropy"] < 9.0
+    step = 0.01 * way
+    np.testing.assert_allclose(after.log_alpha - tuned.log_alpha, step, rtol=1e-3)
     assert jnp.exp(make(alpha=0.0, tune_alpha=False).log_alpha) == 0.0
 
 

@@ -59,7 +59,20 @@ def test_a_cut_in_the_middle_bootstraps_and_leaks_nothing():
 def test_masked_row_at_the_start_and_end_at_the_last_row():
     last, mask = jnp.array([False, False, True]), jnp.array([False, True, True])
     np.testing.assert_array_equal(continues(last, mask), [True, True, False])
-    np.testing.assert_array_equal(continues(mask, mask), [True, False, False])
+
+
+def test_a_row_without_a_mask_continues_nothing():
+    """Row 2 is where a world crashed: it ends row 1, although row 1 is not marked as a last one."""
+    last, mask = jnp.array([False, False, True, False, False]), jnp.array([True] * 5)
+    np.testing.assert_array_equal(continues(last, mask), [True, True, False, True, False])
+    mask = mask.at[2].set(False)
+    np.testing.assert_array_equal(continues(last, mask), [True, False, False, True, False])
+    found = advantages(
+        *([1.0, 1.0, 50.0], [1.0] * 3, [0.0, 0.0, 6.0, 0.0], [False] * 3, [True, True, False]),
+        lam=1.0,
+        gamma=0.5,
+    )
+    np.testing.assert_allclose(found[:2], [1.0 + 0.5 * 4.0, 1.0 + 0.5 * 6.0])
 
 
 @settings(max_examples=30, deadline=None)

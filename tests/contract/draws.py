@@ -1,0 +1,90 @@
+"""The random numbers of one update, by the derivations that the algorithms' files document.
+
+A key below a key is ``sterling.keys.fold(key, purpose)``; of several alike, ``keys.deal``. These
+and ``jax.random`` are all that the oracles have in common with Sterling.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from sterling import keys
+
+
+def normal(key: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return standard normal numbers in float64."""
+    return np.asarray(jax.random.normal(key, shape), np.float64)
+
+
+def ppo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """Each epoch's order of rows: they are sorted by random bits."""
+    if config.minibatch == rows:
+        return {"order": [np.arange(rows)] * config.epochs}
+    dice = np.asarray(jax.random.bits(key, (config.epochs, rows)))
+    return {"order": [np.argsort(each, kind="stable") for each in dice]}
+
+
+def target_noise(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """TD3 and its kin: the noise on target actions, by the key itself."""
+    return {"noise": normal(key, (rows, size))}
+
+
+def next_and_now(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """SAC and its kin: what samples the policy in s' and in s."""
+    return {name: normal(keys.fold(key, name), (rows, size)) for name in ("next", "now")}
+
+
+def edac(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """And which members the target asks, by a key below that of "next"."""
+    found = next_and_now(key, config, rows, size)
+    below = keys.fold(keys.fold(key, "next"), "members")
+    return found | {"members": np.asarray(jax.random.permutation(below, config.members))}
+
+
+def cql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """And actions for the integral: uniform ones, and for each of the policy's a key of its own."""
+    found, shape = next_and_now(key, config, rows, size), (config.n_actions, rows, size)
+    uniform = jax.random.uniform(keys.fold(key, "uniform"), shape, minval=-1.0, maxval=1.0)
+    found["uniform"] = np.asarray(uniform, np.float64)
+    for name in ("policy", "successor"):
+        below = keys.deal(keys.fold(key, name), "draw", config.n_actions)
+        found[name] = np.stack([normal(each, (rows, size)) for each in below])
+    return found
+
+
+def fql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """Noise for the target; and below "now" three keys: the flow's start and time, the policy's
+    noise."""
+    starts, times, noises = keys.deal(keys.fold(key, "now"), "noise", 3)
+    return {
+        "next": normal(keys.fold(key, "next"), (rows, size)),
+        "start": normal(starts, (rows, size)),
+        "time": np.asarray(jax.random.uniform(times, (rows, 1)), np.float64),
+        "noise": normal(noises, (rows, size)),
+    }
+
+
+def epochs(key: Any, config: Any, rows: int) -> dict[str, Any]:
+    """The policy gradient of text: of each epoch the order of rows, where there are minibatches."""
+    if not hasattr(config, "minibatches"):
+        return {}
+    if config.minibatches == 1:
+        return {"order": [np.arange(rows)] * config.epochs}
+    below = keys.deal(key, "epoch", config.epochs)
+    return {"order": [np.asarray(jax.random.permutation(each, rows)) for each in below]}
+
+
+def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """Nothing is drawn."""
+    return {}
+
+
+DRAWS = {
+    "ppo": ppo,
+    **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
+    **dict.fromkeys(("sac", "awac"), next_and_now),
+    **{"edac": edac, "cql": cql, "fql": fql},
+}

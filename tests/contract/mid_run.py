@@ -1,0 +1,138 @@
+"""A state in the middle of a run, and a batch: no two numbers in them are equal by chance."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from oracles.pieces.leaves import Leaves
+
+from sterling.types import Record, Rollouts, Sequences
+
+ENVS, FEATURES, CHOICES, NUMBERS = 4, 3, 3, 2
+COUNTED = 50.0  # observations in a normaliser
+
+
+def stirred(state: Any, counters: dict[str, float], nudges: dict[str, Any]) -> Any:
+    """Return the state with every leaf but the settings moved, each by numbers of its own.
+
+    ``counters`` gives the values of those leaves that count, by the ends of their paths; ``nudges``
+    adds numbers to a leaf, so that bounds are reached.
+    """
+
+    def one(path: Any, leaf: Any) -> Any:
+        name = jax.tree_util.keystr(path)
+        if name.startswith(".config") or name.endswith(".planned"):
+            return leaf
+        value = moved(name, np.asarray(leaf), counters) + np.asarray(nudges.get(name, 0))
+        return jnp.asarray(value.astype(leaf.dtype))
+
+    return jax.tree_util.tree_map_with_path(one, state)
+
+
+def moved(name: str, leaf: np.ndarray, counters: dict[str, float]) -> np.ndarray:
+    """Return what stands at a path in the middle of a run."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    for end, value in counters.items():
+        if name.endswith(end):
+            return np.asarray(value)
+    if name.endswith(".count"):
+        is_whole = np.issubdtype(leaf.dtype, np.integer)
+        return np.asarray(rng.integers(5, 40) if is_whole else COUNTED)
+    if ".mu." in name:
+        return 0.03 * rng.normal(size=leaf.shape)
+    if ".nu." in name:
+        return rng.uniform(1e-3, 1e-2, leaf.shape)
+    if name.endswith((".variance", ".reward_scale")) or name == ".scale":
+        return rng.uniform(0.5, 2.0, leaf.shape)
+    if np.issubdtype(leaf.dtype, np.integer):
+        raise AssertionError(f"{name} counts something; name it in counters")
+    return leaf + 0.3 * rng.normal(size=leaf.shape)
+
+
+def leaves_of(tree: Any) -> Leaves:
+    """Return a tree's leaves by their paths, in float64."""
+    found = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return Leaves((jax.tree_util.keystr(path), np.array(leaf, np.float64)) for path, leaf in found)
+
+
+def make_batch(
+    needs: Any, continuous: bool, *, garbage: float = 50.0, allowed: bool = False
+) -> Record:
+    """Return a batch of what ``needs`` asks for, with ends, cuts and rows without a mask, which
+    hold ``garbage``. With ``allowed`` observations say which choices there are."""
+    is_rollout = isinstance(needs, Rollouts)
+    shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
+    if isinstance(needs, Sequences):
+        shape = (needs.batch, needs.length)
+    rng = np.random.default_rng(7)
+    kind = rng.random(shape)
+    last, mask = kind < 0.25, np.ones(shape, bool)
+    mask[1:] = ~last[:-1]
+    mask.flat[1] = False
+    last &= mask
+    wrong = np.where(mask, 0.0, garbage)
+    everything = rng.normal(size=(shape[0] + 1, *shape[1:], FEATURES))
+    obs, following = everything[:-1], everything[1:] if is_rollout else 1.5 * everything[:-1] + 0.3
+    if not is_rollout:  # in a rollout these are the successors of the rows before
+        obs, following = obs + wrong[..., None], following - wrong[..., None]
+    action = np.tanh(rng.normal(size=(*shape, NUMBERS))) if continuous else None
+    parts = {
+        "obs": obs.astype(np.float32),
+        "action": rng.integers(CHOICES, size=shape).astype(np.int32),
+        "reward": (rng.normal(size=shape) + wrong).astype(np.float32),
+        "discount": np.where(kind < 0.12, 0.0, np.where(kind > 0.8, 0.64, 1.0)).astype(np.float32),
+        "next_obs": following.astype(np.float32),
+        "last": last,
+        "mask": mask,
+        "extras": extras(needs, shape, continuous, wrong, rng),
+    }
+    if action is not None:
+        parts["action"] = action.astype(np.float32)
+    if allowed:
+        parts = with_choices(parts, shape, rng)
+    return Record(**jax.tree.map(jnp.asarray, parts))
+
+
+def with_choices(parts: dict[str, Any], shape: tuple[int, ...], rng: Any) -> dict[str, Any]:
+    """Return the batch with observations that forbid some choices, never the one that was made."""
+    for name in ("obs", "next_obs"):
+        mask = rng.random((*shape, CHOICES)) < 0.6
+        np.put_along_axis(mask, parts["action"][..., None], True, -1)
+        parts[name] = {"action_mask": mask.astype(np.int8), "x": parts[name]}
+    return parts
+
+
+def extras(
+    needs: Any, shape: tuple[int, ...], continuous: bool, wrong: np.ndarray, rng: Any
+) -> dict[str, np.ndarray]:
+    """Return what stands beside the rows: what their learner asks for."""
+    found: dict[str, np.ndarray] = {}
+    if isinstance(needs, Rollouts):
+        found["log_prob"] = (-2.4 if continuous else -1.1) + 0.3 * rng.normal(size=shape)
+    elif isinstance(needs, Sequences):
+        found["time"] = np.broadcast_to(2 + np.arange(shape[1], dtype=np.int32), shape)
+    else:
+        found["weight"] = rng.uniform(0.3, 1.0, shape) + wrong
+    if getattr(needs, "next_action", False):
+        found["next_action"] = np.tanh(rng.normal(size=(*shape, NUMBERS)))
+    if isinstance(needs, Sequences) or getattr(needs, "monte_carlo", None) is not None:
+        found["monte_carlo"] = 2.0 * rng.normal(size=shape)
+    return {k: x if x.dtype == np.int32 else x.astype(np.float32) for k, x in found.items()}
+
+
+def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
+    """Return a batch as an oracle reads it: NumPy, and unless ``whole`` without the rows that do
+    not count."""
+    rows = {"allowed": None, "next_allowed": None, **vars(batch), **batch.extras}
+    rows.pop("extras")
+    for name, forbidden in (("obs", "allowed"), ("next_obs", "next_allowed")):
+        if isinstance(rows[name], dict):
+            rows[forbidden], rows[name] = rows[name]["action_mask"], rows[name]["x"]
+    found = {name: np.asarray(x) for name, x in rows.items() if x is not None}
+    wide = {k: x.astype(np.float64) if x.dtype == np.float32 else x for k, x in found.items()}
+    wide |= {k: x.astype(bool) for k, x in wide.items() if k.endswith("allowed")}
+    return wide if whole else {name: x[wide["mask"]] for name, x in wide.items()}

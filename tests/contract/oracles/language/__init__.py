@@ -1,0 +1,1 @@
+"""Oracles of the learners of language models."""

@@ -1,0 +1,1 @@
+"""Small parts that several oracles need: networks, distributions, Adam, gradients."""

@@ -1,0 +1,34 @@
+"""One update of a language model from the middle of a run equals its oracle, in plain NumPy."""
+
+import language_updates
+import mid_run
+import numpy as np
+import pytest
+
+from sterling import algorithms
+
+
+def close(found, wanted, what):
+    """Equal up to float32's rounding."""
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=5e-6, err_msg=what)
+
+
+def test_every_learner_has_an_oracle():
+    names = {"sft", "dpo", "reward", *algorithms.NAMED}
+    assert {label.split()[0] for label in language_updates.UPDATES} == names
+
+
+@pytest.mark.parametrize("label", language_updates.UPDATES)
+def test_an_update_equals_its_oracle(label):
+    after, signals = language_updates.learned(label)
+    state, metrics, samples = language_updates.expected(label)
+    found = mid_run.leaves_of(after)
+    assert list(found) == list(state)
+    for path, leaf in found.items():
+        close(leaf, state[path], path)
+    assert set(signals.metrics) == set(metrics)
+    for name, value in signals.metrics.items():
+        close(np.asarray(value), metrics[name], name)
+    assert set(signals.samples) == set(samples)
+    for name, value in signals.samples.items():
+        close(np.asarray(value), samples[name], name)

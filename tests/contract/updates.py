@@ -1,0 +1,223 @@
+"""The updates that are compared with oracles: algorithm, actions, settings, point of the run."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import draws
+import jax
+import mid_run
+import numpy as np
+from gymnasium import spaces
+from oracles.pieces.leaves import Leaves
+
+from sterling import algorithms
+from sterling.types import Log, Record, Rollouts, Sequences, Signals, Spec
+
+CHOICES = spaces.Discrete(mid_run.CHOICES)
+BOX = spaces.Box(-1.0, 1.0, (mid_run.NUMBERS,), np.float32)
+OBS = spaces.Box(-np.inf, np.inf, (mid_run.FEATURES,), np.float32)
+WITH_CHOICES = spaces.Dict({"action_mask": spaces.MultiBinary(mid_run.CHOICES), "x": OBS})
+LOG = Log(np.zeros(mid_run.FEATURES), np.ones(mid_run.FEATURES), (0.0, 1.0), (-3.0, 2.0), 9)
+
+
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """One update to be compared. A new algorithm is added to ``UPDATES`` below."""
+
+    label: str  # the algorithm's name, and what is special
+    fields: dict[str, Any]
+    counters: dict[str, float] = dataclasses.field(default_factory=dict)
+    nudges: dict[str, Any] = dataclasses.field(default_factory=dict)
+    is_continuous: bool = True
+    has_choices: bool = False  # observations say which choices are allowed
+    has_log: bool = False
+
+    @property
+    def name(self) -> str:
+        """The algorithm's name."""
+        return self.label.split(maxsplit=1)[0]
+
+    @property
+    def module(self) -> Any:
+        """The algorithm."""
+        return algorithms.find(self.name)
+
+    @property
+    def config(self) -> Any:
+        """Its settings."""
+        return self.module.Config(**self.fields)
+
+    @property
+    def spec(self) -> Spec:
+        """A problem of few numbers."""
+        obs, action = (
+            WITH_CHOICES if self.has_choices else OBS,
+            BOX if self.is_continuous else CHOICES,
+        )
+        return Spec(obs, action, mid_run.ENVS, 100, LOG if self.has_log else None)
+
+    def before(self) -> Any:
+        """Return the state in the middle of a run."""
+        fresh = jax.jit(lambda key: self.module.init(key, self.spec, self.config))(
+            jax.random.key(0)
+        )
+        return mid_run.stirred(fresh, self.counters, self.nudges)
+
+    def batch(self, garbage: float = 50.0) -> Record:
+        """Return the batch that is learned from."""
+        needs = self.module.needs(self.config)
+        return mid_run.make_batch(
+            needs, self.is_continuous, garbage=garbage, allowed=self.has_choices
+        )
+
+
+GOLDEN = Path(__file__).parent / "golden.json"
+KEY = 1  # of the update's randomness
+TINY = {"width": 5, "depth": 2, "lr": 3e-3}
+REPLAYED = {**TINY, "batch": 12, "gamma": 0.8}
+PPO = {
+    **TINY,
+    **{"gamma": 0.8, "gae_lambda": 0.9, "length": 6, "minibatch": 7, "epochs": 2, "clip": 0.15},
+    **{"entropy_coef": 0.07, "value_coef": 0.6, "max_grad_norm": 0.5, "anneal": True},
+}
+PASSED = {"normalise_obs": False, "normalise_reward": False}
+WATCHED = {"clip_value": True, "target_kl": 0.02, "normalise_advantage": False}
+DQN = {
+    **REPLAYED,
+    **{"target_period": 5, "tau": 0.3, "huber": 0.5, "max_grad_norm": 0.2, "anneal": True},
+    **{"exploration_initial": 0.9, "exploration_final": 0.1, "exploration_fraction": 0.5},
+}
+RAINBOW = {"double": True, "dueling": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0}
+SOFT = {**REPLAYED, "tau": 0.05, "alpha": 0.3}
+TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
+WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 2.0, 0.0])}  # a log deviation around 2
+FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 2.0, -5.0])}
+LOGGED = {**TINY, "batch": 12, "normalise_obs": True}
+VALUED = {**LOGGED, "gamma": 0.8, "tau": 0.05}
+IQL_ = {**VALUED, "beta": 1.5, "most": 2.0}
+IQL = IQL_ | {"expectile": 0.8}
+TD3BC = {**VALUED, "target_noise": 0.4, "noise_clip": 0.3, "alpha": 2.0}
+REBRAC = TD3BC | {"actor_penalty": 0.4, "critic_penalty": 0.2}
+REBRAC.pop("alpha")
+AWAC = {**VALUED, "temperature": 0.7, "most": 2.0}
+EDAC = {**VALUED, "members": 3, "alpha": 0.3}
+RLPD = {"diversity": None, "subset": 2, "layer_norm": True, "backup_entropy": False}
+CQL = {**VALUED, "alpha": 0.3, "actor_lr": 1e-3, "penalty": 0.7, "n_actions": 3}
+CALIBRATED = {"calibrated": True, "target_gap": 0.4, "backup_entropy": True}
+FQL = {**VALUED, "alpha": 2.0, "flow_steps": 3}
+DT = {
+    **{"lr": 3e-3, "rise": 100, "weight_decay": 0.1, "max_grad_norm": 0.2, "length": 3},
+    **{"batch": 6, "width": 4, "layers": 2, "horizon": 4, "target": 1.0},
+}
+HALF = {".updates": 30}
+ITERATION = {".iteration": 30.0}
+
+UPDATES = [
+    Update("ppo choices", PPO | PASSED, ITERATION, is_continuous=False),
+    Update("ppo masked choices", PPO | WATCHED, ITERATION, is_continuous=False, has_choices=True),
+    Update("ppo box", PPO | PASSED | {"clip_value": True, "anneal": False}, ITERATION),
+    Update("ppo box normalised", PPO, ITERATION),
+    Update("dqn", DQN, {".updates": 33}, is_continuous=False),
+    Update("dqn target due", DQN, {".updates": 34}, is_continuous=False),
+    Update("dqn rainbow", DQN | RAINBOW, {".updates": 24}, is_continuous=False),
+    Update(
+        "dqn masked double",
+        DQN | {"double": True, "huber": float("inf"), "anneal": False},
+        {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("sac box", SOFT, nudges=WIDE),
+    Update("sac box untuned", SOFT | {"tune_alpha": False, "target_entropy": -0.7}),
+    Update("sac choices", SOFT, is_continuous=False),
+    Update("sac masked choices", SOFT, is_continuous=False, has_choices=True),
+    Update("td3 critics alone", TD3, {".updates": 32}),
+    Update("td3 actor due", TD3, {".updates": 33}),
+    Update("bc choices", LOGGED, is_continuous=False, has_choices=True, has_log=True),
+    Update("bc box", LOGGED, has_log=True),
+    Update("bc squares", LOGGED | {"likelihood": False}, has_log=True),
+    Update("iql box", IQL | {"layer_norm": True, "scale_reward": True}, HALF, has_log=True),
+    Update("iql choices", IQL, HALF, is_continuous=False, has_log=True),
+    Update("xql box", IQL_ | {"temperature": 0.5, "clip": 1.2}, HALF, has_log=True),
+    Update("xql choices", IQL_ | {"temperature": 2.0}, HALF, is_continuous=False, has_log=True),
+    Update("fdvl box", IQL_ | {"weight": 0.7}, HALF, has_log=True),
+    Update(
+        "fdvl choices",
+        IQL_ | {"weight": 0.4, "divergence": "chi_square"},
+        HALF,
+        is_continuous=False,
+        has_log=True,
+    ),
+    Update("td3bc critics alone", TD3BC, {".updates": 32}, has_log=True),
+    Update("td3bc actor due", TD3BC, {".updates": 33}, has_log=True),
+    Update("rebrac critics alone", REBRAC, {".updates": 32}, has_log=True),
+    Update("rebrac actor due", REBRAC, {".updates": 33}, has_log=True),
+    Update("awac box", AWAC, has_log=True),
+    Update("awac choices", AWAC, is_continuous=False, has_log=True),
+    Update("edac box", EDAC | {"diversity": 0.4}, nudges=FAR, has_log=True),
+    Update("edac choices", EDAC | {"diversity": None}, is_continuous=False, has_log=True),
+    Update("edac subset", EDAC | RLPD, has_log=True),
+    Update("cql box", CQL, has_log=True),
+    Update("cql choices", CQL, is_continuous=False, has_log=True),
+    Update("cql calibrated box", CQL | CALIBRATED, has_log=True),
+    Update("cql calibrated choices", CQL | CALIBRATED, is_continuous=False, has_log=True),
+    Update("fql", FQL, has_log=True),
+    Update("fql least", FQL | {"q_agg": "min", "normalise_q": True}, has_log=True),
+    Update("dt box", DT, {".updates": 40}, has_log=True),
+    Update("dt choices", DT | {"heads": 2}, {".updates": 200}, is_continuous=False, has_log=True),
+]
+BY_LABEL = {update.label: update for update in UPDATES}
+
+
+@functools.cache
+def learned(label: str, garbage: float = 50.0) -> tuple[Any, Any, Signals]:
+    """Return Sterling's state before and after the update, and the signals."""
+    return by_sterling(BY_LABEL[label], garbage)
+
+
+@functools.cache
+def expected(label: str) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray]]:
+    """Return the oracle's state after the update, its metrics and its numbers for each sample."""
+    return by_oracle(BY_LABEL[label])
+
+
+def by_sterling(update: Update, garbage: float = 50.0) -> tuple[Any, Any, Signals]:
+    """Return the state before and after an update, and the signals."""
+    before = update.before()
+    return before, *_compiled(update.name)(before, update.batch(garbage), jax.random.key(KEY))
+
+
+@functools.cache
+def _compiled(name: str) -> Any:
+    return jax.jit(algorithms.find(name).learn)
+
+
+def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray]]:
+    """Return an oracle's state after an update, its metrics and its numbers for each sample."""
+    state, batch, config = mid_run.leaves_of(update.before()), update.batch(), update.config
+    size = mid_run.NUMBERS if update.is_continuous else mid_run.CHOICES
+    drawn = draws.DRAWS.get(update.name, draws.none)
+    noise = drawn(jax.random.key(KEY), config, batch.mask.size, size)
+    is_whole = isinstance(update.module.needs(config), (Rollouts, Sequences))
+    if not is_whole:
+        mask = np.asarray(batch.mask)
+        noise = {name: x[..., mask, :] if x.ndim > 1 else x for name, x in noise.items()}
+    setting = update.module.__name__.split(".")[-2]
+    oracle = import_module(f"oracles.{setting}.{update.name}")
+    settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    metrics, samples = oracle.learn(state, mid_run.rows_of(batch, is_whole), settings, noise)
+    return state, metrics, samples
+
+
+def numbers(state: Leaves, metrics: Any) -> dict[str, float]:
+    """Return the metrics, and the sum and the length of all numbers of the state."""
+    found = {name: float(value) for name, value in metrics.items()}
+    every = np.concatenate([np.nan_to_num(leaf, posinf=0.0).ravel() for leaf in state.values()])
+    found["state/sum"] = float(every.sum())
+    found["state/norm"] = float(np.sqrt(np.square(every).sum()))
+    return found
