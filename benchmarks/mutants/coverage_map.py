@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,15 @@ from sites import Mutant
 
 # The tests that are measured for bugs of a folder. All measured tests may find a bug of any folder.
 AREAS = {
-    "equations": ("equations",),
-    "statistics": ("statistics",),
-    "experience": ("experience",),
-    "training": ("training",),
-    "algorithms": ("algorithms", "contract"),
+    "equations": ("equations/test_*.py",),
+    "statistics": ("statistics/test_*.py",),
+    "experience": ("experience/test_*.py",),
+    "training": ("training/test_*.py",),
+    "algorithms": (
+        "algorithms/test_*.py",
+        "contract/test_structure.py",
+        "contract/test_language_oracles.py",
+    ),
 }
 FOLDERS = ("equations", "statistics", "experience", "training", "algorithms")
 EAGER = ("equations", "statistics")  # their functions are called as they are, mostly
@@ -33,10 +38,11 @@ def rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def files_of_tests(here: Path, folders: list[str]) -> list[Path]:
-    """Return the files of tests that are measured for the folders, each once."""
-    areas = dict.fromkeys(area for folder in folders for area in AREAS[folder])
-    return [path for area in areas for path in sorted((here / "tests" / area).glob("test_*.py"))]
+def files_of_tests(here: Path, folders: list[str], names: Sequence[str] = ()) -> list[Path]:
+    """Return the files of tests that are measured for the folders; of ``names`` only, if any."""
+    patterns = [pattern for folder in folders for pattern in AREAS[folder]]
+    found = [path for pattern in patterns for path in sorted((here / "tests").glob(pattern))]
+    return [path for path in found if not names or path.stem in names]
 
 
 class Chart:
@@ -58,9 +64,9 @@ class Chart:
         for row in rows(file):
             self._take(row)
 
-    def measure(self, folder: str) -> None:
+    def measure(self, folder: str, names: Sequence[str] = ()) -> None:
         """Run the tests of a folder's area, file by file, where that was not done before."""
-        for path in files_of_tests(self.here, [folder]):
+        for path in files_of_tests(self.here, [folder], names):
             if self._name(path) not in self.known:
                 self._measure(path)
 
@@ -69,15 +75,21 @@ class Chart:
 
         First come those that run its statement. A statement of a compiled function is seen only
         in the test that traces it, and what runs in other processes not at all: so the rest of
-        those files follow, and the file that is named like the module. Together they take
-        ``seconds``.
+        those files follow (those of the same parameters before others), and the file that is named
+        like the module. Together they take ``seconds``.
         """
         hit = self.lines.get((mutant.file, mutant.statement), set())
         files = {f"tests/{mutant.folder}/test_{Path(mutant.file).stem}.py"}
         files |= {file for test in hit if self.compiled[file := test.split("::")[0]]}
         found = hit | {t for t in self.seconds if t.split("::")[0] in files}
         own = f"tests/{mutant.folder}/"
-        order = sorted(found, key=lambda t: (t not in hit, not t.startswith(own), self.seconds[t]))
+        cases = {_case(test) for test in hit} - {""}  # what one of them compiled others may run
+
+        def rank(test: str) -> tuple[bool, bool, bool, float]:
+            known, alike = test in hit, _case(test) in cases
+            return not known, not alike, not test.startswith(own), self.seconds[test]
+
+        order = sorted(found, key=rank)
         chosen, spent = [], 0.0
         for test in order:
             spent += self.seconds[test]
@@ -122,6 +134,11 @@ class Chart:
             for file, numbers in test["lines"].items():
                 for number in numbers:
                     self.lines[file, number].add(test["test"])
+
+
+def _case(test: str) -> str:
+    """Return the parameters in a test's name, or nothing."""
+    return test.partition("[")[2]
 
 
 def _digest(paths: list[Path]) -> str:

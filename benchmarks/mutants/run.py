@@ -50,12 +50,13 @@ def main() -> None:
     copy.copied(ROOT, here)
     wanted = _wanted(here / "sterling", options)
     if not options.report:
-        copy.entered(here, options.only, coverage_map.files_of_tests(here, options.only))
+        areas = options.only, options.tests
+        copy.entered(here, options.only, coverage_map.files_of_tests(here, *areas))
         alive = swap.living(here / "sterling")
         chart = coverage_map.Chart(work / "coverage.jsonl", here, alive)
         campaign = Campaign(work, here, alive, chart, options)
         for folder in options.only:
-            chart.measure(folder)
+            chart.measure(folder, options.tests)
             for mutant in wanted:
                 if mutant.folder == folder:
                     campaign.attempt(mutant)
@@ -153,6 +154,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=COUNTS, default=list(COUNTS), help="folders")
     parser.add_argument("--file", nargs="+", default=[], help="only files of these names (no .py)")
+    parser.add_argument("--tests", nargs="+", default=[], help="only these files of tests")
     parser.add_argument("--share", type=float, default=1.0, help="of the usual count of mutants")
     parser.add_argument("--seed", type=int, default=33)
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for a mutant")
