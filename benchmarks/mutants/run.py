@@ -88,11 +88,13 @@ class Campaign:
     ):
         self.work, self.here, self.alive, self.chart = work, here, alive, chart
         self.options, self.known = options, report.trials(work)
+        self.read = json.loads(report.READ.read_text())
 
     def attempt(self, mutant: Mutant) -> None:
         """Try one mutant unless its outcome is known."""
         before = self.known.get(mutant.name)
-        if before and before["outcome"] not in self.options.again:
+        again = before and before["outcome"] in self.options.again
+        if before and (not again or self.read.get(mutant.name, "").startswith("equivalent")):
             return
         began = time.monotonic()
         tests = self.chart.tests_of(mutant, self.options.seconds)
