@@ -22,19 +22,20 @@ ASSERTED = ("assert", "AssertionError")
 Row = dict[str, Any]
 
 
-def trials(work: Path) -> dict[str, Row]:
-    """Return the last outcome of every mutant tried, by name."""
+def trials(work: Path) -> dict[tuple[str, str], Row]:
+    """Return the last outcome of every mutant tried, by its name and its function's digest."""
     file = work / "trials.jsonl"
     if not file.exists():
         return {}
     rows = [json.loads(line) for line in file.read_text().splitlines()]
-    return {row["name"]: row for row in rows}
+    return {(row["name"], row["digest"]): row for row in rows}
 
 
 def write(root: Path, work: Path, wanted: list[Mutant], options: Any) -> None:
     """Write the JSON and the Markdown page beside it."""
     known, read = trials(work), json.loads(READ.read_text())
-    rows = [_row(m, known[m.name], read) for m in wanted if m.name in known]
+    keys = {(m.name, m.digest): m for m in wanted}
+    rows = [_row(m, known[key], read) for key, m in keys.items() if key in known]
     control = work / "control.json"
     begun = {
         "commit": _git(root, "rev-parse", "HEAD"),
@@ -67,7 +68,7 @@ def _row(mutant: Mutant, trial: Row, read: dict[str, str]) -> Row:
         "function": mutant.function,
         "change": f"{mutant.before} -> {mutant.after}",
     }
-    row |= {key: value for key, value in trial.items() if key != "name"}
+    row |= {key: value for key, value in trial.items() if key not in ("name", "digest")}
     return row | ({"read": read[mutant.name]} if mutant.name in read else {})
 
 

@@ -91,18 +91,21 @@ class Campaign:
         self.read = json.loads(report.READ.read_text())
 
     def attempt(self, mutant: Mutant) -> None:
-        """Try one mutant unless its outcome is known."""
-        before = self.known.get(mutant.name)
+        """Try one mutant unless its outcome is known, or it was read and found equivalent."""
+        before = self.known.get((mutant.name, mutant.digest))
         again = before and before["outcome"] in self.options.again
-        if before and (not again or self.read.get(mutant.name, "").startswith("equivalent")):
+        if before and (not again or report.is_equivalent(before | {"read": self._read(mutant)})):
             return
         began = time.monotonic()
         tests = self.chart.tests_of(mutant, self.options.seconds)
         row = self._tried(mutant, tests) if tests else {"outcome": "uncovered"}
         row |= {"tests": len(tests), "seconds": round(time.monotonic() - began, 1)}
-        self._keep({"name": mutant.name} | row)
+        self._keep({"name": mutant.name, "digest": mutant.digest} | row)
         where = f"{mutant.file}:{mutant.line} {mutant.operator}"
         print(f"{row['outcome']:9} {row['seconds']:6.1f} s  {where}", flush=True)
+
+    def _read(self, mutant: Mutant) -> str:
+        return self.read.get(mutant.name, "")
 
     def _tried(self, mutant: Mutant, tests: list[str]) -> dict[str, Any]:
         tree = planted(self.here / "sterling", mutant)
@@ -116,8 +119,6 @@ class Campaign:
 
         try:  # for the processes that tests start
             path.write_text(ast.unparse(tree))
-            later = stamp.st_mtime + 10 + int(time.time()) % 1_000_000
-            os.utime(path, (later, later))
             return self._outcome(prepare, tests)
         finally:
             path.write_bytes(text)
@@ -139,7 +140,7 @@ class Campaign:
         return {"outcome": "survived" if last.get("finished") == 0 else "refused"}
 
     def _keep(self, row: dict[str, Any]) -> None:
-        self.known[row["name"]] = row
+        self.known[row["name"], row["digest"]] = row
         with (self.work / "trials.jsonl").open("a") as out:
             out.write(json.dumps(row) + "\n")
 

@@ -1,6 +1,7 @@
 """The bugs that benchmarks/mutants plants are the bugs that it says, and tests can find them."""
 
 import ast
+import importlib.util
 import sys
 from pathlib import Path
 from types import FunctionType
@@ -90,3 +91,26 @@ def test_a_function_that_others_hold_runs_the_planted_bug(tmp_path):
     mutant = next(m for m in sites.every(tmp_path, ["sums.py"]) if m.operator == "sign")
     swap.exchange(sites.planted(tmp_path, mutant), path, ["add"], {"add": [held]})
     assert held([1, 2], [5, 5]) == [-4, -3]
+
+
+def test_the_page_counts_equivalent_bugs_out_and_names_every_other():
+    spec = importlib.util.spec_from_file_location("mutants_report", HERE / "report.py")
+    report = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(report)
+    bug = {"folder": "equations", "operator": "sign", "where": "equations/value.py:3"}
+    bug |= {"function": "huber", "change": "a + b -> a - b"}
+    found = {**bug, "outcome": "killed", "reason": "AssertionError: Not equal to tolerance"}
+    rows = [
+        *[found] * 6,
+        {**found, "reason": "timeout"},
+        {**bug, "outcome": "survived", "read": "equivalent: b is 0"},
+        {**bug, "outcome": "survived", "where": "equations/value.py:9"},
+    ]
+    begun = {"commit": "a" * 40, "dirty": False, "date": "2026-01-01T00:00", "seeds": 33}
+    begun |= {"command": "run.py", "versions": {"jax": "1"}, "hardware": {"cpu": "x", "cores": 2}}
+    page = report.markdown({"provenance": [begun], "control": None, "mutants": rows})
+    assert "| equations | 9 | 7 | 6 | 1 | 1 | 87.5 % |" in page
+    missed, equal = page.split("## Missed")[1].split("## Equivalent")
+    assert "equations/value.py:9" in missed
+    assert "not read yet" in missed
+    assert "b is 0" in equal
