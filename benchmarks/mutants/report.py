@@ -85,8 +85,8 @@ def markdown(content: Row) -> str:
     lines = [
         "# Planted bugs",
         "",
-        f"{len(rows)} small bugs, planted one at a time in a copy of the repository, and whether a",
-        "test failed. A bug that cannot make any number wrong is *equivalent*; each was read, and",
+        f"{len(rows)} small bugs (of {content['asked']} that were drawn), planted one at a time in a",
+        "copy of the repository, and whether a test failed. A bug that cannot make any number wrong is *equivalent*; each was read, and",
         "says why. `by an assertion` are those that a test found by comparing numbers, not by a",
         "crash, a shape or a hang.",
         "",
