@@ -22,8 +22,8 @@ def test_equal_rows_are_no_deviation_from_their_mean():
 
 def test_the_clipped_value_errs_by_the_larger_of_both_errors():
     """Values moved beyond +-0.5 of the old ones: past the target, and towards it, either way."""
-    value, old = jnp.array([2.0, 2.0, -2.0, 0.4]), jnp.array([0.0, 0.0, 0.0, 0.0])
-    target = jnp.array([0.4, 3.0, -0.4, 1.0])
+    value, old = jnp.array([2.0, 2.0, -2.0, -2.0, 0.4]), jnp.zeros(5)
+    target = jnp.array([0.4, 3.0, -0.4, -3.0, 1.0])
     found = clipped_value(value, old, target, 0.5)
-    errors = [2.0 - 0.4, 3.0 - 0.5, 2.0 - 0.4, 1.0 - 0.4]
+    errors = [2.0 - 0.4, 3.0 - 0.5, 2.0 - 0.4, 3.0 - 0.5, 1.0 - 0.4]
     np.testing.assert_allclose(found, 0.5 * np.square(errors), rtol=1e-6)

@@ -59,6 +59,8 @@ def test_a_column_without_weight_adds_nothing():
     # ratio 2 of column 0: 2 + 2 (2 - 2) / 3 and 2 + 2 (4 - 4) / 3; column 1 divides by nothing
     kept = jnp.array([[1.0, 0.0], [1.0, 0.0]])
     np.testing.assert_allclose(eq.pulls((terms * kept, weights)), [2.0, 2.0], rtol=1e-6)
+    light = jnp.array([[0.1], [0.3]]), jnp.array([[0.25], [0.25]])  # ratio 0.4 / 0.5
+    np.testing.assert_allclose(eq.pulls(light), [0.4, 1.2], rtol=1e-6)
 
 
 def test_what_no_episode_would_have_done_is_no_number_to_divide_by():
