@@ -230,3 +230,11 @@ def test_only_vectors_of_floats_are_changed():
             named("reflection:-++/-++")(before, KEY)
     with pytest.raises(Mistake, match="speaks of 3 actions where there are 2"):
         augmentation.reflection((-1, 1, 1), (1, 1, 1))(record(), KEY)
+
+
+def test_actions_that_are_no_vector_have_no_symmetry():
+    """Neither several arrays nor one of more axes."""
+    change, plain = permutation((1, 0, 2), (1, 0)), record()
+    for action in ({"a": plain.action}, jnp.stack([plain.action] * 2, -1)):
+        with pytest.raises(Mistake, match="one choice or one vector"):
+            change(dataclasses.replace(plain, action=action, extras={}), KEY)

@@ -92,6 +92,19 @@ def test_advantages_pass_no_gradient():
     np.testing.assert_array_equal(slope, np.zeros((1, 5)))
 
 
+def test_what_lies_on_a_limit_was_not_changed_by_it():
+    """Ratio 1 at bounds of 0; and a ratio that is exactly the dual bound."""
+    one = jnp.zeros((1, 2))
+    advantage = jnp.asarray([[1.0, -1.0]])
+    for rule in ("clip", "dual", "cispo"):
+        _, limited = clip.surrogate(one, one, advantage, rule, low=0.0, high=0.0)
+        assert not limited.any()
+    at = jnp.full((1, 2), 2.0)
+    loss, limited = clip.surrogate(at, at, -jnp.ones((1, 2)), "dual", dual=jnp.exp(at[0, 0]))
+    np.testing.assert_allclose(loss, np.full((1, 2), np.exp(2.0)), rtol=1e-6)
+    assert not limited.any()
+
+
 def test_unknown_rules_are_refused_with_the_nearest():
     with pytest.raises(Mistake, match="did you mean cispo"):
         loss("cipso", UP)

@@ -86,3 +86,9 @@ def test_dual_limit_is_the_maximum(divergence):
     values = [minimiser(lambda u, w=w: dual_loss(u, w, divergence)) for w in (0.6, 0.8, 0.99)]
     assert values[0] <= values[1] <= values[2]
     assert abs(values[2] - TARGETS.max()) < 0.01
+
+
+def test_the_gumbel_scale_is_a_constant():
+    mask = jnp.array([True, True])
+    slope = jax.grad(lambda error: gumbel_scale(error, mask, 0.5, 7.0))(jnp.array([0.5, 2.0]))
+    np.testing.assert_array_equal(slope, np.zeros(2))

@@ -1,5 +1,6 @@
 """Advantages by group: numbers a person can check, a plain loop, and the edges."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -139,3 +140,12 @@ def test_unknown_names_are_refused_with_the_nearest():
         group.advantages(REWARD, GROUP, ALL, "leave_one_out", "none")
     with pytest.raises(Mistake, match="use one of none, group, batch, whiten"):
         group.advantages(REWARD, GROUP, ALL, "mean", "xyz")
+
+
+@pytest.mark.parametrize("scale", group.SCALES)
+def test_advantages_are_constants(scale):
+    def total(reward):
+        found = group.advantages(reward, GROUP, ALL, "leave-one-out", scale)
+        return jnp.sum(found * jnp.arange(6.0))
+
+    np.testing.assert_array_equal(jax.grad(total)(REWARD), np.zeros(6))

@@ -48,6 +48,21 @@ def test_weighted_means_do_not_see_how_large_ratios_are():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_relative_ratios_are_bounded_before_they_are_compared():
+    found = eq.relative_ratio(LOG_PI, LOG_MU, 1.25)  # of [[2, 1], [0.5, 1.5]], cut at 1.25
+    np.testing.assert_allclose(found, [[1.0, 0.8], [0.4, 1.0]], rtol=1e-6)
+
+
+def test_a_column_without_weight_adds_nothing():
+    terms, weights = jnp.array([[2.0, 5.0], [4.0, 7.0]]), jnp.array([[1.0, 0.0], [2.0, 0.0]])
+    np.testing.assert_allclose(eq.ratio_of_sums((terms, weights)), 6.0 / 3.0, rtol=1e-6)
+    # ratio 2 of column 0: 2 + 2 (2 - 2) / 3 and 2 + 2 (4 - 4) / 3; column 1 divides by nothing
+    kept = jnp.array([[1.0, 0.0], [1.0, 0.0]])
+    np.testing.assert_allclose(eq.pulls((terms * kept, weights)), [2.0, 2.0], rtol=1e-6)
+    light = jnp.array([[0.1], [0.3]]), jnp.array([[0.25], [0.25]])  # ratio 0.4 / 0.5
+    np.testing.assert_allclose(eq.pulls(light), [0.4, 1.2], rtol=1e-6)
+
+
 def test_what_no_episode_would_have_done_is_no_number_to_divide_by():
     log_pi = jnp.full((2, 2), -jnp.inf)
     np.testing.assert_array_equal(eq.relative_ratio(log_pi, jnp.zeros((2, 2))), jnp.zeros((2, 2)))

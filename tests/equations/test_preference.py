@@ -105,3 +105,9 @@ def test_bradley_terry_with_margin_and_centring():
     found = preference.bradley_terry(CHOSEN, REJECTED, margin, 0.1)
     expected = logistic(2 * Z - np.asarray(margin)) + 0.1 * np.asarray([1.0, 0.0, 0.0])
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_sure_answer_counts_as_one_in_ten_million_less_than_sure():
+    """log odds of exp(-1e-7): -1e-7 - ln(1 - exp(-1e-7)) = 16.118."""
+    sure, even = jnp.zeros(1), jnp.full(1, -np.log(2.0))  # log odds of a half: 0
+    np.testing.assert_allclose(preference.orpo(even, sure, 0.5), 0.5 * 16.11810, rtol=1e-4)

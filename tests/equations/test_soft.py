@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from sterling.equations.polyak import polyak
-from sterling.equations.soft import soft_value, soft_value_of_choices, temperature_loss
+from sterling.equations.soft import first_alpha, soft_value, soft_value_of_choices, temperature_loss
 
 
 def test_soft_value_subtracts_the_weighted_log_probability():
@@ -53,3 +54,9 @@ def test_polyak_moves_by_its_share():
     slow, fast = {"w": jnp.array([0.0, 2.0])}, {"w": jnp.array([1.0, 0.0])}
     np.testing.assert_allclose(polyak(slow, fast, 0.25)["w"], [0.25, 1.5])
     np.testing.assert_allclose(polyak(slow, fast, 1.0)["w"], fast["w"])
+
+
+@pytest.mark.parametrize(("alpha", "tuned", "first"), [(0.0, True, 1e-6), (0.0, False, 0.0)])
+def test_a_temperature_that_is_learned_does_not_begin_at_0(alpha, tuned, first):
+    assert float(first_alpha(alpha, tuned)) == np.float32(first)
+    assert float(first_alpha(0.3, tuned)) == np.float32(0.3)

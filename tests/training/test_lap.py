@@ -6,13 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import sterling
-from sterling.training import lap, run
+from sterling.algorithms.online import ppo
+from sterling.training import lap, loop, run
+from sterling.training.agent import Agent
 
 FIELDS = {
     "ppo": {"length": 16, "minibatch": 64, "epochs": 2, "width": 16},
@@ -63,6 +67,33 @@ class AtLook:
     def requested(self):
         self.left -= 1
         return self.left == 0
+
+
+def test_looks_speed_and_means_by_hand(monkeypatch):
+    """Looks are 5 s apart: one iteration, then as many as the last pace lets into 5 s."""
+    clock = iter([10.0, 12.0, 20.0, 21.0, 30.0, 32.0])
+    asked = []
+
+    def advance(run, count, sums):
+        asked.append(count)
+        before = sums.get("loss", np.zeros(2, np.float32))
+        return run, {"loss": before + np.asarray([count, 2.0 * count], np.float32)}
+
+    monkeypatch.setattr(lap, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(lap, "advance", advance)
+    nothing = loop.Run(Agent(None, ppo, None, "map"), None, jnp.zeros(2, jnp.int32), jnp.asarray(0))
+    part = lap.Lap()
+    for left in (10, 9, 3):
+        part.go(nothing, left)
+    assert asked == [1, 2, 3]  # 5 / 2 s, then 5 / 0.5 s, of which 3 are left
+    assert part.iterations == 6
+    assert part.speed == 6 / (2.0 + 1.0 + 2.0)
+    np.testing.assert_allclose(part.means()["loss"], [1.0, 2.0])
+    again = lap.Lap(part.to_json())
+    np.testing.assert_allclose(again.means()["loss"], [1.0, 2.0])
+    empty = part.next()
+    np.testing.assert_array_equal(empty.to_json()["sums"]["loss"], [0.0, 0.0])
+    assert empty.iterations == 0
 
 
 @pytest.mark.parametrize(

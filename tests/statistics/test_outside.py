@@ -1,0 +1,197 @@
+"""Intervals against numbers from outside: SciPy's distributions and roots, and plain resampling."""
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from sterling.statistics import cvar, estimate, improve, need, power, profile, ranks, tolerance
+from sterling.statistics.success import beta_binomial, joined, wilson_at
+from sterling.types import Mistake
+
+FIRST = np.array([[3.1, 0.4], [2.2, 0.9], [4.0, 0.1], [1.4, 0.8], [2.9, 0.7]])
+SECOND = np.array([[2.0, 0.6], [2.5, 0.5], [0.9, 1.1], [1.8, 0.2]])
+
+
+def placements(x, y):
+    """1 for every pair won, 1/2 for every tie."""
+    return np.array([[float(a > b) + 0.5 * float(a == b) for b in y] for a in x])
+
+
+def newcombe(x, y, level):
+    """The roots of |theta_hat - theta| = t sqrt(V(theta)), found by SciPy."""
+    m, n = len(x), len(y)
+    estimate_, half = placements(x, y).mean(), (m + n) / 2.0
+    t = stats.t.ppf(0.5 + level / 2.0, m + n - 2)
+
+    def away(theta):
+        share = (1 - theta) / (2 - theta) + theta / (1 + theta)
+        variance = theta * (1 - theta) * (1 + (half - 1) * share) / (m * n)
+        return (estimate_ - theta) ** 2 - t**2 * variance
+
+    tiny = 1e-12
+    low = 0.0 if estimate_ == 0.0 else optimize.brentq(away, tiny, estimate_)
+    return low, 1.0 if estimate_ == 1.0 else optimize.brentq(away, estimate_, 1.0 - tiny)
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_improvement_on_one_task_is_newcombes_interval(task):
+    x, y = FIRST[:, task], SECOND[:, task]
+    made = improve(x, y, level=0.9)
+    assert (made.low, made.high) == pytest.approx(newcombe(x, y, 0.9), abs=1e-8)
+
+
+def test_improvement_on_two_tasks_takes_the_wider_of_two_ends():
+    made = improve(FIRST, SECOND, level=0.8)
+    ends = np.array([newcombe(FIRST[:, k], SECOND[:, k], 0.8) for k in range(2)])
+    won = [placements(FIRST[:, k], SECOND[:, k]) for k in range(2)]
+    middle = np.array([each.mean() for each in won])
+    joint = np.sqrt(((ends - middle[:, None]) ** 2).sum(0)) / 2.0
+    variance = np.array(
+        [np.var(w.mean(1), ddof=1) / 5 + np.var(w.mean(0), ddof=1) / 4 for w in won]
+    )
+    freedom = variance.sum() ** 2 / (variance**2 / 7.0).sum()
+    half = stats.t.ppf(0.9, freedom) * np.sqrt(variance.sum()) / 2.0
+    assert made.low == pytest.approx(middle.mean() - max(joint[0], half), abs=1e-8)
+    assert made.high == pytest.approx(middle.mean() + max(joint[1], half), abs=1e-8)
+
+
+def test_joined_rates_by_hand_within_0_and_1():
+    nothing, known = np.zeros(2), {"freedoms": np.array([4.0, 9.0]), "level": 0.95}
+    low, high = joined(
+        np.array([0.5, 0.7]), np.array([0.2, 0.3]), np.array([0.8, 0.9]), variances=nothing, **known
+    )  # arms of sqrt(.3^2 + .4^2) / 2 = .25 and sqrt(.3^2 + .2^2) / 2
+    assert (low, high) == pytest.approx((0.35, 0.6 + np.sqrt(0.13) / 2.0))
+    wide = np.array([0.04, 0.01])
+    ends = np.array([0.5, 0.7])
+    low, high = joined(ends, ends, ends, variances=wide, **known)
+    freedom = 0.05**2 / (0.04**2 / 4.0 + 0.01**2 / 9.0)
+    half = stats.t.ppf(0.975, freedom) * np.sqrt(0.05) / 2.0
+    assert (low, high) == pytest.approx((0.6 - half, 0.6 + half))
+    low, high = joined(ends, ends, ends, variances=100.0 * wide, **known)
+    assert (low, high) == (0.0, 1.0)
+
+
+def test_wilsons_interval_solves_its_equation():
+    for rate, n, z in ((0.3, 7.0, 1.96), (0.92, 11.5, 2.4), (0.5, 3.0, 1.0)):
+
+        def away(p, rate=rate, n=n, z=z):
+            return (rate - p) ** 2 - z * z * p * (1.0 - p) / n
+
+        wanted = optimize.brentq(away, 1e-12, rate), optimize.brentq(away, rate, 1.0 - 1e-12)
+        assert wilson_at(rate, n, z) == pytest.approx(wanted, abs=1e-9)
+    assert wilson_at(0.0, 9.0, 2.0)[0] == 0.0
+    assert wilson_at(1.0, 9.0, 2.0)[1] == 1.0
+
+
+def test_rates_of_episodes_count_as_many_as_are_independent():
+    rates = np.array([0.6, 0.9, 0.75, 0.95])
+    middle = 0.8
+    design = rates.var(ddof=1) * 20 / (middle * (1.0 - middle))
+    assert 1.0 < design < 20.0
+    t = stats.t.ppf(0.975, 3)
+
+    def away(p):
+        return (middle - p) ** 2 - t * t * p * (1.0 - p) / (4 * 20 / design)
+
+    wanted = optimize.brentq(away, 1e-12, middle), optimize.brentq(away, middle, 1.0 - 1e-12)
+    assert beta_binomial(rates, 20, 0.95) == pytest.approx(wanted, abs=1e-9)
+    with pytest.raises(Mistake, match="at least one episode"):
+        beta_binomial(rates, 0, 0.95)
+
+
+def test_a_profile_of_one_task_has_clopper_and_pearsons_band():
+    runs = FIRST[:, 0]
+    made = profile(runs, [1.0, 2.5, 3.0, 9.0], level=0.9)
+    for index, count in enumerate((5, 3, 2, 0)):
+        low, high = stats.binomtest(count, 5).proportion_ci(0.9, "exact")
+        assert (made.low[index], made.high[index]) == pytest.approx((low, high), abs=1e-9)
+
+
+def resampled(table, rng, draws):
+    """(draw, run, task): runs of each task drawn on their own."""
+    runs, tasks = table.shape
+    places = rng.integers(0, runs, (draws, runs, tasks))
+    return table[places, np.arange(tasks)]
+
+
+def test_resampled_ends_are_those_of_plain_resampling():
+    rng = np.random.default_rng(0)
+    x, y = resampled(FIRST, rng, 4_000), resampled(SECOND, rng, 4_000)
+    above = (x > 0.75).mean((1, 2))
+    found = profile(FIRST, [0.75], interval="bootstrap", draws=4_000)
+    wanted = np.quantile(above, [0.025, 0.975])
+    assert (found.low[0], found.high[0]) == pytest.approx(tuple(wanted), abs=1e-9)
+    wins = (x[:, :, None] > y[:, None]).mean((1, 2, 3))
+    made = improve(FIRST, SECOND, interval="bootstrap", draws=4_000)
+    assert (made.low, made.high) == pytest.approx(
+        tuple(np.quantile(wins, [0.025, 0.975])), abs=0.02
+    )
+
+
+def test_ranks_are_those_of_plain_resampling():
+    tables = {"a": FIRST[:4], "b": SECOND, "c": SECOND[::-1] + np.array([0.4, -0.3])}
+    rng = np.random.default_rng(1)
+    drawn = np.stack([resampled(each, rng, 4_000).mean(1) for each in tables.values()])
+    order = stats.rankdata(-drawn, axis=0)
+    made = ranks(tables, draws=4_000)
+    here = stats.rankdata(-np.stack([each.mean(0) for each in tables.values()]), axis=0).mean(1)
+    for index, name in enumerate(tables):
+        assert made.mean[name].value == pytest.approx(here[index])
+        wanted = np.quantile(order[index].mean(1), [0.025, 0.975])
+        assert (made.mean[name].low, made.mean[name].high) == pytest.approx(tuple(wanted), abs=0.26)
+        first = (order[index] == 1.0).mean()
+        assert made.of(name)[0] == pytest.approx(first, abs=0.03)
+
+
+@pytest.mark.parametrize(("coverage", "confidence"), [(0.5, 0.9), (0.8, 0.95)])
+def test_tolerance_takes_the_innermost_pair_that_is_sure_enough(coverage, confidence):
+    for n in (2, 3, 8, 21, 22, 60):
+        sure = {
+            r: stats.beta.sf(coverage, n + 1 - 2 * r, 2 * r) for r in range(1, (n - 1) // 2 + 1)
+        }
+        enough = [r for r, share in sure.items() if share >= confidence]
+        made = tolerance(np.arange(float(n)), coverage, confidence=confidence)
+        r = max(enough, default=1)
+        assert (made.low, made.high) == (r - 1.0, n - r)
+        assert made.confidence == pytest.approx(stats.beta.sf(coverage, n + 1 - 2 * r, 2 * r))
+
+
+def test_the_resampled_deviation_gives_students_interval_of_a_mean():
+    """With the factor sqrt(n / (n - 1)) it has the deviation that t has."""
+    runs = np.random.default_rng(2).normal(size=8)
+    made = estimate(runs, interval="bootstrap-se", draws=40_000)
+    low, high = stats.t.interval(0.95, 7, runs.mean(), stats.sem(runs))
+    assert (made.low, made.high) == pytest.approx((low, high), rel=0.02)
+    table = np.random.default_rng(3).normal(size=(4, 3)) * [1.0, 2.0, 5.0]
+    made = estimate(table, interval="bootstrap-se", draws=40_000)
+    parts = table.var(0, ddof=1) / 4
+    freedom = parts.sum() ** 2 / (parts**2 / 3.0).sum()
+    half = stats.t.ppf(0.975, freedom) * np.sqrt(parts.sum()) / 3.0
+    assert made.high - made.low == pytest.approx(2.0 * half, rel=0.02)
+
+
+def test_the_studentised_bootstrap_is_that_of_plain_resampling():
+    runs = np.random.default_rng(5).exponential(size=9)
+    rng = np.random.default_rng(0)
+    drawn = runs[rng.integers(0, 9, (40_000, 9))]
+    ratio = (drawn.mean(1) - runs.mean()) / stats.sem(drawn, axis=1)
+    low, high = np.quantile(ratio[np.isfinite(ratio)], [0.025, 0.975])
+    error = stats.sem(runs)
+    made = estimate(runs, interval="percentile-t", draws=40_000)
+    assert made.low == pytest.approx(runs.mean() - high * error, rel=0.05)
+    assert made.high == pytest.approx(runs.mean() - low * error, rel=0.05)
+
+
+def test_the_tail_of_runs_counts_the_last_in_part():
+    assert estimate([5.0, 1.0, 3.0, 2.0, 4.0], cvar(0.5), interval="none").value == pytest.approx(
+        (1.0 + 2.0 + 0.5 * 3.0) / 2.5
+    )
+
+
+def test_power_refuses_what_is_no_probability():
+    for wrong in (lambda: power(1.0, 5, alpha=1.0), lambda: power(1.0, 5, alpha=0.0)):
+        with pytest.raises(Mistake, match="alpha lies between"):
+            wrong()
+    for share in (0.04, 0.05, 1.0):
+        with pytest.raises(Mistake, match="power wanted lies between"):
+            need(0.5, share)

@@ -1,0 +1,145 @@
+"""Evaluation against a plain NumPy simulation of the same episodes."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling import keys
+from sterling.algorithms.online import ppo
+from sterling.envs.traced import Traced
+from sterling.training.agent import Agent
+from sterling.training.evaluate import Episodes, _count, evaluate
+from sterling.types import Step
+
+SEEDS = (3, 8)
+ENVS = 3
+
+
+class Stairs(eqx.Module):
+    """Where one begins, and the steps climbed."""
+
+    start: jax.Array
+    time: jax.Array
+
+
+class Climb:
+    """An episode of 2, 3 or 4 steps by where it begins; every step pays action times step."""
+
+    obs = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, key):
+        state = Stairs(jax.random.uniform(key), jnp.zeros((), jnp.int32))
+        return state, self._seen(state)
+
+    def step(self, state, action, key):
+        moved = Stairs(state.start, state.time + 1)
+        over = moved.time >= 2 + jnp.floor(3.0 * state.start).astype(jnp.int32)
+        reward = action[0] * moved.time.astype(jnp.float32)
+        return moved, self._seen(moved), reward, over, jnp.asarray(False)
+
+    def _seen(self, state):
+        return jnp.stack([state.start, state.time.astype(jnp.float32)])
+
+
+@pytest.fixture(scope="module")
+def world():
+    return Traced(Climb(), SEEDS, ENVS, strategy="map")
+
+
+@pytest.fixture(scope="module")
+def agent(world):
+    """Its random actions are far from its deterministic ones."""
+    config = ppo.Config(width=8, depth=1, length=8, minibatch=8, log_std=1.0, normalise_obs=False)
+    seeds = jnp.asarray(SEEDS, jnp.int32)
+    made = Agent.create(ppo, keys.at(seeds, "agent", 0), world.spec, config, "map")
+    wide = jax.tree.map(lambda x: 60.0 * x, made.state.nets.policy.layers[-1])
+    return eqx.tree_at(lambda a: a.state.nets.policy.layers[-1], made, wide)
+
+
+def climbed(agent, seed, start):
+    """The return and the length of one episode: a tanh network of one hidden layer, in NumPy."""
+    first, last = (
+        [np.asarray(x[seed], np.float64) for x in (layer.weight, layer.bias)]
+        for layer in agent.state.nets.policy.layers
+    )
+    total, length = 0.0, 2 + int(3.0 * start)
+    for time in range(length):
+        hidden = np.tanh(np.array([start, time]) @ first[0] + first[1])
+        total += (hidden @ last[0] + last[1])[0] * (time + 1)
+    return total, length
+
+
+def test_every_env_plays_its_episodes_to_the_end_and_no_further(agent, world):
+    found = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32), 5)
+    assert found["return"].shape == found["length"].shape == (2, 5)
+    starts = [
+        np.asarray(world.reset(keys.at(jnp.asarray(SEEDS, jnp.int32), "evaluate", round_))[1])
+        for round_ in range(2)
+    ]
+    starts = np.concatenate(starts, 1)[:, :5, 0]
+    assert len(np.unique(starts)) == 10  # no episode is played twice
+    wanted = [[climbed(agent, s, x) for x in row] for s, row in enumerate(starts)]
+    np.testing.assert_allclose(found["return"], np.array(wanted)[..., 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(found["length"], np.array(wanted)[..., 1])
+    assert len(np.unique(found["length"])) > 1
+
+
+def test_as_many_episodes_as_copies_unless_told_otherwise(agent, world):
+    found = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32))
+    assert found["return"].shape == (2, ENVS)
+
+
+class Dice:
+    """Every episode is one throw, paid by the world's own chance."""
+
+    obs = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, key):
+        return jnp.zeros((), jnp.int32), jnp.zeros(2)
+
+    def step(self, state, action, key):
+        over = state >= 2
+        return state + 1, jnp.zeros(2), jax.random.uniform(key), over, jnp.asarray(False)
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_no_two_steps_share_their_chance(agent, traced):
+    """Three throws an episode: were one key used for all steps, returns were three times one."""
+    world = Traced(Dice(), SEEDS, ENVS, strategy="map")
+    world.traced = traced
+    found = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32), 4 * ENVS)
+    assert (found["length"] == 3).all()
+    assert len(np.unique(found["return"])) == 2 * 4 * ENVS
+    again = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32), 4 * ENVS)
+    np.testing.assert_array_equal(found["return"], again["return"])
+    assert found["return"].std() < 0.7  # sqrt(3 / 12) = 0.5; of one throw three times: 0.87
+
+
+def test_a_step_is_booked_by_hand(agent):
+    """Five copies: running, ending, over, restarting after a crash, and a row of no experience."""
+    row = [False, False, True, False, False]
+    before = Episodes(
+        None,
+        jnp.zeros((1, 5)),
+        jnp.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]),
+        jnp.asarray([[1, 2, 3, 4, 5]], jnp.int32),
+        jnp.asarray([row]),
+        None,
+    )
+    step = Step(
+        jnp.ones((1, 5)),
+        jnp.full((1, 5), 10.0),
+        jnp.ones((1, 5)),
+        jnp.asarray([[False, True, True, True, False]]),
+        jnp.asarray([[True, True, True, False, False]]),
+    )
+    after = _count(agent, before, None, None, step)
+    np.testing.assert_array_equal(after.returns, [[11.0, 12.0, 3.0, 0.0, 5.0]])
+    np.testing.assert_array_equal(after.lengths, [[2, 3, 3, 0, 5]])
+    np.testing.assert_array_equal(after.over, [[False, True, True, False, False]])
+    np.testing.assert_array_equal(after.obs, 1.0)
