@@ -37,6 +37,7 @@ def told(capsys, *words):
     return code, out.out, out.err
 
 
+@pytest.mark.slow
 def test_models_are_judged_side_by_side_and_written_down(runs, capsys):
     asked = ("--samples", 4, "--problems", 6)
     code, out, _ = told(capsys, "evaluate", runs / "grpo", "--beside", runs / "sft", *asked)
@@ -99,6 +100,7 @@ def test_compare_and_report_count_updates(runs, capsys, tmp_path):
     assert "2 updates" in page
 
 
+@pytest.mark.slow
 def test_adapters_alone_are_taught_and_exported(runs, capsys):
     shared = {"model": str(runs / "sft"), "limit": 8, "evaluate_episodes": 4, "examples": 64}
     words = {"lora": 2, "forget": True, "updates": 2, "seeds": [3, 5], "out": runs / "lora"}

@@ -176,6 +176,7 @@ def tasteful(random):
     return (f"say {random.choice('abcdxyz')}", *words)
 
 
+@pytest.mark.slow
 def test_a_taste_holds_for_answers_that_were_never_seen():
     random = Random(0)
     source, held = (compared([tasteful(random) for _ in range(n)], 32) for n in (256, 64))
@@ -194,6 +195,7 @@ def test_a_taste_holds_for_answers_that_were_never_seen():
     assert value < 0.5  # log 2 at first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["dpo", "kto", "orpo"])
 def test_pieces_change_nothing(loss):
     states = [moved(loss), moved(loss, piece=2)]

@@ -201,6 +201,7 @@ def test_other_action_spaces_are_a_mistake(space, remedy):
         dqn.init(jax.random.key(0), Spec(VECTOR, space), dqn.Config())
 
 
+@pytest.mark.slow
 def test_every_switch_together_solves_a_probe_world():
     """Values and actions both matter there, and rewards come late."""
     gamma = 0.8

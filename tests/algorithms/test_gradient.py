@@ -201,6 +201,7 @@ def test_credit_by_fewer_turns_than_the_world_has_is_refused():
         sterling.train("grpo", turns=2, **place, **small)
 
 
+@pytest.mark.slow
 def test_a_critic_learns_as_often_as_the_policy_and_no_value_runs_off(monkeypatch):
     """Updates on all rows: the first begins at the values that the others are clipped to."""
     model, settings = tiny(12, "nano"), algorithms.named("token-ppo")

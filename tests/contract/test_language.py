@@ -48,7 +48,12 @@ def train(name, updates, seeds=(0,), strategy="map", **more):
     )
 
 
-@pytest.mark.parametrize("name", ["sft", "grpo", "rloo", "token-ppo"])
+def slow(*names):
+    """Learners whose cases only make test-all runs."""
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", ["grpo", *slow("sft", "rloo", "token-ppo")])
 def test_what_is_rewarded_is_learned(name):
     learns = 60 if name in ("token-ppo", "rloo") else 40
     run = train(name, learns, evaluate_episodes=64)  # by chance it is 0.01
@@ -56,7 +61,7 @@ def test_what_is_rewarded_is_learned(name):
 
 
 @pytest.mark.as_users
-@pytest.mark.parametrize("name", ["sft", "grpo", "token-ppo"])
+@pytest.mark.parametrize("name", ["grpo", *slow("sft", "token-ppo")])
 def test_map_is_bit_equal_to_each_seed_alone(name):
     together, alone = train(name, 4, (0, 1, 2), piece=4), train(name, 4, (1,), piece=4)
     leaves = [jax.tree.leaves(run.agent.state) for run in (together, alone)]
@@ -64,6 +69,7 @@ def test_map_is_bit_equal_to_each_seed_alone(name):
         np.testing.assert_array_equal(np.asarray(many)[1], np.asarray(one)[0])
 
 
+@pytest.mark.slow
 def test_vmap_is_close_over_a_few_updates():
     together, alone = train("grpo", 2, (0, 1), "vmap"), train("grpo", 2, (1,))
     leaves = [jax.tree.leaves(run.agent.state) for run in (together, alone)]
@@ -188,7 +194,7 @@ def test_shapes_are_preserved_and_failed_rows_teach_nothing(name):
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("name", ["sft", "grpo", "rloo", "token-ppo"])
+@pytest.mark.parametrize("name", ["grpo", *slow("sft", "rloo", "token-ppo")])
 def test_pieces_change_nothing(name):
     module = algorithms.find(name)
 

@@ -358,6 +358,7 @@ def taught(kind, rounds, wrap=lambda source: source, count=40):
     return begun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["learnable", "advantage"])
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):

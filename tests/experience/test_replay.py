@@ -440,6 +440,7 @@ def assert_alike(one, other):
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_step", "priority"), [(1, 0.0), (3, 0.6)])
 @pytest.mark.parametrize("stack", [0, 3])
 def test_a_replay_for_few_steps_is_small_and_draws_alike(n_step, priority, stack):

@@ -44,6 +44,7 @@ def made(kept, tmp_path_factory):
     return found, said
 
 
+@pytest.mark.slow
 def test_qualities_differ_as_their_names_say(made):
     data = made[0]
     assert {name: one.rows for name, one in data.items() if name != "medium-replay"} == {
@@ -151,6 +152,7 @@ def test_the_policy_that_acted_has_ratios_of_one_on_its_own_log(kept, tmp_path):
     assert judged.value == pytest.approx(own.value, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_replaying_learners_past_is_lived_again(kept, tmp_path):
     order = Order("CartPole-v1", "full-replay", 10_000, agent="dqn", steps=2024)
     data = make(order, tmp_path / "replay", kept)

@@ -58,6 +58,7 @@ def test_the_rewards_are_those_the_environment_gives(cube):
     world.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["puzzle-3x3-noisy-v0", "scene-play-singletask-v0"])
 def test_buttons_drawers_and_windows(name, tmp_path):
     data = scripted(name, 1000, tmp_path)
@@ -104,6 +105,7 @@ def reach(tmp_path_factory):
     return make(order, tmp_path_factory.mktemp("reach") / "data")
 
 
+@pytest.mark.slow
 def test_an_arm_reaches_its_goals_whoever_works(reach, tmp_path):
     assert reach.lengths.tolist() == [500, 200]
     assert not reach.ended.any()

@@ -41,6 +41,7 @@ def obs(rows):
     return jax.random.uniform(jax.random.key(1), (rows, 3), minval=-1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "sac", "dqn"])
 def test_choices_come_as_often_as_their_probability_says(name):
     policy, rows = agent(name, CHOICE), 4000
@@ -185,6 +186,7 @@ def regulated(gain, noise, episodes, steps, seed):
     return Dataset.of(block, box, box)
 
 
+@pytest.mark.slow
 def test_fitted_q_of_a_controller_states_no_interval_before_it_has_converged():
     """V(x) = -(p x^2 + q), p = 1 / (1 - g c^2), q = g p s^2 / (1 - g) under x' = c x + s e."""
     gamma, c = 0.9, 0.9 + 0.4 * 0.2
@@ -201,7 +203,10 @@ def test_fitted_q_of_a_controller_states_no_interval_before_it_has_converged():
     assert enough.low < truth < enough.high
 
 
-@pytest.mark.parametrize("method", ["fqe", "model", "wpdis", "dr", "wdr"])
+SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("model", "dr", "wdr")]
+
+
+@pytest.mark.parametrize("method", ["fqe", "wpdis", *SLOW])
 def test_continuous_actions_are_judged(method):
     """Reward 1 - (a - 1/2)^2 in one step: of a normal around 0.3, 1 - 0.3^2 - 0.2^2."""
     data = lived("action-continuous", gaussian(0.0), 600)

@@ -27,6 +27,7 @@ def truth_of(method, policy=JUDGED):
     return MDP.worth(policy, GAMMA, LIMIT if method in PLAIN else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_large_log_finds_the_value(method):
     data = log(MDP, ACTING, 1500, LIMIT, seed=3)
@@ -38,7 +39,10 @@ def test_a_large_log_finds_the_value(method):
     assert found.level == 0.95
 
 
-@pytest.mark.parametrize("method", ["pdis", "wpdis", "dr", "wdr", "model"])
+SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("dr", "wdr", "model")]
+
+
+@pytest.mark.parametrize("method", ["pdis", "wpdis", *SLOW])
 def test_intervals_hold_the_value_as_often_as_they_say(method):
     """Fifty logs; below 42 of 50 a 95 % interval would fall once in ten thousand times."""
     policy, truth = Chances.of(JUDGED), truth_of(method)
@@ -52,6 +56,7 @@ def test_intervals_hold_the_value_as_often_as_they_say(method):
     assert abs(np.mean([one.value for one in made]) - truth) < 0.2 + 3 * spread / 50**0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dr", "wdr"])
 def test_intervals_hold_the_value_on_small_logs_too(method):
     """Forty logs of 30 episodes in which a rare detour decides: arms by the sample's own skewness
@@ -72,7 +77,7 @@ def test_intervals_hold_the_value_on_small_logs_too(method):
 
 @pytest.mark.parametrize(
     ("few", "enough", "fields"),
-    [(30, 600, TABLE), (50, 1500, {"width": 32, "lr": 3e-3})],
+    [(30, 600, TABLE), pytest.param(50, 1500, {"width": 32, "lr": 3e-3}, marks=pytest.mark.slow)],
 )
 def test_fitted_q_states_no_interval_before_it_has_converged(few, enough, fields):
     """With too few updates all networks say what the behaviour is worth, and agree on it."""
@@ -150,6 +155,7 @@ def test_an_end_is_worth_nothing_beyond():
         assert value == pytest.approx(1.0, abs=0.2 if method in ("is", "pdis") else 0.02)
 
 
+@pytest.mark.slow
 def test_networks_find_the_value_too():
     """Hidden layers instead of a table, for fitted Q and inside doubly robust estimates."""
     data, policy = log(MDP, ACTING, 400, LIMIT, 1), Chances.of(JUDGED)
@@ -160,6 +166,7 @@ def test_networks_find_the_value_too():
     assert robust.value == pytest.approx(truth_of("dr"), abs=0.6)
 
 
+@pytest.mark.slow
 def test_the_behaviour_can_be_cloned_where_the_log_is_silent():
     data, policy = log(MDP, ACTING, 300, LIMIT, 2), Chances.of(JUDGED)
     arrays = {k: v for k, v in data._block.arrays.items() if not k.startswith("extra/")}

@@ -74,6 +74,7 @@ def test_intervals_hold_the_number_of_other_seeds_and_problems(seeds, middle, k)
     assert held / trials > 0.93
 
 
+@pytest.mark.slow
 def test_with_one_seed_they_hold_the_number_of_other_problems_and_say_so():
     rng, trials = np.random.default_rng(2), 300
     chances = 1 / (1 + np.exp(-1.0 - 1.5 * rng.normal(size=200_000)))

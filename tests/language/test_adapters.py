@@ -337,6 +337,7 @@ def verify(task, response):
 """
 
 
+@pytest.mark.slow
 def test_a_run_counts_its_verifiers_faults_and_learns_nothing_from_them(tmp_path, capsys):
     file, few = written(tmp_path / "odd.py", FAULTY), {"prompts": 8, "group": 2, "limit": 2}
     result = sterling.train("grpo", file, model="nano", updates=1, evaluate_episodes=8, **few,

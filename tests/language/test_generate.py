@@ -119,6 +119,7 @@ def test_tokens_are_drawn_by_their_probability():
     np.testing.assert_allclose(jnp.exp(log_prob), chances[np.asarray(token)], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_log_probs_in_pieces_equal_those_at_once(monkeypatch):
     model, ids = make(), prompts()[0]
 

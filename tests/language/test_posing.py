@@ -133,6 +133,7 @@ def test_demonstrations_are_of_every_question(file):
     assert len({tuple(line.ids) for line in lines}) == COUNT
 
 
+@pytest.mark.slow
 def test_a_file_is_learned_from_and_judged_by_question_for_question(file, tmp_path):
     sizes = {"updates": 2, "prompts": 3, "group": 2, "limit": 2, "model": "nano"}
     run = sterling.train("grpo", file, dump=str(tmp_path / "dump"), held_out=0.3, **sizes)

@@ -124,6 +124,7 @@ def test_a_folder_with_a_run_is_not_written_into(tmp_path):
         train(out=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_seeds_apart_equal_seeds_together(tmp_path):
     together = train(out=tmp_path / "together")
     apart = train(out=tmp_path / "apart", strategy="processes")

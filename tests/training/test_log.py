@@ -97,6 +97,7 @@ def test_sources_have_the_numbers_of_the_second_phase(algorithm, fixed, online, 
         assert lived.priorities.correction == 0.9
 
 
+@pytest.mark.slow
 def test_a_mixture_learns_from_the_start(data):
     run = sterling.train(
         "sac", WORLD, data=data, steps=2_400, envs=8, share=0.5, warmup=80, evaluate_episodes=8,
@@ -198,6 +199,7 @@ class PowerCut:
         """Nothing to release."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [4, 16])  # in the first phase, in the second
 def test_both_phases_go_on_where_they_stopped(after, data, tmp_path):
     fields = {

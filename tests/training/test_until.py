@@ -93,6 +93,7 @@ def test_what_a_failed_seed_counts_as_may_be_said_later(decided, tmp_path):
         until_decided(question(LEARNS, SLEEPS, failed=0.0), path)
 
 
+@pytest.mark.slow
 def test_killed_between_trainings_it_goes_on(decided, tmp_path):
     def killed(contender, seeds):
         if contender.label == "sleeps":
@@ -115,6 +116,7 @@ def test_where_a_run_finds_no_room_for_its_end_the_question_is_left_to_be_resume
     assert left.value.code == 75
 
 
+@pytest.mark.slow
 def test_copies_of_one_are_not_told_apart(tmp_path):
     copies = (LEARNS, Contender("again", "ppo", FIELDS))
     made = until_decided(question(*copies), tmp_path / "study")

@@ -52,6 +52,7 @@ def lines(path):
     return [json.loads(text) for text in (path / "trials.jsonl").open()]
 
 
+@pytest.mark.slow
 def test_a_trial_on_a_log_is_the_training_of_its_settings(log, tmp_path):
     given = {"environment": "probe:both-continuous", "data": log, "updates": 60}
     given["augment"] = "gaussian:0.0003"
@@ -68,6 +69,7 @@ def test_a_trial_on_a_log_is_the_training_of_its_settings(log, tmp_path):
     assert "training for 60 updates" in (tmp_path / "s" / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_on_a_log_resumes_exactly(log, tmp_path):
     given = {"data": log, "updates": 80, "search": "asha", "eta": 2, "least": 20, "parallel": 2}
     given |= {"environment": "probe:both-continuous", "trials": 4, **SMALL, **NETS}
@@ -80,6 +82,7 @@ def test_an_interrupted_study_on_a_log_resumes_exactly(log, tmp_path):
     assert {one["stop"] for one in first} == {20, 40, 80}
 
 
+@pytest.mark.slow
 def test_a_language_model_is_tuned_by_what_it_says(tmp_path):
     given = {"updates": 3, **SMALL, **SPEECH, **FEW}
     tuned = tune("grpo", letters.Letters, trials=2, out=tmp_path / "s", **given)
@@ -107,6 +110,7 @@ def test_a_command_says_what_the_name_of_an_algorithm_does_not(name, fields):
     assert again.config == dataclasses.replace(settings.config, entropy_coef=0.01)
 
 
+@pytest.mark.slow
 def test_supervised_learning_is_judged_by_answers(tmp_path):
     given = {"updates": 2, **SMALL, **SPEECH, "limit": 4, "examples": 8, "batch": 4}
     tuned = tune("sft", letters.Letters, trials=2, **given)

@@ -160,14 +160,19 @@ def interrupt_after(count):
     return watch
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
     ("search", "options", "stops"),
     [
         ("random", {}, (2, 5)),
-        ("random", {"strategy": "vmap"}, (2,)),
-        ("asha", {"eta": 2, "least": 128, "parallel": 2}, (3, 5)),
-        ("pb2", {"generations": 4}, (5, 11)),
-        ("optuna", {"parallel": 2}, (3,)),
+        pytest.param("random", {"strategy": "vmap"}, (2,), marks=SLOW),
+        pytest.param(
+            "asha", {"eta": 2, "least": 128, "parallel": 2}, (3, 5), marks=pytest.mark.slow
+        ),
+        pytest.param("pb2", {"generations": 4}, (5, 11), marks=SLOW),
+        pytest.param("optuna", {"parallel": 2}, (3,), marks=SLOW),
     ],
 )
 def test_an_interrupted_study_resumes_exactly(search, options, stops, tmp_path):
@@ -195,6 +200,7 @@ tune("ppo", "probe:both", out=sys.argv[1], search="pbt", trials=4, generations=4
 """
 
 
+@pytest.mark.slow
 def test_a_killed_study_of_several_processes_goes_on_and_ends_the_same(tmp_path):
     path = tmp_path / "killed"
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], start_new_session=True)
@@ -222,6 +228,7 @@ def test_a_signal_saves_and_leaves_with_code_75(tmp_path, capsys):
     assert resume(tmp_path / "s", workers=1).report["budget"]["trials"] == 4
 
 
+@pytest.mark.slow
 def test_settings_that_shape_the_program_are_grouped_and_scored_like_others(tmp_path):
     path = tmp_path / "s"
     study(path, space={"lr": "1e-4..1e-1:log", "depth": "1..2", "activation": "tanh|relu"})
