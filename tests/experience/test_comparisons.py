@@ -61,6 +61,11 @@ def test_pairs_are_a_function_of_the_seed(pairs):
     assert not {p.messages for p in other} & {p.messages for p in pairs}
 
 
+def test_questions_are_of_all_kinds():
+    asked = [pair.messages for pair in of_world(worlds.find("reverse-text"), (2,), 40)]
+    assert len(set(asked)) > 30
+
+
 @pytest.mark.parametrize("name", ["countdown", "arithmetic", "try-again:sort-letters"])
 def test_other_worlds_make_pairs_too(name):
     for pair in of_world(worlds.find(name), (0,), 8):

@@ -274,6 +274,21 @@ def test_groups_without_a_difference_are_asked_anew():
     assert int(after.tally.episodes[0]) == 8  # what was asked and thrown away counts too
 
 
+def test_every_round_asks_arms_of_its_own():
+    class Asked(OddWorld):
+        levels = range(50)
+
+        def begin(self, seed, level):
+            asked.append(level)
+            return super().begin(seed, level)
+
+    asked: list[int] = []
+    needs = Generations(8, 1, rounds=3)  # one answer tells nothing, so there is always a next
+    source(Asked("plain"), needs, tuple(range(50))).draw(Speaker("a"), KEYS)
+    rounds = np.reshape(asked, (3, 8))
+    assert len(np.unique(rounds, axis=0)) == 3
+
+
 def test_the_last_round_takes_groups_that_tell_before_others():
     words = ["a", "a", "b", "b", "a", "b", "b", "b", "a", "a", "b", "a"]
     needs = Generations(3, 2, rounds=2)
@@ -463,6 +478,26 @@ def test_batches_are_read_as_they_were_written(tmp_path):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(Mistake, match="is damaged"):
         read(path)
+
+
+def test_batches_of_other_seeds_are_refused(tmp_path):
+    none = jnp.zeros((), jnp.int32)
+    batches(1, lambda source: Dump(source, none, tmp_path))
+    with pytest.raises(Mistake, match="was written by 1 seeds; learn with as many"):
+        Recorded(none, tmp_path).draw(None, jax.random.split(jax.random.key(0), 2))
+
+
+def test_lines_of_old_batches_were_cut_where_the_last_row_is_discounted(tmp_path):
+    """Before ``cut`` was written a line whose scene was over ended in a discount of 0."""
+    none = jnp.zeros((), jnp.int32)
+    (batch,) = batches(1, lambda source: source)
+    discount = jnp.ones_like(batch.discount).at[:, 1].set(0.0)
+    extras = {name: x for name, x in batch.extras.items() if name != "cut"}
+    old = dataclasses.replace(batch, discount=discount, extras=extras)
+    write(tmp_path / "000000.safetensors", old)
+    _, found = Recorded(none, tmp_path).draw(None, KEYS)
+    assert batch.last.any(-1).all()
+    assert found.extras["cut"][0].tolist() == [True, False, True, True]
 
 
 def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):

@@ -1,9 +1,13 @@
 """Records laid end to end: weights that only some have, and groups that are apart."""
 
+import dataclasses
+
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sterling.experience.mix import _joined
+from sterling.experience.mix import Mix, _joined
 from sterling.types import Record
 
 
@@ -29,3 +33,26 @@ def test_groups_of_several_sources_stay_apart():
     parts = [record(g.shape[1], 0.0, group=g) for g in groups]
     found = _joined(parts, 1).extras["group"]
     np.testing.assert_array_equal(found, [[0, 0, 2, 3, 4, 6, 6, 6]] * 2)
+
+
+class Nobody:
+    """What is drawn here needs no actor."""
+
+    def act(self, obs, keys, explore):
+        raise AssertionError
+
+
+class Dice(eqx.Module):
+    """Rows of chance."""
+
+    traced, tally, rows = True, None, 4
+
+    def draw(self, agent, keys):
+        paid = jax.vmap(lambda key: jax.random.uniform(key, (4,)))(keys)
+        return self, dataclasses.replace(record(4, 0.0), reward=paid)
+
+
+def test_every_source_has_chances_of_its_own():
+    keys = jax.random.split(jax.random.key(0), 2)
+    _, batch = Mix((Dice(), Dice(), Dice()), axis=1).draw(Nobody(), keys)
+    assert len(np.unique(batch.reward)) == batch.reward.size == 24

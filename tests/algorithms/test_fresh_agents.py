@@ -1,0 +1,89 @@
+"""What holds of every algorithm's new agent: needs, parts of chances of their own, what it sees."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling import algorithms, keys
+from sterling.nets.normalise import ObsNormaliser
+from sterling.types import Log, Spec, Transitions
+
+ROWS = 6
+MEAN, DEVIATION = np.array([10.0, -5.0, 100.0]), np.array([3.0, 0.5, 20.0])
+LOG = Log(MEAN, DEVIATION, (0.0, 1.0), (-3.0, 2.0), 9)
+VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
+NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
+ONE_SPACE = {"dqn": CHOICES, **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX)}
+ONLINE = ("dqn", "ppo", "sac", "td3")
+
+
+def cases(names):
+    """Every algorithm with every kind of actions that it can take."""
+    both = [(name, space) for name in names for space in (BOX, CHOICES)]
+    return [(name, space) for name, space in both if ONE_SPACE.get(name, space) is space]
+
+
+def settings(module, **fields):
+    own = {field.name for field in dataclasses.fields(module.Config)}
+    return module.Config(**{name: x for name, x in fields.items() if name in own})
+
+
+def fresh(name, space):
+    """A small agent that learns from a log, if it can."""
+    module = algorithms.find(name)
+    spec = Spec(VECTOR, space, ROWS, 100, None if name in ONLINE else LOG)
+    config = settings(module, width=4, depth=1, normalise_obs=True, diversity=None, layers=1)
+    return module, module.init(jax.random.key(0), spec, config)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("ppo", "dt")])
+def test_needs_are_the_settings_of_the_same_name(name):
+    module = algorithms.find(name)
+    asked = {"batch": 7, "collect": 3, "learn": 5, "capacity": 1100, "warmup": 13}
+    needs = module.needs(settings(module, **asked))
+    assert isinstance(needs, Transitions)
+    found = (needs.batch, needs.collect, needs.updates, needs.capacity, needs.warmup)
+    assert found == tuple(asked.values())
+    assert needs.next_action == (name == "rebrac")
+
+
+@pytest.mark.parametrize(("name", "space"), cases(NAMES))
+def test_no_two_parts_of_a_new_agent_are_drawn_from_one_key(name, space, monkeypatch):
+    drawn, fold = [], keys.fold
+
+    def noted(key, purpose, counter=0):
+        if not any(isinstance(x, jax.core.Tracer) for x in (key, counter)):
+            drawn.append((*np.asarray(jax.random.key_data(key)).tolist(), purpose, int(counter)))
+        return fold(key, purpose, counter)
+
+    monkeypatch.setattr(keys, "fold", noted)
+    fresh(name, space)
+    assert len(drawn) > 1
+    assert len(set(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize(("name", "space"), cases(name for name in NAMES if name not in ONLINE))
+def test_every_answer_is_about_what_is_seen_in_the_logs_units(name, space):
+    """(x - mean) / (deviation + 1e-3), in every question about an observation."""
+    module, state = fresh(name, space)
+    plain = eqx.tree_at(
+        lambda s: s.normaliser, state, ObsNormaliser.of_log(Spec(VECTOR, space, log=LOG), False)
+    )
+    rng = np.random.default_rng(0)
+    obs = MEAN + DEVIATION * rng.normal(size=(ROWS, 3))
+    seen = jnp.asarray((obs - MEAN) / (DEVIATION + 1e-3), jnp.float32)
+    obs, key = jnp.asarray(obs, jnp.float32), jax.random.key(1)
+    action, _ = module.act(plain, seen, key, True)
+    np.testing.assert_allclose(module.act(state, obs, key, True)[0], action, atol=1e-4)
+    asked = {"value": (), "action_value": (action,), "log_prob": (action,)}
+    for question, beside in asked.items():
+        if hasattr(module, question):
+            answer = getattr(module, question)
+            found, wanted = answer(state, obs, *beside), answer(plain, seen, *beside)
+            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4, err_msg=question)

@@ -1,0 +1,27 @@
+"""Places of windows in a ring that is hardly filled."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.experience.storage import Ring
+from sterling.experience.windows import uniform
+from sterling.types import Record
+
+
+@pytest.mark.parametrize(("kept", "windows"), [(1, 0), (2, 0), (3, 1), (5, 3)])
+def test_windows_begin_in_every_row_of_which_the_last_is_here_and_in_no_other(kept, windows):
+    """Windows of three rows."""
+    obs, action = jnp.zeros((1, 2, 1)), jnp.zeros((1, 2, 1))
+    ring = Ring.create(9, obs, action)
+    flat = jnp.ones((1, kept, 2))
+    rows = jnp.broadcast_to(obs[:, None], (1, kept, 2, 1))
+    yes = flat > 0.0
+    ring = ring.insert(Record(rows, rows, flat, flat, rows, ~yes, yes, {}))
+    keys = jax.random.split(jax.random.key(0), 1)
+    row, env, valid = uniform(ring, 3, (1, 200), keys)
+    np.testing.assert_array_equal(valid, np.full((1, 1, 200), windows > 0))
+    if windows:
+        assert np.unique(row).tolist() == list(range(windows))
+        assert np.unique(env).tolist() == [0, 1]

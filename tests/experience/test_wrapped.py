@@ -1,0 +1,50 @@
+"""Sources around another source: closing reaches it, and a draw may be compiled if its may."""
+
+import dataclasses
+from pathlib import Path
+
+import equinox as eqx
+import jax.numpy as jnp
+import pytest
+
+from sterling.experience.augment import Augment
+from sterling.experience.mix import Mix
+from sterling.experience.recorded import Dump
+from sterling.experience.stale import Stale
+
+NONE = jnp.zeros((), jnp.int32)
+WRAPPERS = {
+    "augment": lambda source: Augment(source, lambda record, key: record),
+    "dump": lambda source: Dump(source, NONE, Path()),
+    "mix": lambda source: Mix((source,)),
+    "stale": lambda source: Stale(source, (), NONE),
+}
+
+
+class Source(eqx.Module):
+    """Notes that it was closed."""
+
+    closed: list[bool] = dataclasses.field(default_factory=list)
+    traced: bool = True
+
+    def close(self):
+        self.closed.append(True)
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_closing_closes_the_source(wrap):
+    source = Source()
+    wrap(source).close()
+    assert source.closed == [True]
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_draw_is_compiled_where_the_source_s_may_be(name):
+    for traced in (True, False):
+        assert WRAPPERS[name](Source(traced=traced)).traced == (traced and name != "dump")
+
+
+def test_a_mixture_is_compiled_where_all_its_sources_may_be():
+    on_host, on_device = Source(traced=False), Source()
+    assert Mix((on_device, on_device)).traced
+    assert not Mix((on_host, on_device)).traced
