@@ -107,3 +107,11 @@ def test_from_tokens_to_turns_and_back():
     spread = turns.to_tokens(of_turn, TURN, MASK)
     np.testing.assert_allclose(spread[0, :2], [of_turn[0, 0]] * 2)
     assert not np.asarray(spread)[~np.asarray(MASK)].any()
+
+
+def test_a_turn_whose_first_own_token_is_the_last_of_all():
+    turn = jnp.asarray([[0, 0, 1]], jnp.int32)
+    mask = jnp.asarray([[True, True, True]])
+    found, there = turns.first_of_turn(jnp.asarray([[5.0, 6.0, 7.0]]), turn, mask, 3)
+    np.testing.assert_array_equal(found, [[5.0, 7.0, 0.0]])
+    np.testing.assert_array_equal(there, [[True, True, False]])

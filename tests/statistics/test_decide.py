@@ -154,7 +154,10 @@ def error_rate(laws, trials, interims, *, different=(), runs=5):
     return wrong / trials
 
 
-@pytest.mark.parametrize(("count", "interims"), [(2, 1), (2, 5), (3, 1), (3, 5), (4, 1), (4, 5)])
+SLOW = [pytest.param(*cell, marks=pytest.mark.slow) for cell in ((3, 5), (4, 1), (4, 5))]
+
+
+@pytest.mark.parametrize(("count", "interims"), [(2, 1), (2, 5), (3, 1), *SLOW])
 def test_it_is_rarely_wrong(count, interims):
     trials = {2: 300, 3: 150, 4: 80}[count]
     laws = [lambda rng, size: rng.lognormal(0, 1, size)] * count
