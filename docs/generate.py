@@ -1,8 +1,8 @@
 """Make every generated page anew, without measuring anything: `make docs`.
 
 docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
-docs/scores.md, the pages of benchmarks/ and the marked parts of README.md and docs/report.md from
-the committed results. Edit the sources, not the pages.
+docs/scores.md, the pages of benchmarks/ and the marked parts of README.md, docs/report.md and
+docs/reliability.md from the committed results. Edit the sources, not the pages.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
 MEASURED = (  # each writes its page from its committed results when it is given --page
     *("scores/run.py", "bridge/run.py", "offline/run.py", "offline/single_tasks.py"),
     *("offpolicy.py", "reproducible/run.py", "speed/run.py", "statistics/run.py"),
+    *("statistics/intervals.py", "statistics/verdicts.py", "mutants/run.py"),
     *("tuning/run.py", "until/run.py", "worlds/run.py", "language/speed.py"),
     *("language/learn.py", "language/ablation.py", "language/staleness.py"),
 )
@@ -61,6 +62,20 @@ def renewed(name: str) -> str:
 def results(name: str) -> Any:
     """A file of benchmarks/results."""
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def damage() -> list[str]:
+    """Damaged files: counts by kind, and where they come from."""
+    from benchmarks.reliability import page
+
+    return page.damage()
+
+
+def kills() -> list[str]:
+    """Killed runs: counts by kind, and where they come from."""
+    from benchmarks.reliability import page
+
+    return page.kills()
 
 
 def comparison() -> list[str]:
@@ -188,6 +203,7 @@ def evidence(name: str) -> list[str]:
 MARKED = {  # page: the parts of it that are made here
     "README.md": {"comparison": comparison, "bridge": bridge, "scores": scores},
     "docs/report.md": {"compared": compared, "checked": checked},
+    "docs/reliability.md": {"damage": damage, "kills": kills},
 }
 
 
