@@ -1,8 +1,8 @@
 """Make every generated page anew, without measuring anything: `make docs`.
 
 docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
-docs/scores.md, the pages of benchmarks/ and the marked parts of README.md, docs/report.md and
-docs/reliability.md from the committed results. Edit the sources, not the pages.
+docs/scores.md, the pages of benchmarks/ and the marked parts of README.md and of
+docs/{report,offline,reliability}.md from the committed results. Edit the sources, not the pages.
 """
 
 from __future__ import annotations
@@ -86,13 +86,15 @@ def comparison() -> list[str]:
 
 def bridge() -> list[str]:
     """Every contender of the bridge: experience and return."""
+    from benchmarks.bridge.run import WORLD, cell
+    from sterling.references.bounds import return_bounds
+
     content = results("bridge")
     lines = ["| | steps of experience | return |", "|---|---|---|"]
     alone = [name for name in content["parts"] if "online" in name and "then" not in name]
     for name in dict.fromkeys([*alone, *content["parts"]]):  # online learning alone comes first
         found = content["parts"][name]
-        made = found["final"]["return"]
-        span = f"{made['estimate']:.0f} [{made['low']:.0f}, {made['high']:.0f}]"
+        span = cell(found["final"]["return"]["per_seed"], return_bounds(WORLD))
         lines.append(f"| {name} | {found['experience']:,} | {span} |")
     return lines
 
@@ -135,6 +137,12 @@ def compared() -> list[str]:
     """SAC and TD3 on Pendulum-v1, beside one another."""
     stem = "benchmarks/scores/results"
     return printed(f"sterling compare {stem}/sac-Pendulum-v1.json {stem}/td3-Pendulum-v1.json")
+
+
+def learned() -> list[str]:
+    """TD3+BC and BC on a log of HalfCheetah-v5, beside one another."""
+    stem, log = "benchmarks/offline/results", "HalfCheetah-v5-medium-replay.json"
+    return printed(f"sterling compare td3bc={stem}/td3bc-{log} bc={stem}/bc-{log}")
 
 
 def checked() -> list[str]:
@@ -203,6 +211,7 @@ def evidence(name: str) -> list[str]:
 MARKED = {  # page: the parts of it that are made here
     "README.md": {"comparison": comparison, "bridge": bridge, "scores": scores},
     "docs/report.md": {"compared": compared, "checked": checked},
+    "docs/offline.md": {"learned": learned},
     "docs/reliability.md": {"damage": damage, "kills": kills},
 }
 
