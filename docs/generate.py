@@ -78,12 +78,6 @@ def kills() -> list[str]:
     return page.kills()
 
 
-def comparison() -> list[str]:
-    """What `sterling compare --until-decided` printed, with its command."""
-    found = results("until")["parts"]["differ"]
-    return [f"`sterling {found['command']}`:", "", "```text", *found["text"].splitlines(), "```"]
-
-
 def bridge() -> list[str]:
     """Every contender of the bridge: experience and return."""
     from benchmarks.bridge.run import WORLD, cell
@@ -209,7 +203,7 @@ def evidence(name: str) -> list[str]:
 
 
 MARKED = {  # page: the parts of it that are made here
-    "README.md": {"comparison": comparison, "bridge": bridge, "scores": scores},
+    "README.md": {"comparison": compared, "bridge": bridge, "scores": scores},
     "docs/report.md": {"compared": compared, "checked": checked},
     "docs/offline.md": {"learned": learned},
     "docs/reliability.md": {"damage": damage, "kills": kills},
