@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo lock newest test test-slow test-all lint types docs scores scores-slow bench offline language judge reliability clean
+.PHONY: demo lock newest test test-slow test-all lint types docs scores scores-slow bench offline language judge reliability mutants clean
 
 # The versions that were tried, with their hashes; `pip install .` keeps the ranges of pyproject.toml.
 PIP = $(BIN)/pip --disable-pip-version-check --quiet install --no-deps
@@ -95,6 +95,9 @@ reliability: $(STAMP)  ## kill runs and damage files: does everything hold? (hou
 	$(BIN)/python benchmarks/reliability/kills.py --kills 10
 	$(BIN)/python benchmarks/reliability/damage.py --cases 300
 	$(BIN)/python -m pytest -n 0 tests/reliability/test_table.py
+
+mutants: $(STAMP)  ## plant small bugs: do the tests find them? (two hours; resumable)
+	$(BIN)/python benchmarks/mutants/run.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

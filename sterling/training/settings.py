@@ -146,6 +146,7 @@ def resolve(
     if envs is not None and isinstance(module.needs(config), LANGUAGE):
         raise Mistake(f"{algorithm} has no envs; its fields say how much is read at a time")
     envs = whole("envs", default_envs if envs is None else envs, 1)
+    config = _fitted(module, config, envs, fields or {})
     steps, updates = whole("steps", steps), whole("updates", updates)
     later = _later(module, algorithm, config, online or {})
     if isinstance(module.needs(config), LANGUAGE):
@@ -156,6 +157,16 @@ def resolve(
     )
     check_budget(settings)
     return settings
+
+
+def _fitted(module: Any, config: Any, envs: int, given: dict[str, Any]) -> Any:
+    """Return the config with a minibatch of at most a rollout's rows where nobody chose it: presets
+    are tuned for more environments than a caller may ask for."""
+    needs = module.needs(config)
+    if not isinstance(needs, Rollouts) or "minibatch" in given or not hasattr(config, "minibatch"):
+        return config
+    rows = needs.length * envs
+    return dataclasses.replace(config, minibatch=rows) if config.minibatch > rows else config
 
 
 def _strategy(word: Any) -> str:

@@ -90,3 +90,14 @@ def test_of_successes_it_is_the_exact_binomial_interval(successes, n):
     low, high = bounded_mean(scores, 0.0, 1.0, 0.95)
     found = binomtest(successes, n).proportion_ci(0.95, method="exact")
     assert (low, high) == pytest.approx((found.low, found.high), abs=1e-9)
+
+
+def test_the_drawn_quantile_lies_two_standard_errors_low(monkeypatch):
+    """Plain NumPy: of 20,000 means the 0.025 * 20,000 - 2 sqrt(0.025 * 20,000) = 455th."""
+    values = np.random.default_rng(3).beta(2.0, 1.0, 60)
+    monkeypatch.setattr(bounded, "EXACT", 10)
+    low, _ = bounded_mean(values, 0.0, 1.0, 0.95)
+    rng, knots = np.random.default_rng(0), np.sort(np.append(values, 0.0))
+    weights = np.concatenate([rng.standard_exponential((500, 61)) for _ in range(40)])
+    means = np.sort(weights @ knots / weights.sum(1))
+    assert low == pytest.approx(means[455], abs=1e-12)

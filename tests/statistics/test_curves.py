@@ -152,3 +152,8 @@ def test_ranks_may_change_between_contexts():
     assert same.probability < 0.01
     with pytest.raises(Mistake, match="same two or more names"):
         rank_changes(point, {"a": [1.0]})
+
+
+def test_one_run_has_no_tolerance_to_be_sure_of():
+    made = tolerance([4.0])
+    assert (made.low, made.high, made.confidence, made.n) == (None, None, 0.0, 1)

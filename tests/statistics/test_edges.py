@@ -133,3 +133,12 @@ def test_shared_runs_keep_their_rows():
     assert together.low == pytest.approx(estimate(scores[:, 0]).low)
     iqm = estimate(scores, "iqm", shared=True, draws=500)
     assert iqm.high - iqm.low > 2 * (estimate(scores, "iqm", draws=500).high - iqm.value)
+
+
+def test_the_worst_possible_score_must_be_declared_where_failures_count_as_it():
+    for asked in (
+        improve,
+        lambda *scores, **how: ranks(dict(zip("ab", scores, strict=True)), **how),
+    ):
+        with pytest.raises(Mistake, match=r"needs the worst possible score.*give failed=<number>"):
+            asked([1.0, NAN], [1.0, 2.0], failed="worst")

@@ -62,6 +62,39 @@ def test_curves_of_run_folders(tmp_path):
     assert np.isnan(load(failed, what="curve")["ppo"].values[1, 0]).tolist() == [False, True]
 
 
+def test_curves_of_two_environments_share_the_steps_of_the_first(tmp_path):
+    def logged(name, environment, rows):
+        folder = run_folder(tmp_path / name, "ppo", environment, [1.0, 2.0])
+        lines = [json.dumps({"step": at, "data/return": both}) + "\n" for at, both in rows]
+        (folder / "metrics.jsonl").write_text("".join(lines))
+        return folder
+
+    ant = logged("ant", "Ant-v5", [(10, [1, 2]), (20, [3, 4]), (40, [5, 6])])
+    hopper = logged("hopper", "Hopper-v5", [(0, [0, 10]), (15, [3, 40]), (30, [6, 10])])
+    found = load(ant, hopper, what="curve")["ppo"]
+    assert found.tasks == ("Ant-v5", "Hopper-v5")
+    assert found.steps.tolist() == [10.0, 20.0]  # 40 lies beyond the second's last
+    np.testing.assert_allclose(found.values[:, 0], [[1, 3], [2, 4]])
+    np.testing.assert_allclose(found.values[:, 1], [[2, 4], [30, 30]])  # straight in between
+    late = logged("late", "Walker2d-v5", [(0, [1, 1]), (5, [2, 2])])
+    with pytest.raises(Mistake, match="no steps in common"):
+        load(ant, late, what="curve")
+
+
+def test_several_files_are_joined_unless_they_hold_one_name_twice(tmp_path):
+    one, two, again = (tmp_path / f"{name}.csv" for name in ("one", "two", "again"))
+    one.write_text("PPO\n1\n2\n")
+    two.write_text("SAC\n3\n4\n")
+    again.write_text("PPO\n5\n6\n")
+    found = load(one, two)
+    assert {name: scores.values[:, 0].tolist() for name, scores in found.items()} == {
+        "PPO": [1.0, 2.0],
+        "SAC": [3.0, 4.0],
+    }
+    with pytest.raises(Mistake, match="'PPO' is in two of the files"):
+        load(one, two, again)
+
+
 def test_long_csv(tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text(
@@ -193,6 +226,20 @@ def test_known_references():
         table("atari").of("Breakot")
     with pytest.raises(Mistake, match="no normalisation table is called 'procgen'"):
         table("procgen")
+
+
+def test_the_longest_ending_of_a_task_is_taken_off():
+    two = Table(
+        "own",
+        1,
+        "",
+        "",
+        {"maze": (0.0, 1.0), "maze-wide": (0.0, 9.0)},
+        None,
+        ("dense", "wide-dense"),
+    )
+    assert two.of("maze-wide-dense") == (0.0, 1.0)
+    assert two.of("maze-dense") == (0.0, 1.0)
 
 
 def test_games_of_minatar_are_not_ataris():

@@ -42,3 +42,21 @@ def test_a_large_difference_of_means_is_decided_and_the_interval_says_so():
     early = compare({"a": high, "b": low}, about="mean", within=(0.0, 500.0), interims=4)
     assert early.decisions[0].verdict == "larger"
     assert early.decisions[0].interim > 1  # five runs leave too much open
+
+
+def test_an_interval_that_touches_0_decides_nothing():
+    """Five of five at a bound, one-sided error 1/32: Clopper and Pearson's ends are 1/2, so the
+    means of two such algorithms lie in [-1, 0] and [0, 1]; (1/2)^5 = 1/32."""
+    runs = {"a": np.full(5, -1.0), "b": np.full(5, 1.0)}
+    made = of_means(runs, (-1.0, 1.0), interims=1, alpha=1 / 8)
+    assert (made.means.low, made.means.high, made.verdict) == (-2.0, 0.0, "equal")
+    back = of_means({"a": runs["b"], "b": runs["a"]}, (-1.0, 1.0), interims=1, alpha=1 / 8)
+    assert (back.means.low, back.means.high, back.verdict) == (0.0, 2.0, "equal")
+
+
+def test_a_look_waits_for_its_runs():
+    scores = {"a": np.linspace(0.4, 0.6, 5), "b": np.linspace(0.5, 0.7, 5)}
+    made = compare(scores, about="mean", within=(0.0, 1.0), interims=3)
+    assert (made.interim, made.finished) == (1, False)
+    assert (made.next_runs, made.runs) == ({"a": 5, "b": 5}, {"a": 5, "b": 5})
+    assert made.decisions[0].verdict == "undecided"

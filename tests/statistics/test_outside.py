@@ -195,3 +195,28 @@ def test_power_refuses_what_is_no_probability():
     for share in (0.04, 0.05, 1.0):
         with pytest.raises(Mistake, match="power wanted lies between"):
             need(0.5, share)
+
+
+def test_a_profile_of_two_tasks_takes_the_wider_of_two_ends():
+    """The middle distances of Clopper and Pearson's ends, or Student's from p (1 - p) / (n - 1)."""
+    made = profile(FIRST, [0.75], level=0.9)
+    rates = np.array([1.0, 0.4])  # 5 of 5 and 2 of 5 lie above
+    ends = np.array([stats.binomtest(k, 5).proportion_ci(0.9, "exact") for k in (5, 2)])
+    joint = np.sqrt(((ends - rates[:, None]) ** 2).sum(0)) / 2.0
+    variance = rates * (1.0 - rates) / 4.0
+    half = stats.t.ppf(0.95, 4) * np.sqrt(variance.sum()) / 2.0
+    assert made.low[0] == pytest.approx(0.7 - max(joint[0], half), abs=1e-9)
+    assert made.high[0] == pytest.approx(min(0.7 + max(joint[1], half), 1.0), abs=1e-9)
+    assert half > joint[1]  # each of the two is the wider one on some side
+
+
+def test_the_tail_of_all_tasks_is_their_mean_with_stretched_arms():
+    """Task means are put in order, so the arms are those of skewed means (docs/statistics.md)."""
+    table = np.random.default_rng(7).exponential(size=(5, 4))
+    made = estimate(table, cvar(1.0), draws=20_000)
+    skewed, students = estimate(table, interval="skew-t"), estimate(table, interval="t")
+    assert made.value == pytest.approx(table.mean())
+    assert (made.low, made.high) == pytest.approx((skewed.low, skewed.high), rel=0.02)
+    assert made.high - made.low > 1.2 * (students.high - students.low)
+    alone = estimate(table[:, 0], cvar(0.5))
+    assert (alone.low, alone.method) == (None, "none (the extreme of few runs; see tolerance)")

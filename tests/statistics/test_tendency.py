@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from sterling.statistics import compare, need, power
-from sterling.statistics.comparison import chance, holds_half
+from sterling.statistics.comparison import chance, half, holds_half
 from sterling.statistics.tendency import (
     allowed,
     brunner_munzel,
@@ -194,3 +194,59 @@ def test_the_power_of_so_many_runs_and_the_runs_for_so_much_power():
     assert need(1.0, test="compare") == 20  # Noether: 7.85 / 6 / 0.2602^2
     assert need(5.0, test="compare") == 6
     assert power(1.0, 20, test="compare", draws=150) == pytest.approx(0.85, abs=0.1)
+
+
+def newcombe(value, n, m, quantile, wider=1.0):
+    """The roots of (p - theta)^2 = quantile^2 V(theta) widened, found by SciPy."""
+
+    def away(theta):
+        share = (1 - theta) / (2 - theta) + theta / (1 + theta)
+        variance = theta * (1 - theta) * (1 + ((n + m) / 2 - 1) * share) / (n * m)
+        return (value - theta) ** 2 - quantile**2 * wider * variance
+
+    return optimize.brentq(away, 1e-12, value), optimize.brentq(away, value, 1.0 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("second", "more"),
+    [([0.9, 1.6, 2.2, 4.1, 7.7, 8.3], True), ([4.95, 5.55, 6.55, 7.25, 7.45, 7.65], False)],
+)
+def test_the_ends_are_newcombes_widened_where_placements_vary_more(second, more):
+    first, second = np.array([0.3, 1.1, 2.6, 3.4, 4.9, 5.2, 6.8]), np.array(second)
+    made = probability(first, second, boundary=1.6, verdict="", level=0.95)
+    value = (first[:, None] > second).mean()
+    theirs = stats.brunnermunzel(second, first)
+    share = (1 - value) / (2 - value) + value / (1 + value)
+    expected = value * (1 - value) * (1 + (13 / 2 - 1) * share) / 42
+    wider = ((value - 0.5) / theirs.statistic) ** 2 / expected
+    assert (wider > 1.0) == more
+    low, high = newcombe(value, 7, 6, stats.t.ppf(stats.norm.cdf(1.6), 11), max(wider, 1.0))
+    assert (made.value, made.low, made.high) == pytest.approx(
+        (value, min(low, 0.5), max(high, 0.5)), abs=1e-9
+    )
+
+
+def test_two_runs_have_an_interval_and_one_has_none():
+    first, second = np.array([1.0, 3.0]), np.array([2.0, 5.0])
+    made = probability(first, second, boundary=1.96, verdict="", level=0.95)
+    # placements 0, 1/2 and 1/2, 1: each has variance 1/8, of two runs 1/16
+    expected = 0.25 * 0.75 * (1 + 0.75 / 1.75 + 0.25 / 1.25) / 4
+    wider = (1 / 16 + 1 / 16) / expected
+    wanted = newcombe(0.25, 2, 2, stats.t.ppf(stats.norm.cdf(1.96), 2), wider)
+    assert (made.low, made.high) == pytest.approx(wanted, abs=1e-9)
+    alone = probability(first[:1], second, boundary=1.96, verdict="", level=0.95)
+    assert (alone.low, alone.high, alone.method) == (None, None, "none (one run)")
+
+
+def test_the_normal_quantile_of_a_level():
+    assert half(0.05) == pytest.approx(stats.norm.isf(0.025))
+    assert half(1.0) == half(1.5) == math.inf
+
+
+def test_a_pair_that_is_not_tested_yet_is_shown_at_the_level_of_its_look():
+    """Three runs decide nothing, so there is no boundary: |z| of half(0.05 / 5) is taken."""
+    first, second = np.array([1.0, 2.0, 7.0]), np.array([3.0, 4.0, 5.0])
+    (made,) = compare({"a": first, "b": second}, per_interim=3).decisions
+    assert made.verdict == "undecided"
+    shown = probability(first, second, boundary=stats.norm.isf(0.005), verdict="", level=0.95)
+    assert (made.better.low, made.better.high) == pytest.approx((shown.low, shown.high))

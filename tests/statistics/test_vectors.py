@@ -88,3 +88,9 @@ def test_bca_is_scipys():
         (scores,), np.mean, n_resamples=40_000, method="percentile", rng=np.random.default_rng(0)
     ).confidence_interval
     assert (percentile.low, percentile.high) == pytest.approx(tuple(theirs), rel=0.02)
+
+
+def test_percentile_t_of_scores_that_differ_by_rounding_has_no_interval():
+    """No resample has an error that is more than rounding: there is no ratio to be had."""
+    made = estimate([1.0, 1.0 + 4e-16, 1.0], interval="percentile-t", draws=100)
+    assert (made.low, made.high, made.method) == (None, None, "none (no spread seen)")

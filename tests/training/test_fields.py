@@ -104,3 +104,11 @@ def test_options_are_checked_before_training(option):
 
 def test_budgets_may_be_written_as_floats():
     assert resolve("ppo", "CartPole-v1", steps=1e5).steps == 100_000
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "Breakout-MinAtar", "Pong-v5"])
+def test_a_preset_s_minibatch_shrinks_to_the_rollout_of_fewer_environments(environment):
+    settings = resolve("ppo", environment, steps=100_000, envs=1)
+    assert settings.config.minibatch <= settings.config.length
+    chosen = resolve("ppo", environment, steps=100_000, envs=1, fields={"minibatch": 4096})
+    assert chosen.config.minibatch == 4096  # refused when the agent is made
