@@ -36,10 +36,7 @@ INDENTED = functools.partial(json.dumps, indent=1)
 def begin(root: Path = ROOT) -> Block:
     """Return commit, date, command, hardware and versions; exit with one line where code differs
     from its commit."""
-    changed = _git(root, "status", "--porcelain", "--", *CODE)
-    if changed:
-        first = changed.splitlines()[0].strip()
-        sys.exit(f"evidence needs a committed tree, and this one differs ({first}): commit first")
+    refuse_changes(root, CODE)
     return {
         "commit": _git(root, "rev-parse", "HEAD"),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -47,6 +44,14 @@ def begin(root: Path = ROOT) -> Block:
         "hardware": hardware(),
         "versions": versions(),
     }
+
+
+def refuse_changes(root: Path, places: Sequence[str]) -> None:
+    """Exit with one line where files in these places differ from their commit."""
+    changed = _git(root, "status", "--porcelain", "--", *places)
+    if changed:
+        first = changed.splitlines()[0].strip()
+        sys.exit(f"evidence needs a committed tree, and this one differs ({first}): commit first")
 
 
 def of_run(config: dict[str, Any], command: str) -> Block:

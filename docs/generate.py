@@ -1,8 +1,8 @@
 """Make every generated page anew, without measuring anything: `make docs`.
 
 docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
-docs/scores.md, the pages of benchmarks/ and the marked parts of README.md and docs/report.md from
-the committed results. Edit the sources, not the pages.
+docs/scores.md, the pages of benchmarks/ and the marked parts of README.md and of
+docs/{report,offline,reliability}.md from the committed results. Edit the sources, not the pages.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
 MEASURED = (  # each writes its page from its committed results when it is given --page
     *("scores/run.py", "bridge/run.py", "offline/run.py", "offline/single_tasks.py"),
     *("offpolicy.py", "reproducible/run.py", "speed/run.py", "statistics/run.py"),
+    *("statistics/intervals.py", "statistics/verdicts.py", "mutants/run.py"),
     *("tuning/run.py", "until/run.py", "worlds/run.py", "language/speed.py"),
     *("language/learn.py", "language/ablation.py", "language/staleness.py"),
 )
@@ -63,21 +64,31 @@ def results(name: str) -> Any:
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
 
 
-def comparison() -> list[str]:
-    """What `sterling compare --until-decided` printed, with its command."""
-    found = results("until")["parts"]["differ"]
-    return [f"`sterling {found['command']}`:", "", "```text", *found["text"].splitlines(), "```"]
+def damage() -> list[str]:
+    """Damaged files: counts by kind, and where they come from."""
+    from benchmarks.reliability import page
+
+    return page.damage()
+
+
+def kills() -> list[str]:
+    """Killed runs: counts by kind, and where they come from."""
+    from benchmarks.reliability import page
+
+    return page.kills()
 
 
 def bridge() -> list[str]:
     """Every contender of the bridge: experience and return."""
+    from benchmarks.bridge.run import WORLD, cell
+    from sterling.references.bounds import return_bounds
+
     content = results("bridge")
     lines = ["| | steps of experience | return |", "|---|---|---|"]
     alone = [name for name in content["parts"] if "online" in name and "then" not in name]
     for name in dict.fromkeys([*alone, *content["parts"]]):  # online learning alone comes first
         found = content["parts"][name]
-        made = found["final"]["return"]
-        span = f"{made['estimate']:.0f} [{made['low']:.0f}, {made['high']:.0f}]"
+        span = cell(found["final"]["return"]["per_seed"], return_bounds(WORLD))
         lines.append(f"| {name} | {found['experience']:,} | {span} |")
     return lines
 
@@ -120,6 +131,12 @@ def compared() -> list[str]:
     """SAC and TD3 on Pendulum-v1, beside one another."""
     stem = "benchmarks/scores/results"
     return printed(f"sterling compare {stem}/sac-Pendulum-v1.json {stem}/td3-Pendulum-v1.json")
+
+
+def learned() -> list[str]:
+    """TD3+BC and BC on a log of HalfCheetah-v5, beside one another."""
+    stem, log = "benchmarks/offline/results", "HalfCheetah-v5-medium-replay.json"
+    return printed(f"sterling compare td3bc={stem}/td3bc-{log} bc={stem}/bc-{log}")
 
 
 def checked() -> list[str]:
@@ -186,8 +203,10 @@ def evidence(name: str) -> list[str]:
 
 
 MARKED = {  # page: the parts of it that are made here
-    "README.md": {"comparison": comparison, "bridge": bridge, "scores": scores},
+    "README.md": {"comparison": compared, "bridge": bridge, "scores": scores},
     "docs/report.md": {"compared": compared, "checked": checked},
+    "docs/offline.md": {"learned": learned},
+    "docs/reliability.md": {"damage": damage, "kills": kills},
 }
 
 

@@ -18,7 +18,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sterling.statistics import improve
+from sterling.references.bounds import return_bounds
+from sterling.statistics import estimate, improve
 from sterling.training.choices import Guidance
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,8 +144,8 @@ def page(content: dict[str, Any]) -> list[str]:
         "own. *Twice*: without the log, as many steps in all as the others have with it. The steps "
         f"that the log's DQN took before those rows are in no row of the table ({_origin(log)}). "
         "DQN has its preset, as the DQN that made the log. Means, 95 % intervals over "
-        "seeds; the dip is from the return before the first step to the lowest of ten evaluations "
-        "afterwards.",
+        "seeds, computed from their scores by today's `sterling.statistics.estimate`; the dip is "
+        "from the return before the first step to the lowest of ten evaluations afterwards.",
         "",
         *CHANGED.splitlines(),
         "",
@@ -152,12 +153,17 @@ def page(content: dict[str, Any]) -> list[str]:
         "| | experience | return | per seed | before the first step | dip |",
         "|---|---|---|---|---|---|",
     ]
+    within = return_bounds(WORLD)
     for name, found in results.items():
-        final, switch = found["final"]["return"], found.get("switch")
-        seeds = " ".join(f"{x:.0f}" for x in final["per_seed"])
-        parts = [_cell(switch["before"]), _cell(switch["dip"])] if switch else ["", ""]
+        scores, switch = found["final"]["return"]["per_seed"], found.get("switch")
+        seeds = " ".join(f"{x:.0f}" for x in scores)
+        parts = (
+            [cell(switch["before"]["per_seed"], within), cell(switch["dip"]["per_seed"])]
+            if switch
+            else ["", ""]
+        )
         lines.append(
-            f"| {name} | {found['experience']:,} | {_cell(final)} | {seeds} | "
+            f"| {name} | {found['experience']:,} | {cell(scores, within)} | {seeds} | "
             + " | ".join(parts)
             + " |"
         )
@@ -190,8 +196,11 @@ def _origin(log: dict[str, Any]) -> str:
     return "; ".join(log.get("made", ())) or "how many they were was not kept"
 
 
-def _cell(made: dict[str, Any]) -> str:
-    return f"{made['estimate']:.0f} [{made['low']:.0f}, {made['high']:.0f}]"
+def cell(scores: list[float], within: Any = None) -> str:
+    """Return the mean of a score of each seed, with today's interval."""
+    made = estimate(scores, within=within)
+    span = "" if made.low is None else f" [{made.low:.0f}, {made.high:.0f}]"
+    return f"{made.value:.0f}{span}"
 
 
 if __name__ == "__main__":

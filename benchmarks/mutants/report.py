@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-import importlib.metadata
 import json
-import os
-import platform
-import shlex
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from sites import Mutant
 
+from benchmarks import evidence
+
 READ = Path(__file__).parent / "read.json"  # survivors as somebody read them
-PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "equinox", "optax", "pytest", "hypothesis")
 ASSERTED = ("assert", "AssertionError")
 Row = dict[str, Any]
 
@@ -31,31 +25,26 @@ def trials(work: Path) -> dict[tuple[str, str], Row]:
     return {(row["name"], row["digest"]): row for row in rows}
 
 
-def write(root: Path, work: Path, wanted: list[Mutant], options: Any) -> None:
+def write(work: Path, wanted: list[Mutant], options: Any, begun: evidence.Block) -> None:
     """Write the JSON and the Markdown page beside it."""
     known, read = trials(work), json.loads(READ.read_text())
     keys = {(m.name, m.digest): m for m in wanted}
     rows = [_row(m, known[key], read) for key, m in keys.items() if key in known]
     control = work / "control.json"
-    begun = {
-        "commit": _git(root, "rev-parse", "HEAD"),
-        "dirty": bool(_git(root, "status", "--porcelain", "--", "sterling", "tests")),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", *sys.argv]),
-        "hardware": {"cpu": _processor(), "cores": os.cpu_count(), "backend": "cpu"},
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "seeds": options.seed,
-    }
     content = {
-        "provenance": [begun],
         "asked": len(wanted),
         "control": json.loads(control.read_text()) if control.exists() else None,
         "mutants": rows,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
-    options.out.write_text(markdown(content))
+    evidence.write(options.out.with_suffix(".json"), content, begun, options.seed)
+    write_page(options.out)
     print(f"wrote {options.out}: {len(rows)} of {len(wanted)} mutants tried")
+
+
+def write_page(out: Path) -> None:
+    """Write the page from the JSON beside it."""
+    file = out.with_suffix(".json")
+    out.write_text(markdown(json.loads(file.read_text()), evidence.lines(file)))
 
 
 def _row(mutant: Mutant, trial: Row, read: dict[str, str]) -> Row:
@@ -77,11 +66,9 @@ def is_equivalent(row: Row) -> bool:
     return row["outcome"] != "killed" and row.get("read", "").startswith("equivalent")
 
 
-def markdown(content: Row) -> str:
-    """Return the page."""
-    rows, begun, control = content["mutants"], content["provenance"][0], content["control"]
-    machine, tree = begun["hardware"], " with uncommitted changes" if begun["dirty"] else ""
-    versions = ", ".join(f"{name} {version}" for name, version in begun["versions"].items())
+def markdown(content: Row, origin: list[str]) -> str:
+    """Return the page; ``origin`` says where its numbers come from."""
+    rows, control = content["mutants"], content["control"]
     lines = [
         "# Planted bugs",
         "",
@@ -90,9 +77,7 @@ def markdown(content: Row) -> str:
         "wrong is *equivalent*; each was read, and its reason stands below. `by an assertion` are",
         "those that a test found by comparing numbers, not by a crash, a shape or a hang.",
         "",
-        f"*Commit {begun['commit'][:10]}{tree}, {begun['date'][:10]}, {machine['cores']} cores of",
-        f"{machine['cpu']}; {versions}; seed {begun['seeds']}; by `{begun['command']}`.*",
-        "",
+        *origin,
     ]
     if control:
         said = "pass" if control["outcome"] == "survived" else f"do not all pass: {control}"
@@ -132,15 +117,3 @@ def _survivors(rows: list[Row]) -> list[str]:
             lines += [f"* `{row['where']}` {row['function']}, {row['operator']}: `{change}`: {why}"]
         lines += [""] if chosen else []
     return lines
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def _git(root: Path, *words: str) -> str:
-    asked = ["git", "-C", str(root), *words]
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()

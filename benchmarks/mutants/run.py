@@ -4,6 +4,7 @@
     python benchmarks/mutants/run.py --only equations      # one folder
     python benchmarks/mutants/run.py --again survived      # those that no test found, once more
     python benchmarks/mutants/run.py --report              # write the tables from what was run
+    python benchmarks/mutants/run.py --page                # only write the page anew
 
 A copy of the repository under the temporary folder (``--scratch``) is where bugs are planted and
 where measured coverage and outcomes are kept; the working tree is only read.
@@ -29,7 +30,11 @@ import swap
 import trial
 from sites import Mutant, every, planted, sample
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 COUNTS = {"equations": 120, "experience": 100, "statistics": 100, "training": 100}
 COUNTS |= {"algorithms": 140}
 TRAINING = ("loop", "checkpoint", "leaves", "evaluate", "agent", "lap", "longer", "run", "single")
@@ -39,6 +44,11 @@ TRAINING += ("trained", "guard", "folder", "logbook", "scorer", "player", "clock
 def main() -> None:
     """Measure coverage where it is not known, try every mutant, write the report."""
     options = _options()
+    if options.page:
+        report.write_page(options.out)
+        return
+    begun = evidence.begin()
+    evidence.refuse_changes(ROOT, ("tests",))  # they decide what is found
     work = options.scratch
     work.mkdir(parents=True, exist_ok=True)
     lock = (work / "lock").open("w")
@@ -61,7 +71,7 @@ def main() -> None:
                 if mutant.folder == folder:
                     campaign.attempt(mutant)
         campaign.control()
-    report.write(ROOT, work, wanted, options)
+    report.write(work, wanted, options, begun)
 
 
 def _wanted(package: Path, options: argparse.Namespace) -> list[Mutant]:
@@ -163,6 +173,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for a mutant")
     parser.add_argument("--again", nargs="+", default=[], help="outcomes to try once more")
     parser.add_argument("--report", action="store_true", help="only write the tables")
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "mutants.md")
     folder = Path(tempfile.gettempdir()) / "sterling-mutants"
     parser.add_argument("--scratch", type=Path, default=folder)

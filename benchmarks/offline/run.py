@@ -113,7 +113,8 @@ def page() -> list[str]:
         "",
         f"`make offline`: {TASKS['updates']:,} updates of batches of 256, {TASKS['seeds']} seeds, "
         "last policy, deterministic, 10 episodes per seed; networks and step sizes in",
-        "benchmarks/offline/tasks.json. Returns, with the mean's 95 % interval over seeds; in the "
+        "benchmarks/offline/tasks.json. Returns, with the mean's 95 % interval over seeds, "
+        "computed by today's `sterling.statistics.estimate`; in the "
         "log's columns its mean and the mean of its best tenth.",
         "",
         "| log | rows | its mean | best tenth | " + " | ".join(names) + " |",
@@ -144,8 +145,13 @@ def _origins() -> list[str]:
 def _cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return "-"
-    made = found["result"]["final"]["return"]
-    return f"{made['estimate']:,.0f} [{made['low']:,.0f}, {made['high']:,.0f}]"
+    from sterling.references.bounds import return_bounds
+    from sterling.statistics import estimate
+
+    result = found["result"]
+    scores, bounds = result["final"]["return"]["per_seed"], return_bounds(result["environment"])
+    made = estimate(scores, within=bounds)
+    return f"{made.value:,.0f} [{made.low:,.0f}, {made.high:,.0f}]"
 
 
 def _orderings(found: dict[tuple[str, str, str], Any]) -> list[str]:

@@ -1,11 +1,12 @@
 """Damage valid files and read them: the outcome is a result or one line, whatever was damaged.
 
-    python benchmarks/reliability/damage.py [--cases 300] [--out FILE]
+    python benchmarks/reliability/damage.py [--cases 300] [--out FILE] [--page]
 
 Each case copies a valid file, changes some of its bytes by a seeded draw (bits turned, parts cut
 out, zeroed, repeated or exchanged, the end cut off), and reads it with the loaders that users call,
 in a process of its own with 4 GiB of address space and 20 seconds. *Held* is a result, or a
-``Mistake`` of one line; a traceback, a crash, a hang or a lack of memory is not.
+``Mistake`` of one line; a traceback, a crash, a hang or a lack of memory is not. Writes the
+counts to FILE after each kind of file, and the tables of docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -31,8 +32,14 @@ import numpy as np
 
 from sterling.types import Mistake
 
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE), str(HERE.parents[1])]
+import page  # noqa: E402
+
+from benchmarks import evidence  # noqa: E402
+
 SPACE, SECONDS = 4 << 30, 20  # bytes of address space, and time, that a case may take
-OUT = Path(__file__).parents[1] / "results" / "reliability-damage.json"
+OUT = page.RESULTS / "reliability-damage.json"
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -194,8 +201,10 @@ def case(kind: str, valid: Path, scratch: Path, seed: int) -> str:
     return found
 
 
-def campaign(cases: int, kinds: list[str], out: Path | None = None) -> dict[str, Any]:
-    """Counts by kind of file: tried, held, and what did not hold; kept in ``out`` as they come."""
+def campaign(
+    cases: int, kinds: list[str], keep: Callable[[str, Any], Any] = lambda kind, counts: None
+) -> dict[str, Any]:
+    """Return counts by kind of file: tried, held, and what did not; ``keep`` gets each at once."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         root, scratch = Path(name) / "valid", Path(name) / "scratch"
@@ -210,8 +219,7 @@ def campaign(cases: int, kinds: list[str], out: Path | None = None) -> dict[str,
             found[kind] = {"tried": cases, "held": held, "refused": said["one line"]}
             found[kind]["broken"] = broken
             print(kind, found[kind], flush=True)
-            if out is not None:
-                out.write_text(json.dumps(found, indent=1) + "\n")
+            keep(kind, found[kind])
     return found
 
 
@@ -220,8 +228,18 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=300, help="of each kind of file")
     parser.add_argument("--only", action="append", choices=list(READERS))
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--page", action="store_true", help="only write the tables anew")
     chosen = parser.parse_args()
-    found = campaign(chosen.cases, chosen.only or list(READERS), chosen.out.absolute())
+    if chosen.page:
+        page.write()
+        return 0
+    begun, out, seeds = evidence.begin(), chosen.out.absolute(), list(range(chosen.cases))
+    found = campaign(
+        chosen.cases,
+        chosen.only or list(READERS),
+        lambda kind, counts: evidence.write_part(out, kind, counts, begun, seeds),
+    )
+    page.write()
     return int(any(each["held"] < each["tried"] for each in found.values()))
 
 

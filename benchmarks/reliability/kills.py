@@ -1,11 +1,12 @@
 """Kill runs of every kind at random moments, resume them, and hold that nothing was lost.
 
-    python benchmarks/reliability/kills.py [--kills 10] [--only KIND] [--out FILE]
+    python benchmarks/reliability/kills.py [--kills 10] [--only KIND] [--out FILE] [--page]
 
 Each case is a run that is killed by SIGKILL several times in its life: at the Nth write of a file
 (N is drawn), or after a time that is drawn. It is resumed until it ends, and *held* if it then
 equals the run that nobody killed: rows, results and the checksum of every tensor of the last
-checkpoint. Cases are seeded; finished kinds are kept in FILE and not done again.
+checkpoint. Cases are seeded; finished kinds are kept in FILE and not done again. In the end it
+writes the tables of docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE)]
+sys.path.append(str(HERE.parents[1]))
+import page  # noqa: E402
 from kinds import KINDS, outcome  # noqa: E402
+
+from benchmarks import evidence  # noqa: E402
 
 Whole = tuple[Any, float]  # what a run that nobody killed came to, and its seconds
 LIMIT = 600.0  # seconds that one process may take
-OUT = HERE.parent / "results" / "reliability-kills.json"
+OUT = page.RESULTS / "reliability-kills.json"
 
 
 def start(kind: str, path: Path, log: Path, *count: str) -> subprocess.Popen[bytes]:
@@ -129,17 +134,26 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10, help="of each kind")
     parser.add_argument("--only", action="append", choices=list(KINDS), help="kinds")
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--page", action="store_true", help="only write the tables anew")
     chosen = parser.parse_args()
-    known = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+    if not chosen.page:
+        measure(chosen.out, chosen.only or list(KINDS), chosen.kills)
+    page.write()
+
+
+def measure(out: Path, kinds: list[str], kills: int) -> None:
+    """Write the counts of each kind that has fewer kills than are wanted."""
+    begun = evidence.begin()
+    known = json.loads(out.read_text())["parts"] if out.exists() else {}
     with tempfile.TemporaryDirectory() as name:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(name) / "programs"))
         log = write_log(Path(name) / "log")
-        for kind in chosen.only or KINDS:
-            if kind in known and known[kind]["kills"] >= chosen.kills:
+        for kind in kinds:
+            if kind in known and known[kind]["kills"] >= kills:
                 continue
-            known[kind] = campaign(kind, Path(name), log, chosen.kills)
-            print(kind, known[kind], flush=True)
-            chosen.out.write_text(json.dumps(known, indent=1) + "\n")
+            found = campaign(kind, Path(name), log, kills)
+            print(kind, found, flush=True)
+            evidence.write_part(out, kind, found, begun, list(range(found["cases"])))
 
 
 if __name__ == "__main__":

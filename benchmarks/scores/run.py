@@ -18,13 +18,17 @@ import shutil
 import statistics
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.append(str(ROOT))
 
 from benchmarks import evidence  # noqa: E402
+
+if TYPE_CHECKING:
+    from sterling.statistics import Estimate
+    from sterling.statistics.headline import Headline
 
 RESULTS = HERE / "results"
 RUNS = ROOT / "runs" / "scores"
@@ -142,9 +146,9 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
     (ROOT / "docs" / "scores.md").write_text("\n".join(lines).rstrip() + "\n")
 
 
-def score(results: list[dict[str, Any]]) -> Any:
-    """The estimate over all seeds of some results, with the interval that is usual now, within what
-    the returns of their environment cannot leave."""
+def score(results: list[dict[str, Any]]) -> Headline:
+    """Return what all seeds of some results came to, with the interval that is usual now, within
+    what the returns of their environment cannot leave."""
     from sterling.references.bounds import return_bounds
     from sterling.statistics import headline
 
@@ -154,11 +158,12 @@ def score(results: list[dict[str, Any]]) -> Any:
     return headline(scores, within=within)
 
 
-def against(made: Any, bar: float) -> str:
-    """Where an interval lies against our bar, in the words of ``sterling check-scores``."""
+def against(made: Estimate | None, bar: float) -> str:
+    """Return where an interval lies against our bar, in the words of ``sterling check-scores``;
+    without an estimate (seeds failed) it cannot be told."""
     from sterling.report.beside import verdict
 
-    return verdict(made.made, float(bar), float(bar)) if made.made else "cannot tell"
+    return verdict(made, float(bar), float(bar)) if made else "cannot tell"
 
 
 def _row(task: dict[str, Any]) -> str:
@@ -175,7 +180,7 @@ def _row(task: dict[str, Any]) -> str:
     speed = "busy machine" if any(each.get("busy") for each in files) else f"{rate:,.0f}"
     return (
         f"{head}| {seeds}{f' of {asked}' if seeds < asked else ''} | {made} | {_filed(results)} | "
-        f"{bar} | {against(made, bar)} | {task['published']} | {speed} |"
+        f"{bar} | {against(made.made, bar)} | {task['published']} | {speed} |"
     )
 
 

@@ -1,27 +1,32 @@
 """How often 95 % intervals of a mean hold it, and how wide they are: ours, t, BCa, percentiles.
 
-    python benchmarks/statistics/intervals.py       # writes benchmarks/results/statistics-intervals
+    python benchmarks/statistics/intervals.py [--page]
 
 The percentile bootstrap is rliable's interval (``statistics.md``, "The same numbers"). Everything
-is drawn with fixed keys; about ten minutes on one core.
+is drawn with fixed keys; about ten minutes on one core. Writes
+benchmarks/results/statistics-intervals.{json,md}; ``--page`` only writes the page anew.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import alone  # noqa: F401 - first of all
 import intervals_page
 import numpy as np
-from run import stamp
 from scipy.special import ndtr, ndtri
 from shapes import SHAPES, Shape
 
 from sterling.statistics import estimate
 from sterling.statistics.mean import columns
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
 
 SIZES, LEVEL = (2, 3, 5, 10, 20), 0.95
 RESAMPLES = 1_000
@@ -32,26 +37,32 @@ NOTHING = (None, None)
 def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--out", type=Path, default=Path("benchmarks/results/statistics-intervals.json")
-    )
+    out = ROOT / "benchmarks" / "results" / "statistics-intervals.json"
+    parser.add_argument("--out", type=Path, default=out)
     parser.add_argument("--trials", type=int, default=2_000, help="draws of a cell")
     parser.add_argument("--task-trials", type=int, default=400, help="of a cell over tasks")
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
     options = parser.parse_args()
-    results: dict[str, Any] = {
-        **stamp(),
-        "command": "python benchmarks/statistics/intervals.py",
-        "level": LEVEL,
-        "trials": options.trials,
-        "task_trials": options.task_trials,
-        "resamples": RESAMPLES,
-        "one_task": [one_task(shape, n, options.trials) for shape in SHAPES for n in SIZES],
-    }
-    results["many_tasks"] = many_tasks(options.task_trials)
-    options.out.write_text(json.dumps(results, indent=1) + "\n")
-    text = intervals_page.markdown(results)
+    if not options.page:
+        begun = evidence.begin()
+        found = measure(options.trials, options.task_trials)
+        evidence.write(options.out, found, begun, "fixed, by shape and number of runs")
+    text = intervals_page.markdown(options.out)
     options.out.with_suffix(".md").write_text(text)
     print(text)
+
+
+def measure(trials: int, task_trials: int) -> dict[str, Any]:
+    """Return the coverage and width of every interval, for one task and for ten."""
+    results: dict[str, Any] = {
+        "level": LEVEL,
+        "trials": trials,
+        "task_trials": task_trials,
+        "resamples": RESAMPLES,
+        "one_task": [one_task(shape, n, trials) for shape in SHAPES for n in SIZES],
+    }
+    results["many_tasks"] = many_tasks(task_trials)
+    return results
 
 
 def one_task(shape: Shape, n: int, trials: int) -> dict[str, Any]:

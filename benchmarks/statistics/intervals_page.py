@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
+
+from benchmarks import evidence
 
 Results = dict[str, Any]
 
 
-def markdown(results: Results) -> str:
-    """Both tables."""
+def markdown(path: Path) -> str:
+    """Return both tables of a file of results, and where its numbers come from."""
+    results = json.loads(path.read_text())
     lines = [
         "# How often 95 % intervals of a mean hold it, and how wide they are",
         "",
-        f"Commit {results['commit'][:12]}, {results['started']}; {results['trials']:,} draws "
-        f"a cell (standard error 0.5 points at 95 %), {results['resamples']:,} resamples for the "
-        "bootstraps; fixed keys.",
-        "",
-        f"    {results['command']}",
+        *evidence.lines(path),
+        f"{results['trials']:,} draws a cell (standard error 0.5 points at 95 %), "
+        f"{results['resamples']:,} resamples for the bootstraps; fixed keys.",
         "",
         "Each cell: coverage, then mean width. Below 93 % in bold. *declared*: `estimate` with "
         "`within=`; *not declared*: `estimate` without it, which is t; *percentile*: rliable's "

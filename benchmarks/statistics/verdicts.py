@@ -1,19 +1,17 @@
 """How often ``compare`` is wrong between equal tendencies, in many shapes, and what it sees.
 
-    python benchmarks/statistics/verdicts.py [--trials 2000] [--only GROUP ...]
+    python benchmarks/statistics/verdicts.py [--trials 2000] [--only GROUP ...] [--page]
 
 Every cell is simulated by the rules of ``sterling.statistics.compare`` (see ``simulated.py``) at
 alpha = 0.05, with 1,100 exchanges for its 10,000. Writes benchmarks/results/verdicts.json after
-each cell, goes on where it was stopped, and in the end writes the page beside it.
+each cell and in the end the page beside it. At the same commit it goes on where it was stopped; a
+group that is incomplete and of another commit, or of none that is known, is simulated anew.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import platform
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +23,11 @@ import verdicts_page
 from simulated import bounded, exchanged, held, looks, one_look
 from tendencies import EQUAL, FAMILIES, MEANS, Law, collapsing, shift, steady
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
 SIZES = (5, 6, 7, 8, 10, 20)
 SHIFTS = (0.5, 1.0, 1.5, 2.0, 3.0)
 PLANS = {"5 looks x 5": (5, 5), "3 looks x 5": (3, 5), "3 looks x 10": (3, 10)}  # looks, runs
@@ -35,8 +37,14 @@ Cell = dict[str, Any]
 def main() -> None:
     """Simulate what is missing, then write the page."""
     options = _options()
-    out = options.out
-    known = json.loads(out.read_text()) if out.exists() else {"cells": {}}
+    if not options.page:
+        simulate(options)
+    options.out.with_suffix(".md").write_text(verdicts_page.markdown(options.out))
+
+
+def simulate(options: argparse.Namespace) -> None:
+    """Simulate the cells that are asked for and missing; write the file after each."""
+    begun = evidence.begin()
     groups: dict[str, Callable[[int], Any]] = {
         "errors": errors, "families": families, "power": powers, "means": means,
         "intervals": intervals, "exchanged means": exchanged_means,
@@ -44,15 +52,22 @@ def main() -> None:
     for group, cells in groups.items():
         if options.only and group not in options.only:
             continue
-        for name, measure in cells(options.trials):
-            if options.like and options.like not in name:
-                continue
-            if name not in known["cells"].setdefault(group, {}):
-                known["cells"][group][name] = measure()
-                known["made"] = _made(options.trials)
-                out.write_text(json.dumps(known, indent=1) + "\n")
-                print(group, name, known["cells"][group][name], flush=True)
-    out.with_suffix(".md").write_text(verdicts_page.markdown(known))
+        asked = {n: m for n, m in cells(options.trials) if options.like in n}
+        known, commit = _known(options.out, group)
+        if asked.keys() <= known.keys():
+            continue
+        made = known if commit == begun["commit"] else {}
+        for name in (name for name in asked if name not in made):
+            made[name] = asked[name]()
+            evidence.write_part(options.out, group, made, begun, "trial numbers")
+            print(group, name, made[name], flush=True)
+
+
+def _known(out: Path, group: str) -> tuple[dict[str, Cell], str | None]:
+    """Return the cells of a group that are there, and the commit that made them if it is known."""
+    content = json.loads(out.read_text()) if out.exists() else {"parts": {}, "provenance": []}
+    commits = [block["commit"] for block in content["provenance"] if block["of"] == group]
+    return content["parts"].get(group, {}), commits[0] if commits else None
 
 
 def _plans() -> dict[str, tuple[int, int | None]]:
@@ -146,27 +161,13 @@ def _collapsing(share: float) -> Law:
     return lambda rng, n: np.where(rng.random(n) < share, 1000.0, 333.0) + rng.normal(0, 30.0, n)
 
 
-def _made(trials: int) -> Cell:
-    """What these numbers were made with."""
-    asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
-    commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    return {
-        "command": " ".join(["python", "benchmarks/statistics/verdicts.py", *sys.argv[1:]]),
-        "commit": commit,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "hardware": f"{platform.machine()}, one thread",
-        "versions": {"python": platform.python_version(), "numpy": np.__version__},
-        "seeds": "trial numbers",
-        "trials": trials,
-    }
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/verdicts.json")
     parser.add_argument("--trials", type=int, default=2_000)
     parser.add_argument("--only", nargs="+", default=[], help="these groups")
     parser.add_argument("--like", default="", help="only cells whose name holds this")
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
     return parser.parse_args()
 
 

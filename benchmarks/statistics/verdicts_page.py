@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
+
+from benchmarks import evidence
 
 AIM = 0.06
 WORDS = {
@@ -41,28 +45,27 @@ WORDS = {
 }
 
 
-def markdown(known: dict[str, Any]) -> str:
-    """All groups that were simulated, a table each."""
-    made = known["made"]
+def markdown(path: Path) -> str:
+    """Return all groups that were simulated, a table each, and where their numbers come from."""
+    groups = json.loads(path.read_text())["parts"]
+    fewest = _fewest(groups)
     lines = [
         "# Verdicts: how often they are wrong, and what they see",
         "",
-        f"Made by `{made['command']}`, {made['date']}, commit {made['commit']}, "
-        f"{made['hardware']}, " + ", ".join(f"{k} {v}" for k, v in made["versions"].items()) + ".",
-        "",
-        f"alpha = 0.05; trials a cell in the JSON, {_fewest(known):,} or more (standard error at "
-        f"0.05: {math.sqrt(0.05 * 0.95 / _fewest(known)):.4f} or less). Seeds: {made['seeds']}. "
-        "Empty cells have not been simulated; the command goes on with them.",
+        *evidence.lines(path),
+        f"alpha = 0.05; trials a cell in the JSON, {fewest:,} or more (standard error at "
+        f"0.05: {math.sqrt(0.05 * 0.95 / fewest):.4f} or less). "
+        "Empty cells have not been simulated.",
     ]
     for group, (title, words) in WORDS.items():
-        if group in known["cells"]:
-            lines += ["", f"## {title}", "", words, "", *table(group, known["cells"][group])]
+        if group in groups:
+            lines += ["", f"## {title}", "", words, "", *table(group, groups[group])]
     return "\n".join(lines) + "\n"
 
 
-def _fewest(known: dict[str, Any]) -> int:
+def _fewest(groups: dict[str, Any]) -> int:
     """The fewest trials of a cell that was simulated."""
-    cells = [cell for group in known["cells"].values() for cell in group.values()]
+    cells = [cell for group in groups.values() for cell in group.values()]
     return min(cell["trials"] for cell in cells if cell["trials"])
 
 
