@@ -2,8 +2,8 @@
 
 Every script under ``benchmarks/`` calls ``begin`` before it measures and ``write`` when it is done.
 A tree with uncommitted changes is refused before anything is measured. Files that were measured
-before this module existed are listed in ``unrecorded.json`` with what is missing; ``lines`` prints
-either for a page. Uses the standard library only, because Pythons without Sterling import it too.
+without it are listed in ``unrecorded.json`` with what is missing; ``lines`` prints either for a
+page. Uses the standard library only, because Pythons without Sterling import it too.
 """
 
 from __future__ import annotations
