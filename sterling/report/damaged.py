@@ -62,8 +62,8 @@ def _check_final(file: Path, result: dict[str, Any], seeds: int) -> None:
         if not _are_numbers(scores, seeds):
             _refuse(file, f"final.{name}", "an estimate with a number per_seed", found)
         within = found.get("within")
-        if within is not None and not (_are_numbers(within, 2) and None not in within):
-            _refuse(file, f"final.{name}.within", "two numbers", within)
+        if within is not None and not _are_numbers(within, 2):
+            _refuse(file, f"final.{name}.within", "two numbers (null: no bound)", within)
 
 
 def _check_row(line: Path, row: Row, seeds: int) -> None:

@@ -23,7 +23,7 @@ NEAR = 0.02  # share of the range within which a score counts as lying at a boun
 ROUNDING = 1e-6  # share of the range by which a score may pass a bound: float32 sums
 
 
-def checked(within: Within) -> Bounds:
+def checked(within: Any) -> Bounds:
     """Return the bounds as two floats or Nones; infinity declares nothing.
 
     Raises Mistake for anything but two numbers of which the first is lower.
@@ -32,7 +32,7 @@ def checked(within: Within) -> Bounds:
         return None, None
     try:
         low, high = (None if x is None or math.isinf(x) else float(x) for x in within)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Mistake(
             f"bounds of scores are two numbers, low and high (or None); got {within!r}"
         ) from error
@@ -99,7 +99,7 @@ def checked_failed(failed: Any) -> Failed:
     if (
         isinstance(failed, bool)
         or not isinstance(failed, (int, float))
-        or not math.isfinite(failed)
+        or not abs(failed) < math.inf
     ):
         raise Mistake(
             f"a failed run counts as a finite number, 'worst' or 'exclude'; got {failed!r}"

@@ -58,6 +58,8 @@ def check_plain(plain: dict[str, Any]) -> None:
     for name, (kinds, wanted) in KINDS.items():
         if name in plain:
             _check_kind(name, plain[name], kinds, wanted)
+    for name, value in plain.get("online", {}).items():
+        _check_kind(f"online.{name}", value, (int, float), "a number")
     for name in BUDGETS:
         _check_kind(name, plain.get(name, 0), (int, float), "a whole number")
     for name, made in PARTS.items():

@@ -23,7 +23,7 @@ SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False
         ("ppo", "probe:both", {"steps": 10**14}, {"envs": 10**10}),
         ("dqn", "probe:both", {"steps": 10**5}, {"batch": 10**10}),
         ("dqn", "probe:both", {"steps": 10**5}, {"n_step": 10**10}),
-        ("dqn", "probe:both", {"steps": 10**13}, {"capacity": 10**13}),
+        ("dqn", "probe:both", {"steps": 10**10}, {"capacity": 10**13, "envs": 8}),
         ("sac", "probe:both-continuous", {"steps": 10**5}, {"width": BILLION}),
         ("grpo", "reverse-text", {"updates": 5}, {"limit": 10**10}),
         ("grpo", "reverse-text", {"updates": 5}, {"slots": 10**10}),

@@ -55,6 +55,14 @@ sys.exit(main())
 """
 
 
+@pytest.fixture(autouse=True)
+def _hangups_are_not_ignored():
+    """Processes inherit from this one what they ignore: tests may themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 class Terminal:
     """A process on a terminal that this one can close."""
 
