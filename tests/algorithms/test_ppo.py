@@ -74,3 +74,13 @@ def test_a_rollout_is_seen_through_the_statistics_of_those_before():
         expected = agent_then.nets.value(jnp.asarray(wanted, jnp.float32))[..., 0]
         found = ppo.value(agent_then, jnp.asarray(obs, jnp.float32))
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_new_policy_hardly_prefers_anything_and_values_are_of_unit_gain():
+    """Singular values of a layer are its gain: 0.01 and 1 in the last, sqrt(2) before."""
+    nets = agent(16).nets
+    for net, gain, choices in ((nets.policy, 0.01, 3), (nets.value, 1.0, 1)):
+        *hidden, last = (np.linalg.svd(layer.weight, compute_uv=False) for layer in net.layers)
+        np.testing.assert_allclose(last, np.full(choices, gain), rtol=1e-5)
+        for gains in hidden:
+            np.testing.assert_allclose(gains, np.full(len(gains), 2**0.5), rtol=1e-5)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sterling.statistics import (
     Scores,
@@ -157,3 +158,12 @@ def test_ranks_may_change_between_contexts():
 def test_one_run_has_no_tolerance_to_be_sure_of():
     made = tolerance([4.0])
     assert (made.low, made.high, made.confidence, made.n) == (None, None, 0.0, 1)
+
+
+def test_points_at_which_all_runs_are_equal_have_no_interval_unless_bounds_are_declared():
+    runs = np.array([[5.0, 1.0], [5.0, 2.0], [5.0, 2.0]])  # at the second they differ by 1
+    made, inside = curve(runs), curve(runs, within=(0.0, 10.0))
+    assert np.isnan([made.low[0], made.high[0]]).all()
+    low, high = stats.t.interval(0.95, 2, 5 / 3, stats.sem(runs[:, 1]))
+    assert (made.low[1], made.high[1]) == pytest.approx((low, high))
+    assert inside.low[0] < 5.0 < inside.high[0]

@@ -170,6 +170,8 @@ def test_wrong_use():
         estimate([1.0, 2.0], "iqm", interval="t")
     with pytest.raises(Mistake, match="success rates lie between 0 and 1"):
         estimate([1.0, 2.0], interval="wilson")
+    with pytest.raises(Mistake, match="success rates lie between 0 and 1"):
+        estimate([0.5, 1.5], interval="wilson")  # one of them is none
     with pytest.raises(Mistake, match="counts successes"):
         estimate([0.5, 1.0], interval="exact")
     with pytest.raises(Mistake, match="time axis"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sterling.statistics import Scores, Table, estimate, load, normalise, table, tables
+from sterling.statistics.load import load_one
 from sterling.types import Mistake
 
 
@@ -124,6 +125,8 @@ def test_wide_csv(tmp_path):
     tasks = Scores.load(path)
     assert (tasks.name, tasks.tasks) == ("walker", ("PPO", "SAC"))
     assert tasks.mask.tolist() == [[True, True], [True, False]]
+    with pytest.raises(Mistake, match="the files hold PPO, SAC"):
+        load_one([path], columns="algorithm")
     path.write_text(",PPO\n0,good\n")
     with pytest.raises(Mistake, match="'good' is no score"):
         load(path)

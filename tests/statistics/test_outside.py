@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize, stats
 
 from sterling.statistics import cvar, estimate, improve, need, power, profile, ranks, tolerance
+from sterling.statistics.mean import arms
 from sterling.statistics.success import beta_binomial, joined, wilson_at
 from sterling.types import Mistake
 
@@ -220,3 +221,12 @@ def test_the_tail_of_all_tasks_is_their_mean_with_stretched_arms():
     assert made.high - made.low > 1.2 * (students.high - students.low)
     alone = estimate(table[:, 0], cvar(0.5))
     assert (alone.low, alone.method) == (None, "none (the extreme of few runs; see tolerance)")
+
+
+@pytest.mark.parametrize(("n", "skewness"), [(9.0, 0.0), (9.0, 0.5), (12.0, -0.25)])
+def test_arms_between_two_numbers_of_runs_are_straight_in_their_logarithm(n, skewness):
+    """Of 8, 10 and 12 runs the table has 1.55 + 1.77 g, 1.42 + 1.73 g and 1.25 + 1.96 g."""
+    share = np.log(n / 8.0) / np.log(10.0 / 8.0)
+    base, slope = (1.55 - 0.13 * share, 1.77 - 0.04 * share) if n < 10.0 else (1.25, 1.96)
+    wanted = (max(base - slope * skewness, 1.0), max(base + slope * skewness, 1.0))
+    assert arms(n, np.asarray(skewness)) == pytest.approx(wanted)

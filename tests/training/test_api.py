@@ -37,7 +37,8 @@ def test_a_run_folder_holds_what_is_promised(tmp_path):
     result = json.loads((path / "result.json").read_text())
     assert result == run.result
     assert {"algorithm", "environment", "steps", "seeds", "final", "failed_seeds"} <= set(result)
-    assert {"wall_seconds", "steps_per_second"} <= set(result)
+    found = result["steps_per_second"] * result["wall_seconds"]
+    assert found == pytest.approx(2 * 1_280, rel=0.01)  # of both seeds
     final = result["final"]["return"]
     assert set(final) >= {"per_seed", "estimate", "low", "high", "method", "level"}
     assert len(final["per_seed"]) == 2

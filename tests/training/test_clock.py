@@ -1,11 +1,13 @@
 """What a run's work took: compiling counts once, wherever it happens."""
 
 import time
+import types
 
 import jax
 import jax.numpy as jnp
 
 import sterling
+from sterling.training import clock as clocks
 from sterling.training.clock import Clock
 
 
@@ -47,3 +49,18 @@ def test_a_world_of_the_host_is_told_what_compiling_took():
         preset=False,
     )
     assert 0.0 < run.result["compile_seconds"] < run.result["wall_seconds"]
+
+
+def test_a_clock_begins_at_nothing():
+    assert Clock({}).to_json() == {"seconds": 0.0, "compile_seconds": 0.0}
+
+
+def test_spans_that_lie_within_another_count_once(monkeypatch):
+    """By hand: 1 to 3 lies within 1 to 4, which it begins with; 6 to 7 is apart: 3 + 1 seconds."""
+    ends = iter([3.0, 4.0, 7.0])
+    monkeypatch.setattr(clocks, "time", types.SimpleNamespace(monotonic=lambda: next(ends)))
+    with clocks._Compiling() as compiling:
+        for seconds in (2.0, 3.0, 1.0):
+            compiling._heard(f"{clocks.STAGES}stage", seconds)
+        compiling._heard("/jax/elsewhere", 100.0)
+    assert compiling.seconds == 4.0

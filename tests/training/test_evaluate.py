@@ -11,7 +11,7 @@ from sterling import keys
 from sterling.algorithms.online import ppo
 from sterling.envs.traced import Traced
 from sterling.training.agent import Agent
-from sterling.training.evaluate import Episodes, _count, evaluate
+from sterling.training.evaluate import Episodes, _choose, _count, evaluate
 from sterling.types import Step
 
 SEEDS = (3, 8)
@@ -143,3 +143,28 @@ def test_a_step_is_booked_by_hand(agent):
     np.testing.assert_array_equal(after.lengths, [[2, 3, 3, 0, 5]])
     np.testing.assert_array_equal(after.over, [[False, True, True, False, False]])
     np.testing.assert_array_equal(after.obs, 1.0)
+
+
+class Drawn:
+    """An algorithm that draws its actions, also those that do not explore, as FQL does."""
+
+    Config = None
+
+    def init(self, key, spec, config):
+        raise AssertionError("it has nothing to begin with")
+
+    def needs(self, config):
+        raise AssertionError("it asks for no experience")
+
+    def act(self, state, obs, key, explore):
+        return jax.random.uniform(key, (len(obs), 1)), {}
+
+    def learn(self, state, batch, key):
+        raise AssertionError("it does not learn")
+
+
+def test_actions_that_are_drawn_have_their_own_chance_at_every_step():
+    drawn, seeds = Agent(jnp.zeros(2), Drawn(), None, "map"), jnp.asarray(SEEDS, jnp.int32)
+    obs = jnp.zeros((2, ENVS, 2))
+    found = [_choose(drawn, obs, None, seeds, jnp.asarray(t, jnp.int32))[0] for t in range(4)]
+    assert len(np.unique(found)) == 4 * 2 * ENVS

@@ -252,3 +252,5 @@ def test_a_lock_holds_within_a_process_and_is_released(tmp_path: Path) -> None:
             pass
     with lock:
         pass
+    with guard.Lock(tmp_path / "of" / "a" / "run"):  # with its parents
+        assert (tmp_path / "of" / "a" / "run" / "lock").exists()

@@ -139,3 +139,33 @@ def test_a_signal_is_heard_before_the_first_row(tmp_path):
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=120) == 75  # the row would take an hour
     assert rows(path) == []
+
+
+def test_metrics_of_a_world_of_the_host_are_added_up(monkeypatch):
+    found = iter([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]])
+    monkeypatch.setattr(loop, "iterate", lambda run: (run, {"loss": np.float32(next(found))}))
+    agent, seeds = Agent(None, ppo, None, "map"), jnp.zeros(2, jnp.int32)
+    begun = loop.Run(agent, types.SimpleNamespace(traced=False), seeds, jnp.asarray(0))
+    _, sums = loop.advance(begun, 2)
+    np.testing.assert_array_equal(sums["loss"], [11.0, 22.0])
+    _, sums = loop.advance(begun, 1, sums)
+    np.testing.assert_array_equal(sums["loss"], [111.0, 222.0])
+    assert loop.advance(begun, 0)[1] == {}
+
+
+def test_means_of_episodes_by_hand():
+    """Two episodes, none, and one of a seed that has failed."""
+    driver = object.__new__(run.Driver)
+    driver.alive = np.array([True, True, False])
+    tally = types.SimpleNamespace(
+        returns=np.array([6.0, 0.0, 5.0]),
+        lengths=np.array([4, 0, 2]),
+        episodes=np.array([2, 0, 1]),
+        invalid=np.array([0, 1, 0]),
+    )
+    assert driver._lived(tally) == {
+        "data/return": [3.0, None, None],
+        "data/length": [2.0, None, None],
+        "data/episodes": [2, 0, 1],
+        "data/invalid": [0, 1, 0],
+    }

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import types
 from pathlib import Path
 
 import jax
@@ -16,6 +17,7 @@ import sterling
 from sterling.data import Dataset
 from sterling.training import logbook
 from sterling.training.choices import Guidance
+from sterling.training.run import Driver
 from sterling.training.settings import resolve
 from sterling.training.start import build, go_online
 from sterling.types import Mistake
@@ -62,6 +64,32 @@ def test_a_log_then_the_world_is_one_run(data, tmp_path):
     assert (tmp_path / "run" / "curve.png").exists()
     again = sterling.load(tmp_path / "run")
     np.testing.assert_array_equal(again.policy(SEEN), run.policy(SEEN))
+
+
+def test_rows_after_the_switch_are_counted_from_there(data):
+    """By hand: a row every 20 steps of 4 environments is one every 5 rounds, from the 7th on."""
+    settings = resolve(
+        "iql", WORLD, data=logbook.begun(data), updates=7, steps=400, envs=4, log_every=20,
+        evaluate_episodes=0,
+    )  # fmt: skip
+    driver = object.__new__(Driver)  # only what it counts by, no agents
+    driver.settings, driver._offline = settings, 7
+    for online, iteration, left in (
+        (False, 0, 20),
+        (False, 3, 17),
+        (True, 7, 5),
+        (True, 9, 3),
+        (True, 12, 5),
+    ):
+        driver.online, driver.run = online, types.SimpleNamespace(iteration=iteration)
+        assert driver._every() == left
+
+
+def test_updates_per_second_are_those_of_all_seeds(data):
+    few = {"updates": 40, "seeds": 3, "width": 8, "batch": 8, "evaluate_episodes": 0}
+    result = sterling.train("bc", WORLD, data=data, **few).result
+    found = result["updates_per_second"] * result["wall_seconds"]
+    assert found == pytest.approx(3 * 40, rel=0.01)
 
 
 def test_fields_change_with_the_first_step(data, tmp_path):

@@ -16,12 +16,12 @@ TORQUE, ROWS = 0.5, 200
 SMALL = {"width": 16, "batch": 32, "lr": 1e-2, "evaluate_episodes": 0}
 
 
-def write(path, action, width=3):
+def write(path, action, width=3, reward=1.0):
     """A flat file, in the environment's own units."""
     random = np.random.default_rng(0)
     obs = random.normal(size=(ROWS, width)).astype(np.float32)
     ends = np.arange(ROWS) % 50 == 49
-    np.savez(path, observations=obs, actions=action, rewards=np.ones(ROWS), terminals=ends)
+    np.savez(path, observations=obs, actions=action, rewards=np.full(ROWS, reward), terminals=ends)
     return path
 
 
@@ -161,3 +161,25 @@ def test_a_robot_without_an_environment_acts_in_the_logs_own_numbers(tmp_path):
         arm, still = policy(np.zeros(3))
         assert abs(arm - 30.0) < 5.0
         assert abs(still + 7.0) < 0.01
+
+
+def test_rewards_are_the_logs_own_where_no_world_clips_them(tmp_path, world):
+    path = write(tmp_path / "points.npz", np.full((ROWS, 1), TORQUE, np.float32), reward=-2.5)
+    settings = asked(path)
+    logbook.spec(settings, world)
+    found = logbook.opened(settings.data).transitions().reward
+    np.testing.assert_array_equal(np.asarray(found), -2.5)
+
+
+@pytest.mark.parametrize(
+    ("world", "options", "clips"),
+    [
+        ("Pong-v5", {}, True),
+        ("Pong-v5", {"reward_clip": False}, False),
+        ("HalfCheetah-v4", {}, False),  # EnvPool's as well
+        ("gymnasium:Pendulum-v1", {}, False),
+    ],
+)
+def test_worlds_that_tell_the_sign_of_rewards_only(world, options, clips):
+    settings = resolve("ppo", world, steps=100_000, env_options=options)
+    assert logbook._clips(settings) == clips

@@ -13,6 +13,9 @@ import logs
 
 import sterling
 from sterling.cli import main
+from sterling.training import folder
+from sterling.training.longer import lengthen
+from sterling.training.settings import resolve
 from sterling.types import Mistake
 
 PPO = {"length": 16, "minibatch": 64, "epochs": 2, "width": 16, "anneal": False}
@@ -116,3 +119,13 @@ def test_of_a_run_that_also_acts_the_steps_alone_can_be_more(tmp_path):
     with pytest.raises(Mistake, match="only its steps can be more"):
         sterling.resume(run, updates=8)
     assert_equal(sterling.resume(run, steps=128), whole)
+
+
+def test_a_run_that_is_not_finished_is_given_more_as_well(tmp_path):
+    settings = resolve("ppo", "probe:both", steps=2_560, seeds=2)
+    folder.write_config(tmp_path, settings.to_json())
+    more = lengthen(tmp_path, settings, steps=5_120, updates=None)
+    assert lengthen(tmp_path, more, steps=7_680).steps == 7_680
+    config = folder.read_config(tmp_path)
+    assert config["steps"] == 7_680
+    assert [each["steps"] for each in config["earlier"]] == [2_560, 5_120]

@@ -14,9 +14,11 @@ from sterling import envs, keys
 from sterling.cli import main
 from sterling.data import Dataset
 from sterling.data.columns import Block
+from sterling.envs.board import MASK
 from sterling.judging import Trained
 from sterling.training.choices import Guidance
 from sterling.training.evaluate import evaluate
+from sterling.training.player import fits
 from sterling.types import Mistake
 
 WORLD = "CartPole-v1"
@@ -90,6 +92,28 @@ def test_what_was_noticed_matters_and_ends_with_the_episode(run):
     player.notice(1.0, True)
     assert (int(player._memory.time[0, 0]), int(player._memory.context.mask[0].sum())) == (0, 0)
     assert player._memory.wanted[0, 0] == first.wanted[0, 0]
+
+
+def test_agents_that_remember_take_one_observation_at_a_time(run):
+    with pytest.raises(Mistake, match=r"should be of shape \(4,\); got \(2, 4\)"):
+        run.player()(np.zeros((2, 4), np.float32))
+
+
+def test_a_row_that_is_no_experience_begins_the_memory_of_an_episode(run):
+    """Two environments of two seeds, of which one each was reset after a crash."""
+    mask = jnp.asarray([[True, False], [False, True]])
+    nothing = jnp.zeros((2, 2), bool)
+    told = run.agent.notice(run.agent.memory(2), jnp.ones((2, 2)), nothing, mask)
+    np.testing.assert_array_equal(told.time, [[1, 0], [0, 1]])
+
+
+def test_a_mask_that_is_missing_is_asked_for_beside_the_other_parts():
+    hand = spaces.Box(0.0, 1.0, (3,), np.float32)
+    space = spaces.Dict({"hand": hand, MASK: spaces.MultiBinary(2)})
+    with pytest.raises(Mistake, match=r'; give \{\*\*obs, "action_mask": mask\}$'):
+        fits(space, {"hand": np.zeros(3, np.float32)})
+    with pytest.raises(Mistake, match=r"got \(3,\)$"):  # there is nothing to add a mask to
+        fits(space, np.zeros(3, np.float32))
 
 
 def test_what_asks_for_actions_by_one_observation_is_refused(run, log, tmp_path):
@@ -166,3 +190,5 @@ def test_each_action_that_is_drawn_has_its_own_chance(tmp_path):
 
     assert len({*acted()}) == 9
     assert acted() == acted()
+    wild = sterling.load(tmp_path / "run").player(explore=True)
+    assert len({float(wild(np.zeros(3))[0]) for _ in range(9)}) == 9

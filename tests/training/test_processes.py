@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import cloudpickle
 import gymnasium
 import jax
 import numpy as np
@@ -257,3 +258,23 @@ def begun(path, settings):
     """How a part's process that is started by itself ends, and what it says."""
     process = processes._start(settings, path, processes._cores()[0])
     return process.wait(120), path.with_name(f"{path.name}.log").read_text()
+
+
+def test_a_part_is_pinned_to_the_core_that_it_is_given(tmp_path):
+    """In place of settings it is given what says, once it is read, on which cores that is."""
+
+    class Where:
+        def __reduce__(self):
+            return said, ()
+
+    def said():
+        raise Mistake(f"on the cores {sorted(os.sched_getaffinity(0))}")
+
+    content = cloudpickle.dumps(Where())
+    for core in sorted(os.sched_getaffinity(0))[-2:]:
+        asked = [sys.executable, "-m", "sterling.training.part", str(tmp_path), str(core)]
+        with subprocess.Popen(asked, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as part:
+            part.stdin.write(len(content).to_bytes(8, "big") + content)
+            part.stdin.flush()  # and it stays open, as a parent's does
+            assert part.stderr.readlines()[-1].decode() == f"sterling: on the cores [{core}]\n"
+        assert part.returncode == 2

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import sterling
 from sterling.algorithms.language import reward
 from sterling.experience.comparisons import Compared, of_world
 from sterling.language import worlds
@@ -12,8 +13,10 @@ from sterling.language.model import LanguageModel, form_of
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.scored import Scored, sigmoid
 from sterling.training import scorer as trained
+from sterling.training import speech
 from sterling.types import Comparisons, Mistake
 
+WORLD = worlds.find("reverse-text")
 TOKENS = Tokenizer.characters()
 
 
@@ -54,3 +57,43 @@ def test_runs_that_are_no_judge_are_refused(tmp_path):
     trained.announce("copy-text")  # nothing to load
     with pytest.raises(Mistake):
         trained.announce(f"scored:{tmp_path}:copy-text")
+
+
+@pytest.fixture(name="judges", scope="module")
+def _judges(tmp_path_factory):
+    """Two reward models after one update."""
+    out = tmp_path_factory.mktemp("runs") / "judges"
+    few = {"updates": 1, "batch": 4, "examples": 16, "evaluate_episodes": 0, "lr": 1e-2}
+    sterling.train("reward", "reverse-text", model="nano", seeds=[3, 8], out=out, **few)
+    return out
+
+
+def test_the_judge_of_a_run_is_that_of_the_seed_asked_for(judges):
+    run = sterling.load(judges)
+    pairs = of_world(worlds.find("reverse-text"), (0, 1), 5)
+    asked = [(pair.messages, pair.chosen) for pair in pairs]
+    tokenizer = run.language_model(3)[1]
+    own = [
+        trained.of(jax.tree.map(lambda x, at=at: x[at], run.agent.state), tokenizer)(asked)
+        for at in (0, 1)
+    ]
+    assert not np.allclose(*own, rtol=1e-4, atol=1e-7)
+    for seed, expected in ((None, own[0]), (3, own[0]), (8, own[1])):
+        np.testing.assert_array_equal(trained.scorer(judges, seed)(asked), expected)
+    with pytest.raises(Mistake, match="has seeds 3, 8, not 5"):
+        trained.scorer(judges, 5)
+
+
+def test_a_pair_is_known_where_the_better_answer_has_the_higher_score(judges):
+    run = sterling.load(judges)
+    found = trained.preferred(run.agent, run.settings, 12)
+    assert found.shape == (2, 12)
+    apart = of_world(worlds.find("reverse-text"), speech.levels(run.settings, WORLD), 12, seed=1)
+    for row, seed in zip(found, (3, 8), strict=True):
+        judge = trained.scorer(judges, seed)
+        better, worse = (
+            np.array(judge([(pair.messages, getattr(pair, which)) for pair in apart]))
+            for which in ("chosen", "rejected")
+        )
+        np.testing.assert_array_equal(row, better > worse)
+    assert 0.0 < found.mean() < 1.0  # neither all nor none

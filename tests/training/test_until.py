@@ -4,9 +4,10 @@ import dataclasses
 import json
 import shutil
 
+import numpy as np
 import pytest
 
-from sterling.training import until
+from sterling.training import folder, until
 from sterling.training.until import Contender, Question, until_decided
 from sterling.types import Mistake
 
@@ -136,6 +137,7 @@ def test_copies_of_one_are_not_told_apart(tmp_path):
         (question(LEARNS, SLEEPS, per_look=20), "do not fit"),
         (question(LEARNS, SLEEPS, per_look=2, max_seeds=2), "can decide nothing"),
         (question(LEARNS, SLEEPS, failed="exclude"), "let luck choose"),
+        (question(LEARNS, SLEEPS, failed=float("inf")), "must be a finite number; got inf"),
         (question(LEARNS, SLEEPS, about="mean"), "declare two bounds .* add --within"),
     ],
 )
@@ -143,3 +145,15 @@ def test_what_cannot_be_asked_is_told_before_training(asked, message, tmp_path):
     with pytest.raises(Mistake, match=message):
         until_decided(asked, tmp_path / "study")
     assert not (tmp_path / "study").exists()
+
+
+def test_seeds_without_a_final_return_have_failed(tmp_path):
+    """All seeds of a look may have: then its result has no final evaluation."""
+    found = {
+        "01": {"seeds": [7, 8, 9], "final": {}},
+        "00": {"seeds": [5, 6], "final": {"return": {"per_seed": [1.5, None]}}},
+    }
+    for name, result in found.items():
+        (tmp_path / name).mkdir()
+        folder.write_result(tmp_path / name, result)
+    np.testing.assert_array_equal(until.returns(tmp_path), [1.5, *[np.nan] * 4])
