@@ -68,6 +68,7 @@ def _judges(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_the_judge_of_a_run_is_that_of_the_seed_asked_for(judges):
     run = sterling.load(judges)
     pairs = of_world(worlds.find("reverse-text"), (0, 1), 5)
@@ -84,6 +85,7 @@ def test_the_judge_of_a_run_is_that_of_the_seed_asked_for(judges):
         trained.scorer(judges, 5)
 
 
+@pytest.mark.slow
 def test_a_pair_is_known_where_the_better_answer_has_the_higher_score(judges):
     run = sterling.load(judges)
     found = trained.preferred(run.agent, run.settings, 12)
