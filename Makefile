@@ -50,7 +50,7 @@ define tests
 	XLA_FLAGS="$(LEAST)" $(PYTEST) --dist loadfile -m "$(1)" tests --ignore=$(CONTRACT)
 endef
 
-test: $(STAMP)  ## the tests that hold every promise, within 12 minutes on two cores
+test: $(STAMP)  ## the tests that hold every promise (about 20 minutes on two cores; to become 12)
 	$(call tests,not slow)
 
 test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases
