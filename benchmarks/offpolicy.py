@@ -235,6 +235,14 @@ def tables(logs: int) -> dict[str, Any]:
     return made | {"seconds": round(time.monotonic() - start, 1)}
 
 
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """One line of the first table."""
+    apart = row["holds_if_trusted"]
+    numbers = (offpolicy_small.number(row[name]) for name in ("bias", "rmse", "width", "holds"))
+    last = ("" if apart is None else f"{apart:.3f}", f"{row['trusted']:.2f}")
+    return (row["log"], str(row["episodes"]), row["method"], *numbers, *last)
+
+
 def page(parts: dict[str, Any], path: Path) -> str:
     """All tables."""
     result = parts["tables"]
@@ -244,7 +252,7 @@ def page(parts: dict[str, Any], path: Path) -> str:
     about["origin"] = "\n".join(evidence.lines(path)) + "\n"
     text = ABOUT.format(**about, truth=first["truth"], error=error)
     heads = ("log", "episodes", "method", "bias", "RMSE", "width", "holds", "of trusted", "trusted")
-    text += table(heads, [cells(row) for row in result["rows"]])
+    text += offpolicy_small.table(heads, [cells(row) for row in result["rows"]])
     given = {"gamma": CARTPOLE_GAMMA, "logged": LOGGED, "cut": CUT, "behaviour": cart["behaviour"]}
     text += CARTPOLE.format(**given)
     rows = [
@@ -255,52 +263,15 @@ def page(parts: dict[str, Any], path: Path) -> str:
         )
         for row in cart["rows"]
     ]
-    text += table(("method", "policy", "truth", "estimate", "95 % interval", "trusted"), rows)
+    text += offpolicy_small.table(
+        ("method", "policy", "truth", "estimate", "95 % interval", "trusted"), rows
+    )
     rows = [
         (method, *(f"{number:.2f}" for number in said.values()))
         for method, said in cart["chosen"].items()
     ]
-    text += "\n" + table(("method", "rank correlation", "regret@1"), rows)
-    return text + (small_page(parts["small logs"]) if "small logs" in parts else "")
-
-
-def small_page(small: dict[str, Any]) -> str:
-    """The tables of ``offpolicy_small``."""
-    logs, early, number = small["rows"][0]["logs"], small["early"], offpolicy_small.number
-    names = ("interval", "holds", "width", "earlier_holds", "earlier_width")
-    about = ("world", "log", "episodes", "method")
-    text = offpolicy_small.ABOUT.format(logs=logs, last=logs - 1)
-    rows = [
-        (*(str(row[name]) for name in about), *(number(row[name]) for name in names))
-        for row in small["rows"]
-    ]
-    text += table((*about, *(name.replace("_", " ") for name in names)), rows)
-    given = {"episodes": offpolicy_small.FQE_EPISODES, "limit": offpolicy_small.FQE_LIMIT}
-    known = {name: early[name] for name in ("logs", "truth", "behaviour")}
-    text += offpolicy_small.EARLY.format(**given, **known)
-    rows = [
-        (
-            *(row["fit"], str(row["updates"]), number(row["value"])),
-            *(number(1 - row["interval"]), number(row["holds"]), number(row["width"])),
-        )
-        for row in early["rows"]
-    ]
-    heads = ("networks", "updates", "mean value", "no interval", "holds", "width")
-    return text + table(heads, rows)
-
-
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """One line of the first table."""
-    apart = row["holds_if_trusted"]
-    numbers = (offpolicy_small.number(row[name]) for name in ("bias", "rmse", "width", "holds"))
-    last = ("" if apart is None else f"{apart:.3f}", f"{row['trusted']:.2f}")
-    return (row["log"], str(row["episodes"]), row["method"], *numbers, *last)
-
-
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Markdown."""
-    lines = [heads, ("---",) * len(heads), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    text += "\n" + offpolicy_small.table(("method", "rank correlation", "regret@1"), rows)
+    return text + (offpolicy_small.page(parts["small logs"]) if "small logs" in parts else "")
 
 
 if __name__ == "__main__":

@@ -159,3 +159,34 @@ def early(logs: int) -> dict[str, Any]:
 def number(x: float | None) -> str:
     """Three digits, or nothing."""
     return "" if x is None else f"{x:.3f}"
+
+
+def page(small: dict[str, Any]) -> str:
+    """Return the tables of small logs and of fits that stop too early, as Markdown."""
+    logs, early = small["rows"][0]["logs"], small["early"]
+    names = ("interval", "holds", "width", "earlier_holds", "earlier_width")
+    about = ("world", "log", "episodes", "method")
+    text = ABOUT.format(logs=logs, last=logs - 1)
+    rows = [
+        (*(str(row[name]) for name in about), *(number(row[name]) for name in names))
+        for row in small["rows"]
+    ]
+    text += table((*about, *(name.replace("_", " ") for name in names)), rows)
+    given = {"episodes": FQE_EPISODES, "limit": FQE_LIMIT}
+    known = {name: early[name] for name in ("logs", "truth", "behaviour")}
+    text += EARLY.format(**given, **known)
+    rows = [
+        (
+            *(row["fit"], str(row["updates"]), number(row["value"])),
+            *(number(1 - row["interval"]), number(row["holds"]), number(row["width"])),
+        )
+        for row in early["rows"]
+    ]
+    heads = ("networks", "updates", "mean value", "no interval", "holds", "width")
+    return text + table(heads, rows)
+
+
+def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a table in Markdown."""
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)

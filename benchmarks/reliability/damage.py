@@ -224,6 +224,7 @@ def campaign(
 
 
 def main() -> int:
+    """Damage files, count what holds, and write the results and the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", type=int, default=300, help="of each kind of file")
     parser.add_argument("--only", action="append", choices=list(READERS))

@@ -130,6 +130,7 @@ def campaign(kind: str, folder: Path, log: Path, wanted: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Kill runs, count what holds, and write the results and the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=10, help="of each kind")
     parser.add_argument("--only", action="append", choices=list(KINDS), help="kinds")

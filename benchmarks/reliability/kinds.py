@@ -34,46 +34,56 @@ def _train(algorithm: str, world: str | None, path: Path, **options: Any) -> Non
 
 
 def ppo(path: Path, log: Path) -> None:
+    """Train or resume PPO on an exact world."""
     _train("ppo", "probe:both", path, steps=1280, seeds=2, log_every=128, **ROLLOUTS, **OFTEN)
 
 
 def processes(path: Path, log: Path) -> None:
+    """Train or resume PPO with each seed in a process of its own."""
     own = {"strategy": "processes", "log_every": 128, **ROLLOUTS, **OFTEN}
     _train("ppo", "probe:both", path, steps=1280, seeds=2, **own)
 
 
 def dqn(path: Path, log: Path) -> None:
+    """Train or resume DQN with its replay."""
     _train("dqn", "probe:both", path, steps=1024, log_every=128, **REPLAY, **OFTEN)
 
 
 def sac(path: Path, log: Path) -> None:
+    """Train or resume SAC with its replay."""
     _train("sac", "probe:both-continuous", path, steps=1024, log_every=128, **REPLAY, **OFTEN)
 
 
 def offline(path: Path, log: Path) -> None:
+    """Train or resume IQL from a log."""
     own = {"batch": 16, "width": 8, "preset": False, "log_every": 20, **OFTEN}
     _train("iql", None, path, data=log, updates=200, **own)
 
 
 def fine_tuned(path: Path, log: Path) -> None:
+    """Train or resume IQL from a log, then in the world."""
     own = {**REPLAY, "warmup": 0, "log_every": 32, **OFTEN}
     _train("iql", None, path, data=log, updates=128, steps=512, **own)
 
 
 def sft(path: Path, log: Path) -> None:
+    """Train or resume supervised fine-tuning."""
     _train("sft", "reverse-text", path, updates=6, batch=4, examples=16, model="nano", **SPOKEN)
 
 
 def dpo(path: Path, log: Path) -> None:
+    """Train or resume DPO."""
     _train("dpo", "reverse-text", path, updates=6, batch=4, examples=16, model="nano", **SPOKEN)
 
 
 def grpo(path: Path, log: Path) -> None:
+    """Train or resume GRPO."""
     own = {"prompts": 2, "group": 2, "limit": 8, "model": "nano", **SPOKEN}
     _train("grpo", "reverse-text", path, updates=5, **own)
 
 
 def tuned(path: Path, log: Path) -> None:
+    """Begin or resume a tuning study."""
     from sterling.tuning import resume, tune
 
     if (path / "study.json").exists():
@@ -85,6 +95,7 @@ def tuned(path: Path, log: Path) -> None:
 
 
 def compared(path: Path, log: Path) -> None:
+    """Begin or resume a comparison that trains until it is decided."""
     from sterling.training.until import Contender, Question, until_decided
 
     fields = {name: value for name, value in ROLLOUTS.items() if name != "preset"}
@@ -95,6 +106,7 @@ def compared(path: Path, log: Path) -> None:
 
 
 def made(path: Path, log: Path) -> None:
+    """Make a dataset with an agent that is trained for it."""
     from sterling.factory.make import Order, make
 
     out = path / "data"
@@ -166,6 +178,7 @@ def _tensors(path: Path) -> str:
 
 
 def main() -> None:
+    """Carry out the kind of run that the command line names."""
     kind, path, log, *count = sys.argv[1:]
     if count:
         die_at(int(count[0]))

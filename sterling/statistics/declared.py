@@ -1,8 +1,8 @@
 """Declared bounds of scores: what no score of a task can lie below or above.
 
 A pair ``(low, high)``; either may be None where nothing is declared on that side. Bounds are
-declared by whoever knows the task (``sterling/envs/bounds.py``), never guessed from scores: three
-returns of 0 are not three failures of a task whose scores lie between 0 and 1.
+declared by whoever knows the task (``sterling/references/return_bounds.json``), never guessed from
+scores: three returns of 0 are not three failures of a task whose scores lie between 0 and 1.
 """
 
 from __future__ import annotations
