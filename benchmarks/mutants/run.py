@@ -35,8 +35,8 @@ sys.path.append(str(ROOT))
 
 from benchmarks import evidence  # noqa: E402
 
-COUNTS = {"equations": 120, "experience": 100, "statistics": 100, "training": 100}
-COUNTS |= {"algorithms": 140}
+COUNTS = {"equations": 120, "experience": 70, "statistics": 100, "training": 70}
+COUNTS |= {"algorithms": 90}
 TRAINING = ("loop", "checkpoint", "leaves", "evaluate", "agent", "lap", "longer", "run", "single")
 TRAINING += ("trained", "guard", "folder", "logbook", "scorer", "player", "clock", "until", "part")
 
