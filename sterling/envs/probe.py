@@ -149,6 +149,21 @@ KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits", 
 NAMES = tuple(kind + form for kind in KINDS for form in ("", "-continuous"))
 
 
+def names() -> list[str]:
+    """All that there are."""
+    return list(NAMES)
+
+
+def knows(name: str) -> bool:
+    """Whether there is a probe world of that name."""
+    return name in NAMES
+
+
+def make(name: str) -> tuple[Probe, int]:
+    """The probe world called ``name``, which has no limit but its own."""
+    return probe(name), 0
+
+
 def probe(name: str) -> Probe:
     """The probe world called ``name``, one of ``NAMES``."""
     kind, _, form = name.partition("-")

@@ -4,11 +4,11 @@
     policy      pi(.|h_t)          value  V(h_t)          losses as in ppo.py
 
 What was done and earned before is seen beside the observation, so an agent whose world is drawn
-anew each episode can learn to learn within one (Duan 2016, "RL^2", arXiv:1611.02779; a trial of
-several episodes is one episode of ``envs.trials.Trials``). An update sees whole rollouts of some
-environments; gradients flow back through them to their beginning (or the episode's), where the
-memory is the one that the policy had when it acted. The value of what follows a cut is asked of
-the memory that led there: it begins anew only in the row in which the world resets.
+anew each episode can learn to learn within one (Duan 2016, "RL^2", arXiv:1611.02779). An update
+sees whole rollouts of some environments; gradients flow back through them to their beginning (or
+the episode's), where the memory is the one that the policy had when it acted. The value of what
+follows a cut is asked of the memory that led there: it begins anew only in the row in which the
+world resets.
 
 Deviations from PPO's usual recurrent form: no shuffling of rows, one network of memory for policy
 and value. Evidence: benchmarks/scores/, docs/scores.md.
