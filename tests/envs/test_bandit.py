@@ -58,7 +58,6 @@ def test_an_episode_ends_after_its_pulls_and_the_next_has_other_chances():
     "name", ["bandit:0-arms-3-pulls", "bandit:two-arms", "bandit:2-arms-0-pulls"]
 )
 def test_other_names_are_refused_in_a_line(name):
-    from sterling.types import Mistake
 
     with pytest.raises(Mistake, match="is not known"):
         envs.make(name, (0,), 1)
