@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from operator import attrgetter
 from typing import Any, cast
 
 import equinox as eqx
@@ -89,8 +90,8 @@ class Rollout(eqx.Module):
         simulators, a Python process); such a world starts fresh episodes on resuming."""
         if self.world.exact:
             return self
-        nothing: dict[str, Any] = dict.fromkeys(UNSAVED)
-        return dataclasses.replace(self, **nothing)
+        nothing = (None,) * len(UNSAVED)
+        return eqx.tree_at(attrgetter(*UNSAVED), self, nothing, is_leaf=lambda x: x is None)
 
     def restored(self, fresh: Rollout) -> Rollout:
         """The inverse of :meth:`stored`: with the world's state of ``fresh``."""
