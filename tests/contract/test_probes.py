@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import test_language
-from cases import BOTH, CASES
+from cases import CASES
 
 import sterling
 from sterling import envs, keys
 from sterling.algorithms import ALGORITHMS, find
-from sterling.envs.probe import REMEMBERED, probe
+from sterling.envs.probe import probe
 from sterling.experience.rollout import Rollout
 from sterling.training import loop
 
@@ -67,7 +67,13 @@ def test_probe_world_is_solved(name, world, written_logs):
 REMEMBERING = [name for name, case in CASES.items() if case.steps and hasattr(find(name), "recall")]
 
 
-@pytest.mark.parametrize("world", [f"{kind}{form}" for kind in REMEMBERED for form in BOTH])
+@pytest.mark.parametrize(
+    "world",
+    [
+        *("memory", "paid-continuous"),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("memory-continuous", "paid")),
+    ],
+)
 @pytest.mark.parametrize("name", REMEMBERING)
 def test_what_was_seen_first_is_remembered(name, world):
     case = CASES[name]
