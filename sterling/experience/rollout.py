@@ -165,6 +165,8 @@ def _answered(
     time: Int[Array, ""],
 ) -> Past | None:
     """The past of the next step, after this memory, action and answer."""
+    if lived[0] is None:
+        return None
     return acting.answered(agent, *lived, named.fold_each(keys, "memory", time))
 
 
