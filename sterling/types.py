@@ -40,6 +40,7 @@ class Record(eqx.Module):
     last: Bool[Array, "..."]
     mask: Bool[Array, "..."]
     extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, index, weight...
+    start: PyTree = None  # of those who remember: their Past before the first row
 
 
 class Score(eqx.Module):
@@ -229,10 +230,22 @@ LANGUAGE = (Generations, Texts, Comparisons)  # needs of learners that speak
 class Algorithm(Protocol):
     """What an algorithm's file must offer; the module itself is the object.
 
-    Some offer more: ``value(state, obs)``, the return expected from ``(env, ...)`` observations, in
-    the learner's units; ``log_prob(state, obs, action)``; ``settled(config, log)``, the
-    fields with what they leave to a log; and those that act by what they remember, such as
-    sequence models, ``memory``, ``recall`` and ``notice`` (training/evaluate.py).
+    Beside what stands below it offers one of two ways to act, in the ``(env, ...)`` environments of
+    one seed. Who goes by what is seen alone:
+
+        act(state, obs, key, explore) -> (action, extras)     # extras are recorded with the action
+
+    Who goes by what is remembered too (actor.Past; experience/acting.py keeps it):
+
+        memory(state, envs, key) -> memory                    # of nothing, ``(env, ...)``
+        recall(state, past, obs, key, explore) -> (action, memory, extras)
+
+    A rollout that the latter learn from says in ``extras["begins"]`` in which rows the memory began
+    anew, and in ``start`` what the past was before its first row.
+
+    Some offer more: ``value(state, obs)`` (``value(state, past, obs)`` of those who remember), the
+    return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;
+    ``settled(config, log)``, the fields with what they leave to a log.
     """
 
     Config: ClassVar[type]
@@ -245,13 +258,6 @@ class Algorithm(Protocol):
     @staticmethod
     def init(key: Key[Array, ""], spec: Spec, config: Any) -> Any:
         """A fresh state; raises :class:`Mistake` where the spec does not suit the algorithm."""
-        ...
-
-    @staticmethod
-    def act(
-        state: Any, obs: Obs, key: Key[Array, ""], explore: bool
-    ) -> tuple[Action, dict[str, Array]]:
-        """Actions for ``(env, ...)`` observations, and extras to record beside them."""
         ...
 
     @staticmethod

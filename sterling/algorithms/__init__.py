@@ -31,6 +31,7 @@ ALGORITHMS = {
     "iql": "sterling.algorithms.offline.iql",
     "ppo": "sterling.algorithms.online.ppo",
     "rebrac": "sterling.algorithms.offline.rebrac",
+    "recurrent-ppo": "sterling.algorithms.online.recurrent_ppo",
     "sac": "sterling.algorithms.online.sac",
     "td3": "sterling.algorithms.online.td3",
     "td3bc": "sterling.algorithms.offline.td3bc",

@@ -197,6 +197,16 @@ TASKS: dict[str, Entry] = {
 }
 
 
+def names() -> list[str]:
+    """All that there are."""
+    return sorted(TASKS)
+
+
+def knows(name: str) -> bool:
+    """Whether there is a task of that name."""
+    return name in TASKS
+
+
 def make(name: str) -> tuple[Task, int]:
     """The task called ``name`` and its time limit."""
     entry = TASKS[name]

@@ -1,6 +1,6 @@
 """Probe worlds: problems so small that the right answer is known (after Andy Jones 2021,
 "Debugging RL, without the agonizing pain"). Each isolates one thing an algorithm must get right,
-so the first that fails says what is broken. All but ``cut`` and ``limits`` last one or two steps.
+so the first that fails says what is broken. All but those with cuts last one or two steps.
 
     constant      always 1                                   the value of anything at all
     observation   the observation, -1 or 1                   values that depend on observations
@@ -9,7 +9,10 @@ so the first that fails says what is broken. All but ``cut`` and ``limits`` last
     both          depends on action and observation          policies that look
     cut           1 for ever, cut every few steps            a cut bootstraps: V = 1 / (1 - gamma)
     limits        two rooms: one is cut, in one life ends    ends and cuts told apart
+    memory        what was seen first decides what is right  policies that remember
+    paid          what was seen first for ever, cut          the memory that led to a cut is kept
 
+In the last two only an episode's first observation says something, -1 or 1; the others are 0.
 Every world exists with two discrete actions and, named ``...-continuous``, with one action in
 [-1, 1], whose reward is 1 - (action - target)^2.
 """
@@ -44,6 +47,7 @@ class ProbeState(eqx.Module):
 
     seen: Float[Array, "1"]
     time: Int[Array, ""]
+    first: Float[Array, "1"]  # what was seen first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +70,9 @@ class Probe:
     def reset(self, key: Key[Array, ""]) -> tuple[ProbeState, Float[Array, "1"]]:
         """Start: the observation is 0, or -1 or 1 by chance where observations matter."""
         seen = jnp.zeros(1)
-        if self.kind in ("observation", "both", "limits"):
+        if self.kind in ("observation", "both", "limits", *REMEMBERED):
             seen = 2.0 * jax.random.bernoulli(key, shape=(1,)).astype(jnp.float32) - 1.0
-        return ProbeState(seen, jnp.zeros((), jnp.int32)), seen
+        return ProbeState(seen, jnp.zeros((), jnp.int32), seen), seen
 
     def step(
         self, state: ProbeState, action: Array, key: Key[Array, ""]
@@ -79,10 +83,13 @@ class Probe:
         terminated, truncated = self._over(seen, time)
         if self.kind == "delay":
             seen = jnp.ones(1)
-        return ProbeState(seen, time), seen, reward, terminated, truncated
+        if self.kind in REMEMBERED:
+            seen = jnp.zeros(1)
+        return ProbeState(seen, time, state.first), seen, reward, terminated, truncated
 
     def solution(self, gamma: float) -> Solution:
-        """What an algorithm with discount ``gamma`` per step must find."""
+        """What an algorithm with discount ``gamma`` per step must find, where an observation says
+        all; see :meth:`remembered` for the others."""
         forever = 1.0 / (1.0 - gamma)
         values = {
             "constant": {0.0: 1.0},
@@ -97,6 +104,13 @@ class Probe:
         value = np.array(list(values.values()), np.float32)
         return Solution(obs, value, self._best(obs))
 
+    def remembered(self, gamma: float) -> Float[np.ndarray, "time"]:
+        """The optimal value at every step of an episode of a world that asks for memory, where 1
+        was seen first; with -1 it is the same in ``memory`` and its negative in ``paid``."""
+        if self.kind == "memory":
+            return np.array([gamma, 1.0], np.float32)
+        return np.full(CUT_AFTER + 1, 1.0 / (1.0 - gamma), np.float32)  # of a cut's successor too
+
     def _best(self, obs: Float[np.ndarray, "row 1"]) -> Num[np.ndarray, "row ..."] | None:
         if self.kind not in ("action", "both"):
             return None
@@ -108,25 +122,46 @@ class Probe:
             return state.seen[0]
         if self.kind == "delay":
             return state.time.astype(jnp.float32)
-        if self.kind not in ("action", "both"):
+        if self.kind == "paid":
+            return state.first[0]
+        if self.kind not in ("action", "both", "memory"):
             return jnp.ones(())
-        side = state.seen[0] if self.kind == "both" else jnp.ones(())
+        side = jnp.ones(()) if self.kind == "action" else state.first[0]
+        if self.kind == "memory":
+            side = jnp.where(state.time == 1, side, 0.0)
         if self.continuous:
-            return 1.0 - jnp.square(action[0] - CONTINUOUS_TARGET * side)
+            right = 1.0 - jnp.square(action[0] - CONTINUOUS_TARGET * side)
+            return jnp.where((self.kind == "memory") & (state.time == 0), 0.0, right)
         return side * jnp.where(action == 1, 1.0, -1.0)
 
     def _over(self, seen: Float[Array, "1"], time: Int[Array, ""]) -> tuple[Array, Array]:
         """Ended, cut."""
         never, tired = jnp.zeros((), bool), time >= CUT_AFTER
-        if self.kind == "cut":
+        if self.kind in ("cut", "paid"):
             return never, tired
         if self.kind == "limits":
             return seen[0] > 0.0, tired
-        return time >= (2 if self.kind == "delay" else 1), never
+        return time >= (2 if self.kind in ("delay", "memory") else 1), never
 
 
-KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits")
+REMEMBERED = ("memory", "paid")
+KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits", *REMEMBERED)
 NAMES = tuple(kind + form for kind in KINDS for form in ("", "-continuous"))
+
+
+def names() -> list[str]:
+    """All that there are."""
+    return list(NAMES)
+
+
+def knows(name: str) -> bool:
+    """Whether there is a probe world of that name."""
+    return name in NAMES
+
+
+def make(name: str) -> tuple[Probe, int]:
+    """The probe world called ``name``, which has no limit but its own."""
+    return probe(name), 0
 
 
 def probe(name: str) -> Probe:

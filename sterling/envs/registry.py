@@ -1,8 +1,9 @@
 """Worlds by name. Nothing is imported before it is needed.
 
 A name may say where it comes from: ``envpool:CartPole-v1``, ``classic:CartPole-v1``,
-``gymnax:CartPole-v1``, ``gymnasium:CartPole-v1``, ``probe:cut``, ``tabular:chain-8``. Without that
-the first of classic, EnvPool, gymnax and Gymnasium that has the name provides it.
+``gymnax:CartPole-v1``, ``gymnasium:CartPole-v1``, ``probe:cut``, ``tabular:chain-8``,
+``bandit:5-arms-10-pulls``. Without that the first of classic, EnvPool, gymnax and Gymnasium that
+has the name provides it.
 ``package:Name-v0`` imports the package first, as in Gymnasium; ``ogbench:`` takes the names of
 OGBench's data sets too, for the worlds they were collected in.
 """
@@ -28,7 +29,7 @@ from sterling.naming import hint
 from sterling.types import Mistake, World
 
 SEARCHED = ("classic", "envpool", "gymnax", "gymnasium")  # for names that do not say
-BACKENDS = (*SEARCHED, "probe", "tabular")
+BACKENDS = (*SEARCHED, "probe", "tabular", "bandit")
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
 ATARI_STACK = 4
 COLLECTED = re.compile(r"(ogbench:.+)-(navigate|stitch|explore|play|noisy)(-.+)")  # and how
@@ -128,7 +129,7 @@ def find(environment: str) -> tuple[str, str]:
         if _knows(backend, environment):
             return backend, environment
     known = [name for backend in SEARCHED for name in _names(backend)]
-    known += [f"{own}:{name}" for own in ("probe", "tabular") for name in _names(own)]
+    known += [f"{own}:{name}" for own in BACKENDS[len(SEARCHED) :] for name in _names(own)]
     raise Mistake(_unknown(environment, known))
 
 
@@ -147,47 +148,21 @@ def _unknown(environment: str, known: list[str]) -> str:
 
 
 def _knows(backend: str, name: str) -> bool:
-    if backend == "envpool":
-        from sterling.envs import envpool
-
-        return envpool.knows(name)
-    if backend == "gymnax":
-        from sterling.envs import gymnax
-
-        return gymnax.knows(name)
-    if backend == "gymnasium":
-        return _registered(name)
-    if backend == "tabular":
-        from sterling.envs import tabular
-
-        return tabular.knows(name)
-    return name in _names(backend)
+    return _registered(name) if backend == "gymnasium" else bool(_module(backend).knows(name))
 
 
 def _names(backend: str) -> list[str]:
-    if backend == "probe":
-        from sterling.envs.probe import NAMES
-
-        return list(NAMES)
-    if backend == "tabular":
-        from sterling.envs import tabular
-
-        return list(tabular.NAMES)
-    if backend == "classic":
-        from sterling.envs.classic import TASKS
-
-        return sorted(TASKS)
-    if backend == "envpool":
-        from sterling.envs import envpool
-
-        return envpool.names()
-    if backend == "gymnax":
-        from sterling.envs import gymnax
-
-        return gymnax.names()
+    if backend != "gymnasium":
+        return list(_module(backend).names())
     import gymnasium
 
     return sorted(gymnasium.registry)
+
+
+def _module(backend: str) -> Any:
+    """The file of a backend: it offers ``names()`` and ``knows(name)``, and where its worlds are
+    native ones ``make(name)``, a Task and its time limit (0: none)."""
+    return importlib.import_module(f"sterling.envs.{backend}")
 
 
 def _registered(name: str) -> bool:
@@ -240,26 +215,14 @@ def _compiled(
     backend: str, name: str, copies: dict[str, Any], strategy: str, options: dict[str, Any]
 ) -> World:
     """A world that is a JAX program."""
-    from sterling.envs.traced import Task, Traced
+    from sterling.envs.traced import Traced
 
     if backend == "gymnax":
         from sterling.envs import gymnax
 
         return gymnax.make(name, **copies, strategy=strategy, **options)
     check_options(name, options, ["max_episode_steps"])
-    if backend == "probe":
-        from sterling.envs.probe import probe
-
-        task: Task = probe(name)
-        limit = 0
-    elif backend == "tabular":
-        from sterling.envs import tabular
-
-        task, limit = tabular.tabular(name), tabular.LIMIT
-    else:
-        from sterling.envs import classic
-
-        task, limit = classic.make(name)
+    task, limit = _module(backend).make(name)
     limit = options.get("max_episode_steps", limit)
     return Traced(task, **copies, limit=limit, strategy=strategy)
 

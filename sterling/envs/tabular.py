@@ -171,6 +171,16 @@ class Tabular:
         return self.transition * (1 - self.end)
 
 
+def names() -> list[str]:
+    """Some of them: sizes may be others."""
+    return list(NAMES)
+
+
+def make(name: str) -> tuple[Tabular, int]:
+    """The world called ``name`` and its time limit."""
+    return tabular(name), LIMIT
+
+
 def knows(name: str) -> bool:
     """Whether there is a world of that name."""
     plain = name.removesuffix("-numbers")

@@ -10,8 +10,9 @@ import jax
 from jaxtyping import Array, Key
 
 from sterling import keys as named
+from sterling.actor import Actor
 from sterling.equations.augmentation import Change
-from sterling.experience.rollout import Actor, Tally
+from sterling.experience.rollout import Tally
 from sterling.types import Record, Signals
 
 

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
 from sterling import keys as named
-from sterling.experience.rollout import Actor, Rollout
+from sterling.actor import Actor, Past
+from sterling.experience import acting
+from sterling.experience.rollout import Rollout
 from sterling.types import Action, Obs, Record, Signals
 
 
@@ -80,14 +82,40 @@ class Pair(eqx.Module):
     learner: Any
     guide: Any
     rule: JumpStart | Expansion
-    length: Int[Array, "seed env"]
+    length: Any  # steps done of the episode, ``(seed, env)``; None: nobody acts yet
 
     def act(
         self, obs: Obs, keys: Key[Array, "seed"], explore: bool
     ) -> tuple[Action, dict[str, Array]]:
         """The action of whoever acts in each env."""
-        own, extras = self.learner.act(obs, named.fold_each(keys, "learner"), explore)
-        its, _ = self.guide.act(obs, named.fold_each(keys, "guide"), explore)
+        action, _, extras = self._chosen((None, None), obs, keys, explore)
+        return action, extras
+
+    def memory(self, envs: int, keys: Key[Array, "seed"]) -> Any:
+        """The learner's and the guide's; None where both act by what they see alone."""
+        pair = (
+            acting.memory_of(self.learner, envs, named.fold_each(keys, "learner")),
+            acting.memory_of(self.guide, envs, named.fold_each(keys, "guide")),
+        )
+        return None if pair == (None, None) else pair
+
+    def recall(
+        self, past: Past, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, Any, dict[str, Array]]:
+        """The action of whoever acts in each env; both remember what was really done."""
+        pasts = acting.of(past, past.memory[0]), acting.of(past, past.memory[1])
+        return self._chosen(pasts, obs, keys, explore)
+
+    def _chosen(
+        self,
+        pasts: tuple[Past | None, Past | None],
+        obs: Obs,
+        keys: Key[Array, "seed"],
+        explore: bool,
+    ) -> tuple[Action, Any, dict[str, Array]]:
+        both = named.fold_each(keys, "learner"), named.fold_each(keys, "guide")
+        own, mine, extras = acting.choose(self.learner, pasts[0], obs, both[0], explore)
+        its, theirs, _ = acting.choose(self.guide, pasts[1], obs, both[1], explore)
         values = None
         if isinstance(self.rule, Expansion):
             values = self.learner.action_value(obs, its), self.learner.action_value(obs, own)
@@ -96,7 +124,7 @@ class Pair(eqx.Module):
         def choose(its: Array, own: Array) -> Array:
             return jnp.where(guided.reshape(*guided.shape, *(1,) * (own.ndim - 2)), its, own)
 
-        return jax.tree.map(choose, its, own), extras
+        return jax.tree.map(choose, its, own), (mine, theirs), extras
 
 
 Lived = tuple[Rollout, JumpStart | Expansion]
@@ -108,6 +136,17 @@ class Guided(eqx.Module):
     source: Rollout
     guide: Any  # None while a run is written: it has a folder of its own
     rule: JumpStart | Expansion
+
+    @classmethod
+    def create(
+        cls,
+        begin: Callable[[Actor], Rollout],
+        learner: Actor,
+        guide: Any,
+        rule: JumpStart | Expansion,
+    ) -> Guided:
+        """``begin(actor)`` makes the rollout, with what ``actor`` remembers."""
+        return cls(begin(Pair(learner, guide, rule, None)), guide, rule)
 
     length = property(lambda self: self.source.length, doc="Steps of a draw.")
     world = property(lambda self: self.source.world, doc="That experience comes from.")
@@ -124,7 +163,7 @@ class Guided(eqx.Module):
             done = source.episode.length
             rule = rule.begin(done, named.fold_each(own, "handover"))
             source, row = source.draw(Pair(agent, self.guide, rule, done), own)
-            return (source, rule), row
+            return (source, rule), dataclasses.replace(row, start=None)
 
         lived: Lived = (self.source.lasting(1), self.rule)
         if self.traced:  # written out, a program of many steps takes minutes to compile
@@ -133,6 +172,9 @@ class Guided(eqx.Module):
             record = jax.tree.map(lambda x: jnp.swapaxes(x[:, :, 0], 0, 1), rows)
         else:
             (source, rule), record = _on_host(step, lived, self.length)
+        begun = self.source.past
+        start = None if begun is None else acting.of(begun, begun.memory[0])
+        record = dataclasses.replace(record, start=start)
         return Guided(source.lasting(self.length), self.guide, rule), record
 
     def lasting(self, length: int) -> Guided:

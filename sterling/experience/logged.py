@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys as named
+from sterling.actor import Actor
 from sterling.data.dataset import Dataset
 from sterling.data.device import Mapped, OnDevice, to_device
 from sterling.data.returns import monte_carlo, shares, times, worst
 from sterling.equations.value import n_step_return
-from sterling.experience.rollout import Actor
 from sterling.experience.windows import only
 from sterling.types import AnyArray, Record, Sequences, Signals, Transitions
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from sterling import keys as named
-from sterling.experience.rollout import Actor, Tally
+from sterling.actor import Actor
+from sterling.experience.rollout import Tally
 from sterling.types import Record, Signals
 
 

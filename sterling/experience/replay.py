@@ -13,15 +13,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys as named
+from sterling.actor import Actor
+from sterling.experience.chance import Chance
 from sterling.experience.guided import Guided
 from sterling.experience.priority import Priorities, SumTree
-from sterling.experience.rollout import Actor, Rollout, Tally
+from sterling.experience.rollout import Rollout, Tally
 from sterling.experience.room import check_room
 from sterling.experience.storage import Ring
 from sterling.experience.windows import transitions, uniform
-from sterling.nets.encoder import action_mask
-from sterling.nets.heads import Actions
-from sterling.types import Action, Mistake, Obs, Record, Signals, Transitions, World
+from sterling.types import Mistake, Record, Signals, Transitions, World
 
 RESUMED = 64  # rows to spare where a run's steps are fewer than the capacity: resuming takes some
 
@@ -73,7 +73,7 @@ class Replay(eqx.Module):
             )
         if steps is not None:
             rows = min(rows, _round(steps // envs + least + RESUMED))
-        action, _ = eqx.filter_eval_shape(_Chance(world).act, source.obs, keys, True)
+        action, _ = eqx.filter_eval_shape(Chance(None, world).act, source.obs, keys, True)
         ring = partial(Ring.create, rows, source.obs, action, stack)
         check_room(rows * envs, ring)
         priorities = None
@@ -165,16 +165,16 @@ class Replay(eqx.Module):
         learned = _learn_priorities(signals.samples["td_error"], self.priorities)
         return eqx.tree_at(lambda replay: replay.priorities, self, learned)
 
-    def warm(self, keys: Key[Array, "seed"], agent: Actor | None = None) -> Replay:
-        """Take ``needs.warmup`` steps (over all envs; rounded up) as ``agent`` acts, or with
-        uniformly random actions.
+    def warm(self, keys: Key[Array, "seed"], agent: Actor, *, chance: bool = True) -> Replay:
+        """Take ``needs.warmup`` steps (over all envs; rounded up) with uniformly random actions,
+        which ``agent`` remembers as its own, or without ``chance`` as it acts itself.
 
         The passed replay is used up.
         """
         steps = -(-self.needs.warmup // self.world.spec.envs)
         if not steps:
             return self
-        actor = _Chance(self.world) if agent is None else agent
+        actor = Chance(agent, self.world) if chance else agent
         if self.world.traced:
             return _warm_compiled((actor, keys, steps), self)
         replay = self
@@ -192,25 +192,6 @@ def as_large(tree: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
         return isinstance(each, Replay)
 
     return jax.tree.map(lambda x: x.shaped(rows) if kept(x) else x, tree, is_leaf=kept)
-
-
-class _Chance(eqx.Module):
-    """Acts uniformly at random among what is allowed; boxes are [-1, 1]."""
-
-    world: World = eqx.field(static=True)
-
-    def act(
-        self, obs: Obs, keys: Key[Array, "seed"], explore: bool
-    ) -> tuple[Action, dict[str, Array]]:
-        actions, envs = Actions.of(self.world.spec.action), self.world.spec.envs
-
-        def choose(obs: Obs, key: Key[Array, ""]) -> Action:
-            if actions.kind == "box":
-                return jax.random.uniform(key, (envs, *actions.sizes), minval=-1.0, maxval=1.0)
-            outputs = jnp.zeros((envs, actions.outputs))
-            return actions.distribution(outputs, action_mask(obs)).sample(key)
-
-        return jax.vmap(choose)(obs, keys), {}
 
 
 @eqx.filter_jit(donate="all-except-first")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol, cast, runtime_checkable
+from operator import attrgetter
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -12,18 +13,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import keys as named
+from sterling.actor import Actor, Past
+from sterling.experience import acting
 from sterling.types import Action, Obs, Record, Signals, Step, World
-
-
-@runtime_checkable
-class Actor(Protocol):
-    """Whoever chooses the actions."""
-
-    def act(
-        self, obs: Obs, keys: Key[Array, "seed"], explore: bool
-    ) -> tuple[Action, dict[str, Array]]:
-        """Actions for ``(seed, env, ...)`` observations, and extras to record beside them."""
-        ...
 
 
 class Tally(eqx.Module):
@@ -49,6 +41,9 @@ class Episode(eqx.Module):
     broken: Bool[Array, "seed env"]  # NaN seen: masked until the world resets
 
 
+UNSAVED = ("state", "obs", "episode", "past")  # where a world's state cannot be saved
+
+
 class Rollout(eqx.Module):
     """Draws ``length`` steps of every env of ``world`` under the current policy.
 
@@ -61,15 +56,21 @@ class Rollout(eqx.Module):
     obs: Obs  # what the agent sees now
     episode: Episode
     tally: Tally
+    past: Past | None = None  # of an actor that remembers
 
     @classmethod
-    def create(cls, world: World, length: int, keys: Key[Array, "seed"]) -> Rollout:
-        """Reset the world."""
+    def create(
+        cls, world: World, length: int, keys: Key[Array, "seed"], actor: Actor | None = None
+    ) -> Rollout:
+        """Reset the world. ``actor``, who will act, says what is remembered (None: nothing)."""
         state, obs = world.reset(named.fold_each(keys, "reset"))
         obs = jax.tree.map(lambda leaf: leaf.copy(), obs)  # programs take over state and obs each
         shape = (world.seeds, world.spec.envs)
         episode = Episode(jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool))
-        return cls(world, length, state, obs, episode, Tally.empty(world.seeds))
+        start = named.fold_each(keys, "memory")
+        space = world.spec.action
+        begun = None if actor is None else acting.begin(actor, space, shape, start)
+        return cls(world, length, state, obs, episode, Tally.empty(world.seeds), begun)
 
     @property
     def traced(self) -> bool:
@@ -89,14 +90,14 @@ class Rollout(eqx.Module):
         simulators, a Python process); such a world starts fresh episodes on resuming."""
         if self.world.exact:
             return self
-        return eqx.tree_at(lambda r: (r.state, r.obs, r.episode), self, (None, None, None))
+        nothing = (None,) * len(UNSAVED)
+        return eqx.tree_at(attrgetter(*UNSAVED), self, nothing, is_leaf=lambda x: x is None)
 
     def restored(self, fresh: Rollout) -> Rollout:
         """The inverse of :meth:`stored`: with the world's state of ``fresh``."""
         if self.world.exact:
             return self
-        parts = {"state": fresh.state, "obs": fresh.obs, "episode": fresh.episode}
-        return dataclasses.replace(self, **parts)
+        return dataclasses.replace(self, **{name: getattr(fresh, name) for name in UNSAVED})
 
     def close(self) -> None:
         """Release the world."""
@@ -108,40 +109,68 @@ class Rollout(eqx.Module):
             return self._draw_on_host(agent, keys)
 
         def step(source: Rollout, time: Int[Array, ""]) -> tuple[Rollout, Record]:
-            action, extras = agent.act(source.obs, named.fold_each(keys, "act", time), True)
-            world_keys = named.fold_each(keys, "world", time)
-            state, answer = self.world.step(source.state, action, world_keys)
-            return _record(source, state, action, extras, answer)
+            action, memory, extras, own = _chosen(agent, source.past, source.obs, keys, time)
+            state, answer = self.world.step(source.state, action, own)
+            source, row = _record(source, state, action, extras, answer)
+            after = _answered(agent, (memory, action, answer), keys, time)
+            return dataclasses.replace(source, past=after), row
 
         times = jnp.arange(self.length, dtype=jnp.int32)
         source, rows = jax.lax.scan(step, self, times)
-        return source, _by_seed(rows, source.obs)
+        return source, dataclasses.replace(_by_seed(rows, source.obs), start=self.past)
 
     def _draw_on_host(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
         """One dispatch a step, for the action; the steps are booked together at the end."""
-        state, obs, rows = self.state, self.obs, []
+        state, obs, past, rows = self.state, self.obs, self.past, []
         for time in range(self.length):
             clock = cast(Array, np.int32(time))  # an array once inside the program
-            action, extras, world_keys = _choose(agent, obs, keys, clock)
+            action, memory, extras, own = _choose(agent, past, obs, keys, clock)
             action = jax.tree.map(np.asarray, action)
-            state, answer = self.world.step(state, action, world_keys)
+            state, answer = self.world.step(state, action, own)
             rows.append((action, extras, answer))
             obs = answer.obs
-        source = eqx.tree_at(lambda s: s.state, self, state, is_leaf=lambda x: x is None)
-        return _book(source, jax.tree.map(lambda *parts: np.stack(parts), *rows))
+            if past is not None:
+                past = _after(agent, (memory, action, answer), keys, clock)
+        source = dataclasses.replace(self, state=state, past=past)
+        source, record = _book(source, jax.tree.map(lambda *parts: np.stack(parts), *rows))
+        return source, dataclasses.replace(record, start=self.past)
 
     def heed(self, signals: Signals) -> Rollout:
         """Fresh experience is what it is."""
         return self
 
 
+Chosen = tuple[Action, PyTree, dict[str, Array], Key[Array, "seed"]]
+
+
+def _chosen(
+    agent: Actor, past: Past | None, obs: Obs, keys: Key[Array, "seed"], time: Int[Array, ""]
+) -> Chosen:
+    """What the agent does and remembers, what is recorded, and the world's keys."""
+    own = named.fold_each(keys, "act", time)
+    return *acting.choose(agent, past, obs, own, True), named.fold_each(keys, "world", time)
+
+
 @eqx.filter_jit
 def _choose(
-    agent: Actor, obs: Obs, keys: Key[Array, "seed"], time: Int[Array, ""]
-) -> tuple[Action, dict[str, Array], Key[Array, "seed"]]:
-    """What the agent does, and the world's keys."""
-    action, extras = agent.act(_finite(obs), named.fold_each(keys, "act", time), True)
-    return action, extras, named.fold_each(keys, "world", time)
+    agent: Actor, past: Past | None, obs: Obs, keys: Key[Array, "seed"], time: Int[Array, ""]
+) -> Chosen:
+    return _chosen(agent, past, _finite(obs), keys, time)
+
+
+def _answered(
+    agent: Actor,
+    lived: tuple[PyTree, Action, Step],
+    keys: Key[Array, "seed"],
+    time: Int[Array, ""],
+) -> Past | None:
+    """The past of the next step, after this memory, action and answer."""
+    if lived[0] is None:
+        return None
+    return acting.answered(agent, *lived, named.fold_each(keys, "memory", time))
+
+
+_after = eqx.filter_jit(_answered)
 
 
 @eqx.filter_jit
@@ -187,7 +216,8 @@ def _record(
     episode = Episode(
         jnp.where(over, 0.0, returns), jnp.where(over, 0, length), broken & ~step.last
     )
-    return Rollout(source.world, source.length, state, obs, episode, tally), row
+    parts = {"state": state, "obs": obs, "episode": episode, "tally": tally}
+    return dataclasses.replace(source, **parts), row
 
 
 def _non_finite(obs: Obs, shape: tuple[int, ...]) -> Bool[Array, "seed env"]:

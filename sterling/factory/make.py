@@ -20,6 +20,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from sterling.actor import Actor
 from sterling.data.columns import Block, joined
 from sterling.data.dataset import Dataset
 from sterling.data.facts import Facts, Source
@@ -27,7 +28,6 @@ from sterling.data.formats import check_place
 from sterling.disk import try_place
 from sterling.envs import envpool
 from sterling.envs.registry import find
-from sterling.experience.rollout import Actor
 from sterling.factory import agents, episodes, rollouts
 from sterling.factory.agents import Say, Trained, Watch
 from sterling.naming import hint

@@ -9,10 +9,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from sterling import keys as named
-from sterling.experience.rollout import Actor, Rollout
+from sterling.actor import Actor, Past
+from sterling.experience import acting
+from sterling.experience.rollout import Rollout
 from sterling.nets.encoder import action_mask
 from sterling.nets.heads import Actions
 from sterling.types import Action, Mistake, Obs, Record, World
@@ -56,13 +58,24 @@ class Best(eqx.Module):
         self, obs: Obs, keys: Key[Array, "seed"], explore: bool
     ) -> tuple[Action, dict[str, Array]]:
         """The mode of its policy."""
-        return self.actor.act(obs, keys, False)
+        action, _, extras = acting.choose(self.actor, None, obs, keys, False)
+        return action, extras
+
+    def memory(self, envs: int, keys: Key[Array, "seed"]) -> PyTree:
+        """What the actor remembers."""
+        return acting.memory_of(self.actor, envs, keys)
+
+    def recall(
+        self, past: Past, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, PyTree, dict[str, Array]]:
+        """The mode of its policy, and what it remembers."""
+        return acting.choose(self.actor, past, obs, keys, False)
 
 
 def rows(world: World, actor: Actor, count: int, seed: int) -> Record:
     """At least ``count`` rows of experience ``(time, env, ...)`` on the host, of a world of one
     seed in which nobody has acted yet. Raises Mistake where it lets nobody act."""
-    source, drawn, lived, turn = _begun(world, seed), [], 0, 0
+    source, drawn, lived, turn = _begun(world, seed, actor), [], 0, 0
     while lived < count:
         source, record = _draw(source, actor, _keys(seed, turn))
         record = jax.tree.map(lambda x: np.asarray(x)[0], record)
@@ -79,7 +92,7 @@ def rows(world: World, actor: Actor, count: int, seed: int) -> Record:
 def returns(world: World, actor: Actor, episodes: int, seed: int) -> np.ndarray:
     """Undiscounted returns of the first ``episodes`` episodes of every env, ``(env, episode)``."""
     envs = world.spec.envs
-    source, total = _begun(world, seed), np.zeros(envs)
+    source, total = _begun(world, seed, actor), np.zeros(envs)
     found: list[list[float]] = [[] for _ in range(envs)]
     for turn in range(LIMIT // source.length):
         source, reward, last = _draw_rewards(source, actor, _keys(seed, turn))
@@ -100,9 +113,9 @@ def joined(records: list[Record]) -> Record:
     return jax.tree.map(lambda *parts: np.concatenate(parts), *records)
 
 
-def _begun(world: World, seed: int) -> Rollout:
+def _begun(world: World, seed: int, actor: Actor) -> Rollout:
     start = named.at(jnp.asarray([seed], jnp.int32), "factory", 0)
-    return Rollout.create(world, max(ROWS // world.spec.envs, 1), start)
+    return Rollout.create(world, max(ROWS // world.spec.envs, 1), start, actor)
 
 
 def _keys(seed: int, turn: int) -> Key[Array, "seed"]:

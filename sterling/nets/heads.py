@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Float
@@ -54,6 +55,20 @@ class Actions(eqx.Module):
         if self.kind != "box":
             return action
         return action.reshape(*action.shape[: action.ndim - len(self.sizes)], -1)
+
+    def nothing(self, shape: tuple[int, ...]) -> Any:
+        """What stands for an action where there was none: zeros, ``(*shape, ...)``."""
+        if self.kind == "box":
+            return jnp.zeros((*shape, *self.sizes))
+        return jnp.zeros((*shape, len(self.sizes)) if self.kind == "multi" else shape, jnp.int32)
+
+    def codes(self, action: Any) -> Float[Array, "... outputs"]:
+        """Actions as numbers for a network: boxes flat, choices one-hot side by side."""
+        if self.kind == "box":
+            return self.flat(action)
+        parts = [action] if self.kind == "discrete" else list(jnp.moveaxis(action, -1, 0))
+        hot = [jax.nn.one_hot(x, n) for x, n in zip(parts, self.sizes, strict=True)]
+        return jnp.concatenate(hot, -1)
 
     def distribution(
         self,

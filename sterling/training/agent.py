@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import algorithms
 from sterling import keys as named
+from sterling.actor import Past
 from sterling.equations.soft import LEAST
 from sterling.seeds import over_seeds
 from sterling.training.footprint import check_networks, check_shapes
@@ -20,7 +21,6 @@ from sterling.training.settings import Settings
 from sterling.types import (
     Action,
     Algorithm,
-    AnyArray,
     Generations,
     Mistake,
     Obs,
@@ -67,28 +67,28 @@ class Agent(eqx.Module):
         self, obs: Obs, keys: Key[Array, "seed"], explore: bool
     ) -> tuple[Action, dict[str, Array]]:
         """Actions for ``(seed, env, ...)`` observations, and what the learner wants recorded."""
-        act = partial(self.algorithm.act, explore=explore)
+        act = partial(cast(Any, self.algorithm).act, explore=explore)
         return over_seeds(self.strategy, act)(self.state, obs, keys)
 
-    def memory(self, envs: int) -> PyTree:
-        """An empty memory for ``envs`` environments of every seed, leaves ``(seed, env, ...)``;
+    def memory(self, envs: int, keys: Key[Array, "seed"]) -> PyTree:
+        """A memory of nothing for ``envs`` environments of every seed, leaves ``(seed, env, ...)``;
         None where the algorithm acts by what it sees alone."""
         begin = getattr(self.algorithm, "memory", None)
         if begin is None:
             return None
-        return jax.jit(over_seeds(self.strategy, partial(begin, envs=envs)))(self.state)
 
+        def of_seed(state: Any, key: Key[Array, ""]) -> PyTree:
+            return begin(state, envs, key)
+
+        return over_seeds(self.strategy, of_seed)(self.state, keys)
+
+    @eqx.filter_jit
     def recall(
-        self, memory: PyTree, obs: Obs, keys: Key[Array, "seed"], explore: bool
-    ) -> tuple[Action, PyTree]:
-        """Actions by what is remembered, and the memory with them in it."""
+        self, past: Past, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, PyTree, dict[str, Array]]:
+        """Actions by what is remembered, the memory from now on, and what is to be recorded."""
         recall = partial(cast(Any, self.algorithm).recall, explore=explore)
-        return over_seeds(self.strategy, recall)(self.state, memory, obs, keys)
-
-    def notice(self, memory: PyTree, reward: AnyArray, last: AnyArray, mask: AnyArray) -> PyTree:
-        """The memory with the world's answer ``(seed, env)`` in it."""
-        notice = cast(Any, self.algorithm).notice
-        return over_seeds(self.strategy, notice)(self.state, memory, reward, last, mask)
+        return over_seeds(self.strategy, recall)(self.state, past, obs, keys)
 
     def needs_no_memory(self, remedy: str) -> None:
         """Raises :class:`Mistake`, with a ``remedy``, where one observation is not enough to act

@@ -9,9 +9,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import keys
+from sterling.actor import Past
+from sterling.experience import acting
 from sterling.notice import say
 from sterling.training.agent import Agent
 from sterling.training.settings import LIMIT
@@ -29,7 +31,7 @@ class Episodes(eqx.Module):
     returns: Float[Array, "seed env"]
     lengths: Int[Array, "seed env"]
     over: Bool[Array, "seed env"]
-    memory: PyTree  # of agents that act by what they remember; else None
+    past: Past | None  # of agents that remember
 
 
 def evaluate(
@@ -62,9 +64,10 @@ def _round(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns, lengths and ends of one episode of every env, ``(seed, env)``."""
     state, obs = world.reset(keys.at(seeds, "evaluate", number))
+    past = _begin(agent, world, keys.at(seeds, "evaluate-memory", number))
     shape = (world.seeds, world.spec.envs)
     zeros = jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
-    episodes = Episodes(state, obs, *zeros, agent.memory(world.spec.envs))
+    episodes = Episodes(state, obs, *zeros, past)
     due = time.monotonic() + SILENT
     for clock in range(0, limit, CHUNK):
         step = _chunk if world.traced else _host_chunk
@@ -78,6 +81,11 @@ def _round(
             ended = f"{over.sum()} of {over.size} episodes have ended"
             say(f"evaluating: {ended} after {clock + CHUNK:,} of at most {limit:,} steps")
     return np.asarray(episodes.returns), np.asarray(episodes.lengths), np.asarray(episodes.over)
+
+
+@eqx.filter_jit
+def _begin(agent: Agent, world: World, start: Key[Array, "seed"]) -> Past | None:
+    return acting.begin(agent, world.spec.action, (world.seeds, world.spec.envs), start)
 
 
 @eqx.filter_jit
@@ -102,24 +110,33 @@ def _host_chunk(
 
 
 def _step(agent: Agent, episodes: Episodes, world: World, seeds: Any, clock: Any) -> Episodes:
-    action, memory, world_keys = _choose(agent, episodes.obs, episodes.memory, seeds, clock)
+    action, memory, world_keys = _choose(agent, episodes.obs, episodes.past, seeds, clock)
     state, step = world.step(episodes.state, action, world_keys)
-    return _count(agent, episodes, memory, state, step)
+    past = None
+    if memory is not None:
+        past = _answered(agent, memory, action, step, keys.at(seeds, "evaluate-memory", clock))
+    return _count(episodes, past, state, step)
+
+
+_answered = eqx.filter_jit(acting.answered)
 
 
 @eqx.filter_jit
 def _choose(
-    agent: Agent, obs: Obs, memory: PyTree, seeds: Int[Array, "seed"], clock: Int[Array, ""]
+    agent: Agent,
+    obs: Obs,
+    past: Past | None,
+    seeds: Int[Array, "seed"],
+    clock: Int[Array, ""],
 ) -> Any:
     """The action, what is remembered, and the world's keys."""
-    both = keys.at(seeds, "evaluate-act", clock), keys.at(seeds, "evaluate-world", clock)
-    if memory is None:
-        return agent.act(obs, both[0], False)[0], None, both[1]
-    return *agent.recall(memory, obs, both[0], False), both[1]
+    own, its = keys.at(seeds, "evaluate-act", clock), keys.at(seeds, "evaluate-world", clock)
+    action, memory, _ = acting.choose(agent, past, obs, own, False)
+    return action, memory, its
 
 
 @eqx.filter_jit
-def _count(agent: Agent, episodes: Episodes, memory: PyTree, state: PyTree, step: Step) -> Episodes:
+def _count(episodes: Episodes, past: Past | None, state: PyTree, step: Step) -> Episodes:
     """Book one step."""
     counts = ~episodes.over & jnp.asarray(step.mask)
     crashed = ~episodes.over & step.last & ~step.mask  # the world was restarted: begin again
@@ -131,5 +148,5 @@ def _count(agent: Agent, episodes: Episodes, memory: PyTree, state: PyTree, step
         jnp.where(crashed, 0.0, returns),
         jnp.where(crashed, 0, lengths),
         episodes.over | (step.last & counts),
-        None if memory is None else agent.notice(memory, step.reward, step.last, step.mask),
+        past,
     )

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from jaxtyping import Array, Key
 
 from sterling import keys
 from sterling.envs.board import MASK, PROPER, as_seen, leaves
-from sterling.training.agent import Agent
-from sterling.types import Mistake
+from sterling.experience import acting
+from sterling.types import Mistake, Step
 
 if TYPE_CHECKING:
     from sterling.training.trained import TrainedRun
@@ -36,7 +37,10 @@ class Player:
 
     def __init__(self, run: TrainedRun, seed: int | None, explore: bool):
         self._run, self._at, self._explore = run, run.place(seed), explore
-        self._memory = run.agent.memory(1)
+        shape = len(run.settings.seeds), 1
+        self._past = acting.begin(run.agent, run.world().spec.action, shape, self._keys(0))
+        self._memory: Any = None  # what is remembered when the world answers
+        self._done: Any = None  # what is done last
 
     def __call__(self, obs: Any) -> Any:
         """The action for one observation, both as a Gymnasium environment gives and takes them; of
@@ -49,7 +53,7 @@ class Player:
         nested = isinstance(space, (spaces.Dict, spaces.Tuple))
         given = jax.tree.map(np.asarray, obs) if nested else _array(obs)
         parts = [self._seen(given)]
-        several = self._memory is None and _shapes(parts[0]) != _expected(space)
+        several = self._past is None and _shapes(parts[0]) != _expected(space)
         if several and (rows := [self._seen(row) for row in _rows(given)]):
             several = _shapes(rows[0]) == _expected(space)
             parts = rows if several else parts
@@ -78,10 +82,8 @@ class Player:
         chance = keys.at(jnp.asarray(seeds, jnp.int32), "policy", noise)
         every = jax.tree.map(lambda x: _for_all(x, len(seeds)), obs)
         agent, explore = self._run.agent, self._explore
-        if self._memory is None:
-            action, _ = agent.act(every, chance, explore)
-        else:
-            action, self._memory = _recall(agent, self._memory, every, chance, explore)
+        action, self._memory, _ = _choose(agent, self._past, every, chance, explore)
+        self._done = action
         return np.asarray(action)[self._at]
 
     def notice(self, reward: float, last: bool) -> None:
@@ -90,7 +92,14 @@ class Player:
         if self._memory is not None:
             shape = len(self._run.settings.seeds), 1
             answer = jnp.full(shape, reward, jnp.float32), jnp.full(shape, last, bool)
-            self._memory = _notice(self._run.agent, self._memory, *answer)
+            step = Step(None, answer[0], jnp.ones(shape), jnp.zeros(shape, bool), ~answer[1])
+            chance = self._keys(next(self._run.asked))
+            self._past = _answered(self._run.agent, self._memory, self._done, step, chance)
+
+    def _keys(self, asked: int) -> Key[Array, "seed"]:
+        """Chances of memories that are begun with."""
+        seeds = jnp.asarray(self._run.settings.seeds, jnp.int32)
+        return keys.at(seeds, "policy-memory", asked)
 
 
 def fits(space: Any, obs: Any) -> None:
@@ -140,14 +149,8 @@ def _remedy(space: Any, obs: Any) -> str:
     return f'; give {{**obs, "{MASK}": mask}}' * is_dict
 
 
-@eqx.filter_jit
-def _recall(agent: Agent, memory: Any, obs: Any, chance: Any, explore: bool) -> Any:
-    return agent.recall(memory, obs, chance, explore)
-
-
-@eqx.filter_jit
-def _notice(agent: Agent, memory: Any, reward: Any, last: Any) -> Any:
-    return agent.notice(memory, reward, last, jnp.ones_like(last))
+_choose = eqx.filter_jit(acting.choose)
+_answered = eqx.filter_jit(acting.answered)
 
 
 def _for_all(x: Any, seeds: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -58,9 +59,9 @@ def go_online(settings: Settings, run: Run, *, warm: bool = True, at: int = 0) -
     world, seeds = make_world(settings, _training(at)), run.seeds
     agent = run.agent.with_fields(settings.online)
     create = _source_maker(settings, world)
-    source = create(keys.at(seeds, "source", 0))
+    source = create(keys.at(seeds, "source", 0), agent)
     if warm and isinstance(source, Replay):
-        source = source.warm(keys.at(seeds, "warm", 0), agent)
+        source = source.warm(keys.at(seeds, "warm", 0), agent, chance=False)
     return Run(agent, _mixed(settings, source, world.spec), seeds, run.iteration)
 
 
@@ -104,15 +105,15 @@ def _lived(settings: Settings, world: World) -> Callable[..., Run]:
     def make(seeds: Int[Array, "seed"], own: Any) -> tuple[Agent, Any]:
         agent = create_agent(settings, spec, seeds, own)
         _within_reach(settings, world)  # after other mistakes about actions
-        return agent, source_of(keys.at(seeds, "source", 0))
+        return agent, source_of(keys.at(seeds, "source", 0), agent)
 
     create = jax.jit(make, compiler_options=once()) if world.exact else make
 
     def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
         agent, source = create(seeds, own)
         if warm and isinstance(source, Replay):
-            actor = None if settings.guide is None else agent  # guided, or by chance
-            source = source.warm(keys.at(seeds, "warm", 0), actor)
+            by_chance = settings.guide is None
+            source = source.warm(keys.at(seeds, "warm", 0), agent, chance=by_chance)
         mixed = _mixed(settings, source, world.spec)
         return Run(agent, mixed, seeds, jnp.zeros((), jnp.int32))
 
@@ -132,17 +133,16 @@ def _within_reach(settings: Settings, world: World) -> None:
         )
 
 
-def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "seed"]], Any]:
+def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "seed"], Agent], Any]:
     """What makes the source of fresh experience: rollouts, or a replay of what is not logged."""
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
 
-    def create(start: Key[Array, "seed"]) -> Rollout | Replay:
-        rollouts = isinstance(needs, Rollouts)
-        rollout = Rollout.create(world, needs.length if rollouts else needs.collect, start)
-        if rollouts:
-            return rollout
-        lived = guided(settings, rollout)
+    def create(start: Key[Array, "seed"], agent: Agent) -> Rollout | Replay:
+        if isinstance(needs, Rollouts):
+            return Rollout.create(world, needs.length, start, agent)
+        begin = partial(Rollout.create, world, needs.collect, start)
+        lived = guided(settings, world, needs.collect, begin, agent)
         fresh = dataclasses.replace(needs, batch=needs.batch - logbook.rows(settings, needs))
         return Replay.create(lived, fresh, getattr(world, "stack", 1), start, settings.steps)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from sterling.actor import Past
 from sterling.algorithms.offline import dt
 from sterling.nets.normalise import FLOOR
 from sterling.types import Log, Mistake, Record, Sequences, Spec
@@ -54,7 +55,7 @@ def batch_of(action=BOX, rows=3, seed=0):
 @jax.jit
 def outputs(state, batch):
     wanted = batch.extras["monte_carlo"] / state.scale
-    action = dt.codes(state.actions, batch.action)
+    action = state.actions.codes(batch.action)
     features = state.nets.torso(state.normaliser(batch.obs))
     return state.nets(dt.Context(wanted, features, action, batch.extras["time"], batch.mask))
 
@@ -136,6 +137,12 @@ def test_the_step_size_rises_and_weights_decay():
     assert signals.metrics["loss/grad_norm"] > 0.0
 
 
+def begun(state, envs):
+    """What is known where an episode begins."""
+    action, none = state.actions.nothing((envs,)), jnp.zeros(envs)
+    return Past(dt.memory(state, envs, KEY), action, none, none + 1.0, jnp.ones(envs, bool))
+
+
 def test_remembering_equals_looking_at_the_whole():
     """Acting step by step gives what the model says of the same steps at once, also when more
     than it can see have passed."""
@@ -143,13 +150,12 @@ def test_remembering_equals_looking_at_the_whole():
     rng = np.random.default_rng(3)
     obs = jnp.asarray(rng.normal(size=(6, ENVS, OBS)), jnp.float32)
     reward = jnp.asarray(rng.normal(size=(6, ENVS)) * 10.0, jnp.float32)
-    recall, notice = jax.jit(dt.recall, static_argnums=4), jax.jit(dt.notice)
-    memory, actions = dt.memory(state, ENVS), []
-    no = jnp.zeros(ENVS, bool)
+    recall = jax.jit(dt.recall, static_argnums=4)
+    past, actions = begun(state, ENVS), []
     for step in range(6):
-        action, memory = recall(state, memory, obs[step], KEY, False)
+        action, memory, _ = recall(state, past, obs[step], KEY, False)
         actions.append(action)
-        memory = notice(state, memory, reward[step], no, ~no)
+        past = Past(memory, action, reward[step], jnp.ones(ENVS), jnp.zeros(ENVS, bool))
     spent = jnp.cumsum(reward, 0) - reward
     for last in (0, 2, 5):
         first = max(0, last + 1 - LENGTH)
@@ -164,44 +170,25 @@ def test_remembering_equals_looking_at_the_whole():
         )
         expected = jnp.tanh(state.nets(context)[:, -1])
         np.testing.assert_allclose(actions[last], expected, rtol=1e-4, atol=1e-5)
-    first_act = dt.act(state, obs[0], KEY, False)[0]
-    np.testing.assert_allclose(first_act, actions[0], rtol=1e-5)
 
 
 def test_actions_of_any_shape_are_remembered():
     """A box of (2, 3) numbers is six in the context."""
     state = make(spaces.Box(-1.0, 1.0, (2, 3), np.float32))
-    action, memory = dt.recall(state, dt.memory(state, ENVS), jnp.ones((ENVS, OBS)), KEY, False)
+    obs, no = jnp.ones((ENVS, OBS)), jnp.zeros(ENVS, bool)
+    action, memory, _ = dt.recall(state, begun(state, ENVS), obs, KEY, False)
     assert action.shape == (ENVS, 2, 3)
-    np.testing.assert_array_equal(memory.context.action[:, -1], action.reshape(ENVS, 6))
-
-
-def test_an_episode_begins_anew_after_its_last_step_and_after_the_reset():
-    state = make()
-    obs = jnp.asarray(np.random.default_rng(5).normal(size=(4, ENVS, OBS)), jnp.float32)
-    recall, notice = jax.jit(dt.recall, static_argnums=4), jax.jit(dt.notice)
-    memory = dt.memory(state, ENVS)
-    ends = jnp.array([True, False])  # env 0: last at step 1, so step 2 resets and is masked
-    for step, last, mask in ((0, ~ends & ends, ~ends | ends), (1, ends, ~ends | ends)):
-        _, memory = recall(state, memory, obs[step], KEY, False)
-        memory = notice(state, memory, jnp.ones(ENVS), last, mask)
-    _, memory = recall(state, memory, obs[2], KEY, False)  # the final observation; ignored
-    memory = notice(state, memory, jnp.ones(ENVS), ~ends & ends, ~ends)
-    np.testing.assert_array_equal(memory.time, [0, 3])
-    np.testing.assert_allclose(memory.wanted, [20.0 / 50.0, 17.0 / 50.0], rtol=1e-6)
-    action, memory = recall(state, memory, obs[3], KEY, False)
-    fresh = dt.act(state, obs[3], KEY, False)[0]
-    np.testing.assert_allclose(action[0], fresh[0], rtol=1e-5)
-    assert np.abs(action[1] - fresh[1]).max() > 1e-4
-    np.testing.assert_array_equal(memory.context.mask.sum(1), [1, 4])
+    past = Past(memory, action, jnp.zeros(ENVS), jnp.ones(ENVS), no)
+    memory = dt.recall(state, past, obs, KEY, False)[1]
+    np.testing.assert_array_equal(memory.context.action[:, -2], action.reshape(ENVS, 6))
 
 
 def test_choices_are_sampled_only_to_explore():
     state = make(CHOICES)
     obs = jnp.zeros((500, OBS))
-    greedy = dt.act(state, obs, KEY, False)[0]
+    greedy = dt.recall(state, begun(state, 500), obs, KEY, False)[0]
     assert np.unique(greedy).size == 1
-    assert np.unique(dt.act(state, obs, KEY, True)[0]).size > 1
+    assert np.unique(dt.recall(state, begun(state, 500), obs, KEY, True)[0]).size > 1
     assert greedy.dtype == jnp.int32
 
 
@@ -235,9 +222,9 @@ def test_asking_for_a_high_return_picks_the_better_action():
     yes = jnp.ones(1, bool)
     for target, expected in ((2.0, [1, 1]), (0.0, [0, 0])):
         asked = dataclasses.replace(trained, target=jnp.asarray(target / 2.0))
-        memory, found = dt.memory(asked, 1), []
+        past, found = begun(asked, 1), []
         for _ in range(2):
-            action, memory = dt.recall(asked, memory, jnp.zeros((1, OBS)), KEY, False)
+            action, memory, _ = dt.recall(asked, past, jnp.zeros((1, OBS)), KEY, False)
             found.append(int(action[0]))
-            memory = dt.notice(asked, memory, action.astype(jnp.float32), ~yes, yes)
+            past = Past(memory, action, action.astype(jnp.float32), jnp.ones(1), ~yes)
         assert found == expected

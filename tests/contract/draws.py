@@ -27,6 +27,13 @@ def ppo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     return {"order": [np.argsort(each, kind="stable") for each in dice]}
 
 
+def recurrent_ppo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same of environments."""
+    envs = rows // config.length
+    dice = np.asarray(jax.random.bits(key, (config.epochs, envs)))
+    return {"order": [np.argsort(each, kind="stable") for each in dice]}
+
+
 def target_noise(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """TD3 and its kin: the noise on target actions, by the key itself."""
     return {"noise": normal(key, (rows, size))}
@@ -84,6 +91,7 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 
 DRAWS = {
     "ppo": ppo,
+    "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
     **dict.fromkeys(("sac", "awac"), next_and_now),
     **{"edac": edac, "cql": cql, "fql": fql},

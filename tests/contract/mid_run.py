@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from oracles.pieces.leaves import Leaves
 
+from sterling.actor import Past
 from sterling.types import Record, Rollouts, Sequences
 
 ENVS, FEATURES, CHOICES, NUMBERS = 4, 3, 3, 2
@@ -60,10 +61,16 @@ def leaves_of(tree: Any) -> Leaves:
 
 
 def make_batch(
-    needs: Any, continuous: bool, *, garbage: float = 50.0, allowed: bool = False
+    needs: Any,
+    continuous: bool,
+    *,
+    garbage: float = 50.0,
+    allowed: bool = False,
+    remembered: int = 0,
 ) -> Record:
     """Return a batch of what ``needs`` asks for, with ends, cuts and rows without a mask, which
-    hold ``garbage``. With ``allowed`` observations say which choices there are."""
+    hold ``garbage``. With ``allowed`` observations say which choices there are; a rollout of
+    ``remembered`` numbers a memory says what was remembered."""
     is_rollout = isinstance(needs, Rollouts)
     shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
     if isinstance(needs, Sequences):
@@ -96,6 +103,8 @@ def make_batch(
         parts["action"] = action.astype(np.float32)
     if allowed:
         parts = with_choices(parts, shape, rng)
+    if remembered:
+        parts = with_past(parts, remembered, rng)
     return Record(**jax.tree.map(jnp.asarray, parts))
 
 
@@ -106,6 +115,26 @@ def with_choices(parts: dict[str, Any], shape: tuple[int, ...], rng: Any) -> dic
         np.put_along_axis(mask, parts["action"][..., None], True, -1)
         parts[name] = {"action_mask": mask.astype(np.int8), "x": parts[name]}
     return parts
+
+
+def with_past(parts: dict[str, Any], width: int, rng: Any) -> dict[str, Any]:
+    """Return the rollout with its past before the first row: none in the first environment."""
+    first = np.arange(ENVS) == 0
+    past = {
+        "memory": rng.normal(size=(ENVS, width)).astype(np.float32),
+        "action": parts["action"][::-1][0],
+        "reward": rng.normal(size=ENVS).astype(np.float32),
+        "discount": np.ones(ENVS, np.float32),
+    }
+    start = {k: np.where(first.reshape(-1, *(1,) * (x.ndim - 1)), np.zeros_like(x), x)
+             for k, x in past.items()}  # fmt: skip
+    begins = np.concatenate([first[None], ~parts["mask"][:-1]])
+    extras = {**parts["extras"], "begins": begins}
+    return {
+        **parts,
+        "extras": extras,
+        "start": Past(**jax.tree.map(jnp.asarray, start), first=jnp.asarray(first)),
+    }
 
 
 def extras(
@@ -131,6 +160,8 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     not count."""
     rows = {"allowed": None, "next_allowed": None, **vars(batch), **batch.extras}
     rows.pop("extras")
+    start = rows.pop("start")
+    rows |= {} if start is None else {f"start_{name}": x for name, x in vars(start).items()}
     for name, forbidden in (("obs", "allowed"), ("next_obs", "next_allowed")):
         if isinstance(rows[name], dict):
             rows[forbidden], rows[name] = rows[name]["action_mask"], rows[name]["x"]

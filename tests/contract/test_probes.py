@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +12,10 @@ import test_language
 from cases import CASES
 
 import sterling
-from sterling.algorithms import ALGORITHMS
+from sterling import envs, keys
+from sterling.algorithms import ALGORITHMS, find
 from sterling.envs.probe import probe
+from sterling.experience.rollout import Rollout
 from sterling.training import loop
 
 
@@ -46,13 +49,76 @@ def test_probe_world_is_solved(name, world, written_logs):
     assert loop.program()._cache_size() == programs + 1  # compiled once, whatever it goes on from
     answer = probe(world).solution(case.fields.get("gamma", 0.8))
     agent, obs = run.agent, jnp.asarray(answer.obs)
-    if hasattr(agent.algorithm, "value"):
+    if hasattr(agent.algorithm, "recall") and hasattr(agent.algorithm, "value"):
+        rows = lived(agent, world, case.envs)
+        value = np.asarray(rows.extras["value"])[rows.mask]
+        which = np.abs(np.asarray(rows.obs)[rows.mask] - answer.obs[:, 0]).argmin(1)
+        expected = answer.value[which]
+        np.testing.assert_allclose(value, expected, atol=0.1 * max(1.0, np.abs(expected).max()))
+    elif hasattr(agent.algorithm, "value"):
         value = jax.vmap(lambda state: agent.algorithm.value(state, obs))(agent.state)
         expected = np.broadcast_to(answer.value, value.shape)
         np.testing.assert_allclose(value, expected, atol=0.1 * max(1.0, np.abs(expected).max()))
     if answer.action is not None:
         action = [list(actions(run.player(seed), answer.obs)) for seed in (0, 1)]
         np.testing.assert_allclose(action, np.stack([answer.action] * 2), atol=0.2)
+
+
+REMEMBERING = [name for name, case in CASES.items() if case.steps and hasattr(find(name), "recall")]
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        *("memory", "paid-continuous"),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("memory-continuous", "paid")),
+    ],
+)
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_what_was_seen_first_is_remembered(name, world):
+    case = CASES[name]
+    run = sterling.train(
+        name, f"probe:{world}", steps=case.steps, envs=case.envs, seeds=2, evaluate_episodes=0,
+        preset=False, **case.fields,
+    )  # fmt: skip
+    rows = lived(run.agent, world, case.envs)
+    truth = probe(world).remembered(case.fields["gamma"])
+    value, begins = np.asarray(rows.extras["value"]), np.asarray(rows.extras["begins"])
+    tolerance = 0.1 * max(1.0, np.abs(truth).max())
+    found = 0
+    for seed, env in np.ndindex(2, case.envs):
+        for start in np.flatnonzero(begins[seed, :, env]):
+            first = float(rows.obs[seed, start, env, 0])
+            side = first if world.startswith("paid") else 1.0
+            episode = value[seed, start : start + truth.size, env]
+            np.testing.assert_allclose(episode, side * truth[: episode.size], atol=tolerance)
+            found += 1
+            if world.startswith("memory") and start + 1 < value.shape[1]:
+                action = np.ravel(rows.action[seed, start + 1, env])[0]
+                right = 0.5 * first if world.endswith("continuous") else float(first > 0)
+                assert abs(action - right) <= 0.2
+    assert found > 20
+
+
+class Judged(eqx.Module):
+    """An agent as it acts without exploring, with the values of what it meets."""
+
+    agent: Any
+
+    def memory(self, envs, keys):
+        return self.agent.memory(envs, keys)
+
+    def recall(self, past, obs, keys, explore):
+        action, memory, _ = self.agent.recall(past, obs, keys, False)
+        judge = jax.vmap(self.agent.algorithm.value)
+        return action, memory, {"value": judge(self.agent.state, past, obs)}
+
+
+def lived(agent, world, count):
+    """Twelve steps of the agent's in the world, ``(seed, time, env)``."""
+    start = keys.at(jnp.arange(2, dtype=jnp.int32), "judged", 0)
+    rollout = Rollout.create(envs.make(f"probe:{world}", (0, 1), count), 12, start, Judged(agent))
+    return jax.jit(lambda rollout: rollout.draw(Judged(agent), start)[1])(rollout)
 
 
 def actions(player, observations):

@@ -72,8 +72,13 @@ class Update:
     def batch(self, garbage: float = 50.0) -> Record:
         """Return the batch that is learned from."""
         needs = self.module.needs(self.config)
+        remembered = self.config.width if hasattr(self.module, "recall") else 0
         return mid_run.make_batch(
-            needs, self.is_continuous, garbage=garbage, allowed=self.has_choices
+            needs,
+            self.is_continuous,
+            garbage=garbage,
+            allowed=self.has_choices,
+            remembered=remembered if isinstance(needs, Rollouts) else 0,
         )
 
 
@@ -86,6 +91,7 @@ PPO = {
     **{"gamma": 0.8, "gae_lambda": 0.9, "length": 6, "minibatch": 7, "epochs": 2, "clip": 0.15},
     **{"entropy_coef": 0.07, "value_coef": 0.6, "max_grad_norm": 0.5, "anneal": True},
 }
+RECURRENT = {name: x for name, x in PPO.items() if name != "depth"} | {"minibatch": 12}
 PASSED = {"normalise_obs": False, "normalise_reward": False}
 WATCHED = {"clip_value": True, "target_kl": 0.3, "normalise_advantage": False}
 MOVING = {"clip_value": True, "clip": 0.03, "lr": 0.015, "anneal": False}
@@ -127,6 +133,15 @@ UPDATES = [
     Update("ppo masked choices", PPO | WATCHED, ITERATION, is_continuous=False, has_choices=True),
     Update("ppo box", PPO | PASSED | MOVING, ITERATION),
     Update("ppo box normalised", PPO, ITERATION),
+    Update("recurrent-ppo choices", RECURRENT, ITERATION, is_continuous=False),
+    Update(
+        "recurrent-ppo masked choices",
+        RECURRENT | WATCHED | PASSED,
+        ITERATION,
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("recurrent-ppo box", RECURRENT | MOVING | {"minibatch": 18}, ITERATION),
     Update("dqn", DQN, {".updates": 33}, is_continuous=False),
     Update("dqn target due", DQN, {".updates": 34}, is_continuous=False),
     Update("dqn rainbow", DQN | RAINBOW, {".updates": 24}, is_continuous=False),
@@ -217,7 +232,7 @@ def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.nd
         mask = np.asarray(batch.mask)
         noise = {name: x[..., mask, :] if x.ndim > 1 else x for name, x in noise.items()}
     setting = update.module.__name__.split(".")[-2]
-    oracle = import_module(f"oracles.{setting}.{update.name}")
+    oracle = import_module(f"oracles.{setting}.{update.name.replace('-', '_')}")
     settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     metrics, samples = oracle.learn(state, mid_run.rows_of(batch, is_whole), settings, noise)
     return state, metrics, samples

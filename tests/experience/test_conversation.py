@@ -306,7 +306,7 @@ def test_a_game_that_the_same_seat_always_wins_tells_nothing():
     ]
     assert not _tells(lines)
     lines[0].verdicts = (Verdict(1.0, ""),)
-    assert _tells(lines)
+    assert _tells(lines)  # though the other seat's are all the same
 
 
 def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():

@@ -289,8 +289,8 @@ def test_a_seed_draws_the_same_alone_and_beside_others(priority):
 def test_worlds_on_the_host_draw_what_compiled_ones_do(priority):
     needs = {"capacity": 46, "warmup": 6, "priority": priority}
     start = keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0)
-    compiled = make(Counter(envs=2), **needs).warm(start)
-    host = make(Host(envs=2), **needs).warm(start)
+    compiled = make(Counter(envs=2), **needs).warm(start, Teller())
+    host = make(Host(envs=2), **needs).warm(start, Teller())
     error = jnp.arange(64, dtype=jnp.float32).reshape(1, 1, 64)
     for _ in range(3):
         compiled, ones = drawn(compiled, 2)
@@ -307,7 +307,7 @@ def test_warming_up_takes_the_asked_steps_at_random(space):
     world = Counter(envs=3)
     world.spec = dataclasses.replace(world.spec, action=space)
     replay = make(world, capacity=900, warmup=700)
-    replay = replay.warm(keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0))
+    replay = replay.warm(keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0), Teller())
     assert int(replay.ring.count) == -(-700 // 3)
     row = jnp.arange(233, dtype=jnp.int32).reshape(1, -1)
     actions = np.asarray(replay.ring.action(row, jnp.zeros_like(row)))[0].reshape(233, -1)
@@ -341,7 +341,7 @@ class Forbidding(Counter):
 
 def test_warming_up_heeds_the_action_mask_and_keeps_it():
     replay = make(Forbidding(), capacity=300, warmup=200)
-    replay = replay.warm(keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0))
+    replay = replay.warm(keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0), Teller())
     row = jnp.arange(200, dtype=jnp.int32).reshape(1, -1)
     obs, action = replay.ring.obs(row, row * 0), replay.ring.action(row, row * 0)
     np.testing.assert_array_equal(action, obs["obs"][..., 3])

@@ -120,7 +120,7 @@ def test_no_two_steps_share_their_chance(agent, traced):
     assert found["return"].std() < 0.7  # sqrt(3 / 12) = 0.5; of one throw three times: 0.87
 
 
-def test_a_step_is_booked_by_hand(agent):
+def test_a_step_is_booked_by_hand():
     """Five copies: running, ending, over, restarting after a crash, and a row of no experience."""
     row = [False, False, True, False, False]
     before = Episodes(
@@ -138,7 +138,7 @@ def test_a_step_is_booked_by_hand(agent):
         jnp.asarray([[False, True, True, True, False]]),
         jnp.asarray([[True, True, True, False, False]]),
     )
-    after = _count(agent, before, None, None, step)
+    after = _count(before, None, None, step)
     np.testing.assert_array_equal(after.returns, [[11.0, 12.0, 3.0, 0.0, 5.0]])
     np.testing.assert_array_equal(after.lengths, [[2, 3, 3, 0, 5]])
     np.testing.assert_array_equal(after.over, [[False, True, True, False, False]])

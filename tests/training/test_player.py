@@ -83,28 +83,23 @@ def test_a_player_remembers_what_evaluation_does(run):
 
 def test_what_was_noticed_matters_and_ends_with_the_episode(run):
     player, obs = run.player(), np.array([0.01, 0.02, 0.03, 0.04], np.float32)
-    first = jax.tree.map(np.asarray, player._memory)
-    player(obs)
+    first = jax.tree.map(np.asarray, player._past)
+    action = player(obs)
     player.notice(1.0, False)
-    told = player._memory
-    assert (int(told.time[0, 0]), int(told.context.mask[0].sum())) == (1, 1)
-    assert float(told.wanted[0, 0]) < float(first.wanted[0, 0])
+    told = player._past
+    assert not told.first.any()
+    assert (int(told.action[0, 0]), float(told.reward[0, 0])) == (action, 1.0)
+    assert int(told.memory.context.mask[0].sum()) == 1
+    player(obs)
+    assert float(player._memory.wanted[0, 0]) < float(first.memory.wanted[0, 0])
     player.notice(1.0, True)
-    assert (int(player._memory.time[0, 0]), int(player._memory.context.mask[0].sum())) == (0, 0)
-    assert player._memory.wanted[0, 0] == first.wanted[0, 0]
+    for one, other in zip(jax.tree.leaves(player._past), jax.tree.leaves(first), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_agents_that_remember_take_one_observation_at_a_time(run):
     with pytest.raises(Mistake, match=r"should be of shape \(4,\); got \(2, 4\)"):
         run.player()(np.zeros((2, 4), np.float32))
-
-
-def test_a_row_that_is_no_experience_begins_the_memory_of_an_episode(run):
-    """Two environments of two seeds, of which one each was reset after a crash."""
-    mask = jnp.asarray([[True, False], [False, True]])
-    nothing = jnp.zeros((2, 2), bool)
-    told = run.agent.notice(run.agent.memory(2), jnp.ones((2, 2)), nothing, mask)
-    np.testing.assert_array_equal(told.time, [[1, 0], [0, 1]])
 
 
 def test_a_mask_that_is_missing_is_asked_for_beside_the_other_parts():
@@ -121,10 +116,14 @@ def test_what_asks_for_actions_by_one_observation_is_refused(run, log, tmp_path)
         run.policy(np.zeros(4, np.float32))
     with pytest.raises(Mistake, match="evaluate it in the world"):
         Trained.of(run, Dataset(log).spec)
-    guide = Guidance(str(run.path), steps=10)
-    with pytest.raises(Mistake, match="take another guide"):
-        sterling.train("dqn", WORLD, steps=2000, guide=guide, out=tmp_path / "guided")
-    assert not (tmp_path / "guided").exists()
+
+
+def test_what_remembers_can_guide(run):
+    guided = sterling.train(
+        "dqn", WORLD, steps=400, guide=Guidance(str(run.path), steps=10), evaluate_episodes=0,
+        warmup=100, batch=16, width=8,
+    )  # fmt: skip
+    assert guided.settings.guide.steps == 10
 
 
 def test_its_film_is_made(run, tmp_path):

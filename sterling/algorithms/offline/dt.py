@@ -8,8 +8,7 @@
 To act, ask for a return: R_0 is ``target``, and each reward is taken off it. No value is learned,
 nothing is bootstrapped, and the log's policy is imitated as far as it earned what is asked for.
 Returns are undiscounted and in units of the log's largest; every step's tokens carry an embedding
-of its number within the episode. ``memory``, ``recall`` and ``notice`` act with the context that
-the model was trained with; ``act`` alone knows one step, the first of an episode.
+of its number within the episode.
 
 Deviations from the authors' code: no dropout; GELU for ReLU; projections start smaller in deeper
 stacks; only actions are predicted (as there: returns and states did not help); stretches end in the
@@ -29,6 +28,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import keys
+from sterling.actor import Past
 from sterling.equations.average import masked_mean
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import Actions
@@ -95,7 +95,7 @@ class Nets(eqx.Module):
 
 
 class Memory(eqx.Module):
-    """The context of every env, and what comes next in it."""
+    """The context of every env, but for what was done in its last step, and that step's place."""
 
     context: Context
     wanted: Float[Array, "env"]
@@ -159,15 +159,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     )
 
 
-def act(
-    state: State, obs: Obs, key: Key[Array, ""], explore: bool
-) -> tuple[Action, dict[str, Array]]:
-    """The action for the first step of an episode; see :func:`recall`."""
-    envs = jax.tree.leaves(obs)[0].shape[0]
-    return recall(state, memory(state, envs), obs, key, explore)[0], {}
-
-
-def memory(state: State, envs: int) -> Memory:
+def memory(state: State, envs: int, key: Key[Array, ""]) -> Memory:
     """The beginning of an episode in each of ``envs`` environments."""
     shape = (envs, state.config.length)
     context = Context(
@@ -181,46 +173,26 @@ def memory(state: State, envs: int) -> Memory:
 
 
 def recall(
-    state: State, memory: Memory, obs: Obs, key: Key[Array, ""], explore: bool
-) -> tuple[Action, Memory]:
-    """Actions for ``(env, ...)`` observations that follow what is remembered, and a memory that
-    holds both. Choices are sampled to explore, otherwise the likeliest; boxes are always the same.
+    state: State, past: Past, obs: Obs, key: Key[Array, ""], explore: bool
+) -> tuple[Action, Memory, dict[str, Array]]:
+    """Actions for ``(env, ...)`` observations that follow what is remembered, and a memory with
+    them in it. Choices are sampled to explore, otherwise the likeliest; boxes are always the same.
     """
-    obs = state.normaliser(obs)
-    none, yes = jnp.zeros_like(memory.context.action[:, 0]), jnp.ones_like(memory.time, bool)
-    parts = (memory.wanted, state.nets.torso(obs), none, memory.time, yes)
+    obs, memory, done = state.normaliser(obs), past.memory, state.actions.codes(past.action)
+    wanted = memory.wanted - past.reward / state.scale
+    time = jnp.where(past.first, memory.time, memory.time + 1)
+    taken = memory.context.action.at[:, -1].set(done)
+    context = eqx.tree_at(lambda c: c.action, memory.context, taken)
+    parts = (wanted, state.nets.torso(obs), jnp.zeros_like(done), time, jnp.ones_like(past.first))
     now = Context(*(part[:, None] for part in parts))
-    context = jax.tree.map(
-        lambda old, new: jnp.concatenate([old[:, 1:], new], 1), memory.context, now
-    )
+    context = jax.tree.map(lambda old, new: jnp.concatenate([old[:, 1:], new], 1), context, now)
     outputs = state.nets(context)[:, -1]
     if state.actions.kind == "box":
         action: Any = jnp.tanh(outputs)
     else:
         pi = state.actions.distribution(outputs, action_mask(obs))
         action = pi.sample(key) if explore else pi.mode()
-    action = state.actions.shaped(action)
-    taken = context.action.at[:, -1].set(codes(state.actions, action))
-    context = eqx.tree_at(lambda c: c.action, context, taken)
-    return action, Memory(context, memory.wanted, memory.time)
-
-
-def notice(
-    state: State,
-    memory: Memory,
-    reward: Float[Array, "env"],
-    last: Bool[Array, "env"],
-    mask: Bool[Array, "env"],
-) -> Memory:
-    """What the world answered: the reward is taken off the return that is asked for. After an
-    episode's last step, and after the step in which a world resets, an episode begins."""
-    over = last | ~mask
-    context = memory.context
-    return Memory(
-        eqx.tree_at(lambda c: c.mask, context, context.mask & ~over[:, None]),
-        jnp.where(over, state.target, memory.wanted - reward / state.scale),
-        jnp.where(over, 0, memory.time + 1),
-    )
+    return state.actions.shaped(action), Memory(context, wanted, time), {}
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
@@ -241,7 +213,7 @@ def loss(nets: Nets, state: State, batch: Record) -> tuple[Float[Array, ""], Flo
     """L of the module docstring, twice."""
     obs, actions = state.normaliser(batch.obs), state.actions
     wanted = batch.extras["monte_carlo"] / state.scale
-    logged = codes(actions, batch.action)
+    logged = actions.codes(batch.action)
     outputs = nets(Context(wanted, nets.torso(obs), logged, batch.extras["time"], batch.mask))
     if actions.kind == "box":
         each = jnp.mean(jnp.square(jnp.tanh(outputs) - logged), -1)
@@ -249,12 +221,3 @@ def loss(nets: Nets, state: State, batch: Record) -> tuple[Float[Array, ""], Flo
         each = -actions.distribution(outputs, action_mask(obs)).log_prob(batch.action)
     total = masked_mean(each, batch.mask)
     return total, total
-
-
-def codes(actions: Actions, action: Action) -> Float[Array, "... n"]:
-    """Actions as numbers: boxes flat, choices one-hot side by side."""
-    if actions.kind == "box":
-        return actions.flat(action)
-    parts = [action] if actions.kind == "discrete" else list(jnp.moveaxis(action, -1, 0))
-    hot = [jax.nn.one_hot(x, n) for x, n in zip(parts, actions.sizes, strict=True)]
-    return jnp.concatenate(hot, -1)

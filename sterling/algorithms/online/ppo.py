@@ -25,6 +25,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys
 from sterling.equations.average import masked_mean, standardise
+from sterling.equations.minibatches import shuffled
 from sterling.equations.policy import clipped_surrogate, clipped_value, kl_estimate
 from sterling.equations.returns import continues, gae
 from sterling.nets.encoder import Encoder, action_mask
@@ -147,13 +148,13 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     config = state.config
     rewards = state.reward_statistics.update(batch.reward, batch.last, batch.mask, config.gamma)
     rows = _advantages(state, batch, rewards.scale(batch.reward))
-    order = _order(key, batch.mask.size, config)
+    order = shuffled(key, batch.mask.size, config.minibatch, config.epochs)
 
     def update(carry: Any, chosen: Int[Array, "minibatch"]) -> tuple[Any, Any]:
         part = jax.tree.map(lambda x: x[chosen], rows)
         if batch.mask.size % config.minibatch:  # else there are no pads
             part["mask"] &= chosen >= 0
-        return _update(state, carry, part)
+        return descended(state, carry, part, loss)
 
     start = (state.nets, state.optimiser, jnp.asarray(True))
     (nets, optimiser, _), metrics = jax.lax.scan(update, start, order)
@@ -168,12 +169,18 @@ def loss(
     nets: ActorCritic, rows: dict[str, Any], config: Config
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
     """L of the module docstring on a minibatch of rows."""
+    features = nets.torso(rows["seen"])
+    pi = nets.distribution(features, rows["allowed"])
+    return objective(pi, nets.value(features)[..., 0], rows, config)
+
+
+def objective(
+    pi: Any, value: Float[Array, "..."], rows: dict[str, Any], config: Any
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """L of the module docstring, given policy and values of the rows."""
     mask, advantage = rows["mask"], rows["advantage"]
     if config.normalise_advantage:
         advantage = standardise(advantage, mask)
-    features = nets.torso(rows["seen"])
-    pi = nets.distribution(features, rows["allowed"])
-    value = nets.value(features)[..., 0]
     log_ratio = pi.log_prob(rows["action"]) - rows["log_prob"]
     ratio = jnp.exp(log_ratio)
     target = rows["advantage"] + rows["value"]
@@ -194,19 +201,9 @@ def loss(
     }
 
 
-def _order(key: Key[Array, ""], rows: int, config: Config) -> Int[Array, "updates minibatch"]:
-    """Which rows each update sees: every epoch goes through all of them in an order of its own.
-    Its last minibatch is filled up with -1, for no row."""
-    every = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32), (config.epochs, rows))
-    if config.minibatch < rows:  # else the order cannot matter
-        dice = jax.random.bits(key, (config.epochs, rows))
-        every = jax.lax.sort_key_val(dice, every)[1]
-    if pads := -rows % config.minibatch:
-        every = jnp.pad(every, ((0, 0), (0, pads)), constant_values=-1)
-    return every.reshape(-1, config.minibatch)
-
-
-def _update(state: State, carry: Any, rows: dict[str, Any]) -> tuple[Any, dict[str, Array]]:
+def descended(
+    state: Any, carry: Any, rows: dict[str, Any], loss: Any
+) -> tuple[Any, dict[str, Array]]:
     """One gradient step, unless the policy has already moved too far in this iteration."""
     nets, optimiser, going = carry
     config = state.config

@@ -105,13 +105,17 @@ def advantages(
 
 
 def update(
-    state: Leaves, rows: dict, config: dict, rate: float, going: bool
+    state: Leaves, rows: dict, config: dict, rate: float, going: bool, *, parts: Any = None
 ) -> tuple[dict[str, float], bool]:
-    """Take one gradient step on rows that all count, unless the policy has moved too far."""
-    metrics = terms(state, rows, config)
+    """Take one gradient step on rows that all count, unless the policy has moved too far.
+
+    ``parts`` gives the parts of the loss in place of ``terms``.
+    """
+    of_loss = parts or terms
+    metrics = of_loss(state, rows, config)
 
     def loss() -> float:
-        found = terms(state, rows, config)
+        found = of_loss(state, rows, config)
         return (
             found["loss/policy"]
             + config["value_coef"] * found["loss/value"]
@@ -132,11 +136,20 @@ def terms(state: Leaves, rows: dict, config: dict) -> dict[str, float]:
     """Return the parts of the loss (Schulman 2017, eqs. 7 and 9), and what is watched."""
     if not len(rows["obs"]):  # a minibatch of rows that do not count has a loss of 0
         return dict.fromkeys(TERMS, 0.0)
+    outputs = {
+        "policy": perceptron(state, ".nets.policy", rows["obs"], config["activation"]),
+        "value": perceptron(state, ".nets.value", rows["obs"], config["activation"])[:, 0],
+    }
+    return losses(state, rows, config, outputs)
+
+
+def losses(state: Leaves, rows: dict, config: dict, outputs: dict) -> dict[str, float]:
+    """Return the same, given what the networks put out for the rows."""
     clip, advantage = config["clip"], rows["advantage"]
     if config["normalise_advantage"]:
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-    log_prob, entropy = policy(state, rows, config)
-    value = perceptron(state, ".nets.value", rows["obs"], config["activation"])[:, 0]
+    log_prob, entropy = policy(state, rows, outputs["policy"])
+    value = outputs["value"]
     target = rows["advantage"] + rows["value"]
     ratio = np.exp(log_prob - rows["old"])
     inside = np.where(advantage > 0, np.minimum(ratio, 1 + clip), np.maximum(ratio, 1 - clip))
@@ -153,9 +166,8 @@ def terms(state: Leaves, rows: dict, config: dict) -> dict[str, float]:
     }
 
 
-def policy(state: Leaves, rows: dict, config: dict) -> tuple[np.ndarray, np.ndarray]:
+def policy(state: Leaves, rows: dict, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return log pi(a|s) and the entropy of every row."""
-    outputs = perceptron(state, ".nets.policy", rows["obs"], config["activation"])
     if rows["action"].ndim == 1:
         if "allowed" in rows:
             outputs = np.where(rows["allowed"], outputs, -1e9)

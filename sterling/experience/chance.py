@@ -1,0 +1,51 @@
+"""Random actions in place of an actor's own: how a replay is filled before anything is learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from sterling import keys as named
+from sterling.actor import Past
+from sterling.experience import acting
+from sterling.nets.encoder import action_mask
+from sterling.nets.heads import Actions
+from sterling.types import Action, Obs, World
+
+
+class Chance(eqx.Module):
+    """Acts uniformly at random among what is allowed, whatever ``actor`` would do; boxes are
+    [-1, 1]. What ``actor`` remembers and records, it does of what was really done."""
+
+    actor: Any
+    world: World = eqx.field(static=True)
+
+    def memory(self, envs: int, keys: Key[Array, "seed"]) -> Any:
+        """The actor's."""
+        return acting.memory_of(self.actor, envs, keys)
+
+    def recall(
+        self, past: Past, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, Any, dict[str, Array]]:
+        """A random action beside what the actor remembers."""
+        inner = named.fold_each(keys, "actor")
+        _, memory, extras = acting.choose(self.actor, past, obs, inner, explore)
+        return self.act(obs, keys, explore)[0], memory, extras
+
+    def act(
+        self, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, dict[str, Array]]:
+        """A random action."""
+        actions, envs = Actions.of(self.world.spec.action), self.world.spec.envs
+
+        def choose(obs: Obs, key: Key[Array, ""]) -> Action:
+            if actions.kind == "box":
+                return jax.random.uniform(key, (envs, *actions.sizes), minval=-1.0, maxval=1.0)
+            outputs = jnp.zeros((envs, actions.outputs))
+            return actions.distribution(outputs, action_mask(obs)).sample(key)
+
+        return jax.vmap(choose)(obs, keys), {}

@@ -1,0 +1,146 @@
+"""What actors remember: when it begins anew, and that it is of what was really done."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling import envs
+from sterling.envs.probe import CUT_AFTER
+from sterling.experience.chance import Chance
+from sterling.experience.guided import Guided, JumpStart
+from sterling.experience.rollout import Rollout
+from sterling.types import Step
+
+ENVS, SEEDS = 3, (0, 1)
+KEYS = jax.random.split(jax.random.key(0), len(SEEDS))
+
+
+class Counting(eqx.Module):
+    """Always does ``action``, and counts the steps that it remembers."""
+
+    action: float = 0.25
+
+    def memory(self, envs, keys):
+        return jnp.zeros((len(SEEDS), envs), jnp.int32)
+
+    def recall(self, past, obs, keys, explore):
+        count = past.memory + 1
+        seen = {"count": count, "done": past.action[..., 0], "earned": past.reward}
+        return jnp.full((*count.shape, 1), self.action), count, seen
+
+
+class Host:
+    """A world that is stepped by a Python loop."""
+
+    traced, exact = False, False
+
+    def __init__(self, world):
+        self.world, self.spec, self.seeds = world, world.spec, world.seeds
+
+    def reset(self, keys):
+        return self.world.reset(keys)
+
+    def step(self, state, action, keys):
+        state, step = self.world.step(state, action, keys)
+        return state, jax.tree.map(np.asarray, step)
+
+    def close(self):
+        self.world.close()
+
+
+def rollout(length, actor, kind=lambda world: world):
+    world = kind(envs.make("probe:cut-continuous", SEEDS, ENVS))
+    return Rollout.create(world, length, KEYS, actor)
+
+
+@pytest.mark.parametrize("kind", [lambda world: world, Host], ids=["traced", "host"])
+def test_a_memory_begins_anew_in_the_row_of_the_reset_and_not_in_the_last(kind):
+    actor = Counting()
+    source, first = rollout(7, actor, kind).draw(actor, KEYS)
+    _, second = source.draw(actor, KEYS)
+    count = np.concatenate([first.extras["count"], second.extras["count"]], 1)[0, :, 0]
+    begins = np.concatenate([first.extras["begins"], second.extras["begins"]], 1)[0, :, 0]
+    mask = np.concatenate([first.mask, second.mask], 1)[0, :, 0]
+    whole = [*range(1, CUT_AFTER + 1), CUT_AFTER + 1]  # with the row that asks of what follows
+    assert count.tolist() == (3 * whole)[:14]
+    assert mask.tolist() == (3 * [*CUT_AFTER * [True], False])[:14]
+    assert np.flatnonzero(begins).tolist() == [0, CUT_AFTER + 1, 2 * (CUT_AFTER + 1)]
+    assert bool(first.start.first.all())
+    assert second.start.memory[0, 0] == count[6]
+    done, earned = first.extras["done"][0, :, 0], first.extras["earned"][0, :, 0]
+    assert done.tolist() == [0.0, *4 * [0.25], 0.0, 0.25]
+    assert earned.tolist() == [0.0, *4 * [1.0], 0.0, 1.0]
+
+
+def test_a_random_warm_up_is_remembered_as_what_was_done():
+    actor = Counting()
+    source = rollout(4, actor)
+    _, rows = source.draw(Chance(actor, source.world), KEYS)
+    np.testing.assert_array_equal(rows.extras["done"][:, 1:], rows.action[:, :-1, :, 0])
+    assert np.unique(rows.action).size == rows.action.size
+    np.testing.assert_array_equal(rows.extras["count"][0, :, 0], [1, 2, 3, 4])
+
+
+def test_learner_and_guide_remember_what_either_of_them_did():
+    learner, guide = Counting(0.25), Counting(-0.5)
+    rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
+    begun = Guided.create(lambda actor: rollout(4, actor), learner, guide, rule)
+    made, rows = begun.draw(learner, KEYS)
+    assert set(np.unique(rows.action)) == {np.float32(0.25), np.float32(-0.5)}
+    np.testing.assert_array_equal(rows.extras["done"][:, 1:], rows.action[:, :-1, :, 0])
+    np.testing.assert_array_equal(made.source.past.memory[1], made.source.past.memory[0])
+    _, more = made.draw(learner, KEYS)
+    np.testing.assert_array_equal(more.start.memory, made.source.past.memory[0])
+
+
+def test_a_guide_may_remember_where_the_learner_does_not():
+    class Forgetful(eqx.Module):
+        def act(self, obs, keys, explore):
+            return jnp.full((len(SEEDS), ENVS, 1), 0.75), {}
+
+    rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
+    begun = Guided.create(lambda actor: rollout(4, actor), Forgetful(), Counting(), rule)
+    made, rows = begun.draw(Forgetful(), KEYS)
+    assert set(np.unique(rows.action)) == {np.float32(0.25), np.float32(0.75)}
+    assert rows.start is None
+    assert int(made.source.past.memory[1][0, 0]) == 4
+
+
+class Noted(eqx.Module):
+    """Acts by chance, and records whether it was asked to explore."""
+
+    def act(self, obs, keys, explore):
+        draw = jax.vmap(lambda key: jax.random.uniform(key, (ENVS, 1)))(keys)
+        return draw, {"explored": jnp.full(draw.shape[:2], explore), "drawn": draw[..., 0]}
+
+
+class Chancy:
+    """A world whose rewards are drawn."""
+
+    traced, exact, seeds = True, True, len(SEEDS)
+
+    def __init__(self):
+        self.spec = envs.make("probe:cut-continuous", SEEDS, ENVS).spec
+
+    def reset(self, keys):
+        return jnp.zeros(()), jnp.zeros((len(SEEDS), ENVS, 1))
+
+    def step(self, state, action, keys):
+        shape = (len(SEEDS), ENVS)
+        reward = jax.vmap(lambda key: jax.random.uniform(key, (ENVS, 1)))(keys)[..., 0]
+        no = jnp.zeros(shape, bool)
+        return state, Step(jnp.zeros((*shape, 1)), reward, jnp.ones(shape), no, ~no)
+
+    def close(self):
+        pass
+
+
+def test_collection_explores_and_the_world_has_chances_of_its_own():
+    _, rows = Rollout.create(Chancy(), 5, KEYS, Noted()).draw(Noted(), KEYS)
+    assert rows.extras["explored"].all()
+    drawn, reward = np.asarray(rows.extras["drawn"]), np.asarray(rows.reward)
+    assert np.unique(drawn).size == drawn.size
+    assert np.unique(reward).size == reward.size
+    assert (drawn != reward).all()
