@@ -37,6 +37,9 @@ def check_run(path: Path, config: dict[str, Any], result: dict[str, Any], rows: 
         for key in ("seeds", "failed_seeds"):
             if not _are_seeds(content.get(key, [])):
                 _refuse(path / name, key, "a list of whole numbers", content[key])
+    unended = result.get("unended", [])
+    if not isinstance(unended, list) or not all(map(_is_count, unended)):
+        _refuse(path / "result.json", "unended", "a list of counts", unended)
     _check(path / "config.json", {"config": config.get("config", {})}, dict, "an object")
     seeds = len(config.get("seeds", result.get("seeds", [])))
     _check_final(path / "result.json", result, seeds)

@@ -80,6 +80,9 @@ def _of_group(group: Group, failed: Failed) -> list[str]:
         told.append(f"{name} rests on {n} seeds; with fewer than {FEW}, intervals are wide.")
     unseen = _unseen(group, n)
     told += [f"{name}: {unseen}."] if unseen else []
+    unended = sum(sum(one.result.get("unended", ())) for one in group.results)
+    if unended:
+        told.append(f"{name}: {count(unended, 'evaluation episode')} did not come to an end.")
     lost = [w for one in group.results for w in one.result.get("world_failures", [])]
     if lost:
         told.append(f"{name}: {count(len(lost), 'episode')} cut short by a failing environment.")
