@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.report.damaged import check_part
 from sterling.report.metrics import Row, Sink, read
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
@@ -48,6 +49,7 @@ class Log:
         self._result = folder.read_result(path)  # first: once it is there, no row follows
         file = folder.metrics(path)
         rows = read(file) if file.exists() else []
+        check_part(path, count, self._result, rows)
         self.rows: dict[int, Row] = {row["iteration"]: row for row in rows}
 
     @property

@@ -21,6 +21,7 @@ from typing import Any
 
 from sterling.disk import writing
 from sterling.envs.registry import find
+from sterling.report.damaged import check_run
 from sterling.report.metrics import Sink
 from sterling.statistics import compare
 from sterling.statistics.comparison import Comparison
@@ -136,7 +137,9 @@ def returns(path: Path) -> list[float]:
     found: list[float] = []
     for run in _finished(path):
         result = folder.read_result(run) or {}
-        per_seed = result["final"].get("return", {}).get("per_seed", [None] * len(result["seeds"]))
+        check_run(run, {}, result, [])
+        made, seeds = result.get("final", {}).get("return", {}), result.get("seeds", [])
+        per_seed = made.get("per_seed", [None] * len(seeds))
         found += [float("nan") if score is None else score for score in per_seed]
     return found
 
@@ -216,9 +219,12 @@ def _begin(question: Question, path: Path) -> None:
             raise Mistake(f"{path} holds something else; choose another folder")
         folder.write_json(file, asked)
         return
-    before = EARLIER | json.loads(file.read_text())
+    asked_before = folder.read_json(file)
+    if not isinstance(asked_before, dict):
+        raise Mistake(f"{file} must hold an object, not {asked_before!r:.40}; restore it")
+    before = EARLIER | asked_before
     differs = [name for name in asked if asked[name] != before.get(name)]
-    if differs == ["failed"] and before["failed"] is None:  # said once a seed had failed
+    if differs == ["failed"] and before.get("failed") is None:  # said once a seed had failed
         folder.write_json(file, asked)
     elif differs:
         raise Mistake(
