@@ -28,13 +28,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sterling.types import Mistake
 
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parents[1])]
 import page  # noqa: E402
+from files import READERS, WRITERS  # noqa: E402
 
 from benchmarks import evidence  # noqa: E402
 
@@ -75,79 +74,24 @@ def _change_digit(made: bytearray, draw: random.Random) -> None:
         made[at : at + 1] = draw.choice((b"9", b"0", b"-1", b"99999999999", b"1e9", b"null"))
 
 
-def write_valid(root: Path) -> dict[str, Path]:
+def write_valid(root: Path, kinds: list[str]) -> dict[str, Path]:
     """A valid file or folder of each kind."""
-    from sterling.factory.make import Order, make
-    from sterling.training import checkpoint, folder
-
-    data = make(Order("CartPole-v1", "random", 300), root / "own")
-    made = {"own format": root / "own"}
-    for name, format_ in (("log.npz", "npz"), ("log.hdf5", "d4rl"), ("minari", "minari")):
-        made[format_] = data.save(root / name, format_)
-    tree = {"x": np.arange(50.0), "y": np.ones((3, 4), np.float32)}
-    for step in (1, 2):
-        checkpoint.save(root / "checkpoints", step, tree, {"alive": [True], "step": step})
-    made["checkpoint"] = root / "checkpoints"
-    lines = [
-        {"prompt": f"question {i}", "chosen": f"right {i}", "rejected": f"wrong {i}"}
-        for i in range(20)
-    ]
-    made["jsonl"] = root / "texts.jsonl"
-    made["jsonl"].write_text("".join(json.dumps(line) + "\n" for line in lines))
-    made["run"] = root / "run"
-    made["run"].mkdir()
-    config = {"algorithm": "ppo", "environment": "CartPole-v1", "steps": 9999, "seeds": [0]}
-    (made["run"] / "metrics.jsonl").write_text('{"step": 5, "iteration": 1, "data/return": [1]}\n')
-    folder.write_config(made["run"], {**config, "config": {"minibatch": 64}, "envs": 8})
-    folder.write_result(made["run"], {**config, "final": {"return": {"per_seed": [1.0]}}})
+    made: dict[str, Path] = {}
+    for writer, own in WRITERS.items():
+        if wanted := [kind for kind in own if kind in kinds]:
+            made |= {kind: path for kind, path in writer(root).items() if kind in wanted}
     return made
 
 
-def _written_elsewhere(root: Path) -> dict[str, Path]:
+def _written_elsewhere(root: Path, kinds: list[str]) -> dict[str, Path]:
     """``write_valid`` in a process of its own: one in which JAX works must not be forked."""
     program = (
         f"import sys, json; sys.path.insert(0, {str(Path(__file__).parent)!r}); import damage\n"
-        f"made = damage.write_valid(damage.Path({str(root)!r}))\n"
+        f"made = damage.write_valid(damage.Path({str(root)!r}), {kinds!r})\n"
         "print(json.dumps({name: str(path) for name, path in made.items()}))"
     )
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
     return {name: Path(path) for name, path in json.loads(said.stdout.splitlines()[-1]).items()}
-
-
-def _dataset(path: Path) -> Any:
-    from sterling.data import Dataset, check
-
-    return check(Dataset(path))
-
-
-def _checkpoint(path: Path) -> Any:
-    from sterling.training import checkpoint
-
-    return checkpoint.newest_sound(path, warn=lambda line: None)
-
-
-def _jsonl(path: Path) -> Any:
-    from sterling.experience.comparisons import of_file
-
-    return of_file(path)
-
-
-def _run(path: Path) -> Any:
-    from sterling.report import runs
-    from sterling.training.stored import read_settings
-
-    return runs.read([path]), read_settings(path)
-
-
-READERS: dict[str, Callable[[Path], Any]] = {
-    "own format": _dataset,
-    "npz": _dataset,
-    "d4rl": _dataset,
-    "minari": _dataset,
-    "checkpoint": _checkpoint,
-    "jsonl": _jsonl,
-    "run": _run,
-}
 
 
 def outcome(read: Callable[[Path], Any], path: Path) -> str:
@@ -210,7 +154,7 @@ def campaign(
         root, scratch = Path(name) / "valid", Path(name) / "scratch"
         root.mkdir()
         scratch.mkdir()
-        valid = _written_elsewhere(root)
+        valid = _written_elsewhere(root, kinds)
         for kind in kinds:
             READERS[kind](valid[kind])  # imports once what every case needs
             said = Counter(case(kind, valid[kind], scratch, seed) for seed in range(cases))

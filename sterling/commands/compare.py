@@ -50,7 +50,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
 
 def show(groups: list[Group], notes: list[str], chosen: argparse.Namespace) -> None:
     """Print the comparison of groups that are at hand; ``chosen`` has alpha, failed, key, json."""
-    from sterling.report.contest import contests
+    from sterling.report.contest import MEANS, contests
     from sterling.report.facts import cautions
     from sterling.report.overall import better
     from sterling.report.words import method, together
@@ -67,14 +67,15 @@ def show(groups: list[Group], notes: list[str], chosen: argparse.Namespace) -> N
         within=chosen.within,
     )
     over = better(groups, level=1 - chosen.alpha, failed=chosen.failed)
-    told = cautions(groups, notes, chosen.failed)
     if chosen.json:
-        print(_json(made, over, told))
+        print(_json(made, over, cautions(groups, notes, chosen.failed)))
         return
     for contest in made:
         print(_contest(contest), end="\n\n")
     for one in over:
         print(_wrapped(together(one)))
+    said = [one.environment for one in made if one.how not in ("none", MEANS)]  # by method()
+    told = cautions(groups, notes, chosen.failed, said)
     if any(one.pairs for one in made):
         print(_wrapped(method(made, chosen.alpha)))
     else:

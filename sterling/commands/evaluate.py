@@ -18,6 +18,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=Path, help="of the run")
     add("--episodes", type=readers.integer, metavar="N", help=f"per seed ({EPISODES})")
+    ends = "steps after which an episode counts as it stands (those of the run)"
+    add("--evaluate-limit", type=readers.integer, metavar="N", help=ends)
     train.judging_options(add)
     log = "a log to compare with (the run's own, if it has learned from one)"
     add("--data", type=Path, metavar="FILE", help=log)
@@ -55,7 +57,9 @@ def carry_out(chosen: argparse.Namespace) -> int:
             if path is not None:
                 print(f"its log, {path}, is not there any more; --data FILE says where it is")
             return _plain(run, episodes, chosen)
-        return _beside(run, path, episodes)
+        return _beside(run, path, episodes, chosen.evaluate_limit)
+    if chosen.evaluate_limit is not None:
+        raise Mistake("--evaluate-limit is of episodes in the world; leave out it or --method")
     if path is None:
         raise Mistake(f"--method {chosen.method} judges from a log; give --data FILE")
     return _without_world(run, path, chosen)
@@ -66,6 +70,7 @@ def _plain(run: Any, episodes: int, chosen: argparse.Namespace) -> int:
     from sterling.statistics import Headline
 
     how = {"failed": chosen.failed, "return_within": chosen.return_within}
+    how["limit"] = chosen.evaluate_limit
     scores = run.evaluate(episodes, **how)["return"]
     for seed, score in zip(run.settings.seeds, scores["per_seed"], strict=True):
         print(f"seed {seed:<5} {'failed' if score is None else f'{score:.6g}'}")
@@ -74,13 +79,13 @@ def _plain(run: Any, episodes: int, chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _beside(run: Any, path: Path, episodes: int) -> int:
+def _beside(run: Any, path: Path, episodes: int, limit: int | None) -> int:
     """In the world: the agent, the imitated behaviour by chance and in its mode, the log."""
     import sterling
     from sterling.judging import beside_behaviour
 
     data = sterling.Dataset(path)
-    found = beside_behaviour(run, data, episodes)
+    found = beside_behaviour(run, data, episodes, limit=limit)
     for seed, score in zip(run.settings.seeds, found.per_seed, strict=True):
         print(f"seed {seed:<5} {score:.6g}")
     lines = [

@@ -55,6 +55,8 @@ def refuse(chosen: argparse.Namespace, run: Any) -> None:
             if getattr(chosen, name) is not None:
                 raise Mistake(f"--{name} is for runs that teach a language model; leave it out")
         return
+    if chosen.evaluate_limit is not None:
+        raise Mistake("--evaluate-limit counts steps of a world of control; leave it out")
     for name in ("data", "method"):
         if getattr(chosen, name) is not None:
             raise Mistake(f"--{name} judges from a log of control; this run teaches a language "

@@ -185,15 +185,13 @@ def _begin(chosen: argparse.Namespace) -> Any:
 
 def _watch(path: Path) -> Any:
     """Progress for a study that exists."""
-    import json
-
-    from sterling.tuning import objective
+    from sterling.tuning import objective, stored
     from sterling.tuning.show import Progress
 
     file = path / "study.json"
     if not file.is_file() or (path / "report.json").exists():
         return None  # resume says what is wrong, or has nothing to do
-    asked = json.loads(file.read_text())
+    asked = stored.read_asked(path)
     title = f"tuning {asked['algorithm']} on {asked['environment']}, {asked['search']}, resumed"
     return Progress(title, asked["trials"], objective.combine(asked["objective"]))
 

@@ -41,6 +41,10 @@ def n_step_return(
     of each row whether it continues the one before it (of the first: whether it counts at all);
     m, the third result, is the number of rows up to the first that does not.
     """
+    if reward.shape[-1] == 1:  # a product of rows that always count is folded slowly, as a constant
+        counts = follows[..., 0]
+        total = jnp.where(counts, reward[..., 0], 0.0)
+        return total, jnp.where(counts, discount[..., 0], 1.0), counts.astype(jnp.int32)
     going = jnp.cumprod(follows.astype(reward.dtype), -1)
     decay = jnp.cumprod(jnp.where(going > 0.0, discount, 1.0), -1)
     before = jnp.concatenate([jnp.ones_like(decay[..., :1]), decay[..., :-1]], -1)

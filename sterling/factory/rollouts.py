@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -17,10 +18,10 @@ from sterling.experience import acting
 from sterling.experience.rollout import Rollout
 from sterling.nets.encoder import action_mask
 from sterling.nets.heads import Actions
+from sterling.training.settings import LIMIT
 from sterling.types import Action, Mistake, Obs, Record, World
 
 ROWS = 2048  # drawn at a time
-LIMIT = 200_000  # steps of one env after which an episode that does not end counts as it stands
 
 
 class Chance(eqx.Module):
@@ -89,19 +90,25 @@ def rows(world: World, actor: Actor, count: int, seed: int) -> Record:
     return joined(drawn)
 
 
-def returns(world: World, actor: Actor, episodes: int, seed: int) -> np.ndarray:
-    """Undiscounted returns of the first ``episodes`` episodes of every env, ``(env, episode)``."""
+def returns(world: World, actor: Actor, episodes: int, seed: int, limit: int = LIMIT) -> np.ndarray:
+    """Undiscounted returns of the first ``episodes`` episodes of every env, ``(env, episode)``.
+
+    An episode that has not ended after ``limit`` steps (rounded up to a draw) counts as it stands,
+    and so do those that its env would have played after it.
+    """
     envs = world.spec.envs
+    age = np.zeros(envs, int)  # steps since an env's last end
     source, total = _begun(world, seed, actor), np.zeros(envs)
     found: list[list[float]] = [[] for _ in range(envs)]
-    for turn in range(LIMIT // source.length):
+    for turn in itertools.count():
         source, reward, last = _draw_rewards(source, actor, _keys(seed, turn))
         for gain, over in zip(np.asarray(reward)[0], np.asarray(last)[0], strict=True):
-            total += gain
+            total, age = total + gain, age + 1
             for env in np.flatnonzero(over).tolist():
                 found[env].append(float(total[env]))
-            total = np.where(over, 0.0, total)
-        if min(map(len, found)) >= episodes:
+            total, age = np.where(over, 0.0, total), np.where(over, 0, age)
+        played = np.array([len(each) for each in found])
+        if ((played >= episodes) | (age >= limit)).all():
             break
     for each, unfinished in zip(found, total, strict=True):
         each.extend([float(unfinished)] * (episodes - len(each)))

@@ -60,17 +60,19 @@ def beside_behaviour(
     dataset: Dataset,
     episodes: int = 20,
     *,
+    limit: int | None = None,
     level: float = 0.95,
     **fields: Any,
 ) -> Beside:
     """A ``TrainedRun`` and imitations of its log, ``episodes`` each for every seed.
 
+    ``limit``: steps after which an episode counts as it stands (None: as the run was asked).
     ``fields``: of the imitation (:func:`sterling.judging.cloned`). Raises Mistake for a log of
     another problem.
     """
     settings = run.settings
     imitates: Any = algorithms.find("bc")
-    judge = Judge(settings, episodes)
+    judge = Judge(settings, episodes, limit)
     try:
         dataset = in_world(dataset, judge.world, settings.name, checked=False)
         same_problem(judge.world.spec, dataset.spec)

@@ -42,6 +42,14 @@ class Plan:
     tied: bool  # the embedding reads the outputs too
     form: Form
 
+    @property
+    def weights(self) -> int:
+        """How many numbers its matrices hold."""
+        form, width = self.form, self.width
+        attention = 2 * width * form.size * (form.heads + form.key_heads)
+        layer = attention + (3 if form.gated else 2) * width * form.hidden
+        return self.layers * layer + (1 if self.tied else 2) * self.vocabulary * width
+
 
 class Projection(NamedTuple):
     """One of Hugging Face's matrices in a layer: a range of columns of one of ours."""

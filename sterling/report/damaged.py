@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,9 @@ def check_run(path: Path, config: dict[str, Any], result: dict[str, Any], rows: 
         for key in ("seeds", "failed_seeds"):
             if not _are_seeds(content.get(key, [])):
                 _refuse(path / name, key, "a list of whole numbers", content[key])
+    unended = result.get("unended", [])
+    if not isinstance(unended, list) or not all(map(_is_count, unended)):
+        _refuse(path / "result.json", "unended", "a list of counts", unended)
     _check(path / "config.json", {"config": config.get("config", {})}, dict, "an object")
     seeds = len(config.get("seeds", result.get("seeds", [])))
     _check_final(path / "result.json", result, seeds)
@@ -44,7 +48,53 @@ def check_run(path: Path, config: dict[str, Any], result: dict[str, Any], rows: 
         _check_row(Path(f"{path / 'metrics.jsonl'}, line {number}"), row, seeds)
 
 
-def _check(file: Path, values: dict[str, Any], kind: type, wanted: str) -> None:
+def check_part(path: Path, seeds: int, result: dict[str, Any] | None, rows: list[Row]) -> None:
+    """The same of a part of a run whose ``seeds`` are in processes of their own: what is put
+    together (``training/merging.py``) must all be there. ``result``: None while it is trained."""
+    check_run(path, {"seeds": list(range(seeds))}, result or {}, rows)
+    for number, row in enumerate(rows, 1):
+        line = Path(f"{path / 'metrics.jsonl'}, line {number}")
+        for name in ("iteration", "failed", "time/seconds"):
+            if name not in row:
+                _refuse(line, name, "given", None)
+        for name in (name for name in row if "/" in name):
+            timed, listed = name.startswith("time/"), isinstance(row[name], list)
+            if listed == timed or row[name] is None:
+                wanted = "a number" if timed else "a list with a number for each seed"
+                _refuse(line, name, wanted, row[name])
+    if result is not None:
+        _check_made(path / "result.json", result, seeds)
+
+
+def _check_made(file: Path, result: dict[str, Any], seeds: int) -> None:
+    """Whether a part's result has all that is put together."""
+    kind = "updates" if "updates" in result else "steps"
+    kinds: dict[str, tuple[Any, str]] = {
+        **{"seeds": (list, f"a list of {seeds} seeds"), "failed_seeds": (list, "a list of seeds")},
+        **{"final": (dict, "an object"), "failures": (dict, "an object")},
+        **{"wall_seconds": ((int, float), "a number"), kind: (int, "a whole number")},
+        **{"compile_seconds": ((int, float), "a number"), "world_failures": (list, "a list")},
+    }
+    for name, (one, wanted) in kinds.items():
+        _check(file, {name: result.get(name)}, one, wanted)
+    if len(result["seeds"]) != seeds:
+        _refuse(file, "seeds", f"a list of {seeds} seeds", result["seeds"])
+    if result["final"] and "return" not in result["final"]:
+        _refuse(file, "final", "empty, or an object with return", result["final"])
+    if len(result.get("unended", result["seeds"])) != seeds:
+        _refuse(file, "unended", f"a list of {seeds} counts", result["unended"])
+    for line in result["world_failures"]:
+        if not isinstance(line, str) or not re.match(r"environment \d{1,9}\b", line):
+            _refuse(file, "world_failures", "a list of lines, as environment 3: why", line)
+    switch = result.get("switch") or {}
+    _check(file, {"switch": switch}, dict, "an object")
+    for name in ("before", "lowest", "dip") if switch else ():
+        found = switch.get(name)
+        if not _are_numbers(found.get("per_seed") if isinstance(found, dict) else None, seeds):
+            _refuse(file, f"switch.{name}", "an estimate with a number per_seed", found)
+
+
+def _check(file: Path, values: dict[str, Any], kind: Any, wanted: str) -> None:
     for name, value in values.items():
         if not isinstance(value, kind):
             _refuse(file, name, wanted, value)

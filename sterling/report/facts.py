@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,20 +54,26 @@ def settings(groups: Sequence[Group]) -> list[Table]:
     return tables
 
 
-def cautions(groups: Sequence[Group], notes: Sequence[str], failed: Failed = None) -> list[str]:
+def cautions(
+    groups: Sequence[Group],
+    notes: Sequence[str],
+    failed: Failed = None,
+    said: Collection[str] = (),
+) -> list[str]:
     """Everything that weakens what the page says, in words; ``notes`` from reading come first.
 
-    ``failed``: what a failed seed counts as; None: nothing is decided.
+    ``failed``: what a failed seed counts as; None: nothing is decided. ``said``: environments of
+    which it is said elsewhere what so few seeds cannot exclude.
     """
     told = list(notes)
     for group in groups:
-        told += _of_group(group, failed)
+        told += _of_group(group, failed, group.environment in said)
     for world in environments(groups):
         told += _of_world([one for one in groups if one.environment == world])
     return told + _of_all([one for group in groups for one in group.results])
 
 
-def _of_group(group: Group, failed: Failed) -> list[str]:
+def _of_group(group: Group, failed: Failed, said: bool) -> list[str]:
     name, n = f"{group.label} on {group.environment}", int(np.isfinite(group.scores).sum())
     told = []
     if group.failed:
@@ -78,8 +84,11 @@ def _of_group(group: Group, failed: Failed) -> list[str]:
         told.append(f"{name} rests on one seed: no interval, and no comparison can be decided.")
     elif 0 < n < FEW:
         told.append(f"{name} rests on {n} seeds; with fewer than {FEW}, intervals are wide.")
-    unseen = _unseen(group, n)
+    unseen = "" if said else _unseen(group, n)
     told += [f"{name}: {unseen}."] if unseen else []
+    unended = sum(sum(one.result.get("unended", ())) for one in group.results)
+    if unended:
+        told.append(f"{name}: {count(unended, 'evaluation episode')} did not come to an end.")
     lost = [w for one in group.results for w in one.result.get("world_failures", [])]
     if lost:
         told.append(f"{name}: {count(len(lost), 'episode')} cut short by a failing environment.")

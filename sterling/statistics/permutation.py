@@ -24,6 +24,7 @@ from sterling.types import Mistake
 Group = tuple[int, ...]  # indices of algorithms, ascending
 Pair = tuple[int, int]
 MOST_HYPOTHESES = 5_000  # all pairs of 8 algorithms make 4,139
+TOGETHER = 2048  # rows whose statistics are computed at a time: their arrays stay in the cache
 ROUNDING = 1e-9  # sums of the same numbers in another order are the same number
 
 
@@ -101,10 +102,19 @@ class Law:
 
     def scores(self, pairs: Sequence[Pair]) -> dict[Pair, Float[np.ndarray, "row"]]:
         """How clearly each pair inside the group differs (``tendency.py``), row by row."""
-        dealt = [marks(self._dealt == place) for place in range(len(self.group))]
-        counts = [below(each, self._values) for each in dealt]
+        wanted = inside((self.group,), pairs)
+        parts = [self._part(wanted, start) for start in range(0, self.rows, TOGETHER)]
+        return {pair: np.concatenate([part[pair] for part in parts]) for pair in wanted}
+
+    def _part(self, pairs: Sequence[Pair], start: int) -> dict[Pair, Float[np.ndarray, "row"]]:
+        """The same of a part of the rows."""
+        part = self._dealt[:, start : start + TOGETHER]
+        dealt = [marks(part == place) for place in range(len(self.group))]
+        counts = [below(each, self._values) for each in dealt[:-1]]
+        every = below(np.ones((len(part), 1), dealt[0].dtype), self._values)
+        counts.append(every - np.sum(counts, 0))  # every run is dealt to one of the group
         made = {}
-        for pair in inside((self.group,), pairs):
+        for pair in pairs:
             i, j = (self.group.index(member) for member in pair)
             made[pair] = normal_scores(dealt[i], dealt[j], counts[i], counts[j])
         return made

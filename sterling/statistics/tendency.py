@@ -107,8 +107,9 @@ def below(marked: Marks, values: Float[np.ndarray, "run"]) -> Marks:
 
 def _sums(marked: Marks, counts: Marks) -> tuple[Rows, Rows]:
     """Sum and sum of squares of the counts of the marked runs."""
-    kept = counts * marked
-    return kept.sum(0).astype(np.float64), np.square(kept, out=kept).sum(0).astype(np.float64)
+    once, twice = "ij,ij->j", "ij,ij,ij->j"
+    sums = np.einsum(once, marked, counts), np.einsum(twice, marked, counts, counts)
+    return sums[0].astype(np.float64), sums[1].astype(np.float64)
 
 
 def floor(first: Float[np.ndarray, "run"], second: Float[np.ndarray, "other"]) -> float:

@@ -46,7 +46,7 @@ def evaluate(
     Every env plays equally many, in rounds, so that short episodes are not over-represented. An
     episode that has not ended after ``limit`` steps (rounded up to a multiple of ``CHUNK``) counts
     with its return so far, and a line on standard error says how many did.
-    Returns ``"return"`` and ``"length"``, both ``(seed, episode)``.
+    Returns ``"return"``, ``"length"`` and ``"ended"``, each ``(seed, episode)``.
     """
     wanted, envs = episodes or world.spec.envs, world.spec.envs
     limit, count = -(-limit // CHUNK) * CHUNK, -(-wanted // envs)
@@ -56,7 +56,7 @@ def evaluate(
         said = f"{unended} of {whole[2].size} evaluation episodes had not ended"
         remedy = "they count with their return so far (another limit: --evaluate-limit N)"
         say(f"{said} after {limit:,} steps; {remedy}")
-    return {"return": whole[0], "length": whole[1]}
+    return {"return": whole[0], "length": whole[1], "ended": whole[2]}
 
 
 def _round(

@@ -43,6 +43,8 @@ MOST_LAYERS = 1_000  # each is traced by itself: more take hours before anything
 MOST_ITERATIONS = 2**31  # they are counted in 32 bits, with a sign
 SEEDS = 2**31  # they are numbers of 32 bits, with a sign
 MOST_SEEDS = 10_000  # that one run takes
+MOST_EPISODES = 1_000_000  # of an evaluation, for each seed
+MOST_STEPS = 10_000_000  # of an episode of an evaluation
 ENDLESS = _names("cap clip dual high huber low max_grad_norm most noise_clip target_kl")
 
 
@@ -113,6 +115,22 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     return found
 
 
+def number_of_episodes(name: str, value: Any, least: int = 0) -> int:
+    """How many episodes an evaluation plays for each seed: at most a million."""
+    found = whole(name, value, least)
+    if found > MOST_EPISODES:
+        raise Mistake(f"{name} is at most {MOST_EPISODES:,} for each seed; got {found:,}")
+    return found
+
+
+def limit_of_episodes(value: Any) -> int:
+    """The steps after which an episode of an evaluation counts as it stands."""
+    found = whole("evaluate_limit", value, 1)
+    if found > MOST_STEPS:
+        raise Mistake(f"evaluate_limit is at most {MOST_STEPS:,} steps; got {found:,}")
+    return found
+
+
 def seeds_of(asked: Any) -> tuple[int, ...]:
     """How many seeds, from 0 on, or which ones: whole numbers of 32 bits, all different; at most
     ten thousand of them."""
@@ -125,6 +143,21 @@ def seeds_of(asked: Any) -> tuple[int, ...]:
     if not found or len(set(found)) != len(found) or max(found) >= SEEDS:
         raise Mistake(f"seeds must be at least one, all different, below 2^31; got {asked}")
     return found
+
+
+def counted(rest: dict[str, Any]) -> dict[str, Any]:
+    """Options of a run with their numbers checked: how often it is evaluated, logged and saved."""
+    names = ("evaluate_every", "log_every")
+    numbers = {name: whole(name, rest[name]) for name in names if name in rest}
+    if "evaluate_episodes" in rest:
+        number = number_of_episodes("evaluate_episodes", rest["evaluate_episodes"])
+        numbers["evaluate_episodes"] = number
+    if "evaluate_limit" in rest:
+        numbers["evaluate_limit"] = limit_of_episodes(rest["evaluate_limit"])
+    minutes = rest.get("checkpoint_minutes", 0.0)
+    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not minutes >= 0:
+        raise Mistake(f"checkpoint_minutes must be a number of at least 0; got {minutes!r}")
+    return rest | numbers
 
 
 def judged(rest: dict[str, Any]) -> dict[str, Any]:

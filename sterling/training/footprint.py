@@ -8,6 +8,7 @@ the shapes of its agents. Estimates from numbers are lower bounds: what they ref
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from jaxtyping import PyTree
 
 from sterling import algorithms
 from sterling.experience.room import left
+from sterling.training.choices import Speech
 from sterling.training.settings import Settings
 from sterling.types import Generations, Mistake, Rollouts, Sequences, Transitions
 
@@ -40,6 +42,11 @@ def check_networks(settings: Settings) -> None:
     """Raise :class:`Mistake` where the hidden layers alone cannot fit; shapes as large as that
     need not be computable."""
     _check_each(_networks(settings, len(settings.seeds)))
+
+
+def check_episodes(settings: Settings, episodes: int) -> None:
+    """Raise :class:`Mistake` where an evaluation of so many episodes for each seed cannot fit."""
+    _check_each([_episodes(settings, episodes, "episodes")])
 
 
 def _check_each(needs: Iterable[Need]) -> None:
@@ -76,14 +83,20 @@ def _needs(settings: Settings) -> Iterator[Need]:
     config, seeds = settings.config, len(settings.seeds)
     envs = {"envs": settings.envs, "seeds": seeds}
     yield Need("environments", _product(envs) * WORLD, envs)
-    episodes = {"evaluate_episodes": settings.evaluate_episodes, "seeds": seeds}
-    yield Need("episodes of evaluation", _product(episodes) * 2 * NUMBER, episodes)
+    yield _episodes(settings, settings.evaluate_episodes, "evaluate_episodes")
     yield from _networks(settings, seeds)
     needs = algorithms.find(settings.algorithm).needs(config)
     batch = {**_batch(needs, settings), "seeds": seeds}
     yield Need("one iteration's experience", _product(batch) * ROW, batch)
     if isinstance(needs, Generations) or settings.speech is not None:
         yield from _language(settings, needs)
+
+
+def _episodes(settings: Settings, count: int, name: str) -> Need:
+    """What an evaluation keeps of its episodes, of each its return and its length; their worlds may
+    be few that are played in rounds."""
+    numbers = {name: count, "seeds": len(settings.seeds)}
+    return Need("episodes of evaluation", _product(numbers) * 2 * NUMBER, numbers)
 
 
 def _networks(settings: Settings, seeds: int) -> Iterator[Need]:
@@ -117,6 +130,7 @@ def _language(settings: Settings, needs: Any) -> Iterator[Need]:
     speech = settings.speech
     if speech is None:
         return
+    yield from _folder(settings, speech)
     context = max(speech.context, settings.context, getattr(needs, "limit", 1))
     slots = {"slots": speech.slots, "context": context}
     if isinstance(needs, Generations):
@@ -125,6 +139,24 @@ def _language(settings: Settings, needs: Any) -> Iterator[Need]:
     lines = {"batch": needs.batch, "context": context}
     yield Need("a batch of lines", _product(lines) * ROW, lines)
     yield Need("examples", speech.examples * ROW, {"examples": speech.examples})
+
+
+def _folder(settings: Settings, speech: Speech) -> Iterator[Need]:
+    """The weights of a Hugging Face folder, which every seed has for itself. Without adapters each
+    is learned in float32 with two moments beside it."""
+    path = Path(speech.model) / "config.json"
+    if not path.is_file():
+        return
+    from sterling.language import families
+    from sterling.language.tokenizer import read_json
+
+    config = read_json(path)
+    if not config or "algorithm" in config:  # a run: its agents are counted when they are made
+        return
+    weights = families.plan(config, str(path)).weights
+    numbers = {"weights": weights, "seeds": len(settings.seeds)}
+    each = 2 if speech.lora else 3 * NUMBER  # bytes; what is stored has two at least
+    yield Need(f"the model in {speech.model}", _product(numbers) * each, numbers)
 
 
 def _product(numbers: dict[str, int]) -> int:

@@ -10,6 +10,8 @@ import numpy as np
 from sterling.envs.registry import find
 from sterling.training.agent import Agent
 from sterling.training.evaluate import evaluate
+from sterling.training.fields import limit_of_episodes, number_of_episodes
+from sterling.training.footprint import check_episodes
 from sterling.training.settings import Settings
 from sterling.training.start import make_world, needs_world
 
@@ -18,21 +20,24 @@ COPIES = 8  # of a seed's environments at once, where they live in processes: so
 
 class Judge:
     """Evaluates agents of one run, ``episodes`` for each seed: the same ones every time, but in
-    worlds that live in processes."""
+    worlds that live in processes. ``limit``: steps after which an episode counts as it stands
+    (None: those of the run). Raises :class:`Mistake` for more episodes than can be played."""
 
-    def __init__(self, settings: Settings, episodes: int):
-        self._settings, self._episodes = settings, episodes
+    def __init__(self, settings: Settings, episodes: int | float, limit: int | None = None):
+        self._settings, self._episodes = settings, number_of_episodes("episodes", episodes, 1)
+        self._limit = settings.evaluate_limit if limit is None else limit_of_episodes(limit)
+        check_episodes(settings, self._episodes)
         self._seeds = jnp.asarray(settings.seeds, jnp.int32)
         self.world: Any = None  # where they are played; None: in scenes
         if settings.speech is None:
             needs_world(settings)
-            self.world = make_world(settings, "evaluate", _copies(settings, episodes))
+            self.world = make_world(settings, "evaluate", _copies(settings, self._episodes))
 
     def __call__(self, agent: Agent) -> dict[str, np.ndarray]:
-        """ "return" and "length" of every episode, ``(seed, episode)``."""
+        """ "return", "length" and, of episodes in a world, "ended": whether each came to its end
+        within the limit; ``(seed, episode)``."""
         if self.world is not None:
-            limit = self._settings.evaluate_limit
-            return evaluate(agent, self.world, self._seeds, self._episodes, limit)
+            return evaluate(agent, self.world, self._seeds, self._episodes, self._limit)
         from sterling.training import speech
 
         return speech.evaluate(agent, self._settings, self._seeds, self._episodes)

@@ -43,7 +43,7 @@ def begun(data: str | Path | Dataset | None, **how: Any) -> Logbook | None:
 
 
 def place(
-    book: Logbook | None, environment: Any, given: dict[str, Any] | None, episodes: int
+    book: Logbook | None, environment: Any, given: dict[str, Any] | None, episodes: int | float
 ) -> tuple[Any, dict[str, Any]]:
     """The world of a run, by default the log's own, and what it is given: in the log's own world
     on top of what that was given when the log was made.

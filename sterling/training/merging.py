@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.report.damaged import check_part
 from sterling.report.metrics import Row, Sink, read
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
@@ -48,6 +49,7 @@ class Log:
         self._result = folder.read_result(path)  # first: once it is there, no row follows
         file = folder.metrics(path)
         rows = read(file) if file.exists() else []
+        check_part(path, count, self._result, rows)
         self.rows: dict[int, Row] = {row["iteration"]: row for row in rows}
 
     @property
@@ -101,6 +103,7 @@ def merged(
     kind = "updates" if "updates" in results[0] else "steps"
     made = sum(result[kind] * len(result["seeds"]) for result in results)
     measured = any(result["final"] for result in results)
+    unended = [result.get("unended", [0] * len(result["seeds"])) for result in results]
     switched = any(result.get("switch") for result in results)
     switch = {name: over("switch", name) for name in ("before", "lowest", "dip") if switched}
     most = [name for name in ("steps", "updates", "compile_seconds") if name in results[0]]
@@ -109,6 +112,7 @@ def merged(
         **{name: max(result[name] for result in results) for name in most},
         "seeds": seeds,
         "final": {"return": over("final", "return", within)} if measured else {},
+        "unended": interleaved(unended),
         **({"switch": switch} if switch else {}),
         "failed_seeds": failed,
         "failures": {k: v for result in results for k, v in result["failures"].items()},

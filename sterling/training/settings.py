@@ -12,11 +12,11 @@ from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
-from sterling.training.fields import countable, judged, make_config, seeds_of, whole
+from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
 from sterling.training.presets import presets
 from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
 
-LIMIT, MOST = 200_000, 10_000_000  # steps of an episode of an evaluation: as a rule, and at most
+LIMIT = 200_000  # steps after which an episode of an evaluation counts as it stands, as a rule
 STRATEGIES = ("vmap", "map", "processes")
 
 
@@ -108,7 +108,7 @@ class Settings:
         kept["strategy"] = _strategy(plain.get("strategy", "map"))
         kept |= {name: whole(name, plain[name]) for name in BUDGETS if name in plain}
         kept["envs"] = whole("envs", plain.get("envs", 1), 1)
-        kept |= _counted(kept)
+        kept |= counted(kept)
         kept["data"] = Logbook(**plain["data"]) if plain.get("data") else None
         kept["guide"] = Guidance(**plain["guide"]) if plain.get("guide") else None
         kept["speech"] = Speech(**plain["speech"]) if plain.get("speech") else None
@@ -153,7 +153,7 @@ def resolve(
         rest["speech"] = rest.get("speech") or Speech()
     settings = Settings(
         *(algorithm, environment, steps, seeds_of(seeds), envs, strategy, config, options),
-        **{"data": data, "updates": updates, "online": later, **_counted(rest), **judged(rest)},
+        **{"data": data, "updates": updates, "online": later, **counted(rest), **judged(rest)},
     )
     check_budget(settings)
     return settings
@@ -173,20 +173,6 @@ def _strategy(word: Any) -> str:
     if word not in STRATEGIES:
         raise Mistake(f"strategy {word!r} is not known; choose one of {', '.join(STRATEGIES)}")
     return str(word)
-
-
-def _counted(rest: dict[str, Any]) -> dict[str, Any]:
-    """Options of a run with their numbers checked."""
-    names = ("evaluate_episodes", "evaluate_every", "log_every")
-    numbers = {name: whole(name, rest[name]) for name in names if name in rest}
-    if "evaluate_limit" in rest:
-        numbers["evaluate_limit"] = limit = whole("evaluate_limit", rest["evaluate_limit"], 1)
-        if limit > MOST:
-            raise Mistake(f"evaluate_limit is at most {MOST:,} steps; got {limit:,}")
-    minutes = rest.get("checkpoint_minutes", 0.0)
-    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not minutes >= 0:
-        raise Mistake(f"checkpoint_minutes must be a number of at least 0; got {minutes!r}")
-    return rest | numbers
 
 
 def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> dict[str, float]:

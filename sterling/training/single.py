@@ -66,7 +66,8 @@ def _finish(driver: Driver) -> TrainedRun:
     settings = driver.settings
     run = TrainedRun(settings, driver.run.agent, _result(driver), driver.path)
     if settings.evaluate_episodes and driver.alive.any():
-        run.result["final"] = run.evaluate(settings.evaluate_episodes)
+        found = run.evaluate(settings.evaluate_episodes)
+        run.result |= {"final": {"return": found["return"]}, "unended": found["unended"]}
         if any(not each["online"] for each in driver.judged) and settings.steps:
             run.result["switch"] = switch(driver.judged, settings, run.result["failed_seeds"])
     if driver.path is not None:
@@ -106,6 +107,7 @@ def _result(driver: Driver) -> dict[str, Any]:
         **(of_log if counted else {}),
         "seeds": list(settings.seeds),
         "final": {},
+        "unended": [0] * len(settings.seeds),  # episodes of the final evaluation, for each seed
         "failed_seeds": [int(seed) for seed in driver.failures],
         "failures": driver.failures,
         "world_failures": _world_failures(driver.run.source),

@@ -18,7 +18,6 @@ from sterling.statistics.scores import Failed
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.checks import check_kinds
-from sterling.training.fields import whole
 from sterling.training.judge import Judge
 from sterling.training.logbook import Unlived
 from sterling.training.player import Player
@@ -84,27 +83,33 @@ class TrainedRun:
 
     def evaluate(
         self,
-        episodes: int = 20,
+        episodes: int | float = 20,
         *,
+        limit: int | None = None,
         failed: Failed = None,
         return_within: Bounds | None = None,
     ) -> dict[str, Any]:
-        """Deterministic episodes, the same ones every time: each seed's mean, and their estimate
-        with interval.
+        """Deterministic episodes, the same ones every time: under "return" each seed's mean, and
+        their estimate with interval; under "unended" how many episodes of each seed had not come to
+        their end within ``limit`` steps (None: as the run was asked). They count as they stood.
 
         ``failed``: what a failed seed counts as (a number, "worst", "exclude"); None: as the run
         was asked. ``return_within``: the bounds of returns, where they are not those of the run.
         """
-        judge = Judge(self.settings, whole("episodes", episodes, 1))
+        judge = Judge(self.settings, episodes, limit)
         try:
-            scores = judge(self.agent)["return"].mean(1)
+            found = judge(self.agent)
         finally:
             judge.close()
         lost = self.result.get("failed_seeds", [])
         within = bounds(self.settings) if return_within is None else return_within
         rule = self.settings.failed if failed is None else failed
-        per_seed = [float(x) for x in scores]
-        return {"return": final(per_seed, self.settings.seeds, lost, within, rule)}
+        per_seed = [float(x) for x in found["return"].mean(1)]
+        unended = (~found["ended"]).sum(1) if "ended" in found else [0] * len(per_seed)
+        return {
+            "return": final(per_seed, self.settings.seeds, lost, within, rule),
+            "unended": [int(count) for count in unended],
+        }
 
     def world(self) -> Any:
         """The run's world, of which only the forms of observations and actions are to be asked."""

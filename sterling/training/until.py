@@ -15,14 +15,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sterling.disk import writing
 from sterling.envs.registry import find
+from sterling.report.damaged import check_run
 from sterling.report.metrics import Sink
 from sterling.statistics import compare
+from sterling.statistics.comparison import Comparison
 from sterling.statistics.declared import Bounds, counted_as
 from sterling.statistics.scores import Failed
 from sterling.training import folder
@@ -91,22 +93,27 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
                 f"{lost} seeds failed; ask again in the same words and say what a failed seed "
                 "counts as: --failed SCORE (in Python failed=SCORE)"
             )
-        made = compare(
-            scores,
-            alpha=question.alpha,
-            interims=question.looks,
-            per_interim=question.per_look,
-            failed=question.failed,
-            key=question.key,
-            about=question.about,
-            within=question.within,
-        )
+        made = _compared(question, scores)
         folder.write_json(path / "decision.json", made.to_json())
         if made.finished:
             return made
         for each in question.contenders:
             if made.next_runs.get(each.label):
                 _train_look(question, each, path, watch)
+
+
+def _compared(question: Question, scores: Mapping[str, Sequence[float]]) -> Comparison:
+    """What the scores so far say of the question."""
+    return compare(
+        dict(scores),
+        alpha=question.alpha,
+        interims=question.looks,
+        per_interim=question.per_look,
+        failed=question.failed,
+        key=question.key,
+        about=question.about,
+        within=question.within,
+    )
 
 
 def _train_look(question: Question, each: Contender, path: Path, watch: Watch | None) -> None:
@@ -130,7 +137,9 @@ def returns(path: Path) -> list[float]:
     found: list[float] = []
     for run in _finished(path):
         result = folder.read_result(run) or {}
-        per_seed = result["final"].get("return", {}).get("per_seed", [None] * len(result["seeds"]))
+        check_run(run, {}, result, [])
+        made, seeds = result.get("final", {}).get("return", {}), result.get("seeds", [])
+        per_seed = made.get("per_seed", [None] * len(seeds))
         found += [float("nan") if score is None else score for score in per_seed]
     return found
 
@@ -155,15 +164,7 @@ def _checked(question: Question, path: Path) -> Question:
         for each in question.contenders
     }
     question = _with_bounds(question, list(planned.values()))
-    empty: dict[str, list[float]] = {label: [] for label in planned}
-    compare(
-        empty,
-        alpha=question.alpha,
-        interims=question.looks,
-        per_interim=question.per_look,
-        about=question.about,
-        within=question.within,
-    )  # raises where so few seeds can never decide
+    _compared(question, {label: [] for label in planned})  # raises where they can never decide
     for label, settings in planned.items():
         if not (path / label).exists():
             build(settings, warm=False).source.close()
@@ -218,9 +219,12 @@ def _begin(question: Question, path: Path) -> None:
             raise Mistake(f"{path} holds something else; choose another folder")
         folder.write_json(file, asked)
         return
-    before = EARLIER | json.loads(file.read_text())
+    asked_before = folder.read_json(file)
+    if not isinstance(asked_before, dict):
+        raise Mistake(f"{file} must hold an object, not {asked_before!r:.40}; restore it")
+    before = EARLIER | asked_before
     differs = [name for name in asked if asked[name] != before.get(name)]
-    if differs == ["failed"] and before["failed"] is None:  # said once a seed had failed
+    if differs == ["failed"] and before.get("failed") is None:  # said once a seed had failed
         folder.write_json(file, asked)
     elif differs:
         raise Mistake(

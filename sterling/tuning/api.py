@@ -16,7 +16,7 @@ from sterling.training.api import LOG_OPTIONS, SPEECH_OPTIONS
 from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings
 from sterling.training.start import acts
-from sterling.tuning import outcome
+from sterling.tuning import outcome, stored
 from sterling.tuning.asked import (
     POPULATIONS,
     check,
@@ -140,18 +140,30 @@ def resume(
     check_workers(workers)
     if not (path / "study.json").is_file():
         raise Mistake(f"{path} holds no study; start one with `sterling tune`")
-    asked = folder.read_json(path / "study.json")
+    asked, settings, wanted = opened(path, environment)
+    if (path / "report.json").exists():
+        made = stored.read_report(path)
+        return Tuned(made["incumbent"]["fields"], made, path)
+    return _go(asked, settings, wanted, path, workers=workers, watch=watch)
+
+
+def opened(
+    path: Path, environment: Callable[[], Any] | None = None
+) -> tuple[dict[str, Any], Settings, Space]:
+    """What the study in a folder was asked for, its settings and its space; ``environment`` is the
+    user's own factory. Raises :class:`Mistake`, naming the file, for what cannot be a study."""
+    asked = stored.read_asked(path)
     if asked["custom_environment"] and environment is None:
         raise Mistake(
             f"this study used the environment factory {asked['environment']!r}, which is not "
             "stored; pass it again: sterling.tuning.resume(path, environment=factory)"
         )
-    wanted = Space.from_json(asked["space"])
-    if (path / "report.json").exists():
-        made = folder.read_json(path / "report.json")
-        return Tuned(made["incumbent"]["fields"], made, path)
-    settings = settings_of(asked, environment or asked["environment"] or None)
-    return _go(asked, settings, wanted, path, workers=workers, watch=watch)
+    with stored.naming(path / "study.json"):
+        wanted = Space.from_json(asked["space"])
+        asked = counted({"updates": 0, "parallel": None, **asked})
+        settings = settings_of(asked, environment or asked["environment"] or None)
+        check(asked, settings, wanted)
+    return asked, settings, wanted
 
 
 def _begin(

@@ -25,6 +25,7 @@ from sterling.types import Generations, Mistake
 
 SEARCHES = ("random", "asha", "halving", "pbt", "pb2", "optuna")
 POPULATIONS = ("pbt", "pb2")
+MOST_TRIALS = 1_000_000  # of a study
 KEYS = 2**32  # Optuna's samplers take no larger one
 
 
@@ -184,6 +185,9 @@ def counted(asked: dict[str, Any]) -> dict[str, Any]:
             for name, low in least.items()}  # fmt: skip
     if made["key"] >= KEYS:
         raise Mistake(f"key must be a whole number below 2^32; got {made['key']}")
+    for name in ("trials", "parallel"):
+        if (made[name] or 0) > MOST_TRIALS:
+            raise Mistake(f"{name} is at most {MOST_TRIALS:,}; got {made[name]:,}")
     kept = {name: value for name, value in asked["how"].items() if value is not None}
     how = {name: value if name == "quantile" else whole(name, value, 1)
            for name, value in kept.items()}  # fmt: skip

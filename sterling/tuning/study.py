@@ -25,12 +25,13 @@ from typing import Any
 
 from sterling.notice import tell
 from sterling.report.guarded import GuardedWatch
-from sterling.report.metrics import MetricsFile, read
+from sterling.report.metrics import MetricsFile
 from sterling.training.guard import EXIT_RESUMABLE, Interrupt, Lock
 from sterling.tuning import members, objective
 from sterling.tuning.crew import Crew, Here, make, pieces
 from sterling.tuning.lanes import Plan, Stopped, row_count
 from sterling.tuning.search import Incumbent, Job, Searcher
+from sterling.tuning.stored import read_lines
 from sterling.types import Mistake
 
 TESTS = 1_000_000  # trials are counted from here in the test, so that states keep apart
@@ -45,7 +46,7 @@ class History:
     def __init__(self, path: Path):
         self.lines: dict[int, Line] = {}
         self._file = MetricsFile(path)  # which cuts off a torn last line
-        for line in read(path):
+        for line in read_lines(path):
             self.lines[line["id"]] = line
 
     def add(self, line: Line) -> None:

@@ -97,6 +97,12 @@ def test_compare_in_words(theirs, capsys):
     assert "45 % of all runs" in told
 
 
+def test_what_few_seeds_cannot_exclude_is_said_once(theirs, capsys):
+    """By the closing text, and by no note of each group."""
+    assert do("compare", theirs) == 0
+    assert " ".join(capsys.readouterr().out.split()).count("a collapse of up to") == 1
+
+
 def test_compare_as_json(theirs, capsys):
     assert do("compare", theirs, "--json") == 0
     told = json.loads(capsys.readouterr().out)

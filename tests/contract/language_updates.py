@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import draws
@@ -19,6 +20,7 @@ from sterling.language.model import LanguageModel
 from sterling.nets.transformer import Form, rotary_rates
 from sterling.types import Record
 
+GOLDEN = Path(__file__).parent / "golden_language.json"
 ROWS, TOKENS, VOCABULARY, WIDTH = 8, 6, 7, 4
 FORM = Form(
     *(2, 1, 4, 6),

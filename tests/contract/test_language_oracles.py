@@ -1,9 +1,12 @@
 """One update of a language model from the middle of a run equals its oracle, in plain NumPy."""
 
+import json
+
 import language_updates
 import mid_run
 import numpy as np
 import pytest
+import updates
 
 from sterling import algorithms
 
@@ -32,3 +35,14 @@ def test_an_update_equals_its_oracle(label):
     assert set(signals.samples) == set(samples)
     for name, value in signals.samples.items():
         close(np.asarray(value), samples[name], name)
+
+
+@pytest.mark.parametrize("label", language_updates.UPDATES)
+def test_an_update_gives_the_golden_numbers(label):
+    """The oracle's numbers as they were committed: both writings may not change together."""
+    after, signals = language_updates.learned(label)
+    expected = json.loads(language_updates.GOLDEN.read_text())[label]
+    found = updates.numbers(mid_run.leaves_of(after), signals.metrics)
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=5e-6, err_msg=name)

@@ -43,6 +43,16 @@ def test_n_step_returns_equal_rlax(steps):
     np.testing.assert_allclose(targets(steps)[0], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_window_of_one_row_needs_no_product(counts):
+    """A product over rows that always count would be a constant, which XLA computes slowly while it
+    compiles, and warns of."""
+    parts = jnp.array([[2.0]]), jnp.array([[0.5]]), jnp.array([[counts]])
+    found = [x.tolist() for x in value.n_step_return(*parts)]
+    assert found == ([[2.0], [0.5], [1]] if counts else [[0.0], [1.0], [0]])
+    assert "cumprod" not in str(jax.make_jaxpr(value.n_step_return)(*parts))
+
+
 def test_n_step_return_stops_where_rows_do_not_follow():
     reward = jnp.asarray([1.0, 2.0, 4.0, 8.0])
     follows = jnp.asarray([True, True, False, True])

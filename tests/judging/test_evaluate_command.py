@@ -105,6 +105,9 @@ def test_a_policy_is_of_the_seed_that_is_asked_for(made):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--method", "fqe", "--evaluate-limit", "9"], "--evaluate-limit is of episodes in the"),
+        (["--evaluate-limit", "0"], "evaluate_limit must be a whole number of at least 1"),
+        (["--episodes", "1e9"], "episodes is at most 1,000,000"),
         (["--policy", "sampled"], "say --method as well"),
         (["--method", "fqe", "--data", "nowhere"], "no file nowhere"),
         (["--method", "fqe", "--behaviour", "cloned"], "no field 'behaviour'"),

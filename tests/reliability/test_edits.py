@@ -4,14 +4,15 @@ Values are put in, taken out and nested by hypothesis, the same ones every time;
 read them. What they give is a result or one Mistake, and nothing else.
 """
 
-import copy
 import hashlib
 import json
 import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 import sterling
@@ -20,23 +21,11 @@ from sterling.training import checkpoint, folder
 from sterling.training.stored import read_settings
 from sterling.types import Mistake
 
+sys.path.insert(0, str(Path(__file__).parent))
+from edits import fuzzed, one_line, places, put, value
+
 SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
 DEEP = 100_000  # brackets: deeper than Python's stack
-leaf = some.one_of(
-    *(some.none(), some.booleans(), some.integers(), some.integers(-(10**40), 10**40)),
-    *(some.floats(), some.text(max_size=5), some.just("\x00"), some.just("x" * 300)),
-)
-value = some.recursive(
-    leaf,
-    lambda inner: some.one_of(
-        some.lists(inner, max_size=3), some.dictionaries(some.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-fuzzed = settings(
-    derandomize=True, database=None, max_examples=300, deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
 PARTS = {
     "data": {"path": "x", "hash": "0", "share": 0.5, "top": 1.0, "sampling": "uniform"},
     "guide": {"path": "x", "how": "jump-start", "steps": 5},
@@ -55,39 +44,6 @@ def run(tmp_path_factory):
     own = {"log_every": 128, "evaluate_episodes": 2, "checkpoint_minutes": 0.0}
     sterling.train("ppo", "probe:both", steps=512, out=path, **own, **SMALL)
     return path
-
-
-def one_line(read):
-    """Whether reading gives a result, or one line."""
-    said = None
-    try:
-        read()
-    except Mistake as error:
-        said = str(error)
-    assert "\n" not in (said or "")
-    return said
-
-
-def places(content, above=()):
-    """The path to every value of a tree."""
-    yield above
-    children = content.items() if isinstance(content, dict) else ()
-    if isinstance(content, list):
-        children = list(enumerate(content))[:3]
-    for key, inner in children:
-        yield from places(inner, (*above, key))
-
-
-def put(content, place, new):
-    """The tree with another value at a place."""
-    if not place:
-        return new
-    changed = copy.deepcopy(content)
-    at = changed
-    for key in place[:-1]:
-        at = at[key]
-    at[place[-1]] = new
-    return changed
 
 
 @fuzzed

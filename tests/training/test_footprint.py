@@ -44,6 +44,43 @@ def test_an_absurd_size_costs_one_line(algorithm, world, budget, fields, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("number", [1e9, 10**12])
+def test_more_episodes_than_can_be_played_are_refused_before_anything_is_trained(number, tmp_path):
+    said = "evaluate_episodes is at most 1,000,000"
+    with pytest.raises(Mistake, match=said):
+        sterling.train(
+            "ppo", "probe:both", steps=256, evaluate_episodes=number, out=tmp_path / "run", **SMALL
+        )
+    assert not (tmp_path / "run").exists()
+    made = sterling.train("ppo", "probe:both", steps=256, evaluate_episodes=0, **SMALL)
+    with pytest.raises(Mistake, match="episodes is at most 1,000,000"):
+        made.evaluate(number)
+
+
+def test_episodes_that_memory_cannot_hold_are_refused(monkeypatch):
+    settings = resolve("ppo", "probe:both", steps=8192, evaluate_episodes=10**6, preset=False)
+    monkeypatch.setattr(footprint, "left", lambda: 7_000_000)
+    with pytest.raises(Mistake, match=r"episodes of evaluation .evaluate_episodes=1_000_000"):
+        footprint.check_size(settings)
+
+
+LLAMA = {
+    **{"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "vocab_size": 32_000},
+    **{"num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28_672},
+    "rms_norm_eps": 1e-5,
+}  # of 70 billion numbers
+
+
+@pytest.mark.parametrize(("lora", "needed"), [(0, "828 GB"), (8, "138 GB")])
+def test_a_folder_of_weights_that_cannot_fit_is_refused_before_it_is_read(
+    tmp_path, monkeypatch, lora, needed
+):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.setattr(footprint, "left", lambda: 64 * 10**9)
+    with pytest.raises(Mistake, match=f"the model in .*weights=68_.*{needed} are needed"):
+        sterling.train("sft", "reverse-text", updates=5, model=str(tmp_path), lora=lora)
+
+
 def test_networks_too_deep_to_be_traced_are_refused():
     with pytest.raises(Mistake, match="depth must be at most 1,000"):
         sterling.train("ppo", "probe:both", steps=1024, depth=10**6)

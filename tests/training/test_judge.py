@@ -10,7 +10,11 @@ from rich.console import Console
 
 import sterling
 from sterling import envs
+from sterling.cli import main
+from sterling.report.facts import cautions
+from sterling.report.groups import gather
 from sterling.report.progress import Progress
+from sterling.report.runs import read
 from sterling.training import evaluate as evaluating
 from sterling.training import judge as judging
 from sterling.training.evaluate import evaluate
@@ -41,15 +45,44 @@ def test_episodes_that_never_end_are_cut_at_the_limit_and_said(capsys, monkeypat
     assert "2 of 2 evaluation episodes had not ended after 200 steps" in told
     assert "--evaluate-limit N" in told
     assert made.settings.evaluate_limit == 150
+    assert made.result["unended"] == [2]
     judge = Judge(made.settings, 2)
     assert judge(made.agent)["length"].tolist() == [[200, 200]]
     judge.close()
+
+
+def test_an_evaluation_has_a_limit_of_its_own_and_counts_what_did_not_end(run):
+    """Pendulum's episodes are of 200 steps: with a limit of 100 none ends."""
+    short, whole = run.evaluate(3, limit=100), run.evaluate(3)
+    assert (short["unended"], whole["unended"]) == ([3, 3], [0, 0])
+    assert all(
+        one > other  # costs of half as many steps
+        for one, other in zip(short["return"]["per_seed"], whole["return"]["per_seed"], strict=True)
+    )
+    with pytest.raises(sterling.Mistake, match=r"evaluate_limit must be .* at least 1"):
+        run.evaluate(3, limit=0)
 
 
 def test_a_limit_of_an_evaluation_is_a_number_of_steps():
     for limit in (0, 10**8):
         with pytest.raises(sterling.Mistake, match="evaluate_limit"):
             sterling.train("ppo", "CartPole-v1", steps=8, evaluate_limit=limit)
+
+
+def test_the_command_takes_a_limit_and_the_result_counts(tmp_path, capsys):
+    made = sterling.train(
+        "ppo", "gymnasium:Pendulum-v1", steps=64, envs=2, length=16, minibatch=32, epochs=1,
+        width=8, evaluate_episodes=3, evaluate_limit=100, env_options={"workers": 0},
+        out=tmp_path / "run",
+    )  # fmt: skip
+    assert made.result["unended"] == [3]
+    words = ["evaluate", str(tmp_path / "run"), "--episodes", "2"]
+    for limit, ended in (("100", False), ("200", True)):
+        capsys.readouterr()
+        assert main([*words, "--evaluate-limit", limit]) == 0
+        assert ("2 of 2 evaluation episodes had not ended" in capsys.readouterr().err) != ended
+    told = cautions(gather(read([tmp_path / "run"])[0])[0], [])
+    assert any("3 evaluation episodes did not come to an end" in line for line in told)
 
 
 def test_training_without_an_end_says_so_in_place_of_a_return():

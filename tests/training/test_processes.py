@@ -107,10 +107,12 @@ def test_the_result_is_of_all_parts_and_not_of_the_first():
     dead |= {"world_failures": ["environment 5: hung"]}  # of 4 each: seed 2's second
     switch = {name: {"per_seed": [3.0]} for name in ("before", "lowest", "dip")}
     other = {"switch": switch, "world_failures": ["environment 3: boom"], "compile_seconds": 2.0}
+    other["unended"] = [7]
     made = merged([outcome([0, 2], 40, **dead), outcome([1], 160, **other)], 4, 2.0, None)
     assert (made["steps"], made["seeds"], made["failed_seeds"]) == (160, [0, 1, 2], [0, 2])
     assert made["world_failures"] == ["environment 9: hung", "environment 7: boom"]
     assert made["final"]["return"]["per_seed"] == [None, 1.0, None]
+    assert made["unended"] == [0, 7, 0]
     assert made["switch"]["before"]["per_seed"] == [None, 3.0, None]
     assert (made["compile_seconds"], made["wall_seconds"]) == (2.0, 9.0)  # the parts' is longer
     assert made["steps_per_second"] == round((2 * 40 + 160) / 9.0, 3)

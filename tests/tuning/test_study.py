@@ -142,7 +142,7 @@ def test_seeds_that_are_tuned_on_are_refused_for_the_test(tmp_path):
         study(path, watch=interrupt_after(1))
     asked = json.loads((path / "study.json").read_text())
     (path / "study.json").write_text(json.dumps({**asked, "test_seeds": [0, 1]}))
-    with pytest.raises(Mistake, match="were tuned on"):
+    with pytest.raises(Mistake, match=r"study\.json: seeds 0, 1 are both tuned and tested on"):
         resume(path, workers=1)
 
 
