@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sterling import importing
+from sterling import importing, plugins
 from sterling.algorithms import ALGORITHMS
 from sterling.commands import fields, readers, show
 
@@ -158,6 +158,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
     from sterling.envs.registry import find
 
     algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
+    plugins.warn_of_clashes(plugins.ALGORITHMS, {chosen.algorithm} & set(ALGORITHMS))
     environment, data = sources(chosen)
     if environment and not fields.speaks(chosen.algorithm):
         find(environment)

@@ -3,6 +3,7 @@ what must be given again when a run is loaded."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from sterling import algorithms, importing
@@ -80,7 +81,12 @@ def warn_of_changes(plain: dict[str, Any]) -> None:
     now = importing.hashes(before)
     changed = [place for place, digest in before.items() if now.get(place) not in (None, digest)]
     if changed:
-        say(f"{', '.join(changed)} has changed since this run began; it is used as it is now")
+        _say_once(f"{', '.join(changed)} has changed since the run began; it is used as it is now")
+
+
+@functools.cache  # the parts of a run are loaded one by one
+def _say_once(line: str) -> None:
+    say(line)
 
 
 def warn_of_what_is_not_stored(plain: dict[str, Any]) -> None:
