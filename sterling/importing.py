@@ -30,6 +30,7 @@ OWN = (  # what stands before a colon in Sterling's own names of environments: n
     *("classic", "envpool", "gymnax", "gymnasium", "probe", "tabular"),
     *("game", "gym", "scored", "tools"),
 )
+_NOT_THE_USER_S = ("importlib", "site-packages", str(Path(__file__).parent))
 _SCRIPTS = ("__main__", "__mp_main__")  # importing them again would run the user's script again
 
 
@@ -156,7 +157,7 @@ def explain(error: BaseException) -> str:
     """Return an exception in one line, with the last place in code that is not a library's."""
     said = " ".join(f"{type(error).__name__}: {error}".split())[:300].rstrip(": ")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if "importlib" not in frame.filename and frame.filename != __file__]  # fmt: skip
+              if not any(part in frame.filename for part in _NOT_THE_USER_S)]  # fmt: skip
     if not frames or isinstance(error, SyntaxError):  # which says where by itself
         return said
     return f"{said} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"

@@ -107,7 +107,8 @@ def _contender(text: str) -> Any:
     from sterling.types import Mistake
 
     head, colon, settings = text.rpartition(":")
-    if not colon or "=" not in settings:  # my_algorithm.py:Mine names an object
+    listed = head.rpartition("=")[2] in ALGORITHMS
+    if not colon or not (listed or "=" in settings):  # my_algorithm.py:Mine names an object
         head, settings = text, ""
     label, equals, algorithm = head.rpartition("=")
     algorithms.find(algorithm)
@@ -139,7 +140,8 @@ def _watch(question: Any, chosen: argparse.Namespace) -> Any:
     def watch(contender: Any, seeds: Sequence[int]) -> list[Any]:
         if chosen.json:
             return []
-        title = f"{contender.label} on {question.environment}, seeds {seeds[0]} to {seeds[-1]}"
+        world = importing.short(question.environment)
+        title = f"{contender.label} on {world}, seeds {seeds[0]} to {seeds[-1]}"
         return [Progress(question.steps, list(seeds), title)]
 
     return watch

@@ -87,7 +87,7 @@ def make(
     except NoEnvironment:  # a factory that did not say that it makes Tasks
         if not isinstance(_built(thing, name, own), Task):
             raise
-        return _traced(thing, name, copies, strategy, options)
+        return _traced(thing, name, copies, strategy, {**own, **limit})
     if limit:
         world.close()
         _check_taken(thing, name, limit)
