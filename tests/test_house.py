@@ -17,7 +17,7 @@ RANK = {
     **{"references": 0, "seeds": 0, "collector": 0, "language": 1},
     **{"nets": 1, "equations": 1, "envs": 1, "experience": 1, "statistics": 1, "data": 1},
     **{"algorithms": 2, "report": 2},
-    **{"training": 3, "judging": 4, "tuning": 4, "factory": 4},
+    **{"training": 3, "judging": 4, "tuning": 4, "factory": 4, "checking": 4},
     **{"commands": 5, "options": 6, "cli": 6},
     **{"__init__": 6, "__main__": 7},
 }

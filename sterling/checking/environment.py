@@ -87,7 +87,7 @@ def _spaces(world: World) -> str:
             part = f"{name}{list(path) if path else ''}"
             if not isinstance(leaf, SUPPORTED):
                 raise Wrong(f"{part} are {leaf}", "use Box, Discrete, MultiDiscrete or MultiBinary")
-            if isinstance(leaf, spaces.Box) and np.isnan(leaf.low + leaf.high).any():
+            if isinstance(leaf, spaces.Box) and (np.isnan(leaf.low) | np.isnan(leaf.high)).any():
                 raise Wrong(f"bounds of {part} are NaN", "give numbers or infinity as bounds")
     return f"observations {world.spec.obs}, actions {world.spec.action}"
 

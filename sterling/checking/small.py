@@ -16,9 +16,9 @@ WIDTH = {"rollouts": 16, "replay": 32}
 TAU = 0.05  # where the target network moves at every update
 
 
-def small_fields(config: type, rollouts: bool, given: dict[str, Any]) -> dict[str, Any]:
+def small_fields(config: Any, rollouts: bool, given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a Config for problems that take seconds; those ``given`` stay."""
-    usual = {each.name: each.default for each in dataclasses.fields(config)}
+    usual: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(config)}
     kind = "rollouts" if rollouts else "replay"
     wanted = {**USUAL, "lr": RATES[kind], "width": WIDTH[kind]}
     if usual.get("tau", 1.0) < 0.5:
