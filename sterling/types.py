@@ -7,18 +7,19 @@ for one seed and sees ``time, env, ...`` (a rollout) or ``batch, ...`` (transiti
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import gymnasium
-import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-Obs = PyTree[Any]  # an array, or a dict/tuple of arrays, as the observation space says
-Action = PyTree[Any]
-AnyArray = Array | np.ndarray  # worlds on the host answer in NumPy
+from sterling import config_class
+
+Obs: TypeAlias = PyTree[Any]  # an array, or a dict/tuple of arrays, as the observation space says
+Action: TypeAlias = PyTree[Any]
+AnyArray: TypeAlias = Array | np.ndarray  # worlds on the host answer in NumPy
 
 
 class Record(eqx.Module):
@@ -266,32 +267,7 @@ class Algorithm(Protocol):
         ...
 
 
-C = TypeVar("C")
-
-
-def config(cls: type[C]) -> type[C]:
-    """Make a class an algorithm's Config: a frozen dataclass that is also a tree.
-
-    ``float`` fields are leaves (a population over them is one program); every other field is
-    part of the program's structure.
-    """
-    made = dataclasses.dataclass(frozen=True)(cls)
-    fields = dataclasses.fields(made)  # type: ignore[arg-type]
-    leaves = [field.name for field in fields if field.type in (float, "float")]
-    rest = [field.name for field in fields if field.name not in leaves]
-
-    def flatten(config: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-        children = [(jax.tree_util.GetAttrKey(name), getattr(config, name)) for name in leaves]
-        return children, tuple(getattr(config, name) for name in rest)
-
-    def unflatten(structure: tuple[Any, ...], children: Iterable[Any]) -> Any:
-        config = object.__new__(made)  # inside a program the leaves are arrays, not floats
-        for name, value in zip((*leaves, *rest), (*children, *structure), strict=True):
-            object.__setattr__(config, name, value)
-        return config
-
-    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
-    return made
+config = config_class.config  # the decorator of an algorithm's Config
 
 
 class Mistake(Exception):

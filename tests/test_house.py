@@ -12,20 +12,12 @@ import pytest
 ROOT = Path(__file__).parents[1] / "sterling"
 FILES = sorted(ROOT.rglob("*.py"))
 RANK = {
-    **{
-        "types": 0,
-        "actor": 0,
-        "keys": 0,
-        "naming": 0,
-        "disk": 0,
-        "notice": 0,
-        "leaving": 0,
-        "pickling": 0,
-    },
+    **dict.fromkeys(("types", "actor", "keys", "naming", "disk", "notice", "leaving"), 0),
+    **dict.fromkeys(("pickling", "importing", "plugins", "config_class"), 0),
     **{"references": 0, "seeds": 0, "collector": 0, "language": 1},
     **{"nets": 1, "equations": 1, "envs": 1, "experience": 1, "statistics": 1, "data": 1},
     **{"algorithms": 2, "report": 2},
-    **{"training": 3, "judging": 4, "tuning": 4, "factory": 4},
+    **{"training": 3, "judging": 4, "tuning": 4, "factory": 4, "checking": 4},
     **{"commands": 5, "options": 6, "cli": 6},
     **{"__init__": 6, "__main__": 7},
 }

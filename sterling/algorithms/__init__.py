@@ -7,6 +7,7 @@ from importlib import import_module, resources
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from sterling import importing, plugins
 from sterling.naming import hint
 
 if TYPE_CHECKING:
@@ -60,11 +61,47 @@ def _named(name: str) -> dict[str, Any]:
     return dict(json.loads(text)[name])
 
 
-def find(name: str) -> Algorithm | ModuleType:
-    """The algorithm called ``name``; a Mistake with the nearest right name if there is none."""
-    if name not in ALGORITHMS:
+def find(word: str) -> Algorithm | ModuleType:
+    """Return the algorithm that ``word`` stands for, importing its file.
+
+    ``word``: a listed name, a name that an installed package registers, ``path/to/file.py``,
+    ``package.module``, either with ``:object`` behind it, or what :func:`word_of` returned for an
+    object. Raises Mistake with the nearest right name if there is none, and for what is found but
+    is no algorithm.
+    """
+    if word in ALGORITHMS:
+        return import_module(ALGORITHMS[word])
+    from sterling.algorithms import outside
+
+    given = getattr(word, "algorithm", None)  # of outside.Given
+    if given is not None:
+        return given
+    reference = reference_of(word)
+    if reference is None:
         from sterling.types import Mistake
 
-        near = hint(name, ALGORITHMS, f"there are {', '.join(ALGORITHMS)}")
-        raise Mistake(f"algorithm {name!r} is not known{near}")
-    return import_module(ALGORITHMS[name])
+        known = (*ALGORITHMS, *plugins.registered(plugins.ALGORITHMS))
+        near = hint(word, known, f"there are {', '.join(known)}; or give FILE.py or package.module")
+        raise Mistake(f"algorithm {word!r} is not known{near}")
+    return outside.checked(importing.load(reference), word)
+
+
+def word_of(algorithm: Any) -> str:
+    """Return the word for an algorithm given as a name, a reference, a module or an object: what
+    :func:`find` takes. References have absolute paths; an object that cannot be imported again
+    becomes an ``outside.Given``. Raises Mistake for what is no algorithm."""
+    if isinstance(algorithm, str):
+        return importing.absolute(algorithm) if reference_of(algorithm) else algorithm
+    from sterling.algorithms import outside
+
+    return outside.word_of(algorithm)
+
+
+def reference_of(word: str) -> str | None:
+    """Return what ``word`` is imported by; None where it is no name and no reference."""
+    if word in ALGORITHMS:
+        return ALGORITHMS[word]
+    if importing.is_reference(word):
+        return word
+    plugin = plugins.registered(plugins.ALGORITHMS).get(word)
+    return None if plugin is None else plugin.word

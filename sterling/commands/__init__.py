@@ -15,6 +15,7 @@ COMMANDS = {
     "export": "write a language model that was taught as Hugging Face's folders are",
     "compare": "who is better, how surely, and how many seeds it takes to know",
     "report": "a page of curves, intervals and decisions",
+    "check": "review an algorithm or an environment of your own",
     "check-scores": "scores beside the published ones",
     "tune": "search settings over several seeds, judged on fresh ones",
     "data": "make, convert, check, describe and relabel logged experience",

@@ -101,7 +101,7 @@ class Shown:
         from sterling.report.progress import Progress
         from sterling.training.trained import bounds
 
-        title = f"{settings.algorithm.upper()} on {settings.name}, to make data with"
+        title = f"{settings.title.upper()} on {settings.name}, to make data with"
         console = Output(stderr=True)
         self._training = Progress(settings.steps, settings.seeds, title, console)
         self._training.return_within = bounds(settings)

@@ -89,7 +89,7 @@ def _beside(run: Any, path: Path, episodes: int, limit: int | None) -> int:
     for seed, score in zip(run.settings.seeds, found.per_seed, strict=True):
         print(f"seed {seed:<5} {score:.6g}")
     lines = [
-        (f"{run.settings.algorithm} (mode)", found.agent),
+        (f"{run.settings.title} (mode)", found.agent),
         ("behaviour (sampled)", found.sampled),
         ("behaviour (mode)", found.deterministic),
         ("log, all episodes", found.dataset),

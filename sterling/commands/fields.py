@@ -8,88 +8,69 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
-import tokenize
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import dataclasses
+from collections.abc import Sequence
 
-from sterling.algorithms import ALGORITHMS, about, named
-from sterling.commands import readers
-from sterling.naming import literal
-
-
-@dataclass(frozen=True)
-class Field:
-    """One field of a Config, as its source says it."""
-
-    name: str
-    kind: str
-    default: str
-    comment: str
-
-    def add_to(self, group: Any) -> None:
-        """Make it an option; without it the preset's or the Config's value stands."""
-        plain = {"True": "on", "False": "off", 'float("inf")': "inf", "None": "none"}
-        default = plain.get(self.default, self.default.strip('"'))
-        options: dict[str, Any] = {"dest": self.name, "default": argparse.SUPPRESS}
-        options["help"] = f"{self.comment} ({default})".replace("%", "%%").strip()
-        if self.kind == "bool":
-            options["action"] = argparse.BooleanOptionalAction
-        else:
-            options["type"], options["metavar"] = _reader(self.kind)
-        group.add_argument("--" + self.name.replace("_", "-"), **options)
+from sterling import importing, plugins
+from sterling.algorithms import ALGORITHMS, about, named, reference_of
+from sterling.commands.class_source import Field, fields_of, find_class
 
 
 def config(algorithm: str) -> tuple[str, list[Field]]:
-    """The docstring and the fields of an algorithm's Config."""
-    text = _source(algorithm)
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    notes = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
-    classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
-    found = next(node for node in classes if node.name == "Config")
+    """The docstring and the fields of an algorithm's Config, inherited ones first."""
+    reference = reference_of(algorithm) or algorithm
+    path, name = importing.file_of(reference), importing.split(reference)[1]
+    found = find_class(path, f"{name}.Config" if name else "Config") if path else None
+    known = fields_of(found) if found else None
+    if found is None or known is None:
+        return _imported(algorithm)
     said = {name: str(value) for name, value in named(algorithm).items()}
-    fields = [
-        Field(
-            node.target.id,
-            ast.unparse(node.annotation),
-            said.get(node.target.id) or ast.get_source_segment(text, node.value) or "",
-            notes.get(node.end_lineno or 0, ""),
-        )
-        for node in found.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value
-    ]
-    return ast.get_docstring(found) or "", fields
+    fields = [dataclasses.replace(each, default=said.get(each.name) or each.default)
+              for each in known.values()]  # fmt: skip
+    return ast.get_docstring(found.node) or "", fields
+
+
+def _imported(algorithm: str) -> tuple[str, list[Field]]:
+    """The same where the source does not show the class, as when it is made by a function: the
+    algorithm is imported. There are no comments then."""
+    from sterling.algorithms import find
+
+    made = find(algorithm).Config
+    fields = [Field(each.name, str(each.type), repr(each.default), "")
+              for each in dataclasses.fields(made)]  # fmt: skip
+    return (made.__doc__ or "").split("\n")[0], fields
 
 
 def speaks(algorithm: str) -> bool:
     """Whether an algorithm teaches language models."""
-    return ".language." in ALGORITHMS[algorithm]
+    if algorithm in ALGORITHMS:
+        return ".language." in ALGORITHMS[algorithm]
+    from sterling.algorithms import find
+    from sterling.types import LANGUAGE
+
+    made = find(algorithm)
+    return isinstance(made.needs(made.Config()), LANGUAGE)
 
 
 def first_line(algorithm: str) -> str:
     """What an algorithm is, as its file begins, or its name is described."""
     if said := about(algorithm):
         return said
-    text = ast.get_docstring(ast.parse(_source(algorithm))) or ""
+    path = importing.file_of(reference_of(algorithm) or algorithm)
+    text = "" if path is None else ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     return text.split("\n")[0]
 
 
-def _source(algorithm: str) -> str:
-    """The text of an algorithm's file."""
-    file = Path(__file__).parents[2].joinpath(*ALGORITHMS[algorithm].split("."))
-    return file.with_suffix(".py").read_text(encoding="utf-8")
-
-
-def _reader(kind: str) -> tuple[Callable[[str], Any], str]:
-    """How a field of this type is read, and what stands for its value in the help."""
-    known: dict[str, tuple[Callable[[str], Any], str]] = {
-        "float": (readers.number, "X"),
-        "int": (readers.integer, "N"),
-        "str": (str, "TEXT"),
-    }
-    read, shown = known.get(kind.removesuffix(" | None"), (literal, "VALUE"))
-    if not kind.endswith(" | None"):
-        return read, shown
-    return (lambda text: None if text.lower() == "none" else read(text)), shown
+def algorithm_among(parser: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
+    """Return the algorithm among the words of a command line: the first that is a listed or
+    registered name, else the first reference that is not an option's value; None without one."""
+    known = set(ALGORITHMS)
+    if not known & set(words):
+        known |= set(plugins.registered(plugins.ALGORITHMS))
+    listed = [word for word in words if word in known]
+    switches = {text for action in parser._actions if action.nargs == 0
+                for text in action.option_strings}  # fmt: skip
+    apart = [word for before, word in zip(["", *words], words, strict=False)
+             if not before.startswith("--") or "=" in before or before in switches]  # fmt: skip
+    references = [word for word in (*apart, *words) if importing.is_reference(word)]
+    return next(iter([*listed, *references]), None)

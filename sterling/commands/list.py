@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from sterling import plugins
 from sterling.algorithms import ALGORITHMS
 from sterling.commands.fields import first_line
 
@@ -19,10 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Print one name a line."""
     if chosen.kind == "algorithms":
-        width = 2 + max(map(len, ALGORITHMS))
-        for name in ALGORITHMS:
-            print(f"{name:<{width}}{first_line(name)}")
-        return 0
+        return _algorithms()
     from sterling import envs
     from sterling.envs import envpool
     from sterling.language import worlds
@@ -32,10 +30,30 @@ def carry_out(chosen: argparse.Namespace) -> int:
     found = {backend: names for backend, names in envs.names(chosen.pattern).items() if names}
     told = [name for name in worlds.names() if pattern in f"text {name}".lower()]
     found |= {"text": told} if told else {}
-    if not found:
+    plugged = [(f"{group.removeprefix('sterling.').removesuffix('s')}", name, plugin)
+               for group in (plugins.WORLDS, plugins.TASKS)
+               for name, plugin in plugins.registered(group).items()
+               if pattern in name.lower()]  # fmt: skip
+    if not found and not plugged:
         raise Mistake(f"no environment's name holds {chosen.pattern!r}")
     for backend, names in found.items():
         for name in names:
             reason = envpool.unusable(name) if backend == "envpool" else None
             print(f"{backend:<11}{name}{f'  (does not run here: {reason})' if reason else ''}")
+    for kind, name, plugin in plugged:
+        print(f"{kind:<11}{name}  (of {plugin.package}: {plugin.word})")
+    plugins.warn_of_clashes(plugins.WORLDS, {name for names in found.values() for name in names})
+    plugins.warn_of_clashes(plugins.TASKS, told)
+    return 0
+
+
+def _algorithms() -> int:
+    others = plugins.registered(plugins.ALGORITHMS)
+    plugged = {name: plugin for name, plugin in others.items() if name not in ALGORITHMS}
+    width = 2 + max(map(len, [*ALGORITHMS, *plugged]))
+    for name in ALGORITHMS:
+        print(f"{name:<{width}}{first_line(name)}")
+    for name, plugin in plugged.items():
+        print(f"{name:<{width}}{first_line(name)}  (of {plugin.package}: {plugin.word})")
+    plugins.warn_of_clashes(plugins.ALGORITHMS, ALGORITHMS)
     return 0

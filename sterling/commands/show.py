@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sterling import importing
+
 if TYPE_CHECKING:
     from sterling.report.metrics import Sink
 
@@ -37,7 +39,8 @@ def sinks(chosen: argparse.Namespace, out: Path, run: dict[str, Any]) -> Iterato
         return
     seeds = run["seeds"]
     count = seeds if isinstance(seeds, int) else len(seeds)
-    title = f"{run['algorithm'].upper()} on {run['environment']}, {count} seed{'s'[: count > 1]}"
+    algorithm, world = importing.short(run["algorithm"]), importing.short(run["environment"])
+    title = f"{algorithm.upper()} on {world}, {count} seed{'s'[: count > 1]}"
     with contextlib.closing(
         Progress((run.get("updates") or 0) + (run["steps"] or 0), seeds, title)
     ) as progress:

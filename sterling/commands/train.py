@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling import importing, plugins
 from sterling.algorithms import ALGORITHMS
 from sterling.commands import fields, readers, show
 
@@ -30,8 +31,8 @@ FORWARDED = (
 
 def options_for(parser: Any, words: Sequence[str]) -> None:
     """What can be asked for, with the settings of the algorithm among ``words``."""
-    algorithm = next((word for word in words if word in ALGORITHMS), None)
     options(parser)
+    algorithm = fields.algorithm_among(parser, words)
     if algorithm is None:
         parser.lenient = True  # without the algorithm its settings cannot be told from mistakes
         names = ", ".join(ALGORITHMS)
@@ -42,7 +43,7 @@ def options_for(parser: Any, words: Sequence[str]) -> None:
     parser.description, parser.about = fields.first_line(algorithm), algorithm
     parser.usage = parser.usage.replace("ALGORITHM", algorithm)
     about, own = fields.config(algorithm)
-    group = parser.add_argument_group(f"settings of {algorithm}", about)
+    group = parser.add_argument_group(f"settings of {importing.short(algorithm)}", about)
     for field in own:
         field.add_to(group)
 
@@ -51,8 +52,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked of every algorithm."""
     parser.usage = "sterling train ALGORITHM ENVIRONMENT|FILE [--steps N] [--updates N] [options]"
     add = parser.add_argument
-    add("algorithm", metavar="ALGORITHM", help="see: sterling list algorithms")
-    where = "see: sterling list environments; or a dataset's file"
+    which = "see: sterling list algorithms; or your own: FILE.py, package.module"
+    add("algorithm", metavar="ALGORITHM", help=which)
+    where = "see: sterling list environments; FILE.py:factory; or a dataset's file"
     add("world", metavar="ENVIRONMENT", help=where)
     add("--steps", type=readers.integer, metavar="N", help="environment steps per seed")
     which = "how many, or which: 3,7,8 (1)"
@@ -156,12 +158,12 @@ def carry_out(chosen: argparse.Namespace) -> int:
     from sterling.envs.registry import find
 
     algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
+    plugins.warn_of_clashes(plugins.ALGORITHMS, {chosen.algorithm} & set(ALGORITHMS))
     environment, data = sources(chosen)
     if environment and not fields.speaks(chosen.algorithm):
         find(environment)
-    now = datetime.datetime.now()
-    what = (environment or (data.stem if data else "")).replace("/", "-").replace(":", "-")
-    out = chosen.out or Path("runs") / f"{chosen.algorithm}-{what}-{now:%Y%m%d-%H%M%S}"
+    what = importing.short(environment or (data.stem if data else ""))
+    out = chosen.out or Path("runs") / run_name(chosen.algorithm, what)
     given = {name: getattr(chosen, name) for name in FORWARDED}
     asked = {name: value for name, value in given.items() if value is not None} | own(chosen)
     if chosen.online:
@@ -180,6 +182,13 @@ def carry_out(chosen: argparse.Namespace) -> int:
     return show.summary(run)
 
 
+def run_name(algorithm: str, what: str) -> str:
+    """Return a folder's name for a run or a study of an algorithm on ``what``."""
+    words = f"{importing.short(algorithm)}-{importing.short(what)}"
+    now = datetime.datetime.now()
+    return f"{words.replace('/', '-').replace(':', '-')}-{now:%Y%m%d-%H%M%S}"
+
+
 def _guided(chosen: argparse.Namespace) -> dict[str, Any]:
     """Who helps to act, if somebody does; Mistake for how, without who."""
     from sterling.training.choices import Guidance
@@ -196,9 +205,9 @@ def _guided(chosen: argparse.Namespace) -> dict[str, Any]:
 
 def sources(chosen: argparse.Namespace) -> tuple[str | None, Path | None]:
     """Environment and log: the one word that may be either is a file where there is one."""
-    if fields.speaks(chosen.algorithm) or (
-        chosen.environment is None and not Path(chosen.world).exists()
-    ):
+    outside = chosen.world.endswith(importing.SUFFIX)  # no log, but a world whose name is missing
+    no_log = outside or not Path(chosen.world).exists()
+    if fields.speaks(chosen.algorithm) or (chosen.environment is None and no_log):
         return chosen.world, chosen.data
     if chosen.data is not None:
         from sterling.types import Mistake

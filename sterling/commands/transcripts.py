@@ -55,7 +55,7 @@ def carry_out(chosen: argparse.Namespace, run: Any, seed: int) -> int:
     tokenizer = speech.start(speech.of(settings).model).tokenizer
     console = Output(soft_wrap=True)
     how = "sampled" if chosen.sampled else "greedy"
-    console.print(f"{settings.algorithm} on {settings.name}, seed {seed}, {how}", style="bold")
+    console.print(f"{settings.title} on {settings.name}, seed {seed}, {how}", style="bold")
     own = sorted(lines[settings.seeds.index(seed)], key=lambda line: (line.scene, line.seat))
     for line in own:
         _show(console, line, tokenizer)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 from pathlib import Path
 from typing import Any
 
+from sterling import importing
 from sterling.commands import fields, readers, train
 
 EXAMPLES = """\
@@ -161,12 +161,12 @@ def _begin(chosen: argparse.Namespace) -> Any:
     if environment and not fields.speaks(chosen.algorithm):
         find(environment)
     what = environment or (data.stem if data else "")
-    now = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
-    name = f"tune-{chosen.algorithm}-{what.replace('/', '-').replace(':', '-')}-{now}"
+    name = f"tune-{train.run_name(chosen.algorithm, what)}"
     given = {name: getattr(chosen, name) for name in FORWARDED}
     asked = {name: value for name, value in given.items() if value is not None}
     asked |= {name.replace("-", "_"): value for name, value in chosen.set}
-    title = f"tuning {chosen.algorithm} on {what}, {asked.get('search', 'random')}"
+    words = f"{importing.short(chosen.algorithm)} on {importing.short(what)}"
+    title = f"tuning {words}, {asked.get('search', 'random')}"
     combine = objective.combine(asked.get("objective", "last"))
     watch = None if chosen.quiet else Progress(title, asked.get("trials", 32), combine)
     with contextlib.closing(watch) if watch else contextlib.nullcontext():
@@ -192,7 +192,8 @@ def _watch(path: Path) -> Any:
     if not file.is_file() or (path / "report.json").exists():
         return None  # resume says what is wrong, or has nothing to do
     asked = stored.read_asked(path)
-    title = f"tuning {asked['algorithm']} on {asked['environment']}, {asked['search']}, resumed"
+    words = f"{importing.short(asked['algorithm'])} on {importing.short(asked['environment'])}"
+    title = f"tuning {words}, {asked['search']}, resumed"
     return Progress(title, asked["trials"], objective.combine(asked["objective"]))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling import importing
 from sterling.algorithms import ALGORITHMS
 from sterling.commands import readers
 
@@ -53,7 +54,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
         )
     contenders = _labelled([_contender(text) for text in chosen.runs])
     question = _question(contenders, chosen)
-    name = "-".join(["compare", *(each.label for each in contenders), chosen.environment])
+    name = "-".join(["compare", *(each.label for each in contenders), question.environment])
+    name = name.replace(question.environment, importing.short(question.environment))
     path = chosen.out or Path("runs") / name.replace("/", "-")
     try:
         with untold():  # how a part goes on by itself: it is the study that goes on
@@ -79,12 +81,13 @@ def _failed(chosen: argparse.Namespace) -> float | None:
 
 def _question(contenders: tuple[Any, ...], chosen: argparse.Namespace) -> Any:
     """What the words ask."""
+    from sterling.training.outside import word_of_environment
     from sterling.training.until import Question
 
     given = {"strategy": chosen.strategy, "preset": chosen.preset is not False}
     return Question(
         contenders,
-        chosen.environment,
+        word_of_environment(chosen.environment),
         chosen.steps,
         MAX_SEEDS if chosen.max_seeds is None else chosen.max_seeds,
         PER_LOOK if chosen.per_look is None else chosen.per_look,
@@ -103,15 +106,19 @@ def _contender(text: str) -> Any:
     from sterling.training.until import Contender
     from sterling.types import Mistake
 
-    head, _, settings = text.partition(":")
+    head, colon, settings = text.rpartition(":")
+    listed = head.rpartition("=")[2] in ALGORITHMS
+    if not colon or not (listed or "=" in settings):  # my_algorithm.py:Mine names an object
+        head, settings = text, ""
     label, equals, algorithm = head.rpartition("=")
     algorithms.find(algorithm)
+    shown = text.replace(algorithm, importing.short(algorithm))
     try:
         fields = dict(readers.pair(part) for part in settings.split(",") if part)
     except argparse.ArgumentTypeError as error:
         raise Mistake(f"{text!r}: {error}") from error
     fields = {name.replace("-", "_"): value for name, value in fields.items()}
-    return Contender(label if equals else text, algorithm, fields)
+    return Contender(label if equals else shown, algorithms.word_of(algorithm), fields)
 
 
 def _labelled(contenders: Sequence[Any]) -> tuple[Any, ...]:
@@ -133,7 +140,8 @@ def _watch(question: Any, chosen: argparse.Namespace) -> Any:
     def watch(contender: Any, seeds: Sequence[int]) -> list[Any]:
         if chosen.json:
             return []
-        title = f"{contender.label} on {question.environment}, seeds {seeds[0]} to {seeds[-1]}"
+        world = importing.short(question.environment)
+        title = f"{contender.label} on {world}, seeds {seeds[0]} to {seeds[-1]}"
         return [Progress(question.steps, list(seeds), title)]
 
     return watch
@@ -154,7 +162,11 @@ def _told(question: Any, made: Any, path: Path) -> str:
         for label, values in found.items()
     ]
     trained, most = sum(map(len, found.values())), question.looks * question.per_look * len(found)
-    lines = [question.environment, columns(["  ", "mean", "seeds"], rows, "lrr"), ""]
+    lines = [
+        importing.short(question.environment),
+        columns(["  ", "mean", "seeds"], rows, "lrr"),
+        "",
+    ]
     lines += [f"{decision} after {decision.interim} of {question.looks} looks"
               for decision in made.decisions]  # fmt: skip
     lines += [opposition(one) for one in made.decisions if one.opposed]

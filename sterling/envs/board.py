@@ -28,6 +28,10 @@ class Violation(Exception):
     """The environment breaks Gymnasium's contract."""
 
 
+class NoneMade(Violation):
+    """What a factory returned is no Gymnasium environment."""
+
+
 class Problem(NamedTuple):
     """What an environment turned out to be."""
 

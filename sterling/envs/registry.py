@@ -5,7 +5,9 @@ A name may say where it comes from: ``envpool:CartPole-v1``, ``classic:CartPole-
 ``bandit:5-arms-10-pulls``. Without that the first of classic, EnvPool, gymnax and Gymnasium that
 has the name provides it.
 ``package:Name-v0`` imports the package first, as in Gymnasium; ``ogbench:`` takes the names of
-OGBench's data sets too, for the worlds they were collected in.
+OGBench's data sets too, for the worlds they were collected in. A user's own environment is an
+object or a reference, ``path/to/file.py:factory`` or ``package.module:factory``, or a name that an
+installed package registers: see ``envs/outside.py``.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ import functools
 import importlib
 import re
 import warnings
-from collections.abc import Callable
 from typing import Any
 
+from sterling import importing, plugins
 from sterling.envs.options import (
+    HOST_OPTIONS,
     check_arguments,
     check_limit,
     check_options,
@@ -33,11 +36,10 @@ BACKENDS = (*SEARCHED, "probe", "tabular", "bandit")
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
 ATARI_STACK = 4
 COLLECTED = re.compile(r"(ogbench:.+)-(navigate|stitch|explore|play|noisy)(-.+)")  # and how
-HOST_OPTIONS = ("workers", "timeout", "max_failures")
 
 
 def make(
-    environment: str | Callable[[], Any],
+    environment: Any,  # a name, a reference, a Task or a factory; anything else is told so
     seeds: tuple[int, ...],
     envs: int,
     *,
@@ -50,7 +52,8 @@ def make(
     """``envs`` copies of an environment for each of ``seeds``.
 
     Args:
-        environment: a name (see ``names``), or a function that builds a ``gymnasium.Env``.
+        environment: a name (see ``names``), a reference, a Task, or a function that builds a
+            ``gymnasium.Env``, a Task or a World (see ``envs/outside.py``).
         seeds: one per agent; a world of several seeds equals the worlds of each seed.
         envs: parallel copies per seed.
         purpose: "train" or "evaluate": other episodes, and for Atari other rules (below). What
@@ -83,7 +86,7 @@ def make(
 
 
 def _made(
-    environment: str | Callable[[], Any],
+    environment: Any,
     copies: dict[str, Any],
     options: dict[str, Any],
     *,
@@ -92,11 +95,14 @@ def _made(
     stack: int | None,
 ) -> World:
     """The world as its backend gives it, dressed."""
-    if not isinstance(environment, str):
-        return _dressed(_host(environment, copies, purpose, options), stack)
+    from sterling.envs import outside
+
     backend, name = find(environment)
     if options.get("max_episode_steps", 0) is None:  # as if it were not given
         options = {key: value for key, value in options.items() if key != "max_episode_steps"}
+    if backend in outside.KINDS:
+        how = {"purpose": purpose, "strategy": strategy}
+        return _dressed(outside.make(name, copies, how, options), stack)
     if "max_episode_steps" in options:
         check_limit(backend, options["max_episode_steps"])
     if backend == "envpool":
@@ -117,18 +123,28 @@ def names(pattern: str | None = None) -> dict[str, list[str]]:
     }
 
 
-def find(environment: str) -> tuple[str, str]:
-    """The backend of a name, and the name without the backend's prefix."""
+def find(environment: Any) -> tuple[str, Any]:
+    """Return the backend of a name, and the name without the backend's prefix; of what comes from
+    outside the kind (``outside.KINDS``), and the reference or the object itself."""
+    from sterling.envs import outside
+
+    if not isinstance(environment, str):
+        return outside.kind(environment), environment
     environment = COLLECTED.sub(r"\1\3", environment)
     prefix, colon, rest = environment.partition(":")
     if colon and prefix in BACKENDS:
         if not _knows(prefix, rest):
             raise Mistake(_unknown(environment, [f"{prefix}:{name}" for name in _names(prefix)]))
         return prefix, rest
+    if importing.is_reference(environment) and (colon or environment.endswith(importing.SUFFIX)):
+        return outside.referenced(environment)
     for backend in SEARCHED:
         if _knows(backend, environment):
             return backend, environment
-    known = [name for backend in SEARCHED for name in _names(backend)]
+    registered = plugins.registered(plugins.WORLDS)
+    if environment in registered:
+        return outside.referenced(registered[environment].word)
+    known = [name for backend in SEARCHED for name in _names(backend)] + list(registered)
     known += [f"{own}:{name}" for own in BACKENDS[len(SEARCHED) :] for name in _names(own)]
     raise Mistake(_unknown(environment, known))
 
@@ -234,7 +250,7 @@ def _registered_world(
     import gymnasium
 
     from sterling.envs import envpool
-    from sterling.envs.gymnasium import registered
+    from sterling.envs.gymnasium import Host, registered
 
     if reason := envpool.missing():
         warnings.warn(f"{reason}: {name} is stepped from Python, which is slower", stacklevel=4)
@@ -243,20 +259,4 @@ def _registered_world(
     check_arguments(name, spec, own, HOST_OPTIONS)
     factory = functools.partial(registered, spec, **own)
     rest = {key: value for key, value in options.items() if key in HOST_OPTIONS}
-    return _host(factory, copies, purpose, rest, name)
-
-
-def _host(
-    factory: Callable[[], Any],
-    copies: dict[str, Any],
-    purpose: str,
-    options: dict[str, Any],
-    name: str = "",
-) -> World:
-    """A world stepped from Python."""
-    from sterling.envs.gymnasium import Host
-
-    if not name and options.keys() - set(HOST_OPTIONS):
-        given = ", ".join(options.keys() - set(HOST_OPTIONS))
-        raise Mistake(f"options ({given}) of an environment given as a function belong inside it")
-    return Host(factory, **copies, purpose=purpose, name=name, **options)
+    return Host(factory, **copies, purpose=purpose, name=name, **rest)

@@ -24,6 +24,7 @@ from sterling.envs.board import (
     SKIP,
     STEP,
     Board,
+    NoneMade,
     Problem,
     Violation,
     choices,
@@ -43,7 +44,7 @@ def probe(factory: Callable[[], Any]) -> Problem:
     """
     env = factory()
     if not isinstance(env, gymnasium.Env):
-        raise Violation(f"the factory returned {_describe(env)}; return a gymnasium.Env")
+        raise NoneMade(f"the factory returned {_describe(env)}; return a gymnasium.Env")
     try:
         return check(env)
     finally:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sterling.envs.board import Problem, Violation, board_of
+from sterling.envs.board import NoneMade, Problem, Violation, board_of
 from sterling.envs.seat import Seat, Seats, explain, probe
 
 GRACE = 5.0  # seconds the environments have to close themselves
@@ -86,6 +86,8 @@ def _probe(factory: Callable[[], Any]) -> tuple[str, Any]:
     """The problem as a plain tuple, or why there is none."""
     try:
         return "ok", tuple(probe(factory))
+    except NoneMade as error:
+        return "none", explain(error)
     except Violation as error:
         return "mistake", explain(error)
     except Exception as error:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sterling import pickling
-from sterling.envs.board import BUILD, RESET, STEP, Board, Problem, Violation, board_of
+from sterling.envs.board import BUILD, RESET, STEP, Board, NoneMade, Problem, Violation, board_of
 from sterling.envs.seat import Seat, Seats, explain, probe
 from sterling.envs.serve import BOOT, GRACE, receive, send
 from sterling.types import Mistake
@@ -35,6 +35,10 @@ START = 120.0  # seconds a process may take to start and to build an environment
 
 class WorldFailed(RuntimeError):
     """An environment failed too often to go on: one line that names it, the reason, the remedy."""
+
+
+class NoEnvironment(Mistake):
+    """A factory returned something else than a Gymnasium environment."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +71,8 @@ class Inline:
     def __init__(self, factory: Callable[[], Any], name: str, envs: int):
         try:
             self.problem = probe(factory)
+        except NoneMade as error:
+            raise NoEnvironment(f"environment {name}: {error}") from error
         except Violation as error:
             raise Mistake(f"environment {name}: {error}") from error
         except Exception as error:
@@ -153,8 +159,9 @@ class Processes:
             said, answer = "failed", f"no answer within {START + self._timeout:g} s"
         except (EOFError, OSError):
             said, answer = "failed", first.obituary()
-        if said == "mistake":
-            raise Mistake(f"environment {self._name}: {answer}")
+        if said in ("mistake", "none"):
+            refused = NoEnvironment if said == "none" else Mistake
+            raise refused(f"environment {self._name}: {answer}")
         if said == "failed":
             raise WorldFailed(_unbuilt(self._name, answer))
         return Problem(*answer)

@@ -79,7 +79,7 @@ def obtain(settings: Settings, where: Path, say: Say, watch: Watch | None = None
     """The agents kept under ``where``; trained now, and kept, where there are none. ``watch``, with
     what is trained, gives a sink for the rows of a training."""
     name = settings.name.replace("/", "-").replace(":", "-")
-    home = where / f"{settings.algorithm}-{name}-{settings.steps}-{settings.seeds[0]}"
+    home = where / f"{settings.title}-{name}-{settings.steps}-{settings.seeds[0]}"
     if folder.read_result(home / "expert") is not None:
         return _kept(settings, home)
     remember_programs()
@@ -152,7 +152,7 @@ def _train(settings: Settings, say: Say, watch: Watch | None) -> Trained:
             run, _ = _live(run, count)
             passed[int(run.iteration)] = jax.device_get(run.agent)
             step = _steps(settings, int(run.iteration))
-            say(f"training {settings.algorithm} on {settings.name}: {step:,} of {settings.steps:,}")
+            say(f"training {settings.title} on {settings.name}: {step:,} of {settings.steps:,}")
             sink.write(pace.row(step, jax.device_get(run.source.tally)))
     run.source.world.close()
     world = make_world(settings, "evaluate", TRIAL)
@@ -250,7 +250,7 @@ def _keep(made: Trained, where: Path, kind: str) -> None:
     folder.write_config(folder.create(where), settings.to_json())
     checkpoint.save(folder.checkpoints(where), step, {"agent": agent}, {})
     result = {
-        "algorithm": settings.algorithm,
+        "algorithm": settings.title,
         "environment": settings.name,
         "steps": step,
         "seeds": list(settings.seeds),

@@ -12,9 +12,11 @@ from __future__ import annotations
 import fnmatch
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from sterling import importing
 
 Bounds = tuple[float | int | None, float | int | None]
 BACKENDS = ("classic", "envpool", "gymnax", "gymnasium")  # prefixes that change no rule
@@ -22,15 +24,15 @@ BACKENDS = ("classic", "envpool", "gymnax", "gymnasium")  # prefixes that change
 HARMLESS = ("stack", "flatten", "render_mode", "workers", "timeout", "max_failures")
 
 
-def return_bounds(
-    environment: str | Callable[[], Any] | None, options: Mapping[str, Any] | None = None
-) -> Bounds | None:
+def return_bounds(environment: Any, options: Mapping[str, Any] | None = None) -> Bounds | None:
     """Return ``(low, high)`` of an environment's return, None for an end without a bound; None
     where nothing is known.
 
     ``options``: what the environment is given. One that may change rewards or lengths undoes what
     its rules say; where an entry lists it as ``unchanged_by`` the bounds stay.
     """
+    if isinstance(environment, str) and importing.is_reference(environment):
+        environment = importing.load(environment)
     if not isinstance(environment, str):
         return getattr(environment, "return_within", None)
     prefix, colon, rest = environment.partition(":")

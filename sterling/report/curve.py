@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sterling import statistics
+from sterling import importing, statistics
 from sterling.report import style
 from sterling.report.damaged import read_json
 from sterling.report.limits import limits
@@ -111,7 +111,8 @@ def _dress(axes: Axes, config: dict[str, Any], rows: list[Row]) -> None:
     """Labels, and nothing that is not needed."""
     of_log, judged = any("update" in row for row in rows), column(rows, "return")
     if config:
-        axes.set_title(f"{config['algorithm'].upper()} on {config['environment']}")
+        algorithm, world = (importing.short(config[name]) for name in ("algorithm", "environment"))
+        axes.set_title(f"{algorithm.upper()} on {world}")
     axes.set_xlabel("gradient updates per seed" if of_log else "environment steps per seed")
     kind = "evaluation" if judged.startswith("evaluation") else "training"
     axes.set_ylabel(f"return of {kind} episodes")

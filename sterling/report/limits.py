@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sterling import importing
 from sterling.references.bounds import return_bounds
 from sterling.statistics.declared import Bounds, checked
 
@@ -15,6 +16,7 @@ def limits(config: dict[str, Any], result: dict[str, Any]) -> Bounds | None:
     if said:
         return checked(said)
     known = config or result
-    if config.get("custom_environment") or config.get("speech"):
+    name = known.get("environment") or ""
+    if config.get("custom_environment") or config.get("speech") or importing.is_reference(name):
         return None
-    return return_bounds(known.get("environment"), config.get("env_options"))
+    return return_bounds(name, config.get("env_options"))

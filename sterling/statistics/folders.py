@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sterling import importing
 from sterling.statistics.scores import Scores
 from sterling.types import Mistake
 
@@ -97,9 +98,8 @@ def _curve(folder: Path, metric: str) -> Read:
     for row in rows:
         for seed in row.get("failed", []):
             values[seeds.index(seed), steps >= place(row)] = np.nan
-    return Read(
-        folder, config["algorithm"], config["environment"], tuple(map(str, seeds)), values, steps
-    )
+    algorithm, world = (importing.short(config[name]) for name in ("algorithm", "environment"))
+    return Read(folder, algorithm, world, tuple(map(str, seeds)), values, steps)
 
 
 def place(row: dict[str, Any]) -> int:

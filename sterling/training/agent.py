@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from sterling import algorithms
 from sterling import keys as named
 from sterling.actor import Past
+from sterling.algorithms.outside import name_of
 from sterling.equations.soft import LEAST
 from sterling.seeds import over_seeds
 from sterling.training.footprint import check_networks, check_shapes
@@ -106,7 +107,7 @@ class Agent(eqx.Module):
 
     @property
     def _name(self) -> str:
-        return cast(Any, self.algorithm).__name__.rpartition(".")[2]
+        return name_of(self.algorithm)
 
     def learn(self, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent, Signals]:
         """One iteration's learning: a rollout, or several batches of transitions in turn."""

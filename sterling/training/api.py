@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sterling.data import Dataset
 from sterling.notice import say
 from sterling.report.metrics import Sink
-from sterling.training import folder, logbook
-from sterling.training.checks import check_dump, check_kinds, check_sinks
+from sterling.training import folder, logbook, outside
+from sterling.training.checks import check_again, check_dump, check_kinds, check_sinks
 from sterling.training.choices import Speech
 from sterling.training.footprint import check_size
 from sterling.training.longer import lengthen
@@ -34,8 +34,8 @@ LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
 
 
 def train(
-    algorithm: str,
-    environment: str | Callable[[], Any] | None = None,
+    algorithm: Any,
+    environment: Any = None,
     *,
     steps: int = 0,
     updates: int = 0,
@@ -51,9 +51,12 @@ def train(
     without ``updates``, from the start) it acts, and ``share`` of every batch comes from the log.
 
     Args:
-        algorithm: a name from ``sterling list algorithms``.
-        environment: a name (EnvPool, gymnax or Gymnasium), or a factory of Gymnasium environments;
-            where there is a log, by default the one that it was made in.
+        algorithm: a name from ``sterling list algorithms``, ``"path/to/file.py"``,
+            ``"package.module"``, a module, or an object with Config, needs, init, act and learn.
+        environment: a name (EnvPool, gymnax or Gymnasium), ``"path/to/file.py:factory"``,
+            ``"package.module:factory"``, a Task, or a factory of Gymnasium environments, Tasks or
+            Worlds (see docs/extending.md); where there is a log, by default the one that it was
+            made in.
         steps: environment steps per seed; the run takes as many whole iterations as fit.
         updates: gradient updates per seed from the log alone, before the first step.
         data: a dataset's file or folder (any format), or a Dataset that was read from one.
@@ -100,6 +103,7 @@ def train(
     if out is None:
         return _go(settings, None, sinks)
     path = folder.create(out)
+    outside.warn_of_what_is_not_stored(settings.to_json())
     try:
         return _go(settings, path, sinks)
     finally:
@@ -111,7 +115,8 @@ def resume(
     path: str | Path,
     *,
     sinks: Sequence[Sink] = (),
-    environment: Callable[[], Any] | None = None,
+    environment: Any = None,
+    algorithm: Any = None,
     steps: int | None = None,
     updates: int | None = None,
 ) -> TrainedRun:
@@ -120,19 +125,20 @@ def resume(
     Args:
         path: the run's folder.
         sinks: further takers of metrics rows.
-        environment: needed again where the run was made with the user's own factory.
+        environment, algorithm: needed again where the run was made with what cannot be imported,
+            such as a lambda or an object of a script.
         steps: a larger budget than it was begun with, also of a finished run (None: the same);
             schedules, of the step size say, then run over the larger one.
         updates: the same, of a run that only learns from a log or teaches a language model.
     """
-    check_kinds(path=path, environment=environment)
+    check_again(path=path, environment=environment, algorithm=algorithm)
     check_sinks(sinks)
     path = Path(path)
-    settings = read_settings(path, environment)
+    settings = read_settings(path, environment, algorithm)
     settings = lengthen(path, settings, steps=steps, updates=updates)
     remember_programs()
     if folder.read_result(path) is not None:
-        return load(path, environment=environment)
+        return load(path, environment=environment, algorithm=algorithm)
     return _go(settings, path, sinks)
 
 

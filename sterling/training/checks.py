@@ -5,21 +5,34 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Protocol, runtime_checkable
 
 from sterling.data import Dataset
 from sterling.disk import try_place
+from sterling.envs.traced import Task
 from sterling.naming import hint
 from sterling.report.metrics import Sink
 from sterling.training.choices import Guidance, Speech
 from sterling.training.fields import whole
 from sterling.types import Generations, Mistake, Transitions
 
+
+@runtime_checkable
+class Configured(Protocol):
+    """What might be an algorithm."""
+
+    Config: Any
+
+
 GUIDINGS = ("jump-start", "expansion")
 A_PATH = ((str, os.PathLike), "a path")
 KINDS: dict[str, tuple[Any, str]] = {  # of what only Python can give otherwise
-    "algorithm": (str, "a name, as 'ppo'"),
-    "environment": ((str, Callable), "a name, or a function that builds a gymnasium.Env"),
+    "algorithm": ((str, ModuleType, Configured), "a name, as 'ppo', a file or an algorithm"),
+    "environment": (
+        (str, Callable, Task),
+        "a name, or a function that builds a gymnasium.Env, a Task or a World, or a Task",
+    ),
     "path": A_PATH,
     "out": A_PATH,
     "data": ((str, os.PathLike, Dataset), "a path, or a Dataset"),
@@ -43,6 +56,13 @@ def check_kinds(**given: Any) -> None:
         if not isinstance(value, kinds):
             said = ": write `lambda: ...` around it" if hasattr(value, "action_space") else ""
             raise Mistake(f"{name} must be {wanted}; got {value!r:.60}{said}")
+
+
+def check_again(path: Any, environment: Any, algorithm: Any) -> None:
+    """The same of what loading a run takes, where the algorithm may be left out."""
+    check_kinds(path=path, environment=environment)
+    if algorithm is not None:
+        check_kinds(algorithm=algorithm)
 
 
 def check_sinks(sinks: Any) -> None:

@@ -6,6 +6,7 @@ A field's name means the same in every algorithm, so what it may be stands here 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import math
 import operator
@@ -55,17 +56,27 @@ def make_config(module: Any, fields: Mapping[str, Any], algorithm: str) -> Any:
     use: batches of nothing, step sizes below 0, discounts above 1.
     """
     kinds = {field.name: str(field.type) for field in dataclasses.fields(module.Config)}
-    checked = {}
+    own, checked = _of_sterling(module.Config), {}
     for name, value in fields.items():
         if name not in kinds:
             near = hint(name, kinds, f"it has {', '.join(kinds)}")
             raise Mistake(f"{algorithm} has no field {name!r}{near}")
-        checked[name] = _typed(algorithm, name, kinds[name], value)
+        checked[name] = _typed(algorithm, name, kinds[name], value, name in own)
     return module.Config(**checked)
 
 
-def _typed(algorithm: str, name: str, kind: str, value: Any) -> Any:
-    """``value`` as the field's type."""
+def _of_sterling(config: type) -> set[str]:
+    """The fields that Sterling's own Configs declare. One that a user's Config declares means what
+    its author says, whatever it is called."""
+    declared: dict[str, bool] = {}
+    for cls in reversed(config.__mro__):
+        ours = cls.__module__.startswith("sterling.algorithms.")
+        declared |= {name: declared.get(name, ours) for name in inspect.get_annotations(cls)}
+    return {name for name, ours in declared.items() if ours}
+
+
+def _typed(algorithm: str, name: str, kind: str, value: Any, known: bool) -> Any:
+    """``value`` as the field's type; ``known``: what the field's name means is known here."""
     kind, *optional = kind.split(" | ")
     if value is None and optional:
         return None
@@ -78,10 +89,11 @@ def _typed(algorithm: str, name: str, kind: str, value: Any) -> Any:
     }
     if not right.get(kind, True):
         raise Mistake(f"{algorithm}'s field {name} must be of type {kind}; got {value!r}")
-    wanted = _unmet(name, float(value)) if number else ""
+    wanted = _unmet(name, float(value)) if number and known else ""
+    wanted = "a number" if number and not known and math.isnan(value) else wanted
     if wanted:
         raise Mistake(f"{algorithm}'s field {name} must be {wanted}; got {value!r}")
-    if name == "activation" and value not in ACTIVATIONS:
+    if name == "activation" and known and value not in ACTIVATIONS:
         near = hint(value, ACTIVATIONS, f"use one of {', '.join(ACTIVATIONS)}")
         raise Mistake(f"{algorithm}'s activation {value!r} is not known{near}")
     return float(value) if kind == "float" else value

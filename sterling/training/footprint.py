@@ -65,7 +65,7 @@ def check_shapes(settings: Settings, made: PyTree) -> None:
     known = {name: getattr(settings.config, name, None) for name in names}
     known["lora"] = settings.speech.lora if settings.speech else None
     said = " ".join(f"{name}={value:_}" for name, value in known.items() if value)
-    what = f"the agents of {len(settings.seeds)} seeds ({said or settings.algorithm})"
+    what = f"the agents of {len(settings.seeds)} seeds ({said or settings.title})"
     _check(sum(sizes), what, "use smaller networks or fewer seeds")
 
 

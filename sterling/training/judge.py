@@ -50,7 +50,5 @@ class Judge:
 
 def _copies(settings: Settings, episodes: int) -> int:
     """Environments of each seed."""
-    name = settings.environment
-    if isinstance(name, str) and find(name)[0] != "gymnasium":
-        return episodes
-    return min(episodes, COPIES)
+    in_processes = find(settings.environment)[0] in ("gymnasium", "factory")
+    return min(episodes, COPIES) if in_processes else episodes

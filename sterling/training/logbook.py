@@ -117,10 +117,9 @@ def _summary(book: Logbook, clipped: bool) -> Log:
 def _clips(settings: Settings) -> bool:
     """Whether the agents also learn in a world that tells them the sign of rewards only; those of
     the log are then clipped likewise, in both phases: values have one unit."""
-    name = settings.environment
-    if not (settings.steps and name and isinstance(name, str)):
+    if not (settings.steps and settings.environment):
         return False
-    backend, name = find(name)
+    backend, name = find(settings.environment)
     return backend == "envpool" and envpool.is_clipped(name, settings.env_options)
 
 

@@ -105,8 +105,8 @@ def _joined(
     settings: Settings, path: Path, paths: list[Path], start: float, keep: bool
 ) -> TrainedRun:
     """One run from the parts' runs, also on disk."""
-    environment = None if isinstance(settings.environment, str) else settings.environment
-    parts = [load(each, environment=environment) for each in paths]
+    again = None if isinstance(settings.environment, str) else settings.environment
+    parts = [load(each, environment=again) for each in paths]
     agent = jax.tree.map(
         lambda *leaves: jnp.stack(interleaved([list(leaf) for leaf in leaves])),
         *(part.agent for part in parts),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
-from sterling import algorithms
-from sterling.naming import called
+from sterling import algorithms, importing
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
+from sterling.training import outside
 from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
@@ -24,8 +23,8 @@ STRATEGIES = ("vmap", "map", "processes")
 class Settings:
     """Everything that identifies a run; written to ``config.json``."""
 
-    algorithm: str
-    environment: str | Callable[[], Any]  # a name, or a factory of Gymnasium environments
+    algorithm: str  # what sterling.algorithms.find takes
+    environment: Any  # a name, a reference, or a Task or factory that has none
     steps: int  # environment steps per seed
     seeds: tuple[int, ...]
     envs: int  # parallel environments per seed
@@ -51,10 +50,13 @@ class Settings:
 
     @property
     def name(self) -> str:
-        """The environment's name."""
-        if isinstance(self.environment, str):
-            return self.environment
-        return called(self.environment)
+        """The environment's name, as it is shown."""
+        return outside.title(self.environment)
+
+    @property
+    def title(self) -> str:
+        """The algorithm's name, as it is shown."""
+        return importing.short(self.algorithm)
 
     @property
     def inside(self) -> str:
@@ -72,38 +74,34 @@ class Settings:
         return self.updates or self.steps
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; a factory is written as its name."""
+        """Plain values; what cannot be imported again is written as its name."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        plain["environment"] = self.name
-        plain["custom_environment"] = not isinstance(self.environment, str)
+        plain |= outside.to_json(self.algorithm, self.environment)
         plain["config"] = dataclasses.asdict(self.config)
         for name in ("data", "guide", "speech"):
             own = plain[name]
             plain[name] = None if own is None else dataclasses.asdict(own)
         return plain
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Other processes make the Config anew: its class may come from a file that they have to
+        import first."""
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _remade, ({**own, "config": dataclasses.asdict(self.config)},)
+
     @classmethod
     def from_json(
-        cls, plain: dict[str, Any], environment: Callable[[], Any] | None = None
+        cls, plain: dict[str, Any], environment: Any = None, algorithm: Any = None
     ) -> Settings:
-        """The inverse; a run on the user's own factory needs that factory again."""
+        """The inverse; what could not be stored must be given again."""
         known = {field.name for field in dataclasses.fields(cls)}
         kept = {name: value for name, value in plain.items() if name in known}
-        if plain.get("custom_environment"):
-            if environment is None:
-                raise Mistake(
-                    f"this run used the environment factory {plain['environment']!r}, which is not "
-                    "stored: in Python, sterling.load and sterling.resume take it again as "
-                    "environment=factory; the command line has no word for it"
-                )
-            kept["environment"] = environment
-        elif environment is not None:
-            known = plain["environment"]
-            raise Mistake(f"this run's environment is {known!r}, by name; leave environment out")
-        module = algorithms.find(plain["algorithm"])
+        kept |= outside.from_json(plain, environment, algorithm)
+        word = kept["algorithm"]
+        module = algorithms.find(word)
         if not isinstance(plain["config"], dict):
             raise Mistake(f"config must be an object of fields; got {plain['config']!r:.60}")
-        kept["config"] = make_config(module, plain["config"], plain["algorithm"])
+        kept["config"] = make_config(module, plain["config"], importing.short(word))
         kept["seeds"] = seeds_of(plain["seeds"])
         kept["strategy"] = _strategy(plain.get("strategy", "map"))
         kept |= {name: whole(name, plain[name]) for name in BUDGETS if name in plain}
@@ -115,9 +113,15 @@ class Settings:
         return cls(**kept | judged(kept))
 
 
+def _remade(own: dict[str, Any]) -> Settings:
+    """Settings in another process."""
+    module = algorithms.find(own["algorithm"])
+    return Settings(**{**own, "config": module.Config(**own["config"])})
+
+
 def resolve(
-    algorithm: str,
-    environment: str | Callable[[], Any],
+    algorithm: Any,
+    environment: Any,
     *,
     steps: int | float = 0,
     updates: int | float = 0,
@@ -136,11 +140,12 @@ def resolve(
     Whole numbers may be written as floats (1e6); ``seeds`` are how many or which. Raises Mistake
     for unknown names, fields and options of the wrong type, and settings that cannot be.
     """
-    module = algorithms.find(algorithm)
-    tuned = presets(algorithm, environment) if preset else {}
+    word, environment = algorithms.word_of(algorithm), outside.word_of_environment(environment)
+    module, algorithm = algorithms.find(word), importing.short(word)
+    tuned = presets(word, environment) if preset else {}
     default_envs = tuned.pop("envs", None) or _default_envs(module)
     options = {**tuned.pop("env_options", {}), **(env_options or {})}
-    own = {**algorithms.named(algorithm), **tuned, **(fields or {})}
+    own = {**algorithms.named(word), **tuned, **(fields or {})}
     config = make_config(module, own, algorithm)
     strategy = _strategy(strategy or "map")
     if envs is not None and isinstance(module.needs(config), LANGUAGE):
@@ -152,7 +157,7 @@ def resolve(
     if isinstance(module.needs(config), LANGUAGE):
         rest["speech"] = rest.get("speech") or Speech()
     settings = Settings(
-        *(algorithm, environment, steps, seeds_of(seeds), envs, strategy, config, options),
+        *(word, environment, steps, seeds_of(seeds), envs, strategy, config, options),
         **{"data": data, "updates": updates, "online": later, **counted(rest), **judged(rest)},
     )
     check_budget(settings)
@@ -189,8 +194,8 @@ def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> 
 
 def check_budget(settings: Settings) -> None:
     """Raises Mistake where settings do not go together or leave nothing to do."""
-    name = settings.algorithm
-    needs = algorithms.find(name).needs(settings.config)
+    name = settings.title
+    needs = algorithms.find(settings.algorithm).needs(settings.config)
     if isinstance(needs, LANGUAGE):
         said = [each for each in ("steps", "data") if getattr(settings, each)]
         if said or not settings.updates:
@@ -256,7 +261,7 @@ def offline_iterations(settings: Settings) -> int:
 
 def iterations(settings: Settings) -> int:
     """Rounds that fit into the budgets of updates and of steps."""
-    offline, name = offline_iterations(settings), settings.algorithm
+    offline, name = offline_iterations(settings), settings.title
     if not settings.steps:
         if not settings.updates:
             wanted = "steps=N" if settings.data is None else "updates=N, steps=N or both"

@@ -101,7 +101,7 @@ def _result(driver: Driver) -> dict[str, Any]:
         **({} if settings.speech is None else {"model": settings.speech.model}),
     }
     return {
-        "algorithm": settings.algorithm,
+        "algorithm": settings.title,
         "environment": settings.name,
         "steps": driver.step,
         **(of_log if counted else {}),

@@ -128,7 +128,7 @@ def _within_reach(settings: Settings, world: World) -> None:
         return
     if not is_bounded(box):
         raise Mistake(
-            f"{settings.algorithm} acts between bounds only, and {settings.name} takes actions of "
+            f"{settings.title} acts between bounds only, and {settings.name} takes actions of "
             f"{box}; use ppo, or give its action_space bounds at most {WIDEST:.0e} apart"
         )
 

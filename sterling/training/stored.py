@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from sterling.naming import hint
-from sterling.training import folder
+from sterling.training import folder, outside
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.settings import Settings, check_budget
 from sterling.types import Mistake
@@ -25,6 +24,8 @@ KINDS: dict[str, tuple[Any, str]] = {  # of values that Settings takes as they a
     "context": (int, "a whole number"),
     "spaces": ((dict, type(None)), "an object with obs and action, or null"),
     "custom_environment": (bool, "true or false"),
+    "custom_algorithm": (bool, "true or false"),
+    "code": (dict, "an object of hashes"),
     "earlier": (list, "a list of budgets"),
 }
 PARTS: dict[str, Any] = {"data": Logbook, "guide": Guidance, "speech": Speech}
@@ -36,20 +37,23 @@ FIELDS: dict[str, tuple[Any, str]] = {
 }
 
 
-def read_settings(path: Path, environment: Callable[[], Any] | None = None) -> Settings:
-    """A run's settings from its folder; ``environment`` is the user's own factory.
+def read_settings(path: Path, environment: Any = None, algorithm: Any = None) -> Settings:
+    """A run's settings from its folder; ``environment`` and ``algorithm``: the user's own, where
+    they could not be stored. Source files that have changed are named in a line.
 
     Raises :class:`Mistake`, naming the file and the field, where a value cannot be used.
     """
     plain = folder.read_config(path)
     try:
         check_plain(plain)
-        settings = Settings.from_json(plain, environment)
+        settings = Settings.from_json(plain, environment, algorithm)
         check_budget(settings)
     except Mistake as error:
-        if plain.get("custom_environment") is True or environment is not None:
+        custom = plain.get("custom_environment") is True or plain.get("custom_algorithm") is True
+        if custom or plain.get("code") or environment is not None or algorithm is not None:
             raise  # it says what to pass; the file is as it was written
         raise Mistake(f"{path / 'config.json'}: {error}; undo what was edited there") from error
+    outside.warn_of_changes(plain)
     return settings
 
 

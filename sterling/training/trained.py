@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
-from sterling.training.checks import check_kinds
+from sterling.training.checks import check_again
 from sterling.training.judge import Judge
 from sterling.training.logbook import Unlived
 from sterling.training.player import Player
@@ -42,7 +42,7 @@ class TrainedRun:
 
     def __repr__(self) -> str:
         measured = self.result.get("final", {}).get("return")
-        return f"TrainedRun({self.settings.algorithm}, {self.settings.name}, return={measured})"
+        return f"TrainedRun({self.settings.title}, {self.settings.name}, return={measured})"
 
     def policy(self, obs: Any, seed: int | None = None, explore: bool = False) -> Any:
         """The action for one observation, both as a Gymnasium environment gives and takes them, or
@@ -119,11 +119,12 @@ class TrainedRun:
         return self._world
 
 
-def load(path: str | Path, *, environment: Callable[[], Any] | None = None) -> TrainedRun:
-    """A run's agents and result, from its folder; ``environment`` is the user's own factory."""
-    check_kinds(path=path, environment=environment)
+def load(path: str | Path, *, environment: Any = None, algorithm: Any = None) -> TrainedRun:
+    """A run's agents and result, from its folder; ``environment`` and ``algorithm``: the user's own
+    again, where the run was made with what cannot be imported."""
+    check_again(path=path, environment=environment, algorithm=algorithm)
     path = Path(path)
-    settings = read_settings(path, environment)
+    settings = read_settings(path, environment, algorithm)
     if settings.speech is not None:
         from sterling.training.begun import owned
 

@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling import algorithms
 from sterling.data import Dataset
-from sterling.training import folder, logbook
+from sterling.training import folder, logbook, outside
 from sterling.training.api import LOG_OPTIONS, SPEECH_OPTIONS
 from sterling.training.programs import remember_programs
 from sterling.training.settings import Settings
@@ -56,8 +57,8 @@ class Tuned:
 
 
 def tune(
-    algorithm: str,
-    environment: str | Callable[[], Any] | None = None,
+    algorithm: Any,
+    environment: Any = None,
     *,
     steps: int = 0,
     updates: int = 0,
@@ -78,9 +79,8 @@ def tune(
     """Find settings of ``algorithm`` for ``environment``, and test them on fresh seeds.
 
     Args:
-        algorithm: a name from ``sterling list algorithms``.
-        environment: a name, or a factory of Gymnasium environments; with a log by default the
-            one that it was made in.
+        algorithm: as in ``sterling.train``.
+        environment: as in ``sterling.train``; with a log by default the one that it was made in.
         steps: environment steps per seed of a full training; or
         updates: gradient updates per seed of one that learns from a log, or of a language model.
         data: log to learn from.
@@ -114,7 +114,8 @@ def tune(
     spoken = {name: options.pop(name) for name in SPEECH_OPTIONS if name in options}
     book = logbook.begun(data, **logged)
     asked = {
-        "algorithm": algorithm, "steps": steps, "updates": updates, "trials": trials,
+        "algorithm": algorithms.word_of(algorithm),
+        "steps": steps, "updates": updates, "trials": trials,
         "data": None if book is None else dataclasses.asdict(book), "speech": spoken,
         "seeds": list(numbers(seeds, 0)),
         "test_seeds": list(numbers(test_seeds, FIRST_TEST_SEED)),
@@ -129,18 +130,21 @@ def resume(
     *,
     workers: int | None = None,
     watch: Watch | None = None,
-    environment: Callable[[], Any] | None = None,
+    environment: Any = None,
+    algorithm: Any = None,
 ) -> Tuned:
     """Go on with a study; a finished one is returned as it is.
 
     It makes the decisions and the numbers it would have made without the interruption.
-    ``environment`` is needed again where the study was made with the user's own factory.
+    ``environment`` and ``algorithm`` are needed again where the study was made with what cannot
+    be imported.
     """
     path = Path(path)
     check_workers(workers)
     if not (path / "study.json").is_file():
         raise Mistake(f"{path} holds no study; start one with `sterling tune`")
-    asked, settings, wanted = opened(path, environment)
+    asked, settings, wanted = opened(path, environment, algorithm)
+    outside.warn_of_changes(asked)
     if (path / "report.json").exists():
         made = stored.read_report(path)
         return Tuned(made["incumbent"]["fields"], made, path)
@@ -148,27 +152,25 @@ def resume(
 
 
 def opened(
-    path: Path, environment: Callable[[], Any] | None = None
+    path: Path, environment: Any = None, algorithm: Any = None
 ) -> tuple[dict[str, Any], Settings, Space]:
-    """What the study in a folder was asked for, its settings and its space; ``environment`` is the
-    user's own factory. Raises :class:`Mistake`, naming the file, for what cannot be a study."""
+    """What the study in a folder was asked for, its settings and its space; ``environment`` and
+    ``algorithm`` are the user's own, where they cannot be imported again. Raises :class:`Mistake`,
+    naming the file, for what cannot be a study."""
     asked = stored.read_asked(path)
-    if asked["custom_environment"] and environment is None:
-        raise Mistake(
-            f"this study used the environment factory {asked['environment']!r}, which is not "
-            "stored; pass it again: sterling.tuning.resume(path, environment=factory)"
-        )
+    known = outside.from_json(asked, environment, algorithm)
+    asked["algorithm"] = known["algorithm"]
     with stored.naming(path / "study.json"):
         wanted = Space.from_json(asked["space"])
         asked = counted({"updates": 0, "parallel": None, **asked})
-        settings = settings_of(asked, environment or asked["environment"] or None)
+        settings = settings_of(asked, known["environment"] or None)
         check(asked, settings, wanted)
     return asked, settings, wanted
 
 
 def _begin(
     asked: dict[str, Any],
-    environment: str | Callable[[], Any] | None,
+    environment: Any,
     given: Mapping[str, Any] | None,
     out: str | Path | None,
     *,
@@ -180,8 +182,8 @@ def _begin(
     settings = settings_of(asked, environment)
     asked["objective"] = asked["objective"] or ("last" if lives(settings) else "final")
     check(asked, settings, wanted)
-    asked |= {"environment": settings.name, "space": wanted.to_json()}
-    asked["custom_environment"] = not isinstance(settings.environment, str)
+    asked |= outside.to_json(settings.algorithm, settings.environment)
+    asked["space"] = wanted.to_json()
     if out is None:
         with tempfile.TemporaryDirectory() as short_lived:
             made = _go(asked, settings, wanted, Path(short_lived), workers=workers, watch=watch)

@@ -51,7 +51,7 @@ def make_searcher(asked: dict[str, Any], wanted: Space) -> Searcher:
     return makers[asked["search"]](*parts, **asked["how"])
 
 
-def settings_of(asked: dict[str, Any], environment: str | Callable[[], Any] | None) -> Settings:
+def settings_of(asked: dict[str, Any], environment: Any) -> Settings:
     """The study's settings with the defaults' Config."""
     known, updates = dict(asked["known"]), asked.get("updates", 0)
     if known.get("strategy") == "processes":
@@ -200,7 +200,6 @@ def check_workers(workers: int | None) -> None:
         whole("workers", workers, 1)
 
 
-def is_compiled(environment: str | Callable[[], Any]) -> bool:
+def is_compiled(environment: Any) -> bool:
     """Whether the worlds are programs, which are kept and begin anew exactly."""
-    known = isinstance(environment, str) and find(environment)[0]
-    return known in ("classic", "gymnax", "probe")
+    return find(environment)[0] in ("classic", "gymnax", "probe", "task")

@@ -31,7 +31,7 @@ def configure(settings: Settings, fields: Fields) -> Settings:
     """The settings with some fields of the Config changed."""
     module = algorithms.find(settings.algorithm)
     whole = {**dataclasses.asdict(settings.config), **fields}
-    config = make_config(module, whole, settings.algorithm)
+    config = make_config(module, whole, settings.title)
     return dataclasses.replace(settings, config=config)
 
 

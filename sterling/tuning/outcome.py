@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sterling import algorithms
+from sterling import algorithms, importing
 from sterling.statistics import Headline, headline
 from sterling.training import folder
 from sterling.training.choices import Logbook, Speech
@@ -78,7 +78,7 @@ def write(path: Path, made: Report) -> None:
 
 def command(settings: Settings, fields: Fields) -> str:
     """The command that trains with some fields."""
-    words = ["sterling", "train", settings.algorithm, settings.name]
+    words = ["sterling", "train", settings.algorithm, settings.to_json()["environment"]]
     words += ["--" + settings.unit, str(settings.budget)]
     for part in (settings.data, settings.speech):
         words += _said(part) if part is not None else []
@@ -123,8 +123,9 @@ def markdown(made: Report) -> str:
     best, budget, seeds = made["incumbent"], made["budget"], made["test_seeds"]
     unit = made["unit"]
     tuning = best["tuning"]
+    title = " on ".join(importing.short(made[name]) for name in ("algorithm", "environment"))
     lines = [
-        f"# {made['algorithm']} on {made['environment']}, tuned by {made['search']}",
+        f"# {title}, tuned by {made['search']}",
         "",
         f"Scores are the objective `{made['objective']}` of training for {made[unit]:,} {unit}.",
         f"Intervals: 95 %, over {len(seeds)} seeds on which nothing was tuned.",

@@ -37,8 +37,8 @@ def told(words, call, *given, **named):
         raise AssertionError(words)
 
 
-told("algorithm must be a name, as 'ppo'; got 5", train, algorithm=5)
-told("algorithm must be a name, as 'ppo'; got None", train, algorithm=None)
+told("algorithm must be a name, as 'ppo', a file or an algorithm; got 5", train, algorithm=5)
+told("algorithm must be a name, as 'ppo', a file or an algorithm; got None", train, algorithm=None)
 told("environment must be a name, or a function", train, environment=5)
 told("environment must be a name, or a function", train, environment=env)
 told("out must be a path; got 5", train, out=5)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sterling import importing, plugins
 from sterling.language.adapters.jsonl import JsonlTasks
 from sterling.language.adapters.reasoning_gym import ReasoningGym
 from sterling.language.adapters.user import UserTasks
@@ -64,6 +65,7 @@ def find(name: str) -> Family:
     - ``reasoning-gym:NAME``: a data set of the ``reasoning_gym`` package;
     - ``FILE.jsonl``: prompts with answers, compared as text; ``FILE.jsonl:math``: as mathematics;
     - ``FILE.py:make``: what the user's ``make()`` returns; ``FILE.py``: its ``sample``, ``verify``;
+    - a name that an installed package registers for its ``make`` (entry points ``sterling.tasks``);
     - ``A+B``, ``A*3+B``: several of these in equal or given shares.
 
     Raises Mistake for a name, file or package that is not there.
@@ -78,8 +80,19 @@ def find(name: str) -> Family:
     if file.endswith(".jsonl"):
         return JsonlTasks(Path(file), part)
     if name not in _FAMILIES:
+        plugin = plugins.registered(plugins.TASKS).get(name)
+        if plugin is not None:
+            return _of_plugin(name, plugin)
         raise Mistake(f"no task is called {name!r}{hint(name, _FAMILIES, f'it may be {_FORMS}')}")
     return _FAMILIES[name]()
+
+
+def _of_plugin(name: str, plugin: plugins.Plugin) -> Family:
+    """A package's tasks, whose verifier runs in a process of its own, as a user's file's does."""
+    path = importing.file_of(plugin.word)
+    if path is None:
+        raise Mistake(f"{plugin.package} registers {name!r} as {plugin.word}, which has no source")
+    return UserTasks(path, importing.split(plugin.word)[1])
 
 
 def _mixture(name: str) -> Mixture:

@@ -1,0 +1,97 @@
+"""Algorithms from outside: whether an object is one, and the word that a run knows it by."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NoReturn
+
+from sterling import importing
+from sterling.config_class import CONFIG
+from sterling.naming import hint
+from sterling.types import Mistake
+
+PARTS = {  # of an algorithm, as they are called
+    "Config": "class Config",
+    "needs": "needs(config)",
+    "init": "init(key, spec, config)",
+    "act": "act(state, obs, key, explore)",
+    "learn": "learn(state, batch, key)",
+}
+REMEMBERS = ("memory", "recall")  # in place of ``act``
+
+
+class Given(str):
+    """The name of an algorithm that was made in a script and cannot be imported again.
+
+    A string, so that whatever speaks of a run's algorithm by its name does; ``algorithm`` is the
+    object itself. It cannot be handed to other processes.
+    """
+
+    algorithm: Any
+
+    def __new__(cls, name: str, algorithm: Any) -> Given:
+        """The name, and the object."""
+        made = super().__new__(cls, name)
+        made.algorithm = algorithm
+        return made
+
+    def __reduce__(self) -> NoReturn:
+        """Raises :class:`Mistake`: who pickles it wants to send it to another process."""
+        raise Mistake(
+            f"the algorithm {self} cannot be imported by other processes: put it into a file of "
+            'its own, or run in this one (strategy="map"; of a study workers=1)'
+        )
+
+
+def checked(found: Any, word: str) -> Any:
+    """Return ``found`` if it is an algorithm; else raise Mistake, which says what is missing."""
+    lacking = [part for part in PARTS if not hasattr(found, part)]
+    if lacking == ["act"] and all(hasattr(found, part) for part in REMEMBERS):
+        lacking = []
+    if lacking:
+        raise Mistake(f"{word} is no algorithm: it lacks {PARTS[lacking[0]]}"
+                      f"{_remedy(found, word, lacking)}")  # fmt: skip
+    made = found.Config
+    if not isinstance(made, type) or CONFIG not in vars(made):
+        raise Mistake(
+            f"{word}: Config must be made by sterling.types.config: write @config above the line "
+            "`class Config`"
+        )
+    try:
+        made()
+    except Exception as error:
+        why = importing.explain(error)
+        raise Mistake(f"{word}: Config() raises {why}; give every field a default") from error
+    if getattr(found, "__hash__", None) is None:
+        raise Mistake(f"{word} cannot be hashed, which compiled programs ask of it; give a module, "
+                      "a class, or an object whose class defines no __eq__")  # fmt: skip
+    return found
+
+
+def word_of(algorithm: Any) -> str:
+    """Return the word by which ``sterling.algorithms.find`` finds this very object again."""
+    from sterling.algorithms import ALGORITHMS, NAMED, find
+
+    name = getattr(algorithm, "__name__", "")
+    listed = [each for each, at in ALGORITHMS.items() if at == name and each not in NAMED]
+    if listed and find(listed[0]) is algorithm:
+        return listed[0]
+    word = importing.word_of(algorithm) or Given(name_of(algorithm), algorithm)
+    checked(algorithm, importing.short(word))
+    return word
+
+
+def name_of(algorithm: Any) -> str:
+    """Return what an algorithm is called: the last part of its module's, or its class's name."""
+    name = getattr(algorithm, "__name__", type(algorithm).__name__)
+    return str(name).rpartition(".")[2]
+
+
+def _remedy(found: Any, word: str, lacking: list[str]) -> str:
+    """What to do about missing parts: a name that was misspelt, or an algorithm inside."""
+    own = vars(found) if hasattr(found, "__dict__") else {}
+    for name in importing.public(found) if isinstance(found, ModuleType) else ():
+        if all(hasattr(own[name], part) for part in ("Config", "needs", "learn")):
+            return f"; did you mean {word}:{name}?"
+    near = hint(lacking[0], [name for name in own if name[0] != "_" and name not in PARTS])
+    return near or f"; it must have {', '.join(PARTS)} (see docs/extending.md)"

@@ -1,0 +1,170 @@
+"""Algorithms from outside: found by every kind of word, refused in one line, shown as options."""
+
+import dataclasses
+import types
+
+import jax
+import pytest
+
+import sterling
+from sterling import algorithms, importing
+from sterling.algorithms.online import ppo
+from sterling.commands import fields, train
+from sterling.options import parse
+from sterling.training.settings import Settings, resolve
+from sterling.types import Mistake, config
+
+
+class Mine:
+    """PPO as an object of this module."""
+
+    Config = ppo.Config
+    needs = staticmethod(ppo.needs)
+    init = staticmethod(ppo.init)
+    act = staticmethod(ppo.act)
+    learn = staticmethod(ppo.learn)
+
+
+def test_an_algorithm_has_one_word_however_it_is_given(written, monkeypatch):
+    path = f"{written}/mine.py"
+    module = importing.load(path)
+    monkeypatch.chdir(written)
+    assert algorithms.word_of("mine.py") == algorithms.word_of(module) == path
+    assert algorithms.find(path) is module
+    assert algorithms.word_of(ppo) == algorithms.word_of("ppo") == "ppo"
+    word = algorithms.word_of(Mine)
+    assert algorithms.find(word) is Mine
+    assert algorithms.find("sterling.algorithms.online.ppo") is ppo
+
+
+def test_an_object_that_cannot_be_imported_keeps_its_name_and_stays_in_this_process():
+    made = type("Local", (Mine,), {})
+    word = algorithms.word_of(made)
+    assert (word, algorithms.find(word)) == ("Local", made)
+    settings = resolve(made, "probe:both", steps=4_096)
+    assert settings.to_json()["custom_algorithm"]
+    with pytest.raises(Mistake, match=r"Local cannot be imported by other processes: put it into"):
+        settings.algorithm.__reduce__()
+    with pytest.raises(Mistake, match=r"used the algorithm 'Local', which is not stored"):
+        Settings.from_json(settings.to_json())
+    again = Settings.from_json(settings.to_json(), algorithm=made)
+    assert algorithms.find(again.algorithm) is made
+
+
+def lacking(*parts):
+    made = types.SimpleNamespace(**{n: v for n, v in vars(ppo).items() if n not in parts})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lacking("learn"), r"is no algorithm: it lacks learn\(state, batch, key\)"),
+        (type("A", (), {"lern": 1, **vars(lacking("learn"))}), r"did you mean lern\?"),
+        (type("A", (Mine,), {"Config": dataclasses.make_dataclass("Config", [])}),
+         r"Config must be made by sterling.types.config: write @config"),
+        (type("A", (Mine,), {"Config": type("Config", (ppo.Config,), {})}), "write @config above"),
+        (type("A", (Mine,), {"Config": config(type("C", (), {"__annotations__": {"x": int}}))}),
+         r"Config\(\) raises TypeError.*give every field a default"),
+        (lacking(), "cannot be hashed"),
+    ],
+)  # fmt: skip
+def test_what_is_no_algorithm_is_told_in_a_line(made, said):
+    with pytest.raises(Mistake, match=said) as found:
+        algorithms.word_of(made)
+    assert "\n" not in str(found.value)
+
+
+def test_a_file_whose_algorithm_is_an_object_in_it_is_told_so(written):
+    (written / "boxed.py").write_text(
+        "from sterling.algorithms.online import ppo\n"
+        "class Mine:\n    Config, needs, init = ppo.Config, ppo.needs, ppo.init\n"
+        "    act, learn = ppo.act, ppo.learn\n"
+    )
+    with pytest.raises(Mistake, match=r"did you mean .*boxed.py:Mine\?"):
+        algorithms.find(f"{written}/boxed.py")
+    assert algorithms.find(f"{written}/boxed.py:Mine").Config is ppo.Config
+
+
+def test_a_config_inherits_fields_and_changes_some(written):
+    made = importing.load(f"{written}/mine.py").Config
+    real = {each.name: each for each in dataclasses.fields(made)}
+    assert list(real)[: len(dataclasses.fields(ppo.Config))] == [
+        each.name for each in dataclasses.fields(ppo.Config)
+    ]
+    assert (made().width, made().length, made().limit, made().lr) == (8, 16, 0.5, 3e-4)
+    assert (real["width"].type, real["limit"].type) == ("int", "float")
+    leaves = jax.tree.leaves(made())
+    assert len(leaves) == len(jax.tree.leaves(ppo.Config())) + 1
+
+
+def test_the_command_line_reads_an_inherited_config_without_importing_it(written):
+    word = f"{written}/mine.py"
+    about, found = fields.config(word)
+    real = dataclasses.fields(importing.load(word).Config)
+    assert [(f.name, f.kind) for f in found] == [(f.name, f.type) for f in real]
+    assert about == "PPO's settings and one more."
+    by_name = {field.name: field for field in found}
+    assert (by_name["width"].default, by_name["width"].comment) == ("8", "units, fewer")
+    assert (by_name["lr"].default, by_name["lr"].comment) == (
+        "3e-4",
+        "Adam's step size at the start",
+    )
+    words = ["train", word, "maze.py:make", "--steps", "9", "--limit", "0.25", "--no-anneal"]
+    assert train.own(parse(words)) == {"limit": 0.25, "anneal": False}
+    first = ["train", "--quiet", word, "maze.py:make", "--steps", "9", "--width=4"]
+    assert train.own(parse(first)) == {"width": 4}
+    assert fields.algorithm_among(_parser(), ["--environment", "maze.py:make", word]) == word
+
+
+def _parser():
+    from sterling.options import Parser
+
+    parser = Parser(prog="sterling train")
+    train.options(parser)
+    return parser
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import sterling.algorithms.online.ppo as base\n@config\nclass Config(base.Config):\n",
+        "import sterling.algorithms.online.ppo\n@config\n"
+        "class Config(sterling.algorithms.online.ppo.Config):\n",
+        "from sterling.algorithms.online.ppo import Config as Base\n@config\nclass Config(Base):\n",
+        "from sterling.algorithms.online.ppo import Config as Base\n@config\nclass Middle(Base):\n"
+        "    other: int = 3  # in between\n@config\nclass Config(Middle):\n",
+    ],
+)
+def test_a_base_class_is_followed_however_it_is_imported(text, tmp_path):
+    file = tmp_path / "inheriting.py"
+    file.write_text(f"from sterling.types import config\n{text}    mine: float = 1.0  # my own\n")
+    _, found = fields.config(str(file))
+    names = [each.name for each in dataclasses.fields(ppo.Config)]
+    assert [each.name for each in found][: len(names)] == names
+    assert (found[-1].name, found[-1].comment) == ("mine", "my own")
+
+
+def test_a_field_that_a_user_declares_means_what_he_says(written):
+    word = f"{written}/mine.py"
+    asked = {"steps": 4_096}
+    assert resolve(word, "probe:both", fields={"limit": 0.1}, **asked).config.limit == 0.1
+    with pytest.raises(Mistake, match="mine's field lr must be 0 or more; got -1"):
+        resolve(word, "probe:both", fields={"lr": -1.0}, **asked)
+    with pytest.raises(Mistake, match="mine's field limit must be a number; got nan"):
+        resolve(word, "probe:both", fields={"limit": float("nan")}, **asked)
+
+
+def test_a_script_s_object_is_trained_and_loaded_when_given_again(tmp_path, capsys):
+    made = type("Local", (Mine,), {})
+    small = {"length": 8, "minibatch": 16, "width": 8, "epochs": 1, "evaluate_episodes": 1}
+    run = sterling.train(made, "probe:both", steps=128, out=tmp_path / "run", **small)
+    assert "Local (algorithm=...) cannot be imported again" in capsys.readouterr().err
+    assert run.result["algorithm"] == "Local"
+    with pytest.raises(Mistake, match="take it again as algorithm="):
+        sterling.load(tmp_path / "run")
+    again = sterling.load(tmp_path / "run", algorithm=made)
+    assert again.policy([1.0]) == run.policy([1.0])
+    plain = resolve("ppo", "probe:both", steps=4_096).to_json()
+    with pytest.raises(Mistake, match=r"algorithm is 'ppo', by name; leave algorithm out"):
+        Settings.from_json(plain, algorithm=made)

@@ -1,0 +1,128 @@
+"""A run of a file's algorithm in a file's world, by the command line, from its beginning to its
+report; and names that a package registers."""
+
+import json
+
+import pytest
+
+import sterling
+from sterling.cli import main
+from sterling.commands import train
+from sterling.envs.registry import find
+from sterling.language import worlds
+from sterling.options import parse
+from sterling.training.settings import Settings, resolve
+from sterling.training.start import make_world
+from sterling.types import Mistake
+
+TINY = ["--steps", "512", "--seeds", "2", "--evaluate-episodes", "2", "--quiet"]
+SHORT = ["--env", "max_episode_steps=9"]
+
+
+@pytest.fixture(scope="module")
+def run(written, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(written)
+        words = ["train", "mine.py", "maze.py:make", *TINY, *SHORT, "--limit", "0.25"]
+        assert main([*words, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_what_can_be_imported_again_is_written_with_its_hash(run, written):
+    config = json.loads((run / "config.json").read_text())
+    assert config["algorithm"] == f"{written}/mine.py"
+    assert config["environment"] == f"{written}/maze.py:make"
+    assert set(config["code"]) == {f"{written}/mine.py", f"{written}/maze.py"}
+    assert (config["custom_algorithm"], config["custom_environment"]) == (False, False)
+    assert (config["config"]["limit"], config["config"]["width"]) == (0.25, 8)
+    result = json.loads((run / "result.json").read_text())
+    assert (result["algorithm"], result["environment"]) == ("mine", "maze:make")
+
+
+def test_the_run_is_evaluated(run, capsys):
+    assert main(["evaluate", str(run), "--episodes", "2"]) == 0
+    assert "seed 0" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_run_is_compared_and_reported(run, tmp_path, capsys):
+    assert main(["compare", str(run)]) == 0
+    assert main(["report", str(run), "--out", str(tmp_path / "page")]) == 0
+    shown = capsys.readouterr().out
+    assert "mine on maze:make rests on 2 seeds" in " ".join(shown.split())
+    assert "mine" in (tmp_path / "page" / "index.html").read_text()
+
+
+def test_it_goes_on_and_a_changed_file_is_said_in_one_line(run, written, capsys):
+    file = written / "mine.py"
+    before = file.read_text()
+    try:
+        file.write_text(before + "# a remark\n")
+        assert main(["resume", str(run), "--steps", "1024", "--quiet"]) == 0
+    finally:
+        file.write_text(before)
+    said = [line for line in capsys.readouterr().err.splitlines() if "has changed" in line]
+    assert said == [f"{file} has changed since the run began; it is used as it is now"]
+    assert json.loads((run / "result.json").read_text())["steps"] == 1024
+
+
+def test_a_file_that_is_gone_is_named(run, written):
+    (written / "maze.py").rename(written / "away.py")
+    try:
+        with pytest.raises(Mistake, match=r"there is no file .*maze.py"):
+            sterling.resume(run)
+    finally:
+        (written / "away.py").rename(written / "maze.py")
+
+
+@pytest.mark.slow
+def test_processes_and_studies_import_the_files_again(written, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(written)
+    apart = ["train", "mine.py", "maze.py:make", *TINY, *SHORT, "--strategy", "processes"]
+    assert main([*apart, "--out", str(tmp_path / "apart")]) == 0
+    together = ["train", "mine.py", "maze.py:make", *TINY, *SHORT]
+    assert main([*together, "--out", str(tmp_path / "together")]) == 0
+    scores = [json.loads((tmp_path / name / "result.json").read_text())["final"]["return"]
+              for name in ("apart", "together")]  # fmt: skip
+    assert scores[0]["per_seed"] == scores[1]["per_seed"]
+    study = ["tune", "mine.py", "maze.py:make", "--steps", "512", "--trials", "2", "--seeds", "1"]
+    study += ["--test-seeds", "2", "--space", "lr=1e-4..1e-2:log", "--workers", "2", "--quiet"]
+    assert main([*study, *SHORT, "--out", str(tmp_path / "study")]) == 0
+    assert "# mine on maze:make, tuned by random" in (tmp_path / "study/report.md").read_text()
+    assert main(["tune", "--resume", str(tmp_path / "study"), "--quiet"]) == 0
+
+
+@pytest.mark.slow
+def test_two_algorithms_are_compared_until_it_is_decided(written, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(written)
+    words = ["compare", "mine.py", "small=mine.py:lr=1e-5", "--until-decided", "--steps", "512"]
+    words += ["--environment", "maze.py:make", "--max-seeds", "6", "--per-look", "6"]
+    assert main([*words, "--out", str(tmp_path / "study")]) == 0
+    shown = capsys.readouterr().out
+    assert "\nmaze:make\n" in shown
+    assert "mine on maze:make, seeds 0 to 5" in shown
+    assert {"mine", "small"} <= {path.name for path in (tmp_path / "study").iterdir()}
+
+
+def test_a_package_s_names_work_as_listed_ones_and_are_listed(installed, capsys):
+    chosen = parse(["train", "maze-ppo", "maze-3", *TINY, "--limit", "0.5"])
+    assert train.own(chosen) == {"limit": 0.5}
+    settings = resolve("maze-ppo", "maze-3", steps=4_096, fields={"limit": 0.5})
+    assert (settings.title, settings.config.width) == ("maze-ppo", 8)
+    assert Settings.from_json(settings.to_json()) == settings
+    world = make_world(settings)
+    assert world.spec.action.n == 2
+    assert main(["list", "algorithms"]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1].endswith("(of maze-pack 1.2: packed_mine)")
+    assert told.err == (
+        "'ppo' is Sterling's own; what maze-pack 1.2 registers by that name is packed_mine\n"
+    )
+    assert main(["list", "environments", "maze-3"]) == 0
+    assert capsys.readouterr().out == "world      maze-3  (of maze-pack 1.2: packed_maze:make)\n"
+    assert find("maze-3")[0] == "task"
+
+
+def test_a_package_s_tasks_are_asked_by_their_name(installed):
+    assert worlds.find("plus-one").levels == range(1)

@@ -1,0 +1,163 @@
+"""Environments from outside: Tasks, and factories of Gymnasium environments, Tasks and Worlds."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling import envs, importing, keys
+from sterling.envs.registry import find
+from sterling.envs.traced import Traced
+from sterling.training.outside import title, word_of_environment
+from sterling.types import Mistake
+
+
+def inner(world):
+    while hasattr(world, "world"):
+        world = world.world
+    return world
+
+
+def steps(world, count):
+    """Rewards, ends and masks of an agent that always goes right."""
+    seeds = jnp.zeros(world.seeds, jnp.int32)
+    state, _ = world.reset(keys.at(seeds, "reset", 0))
+    rows = []
+    for time in range(count):
+        action = np.ones((world.seeds, world.spec.envs), np.int32)
+        state, step = world.step(state, jnp.asarray(action), keys.at(seeds, "step", time))
+        rows.append((float(step.reward[0, 0]), bool(step.last[0, 0]), bool(step.mask[0, 0])))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "options"),
+    [("make", "task", {}), ("Corridor", "task", {}), ("world", "world", {}),
+     ("undeclared", "factory", {"workers": 0})],
+)  # fmt: skip
+def test_a_corridor_is_the_same_world_however_it_is_made(name, kind, options, written):
+    word = f"{written}/maze.py:{name}"
+    assert find(word) == (kind, word)
+    world = envs.make(word, (0, 1), 2, strategy="map", **options)
+    assert isinstance(inner(world), Traced)
+    row = [(0.0, False, True), (0.0, False, True), (1.0, True, True), (0.0, False, False)]
+    assert steps(world, 5) == [*row, row[0]]
+    thing = importing.load(word)
+    again = envs.make(thing, (0, 1), 2, strategy="map", **options)
+    assert steps(again, 5) == [*row, row[0]]
+
+
+def test_a_task_itself_is_a_world_and_takes_a_time_limit(written):
+    task = importing.load(f"{written}/maze.py:task")
+    world = envs.make(task, (0,), 1, max_episode_steps=2)
+    assert steps(world, 2) == [(0.0, False, True), (0.0, True, True)]
+    assert envs.make(f"{written}/maze.py:make", (0,), 1, length=7).task.length == 7
+
+
+def test_a_gymnasium_factory_in_a_file_is_built_by_the_workers(written):
+    word = f"{written}/maze.py:gym"
+    assert find(word)[0] == "factory"
+    world = envs.make(word, (0,), 2, workers=1)
+    assert inner(world).name == "maze:gym"
+    state, obs = world.reset(keys.at(jnp.zeros(1, jnp.int32), "reset", 0))
+    assert obs.shape == (1, 2, 4)
+    _, step = world.step(
+        state, np.zeros((1, 2), np.int32), keys.at(jnp.zeros(1, jnp.int32), "step", 0)
+    )
+    assert step.mask.all()
+    world.close()
+
+
+def test_an_object_gets_the_word_that_imports_it(written, monkeypatch):
+    monkeypatch.chdir(written)
+    path = f"{written}/maze.py"
+    maze = importing.load(path)
+    assert word_of_environment(maze.make) == word_of_environment("maze.py:make") == f"{path}:make"
+    assert title(f"{path}:make") == "maze:make"
+    local = maze.Corridor(9)
+    assert word_of_environment(local) is local
+    assert word_of_environment("CartPole-v1") == "CartPole-v1"
+
+
+@pytest.mark.parametrize(
+    ("word", "options", "said"),
+    [
+        ("{}/maze.py", {}, r"which environment of .*maze.py\? write .*maze.py:NAME; it has Corr"),
+        ("{}/maze.py:number", {}, "maze:number is 5: neither a Task nor a factory"),
+        ("{}/maze.py:wrong", {}, "maze:wrong returned 5, which is no World: it lacks spec, seeds"),
+        ("{}/maze.py:make", {"size": 3}, "maze:make has no option 'size'; it has length, max_ep"),
+        ("{}/maze.py:world", {"size": 3}, "maze:world has no option 'size'"),
+        ("{}/maze.py:task", {"length": 3}, "maze:task has no option 'length'; it has max_ep"),
+        ("{}/maze.py:undeclared", {"length": 3}, r"options \(length\) .* belong inside it"),
+        (
+            "{}/maze.py:gym",
+            {"max_episode_steps": 3, "workers": 0},
+            r"options \(max_episode_steps\) .* inside it",
+        ),
+        (
+            "{}/maze.py:broken",
+            {"workers": 0},
+            "maze:broken cannot be built.*RuntimeError: no licence",
+        ),
+        ("no_such:make", {}, "there is no module no_such"),
+    ],
+)
+def test_wrong_worlds_are_told_in_a_line(word, options, said, written):
+    with pytest.raises(Exception, match=said) as found:
+        envs.make(word.format(written), (0,), 1, **options)
+    assert type(found.value).__name__ in ("Mistake", "WorldFailed")
+    assert "\n" not in str(found.value)
+
+
+class Bad:
+    """A Task with one thing wrong."""
+
+    obs = spaces.Box(0.0, 1.0, (1,), np.float32)
+    action = spaces.Discrete(2)
+
+    def __init__(self, **wrong):
+        self.wrong = wrong
+
+    def reset(self, key):
+        return {"place": jnp.zeros((), jnp.int32)}, jnp.zeros(1)
+
+    def step(self, state, action, key):
+        made = {"state": state, "obs": jnp.zeros(1), "reward": jnp.zeros(()),
+                "terminated": jnp.zeros((), bool), "truncated": jnp.zeros((), bool)}  # fmt: skip
+        return tuple({**made, **self.wrong}.values())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"state": jnp.zeros(())}, "the state of step has another structure than that of Bad.rese"),
+        ({"state": {"place": jnp.zeros(())}}, r"state of step\['place'\] is float32\[\], that of"),
+        ({"obs": jnp.zeros(2)}, r"observation of step is float32\[2\], that of Bad.reset is flo"),
+        ({"reward": jnp.zeros(1)}, "step must answer with one number as reward"),
+        ({"terminated": jnp.zeros(())}, "must answer with a bool as terminated; got float32"),
+        ({"more": 1}, r"step\(state, action, key\) must return state, obs, reward, terminated and"),
+    ],
+)
+def test_a_task_that_does_not_fit_together_is_told_in_a_line(wrong, said):
+    with pytest.raises(Mistake, match=said):
+        envs.make(Bad(**wrong), (0,), 1)
+
+
+def test_a_task_that_raises_is_named_with_its_line():
+    bad = Bad()
+    bad.reset = lambda key: jnp.zeros(2) + jnp.zeros(3)
+    with pytest.raises(
+        Mistake, match=r"Bad: reset\(key\) cannot be traced.*\(test_worlds.py:\d+\)"
+    ):
+        envs.make(bad, (0,), 1)
+
+
+def test_what_is_built_already_is_told_how_it_is_given():
+    with pytest.raises(Mistake, match=r"is built already: write `lambda: \w+\(\.\.\.\)` around it"):
+        envs.make(gymnasium.make("CartPole-v1"), (0,), 1)
+    world = envs.make("probe:both", (0,), 1)
+    with pytest.raises(Mistake, match="is built already"):
+        envs.make(world, (0,), 1)
+    assert jax.tree.leaves(world.reset(keys.at(jnp.zeros(1, jnp.int32), "reset", 0)))
