@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sterling.naming import hint
+from sterling.naming import called, hint
 
 SUFFIX = ".py"
 _NAME = r"[A-Za-z_]\w*"
@@ -65,6 +65,11 @@ def short(word: str) -> str:
         return word
     stem = Path(place).stem
     return f"{stem}:{name}" if name else stem
+
+
+def title(thing: Any) -> str:
+    """Return how a name, a reference or an object is shown."""
+    return short(thing) if isinstance(thing, str) else called(thing)
 
 
 def load(word: str) -> Any:

@@ -66,13 +66,10 @@ def _line(finding: Any) -> str:
 
 
 def _is_algorithm(word: str) -> bool:
-    """Whether a word names an algorithm; of a file or module with an object behind a colon whether
-    that object's source has a Config."""
+    """Whether a word names an algorithm: a name, a file or module that is there, or an object in it
+    whose source has a Config."""
     reference = reference_of(word)
     if reference is None or word.startswith("-"):
         return False
-    place, name = importing.split(reference)
-    if not name:
-        return True
-    path = importing.file_of(place)
-    return path is not None and fields.find_class(path, f"{name}.Config") is not None
+    path, name = importing.file_of(reference), importing.split(reference)[1]
+    return path is not None and (not name or fields.find_class(path, f"{name}.Config") is not None)

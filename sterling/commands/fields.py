@@ -63,7 +63,8 @@ def first_line(algorithm: str) -> str:
 
 def algorithm_among(parser: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
     """Return the algorithm among the words of a command line: the first that is a listed or
-    registered name, else the first reference that is not an option's value; None without one."""
+    registered name, else the first reference to a file that is there, rather than an option's
+    value; None without one."""
     known = set(ALGORITHMS)
     if not known & set(words):
         known |= set(plugins.registered(plugins.ALGORITHMS))
@@ -72,5 +73,6 @@ def algorithm_among(parser: argparse.ArgumentParser, words: Sequence[str]) -> st
                 for text in action.option_strings}  # fmt: skip
     apart = [word for before, word in zip(["", *words], words, strict=False)
              if not before.startswith("--") or "=" in before or before in switches]  # fmt: skip
-    references = [word for word in (*apart, *words) if importing.is_reference(word)]
+    references = [word for word in (*apart, *words)
+                  if importing.is_reference(word) and importing.file_of(word)]  # fmt: skip
     return next(iter([*listed, *references]), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt8
 
-from sterling import envs, keys
+from sterling import envs, importing, keys
 from sterling.envs import envpool
 from sterling.envs.gymnasium import registered
 from sterling.envs.registry import HOST_OPTIONS, find
@@ -70,7 +71,7 @@ class Scene:
 
 
 def record(
-    environment: str | Callable[[], Any],
+    environment: Any,
     options: dict[str, Any],
     act: Act,
     path: str | Path,
@@ -82,7 +83,8 @@ def record(
     """Film ``steps`` steps of ``act`` into ``path``, an .mp4 or a .gif; returns the path.
 
     Args:
-        environment: a name, or a factory of environments with ``render_mode="rgb_array"``.
+        environment: a name, or a user's own: a factory of Gymnasium environments is asked for
+            pictures by ``render_mode="rgb_array"``, if it takes that.
         options: the environment's options, as for training.
         act: from observations ``(1, ...)`` to actions ``(1, ...)``, both as ``envs.make``'s worlds
             have them: actions of bounded boxes in [-1, 1].
@@ -122,11 +124,14 @@ def _make_room(path: Path) -> None:
         raise Mistake(f"{path} cannot be written ({error.strerror}); choose another") from error
 
 
-def _scene(environment: str | Callable[[], Any], options: dict[str, Any], seed: int) -> Scene:
+def _scene(environment: Any, options: dict[str, Any], seed: int) -> Scene:
     """The world of ``environment`` with what draws it."""
-    if not isinstance(environment, str):
-        return _rendered(environment, options, seed)
     backend, name = find(environment)
+    if backend == "factory":
+        make, build = importing.load(name) if isinstance(name, str) else name, options
+        if "render_mode" in inspect.signature(make).parameters:
+            build = {**options, "render_mode": "rgb_array"}
+        return _rendered(make, build, seed)
     if backend == "classic" and options.get("max_episode_steps") == 0:  # none; elsewhere no word
         options = {key: x for key, x in options.items() if key != "max_episode_steps"}
     if backend == "classic" and envpool.knows(name):  # the same world, with pictures
@@ -141,7 +146,10 @@ def _scene(environment: str | Callable[[], Any], options: dict[str, Any], seed: 
         return Scene(world, _pool_camera(world, name))
     if len(world.spec.obs.shape or ()) != 3:
         world.close()
-        raise Mistake(f"{environment} cannot be drawn: what it shows is no grid of channels")
+        what = (
+            f"{importing.title(environment)} cannot be drawn: what it shows is no grid of channels"
+        )
+        raise Mistake(f"{what}; only Gymnasium environments draw themselves")
     return Scene(world, _grid, fps=10.0)  # things move by whole cells
 
 
@@ -173,10 +181,13 @@ def _rendered(factory: Callable[[], Any], options: dict[str, Any], seed: int) ->
     built: list[Any] = []  # the newest is the one that acts
 
     def build() -> Any:
-        built.append(factory())
+        built.append(factory(**own))
         return built[-1]
 
-    world = envs.make(build, (seed,), 1, purpose="evaluate", **{**options, "workers": 0})
+    ours = ("stack", "flatten", *HOST_OPTIONS)
+    own = {key: value for key, value in options.items() if key not in ours}
+    rest = {key: value for key, value in options.items() if key in ours} | {"workers": 0}
+    world = envs.make(build, (seed,), 1, purpose="evaluate", **rest)
 
     def look(obs: Obs) -> Frame:
         try:
@@ -190,6 +201,9 @@ def _rendered(factory: Callable[[], Any], options: dict[str, Any], seed: int) ->
             )
         return picture[..., :3].astype(np.uint8)
 
+    if not hasattr(built[-1], "render"):
+        world.close()
+        raise Mistake("a Task cannot be drawn; only Gymnasium environments draw themselves")
     fps = built[-1].metadata.get("render_fps") or FRAMES_PER_SECOND
     return Scene(world, look, float(fps))
 

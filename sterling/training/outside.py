@@ -28,11 +28,6 @@ def word_of_environment(environment: Any) -> Any:
     return importing.word_of(environment) or environment
 
 
-def title(environment: Any) -> str:
-    """Return what an environment is called."""
-    return importing.short(environment) if isinstance(environment, str) else called(environment)
-
-
 def to_json(algorithm: str, environment: Any) -> dict[str, Any]:
     """Return what config.json says of a run's algorithm and environment: their words, whether they
     must be given again, and the hashes of the files that they come from."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
 ATARI = "Atari"  # the preset of games that have none of their own
 
 
-def presets(algorithm: str, environment: str | Callable[[], Any]) -> dict[str, Any]:
+def presets(algorithm: str, environment: Any) -> dict[str, Any]:
     """Return the tuned fields of this pair from presets.json, or of its family (Atari), or none."""
     if not isinstance(environment, str):
         return {}

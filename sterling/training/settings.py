@@ -51,7 +51,7 @@ class Settings:
     @property
     def name(self) -> str:
         """The environment's name, as it is shown."""
-        return outside.title(self.environment)
+        return importing.title(self.environment)
 
     @property
     def title(self) -> str:

@@ -87,7 +87,7 @@ def short(state, obs):
         ({"learn": endless}, "ends and cuts are told apart (discrete actions)", "ended or was cut"),
         ({"act": deaf}, "act explores by its key (discrete actions)", "two keys give the same"),
         ({"act": outside}, "act answers in the action space (discrete actions)", "none of the 3"),
-        ({"learn": growing}, "learn keeps shapes and types (discrete actions)", "float32.*bfloat16"),
+        ({"learn": growing}, "learn keeps shapes and types (discrete actions)", "32.*bfloat16"),
         ({"learn": talkative}, "learn keeps shapes and types (discrete actions)", "loss/rows"),
         ({"act": short}, "act(state, obs, key, explore)", "cannot be called with"),
     ],
@@ -253,9 +253,7 @@ def test_the_command_prints_a_line_each_and_leaves_with_0_or_1(written, capsys):
     shown = capsys.readouterr().out
     assert "maze:make: 13 hold, 0 to mend, 0 not checked" in shown
     (written / "wide.py").write_text(
-        (written / "maze.py")
-        .read_text()
-        .replace("place / self.length)", "3.0 * (place / self.length))")
+        (written / "maze.py").read_text().replace("place / self.length)", "3 * (place / 3.0))")
     )
     assert main(["check", f"{written}/wide.py:make", "--quick"]) == 1
     shown = capsys.readouterr().out

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from sterling import envs, importing, keys
 from sterling.envs.registry import find
 from sterling.envs.traced import Traced
-from sterling.training.outside import title, word_of_environment
+from sterling.training.outside import word_of_environment
 from sterling.types import Mistake
 
 
@@ -75,7 +75,7 @@ def test_an_object_gets_the_word_that_imports_it(written, monkeypatch):
     path = f"{written}/maze.py"
     maze = importing.load(path)
     assert word_of_environment(maze.make) == word_of_environment("maze.py:make") == f"{path}:make"
-    assert title(f"{path}:make") == "maze:make"
+    assert importing.title(f"{path}:make") == "maze:make"
     local = maze.Corridor(9)
     assert word_of_environment(local) is local
     assert word_of_environment("CartPole-v1") == "CartPole-v1"

@@ -1,0 +1,70 @@
+"""Every block of docs/extending.md is run as it stands there, in a folder of its own."""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sterling.checking import check_algorithm, check_environment
+from sterling.commands import train
+from sterling.options import parse
+
+PAGE = (Path(__file__).parents[2] / "docs/extending.md").read_text()
+FILES = {
+    re.search(r"# (\S+)", text).group(1): text
+    for text in re.findall(r"```(?:python|toml)\n(.*?)```", PAGE, re.DOTALL)
+}
+COMMANDS = re.findall(r"^    (sterling .*)$", PAGE, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("extending")
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(str(folder))
+        yield folder
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_example_is_short(name):
+    """Thirty lines for what is the subject; definitions and blank lines apart for an algorithm."""
+    lines = [line for line in FILES[name].splitlines() if line.strip() and line[0] != "#"]
+    imports = [line for line in lines if re.match(r"import|from", line)]
+    assert len(lines) - len(imports) <= (45 if name == "my_algorithm.py" else 30)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_is_understood_with_the_files_there(line, page):
+    chosen = parse(shlex.split(line)[1:])
+    if chosen.command == "train":
+        assert chosen.algorithm in FILES
+        assert set(train.own(chosen)) <= {"width", "bonus", "lr"}
+
+
+def test_the_example_in_python_runs(page):
+    runpy.run_path("in_python.py", run_name="__main__")
+    assert (page / "runs/named/result.json").exists()
+    assert (page / "runs/given/result.json").exists()
+
+
+@pytest.mark.parametrize("word", ["my_algorithm.py", "small_ppo.py"])
+def test_an_algorithm_of_the_page_keeps_to_the_contract_in_its_updates(word, page):
+    for finding in check_algorithm(word):
+        assert not finding.failed, finding
+        if "seed alone" in finding.what:
+            break
+
+
+@pytest.mark.slow
+def test_the_algorithm_of_the_page_passes_the_whole_check(page):
+    assert not [finding for finding in check_algorithm("my_algorithm.py") if finding.failed]
+
+
+@pytest.mark.parametrize("word", ["my_world.py:make", "my_simulator.py:Counters"])
+def test_a_world_of_the_page_passes_its_check(word, page):
+    assert not [finding for finding in check_environment(word, quick=True) if finding.failed]
