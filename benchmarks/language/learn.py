@@ -106,10 +106,13 @@ def page(results: dict[str, Any]) -> list[str]:
 
 
 def told(result: dict[str, Any]) -> str:
-    """A number with its interval, and each seed's."""
+    """A number with its interval, by today's rule, and each seed's."""
+    from sterling.statistics import estimate
+
     final = result["final"]["return"]
+    made = estimate(final["per_seed"], within=final.get("within"))
     seeds = " / ".join(f"{score:.2f}" for score in final["per_seed"])
-    return f"{final['estimate']:.3f} [{final['low']:.3f}, {final['high']:.3f}]; {seeds}"
+    return f"{made.value:.3f} [{made.low:.3f}, {made.high:.3f}]; {seeds}"
 
 
 def draw(results: dict[str, Any]) -> None:

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 Results = dict[str, Any]
+VERDICTS = (
+    "How often verdicts of tendency are wrong, and what they see, is in [verdicts](verdicts.md); "
+    "the groups `errors` and `power` of `run.py`, and `--walker`, set them beside adastop's."
+)
 
 
 def markdown(results: Results) -> str:
@@ -25,6 +29,7 @@ def markdown(results: Results) -> str:
     lines += [f"Started {results['started']}, commit {results['commit'][:12]}; peers: {versions}."]
     if results["quick"]:
         lines += ["", "**Quick run: too few trials to be quoted.**"]
+    lines += ["", VERDICTS]
     for name, section in sections.items():
         if name in results:
             lines += ["", *section(results[name])]

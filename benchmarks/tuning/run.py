@@ -194,6 +194,18 @@ def _busy() -> float:
     return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+def spanned(found: dict[str, Any], apart: bool = False) -> str:
+    """Return an estimate from each seed's score, with the interval that is usual now, within what
+    returns of the environment cannot leave; ``apart``: of differences."""
+    from sterling.references.bounds import return_bounds
+    from sterling.statistics import estimate
+
+    low, high = return_bounds(TASK["environment"])
+    return str(
+        estimate(found["per_seed"], within=(low - high, high - low) if apart else (low, high))
+    )
+
+
 def _spent() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -201,8 +213,6 @@ def _spent() -> float:
 
 def table(results: dict[str, Any], path: Path) -> str:
     """The results for people."""
-    from sterling.tuning.outcome import shown
-
     task, parts = results["task"], results["searches"]
     singly = parts["singly"]["measured"]
     lines = [
@@ -222,8 +232,8 @@ def table(results: dict[str, Any], path: Path) -> str:
         made = parts[part]["report"]
         best, usual = made["incumbent"], made["defaults"]
         lines.append(
-            f"| {part} | {best['tuning']['score']:.1f} | {shown(best['test'])} "
-            f"| {shown(usual['test'])} | {shown(made['difference'])} |"
+            f"| {part} | {best['tuning']['score']:.1f} | {spanned(best['test'])} "
+            f"| {spanned(usual['test'])} | {spanned(made['difference'], apart=True)} |"
         )
     lines += [
         "",

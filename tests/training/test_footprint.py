@@ -110,8 +110,11 @@ def test_agents_are_compared_with_the_memory_that_is_free(free, refused, monkeyp
 
 
 def test_where_nobody_knows_the_memory_nothing_is_refused(monkeypatch):
+    absurd = resolve("ppo", "probe:both", steps=10**14, fields={"length": BILLION})
+    with pytest.raises(Mistake, match="length=1_000_000_000"):
+        footprint.check_size(absurd)
     monkeypatch.setattr(footprint, "left", lambda: None)
-    footprint.check_size(resolve("ppo", "probe:both", steps=10**14, fields={"length": BILLION}))
+    footprint.check_size(absurd)
 
 
 def test_what_fits_is_not_refused():
