@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "sterling"
 FILES = sorted(ROOT.rglob("*.py"))
 RANK = {
     **{"types": 0, "keys": 0, "naming": 0, "disk": 0, "notice": 0, "leaving": 0, "pickling": 0},
-    **{"importing": 0, "plugins": 0, "config_class": 0},
+    **{"importing": 0, "plugins": 0, "config_class": 0, "field_types": 0},
     **{"references": 0, "seeds": 0, "collector": 0, "language": 1},
     **{"nets": 1, "equations": 1, "envs": 1, "experience": 1, "statistics": 1, "data": 1},
     **{"algorithms": 2, "report": 2},
@@ -21,7 +21,7 @@ RANK = {
     **{"commands": 5, "options": 6, "cli": 6},
     **{"__init__": 6, "__main__": 7},
 }
-BELOW_ALGORITHMS = {"types", "keys", "nets", "equations", "language", "naming"}
+BELOW_ALGORITHMS = {"types", "keys", "nets", "equations", "language", "naming"} | {"field_types"}
 READING_ORDER = ["Config", "State", "needs", "init", "act", "value", "learn"]
 
 
