@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "sterling"
 FILES = sorted(ROOT.rglob("*.py"))
 RANK = {
     **dict.fromkeys(("types", "actor", "keys", "naming", "disk", "notice", "leaving"), 0),
-    **dict.fromkeys(("pickling", "importing", "plugins", "config_class"), 0),
+    **dict.fromkeys(("pickling", "importing", "plugins", "config_class", "field_types"), 0),
     **{"references": 0, "seeds": 0, "collector": 0, "language": 1},
     **{"nets": 1, "equations": 1, "envs": 1, "experience": 1, "statistics": 1, "data": 1},
     **{"algorithms": 2, "report": 2},
@@ -21,7 +21,8 @@ RANK = {
     **{"commands": 5, "options": 6, "cli": 6},
     **{"__init__": 6, "__main__": 7},
 }
-BELOW_ALGORITHMS = {"types", "actor", "keys", "nets", "equations", "language", "naming"}
+BELOW_ALGORITHMS = {"types", "actor", "field_types", "keys", "naming"}
+BELOW_ALGORITHMS |= {"nets", "equations", "language"}
 READING_ORDER = ["Config", "State", "needs", "init", "act", "value", "learn"]
 
 

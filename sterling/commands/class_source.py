@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from sterling import importing
 from sterling.commands import readers
+from sterling.field_types import plain
 from sterling.naming import literal
 
 
@@ -159,13 +160,23 @@ def _field(source: Source, node: ast.stmt, known: dict[str, Field]) -> Field | N
     comment = source.comments.get(node.end_lineno or 0, "")
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
         default = ast.get_source_segment(source.text, node.value) or ""
-        return Field(node.target.id, ast.unparse(node.annotation), default, comment)
+        return Field(node.target.id, _kind(source, node.annotation), default, comment)
     names = [_dotted(each) for each in node.targets] if isinstance(node, ast.Assign) else []
     if isinstance(node, ast.Assign) and len(names) == 1 and names[0] in known:
         before = known[names[0]]
         default = ast.get_source_segment(source.text, node.value) or ""
         return replace(before, default=default, comment=comment or before.comment)
     return None
+
+
+def _kind(source: Source, node: ast.expr) -> str:
+    """The plain type behind an annotation; of a name that the file itself gives to an annotated
+    type, what that stands for."""
+    own = {_dotted(target): each.value for each in source.body if isinstance(each, ast.Assign)
+           for target in each.targets}  # fmt: skip
+    name = ast.unparse(node).removesuffix(" | None")
+    optional = " | None" if ast.unparse(node).endswith(" | None") else ""
+    return plain((ast.unparse(own[name]) if name in own else name) + optional)
 
 
 def _dotted(node: ast.expr) -> str:

@@ -30,6 +30,7 @@ from sterling import keys
 from sterling.data import Dataset
 from sterling.data.returns import summary
 from sterling.equations.average import masked_mean
+from sterling.field_types import Count, Depth, NotNegative
 from sterling.judging.fit import fit
 from sterling.judging.interval import spread
 from sterling.judging.policies import Policy
@@ -51,12 +52,12 @@ LONGEST = 1000  # steps of a default horizon
 class Config:
     """Sizes after Chua 2018, with fewer units."""
 
-    lr: float = 1e-3  # Adam's step size at the start; falls linearly to 0
+    lr: NotNegative = 1e-3  # Adam's step size at the start; falls linearly to 0
     updates: int = 5000  # planned
-    batch: int = 256  # transitions per update
-    members: int = 5  # networks
-    width: int = 128  # units per hidden layer
-    depth: int = 2  # hidden layers
+    batch: Count = 256  # transitions per update
+    members: Count = 5  # networks
+    width: Count = 128  # units per hidden layer
+    depth: Depth = 2  # hidden layers
 
 
 class Range(eqx.Module):

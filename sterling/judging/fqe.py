@@ -35,6 +35,7 @@ from sterling import keys
 from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.value import td_target
+from sterling.field_types import Count, Depth, NotNegative, Share
 from sterling.judging.policies import Policy, log_probs
 from sterling.nets.encoder import Encoder
 from sterling.nets.heads import Actions
@@ -48,18 +49,18 @@ from sterling.types import Action, Obs, Record, Signals, Spec, config
 class Config:
     """Sizes follow Fu 2021 (arXiv:2103.16596) but for the width, which suits several members."""
 
-    lr: float = 3e-4  # Adam's step size at the start
-    gamma: float = 0.99  # discount per step
-    tau: float = 0.0  # share of the way that Q' moves per update; 0: five horizons in all updates
+    lr: NotNegative = 3e-4  # Adam's step size at the start
+    gamma: Share = 0.99  # discount per step
+    tau: Share = 0.0  # share of the way that Q' moves per update; 0: five horizons in all updates
     middle: float = 0.0  # what Q starts from: the log's mean return
     low: float = -math.inf  # what no value lies below; set from the log
     high: float = math.inf  # what no value lies above; set from the log
     scale: float = 1.0  # the unit that networks learn in: the deviation of the log's returns
     updates: int = 10_000  # planned
-    batch: int = 256  # transitions per update
-    members: int = 5  # networks
-    width: int = 128  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors; 0: linear, which on one-hot states is a table
+    batch: Count = 256  # transitions per update
+    members: Count = 5  # networks
+    width: Count = 128  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors; 0: linear, which on one-hot states is a table
 
 
 class Network(eqx.Module):

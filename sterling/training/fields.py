@@ -1,52 +1,27 @@
 """The numbers of a run: names, types and what they may be, checked before anything is built.
 
-A field's name means the same in every algorithm, so what it may be stands here once.
+What a Config's field may be stands where it is declared (see ``sterling/field_types.py``).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import itertools
-import math
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sterling.config_class import rules_of
+from sterling.field_types import OneOf, Within
 from sterling.naming import hint
-from sterling.nets.mlp import ACTIVATIONS
 from sterling.statistics.declared import checked, checked_failed
 from sterling.types import Mistake
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-AT_LEAST_ONE = _names(
-    "batch capacity collect delay epochs flow_steps group heads horizon layers learn length limit"
-    " members minibatch minibatches n_actions n_step prompts rounds subset target_period width"
-)
-POSITIVE = _names("cap clip dual huber max_grad_norm most target_kl temperature")
-NOT_NEGATIVE = _names(
-    "actor_lr actor_penalty again alpha beta centring critic_penalty depth desirable diversity"
-    " entropy_coef exploration_noise kl_coef lag lr noise_clip overlong penalty piece priority"
-    " reset rise target_noise top_k turns undesirable value_coef value_lr warmup weight_decay"
-)
-SHARES = _names(
-    "correction exploration_final exploration_fraction exploration_initial gae_lambda"
-    " gamma lam smoothing tau"
-)
-PARTS = _names("top_p")
-BETWEEN = _names("expectile weight")
-ANY = _names("high log_std low margin target target_entropy target_gap")
-MOST_LAYERS = 1_000  # each is traced by itself: more take hours before anything is learned
 MOST_ITERATIONS = 2**31  # they are counted in 32 bits, with a sign
 SEEDS = 2**31  # they are numbers of 32 bits, with a sign
 MOST_SEEDS = 10_000  # that one run takes
 MOST_EPISODES = 1_000_000  # of an evaluation, for each seed
 MOST_STEPS = 10_000_000  # of an episode of an evaluation
-ENDLESS = _names("cap clip dual high huber low max_grad_norm most noise_clip target_kl")
 
 
 def make_config(module: Any, fields: Mapping[str, Any], algorithm: str) -> Any:
@@ -56,27 +31,18 @@ def make_config(module: Any, fields: Mapping[str, Any], algorithm: str) -> Any:
     use: batches of nothing, step sizes below 0, discounts above 1.
     """
     kinds = {field.name: str(field.type) for field in dataclasses.fields(module.Config)}
-    own, checked = _of_sterling(module.Config), {}
+    rules, checked = rules_of(module.Config), {}
     for name, value in fields.items():
         if name not in kinds:
             near = hint(name, kinds, f"it has {', '.join(kinds)}")
             raise Mistake(f"{algorithm} has no field {name!r}{near}")
-        checked[name] = _typed(algorithm, name, kinds[name], value, name in own)
+        checked[name] = _typed(algorithm, name, kinds[name], value)
+        _check_rule(algorithm, name, checked[name], rules.get(name, Within(endless=True)))
     return module.Config(**checked)
 
 
-def _of_sterling(config: type) -> set[str]:
-    """The fields that Sterling's own Configs declare. One that a user's Config declares means what
-    its author says, whatever it is called."""
-    declared: dict[str, bool] = {}
-    for cls in reversed(config.__mro__):
-        ours = cls.__module__.startswith("sterling.algorithms.")
-        declared |= {name: declared.get(name, ours) for name in inspect.get_annotations(cls)}
-    return {name for name, ours in declared.items() if ours}
-
-
-def _typed(algorithm: str, name: str, kind: str, value: Any, known: bool) -> Any:
-    """``value`` as the field's type; ``known``: what the field's name means is known here."""
+def _typed(algorithm: str, name: str, kind: str, value: Any) -> Any:
+    """``value`` as the field's type."""
     kind, *optional = kind.split(" | ")
     if value is None and optional:
         return None
@@ -89,30 +55,20 @@ def _typed(algorithm: str, name: str, kind: str, value: Any, known: bool) -> Any
     }
     if not right.get(kind, True):
         raise Mistake(f"{algorithm}'s field {name} must be of type {kind}; got {value!r}")
-    wanted = _unmet(name, float(value)) if number and known else ""
-    wanted = "a number" if number and not known and math.isnan(value) else wanted
-    if wanted:
-        raise Mistake(f"{algorithm}'s field {name} must be {wanted}; got {value!r}")
-    if name == "activation" and known and value not in ACTIVATIONS:
-        near = hint(value, ACTIVATIONS, f"use one of {', '.join(ACTIVATIONS)}")
-        raise Mistake(f"{algorithm}'s activation {value!r} is not known{near}")
     return float(value) if kind == "float" else value
 
 
-def _unmet(name: str, value: float) -> str:
-    """What the field must be, where ``value`` is not."""
-    if math.isnan(value) or (math.isinf(value) and name not in ENDLESS):
-        return "a finite number"
-    rules = (
-        (AT_LEAST_ONE, value >= 1, "at least 1"),
-        (_names("depth layers"), value <= MOST_LAYERS, f"at most {MOST_LAYERS:,}"),
-        (POSITIVE, value > 0, "above 0"),
-        (NOT_NEGATIVE, value >= 0, "0 or more"),
-        (SHARES, 0 <= value <= 1, "between 0 and 1"),
-        (PARTS, 0 < value <= 1, "above 0 and at most 1"),
-        (BETWEEN, 0 < value < 1, "above 0 and below 1"),
-    )
-    return next((wanted for names, met, wanted in rules if name in names and not met), "")
+def _check_rule(algorithm: str, name: str, value: Any, rule: Within | OneOf) -> None:
+    """Raise :class:`Mistake` where a value is not what its field's declaration says."""
+    if isinstance(rule, OneOf):
+        if value not in rule.words:
+            near = hint(str(value), rule.words, f"use one of {', '.join(rule.words)}")
+            raise Mistake(f"{algorithm}'s {name} {value!r} is not known{near}")
+        return
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    wanted = rule.unmet(float(value)) if number else ""
+    if wanted:
+        raise Mistake(f"{algorithm}'s field {name} must be {wanted}; got {value!r}")
 
 
 def whole(name: str, value: Any, least: int = 0) -> int:

@@ -151,8 +151,48 @@ def test_a_field_that_a_user_declares_means_what_he_says(written):
     assert resolve(word, "probe:both", fields={"limit": 0.1}, **asked).config.limit == 0.1
     with pytest.raises(Mistake, match="mine's field lr must be 0 or more; got -1"):
         resolve(word, "probe:both", fields={"lr": -1.0}, **asked)
-    with pytest.raises(Mistake, match="mine's field limit must be a number; got nan"):
+    with pytest.raises(Mistake, match="mine's field limit must be a finite number; got nan"):
         resolve(word, "probe:both", fields={"limit": float("nan")}, **asked)
+
+
+OWN_TYPES = """
+from typing import Annotated
+from sterling.algorithms.online import ppo
+from sterling.algorithms.online.ppo import act, init, learn, needs
+from sterling.field_types import OneOf, Share, Within
+from sterling.types import config
+Cost = Annotated[float, Within(0.0, 25.0)]
+@config
+class Config(ppo.Config):
+    cost: Cost = 5.0  # limit per episode
+    rate: Annotated[float, Within(0.0, 2.0, above=True)] | None = None  # of its change
+    way: Annotated[str, OneOf(("soft", "hard"))] = "soft"  # how it is held
+    width: int = 3  # whose rule stays that of PPO
+    gamma: Annotated[float, Within(0.5, 1.0)] = 0.9  # a rule of its own
+"""
+
+
+@pytest.mark.parametrize("postponed", ["", "from __future__ import annotations\n"])
+def test_a_field_says_itself_what_it_may_be(postponed, tmp_path):
+    file = tmp_path / f"own_types{len(postponed)}.py"
+    file.write_text(postponed + OWN_TYPES)
+    _, found = fields.config(str(file))
+    real = dataclasses.fields(importing.load(str(file)).Config)
+    assert [(f.name, f.kind) for f in found] == [(f.name, f.type) for f in real]
+    kinds = {field.name: field.kind for field in found}
+    assert [kinds[name] for name in ("cost", "rate", "way")] == ["float", "float | None", "str"]
+    wrong = {
+        "cost": (26.0, "at most 25"),
+        "rate": (0.0, "above 0 and at most 2"),
+        "width": (0, "at least 1"),
+        "gamma": (0.4, "between 0.5 and 1"),
+    }
+    for name, (value, said) in wrong.items():
+        with pytest.raises(Mistake, match=f"field {name} must be {said}; got {value}"):
+            resolve(str(file), "probe:both", steps=4_096, fields={name: value})
+    with pytest.raises(Mistake, match=r"way 'sof' is not known; did you mean soft\?"):
+        resolve(str(file), "probe:both", steps=4_096, fields={"way": "sof"})
+    assert resolve(str(file), "probe:both", steps=4_096, fields={"rate": 1}).config.rate == 1
 
 
 def test_a_script_s_object_is_trained_and_loaded_when_given_again(tmp_path, capsys):

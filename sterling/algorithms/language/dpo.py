@@ -34,6 +34,7 @@ from sterling import keys
 from sterling.algorithms.language import teaching
 from sterling.algorithms.language.pairs import Pairs
 from sterling.equations import preference
+from sterling.field_types import Count, Finite, Limit, NotNegative, Share, Whole
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
 from sterling.language.packing import Lines
@@ -54,20 +55,20 @@ class Config:
     """Defaults for models of up to some million parameters; large ones want lr of 1e-6."""
 
     loss: str = "dpo"  # dpo, ipo, hinge, kto, orpo or simpo
-    lr: float = 3e-4  # Adam's step size
-    beta: float = 0.1  # how strongly preferences count; simpo wants 2.0
-    smoothing: float = 0.0  # dpo: share of pairs that are believed the wrong way round
-    margin: float = 1.0  # simpo: by how much the preferred answer is to win
+    lr: NotNegative = 3e-4  # Adam's step size
+    beta: NotNegative = 0.1  # how strongly preferences count; simpo wants 2.0
+    smoothing: Share = 0.0  # dpo: share of pairs that are believed the wrong way round
+    margin: Finite = 1.0  # simpo: by how much the preferred answer is to win
     per_token: bool = False  # ipo: gains per token, as its authors ran it
-    desirable: float = 1.0  # kto: weight of preferred answers
-    undesirable: float = 1.0  # kto: weight of the others
-    batch: int = 32  # pairs per update
-    learn: int = 1  # updates per iteration
-    rise: int = 20  # updates over which the step size rises
-    max_grad_norm: float = 1.0  # larger gradients are scaled down to it
-    weight_decay: float = 0.0  # AdamW's
-    piece: int = 16  # full pairs read at a time, shorter ones packed together; 0: all, unpacked
-    limit: int = 32  # tokens of one answer, when the model is judged
+    desirable: NotNegative = 1.0  # kto: weight of preferred answers
+    undesirable: NotNegative = 1.0  # kto: weight of the others
+    batch: Count = 32  # pairs per update
+    learn: Count = 1  # updates per iteration
+    rise: Whole = 20  # updates over which the step size rises
+    max_grad_norm: Limit = 1.0  # larger gradients are scaled down to it
+    weight_decay: NotNegative = 0.0  # AdamW's
+    piece: Whole = 16  # full pairs read at a time, shorter ones packed together; 0: all, unpacked
+    limit: Count = 32  # tokens of one answer, when the model is judged
 
 
 class State(eqx.Module):

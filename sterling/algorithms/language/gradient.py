@@ -35,6 +35,7 @@ from jaxtyping import Array, Float, Int, Key
 from sterling import keys
 from sterling.algorithms.language import credit, critic, teaching
 from sterling.equations import aggregate, clip, divergence, group, likelihood
+from sterling.field_types import Count, Limit, NotNegative, Number, Part, Positive, Share, Whole
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
 from sterling.language.packing import Lines
@@ -57,45 +58,45 @@ WORDS = {
 class Config:
     """Defaults for models of up to some million parameters; large ones want lr of 1e-6."""
 
-    prompts: int = 32  # questions per iteration
-    group: int = 16  # answers to each
-    limit: int = 32  # tokens of one answer
-    lr: float = 3e-4  # Adam's step size
-    rise: int = 5  # updates over which the step size rises
-    max_grad_norm: float = 1.0  # larger gradients are scaled down to it
-    weight_decay: float = 0.0  # AdamW's
-    epochs: int = 1  # times that a batch is gone through
-    minibatches: int = 1  # updates in each epoch
-    piece: int = 16  # full rows read at a time, shorter ones packed together; 0: all, unpacked
+    prompts: Count = 32  # questions per iteration
+    group: Count = 16  # answers to each
+    limit: Count = 32  # tokens of one answer
+    lr: NotNegative = 3e-4  # Adam's step size
+    rise: Whole = 5  # updates over which the step size rises
+    max_grad_norm: Limit = 1.0  # larger gradients are scaled down to it
+    weight_decay: NotNegative = 0.0  # AdamW's
+    epochs: Count = 1  # times that a batch is gone through
+    minibatches: Count = 1  # updates in each epoch
+    piece: Whole = 16  # full rows read at a time, shorter ones packed together; 0: all, unpacked
     baseline: str = "mean"  # none, mean, leave-one-out or critic
     scale: str = "group"  # none, group, batch, whiten; or tokens (REINFORCE++)
     level: str = "token"  # of the ratio: token, sequence (GSPO) or sum
     rule: str = "clip"  # none, clip, dual, cispo or reinforce
-    low: float = 0.2  # the ratio is limited to 1 - low
-    high: float = 0.2  # and to 1 + high
-    dual: float = 3.0  # rule dual: -c A at most, where A < 0
+    low: Number = 0.2  # the ratio is limited to 1 - low
+    high: Number = 0.2  # and to 1 + high
+    dual: Limit = 3.0  # rule dual: -c A at most, where A < 0
     aggregate: str = "token"  # token, sequence, sum, sum-constant or prompt
-    turns: int = 0  # credit by turns, of which there are so many; 0: by answers
-    gamma: float = 1.0  # discount: per turn where there are turns, else per token
-    lam: float = 1.0  # the critic's GAE lambda
-    value_lr: float = 3e-4  # the critic's step size
+    turns: Whole = 0  # credit by turns, of which there are so many; 0: by answers
+    gamma: Share = 1.0  # discount: per turn where there are turns, else per token
+    lam: Share = 1.0  # the critic's GAE lambda
+    value_lr: NotNegative = 3e-4  # the critic's step size
     kl: str = "none"  # estimator of the divergence from the model at first: none, k1, k2, k3
     kl_in: str = "loss"  # or reward
-    kl_coef: float = 0.04  # beta
+    kl_coef: NotNegative = 0.04  # beta
     kl_corrected: bool = False  # in the loss, times the ratio: then its gradient is the KL's
-    reset: int = 0  # updates after which the reference becomes the model; 0: never
-    entropy_coef: float = 0.0  # c
+    reset: Whole = 0  # updates after which the reference becomes the model; 0: never
+    entropy_coef: NotNegative = 0.0  # c
     decoupled: bool = False  # ratios to the iteration's first policy, importance weights to it
-    cap: float = 2.0  # of those weights
-    overlong: int | None = 0  # last tokens, over which the score falls by 1; None: limit / 5 (DAPO)
+    cap: Limit = 2.0  # of those weights
+    overlong: Whole | None = 0  # last tokens, over which the score falls by 1; None: limit / 5
     truncated: bool = True  # learn from answers that were cut off
     solved: bool = False  # learn only from answers of full score (expert iteration)
-    rounds: int = 1  # of asking; above 1, groups all right or all wrong are asked anew (DAPO)
-    lag: int = 0  # iterations that experience waits before it is learned from
-    again: int = 0  # questions of each batch that are remembered successes (RLEP)
-    temperature: float = 1.0  # of sampling, and of the policy that learns
-    top_k: int = 0  # sample from so many of the likeliest tokens; 0: all
-    top_p: float | None = None  # sample from so much of the probability; None: from all
+    rounds: Count = 1  # of asking; above 1, groups all right or all wrong are asked anew (DAPO)
+    lag: Whole = 0  # iterations that experience waits before it is learned from
+    again: Whole = 0  # questions of each batch that are remembered successes (RLEP)
+    temperature: Positive = 1.0  # of sampling, and of the policy that learns
+    top_k: Whole = 0  # sample from so many of the likeliest tokens; 0: all
+    top_p: Part | None = None  # sample from so much of the probability; None: from all
 
 
 class State(eqx.Module):

@@ -23,6 +23,7 @@ from sterling import keys
 from sterling.algorithms.language import teaching
 from sterling.algorithms.language.pairs import Pairs
 from sterling.equations.preference import bradley_terry
+from sterling.field_types import Count, Limit, NotNegative, Whole
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
 from sterling.language.packing import Lines
@@ -34,14 +35,14 @@ from sterling.types import Comparisons, Record, Signals, Spec, config
 class Config:
     """Defaults for models of up to some million parameters; large ones want lr of 1e-5."""
 
-    lr: float = 1e-3  # Adam's step size
-    centring: float = 0.01  # keeps scores near 0; 0: free to drift
-    batch: int = 64  # pairs per update
-    learn: int = 1  # updates per iteration
-    rise: int = 20  # updates over which the step size rises
-    max_grad_norm: float = 1.0  # larger gradients are scaled down to it
-    weight_decay: float = 0.0  # AdamW's
-    piece: int = 16  # full pairs read at a time, shorter ones packed together; 0: all, unpacked
+    lr: NotNegative = 1e-3  # Adam's step size
+    centring: NotNegative = 0.01  # keeps scores near 0; 0: free to drift
+    batch: Count = 64  # pairs per update
+    learn: Count = 1  # updates per iteration
+    rise: Whole = 20  # updates over which the step size rises
+    max_grad_norm: Limit = 1.0  # larger gradients are scaled down to it
+    weight_decay: NotNegative = 0.0  # AdamW's
+    piece: Whole = 16  # full pairs read at a time, shorter ones packed together; 0: all, unpacked
 
 
 class State(eqx.Module):

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 from sterling import keys
 from sterling.algorithms.language import teaching
 from sterling.equations.aggregate import weighted_sum, weights
+from sterling.field_types import Count, Limit, NotNegative, Whole
 from sterling.language.generate import Answers, Prompts, generate
 from sterling.language.model import LanguageModel
 from sterling.language.packing import Lines
@@ -28,14 +29,14 @@ from sterling.types import Record, Signals, Spec, Texts, config
 class Config:
     """Defaults for models of up to some million parameters; large ones want lr of 1e-5."""
 
-    lr: float = 1e-3  # Adam's step size
-    batch: int = 64  # texts per update
-    learn: int = 1  # updates per iteration
-    rise: int = 20  # updates over which the step size rises
-    max_grad_norm: float = 1.0  # larger gradients are scaled down to it
-    weight_decay: float = 0.0  # AdamW's
-    piece: int = 16  # full texts read at a time, shorter ones packed together; 0: all, unpacked
-    limit: int = 32  # tokens of one answer, when the model is judged
+    lr: NotNegative = 1e-3  # Adam's step size
+    batch: Count = 64  # texts per update
+    learn: Count = 1  # updates per iteration
+    rise: Whole = 20  # updates over which the step size rises
+    max_grad_norm: Limit = 1.0  # larger gradients are scaled down to it
+    weight_decay: NotNegative = 0.0  # AdamW's
+    piece: Whole = 16  # full texts read at a time, shorter ones packed together; 0: all, unpacked
+    limit: Count = 32  # tokens of one answer, when the model is judged
 
 
 class State(eqx.Module):

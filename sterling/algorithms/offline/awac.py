@@ -35,6 +35,7 @@ from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.regression import advantage_weight
 from sterling.equations.value import take_action, td_target
+from sterling.field_types import Count, Depth, Limit, NotNegative, Positive, Share, Whole
 from sterling.nets.distributions import Categorical
 from sterling.nets.encoder import Encoder
 from sterling.nets.ensemble import Twins
@@ -49,19 +50,19 @@ from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transiti
 class Config:
     """Defaults are those of the paper's table 4, where it names them."""
 
-    lr: float = 3e-4  # Adam's step size, for critics and actor
-    gamma: float = 0.99  # discount per step
-    tau: float = 0.005  # share of the way that target critics move per update
-    temperature: float = 1.0  # lambda, in units of returns: small is greedy, large imitates
-    most: float = 100.0  # W: bound of the policy's weights (customary)
-    batch: int = 1024  # transitions per update
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
+    lr: NotNegative = 3e-4  # Adam's step size, for critics and actor
+    gamma: Share = 0.99  # discount per step
+    tau: Share = 0.005  # share of the way that target critics move per update
+    temperature: Positive = 1.0  # lambda, in units of returns: small is greedy, large imitates
+    most: Limit = 100.0  # W: bound of the policy's weights (customary)
+    batch: Count = 1024  # transitions per update
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
     normalise_obs: bool = False  # centre and scale observations by the log's moments
-    width: int = 256  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
 
 
 class State(eqx.Module):

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Key
 
 from sterling import keys
 from sterling.equations.average import masked_mean
+from sterling.field_types import Count, Depth, NotNegative, Whole
 from sterling.nets.encoder import Encoder
 from sterling.nets.heads import Actions
 from sterling.nets.normalise import ObsNormaliser
@@ -32,16 +33,16 @@ class Config:
     """Defaults are those of CORL's BC but for ``likelihood``: its policy is deterministic and
     fitted by squared error."""
 
-    lr: float = 3e-4  # Adam's step size
+    lr: NotNegative = 3e-4  # Adam's step size
     likelihood: bool = True  # boxes: maximise log pi; without it squared error of the mean
     normalise_obs: bool = True  # centre and scale observations by the log's moments
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
-    width: int = 256  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
 
 
 class Nets(eqx.Module):

@@ -51,6 +51,7 @@ from sterling.equations.conservative import (
 from sterling.equations.polyak import polyak
 from sterling.equations.soft import first_alpha
 from sterling.equations.value import take_action, td_target
+from sterling.field_types import Count, Depth, Finite, NotNegative, Share, Whole
 from sterling.nets.distributions import Categorical
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.ensemble import Twins
@@ -68,26 +69,26 @@ Drawn = tuple[Float[Array, "sample batch n"], Float[Array, "sample batch"]]  # a
 class Config:
     """Defaults are those of the authors' code for D4RL's locomotion tasks."""
 
-    lr: float = 3e-4  # Adam's step size, for critics and multiplier
-    actor_lr: float = 1e-4  # and for actor and temperature
-    gamma: float = 0.99  # discount per step
-    tau: float = 0.005  # share of the way that target critics move per update
-    penalty: float = 5.0  # alpha': weight of the gap, or of the first one with target_gap
-    target_gap: float | None = None  # gap to hold by the multiplier, in returns; None: fixed
+    lr: NotNegative = 3e-4  # Adam's step size, for critics and multiplier
+    actor_lr: NotNegative = 1e-4  # and for actor and temperature
+    gamma: Share = 0.99  # discount per step
+    tau: Share = 0.005  # share of the way that target critics move per update
+    penalty: NotNegative = 5.0  # alpha': weight of the gap, or of the first one with target_gap
+    target_gap: Finite | None = None  # gap to hold by the multiplier, in returns; None: fixed
     calibrated: bool = False  # Cal-QL
-    n_actions: int = 10  # actions of each kind in the integral (boxes)
+    n_actions: Count = 10  # actions of each kind in the integral (boxes)
     backup_entropy: bool = False  # the target counts entropy, as SAC's does
-    alpha: float = 1.0  # temperature at the start, or for good without tune_alpha
+    alpha: NotNegative = 1.0  # temperature at the start, or for good without tune_alpha
     tune_alpha: bool = True  # hold the policy's entropy at target_entropy
-    target_entropy: float | None = None  # nats; None: see edac.wanted_entropy
+    target_entropy: Finite | None = None  # nats; None: see edac.wanted_entropy
     normalise_obs: bool = False  # centre and scale observations by the log's moments
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
-    width: int = 256  # units per hidden layer
-    depth: int = 3  # hidden layers, for vectors (after convolutions: one)
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 3  # hidden layers, for vectors (after convolutions: one)
 
 
 class State(eqx.Module):

@@ -11,9 +11,9 @@ Returns are undiscounted and in units of the log's largest; every step's tokens 
 of its number within the episode.
 
 Deviations from the authors' code: no dropout; GELU for ReLU; projections start smaller in deeper
-stacks; only actions are predicted (as there: returns and states did not help); stretches end in the
-row that was drawn, there they begin in it, so that here an episode's last K-1 steps are learned
-from less often than others, there its first. Evidence: benchmarks/results/offline.md.
+stacks; stretches end in the row that was drawn, there they begin in it, so that here an episode's
+last K-1 steps are learned from less often than others, there its first. As there, only actions are
+predicted. Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from sterling import keys
 from sterling.actor import Past
 from sterling.equations.average import masked_mean
+from sterling.field_types import Count, Finite, Layers, Limit, NotNegative, Whole
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import Actions
 from sterling.nets.mlp import MLP, Norm
@@ -43,19 +44,19 @@ from sterling.types import Action, Log, Mistake, Obs, Record, Sequences, Signals
 class Config:
     """Defaults are those of the authors' code for D4RL's MuJoCo worlds (the paper's table 9)."""
 
-    lr: float = 1e-4  # Adam's step size, once risen
-    rise: int = 10_000  # updates over which the step size rises linearly from 0
-    weight_decay: float = 1e-4  # share of every weight taken off per update, times the step size
-    max_grad_norm: float = 0.25  # global norm that gradients are clipped to
-    target: float | None = None  # return to ask for, in the world's units; None: the log's largest
-    horizon: int | None = None  # steps of an episode told apart; None: the log's longest episode
-    length: int = 20  # K: steps that the model sees
+    lr: NotNegative = 1e-4  # Adam's step size, once risen
+    rise: Whole = 10_000  # updates over which the step size rises linearly from 0
+    weight_decay: NotNegative = 1e-4  # share of weights taken off per update, times the step size
+    max_grad_norm: Limit = 0.25  # global norm that gradients are clipped to
+    target: Finite | None = None  # return to ask for, in the world's units; None: the log's largest
+    horizon: Count | None = None  # steps of an episode told apart; None: the log's longest episode
+    length: Count = 20  # K: steps that the model sees
     normalise_obs: bool = True  # centre and scale observations by the log's moments
-    batch: int = 64  # stretches of K steps per update
-    learn: int = 1  # updates per iteration
-    width: int = 128  # numbers per token
-    layers: int = 3  # of attention and perceptron
-    heads: int = 1  # of attention; they share the width
+    batch: Count = 64  # stretches of K steps per update
+    learn: Count = 1  # updates per iteration
+    width: Count = 128  # numbers per token
+    layers: Layers = 3  # of attention and perceptron
+    heads: Count = 1  # of attention; they share the width
 
 
 class Context(eqx.Module):
@@ -83,11 +84,8 @@ class Nets(eqx.Module):
     def __call__(self, context: Context) -> Float[Array, "batch time outputs"]:
         """W h_t for every step."""
         batch, time, _ = context.features.shape
-        parts = (
-            self.of_return(context.wanted[..., None]),
-            self.of_obs(context.features),
-            self.of_action(context.action),
-        )
+        seen, acted = self.of_obs(context.features), self.of_action(context.action)
+        parts = (self.of_return(context.wanted[..., None]), seen, acted)
         place = self.of_time[jnp.clip(context.time, 0, self.of_time.shape[0] - 1)]
         tokens = jnp.stack([part + place for part in parts], 2).reshape(batch, 3 * time, -1)
         seen = self.stack(self.norm(tokens), jnp.repeat(context.mask, 3, 1))

@@ -41,6 +41,7 @@ from sterling.equations.diversity import alikeness
 from sterling.equations.polyak import polyak
 from sterling.equations.soft import first_alpha, soft_value, soft_value_of_choices
 from sterling.equations.value import td_target
+from sterling.field_types import Count, Depth, Finite, NotNegative, Share, Whole
 from sterling.nets.distributions import Categorical
 from sterling.nets.encoder import Encoder
 from sterling.nets.ensemble import Ensemble
@@ -55,25 +56,25 @@ from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transiti
 class Config:
     """Defaults are those of An 2021 for D4RL's HalfCheetah and Walker2d (appendix)."""
 
-    lr: float = 3e-4  # Adam's step size, for critics, actor and temperature
-    gamma: float = 0.99  # discount per step
-    tau: float = 0.005  # share of the way that target critics move per update
-    members: int = 10  # N (Hopper: 50)
-    diversity: float | None = 1.0  # eta; None: SAC-N
-    subset: int | None = None  # members drawn for a target (RLPD: 1 or 2); None: all
+    lr: NotNegative = 3e-4  # Adam's step size, for critics, actor and temperature
+    gamma: Share = 0.99  # discount per step
+    tau: Share = 0.005  # share of the way that target critics move per update
+    members: Count = 10  # N (Hopper: 50)
+    diversity: NotNegative | None = 1.0  # eta; None: SAC-N
+    subset: Count | None = None  # members drawn for a target (RLPD: 1 or 2); None: all
     layer_norm: bool = False  # normalise the critics' hidden layers (RLPD)
     backup_entropy: bool = True  # the target counts entropy
-    alpha: float = 1.0  # temperature at the start, or for good without tune_alpha
+    alpha: NotNegative = 1.0  # temperature at the start, or for good without tune_alpha
     tune_alpha: bool = True  # hold the policy's entropy at target_entropy
-    target_entropy: float | None = None  # nats; None: see ``wanted_entropy``
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
+    target_entropy: Finite | None = None  # nats; None: see ``wanted_entropy``
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
     normalise_obs: bool = False  # centre and scale observations by the log's moments
-    width: int = 256  # units per hidden layer
-    depth: int = 3  # hidden layers, for vectors (after convolutions: one)
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 3  # hidden layers, for vectors (after convolutions: one)
 
 
 class State(eqx.Module):

@@ -31,6 +31,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from sterling.algorithms.offline import iql
 from sterling.equations.average import masked_mean
 from sterling.equations.dual import dual_loss
+from sterling.field_types import Count, Depth, Inside, Limit, NotNegative, Share, Whole
 from sterling.nets.ensemble import Twins
 from sterling.nets.mlp import MLP
 from sterling.nets.normalise import ObsNormaliser
@@ -46,24 +47,24 @@ class Config:
     but for these: there ``beta`` is 10, ``anneal`` off and ``batch`` 1024, here as in IQL for
     locomotion. A dropout of 0.5 that it names for V is left out; its code never turns it on."""
 
-    lr: float = 3e-4  # Adam's step size, for value, critics and policy
-    gamma: float = 0.99  # discount per step
+    lr: NotNegative = 3e-4  # Adam's step size, for value, critics and policy
+    gamma: Share = 0.99  # discount per step
     divergence: str = "total_variation"  # or "chi_square"
-    weight: float = 0.8  # lambda, from 1/2 (chi_square: 0) to 1: towards 1 V is the largest Q
-    beta: float = 3.0  # inverse temperature of the policy's weights (antmaze 10, adroit 0.5)
-    tau: float = 0.005  # share of the way that target critics move per update
-    most: float = 100.0  # bound of the policy's weights
+    weight: Inside = 0.8  # lambda, from 1/2 (chi_square: 0) to 1: towards 1 V is the largest Q
+    beta: NotNegative = 3.0  # inverse temperature of the policy's weights (antmaze 10, adroit 0.5)
+    tau: Share = 0.005  # share of the way that target critics move per update
+    most: Limit = 100.0  # bound of the policy's weights
     anneal: bool = True  # the policy's step size falls to 0 along a cosine
     scale_reward: bool = False  # by 1000 / (range of the log's returns)
     normalise_obs: bool = False  # centre and scale observations by the log's moments
     layer_norm: bool = True  # normalise the hidden layers of V
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
-    width: int = 256  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
 
 
 class State(eqx.Module):

@@ -34,6 +34,7 @@ from sterling.equations.average import masked_mean
 from sterling.equations.flow import between, euler, flow_matching_loss
 from sterling.equations.polyak import polyak
 from sterling.equations.value import td_target
+from sterling.field_types import Count, Depth, NotNegative, Share, Whole
 from sterling.nets.encoder import Encoder
 from sterling.nets.ensemble import Twins
 from sterling.nets.heads import Actions
@@ -49,22 +50,22 @@ DRAWS = 8  # noises over which a value is averaged
 class Config:
     """Defaults are the paper's (its table 5 and github.com/seohongpark/fql)."""
 
-    lr: float = 3e-4  # Adam's step size, for flow, policy and critics
-    gamma: float = 0.99  # discount per step
-    tau: float = 0.005  # share of the way that target critics move per update
-    alpha: float = 10.0  # weight of staying near the flow, in units of the return (tune: 3..30000)
-    flow_steps: int = 10  # Euler steps of the flow
+    lr: NotNegative = 3e-4  # Adam's step size, for flow, policy and critics
+    gamma: Share = 0.99  # discount per step
+    tau: Share = 0.005  # share of the way that target critics move per update
+    alpha: NotNegative = 10.0  # weight of staying near the flow, in the return's units (3..30000)
+    flow_steps: Count = 10  # Euler steps of the flow
     q_agg: str = "mean"  # of the two target critics; "min" where data is narrow
     normalise_q: bool = False  # values in units of their mean size, in the policy's loss
     layer_norm: bool = True  # normalise the critics' hidden layers
     normalise_obs: bool = False  # centre and scale observations by the log's moments
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
-    width: int = 512  # units per hidden layer
-    depth: int = 4  # hidden layers, for vectors (after convolutions: one)
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
+    width: Count = 512  # units per hidden layer
+    depth: Depth = 4  # hidden layers, for vectors (after convolutions: one)
 
 
 class Actors(eqx.Module):

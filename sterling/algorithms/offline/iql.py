@@ -34,6 +34,7 @@ from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.regression import advantage_weight, expectile_loss
 from sterling.equations.value import td_target
+from sterling.field_types import Count, Depth, Inside, Limit, NotNegative, Share, Whole
 from sterling.nets.encoder import Encoder
 from sterling.nets.ensemble import Twins
 from sterling.nets.heads import Actions
@@ -51,23 +52,23 @@ class Config:
     """Defaults are the paper's for locomotion (its appendix B and the authors' code), but for
     ``scale_reward``, which is on there."""
 
-    lr: float = 3e-4  # Adam's step size, for value, critics and policy
-    gamma: float = 0.99  # discount per step
-    expectile: float = 0.7  # tau: 1/2 is the mean of the logged actions' values, 1 the largest
-    beta: float = 3.0  # inverse temperature of the policy's weights (antmaze 10)
-    tau: float = 0.005  # share of the way that target critics move per update
-    most: float = 100.0  # bound of the policy's weights
+    lr: NotNegative = 3e-4  # Adam's step size, for value, critics and policy
+    gamma: Share = 0.99  # discount per step
+    expectile: Inside = 0.7  # tau: 1/2 is the mean of the logged actions' values, 1 the largest
+    beta: NotNegative = 3.0  # inverse temperature of the policy's weights (antmaze 10)
+    tau: Share = 0.005  # share of the way that target critics move per update
+    most: Limit = 100.0  # bound of the policy's weights
     anneal: bool = True  # the policy's step size falls to 0 along a cosine
     scale_reward: bool = False  # by 1000 / (range of the log's returns)
     normalise_obs: bool = False  # centre and scale observations by the log's moments
     layer_norm: bool = False  # normalise the hidden layers of V
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
-    width: int = 256  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
 
 
 class State(eqx.Module):

@@ -34,6 +34,7 @@ from sterling.algorithms.online import td3
 from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.value import td_target
+from sterling.field_types import Count, Depth, NotNegative, Share, Whole, Width
 from sterling.nets.encoder import Encoder
 from sterling.nets.ensemble import Twins
 from sterling.nets.heads import Actions
@@ -47,24 +48,24 @@ from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transiti
 class Config:
     """Defaults are the paper's; its penalties are tuned per dataset (its tables 8 and 9)."""
 
-    lr: float = 1e-3  # Adam's step size, for critics and actor
-    gamma: float = 0.99  # discount per step
-    tau: float = 0.005  # share of the way that targets move with each update of the actor
-    actor_penalty: float = 0.01  # beta_mu (D4RL locomotion 0.001 to 0.1)
-    critic_penalty: float = 0.01  # beta_Q, in returns per squared action (0 to 0.5)
+    lr: NotNegative = 1e-3  # Adam's step size, for critics and actor
+    gamma: Share = 0.99  # discount per step
+    tau: Share = 0.005  # share of the way that targets move with each update of the actor
+    actor_penalty: NotNegative = 0.01  # beta_mu (D4RL locomotion 0.001 to 0.1)
+    critic_penalty: NotNegative = 0.01  # beta_Q, in returns per squared action (0 to 0.5)
     layer_norm: bool = True  # normalise the critics' hidden layers
-    exploration_noise: float = 0.1  # deviation of the noise on actions, once it acts
-    target_noise: float = 0.2  # sigma': deviation of the noise on target actions
-    noise_clip: float = 0.5  # c: bound of that noise
-    delay: int = 2  # critic updates per update of actor and targets
+    exploration_noise: NotNegative = 0.1  # deviation of the noise on actions, once it acts
+    target_noise: NotNegative = 0.2  # sigma': deviation of the noise on target actions
+    noise_clip: Width = 0.5  # c: bound of that noise
+    delay: Count = 2  # critic updates per update of actor and targets
     normalise_obs: bool = False  # centre and scale observations by the log's moments
-    batch: int = 1024  # transitions per update (antmaze 256)
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
-    width: int = 256  # units per hidden layer
-    depth: int = 3  # hidden layers, for vectors (after convolutions: one)
+    batch: Count = 1024  # transitions per update (antmaze 256)
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 3  # hidden layers, for vectors (after convolutions: one)
 
 
 class State(eqx.Module):

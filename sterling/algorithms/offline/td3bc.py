@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int, Key
 from sterling.algorithms.online import td3
 from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
+from sterling.field_types import Count, Depth, NotNegative, Share, Whole, Width
 from sterling.nets.ensemble import Twins
 from sterling.nets.normalise import ObsNormaliser
 from sterling.nets.optimiser import adam, descend
@@ -31,22 +32,22 @@ from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transiti
 class Config:
     """Defaults are the paper's (its table 3), in units of actions."""
 
-    alpha: float = 2.5  # weight of the value against imitation
-    lr: float = 3e-4  # Adam's step size, for critics and actor
-    gamma: float = 0.99  # discount per step
-    tau: float = 0.005  # share of the way that targets move with each update of the actor
-    exploration_noise: float = 0.1  # deviation of the noise on actions, once it acts
-    target_noise: float = 0.2  # deviation of the noise on target actions
-    noise_clip: float = 0.5  # bound of that noise
-    delay: int = 2  # critic updates per update of actor and targets
+    alpha: NotNegative = 2.5  # weight of the value against imitation
+    lr: NotNegative = 3e-4  # Adam's step size, for critics and actor
+    gamma: Share = 0.99  # discount per step
+    tau: Share = 0.005  # share of the way that targets move with each update of the actor
+    exploration_noise: NotNegative = 0.1  # deviation of the noise on actions, once it acts
+    target_noise: NotNegative = 0.2  # deviation of the noise on target actions
+    noise_clip: Width = 0.5  # bound of that noise
+    delay: Count = 2  # critic updates per update of actor and targets
     normalise_obs: bool = True  # centre and scale observations by the log's moments
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
-    width: int = 256  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
 
 
 class State(eqx.Module):

@@ -29,6 +29,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from sterling.algorithms.offline import iql
 from sterling.equations.average import masked_mean
 from sterling.equations.dual import gumbel_loss, gumbel_scale
+from sterling.field_types import Count, Depth, Limit, NotNegative, Positive, Share, Whole
 from sterling.nets.ensemble import Twins
 from sterling.nets.mlp import MLP
 from sterling.nets.normalise import ObsNormaliser
@@ -42,24 +43,24 @@ class Config:
     for ``scale_reward``, which is on there (T is then in units of a thousandth of the log's range),
     and for the batch: 1024 there with T = 1, and 256 with T = 2."""
 
-    lr: float = 3e-4  # Adam's step size, for value, critics and policy
-    gamma: float = 0.99  # discount per step
-    temperature: float = 1.0  # T, in units of the return; towards 0 V is the largest Q
-    clip: float = 7.0  # z beyond which the exponential continues as a line
-    beta: float = 3.0  # inverse temperature of the policy's weights (antmaze 10, adroit 0.5)
-    tau: float = 0.005  # share of the way that target critics move per update
-    most: float = 100.0  # bound of the policy's weights
+    lr: NotNegative = 3e-4  # Adam's step size, for value, critics and policy
+    gamma: Share = 0.99  # discount per step
+    temperature: Positive = 1.0  # T, in units of the return; towards 0 V is the largest Q
+    clip: Limit = 7.0  # z beyond which the exponential continues as a line
+    beta: NotNegative = 3.0  # inverse temperature of the policy's weights (antmaze 10, adroit 0.5)
+    tau: Share = 0.005  # share of the way that target critics move per update
+    most: Limit = 100.0  # bound of the policy's weights
     anneal: bool = True  # the policy's step size falls to 0 along a cosine
     scale_reward: bool = False  # by 1000 / (range of the log's returns)
     normalise_obs: bool = False  # centre and scale observations by the log's moments
     layer_norm: bool = True  # normalise the hidden layers of V
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration, once it acts
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: int = 0  # steps before the first update, once it acts
-    width: int = 256  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration, once it acts
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
+    warmup: Whole = 0  # steps before the first update, once it acts
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
 
 
 class State(eqx.Module):

@@ -29,6 +29,7 @@ from jaxtyping import Array, Float, Int, Key
 from sterling import keys
 from sterling.equations.average import masked_mean
 from sterling.equations.value import double_q, dueling, huber, take_action, td_error
+from sterling.field_types import Count, Depth, Limit, NotNegative, Share, Whole
 from sterling.nets.distributions import Categorical
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import IMPOSSIBLE
@@ -41,28 +42,28 @@ from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transiti
 class Config:
     """Defaults are those of Mnih 2015 (extended data table 1) with Adam at 1e-4."""
 
-    lr: float = 1e-4  # Adam's step size at the start
+    lr: NotNegative = 1e-4  # Adam's step size at the start
     anneal: bool = False  # step size falls linearly to 0 over the run
-    gamma: float = 0.99  # discount per step
-    batch: int = 32  # transitions per update
-    collect: int = 4  # steps of each env per iteration
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed
-    warmup: int = 50_000  # steps with random actions before the first update
-    target_period: int = 10_000  # updates between two moves of the target network
-    tau: float = 1.0  # share of the way that it moves; 1 copies
-    exploration_initial: float = 1.0  # epsilon at the start
-    exploration_final: float = 0.1  # epsilon once annealed
-    exploration_fraction: float = 0.1  # share of the planned updates to anneal it over
+    gamma: Share = 0.99  # discount per step
+    batch: Count = 32  # transitions per update
+    collect: Count = 4  # steps of each env per iteration
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed
+    warmup: Whole = 50_000  # steps with random actions before the first update
+    target_period: Count = 10_000  # updates between two moves of the target network
+    tau: Share = 1.0  # share of the way that it moves; 1 copies
+    exploration_initial: Share = 1.0  # epsilon at the start
+    exploration_final: Share = 0.1  # epsilon once annealed
+    exploration_fraction: Share = 0.1  # share of the planned updates to anneal it over
     double: bool = False  # choose the next action by the online network
     dueling: bool = False  # separate streams for V and A
-    n_step: int = 1  # rewards summed before bootstrapping
-    priority: float | None = None  # exponent of prioritised replay (0.6); None draws uniformly
-    correction: float = 0.4  # exponent of its importance weights, constant
-    huber: float = 1.0  # error beyond which the loss is linear; infinite: half the square
-    max_grad_norm: float = 10.0  # global norm that gradients are clipped to
-    width: int = 512  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+    n_step: Count = 1  # rewards summed before bootstrapping
+    priority: NotNegative | None = None  # exponent of prioritised replay (0.6); None: uniform
+    correction: Share = 0.4  # exponent of its importance weights, constant
+    huber: Limit = 1.0  # error beyond which the loss is linear; infinite: half the square
+    max_grad_norm: Limit = 10.0  # global norm that gradients are clipped to
+    width: Count = 512  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
 
 
 class QNetwork(eqx.Module):

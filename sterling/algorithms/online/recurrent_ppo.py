@@ -29,6 +29,7 @@ from sterling.actor import Past
 from sterling.algorithms.online import ppo
 from sterling.equations.minibatches import shuffled
 from sterling.equations.returns import continues, gae
+from sterling.field_types import Count, Finite, Limit, NotNegative, Share
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.heads import Actions
 from sterling.nets.mlp import MLP
@@ -42,24 +43,24 @@ from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec
 class Config:
     """Defaults are ppo's for MuJoCo but for ``minibatch``, ``length`` and ``entropy_coef``."""
 
-    lr: float = 3e-4  # Adam's step size at the start
-    gamma: float = 0.99  # discount per step
-    gae_lambda: float = 0.95  # lambda of the advantage estimator
-    clip: float = 0.2  # e: how far the probability ratio may move
-    entropy_coef: float = 0.01  # c_H
-    value_coef: float = 0.5  # c_V
-    max_grad_norm: float = 0.5  # global norm that gradients are clipped to
-    target_kl: float | None = None  # stop an iteration's updates beyond 1.5 times this KL
-    length: int = 128  # steps of each env per iteration; gradients reach no further back
-    minibatch: int = 512  # rows per update, whole rollouts of some envs: a multiple of length
-    epochs: int = 4  # passes over the rollouts
+    lr: NotNegative = 3e-4  # Adam's step size at the start
+    gamma: Share = 0.99  # discount per step
+    gae_lambda: Share = 0.95  # lambda of the advantage estimator
+    clip: Limit = 0.2  # e: how far the probability ratio may move
+    entropy_coef: NotNegative = 0.01  # c_H
+    value_coef: NotNegative = 0.5  # c_V
+    max_grad_norm: Limit = 0.5  # global norm that gradients are clipped to
+    target_kl: Limit | None = None  # stop an iteration's updates beyond 1.5 times this KL
+    length: Count = 128  # steps of each env per iteration; gradients reach no further back
+    minibatch: Count = 512  # rows per update, whole rollouts of some envs: a multiple of length
+    epochs: Count = 4  # passes over the rollouts
     anneal: bool = True  # step size falls linearly to 0 over the run
     clip_value: bool = False  # clip the value's movement like the ratio's
     normalise_advantage: bool = True  # per minibatch
     normalise_obs: bool = True  # running mean and deviation
     normalise_reward: bool = True  # divide by the running deviation of the discounted return
-    width: int = 64  # numbers in the memory, and units per hidden layer
-    log_std: float = 0.0  # initial log standard deviation of continuous actions
+    width: Count = 64  # numbers in the memory, and units per hidden layer
+    log_std: Finite = 0.0  # initial log standard deviation of continuous actions
 
 
 class Nets(eqx.Module):

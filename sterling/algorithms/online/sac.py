@@ -37,6 +37,7 @@ from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.soft import first_alpha, soft_value, soft_value_of_choices, temperature_loss
 from sterling.equations.value import take_action, td_target
+from sterling.field_types import Count, Depth, Finite, NotNegative, Share, Whole
 from sterling.nets.distributions import Categorical, Normal, TanhNormal
 from sterling.nets.encoder import Encoder, action_mask
 from sterling.nets.ensemble import Twins
@@ -50,22 +51,22 @@ from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transiti
 class Config:
     """Defaults are those published for MuJoCo (Haarnoja 2018b, table 1 and the authors' code)."""
 
-    lr: float = 3e-4  # Adam's step size, for critics, actor and temperature
-    gamma: float = 0.99  # discount per step
-    tau: float = 0.005  # share of the way that target critics move per update
-    alpha: float = 1.0  # temperature at the start, or for good without tune_alpha
+    lr: NotNegative = 3e-4  # Adam's step size, for critics, actor and temperature
+    gamma: Share = 0.99  # discount per step
+    tau: Share = 0.005  # share of the way that target critics move per update
+    alpha: NotNegative = 1.0  # temperature at the start, or for good without tune_alpha
     tune_alpha: bool = True  # hold the policy's entropy at target_entropy
-    target_entropy: float | None = None  # nats; None: as in the docstring above
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed
-    warmup: int = 10_000  # steps with random actions before the first update
-    n_step: int = 1  # rewards summed before bootstrapping
-    priority: float | None = None  # exponent of prioritised replay (0.6); None draws uniformly
-    correction: float = 0.4  # exponent of its importance weights, constant
-    width: int = 256  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+    target_entropy: Finite | None = None  # nats; None: as in the docstring above
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed
+    warmup: Whole = 10_000  # steps with random actions before the first update
+    n_step: Count = 1  # rewards summed before bootstrapping
+    priority: NotNegative | None = None  # exponent of prioritised replay (0.6); None: uniform
+    correction: Share = 0.4  # exponent of its importance weights, constant
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
 
 
 class Policy(eqx.Module):

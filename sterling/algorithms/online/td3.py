@@ -33,6 +33,7 @@ from sterling import keys
 from sterling.equations.average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.value import td_target
+from sterling.field_types import Count, Depth, NotNegative, Share, Whole, Width
 from sterling.nets.encoder import Encoder
 from sterling.nets.ensemble import Twins
 from sterling.nets.heads import Actions
@@ -45,23 +46,23 @@ from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transiti
 class Config:
     """Defaults are those of the authors' code (github.com/sfujim/TD3), in units of actions."""
 
-    lr: float = 3e-4  # Adam's step size, for critics and actor
-    gamma: float = 0.99  # discount per step
-    tau: float = 0.005  # share of the way that targets move with each update of the actor
-    exploration_noise: float = 0.1  # sigma: deviation of the noise on actions taken
-    target_noise: float = 0.2  # sigma': deviation of the noise on target actions
-    noise_clip: float = 0.5  # c: bound of that noise
-    delay: int = 2  # critic updates per update of actor and targets
-    batch: int = 256  # transitions per update
-    collect: int = 1  # steps of each env per iteration
-    learn: int = 1  # updates per iteration
-    capacity: int = 1_000_000  # transitions kept, over all envs of a seed
-    warmup: int = 25_000  # steps with random actions before the first update
-    n_step: int = 1  # rewards summed before bootstrapping
-    priority: float | None = None  # exponent of prioritised replay (0.6); None draws uniformly
-    correction: float = 0.4  # exponent of its importance weights, constant
-    width: int = 256  # units per hidden layer
-    depth: int = 2  # hidden layers, for vectors (after convolutions: one)
+    lr: NotNegative = 3e-4  # Adam's step size, for critics and actor
+    gamma: Share = 0.99  # discount per step
+    tau: Share = 0.005  # share of the way that targets move with each update of the actor
+    exploration_noise: NotNegative = 0.1  # sigma: deviation of the noise on actions taken
+    target_noise: NotNegative = 0.2  # sigma': deviation of the noise on target actions
+    noise_clip: Width = 0.5  # c: bound of that noise
+    delay: Count = 2  # critic updates per update of actor and targets
+    batch: Count = 256  # transitions per update
+    collect: Count = 1  # steps of each env per iteration
+    learn: Count = 1  # updates per iteration
+    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed
+    warmup: Whole = 25_000  # steps with random actions before the first update
+    n_step: Count = 1  # rewards summed before bootstrapping
+    priority: NotNegative | None = None  # exponent of prioritised replay (0.6); None: uniform
+    correction: Share = 0.4  # exponent of its importance weights, constant
+    width: Count = 256  # units per hidden layer
+    depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
 
 
 class Actor(eqx.Module):
