@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 import sterling
 from sterling import algorithms
 from sterling.language.model import LanguageModel, form_of
-from sterling.types import Generations, Record, Signals
+from sterling.types import Generations, Record
 
 HERE = Path(__file__).parent
 SMALL = {"prompts": 8, "group": 8, "limit": 5}
@@ -169,29 +169,18 @@ def numbers(name):
     return {key: round(value, 6) for key, value in sorted(found.items())}
 
 
-@pytest.mark.parametrize("name", NAMES)
+# From the beginning of a run, of each file and of the one with a critic; from the middle of one
+# test_language_oracles.py has every name.
+BEGUN = (*ALONE, "grpo", "token-ppo")
+
+
+@pytest.mark.parametrize("name", [*BEGUN, *slow(*(x for x in NAMES if x not in BEGUN))])
 def test_one_update_equals_the_golden_number(name):
     expected = json.loads((HERE / "golden_language.json").read_text())[name]
     found = numbers(name)
     assert set(found) == set(expected)
     for key, value in expected.items():
         np.testing.assert_allclose(found[key], value, rtol=2e-4, atol=2e-5, err_msg=key)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_shapes_are_preserved_and_failed_rows_teach_nothing(name):
-    before, after, signals = one_update(name)
-    assert isinstance(signals, Signals)
-    assert jax.tree.structure(before) == jax.tree.structure(after)
-    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
-        assert (old.shape, old.dtype) == (new.shape, new.dtype)
-    batch = make_batch()
-    other = dataclasses.replace(
-        batch, extras={**batch.extras, "score": batch.extras["score"].at[5].set(99.0)}
-    )
-    again, _ = LEARN[name](before, other, jax.random.key(1))
-    for one, two in zip(jax.tree.leaves(after.model), jax.tree.leaves(again.model), strict=True):
-        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("name", ["grpo", *slow("sft", "rloo", "token-ppo")])
