@@ -56,7 +56,7 @@ def slow(*names):
 @pytest.mark.parametrize("name", ["grpo", *slow("sft", "rloo", "token-ppo")])
 def test_what_is_rewarded_is_learned(name):
     learns = 60 if name in ("token-ppo", "rloo") else 40
-    run = train(name, learns, evaluate_episodes=64)  # by chance it is 0.01
+    run = train(name, learns, evaluate_episodes=64, evaluate_every=learns)  # by chance it is 0.01
     assert run.result["final"]["return"]["per_seed"][0] > 0.8
 
 

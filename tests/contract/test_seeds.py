@@ -42,11 +42,10 @@ def train(run, seeds, folder, *, iterations=ITERATIONS, **options):
     one = case.fields.get("length", 1) * case.envs if name == "ppo" else case.envs  # steps
     steps = case.fields.get("warmup", 0) + one * iterations
     budget = case.budget(f"both{form}", steps, folder)
+    how = {"seeds": seeds, "envs": case.envs, "strategy": "map", "evaluate_episodes": 0}
+    how |= {"log_every": ROW * one if case.steps else ROW, "preset": False}
     return sterling.train(
-        *(name, f"probe:both{form}"),
-        **{"seeds": seeds, "envs": case.envs, "strategy": "map", "evaluate_episodes": 0},
-        **{"log_every": ROW * one if case.steps else ROW, "preset": False},
-        **{**budget, **smaller(case), **options},
+        name, f"probe:both{form}", **{**how, **budget, **smaller(case), **options}
     )
 
 
