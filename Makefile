@@ -38,19 +38,15 @@ demo: $(STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a film
 	$(BIN)/sterling play runs/demo --video runs/demo/cheetah.mp4
 
 # Most of the time goes into compiling. Where it matters how a program is compiled (is a seed alone
-# bit-equal to the same among several?) it is compiled as for users; elsewhere in less time, and in
-# the least where nothing runs for long (tests of the contract do: probe worlds, resuming).
-CONTRACT := tests/contract
-PYTEST = $(BIN)/python -m pytest -n 3
-LESS := --xla_cpu_use_fusion_emitters=false
-LEAST := $(LESS) --xla_backend_optimization_level=0
+# bit-equal to the same among several?) it is compiled as for users, elsewhere in the least time.
+PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
+LEAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0
 define tests
-	$(PYTEST) --dist worksteal -m "as_users and $(1)" $(CONTRACT)
-	XLA_FLAGS="$(LESS)" $(PYTEST) --dist worksteal -m "not as_users and $(1)" $(CONTRACT)
-	XLA_FLAGS="$(LEAST)" $(PYTEST) --dist loadfile -m "$(1)" tests --ignore=$(CONTRACT)
+	$(PYTEST) -m "as_users and $(1)" tests/contract
+	XLA_FLAGS="$(LEAST)" $(PYTEST) -m "not as_users and $(1)" tests
 endef
 
-test: $(STAMP)  ## the tests that hold every promise (about 20 minutes on two cores; to become 12)
+test: $(STAMP)  ## the tests that hold every promise (about 14 minutes on two cores; to become 12)
 	$(call tests,not slow)
 
 test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases

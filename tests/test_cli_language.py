@@ -18,7 +18,7 @@ from sterling.language import lora, peft
 def runs(tmp_path_factory):
     """Two seeds that imitate for a little while, and go on by reinforcement."""
     home = tmp_path_factory.mktemp("language")
-    shared = {"seeds": 2, "evaluate_episodes": 8}
+    shared = {"seeds": 2, "evaluate_episodes": 8, "evaluate_every": 12}
     sterling.train(
         *("sft", "reverse-text"),
         **{**shared, "updates": 12, "out": home / "sft", "model": "nano", "limit": 8},

@@ -45,6 +45,7 @@ def make(module, space, **fields):
     return jax.jit(lambda key: module.init(key, spec, config))(jax.random.key(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
 def test_without_a_penalty_it_is_sac(space):
     """Every network, target and temperature, over several updates."""
@@ -68,6 +69,7 @@ def plain(net, x):
     return x
 
 
+@pytest.mark.slow
 def test_the_gap_of_choices_by_hand():
     batch, state = batch_of(FORMS[1]), make(cql, FORMS[1])
     assert cql.draw(state, batch, jax.random.key(0)) is None
@@ -78,6 +80,7 @@ def test_the_gap_of_choices_by_hand():
         np.testing.assert_allclose(found[index], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_gap_of_boxes_by_hand():
     batch, state = batch_of(BOX), make(cql, BOX, n_actions=4)
     drawn = cql.draw(state, batch, jax.random.key(5))
@@ -101,6 +104,7 @@ def test_the_gap_of_boxes_by_hand():
         np.testing.assert_allclose(found[index], expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
 def test_the_loss_adds_half_the_penalty_times_both_gaps(space):
     batch, state = batch_of(space), make(cql, space, penalty=3.0)
@@ -149,6 +153,7 @@ def test_a_gap_out_of_reach_does_not_blow_the_multiplier_up():
     np.testing.assert_allclose(jnp.exp(state.log_penalty), 1e6, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
 def test_an_unknown_return_leaves_cql_as_it_is(space):
     unknown = batch_of(space, extras={"monte_carlo": jnp.full(ROWS, -jnp.inf)})

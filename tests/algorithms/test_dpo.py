@@ -77,6 +77,7 @@ def lost(state, batch, kl=0.0):
     return evaluated(state.reference, state.config, jnp.asarray(kl), state.model, Pairs.of(batch))
 
 
+@pytest.mark.slow
 def test_dpos_gradient_is_the_closed_form():
     state, batch = moved("dpo"), record(ASKED[1:2])
     asked, *both = ASKED[1]
@@ -97,6 +98,7 @@ def test_dpos_gradient_is_the_closed_form():
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_loss_is_its_formula_on_answers_read_alone(loss):
     state, batch = moved(loss), record(ASKED[:2])
@@ -132,7 +134,10 @@ def test_a_loss_is_its_formula_on_answers_read_alone(loss):
     )
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "loss",
+    [x if x in ("dpo", "kto") else pytest.param(x, marks=pytest.mark.slow) for x in LOSSES],
+)
 def test_learning_lowers_the_loss_and_prefers_the_preferred(loss):
     state, batch = dpo.begin(model(), config(loss, lr=3e-3, rise=1)), record()
     assert (state.reference is None) == (loss in dpo.FREE)
@@ -207,6 +212,7 @@ def test_pieces_change_nothing(loss):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_pair_of_which_a_row_failed_does_not_count():
     batch, few = record(), record(ASKED[:3])
     valid = batch.extras["valid"].at[7].set(False)  # the last pair's rejected answer
@@ -229,6 +235,7 @@ def test_ktos_mismatched_answers_are_those_to_the_next_prompt():
             np.testing.assert_array_equal(own, range(len(ids) - len(answer) - 1, len(ids)))
 
 
+@pytest.mark.slow
 def test_ktos_reference_point_is_their_mean_gain():
     state = moved("kto")
     gains = []
@@ -249,6 +256,7 @@ def test_one_that_was_cut_off_by_the_row_keeps_what_fits():
     assert int(short.mask[0, 0].sum()) == 2
 
 
+@pytest.mark.slow
 def test_per_token_gains_are_ipos_own():
     summed, mean = moved("ipo"), moved("ipo", per_token=True)
     pairs = Pairs.of(record())

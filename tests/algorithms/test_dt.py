@@ -103,6 +103,7 @@ def test_padding_does_not_matter():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", [BOX, CHOICES, SEVERAL], ids=["box", "choices", "several"])
 def test_the_loss_by_hand(action):
     state, batch = make(action), batch_of(action)
@@ -156,7 +157,7 @@ def test_remembering_equals_looking_at_the_whole():
         action, memory, _ = recall(state, past, obs[step], KEY, False)
         actions.append(action)
         past = Past(memory, action, reward[step], jnp.ones(ENVS), jnp.zeros(ENVS, bool))
-    spent = jnp.cumsum(reward, 0) - reward
+    spent, said = jnp.cumsum(reward, 0) - reward, jax.jit(lambda x: jnp.tanh(state.nets(x)[:, -1]))
     for last in (0, 2, 5):
         first = max(0, last + 1 - LENGTH)
         rows = jnp.arange(first, last + 1)
@@ -168,7 +169,7 @@ def test_remembering_equals_looking_at_the_whole():
             jnp.broadcast_to(rows.astype(jnp.int32)[None], wide),
             jnp.ones(wide, bool),
         )
-        expected = jnp.tanh(state.nets(context)[:, -1])
+        expected = said(context)
         np.testing.assert_allclose(actions[last], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -192,6 +193,7 @@ def test_choices_are_sampled_only_to_explore():
     assert greedy.dtype == jnp.int32
 
 
+@pytest.mark.slow
 def test_asking_for_a_high_return_picks_the_better_action():
     """Two steps; an action of 1 earns 1, of 0 nothing; the log is of chance."""
     rng = np.random.default_rng(0)

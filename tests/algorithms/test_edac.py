@@ -52,6 +52,7 @@ def as_twins(ensemble):
     return Twins(ensemble.torso, first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
 def test_two_members_without_diversity_are_sac(space):
     state, batch = make(space, members=2, target_entropy=-1.0), batch_of(space)
@@ -117,6 +118,7 @@ def test_deviations_have_the_authors_bounds():
             np.testing.assert_allclose(far(obs, obs).normal.log_std, bound)
 
 
+@pytest.mark.slow
 def test_no_diversity_is_the_limit_of_little():
     batch = batch_of(BOX)
     after = [learn(make(diversity=eta), batch, jax.random.key(0))[0] for eta in (None, 0.0, 1e-6)]
@@ -126,6 +128,7 @@ def test_no_diversity_is_the_limit_of_little():
             np.testing.assert_allclose(one, two, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_the_critics_loss_by_finite_differences():
     state, batch = make(diversity=2.0), batch_of(BOX)
     y, mask = jnp.ones(ROWS), np.asarray(batch.mask)
@@ -147,6 +150,7 @@ def test_the_critics_loss_by_finite_differences():
     np.testing.assert_allclose(error, np.abs(q - 1.0).mean(0), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_diversity_makes_members_differ():
     batch, alike = batch_of(BOX), {}
     for eta in (None, 5.0):
@@ -159,6 +163,7 @@ def test_diversity_makes_members_differ():
     assert alike[5.0] < alike[None] - 0.5
 
 
+@pytest.mark.slow
 def test_settings_of_rlpd_learn():
     state = make(members=10, subset=2, layer_norm=True, backup_entropy=False)
     assert len(state.critics.nets.norms) == 1

@@ -45,6 +45,7 @@ def mlp(net, x):
     return x[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divergence", fdvl.DIVERGENCES)
 def test_the_value_moves_by_the_dual_loss(divergence):
     state, batch = make(divergence=divergence, weight=0.7), batch_of()
@@ -66,6 +67,7 @@ def test_the_value_moves_by_the_dual_loss(divergence):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_the_policy_moves_as_in_xql():
     """At equal first parameters both have the same advantages, hence the same weights."""
     one, _ = jax.jit(fdvl.learn)(make(), batch_of(), KEY)
@@ -75,6 +77,7 @@ def test_the_policy_moves_as_in_xql():
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divergence", fdvl.DIVERGENCES)
 def test_values_reach_the_largest_of_a_small_log(divergence):
     """One state, three actions that end it with reward 0, 1 or 2, a fifth of them the best."""

@@ -67,6 +67,7 @@ def plain_target(state, batch, key, how):
     return batch.reward + 0.99 * batch.discount * value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["mean", "min"])
 def test_the_target_equals_the_plain_one(how):
     state, batch = make(q_agg=how), batch_of()
@@ -98,6 +99,7 @@ def plain_actor_loss(actors, critics, batch, config, key):
     return flow + config.alpha * near - worth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalise", [False, True])
 def test_an_update_equals_the_plain_one(normalise):
     state, batch = make(normalise_q=normalise, flow_steps=3, alpha=2.0), batch_of()
@@ -167,6 +169,7 @@ def trained(alpha):
     return jax.jit(lambda s: jax.lax.scan(update, s, updates)[0])(state)
 
 
+@pytest.mark.slow
 def test_near_the_flow_it_samples_both_modes_and_away_from_it_the_better():
     obs = jnp.zeros((1000, OBS))
     actions = [

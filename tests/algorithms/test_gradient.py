@@ -17,6 +17,7 @@ from sterling.training.fields import make_config
 from sterling.types import Mistake, Record
 
 
+@pytest.mark.slow
 def test_a_corrected_kl_is_the_ratio_times_the_estimate():
     model = tiny(12, "nano")
     ids = jax.random.randint(jax.random.key(1), (3, 7), 0, 12, jnp.int32)
@@ -63,7 +64,9 @@ def batch(model, shift):
     )
 
 
-@pytest.mark.parametrize("cuts", [{"top_p": 0.9}, {"top_k": 5}])
+@pytest.mark.parametrize(
+    "cuts", [{"top_p": 0.9}, pytest.param({"top_k": 5}, marks=pytest.mark.slow)]
+)
 def test_ratios_begin_at_one_where_the_sampler_left_tokens_out(cuts):
     """What was sampled by cut probabilities is likelier there than under the model."""
     model = tiny(12, "nano")
@@ -165,6 +168,7 @@ def test_only_lines_that_were_cut_are_left_out_of_learning():
     assert credit.kept(gradient.Config(), batch, batch.mask).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "scale"), [("dr-grpo", 1.0), ("reinforce", 8.0)])
 def test_the_rule_does_not_change_the_denominator(name, scale):
     """Where ratios are 1 a ratio's gradient is log pi's; a sum over answers is 8 = limit times the

@@ -8,6 +8,7 @@ equation in the true world, so every learned value can be held against it.
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from gymnasium import spaces
 
 from sterling.algorithms.offline import cql, edac
@@ -89,6 +90,7 @@ def test_conservative_values_are_lower_bounds_of_the_policy_s_true_value():
     assert conservative > plain + 0.3  # and the policy keeps to what the log knows
 
 
+@pytest.mark.slow
 def test_more_members_promise_less_where_the_log_says_nothing_and_there_alone():
     found = {}
     for members in (2, 16):

@@ -31,7 +31,9 @@ def rollout():
     return mid_run.make_batch(Rollouts(SMALL["length"]), False, garbage=0.0)
 
 
-@pytest.mark.parametrize("minibatch", [1, 5, 8, 23, 24])
+@pytest.mark.parametrize(
+    "minibatch", [5, 24, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (1, 8, 23))]
+)
 def test_every_epoch_goes_through_all_rows(minibatch):
     """Of 24 rows; a last minibatch with fewer rows learns from these alone. The oracle takes the
     rows of a permutation one minibatch after another, and knows of no pads."""
@@ -54,6 +56,7 @@ def test_an_orders_chance_is_the_keys():
     assert jnp.abs(other - found[0]).max() > 1e-6
 
 
+@pytest.mark.slow
 def test_masked_rows_still_teach_nothing():
     state, batch = agent(16), rollout()
     assert not batch.mask.all()

@@ -45,6 +45,7 @@ def make(space=BOX, **fields):
     return jax.jit(lambda key: rebrac.init(key, spec, config))(jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_targets_by_hand_at_an_end_at_a_cut_and_between():
     state, batch = make(critic_penalty=0.7, target_noise=0.0, gamma=0.9), batch_of()
     y, far = rebrac.target(state, batch, jax.random.key(0))
@@ -65,6 +66,7 @@ def test_without_a_critic_penalty_targets_are_those_of_td3():
     np.testing.assert_allclose(found, td3.target(state, batch, jax.random.key(3)), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_actor_s_loss_is_that_of_td3bc_in_other_units():
     """alpha = 1 / (dim(A) beta), where both critics are one."""
     state, batch, beta = make(), batch_of(), 0.2
@@ -118,6 +120,7 @@ def test_actor_and_targets_move_every_second_update():
     assert signals.metrics["policy/distance"] > 0.0
 
 
+@pytest.mark.slow
 def test_a_large_penalty_imitates():
     batch = batch_of(mask=jnp.ones(ROWS, bool))
     keys = jax.random.split(jax.random.key(0), 1500)

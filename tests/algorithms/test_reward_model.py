@@ -21,6 +21,7 @@ TOKENS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
 ASKED = [("copy ab", "ab", "ba"), ("copy xyz", "xyz", "xz"), ("go", "yes", "no"), ("a", "b", "cc")]
 KEY = jax.random.key(0)
 LEARN, SCORE = jax.jit(reward.learn), jax.jit(reward.score)
+READ = jax.jit(lambda state, ids: state.model.hidden(ids)[0, -1] @ state.head)
 
 
 def compared(texts=ASKED):
@@ -49,7 +50,7 @@ def scores(state, texts=ASKED):
         for answer in both:
             opening = TOKENS.opening([Message("user", asked)])
             ids = jnp.asarray([[*opening, *TOKENS.encode(answer), TOKENS.end]], jnp.int32)
-            found.append(float(state.model.hidden(ids)[0, -1] @ state.head))
+            found.append(float(READ(state, ids)))
     return np.array(found).reshape(-1, 2)
 
 
@@ -61,6 +62,7 @@ def test_a_score_is_read_at_the_last_token():
     np.testing.assert_allclose(SCORE(state, junk, source.length.reshape(-1)), found, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("centring", [0.0, 0.3])
 def test_the_loss_is_bradleys_and_terrys(centring):
     state = new(centring=centring)
@@ -93,6 +95,7 @@ def test_pieces_change_nothing():
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_pair_of_which_a_row_failed_does_not_count():
     batch = record()
     valid = batch.extras["valid"].at[3].set(False)
@@ -120,6 +123,7 @@ def preferred(count, seed):
     return pairs
 
 
+@pytest.mark.slow
 def test_it_finds_what_answers_are_worth_to_those_who_chose():
     """Also of answers that it has never seen: differences of scores are those of worth."""
     source = dataclasses.replace(compared(preferred(8192, 0)), needs=Comparisons(64))
@@ -146,8 +150,8 @@ def test_it_answers_with_its_own_model():
     number = jnp.zeros(1, jnp.int32)
     asked = Prompts(ids, lengths, total, number, Sampling.of(1, 1.0), 4, 1, TOKENS.stops)
     state = new()
-    answers, _ = reward.act(state, asked, KEY, False)
-    likeliest = jnp.argmax(state.model(ids)[0, -1])
+    answers, _ = jax.jit(reward.act, static_argnums=3)(state, asked, KEY, False)
+    likeliest = jax.jit(lambda ids: jnp.argmax(state.model(ids)[0, -1]))(ids)
     assert answers.ids[0, 0] == likeliest
 
 

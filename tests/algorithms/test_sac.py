@@ -174,6 +174,7 @@ def plain_update(state, batch, noises, wanted):
     return actor, critics, slow, step(state.log_alpha, slope, config.lr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discrete", [False, True])
 def test_an_update_equals_the_plain_one(discrete):
     state = make(spaces.Discrete(ACTIONS) if discrete else BOX)
@@ -207,7 +208,9 @@ def test_the_temperature_stays_without_tuning():
     np.testing.assert_allclose(jnp.exp(after.log_alpha), 0.3, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("wanted", "way"), [(-9.0, -1.0), (9.0, 1.0)])
+@pytest.mark.parametrize(
+    ("wanted", "way"), [pytest.param(-9.0, -1.0, marks=pytest.mark.slow), (9.0, 1.0)]
+)
 def test_a_temperature_that_begins_at_0_is_tuned_all_the_same(wanted, way):
     """Its logarithm begins at that of 1e-6. Adam's first step is the step size: down where the
     policy is more random than asked for, up where it is less."""

@@ -118,6 +118,7 @@ def plain_update(state, batch, key):
     return td3.Nets(actor, critics), slow
 
 
+@pytest.mark.slow
 def test_an_update_equals_the_plain_one():
     state, batch, key = make(delay=1), batch_of(), jax.random.key(4)
     after, signals = learn(state, batch, key)

@@ -109,6 +109,7 @@ def plain_update(state, batch):
     return policy, value, critics, slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", [BOX, CHOICES], ids=["box", "choices"])
 def test_an_update_equals_the_plain_one(action):
     state, batch = make(action), batch_of(action)
@@ -149,6 +150,7 @@ def test_rewards_and_observations_are_scaled_by_the_log():
     np.testing.assert_allclose(xql.value(state, moved.obs), xql.value(plain, shifted.obs), 1e-4)
 
 
+@pytest.mark.slow
 def test_values_are_soft_maxima_of_a_small_log():
     """One state, three actions that end it with reward 0, 1 or 2, the best one of them rare."""
     share = np.array([0.5, 0.4, 0.1])

@@ -55,6 +55,7 @@ def test_what_training_needs_is_said_before_it(words, said, capsys, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_json_is_the_comparison(capsys, tmp_path):
     assert main([*STUDY.split(), "--out", str(tmp_path / "study")]) == 0
     (decision,) = json.loads(capsys.readouterr().out)["decisions"]

@@ -52,16 +52,16 @@ SMALL = {"lr": 3e-3, "batch": 64, "width": 32, "normalise_obs": False}
 VALUED = {**SMALL, "gamma": 0.8, "tau": 0.02}
 SOFT = {**VALUED, "alpha": 0.01, "tune_alpha": False, "depth": 2}
 PENALTY = {"penalty": 0.02, "n_actions": 4}
-SEQUENCES = {**SMALL, "lr": 1e-3, "rise": 100, "length": 4, "layers": 2}
+SEQUENCES = {**SMALL, "batch": 32, "width": 16, "rise": 50, "length": 4, "layers": 2}
 CASES = {
     case.name: case
     for case in (
-        Case("bc", BOTH, 0, SMALL, wise=True),
+        Case("bc", BOTH, 0, SMALL, updates=1_000, wise=True),
         Case("iql", BOTH, 0, {**VALUED, "expectile": 0.99, "beta": 10.0}),
         Case("xql", BOTH, 0, {**VALUED, "temperature": 0.02, "beta": 10.0}),
         Case("fdvl", BOTH, 0, {**VALUED, "weight": 0.9, "beta": 10.0}),
         Case("fql", ("-continuous",), 0, {**VALUED, "alpha": 0.03, "depth": 2}),
-        Case("dt", BOTH, 0, {**SEQUENCES, "target": 1.0, "horizon": 4}, updates=2_500),
+        Case("dt", BOTH, 0, {**SEQUENCES, "target": 1.0, "horizon": 4}, updates=1_200),
         Case("awac", BOTH, 0, {**VALUED, "temperature": 0.1}),
         Case("cql", BOTH, 0, {**SOFT, "actor_lr": 3e-3, **PENALTY}),
         Case("edac", BOTH, 0, {**SOFT, "members": 4, "diversity": None}),

@@ -70,10 +70,11 @@ def config_of(label: str) -> tuple[Any, Any]:
     return module, module.Config(**{**algorithms.named(name), **UPDATES[label]})
 
 
+@functools.cache
 def before(label: str) -> Any:
     """Return a state in the middle of a run."""
     module, config = config_of(label)
-    model = LanguageModel.create(jax.random.key(0), VOCABULARY, WIDTH, FORM, 2)
+    model = _model()
     return mid_run.stirred(module.begin(model, config), {".updates": 6}, NUDGES.get(label, {}))
 
 
@@ -105,6 +106,11 @@ def make_batch(garbage: float) -> Record:
     }
     both = jax.tree.map(jnp.asarray, (arrays, extras))
     return Record(next_obs=None, extras=both[1], **both[0])
+
+
+@functools.cache
+def _model() -> LanguageModel:
+    return LanguageModel.create(jax.random.key(0), VOCABULARY, WIDTH, FORM, 2)
 
 
 @functools.cache

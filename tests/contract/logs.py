@@ -23,14 +23,14 @@ def write(world: str, wise: bool, path: Path) -> Path:
     made = envs.make(f"probe:{world}", (0,), ENVS)
     random = np.random.default_rng(0)
     state, obs = made.reset(jax.random.key(0)[None])
-    rows = []
+    step_all, rows = jax.jit(made.step), []
     for time in range(STEPS):
         seen = np.asarray(obs[0])
         action = _random(made.spec.action, random)
         if wise and answer.action is not None:
             action = answer.action[np.abs(seen - answer.obs[:, 0]).argmin(1)]
         keys = jax.random.fold_in(jax.random.key(1), time)[None]
-        state, step = made.step(state, jnp.asarray(action)[None], keys)
+        state, step = step_all(state, jnp.asarray(action)[None], keys)
         rows.append((seen, action, *(np.asarray(x[0]) for x in (step.reward, step.discount))))
         rows[-1] += tuple(np.asarray(x[0]) for x in (step.last, step.mask, step.obs))
         obs = step.obs

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 import sterling
 from sterling import algorithms
 from sterling.language.model import LanguageModel, form_of
-from sterling.types import Generations, Record, Signals
+from sterling.types import Generations, Record
 
 HERE = Path(__file__).parent
 SMALL = {"prompts": 8, "group": 8, "limit": 5}
@@ -56,7 +56,7 @@ def slow(*names):
 @pytest.mark.parametrize("name", ["grpo", *slow("sft", "rloo", "token-ppo")])
 def test_what_is_rewarded_is_learned(name):
     learns = 60 if name in ("token-ppo", "rloo") else 40
-    run = train(name, learns, evaluate_episodes=64)  # by chance it is 0.01
+    run = train(name, learns, evaluate_episodes=64, evaluate_every=learns)  # by chance it is 0.01
     assert run.result["final"]["return"]["per_seed"][0] > 0.8
 
 
@@ -158,22 +158,6 @@ def make_batch(rows=8, tokens=6):
     return Record(
         next_obs=None, extras=jax.tree.map(jnp.asarray, extras), **jax.tree.map(jnp.asarray, arrays)
     )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_shapes_are_preserved_and_failed_rows_teach_nothing(name):
-    before, after, signals = one_update(name)
-    assert isinstance(signals, Signals)
-    assert jax.tree.structure(before) == jax.tree.structure(after)
-    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
-        assert (old.shape, old.dtype) == (new.shape, new.dtype)
-    batch = make_batch()
-    other = dataclasses.replace(
-        batch, extras={**batch.extras, "score": batch.extras["score"].at[5].set(99.0)}
-    )
-    again, _ = LEARN[name](before, other, jax.random.key(1))
-    for one, two in zip(jax.tree.leaves(after.model), jax.tree.leaves(again.model), strict=True):
-        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("name", ["grpo", *slow("sft", "rloo", "token-ppo")])

@@ -1,4 +1,12 @@
-"""Seeds alone equal seeds together, exactly under `map`."""
+"""Seeds alone equal seeds together, exactly under `map`; a run that was stopped by a signal, saved
+and resumed equals an uninterrupted one, bit for bit. Every algorithm.
+
+Both are asked of one trained run, whose program is compiled once. What a fresh process makes of a
+run that was killed is in ``test_resume.py``.
+"""
+
+import os
+import signal
 
 import jax
 import numpy as np
@@ -8,37 +16,87 @@ from cases import CASES, each
 import sterling
 
 RUNS = [(case.name, case.spaces[-1]) for case in CASES.values()]
+ITERATIONS = 100  # after what an algorithm does at random first
+ROW = 30  # iterations between two rows of metrics
 
 
-def train(name, world, seeds, strategy, steps, folder):  # noqa: PLR0917
+class Stop:
+    """A sink that asks the process to save and leave at the second row that it is given."""
+
+    def __init__(self):
+        self.rows = 0
+
+    def write(self, row):
+        self.rows += 1
+        if self.rows == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def close(self):
+        pass
+
+
+def train(run, seeds, folder, *, iterations=ITERATIONS, **options):
+    """A run of an algorithm on a world of one kind of actions; logs lie in ``folder``."""
+    name, form = run
     case = CASES[name]
+    one = case.fields.get("length", 1) * case.envs if name.endswith("ppo") else case.envs  # steps
+    steps = case.fields.get("warmup", 0) + one * iterations
+    budget = case.budget(f"both{form}", steps, folder)
+    how = {"seeds": seeds, "envs": case.envs, "strategy": "map", "evaluate_episodes": 0}
+    how |= {"log_every": ROW * one if case.steps else ROW, "preset": False}
     return sterling.train(
-        name,
-        f"probe:{world}",
-        **case.budget(world, steps, folder),
-        seeds=seeds,
-        envs=case.envs,
-        strategy=strategy,
-        evaluate_episodes=0,
-        preset=False,
-        **case.fields,
+        name, f"probe:both{form}", **{**how, **budget, **smaller(case), **options}
     )
 
 
+def smaller(case):
+    """Its settings, and networks of one layer, which take less time to compile."""
+    one = {"dt": {"layers": 1}, "recurrent-ppo": {"width": 8}}.get(case.name, {"depth": 1})
+    return {**case.fields, **one}
+
+
+@pytest.fixture(scope="module", params=RUNS, ids="".join)
+def together(request, tmp_path_factory, written_logs):
+    """Which algorithm it is, where its run of three seeds was written, and that run."""
+    path = tmp_path_factory.mktemp("seeds") / "whole"
+    return request.param, path, train(request.param, [0, 1, 2], written_logs, out=path)
+
+
 @pytest.mark.as_users
-@pytest.mark.parametrize(("name", "form"), RUNS)
-def test_map_is_bit_equal_to_each_seed_alone(name, form, written_logs):
-    together = train(name, "both" + form, [0, 1, 2], "map", 1200, written_logs).agent.state
-    alone = train(name, "both" + form, [1], "map", 1200, written_logs).agent.state
-    for many, one in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+def test_map_is_bit_equal_to_each_seed_alone(together, written_logs):
+    run, _, several = together
+    alone = train(run, [1], written_logs)
+    leaves = [jax.tree.leaves(each.agent.state) for each in (several, alone)]
+    for many, one in zip(*leaves, strict=True):
         np.testing.assert_array_equal(np.asarray(many)[1], np.asarray(one)[0])
+
+
+@pytest.mark.as_users
+def test_stopped_and_resumed_equals_uninterrupted(together, tmp_path, written_logs):
+    run, _, whole = together
+    path = tmp_path / "broken"
+    with pytest.raises(SystemExit) as left:
+        train(run, [0, 1, 2], written_logs, out=path, sinks=[Stop()])
+    assert left.value.code == 75
+    assert not (path / "result.json").exists()  # it was in the middle
+    resumed = sterling.resume(path)
+    leaves = [jax.tree.leaves(each.agent) for each in (whole, resumed)]
+    assert len(leaves[0]) == len(leaves[1])
+    for one, other in zip(*leaves, strict=True):
+        np.testing.assert_array_equal(_plain(one), _plain(other))
+
+
+def _plain(leaf):
+    """A leaf as numbers; keys of randomness by their data."""
+    keyed = hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if keyed else leaf)
 
 
 @pytest.mark.parametrize(("name", "form"), each("ppo", "iql"))
 def test_vmap_is_close_over_a_few_updates(name, form, written_logs):
-    steps = CASES[name].fields.get("warmup", 0) + 3 * 16 * CASES[name].envs
-    together = train(name, "both" + form, [0, 1], "vmap", steps, written_logs).agent.state
-    alone = train(name, "both" + form, [1], "map", steps, written_logs).agent.state
+    few = {"iterations": 3 if name == "ppo" else 48}
+    together = train((name, form), [0, 1], written_logs, strategy="vmap", **few).agent.state
+    alone = train((name, form), [1], written_logs, **few).agent.state
     for many, one in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
         np.testing.assert_allclose(
             np.asarray(many, np.float64)[1], np.asarray(one, np.float64)[0], rtol=2e-3, atol=2e-3

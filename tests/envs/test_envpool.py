@@ -191,6 +191,7 @@ def test_frames_of_atari_are_those_envpool_stacks_itself() -> None:
     assert world.stack == 4
 
 
+@pytest.mark.slow
 def test_a_rollout_tallies_games_not_lives() -> None:
     from sterling.experience.rollout import Rollout
 

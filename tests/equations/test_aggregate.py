@@ -74,7 +74,9 @@ def test_padding_rows_change_nothing(how):
 
 
 @pytest.mark.parametrize("how", aggregate.WAYS)
-@pytest.mark.parametrize("parts", [2, 3, 8])
+@pytest.mark.parametrize(
+    "parts", [3, *(pytest.param(parts, marks=pytest.mark.slow) for parts in (2, 8))]
+)
 def test_any_split_into_micro_batches_has_the_same_loss_and_gradient(how, parts):
     """In double precision: rows at random, groups torn apart, in micro-batches of unequal size."""
     rng = np.random.default_rng(parts)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from sterling.equations.flow import between, euler, flow_matching_loss
 from sterling.nets.mlp import MLP
@@ -40,6 +41,7 @@ def test_the_exact_field_of_a_normal_carries_noise_to_it():
     assert abs(found.std() - s) < 0.05
 
 
+@pytest.mark.slow
 def test_two_modes_are_recovered():
     net = MLP.uniform(jax.random.key(0), (2, 64, 64, 1), "elu")
 

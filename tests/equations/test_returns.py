@@ -1,5 +1,6 @@
 """Advantages and policy losses: against numbers by hand, against rlax, and across joints."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,16 +12,19 @@ from sterling.equations.average import masked_mean, standardise
 from sterling.equations.policy import clipped_surrogate, clipped_value, kl_estimate
 from sterling.equations.returns import continues, gae
 
+ADVANTAGES = jax.jit(gae)
+RLAX = jax.jit(rlax.truncated_generalized_advantage_estimation)
+
 
 def advantages(reward, discount, values, last, mask, *, lam, gamma):
     """GAE of rows whose successors' values are the next rows' values."""
-    return gae(
+    return ADVANTAGES(
         jnp.asarray(reward, jnp.float32),
         gamma * jnp.asarray(discount, jnp.float32),
         jnp.asarray(values[:-1], jnp.float32),
         jnp.asarray(values[1:], jnp.float32),
         continues(jnp.asarray(last), jnp.asarray(mask)),
-        lam=lam,
+        lam=jnp.float32(lam),
     )
 
 
@@ -82,10 +86,10 @@ def test_gae_equals_rlax(seed, lam, gamma):
     reward, values = rng.normal(size=12), rng.normal(size=13)
     ends = rng.random(12) < 0.2
     found = advantages(reward, ~ends, values, ends, [True] * 12, lam=lam, gamma=gamma)
-    expected = rlax.truncated_generalized_advantage_estimation(
+    expected = RLAX(
         jnp.asarray(reward, jnp.float32),
         jnp.asarray(gamma * ~ends, jnp.float32),
-        lam,
+        jnp.float32(lam),
         jnp.asarray(values, jnp.float32),
     )
     np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-5)

@@ -384,7 +384,7 @@ def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):
     assert arms.chances()[0, 0] > 0.75
 
 
-@pytest.mark.parametrize("kind", ["learnable", "advantage"])
+@pytest.mark.parametrize("kind", [pytest.param("learnable", marks=pytest.mark.slow), "advantage"])
 def test_arms_are_learned_of_where_batches_wait_too(kind):
     """What a learner finds out late is told of the arms of the batch that it learned from."""
     shape = source(Levels(), Generations(6, 2), (0, 1, 2)).draw(Speaker("a", "b", "b"), KEYS)[1]

@@ -11,7 +11,7 @@ from sterling.types import Mistake
 
 FIELDS = {
     **{"model": "nano", "limit": 4, "updates": 6, "prompts": 2, "group": 2, "seeds": 2},
-    **{"log_every": 1, "evaluate_episodes": 2},
+    **{"log_every": 1, "evaluate_episodes": 2, "evaluate_every": 6},
 }
 
 

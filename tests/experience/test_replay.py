@@ -154,8 +154,16 @@ def check(batch, now, rows, n_step=1, gamma=1.0):
     assert clock.min() >= max(0, now - rows + 1)
 
 
-@pytest.mark.parametrize(("n_step", "gamma"), [(1, 1.0), (3, 0.5), (4, 0.9)])
-@pytest.mark.parametrize("priority", [0.0, 0.7])
+@pytest.mark.parametrize(
+    ("n_step", "gamma", "priority"),
+    [
+        *((1, 1.0, 0.0), (3, 0.5, 0.7), (4, 0.9, 0.0)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((1, 1.0, 0.7), (3, 0.5, 0.0), (4, 0.9, 0.7))
+        ),
+    ],
+)
 def test_no_transition_joins_episodes_or_laps(n_step, gamma, priority):
     world = Counter(seeds=(0, 5), envs=2)
     replay = make(world, capacity=46, n_step=n_step, gamma=gamma, priority=priority)
@@ -212,8 +220,20 @@ class Unsaved(Counter):
     exact = False
 
 
-@pytest.mark.parametrize(("n_step", "priority"), [(1, 0.0), (3, 0.0), (1, 0.5), (3, 0.5)])
-@pytest.mark.parametrize(("stack", "before"), [(0, 2), (3, 2), (3, 20)])
+@pytest.mark.parametrize(
+    ("stack", "before", "n_step", "priority"),
+    [
+        *((0, 2, 1, 0.0), (3, 2, 3, 0.5), (3, 20, 1, 0.5)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                *((0, 2, 3, 0.0), (0, 2, 1, 0.5), (0, 2, 3, 0.5)),
+                *((3, 2, 1, 0.0), (3, 2, 3, 0.0), (3, 2, 1, 0.5)),
+                *((3, 20, 1, 0.0), (3, 20, 3, 0.0), (3, 20, 3, 0.5)),
+            )
+        ),
+    ],
+)
 def test_nothing_joins_what_was_before_a_resume_to_what_came_after(n_step, priority, stack, before):
     """Also where the ring is full, and with every row remembered from before."""
     how = {"capacity": 60, "batch": 512, "n_step": n_step, "priority": priority}
@@ -285,7 +305,7 @@ def test_a_seed_draws_the_same_alone_and_beside_others(priority):
         jax.tree.map(lambda m, o: np.testing.assert_array_equal(m[1], o[0]), many, one)
 
 
-@pytest.mark.parametrize("priority", [0.0, 0.7])
+@pytest.mark.parametrize("priority", [pytest.param(0.0, marks=pytest.mark.slow), 0.7])
 def test_worlds_on_the_host_draw_what_compiled_ones_do(priority):
     needs = {"capacity": 46, "warmup": 6, "priority": priority}
     start = keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0)
@@ -369,8 +389,9 @@ def test_numbers_of_every_type_come_back_bit_for_bit():
     record = Record(obs, action, ones, ones, obs, yes, yes)
     ring = Ring.create(9, jax.tree.map(lambda x: x[:, 0], obs), action[:, 0])
     assert len(ring.wide) == 3
+    insert = jax.jit(lambda ring: ring.insert(record))
     for _ in range(3):
-        ring = ring.insert(record)
+        ring = insert(ring)
     row, env = (x.reshape(-1) for x in np.meshgrid(np.arange(5), np.arange(3)))
     places = [jnp.broadcast_to(jnp.asarray(x, jnp.int32)[None], (2, 15)) for x in (row, env)]
     back = ring.obs((places[0] + 10) % 9, places[1])  # the third block began at row 10

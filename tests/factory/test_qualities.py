@@ -97,6 +97,7 @@ def test_sources_say_how_to_make_it_again(made):
         assert f"training left {short.rows:,}" in short.facts.sources[0].notes[0]
 
 
+@pytest.mark.slow
 def test_equal_words_give_equal_bytes(made, tmp_path):
     """With a training of its own: nothing is taken from the one before."""
     for quality in ("medium", "medium-replay"):
@@ -282,7 +283,9 @@ BOXES = {
 }
 
 
-@pytest.mark.parametrize("name", BOXES)
+@pytest.mark.parametrize(
+    "name", ["half", "bytes", *(pytest.param(x, marks=pytest.mark.slow) for x in ("huge", "free"))]
+)
 def test_actions_are_stored_as_they_were_done(tmp_path, name):
     """Also where a box has one bound, or holds integers."""
     space = BOXES[name]

@@ -23,6 +23,7 @@ def cube(tmp_path_factory):
     return scripted("cube-single-play-singletask-task2-v0", 1000, home)
 
 
+@pytest.mark.slow
 def test_a_cube_is_moved_and_the_task_rewarded(cube):
     assert (cube.lengths.tolist(), cube.ended.tolist()) == ([1000], [False])
     one = cube[0]
@@ -68,6 +69,7 @@ def test_buttons_drawers_and_windows(name, tmp_path):
     assert (data[0].reward.min() < 0) == ("singletask" in name)
 
 
+@pytest.mark.slow
 def test_a_point_finds_its_way_whoever_works(tmp_path):
     name = "pointmaze-medium-stitch-v0"
     one = scripted(name, 500, tmp_path)

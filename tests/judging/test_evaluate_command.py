@@ -79,7 +79,7 @@ def test_without_a_world_the_value_is_that_of_the_table(made, capsys):
     assert numbers(told[3])[0] == pytest.approx(MDP.worth(ACTING, GAMMA), abs=0.4)
 
 
-@pytest.mark.parametrize("method", ["fqe", "wdr"])
+@pytest.mark.parametrize("method", ["fqe", pytest.param("wdr", marks=pytest.mark.slow)])
 def test_methods_take_their_words(made, capsys, method):
     home, _ = made
     words = ["--method", method, "--updates", "20", "--policy", "sampled", "--gamma", "0.9"]
@@ -128,6 +128,7 @@ def test_a_log_of_another_problem_is_refused(made, tmp_path):
             beside_behaviour(made[1], other, 5)
 
 
+@pytest.mark.slow
 def test_a_log_that_is_gone_is_told_and_the_world_still_answers(made, tmp_path, capsys):
     home, _ = made
     moved = (home / "log").rename(home / "moved")

@@ -28,7 +28,8 @@ MODULES = {"ppo": ppo, "sac": sac, "dqn": dqn, "td3": td3}
 
 def agent(name, spec, sampled=True):
     module = MODULES[name]
-    state = module.init(jax.random.key(0), spec, module.Config(**SMALL[name]))
+    init = jax.jit(lambda key: module.init(key, spec, module.Config(**SMALL[name])))
+    state = init(jax.random.key(0))
     seeds = jax.tree.map(lambda x: jnp.stack([jnp.zeros_like(x), x]), state)  # the second's agent
     run = types.SimpleNamespace(
         settings=types.SimpleNamespace(seeds=(3, 7)),
@@ -53,7 +54,7 @@ def test_choices_come_as_often_as_their_probability_says(name):
     assert (chances[0].max() == 1.0) == (name == "dqn")
 
 
-@pytest.mark.parametrize("name", ["ppo", "sac"])
+@pytest.mark.parametrize("name", [pytest.param("ppo", marks=pytest.mark.slow), "sac"])
 def test_densities_of_boxes_integrate_to_one(name):
     """Importance: uniform actions weighted by the density; Normals also lie outside [-1, 1]."""
     policy = agent(name, BOX)
@@ -66,7 +67,8 @@ def test_densities_of_boxes_integrate_to_one(name):
 
 def test_what_ppo_recorded_is_its_log_prob():
     module = ppo
-    state = module.init(jax.random.key(0), BOX, module.Config(minibatch=64))
+    init = jax.jit(lambda key: module.init(key, BOX, module.Config(minibatch=64)))
+    state = init(jax.random.key(0))
     action, extras = module.act(state, obs(50), jax.random.key(3), True)
     assert action.shape == (50, 2, 2)
     np.testing.assert_allclose(
@@ -221,7 +223,7 @@ def test_a_deterministic_policy_of_a_box_is_sent_to_fqe():
     data = lived("action-continuous", gaussian(0.0), 20)
     module = td3
     spec = data.spec
-    state = module.init(jax.random.key(0), spec, module.Config())
+    state = jax.jit(lambda key: module.init(key, spec, module.Config()))(jax.random.key(0))
     policy = Trained(state, module, Actions.of(spec.action), False)
     for method in ("is", "dr"):
         with pytest.raises(Mistake, match="take fqe"):
@@ -230,6 +232,7 @@ def test_a_deterministic_policy_of_a_box_is_sent_to_fqe():
     assert np.isfinite(judge(policy, data, "fqe", **fields).value)
 
 
+@pytest.mark.slow
 def test_the_imitation_of_a_normal_is_that_normal():
     data = lived("action-continuous", gaussian(0.2), 800)
     found = cloned(data, updates=800, width=16, lr=3e-3)
@@ -250,6 +253,7 @@ def test_values_stay_within_what_rewards_allow():
     assert 0.0 <= found.value <= 10.0 + 1e-3
 
 
+@pytest.mark.slow
 def test_rewards_of_later_steps_are_discounted():
     """0, then 1 in the second step."""
     data = lived("delay-continuous", gaussian(0.0), 100)

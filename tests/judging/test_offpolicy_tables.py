@@ -92,6 +92,7 @@ def test_fitted_q_states_no_interval_before_it_has_converged(few, enough, fields
     assert found.low < truth < found.high
 
 
+@pytest.mark.slow
 def test_intervals_of_fitted_q_hold_the_value():
     policy, truth = Chances.of(JUDGED), truth_of("fqe")
     made = [
@@ -130,7 +131,9 @@ def test_a_cut_ends_the_return_of_importance_sampling():
     assert "up to their cut" in behaviour(data, gamma=0.9).method
 
 
-@pytest.mark.parametrize("method", ["fqe", "model", "dr", "wdr"])
+@pytest.mark.parametrize(
+    "method", ["fqe", "dr", *(pytest.param(x, marks=pytest.mark.slow) for x in ("model", "wdr"))]
+)
 def test_a_cut_is_looked_beyond_by_values(method):
     data, policy = endless()
     fields = {**TABLE, "updates": 1500} if method == "fqe" else {}

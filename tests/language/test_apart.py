@@ -54,7 +54,9 @@ def test_scenes_are_the_same_every_time_and_can_be_solved():
         assert first.verdicts[0][0].reward == 1.0
 
 
-@pytest.mark.parametrize("name", ["game:nim", "gym:FrozenLake-v1"])
+@pytest.mark.parametrize(
+    "name", ["game:nim", pytest.param("gym:FrozenLake-v1", marks=pytest.mark.slow)]
+)
 def test_a_world_that_always_opens_alike_is_refused(name):
     with pytest.raises(Mistake, match=r"no question is (held out|left to learn from)"):
         sterling.train("grpo", name, updates=1, prompts=2, group=2, model="nano", held_out=0.1)
@@ -79,7 +81,7 @@ def judged(run):
 
 
 def test_conversations_are_about_the_other_questions(tmp_path):
-    sizes = {"updates": 4, "prompts": 16, "group": 2}
+    sizes = {"updates": 4, "prompts": 16, "group": 2, "evaluate_episodes": 0}
     run = sterling.train("grpo", FEW, dump=str(tmp_path), **sizes, **TINY)
     asked = set().union(*(openings(read(each)) for each in tmp_path.glob("*.safetensors")))
     assert len(asked) > 30
@@ -94,7 +96,7 @@ def test_texts_are_about_the_other_questions(tmp_path, capsys):
     scenes = [place.begin(seed, 0) for seed in range(100)]
     texts = [{"prompt": question(one), "response": place.solve(one)} for one in scenes]
     file.write_text("".join(json.dumps(each) + "\n" for each in texts))
-    run = sterling.train("sft", FEW, updates=1, texts=str(file), **TINY)
+    run = sterling.train("sft", FEW, updates=1, texts=str(file), evaluate_episodes=0, **TINY)
     kept = sum(held_out(one.turn.messages, 0.25) for one in scenes)
     assert f"{kept} of 100 texts to imitate are left out" in capsys.readouterr().err
     for source in (Speech(texts=str(file), held_out=0.25), Speech(held_out=0.25, examples=200)):
@@ -115,6 +117,7 @@ def test_pairs_are_about_the_other_questions(tmp_path, capsys):
     assert f"{kept} of 100 pairs are left out" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_beginning_that_held_out_less_is_told(tmp_path, capsys):
     base = tmp_path / "base"
     own = {"limit": TINY["limit"], "examples": 64, "evaluate_episodes": 2}

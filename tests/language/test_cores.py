@@ -30,7 +30,9 @@ def write():
     return lambda some: jax.vmap(generate, (None, 0, 0))(model, some, own)
 
 
-@pytest.mark.parametrize(("rows", "temperature"), [(16, 0.0), (24, 1.0)])
+@pytest.mark.parametrize(
+    ("rows", "temperature"), [pytest.param(16, 0.0, marks=pytest.mark.slow), (24, 1.0)]
+)
 def test_parts_change_nothing_but_rounding(write, rows, temperature):
     asked = prompts(rows, rows - 3, temperature)
     whole = side_by_side(write, asked, parts=1)

@@ -49,6 +49,7 @@ def test_what_is_taught_whole_has_float32(half, algorithm, fields):
     assert kinds(speech.agents(settings).state) == {"float32"}
 
 
+@pytest.mark.slow
 def test_answers_are_learned_from(half):
     """As from the same weights written in float32: nothing is rounded on the way. The bonus of
     entropy moves the weights whatever the answers were worth."""

@@ -57,6 +57,7 @@ def run(tmp_path_factory):
     return sterling.train("sft", "reverse-text", model="nano", texts=texts, out=out, **SMALL)
 
 
+@pytest.mark.slow
 def test_texts_beyond_the_alphabet_are_learned_as_bytes(run, tmp_path, capsys):
     loaded = sterling.load(run.path)
     assert loaded.settings.speech.model == "nano-bytes"

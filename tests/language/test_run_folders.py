@@ -19,30 +19,45 @@ from sterling.language.weights import typed
 from sterling.types import Mistake
 
 SMALL = {"examples": 16, "batch": 4, "limit": 8, "updates": 1, "evaluate_episodes": 0}
-TAUGHT = {"whole": [0, 1], "adapters": [0], "further": [0], "of-run": [0], "apart": [0, 1]}
+TAUGHT = {"whole": [0, 1], "adapters": [0], "further": [0], "of-run": [0]}  # runs, their seeds
+HOW = {  # what they begin with, and more
+    "whole": ("folder", {"seeds": 2, "lr": 1e-2}),
+    "adapters": ("folder", {"lora": 2, "forget": True}),
+    "further": ("adapters", {}),
+    "of-run": ("whole", {"lora": 2}),
+    "apart": ("folder", {"seeds": 2, "strategy": "processes"}),
+}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
+    """Runs, moved: see ``moved``."""
+    yield from moved(tmp_path_factory, TAUGHT)
+
+
+@pytest.fixture
+def place_apart(tmp_path_factory):
+    """One whose seeds were taught in processes, moved."""
+    yield from moved(tmp_path_factory, ["apart"])
+
+
+def moved(tmp_path_factory, names):
     """Runs that were begun with paths relative to a directory, moved out of it; their bases gone.
 
-    What their agents were is returned beside the directory that they are in now.
+    What their agents were is given beside the directory that they are in now.
     """
     old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
     tokenizer = Tokenizer.characters("\n abcdefghijklmnopqrstuvwxyz:")  # not the default one
     half = typed(tiny(tokenizer.vocabulary, "nano"), jnp.bfloat16)
 
-    def teach(out, model, **more):
+    def teach(out):
+        model, more = HOW[out]
         return sterling.train("sft", "reverse-text", model=model, out=out, **{**SMALL, **more})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(old)
         language.save("folder", half, tokenizer)
-        made = {"whole": teach("whole", "folder", seeds=2, lr=1e-2)}
-        made["adapters"] = teach("adapters", "folder", lora=2, forget=True)
-        made["further"] = teach("further", "adapters")
-        made["of-run"] = teach("of-run", "whole", lora=2)
-        made["apart"] = teach("apart", "folder", seeds=2, strategy="processes")
+        made = {name: teach(name) for name in names}
         patch.chdir(new)
         for name in made:
             shutil.move(old / name, new / name)
@@ -50,11 +65,24 @@ def place(tmp_path_factory):
         yield old, new, {name: run.agent for name, run in made.items()}
 
 
-@pytest.mark.parametrize("name", TAUGHT)  # runs and their seeds
+@pytest.mark.parametrize("name", TAUGHT)
 def test_everything_is_in_the_run(place, name):
+    holds_everything(place, name, TAUGHT[name])
+
+
+@pytest.mark.slow
+def test_everything_is_in_a_run_of_seeds_apart(place_apart):
+    holds_everything(place_apart, "apart", [0, 1])
+    old, new, _ = place_apart
+    config = json.loads((new / "apart" / "config.json").read_text())
+    assert config["speech"]["model"] == str(old / "folder")
+
+
+def holds_everything(place, name, seeds):
+    """The agents are in the run's folder, with the words and the numbers they began with."""
     _, new, agents = place
     run = sterling.load(new / name)
-    assert list(run.settings.seeds) == TAUGHT[name]
+    assert list(run.settings.seeds) == seeds
     assert jax.tree.structure(run.agent.state.optimiser) == jax.tree.structure(
         agents[name].state.optimiser
     )
@@ -88,8 +116,6 @@ def test_what_it_was_asked_holds_from_any_directory(place):
     config = json.loads((new / "further" / "config.json").read_text())
     assert config["speech"]["model"] == str(old / "adapters")
     assert config["speech"]["texts"] == ""  # none stays none
-    apart = json.loads((new / "apart" / "config.json").read_text())
-    assert apart["speech"]["model"] == str(old / "folder")
 
 
 def test_it_is_judged_without_its_base_or_says_where_that_was(place):
@@ -106,7 +132,7 @@ def test_another_run_is_taught_with_it(place):
     assert run.language_model()[1].encode("a\nb") == own.encode("a\nb")
 
 
-@pytest.mark.parametrize("base", ["of-run", "size"])
+@pytest.mark.parametrize("base", ["of-run", pytest.param("size", marks=pytest.mark.slow)])
 def test_adapters_of_what_peft_cannot_open_are_refused(place, capsys, base):
     if base == "size":
         sterling.train("sft", "reverse-text", model="nano", lora=2, out="size", **SMALL)

@@ -11,7 +11,7 @@ from sterling.nets.conv import NATURE, SMALL, Torso, built_in, by_products
 
 
 @pytest.mark.parametrize(("outputs", "kernel", "stride"), [*NATURE, *SMALL])
-@pytest.mark.parametrize("sides", [(17, 14), (8, 11)])
+@pytest.mark.parametrize("sides", [(17, 14), pytest.param((8, 11), marks=pytest.mark.slow)])
 def test_products_of_patches_are_convolutions(outputs, kernel, stride, sides):
     """Values and gradients, also where the last rows are too few for another patch."""
     keys = jax.random.split(jax.random.key(0), 3)

@@ -114,12 +114,14 @@ def test_more_layers_than_run_side_by_side_are_the_same():
     """Six layers, of which four are compiled side by side, against one after another."""
     net, x = make(layers=6), tokens()
     at = jnp.arange(TIME, dtype=jnp.int32)[None]
-    expected = x
+    looks, expected = at[:, :, None] >= at[:, None], x
+
+    @jax.jit
+    def one(block, x):
+        return net._finish(block, x, attend(*net._split(block, x, turns(at, ())), looks))
+
     for layer in range(6):
-        block = jax.tree.map(lambda leaf, i=layer: leaf[i], net.blocks)
-        looks = at[:, :, None] >= at[:, None]
-        found = attend(*net._split(block, expected, turns(at, ())), looks)
-        expected = net._finish(block, expected, found)
+        expected = one(jax.tree.map(lambda leaf, i=layer: leaf[i], net.blocks), expected)
     np.testing.assert_allclose(run(net, x), net.norm(expected), rtol=1e-4, atol=1e-5)
 
 
@@ -142,6 +144,7 @@ def test_positions_matter_where_they_are_given():
     assert np.ptp(run(make("learned"), x), 1).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_it_learns_to_copy_the_token_before():
     """Attention by position: the output at t is the input at t - 1."""
     net = Transformer.create(jax.random.key(0), 16, layers=1, heads=2, positions="rotary")

@@ -130,7 +130,13 @@ def test_edited_meta_with_a_right_checksum_falls_back_to_the_older(run, tmp_path
         assert "format" in said or "leaf" in said
 
 
-@pytest.mark.parametrize("edit", [{"alive": 5}, {"alive": []}, {"lap": []}, {"online": None}])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        *({"alive": 5}, {"lap": []}),
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ({"alive": []}, {"online": None})),
+    ],
+)
 def test_a_run_resumes_from_the_checkpoint_before_one_with_wrong_keys(run, tmp_path, edit, capsys):
     path = tmp_path / "run"
     shutil.copytree(run, path)

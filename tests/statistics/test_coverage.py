@@ -74,7 +74,9 @@ def test_spread_out_scores_between_bounds(kind, n):
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("rate", ["0.5", "0.7", "0.9", "0.99"])
+@pytest.mark.parametrize(
+    "rate", ["0.7", "0.99", *(pytest.param(x, marks=pytest.mark.slow) for x in ("0.5", "0.9"))]
+)
 def test_success_rate(rate, n):
     scores, true = drawn(rate, np.random.default_rng(0), (1_000, n))
     made = [estimate(row, within=(0, 1)) for row in scores]
@@ -93,7 +95,9 @@ def test_successes_over_tasks(n):
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("kind", ["normal", "log-normal", "0.7"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("normal", marks=pytest.mark.slow), "log-normal", "0.7"]
+)
 @pytest.mark.parametrize("what", ["mean", "iqm"])
 def test_over_tasks(what, kind, n):
     rng = np.random.default_rng(1)
@@ -112,7 +116,10 @@ def test_over_tasks(what, kind, n):
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize(("shift", "true"), [(0.0, 0.5), (1.0, 0.7602), (3.0, 0.9831)])
+@pytest.mark.parametrize(
+    ("shift", "true"),
+    [(0.0, 0.5), pytest.param(1.0, 0.7602, marks=pytest.mark.slow), (3.0, 0.9831)],
+)
 def test_probability_of_improvement(n, shift, true):
     rng = np.random.default_rng(2)
     made = [improve(rng.normal(shift, size=n), rng.normal(size=n)) for _ in range(300)]

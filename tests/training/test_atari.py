@@ -21,6 +21,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", SMALL)
 def test_pong_is_learned_from(algorithm):
     """Whole iterations, by the compiled program: every leaf of a run has memory of its own."""
@@ -39,8 +40,11 @@ def test_every_game_has_the_settings_of_atari():
 
 @pytest.mark.parametrize(
     ("algorithm", "fields", "found"),
-    [("ppo", {"length": 150}, (rollouts, "joined")), ("dqn", {"warmup": 300, "capacity": 512},
-     (agents, "_remembered"))],
+    [
+        ("ppo", {"length": 150}, (rollouts, "joined")),
+        pytest.param("dqn", {"warmup": 300, "capacity": 512}, (agents, "_remembered"),
+                     marks=pytest.mark.slow),
+    ],
 )  # fmt: skip
 def test_a_game_that_is_lived_again_is_told_in_points(algorithm, fields, found, monkeypatch):
     """The learner is told their sign, and remembers nothing else."""

@@ -5,6 +5,7 @@ import types
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 import sterling
 from sterling.training import clock as clocks
@@ -36,6 +37,7 @@ def test_compiling_is_a_part_of_the_time_and_counts_once():
     assert Clock(clock.to_json()).to_json() == clock.to_json()
 
 
+@pytest.mark.slow
 def test_a_world_of_the_host_is_told_what_compiling_took():
     """Its program is not compiled beforehand, but on the way."""
     run = sterling.train(

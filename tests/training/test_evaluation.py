@@ -51,7 +51,7 @@ def test_exploring_would_change_it():
     np.testing.assert_array_equal(calm, run.agent.act(obs, jax.random.key(1)[None], False)[0])
 
 
-@pytest.mark.parametrize("name", ["ppo", "dt"])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("dt", marks=pytest.mark.slow)])
 def test_how_sure_a_choice_is_changes_nothing(name, tmp_path):
     """Logits divided by a hundred have the same mode; drawn from them, half of all choices would
     be others. An agent with a memory chooses in a place of its own (dt)."""

@@ -98,6 +98,7 @@ def test_a_factory_for_a_run_that_has_its_environment_by_name_is_refused():
         Settings.from_json(plain, lambda: gymnasium.make("CartPole-v1"))
 
 
+@pytest.mark.slow
 def test_seeds_apart_that_cannot_begin_leave_the_folder_free(tmp_path):
     small = {"length": 16, "width": 16, "evaluate_episodes": 0, "preset": False}
     asked = {"steps": 256, "seeds": 2, "strategy": "processes", "out": tmp_path / "run", **small}

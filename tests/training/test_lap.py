@@ -97,7 +97,11 @@ def test_looks_speed_and_means_by_hand(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "world"), [("ppo", "probe:both"), ("dqn", "probe:both"), ("ppo", cartpole)]
+    ("algorithm", "world"),
+    [
+        *(("ppo", "probe:both"), ("dqn", "probe:both")),
+        pytest.param("ppo", cartpole, marks=pytest.mark.slow),
+    ],
 )
 def test_rows_are_the_same_however_often_the_host_looks(algorithm, world, tmp_path, monkeypatch):
     whole = train(algorithm, world, tmp_path / "seldom")
@@ -108,7 +112,7 @@ def test_rows_are_the_same_however_often_the_host_looks(algorithm, world, tmp_pa
     same(whole.agent.state, broken.agent.state)
 
 
-@pytest.mark.parametrize("algorithm", FIELDS)
+@pytest.mark.parametrize("algorithm", [pytest.param("ppo", marks=pytest.mark.slow), "dqn"])
 def test_a_run_left_between_two_rows_goes_on_as_if_it_had_not_been(
     algorithm, tmp_path, monkeypatch
 ):

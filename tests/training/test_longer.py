@@ -1,6 +1,7 @@
 """A larger budget: the run goes on as one that was begun with it."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -23,6 +24,14 @@ DQN = {"width": 16, "batch": 8, "warmup": 32, "collect": 4, "learn": 1, "capacit
 HOW = {"seeds": 2, "preset": False, "evaluate_episodes": 4}
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a finished run, to be copied."""
+    path = tmp_path_factory.mktemp("finished") / "run"
+    sterling.train("ppo", "probe:both", steps=1_280, out=path, **PPO, **HOW)
+    return path
+
+
 def state(run):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(run.agent.state)]
 
@@ -33,7 +42,7 @@ def assert_equal(one, other):
     assert one.result["final"] == other.result["final"]
 
 
-@pytest.mark.parametrize("strategy", ["map", "processes"])
+@pytest.mark.parametrize("strategy", ["map", pytest.param("processes", marks=pytest.mark.slow)])
 def test_a_finished_run_goes_on_as_if_it_had_been_longer_from_the_start(tmp_path, strategy):
     asked = {**PPO, **HOW, "strategy": strategy}
     whole = sterling.train("ppo", "probe:both", steps=2_560, **asked)
@@ -60,6 +69,7 @@ def test_schedules_run_over_the_larger_budget(tmp_path):
     np.testing.assert_array_equal(longer.agent.state.updates, whole.agent.state.updates)
 
 
+@pytest.mark.slow
 def test_a_replay_that_was_as_small_as_the_budget_grows_with_it(tmp_path):
     sac = {"width": 16, "batch": 8, "warmup": 32, "collect": 4, "priority": 0.5}
     asked = {"environment": "probe:both-continuous", **sac, **HOW}
@@ -79,18 +89,16 @@ def test_a_replay_that_was_as_small_as_the_budget_grows_with_it(tmp_path):
         ("--updates 9", "this run has a budget of steps 1,280, not of updates; raise that"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_lost(tmp_path, capsys, words, answer):
-    path = tmp_path / "run"
-    sterling.train("ppo", "probe:both", steps=1_280, out=path, **PPO, **HOW)
+def test_what_cannot_be_is_refused_and_nothing_is_lost(finished, tmp_path, capsys, words, answer):
+    path = shutil.copytree(finished, tmp_path / "run")
     before = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
     assert main(["resume", str(path), *words.split()]) == 2
     assert capsys.readouterr().err.strip().removeprefix("sterling: ").startswith(answer)
     assert {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()} == before
 
 
-def test_the_command_line_goes_on(tmp_path, capsys):
-    path = tmp_path / "run"
-    sterling.train("ppo", "probe:both", steps=1_280, out=path, **PPO, **HOW)
+def test_the_command_line_goes_on(finished, tmp_path, capsys):
+    path = shutil.copytree(finished, tmp_path / "run")
     assert main(["resume", str(path), "--steps", "1_920", "--quiet"]) == 0
     assert json.loads((path / "result.json").read_text())["steps"] == 1_920
 
@@ -110,6 +118,7 @@ def test_a_learner_from_a_log_is_given_more_updates(tmp_path):
     assert_equal(sterling.resume(tmp_path / "run", updates=16), whole)
 
 
+@pytest.mark.slow
 def test_of_a_run_that_also_acts_the_steps_alone_can_be_more(tmp_path):
     how = {"environment": "probe:both-continuous", "width": 16, "batch": 8, "anneal": False}
     how |= {"data": logs.write("both-continuous", False, tmp_path), "evaluate_episodes": 4}

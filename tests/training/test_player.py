@@ -1,5 +1,6 @@
 """Agents at play outside of training: what they remember of an episode, and who needs no memory."""
 
+import functools
 import shutil
 
 import gymnasium
@@ -54,16 +55,25 @@ def _log(tmp_path_factory):
 @pytest.fixture(name="run", scope="module")
 def _run(log, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "dt"
-    sterling.train("dt", WORLD, data=log, updates=200, seeds=2, out=out, **SMALL)
+    sterling.train(
+        "dt", WORLD, data=log, updates=20, seeds=2, out=out, evaluate_episodes=0, **SMALL
+    )
     return sterling.load(out)
+
+
+@functools.cache
+def evaluated(seeds):
+    """A world of evaluation, and its compiled step."""
+    world = envs.make(WORLD, seeds, 1, purpose="evaluate")
+    return world, jax.jit(world.step)
 
 
 def played(player, seeds, at):
     """The return of the first evaluation episode of the run's seed ``at``, by ``player``."""
-    world = envs.make(WORLD, seeds, 1, purpose="evaluate")
+    world, step = evaluated(seeds)
     asked = jnp.asarray(seeds, jnp.int32)
     state, obs = world.reset(keys.at(asked, "evaluate", 0))
-    step, total = jax.jit(world.step), 0.0
+    total = 0.0
     for clock in range(600):
         action = np.full((len(seeds), 1), player.act(np.asarray(obs)[at, 0]), np.int32)
         state, answer = step(state, action, keys.at(asked, "evaluate-world", clock))

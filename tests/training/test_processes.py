@@ -144,6 +144,7 @@ def worlds(worst):
     return Turning
 
 
+@pytest.mark.slow
 def test_a_seed_that_diverges_takes_nothing_from_the_others(tmp_path):
     how = {**SMALL, "log_every": 64, "normalise_reward": True, "env_options": {"workers": 0}}
     run = sterling.train("ppo", worlds(3e38), steps=1_280, out=tmp_path / "run", **how)

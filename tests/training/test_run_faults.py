@@ -125,6 +125,7 @@ def test_a_curve_that_finds_no_room_costs_one_line(tmp_path, monkeypatch, capsys
     assert (tmp_path / "run" / "result.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lacking", ["of a part", "of all"])
 def test_seeds_apart_whose_end_finds_no_room_are_not_complete(
     lacking, tmp_path, monkeypatch, capsys

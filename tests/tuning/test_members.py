@@ -47,7 +47,7 @@ def saved(plan, trial, step, like, count=1):
     return checkpoint.load(plan.state(trial, step), members.template(like, count))[0]
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+@pytest.mark.parametrize("algorithm", [pytest.param("ppo", marks=pytest.mark.slow), "dqn"])
 def test_a_member_is_bit_equal_to_the_same_training_alone(algorithm, tmp_path):
     base = settings(algorithm)
     plan = Plan(base, "last", tmp_path)
@@ -140,8 +140,10 @@ def test_a_trial_in_two_parts_is_the_trial_in_one(tmp_path):
     assert_same((one.agent, one.source), (other.agent, other.source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("algorithm", "environment"), [("sac", "Pendulum-v1"), ("td3", "Pendulum-v1")]
+    ("algorithm", "environment"),
+    [("sac", "Pendulum-v1"), ("td3", "Pendulum-v1")],
 )
 def test_every_algorithm_can_be_a_population(algorithm, environment, tmp_path):
     base = resolve(

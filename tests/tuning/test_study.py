@@ -74,7 +74,7 @@ def test_a_report_says_what_is_promised(tmp_path):
 @pytest.mark.parametrize(
     ("search", "objective", "alike"),
     [
-        ("random", "last", True),
+        pytest.param("random", "last", True, marks=pytest.mark.slow),
         ("random", "bound", False),  # a mean less its error is no mean
         ("asha", "last", True),
         ("pbt", "area", False),  # its trials are told apart by their last generation
@@ -281,7 +281,10 @@ def test_wrong_use_is_one_line(options, words, tmp_path):
 
 @pytest.mark.parametrize(
     "given",
-    [{"search": "pbt", "generations": 8}, {"search": "halving", "least": 85, "steps": 256}],
+    [
+        pytest.param({"search": "pbt", "generations": 8}, marks=pytest.mark.slow),
+        {"search": "halving", "least": 85, "steps": 256},
+    ],
 )
 def test_what_is_said_to_fit_does(given):
     assert study(**given, trials=2).report["budget"]["steps"] > 0
