@@ -81,3 +81,8 @@ def test_the_power_of_compare_depends_on_its_key_alone():
 def test_what_cannot_be_asked_is_refused(wrong, said):
     with pytest.raises(Mistake, match=said):
         wrong()
+
+
+def test_power_lies_between_0_and_1_for_tendencies_too():
+    with pytest.raises(Mistake, match="power"):
+        need_of_tendency(0.7, power=1.5)
