@@ -182,6 +182,7 @@ def _run_all(settings: Settings, shares: dict[Path, tuple[int, ...]], merge: Mer
 
 def _start(settings: Settings, part: Path, core: int) -> Process:
     """A process that trains a share of the seeds, or resumes it where it has begun."""
+    content = pickling.dumps(settings)  # raises Mistake for what other processes cannot import
     part.parent.mkdir(parents=True, exist_ok=True)
     with _words(part).open("ab") as words:
         process = subprocess.Popen(
@@ -192,7 +193,6 @@ def _start(settings: Settings, part: Path, core: int) -> Process:
             start_new_session=True,
         )
     assert process.stdin is not None
-    content = pickling.dumps(settings)
     with contextlib.suppress(BrokenPipeError):  # its exit code will be seen
         process.stdin.write(len(content).to_bytes(LENGTH, "big") + content)
         process.stdin.flush()

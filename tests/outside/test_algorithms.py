@@ -47,6 +47,8 @@ def test_an_object_that_cannot_be_imported_keeps_its_name_and_stays_in_this_proc
         settings.algorithm.__reduce__()
     with pytest.raises(Mistake, match=r"used the algorithm 'Local', which is not stored"):
         Settings.from_json(settings.to_json())
+    with pytest.raises(Mistake, match=r"Local cannot be imported by other processes"):
+        sterling.train(made, "probe:both", steps=4_096, seeds=2, strategy="processes")
     again = Settings.from_json(settings.to_json(), algorithm=made)
     assert algorithms.find(again.algorithm) is made
 
