@@ -15,6 +15,7 @@ RANK = {
     **{
         "types": 0,
         "actor": 0,
+        "channels": 0,
         "keys": 0,
         "naming": 0,
         "disk": 0,

@@ -29,8 +29,9 @@ AT_LEAST_ONE = _names(
 POSITIVE = _names("cap clip dual huber max_grad_norm most target_kl temperature")
 NOT_NEGATIVE = _names(
     "actor_lr actor_penalty again alpha beta centring critic_penalty depth desirable diversity"
-    " entropy_coef exploration_noise kl_coef lag lr noise_clip overlong penalty piece priority"
-    " reset rise target_noise top_k turns undesirable value_coef value_lr warmup weight_decay"
+    " entropy_coef exploration_noise kl_coef lag lr multiplier_lr noise_clip overlong penalty piece"
+    " priority reset rise target_noise top_k turns undesirable value_coef value_lr warmup"
+    " weight_decay"
 )
 SHARES = _names(
     "correction exploration_final exploration_fraction exploration_initial gae_lambda"
@@ -38,7 +39,7 @@ SHARES = _names(
 )
 PARTS = _names("top_p")
 BETWEEN = _names("expectile weight")
-ANY = _names("high log_std low margin target target_entropy target_gap")
+ANY = _names("cost_limit high log_std low margin target target_entropy target_gap")
 MOST_LAYERS = 1_000  # each is traced by itself: more take hours before anything is learned
 MOST_ITERATIONS = 2**31  # they are counted in 32 bits, with a sign
 SEEDS = 2**31  # they are numbers of 32 bits, with a sign
