@@ -11,7 +11,8 @@ import dataclasses
 import re
 
 REDUCE = ("sum", "mean", "last", "max")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"[A-Za-z0-9_]+")
+DIRECTIONS = {"more": 1, "less": -1, "neither": 0}
 OWN = ("return", "length", "episodes", "invalid")  # columns that every run has
 
 
@@ -58,6 +59,46 @@ def checked(channels: dict[str, Channel]) -> dict[str, Channel]:
         if name in OWN:
             raise Mistake(f"a channel cannot be called {name!r}: every run has that column itself")
     return channels
+
+
+def parse(text: str) -> dict[str, Channel]:
+    """Read declarations as a user types them, ``NAME[:REDUCE[:DIRECTION[:LOW..HIGH]]]``, several
+    with commas between: ``cost:sum:less:0..25,speed:mean:more``. A name alone is a sum of which
+    neither direction is better.
+
+    Raises Mistake for what cannot be read.
+    """
+    from sterling.types import Mistake
+
+    made = {}
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        name, reduce, direction, within, *rest = (*each.split(":"), "", "", "")
+        low, dots, high = within.partition("..")
+        try:
+            ends = (float(low), float(high)) if within else None
+        except ValueError:
+            ends, dots = None, ""
+        if any(rest) or (within and not dots) or (direction and direction not in DIRECTIONS):
+            raise Mistake(
+                f"channel {each!r} cannot be read; write NAME:REDUCE:DIRECTION:LOW..HIGH, for "
+                "instance cost:sum:less:0..25 (REDUCE sum, mean, last or max; DIRECTION more, less "
+                "or neither; all but NAME may be left out)"
+            )
+        better = DIRECTIONS[direction or "neither"]
+        made[name] = Channel(reduce=reduce or "sum", better=better, within=ends)
+    return checked(made)
+
+
+def described(channels: dict[str, Channel]) -> dict[str, dict[str, object]]:
+    """Each column's declaration in plain values, as a run's ``result.json`` holds it."""
+    return {
+        name: {
+            "reduce": channel.reduce,
+            "better": channel.better,
+            "within": None if channel.within is None else list(channel.within),
+        }
+        for name, channel in columns(channels).items()
+    }
 
 
 def columns(channels: dict[str, Channel]) -> dict[str, Channel]:

@@ -33,7 +33,7 @@ BACKENDS = (*SEARCHED, "probe", "tabular", "bandit", "hazards")
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
 ATARI_STACK = 4
 COLLECTED = re.compile(r"(ogbench:.+)-(navigate|stitch|explore|play|noisy)(-.+)")  # and how
-HOST_OPTIONS = ("workers", "timeout", "max_failures")
+HOST_OPTIONS = ("workers", "timeout", "max_failures", "channels", "reward_weights")
 
 
 def make(

@@ -221,12 +221,12 @@ class ActionRepeat(Wrapper):
         self, so_far: dict[str, AnyArray], now: dict[str, AnyArray], steps: Int[Array, ""]
     ) -> dict[str, AnyArray]:
         """Each channel's value of ``steps`` repetitions and one more, reduced as in an episode."""
-        made = {}
+        made, times = {}, steps.astype(jnp.float32)
         for name, channel in self.spec.channels.items():
             before, value = so_far[name], now[name]
             made[name] = {
                 "sum": before + value,
-                "mean": (steps * before + value) / (steps + 1.0),
+                "mean": (times * before + value) / (times + 1.0),
                 "last": value,
                 "max": jnp.maximum(before, value),
             }[channel.reduce]

@@ -55,7 +55,7 @@ def numbers(channels: dict[str, Channel], totals: Totals) -> Totals:
     made = dict(totals)
     for name, channel in channels.items():
         if channel.reduce == "mean":
-            steps = jnp.maximum(totals["length"], 1)
+            steps = jnp.maximum(totals["length"], 1).astype(jnp.float32)
             made[name] = totals[name] / _wide(steps, totals[name])
     return made
 

@@ -12,12 +12,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import keys
-from sterling.actor import Past
+from sterling.actor import Actor, Past
 from sterling.channels import Channel
 from sterling.experience import acting, episode_totals
 from sterling.experience.episode_totals import Totals
 from sterling.notice import say
-from sterling.training.agent import Agent
 from sterling.training.settings import LIMIT
 from sterling.types import Obs, Step, World
 
@@ -36,7 +35,7 @@ class Episodes(eqx.Module):
 
 
 def evaluate(
-    agent: Agent,
+    agent: Actor,
     world: World,
     seeds: Int[Array, "seed"],
     episodes: int | None = None,
@@ -61,7 +60,7 @@ def evaluate(
 
 
 def _round(
-    agent: Agent, world: World, seeds: Int[Array, "seed"], number: int, limit: int
+    agent: Actor, world: World, seeds: Int[Array, "seed"], number: int, limit: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """One episode of every env: its numbers by column, and whether it ended, ``(seed, env)``."""
     state, obs = world.reset(keys.at(seeds, "evaluate", number))
@@ -88,13 +87,13 @@ def _round(
 
 
 @eqx.filter_jit
-def _begin(agent: Agent, world: World, start: Key[Array, "seed"]) -> Past | None:
+def _begin(agent: Actor, world: World, start: Key[Array, "seed"]) -> Past | None:
     return acting.begin(agent, world.spec.action, (world.seeds, world.spec.envs), start)
 
 
 @eqx.filter_jit
 def _chunk(
-    agent: Agent, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
+    agent: Actor, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
 ) -> Episodes:
     def body(time: Array, episodes: Episodes) -> Episodes:
         return _step(agent, episodes, world, seeds, clock + time)
@@ -103,7 +102,7 @@ def _chunk(
 
 
 def _host_chunk(
-    agent: Agent, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
+    agent: Actor, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
 ) -> Episodes:
     start = int(clock)
     for passed in range(CHUNK):
@@ -113,7 +112,7 @@ def _host_chunk(
     return episodes
 
 
-def _step(agent: Agent, episodes: Episodes, world: World, seeds: Any, clock: Any) -> Episodes:
+def _step(agent: Actor, episodes: Episodes, world: World, seeds: Any, clock: Any) -> Episodes:
     action, memory, world_keys = _choose(agent, episodes.obs, episodes.past, seeds, clock)
     state, step = world.step(episodes.state, action, world_keys)
     past = None
@@ -127,7 +126,7 @@ _answered = eqx.filter_jit(acting.answered)
 
 @eqx.filter_jit
 def _choose(
-    agent: Agent,
+    agent: Actor,
     obs: Obs,
     past: Past | None,
     seeds: Int[Array, "seed"],

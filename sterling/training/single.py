@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.channels import Channel, described
 from sterling.notice import say
 from sterling.report.guarded import Guarded
 from sterling.report.metrics import MetricsFile, Sink
@@ -106,6 +107,7 @@ def _result(driver: Driver) -> dict[str, Any]:
         **(of_log if counted else {}),
         "seeds": list(settings.seeds),
         "final": {},
+        **({"channels": described(channels)} if (channels := _channels(driver.run.source)) else {}),
         "failed_seeds": [int(seed) for seed in driver.failures],
         "failures": driver.failures,
         "world_failures": _world_failures(driver.run.source),
@@ -135,11 +137,20 @@ def switch(
     return {name: final(values, settings.seeds, failed) for name, values in parts.items()}
 
 
+def _channels(source: Any) -> dict[str, Channel]:
+    """What the world of a source reports beside the reward."""
+    worlds = _worlds(source)
+    return worlds[0].spec.channels if worlds else {}
+
+
 def _world_failures(source: Any) -> list[str]:
     """What went wrong in worlds on the host, one line each."""
+    return [line for world in _worlds(source) for line in _failures_of(world)]
+
+
+def _worlds(source: Any) -> list[Any]:
     parts = getattr(source, "sources", (source,))
-    worlds = [part.world for part in parts if hasattr(part, "world")]
-    return [line for world in worlds for line in _failures_of(world)]
+    return [part.world for part in parts if hasattr(part, "world")]
 
 
 def _failures_of(world: Any) -> list[str]:
