@@ -1,7 +1,7 @@
 """The vocabulary of Sterling: the record, the world, the source, the algorithm.
 
-Every array carries its axes in one fixed order, ``seed, time, env, ...``; an algorithm is written
-for one seed and sees ``time, env, ...`` (a rollout) or ``batch, ...`` (transitions).
+Arrays have their axes in one order, ``seed, time, env, ...``; an algorithm is written for one seed
+and sees ``time, env, ...`` (a rollout) or ``batch, ...`` (transitions).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from sterling import config_class
+from sterling.channels import Channel
 
 Obs: TypeAlias = PyTree[Any]  # an array, or a dict/tuple of arrays, as the observation space says
 Action: TypeAlias = PyTree[Any]
@@ -28,9 +29,8 @@ class Record(eqx.Module):
     ``discount`` is 0 where the world ended and 1 where it went on *or was merely cut off*, so
     ``reward + gamma * discount * value(next_obs)`` is right for ends and for time limits alike.
     ``last`` marks the last row of an episode (ended or cut): no trace may cross it. ``mask`` is
-    False for rows that are no experience: the step in which a world resets itself, the step in
-    which it crashed, and where it answered NaN that step and what follows until its reset. The
-    steps before are sound. Rows without mask must not enter any loss; weight by ``mask``.
+    False for rows that are no experience: the step in which a world resets itself, or crashes, or
+    answers NaN (and what follows until its reset). They must not enter any loss; weight by it.
     """
 
     obs: Obs
@@ -40,7 +40,7 @@ class Record(eqx.Module):
     next_obs: Obs  # the true successor, also at an end or a cut
     last: Bool[Array, "..."]
     mask: Bool[Array, "..."]
-    extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, index, weight...
+    extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, weight, channels
     start: PyTree = None  # of those who remember: their Past before the first row
 
 
@@ -65,6 +65,7 @@ class Step(eqx.Module):
     last: Bool[AnyArray, "..."]
     mask: Bool[AnyArray, "..."]
     score: Score | None = None  # None: ``reward`` and ``last`` themselves
+    channels: dict[str, AnyArray] = dataclasses.field(default_factory=dict)  # see Spec.channels
 
     @property
     def counted(self) -> Score:
@@ -100,6 +101,7 @@ class Spec:
     iterations: int = 1  # planned collect-and-learn rounds: what schedules run over
     log: Log | None = None  # where there is logged experience to learn from
     model: Callable[[Key[Array, ""]], Any] | None = None  # makes the language model to be taught
+    channels: dict[str, Channel] = dataclasses.field(default_factory=dict)  # reported every step
 
 
 @runtime_checkable
@@ -150,10 +152,10 @@ class Transitions:
     gamma: float = 1.0  # discount inside an n-step sum
     priority: float = 0.0  # exponent of prioritised replay; 0 samples uniformly
     correction: float = 1.0  # exponent of its importance weights
+    keep: tuple[str, ...] = ()  # channels of the world kept in the replay, in extras by name
     next_action: bool = False  # extras["next_action"]: what was done next; at an episode's end 0
-    monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the
-    # episode's end as it was lived, beyond a cut the least that can follow (data/returns.worst);
-    # -inf where it is not known (experience still being made)
+    monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the end as
+    # it was lived, beyond a cut the least that can follow (data/returns.worst); -inf: not known yet
 
     @classmethod
     def of(cls, config: Any) -> Transitions:
@@ -231,8 +233,7 @@ LANGUAGE = (Generations, Texts, Comparisons)  # needs of learners that speak
 class Algorithm(Protocol):
     """What an algorithm's file must offer; the module itself is the object.
 
-    Beside what stands below it offers one of two ways to act, in the ``(env, ...)`` environments of
-    one seed. Who goes by what is seen alone:
+    Beside it one of two ways to act in the ``(env, ...)`` of one seed. By what is seen alone:
 
         act(state, obs, key, explore) -> (action, extras)     # extras are recorded with the action
 
@@ -241,8 +242,8 @@ class Algorithm(Protocol):
         memory(state, envs, key) -> memory                    # of nothing, ``(env, ...)``
         recall(state, past, obs, key, explore) -> (action, memory, extras)
 
-    A rollout that the latter learn from says in ``extras["begins"]`` in which rows the memory began
-    anew, and in ``start`` what the past was before its first row.
+    Rollouts of the latter have ``extras["begins"]``, the rows in which the memory began anew, and
+    ``start``, the past before the first row.
 
     Some offer more: ``value(state, obs)`` (``value(state, past, obs)`` of those who remember), the
     return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;

@@ -31,6 +31,7 @@ ALGORITHMS = {
     "fql": "sterling.algorithms.offline.fql",
     "iql": "sterling.algorithms.offline.iql",
     "ppo": "sterling.algorithms.online.ppo",
+    "ppo-lagrangian": "sterling.algorithms.online.ppo_lagrangian",
     "rebrac": "sterling.algorithms.offline.rebrac",
     "recurrent-ppo": "sterling.algorithms.online.recurrent_ppo",
     "sac": "sterling.algorithms.online.sac",

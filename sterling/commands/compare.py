@@ -110,7 +110,9 @@ def _contest(one: Contest) -> str:
 def _pair(pair: Pair) -> list[str]:
     from sterling.statistics.comparison import chance
 
-    does = "has the higher mean" if pair.about == "mean" else "tends to score higher"
+    does = f"has the {pair.direction} mean"
+    if pair.about != "mean":
+        does = f"tends to score {pair.direction}"
     said = {"larger": f"first {does}", "smaller": f"second {does}"}
     said |= {"equal": "not distinguished", "undecided": "not compared"}
     return [

@@ -66,16 +66,20 @@ def carry_out(chosen: argparse.Namespace) -> int:
 
 
 def _plain(run: Any, episodes: int, chosen: argparse.Namespace) -> int:
-    """Each seed's return, and all seeds' with its interval."""
+    """Each seed's return, and all seeds' with its interval; likewise of the world's channels."""
     from sterling.statistics import Headline
 
     how = {"failed": chosen.failed, "return_within": chosen.return_within}
     how["limit"] = chosen.evaluate_limit
-    scores = run.evaluate(episodes, **how)["return"]
+    found = run.evaluate(episodes, **how)
+    scores = found["return"]
     for seed, score in zip(run.settings.seeds, scores["per_seed"], strict=True):
         print(f"seed {seed:<5} {'failed' if score is None else f'{score:.6g}'}")
     made = Headline.from_json(scores)
     print(f"return     {made.explained()}, {episodes} episodes each")
+    for name, channel in found.items():
+        if name not in ("return", "unended"):
+            print(f"{name:<10} {Headline.from_json(channel).explained()}")
     return 0
 
 

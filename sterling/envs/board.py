@@ -22,6 +22,8 @@ WIDEST = 1e6  # from a bound of an action to the other
 
 Board = dict[str, np.ndarray]
 Path = tuple[Any, ...]
+# names in ``info`` that are reported, and weights of the entries of a reward that is a vector
+Asked = tuple[tuple[str, ...], tuple[float, ...]]
 
 
 class Violation(Exception):
@@ -39,6 +41,8 @@ class Problem(NamedTuple):
     action: spaces.Space[Any]  # the environment's own
     mask: str = ""  # where the mask of allowed actions comes from: "", "method" or "info"
     wrap: bool = False  # the observation proper lies beside the mask, under PROPER
+    channels: tuple[tuple[str, int], ...] = ()  # what is reported: name, entries (0: one number)
+    weights: tuple[float, ...] = ()  # of the entries of a reward that is a vector
 
 
 def leaves(space: spaces.Space[Any], path: Path = ()) -> list[tuple[Path, spaces.Space[Any]]]:
@@ -72,6 +76,10 @@ def board_of(problem: Problem, envs: int, workers: int, memory: int | None = Non
         "current": ((workers,), np.int64),  # the environment a worker is busy with, or -1
         "ticks": ((workers,), np.int64),  # orders taken up so far: shows that a worker moves
     }
+    if problem.channels:
+        fields["missing"] = ((envs, len(problem.channels)), np.bool_)  # from a step's info
+    for number, (_, entries) in enumerate(problem.channels):
+        fields[f"channel{number}"] = ((envs, *((entries,) if entries else ())), np.float32)
     for name, space in (("obs", problem.obs), ("action", problem.action)):
         for number, (_, leaf) in enumerate(leaves(space)):
             fields[f"{name}{number}"] = ((envs, *(leaf.shape or ())), leaf.dtype)

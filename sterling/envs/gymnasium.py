@@ -25,12 +25,15 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key
 
+from sterling.channels import parse
+from sterling.envs import reporting
 from sterling.envs.board import BUILD, MASK, RESET, SKIP, STEP, leaves, own, seen, tree
 from sterling.envs.envpool import env_seed
 from sterling.envs.masks import laid_out
 from sterling.envs.options import check_seconds, check_whole
 from sterling.envs.workers import Crew, Fault, Inline, Processes, WorldFailed
 from sterling.naming import called
+from sterling.notice import say
 from sterling.types import Action, Mistake, Obs, Spec, Step
 
 WINDOW = 300.0  # seconds within which failures of one environment add up
@@ -53,6 +56,10 @@ class Host:
     observed as a dict with the entry ``action_mask`` (beside ``observation``, unless it is a dict
     already): a row of all choices, or an array with an axis per choice as the environment gives it.
 
+    ``channels`` declares what of ``info`` is reported beside the reward, as
+    :func:`sterling.channels.parse` reads it. A reward that is a vector is reported as the channel
+    "objectives", and learned from as the sum of its entries, times ``reward_weights`` ("1,0.5").
+
     A process that must be ended takes the episodes of the other environments it steps along; they
     are cut likewise and listed, but do not count towards ``max_failures``. Raises ``Mistake`` where
     one reset and one step show that the environment breaks Gymnasium's contract, ``WorldFailed``
@@ -74,6 +81,8 @@ class Host:
         workers: Any = None,  # int or None, and two numbers: likewise
         timeout: Any = 60.0,
         max_failures: Any = 3,
+        channels: Any = "",
+        reward_weights: Any = "",
     ):
         if workers is not None:
             check_whole("workers", workers, 0)
@@ -90,15 +99,22 @@ class Host:
         ]
         self._builds, self._absent = np.zeros(total, int), np.ones(total, bool)
         self._due = np.zeros(total, bool)  # reset at the next step
-        build = _builder(factory, self.name)
+        build, wanted = _builder(factory, self.name), parse(str(channels))
+        asked = (tuple(wanted), reporting.weights(reward_weights))
         count = min(os.cpu_count() or 1, total) if workers is None else min(workers, total)
         self._crew: Crew = (
-            Processes(build, self.name, total, count, timeout)
+            Processes(build, self.name, total, count, timeout=timeout, asked=asked)
             if count
-            else Inline(build, self.name, total)
+            else Inline(build, self.name, total, asked)
         )
         problem = self._crew.problem
-        self.spec = Spec(obs=problem.obs, action=seen(problem.action), envs=envs)
+        self.spec = Spec(
+            obs=problem.obs,
+            action=seen(problem.action),
+            envs=envs,
+            channels=reporting.declared(problem, wanted, self.name),
+        )
+        self._unreported: set[str] = set()  # channels of which a step has already lacked a value
         self._actions = [leaf for _, leaf in leaves(problem.action)]
         self._obs: list[np.ndarray] = []
 
@@ -136,8 +152,21 @@ class Host:
             self._shape(np.where(terminated, np.float32(0.0), np.float32(1.0))),
             self._shape(self._due),
             self._shape(stepped),
+            channels=self._channels(stepped),
         )
         return None, answer
+
+    def _channels(self, stepped: Bool[np.ndarray, "total"]) -> dict[str, np.ndarray]:
+        """What was reported in this step, 0 where nothing was."""
+        board, made = self._crew.board, {}
+        for number, (name, entries) in enumerate(self._crew.problem.channels):
+            values, there = board[f"channel{number}"], stepped
+            if name not in self._unreported and (board["missing"][:, number] & stepped).any():
+                self._unreported.add(name)
+                say(f"{self.name}: some steps have no info[{name!r}]; they count as 0")
+            there = there[:, None] if entries else there
+            made[name] = self._shape(np.where(there, values, np.float32(0.0)))
+        return made
 
     def to_world(self, action: Action) -> Action:
         """Actions with any leading axes as the environment itself takes them."""

@@ -13,7 +13,7 @@ from sterling.types import Mistake
 
 MOST = 2**31 - 1  # steps are counted in 32 bits
 LONGEST = 1e9  # seconds: a socket cannot wait for ever
-HOST_OPTIONS = ("workers", "timeout", "max_failures")  # of worlds stepped from Python
+HOST_OPTIONS = ("workers", "timeout", "max_failures", "channels", "reward_weights")
 OF_THE_RUN = {  # what it tells ``envs.make``, and what the user can do about it
     "environment": "leave it out",
     "purpose": "leave it out",

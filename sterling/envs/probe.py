@@ -11,10 +11,13 @@ so the first that fails says what is broken. All but those with cuts last one or
     limits        two rooms: one is cut, in one life ends    ends and cuts told apart
     memory        what was seen first decides what is right  policies that remember
     paid          what was seen first for ever, cut          the memory that led to a cut is kept
+    constraint    the action, 0 or 1, which also costs it    a limit on the mean cost is met
 
-In the last two only an episode's first observation says something, -1 or 1; the others are 0.
-Every world exists with two discrete actions and, named ``...-continuous``, with one action in
-[-1, 1], whose reward is 1 - (action - target)^2.
+In ``memory`` and ``paid`` only an episode's first observation says something, -1 or 1; the others
+are 0. Every world but the last exists with two discrete actions and, named ``...-continuous``, with
+one action in [-1, 1], whose reward is 1 - (action - target)^2; and each of them, named
+``...-costly``, reports a channel ``cost``, 1 a step. Of policies that cost at most d in the last,
+0 < d < 1, the best acts 1 with probability d, which is also its return.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Float, Int, Key, Num
+
+from sterling.channels import Channel
 
 CUT_AFTER = 4  # steps: a cut taken for an end is worth at most 4 rewards, far from 1 / (1 - gamma)
 CONTINUOUS_TARGET = 0.5  # the best continuous action, times the observation where it matters
@@ -56,6 +61,12 @@ class Probe:
 
     kind: str  # a key of ``KINDS``
     continuous: bool = False
+    costly: bool = False
+
+    @property
+    def channels(self) -> dict[str, Channel]:
+        """What is reported beside the reward."""
+        return {"cost": Channel(better=-1)} if self.costly else {}
 
     @property
     def obs(self) -> spaces.Box:
@@ -74,9 +85,7 @@ class Probe:
             seen = 2.0 * jax.random.bernoulli(key, shape=(1,)).astype(jnp.float32) - 1.0
         return ProbeState(seen, jnp.zeros((), jnp.int32), seen), seen
 
-    def step(
-        self, state: ProbeState, action: Array, key: Key[Array, ""]
-    ) -> tuple[ProbeState, Float[Array, "1"], Array, Array, Array]:
+    def step(self, state: ProbeState, action: Array, key: Key[Array, ""]) -> tuple[Any, ...]:
         """Move."""
         seen, time = state.seen, state.time + 1
         reward = self._reward(state, action)
@@ -85,7 +94,10 @@ class Probe:
             seen = jnp.ones(1)
         if self.kind in REMEMBERED:
             seen = jnp.zeros(1)
-        return ProbeState(seen, time, state.first), seen, reward, terminated, truncated
+        moved = ProbeState(seen, time, state.first)
+        cost = reward if self.kind == "constraint" else jnp.ones(())
+        reported = ({"cost": cost},) if self.costly else ()
+        return moved, seen, reward, terminated, truncated, *reported
 
     def solution(self, gamma: float) -> Solution:
         """What an algorithm with discount ``gamma`` per step must find, where an observation says
@@ -122,8 +134,8 @@ class Probe:
             return state.seen[0]
         if self.kind == "delay":
             return state.time.astype(jnp.float32)
-        if self.kind == "paid":
-            return state.first[0]
+        if self.kind in {"paid", "constraint"}:
+            return state.first[0] if self.kind == "paid" else action.astype(jnp.float32)
         if self.kind not in ("action", "both", "memory"):
             return jnp.ones(())
         side = jnp.ones(()) if self.kind == "action" else state.first[0]
@@ -146,7 +158,8 @@ class Probe:
 
 REMEMBERED = ("memory", "paid")
 KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits", *REMEMBERED)
-NAMES = tuple(kind + form for kind in KINDS for form in ("", "-continuous"))
+FORMS = ("", "-continuous", "-costly", "-continuous-costly")
+NAMES = (*(kind + form for kind in KINDS for form in FORMS), "constraint")
 
 
 def names() -> list[str]:
@@ -166,5 +179,5 @@ def make(name: str) -> tuple[Probe, int]:
 
 def probe(name: str) -> Probe:
     """The probe world called ``name``, one of ``NAMES``."""
-    kind, _, form = name.partition("-")
-    return Probe(kind, form == "continuous")
+    kind, *forms = name.split("-")
+    return Probe(kind, "continuous" in forms, "costly" in forms or kind == "constraint")

@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from sterling.envs import masks
+from sterling.envs import masks, reported
 from sterling.envs.board import (
     BUILD,
     MASK,
@@ -37,8 +37,11 @@ from sterling.envs.board import (
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
-def probe(factory: Callable[[], Any]) -> Problem:
-    """Build one environment, look at it closely over one reset and one step, close it.
+def probe(
+    factory: Callable[[], Any], names: tuple[str, ...] = (), weights: tuple[float, ...] = ()
+) -> Problem:
+    """Build one environment, look at it closely over one reset and one step, close it. ``names``
+    are entries of ``info`` to be reported, ``weights`` those of a reward that is a vector.
 
     Raises :class:`Violation` with a line that names what is wrong with it.
     """
@@ -46,12 +49,14 @@ def probe(factory: Callable[[], Any]) -> Problem:
     if not isinstance(env, gymnasium.Env):
         raise NoneMade(f"the factory returned {_describe(env)}; return a gymnasium.Env")
     try:
-        return check(env)
+        return check(env, names, weights)
     finally:
         env.close()
 
 
-def check(env: gymnasium.Env) -> Problem:
+def check(
+    env: gymnasium.Env, names: tuple[str, ...] = (), weights: tuple[float, ...] = ()
+) -> Problem:
     """``probe`` for an environment that exists; it is left somewhere in an episode."""
     for name in ("observation_space", "action_space"):
         _check_space(name, getattr(env, name, None))
@@ -70,9 +75,10 @@ def check(env: gymnasium.Env) -> Problem:
     writer = Writer(obs_space, [np.zeros(s.shape or (), s.dtype) for _, s in leaves(obs_space)])
     writer.write(seen)
     allowed = seen[MASK] if mask or has_mask else None
-    obs, _, _, _, info = checked_step(env.step(_any_action(env.action_space, allowed)))
+    obs, reward, _, _, info = checked_step(env.step(_any_action(env.action_space, allowed)))
     writer.write(with_mask(problem, env, obs, info))
-    return problem
+    channels, weights = reported.found(names, weights, reward, info)
+    return problem._replace(channels=channels, weights=weights)
 
 
 class Writer:
@@ -125,7 +131,8 @@ class Seat:
         if order == STEP:
             parts = [action[index].copy() for action in self._actions]  # the env may keep it
             answer = env.step(tree(self._problem.action, iter(parts)))
-            obs, board["reward"][index], terminated, truncated, info = checked_step(answer)
+            obs, reward, terminated, truncated, info = checked_step(answer)
+            reported.write(self._problem, board, index, reward, info)
             board["terminated"][index], board["truncated"][index] = terminated, truncated
         else:
             seed = None
@@ -193,19 +200,20 @@ def with_mask(problem: Problem, env: Any, obs: Any, info: dict[str, Any]) -> Any
     return {**({PROPER: obs} if problem.wrap else obs), MASK: mask}
 
 
-def checked_step(answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-    """What ``step`` returned, or :class:`Violation`."""
+def checked_step(answer: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    """What ``step`` returned, a reward as a number or as a vector, or :class:`Violation`."""
     if not isinstance(answer, tuple) or len(answer) != 5 or not isinstance(answer[4], dict):
         said = "it must return (obs, reward, terminated, truncated, info)"
         raise Violation(f"step() returned {_describe(answer)}; {said}")
     obs, reward, terminated, truncated, info = answer
-    if not isinstance(reward, float) and np.ndim(reward) != 0:
-        raise Violation(f"step() returned a reward of shape {np.shape(reward)}; return a number")
+    if not isinstance(reward, float) and (np.ndim(reward) > 1 or not np.size(reward)):
+        said = "return a number, or a row of one for each objective"
+        raise Violation(f"step() returned a reward of shape {np.shape(reward)}; {said}")
     try:
-        reward = float(reward)
+        reward = np.asarray(reward, float) if np.ndim(reward) else float(reward)
     except (TypeError, ValueError):
         raise Violation(f"step() returned the reward {reward!r:.60}; return a number") from None
-    if not math.isfinite(reward):
+    if not np.isfinite(reward).all():
         raise Violation(f"step() returned the reward {reward}")
     return obs, reward, bool(terminated), bool(truncated), info
 

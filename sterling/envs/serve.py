@@ -62,8 +62,8 @@ def serve(line: int, memory: int) -> None:
             message = receive(boss)
             if message == "go" and seats is not None:
                 send(boss, seats.obey())
-            elif message == "probe":
-                send(boss, _probe(factory))
+            elif message[0] == "probe":
+                send(boss, _probe(factory, *message[1:]))
             else:
                 seats = _take_seats(factory, memory, message)
     if seats is not None:
@@ -82,10 +82,12 @@ def _load(boss: socket.socket) -> Callable[[], Any] | None:
         return None
 
 
-def _probe(factory: Callable[[], Any]) -> tuple[str, Any]:
+def _probe(
+    factory: Callable[[], Any], names: tuple[str, ...], weights: tuple[float, ...]
+) -> tuple[str, Any]:
     """The problem as a plain tuple, or why there is none."""
     try:
-        return "ok", tuple(probe(factory))
+        return "ok", tuple(probe(factory, names, weights))
     except NoneMade as error:
         return "none", explain(error)
     except Violation as error:

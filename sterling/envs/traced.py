@@ -15,6 +15,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import keys as named
+from sterling.channels import Channel, checked
 from sterling.seeds import over_seeds
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
 
@@ -26,7 +27,9 @@ class Task(Protocol):
     """One copy of an environment, as pure functions of arrays.
 
     ``step`` returns state, observation, reward, terminated and truncated; all but the first two
-    are scalars. A state has the same shapes and dtypes from ``reset`` and from ``step``.
+    are scalars. A state has the same shapes and dtypes from ``reset`` and from ``step``. A task
+    that reports more says so by an attribute ``channels``, a dict of
+    :class:`sterling.channels.Channel`; its ``step`` returns a sixth value, a dict of their numbers.
     """
 
     @property
@@ -40,9 +43,7 @@ class Task(Protocol):
     def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Obs]:
         """Start an episode."""
 
-    def step(
-        self, state: PyTree, action: Action, key: Key[Array, ""]
-    ) -> tuple[PyTree, Obs, Array, Array, Array]:
+    def step(self, state: PyTree, action: Action, key: Key[Array, ""]) -> tuple[Any, ...]:
         """Move."""
 
 
@@ -84,7 +85,8 @@ class Traced:
         if limit < 0:
             raise Mistake(f"a time limit of {limit} steps is not possible; use 0 for none")
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
-        self.spec = Spec(obs=task.obs, action=task.action, envs=envs)
+        channels = checked(dict(getattr(task, "channels", {})))
+        self.spec = Spec(obs=task.obs, action=task.action, envs=envs, channels=channels)
         self._reset = jax.jit(over_seeds(self._strategy, self._reset_seed))
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[TracedState, Obs]:
@@ -114,7 +116,8 @@ class Traced:
         self, state: TracedState, action: Action, key: Key[Array, ""]
     ) -> tuple[TracedState, Step]:
         """Step one copy, or reset it where its episode was over; both are computed."""
-        moved, obs, reward, terminated, truncated = self.task.step(state.task, action, key)
+        moved, obs, reward, terminated, truncated, *more = self.task.step(state.task, action, key)
+        reported = as_declared(self.spec.channels, *more)
         started, first_obs = self.task.reset(key)  # of step and reset only one is used
         fresh = state.ended
         elapsed = jnp.where(fresh, 0, state.elapsed + 1)
@@ -127,12 +130,32 @@ class Traced:
             (~terminated).astype(jnp.float32),
             last,
             ~fresh,
+            channels={name: jnp.where(fresh, 0.0, value) for name, value in reported.items()},
         )
         return TracedState(select(fresh, started, moved), elapsed, last), step
 
     def _env_keys(self, key: Key[Array, ""]) -> Key[Array, "env"]:
         """An env's randomness does not depend on how many envs run beside it."""
         return named.deal(key, "env", self.spec.envs)
+
+
+def as_declared(channels: dict[str, Channel], answer: Any = None) -> dict[str, Array]:
+    """What a step reported, as float32; Mistake where it is not what ``channels`` declare."""
+    answer = {} if answer is None else answer
+    if not isinstance(answer, dict) or answer.keys() != channels.keys():
+        found = ", ".join(answer) if isinstance(answer, dict) else f"a {type(answer).__name__}"
+        raise Mistake(
+            f"a task's step reported {found or 'no channels'}, where the task declares "
+            f"{', '.join(channels) or 'no channels'}; return a dict of these as the sixth value"
+        )
+    made = {name: jnp.asarray(answer[name], jnp.float32) for name in channels}
+    for name, value in made.items():
+        if value.shape != channels[name].shape:
+            raise Mistake(
+                f"channel {name!r} has the shape {value.shape}, its declaration says "
+                f"{channels[name].shape}; name its entries with Channel(parts=(...))"
+            )
+    return made
 
 
 def select(which: Bool[AnyArray, "..."], one: PyTree, other: PyTree) -> PyTree:

@@ -25,7 +25,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from sterling import pickling
-from sterling.envs.board import BUILD, RESET, STEP, Board, NoneMade, Problem, Violation, board_of
+from sterling.envs.board import (
+    BUILD,
+    RESET,
+    STEP,
+    Asked,
+    Board,
+    NoneMade,
+    Problem,
+    Violation,
+    board_of,
+)
 from sterling.envs.seat import Seat, Seats, explain, probe
 from sterling.envs.serve import BOOT, GRACE, receive, send
 from sterling.types import Mistake
@@ -68,9 +78,9 @@ class Crew(Protocol):
 class Inline:
     """The trainer's own process: cheapest, but a hang or a crash in C++ takes the trainer along."""
 
-    def __init__(self, factory: Callable[[], Any], name: str, envs: int):
+    def __init__(self, factory: Callable[[], Any], name: str, envs: int, asked: Asked = ((), ())):
         try:
-            self.problem = probe(factory)
+            self.problem = probe(factory, *asked)
         except NoneMade as error:
             raise NoEnvironment(f"environment {name}: {error}") from error
         except Violation as error:
@@ -100,8 +110,9 @@ class Processes:
     """
 
     def __init__(
-        self, factory: Callable[[], Any], name: str, envs: int, count: int, timeout: float
-    ):
+        self, factory: Callable[[], Any], name: str, envs: int, count: int, *, timeout: float,
+        asked: Asked = ((), ()),
+    ):  # fmt: skip
         if os.name == "nt":
             raise Mistake("worker processes need Linux or macOS; use workers=0")
         self._name, self._timeout = name, timeout
@@ -113,7 +124,7 @@ class Processes:
         try:
             for _ in self._shares:
                 self._processes.append(Process(self._memory))
-            self.problem = self._probe()
+            self.problem = self._probe(asked)
             self.board = board_of(self.problem, envs, count, self._memory)
             for worker in range(count):
                 self._engage(worker)
@@ -148,12 +159,12 @@ class Processes:
         """Close every environment and end every process."""
         self._stop()
 
-    def _probe(self) -> Problem:
+    def _probe(self, asked: Asked) -> Problem:
         """What the environment is; found out by the first worker."""
         first = self._processes[0]
         try:
             first.tell(self._factory)
-            first.tell("probe")
+            first.tell(("probe", *asked))
             said, answer = receive(first.line, time.monotonic() + START + self._timeout)
         except TimeoutError:
             said, answer = "failed", f"no answer within {START + self._timeout:g} s"

@@ -208,11 +208,29 @@ class ActionRepeat(Wrapper):
             score = more.score
             if score is not None and step.score is not None:
                 score = Score(step.score.reward + score.reward, score.last)
-            more = dataclasses.replace(more, reward=step.reward + more.reward, score=score)
+            channels = self._together(step.channels, more.channels, time)
+            more = dataclasses.replace(
+                more, reward=step.reward + more.reward, score=score, channels=channels
+            )
             return select(over, (state, step), (moved, more)), None
 
         times = jnp.arange(1, self._times, dtype=jnp.int32)
         return jax.lax.scan(again, (state, step), times)[0]
+
+    def _together(
+        self, so_far: dict[str, AnyArray], now: dict[str, AnyArray], steps: Int[Array, ""]
+    ) -> dict[str, AnyArray]:
+        """Each channel's value of ``steps`` repetitions and one more, reduced as in an episode."""
+        made, times = {}, steps.astype(jnp.float32)
+        for name, channel in self.spec.channels.items():
+            before, value = so_far[name], now[name]
+            made[name] = {
+                "sum": before + value,
+                "mean": (times * before + value) / (times + 1.0),
+                "last": value,
+                "max": jnp.maximum(before, value),
+            }[channel.reduce]
+        return made
 
 
 class LimitState(eqx.Module):
@@ -257,6 +275,7 @@ class TimeLimit(Wrapper):
             jnp.zeros_like(step.last),
             jnp.zeros_like(step.mask),
             None if step.score is None else jax.tree.map(jnp.zeros_like, step.score),
+            {name: jnp.zeros_like(value) for name, value in step.channels.items()},
         )
         step = select(state.cut, fresh, step)
         cut = (elapsed >= self._steps) & ~step.last

@@ -256,8 +256,10 @@ def _counted(tally: Tally, groups: Sequence[Sequence[Group]]) -> Tally:
         return jnp.asarray([len(own) for own in many], jnp.int32)
 
     return Tally(
-        tally.returns + sums(lambda line: line.reward),
-        tally.lengths + sums(lambda line: sum(line.own)),
+        {
+            "return": tally.returns + sums(lambda line: line.reward),
+            "length": tally.lengths + sums(lambda line: sum(line.own)),
+        },
         tally.episodes + counts(sound),
         tally.invalid + counts(lines) - counts(sound),
     )

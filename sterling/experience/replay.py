@@ -38,8 +38,9 @@ class Replay(eqx.Module):
 
     Rows are drawn uniformly, or with ``needs.priority`` > 0 in proportion to their last TD error
     (Schaul 2016, section 3.3, stratified as in its appendix B.2.1); then ``extras["weight"]``
-    holds importance weights and :meth:`heed` expects ``samples["td_error"]``. What the actor
-    recorded in ``extras`` is not kept.
+    holds importance weights and :meth:`heed` expects ``samples["td_error"]``. Of the rows' extras
+    the channels named in ``needs.keep`` are kept: as in a window's first row, or where they are
+    summed over an episode, summed over the window as rewards are.
     """
 
     source: Rollout | Guided
@@ -74,7 +75,9 @@ class Replay(eqx.Module):
         if steps is not None:
             rows = min(rows, _round(steps // envs + least + RESUMED))
         action, _ = eqx.filter_eval_shape(Chance(None, world).act, source.obs, keys, True)
-        ring = partial(Ring.create, rows, source.obs, action, stack)
+        kept = {name: source.episode.totals[name] for name in _checked(needs.keep, world)}
+        summed = tuple(name for name in kept if world.spec.channels[name].reduce == "sum")
+        ring = partial(Ring.create, rows, source.obs, action, stack, kept=kept, summed=summed)
         check_room(rows * envs, ring)
         priorities = None
         if needs.priority > 0.0:
@@ -210,6 +213,17 @@ def _step(replay: Replay, actor: Actor, keys: Key[Array, "seed"]) -> Replay:
     source = once.lasting(replay.source.length)
     kept = _keep((rows, replay.needs), (replay.ring, replay.priorities))
     return Replay(source, *kept, replay.needs)
+
+
+def _checked(names: tuple[str, ...], world: World) -> tuple[str, ...]:
+    """The names; Mistake where one is not a channel of the world."""
+    for name in names:
+        if name not in world.spec.channels:
+            known = ", ".join(world.spec.channels) or "none"
+            raise Mistake(
+                f"keep names {name!r}, the environment reports {known}; keep one of those"
+            )
+    return names
 
 
 Kept = tuple[Ring, Priorities | None]

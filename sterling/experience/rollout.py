@@ -14,31 +14,37 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.actor import Actor, Past
-from sterling.experience import acting
-from sterling.types import Action, Obs, Record, Signals, Step, World
+from sterling.channels import Channel, columns
+from sterling.experience import acting, episode_totals
+from sterling.experience.episode_totals import Totals
+from sterling.types import Action, Mistake, Obs, Record, Signals, Step, World
 
 
 class Tally(eqx.Module):
     """Sums over the episodes that finished since the tally was last cleared, per seed."""
 
-    returns: Float[Array, "seed"]
-    lengths: Float[Array, "seed"]
+    totals: dict[str, Float[Array, "seed"]]  # by column: "return", "length", those of channels
     episodes: Int[Array, "seed"]
     invalid: Int[Array, "seed"]  # episodes cut because the world crashed or answered NaN
 
+    returns = property(lambda self: self.totals["return"], doc="The sum of all returns.")
+    lengths = property(lambda self: self.totals["length"], doc="The sum of all lengths.")
+
     @classmethod
-    def empty(cls, seeds: int) -> Tally:
+    def empty(cls, seeds: int, channels: dict[str, Channel] | None = None) -> Tally:
         """Nothing counted yet; made without a program, for every row of metrics asks for it."""
-        kinds = (np.float32, np.float32, np.int32, np.int32)
-        return cls(*(jnp.asarray(np.zeros(seeds, kind)) for kind in kinds))
+        names = ("return", "length", *columns(channels or {}))
+        none, zero = (jnp.asarray(np.zeros(seeds, kind)) for kind in (np.int32, np.float32))
+        return cls({name: zero.copy() for name in names}, none, none.copy())
 
 
 class Episode(eqx.Module):
     """The episode each env is in."""
 
-    returns: Float[Array, "seed env"]
-    length: Int[Array, "seed env"]
+    totals: Totals  # by channel
     broken: Bool[Array, "seed env"]  # NaN seen: masked until the world resets
+
+    length = property(lambda self: self.totals["length"], doc="Steps so far, (seed, env).")
 
 
 UNSAVED = ("state", "obs", "episode", "past")  # where a world's state cannot be saved
@@ -66,11 +72,12 @@ class Rollout(eqx.Module):
         state, obs = world.reset(named.fold_each(keys, "reset"))
         obs = jax.tree.map(lambda leaf: leaf.copy(), obs)  # programs take over state and obs each
         shape = (world.seeds, world.spec.envs)
-        episode = Episode(jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool))
+        channels = world.spec.channels
+        episode = Episode(episode_totals.begin(channels, shape), jnp.zeros(shape, bool))
         start = named.fold_each(keys, "memory")
         space = world.spec.action
         begun = None if actor is None else acting.begin(actor, space, shape, start)
-        return cls(world, length, state, obs, episode, Tally.empty(world.seeds), begun)
+        return cls(world, length, state, obs, episode, Tally.empty(world.seeds, channels), begun)
 
     @property
     def traced(self) -> bool:
@@ -83,7 +90,9 @@ class Rollout(eqx.Module):
 
     def cleared(self) -> Rollout:
         """With an empty tally."""
-        return dataclasses.replace(self, tally=Tally.empty(self.world.seeds))
+        return dataclasses.replace(
+            self, tally=Tally.empty(self.world.seeds, self.world.spec.channels)
+        )
 
     def stored(self) -> Rollout:
         """What of it is written: not the state of a world that cannot be saved (EnvPool's
@@ -193,37 +202,63 @@ def _record(
     source: Rollout, state: PyTree, action: Action, extras: dict[str, Array], step: Step
 ) -> tuple[Rollout, Record]:
     """Book one step: the row it makes, and the episodes it ends."""
-    bad = _non_finite(step.obs, source.episode.broken.shape) | ~jnp.isfinite(step.reward)
-    broken = (source.episode.broken & step.mask) | bad
+    channels, before = source.world.spec.channels, source.episode
+    seen = (step.obs, step.channels)
+    bad = _non_finite(seen, before.broken.shape) | ~jnp.isfinite(step.reward)
+    broken = (before.broken & step.mask) | bad
     mask, last = jnp.logical_and(step.mask, ~broken), jnp.logical_or(step.last, broken)
-    obs = _finite(step.obs)
+    obs, counted = _finite(step.obs), step.counted
+    totals = episode_totals.add(channels, before.totals, counted.reward, step.channels, mask)
+    numbers = episode_totals.numbers(channels, totals)
     reward = jnp.where(mask, step.reward, 0.0)
     discount = jnp.asarray(step.discount)
+    extras = _reported(channels, extras, step, numbers, mask)
     row = Record(source.obs, action, reward, discount, None, last, mask, extras)
-    counted = step.counted
-    returns = source.episode.returns + jnp.where(mask, counted.reward, 0.0)
-    length = source.episode.length + mask.astype(jnp.int32)
     done = counted.last & mask
-    failed = (bad & ~source.episode.broken) | (step.last & ~step.mask)  # only a crash is both
+    failed = (bad & ~before.broken) | (step.last & ~step.mask)  # only a crash is both
+    ended = {
+        name: source.tally.totals[name] + jnp.sum(x, 1, where=done).astype(jnp.float32)
+        for name, x in episode_totals.by_column(channels, numbers).items()
+    }
     tally = Tally(
-        source.tally.returns + jnp.sum(returns, 1, where=done),
-        source.tally.lengths + jnp.sum(length, 1, where=done).astype(jnp.float32),
+        ended,
         source.tally.episodes + jnp.sum(done, 1, dtype=jnp.int32),
         source.tally.invalid + jnp.sum(failed, 1, dtype=jnp.int32),
     )
     between = ~step.mask if step.score is None else broken  # a game's lives are counted together
-    over = counted.last | between
-    episode = Episode(
-        jnp.where(over, 0.0, returns), jnp.where(over, 0, length), broken & ~step.last
-    )
+    again = episode_totals.begin_again(channels, totals, counted.last | between)
+    episode = Episode(again, broken & ~step.last)
     parts = {"state": state, "obs": obs, "episode": episode, "tally": tally}
     return dataclasses.replace(source, **parts), row
 
 
-def _non_finite(obs: Obs, shape: tuple[int, ...]) -> Bool[Array, "seed env"]:
-    """Which envs' observations hold NaN or infinity."""
+def _reported(
+    channels: dict[str, Channel],
+    extras: dict[str, Array],
+    step: Step,
+    numbers: Totals,
+    mask: Bool[Array, "seed env"],
+) -> dict[str, Array]:
+    """What is recorded beside a row: the actor's extras, each channel's value in this step under
+    its name, and what the episode has come to with it under ``episode/NAME``."""
+    made = dict(extras)
+    for name in channels:
+        if name in extras:
+            raise Mistake(
+                f"the world reports a channel {name!r}, and the algorithm records {name!r} itself; "
+                "give the channel another name"
+            )
+        for key, found in ((name, step.channels[name]), (f"episode/{name}", numbers[name])):
+            value = jnp.asarray(found)
+            wide = mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim))
+            made[key] = jnp.where(wide, value, 0.0)
+    return made
+
+
+def _non_finite(answer: PyTree, shape: tuple[int, ...]) -> Bool[Array, "seed env"]:
+    """Which envs' answers hold NaN or infinity."""
     bad = jnp.zeros(shape, bool)
-    for leaf in jax.tree.leaves(obs):
+    for leaf in jax.tree.leaves(answer):
         if jnp.issubdtype(leaf.dtype, jnp.floating):
             bad = bad | ~jnp.isfinite(leaf).all(axis=tuple(range(2, leaf.ndim)))
     return bad

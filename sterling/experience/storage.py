@@ -9,8 +9,7 @@ successor as its observation and nothing else.
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -18,33 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32
 
+from sterling.experience.row_layout import MASK, PICTURE, SCALARS, Part, lay_out
 from sterling.types import Action, Mistake, Obs, Record
-
-SCALARS = 4  # the first words of a row: reward, discount, last, mask
-MASK = 3
-PICTURE = 5  # axes of a picture (seed, env, channel, height, width)
-WIDE = 32  # arrays of so many bytes and more are not packed into words
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """Where one array of a row lives: ``offset`` counts words, or names an array of its own."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    packed: bool
-    offset: int
-    frames: int = 1  # pictures stacked in it, of which only the newest is stored
-
-    @property
-    def words(self) -> int:
-        """Words of a row it takes."""
-        return math.prod(self.shape) if self.packed else 0
-
-    @property
-    def stored(self) -> tuple[int, ...]:
-        """The shape of what is stored of it."""
-        return (self.shape[0] // self.frames, *self.shape[1:]) if self.frames > 1 else self.shape
 
 
 class Ring(eqx.Module):
@@ -58,10 +32,23 @@ class Ring(eqx.Module):
     action_parts: tuple[Part, ...] = eqx.field(static=True)
     structures: tuple[Any, Any] = eqx.field(static=True)  # of an observation, of an action
     stack: int = eqx.field(static=True)
+    kept_parts: tuple[Part, ...] = eqx.field(static=True, default=())
+    kept_names: tuple[str, ...] = eqx.field(static=True, default=())
+    summed: tuple[str, ...] = eqx.field(static=True, default=())  # over a window's rows
 
     @classmethod
-    def create(cls, rows: int, obs: Obs, action: Action, stack: int = 1) -> Ring:
-        """An empty ring for observations and actions like these, ``(seed, env, ...)``.
+    def create(
+        cls,
+        rows: int,
+        obs: Obs,
+        action: Action,
+        stack: int = 1,
+        *,
+        kept: Mapping[str, Array] | None = None,
+        summed: tuple[str, ...] = (),
+    ) -> Ring:
+        """An empty ring for observations and actions like these, ``(seed, env, ...)``, and for
+        ``kept``, what of a record's extras is kept by name.
 
         With ``stack`` > 1 the pictures among the observations are ``stack`` frames deep on their
         first axis, newest last; only the newest is kept. Where nothing is a picture observations
@@ -71,12 +58,14 @@ class Ring(eqx.Module):
         action_leaves, action_structure = jax.tree.flatten(action)
         seeds, envs = obs_leaves[0].shape[:2]
         stack = stack if any(len(leaf.shape) == PICTURE for leaf in obs_leaves) else 1
-        obs_parts, width, wide = _lay_out(obs_leaves, SCALARS, 0, stack)
-        action_parts, width, _ = _lay_out(action_leaves, width, wide, 1)
+        obs_parts, width, wide = lay_out(obs_leaves, SCALARS, 0, stack)
+        action_parts, width, wide = lay_out(action_leaves, width, wide, 1)
+        kept = dict(kept or {})
+        kept_parts, width, _ = lay_out(list(kept.values()), width, wide, 1)
         if stack > 1 and all(part.frames == 1 for part in obs_parts):
             shapes = ", ".join(str(part.shape) for part in obs_parts)
             raise Mistake(f"no observation of shape {shapes} is a stack of {stack} frames; stack=1")
-        own = [part for part in (*obs_parts, *action_parts) if not part.packed]
+        own = [part for part in (*obs_parts, *action_parts, *kept_parts) if not part.packed]
         return cls(
             jnp.zeros((seeds, rows, envs, width), jnp.uint32),
             tuple(jnp.zeros((seeds, rows, envs, *part.stored), part.dtype) for part in own),
@@ -86,6 +75,9 @@ class Ring(eqx.Module):
             action_parts,
             (obs_structure, action_structure),
             stack,
+            kept_parts,
+            tuple(kept),
+            summed,
         )
 
     @property
@@ -131,18 +123,19 @@ class Ring(eqx.Module):
             record.obs,
             record.next_obs,
         )
-        rest = (record.reward, record.discount, record.last, record.mask, record.action)
-        *scalars, action = jax.tree.map(_one_more, rest)  # the row after: no experience yet
-        leaves = [*jax.tree.leaves(obs), *jax.tree.leaves(action)]
-        parts = (*self.obs_parts, *self.action_parts)
+        kept = [record.extras[name] for name in self.kept_names]
+        rest = (record.reward, record.discount, record.last, record.mask, record.action, kept)
+        *scalars, action, kept = jax.tree.map(_one_more, rest)  # the row after: no experience yet
+        leaves = [*jax.tree.leaves(obs), *jax.tree.leaves(action), *kept]
+        parts = (*self.obs_parts, *self.action_parts, *self.kept_parts)
         where = jnp.mod(self.head + jnp.arange(time + 1, dtype=jnp.int32), self.rows)
         packed = [x.astype(p.dtype) for x, p in zip(leaves, parts, strict=True) if p.packed]
         words = jnp.concatenate([_to_words(x) for x in (*scalars, *packed)], -1)
-        kept = [_newest(x, p) for x, p in zip(leaves, parts, strict=True) if not p.packed]
+        stored = [_newest(x, p) for x, p in zip(leaves, parts, strict=True) if not p.packed]
         return dataclasses.replace(
             self,
             words=_put(self.words, where, words),
-            wide=tuple(_put(old, where, new) for old, new in zip(self.wide, kept, strict=True)),
+            wide=tuple(_put(old, where, new) for old, new in zip(self.wide, stored, strict=True)),
             head=jnp.mod(self.head + time, self.rows),
             count=jnp.minimum(self.count + time, self.rows),
         )
@@ -156,7 +149,8 @@ class Ring(eqx.Module):
         newest, following = jax.tree.map(lambda x: x[:, None], (self.obs(row, env), obs))
         action = jax.tree.map(lambda x: jnp.zeros_like(x)[:, None], self.action(row, env))
         reward, no = jnp.zeros((seeds, 1, envs)), jnp.zeros((seeds, 1, envs), bool)
-        return Record(newest, action, reward, jnp.ones_like(reward), following, no, no, {})
+        kept = {name: jnp.zeros_like(x)[:, None] for name, x in self.kept(row, env).items()}
+        return Record(newest, action, reward, jnp.ones_like(reward), following, no, no, kept)
 
     def span(self, steps: int) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """First row, and number of rows, whose window of ``steps`` rows and stack are all here.
@@ -198,6 +192,12 @@ class Ring(eqx.Module):
         leaves = self._read(self.action_parts, row, env)
         return jax.tree.unflatten(self.structures[1], leaves)
 
+    def kept(
+        self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]
+    ) -> dict[str, Shaped[Array, "seed ..."]]:
+        """What is kept of the rows' extras, by name."""
+        return dict(zip(self.kept_names, self._read(self.kept_parts, row, env), strict=True))
+
     def _read(self, parts: tuple[Part, ...], row: Array, env: Array) -> list[Array]:
         packed = [part for part in parts if part.packed]
         if packed:
@@ -227,21 +227,6 @@ class Ring(eqx.Module):
         back = jnp.minimum(lags[..., ::-1], depth)
         frames = _take(self.wide[part.offset], jnp.mod(row[..., None] - back, self.rows), envs)
         return frames.reshape(*row.shape, *part.shape)
-
-
-def _lay_out(
-    leaves: Sequence[Any], width: int, wide: int, stack: int
-) -> tuple[tuple[Part, ...], int, int]:
-    """Places for arrays ``(seed, env, ...)``, beginning at word ``width`` and array ``wide``."""
-    parts = []
-    for leaf in leaves:
-        shape, dtype = tuple(leaf.shape[2:]), str(jax.dtypes.canonicalize_dtype(leaf.dtype))
-        size = jnp.dtype(dtype).itemsize
-        stacked = stack > 1 and len(leaf.shape) == PICTURE and shape[0] % stack == 0
-        packed = not stacked and (size == 4 or (size == 1 and math.prod(shape) < WIDE))
-        parts.append(Part(shape, dtype, packed, width if packed else wide, stack if stacked else 1))
-        width, wide = width + parts[-1].words, wide + (not packed)
-    return tuple(parts), width, wide
 
 
 def _newest(x: Array, part: Part) -> Array:

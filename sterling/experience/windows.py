@@ -49,6 +49,7 @@ def transitions(
         final |= ~goes_on  # as at a cut: what was done next is not known
     if needs.monte_carlo is not None:
         extras["monte_carlo"] = jnp.full(total.shape, -jnp.inf)  # the episode may still go on
+    extras |= _kept(ring, needs, (rows, env), (needs.gamma * discount, follows))
     return Record(
         obs=ring.obs(row, env),
         action=ring.action(row, env),
@@ -59,6 +60,25 @@ def transitions(
         mask=mask[..., 0] & valid,
         extras=extras,
     )
+
+
+def _kept(
+    ring: Ring, needs: Transitions, place: tuple[Array, Array], ahead: tuple[Array, Array]
+) -> dict[str, Array]:
+    """What is kept of the windows' rows: as it was in their first row, or what is summed over an
+    episode summed over the window, as rewards are."""
+    made: dict[str, Array] = {}
+    if not needs.keep:
+        return made
+    rows, env = place
+    for name, each in ring.kept(rows, jnp.broadcast_to(env[..., None], rows.shape)).items():
+        by_part = jnp.moveaxis(each, rows.ndim, 0) if each.ndim > rows.ndim else each[None]
+        if name in ring.summed:
+            found = jnp.stack([n_step_return(part, *ahead)[0] for part in by_part])
+        else:
+            found = by_part[..., 0]
+        made[name] = jnp.moveaxis(found, 0, -1) if each.ndim > rows.ndim else found[0]
+    return made
 
 
 def only(mask: Bool[Array, "seed update batch"], tree: Action) -> Action:

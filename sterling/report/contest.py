@@ -65,6 +65,8 @@ class Pair:
     seeds: tuple[int, int]
     need: int | None  # seeds of each that would show a tendency as strong as it looks
     about: str = "tendency"  # what the verdict is about, or "mean"
+    direction: str = "higher"  # which scores are better, or "lower": then first is "larger" where
+    # it has the lower ones, and ``better`` is P(first < second)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +104,8 @@ def contests(
 def _contest(world: str, groups: Sequence[Group], asked: Asked) -> Contest:
     scores = {one.label: one.scores_with(asked.failed) for one in groups}
     standings = [_standing(one, scores[one.label], asked) for one in groups]
+    less = groups[0].better < 0  # decided by the scores' negatives
+    scores = {label: -x for label, x in scores.items()} if less else scores
     names = sorted(scores, key=lambda name: -_middle(scores[name]))  # the better one comes first
     couples = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
     obstacles = {pair: _obstacle(pair, scores, asked.failed) for pair in couples}
@@ -110,6 +114,7 @@ def _contest(world: str, groups: Sequence[Group], asked: Asked) -> Contest:
     bounds = _bounds(world, groups, asked) if asked.about == "mean" and couples else None
     decided = _decided(fit, scores, asked, bounds)
     pairs = [_pair(pair, scores, decided.get(pair), obstacles[pair], asked) for pair in couples]
+    pairs = [_of_less(pair) for pair in pairs] if less else pairs
     how = (MEANS if asked.about == "mean" else TENDENCY) if fit else "none"
     return Contest(world, standings, pairs, how)
 
@@ -123,7 +128,20 @@ def _bounds(world: str, groups: Sequence[Group], asked: Asked) -> tuple[float, f
             f"means on {world} are decided only between two bounds of the scores, and its runs do "
             "not declare both: add --within LOW,HIGH, or leave out --about mean"
         )
-    return low, high
+    return (-high, -low) if groups[0].better < 0 else (low, high)
+
+
+def _of_less(pair: Pair) -> Pair:
+    """A pair that was decided by the negatives of its scores, in the scores' own units."""
+    difference = None if pair.difference is None else turned(pair.difference, 0.0)
+    return dataclasses.replace(pair, difference=difference, direction="lower")
+
+
+def turned(made: Estimate, whole: float) -> Estimate:
+    """Return ``whole - made``, its ends exchanged."""
+    low = None if made.high is None else whole - made.high
+    high = None if made.low is None else whole - made.low
+    return Estimate(whole - made.value, low, high, made.n, made.method, made.level)
 
 
 def _standing(group: Group, scores: Float[np.ndarray, "run"], asked: Asked) -> Standing:
@@ -133,6 +151,7 @@ def _standing(group: Group, scores: Float[np.ndarray, "run"], asked: Asked) -> S
         within=group.within,
         level=1 - asked.alpha,
         key=asked.key,
+        better=group.better,
     )
     return Standing(group.label, made, scores.size, group.failed, scores)
 

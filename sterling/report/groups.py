@@ -18,7 +18,7 @@ from jaxtyping import Float
 from sterling.report.runs import Result
 from sterling.report.settings import alike, differing, settings
 from sterling.report.text import endings, listed, steps
-from sterling.statistics.declared import Bounds, counted_as
+from sterling.statistics.declared import Bounds, counted_as, worst
 from sterling.statistics.scores import Failed
 from sterling.types import Mistake
 
@@ -44,16 +44,28 @@ class Group:
     def scores_with(self, failed: Failed) -> Float[np.ndarray, "run"]:
         """The scores with failed runs as ``failed`` says: a number, "worst" (Mistake where it is
         not known); with "exclude" and None they stay NaN."""
-        if failed == "worst" and self.within is None and self.failed:
+        if failed == "worst" and self.failed and worst(self.within, self.better) is None:
             raise Mistake(
                 f"the worst possible score on {self.environment} is not known, so failed seeds of "
                 f"{self.label} cannot count as it; use --failed NUMBER"
             )
-        number = counted_as(failed, self.within) if self.failed else None
+        number = counted_as(failed, self.within, self.better) if self.failed else None
         scores = self.scores
         if isinstance(number, int | float):
             scores = np.where(np.isnan(scores), float(number), scores)
         return scores
+
+    @property
+    def better(self) -> int:
+        """Which scores are better: -1 the lower ones, else the higher ones; Mistake where runs
+        say different things of one metric."""
+        said = {one.better for one in self.results}
+        if len(said) > 1:
+            raise Mistake(
+                f"runs of {self.label} on {self.environment} differ in whether more of this metric "
+                "is better; compare runs of one declaration of the channel"
+            )
+        return said.pop()
 
     @property
     def seeds(self) -> list[int]:

@@ -22,7 +22,8 @@ class Better:
     first: str
     second: str
     environments: list[str]
-    made: Estimate
+    made: Estimate  # P(a run of first scores better than one of second)
+    direction: str = "higher"  # which scores are better, or "lower"
 
 
 Log = tuple[Float[np.ndarray, "row"], Float[np.ndarray, "row"]]  # steps and returns of a run
@@ -58,7 +59,8 @@ def shared(groups: Sequence[Group], among: Sequence[str]) -> list[str]:
 def better(groups: Sequence[Group], *, level: float = 0.95, failed: Failed = None) -> list[Better]:
     """Each pair of labels that share at least two environments; without ``failed`` those of which
     no seed failed there."""
-    found = []
+    found, less = [], all(one.better < 0 for one in groups)
+    direction = "lower" if less else "higher"
     for first, second in itertools.combinations(labels(groups), 2):
         tasks = shared(groups, (first, second))
         if len(tasks) < 2:
@@ -66,12 +68,14 @@ def better(groups: Sequence[Group], *, level: float = 0.95, failed: Failed = Non
         tables = [table(groups, label, tasks, failed) for label in (first, second)]
         if failed is None and any(has_failed(one) for one in tables):
             continue
+        if less:
+            tables = [dataclasses.replace(one, values=-one.values) for one in tables]
         made = improve(*tables, level=level, failed="exclude")
         if made.value >= 0.5:
-            found.append(Better(first, second, tasks, made))
+            found.append(Better(first, second, tasks, made, direction))
             continue
         turned = improve(*reversed(tables), level=level, failed="exclude")
-        found.append(Better(second, first, tasks, turned))  # the better one comes first
+        found.append(Better(second, first, tasks, turned, direction))  # the better one comes first
     return found
 
 

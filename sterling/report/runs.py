@@ -55,6 +55,7 @@ class Result:
     config: dict[str, Any] = dataclasses.field(default_factory=dict)  # as in config.json
     result: dict[str, Any] = dataclasses.field(default_factory=dict)  # as in result.json
     within: Bounds | None = None  # what scores cannot leave, where that is known
+    better: int = 1  # scores of which more is better; -1: less is
 
     @property
     def steps(self) -> float | None:
@@ -202,9 +203,12 @@ def _made(
     for at, seed in enumerate(seeds):
         if scores is not None and seed in {*result.get("failed_seeds", []), *found.failed}:
             scores[at] = np.nan
-    ends = limits(config, result) if metric.endswith("return") else None
+    said = result.get("channels", {}).get(metric.rpartition("/")[-1], {})
+    ends = said.get("within") and tuple(said["within"])
+    ends = limits(config, result) if metric.endswith("return") else ends
     algorithm, environment = (known.get(name, "?") for name in ("algorithm", "environment"))
-    return Result(place, algorithm, environment, seeds, scores, found, label, config, result, ends)
+    how = (label, config, result, ends, said.get("better", 1))
+    return Result(place, algorithm, environment, seeds, scores, found, *how)
 
 
 def _late(rows: list[Row], seeds: list[int], column: str) -> Float[np.ndarray, "seed"] | None:

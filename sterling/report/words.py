@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sterling.report.contest import MEANS, Contest, Pair
+from sterling.report.contest import MEANS, Contest, Pair, turned
 from sterling.report.overall import Better
 from sterling.report.text import count, percent
 from sterling.statistics import Estimate
@@ -22,13 +22,13 @@ def sentence(pair: Pair, environment: str) -> str:
     if pair.verdict == "equal":
         return (
             f"{pair.first} and {pair.second} are not distinguished on {environment}: a run of "
-            f"{pair.first} scores higher in {chance(pair.better)} of pairs, {_seeds(pair)}. "
-            f"{_more(pair)}"
+            f"{pair.first} scores {pair.direction} in {chance(pair.better)} of pairs, "
+            f"{_seeds(pair)}. {_more(pair)}"
         )
     winner, loser, by, better = _sorted(pair)
     return (
-        f"{winner} tends to score higher than {loser} on {environment}: in {chance(better)} of "
-        f"pairs of runs, {_seeds(pair)}; {_by(by)} as far as was seen."
+        f"{winner} tends to score {pair.direction} than {loser} on {environment}: in "
+        f"{chance(better)} of pairs of runs, {_seeds(pair)}; {_by(by)} as far as was seen."
     )
 
 
@@ -41,8 +41,8 @@ def _of_means(pair: Pair, environment: str) -> str:
         )
     winner, loser, by, _ = _sorted(pair)
     return (
-        f"{winner} has a higher mean than {loser} on {environment}: {_by(by)} within the bounds "
-        f"of the scores, {_seeds(pair)}."
+        f"{winner} has a {pair.direction} mean than {loser} on {environment}: {_by(by)} "
+        f"within the bounds of the scores, {_seeds(pair)}."
     )
 
 
@@ -55,8 +55,10 @@ def sentences(contests: list[Contest]) -> list[str]:
             if pair.difference is None or pair.better is None:
                 continue
             told.append(sentence(pair, one.environment))
-            if opposed(pair.better, pair.difference.value):
+            sign = -1.0 if pair.direction == "lower" else 1.0
+            if opposed(pair.better, sign * pair.difference.value):
                 words = directions(pair.first, pair.second, pair.better, pair.difference.value)
+                words = words.replace("higher", pair.direction)
                 told.append(f"On {one.environment} {words}.")
     return told
 
@@ -67,10 +69,10 @@ def together(one: Better) -> str:
     if holds_half(one.made):
         return (
             f"{over} {one.first} and {one.second} are not told apart: a run of {one.first} scores "
-            f"higher in {chance(one.made)} of pairs."
+            f"{one.direction} in {chance(one.made)} of pairs."
         )
     return (
-        f"{over} a run of {one.first} tends to score higher than one of {one.second}: in "
+        f"{over} a run of {one.first} tends to score {one.direction} than one of {one.second}: in "
         f"{chance(one.made)} of pairs."
     )
 
@@ -118,14 +120,7 @@ def _sorted(pair: Pair) -> tuple[str, str, Estimate, Estimate]:
     assert pair.better is not None
     if pair.verdict == "larger":
         return pair.first, pair.second, pair.difference, pair.better
-    return pair.second, pair.first, _turned(pair.difference, 0.0), _turned(pair.better, 1.0)
-
-
-def _turned(made: Estimate, whole: float) -> Estimate:
-    """``whole - made``, ends exchanged."""
-    low = None if made.high is None else whole - made.high
-    high = None if made.low is None else whole - made.low
-    return Estimate(whole - made.value, low, high, made.n, made.method, made.level)
+    return pair.second, pair.first, turned(pair.difference, 0.0), turned(pair.better, 1.0)
 
 
 def _by(made: Estimate) -> str:

@@ -76,14 +76,21 @@ def _scale(values: Float[np.ndarray, "run *rest"], bounds: Bounds) -> Any:
     return 0.0 if bound is None else np.abs(values - bound).max(0)
 
 
-def counted_as(failed: Failed, within: Within) -> Failed:
-    """Return ``failed`` with "worst" replaced by the declared lower bound.
+def worst(within: Within, better: int = 1) -> float | None:
+    """Return the worst score that is possible: the lower bound, or the upper one where less is
+    better (``better`` below 0); None where it is not declared or neither direction is better."""
+    low, high = checked(within)
+    return {1: low, -1: high}.get(better)
+
+
+def counted_as(failed: Failed, within: Within, better: int = 1) -> Failed:
+    """Return ``failed`` with "worst" replaced by the declared bound that is worst.
 
     Raises Mistake where none is declared.
     """
     if failed != "worst":
         return failed
-    low = checked(within)[0]
+    low = worst(within, better)
     if low is None:
         raise Mistake(
             "failed='worst' needs the worst possible score, and none is declared here; "

@@ -30,11 +30,17 @@ class Headline:
     survivors: Estimate | None = None  # of the seeds that did not fail, where ``made`` is None
     at_worst: Estimate | None = None  # counts failures at the worst possible score, if declared
     within: declared.Bounds = (None, None)
+    better: int = 1  # -1: less is better, 0: neither
 
     @property
     def lost(self) -> int:
         """How many seeds failed."""
         return sum(score is None for score in self.per_seed)
+
+    @property
+    def worst(self) -> float | None:
+        """The worst possible score, where it is declared."""
+        return declared.worst(self.within, self.better)
 
     @property
     def shown(self) -> Estimate | None:
@@ -48,7 +54,7 @@ class Headline:
         if self.survivors is not None:
             told += f"; mean of the other {self.survivors.n}: {self.survivors}"
         if self.at_worst is not None:
-            told += f"; with failures at the worst, {self.within[0]:g}: {self.at_worst}"
+            told += f"; with failures at the worst, {self.worst:g}: {self.at_worst}"
         return told
 
     @property
@@ -90,6 +96,8 @@ class Headline:
                 plain[name] = part.to_json()
         if self.within != (None, None):
             plain["within"] = list(self.within)
+        if self.better != 1:
+            plain["better"] = self.better
         return plain | ({"caution": self.caution} if self.caution else {})
 
     @classmethod
@@ -102,6 +110,7 @@ class Headline:
             None if value is None else Estimate.from_json(plain),
             **{name: None if x is None else Estimate.from_json(x) for name, x in parts.items()},
             within=declared.checked(plain.get("within")),
+            better=plain.get("better", 1),
         )
 
     def _why(self) -> str:
@@ -118,20 +127,23 @@ def headline(
     within: declared.Within = None,
     level: float = 0.95,
     key: int = 0,
+    better: int = 1,
 ) -> Headline:
-    """Return what may be said of each seed's score, None or NaN where it failed.
+    """Return what may be said of each seed's score, None or NaN where it failed. ``better``: -1
+    where less is better, 0 where neither is.
 
-    Raises Mistake for ``failed="worst"`` where no lower bound is declared.
+    Raises Mistake for ``failed="worst"`` where the worst possible score is not declared.
     """
     per_seed = tuple(None if x is None or math.isnan(x) else float(x) for x in scores)
     bounds = declared.checked(within)
     known = [x for x in per_seed if x is not None]
-    rule = declared.counted_as(failed, within)
+    rule = declared.counted_as(failed, within, better)
     how: dict[str, Any] = {"within": bounds, "level": level, "key": key}
     if not per_seed or (not known and rule in (None, "exclude")):
-        return Headline(per_seed, None, within=bounds)
+        return Headline(per_seed, None, within=bounds, better=better)
     table = [math.nan if x is None else x for x in per_seed]
     if len(known) == len(per_seed) or rule is not None:
-        return Headline(per_seed, estimate(table, failed=rule, **how), within=bounds)
-    at_worst = None if bounds[0] is None else estimate(table, failed=bounds[0], **how)
-    return Headline(per_seed, None, estimate(known, **how), at_worst, bounds)
+        return Headline(per_seed, estimate(table, failed=rule, **how), within=bounds, better=better)
+    worst = declared.worst(bounds, better)
+    at_worst = None if worst is None else estimate(table, failed=worst, **how)
+    return Headline(per_seed, None, estimate(known, **how), at_worst, bounds, better)

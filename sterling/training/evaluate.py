@@ -9,13 +9,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import keys
-from sterling.actor import Past
-from sterling.experience import acting
+from sterling.actor import Actor, Past
+from sterling.channels import Channel
+from sterling.experience import acting, episode_totals
+from sterling.experience.episode_totals import Totals
 from sterling.notice import say
-from sterling.training.agent import Agent
 from sterling.training.settings import LIMIT
 from sterling.types import Obs, Step, World
 
@@ -28,14 +29,13 @@ class Episodes(eqx.Module):
 
     state: PyTree
     obs: Obs
-    returns: Float[Array, "seed env"]
-    lengths: Int[Array, "seed env"]
+    totals: Totals  # by channel
     over: Bool[Array, "seed env"]
     past: Past | None  # of agents that remember
 
 
 def evaluate(
-    agent: Agent,
+    agent: Actor,
     world: World,
     seeds: Int[Array, "seed"],
     episodes: int | None = None,
@@ -46,28 +46,30 @@ def evaluate(
     Every env plays equally many, in rounds, so that short episodes are not over-represented. An
     episode that has not ended after ``limit`` steps (rounded up to a multiple of ``CHUNK``) counts
     with its return so far, and a line on standard error says how many did.
-    Returns ``"return"``, ``"length"`` and ``"ended"``, each ``(seed, episode)``.
+    Returns ``"return"``, ``"length"``, ``"ended"`` and the columns of the world's channels, each
+    ``(seed, episode)``.
     """
     wanted, envs = episodes or world.spec.envs, world.spec.envs
     limit, count = -(-limit // CHUNK) * CHUNK, -(-wanted // envs)
     rounds = [_round(agent, world, seeds, number, limit) for number in range(count)]
-    whole = jax.tree.map(lambda *each: np.concatenate(each, 1)[:, :wanted], *rounds)
-    if unended := int((~whole[2]).sum()):
-        said = f"{unended} of {whole[2].size} evaluation episodes had not ended"
+    found, over = jax.tree.map(lambda *each: np.concatenate(each, 1)[:, :wanted], *rounds)
+    if unended := int((~over).sum()):
+        said = f"{unended} of {over.size} evaluation episodes had not ended"
         remedy = "they count with their return so far (another limit: --evaluate-limit N)"
         say(f"{said} after {limit:,} steps; {remedy}")
-    return {"return": whole[0], "length": whole[1], "ended": whole[2]}
+    return {**found, "ended": over}
 
 
 def _round(
-    agent: Agent, world: World, seeds: Int[Array, "seed"], number: int, limit: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns, lengths and ends of one episode of every env, ``(seed, env)``."""
+    agent: Actor, world: World, seeds: Int[Array, "seed"], number: int, limit: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """One episode of every env: its numbers by column, and whether it ended, ``(seed, env)``."""
     state, obs = world.reset(keys.at(seeds, "evaluate", number))
     past = _begin(agent, world, keys.at(seeds, "evaluate-memory", number))
     shape = (world.seeds, world.spec.envs)
-    zeros = jnp.zeros(shape), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
-    episodes = Episodes(state, obs, *zeros, past)
+    channels = world.spec.channels
+    totals = episode_totals.begin(channels, shape)
+    episodes = Episodes(state, obs, totals, jnp.zeros(shape, bool), past)
     due = time.monotonic() + SILENT
     for clock in range(0, limit, CHUNK):
         step = _chunk if world.traced else _host_chunk
@@ -80,17 +82,19 @@ def _round(
             due = time.monotonic() + SILENT
             ended = f"{over.sum()} of {over.size} episodes have ended"
             say(f"evaluating: {ended} after {clock + CHUNK:,} of at most {limit:,} steps")
-    return np.asarray(episodes.returns), np.asarray(episodes.lengths), np.asarray(episodes.over)
+    found = episode_totals.numbers(channels, episodes.totals)
+    columns = episode_totals.by_column(channels, found)
+    return jax.tree.map(np.asarray, (columns, episodes.over))
 
 
 @eqx.filter_jit
-def _begin(agent: Agent, world: World, start: Key[Array, "seed"]) -> Past | None:
+def _begin(agent: Actor, world: World, start: Key[Array, "seed"]) -> Past | None:
     return acting.begin(agent, world.spec.action, (world.seeds, world.spec.envs), start)
 
 
 @eqx.filter_jit
 def _chunk(
-    agent: Agent, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
+    agent: Actor, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
 ) -> Episodes:
     def body(time: Array, episodes: Episodes) -> Episodes:
         return _step(agent, episodes, world, seeds, clock + time)
@@ -99,7 +103,7 @@ def _chunk(
 
 
 def _host_chunk(
-    agent: Agent, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
+    agent: Actor, episodes: Episodes, world: World, seeds: Int[Array, "seed"], clock: Array
 ) -> Episodes:
     start = int(clock)
     for passed in range(CHUNK):
@@ -109,13 +113,13 @@ def _host_chunk(
     return episodes
 
 
-def _step(agent: Agent, episodes: Episodes, world: World, seeds: Any, clock: Any) -> Episodes:
+def _step(agent: Actor, episodes: Episodes, world: World, seeds: Any, clock: Any) -> Episodes:
     action, memory, world_keys = _choose(agent, episodes.obs, episodes.past, seeds, clock)
     state, step = world.step(episodes.state, action, world_keys)
     past = None
     if memory is not None:
         past = _answered(agent, memory, action, step, keys.at(seeds, "evaluate-memory", clock))
-    return _count(episodes, past, state, step)
+    return _count(episodes, world.spec.channels, past, state, step)
 
 
 _answered = eqx.filter_jit(acting.answered)
@@ -123,7 +127,7 @@ _answered = eqx.filter_jit(acting.answered)
 
 @eqx.filter_jit
 def _choose(
-    agent: Agent,
+    agent: Actor,
     obs: Obs,
     past: Past | None,
     seeds: Int[Array, "seed"],
@@ -136,17 +140,16 @@ def _choose(
 
 
 @eqx.filter_jit
-def _count(episodes: Episodes, past: Past | None, state: PyTree, step: Step) -> Episodes:
+def _count(
+    episodes: Episodes,
+    channels: dict[str, Channel],
+    past: Past | None,
+    state: PyTree,
+    step: Step,
+) -> Episodes:
     """Book one step."""
     counts = ~episodes.over & jnp.asarray(step.mask)
     crashed = ~episodes.over & step.last & ~step.mask  # the world was restarted: begin again
-    returns = episodes.returns + jnp.where(counts, step.reward, 0.0)
-    lengths = episodes.lengths + counts.astype(jnp.int32)
-    return Episodes(
-        state,
-        step.obs,
-        jnp.where(crashed, 0.0, returns),
-        jnp.where(crashed, 0, lengths),
-        episodes.over | (step.last & counts),
-        past,
-    )
+    totals = episode_totals.add(channels, episodes.totals, step.reward, step.channels, counts)
+    totals = episode_totals.begin_again(channels, totals, crashed)
+    return Episodes(state, step.obs, totals, episodes.over | (step.last & counts), past)

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from sterling.channels import Channel
 from sterling.envs.registry import find
 from sterling.training.agent import Agent
 from sterling.training.evaluate import evaluate
@@ -34,13 +35,18 @@ class Judge:
             self.world = make_world(settings, "evaluate", _copies(settings, self._episodes))
 
     def __call__(self, agent: Agent) -> dict[str, np.ndarray]:
-        """ "return", "length" and, of episodes in a world, "ended": whether each came to its end
-        within the limit; ``(seed, episode)``."""
+        """ "return", "length", channels by column and, of episodes in a world, whether each came to
+        its end within the limit ("ended"); ``(seed, episode)``."""
         if self.world is not None:
             return evaluate(agent, self.world, self._seeds, self._episodes, self._limit)
         from sterling.training import speech
 
         return speech.evaluate(agent, self._settings, self._seeds, self._episodes)
+
+    @property
+    def channels(self) -> dict[str, Channel]:
+        """What the world reports beside the reward."""
+        return {} if self.world is None else self.world.spec.channels
 
     def close(self) -> None:
         """Release the world."""

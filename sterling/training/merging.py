@@ -13,7 +13,7 @@ from sterling.report.metrics import Row, Sink, read
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import folder
-from sterling.training.trained import final
+from sterling.training.trained import final, of_channel
 
 
 class Merge:
@@ -96,13 +96,20 @@ def merged(
     failed = sorted(seed for result in results for seed in result["failed_seeds"])
     seconds = max(seconds, *(result["wall_seconds"] for result in results))
 
-    def over(group: str, name: str, ends: Bounds | None = None) -> dict[str, Any]:
+    def over(group: str, name: str) -> dict[str, Any]:
         scores = interleaved([_per_seed(r, group, name) for r in results])
-        return final(scores, seeds, failed, ends, rule if group == "final" else None)
+        if group != "final":
+            return final(scores, seeds, failed)
+        if name == "return":
+            return final(scores, seeds, failed, within, rule)
+        said = results[0].get("channels", {})[name]
+        ends = None if said["within"] is None else tuple(said["within"])
+        counted = of_channel(rule, ends, said["better"])
+        return final(scores, seeds, failed, ends, counted, better=said["better"])
 
     kind = "updates" if "updates" in results[0] else "steps"
     made = sum(result[kind] * len(result["seeds"]) for result in results)
-    measured = any(result["final"] for result in results)
+    measured = dict.fromkeys(name for result in results for name in result["final"])
     unended = [result.get("unended", [0] * len(result["seeds"])) for result in results]
     switched = any(result.get("switch") for result in results)
     switch = {name: over("switch", name) for name in ("before", "lowest", "dip") if switched}
@@ -111,7 +118,7 @@ def merged(
         **results[0],
         **{name: max(result[name] for result in results) for name in most},
         "seeds": seeds,
-        "final": {"return": over("final", "return", within)} if measured else {},
+        "final": {name: over("final", name) for name in measured},
         "unended": interleaved(unended),
         **({"switch": switch} if switch else {}),
         "failed_seeds": failed,

@@ -248,9 +248,9 @@ class Driver:
             return {}
         episodes = np.maximum(tally.episodes, 1)
         live = self.alive & (tally.episodes > 0)
+        means = {name: np.asarray(total) / episodes for name, total in tally.totals.items()}
         return {
-            "data/return": _plain(np.asarray(tally.returns) / episodes, live),
-            "data/length": _plain(np.asarray(tally.lengths) / episodes, live),
+            **{f"data/{name}": _plain(mean, live) for name, mean in means.items()},
             "data/episodes": tally.episodes.tolist(),
             "data/invalid": tally.invalid.tolist(),
         }
@@ -270,7 +270,8 @@ class Driver:
         if self._judge is None:
             self._judge = Judge(self.settings, self.settings.evaluate_episodes)
         found = self._judge(self.run.agent)
-        means = {name: _plain(found[name].mean(1), self.alive) for name in ("return", "length")}
+        found = {name: each.mean(1) for name, each in found.items() if name != "ended"}
+        means = {name: _plain(each, self.alive) for name, each in found.items()}
         self.judged.append({"online": self.online, "return": means["return"]})
         return {f"evaluation/{name}": values for name, values in means.items()}
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.channels import Channel, described
 from sterling.notice import say
 from sterling.report.guarded import Guarded
 from sterling.report.metrics import MetricsFile, Sink
@@ -67,7 +68,7 @@ def _finish(driver: Driver) -> TrainedRun:
     run = TrainedRun(settings, driver.run.agent, _result(driver), driver.path)
     if settings.evaluate_episodes and driver.alive.any():
         found = run.evaluate(settings.evaluate_episodes)
-        run.result |= {"final": {"return": found["return"]}, "unended": found["unended"]}
+        run.result |= {"unended": found.pop("unended"), "final": found}
         if any(not each["online"] for each in driver.judged) and settings.steps:
             run.result["switch"] = switch(driver.judged, settings, run.result["failed_seeds"])
     if driver.path is not None:
@@ -108,6 +109,7 @@ def _result(driver: Driver) -> dict[str, Any]:
         "seeds": list(settings.seeds),
         "final": {},
         "unended": [0] * len(settings.seeds),  # episodes of the final evaluation, for each seed
+        **({"channels": described(channels)} if (channels := _channels(driver.run.source)) else {}),
         "failed_seeds": [int(seed) for seed in driver.failures],
         "failures": driver.failures,
         "world_failures": _world_failures(driver.run.source),
@@ -137,11 +139,20 @@ def switch(
     return {name: final(values, settings.seeds, failed) for name, values in parts.items()}
 
 
+def _channels(source: Any) -> dict[str, Channel]:
+    """What the world of a source reports beside the reward."""
+    worlds = _worlds(source)
+    return worlds[0].spec.channels if worlds else {}
+
+
 def _world_failures(source: Any) -> list[str]:
     """What went wrong in worlds on the host, one line each."""
+    return [line for world in _worlds(source) for line in _failures_of(world)]
+
+
+def _worlds(source: Any) -> list[Any]:
     parts = getattr(source, "sources", (source,))
-    worlds = [part.world for part in parts if hasattr(part, "world")]
-    return [line for world in worlds for line in _failures_of(world)]
+    return [part.world for part in parts if hasattr(part, "world")]
 
 
 def _failures_of(world: Any) -> list[str]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from sterling.channels import columns
 from sterling.notice import say
 from sterling.references.bounds import return_bounds
 from sterling.statistics import headline
-from sterling.statistics.declared import Bounds
+from sterling.statistics.declared import Bounds, worst
 from sterling.statistics.scores import Failed
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
@@ -89,27 +90,33 @@ class TrainedRun:
         failed: Failed = None,
         return_within: Bounds | None = None,
     ) -> dict[str, Any]:
-        """Deterministic episodes, the same ones every time: under "return" each seed's mean, and
-        their estimate with interval; under "unended" how many episodes of each seed had not come to
-        their end within ``limit`` steps (None: as the run was asked). They count as they stood.
+        """Deterministic episodes, the same ones every time: each seed's mean return, and their
+        estimate with interval; likewise of every channel that the environment reports; under
+        "unended" how many episodes of each seed had not come to their end within ``limit`` steps
+        (None: as the run was asked). They count as they stood.
 
         ``failed``: what a failed seed counts as (a number, "worst", "exclude"); None: as the run
         was asked. ``return_within``: the bounds of returns, where they are not those of the run.
         """
         judge = Judge(self.settings, episodes, limit)
         try:
-            found = judge(self.agent)
+            every = judge(self.agent)
+            channels = columns(judge.channels)
         finally:
             judge.close()
         lost = self.result.get("failed_seeds", [])
         within = bounds(self.settings) if return_within is None else return_within
         rule = self.settings.failed if failed is None else failed
-        per_seed = [float(x) for x in found["return"].mean(1)]
-        unended = (~found["ended"]).sum(1) if "ended" in found else [0] * len(per_seed)
-        return {
-            "return": final(per_seed, self.settings.seeds, lost, within, rule),
-            "unended": [int(count) for count in unended],
-        }
+        seeds, found = self.settings.seeds, {name: x.mean(1) for name, x in every.items()}
+        unended = (~every["ended"]).sum(1) if "ended" in every else [0] * len(seeds)
+        made: dict[str, Any] = {"unended": [int(count) for count in unended]}
+        scores = [float(x) for x in found["return"]]
+        made["return"] = final(scores, seeds, lost, within, rule)
+        for name, channel in channels.items():
+            scores = [float(x) for x in found[name]]
+            how = (channel.within, of_channel(rule, channel.within, channel.better))
+            made[name] = final(scores, seeds, lost, *how, better=channel.better)
+        return made
 
     def world(self) -> Any:
         """The run's world, of which only the forms of observations and actions are to be asked."""
@@ -170,17 +177,26 @@ def bounds(settings: Settings) -> Bounds | None:
     return 0.0, float(turns)
 
 
+def of_channel(failed: Failed, within: Bounds | None, better: int) -> Failed:
+    """Return what a failed seed of a channel counts as, where of returns it is ``failed``: a number
+    is one of returns, and the worst may not be known."""
+    known = failed == "worst" and worst(within, better) is not None
+    return failed if known or failed == "exclude" else None
+
+
 def final(
     scores: Sequence[float | None],
     seeds: Sequence[int],
     lost: Sequence[int],
     within: Bounds | None = None,
     failed: Failed = None,
+    *,
+    better: int = 1,
 ) -> dict[str, Any]:
     """Per-seed scores and what may be said of them (``statistics/headline.py``): an estimate, or
     where seeds are ``lost`` and ``failed`` does not say what they count as, none."""
     per_seed = [None if s in lost else x for s, x in zip(seeds, scores, strict=True)]
-    made = headline(per_seed, failed=failed, within=within)
+    made = headline(per_seed, failed=failed, within=within, better=better)
     for part in made.shown.method.split("; ") if made.shown is not None else []:
         if part.startswith("declared"):
             say(f"returns: {part}")

@@ -91,6 +91,7 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 
 DRAWS = {
     "ppo": ppo,
+    "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
     **dict.fromkeys(("sac", "awac"), next_and_now),

@@ -67,10 +67,12 @@ def make_batch(
     garbage: float = 50.0,
     allowed: bool = False,
     remembered: int = 0,
+    costly: bool = False,
 ) -> Record:
     """Return a batch of what ``needs`` asks for, with ends, cuts and rows without a mask, which
     hold ``garbage``. With ``allowed`` observations say which choices there are; a rollout of
-    ``remembered`` numbers a memory says what was remembered."""
+    ``remembered`` numbers a memory says what was remembered; a ``costly`` one has a channel "cost".
+    """
     is_rollout = isinstance(needs, Rollouts)
     shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
     if isinstance(needs, Sequences):
@@ -103,6 +105,10 @@ def make_batch(
         parts["action"] = action.astype(np.float32)
     if allowed:
         parts = with_choices(parts, shape, rng)
+    if costly:
+        for name, most in (("cost", 1.0), ("episode/cost", 3.0)):
+            found = most * rng.random(shape) + wrong
+            parts["extras"][name] = found.astype(np.float32)
     if remembered:
         parts = with_past(parts, remembered, rng)
     return Record(**jax.tree.map(jnp.asarray, parts))

@@ -16,12 +16,14 @@ from gymnasium import spaces
 from oracles.pieces.leaves import Leaves
 
 from sterling import algorithms
+from sterling.channels import Channel
 from sterling.types import Log, Record, Rollouts, Sequences, Signals, Spec
 
 CHOICES = spaces.Discrete(mid_run.CHOICES)
 BOX = spaces.Box(-1.0, 1.0, (mid_run.NUMBERS,), np.float32)
 OBS = spaces.Box(-np.inf, np.inf, (mid_run.FEATURES,), np.float32)
 WITH_CHOICES = spaces.Dict({"action_mask": spaces.MultiBinary(mid_run.CHOICES), "x": OBS})
+COSTS = {"cost": Channel(better=-1)}
 LOG = Log(np.zeros(mid_run.FEATURES), np.ones(mid_run.FEATURES), (0.0, 1.0), (-3.0, 2.0), 9)
 
 
@@ -59,7 +61,8 @@ class Update:
             WITH_CHOICES if self.has_choices else OBS,
             BOX if self.is_continuous else CHOICES,
         )
-        return Spec(obs, action, mid_run.ENVS, 100, LOG if self.has_log else None)
+        log = LOG if self.has_log else None
+        return Spec(obs, action, mid_run.ENVS, 100, log, channels=COSTS)
 
     @functools.cached_property
     def before(self) -> Any:
@@ -79,6 +82,7 @@ class Update:
             garbage=garbage,
             allowed=self.has_choices,
             remembered=remembered if isinstance(needs, Rollouts) else 0,
+            costly=hasattr(self.config, "cost_limit"),
         )
 
 
@@ -91,6 +95,7 @@ PPO = {
     **{"gamma": 0.8, "gae_lambda": 0.9, "length": 6, "minibatch": 7, "epochs": 2, "clip": 0.15},
     **{"entropy_coef": 0.07, "value_coef": 0.6, "max_grad_norm": 0.5, "anneal": True},
 }
+LIMITED = {"cost_limit": 0.4, "multiplier_lr": 0.3}
 RECURRENT = {name: x for name, x in PPO.items() if name != "depth"} | {"minibatch": 12}
 PASSED = {"normalise_obs": False, "normalise_reward": False}
 WATCHED = {"clip_value": True, "target_kl": 0.3, "normalise_advantage": False}
@@ -127,6 +132,7 @@ EDGE = {".target.actor.net.layers[2].bias": np.array([1.5, -1.5])}  # of the spa
 LOW = {".value.layers[2].bias": np.array([-1.1])}  # values, so that errors reach all bounds
 MIDDLE = {".value.layers[2].bias": np.array([-0.65])}  # of the errors, so that both signs occur
 ITERATION = {".iteration": 30.0}
+RISEN = {".multiplier": 0.7}
 
 UPDATES = [
     Update("ppo choices", PPO | PASSED, ITERATION, is_continuous=False),
@@ -142,6 +148,14 @@ UPDATES = [
         has_choices=True,
     ),
     Update("recurrent-ppo box", RECURRENT | MOVING | {"minibatch": 18}, ITERATION),
+    Update("ppo-lagrangian box", PPO | LIMITED, ITERATION | RISEN),
+    Update(
+        "ppo-lagrangian masked choices",
+        PPO | WATCHED | PASSED | LIMITED | {"cost_limit": 9.0},
+        ITERATION | RISEN,
+        is_continuous=False,
+        has_choices=True,
+    ),
     Update("dqn", DQN, {".updates": 33}, is_continuous=False),
     Update("dqn target due", DQN, {".updates": 34}, is_continuous=False),
     Update("dqn rainbow", DQN | RAINBOW, {".updates": 24}, is_continuous=False),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from sterling import keys
+from sterling.channels import Channel
 from sterling.experience import room
 from sterling.experience.priority import NOWHERE, SumTree
 from sterling.experience.replay import Replay
@@ -540,3 +541,50 @@ def test_an_iteration_never_copies_what_is_kept(priority):
     large = rf"(u32\[1,{rows},|f32\[1,{-(-rows // 32)},32\])"
     assert re.search(large, text)
     assert not re.findall(rf"= {large}\S* copy\(", text)
+
+
+class Reporting(Counter):
+    """The same, which reports the clock: as a sum, as the last value, and as a row of two."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        channels = {
+            "spent": Channel(),
+            "place": Channel(reduce="last"),
+            "aims": Channel(parts=("near", "far")),
+        }
+        self.spec = dataclasses.replace(self.spec, channels=channels)
+
+    def step(self, state, action, keys):
+        state, step = super().step(state, action, keys)
+        clock = jnp.where(step.mask, state[0][..., 4].astype(jnp.float32), 0.0)
+        reported = {"spent": clock, "place": clock, "aims": jnp.stack([clock, -clock], -1)}
+        return state, dataclasses.replace(step, channels=reported)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_channels_that_are_kept_come_back_summed_over_the_window(n_step):
+    world, gamma = Reporting(seeds=(0, 1), envs=2), 0.5
+    keep = ("spent", "place", "aims")
+    needs = Transitions(batch=64, collect=8, capacity=60, n_step=n_step, gamma=gamma, keep=keep)
+    start = keys.at(jnp.arange(2, dtype=jnp.int32), "test", 0)
+    replay = Replay.create(Rollout.create(world, 8, start), needs, 1, start)
+    for number in range(9):  # the ring is overwritten more than once
+        key = keys.at(jnp.arange(2, dtype=jnp.int32), "draw", number)
+        replay, batch = replay.draw(Teller(), key)
+    rows = np.flatnonzero(np.asarray(batch.mask[0, 0]))
+    assert rows.size > 20
+    for row in rows:
+        first, final = (np.asarray(x[0, 0, row]) for x in (batch.obs, batch.next_obs))
+        clocks = np.arange(first[4], final[4]) + 1.0  # each step reports the clock after it
+        total = float((clocks * gamma ** np.arange(clocks.size)).sum())
+        np.testing.assert_allclose(batch.extras["spent"][0, 0, row], total, rtol=1e-6)
+        np.testing.assert_allclose(batch.extras["aims"][0, 0, row], [total, -total], rtol=1e-6)
+        assert float(batch.extras["place"][0, 0, row]) == clocks[0]
+
+
+def test_only_channels_of_the_world_can_be_kept():
+    start = keys.at(jnp.arange(1, dtype=jnp.int32), "test", 0)
+    needs = Transitions(batch=4, capacity=60, keep=("cost",))
+    with pytest.raises(Mistake, match="keep names 'cost', the environment reports spent, place"):
+        Replay.create(Rollout.create(Reporting(), 1, start), needs, 1, start)

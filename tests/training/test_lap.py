@@ -162,8 +162,7 @@ def test_means_of_episodes_by_hand():
     driver = object.__new__(run.Driver)
     driver.alive = np.array([True, True, False])
     tally = types.SimpleNamespace(
-        returns=np.array([6.0, 0.0, 5.0]),
-        lengths=np.array([4, 0, 2]),
+        totals={"return": np.array([6.0, 0.0, 5.0]), "length": np.array([4, 0, 2])},
         episodes=np.array([2, 0, 1]),
         invalid=np.array([0, 1, 0]),
     )

@@ -87,7 +87,7 @@ class State(eqx.Module):
     reward_statistics: RewardNormaliser
     iteration: Float[Array, ""]  # rollouts learned from
     planned: Float[Array, ""]  # rollouts planned
-    config: Config
+    config: Any  # a Config, also of those who share this state
 
 
 def needs(config: Config) -> Rollouts:
@@ -178,13 +178,14 @@ def loss(
 def objective(
     pi: Any, value: Float[Array, "..."], rows: dict[str, Any], config: Any
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """L of the module docstring, given policy and values of the rows."""
+    """L of the module docstring, given policy and values of the rows. The rows' ``target`` is what
+    values learn; without it, A + V_old."""
     mask, advantage = rows["mask"], rows["advantage"]
     if config.normalise_advantage:
         advantage = standardise(advantage, mask)
     log_ratio = pi.log_prob(rows["action"]) - rows["log_prob"]
     ratio = jnp.exp(log_ratio)
-    target = rows["advantage"] + rows["value"]
+    target = rows["target"] if "target" in rows else rows["advantage"] + rows["value"]
     policy_loss = masked_mean(clipped_surrogate(ratio, advantage, config.clip), mask)
     if config.clip_value:
         value_error = clipped_value(value, rows["value"], target, config.clip)

@@ -109,7 +109,7 @@ def update(
 ) -> tuple[dict[str, float], bool]:
     """Take one gradient step on rows that all count, unless the policy has moved too far.
 
-    ``parts`` gives the parts of the loss in place of ``terms``.
+    ``parts`` gives the parts of the loss in place of ``terms``, perhaps that of costs too.
     """
     of_loss = parts or terms
     metrics = of_loss(state, rows, config)
@@ -118,7 +118,7 @@ def update(
         found = of_loss(state, rows, config)
         return (
             found["loss/policy"]
-            + config["value_coef"] * found["loss/value"]
+            + config["value_coef"] * (found["loss/value"] + found.get("loss/cost", 0.0))
             - config["entropy_coef"] * found["policy/entropy"]
         )
 
@@ -150,7 +150,7 @@ def losses(state: Leaves, rows: dict, config: dict, outputs: dict) -> dict[str, 
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     log_prob, entropy = policy(state, rows, outputs["policy"])
     value = outputs["value"]
-    target = rows["advantage"] + rows["value"]
+    target = rows["target"] if "target" in rows else rows["advantage"] + rows["value"]
     ratio = np.exp(log_prob - rows["old"])
     inside = np.where(advantage > 0, np.minimum(ratio, 1 + clip), np.maximum(ratio, 1 - clip))
     error = (value - target) ** 2

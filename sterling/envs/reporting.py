@@ -1,0 +1,40 @@
+"""What a world of Gymnasium reports beside the reward, as its user declares it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from sterling.channels import Channel
+from sterling.envs.board import Problem
+from sterling.envs.reported import OBJECTIVES
+from sterling.notice import say
+from sterling.types import Mistake
+
+
+def declared(problem: Problem, wanted: dict[str, Channel], name: str) -> dict[str, Channel]:
+    """The channels of what an environment turned out to report; the user's words first, and of a
+    reward that is a vector, said in one line, a sum of which more is better."""
+    made = {}
+    for channel, entries in problem.channels:
+        known = wanted.get(channel, Channel(better=1))
+        parts = tuple(str(number) for number in range(entries))
+        made[channel] = dataclasses.replace(known, parts=parts)
+    if problem.weights:
+        each = ", ".join(f"{weight:g}" for weight in problem.weights)
+        say(
+            f"{name}: the reward has {len(problem.weights)} entries, reported as {OBJECTIVES}; "
+            f"learned from is their sum with weights {each} (others: --env reward_weights=W,W)"
+        )
+    return made
+
+
+def weights(given: Any) -> tuple[float, ...]:
+    """Numbers as a user types them, with commas between; Mistake for anything else."""
+    words = given.split(",") if isinstance(given, str) else given
+    words = words if isinstance(words, list | tuple) else [words]
+    try:
+        return tuple(float(word) for word in words if word != "")
+    except (TypeError, ValueError) as error:
+        said = f"reward_weights={given!r} are not numbers; write for instance reward_weights=1,0.5"
+        raise Mistake(said) from error

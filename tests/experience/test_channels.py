@@ -1,0 +1,186 @@
+"""What a world reports beside the reward: one rule counts it, through every wrapper."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling import keys
+from sterling.channels import Channel, checked, columns
+from sterling.envs.traced import Traced
+from sterling.envs.wrappers import ActionRepeat, ClipReward, Flatten, FrameStack, TimeLimit
+from sterling.experience import episode_totals
+from sterling.experience.rollout import Rollout
+from sterling.training.evaluate import evaluate
+from sterling.types import Mistake
+
+CHANNELS = {
+    "spent": Channel(better=-1),
+    "speed": Channel(reduce="mean"),
+    "place": Channel(reduce="last"),
+    "peak": Channel(reduce="max"),
+    "aims": Channel(parts=("near", "far"), better=1),
+}
+REWARDS = (1.0, 5.0, 2.0)  # of the three steps of every episode
+
+
+class Walk:
+    """Three steps, of which every channel reports the reward's negative, or twice of it."""
+
+    obs, action = spaces.Box(0.0, 9.0, (1,), np.float32), spaces.Discrete(2)
+    channels = CHANNELS
+
+    def reset(self, key):
+        return jnp.zeros((), jnp.int32), jnp.zeros(1)
+
+    def step(self, state, action, key):
+        reward, time = jnp.asarray(REWARDS)[state], state + 1
+        paid = self.reported(reward)
+        return time, time[None].astype(jnp.float32), reward, time >= 3, jnp.zeros((), bool), paid
+
+    def reported(self, reward):
+        names = ("spent", "speed", "place", "peak")
+        return dict.fromkeys(names, -reward) | {"aims": jnp.stack([reward, 2.0 * reward])}
+
+
+EXPECTED = {"spent": -8.0, "speed": -8.0 / 3, "place": -2.0, "peak": -1.0,
+            "aims.near": 8.0, "aims.far": 16.0, "return": 8.0, "length": 3.0}  # fmt: skip
+
+
+class Idle:
+    """Always action 0."""
+
+    def act(self, obs, keys, explore):
+        lead = jax.tree.leaves(obs)[0].shape[:2]
+        return jnp.zeros(lead, jnp.int32), {}
+
+
+def world(task=None, envs=2, **options):
+    return Traced(task or Walk(), (0, 1), envs, **options)
+
+
+def drawn(world, length, actor=None):
+    start = keys.at(jnp.arange(2, dtype=jnp.int32), "test", 0)
+    actor = actor or Idle()
+    return Rollout.create(world, length, start, actor).draw(actor, start)
+
+
+WRAPPERS = {
+    "bare": lambda w: w,
+    "stack": lambda w: FrameStack(w, 2),
+    "clip": ClipReward,
+    "flatten": Flatten,
+    "limit": lambda w: TimeLimit(w, 50),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_every_reduction_by_hand_and_masked_rows_do_not_count(name):
+    source, record = drawn(WRAPPERS[name](world()), 8)  # two episodes, each with its masked row
+    tally = source.tally
+    assert tally.episodes.tolist() == [4, 4]
+    assert set(tally.totals) == set(EXPECTED)
+    for column, value in EXPECTED.items():
+        np.testing.assert_allclose(tally.totals[column], 4 * value, rtol=1e-6, err_msg=column)
+    np.testing.assert_array_equal(record.mask[0, :, 0], [True] * 3 + [False] + [True] * 3 + [False])
+    np.testing.assert_array_equal(record.extras["spent"][0, :, 0], [-1, -5, -2, 0] * 2)
+    np.testing.assert_array_equal(record.extras["episode/spent"][0, :, 0], [-1, -6, -8, 0] * 2)
+    np.testing.assert_array_equal(record.extras["episode/peak"][0, :, 0], [-1, -1, -1, 0] * 2)
+    np.testing.assert_array_equal(record.extras["aims"][1, 1, 1], [5.0, 10.0])
+
+
+def test_repeated_actions_reduce_as_episodes_do():
+    source, record = drawn(ActionRepeat(world(), 2), 2)
+    np.testing.assert_array_equal(record.extras["spent"][0, :, 0], [-6.0, -2.0])
+    np.testing.assert_array_equal(record.extras["speed"][0, :, 0], [-3.0, -2.0])
+    np.testing.assert_array_equal(record.extras["place"][0, :, 0], [-5.0, -2.0])
+    np.testing.assert_array_equal(record.extras["peak"][0, :, 0], [-1.0, -2.0])
+    assert float(source.tally.totals["spent"][0]) == 2 * -8.0
+
+
+def test_evaluation_counts_by_the_same_rule():
+    found = evaluate(Idle(), world(), jnp.arange(2, dtype=jnp.int32), 3)
+    assert set(found) == set(EXPECTED)
+    for column, value in EXPECTED.items():
+        np.testing.assert_allclose(found[column], np.full((2, 3), value), rtol=1e-6, err_msg=column)
+
+
+def test_a_channel_that_is_not_a_number_breaks_the_episode():
+    class Broken(Walk):
+        def reported(self, reward):
+            paid = super().reported(reward)
+            return paid | {"spent": jnp.where(reward > 4.0, jnp.nan, paid["spent"])}
+
+    source, record = drawn(world(Broken()), 4)
+    np.testing.assert_array_equal(record.mask[0, :, 0], [True, False, False, False])
+    assert np.isfinite(np.concatenate([np.ravel(x) for x in record.extras.values()])).all()
+    assert source.tally.invalid.tolist() == [2, 2]
+    assert source.tally.episodes.tolist() == [0, 0]
+
+
+def test_a_world_without_channels_records_nothing_more():
+    from sterling.envs.probe import probe
+
+    source, record = drawn(world(probe("both")), 4)
+    assert record.extras == {}
+    assert set(source.tally.totals) == {"return", "length"}
+
+
+def test_what_a_step_reports_must_be_what_is_declared():
+    class Silent(Walk):
+        def step(self, *given):
+            return super().step(*given)[:5]
+
+    class Other(Walk):
+        def reported(self, reward):
+            return {"spent": reward}
+
+    class Wide(Walk):
+        def reported(self, reward):
+            return super().reported(reward) | {"spent": jnp.stack([reward, reward])}
+
+    for task, said in ((Silent(), "reported no channels"), (Other(), "reported spent, where"),
+                       (Wide(), "has the shape")):  # fmt: skip
+        with pytest.raises(Mistake, match=said):
+            drawn(world(task), 1)
+
+
+def test_a_name_that_the_actor_records_too_is_refused():
+    class Recording(Idle):
+        def act(self, obs, keys, explore):
+            action, _ = super().act(obs, keys, explore)
+            return action, {"spent": action.astype(jnp.float32)}
+
+    with pytest.raises(Mistake, match="the algorithm records 'spent' itself; give the channel"):
+        drawn(world(), 1, Recording())
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: Channel(reduce="median"), "reduce is one of sum, mean, last, max"),
+        (lambda: Channel(better=2), "better is -1, 0 or 1"),
+        (lambda: Channel(within=(1.0, 0.0)), "are not"),
+        (lambda: Channel(parts=("a", "a")), "names of their own"),
+        (lambda: checked({"return": Channel()}), "every run has that column itself"),
+        (lambda: checked({"a/b": Channel()}), "cannot name a channel"),
+    ],
+)
+def test_declarations_that_cannot_be_are_refused(made, said):
+    with pytest.raises(Mistake, match=said):
+        made()
+
+
+def test_columns_name_the_parts_of_vectors():
+    assert list(columns(CHANNELS)) == ["spent", "speed", "place", "peak", "aims.near", "aims.far"]
+    assert columns(CHANNELS)["aims.far"] == dataclasses.replace(CHANNELS["aims"], parts=())
+
+
+def test_totals_of_no_steps():
+    totals = episode_totals.begin(CHANNELS, (1, 1))
+    found = episode_totals.numbers(CHANNELS, totals)
+    assert float(found["speed"][0, 0]) == 0.0
+    assert totals["length"].dtype == jnp.int32
