@@ -27,7 +27,7 @@ SUFFIX = ".py"
 _NAME = r"[A-Za-z_]\w*"
 _MODULE = re.compile(rf"{_NAME}(\.{_NAME})+|{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*")
 OWN = (  # what stands before a colon in Sterling's own names of environments: no modules
-    *("classic", "envpool", "gymnax", "gymnasium", "probe", "tabular"),
+    *("classic", "envpool", "gymnax", "gymnasium", "probe", "tabular", "bandit", "hazards"),
     *("game", "gym", "scored", "tools"),
 )
 _NOT_THE_USER_S = ("importlib", "site-packages", str(Path(__file__).parent))
