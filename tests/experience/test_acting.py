@@ -11,7 +11,6 @@ from sterling.envs.probe import CUT_AFTER
 from sterling.experience.chance import Chance
 from sterling.experience.guided import Guided, JumpStart
 from sterling.experience.rollout import Rollout
-from sterling.types import Step
 
 ENVS, SEEDS = 3, (0, 1)
 KEYS = jax.random.split(jax.random.key(0), len(SEEDS))
@@ -106,41 +105,3 @@ def test_a_guide_may_remember_where_the_learner_does_not():
     assert set(np.unique(rows.action)) == {np.float32(0.25), np.float32(0.75)}
     assert rows.start is None
     assert int(made.source.past.memory[1][0, 0]) == 4
-
-
-class Noted(eqx.Module):
-    """Acts by chance, and records whether it was asked to explore."""
-
-    def act(self, obs, keys, explore):
-        draw = jax.vmap(lambda key: jax.random.uniform(key, (ENVS, 1)))(keys)
-        return draw, {"explored": jnp.full(draw.shape[:2], explore), "drawn": draw[..., 0]}
-
-
-class Chancy:
-    """A world whose rewards are drawn."""
-
-    traced, exact, seeds = True, True, len(SEEDS)
-
-    def __init__(self):
-        self.spec = envs.make("probe:cut-continuous", SEEDS, ENVS).spec
-
-    def reset(self, keys):
-        return jnp.zeros(()), jnp.zeros((len(SEEDS), ENVS, 1))
-
-    def step(self, state, action, keys):
-        shape = (len(SEEDS), ENVS)
-        reward = jax.vmap(lambda key: jax.random.uniform(key, (ENVS, 1)))(keys)[..., 0]
-        no = jnp.zeros(shape, bool)
-        return state, Step(jnp.zeros((*shape, 1)), reward, jnp.ones(shape), no, ~no)
-
-    def close(self):
-        pass
-
-
-def test_collection_explores_and_the_world_has_chances_of_its_own():
-    _, rows = Rollout.create(Chancy(), 5, KEYS, Noted()).draw(Noted(), KEYS)
-    assert rows.extras["explored"].all()
-    drawn, reward = np.asarray(rows.extras["drawn"]), np.asarray(rows.reward)
-    assert np.unique(drawn).size == drawn.size
-    assert np.unique(reward).size == reward.size
-    assert (drawn != reward).all()
