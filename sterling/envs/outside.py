@@ -136,8 +136,7 @@ def check_task(task: Task, name: str) -> None:
     moved, seen, reward, *ends = _shapes(task.step, said, 5, state, action, key)
     _check_alike(f"{name}: the state of step", moved, f"that of {name}.reset", state)
     _check_alike(f"{name}: the observation of step", seen, f"that of {name}.reset", obs)
-    wanted = ({"reward": reward}, {"terminated": ends[0]}, {"truncated": ends[1]})
-    for part, value in [pair for each in wanted for pair in each.items()]:
+    for part, value in (("reward", reward), ("terminated", ends[0]), ("truncated", ends[1])):
         if getattr(value, "shape", None) != ():
             raise Mistake(f"{name}: step must answer with one number as {part}; got {value}")
         if part != "reward" and value.dtype != bool:
