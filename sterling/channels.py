@@ -103,7 +103,7 @@ def described(channels: dict[str, Channel]) -> dict[str, dict[str, object]]:
 
 def columns(channels: dict[str, Channel]) -> dict[str, Channel]:
     """One entry for each number of an episode: ``cost``, and ``objectives.speed`` for a part."""
-    made = {}
+    made: dict[str, Channel] = {}
     for name, channel in channels.items():
         alone = dataclasses.replace(channel, parts=())
         made |= {f"{name}.{part}": alone for part in channel.parts} or {name: alone}

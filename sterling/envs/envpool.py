@@ -28,6 +28,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Key, PyTree
 
 from sterling.envs.options import check_options, check_switch
+from sterling.envs.reporting import of_pool
 from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step
 
 # what Sterling itself decides, or what a world cannot have
@@ -61,11 +62,12 @@ class Pool:
         envs: int,
         *,
         purpose: str = "train",
+        channels: Any = "",
         **options: Any,
     ):
         import envpool
 
-        check_options(name, options, option_names(name))
+        check_options(name, options, [*option_names(name), "channels"])
         self.seeds, self.envs = len(seeds), envs
         env_seeds = [env_seed(seed, env, purpose) for seed in seeds for env in range(envs)]
         with warnings.catch_warnings():
@@ -88,7 +90,13 @@ class Pool:
         self._first = action.low if _is_choices(action) else None  # choices are counted from 0
         self._lives = is_atari(name) and bool(self._pool.config["episodic_life"])
         self._teaches = teaches(purpose)
-        self.spec = Spec(obs=_single_precision(obs), action=_action(action), envs=envs)
+        self._reported = of_pool(name, self._pool.spec.state_array_spec, str(channels))
+        self.spec = Spec(
+            obs=_single_precision(obs),
+            action=_action(action),
+            envs=envs,
+            channels=self._reported,
+        )
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[PoolState, Obs]:
         """Start every episode anew; the pool's own seeds decide, ``keys`` are not used."""
@@ -106,15 +114,17 @@ class Pool:
             handle = self._send(state.handle, flat.astype(self._action_dtype))
             handle, (obs, reward, terminated, truncated, info) = self._recv(handle)
             game_over = info["terminated"] != 0 if self._lives else terminated
-            answer = self._shape((obs, reward, terminated, truncated, game_over))
-        obs, reward, terminated, truncated, game_over = answer
+            more = {each: info[each] for each in self._reported}
+            answer = self._shape((obs, reward, terminated, truncated, game_over, more))
+        obs, reward, terminated, truncated, game_over, more = answer
         fresh = state.ended
         ended = (terminated | truncated) & ~fresh
         last = (game_over | truncated) & ~fresh
         discount = (~terminated | truncated).astype(jnp.float32)
         lives = self._lives and self._teaches
         score = Score(reward, last) if lives else None
-        step = Step(obs, reward, discount, ended if lives else last, ~fresh, score)
+        more = {each: _unless(fresh, x.astype(jnp.float32)) for each, x in more.items()}
+        step = Step(obs, reward, discount, ended if lives else last, ~fresh, score, more)
         return PoolState(handle, ended), step
 
     def close(self) -> None:
@@ -136,6 +146,11 @@ class Pool:
             raise Mistake(
                 f"environment {name} has {players} players at once; worlds here have one agent"
             )
+
+
+def _unless(fresh: Bool[Array, "seed env"], x: Array) -> Array:
+    """The array, 0 where an episode has only just begun."""
+    return jnp.where(fresh.reshape(fresh.shape + (1,) * (x.ndim - 2)), 0.0, x)
 
 
 def missing() -> str | None:

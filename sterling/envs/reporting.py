@@ -1,13 +1,14 @@
-"""What a world of Gymnasium reports beside the reward, as its user declares it."""
+"""What a world of Gymnasium or EnvPool reports beside the reward, as its user declares it."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from sterling.channels import Channel
+from sterling.channels import Channel, parse
 from sterling.envs.board import Problem
 from sterling.envs.reported import OBJECTIVES
+from sterling.naming import hint
 from sterling.notice import say
 from sterling.types import Mistake
 
@@ -38,3 +39,21 @@ def weights(given: Any) -> tuple[float, ...]:
     except (TypeError, ValueError) as error:
         said = f"reward_weights={given!r} are not numbers; write for instance reward_weights=1,0.5"
         raise Mistake(said) from error
+
+
+def of_pool(name: str, arrays: Any, text: str) -> dict[str, Channel]:
+    """The entries of EnvPool's ``info`` that ``text`` declares to be channels."""
+    known = sorted(
+        each.removeprefix("info:")
+        for each, array in arrays.items()
+        if each.startswith("info:") and "env_id" not in each and len(array.shape) <= 2
+    )
+    made = {}
+    for each, channel in parse(text).items():
+        if each not in known:
+            near = hint(each, known, f"it has {', '.join(known) or 'none'}")
+            raise Mistake(f"environment {name} has no info[{each!r}]{near}")
+        size = arrays[f"info:{each}"].shape[1:]
+        parts = tuple(str(number) for number in range(size[0])) if size else ()
+        made[each] = dataclasses.replace(channel, parts=parts)
+    return made

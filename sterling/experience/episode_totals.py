@@ -62,7 +62,7 @@ def numbers(channels: dict[str, Channel], totals: Totals) -> Totals:
 
 def by_column(channels: dict[str, Channel], found: Totals) -> dict[str, Array]:
     """One array ``(seed, env)`` for each column, the parts of vectors apart."""
-    made = {}
+    made: dict[str, Array] = {}
     for name, channel in (OF_EVERY_WORLD | channels).items():
         names = columns({name: channel})
         values = jnp.moveaxis(found[name], -1, 0) if channel.parts else [found[name]]

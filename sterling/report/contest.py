@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from sterling.report.groups import Group, environments
+from sterling.report.groups import Group, environments, less_is_better
 from sterling.report.text import count, percent
 from sterling.statistics import Decision, Estimate, Headline, compare, headline
 from sterling.statistics.comparison import half
@@ -104,7 +104,7 @@ def contests(
 def _contest(world: str, groups: Sequence[Group], asked: Asked) -> Contest:
     scores = {one.label: one.scores_with(asked.failed) for one in groups}
     standings = [_standing(one, scores[one.label], asked) for one in groups]
-    less = groups[0].better < 0  # decided by the scores' negatives
+    less = less_is_better(groups)  # then they are decided by the scores' negatives
     scores = {label: -x for label, x in scores.items()} if less else scores
     names = sorted(scores, key=lambda name: -_middle(scores[name]))  # the better one comes first
     couples = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]

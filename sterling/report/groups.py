@@ -57,15 +57,8 @@ class Group:
 
     @property
     def better(self) -> int:
-        """Which scores are better: -1 the lower ones, else the higher ones; Mistake where runs
-        say different things of one metric."""
-        said = {one.better for one in self.results}
-        if len(said) > 1:
-            raise Mistake(
-                f"runs of {self.label} on {self.environment} differ in whether more of this metric "
-                "is better; compare runs of one declaration of the channel"
-            )
-        return said.pop()
+        """Which scores are better: -1 the lower ones, else the higher ones."""
+        return self.results[0].better
 
     @property
     def seeds(self) -> list[int]:
@@ -141,6 +134,17 @@ class Group:
         axis = max(lasts) / WINDOWS * np.arange(1, WINDOWS + 1)
         rows = [_bridged(steps, values, axis) for steps, values in self.logs()]
         return axis, np.array(rows).reshape(len(rows), axis.size)
+
+
+def less_is_better(groups: Sequence[Group]) -> bool:
+    """Whether the lower scores of these groups are better; Mistake where runs say both."""
+    said = {one.better for group in groups for one in group.results}
+    if len(said) > 1:
+        raise Mistake(
+            f"runs on {groups[0].environment} differ in whether more of this metric is better; "
+            "compare runs that declare the channel alike"
+        )
+    return said == {-1}
 
 
 def gather(

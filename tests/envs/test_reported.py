@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 from sterling import envs
 from sterling.channels import Channel, parse
+from sterling.envs import envpool
 from sterling.types import Mistake
 
 
@@ -100,3 +101,23 @@ def test_declarations_as_they_are_typed():
         "cost": Channel(),
         "peak": Channel(reduce="max", better=1, within=(-1.0, 1.0)),
     }
+
+
+@pytest.mark.skipif(envpool.missing() is not None, reason="EnvPool is not installed here")
+def test_entries_of_envpools_info_are_reported():
+    name = "envpool:HalfCheetah-v4"
+    world = envs.make(
+        name, (0,), 2, channels="reward_run:sum:more,reward_ctrl", max_episode_steps=3
+    )
+    keys = jax.random.split(jax.random.key(0), 1)
+    state, _ = world.reset(keys)
+    move = jax.jit(world.step)
+    for count in range(1, 6):
+        state, step = move(state, np.full((1, 2, 6), 0.5, np.float32), keys)
+        total = step.channels["reward_run"] + step.channels["reward_ctrl"]
+        rewarded = np.where(step.mask, step.reward, 0.0)
+        np.testing.assert_allclose(total, rewarded, rtol=1e-5, atol=1e-6)
+        assert bool(step.mask.all()) == (count != 4)
+    world.close()
+    with pytest.raises(Mistake, match=r"no info\['reward_rum'\]; did you mean|reward_run"):
+        envs.make(name, (0,), 1, channels="reward_rum")

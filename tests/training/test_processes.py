@@ -118,6 +118,20 @@ def test_the_result_is_of_all_parts_and_not_of_the_first():
     assert made["steps_per_second"] == round((2 * 40 + 160) / 9.0, 3)
 
 
+def test_channels_of_all_parts_are_merged_with_their_bounds():
+    said = {"cost": {"reduce": "sum", "better": -1, "within": [0.0, 9.0]}}
+
+    def part(seeds):
+        found = {"return": {"per_seed": [1.0] * len(seeds)}, "cost": {"per_seed": seeds}}
+        return outcome([int(seed) for seed in seeds], 40, channels=said, final=found)
+
+    made = merged([part([0.0, 2.0]), part([1.0])], 4, 2.0, (0.0, 1.0), "worst")
+    assert made["channels"] == said
+    cost = made["final"]["cost"]
+    assert (cost["per_seed"], cost["within"], cost["better"]) == ([0.0, 1.0, 2.0], [0.0, 9.0], -1)
+    assert made["final"]["return"]["within"] == [0.0, 1.0]
+
+
 def worlds(worst):
     """A factory whose worlds give ``worst`` after 200 steps of seed 0's process, and break once in
     seed 1's; None for rewards: they break all the time."""

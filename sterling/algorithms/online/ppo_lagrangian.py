@@ -74,6 +74,7 @@ class Nets(ppo.ActorCritic):
 class State(ppo.State):
     """Everything that changes."""
 
+    nets: Nets
     multiplier: Float[Array, ""]  # m
 
 
@@ -89,7 +90,8 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         sums = [name for name, x in spec.channels.items() if not x.parts and x.reduce == "sum"]
         said = f"the environment reports no channel {config.cost!r} of one number that is summed"
         raise Mistake(f"{said}; it reports {', '.join(sums) or 'none'}: set cost to its name")
-    shared = {field.name: getattr(config, field.name) for field in dataclasses.fields(ppo.Config)}
+    fields: Any = ppo.Config
+    shared = {each.name: getattr(config, each.name) for each in dataclasses.fields(fields)}
     begun = ppo.init(key, spec, ppo.Config(**shared))
     own, policy = begun.nets, begun.nets.policy
     sizes = (own.torso.size, *(config.width,) * (len(policy.layers) - 1), 1)

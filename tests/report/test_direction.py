@@ -1,0 +1,98 @@
+"""A channel of which less is better is compared so, from run folders alone."""
+
+import json
+
+import pytest
+
+from sterling.commands import compare as command
+from sterling.options import parse
+from sterling.report.contest import contests
+from sterling.report.groups import gather
+from sterling.report.overall import better
+from sterling.report.runs import read
+from sterling.report.words import sentences, together
+from sterling.statistics import headline
+from sterling.types import Mistake
+
+LOW = [1.0 + seed / 60 for seed in range(30)]
+HIGH = [cost + 4.0 for cost in LOW]
+
+
+def costly(folder, costs, way=-1, within=(0.0, 100.0), lost=()):
+    """Give a run folder a channel ``cost``."""
+    file = folder / "result.json"
+    result = json.loads(file.read_text())
+    result["channels"] = {"cost": {"reduce": "sum", "better": way, "within": within}}
+    per_seed = [None if seed in lost else cost for seed, cost in enumerate(costs)]
+    result["final"]["cost"] = {"per_seed": per_seed, "within": within, "better": way}
+    result["failed_seeds"] = list(lost)
+    file.write_text(json.dumps(result))
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.dumps(row | {"data/cost": costs}) + "\n" for row in rows]
+    (folder / "metrics.jsonl").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture
+def pair(run):
+    """Runs that cost little and much."""
+    made = run("careful", "a", [0.0] * 30), run("careless", "b", [9.0] * 30)
+    return [costly(folder, costs) for folder, costs in zip(made, (LOW, HIGH), strict=True)]
+
+
+@pytest.mark.parametrize("metric", ["cost", "data/cost"])
+@pytest.mark.parametrize("about", ["tendency", "mean"])
+def test_less_cost_counts_as_better(pair, metric, about):
+    groups, _ = gather(read(pair, metric)[0], None)
+    (contest,) = contests(groups, about=about, within=(0.0, 6.0) if about == "mean" else None)
+    (found,) = contest.pairs
+    assert (found.first, found.second, found.verdict) == ("a", "b", "larger")
+    assert found.better.value == 1.0
+    assert found.difference.value == pytest.approx(-4.0)  # in the channel's own units
+    assert found.difference.low < -4.0 < found.difference.high
+    assert "a " in sentences([contest])[0].split(" than b")[0]
+    assert "lower" in sentences([contest])[0]
+    assert "higher" not in sentences([contest])[0]
+
+
+def test_returns_of_the_same_runs_are_compared_upwards(pair):
+    groups, _ = gather(read(pair, "return")[0], None)
+    (contest,) = contests(groups)
+    assert contest.pairs[0].first == "b"
+    assert "higher" in sentences([contest])[0]
+
+
+def test_over_several_environments_less_is_better_too(run, pair):
+    more = [run("c2", "a", [0.0] * 30, environment="Walker2d-v5"),
+            run("d2", "b", [0.0] * 30, environment="Walker2d-v5")]  # fmt: skip
+    pair += [costly(folder, costs) for folder, costs in zip(more, (LOW, HIGH), strict=True)]
+    groups, _ = gather(read(pair, "cost")[0], None)
+    (one,) = better(groups)
+    assert (one.first, one.made.value) == ("a", 1.0)
+    assert "tends to score lower" in together(one)
+
+
+def test_the_command_says_lower(pair, capsys):
+    chosen = parse(["compare", *map(str, pair), "--metric", "cost"])
+    command.carry_out(chosen)
+    assert "first tends to score lower" in capsys.readouterr().out
+
+
+def test_the_worst_cost_is_the_upper_bound(run):
+    folder = costly(run("x", "a", [0.0] * 30), LOW, lost=(2,))
+    groups, _ = gather(read([folder], "cost")[0], None)
+    assert groups[0].scores_with("worst").max() == 100.0
+    made = headline([1.0, None, 2.0], within=(0.0, 10.0), better=-1)
+    assert made.worst == 10.0
+    assert made.at_worst.value == pytest.approx(13.0 / 3.0)
+    assert type(made).from_json(made.to_json()) == made
+
+
+def test_runs_that_differ_in_the_direction_are_not_compared(run):
+    made = [
+        costly(run("x", "a", [0.0] * 30), LOW),
+        costly(run("y", "a", [0.0] * 30, seeds=range(30, 60)), LOW, way=1),
+    ]
+    groups, _ = gather(read(made, "cost")[0], None)
+    with pytest.raises(Mistake, match="differ in whether more of this metric is better"):
+        contests(groups)

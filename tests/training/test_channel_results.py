@@ -1,0 +1,75 @@
+"""A world's channels come out of a run: rows, result, evaluation, comparison; and limit PPO."""
+
+import json
+
+import numpy as np
+import pytest
+
+import sterling
+from sterling.commands import evaluate as command
+from sterling.envs.hazards import make
+from sterling.options import parse
+from sterling.types import Mistake
+
+SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
+
+
+@pytest.mark.parametrize("strategy", ["map", "processes"])
+def test_a_channel_is_in_rows_result_and_evaluation(strategy, tmp_path, capsys):
+    folder = tmp_path / "run"
+    sterling.train(
+        "ppo", "hazards:2x3", steps=1024, envs=8, seeds=2, strategy=strategy, out=folder,
+        evaluate_episodes=4, **SMALL,
+    )  # fmt: skip
+    row = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert len(row["data/cost"]) == 2
+    result = json.loads((folder / "result.json").read_text())
+    assert result["channels"]["cost"] == {"reduce": "sum", "better": -1, "within": [0.0, 100.0]}
+    final = result["final"]["cost"]
+    assert (len(final["per_seed"]), final["better"], final["within"]) == (2, -1, [0.0, 100.0])
+    capsys.readouterr()
+    command.carry_out(parse(["evaluate", str(folder), "--episodes", "4"]))
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("cost")]
+    assert len(told) == 1
+    assert "interval over 2 seeds" in told[0]
+
+
+def test_ppo_lagrangian_meets_the_limit_of_the_probe_whose_answer_is_known():
+    """Reward and cost are the action, so under the limit d the best policy earns d."""
+    run = sterling.train(
+        "ppo-lagrangian", "probe:constraint", steps=60_000, envs=16, seeds=2, evaluate_episodes=0,
+        preset=False, cost_limit=0.3, multiplier_lr=0.02, length=16, minibatch=256, epochs=2,
+        lr=3e-3, gamma=0.9, width=8, normalise_obs=False, anneal=True,
+    )  # fmt: skip
+    obs = np.zeros((2, 1, 1), np.float32)
+    agent = run.agent
+    chance = [np.exp(agent.algorithm.log_prob(_seed(agent.state, at), obs[at], np.array([1])))
+              for at in (0, 1)]  # fmt: skip
+    np.testing.assert_allclose(np.ravel(chance), 0.3, atol=0.1)
+
+
+def _seed(state, at):
+    import jax
+
+    return jax.tree.map(lambda x: x[at], state)
+
+
+def test_ppo_lagrangian_names_the_channels_that_there_are():
+    with pytest.raises(Mistake, match=r"no channel 'cost' of one number.*it reports none"):
+        sterling.train("ppo-lagrangian", "probe:both", steps=128, preset=False)
+
+
+def test_the_linear_program_agrees_with_what_is_known_without_a_limit():
+    grid = make("3x6")[0]
+    best = grid.optimal(1.0 - 1e-9)
+    free = float(grid.start @ best.max(1))
+    reward, cost = grid.best(100.0)
+    assert reward == pytest.approx(free, abs=1e-5)
+    greedy = grid.greedy(best)
+    visits = grid.visits(greedy, 1.0)
+    assert cost == pytest.approx(float((visits * grid.cost).sum()), abs=1e-5)
+    limited = grid.best(0.5)
+    assert limited[1] == pytest.approx(0.5)
+    assert limited[0] < reward
+    with pytest.raises(Mistake, match="no policy costs at most 0 here"):
+        grid.best(0.0)
