@@ -91,7 +91,11 @@ def _behaviour(
     if len(refused) == len(SPACES):
         yield "it takes some kind of actions", partial(_no_form, refused), made.init
     for form in [form for form in SPACES if form not in refused]:
-        yield from update_checks(Subject(made, config, form))
+        if hasattr(made, "act"):
+            yield from update_checks(Subject(made, config, form))
+        else:
+            why = "it acts by what it remembers: only its runs are checked"
+            yield f"act and learn ({form} actions)", partial(_unseen, why), made.learn
         trials = Trials(word, fields, made.needs(config), form)
         yield from training_checks(trials, made, quick)
 

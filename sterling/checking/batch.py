@@ -30,7 +30,7 @@ def observations(count: int, seed: int) -> Any:
     return np.random.default_rng(seed).normal(size=(count, *OBS.shape)).astype(np.float32)
 
 
-def made_batch(algorithm: Any, state: Any, needs: Any, form: str) -> Record:
+def made_batch(algorithm: Any, state: Any, needs: Any) -> Record:
     """Return a rollout ``(time, env)`` or a batch of transitions ``(row,)`` that the algorithm
     itself might have made: actions and what is recorded beside them are its own."""
     rollout = isinstance(needs, Rollouts)
@@ -45,7 +45,7 @@ def made_batch(algorithm: Any, state: Any, needs: Any, form: str) -> Record:
     last &= mask
     everything = rng.normal(size=(shape[0] + 1, *shape[1:], *OBS.shape)).astype(np.float32)
     obs, following = everything[:-1], everything[1:]
-    action, extras = _acted(algorithm, state, jnp.asarray(obs), rollout, form)
+    action, extras = _acted(algorithm, state, jnp.asarray(obs), rollout)
     parts = {
         "obs": obs,
         "action": action,
@@ -79,12 +79,8 @@ def with_discount(batch: Record, discount: float) -> Record:
     return Record(**{**vars(batch), "discount": jnp.where(batch.last, discount, 1.0)})
 
 
-def _acted(algorithm: Any, state: Any, obs: Any, rollout: bool, form: str) -> Any:
+def _acted(algorithm: Any, state: Any, obs: Any, rollout: bool) -> Any:
     """Actions and extras for observations; a rollout's time by time."""
-    if not hasattr(algorithm, "act"):
-        box = SPACES[form]
-        actions = [box.sample() for _ in range(int(np.prod(obs.shape[:-1])))]
-        return np.stack(actions).reshape(*obs.shape[:-1], *(box.shape or ())), {}
     key = jax.random.key(3)
     if not rollout:
         return algorithm.act(state, obs, key, True)

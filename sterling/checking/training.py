@@ -68,7 +68,7 @@ def training_checks(trials: Trials, algorithm: Any, quick: bool) -> Iterator[Che
     code = algorithm.learn
     yield "a seed alone equals the same among several", lambda: _seeds(trials), code
     yield "stopped and resumed equals uninterrupted", lambda: _resumed(trials), code
-    valued = hasattr(algorithm, "value")
+    valued = _is_valued(algorithm)
     worlds = [kind for kind in KINDS if valued or kind in ("both", "action")]
     for kind in worlds[: 1 if quick else None]:
         name = f"{kind}{trials.form}"
@@ -144,7 +144,7 @@ def _solves(trials: Trials, world: str) -> str:
         raise Wrong("it diverges: numbers become NaN", "look at the losses; try a smaller lr")
     answer = probe(world).solution(float(trials.fields.get("gamma", 0.99)))
     said = []
-    if hasattr(run.agent.algorithm, "value"):
+    if _is_valued(run.agent.algorithm):
         obs = jnp.asarray(answer.obs)
         value = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
         _near("values", np.asarray(value), answer.value, trials)
@@ -158,6 +158,11 @@ def _solves(trials: Trials, world: str) -> str:
         _near("actions", np.asarray(actions)[None], np.asarray(answer.action), trials)
         said.append("actions")
     return f"{' and '.join(said) or 'nothing to compare'} right after {trials.steps} steps"
+
+
+def _is_valued(algorithm: Any) -> bool:
+    """Whether ``value(state, obs)`` can be asked; who remembers needs more than an observation."""
+    return hasattr(algorithm, "value") and hasattr(algorithm, "act")
 
 
 def _near(what: str, found: np.ndarray, wanted: np.ndarray, trials: Trials) -> None:

@@ -35,7 +35,7 @@ class Subject:
 
     def batch(self) -> Any:
         """A batch with ends, cuts and rows without a mask."""
-        return made_batch(self.algorithm, self.state, self.needs, self.form)
+        return made_batch(self.algorithm, self.state, self.needs)
 
     def learned(self, batch: Any, key: int = 1) -> Any:
         """The state after one update."""
@@ -45,10 +45,9 @@ class Subject:
 def update_checks(subject: Subject) -> Iterator[Check]:
     """Yield the checks of ``act`` and ``learn``."""
     algorithm, of = subject.algorithm, f" ({subject.form} actions)"
-    if hasattr(algorithm, "act"):
-        yield f"act answers in the action space{of}", lambda: _acts(subject), algorithm.act
-        yield f"act is a function of its key{of}", lambda: _repeats(subject), algorithm.act
-        yield f"act explores by its key{of}", lambda: _explores(subject), algorithm.act
+    yield f"act answers in the action space{of}", lambda: _acts(subject), algorithm.act
+    yield f"act is a function of its key{of}", lambda: _repeats(subject), algorithm.act
+    yield f"act explores by its key{of}", lambda: _explores(subject), algorithm.act
     learn = algorithm.learn
     yield f"learn keeps shapes and types{of}", lambda: _keeps(subject), learn
     yield f"learn is a function of its key{of}", lambda: _learns_alike(subject), learn

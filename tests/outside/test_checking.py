@@ -253,9 +253,7 @@ def test_the_command_prints_a_line_each_and_leaves_with_0_or_1(written, capsys):
     shown = capsys.readouterr().out
     assert "maze:make: 13 hold, 0 to mend, 0 not checked" in shown
     (written / "wide.py").write_text(
-        (written / "maze.py")
-        .read_text()
-        .replace("place / self.length)", "3 * place / self.length)")
+        (written / "maze.py").read_text().replace("place / self.length)", "4.0)")
     )
     assert main(["check", f"{written}/wide.py:make", "--quick"]) == 1
     shown = capsys.readouterr().out
