@@ -160,13 +160,17 @@ def _read_run(path: Path) -> Any:
 
 
 def _read_parts(path: Path) -> Any:
+    from sterling.report.damaged import check_made
     from sterling.training import folder
     from sterling.training.merging import Merge, merged
 
     parts = [path / "parts" / name for name in ("0", "1")]
     Merge(parts, [2, 2], []).go_on()
-    results = [folder.read_result(part) for part in parts]
-    return merged([result for result in results if result is not None], 8, 1.0, None)
+    results = []
+    for part in parts:
+        results.append(folder.read_result(part) or {})
+        check_made(part / "result.json", results[-1], 2)
+    return merged(results, 8, 1.0, None)
 
 
 def _read_study(path: Path) -> Any:

@@ -62,12 +62,10 @@ def check_part(path: Path, seeds: int, result: dict[str, Any] | None, rows: list
             if listed == timed or row[name] is None:
                 wanted = "a number" if timed else "a list with a number for each seed"
                 _refuse(line, name, wanted, row[name])
-    if result is not None:
-        _check_made(path / "result.json", result, seeds)
 
 
-def _check_made(file: Path, result: dict[str, Any], seeds: int) -> None:
-    """Whether a part's result has all that is put together."""
+def check_made(file: Path, result: dict[str, Any], seeds: int) -> None:
+    """Raise :class:`Mistake` where a part's result lacks what is put together in the end."""
     kind = "updates" if "updates" in result else "steps"
     kinds: dict[str, tuple[Any, str]] = {
         **{"seeds": (list, f"a list of {seeds} seeds"), "failed_seeds": (list, "a list of seeds")},

@@ -68,7 +68,7 @@ class Log:
         before = earlier[-1] if earlier else {"failed": [], "time/seconds": 0.0}
         failed = before["failed"]
         if self._result is not None and iteration > self.last:
-            failed = self._result["failed_seeds"]  # some may have failed after the last row
+            failed = self._result.get("failed_seeds", [])  # some may have failed after the last row
         nothing = {k: [None] * self.count if isinstance(v, list) else v for k, v in names.items()}
         slow = {name: 0.0 for name in _speeds(names)}
         return {**nothing, **slow, "failed": failed, "time/seconds": before["time/seconds"]}

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from sterling import pickling
 from sterling.envs.workers import WorldFailed
 from sterling.notice import say, tell
+from sterling.report.damaged import check_made
 from sterling.report.guarded import Guarded
 from sterling.report.metrics import MetricsFile, Sink, read
 from sterling.training import checkpoint, folder
@@ -60,7 +61,7 @@ def _train(settings: Settings, path: Path, sinks: Sequence[Sink], keep: bool) ->
     start = time.monotonic()
     shares = {path / "parts" / str(share[0]): share for share in _shares(settings.seeds)}
     file = MetricsFile(folder.metrics(path))
-    _go_back(file, [part for part in shares if part.is_dir() and not _is_done(part)])
+    _go_back(file, {p: len(own) for p, own in shares.items() if p.is_dir() and not _is_done(p)})
     begun = max((row["iteration"] for row in read(file.path)), default=-1)
     merge = Merge(
         list(shares), [len(share) for share in shares.values()], [file, Guarded(sinks)], begun
@@ -112,6 +113,8 @@ def _joined(
         *(part.agent for part in parts),
     )
     results, seconds = [part.result for part in parts], time.monotonic() - start
+    for each, part in zip(paths, parts, strict=True):
+        check_made(folder.result(each), part.result, len(part.settings.seeds))
     result = merged(results, settings.envs, seconds, bounds(settings), settings.failed)
     number = result.get("updates", result["steps"])
     written = checkpoint.save(folder.checkpoints(path), number, {"agent": agent}, {})
@@ -137,8 +140,9 @@ def _is_done(part: Path) -> bool:
     return folder.result(part).exists()
 
 
-def _go_back(file: MetricsFile, parts: Sequence[Path]) -> None:
-    """Drop what the parts will write again from the merged ``file`` and from their own.
+def _go_back(file: MetricsFile, parts: dict[Path, int]) -> None:
+    """Drop what the parts will write again from the merged ``file`` and from their own; ``parts``
+    says how many seeds each has.
 
     Raises Mistake for a part that another process holds: one that an earlier parent has left.
     """
@@ -146,7 +150,7 @@ def _go_back(file: MetricsFile, parts: Sequence[Path]) -> None:
         for part in parts:
             held.enter_context(folder.lock(part))
         saved = {part: _saved(part) for part in parts}
-        lost = [at for part, at in saved.items() if Log(part, 0).last > at]
+        lost = [at for part, at in saved.items() if Log(part, parts[part]).last > at]
         if lost:  # the merged file first: killed in between, all this is found again
             file.truncate(min(lost))
         for part, at in saved.items():
