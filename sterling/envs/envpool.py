@@ -65,22 +65,12 @@ class Pool:
         channels: Any = "",
         **options: Any,
     ):
-        import envpool
-
         check_options(name, options, [*option_names(name), "channels"])
         self.seeds, self.envs = len(seeds), envs
         env_seeds = [env_seed(seed, env, purpose) for seed in seeds for env in range(envs)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
-                self._pool = envpool.make(
-                    name, env_type="gymnasium", num_envs=len(env_seeds), seed=env_seeds, **options
-                )
-            except TypeError as error:
-                given = ", ".join(f"{key}={value!r}" for key, value in options.items())
-                raise Mistake(f"environment {name} cannot be made with {given}") from error
-            except RuntimeError as error:  # a file that it needs is not here
-                raise Mistake(f"environment {name} cannot be made: {error}") from error
+            self._pool = _made(name, env_seeds, options)
             action, obs = self._pool.action_space, self._pool.observation_space
         self._check_players(name)
         with jax.enable_x64(True):
@@ -146,6 +136,20 @@ class Pool:
             raise Mistake(
                 f"environment {name} has {players} players at once; worlds here have one agent"
             )
+
+
+def _made(name: str, env_seeds: list[int], options: dict[str, Any]) -> Any:
+    """EnvPool's own object; Mistake where it cannot be made so."""
+    import envpool
+
+    count = len(env_seeds)
+    try:
+        return envpool.make(name, env_type="gymnasium", num_envs=count, seed=env_seeds, **options)
+    except TypeError as error:
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise Mistake(f"environment {name} cannot be made with {given}") from error
+    except RuntimeError as error:  # a file that it needs is not here
+        raise Mistake(f"environment {name} cannot be made: {error}") from error
 
 
 def _unless(fresh: Bool[Array, "seed env"], x: Array) -> Array:

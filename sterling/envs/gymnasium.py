@@ -27,14 +27,14 @@ from jaxtyping import Array, Bool, Int, Key
 
 from sterling.channels import parse
 from sterling.envs import reporting
-from sterling.envs.board import BUILD, MASK, RESET, SKIP, STEP, leaves, own, seen, tree
+from sterling.envs.board import BUILD, MASK, RESET, SKIP, STEP, leaves, own, tree
 from sterling.envs.envpool import env_seed
 from sterling.envs.masks import laid_out
 from sterling.envs.options import check_seconds, check_whole
 from sterling.envs.workers import Crew, Fault, Inline, Processes, WorldFailed
 from sterling.naming import called
 from sterling.notice import say
-from sterling.types import Action, Mistake, Obs, Spec, Step
+from sterling.types import Action, AnyArray, Mistake, Obs, Step
 
 WINDOW = 300.0  # seconds within which failures of one environment add up
 
@@ -94,28 +94,20 @@ class Host:
         self._origins = [(seed, env) for seed in seeds for env in range(envs)]
         self._purpose, self._max_failures = purpose, max_failures
         total = len(self._origins)
-        self._recent: list[collections.deque[float]] = [
-            collections.deque(maxlen=max_failures) for _ in range(total)
-        ]
+        self._recent = [collections.deque[float](maxlen=max_failures) for _ in range(total)]
         self._builds, self._absent = np.zeros(total, int), np.ones(total, bool)
         self._due = np.zeros(total, bool)  # reset at the next step
         build, wanted = _builder(factory, self.name), parse(str(channels))
-        asked = (tuple(wanted), reporting.weights(reward_weights))
+        asked: Asked = (tuple(wanted), reporting.weights(reward_weights))
         count = min(os.cpu_count() or 1, total) if workers is None else min(workers, total)
         self._crew: Crew = (
             Processes(build, self.name, total, count, timeout=timeout, asked=asked)
             if count
             else Inline(build, self.name, total, asked)
         )
-        problem = self._crew.problem
-        self.spec = Spec(
-            obs=problem.obs,
-            action=seen(problem.action),
-            envs=envs,
-            channels=reporting.declared(problem, wanted, self.name),
-        )
+        self.spec = reporting.spec_of(self._crew.problem, envs, wanted, self.name)
         self._unreported: set[str] = set()  # channels of which a step has already lacked a value
-        self._actions = [leaf for _, leaf in leaves(problem.action)]
+        self._actions = [leaf for _, leaf in leaves(self.action_space)]
         self._obs: list[np.ndarray] = []
 
     @property
@@ -156,9 +148,10 @@ class Host:
         )
         return None, answer
 
-    def _channels(self, stepped: Bool[np.ndarray, "total"]) -> dict[str, np.ndarray]:
+    def _channels(self, stepped: Bool[np.ndarray, "total"]) -> dict[str, AnyArray]:
         """What was reported in this step, 0 where nothing was."""
-        board, made = self._crew.board, {}
+        board = self._crew.board
+        made: dict[str, AnyArray] = {}
         for number, (name, entries) in enumerate(self._crew.problem.channels):
             values, there = board[f"channel{number}"], stepped
             if name not in self._unreported and (board["missing"][:, number] & stepped).any():

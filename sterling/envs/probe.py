@@ -11,13 +11,11 @@ so the first that fails says what is broken. All but those with cuts last one or
     limits        two rooms: one is cut, in one life ends    ends and cuts told apart
     memory        what was seen first decides what is right  policies that remember
     paid          what was seen first for ever, cut          the memory that led to a cut is kept
-    constraint    the action, 0 or 1, which also costs it    a limit on the mean cost is met
 
-In ``memory`` and ``paid`` only an episode's first observation says something, -1 or 1; the others
-are 0. Every world but the last exists with two discrete actions and, named ``...-continuous``, with
-one action in [-1, 1], whose reward is 1 - (action - target)^2; and each of them, named
-``...-costly``, reports a channel ``cost``, 1 a step. Of policies that cost at most d in the last,
-0 < d < 1, the best acts 1 with probability d, which is also its return.
+In the last two only an episode's first observation says something, -1 or 1; the others are 0.
+Every world exists with two discrete actions and, named ``...-continuous``, with one action in
+[-1, 1], whose reward is 1 - (action - target)^2. Each, named ``...-costly``, also reports a channel
+``cost``, 1 a step.
 """
 
 from __future__ import annotations
@@ -95,8 +93,7 @@ class Probe:
         if self.kind in REMEMBERED:
             seen = jnp.zeros(1)
         moved = ProbeState(seen, time, state.first)
-        cost = reward if self.kind == "constraint" else jnp.ones(())
-        reported = ({"cost": cost},) if self.costly else ()
+        reported = ({"cost": jnp.ones(())},) if self.costly else ()
         return moved, seen, reward, terminated, truncated, *reported
 
     def solution(self, gamma: float) -> Solution:
@@ -134,8 +131,8 @@ class Probe:
             return state.seen[0]
         if self.kind == "delay":
             return state.time.astype(jnp.float32)
-        if self.kind in {"paid", "constraint"}:
-            return state.first[0] if self.kind == "paid" else action.astype(jnp.float32)
+        if self.kind == "paid":
+            return state.first[0]
         if self.kind not in ("action", "both", "memory"):
             return jnp.ones(())
         side = jnp.ones(()) if self.kind == "action" else state.first[0]
@@ -159,7 +156,7 @@ class Probe:
 REMEMBERED = ("memory", "paid")
 KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits", *REMEMBERED)
 FORMS = ("", "-continuous", "-costly", "-continuous-costly")
-NAMES = (*(kind + form for kind in KINDS for form in FORMS), "constraint")
+NAMES = tuple(kind + form for kind in KINDS for form in FORMS)
 
 
 def names() -> list[str]:
@@ -180,4 +177,4 @@ def make(name: str) -> tuple[Probe, int]:
 def probe(name: str) -> Probe:
     """The probe world called ``name``, one of ``NAMES``."""
     kind, *forms = name.split("-")
-    return Probe(kind, "continuous" in forms, "costly" in forms or kind == "constraint")
+    return Probe(kind, "continuous" in forms, "costly" in forms)

@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 
 from sterling.channels import Channel, parse
-from sterling.envs.board import Problem
+from sterling.envs.board import Problem, seen
 from sterling.envs.reported import OBJECTIVES
 from sterling.naming import hint
 from sterling.notice import say
-from sterling.types import Mistake
+from sterling.types import Mistake, Spec
 
 
 def declared(problem: Problem, wanted: dict[str, Channel], name: str) -> dict[str, Channel]:
@@ -28,6 +28,12 @@ def declared(problem: Problem, wanted: dict[str, Channel], name: str) -> dict[st
             f"learned from is their sum with weights {each} (others: --env reward_weights=W,W)"
         )
     return made
+
+
+def spec_of(problem: Problem, envs: int, wanted: dict[str, Channel], name: str) -> Spec:
+    """What agents must know of an environment of which this was found out."""
+    channels = declared(problem, wanted, name)
+    return Spec(problem.obs, seen(problem.action), envs, channels=channels)
 
 
 def weights(given: Any) -> tuple[float, ...]:

@@ -24,7 +24,7 @@ def begin(channels: dict[str, Channel], shape: tuple[int, int]) -> Totals:
     made = {"return": jnp.zeros(shape), "length": jnp.zeros(shape, jnp.int32)}
     for name, channel in channels.items():
         least = -jnp.inf if channel.reduce == "max" else 0.0
-        made[name] = jnp.full((*shape, *channel.shape), least)
+        made[name] = jnp.full((*shape, *channel.shape), least, jnp.float32)
     return made
 
 

@@ -75,8 +75,10 @@ class Replay(eqx.Module):
         if steps is not None:
             rows = min(rows, _round(steps // envs + least + RESUMED))
         action, _ = eqx.filter_eval_shape(Chance(None, world).act, source.obs, keys, True)
-        kept = {name: source.episode.totals[name] for name in _checked(needs.keep, world)}
-        summed = tuple(name for name in kept if world.spec.channels[name].reduce == "sum")
+        channels, shape = world.spec.channels, (world.seeds, envs)
+        names = _checked(needs.keep, world)
+        kept = {name: jnp.zeros((*shape, *channels[name].shape)) for name in names}
+        summed = tuple(name for name in names if channels[name].reduce == "sum")
         ring = partial(Ring.create, rows, source.obs, action, stack, kept=kept, summed=summed)
         check_room(rows * envs, ring)
         priorities = None

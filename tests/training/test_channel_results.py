@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 import sterling
@@ -34,29 +33,9 @@ def test_a_channel_is_in_rows_result_and_evaluation(strategy, tmp_path, capsys):
     assert "interval over 2 seeds" in told[0]
 
 
-def test_ppo_lagrangian_meets_the_limit_of_the_probe_whose_answer_is_known():
-    """Reward and cost are the action, so under the limit d the best policy earns d."""
-    run = sterling.train(
-        "ppo-lagrangian", "probe:constraint", steps=60_000, envs=16, seeds=2, evaluate_episodes=0,
-        preset=False, cost_limit=0.3, multiplier_lr=0.02, length=16, minibatch=256, epochs=2,
-        lr=3e-3, gamma=0.9, width=8, normalise_obs=False, anneal=True,
-    )  # fmt: skip
-    obs = np.zeros((2, 1, 1), np.float32)
-    agent = run.agent
-    chance = [np.exp(agent.algorithm.log_prob(_seed(agent.state, at), obs[at], np.array([1])))
-              for at in (0, 1)]  # fmt: skip
-    np.testing.assert_allclose(np.ravel(chance), 0.3, atol=0.1)
-
-
-def _seed(state, at):
-    import jax
-
-    return jax.tree.map(lambda x: x[at], state)
-
-
 def test_ppo_lagrangian_names_the_channels_that_there_are():
     with pytest.raises(Mistake, match=r"no channel 'cost' of one number.*it reports none"):
-        sterling.train("ppo-lagrangian", "probe:both", steps=128, preset=False)
+        sterling.train("ppo-lagrangian", "probe:both", steps=4096, preset=False)
 
 
 def test_the_linear_program_agrees_with_what_is_known_without_a_limit():

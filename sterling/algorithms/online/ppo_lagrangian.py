@@ -30,6 +30,7 @@ from sterling.algorithms.online import ppo
 from sterling.equations.average import masked_mean
 from sterling.equations.minibatches import shuffled
 from sterling.equations.returns import continues, gae
+from sterling.field_types import Activation, Count, Depth, Finite, Limit, NotNegative, Share
 from sterling.nets.encoder import action_mask
 from sterling.nets.mlp import MLP
 from sterling.nets.optimiser import adam
@@ -41,28 +42,28 @@ class Config:
     """Defaults are ppo's, the limit and the channel those of Ray 2019."""
 
     cost: str = "cost"  # the channel that is limited
-    cost_limit: float = 25.0  # d: what an episode may cost on average
-    multiplier_lr: float = 0.05  # eta: how fast the multiplier ascends
-    lr: float = 3e-4  # Adam's step size at the start
-    gamma: float = 0.99  # discount per step, of rewards and costs
-    gae_lambda: float = 0.95  # lambda of both advantage estimators
-    clip: float = 0.2  # e: how far the probability ratio may move
-    entropy_coef: float = 0.0  # c_H
-    value_coef: float = 0.5  # c_V, of both values
-    max_grad_norm: float = 0.5  # global norm that gradients are clipped to
-    target_kl: float | None = None  # stop an iteration's updates beyond 1.5 times this KL
-    length: int = 256  # steps of each env per iteration
-    minibatch: int = 256  # rows per update; an epoch's last update may have fewer
-    epochs: int = 10  # passes over a rollout
+    cost_limit: Finite = 25.0  # d: what an episode may cost on average
+    multiplier_lr: NotNegative = 0.05  # eta: how fast the multiplier ascends
+    lr: NotNegative = 3e-4  # Adam's step size at the start
+    gamma: Share = 0.99  # discount per step, of rewards and costs
+    gae_lambda: Share = 0.95  # lambda of both advantage estimators
+    clip: Limit = 0.2  # e: how far the probability ratio may move
+    entropy_coef: NotNegative = 0.0  # c_H
+    value_coef: NotNegative = 0.5  # c_V, of both values
+    max_grad_norm: Limit = 0.5  # global norm that gradients are clipped to
+    target_kl: Limit | None = None  # stop an iteration's updates beyond 1.5 times this KL
+    length: Count = 256  # steps of each env per iteration
+    minibatch: Count = 256  # rows per update; an epoch's last update may have fewer
+    epochs: Count = 10  # passes over a rollout
     anneal: bool = True  # step size falls linearly to 0 over the run
     clip_value: bool = False  # clip the reward value's movement like the ratio's
     normalise_advantage: bool = True  # per minibatch
     normalise_obs: bool = True  # running mean and deviation
     normalise_reward: bool = False  # divide by the running deviation of the discounted return
-    width: int = 64  # units per hidden layer
-    depth: int = 2  # hidden layers
-    activation: str = "tanh"  # tanh, relu, silu, elu
-    log_std: float = 0.0  # initial log standard deviation of continuous actions
+    width: Count = 64  # units per hidden layer
+    depth: Depth = 2  # hidden layers
+    activation: Activation = "tanh"  # tanh, relu, silu, elu
+    log_std: Finite = 0.0  # initial log standard deviation of continuous actions
 
 
 class Nets(ppo.ActorCritic):
