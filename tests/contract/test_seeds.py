@@ -39,7 +39,7 @@ def train(run, seeds, folder, *, iterations=ITERATIONS, **options):
     """A run of an algorithm on a world of one kind of actions; logs lie in ``folder``."""
     name, form = run
     case = CASES[name]
-    one = case.fields.get("length", 1) * case.envs if name.endswith("ppo") else case.envs  # steps
+    one = case.fields.get("length", 1) * case.envs if "ppo" in name else case.envs  # steps
     steps = case.fields.get("warmup", 0) + one * iterations
     budget = case.budget(f"both{form}", steps, folder)
     how = {"seeds": seeds, "envs": case.envs, "strategy": "map", "evaluate_episodes": 0}
