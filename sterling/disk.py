@@ -69,3 +69,11 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def anonymous_file() -> int:
+    """A file in memory, open, that has no name and so leaves nothing behind."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("sterling")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

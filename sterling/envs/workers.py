@@ -2,8 +2,7 @@
 
 Each worker is a Python of its own (never a fork: JAX has threads), so a script needs no
 ``if __name__ == "__main__"`` guard, and a crash in an environment's C++ costs one process. Every
-wait has a deadline. Workers form their own process groups: stopping one also stops whatever its
-environments have started, and none outlives the trainer.
+wait has a deadline. Stopping a worker stops what it has started, and none outlives the trainer.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sterling import pickling
+from sterling import disk, pickling
 from sterling.envs.board import (
     BUILD,
     RESET,
@@ -116,7 +114,7 @@ class Processes:
         if os.name == "nt":
             raise Mistake("worker processes need Linux or macOS; use workers=0")
         self._name, self._timeout = name, timeout
-        self._factory, self._memory = _pickled(factory, name), _anonymous_file()
+        self._factory, self._memory = _pickled(factory, name), disk.anonymous_file()
         self._shares = [share.tolist() for share in np.array_split(np.arange(envs), count)]
         self._processes: list[Process] = []
         # also called at exit; the list, unlike `self`, may be referred to
@@ -297,14 +295,6 @@ def _pickled(factory: Callable[[], Any], name: str) -> bytes:
             f"environment {name}: the factory cannot be sent to a worker ({explain(error)}); build "
             "everything inside the factory, or use workers=0"
         ) from error
-
-
-def _anonymous_file() -> int:
-    """A file in memory that has no name and so leaves nothing behind."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("sterling")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 def _unbuilt(name: str, reason: str) -> str:

@@ -102,10 +102,7 @@ def merged(
             return final(scores, seeds, failed)
         if name == "return":
             return final(scores, seeds, failed, within, rule)
-        said = results[0].get("channels", {})[name]
-        ends = None if said["within"] is None else tuple(said["within"])
-        counted = of_channel(rule, ends, said["better"])
-        return final(scores, seeds, failed, ends, counted, better=said["better"])
+        return _of_channel(results[0]["channels"][name], (scores, seeds, failed), rule)
 
     kind = "updates" if "updates" in results[0] else "steps"
     made = sum(result[kind] * len(result["seeds"]) for result in results)
@@ -127,6 +124,13 @@ def merged(
         "wall_seconds": round(seconds, 3),
         f"{kind}_per_second": round(made / seconds, 3),
     }
+
+
+def _of_channel(said: dict[str, Any], of: Any, rule: Failed) -> dict[str, Any]:
+    """What is ``said`` of a channel, of scores, seeds and failed seeds."""
+    ends = None if said["within"] is None else tuple(said["within"])
+    counted = of_channel(rule, ends, said["better"])
+    return final(*of, ends, counted, better=said["better"])
 
 
 def _merged_row(rows: Sequence[Row], logs: Sequence[Log], iteration: int) -> Row:
