@@ -206,8 +206,8 @@ def checked_step(answer: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         said = "it must return (obs, reward, terminated, truncated, info)"
         raise Violation(f"step() returned {_describe(answer)}; {said}")
     obs, reward, terminated, truncated, info = answer
-    if not isinstance(reward, float) and (np.ndim(reward) > 1 or not np.size(reward)):
-        said = "return a number, or a row of one for each objective"
+    if not isinstance(reward, float) and (np.ndim(reward) > 1 or np.shape(reward) in {(0,), (1,)}):
+        said = "return a number, or one for each of several objectives"
         raise Violation(f"step() returned a reward of shape {np.shape(reward)}; {said}")
     try:
         reward = np.asarray(reward, float) if np.ndim(reward) else float(reward)
