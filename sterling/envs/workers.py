@@ -1,8 +1,8 @@
 """Processes that step environments for the trainer, and what happens when they do not.
 
-Each worker is a Python of its own (never a fork: JAX has threads), so a script needs no
-``if __name__ == "__main__"`` guard, and a crash in an environment's C++ costs one process. Every
-wait has a deadline. Stopping a worker stops what it has started, and none outlives the trainer.
+Each worker is a Python of its own, never a fork (JAX has threads), so a script needs no guard of
+``__main__``, and a crash in C++ costs one process. Every wait has a deadline. Stopping a worker
+stops what its environments have started, and none outlives the trainer.
 """
 
 from __future__ import annotations
@@ -291,11 +291,10 @@ def _pickled(factory: Callable[[], Any], name: str) -> bytes:
     try:
         return pickling.dumps(factory)
     except Exception as error:
-        raise Mistake(
-            f"environment {name}: the factory cannot be sent to a worker ({explain(error)}); build "
-            "everything inside the factory, or use workers=0"
-        ) from error
+        why = f"the factory cannot be sent to a worker ({explain(error)})"
+        remedy = "build everything inside the factory, or use workers=0"
+        raise Mistake(f"environment {name}: {why}; {remedy}") from error
 
 
-def _unbuilt(name: str, reason: str) -> str:
-    return f"environment {name} cannot be built, reset and stepped once: {reason}; try it by hand"
+def _unbuilt(name: str, why: str) -> str:
+    return f"environment {name} cannot be built, reset and stepped once: {why}; try it by hand"
