@@ -129,8 +129,9 @@ def merged(
 def _of_channel(said: dict[str, Any], of: Any, rule: Failed) -> dict[str, Any]:
     """What is ``said`` of a channel, of scores, seeds and failed seeds."""
     ends = None if said["within"] is None else tuple(said["within"])
+    scores, seeds, failed = of
     counted = of_channel(rule, ends, said["better"])
-    return final(*of, ends, counted, better=said["better"])
+    return final(scores, seeds, failed, ends, counted, better=said["better"])
 
 
 def _merged_row(rows: Sequence[Row], logs: Sequence[Log], iteration: int) -> Row:
