@@ -140,9 +140,9 @@ def switch(
 
 
 def _channels(source: Any) -> dict[str, Channel]:
-    """What the world of a source reports beside the reward."""
-    worlds = _worlds(source)
-    return worlds[0].spec.channels if worlds else {}
+    """What the world of a source reports beside the reward; worlds of text have no spec."""
+    specs = [world.spec for world in _worlds(source) if hasattr(world, "spec")]
+    return specs[0].channels if specs else {}
 
 
 def _world_failures(source: Any) -> list[str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from sterling import importing
 from sterling.language import tasks
 from sterling.language.scene import TextWorld
 from sterling.language.task import Family
@@ -38,7 +39,8 @@ def find(name: str, **options: Any) -> TextWorld:
     - ``try-again:FAMILY``: :class:`TryAgain`; ``tools:FAMILY``: :class:`ToolUse`;
     - ``gym:ID``: :class:`TextGym` of a Gymnasium environment;
     - ``game:nim``, ``game:tic-tac-toe``: games of two seats;
-    - ``scored:RUN:WORLD``: :class:`Scored` by a registered judge.
+    - ``scored:RUN:WORLD``: :class:`Scored` by a registered judge;
+    - ``FILE.py:make``, ``package.module:make``: what the user's ``make()`` returns.
 
     Options of these classes follow as arguments, or in the name: ``tools:arithmetic,limit=2``.
     Raises Mistake for what does not exist.
@@ -55,7 +57,22 @@ def find(name: str, **options: Any) -> TextWorld:
             return _with(make, make, name, _family(name.removeprefix(prefix)), options)
     if options:
         raise Mistake(f"{name} has no options ({', '.join(options)}); leave them out")
-    return games.find(name) if name.startswith(_GAME) else Single(_family(name))
+    if name.startswith(_GAME):
+        return games.find(name)
+    return _own(name) or Single(_family(name))
+
+
+def _own(name: str) -> TextWorld | None:
+    """The user's own world, where ``name`` refers to something in a file or a module whose call
+    gives one; None where it is no reference, or to tasks, or to what is wrong: who reads tasks says
+    so."""
+    if not importing.split(name)[1] or not importing.is_reference(name):
+        return None
+    try:
+        made = importing.build(name)
+    except Exception:
+        return None
+    return made if isinstance(made, TextWorld) else None
 
 
 def _with(
