@@ -9,6 +9,7 @@ the rows of its log, as the policy samples, with intervals; and the linear progr
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,13 @@ import numpy as np
 import sterling
 from sterling.envs.hazards import make
 from sterling.statistics import estimate
-from sterling.training.folder import environment_facts
 
-RESULTS = Path(__file__).parents[1] / "results" / "constraint.json"
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from benchmarks import evidence  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results" / "constraint.json"
 GRID, STEPS, SEEDS = "3x6", 300_000, 5
 LIMITS = (0.15, 2.0)
 FIELDS = {
@@ -46,13 +51,13 @@ def trained(algorithm: str, **fields: Any) -> dict[str, Any]:
 
 def main() -> None:
     """Write the results."""
-    grid = make(GRID)[0]
+    begun, grid = evidence.begin(), make(GRID)[0]
     found: dict[str, Any] = {"grid": GRID, "steps": STEPS, "seeds": SEEDS, "fields": FIELDS}
     found["free"] = {"best": grid.best(1e3), "ppo": trained("ppo")}
     for limit in LIMITS:
         run = trained("ppo-lagrangian", cost_limit=limit, multiplier_lr=0.02)
         found[f"limit {limit:g}"] = {"best": grid.best(limit), "ppo-lagrangian": run}
-    RESULTS.write_text(json.dumps(found | environment_facts(), indent=1) + "\n")
+    evidence.write(RESULTS, found, begun, list(range(SEEDS)))
 
 
 if __name__ == "__main__":
