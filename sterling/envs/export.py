@@ -34,10 +34,11 @@ class Exported(gymnasium.Env[Any, Any]):
         """Move."""
         action = np.asarray(action, self.action_space.dtype)
         action = action.astype(jax.dtypes.canonicalize_dtype(action.dtype))
-        self._state, obs, reward, terminated, truncated = self._step(
+        self._state, obs, reward, terminated, truncated, *more = self._step(
             self._state, action, self._key()
         )
-        return self._host(obs), float(reward), bool(terminated), bool(truncated), {}
+        info = {name: np.asarray(x) for name, x in more[0].items()} if more else {}
+        return self._host(obs), float(reward), bool(terminated), bool(truncated), info
 
     def _key(self) -> Any:
         return jax.random.key(int(self.np_random.integers(2**31)))

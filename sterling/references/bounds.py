@@ -21,7 +21,7 @@ from sterling import importing
 Bounds = tuple[float | int | None, float | int | None]
 BACKENDS = ("classic", "envpool", "gymnax", "gymnasium")  # prefixes that change no rule
 # options that change no reward and no length
-HARMLESS = ("stack", "flatten", "render_mode", "workers", "timeout", "max_failures")
+HARMLESS = ("stack", "flatten", "render_mode", "workers", "timeout", "max_failures", "channels")
 
 
 def return_bounds(environment: Any, options: Mapping[str, Any] | None = None) -> Bounds | None:

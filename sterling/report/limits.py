@@ -19,4 +19,5 @@ def limits(config: dict[str, Any], result: dict[str, Any]) -> Bounds | None:
     name = known.get("environment") or ""
     if config.get("custom_environment") or config.get("speech") or importing.is_reference(name):
         return None
-    return return_bounds(name, config.get("env_options"))
+    options = config.get("env_options")
+    return return_bounds(name, options if isinstance(options, dict) else None)

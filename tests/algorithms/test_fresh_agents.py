@@ -10,6 +10,9 @@ import pytest
 from gymnasium import spaces
 
 from sterling import algorithms, keys
+from sterling.actor import Past
+from sterling.channels import Channel
+from sterling.nets.heads import Actions
 from sterling.nets.normalise import ObsNormaliser
 from sterling.types import Log, Spec, Transitions
 
@@ -20,7 +23,8 @@ VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {"dqn": CHOICES, **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX)}
-ONLINE = ("dqn", "ppo", "sac", "td3")
+ROLLOUTS = ("ppo", "ppo-lagrangian", "recurrent-ppo")
+ONLINE = ("dqn", *ROLLOUTS, "sac", "td3")
 
 
 def cases(names):
@@ -37,12 +41,13 @@ def settings(module, **fields):
 def fresh(name, space):
     """A small agent that learns from a log, if it can."""
     module = algorithms.find(name)
-    spec = Spec(VECTOR, space, ROWS, 100, None if name in ONLINE else LOG)
+    costs = {"cost": Channel()}
+    spec = Spec(VECTOR, space, ROWS, 100, None if name in ONLINE else LOG, channels=costs)
     config = settings(module, width=4, depth=1, normalise_obs=True, diversity=None, layers=1)
     return module, module.init(jax.random.key(0), spec, config)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("ppo", "dt")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*ROLLOUTS, "dt")])
 def test_needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)
     asked = {"batch": 7, "collect": 3, "learn": 5, "capacity": 1100, "warmup": 13}
@@ -68,6 +73,16 @@ def test_no_two_parts_of_a_new_agent_are_drawn_from_one_key(name, space, monkeyp
     assert len(set(drawn)) == len(drawn)
 
 
+def acted(module, state, space, obs, key):
+    """What is done where an episode begins with these observations."""
+    if hasattr(module, "act"):
+        return module.act(state, obs, key, True)[0]
+    none, nothing = jnp.zeros(ROWS), Actions.of(space).nothing((ROWS,))
+    memory = module.memory(state, ROWS, key)
+    past = Past(memory, nothing, none, none + 1.0, jnp.ones(ROWS, bool))
+    return module.recall(state, past, obs, key, True)[0]
+
+
 @pytest.mark.parametrize(("name", "space"), cases(name for name in NAMES if name not in ONLINE))
 def test_every_answer_is_about_what_is_seen_in_the_logs_units(name, space):
     """(x - mean) / (deviation + 1e-3), in every question about an observation."""
@@ -79,8 +94,8 @@ def test_every_answer_is_about_what_is_seen_in_the_logs_units(name, space):
     obs = MEAN + DEVIATION * rng.normal(size=(ROWS, 3))
     seen = jnp.asarray((obs - MEAN) / (DEVIATION + 1e-3), jnp.float32)
     obs, key = jnp.asarray(obs, jnp.float32), jax.random.key(1)
-    action, _ = module.act(plain, seen, key, True)
-    np.testing.assert_allclose(module.act(state, obs, key, True)[0], action, atol=1e-4)
+    action = acted(module, plain, space, seen, key)
+    np.testing.assert_allclose(acted(module, state, space, obs, key), action, atol=1e-4)
     asked = {"value": (), "action_value": (action,), "log_prob": (action,)}
     for question, beside in asked.items():
         if hasattr(module, question):

@@ -93,7 +93,7 @@ REMEMBERING = [name for name, case in CASES.items() if case.steps and hasattr(fi
 def test_what_was_seen_first_is_remembered(name, world):
     case = CASES[name]
     run = sterling.train(
-        name, f"probe:{world}", steps=case.steps, envs=case.envs, seeds=2, evaluate_episodes=0,
+        name, f"probe:{world}", steps=2 * case.steps, envs=case.envs, seeds=2, evaluate_episodes=0,
         preset=False, **case.fields,
     )  # fmt: skip
     rows = lived(run.agent, world, case.envs)

@@ -103,7 +103,7 @@ def test_repeated_actions_reduce_as_episodes_do():
 
 def test_evaluation_counts_by_the_same_rule():
     found = evaluate(Idle(), world(), jnp.arange(2, dtype=jnp.int32), 3)
-    assert set(found) == set(EXPECTED)
+    assert set(found) == {*EXPECTED, "ended"}
     for column, value in EXPECTED.items():
         np.testing.assert_allclose(found[column], np.full((2, 3), value), rtol=1e-6, err_msg=column)
 

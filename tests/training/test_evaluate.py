@@ -126,8 +126,10 @@ def test_a_step_is_booked_by_hand():
     before = Episodes(
         None,
         jnp.zeros((1, 5)),
-        jnp.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]),
-        jnp.asarray([[1, 2, 3, 4, 5]], jnp.int32),
+        {
+            "return": jnp.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]),
+            "length": jnp.asarray([[1, 2, 3, 4, 5]], jnp.int32),
+        },
         jnp.asarray([row]),
         None,
     )
@@ -138,9 +140,9 @@ def test_a_step_is_booked_by_hand():
         jnp.asarray([[False, True, True, True, False]]),
         jnp.asarray([[True, True, True, False, False]]),
     )
-    after = _count(before, None, None, step)
-    np.testing.assert_array_equal(after.returns, [[11.0, 12.0, 3.0, 0.0, 5.0]])
-    np.testing.assert_array_equal(after.lengths, [[2, 3, 3, 0, 5]])
+    after = _count(before, {}, None, None, step)
+    np.testing.assert_array_equal(after.totals["return"], [[11.0, 12.0, 3.0, 0.0, 5.0]])
+    np.testing.assert_array_equal(after.totals["length"], [[2, 3, 3, 0, 5]])
     np.testing.assert_array_equal(after.over, [[False, True, True, False, False]])
     np.testing.assert_array_equal(after.obs, 1.0)
 
