@@ -50,8 +50,9 @@ def read_settings(path: Path, environment: Any = None, algorithm: Any = None) ->
         check_budget(settings)
     except Mistake as error:
         custom = plain.get("custom_environment") is True or plain.get("custom_algorithm") is True
-        own = isinstance(plain.get("code"), dict) and plain["code"]
-        if custom or own or environment is not None or algorithm is not None:
+        if isinstance(plain.get("code"), dict) and plain["code"]:
+            raise Mistake(f"{path / 'config.json'}: {error}") from error
+        if custom or environment is not None or algorithm is not None:
             raise  # it says what to pass; the file is as it was written
         raise Mistake(f"{path / 'config.json'}: {error}; undo what was edited there") from error
     outside.warn_of_changes(plain)
