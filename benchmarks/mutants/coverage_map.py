@@ -27,6 +27,7 @@ AREAS = {
     ),
 }
 FOLDERS = ("equations", "statistics", "experience", "training", "algorithms")
+ELSEWHERE = {"part": "processes"}  # whose tests have another name
 EAGER = ("equations", "statistics")  # their functions are called as they are, mostly
 LIMIT = 1_800.0  # seconds for one file of tests
 
@@ -79,7 +80,8 @@ class Chart:
         like the module. Together they take ``seconds``.
         """
         hit = self.lines.get((mutant.file, mutant.statement), set())
-        files = {f"tests/{mutant.folder}/test_{Path(mutant.file).stem}.py"}
+        stem = Path(mutant.file).stem
+        files = {f"tests/{mutant.folder}/test_{ELSEWHERE.get(stem, stem)}.py"}
         files |= {file for test in hit if self.compiled[file := test.split("::")[0]]}
         found = hit | {t for t in self.seconds if t.split("::")[0] in files}
         own = f"tests/{mutant.folder}/"

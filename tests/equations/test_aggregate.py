@@ -34,6 +34,12 @@ def test_each_way_by_hand_and_what_is_masked_is_never_read(how, by_hand):
     np.testing.assert_array_equal(weight > 0.0, MASK)
 
 
+@pytest.mark.parametrize("how", ["token", "sequence", "prompt"])
+def test_one_row_by_itself_has_weights_that_sum_to_one(how):
+    total = aggregate.weights(MASK[1:2], GROUP[1:2], how).sum()
+    np.testing.assert_allclose(total, 1.0, rtol=1e-6)
+
+
 @pytest.mark.parametrize("how", aggregate.WAYS)
 def test_weights_sum_to_one_where_the_way_is_a_mean(how):
     total = aggregate.weights(MASK, GROUP, how, length=5.0).sum()

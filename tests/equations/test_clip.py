@@ -108,3 +108,12 @@ def test_what_lies_on_a_limit_was_not_changed_by_it():
 def test_unknown_rules_are_refused_with_the_nearest():
     with pytest.raises(Mistake, match="did you mean cispo"):
         loss("cipso", UP)
+
+
+def test_where_nothing_is_gained_no_limit_changed_anything():
+    """A ratio beyond the limits times an advantage of 0 is 0 either way."""
+    nothing = jnp.zeros_like(UP)
+    for rule in clip.RULES:
+        assert not clip.surrogate(jnp.log(RATIO), LOG_PROB, nothing, rule, low=0.2, high=0.2)[
+            1
+        ].any()

@@ -121,6 +121,12 @@ def test_tokens_and_rows_outside_the_band_are_not_kept():
     np.testing.assert_array_equal(row, [[False] * 3, [True, True, False]])
 
 
+def test_the_ends_of_the_band_are_kept():
+    same = likelihood.kept(OLD, OLD, MASK, low=0.5, high=1.0)
+    np.testing.assert_array_equal(same, MASK)
+    np.testing.assert_array_equal(likelihood.kept(OLD, OLD, MASK, low=1.0, high=2.0), MASK)
+
+
 def test_a_row_without_tokens_has_a_ratio_of_one():
     nothing = jnp.zeros((2, 3), bool)
     for level in likelihood.LEVELS:

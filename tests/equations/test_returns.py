@@ -132,6 +132,12 @@ def test_clipped_value_takes_the_larger_error():
     np.testing.assert_allclose(found, [0.5 * 1.5**2, 0.5 * 0.9**2], rtol=1e-6)
 
 
+def test_a_value_that_moved_down_is_clipped_around_its_old_value():
+    value, old, target = jnp.array([-1.0]), jnp.array([1.0]), jnp.array([-1.0])
+    found = clipped_value(value, old, target, 0.5)  # limited to 0.5: an error of 1.5
+    np.testing.assert_allclose(found, [0.5 * 1.5**2], rtol=1e-6)
+
+
 def test_kl_estimate_is_exact_on_average():
     old, new = np.array([0.2, 0.3, 0.5]), np.array([0.4, 0.4, 0.2])
     found = kl_estimate(jnp.asarray(np.log(new / old), jnp.float32))

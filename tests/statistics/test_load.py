@@ -51,6 +51,11 @@ def test_two_settings_of_one_algorithm_keep_apart(tmp_path):
     slow = run_folder(tmp_path / "slow", "ppo", "Ant-v5", [1.0, 2.0])
     fast = run_folder(tmp_path / "fast", "ppo", "Ant-v5", [3.0, 4.0])
     assert list(load(slow, fast)) == ["slow", "fast"]
+    for parent, scores in (("one", [1.0, 2.0]), ("other", [3.0, 4.0])):
+        (tmp_path / parent).mkdir()
+        run_folder(tmp_path / parent / "same", "ppo", "Ant-v5", scores)
+    with pytest.raises(Mistake, match=r"two folders named 'same' .*; rename one"):
+        load(tmp_path / "one" / "same", tmp_path / "other" / "same")
 
 
 def test_curves_of_run_folders(tmp_path):
