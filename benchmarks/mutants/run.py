@@ -137,7 +137,7 @@ class Campaign:
     def _outcome(self, prepare: Any, tests: list[str]) -> dict[str, Any]:
         expected = {test: self.chart.seconds.get(test, 30.0) for test in tests}
         listener = trial.Listener(self.work / "answer.jsonl", expected)
-        limit = 120 + 6 * sum(expected.values())
+        limit = 600 + 30 * sum(expected.values())
         end = trial.run(prepare, listener, tests, self.here, limit)
         rows = coverage_map.rows(listener.answer)
         last = rows[-1] if rows else {}
