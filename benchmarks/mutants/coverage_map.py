@@ -89,7 +89,8 @@ class Chart:
 
         def rank(test: str) -> tuple[bool, bool, bool, float]:
             known, alike = test in hit, _case(test) in cases
-            return not known, not alike, not test.startswith(own), self.seconds[test]
+            near = known or alike
+            return not known, not near, not test.startswith(own), self.seconds[test]
 
         order = sorted(found, key=rank)
         chosen, spent = [], 0.0
