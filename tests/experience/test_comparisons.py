@@ -1,5 +1,6 @@
 """Pairs of answers: what they are made of, how they lie in a batch, and what is refused."""
 
+import copy
 import json
 from random import Random
 
@@ -79,6 +80,20 @@ def test_other_worlds_make_pairs_too(name):
 def test_worlds_that_make_no_pairs(name, said):
     with pytest.raises(Mistake, match=f"{said}.*give pairs in a file"):
         of_world(worlds.find(name), (0,), 2)
+
+
+def test_a_world_whose_solution_is_only_the_first_turn_is_refused():
+    world = copy.copy(worlds.find("reverse-text"))
+
+    class TwoTurns(type(world)):
+        def begin(self, seed, level):
+            scene = super().begin(seed, level)
+            scene.say = lambda answer: None  # another turn of the same seat follows
+            return scene
+
+    world.__class__ = TwoTurns
+    with pytest.raises(Mistake, match="solutions of reverse-text take several turns"):
+        of_world(world, (0,), 2)
 
 
 def test_slips_are_of_all_kinds_and_of_all_sizes():

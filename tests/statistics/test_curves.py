@@ -138,6 +138,9 @@ def test_worst_context():
     assert made.estimate.value == scores.values[:, 1].mean()
     equal = worst_context(Scores.of(rng.normal(0, 1, (5, 2)), tasks=["a", "b"]))
     assert 0.5 < equal.probability < 1.0
+    few = [[3.0, 2.0], [3.0, 2.0], [np.nan, 2.0], [np.nan, 2.0]]
+    uneven = Scores.of(few, mask=~np.isnan(few), tasks=["two runs", "four runs"])
+    assert worst_context(uneven).probability == 1.0
     tail = estimate(scores, cvar(1 / 3), shared=True, draws=300)
     assert tail.value == pytest.approx(made.estimate.value)
 

@@ -3,7 +3,21 @@
 import numpy as np
 import pytest
 
-from sterling.statistics import Scores, estimate, improve, profile, ranks, tolerance
+from sterling.statistics import (
+    Estimate,
+    Scores,
+    estimate,
+    headline,
+    improve,
+    profile,
+    ranks,
+    tolerance,
+)
+from sterling.statistics.aggregate import named
+from sterling.statistics.comparison import chance
+from sterling.statistics.interval import _trimmed
+from sterling.statistics.mean import shape_of
+from sterling.statistics.scores import sample
 from sterling.types import Mistake
 
 NAN = float("nan")
@@ -142,3 +156,38 @@ def test_the_worst_possible_score_must_be_declared_where_failures_count_as_it():
     ):
         with pytest.raises(Mistake, match=r"needs the worst possible score.*give failed=<number>"):
             asked([1.0, NAN], [1.0, 2.0], failed="worst")
+
+
+def test_the_median_of_one_task_is_that_of_its_runs():
+    assert estimate([1.0, 2.0, 10.0], "median").value == 2.0
+    assert estimate([[1.0, 5.0], [2.0, 5.0], [12.0, 5.0]], "median").value == 5.0  # of task means
+
+
+def test_only_an_end_beside_one_half_is_shown_as_beyond_it():
+    def shown(low, high):
+        return chance(Estimate(0.8, low, high, 5, "exact", 0.95))
+
+    assert shown(0.61, 0.9) == "0.80 [0.61, 0.90]"
+    assert shown(0.502, 0.9) == "0.80 [>0.50, 0.90]"
+    assert shown(0.1, 0.498) == "0.80 [0.10, <0.50]"
+
+
+def test_no_scores_at_all_have_no_estimate_whatever_failed_ones_count_as():
+    for failed in (None, 0.0, "exclude"):
+        assert headline([], failed=failed).made is None
+
+
+def test_rounding_puts_no_end_past_a_value_of_either_sign():
+    for value in (5.0, -5.0):
+        found = _trimmed(value + 1e-12, value - 1e-12, value, (None, None), named("mean"))
+        assert found == (value, value)
+
+
+def test_a_task_without_spread_hides_no_skewness_of_the_others():
+    runs, skewness = shape_of(sample([[1.0, 1.0], [1.0, 2.0], [1.0, 9.0]]))
+    assert (runs, float(skewness) > 0.1) == (3.0, True)
+
+
+def test_a_profile_has_a_level_between_0_and_1():
+    with pytest.raises(Mistake, match="level"):
+        profile([1.0, 2.0], [0.0, 1.0], level=2.0)
