@@ -1,0 +1,29 @@
+"""How much a replay has room for, and whether it keeps priorities."""
+
+import jax.numpy as jnp
+import pytest
+
+from sterling import envs, keys
+from sterling.experience.replay import RESUMED, Replay
+from sterling.experience.rollout import Rollout
+from sterling.types import Transitions
+
+KEYS = keys.at(jnp.arange(1, dtype=jnp.int32), "test", 0)
+
+
+def made(steps, **needs):
+    asked = Transitions(8, collect=1, capacity=100_000, **needs)
+    world = envs.make("probe:both", (0,), 2)
+    return Replay.create(Rollout.create(world, 1, KEYS), asked, 1, KEYS, steps)
+
+
+def test_there_is_no_room_for_more_steps_than_are_taken():
+    assert made(None).ring.rows == 50_000  # the capacity, in two environments
+    assert made(10**9).ring.rows == 50_000
+    few = made(100).ring.rows
+    assert 50 + RESUMED <= few <= 2 * (50 + RESUMED + 10)
+
+
+@pytest.mark.parametrize(("priority", "kept"), [(0.0, False), (0.1, True), (1.0, True)])
+def test_priorities_are_kept_where_they_count(priority, kept):
+    assert (made(100, priority=priority).priorities is not None) is kept
