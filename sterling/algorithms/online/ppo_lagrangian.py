@@ -1,5 +1,4 @@
-"""PPO under a limit on what an episode may cost (Ray 2019, "Benchmarking safe exploration in deep
-reinforcement learning", PPO-Lagrangian).
+"""PPO under a limit on what an episode costs (Ray 2019, "Benchmarking safe exploration").
 
     problem      max E[return]   subject to   E[cost of an episode] <= d
     multiplier   m <- max(0, m + eta (C - d)),   C the mean cost of the rollout's finished episodes
