@@ -128,7 +128,7 @@ def file_of(word: str, beside: Path | None = None) -> Path | None:
     place, _ = split(word)
     if place.endswith(SUFFIX):
         path = Path(place).expanduser().absolute()
-        return path if path.is_file() else None
+        return path if os.path.isfile(path) else None  # False also for what can be no name
     first, *rest = place.split(".")
     folders = [*sys.path, *([str(beside)] if beside else []), os.getcwd()]
     spec = importlib.machinery.PathFinder.find_spec(first, folders)
@@ -198,7 +198,7 @@ def _module_of_name(name: str) -> types.ModuleType:
 def _module_of_file(place: str) -> types.ModuleType:
     """A module by its file. Modules beside it can be imported by it, as in a script."""
     path = Path(place).expanduser().absolute()
-    if not path.is_file():
+    if not os.path.isfile(path):
         beside = sorted(str(Path(place).with_name(each.name)) for each in path.parent.glob("*.py"))
         refuse(f"there is no file {place}{hint(place, beside)}")
     for module in list(sys.modules.values()):

@@ -42,17 +42,34 @@ def to_json(algorithm: str, environment: Any) -> dict[str, Any]:
     }
 
 
+def given_again(environment: Any, algorithm: Any) -> dict[str, Any]:
+    """Return the words for what is given again with a stored run, None where nothing is. Raises
+    Mistake for what is no algorithm."""
+    return {
+        "environment": None if environment is None else word_of_environment(environment),
+        "algorithm": None if algorithm is None else algorithms.word_of(algorithm),
+    }
+
+
 def from_json(plain: dict[str, Any], environment: Any, algorithm: Any) -> dict[str, Any]:
     """Return a stored run's ``algorithm`` and ``environment``, with those that were given again in
     place of what could not be stored; what can be imported may be replaced as well.
 
     Raises Mistake where one is missing, or is given although the run has it by its listed name.
     """
-    given = {"algorithm": algorithm, "environment": environment}
-    return {name: _given_again(name, plain, thing) for name, thing in given.items()}
+    given = given_again(environment, algorithm)
+    return {name: _word(name, plain, thing) for name, thing in given.items()}
 
 
-def _given_again(name: str, plain: dict[str, Any], thing: Any) -> Any:
+def is_own(plain: dict[str, Any], given: dict[str, Any]) -> bool:
+    """Return whether a stored run or study rests on a user's own code, or is given some again: what
+    does not fit may then be that code, and the file as it was written."""
+    code, parts = plain.get("code"), ("algorithm", "environment")
+    custom = any(plain.get(f"custom_{name}") is True or given[name] is not None for name in parts)
+    return custom or (isinstance(code, dict) and bool(code))
+
+
+def _word(name: str, plain: dict[str, Any], thing: Any) -> Any:
     stored = plain[name]
     if plain.get(f"custom_{name}"):
         if thing is None:
@@ -66,8 +83,7 @@ def _given_again(name: str, plain: dict[str, Any], thing: Any) -> Any:
         return stored
     elif not importing.is_reference(stored):
         raise Mistake(f"this run's {name} is {stored!r}, by name; leave {name} out")
-    convert = algorithms.word_of if name == "algorithm" else word_of_environment
-    return convert(thing)
+    return thing
 
 
 def warn_of_changes(plain: dict[str, Any]) -> None:

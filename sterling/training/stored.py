@@ -43,18 +43,15 @@ def read_settings(path: Path, environment: Any = None, algorithm: Any = None) ->
 
     Raises :class:`Mistake`, naming the file and the field, where a value cannot be used.
     """
+    given = outside.given_again(environment, algorithm)
     plain = folder.read_config(path)
     try:
         check_plain(plain)
-        settings = Settings.from_json(plain, environment, algorithm)
+        settings = Settings.from_json(plain, **given)
         check_budget(settings)
     except Mistake as error:
-        custom = plain.get("custom_environment") is True or plain.get("custom_algorithm") is True
-        if isinstance(plain.get("code"), dict) and plain["code"]:
-            raise Mistake(f"{path / 'config.json'}: {error}") from error
-        if custom or environment is not None or algorithm is not None:
-            raise  # it says what to pass; the file is as it was written
-        raise Mistake(f"{path / 'config.json'}: {error}; undo what was edited there") from error
+        undo = "" if outside.is_own(plain, given) else "; undo what was edited there"
+        raise Mistake(f"{path / 'config.json'}: {error}{undo}") from error
     outside.warn_of_changes(plain)
     return settings
 

@@ -157,10 +157,12 @@ def opened(
     """What the study in a folder was asked for, its settings and its space; ``environment`` and
     ``algorithm`` are the user's own, where they cannot be imported again. Raises :class:`Mistake`,
     naming the file, for what cannot be a study."""
+    given = outside.given_again(environment, algorithm)
     asked = stored.read_asked(path)
-    known = outside.from_json(asked, environment, algorithm)
-    asked["algorithm"] = known["algorithm"]
-    with stored.naming(path / "study.json"):
+    how = {"undo": ""} if outside.is_own(asked, given) else {}
+    with stored.naming(path / "study.json", **how):
+        known = outside.from_json(asked, **given)
+        asked["algorithm"] = known["algorithm"]
         wanted = Space.from_json(asked["space"])
         asked = counted({"updates": 0, "parallel": None, **asked})
         settings = settings_of(asked, known["environment"] or None)

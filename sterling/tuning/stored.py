@@ -24,6 +24,7 @@ ASKED: dict[str, Any] = {  # what study.json holds
 LATER: dict[str, Any] = {  # and what older studies lack
     **{"updates": int, "parallel": (int, type(None))},
     **{"data": (dict, type(None)), "speech": (dict, type(None))},
+    **{"custom_algorithm": bool, "code": dict},
 }
 LINE: dict[str, Any] = {  # of trials.jsonl and test.jsonl
     **{"id": int, "trial": int, "start": int, "stop": int, "origin": (int, type(None))},
@@ -88,12 +89,13 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def naming(file: Path) -> Iterator[None]:
-    """Name the file in a :class:`Mistake`, and make one of what an edited value leads to."""
+def naming(file: Path, undo: str = "; undo what was edited there") -> Iterator[None]:
+    """Name the file in a :class:`Mistake`, and make one of what an edited value leads to; ``undo``
+    is what it says to do."""
     try:
         yield
     except Mistake as error:
-        raise Mistake(f"{file}: {error}; undo what was edited there") from error
+        raise Mistake(f"{file}: {error}{undo}") from error
     except EDITED as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         raise Mistake(f"{file}: a value cannot be used ({why}); undo what was edited") from error

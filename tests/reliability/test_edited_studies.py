@@ -58,6 +58,30 @@ def test_an_edited_study_is_a_result_or_one_line(valid, tmp_path_factory, data):
     assert names_the_file(one_line(lambda: api.opened(path)), "study.json")
 
 
+LONG = "x" * 300 + ".py"  # longer than a name of a file may be
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({"custom_algorithm": "\x00"}, "custom_algorithm must be true or false"),
+        ({"custom_environment": "\x00"}, "custom_environment must be true or false"),
+        ({"custom_algorithm": True}, "the algorithm 'ppo', which is not stored"),
+        ({"custom_environment": True}, "the environment factory 'probe:both', which is not stored"),
+        ({"code": 5}, "code must be an object"),
+        ({"algorithm": LONG}, "there is no file .*xxx"),
+    ],
+)
+def test_an_edited_word_of_a_study_names_the_file(valid, tmp_path, edit, words):
+    path = tmp_path / "study"
+    shutil.copytree(valid["study"], path)
+    asked = json.loads((path / "study.json").read_text())
+    (path / "study.json").write_text(json.dumps(asked | edit))
+    with pytest.raises(Mistake, match=words) as caught:
+        api.resume(path)
+    assert str(caught.value).startswith(f"{path / 'study.json'}: ")
+
+
 @pytest.mark.slow
 @fuzzed
 @given(data=some.data())

@@ -26,6 +26,7 @@ from edits import fuzzed, one_line, places, put, value
 
 SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
 DEEP = 100_000  # brackets: deeper than Python's stack
+LONG = "x" * 300 + ".py"  # longer than a name of a file may be
 PARTS = {
     "data": {"path": "x", "hash": "0", "share": 0.5, "top": 1.0, "sampling": "uniform"},
     "guide": {"path": "x", "how": "jump-start", "steps": 5},
@@ -73,15 +74,43 @@ def test_an_edited_config_is_a_result_or_one_line(run, tmp_path, data):
         ({"spaces": {"obs": {"type": "Box"}}}, r"spaces\.obs is not a space"),
         ({"seeds": None}, "seeds must be a list"),
         ({"steps": 10**30}, "2\\^31 iterations"),
+        ({"custom_algorithm": "\x00"}, "custom_algorithm must be true or false"),
+        ({"code": 5}, "code must be an object"),
+        ({"algorithm": LONG}, "there is no file xxx"),
     ],
 )
 def test_an_edited_field_is_named(run, tmp_path, edit, words):
+    said = refused(run, tmp_path, edit, words)
+    assert "undo what was edited there" in said
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ({"custom_algorithm": True}, "the algorithm 'ppo', which is not stored"),
+        ({"custom_environment": True}, "the environment factory 'probe:both', which is not stored"),
+        ({"custom_environment": True, "steps": "x"}, "steps must be a whole number"),
+    ],
+)
+def test_a_run_of_what_is_not_stored_names_the_file_and_what_to_give(run, tmp_path, edit, words):
+    said = refused(run, tmp_path, edit, words)
+    assert "undo" not in said  # it may be as it was written
+
+
+def refused(run, tmp_path, edit, words):
+    """What is said of a run's settings with some values edited; it begins with the file."""
     config = json.loads((run / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | edit))
     with pytest.raises(Mistake, match=words) as caught:
         read_settings(tmp_path)
     assert str(caught.value).startswith(f"{tmp_path / 'config.json'}: ")
-    assert "undo what was edited there" in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_wrong_algorithm_that_is_given_again_is_no_fault_of_the_file(run):
+    with pytest.raises(Mistake, match="is no algorithm") as caught:
+        read_settings(run, algorithm=object())
+    assert "config.json" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["null", "5", "[" * DEEP + "]" * DEEP, "\xff", ""])
