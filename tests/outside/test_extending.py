@@ -65,6 +65,15 @@ def test_the_algorithm_of_the_page_passes_the_whole_check(page):
     assert not [finding for finding in check_algorithm("my_algorithm.py") if finding.failed]
 
 
+@pytest.mark.slow
+def test_with_its_gain_s_sign_wrong_it_fails_the_check(page):
+    assert FILES["my_algorithm.py"].count(" - gain") == 1
+    (page / "upside_down.py").write_text(FILES["my_algorithm.py"].replace(" - gain", " + gain"))
+    failed = [one.what for one in check_algorithm("upside_down.py", quick=True) if one.failed]
+    about = "(policies that look)"
+    assert failed == [f"it solves probe:{name} {about}" for name in ("both", "both-continuous")]
+
+
 @pytest.mark.parametrize("word", ["my_world.py:make", "my_simulator.py:Counters"])
 def test_a_world_of_the_page_passes_its_check(word, page):
     assert not [finding for finding in check_environment(word, quick=True) if finding.failed]
