@@ -2,7 +2,8 @@
 
 docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
 docs/scores.md, the pages of benchmarks/ and the marked parts of README.md and of
-docs/{report,offline,reliability}.md from the committed results. Edit the sources, not the pages.
+docs/{report,offline,statistics,reliability}.md from the committed results. Edit the sources, not
+the pages.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks" / "scores"))
 sys.path.append(str(ROOT))
 TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
+VERDICTS = ROOT / "benchmarks" / "results" / "verdicts.json"
 MEASURED = (  # each writes its page from its committed results when it is given --page
     *("scores/run.py", "bridge/run.py", "offline/run.py", "offline/single_tasks.py"),
     *("offpolicy.py", "reproducible/run.py", "speed/run.py", "statistics/run.py"),
@@ -76,6 +78,20 @@ def kills() -> list[str]:
     from benchmarks.reliability import page
 
     return page.kills()
+
+
+def wrong() -> list[str]:
+    """Wrong verdicts of ``compare``: the largest shares."""
+    from benchmarks.statistics import verdicts_page
+
+    return verdicts_page.largest(VERDICTS)
+
+
+def decided() -> list[str]:
+    """What ``compare`` sees of differences."""
+    from benchmarks.statistics import verdicts_page
+
+    return verdicts_page.powers(VERDICTS)
 
 
 def bridge() -> list[str]:
@@ -206,6 +222,7 @@ MARKED = {  # page: the parts of it that are made here
     "README.md": {"comparison": compared, "bridge": bridge, "scores": scores},
     "docs/report.md": {"compared": compared, "checked": checked},
     "docs/offline.md": {"learned": learned},
+    "docs/statistics.md": {"wrong": wrong, "decided": decided},
     "docs/reliability.md": {"damage": damage, "kills": kills},
 }
 

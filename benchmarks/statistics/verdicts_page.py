@@ -63,6 +63,48 @@ def markdown(path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def largest(path: Path) -> list[str]:
+    """Return the short table of errors: by plan, the largest share of wrong verdicts between two,
+    and among three or four (-: they can decide nothing)."""
+    groups = json.loads(path.read_text())["parts"]
+    names = [name.split(" | ")[1] for name in groups["errors"]]
+    lines = ["| runs of each | two: largest | in | three or four: largest | in |", "|---" * 5 + "|"]
+    for plan in sorted(set(names), key=_by_looks):
+        row = [plan if " " in plan else f"{plan}, one look"]
+        for group in ("errors", "families"):
+            row += _worst(groups[group], plan)
+        lines.append("| " + " | ".join(row) + " |")
+    return lines
+
+
+def _worst(cells: dict[str, Any], plan: str) -> tuple[str, str]:
+    """The largest share of a plan's cells and its shape; empty where none was simulated."""
+    found = [(cell["decided"], name.split(" | ")[0]) for name, cell in cells.items()
+             if name.endswith(f" | {plan}")]  # fmt: skip
+    if not found:
+        return "", ""
+    share, shape = max(found)
+    return (f"{share:.3f}", shape) if share else ("-", "")
+
+
+def powers(path: Path) -> list[str]:
+    """Return the short table of power: the share decided of normal scores that differ."""
+    cells = json.loads(path.read_text())["parts"]["power"]
+    plans = ("5", "6", "10", "20", "5 looks x 5")
+    lines = ["| standard deviations | " + " | ".join(plans) + " |", "|---" * 6 + "|"]
+    apart = [shape for shape in dict.fromkeys(name.split(" | ")[0] for name in cells)
+             if shape.endswith(" sd")]  # fmt: skip
+    for shape in apart:
+        shares = [f"{cells[f'{shape} | {plan}']['decided']:.2f}" for plan in plans]
+        lines.append("| " + " | ".join([shape.removesuffix(" sd"), *shares]) + " |")
+    return lines
+
+
+def _by_looks(plan: str) -> tuple[bool, int]:
+    """One look before several, then by runs."""
+    return " " in plan, int(plan.split(maxsplit=1)[0])
+
+
 def _fewest(groups: dict[str, Any]) -> int:
     """The fewest trials of a cell that was simulated."""
     cells = [cell for group in groups.values() for cell in group.values()]
@@ -76,7 +118,7 @@ def table(group: str, cells: dict[str, Any]) -> list[str]:
         shape, plan = name.split(" | ")
         rows.setdefault(shape, {})[plan] = _said(group, plan, cell)
     plans = list(dict.fromkeys(plan for row in rows.values() for plan in row))
-    plans.sort(key=lambda plan: (" " in plan, int(plan.split()[0])))
+    plans.sort(key=_by_looks)
     head = ["scores", *plans]
     lines = [head, ["---"] * len(head)]
     lines += [[shape, *(row.get(plan, "") for plan in plans)] for shape, row in rows.items()]
