@@ -100,7 +100,8 @@ def train(name: str, data: Path) -> dict[str, Any]:
         guide, way, steps = words["guide"]
         words = words | {"guide": Guidance(str(folder(guide)), way, steps)}
     options = {"seeds": SEEDS, "out": path, "envs": 1, "preset": False, **log} | words
-    options = {key: value for key, value in options.items() if value is not None}
+    if options["envs"] is None:  # the preset's; None of any other option means none
+        del options["envs"]
     found = sterling.train(algorithm, WORLD, **options).result
     if logged:
         found["data"]["path"] = data.name  # wherever it lay on this machine
