@@ -1,6 +1,8 @@
 """One strict mode for every test: shape annotations are executed, nothing is promoted silently."""
 
+import gc
 import os
+import time
 from collections.abc import Iterator
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is imported
@@ -13,6 +15,7 @@ from jaxtyping import install_import_hook
 install_import_hook("sterling", "beartype.beartype")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+gc.set_threshold(20_000, 20, 20)  # what is traced is many objects: looking for cycles took 6 %
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -25,11 +28,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     compilation_cache.reset_cache()  # what was compiled while tests were collected had none
 
 
+LOOK_EVERY = 1.0  # seconds: to count 30,000 maps takes 0.05, and most tests less than that
+_looked = [0.0]
+
+
 @pytest.fixture(autouse=True)
 def _forget_programs() -> Iterator[None]:
     """Compiled programs hold maps of memory, of which a process may have 65,530 and dies at one
     more: from half of them on they go. What is needed again comes from the cache on disk."""
     yield
+    if time.monotonic() - _looked[0] < LOOK_EVERY:
+        return
+    _looked[0] = time.monotonic()
     with open("/proc/self/maps") as maps:
         if sum(1 for _ in maps) > 32_000:
             jax.clear_caches()

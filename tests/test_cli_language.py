@@ -13,22 +13,26 @@ from sterling.cli import main
 from sterling.judging.language import judge
 from sterling.language import lora, peft
 
+SHARED = {"seeds": 2, "evaluate_episodes": 8, "evaluate_every": 12, "limit": 8}
+
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Two seeds that imitate for a little while, and go on by reinforcement."""
+def imitates(tmp_path_factory):
+    """A folder with ``sft``, two seeds that imitate for a little while, and ``further``, which goes
+    on by the same programs."""
     home = tmp_path_factory.mktemp("language")
-    shared = {"seeds": 2, "evaluate_episodes": 8, "evaluate_every": 12}
-    sterling.train(
-        *("sft", "reverse-text"),
-        **{**shared, "updates": 12, "out": home / "sft", "model": "nano", "limit": 8},
-    )
-    sterling.train(
-        *("grpo", "reverse-text"),
-        **{**shared, "updates": 2, "out": home / "grpo", "model": str(home / "sft")},
-        **{"limit": 8, "prompts": 4, "group": 4},
-    )
+    for name, model, updates in (("sft", "nano", 12), ("further", str(home / "sft"), 5)):
+        own = {"updates": updates, "out": home / name, "model": model}
+        sterling.train("sft", "reverse-text", **SHARED, **own)
     return home
+
+
+@pytest.fixture(scope="module")
+def runs(imitates):
+    """And with ``grpo``, which goes on by reinforcement."""
+    own = {"updates": 2, "out": imitates / "grpo", "model": str(imitates / "sft")}
+    sterling.train("grpo", "reverse-text", **SHARED, **own, prompts=4, group=4)
+    return imitates
 
 
 def told(capsys, *words):
@@ -61,6 +65,7 @@ def test_models_are_judged_side_by_side_and_written_down(runs, capsys):
     assert (runs / "grpo" / "pass_at_k.png").stat().st_size > 5000
 
 
+@pytest.mark.slow  # test_run_folders.py asks for the base as well
 def test_a_run_is_put_beside_what_it_began_with(runs):
     found = judge(runs / "grpo", samples=2, problems=4, levels="0-1")
     assert [model.label for model in found.models] == ["base", "grpo"]
@@ -71,8 +76,8 @@ def test_a_run_is_put_beside_what_it_began_with(runs):
     assert (alone.models[0].right == found.models[0].right).all()
 
 
-def test_plain_evaluation_gives_each_seed(runs, capsys):
-    code, out, _ = told(capsys, "evaluate", runs / "sft", "--episodes", 4)
+def test_plain_evaluation_gives_each_seed(imitates, capsys):
+    code, out, _ = told(capsys, "evaluate", imitates / "sft", "--episodes", 4)
     assert code == 0
     assert "seed 0" in out
     assert "seed 1" in out
@@ -80,8 +85,8 @@ def test_plain_evaluation_gives_each_seed(runs, capsys):
 
 
 @pytest.mark.parametrize("sampled", [(), ("--sampled",)])
-def test_play_prints_transcripts(runs, capsys, sampled):
-    code, out, _ = told(capsys, "play", runs / "sft", "--episodes", 3, "--seed", 1, *sampled)
+def test_play_prints_transcripts(imitates, capsys, sampled):
+    code, out, _ = told(capsys, "play", imitates / "sft", "--episodes", 3, "--seed", 1, *sampled)
     assert code == 0
     assert out.count("\n  reverse ") == 3
     assert out.count("\n  > ") == 3
@@ -89,15 +94,16 @@ def test_play_prints_transcripts(runs, capsys, sampled):
     assert "seed 1, " + ("sampled" if sampled else "greedy") in out
 
 
-def test_compare_and_report_count_updates(runs, capsys, tmp_path):
-    code, out, err = told(capsys, "compare", runs / "sft", runs / "grpo")
+def test_compare_and_report_count_updates(imitates, capsys, tmp_path):
+    both = imitates / "sft", f"further={imitates / 'further'}"
+    code, out, err = told(capsys, "compare", *both)
     assert code == 0, err
-    assert "grpo - sft" in out or "sft - grpo" in out
-    code, _, err = told(capsys, "report", runs / "sft", runs / "grpo", "--out", tmp_path)
+    assert "further - sft" in out or "sft - further" in out
+    code, _, err = told(capsys, "report", *both, "--out", tmp_path)
     assert code == 0, err
     page = (tmp_path / "index.html").read_text()
     assert "12 updates" in page
-    assert "2 updates" in page
+    assert "5 updates" in page
 
 
 @pytest.mark.slow
@@ -132,8 +138,8 @@ def test_adapters_alone_are_taught_and_exported(runs, capsys):
         (("evaluate", "sft", "--samples", "2", "--episodes", "3"), "--problems N"),
         (("evaluate", "sft", "--method", "fqe"), "--samples N"),
         (("evaluate", "sft", "--levels", "99", "--samples", "2"), "has levels"),
-        (("evaluate", "grpo", "--beside", "nowhere", "--samples", "2"), "nowhere"),
-        (("evaluate", "grpo", "--beside", "sft", "sft", "--samples", "2"), "named twice"),
+        (("evaluate", "further", "--beside", "nowhere", "--samples", "2"), "nowhere"),
+        (("evaluate", "further", "--beside", "sft", "sft", "--samples", "2"), "named twice"),
         (("play", "sft", "--video", "a.mp4"), "cannot be filmed"),
         (("play", "sft", "--episodes", "0"), "ask for 1 or more"),
         (("play", "sft", "--seed", "7"), "no seed 7"),
@@ -141,8 +147,9 @@ def test_adapters_alone_are_taught_and_exported(runs, capsys):
         (("export", "sft", "new", "--adapters"), "has no LoRA adapters"),
     ],
 )
-def test_wrong_use_is_one_line(runs, capsys, words, said):
-    words = [runs / word if word in ("sft", "grpo", "nowhere", "new") else word for word in words]
+def test_wrong_use_is_one_line(imitates, capsys, words, said):
+    folders = ("sft", "further", "nowhere", "new")
+    words = [imitates / word if word in folders else word for word in words]
     code, _, err = told(capsys, *words)
     assert code == 2
     assert said in err

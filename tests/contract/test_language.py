@@ -98,6 +98,7 @@ def start(path, kind, dies):
     return subprocess.run([sys.executable, "-c", PROGRAM, *words], env=os.environ, check=False)
 
 
+@pytest.mark.slow  # tests/experience/test_dumped.py stops and resumes one by a signal
 def test_killed_inside_a_rollout_and_resumed_equals_uninterrupted(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert start(whole, "train", 0).returncode == 0

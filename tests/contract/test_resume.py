@@ -1,6 +1,7 @@
 """Killed at any moment and resumed in a fresh process equals uninterrupted, bit for bit.
 
-``test_seeds.py`` holds the same of a signal, for every algorithm within one process.
+``test_seeds.py`` holds the same of a signal, for every algorithm within one process, and
+``tests/reliability/test_kills.py`` of a kill, for PPO; so these are slow tests.
 """
 
 import json
@@ -42,7 +43,7 @@ def newest(path: Path) -> dict[str, np.ndarray]:
     return load_file(folder / "tree.safetensors")
 
 
-@pytest.mark.parametrize(("name", "form"), each("sac"))
+@pytest.mark.parametrize(("name", "form"), each())
 def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path, written_logs):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     budget = CASES[name].budget(f"both{form}", 6_400, written_logs)

@@ -1,5 +1,6 @@
 """``sterling evaluate``: in the world beside the behaviour, and without a world."""
 
+import functools
 import re
 
 import numpy as np
@@ -36,8 +37,10 @@ def numbers(line):
     return [float(x) for x in re.findall(r"-?\d+\.\d+", line.split("%")[0])]
 
 
-def test_a_run_is_put_beside_the_behaviour_of_its_log(made, capsys):
+def test_a_run_is_put_beside_the_behaviour_of_its_log(made, capsys, monkeypatch):
     home, _ = made
+    quick = functools.partial(beside_behaviour, updates=20, width=8)
+    monkeypatch.setattr("sterling.judging.beside_behaviour", quick)
     assert main(["evaluate", str(home / "run"), "--episodes", "50"]) == 0
     told = capsys.readouterr().out
     lines = {line.split("  ")[0]: line for line in told.splitlines()}
@@ -79,10 +82,13 @@ def test_without_a_world_the_value_is_that_of_the_table(made, capsys):
     assert numbers(told[3])[0] == pytest.approx(MDP.worth(ACTING, GAMMA), abs=0.4)
 
 
-@pytest.mark.parametrize("method", ["fqe", pytest.param("wdr", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", ["wpdis", *(pytest.param(x, marks=pytest.mark.slow) for x in ("fqe", "wdr"))]
+)
 def test_methods_take_their_words(made, capsys, method):
     home, _ = made
-    words = ["--method", method, "--updates", "20", "--policy", "sampled", "--gamma", "0.9"]
+    words = ["--method", method, "--policy", "sampled", "--gamma", "0.9"]
+    words += [] if method == "wpdis" else ["--updates", "20"]
     words += ["--behaviour", "cloned"] if method == "wdr" else []
     assert main(["evaluate", str(home / "run"), *words]) == 0
     told = capsys.readouterr().out

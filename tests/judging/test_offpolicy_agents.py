@@ -205,10 +205,10 @@ def test_fitted_q_of_a_controller_states_no_interval_before_it_has_converged():
     assert enough.low < truth < enough.high
 
 
-SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("model", "dr", "wdr")]
+SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("fqe", "model", "dr", "wdr")]
 
 
-@pytest.mark.parametrize("method", ["fqe", "wpdis", *SLOW])
+@pytest.mark.parametrize("method", ["wpdis", *SLOW])
 def test_continuous_actions_are_judged(method):
     """Reward 1 - (a - 1/2)^2 in one step: of a normal around 0.3, 1 - 0.3^2 - 0.2^2."""
     data = lived("action-continuous", gaussian(0.0), 600)

@@ -39,6 +39,7 @@ def wrong(findings):
     return [one.what for one in findings if one.failed]
 
 
+@pytest.mark.slow  # test_extending.py asks it of the page's algorithm
 @pytest.mark.parametrize("module", [ppo, dqn], ids=["ppo", "dqn"])
 def test_nothing_is_wrong_with_an_update_of_ours(module):
     assert wrong(of_updates(module)) == []

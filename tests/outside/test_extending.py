@@ -52,7 +52,9 @@ def test_the_example_in_python_runs(page):
     assert (page / "runs/given/result.json").exists()
 
 
-@pytest.mark.parametrize("word", ["my_algorithm.py", "small_ppo.py"])
+@pytest.mark.parametrize(
+    "word", ["my_algorithm.py", pytest.param("small_ppo.py", marks=pytest.mark.slow)]
+)
 def test_an_algorithm_of_the_page_keeps_to_the_contract_in_its_updates(word, page):
     for finding in check_algorithm(word):
         assert not finding.failed, finding

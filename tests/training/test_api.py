@@ -140,6 +140,7 @@ def test_seeds_apart_equal_seeds_together(tmp_path):
     assert sterling.load(tmp_path / "apart").result == apart.result
 
 
+@pytest.mark.slow  # test_signals.py and test_hangup.py hold it
 def test_a_signal_saves_and_leaves_with_75(tmp_path):
     program = (
         "import sterling; sterling.train('ppo', 'probe:both', steps=50_000_000, seeds=1, "

@@ -188,6 +188,7 @@ def test_what_a_world_fails_of_is_said_by_the_parent_in_one_line(tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_after_a_resume_rows_that_were_given_up_are_gone_and_no_sink_is_told_twice(tmp_path):
     path, first, then = tmp_path / "run", Seen(), Seen()
     alone = {**PROBE, **SMALL, "strategy": "map", "out": tmp_path / "whole"}
