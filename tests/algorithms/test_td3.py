@@ -129,6 +129,15 @@ def test_an_update_equals_the_plain_one():
     assert signals.samples["td_error"].shape == (ROWS,)
 
 
+def test_a_row_s_error_is_the_mean_size_of_both_critics():
+    critics, batch = make().nets.critics, batch_of()
+    y = jnp.linspace(-3.0, 3.0, ROWS)
+    found = jax.jit(td3.critic_loss)(critics, batch, y)[1][1]
+    errors = [q_of(net, batch.obs, batch.action) - y for net in (critics.first, critics.second)]
+    assert float(jnp.stack(errors).min()) < -1.0  # its size is another number
+    np.testing.assert_allclose(found, sum(map(jnp.abs, errors)) / 2.0, rtol=1e-5)
+
+
 def same(one, other):
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     return all(bool((a == b).all()) for a, b in pairs)

@@ -112,6 +112,19 @@ def test_rows_are_the_same_however_often_the_host_looks(algorithm, world, tmp_pa
     same(whole.agent.state, broken.agent.state)
 
 
+class AfterRow(AtLook):
+    """Asks to leave at the second look after a row has been written."""
+
+    def __init__(self, path):
+        super().__init__(2)
+        self.path = path
+
+    @property
+    def requested(self):
+        self.left -= len(rows(self.path))
+        return self.left == 0
+
+
 @pytest.mark.parametrize("algorithm", [pytest.param("ppo", marks=pytest.mark.slow), "dqn"])
 def test_a_run_left_between_two_rows_goes_on_as_if_it_had_not_been(
     algorithm, tmp_path, monkeypatch
@@ -119,11 +132,14 @@ def test_a_run_left_between_two_rows_goes_on_as_if_it_had_not_been(
     monkeypatch.setattr(lap, "LOOK", 1e-9)
     whole = train(algorithm, "probe:both", tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(run, "Interrupt", AtLook(2))
+        patch.setattr(run, "Interrupt", AfterRow(tmp_path / "broken"))
         with pytest.raises(SystemExit) as left:
             train(algorithm, "probe:both", tmp_path / "broken")
     assert left.value.code == 75
-    assert rows(tmp_path / "broken") == []
+    assert rows(tmp_path / "broken") == rows(tmp_path / "whole")[:1]
+    later = json.loads((tmp_path / "broken" / "metrics.jsonl").read_text()) | {"iteration": 10**6}
+    with (tmp_path / "broken" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(later) + "\n")  # as if it had gone on and was killed
     resumed = sterling.resume(tmp_path / "broken")
     assert rows(tmp_path / "whole") == rows(tmp_path / "broken")
     assert len(rows(tmp_path / "whole")) == 2
