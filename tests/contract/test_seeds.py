@@ -56,15 +56,14 @@ def smaller(case):
 
 
 @pytest.fixture(scope="module", params=RUNS, ids="".join)
-def together(request, tmp_path_factory, written_logs):
-    """Which algorithm it is, where its run of three seeds was written, and that run."""
-    path = tmp_path_factory.mktemp("seeds") / "whole"
-    return request.param, path, train(request.param, [0, 1, 2], written_logs, out=path)
+def together(request, written_logs):
+    """Which algorithm it is, and its run of three seeds."""
+    return request.param, train(request.param, [0, 1, 2], written_logs)
 
 
 @pytest.mark.as_users
 def test_map_is_bit_equal_to_each_seed_alone(together, written_logs):
-    run, _, several = together
+    run, several = together
     alone = train(run, [1], written_logs)
     leaves = [jax.tree.leaves(each.agent.state) for each in (several, alone)]
     for many, one in zip(*leaves, strict=True):
@@ -73,7 +72,7 @@ def test_map_is_bit_equal_to_each_seed_alone(together, written_logs):
 
 @pytest.mark.as_users
 def test_stopped_and_resumed_equals_uninterrupted(together, tmp_path, written_logs):
-    run, _, whole = together
+    run, whole = together
     path = tmp_path / "broken"
     with pytest.raises(SystemExit) as left:
         train(run, [0, 1, 2], written_logs, out=path, sinks=[Stop()])
