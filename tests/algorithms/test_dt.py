@@ -60,6 +60,9 @@ def outputs(state, batch):
     return state.nets(dt.Context(wanted, features, action, batch.extras["time"], batch.mask))
 
 
+RECALL = jax.jit(dt.recall, static_argnums=4)
+
+
 def test_it_asks_for_stretches_with_undiscounted_returns():
     assert dt.needs(dt.Config(batch=8, length=5, learn=2)) == Sequences(8, 5, 2, 1.0)
 
@@ -151,10 +154,9 @@ def test_remembering_equals_looking_at_the_whole():
     rng = np.random.default_rng(3)
     obs = jnp.asarray(rng.normal(size=(6, ENVS, OBS)), jnp.float32)
     reward = jnp.asarray(rng.normal(size=(6, ENVS)) * 10.0, jnp.float32)
-    recall = jax.jit(dt.recall, static_argnums=4)
     past, actions = begun(state, ENVS), []
     for step in range(6):
-        action, memory, _ = recall(state, past, obs[step], KEY, False)
+        action, memory, _ = RECALL(state, past, obs[step], KEY, False)
         actions.append(action)
         past = Past(memory, action, reward[step], jnp.ones(ENVS), jnp.zeros(ENVS, bool))
     spent, said = jnp.cumsum(reward, 0) - reward, jax.jit(lambda x: jnp.tanh(state.nets(x)[:, -1]))
@@ -177,19 +179,19 @@ def test_actions_of_any_shape_are_remembered():
     """A box of (2, 3) numbers is six in the context."""
     state = make(spaces.Box(-1.0, 1.0, (2, 3), np.float32))
     obs, no = jnp.ones((ENVS, OBS)), jnp.zeros(ENVS, bool)
-    action, memory, _ = dt.recall(state, begun(state, ENVS), obs, KEY, False)
+    action, memory, _ = RECALL(state, begun(state, ENVS), obs, KEY, False)
     assert action.shape == (ENVS, 2, 3)
     past = Past(memory, action, jnp.zeros(ENVS), jnp.ones(ENVS), no)
-    memory = dt.recall(state, past, obs, KEY, False)[1]
+    memory = RECALL(state, past, obs, KEY, False)[1]
     np.testing.assert_array_equal(memory.context.action[:, -2], action.reshape(ENVS, 6))
 
 
 def test_choices_are_sampled_only_to_explore():
     state = make(CHOICES)
     obs = jnp.zeros((500, OBS))
-    greedy = dt.recall(state, begun(state, 500), obs, KEY, False)[0]
+    greedy = RECALL(state, begun(state, 500), obs, KEY, False)[0]
     assert np.unique(greedy).size == 1
-    assert np.unique(dt.recall(state, begun(state, 500), obs, KEY, True)[0]).size > 1
+    assert np.unique(RECALL(state, begun(state, 500), obs, KEY, True)[0]).size > 1
     assert greedy.dtype == jnp.int32
 
 

@@ -220,7 +220,9 @@ sterling.train(out=sys.argv[1], steps=500_000_000, **eval(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_when_the_parent_goes_its_processes_save_and_go(tmp_path, number):
     path = tmp_path / "run"
     how = repr({**PROBE, **SMALL, "log_every": 6_400})
