@@ -15,7 +15,7 @@ from jaxtyping import install_import_hook
 install_import_hook("sterling", "beartype.beartype")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-gc.set_threshold(20_000, 20, 20)  # what is traced is many objects: looking for cycles took 6 %
+gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
 
 
 @pytest.fixture(autouse=True, scope="session")
