@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import re
@@ -116,6 +117,8 @@ class Worker:
         finally:
             slow.cancel()
         code = self._process.wait()
+        with contextlib.suppress(ProcessLookupError):  # what it has started and left behind
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process = None
         if code == -signal.SIGKILL:
             return f"does not start within {SECONDS:.0f} s"
@@ -134,9 +137,15 @@ class Worker:
 
 
 def serve() -> None:
-    """Answer one task a line: null, or the reason it does not run."""
+    """Answer one task a line: null, or the reason it does not run.
+
+    Answers go through a copy of standard output that programs of simulators do not inherit: one
+    that outlives this process would keep whoever reads it waiting.
+    """
     from sterling.types import Mistake
 
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     for line in sys.stdin:
         reason = None
         try:
@@ -145,7 +154,7 @@ def serve() -> None:
             reason = str(error)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-        print("answer", json.dumps(reason), flush=True)
+        print("answer", json.dumps(reason), file=answers, flush=True)
 
 
 def start(name: str) -> None:
