@@ -2,7 +2,7 @@
 
     python benchmarks/until/run.py [--only differ same killed] [--page]
 
-Each is the command itself in processes of its own; README.md shows ``differ``. ``killed`` is
+Each is the command itself in processes of its own. ``killed`` is
 ``differ`` again, killed (SIGKILL) in the middle of its second training, given once more, and
 compared with the undisturbed answer. Writes benchmarks/results/until.{json,md}.
 """
