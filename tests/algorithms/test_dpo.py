@@ -170,6 +170,7 @@ def test_it_begins_at_the_reference():
     _, signals = LEARN(state, batch, KEY)
     np.testing.assert_allclose(signals.metrics["loss/preference"], np.log(2.0), rtol=1e-6)
     assert signals.metrics["reward/margin"] == 0.0
+    assert signals.metrics["reward/accuracy"] == 0.0  # of two alike none is preferred
     assert signals.metrics["loss/grad_norm"] > 0.0
 
 

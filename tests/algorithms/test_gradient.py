@@ -17,6 +17,15 @@ from sterling.training.fields import make_config
 from sterling.types import Mistake, Record
 
 
+def test_nothing_is_paid_for_a_divergence_that_is_not_asked_for():
+    before = {"model": jnp.zeros((2, 3)), "reference": jnp.ones((2, 3))}
+    mask = jnp.ones((2, 3), bool)
+    for fields in ({"kl": "none", "kl_in": "reward"}, {"kl": "k1", "kl_in": "loss"}):
+        assert not credit.divergence_price(gradient.Config(**fields), before, mask).any()
+    asked = gradient.Config(kl="k1", kl_in="reward", kl_coef=0.5)
+    assert (credit.divergence_price(asked, before, mask) == -0.5).all()
+
+
 @pytest.mark.slow
 def test_a_corrected_kl_is_the_ratio_times_the_estimate():
     model = tiny(12, "nano")

@@ -96,6 +96,12 @@ def test_the_policy_steps_in_full_without_annealing():
     np.testing.assert_allclose(moved, [-0.1, 0.1], rtol=1e-3)
 
 
+def test_beyond_what_was_planned_the_policy_s_step_stays_at_zero():
+    for updates in (10, 15, 20):  # of 10
+        state = eqx.tree_at(lambda s: s.updates, fixed(), jnp.int32(updates))
+        np.testing.assert_allclose(iql.policy_rate(state), 0.0, atol=1e-7)
+
+
 @pytest.mark.parametrize(("expectile", "value"), [(0.5, 2.0), (0.8, 2.6), (0.95, 2.9)])
 def test_the_value_is_the_expectile_of_the_logs_actions(expectile, value):
     """Of targets 1 and 3: tau (3 - v) = (1 - tau) (v - 1), so v = 1 + 2 tau."""
