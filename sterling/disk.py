@@ -13,6 +13,9 @@ from pathlib import Path
 from sterling.types import Mistake
 
 
+PARTIAL = ".partial-"  # in the name of a file or folder that is not finished, before the process
+
+
 class Unwritable(Mistake):
     """A place that cannot be written to."""
 
@@ -52,7 +55,7 @@ def check_free(path: Path, size: int) -> None:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A name to write to; under its own name the file appears whole, or not at all."""
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    partial = path.with_name(f".{path.name}{PARTIAL}{os.getpid()}")
     try:
         yield partial
         sync(partial)
@@ -60,6 +63,12 @@ def replacing(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a folder holds nothing, or nothing but files that somebody who was killed had not
+    finished (see :func:`replacing`)."""
+    return not any(PARTIAL not in each.name for each in folder.iterdir())
 
 
 def sync(path: Path) -> None:

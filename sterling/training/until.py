@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sterling.disk import writing
+from sterling.disk import is_empty, writing
 from sterling.envs.registry import find
 from sterling.report.damaged import check_run
 from sterling.report.metrics import Sink
@@ -215,7 +215,7 @@ def _begin(question: Question, path: Path) -> None:
     file = path / "question.json"
     if not file.exists():
         path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
+        if not is_empty(path):
             raise Mistake(f"{path} holds something else; choose another folder")
         folder.write_json(file, asked)
         return

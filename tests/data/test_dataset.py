@@ -14,6 +14,7 @@ from hypothesis import strategies as some
 from sterling.data import Dataset, concatenate
 from sterling.data.columns import Block
 from sterling.data.device import OnDevice, to_device
+from sterling.data.formats import check_place
 from sterling.types import Mistake
 
 EPISODES = some.lists(some.tuples(some.integers(0, 5), some.booleans()), min_size=2, max_size=8)
@@ -236,3 +237,11 @@ def test_mapping_works_where_memory_is_limited(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "big")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.stdout.strip() == "limited", done.stderr
+
+
+def test_a_folder_in_which_somebody_was_killed_before_the_first_file_is_written_to(tmp_path):
+    (tmp_path / ".obs.partial-123").write_bytes(b"unfinished")
+    check_place(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(Mistake, match="exists and is no sterling dataset"):
+        check_place(tmp_path)

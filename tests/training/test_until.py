@@ -54,6 +54,15 @@ def test_asked_again_it_answers_without_training(decided):
     assert (path / "learns" / "00" / "result.json").stat().st_mtime_ns == before
 
 
+def test_a_folder_of_somebody_who_was_killed_before_the_question_was_written_is_taken(tmp_path):
+    (tmp_path / ".question.json.partial-123").write_text("{")
+    until._begin(question(LEARNS, SLEEPS), tmp_path)
+    assert (tmp_path / "question.json").exists()
+    (tmp_path / "question.json").rename(tmp_path / "notes.json")
+    with pytest.raises(Mistake, match="holds something else"):
+        until._begin(question(LEARNS, SLEEPS), tmp_path)
+
+
 def test_another_question_in_its_folder_is_refused(decided):
     with pytest.raises(Mistake, match=r"another question \(alpha differ"):
         until_decided(question(LEARNS, SLEEPS, alpha=0.1), decided[0])

@@ -26,7 +26,7 @@ from sterling.data.formats import d4rl, fitted, flat, lerobot, minari, npz, ogbe
 from sterling.data.formats.opened import OTHER, Opened, reading
 from sterling.data.join import merged
 from sterling.data.spaces import Space, common
-from sterling.disk import check_free, try_place, writing
+from sterling.disk import check_free, is_empty, try_place, writing
 from sterling.naming import hint
 from sterling.types import Mistake
 
@@ -108,7 +108,7 @@ def check_place(path: Path, format: str = "sterling") -> None:
     """Raise Mistake where nothing can be written, or where something else than a dataset of that
     format would be written over."""
     try_place(path)
-    nothing = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    nothing = not path.exists() or (path.is_dir() and is_empty(path))
     with reading(path, format):
         if not (nothing or FORMATS[format].recognises(path)):
             raise Mistake(f"{path} exists and is no {format} dataset; choose another name")
