@@ -12,7 +12,6 @@ from pathlib import Path
 
 from sterling.types import Mistake
 
-
 PARTIAL = ".partial-"  # in the name of a file or folder that is not finished, before the process
 
 
