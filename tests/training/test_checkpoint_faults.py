@@ -33,7 +33,8 @@ def forever(folder):
     n = 1 if checkpoint.latest(folder) is None else int(checkpoint.latest(folder).name[:12])
     while True:
         checkpoint.save(folder, n, tree(n), {"n": n})
-        print(os.getpid(), flush=True)
+        sys.stdout.write(f"{os.getpid()}\\n")  # at once: a kill between two writes tears a line
+        sys.stdout.flush()
         n += 1
 
 if sys.argv[1] == "full":
