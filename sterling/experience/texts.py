@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from sterling import keys as named
-from sterling.actor import Actor
 from sterling.experience.draws import Still, Unheard
 from sterling.experience.lines import Rows, record
 from sterling.language.adapters.jsonl import records
