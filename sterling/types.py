@@ -17,6 +17,15 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from sterling import config_class
 from sterling.channels import Channel
+from sterling.needs import AnyNeeds as AnyNeeds
+from sterling.needs import Comparisons as Comparisons
+from sterling.needs import Feed as Feed
+from sterling.needs import Generations as Generations
+from sterling.needs import Needs as Needs
+from sterling.needs import Rollouts as Rollouts
+from sterling.needs import Sequences as Sequences
+from sterling.needs import Texts as Texts
+from sterling.needs import Transitions as Transitions
 
 Obs: TypeAlias = PyTree[Any]  # an array, or a dict/tuple of arrays, as the observation space says
 Action: TypeAlias = PyTree[Any]
@@ -131,104 +140,6 @@ class World(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True)
-class Rollouts:
-    """NEEDS: fresh on-policy trajectories, ``length`` steps of every env per iteration."""
-
-    length: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Transitions:
-    """NEEDS: samples of past experience. Each iteration takes ``collect`` steps in every env,
-    then learns from ``updates`` batches of ``batch`` transitions drawn from a replay buffer."""
-
-    batch: int
-    collect: int = 1
-    updates: int = 1
-    capacity: int = 1_000_000  # transitions kept, over all envs of one seed
-    warmup: int = 0  # steps taken with random actions before the first update
-    n_step: int = 1  # returns summed over so many steps
-    gamma: float = 1.0  # discount inside an n-step sum
-    priority: float = 0.0  # exponent of prioritised replay; 0 samples uniformly
-    correction: float = 1.0  # exponent of its importance weights
-    keep: tuple[str, ...] = ()  # channels of the world kept in the replay, in extras by name
-    next_action: bool = False  # extras["next_action"]: what was done next; at an episode's end 0
-    monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the end as
-    # it was lived, beyond a cut the least that can follow (data/returns.worst); -inf: not known yet
-
-    @classmethod
-    def of(cls, config: Any) -> Transitions:
-        """What a replaying algorithm's Config asks for, by the fields all of them name alike."""
-        return cls(
-            config.batch,
-            config.collect,
-            config.learn,
-            config.capacity,
-            config.warmup,
-            config.n_step,
-            float(config.gamma) if config.n_step > 1 else 1.0,
-            config.priority or 0.0,
-            float(config.correction) if config.priority else 1.0,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Sequences:
-    """NEEDS: ``batch`` stretches of ``length`` steps of one episode each, ``(batch, time, ...)``.
-
-    ``extras["time"]`` counts steps from the episode's beginning, ``extras["monte_carlo"]`` holds
-    returns to its end with discount ``gamma``. A stretch that begins before its episode does is
-    padded there: such rows have ``mask`` False.
-    """
-
-    batch: int
-    length: int
-    updates: int = 1
-    gamma: float = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Generations:
-    """NEEDS: what a language model itself says, ``group`` scenes of each of ``prompts`` questions.
-
-    One batch holds prompts x group rows of tokens ``(row, token)``, or more where scenes have
-    several seats; ``learn`` makes ``updates`` updates of it.
-    """
-
-    prompts: int
-    group: int
-    updates: int = 1
-    limit: int = 32  # tokens of one answer
-    temperature: float = 1.0
-    top_k: int = 0  # 0: all tokens
-    top_p: float = 1.0
-    rounds: int = 1  # of asking; above 1, groups that are all right or all wrong are asked anew
-    lag: int = 0  # iterations that experience waits before it is learned from
-    again: int = 0  # groups of each batch that are remembered ones, once solved (RLEP)
-
-
-@dataclasses.dataclass(frozen=True)
-class Texts:
-    """NEEDS: ``updates`` batches of ``batch`` texts ``(update, row, token)`` to imitate."""
-
-    batch: int
-    updates: int = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparisons:
-    """NEEDS: ``updates`` batches of ``batch`` pairs of texts, ``(update, row, token)``: the first
-    ``batch`` rows are the better ones, the others what they were preferred to."""
-
-    batch: int
-    updates: int = 1
-
-
-Needs = Rollouts | Transitions | Sequences | Generations | Texts | Comparisons
-LANGUAGE = (Generations, Texts, Comparisons)  # needs of learners that speak
-
-
 @runtime_checkable
 class Algorithm(Protocol):
     """What an algorithm's file must offer; the module itself is the object.
@@ -253,7 +164,7 @@ class Algorithm(Protocol):
     Config: ClassVar[type]
 
     @staticmethod
-    def needs(config: Any) -> Needs:
+    def needs(config: Any) -> AnyNeeds:
         """The experience that ``learn`` is to be given."""
         ...
 

@@ -115,8 +115,8 @@ def _parts(run: Run) -> dict[str, float]:
     """Seconds of an iteration's sampling, and of all that is done on the host beside it; the
     rest is learning. Nothing of it is kept."""
     heard, begin = _Heard(run.agent), time.perf_counter()
-    _source, batch = run.source.draw(heard, keys.at(run.seeds, "draw", run.iteration))
-    jax.block_until_ready(batch)
+    _source, draws = run.source.collect(heard, keys.at(run.seeds, "draw", run.iteration))
+    jax.block_until_ready(draws)
     return {"sampling": heard.seconds, "hearing": time.perf_counter() - begin - heard.seconds}
 
 

@@ -14,8 +14,9 @@ from sterling.checking.finding import Check, Finding, Unseen, Wrong, carry_out
 from sterling.checking.small import small_fields
 from sterling.checking.training import Trials, training_checks
 from sterling.checking.update import Subject, update_checks
+from sterling.needs import FRESH
 from sterling.training.fields import make_config
-from sterling.types import Mistake, Rollouts, Transitions
+from sterling.types import Mistake
 
 TAKEN = {name: words.partition("(")[2].rstrip(")").split(", ") for name, words in PARTS.items()
          if "(" in words}  # fmt: skip
@@ -31,12 +32,12 @@ def check_algorithm(
     made: Any = algorithms.find(word)
     yield from carry_out(_form_checks(made))
     needs = made.needs(made.Config())
-    if not isinstance(needs, (Rollouts, Transitions)):
+    if len(needs.feeds) > 1 or needs.speaks or needs.feeds[0].length:
         what = "its updates and runs"
         kind = type(needs).__name__
         yield Finding(what, "not checked", f"only Rollouts and Transitions are; it needs {kind}")
         return
-    small = small_fields(made.Config, isinstance(needs, Rollouts), fields or {})
+    small = small_fields(made.Config, needs.of(FRESH), fields or {})
     config = make_config(made, small, str(word))
     given = word if word == algorithm else algorithm
     yield from carry_out(_behaviour(made, given, config, small, quick))

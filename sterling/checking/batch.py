@@ -10,7 +10,8 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling import keys
-from sterling.types import Record, Rollouts, Spec
+from sterling.needs import FRESH
+from sterling.types import Record, Spec
 
 ENVS = 4
 SPACES: dict[str, spaces.Space[Any]] = {
@@ -33,8 +34,8 @@ def observations(count: int, seed: int) -> Any:
 def made_batch(algorithm: Any, state: Any, needs: Any) -> Record:
     """Return a rollout ``(time, env)`` or a batch of transitions ``(row,)`` that the algorithm
     itself might have made: actions and what is recorded beside them are its own."""
-    rollout = isinstance(needs, Rollouts)
-    shape = (needs.length, ENVS) if rollout else (needs.batch,)
+    rollout = needs.of(FRESH)
+    shape = (needs.collect, ENVS) if rollout else (needs.batch,)
     rng = np.random.default_rng(5)
     kind = rng.random(shape)
     last, mask = kind < 0.3, np.ones(shape, bool)

@@ -18,8 +18,8 @@ import numpy as np
 import sterling
 from sterling.checking.finding import Check, Unseen, Wrong
 from sterling.envs.probe import ProbeState, probe
+from sterling.needs import FRESH
 from sterling.training.settings import iteration_steps, resolve, warmup_steps
-from sterling.types import Rollouts
 
 KINDS = ("both", "limits", "constant", "observation", "delay", "action", "cut")
 FORMS = {"discrete": "", "continuous": "-continuous"}
@@ -43,7 +43,7 @@ class Trials:
 
     def __init__(self, word: Any, fields: dict[str, Any], needs: Any, form: str):
         self.word, self.fields, self.form = word, fields, FORMS[form]
-        self.steps = STEPS["rollouts" if isinstance(needs, Rollouts) else "replay"]
+        self.steps = STEPS["rollouts" if needs.of(FRESH) else "replay"]
 
     def train(self, world: str, steps: int, seeds: Any, **how: Any) -> Any:
         """A run on a probe world."""

@@ -18,7 +18,8 @@ from sterling.checking.batch import (
     with_garbage,
 )
 from sterling.checking.finding import Check, Unseen, Wrong
-from sterling.types import Rollouts, Signals
+from sterling.needs import FRESH
+from sterling.types import Signals
 
 ROWS = 256  # observations that are acted on
 
@@ -29,7 +30,7 @@ class Subject:
     def __init__(self, algorithm: Any, config: Any, form: str):
         self.algorithm, self.config, self.form = algorithm, config, form
         self.needs, self.spec = algorithm.needs(config), problem(form)
-        self.rollout = isinstance(self.needs, Rollouts)
+        self.rollout = self.needs.of(FRESH)
         self.state = algorithm.init(jax.random.key(0), self.spec, config)
         self.learn = jax.jit(algorithm.learn)
 

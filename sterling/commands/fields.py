@@ -46,10 +46,9 @@ def speaks(algorithm: str) -> bool:
     if algorithm in ALGORITHMS:
         return ".language." in ALGORITHMS[algorithm]
     from sterling.algorithms import find
-    from sterling.types import LANGUAGE
 
     made = find(algorithm)
-    return isinstance(made.needs(made.Config()), LANGUAGE)
+    return bool(made.needs(made.Config()).speaks)
 
 
 def first_line(algorithm: str) -> str:

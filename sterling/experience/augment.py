@@ -1,4 +1,4 @@
-"""A source whose draws are changed before they are learned from."""
+"""A source whose batches are changed before they are learned from."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.actor import Actor
 from sterling.equations.augmentation import Change
-from sterling.experience.rollout import Tally
-from sterling.types import Record, Signals
+from sterling.experience.draws import Draws, Wrapped
+from sterling.types import Feed, Record, Signals
 
 
-class Augment(eqx.Module):
-    """Gives ``change(record, key)`` of what ``source`` draws, each seed with a key of its own.
+class Augment(Wrapped, eqx.Module):
+    """Gives ``change(record, key)`` of every batch of ``source``, each with a key of its own.
 
     ``change`` keeps a record's shapes: see :mod:`sterling.equations.augmentation`. What ``source``
     keeps, such as a replay, is not changed, and what was found out is told to it as it is.
@@ -26,55 +26,35 @@ class Augment(eqx.Module):
     source: Any
     change: Change = eqx.field(static=True)
 
-    @property
-    def needs(self) -> Any:
-        """What ``source`` was asked for."""
-        return self.source.needs
-
-    @property
-    def sources(self) -> tuple[Any, ...]:
-        """Where experience comes from."""
-        return tuple(getattr(self.source, "sources", (self.source,)))
-
-    @property
-    def traced(self) -> bool:
-        """Whether drawing may be compiled."""
-        return self.source.traced
-
-    @property
-    def tally(self) -> Tally | None:
-        """Episodes lived in ``source``."""
-        return self.source.tally
-
-    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Augment, Record]:
-        """What ``source`` draws, changed."""
-        source, record = self.source.draw(agent, keys)
-        fresh = _changed(self.change, record, named.fold_each(keys, "augment"))
-        return dataclasses.replace(self, source=source), fresh
-
-    def heed(self, signals: Signals) -> Augment:
-        """Tell ``source``."""
-        return dataclasses.replace(self, source=self.source.heed(signals))
-
-    def cleared(self) -> Augment:
-        """With an empty tally."""
-        return dataclasses.replace(self, source=self.source.cleared())
-
-    def stored(self) -> Augment:
-        """What of it is written."""
-        return dataclasses.replace(self, source=self.source.stored())
-
-    def restored(self, fresh: Augment) -> Augment:
-        """The inverse of :meth:`stored`."""
-        return dataclasses.replace(self, source=self.source.restored(fresh.source))
-
-    def close(self) -> None:
-        """Release what ``source`` holds."""
-        self.source.close()
+    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Augment, Changed]:
+        """What ``source`` collects; its batches are changed as they are drawn."""
+        source, draws = self.source.collect(agent, keys)
+        return dataclasses.replace(self, source=source), Changed(draws, self.change)
 
 
-def _vmapped(change: Change, record: Record, keys: Key[Array, "seed"]) -> Record:
-    return jax.vmap(change)(record, keys)
+class Changed(eqx.Module):
+    """The batches of ``draws``, changed."""
 
+    draws: Any
+    change: Change = eqx.field(static=True)
 
-_changed = jax.jit(_vmapped, static_argnums=0)  # for draws on the host, once for each change
+    heard = property(lambda self: self.draws.heard, doc="What updates change of the source.")
+
+    def rows(self, feed: Feed) -> int:
+        """Rows of one batch."""
+        return self.draws.rows(feed)
+
+    def chances(self, feed: Feed, keys: Key[Array, "seed"]) -> tuple[PyTree, Key[Array, "..."]]:
+        """Those of the batches, and a key for each of them."""
+        draws: Draws = self.draws
+        each = jax.vmap(lambda key: named.deal(key, "augment", feed.updates))(keys)
+        return draws.chances(feed, keys), each
+
+    def draw(self, feed: Feed, seed: Int[Array, ""], heard: PyTree, chance: PyTree) -> Record:
+        """The next batch, changed."""
+        own, key = chance
+        return self.change(self.draws.draw(feed, seed, heard, own), key)
+
+    def heed(self, feed: Feed, heard: PyTree, signals: Signals, batch: Record) -> PyTree:
+        """Tell the source."""
+        return self.draws.heed(feed, heard, signals, batch)

@@ -23,6 +23,7 @@ class Chance(eqx.Module):
 
     actor: Any
     world: World = eqx.field(static=True)
+    recorded: bool = eqx.field(static=True, default=False)  # what the actor records is wanted
 
     def memory(self, envs: int, keys: Key[Array, "seed"]) -> Any:
         """The actor's."""
@@ -34,12 +35,19 @@ class Chance(eqx.Module):
         """A random action beside what the actor remembers."""
         inner = named.fold_each(keys, "actor")
         _, memory, extras = acting.choose(self.actor, past, obs, inner, explore)
-        return self.act(obs, keys, explore)[0], memory, extras
+        return self._drawn(obs, keys), memory, extras
 
     def act(
         self, obs: Obs, keys: Key[Array, "seed"], explore: bool
     ) -> tuple[Action, dict[str, Array]]:
         """A random action."""
+        extras: dict[str, Array] = {}
+        if self.recorded:
+            inner = named.fold_each(keys, "actor")
+            extras = acting.choose(self.actor, None, obs, inner, explore)[2]
+        return self._drawn(obs, keys), extras
+
+    def _drawn(self, obs: Obs, keys: Key[Array, "seed"]) -> Action:
         actions, envs = Actions.of(self.world.spec.action), self.world.spec.envs
 
         def choose(obs: Obs, key: Key[Array, ""]) -> Action:
@@ -48,4 +56,4 @@ class Chance(eqx.Module):
             outputs = jnp.zeros((envs, actions.outputs))
             return actions.distribution(outputs, action_mask(obs)).sample(key)
 
-        return jax.vmap(choose)(obs, keys), {}
+        return jax.vmap(choose)(obs, keys)

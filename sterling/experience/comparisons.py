@@ -20,10 +20,11 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from sterling import keys as named
+from sterling.experience.draws import Still, Unheard
 from sterling.language.adapters import jsonl
 from sterling.language.scene import Message, TextWorld
 from sterling.language.tokenizer import Tokenizer
-from sterling.types import Comparisons, Mistake, Record, Signals
+from sterling.types import Comparisons, Feed, Mistake, Record
 
 ALIKE = (string.ascii_lowercase, string.ascii_uppercase, string.digits)
 TRIES = 20  # slips that are tried to make one answer worse, and questions for one pair
@@ -122,7 +123,7 @@ def _alike(letter: str, random: Random) -> str:
     return random.choice([each for each in known if each != letter])
 
 
-class Compared(eqx.Module):
+class Compared(Still, Unheard, eqx.Module):
     """Draws pairs as rows of tokens ``(seed, update, row, token)``; all seeds share them.
 
     A record is that of :mod:`sterling.experience.lines`: first the better rows of all pairs, then
@@ -162,28 +163,29 @@ class Compared(eqx.Module):
         """Drawing may be compiled."""
         return True
 
-    @property
-    def tally(self) -> None:
-        """Nothing is lived here, so nothing is counted."""
-        return None
+    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Compared, Compared]:
+        """Itself: nothing is lived."""
+        return self, self
 
-    def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Compared, Record]:
-        """``needs.updates`` batches for every seed, each pair drawn from all of them alike."""
+    def rows(self, feed: Feed) -> int:
+        """Rows of one batch: two of each pair."""
+        return 2 * feed.batch
+
+    def chances(self, feed: Feed, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
+        """Which pairs, each as likely as every other."""
         assert self.ids is not None  # only while a run is written
-        shape, pairs = (self.needs.updates, self.needs.batch), self.ids.shape[0]
+        shape, pairs = (feed.updates, feed.batch), self.ids.shape[0]
 
         def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
             return jax.random.randint(key, shape, 0, pairs, jnp.int32)
 
-        return self, self._record(jax.vmap(choose)(named.fold_each(keys, "compare")))
+        return jax.vmap(choose)(named.fold_each(keys, "compare"))
 
-    def heed(self, signals: Signals) -> Compared:
-        """Pairs do not change."""
-        return self
-
-    def cleared(self) -> Compared:
-        """Itself: nothing was counted."""
-        return self
+    def draw(
+        self, feed: Feed, seed: Int[Array, ""], heard: None, chance: Int[Array, "batch"]
+    ) -> Record:
+        """Both answers of these pairs, ``(row, token)``."""
+        return self._record(chance)
 
     def stored(self) -> Compared:
         """Nothing: pairs are read or made again."""
@@ -193,19 +195,16 @@ class Compared(eqx.Module):
         """The pairs again."""
         return fresh
 
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def _record(self, index: Int[Array, "seed update batch"]) -> Record:
+    def _record(self, index: Int[Array, "batch"]) -> Record:
         def rows(of: Any) -> Any:
             """The better halves of the pairs drawn, then the others."""
-            return jnp.concatenate([of[index, 0], of[index, 1]], 2)
+            return jnp.concatenate([of[index, 0], of[index, 1]])
 
         ids, begin, length = (rows(each) for each in (self.ids, self.begin, self.length))
-        at = jnp.arange(ids.shape[-1] - 1, dtype=jnp.int32).reshape(1, 1, 1, -1) + 1
+        at = (jnp.arange(ids.shape[-1] - 1, dtype=jnp.int32) + 1)[None]
         mask = (at >= begin[..., None]) & (at < length[..., None])
         last = at == length[..., None] - 1
-        batch, shape = self.needs.batch, ids.shape[:-1]
+        batch, shape = index.shape[0], ids.shape[:-1]
         number = jnp.arange(2 * batch, dtype=jnp.int32)
         score = jnp.broadcast_to((number < batch).astype(jnp.float32), shape)
         return Record(

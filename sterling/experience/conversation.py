@@ -16,17 +16,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.experience.curriculum import Curriculum
+from sterling.experience.draws import Ready
 from sterling.experience.lines import Rows, record
 from sterling.experience.rollout import Tally
 from sterling.language import posing
 from sterling.language.scene import TextWorld
 from sterling.language.talk import Line, Speaker, Voice, converse, opened
 from sterling.notice import say
-from sterling.types import Generations, Mistake, Record, Signals
+from sterling.types import Feed, Generations, Mistake, Record, Signals
 
 Group = tuple[int, list[Line]]  # the arm of a question, and all that was said to it
 
@@ -94,6 +95,11 @@ class Conversation(eqx.Module):
         return False
 
     @property
+    def worlds(self) -> tuple[Host, ...]:
+        """Where it is talked, whose failures a run reports."""
+        return (self.host,)
+
+    @property
     def rows(self) -> int:
         """Rows of a batch."""
         return self.host.rows
@@ -107,12 +113,11 @@ class Conversation(eqx.Module):
         """Itself, taking the next signals for those of the batch with this note."""
         return dataclasses.replace(self, asked=note[0], flat=note[1])
 
-    @property
-    def world(self) -> Host:
-        """Whose failures a run reports."""
-        return self.host
+    def warm(self, agent: Speaker, keys: Key[Array, "seed"], *, chance: bool) -> Conversation:
+        """Nothing is said before the first update."""
+        return self
 
-    def draw(self, agent: Speaker, keys: Key[Array, "seed"]) -> tuple[Conversation, Record]:
+    def collect(self, agent: Speaker, keys: Key[Array, "seed"]) -> tuple[Conversation, Said]:
         """One batch of conversations for every seed.
 
         The curriculum is told of every group that was asked, before the worthy ones are chosen: of
@@ -147,15 +152,15 @@ class Conversation(eqx.Module):
         flats = jnp.asarray(self._sums(flat))
         source = Conversation(self.host, curriculum, arms, flats, jnp.asarray(posed), tally)
         rows = [Rows.of([lines for _, lines in own]) for own in kept]
-        return source, record(rows, self.host.voice, self.host.rows)
+        return source, source.said(record(rows, self.host.voice, self.host.rows))
 
-    def heed(self, signals: Signals) -> Conversation:
-        """Tell the curriculum how much was learned from each row."""
-        if "advantage" not in signals.samples:
-            return self
-        worth = jnp.asarray(signals.samples["advantage"])
-        told = self.curriculum.heed(self.asked, worth, self.flat)
-        return dataclasses.replace(self, curriculum=told)
+    def said(self, batch: Record) -> Said:
+        """The batch to be learned from; it is the one whose rows' arms are known here."""
+        return Said(batch, (self.curriculum, self.asked, self.flat))
+
+    def hearing(self, heard: PyTree) -> Conversation:
+        """With what the curriculum was told."""
+        return dataclasses.replace(self, curriculum=heard[0])
 
     def cleared(self) -> Conversation:
         """With an empty tally."""
@@ -215,6 +220,18 @@ class Conversation(eqx.Module):
         pairs = posing.posed(self.host.world, [levels[arm] for arm in arms], random, latest)
         last[:] = [latest.get(level, -1) for level in levels]
         return pairs
+
+
+class Said(Ready):
+    """A batch of conversations, and the curriculum that hears of it."""
+
+    def heed(self, feed: Feed, heard: PyTree, signals: Signals, batch: Record) -> PyTree:
+        """Tell the curriculum how much was learned from each row."""
+        if "advantage" not in signals.samples:
+            return heard
+        curriculum, asked, flat = jax.tree.map(lambda x: x[None], heard)
+        told = curriculum.heed(asked, signals.samples["advantage"][None], flat)
+        return (jax.tree.map(lambda x: x[0], told), *heard[1:])
 
 
 def _arms(kept: Sequence[Sequence[Group]], rows: int) -> Int[np.ndarray, "seed {rows}"]:

@@ -14,8 +14,9 @@ from jaxtyping import Array, Bool, Int, Key
 from sterling import keys as named
 from sterling.actor import Actor, Past
 from sterling.experience import acting
+from sterling.experience.draws import Ready, Wrapped
 from sterling.experience.rollout import Rollout
-from sterling.types import Action, Obs, Record, Signals
+from sterling.types import Action, Obs, Record
 
 
 class JumpStart(eqx.Module):
@@ -127,10 +128,14 @@ class Pair(eqx.Module):
         return jax.tree.map(choose, its, own), (mine, theirs), extras
 
 
+def _learner_s(past: Past | None) -> Past | None:
+    return None if past is None else acting.of(past, past.memory[0])
+
+
 Lived = tuple[Rollout, JumpStart | Expansion]
 
 
-class Guided(eqx.Module):
+class Guided(Wrapped, eqx.Module):
     """A rollout in which ``guide``, whose parameters stay as they are, acts now and then."""
 
     source: Rollout
@@ -148,13 +153,17 @@ class Guided(eqx.Module):
         """``begin(actor)`` makes the rollout, with what ``actor`` remembers."""
         return cls(begin(Pair(learner, guide, rule, None)), guide, rule)
 
-    length = property(lambda self: self.source.length, doc="Steps of a draw.")
+    length = property(lambda self: self.source.length, doc="Steps lived at a time.")
     world = property(lambda self: self.source.world, doc="That experience comes from.")
+    past = property(lambda self: _learner_s(self.source.past), doc="What the learner remembers.")
     obs = property(lambda self: self.source.obs, doc="What the agent sees now.")
-    tally = property(lambda self: self.source.tally, doc="Episodes finished.")
-    traced = property(lambda self: self.source.traced, doc="Whether drawing may be compiled.")
 
-    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Guided, Record]:
+    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Guided, Ready]:
+        """Act for ``length`` steps: one batch is all of them."""
+        source, rows = self.live(agent, keys)
+        return source, Ready(rows)
+
+    def live(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Guided, Record]:
         """Act for ``length`` steps, ``(seed, time, env, ...)``."""
 
         def step(lived: Lived, time: Int[Array, ""] | int) -> tuple[Lived, Record]:
@@ -162,7 +171,7 @@ class Guided(eqx.Module):
             own = named.fold_each(keys, "step", time)
             done = source.episode.length
             rule = rule.begin(done, named.fold_each(own, "handover"))
-            source, row = source.draw(Pair(agent, self.guide, rule, done), own)
+            source, row = source.live(Pair(agent, self.guide, rule, done), own)
             return (source, rule), dataclasses.replace(row, start=None)
 
         lived: Lived = (self.source.lasting(1), self.rule)
@@ -172,22 +181,12 @@ class Guided(eqx.Module):
             record = jax.tree.map(lambda x: jnp.swapaxes(x[:, :, 0], 0, 1), rows)
         else:
             (source, rule), record = _on_host(step, lived, self.length)
-        begun = self.source.past
-        start = None if begun is None else acting.of(begun, begun.memory[0])
-        record = dataclasses.replace(record, start=start)
+        record = dataclasses.replace(record, start=self.past)
         return Guided(source.lasting(self.length), self.guide, rule), record
 
     def lasting(self, length: int) -> Guided:
-        """The same with draws of so many steps."""
+        """The same, living so many steps at a time."""
         return dataclasses.replace(self, source=self.source.lasting(length))
-
-    def heed(self, signals: Signals) -> Guided:
-        """Fresh experience is what it is."""
-        return self
-
-    def cleared(self) -> Guided:
-        """With an empty tally."""
-        return dataclasses.replace(self, source=self.source.cleared())
 
     def stored(self) -> Guided:
         """What of it is written."""
@@ -197,10 +196,6 @@ class Guided(eqx.Module):
         """The inverse of :meth:`stored`."""
         source = self.source.restored(fresh.source)
         return dataclasses.replace(self, source=source, guide=fresh.guide)
-
-    def close(self) -> None:
-        """Release the world."""
-        self.source.close()
 
 
 def _on_host(

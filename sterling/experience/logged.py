@@ -16,8 +16,9 @@ from sterling.data.dataset import Dataset
 from sterling.data.device import Mapped, OnDevice, to_device
 from sterling.data.returns import monte_carlo, shares, times, worst
 from sterling.equations.value import n_step_return
+from sterling.experience.draws import Still, Unheard, keys_of
 from sterling.experience.windows import only
-from sterling.types import AnyArray, Record, Sequences, Signals, Transitions
+from sterling.types import AnyArray, AnyNeeds, Feed, Record
 
 
 class Episodes(eqx.Module):
@@ -47,32 +48,32 @@ class Episodes(eqx.Module):
         return self.begin[episode] + jnp.minimum(within.astype(jnp.int32), self.length[episode] - 1)
 
 
-class Logged(eqx.Module):
-    """Draws transitions ``(seed, update, batch, ...)`` of a dataset, or stretches of it
-    ``(seed, update, batch, time, ...)``, as ``needs`` says; all seeds share the one dataset.
+class Logged(Still, Unheard, eqx.Module):
+    """Draws transitions ``(batch, ...)`` of a dataset, or stretches of it ``(batch, time, ...)``,
+    as ``needs`` says; all seeds share the one dataset.
 
     A drawn row is the start of an n-step window, exactly as in
-    :class:`~sterling.experience.replay.Replay`. Stretches end in the row that was drawn.
+    :class:`~sterling.experience.replay.Replay`. Padded stretches end in the row that was drawn.
     """
 
     data: OnDevice | Mapped | None  # None while a run is written: the file holds it already
     returns: Float[Array, "row"] | None  # to the episode's end, where ``needs`` asks for them
     time: Int[Array, "row"] | None  # from the episode's beginning, for stretches
     episodes: Episodes | None
-    needs: Transitions | Sequences = eqx.field(static=True)
+    needs: AnyNeeds = eqx.field(static=True)
 
     @classmethod
-    def create(
-        cls, dataset: Dataset, needs: Transitions | Sequences, sampling: str = "uniform"
-    ) -> Logged:
+    def create(cls, dataset: Dataset, needs: AnyNeeds, sampling: str = "uniform") -> Logged:
         """Put the dataset on the device where it fits; ``sampling`` is a word of
         :func:`~sterling.data.returns.shares`."""
+        asked = (feed.monte_carlo for feed in needs.feeds)
+        gammas = {float(each) for each in asked if each is not None}
         returns, time = None, None
-        if isinstance(needs, Sequences):
-            returns = jnp.asarray(monte_carlo(dataset, float(needs.gamma)))
+        if any(feed.padded for feed in needs.feeds):
+            returns = jnp.asarray(monte_carlo(dataset, gammas.pop()))
             time = jnp.asarray(times(dataset))
-        elif needs.monte_carlo is not None:
-            gamma = float(needs.monte_carlo)
+        elif gammas:
+            gamma = gammas.pop()
             returns = jnp.asarray(monte_carlo(dataset, gamma, worst(dataset, gamma)))
         return cls(to_device(dataset), returns, time, Episodes.of(dataset, sampling), needs)
 
@@ -81,24 +82,35 @@ class Logged(eqx.Module):
         """Whether drawing may be compiled: not from a file that is larger than memory."""
         return isinstance(self.data, OnDevice)
 
-    @property
-    def tally(self) -> None:
-        """No episode is lived here."""
+    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Logged, Logged | InFile]:
+        """Nothing is lived; from a file that stays on disk the batches are read here."""
+        return self, self if self.traced else InFile.of(self, keys)
 
-    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Logged, Record]:
-        """Sample ``needs.updates`` batches for every seed."""
-        index = self._index(named.fold_each(keys, "sample"))
-        if isinstance(self.needs, Sequences):
-            return self, self._stretches(index, self.needs.length)
-        return self, self._transitions(index, self.needs)
+    def rows(self, feed: Feed) -> int:
+        """Rows of one batch."""
+        return self.needs.feed(feed.name).batch
 
-    def heed(self, signals: Signals) -> Logged:
-        """A log does not change."""
-        return self
+    def chances(self, feed: Feed, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
+        """Which rows begin the windows."""
+        shape = (feed.updates, self.rows(feed))
 
-    def cleared(self) -> Logged:
-        """Itself: nothing was counted."""
-        return self
+        def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
+            if self.episodes is not None:
+                return self.episodes.draw(key, shape)
+            return jax.random.randint(key, shape, 0, self._data.rows, jnp.int32)
+
+        return jax.vmap(choose)(named.fold_each(keys, "sample"))
+
+    def draw(
+        self, feed: Feed, seed: Int[Array, ""], heard: None, chance: Int[Array, "..."]
+    ) -> Record:
+        """The rows' windows as transitions, or the stretches."""
+        if feed.padded:
+            return self._stretches(chance, feed.length)
+        if feed.length:
+            steps = jnp.arange(feed.length, dtype=jnp.int32)
+            chance = chance[..., None] + steps.reshape((1,) * chance.ndim + (-1,))
+        return self._transitions(chance, feed)
 
     def stored(self) -> Logged:
         """What of it is written: nothing that the file holds."""
@@ -107,19 +119,6 @@ class Logged(eqx.Module):
     def restored(self, fresh: Logged) -> Logged:
         """The file's content again."""
         return fresh
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def _index(self, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
-        shape, rows = (self.needs.updates, self.needs.batch), self._data.rows
-
-        def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
-            if self.episodes is not None:
-                return self.episodes.draw(key, shape)
-            return jax.random.randint(key, shape, 0, rows, jnp.int32)
-
-        return jax.vmap(choose)(keys)
 
     @property
     def _data(self) -> OnDevice | Mapped:
@@ -130,32 +129,32 @@ class Logged(eqx.Module):
         """Rows, the last one again for what lies beyond the end."""
         return self._data.transitions(jnp.minimum(jnp.asarray(index), self._data.rows - 1))
 
-    def _transitions(self, index: Int[Array, "..."], needs: Transitions) -> Record:
+    def _transitions(self, index: Int[Array, "..."], feed: Feed) -> Record:
         """Windows of rows as transitions, with what else the learner needs of them."""
         first, extras = self._rows(index), {}
-        if needs.next_action:
+        if feed.next_action:
             extras["next_action"] = only(~first.last, self._rows(index + 1).action)
         if self.returns is not None:
             extras["monte_carlo"] = self.returns[index]
         first = dataclasses.replace(first, extras=extras)
-        return first if needs.n_step == 1 else self._summed(first, index, needs)
+        return first if feed.n_step == 1 else self._summed(first, index, feed)
 
-    def _summed(self, first: Record, index: Int[Array, "..."], needs: Transitions) -> Record:
-        ahead = jnp.arange(needs.n_step, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
+    def _summed(self, first: Record, index: Int[Array, "..."], feed: Feed) -> Record:
+        ahead = jnp.arange(feed.n_step, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
         window = self._rows(index[..., None] + ahead)
         follows = jnp.concatenate([jnp.ones_like(window.last[..., :1]), ~window.last[..., :-1]], -1)
-        total, _, steps = n_step_return(window.reward, needs.gamma * window.discount, follows)
+        total, _, steps = n_step_return(window.reward, feed.gamma * window.discount, follows)
         _, discount, _ = n_step_return(window.reward, window.discount, follows)
         final = self._rows(index + steps - 1)
         return dataclasses.replace(
             first,
             reward=total,
-            discount=discount * needs.gamma ** (steps - 1).astype(jnp.float32),
+            discount=discount * feed.gamma ** (steps - 1).astype(jnp.float32),
             next_obs=final.next_obs,
             last=final.last,
         )
 
-    def _stretches(self, index: Int[Array, "seed update batch"], length: int) -> Record:
+    def _stretches(self, index: Int[Array, "..."], length: int) -> Record:
         """``length`` rows up to the drawn one; before the episode's first row, that row again."""
         assert self.time is not None
         assert self.returns is not None
@@ -164,3 +163,30 @@ class Logged(eqx.Module):
         rows = jnp.where(inside, index[..., None] + back, (index - self.time[index])[..., None])
         extras = {"time": self.time[rows], "monte_carlo": self.returns[rows]}
         return dataclasses.replace(self._rows(rows), mask=inside, extras=extras)
+
+
+class InFile(Unheard, eqx.Module):
+    """Batches of a log that is larger than memory, read before the updates."""
+
+    batches: dict[str, Record]  # by feed, ``(seed, update, batch, ...)``
+
+    @classmethod
+    def of(cls, logged: Logged, keys: Key[Array, "seed"]) -> InFile:
+        """One iteration's batches of every feed."""
+        none, batches = jnp.zeros((), jnp.int32), {}
+        for feed in logged.needs.feeds:
+            index = logged.chances(feed, keys_of(feed, keys))
+            batches[feed.name] = logged.draw(feed, none, None, index)
+        return cls(batches)
+
+    def rows(self, feed: Feed) -> int:
+        """Rows of one batch."""
+        return self.batches[feed.name].mask.shape[2]
+
+    def chances(self, feed: Feed, keys: Key[Array, "seed"]) -> Record:
+        """The batches."""
+        return self.batches[feed.name]
+
+    def draw(self, feed: Feed, seed: Int[Array, ""], heard: None, chance: Record) -> Record:
+        """The batch whose turn it is."""
+        return chance

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.actor import Actor
 from sterling.experience.rollout import Tally
-from sterling.types import Record, Signals
+from sterling.types import Feed, Record, Signals
+
+ELSEWHERE = {"weight": 1.0, "place": -1}  # of rows from sources that do not say
 
 
 class Mix(eqx.Module):
-    """Draws from every source and lays the batches end to end (Ball 2023, "symmetric sampling").
+    """Lays the batches of every source end to end (Ball 2023, "symmetric sampling").
 
     The sources' batch sizes are the shares. ``extras["source"]`` says which a row came from;
     importance weights that only some sources give are 1 in the others, and groups stay apart.
     """
 
     sources: tuple[Any, ...]
-    axis: int = eqx.field(static=True, default=2)  # of rows: transitions come in several batches
 
     @property
     def traced(self) -> bool:
-        """Whether drawing may be compiled."""
+        """Whether collecting may be compiled."""
         return all(source.traced for source in self.sources)
 
     @property
@@ -37,45 +38,80 @@ class Mix(eqx.Module):
         """Episodes lived in the one source that lives."""
         return next((s.tally for s in self.sources if s.tally is not None), None)
 
-    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Mix, Record]:
-        """A batch ``(seed, update, batch, ...)`` or ``(seed, row, ...)`` of all."""
-        sources, parts = [], []
-        for place, each in enumerate(self.sources):
-            source, record = each.draw(agent, named.fold_each(keys, "part", place))
-            sources.append(source)
-            parts.append(_marked(record, place))
-        return Mix(tuple(sources), self.axis), _joined(parts, self.axis)
+    @property
+    def worlds(self) -> tuple[Any, ...]:
+        """Those of all."""
+        return tuple(world for source in self.sources for world in source.worlds)
 
-    def heed(self, signals: Signals) -> Mix:
-        """Tell every source of its own rows."""
-        start, heeding = 0, []
-        for source in self.sources:
-            stop = start + _rows(source)
-            own = {
-                name: jax.lax.slice_in_dim(x, start, stop, axis=self.axis)
-                for name, x in signals.samples.items()
-            }
-            heeding.append(source.heed(Signals(signals.metrics, own)))
-            start = stop
-        return Mix(tuple(heeding), self.axis)
+    def warm(self, agent: Actor, keys: Key[Array, "seed"], *, chance: bool) -> Mix:
+        """What the sources live before the first update."""
+        return self._each(lambda source: source.warm(agent, keys, chance=chance))
+
+    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Mix, Mixed]:
+        """One iteration's experience of all."""
+        each = enumerate(self.sources)
+        pairs = [x.collect(agent, named.fold_each(keys, "part", at)) for at, x in each]
+        return Mix(tuple(x for x, _ in pairs)), Mixed(tuple(draws for _, draws in pairs))
+
+    def hearing(self, heard: PyTree) -> Mix:
+        """With what each was told of its own rows."""
+        pairs = zip(self.sources, heard, strict=True)
+        return Mix(tuple(source.hearing(own) for source, own in pairs))
 
     def cleared(self) -> Mix:
         """With empty tallies."""
-        return Mix(tuple(source.cleared() for source in self.sources), self.axis)
+        return self._each(lambda source: source.cleared())
 
     def stored(self) -> Mix:
         """What of it is written."""
-        return Mix(tuple(source.stored() for source in self.sources), self.axis)
+        return self._each(lambda source: source.stored())
 
     def restored(self, fresh: Mix) -> Mix:
         """The inverse of :meth:`stored`."""
         pairs = zip(self.sources, fresh.sources, strict=True)
-        return Mix(tuple(saved.restored(new) for saved, new in pairs), self.axis)
+        return Mix(tuple(saved.restored(new) for saved, new in pairs))
 
     def close(self) -> None:
         """Release what the sources hold."""
         for source in self.sources:
             source.close()
+
+    def _each(self, change: Callable[[Any], Any]) -> Mix:
+        return Mix(tuple(change(source) for source in self.sources))
+
+
+class Mixed(eqx.Module):
+    """Batches of several draws, end to end along their rows."""
+
+    parts: tuple[Any, ...]
+
+    heard = property(lambda self: tuple(part.heard for part in self.parts), doc="Of each part.")
+
+    def rows(self, feed: Feed) -> int:
+        """Rows of one batch."""
+        return sum(part.rows(feed) for part in self.parts)
+
+    def chances(self, feed: Feed, keys: Key[Array, "seed"]) -> PyTree:
+        """Those of each part."""
+        each = enumerate(self.parts)
+        return tuple(x.chances(feed, named.fold_each(keys, "part", at)) for at, x in each)
+
+    def draw(self, feed: Feed, seed: Int[Array, ""], heard: PyTree, chance: PyTree) -> Record:
+        """A batch ``(batch, ...)`` or ``(row, ...)`` of all."""
+        own = zip(self.parts, heard, chance, strict=True)
+        records = [part.draw(feed, seed, *each) for part, *each in own]
+        return _joined([_marked(record, at) for at, record in enumerate(records)])
+
+    def heed(self, feed: Feed, heard: PyTree, signals: Signals, batch: Record) -> PyTree:
+        """Tell every source of its own rows."""
+        told, start = [], 0
+        for part, own in zip(self.parts, heard, strict=True):
+            rows = slice(start, start + part.rows(feed))
+            samples = {name: x[rows] for name, x in signals.samples.items()}
+            its = jax.tree.map(lambda x, rows=rows: x[rows], batch)
+            told.append(part.heed(feed, own, Signals(signals.metrics, samples), its))
+            start = rows.stop
+        return tuple(told)
 
 
 def _marked(record: Record, place: int) -> Record:
@@ -83,19 +119,17 @@ def _marked(record: Record, place: int) -> Record:
     return dataclasses.replace(record, extras={**record.extras, "source": came})
 
 
-def _rows(source: Any) -> int:
-    """How many rows of every batch are a source's."""
-    return source.needs.batch if hasattr(source, "needs") else source.rows
-
-
-def _joined(parts: Sequence[Record], axis: int) -> Record:
+def _joined(parts: Sequence[Record]) -> Record:
     """Records end to end along the rows."""
-    if any("weight" in part.extras for part in parts):
-        parts = [
-            dataclasses.replace(part, extras={"weight": jnp.ones_like(part.reward), **part.extras})
-            for part in parts
-        ]
-    return jax.tree.map(lambda *each: jnp.concatenate(each, axis), *_apart(parts))
+    names = {name for part in parts for name in part.extras}
+    for name in names & set(ELSEWHERE):
+        parts = [_with(part, name) for part in parts]
+    return jax.tree.map(lambda *each: jnp.concatenate(each), *_apart(parts))
+
+
+def _with(part: Record, name: str) -> Record:
+    value = jnp.full(part.mask.shape[:1], ELSEWHERE[name])
+    return dataclasses.replace(part, extras={name: value, **part.extras})
 
 
 def _apart(parts: Sequence[Record]) -> list[Record]:
@@ -106,5 +140,5 @@ def _apart(parts: Sequence[Record]) -> list[Record]:
         if "group" in extras:
             extras["group"] = extras["group"] + before
         found.append(dataclasses.replace(part, extras=extras))
-        before += part.mask.shape[1]
+        before += part.mask.shape[0]
     return found

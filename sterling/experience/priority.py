@@ -85,22 +85,13 @@ class Priorities(eqx.Module):
 
     tree: SumTree
     largest: Float[Array, "seed"]  # what new rows get: the largest priority seen so far
-    drawn: Int[Array, "seed update batch"]  # the rows drawn last, or NOWHERE
     exponent: float = eqx.field(static=True)  # alpha
     correction: float = eqx.field(static=True)  # beta
 
     @classmethod
-    def create(
-        cls, seeds: int, size: int, drawn: tuple[int, int], exponent: float, correction: float
-    ) -> Priorities:
-        """For ``size`` rows a seed, ``drawn`` = (updates, batch) of them at a time."""
-        return cls(
-            SumTree.zeros(seeds, size),
-            jnp.ones(seeds),
-            jnp.zeros((seeds, *drawn), jnp.int32),
-            exponent,
-            correction,
-        )
+    def create(cls, seeds: int, size: int, exponent: float, correction: float) -> Priorities:
+        """For ``size`` rows a seed."""
+        return cls(SumTree.zeros(seeds, size), jnp.ones(seeds), exponent, correction)
 
     def admit(self, index: Int[Array, "n"], allowed: Bool[Array, "seed n"]) -> Priorities:
         """Give new rows the largest priority, and 0 to those that are not ``allowed``."""
@@ -109,35 +100,30 @@ class Priorities(eqx.Module):
         return eqx.tree_at(lambda p: p.tree, self, tree)
 
     def draw(
-        self, share: Float[Array, "seed update batch"]
-    ) -> tuple[
-        Priorities,
-        Int[Array, "seed update batch"],
-        Bool[Array, "seed update batch"],
-        Float[Array, "seed update batch"],
-    ]:
-        """Rows in proportion to their priority, by numbers uniform in [0, 1).
+        self, share: Float[Array, "seed batch"]
+    ) -> tuple[Int[Array, "seed batch"], Float[Array, "seed batch"]]:
+        """Rows in proportion to their priority, by numbers uniform in [0, 1), or -1 where there are
+        none.
 
-        Returns them, whether there were any, and importance weights (N p)^-beta / max (section 3.4;
-        N and the total cancel in the division by the batch's largest).
+        Returns them, and importance weights (N p)^-beta / max (section 3.4; N and the total cancel
+        in the division by the batch's largest).
         """
-        flat = self.tree.find(share.reshape(share.shape[0], -1))
+        place = self.tree.find(share)
         # read once: a second reading, put off by the compiler until after learn has written,
         # would make it copy the tree
-        flat, priority = jax.lax.optimization_barrier((flat, self.tree.get(flat)))
-        flat, priority = flat.reshape(share.shape), priority.reshape(share.shape)
+        place, priority = jax.lax.optimization_barrier((place, self.tree.get(place)))
         found = priority > 0.0
         smallest = jnp.min(jnp.where(found, priority, jnp.inf), -1, keepdims=True)
         ratio = jnp.where(found, smallest, 1.0) / jnp.where(found, priority, 1.0)
-        made = eqx.tree_at(lambda p: p.drawn, self, jnp.where(found, flat, NOWHERE))
-        return made, flat, found, ratio**self.correction
+        return jnp.where(found, place, -1), ratio**self.correction
 
-    def learn(self, error: Float[Array, "seed update batch"]) -> Priorities:
-        """Priorities from the errors of the rows drawn last."""
-        seeds = error.shape[0]
+    def learn(
+        self, place: Int[Array, "seed batch"], error: Float[Array, "seed batch"]
+    ) -> Priorities:
+        """Priorities from the errors of the rows at these places (-1: of none)."""
         value = (jnp.abs(error) + OFFSET) ** self.exponent
-        tree = self.tree.put(self.drawn.reshape(seeds, -1), value.reshape(seeds, -1))
-        largest = jnp.where(self.drawn == NOWHERE, 0.0, value).max((1, 2))
+        tree = self.tree.put(jnp.where(place < 0, NOWHERE, place), value)
+        largest = jnp.where(place < 0, 0.0, value).max(1)
         made = (tree, jnp.maximum(self.largest, largest))
         return eqx.tree_at(lambda p: (p.tree, p.largest), self, made)
 

@@ -20,14 +20,15 @@ from safetensors.numpy import load_file, save_file
 
 from sterling import keys as named
 from sterling.disk import replacing
+from sterling.experience.draws import Ready, Still, Wrapped
 from sterling.naming import hint
-from sterling.types import Mistake, Record, Signals
+from sterling.types import Mistake, Record
 
 PLAIN = ("obs", "action", "reward", "discount", "last", "mask")
 HELD_OUT = "held_out"  # among the notes of a file
 
 
-class Dump(eqx.Module):
+class Dump(Wrapped, eqx.Module):
     """A source whose every batch is written into a folder on its way."""
 
     source: Any
@@ -40,45 +41,20 @@ class Dump(eqx.Module):
         """Writing happens on the host."""
         return False
 
-    @property
-    def world(self) -> Any:
-        """The source's."""
-        return self.source.world
-
-    @property
-    def tally(self) -> Any:
-        """The source's."""
-        return self.source.tally
-
-    def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Dump, Record]:
+    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Dump, Any]:
         """The source's batch, once it is written."""
-        source, batch = self.source.draw(agent, keys)
-        write(self.folder / f"{int(self.drawn):06d}.safetensors", batch, self.held_out)
-        return dataclasses.replace(self, source=source, drawn=self.drawn + 1), batch
-
-    def heed(self, signals: Signals) -> Dump:
-        """Tell the source."""
-        return dataclasses.replace(self, source=self.source.heed(signals))
-
-    def cleared(self) -> Dump:
-        """With an empty tally."""
-        return dataclasses.replace(self, source=self.source.cleared())
-
-    def stored(self) -> Dump:
-        """What of it is written with a run."""
-        return dataclasses.replace(self, source=self.source.stored())
+        source, draws = self.source.collect(agent, keys)
+        path = self.folder / f"{int(self.drawn):06d}.safetensors"
+        write(path, draws.record, self.held_out)
+        return dataclasses.replace(self, source=source, drawn=self.drawn + 1), draws
 
     def restored(self, fresh: Dump) -> Dump:
         """The inverse of :meth:`stored`."""
         source = self.source.restored(fresh.source)
         return dataclasses.replace(fresh, source=source, drawn=self.drawn)
 
-    def close(self) -> None:
-        """Release what the source holds."""
-        self.source.close()
 
-
-class Recorded(eqx.Module):
+class Recorded(Still, eqx.Module):
     """Draws a folder's batches in their order: learning from them again is the same learning."""
 
     drawn: Int[Array, ""]
@@ -100,26 +76,14 @@ class Recorded(eqx.Module):
         """Files are read on the host."""
         return False
 
-    @property
-    def tally(self) -> None:
-        """Nothing is lived here."""
-
-    def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Recorded, Record]:
+    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Recorded, Ready]:
         """The next batch; Mistake where the folder has no more, or was written by other seeds."""
         batch = read(self.folder / f"{int(self.drawn):06d}.safetensors")
         if len(batch.mask) != len(keys):
             raise Mistake(
                 f"{self.folder} was written by {len(batch.mask)} seeds; learn with as many"
             )
-        return Recorded(self.drawn + 1, self.folder), batch
-
-    def heed(self, signals: Signals) -> Recorded:
-        """What is written does not change."""
-        return self
-
-    def cleared(self) -> Recorded:
-        """Itself: nothing was counted."""
-        return self
+        return Recorded(self.drawn + 1, self.folder), Ready(batch)
 
     def stored(self) -> Recorded:
         """How far it was read."""
@@ -129,11 +93,8 @@ class Recorded(eqx.Module):
         """From the folder as it is now."""
         return Recorded(self.drawn, fresh.folder)
 
-    def close(self) -> None:
-        """Nothing is held."""
 
-
-class Remembered(eqx.Module):
+class Remembered(Still, eqx.Module):
     """Draws groups of a folder's answers in which some were right (RLEP, arXiv:2507.07451).
 
     Every seed draws from all seeds' groups; ``count`` groups of ``group`` rows each.
@@ -177,11 +138,7 @@ class Remembered(eqx.Module):
         assert self.groups is not None
         return self.count * self.groups.mask.shape[1]
 
-    @property
-    def tally(self) -> None:
-        """Nothing is lived here."""
-
-    def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Remembered, Record]:
+    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Remembered, Ready]:
         """``count`` groups for every seed, ``(seed, row, token)``."""
         groups = self.groups
         assert groups is not None  # only while a run is written
@@ -194,15 +151,7 @@ class Remembered(eqx.Module):
             group = number + drawn.extras["group"]
             return dataclasses.replace(drawn, extras={**drawn.extras, "group": group})
 
-        return self, jax.vmap(one)(named.fold_each(keys, "remember"))
-
-    def heed(self, signals: Signals) -> Remembered:
-        """What is remembered does not change."""
-        return self
-
-    def cleared(self) -> Remembered:
-        """Itself: nothing was counted."""
-        return self
+        return self, Ready(jax.vmap(one)(named.fold_each(keys, "remember")))
 
     def stored(self) -> Remembered:
         """Nothing of it is written."""
@@ -211,9 +160,6 @@ class Remembered(eqx.Module):
     def restored(self, fresh: Remembered) -> Remembered:
         """The folder's content again."""
         return fresh
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def _questions(batch: Record, group: int, seats: int, folder: Path) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Samples of one's own past: the source of off-policy control."""
+"""What was lived, kept to be learned from again and again: the source of off-policy control."""
 
 from __future__ import annotations
 
@@ -10,63 +10,59 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int, Key
 
 from sterling import keys as named
 from sterling.actor import Actor
+from sterling.experience import acting
 from sterling.experience.chance import Chance
+from sterling.experience.draws import Wrapped
 from sterling.experience.guided import Guided
 from sterling.experience.priority import Priorities, SumTree
-from sterling.experience.rollout import Rollout, Tally
+from sterling.experience.replay_draws import ReplayDraws
+from sterling.experience.rollout import Rollout
 from sterling.experience.room import check_room
-from sterling.experience.storage import Ring
-from sterling.experience.windows import transitions, uniform
-from sterling.types import Mistake, Record, Signals, Transitions, World
+from sterling.experience.storage import Place, Ring
+from sterling.needs import FRESH
+from sterling.types import AnyNeeds, Feed, Mistake, Record, World
 
 RESUMED = 64  # rows to spare where a run's steps are fewer than the capacity: resuming takes some
 
 
-class Replay(eqx.Module):
-    """Keeps what ``source`` draws, and draws transitions ``(seed, update, batch, ...)`` from it.
+class Replay(Wrapped, eqx.Module):
+    """Keeps what ``source`` lives, to be drawn from as ``needs`` says (replay_draws.py).
 
-    A drawn row is the start of a window of ``needs.n_step`` rows of one episode: ``reward`` is
-    their sum discounted by ``needs.gamma``, ``next_obs`` the observation after them, and
-    ``discount`` the product of the world's discounts times gamma^(m-1) for the m rows summed (m
-    is smaller than n where the episode ends or is cut). So a learner multiplies ``discount`` by
-    its own gamma once, whatever n is. Rows that are no experience are kept, because they hold
-    final observations, and may be drawn: they have ``mask`` False.
-
-    Rows are drawn uniformly, or with ``needs.priority`` > 0 in proportion to their last TD error
-    (Schaul 2016, section 3.3, stratified as in its appendix B.2.1); then ``extras["weight"]``
-    holds importance weights and :meth:`heed` expects ``samples["td_error"]``. Of the rows' extras
-    the channels named in ``needs.keep`` are kept: as in a window's first row, or where they are
-    summed over an episode, summed over the window as rewards are.
+    Rows that are no experience are kept, because they hold final observations. Of the rows' extras
+    those named in ``needs.keep`` are kept: the actor's, and channels of the world.
     """
 
     source: Rollout | Guided
     ring: Ring
     priorities: Priorities | None
-    needs: Transitions = eqx.field(static=True)
+    needs: AnyNeeds = eqx.field(static=True)
 
     @classmethod
     def create(
         cls,
         source: Rollout | Guided,
-        needs: Transitions,
+        needs: AnyNeeds,
         stack: int,
         keys: Key[Array, "seed"],
         steps: int | None = None,
+        *,
+        actor: Actor | None = None,
     ) -> Replay:
         """An empty replay of ``needs.capacity`` transitions a seed, or fewer where no more than
         ``steps`` will be taken: memory is not asked for what stays empty.
 
-        ``source`` must draw ``needs.collect`` steps. ``stack`` frames make a picture (1: pictures
-        are kept whole). Raises :class:`Mistake` if the capacity cannot hold even one draw, and if
-        the memory that is free cannot hold what is kept.
+        ``source`` must live ``needs.collect`` steps. ``stack`` frames make a picture (1: pictures
+        are kept whole). ``actor`` is asked what of its extras is like that is kept. Raises
+        :class:`Mistake` if the capacity cannot hold even one draw, and if the memory that is free
+        cannot hold what is kept.
         """
         world, envs = source.world, source.world.spec.envs
         rows = needs.capacity // envs
-        least = source.length + needs.n_step + stack + 1
+        least = source.length + max(feed.window for feed in needs.feeds) + stack + 1
         if rows < least:
             raise Mistake(
                 f"a replay capacity of {needs.capacity} is too small for {envs} envs; "
@@ -75,18 +71,15 @@ class Replay(eqx.Module):
         if steps is not None:
             rows = min(rows, _round(steps // envs + least + RESUMED))
         action, _ = eqx.filter_eval_shape(Chance(None, world).act, source.obs, keys, True)
-        channels, shape = world.spec.channels, (world.seeds, envs)
-        names = _checked(needs.keep, world)
-        kept = {name: jnp.zeros((*shape, *channels[name].shape)) for name in names}
-        summed = tuple(name for name in names if channels[name].reduce == "sum")
+        kept = _kept(needs.keep, source, actor, keys)
+        channels = world.spec.channels
+        summed = tuple(x for x in kept if x in channels and channels[x].reduce == "sum")
         ring = partial(Ring.create, rows, source.obs, action, stack, kept=kept, summed=summed)
         check_room(rows * envs, ring)
-        priorities = None
-        if needs.priority > 0.0:
-            drawn = (needs.updates, needs.batch)
-            priorities = Priorities.create(
-                world.seeds, rows * envs, drawn, needs.priority, needs.correction
-            )
+        priorities, by = None, _prioritised(needs)
+        if by is not None:
+            size = rows * envs
+            priorities = Priorities.create(world.seeds, size, by.priority, by.correction)
         return cls(source, ring(), priorities, needs)
 
     @property
@@ -94,31 +87,13 @@ class Replay(eqx.Module):
         """The world that experience comes from."""
         return self.source.world
 
-    @property
-    def tally(self) -> Tally:
-        """Episodes finished."""
-        return self.source.tally
-
-    @property
-    def traced(self) -> bool:
-        """Whether drawing may be compiled."""
-        return self.source.traced
-
-    def cleared(self) -> Replay:
-        """With an empty tally."""
-        return dataclasses.replace(self, source=self.source.cleared())
-
-    def stored(self) -> Replay:
-        """What of it is written."""
-        return dataclasses.replace(self, source=self.source.stored())
-
     def restored(self, fresh: Replay) -> Replay:
         """The inverse of :meth:`stored`. A world that starts anew gives the newest row no
         successor: what is kept keeps its own, in a row between the old episodes and the new."""
         lived: Any = self.source
         source, kept = lived.restored(fresh.source), self._grown(fresh.ring.rows)
         if not self.world.exact:
-            kept = _keep((kept[0].seam(source.obs), self.needs), kept)
+            kept = _keep((kept[0].seam(source.obs), _window(self.needs)), kept)
         return Replay(source, *kept, self.needs)
 
     def shaped(self, rows: int) -> Replay:
@@ -143,34 +118,21 @@ class Replay(eqx.Module):
             priorities = dataclasses.replace(priorities, tree=tree)
         return ring.grown(rows), priorities
 
-    def close(self) -> None:
-        """Release the world."""
-        self.source.close()
-
-    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Replay, Record]:
-        """Take ``needs.collect`` steps, then sample ``needs.updates`` batches.
+    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Replay, ReplayDraws]:
+        """Take ``needs.collect`` steps, and keep them.
 
         Outside a compiled program the passed replay is used up: its memory is given to the new.
         """
-        source, rows = self.source.draw(agent, keys)
-        sample_keys = named.fold_each(keys, "sample")
-        kept = (self.ring, self.priorities)
-        kept, batch = _keep_and_sample((rows, self.needs, sample_keys), kept)
-        return Replay(source, *kept, self.needs), batch
+        source, rows = self.source.live(agent, keys)
+        kept = _keep((rows, _window(self.needs)), (self.ring, self.priorities))
+        fresh = rows if self.needs.of(FRESH) else None
+        return Replay(source, *kept, self.needs), ReplayDraws(*kept, self.needs, fresh)
 
-    def heed(self, signals: Signals) -> Replay:
-        """Set the priorities of the rows drawn last by their TD errors."""
-        if self.priorities is None:
-            return self
-        if "td_error" not in signals.samples:
-            raise Mistake(
-                "prioritised replay needs the learner's samples['td_error']; "
-                "return it from learn, or set priority to 0"
-            )
-        learned = _learn_priorities(signals.samples["td_error"], self.priorities)
-        return eqx.tree_at(lambda replay: replay.priorities, self, learned)
+    def hearing(self, heard: Priorities | None) -> Replay:
+        """With the priorities as updates left them."""
+        return dataclasses.replace(self, priorities=heard)
 
-    def warm(self, keys: Key[Array, "seed"], agent: Actor, *, chance: bool = True) -> Replay:
+    def warm(self, agent: Actor, keys: Key[Array, "seed"], *, chance: bool = True) -> Replay:
         """Take ``needs.warmup`` steps (over all envs; rounded up) with uniformly random actions,
         which ``agent`` remembers as its own, or without ``chance`` as it acts itself.
 
@@ -179,7 +141,7 @@ class Replay(eqx.Module):
         steps = -(-self.needs.warmup // self.world.spec.envs)
         if not steps:
             return self
-        actor = Chance(agent, self.world) if chance else agent
+        actor = Chance(agent, self.world, _is_asked(self.needs, self.world)) if chance else agent
         if self.world.traced:
             return _warm_compiled((actor, keys, steps), self)
         replay = self
@@ -211,21 +173,54 @@ def _warm_compiled(how: tuple[Actor, Key[Array, "seed"], int], replay: Replay) -
 
 def _step(replay: Replay, actor: Actor, keys: Key[Array, "seed"]) -> Replay:
     """One step of every env, kept."""
-    once, rows = replay.source.lasting(1).draw(actor, keys)
+    once, rows = replay.source.lasting(1).live(actor, keys)
     source = once.lasting(replay.source.length)
-    kept = _keep((rows, replay.needs), (replay.ring, replay.priorities))
+    kept = _keep((rows, _window(replay.needs)), (replay.ring, replay.priorities))
     return Replay(source, *kept, replay.needs)
 
 
-def _checked(names: tuple[str, ...], world: World) -> tuple[str, ...]:
-    """The names; Mistake where one is not a channel of the world."""
+def _is_asked(needs: AnyNeeds, world: World) -> bool:
+    """Whether something is kept that only the actor can say."""
+    return any(name not in world.spec.channels for name in needs.keep)
+
+
+def _kept(
+    names: tuple[str, ...],
+    source: Rollout | Guided,
+    actor: Actor | None,
+    keys: Key[Array, "seed"],
+) -> dict[str, Array]:
+    """Zeros like what is kept of the rows' extras; Mistake where nobody records it."""
+    if not names:
+        return {}
+    world, own = source.world, {}
+    if actor is not None:
+        seen = (source.past, source.obs)
+        own = eqx.filter_eval_shape(acting.choose, actor, *seen, keys, True)[2]
+    shape = (world.seeds, world.spec.envs)
+    known = {name: (*shape, *each.shape) for name, each in world.spec.channels.items()}
+    known |= {name: each.shape for name, each in own.items()}
     for name in names:
-        if name not in world.spec.channels:
-            known = ", ".join(world.spec.channels) or "none"
+        if name not in known:
             raise Mistake(
-                f"keep names {name!r}, the environment reports {known}; keep one of those"
+                f"keep names {name!r}, and what is recorded is {', '.join(known) or 'nothing'}; "
+                "keep one of those"
             )
-    return names
+    return {name: jnp.zeros(known[name], getattr(own.get(name), "dtype", None)) for name in names}
+
+
+def _prioritised(needs: AnyNeeds) -> Feed | None:
+    """The feed that draws by priorities."""
+    by = [feed for feed in needs.feeds if feed.priority]
+    if len(by) > 1:
+        raise Mistake("one feed may draw by priorities; set the others' priority to 0")
+    return by[0] if by else None
+
+
+def _window(needs: AnyNeeds) -> int:
+    """Rows that must be known before the first of them may be drawn by its priority."""
+    by = _prioritised(needs)
+    return by.window if by is not None else 1
 
 
 Kept = tuple[Ring, Priorities | None]
@@ -237,50 +232,19 @@ def _round(rows: int) -> int:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _keep_and_sample(
-    new: tuple[Record, Transitions, Key[Array, "seed"]], kept: Kept
-) -> tuple[Kept, Record]:
-    rows, needs, keys = new
-    ring, priorities = _add(rows, needs, kept)
-    shape = (needs.updates, needs.batch)
-    if priorities is None:
-        window = needs.n_step + needs.next_action  # of the newest row the next is not known yet
-        row, env, valid = uniform(ring, window, shape, keys)
-        return (ring, None), transitions(ring, needs, (row, env), valid, extras={})
-    share = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
-    strata = jnp.arange(needs.batch, dtype=jnp.float32).reshape(1, 1, -1)
-    share = (strata + share) / needs.batch
-    priorities, place, valid, weight = priorities.draw(share)
-    envs = ring.words.shape[2]
-    row, env = place // envs, place % envs
-    batch = transitions(ring, needs, (row, env), valid, extras={"weight": weight})
-    return (ring, priorities), batch
-
-
-@eqx.filter_jit(donate="all-except-first")
-def _keep(new: tuple[Record, Transitions], kept: Kept) -> Kept:
-    return _add(*new, kept)
-
-
-@eqx.filter_jit(donate="all-except-first")
-def _learn_priorities(
-    error: Float[Array, "seed update batch"], priorities: Priorities
-) -> Priorities:
-    return priorities.learn(error)
-
-
-def _add(new: Record, needs: Transitions, kept: Kept) -> Kept:
+def _keep(new: tuple[Record, int], kept: Kept) -> Kept:
     """Add rows; those whose window is now complete may be drawn with the largest priority."""
-    ring, priorities = kept[0].insert(new), kept[1]
+    rows, window = new
+    ring, priorities = kept[0].insert(rows), kept[1]
     if priorities is None:
         return ring, None
-    ready = new.reward.shape[1]
-    before, after = ready + needs.n_step - 1, ring.stack
+    ready = rows.reward.shape[1]
+    before, after = ready + window - 1, ring.stack
     offset = jnp.arange(-before, after, dtype=jnp.int32)
     row = jnp.mod(ring.head + offset, ring.rows)
     seeds, envs = ring.words.shape[0], ring.words.shape[2]
     row, env = (x.reshape(-1) for x in jnp.meshgrid(row, jnp.arange(envs, dtype=jnp.int32)))
     shape = (seeds, row.size)
-    mask = ring.mask(jnp.broadcast_to(row[None], shape), jnp.broadcast_to(env[None], shape))
+    mask = ring.mask(Place.of_all(jnp.broadcast_to(row, shape), jnp.broadcast_to(env, shape)))
     complete = jnp.tile(offset < ready - before, envs)
     return ring, priorities.admit(row * envs + env, mask & complete[None])

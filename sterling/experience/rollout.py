@@ -16,8 +16,9 @@ from sterling import keys as named
 from sterling.actor import Actor, Past
 from sterling.channels import Channel, columns
 from sterling.experience import acting, episode_totals
+from sterling.experience.draws import Ready
 from sterling.experience.episode_totals import Totals
-from sterling.types import Action, Mistake, Obs, Record, Signals, Step, World
+from sterling.types import Action, Mistake, Obs, Record, Step, World
 
 
 class Tally(eqx.Module):
@@ -51,10 +52,8 @@ UNSAVED = ("state", "obs", "episode", "past")  # where a world's state cannot be
 
 
 class Rollout(eqx.Module):
-    """Draws ``length`` steps of every env of ``world`` under the current policy.
-
-    A draw is a :class:`Record` with leaves ``(seed, time, env, ...)``.
-    """
+    """Lives ``length`` steps of every env of ``world`` under the current policy, as a
+    :class:`Record` with leaves ``(seed, time, env, ...)``."""
 
     world: World = eqx.field(static=True)
     length: int = eqx.field(static=True)
@@ -81,11 +80,16 @@ class Rollout(eqx.Module):
 
     @property
     def traced(self) -> bool:
-        """Whether drawing may be compiled."""
+        """Whether collecting may be compiled."""
         return self.world.traced
 
+    @property
+    def worlds(self) -> tuple[World, ...]:
+        """The world that experience comes from."""
+        return (self.world,)
+
     def lasting(self, length: int) -> Rollout:
-        """The same with draws of so many steps."""
+        """The same, living so many steps at a time."""
         return dataclasses.replace(self, length=length)
 
     def cleared(self) -> Rollout:
@@ -112,10 +116,23 @@ class Rollout(eqx.Module):
         """Release the world."""
         self.world.close()
 
-    def draw(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
+    def warm(self, agent: Actor, keys: Key[Array, "seed"], *, chance: bool) -> Rollout:
+        """Nothing is lived before the first update."""
+        return self
+
+    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Ready]:
+        """Act for ``length`` steps: one batch is all of them."""
+        source, rows = self.live(agent, keys)
+        return source, Ready(rows)
+
+    def hearing(self, heard: PyTree) -> Rollout:
+        """Fresh experience is what it is."""
+        return self
+
+    def live(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
         """Act for ``length`` steps."""
         if not self.world.traced:
-            return self._draw_on_host(agent, keys)
+            return self._live_on_host(agent, keys)
 
         def step(source: Rollout, time: Int[Array, ""]) -> tuple[Rollout, Record]:
             action, memory, extras, own = _chosen(agent, source.past, source.obs, keys, time)
@@ -128,7 +145,7 @@ class Rollout(eqx.Module):
         source, rows = jax.lax.scan(step, self, times)
         return source, dataclasses.replace(_by_seed(rows, source.obs), start=self.past)
 
-    def _draw_on_host(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
+    def _live_on_host(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
         """One dispatch a step, for the action; the steps are booked together at the end."""
         state, obs, past, rows = self.state, self.obs, self.past, []
         for time in range(self.length):
@@ -143,10 +160,6 @@ class Rollout(eqx.Module):
         source = dataclasses.replace(self, state=state, past=past)
         source, record = _book(source, jax.tree.map(lambda *parts: np.stack(parts), *rows))
         return source, dataclasses.replace(record, start=self.past)
-
-    def heed(self, signals: Signals) -> Rollout:
-        """Fresh experience is what it is."""
-        return self
 
 
 Chosen = tuple[Action, PyTree, dict[str, Array], Key[Array, "seed"]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +19,31 @@ from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32
 
 from sterling.experience.row_layout import MASK, PICTURE, SCALARS, Part, lay_out
 from sterling.types import Action, Mistake, Obs, Record
+
+
+class Place(NamedTuple):
+    """Where rows lie, arrays that broadcast to one shape."""
+
+    seed: Int[Array, "..."]
+    row: Int[Array, "..."]
+    env: Int[Array, "..."]
+
+    @classmethod
+    def of_all(cls, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]) -> Place:
+        """Rows of every seed, which is the first axis."""
+        seed = jnp.arange(row.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * (row.ndim - 1))
+        return cls(seed, row, env)
+
+    def at(self, row: Int[Array, "..."]) -> Place:
+        """Other rows of the same seeds and envs; more axes follow theirs."""
+        more = (1,) * (row.ndim - self.row.ndim)
+        seed, env = (x.reshape(*x.shape, *more) if x.ndim else x for x in (self.seed, self.env))
+        return Place(seed, row, env)
+
+    def ahead(self, count: int, rows: int) -> Place:
+        """So many rows from each on, on one more axis, in a ring of ``rows``."""
+        steps = jnp.arange(count, dtype=jnp.int32).reshape((1,) * self.row.ndim + (-1,))
+        return self.at(jnp.mod(self.row[..., None] + steps, rows))
 
 
 class Ring(eqx.Module):
@@ -146,10 +171,11 @@ class Ring(eqx.Module):
         seeds, _, envs, _ = self.words.shape
         row = jnp.broadcast_to(self.head, (seeds, envs))
         env = jnp.broadcast_to(jnp.arange(envs, dtype=jnp.int32), (seeds, envs))
-        newest, following = jax.tree.map(lambda x: x[:, None], (self.obs(row, env), obs))
-        action = jax.tree.map(lambda x: jnp.zeros_like(x)[:, None], self.action(row, env))
+        place = Place.of_all(row, env)
+        newest, following = jax.tree.map(lambda x: x[:, None], (self.obs(place), obs))
+        action = jax.tree.map(lambda x: jnp.zeros_like(x)[:, None], self.action(place))
         reward, no = jnp.zeros((seeds, 1, envs)), jnp.zeros((seeds, 1, envs), bool)
-        kept = {name: jnp.zeros_like(x)[:, None] for name, x in self.kept(row, env).items()}
+        kept = {name: jnp.zeros_like(x)[:, None] for name, x in self.kept(place).items()}
         return Record(newest, action, reward, jnp.ones_like(reward), following, no, no, kept)
 
     def span(self, steps: int) -> tuple[Int[Array, ""], Int[Array, ""]]:
@@ -164,69 +190,58 @@ class Ring(eqx.Module):
         return first, available - skip - (steps - 1)
 
     def scalars(
-        self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]
-    ) -> tuple[
-        Float[Array, "seed ..."],
-        Float[Array, "seed ..."],
-        Bool[Array, "seed ..."],
-        Bool[Array, "seed ..."],
-    ]:
+        self, place: Place
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."], Bool[Array, "..."], Bool[Array, "..."]]:
         """Reward, discount, last and mask."""
-        words = _take(self.words, row, env, slice(0, SCALARS))
+        words = _take(self.words, place, slice(0, SCALARS))
         reward, discount = (_from_words(words[..., i], "float32") for i in (0, 1))
         return reward, discount, words[..., 2] != 0, words[..., MASK] != 0
 
-    def mask(
-        self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]
-    ) -> Bool[Array, "seed ..."]:
+    def mask(self, place: Place) -> Bool[Array, "..."]:
         """Which rows are experience."""
-        return _take(self.words, row, env, MASK) != 0
+        return _take(self.words, place, MASK) != 0
 
-    def obs(self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]) -> Obs:
+    def obs(self, place: Place) -> Obs:
         """Observations, stacks rebuilt."""
-        leaves = self._read(self.obs_parts, row, env)
-        return jax.tree.unflatten(self.structures[0], leaves)
+        return jax.tree.unflatten(self.structures[0], self._read(self.obs_parts, place))
 
-    def action(self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]) -> Action:
+    def action(self, place: Place) -> Action:
         """Actions."""
-        leaves = self._read(self.action_parts, row, env)
-        return jax.tree.unflatten(self.structures[1], leaves)
+        return jax.tree.unflatten(self.structures[1], self._read(self.action_parts, place))
 
-    def kept(
-        self, row: Int[Array, "seed ..."], env: Int[Array, "seed ..."]
-    ) -> dict[str, Shaped[Array, "seed ..."]]:
+    def kept(self, place: Place) -> dict[str, Shaped[Array, "..."]]:
         """What is kept of the rows' extras, by name."""
-        return dict(zip(self.kept_names, self._read(self.kept_parts, row, env), strict=True))
+        return dict(zip(self.kept_names, self._read(self.kept_parts, place), strict=True))
 
-    def _read(self, parts: tuple[Part, ...], row: Array, env: Array) -> list[Array]:
+    def _read(self, parts: tuple[Part, ...], place: Place) -> list[Array]:
+        shape = jnp.broadcast_shapes(*(x.shape for x in place))
         packed = [part for part in parts if part.packed]
         if packed:
             start, stop = packed[0].offset, packed[-1].offset + packed[-1].words
-            words = _take(self.words, row, env, slice(start, stop))
+            words = _take(self.words, place, slice(start, stop))
         made = []
         for part in parts:
             if part.packed:
                 own = words[..., part.offset - start : part.offset - start + part.words]
-                made.append(_from_words(own, part.dtype).reshape(*row.shape, *part.shape))
+                made.append(_from_words(own, part.dtype).reshape(*shape, *part.shape))
             elif part.frames > 1:
-                made.append(self._frames(part, row, env))
+                made.append(self._frames(part, place).reshape(*shape, *part.shape))
             else:
-                made.append(_take(self.wide[part.offset], row, env))
+                made.append(_take(self.wide[part.offset], place))
         return made
 
-    def _frames(self, part: Part, row: Array, env: Array) -> Array:
+    def _frames(self, part: Part, place: Place) -> Array:
         """The stack a row's picture belonged to; an episode's first frame is repeated before it.
 
         An episode starts after a row that is masked, or that was never written.
         """
+        row = place.row
         lags = jnp.arange(self.stack, dtype=jnp.int32).reshape((1,) * row.ndim + (-1,))
         before = jnp.mod(row[..., None] - lags, self.rows)
-        envs = jnp.broadcast_to(env[..., None], before.shape)
-        same = jnp.cumprod(self.mask(before[..., 1:], envs[..., 1:]).astype(jnp.int32), -1)
+        same = jnp.cumprod(self.mask(place.at(before[..., 1:])).astype(jnp.int32), -1)
         depth = jnp.sum(same, -1, keepdims=True, dtype=jnp.int32)
         back = jnp.minimum(lags[..., ::-1], depth)
-        frames = _take(self.wide[part.offset], jnp.mod(row[..., None] - back, self.rows), envs)
-        return frames.reshape(*row.shape, *part.shape)
+        return _take(self.wide[part.offset], place.at(jnp.mod(row[..., None] - back, self.rows)))
 
 
 def _newest(x: Array, part: Part) -> Array:
@@ -245,10 +260,9 @@ def _put(old: Array, rows: Int[Array, "time"], new: Array) -> Array:
     return old.at[:, rows].set(new, mode="promise_in_bounds", unique_indices=True)
 
 
-def _take(array: Array, row: Array, env: Array, words: Any = ...) -> Array:
-    """``array[seed, row, env, words]``: one gather for every seed."""
-    seed = jnp.arange(array.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * (row.ndim - 1))
-    return array.at[seed, row, env, words].get(
+def _take(array: Array, place: Place, words: Any = ...) -> Array:
+    """``array[seed, row, env, words]``: one gather for all."""
+    return array.at[place.seed, place.row, place.env, words].get(
         mode="promise_in_bounds", wrap_negative_indices=False
     )
 

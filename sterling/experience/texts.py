@@ -14,17 +14,18 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from sterling import keys as named
+from sterling.experience.draws import Still, Unheard
 from sterling.experience.lines import Rows, record
 from sterling.language.adapters.jsonl import records
 from sterling.language.posing import posed
 from sterling.language.scene import Message
 from sterling.language.talk import Line, Voice, demonstrate
-from sterling.types import Mistake, Record, Signals, Texts
+from sterling.types import Feed, Mistake, Record, Texts
 
 HELD_OUT = "their questions are held out, to judge by"
 
 
-class Demonstrations(eqx.Module):
+class Demonstrations(Still, Unheard, eqx.Module):
     """Draws texts ``(seed, update, row, token)`` by chance; all seeds share what there is."""
 
     texts: Record | None  # (row, token); None while a run is written: they can be made again
@@ -45,29 +46,35 @@ class Demonstrations(eqx.Module):
         """Everything is on the device."""
         return True
 
-    @property
-    def tally(self) -> None:
-        """Nothing is lived here."""
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"]
+    ) -> tuple[Demonstrations, Demonstrations]:
+        """Itself: nothing is lived."""
+        return self, self
 
-    def draw(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Demonstrations, Record]:
-        """``needs.updates`` batches for every seed."""
-        assert self.texts is not None  # only while a run is written
-        rows = self.texts.mask.shape[0]
+    def rows(self, feed: Feed) -> int:
+        """Rows of one batch."""
+        return feed.batch
+
+    def chances(self, feed: Feed, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
+        """Which texts, each as likely as every other."""
+        count, shape = self._texts.mask.shape[0], (feed.updates, feed.batch)
 
         def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
-            shape = (self.needs.updates, self.needs.batch)
-            return jax.random.randint(key, shape, 0, rows, jnp.int32)
+            return jax.random.randint(key, shape, 0, count, jnp.int32)
 
-        index = jax.vmap(choose)(named.fold_each(keys, "sample"))
-        return self, jax.tree.map(lambda x: x[index], self.texts)
+        return jax.vmap(choose)(named.fold_each(keys, "sample"))
 
-    def heed(self, signals: Signals) -> Demonstrations:
-        """Texts do not change."""
-        return self
+    def draw(
+        self, feed: Feed, seed: Int[Array, ""], heard: None, chance: Int[Array, "batch"]
+    ) -> Record:
+        """A batch ``(row, token)``."""
+        return jax.tree.map(lambda x: x[chance], self._texts)
 
-    def cleared(self) -> Demonstrations:
-        """Itself: nothing was counted."""
-        return self
+    @property
+    def _texts(self) -> Record:
+        assert self.texts is not None  # only while a run is written
+        return self.texts
 
     def stored(self) -> Demonstrations:
         """Nothing of it is written."""
@@ -76,9 +83,6 @@ class Demonstrations(eqx.Module):
     def restored(self, fresh: Demonstrations) -> Demonstrations:
         """The texts again."""
         return fresh
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def of_world(world: Any, levels: tuple[int, ...], voice: Voice, count: int) -> list[Line]:

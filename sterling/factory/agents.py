@@ -23,18 +23,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sterling import keys
 from sterling.envs.registry import find
 from sterling.experience.replay import Replay
+from sterling.experience.storage import Place
 from sterling.factory import rollouts
 from sterling.factory.counted import Counted
 from sterling.factory.pace import Pace
 from sterling.leaving import saying
+from sterling.needs import REPLAY
 from sterling.report.guarded import Guarded
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
-from sterling.training.loop import Run, advance
+from sterling.training.loop import Run, advance, lived
 from sterling.training.programs import remember_programs
 from sterling.training.settings import (
     Settings,
@@ -108,13 +109,13 @@ def relive(trained: Trained, until: int, size: int, say: Say) -> tuple[Record, W
         left = until - int(run.iteration)
         if not left:
             break
-        run, lived = _live(run, min(count, left))
-        recent += [jax.tree.map(lambda x: np.asarray(x)[0], one) for one in lived]
+        run, seen = _live(run, min(count, left))
+        recent += [jax.tree.map(lambda x: np.asarray(x)[0], one) for one in seen]
         while sum(int(one.mask.sum()) for one in recent[1:]) >= size:
             recent.pop(0)
         say(f"living through {_steps(settings, int(run.iteration)):,} steps again")
     world = run.source.world
-    is_replay = isinstance(run.source, Replay)
+    is_replay = run.agent.needs.of(REPLAY)
     rows = _remembered(run.source, size) if is_replay else rollouts.joined(recent)
     return world.of(rows), world
 
@@ -194,29 +195,23 @@ def _begun(settings: Settings) -> Run:
 
 def _live(run: Run, count: int) -> tuple[Run, list[Record]]:
     """So many rounds, and what was lived in them where that is what was learned from."""
-    if isinstance(run.source, Replay):
+    if run.agent.needs.of(REPLAY):
         return advance(run, count)[0], []
-    lived = []
+    seen = []
     for _ in range(count):
-        run, batch = (_compiled_round if run.source.world.traced else _round)(run)
-        lived.append(batch)
-    return run, lived
+        run, batch = (_compiled_round if run.source.traced else _round)(run)
+        seen.append(batch)
+    return run, seen
 
 
 def _round(run: Run) -> tuple[Run, Record]:
-    """One collect-and-learn round of the loop (training/loop.py), and its rollout."""
-    draw, learn = (keys.at(run.seeds, purpose, run.iteration) for purpose in ("draw", "learn"))
-    source, batch = run.source.draw(run.agent, draw)
-    agent, signals = _learn(run.agent, batch, learn)
-    return Run(agent, source.heed(signals), run.seeds, run.iteration + 1), batch
+    """One collect-and-learn round, and its rollout."""
+    run, _, draws = lived(run)
+    rows: Any = draws  # of rollouts: all that was lived
+    return run, rows.record
 
 
 _compiled_round = jax.jit(_round)
-
-
-@jax.jit
-def _learn(agent: Agent, batch: Record, keys: Any) -> Any:
-    return agent.learn(batch, keys)
 
 
 def _chunks(total: int) -> list[int]:
@@ -233,12 +228,10 @@ def _remembered(replay: Replay, size: int) -> Record:
     time = (int(ring.head) - count + np.arange(count)) % ring.rows
     row = jnp.asarray(np.repeat(time, envs).reshape(1, count, envs), jnp.int32)
     env = jnp.broadcast_to(jnp.arange(envs, dtype=jnp.int32), row.shape)
-    reward, discount, last, mask = ring.scalars(row, env)
-    successor = jnp.mod(row + 1, ring.rows)
-    record = Record(
-        ring.obs(row, env), ring.action(row, env), reward, discount,
-        ring.obs(successor, env), last, mask,
-    )  # fmt: skip
+    place = Place.of_all(row, env)
+    reward, discount, last, mask = ring.scalars(place)
+    following = ring.obs(place.at(jnp.mod(row + 1, ring.rows)))
+    record = Record(ring.obs(place), ring.action(place), reward, discount, following, last, mask)
     return jax.tree.map(lambda x: np.asarray(x)[0], record)
 
 

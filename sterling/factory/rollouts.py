@@ -130,12 +130,12 @@ def _keys(seed: int, turn: int) -> Key[Array, "seed"]:
 
 
 def _draw(source: Rollout, actor: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
-    return _compiled(source, actor, keys) if source.world.traced else source.draw(actor, keys)
+    return _compiled(source, actor, keys) if source.world.traced else source.live(actor, keys)
 
 
 @eqx.filter_jit
 def _compiled(source: Rollout, actor: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:
-    return source.draw(actor, keys)
+    return source.live(actor, keys)
 
 
 def _draw_rewards(
@@ -144,7 +144,7 @@ def _draw_rewards(
     """Rewards and ends only, ``(seed, time, env)``."""
     if source.world.traced:
         return _rewards(source, actor, keys)
-    source, record = source.draw(actor, keys)
+    source, record = source.live(actor, keys)
     return source, record.reward, record.last & record.mask
 
 
@@ -152,5 +152,5 @@ def _draw_rewards(
 def _rewards(
     source: Rollout, actor: Actor, keys: Key[Array, "seed"]
 ) -> tuple[Rollout, Array, Array]:
-    source, record = source.draw(actor, keys)
+    source, record = source.live(actor, keys)
     return source, record.reward, record.last & record.mask

@@ -16,18 +16,16 @@ from sterling import keys as named
 from sterling.actor import Past
 from sterling.algorithms.outside import name_of
 from sterling.equations.soft import LEAST
+from sterling.experience.draws import Draws, keys_of
 from sterling.seeds import over_seeds
 from sterling.training.footprint import check_networks, check_shapes
 from sterling.training.settings import Settings
+from sterling.training.updates import Updates
 from sterling.types import (
     Action,
     Algorithm,
-    Generations,
     Mistake,
     Obs,
-    Record,
-    Rollouts,
-    Signals,
     Spec,
 )
 
@@ -109,12 +107,27 @@ class Agent(eqx.Module):
     def _name(self) -> str:
         return name_of(self.algorithm)
 
-    def learn(self, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent, Signals]:
-        """One iteration's learning: a rollout, or several batches of transitions in turn."""
-        several = not isinstance(self.needs, (Rollouts, Generations))
-        learn = partial(_several, self.algorithm) if several else self.algorithm.learn
-        state, signals = over_seeds(self.strategy, learn)(self.state, batch, keys)
-        return eqx.tree_at(lambda agent: agent.state, self, state), signals
+    def learn(
+        self, draws: Draws, keys: dict[str, Key[Array, "seed"]], iteration: Int[Array, ""]
+    ) -> tuple[Agent, PyTree, dict[str, Array]]:
+        """One iteration's learning from every feed that is due: the agents, what the source is to
+        be told, and metrics ``(seed,)``. ``keys`` are those of "draw" and of "learn"."""
+        feeds = self.needs.feeds
+        chances = [draws.chances(feed, keys_of(feed, keys["draw"])) for feed in feeds]
+
+        def learn(state: Any, heard: Any, seed: Array, chances: Any, key: Key[Array, ""]) -> Any:
+            metrics: dict[str, Array] = {}
+            for feed, chance in zip(feeds, chances, strict=True):
+                own = named.fold(key, feed.name) if feed.name else key
+                updates = Updates(self.algorithm, feed, draws, seed)
+                state, heard, found = updates((state, heard), chance, own, iteration)
+                metrics |= found
+            return state, heard, metrics
+
+        seeds = jnp.arange(len(keys["learn"]), dtype=jnp.int32)
+        whole = over_seeds(self.strategy, learn)
+        state, heard, metrics = whole(self.state, draws.heard, seeds, chances, keys["learn"])
+        return eqx.tree_at(lambda agent: agent.state, self, state), heard, metrics
 
     def with_fields(self, fields: dict[str, float]) -> Agent:
         """The same agents with other numbers in their Config; where a field is what a learned
@@ -144,16 +157,3 @@ def create_agent(
     check_networks(settings)
     check_shapes(settings, jax.eval_shape(create, seeds, own).state)
     return create(seeds, own)
-
-
-def _several(algorithm: Algorithm, state: Any, batches: Record, key: Key[Array, ""]) -> Any:
-    """Learn from ``(update, batch, ...)`` samples, one update after another."""
-
-    def update(state: Any, each: tuple[Record, Array]) -> tuple[Any, Signals]:
-        batch, key = each
-        return algorithm.learn(state, batch, key)
-
-    count = batches.reward.shape[0]
-    state, signals = jax.lax.scan(update, state, (batches, named.deal(key, "update", count)))
-    metrics = {name: value.mean() for name, value in signals.metrics.items()}
-    return state, Signals(metrics, signals.samples)

@@ -12,10 +12,11 @@ from sterling.data import Dataset
 from sterling.disk import try_place
 from sterling.envs.traced import Task
 from sterling.naming import hint
+from sterling.needs import REPLAY, SAID
 from sterling.report.metrics import Sink
 from sterling.training.choices import Guidance, Speech
 from sterling.training.fields import whole
-from sterling.types import Generations, Mistake, Transitions
+from sterling.types import Mistake
 
 
 @runtime_checkable
@@ -85,7 +86,7 @@ def check_speech(name: str, speech: Speech, needs: Any) -> None:
         raise Mistake(f"held_out is a share from 0 to below 1; got {speech.held_out}")
     if not speech.patience > 0:
         raise Mistake(f"patience must be above 0 seconds; got {speech.patience}")
-    speaks = isinstance(needs, Generations)
+    speaks = needs.of(SAID)
     unread = ("texts", "examples") if speaks else ("curriculum", "dump", "replay", "pool")
     said = [each for each in unread if getattr(speech, each) != getattr(Speech(), each)]
     if said:
@@ -116,7 +117,7 @@ def check_guide(guide: Guidance | None, needs: Any, *, acts: bool) -> None:
     if guide.how not in GUIDINGS:
         near = hint(guide.how, GUIDINGS, f"there are {', '.join(GUIDINGS)}")
         raise Mistake(f"policies cannot guide by {guide.how!r}{near}")
-    if not isinstance(needs, Transitions) or not acts:
+    if not needs.of(REPLAY) or not acts:
         raise Mistake(
             "a guide helps learners that replay what they live through, and needs steps=N"
         )

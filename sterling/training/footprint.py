@@ -16,9 +16,10 @@ from jaxtyping import PyTree
 
 from sterling import algorithms
 from sterling.experience.room import left
+from sterling.needs import REPLAY, SAID, Feed
 from sterling.training.choices import Speech
 from sterling.training.settings import Settings
-from sterling.types import Generations, Mistake, Rollouts, Sequences, Transitions
+from sterling.types import Mistake
 
 NUMBER = 4  # bytes
 ROW = 5 * NUMBER  # of a step: observation, reward, discount, next observation, action; at least
@@ -88,7 +89,7 @@ def _needs(settings: Settings) -> Iterator[Need]:
     needs = algorithms.find(settings.algorithm).needs(config)
     batch = {**_batch(needs, settings), "seeds": seeds}
     yield Need("one iteration's experience", _product(batch) * ROW, batch)
-    if isinstance(needs, Generations) or settings.speech is not None:
+    if settings.speech is not None:
         yield from _language(settings, needs)
 
 
@@ -114,15 +115,19 @@ def _networks(settings: Settings, seeds: int) -> Iterator[Need]:
 
 def _batch(needs: Any, settings: Settings) -> dict[str, int]:
     """The numbers whose product is one iteration's rows for a seed."""
-    if isinstance(needs, Rollouts):
-        return {"length": needs.length, "envs": settings.envs}
-    if isinstance(needs, Transitions):
-        return {"batch": needs.batch, "learn": needs.updates, "n_step": needs.n_step}
-    if isinstance(needs, Sequences):
-        return {"batch": needs.batch, "learn": needs.updates, "length": needs.length}
-    if isinstance(needs, Generations):
+    if needs.of(SAID):
         return {"prompts": needs.prompts, "group": needs.group, "limit": needs.limit}
-    return {"batch": needs.batch, "learn": needs.updates}
+    lived = {"length": needs.collect, "envs": settings.envs}
+    drawn = [_drawn(feed) for feed in needs.feeds if not feed.whole]
+    return max(drawn, key=_product) if drawn else lived
+
+
+def _drawn(feed: Feed) -> dict[str, int]:
+    """The numbers whose product is the rows of a feed's updates."""
+    numbers = {"batch": feed.batch, "learn": feed.updates}
+    if feed.length:
+        return {**numbers, "length": feed.length}
+    return {**numbers, "n_step": feed.n_step} if feed.of == REPLAY else numbers
 
 
 def _language(settings: Settings, needs: Any) -> Iterator[Need]:
@@ -133,7 +138,7 @@ def _language(settings: Settings, needs: Any) -> Iterator[Need]:
     yield from _folder(settings, speech)
     context = max(speech.context, settings.context, getattr(needs, "limit", 1))
     slots = {"slots": speech.slots, "context": context}
-    if isinstance(needs, Generations):
+    if needs.of(SAID):
         yield Need("answers that are written at a time", _product(slots) * ROW, slots)
         return
     lines = {"batch": needs.batch, "context": context}

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sterling.training.loop import Run, advance
+from sterling.training.updates import means
 
 LOOK = 5.0  # seconds of work between two looks
 
@@ -49,8 +50,8 @@ class Lap:
 
     def means(self) -> dict[str, Float[np.ndarray, "seed"]]:
         """Metrics per iteration."""
-        count = np.float32(self.iterations)
-        return {name: np.asarray(self._sums[name]) / count for name in sorted(self._sums)}
+        sums = {name: np.asarray(self._sums[name]) for name in sorted(self._sums)}
+        return means(sums, np.float32(self.iterations))
 
     def next(self) -> Lap:
         """An empty one of the same program, as fast as this."""

@@ -10,12 +10,13 @@ from sterling import algorithms
 from sterling.experience.comparisons import of_file as pairs_of_file
 from sterling.language.adapters.jsonl import JsonlTasks, records
 from sterling.language.talk import opened
+from sterling.needs import PAIRS
 from sterling.notice import say
 from sterling.training import speech
 from sterling.training.begun import BYTES, NEW, start
 from sterling.training.contexts import PROBED
 from sterling.training.settings import Settings
-from sterling.types import Comparisons, Mistake
+from sterling.types import Mistake
 
 SHOWN = 8  # characters that a line names
 
@@ -50,7 +51,7 @@ def _texts(settings: Settings) -> list[str]:
     """What is read and said in a run: its file's texts, or its world's first questions and their
     solutions; all of them where the world is a file's."""
     path, needs = speech.of(settings).texts, algorithms.find(settings.algorithm).needs
-    if path and isinstance(needs(settings.config), Comparisons):
+    if path and needs(settings.config).of(PAIRS):
         pairs = pairs_of_file(path)
         return [text for each in pairs for text in (*_said(each), each.chosen, each.rejected)]
     if path:

@@ -19,7 +19,7 @@ from sterling.envs import envpool
 from sterling.envs.registry import find
 from sterling.training.choices import Logbook
 from sterling.training.settings import Settings
-from sterling.types import Action, Log, Mistake, Spec, Transitions, World
+from sterling.types import Action, Log, Mistake, Spec, World
 
 
 def begun(data: str | Path | Dataset | None, **how: Any) -> Logbook | None:
@@ -153,11 +153,15 @@ class Unlived:
         return jax.tree.unflatten(form, [as_stored_acts(space, leaf) for space, leaf in own])
 
 
-def rows(settings: Settings, needs: Any) -> int:
-    """How many rows of a batch come from the log once the agents act themselves."""
-    if settings.data is None or not isinstance(needs, Transitions):
-        return 0
-    return round(settings.data.share * needs.batch)
+def divided(settings: Settings, needs: AnyNeeds) -> tuple[AnyNeeds | None, AnyNeeds]:
+    """What of every batch comes from the log once the agents act themselves (None: nothing), and
+    what from what they live through."""
+    if settings.data is None:
+        return None, needs
+    own, rest = needs.divided(settings.data.share)
+    if not any(feed.batch for feed in own.feeds):
+        return None, needs
+    return own, rest
 
 
 def spec(settings: Settings, world: World | None) -> tuple[Spec, Log]:

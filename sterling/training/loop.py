@@ -1,8 +1,12 @@
-"""The one loop: draw, learn, heed.
+"""The one loop: collect, then draw, learn, heed.
 
-    source, batch  = source.draw(agent, key)      # experience: act, sample a log, dream, converse
-    agent, signals = agent.learn(batch, key)      # one algorithm's update
-    source         = source.heed(signals)         # what was found out, told back to the source
+    source, draws  = source.collect(agent, key)       # once an iteration: act, dream, converse
+    # seed by seed, for each kind of batch that is due, so many times (training/agent.py):
+    batch          = draws.draw(feed, ..., chance)    # one update's batch
+    state, signals = algorithm.learn(state, batch, key)
+    heard          = draws.heed(feed, heard, signals, batch)   # what was found out
+    # then the source is told
+    source         = source.hearing(heard)
 
 Everything that changes during a run is one tree, :class:`Run`: saving is writing it, resuming is
 reading it. Where the source can be traced, many iterations are one compiled dispatch.
@@ -17,12 +21,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import keys
+from sterling.experience.draws import Draws
 from sterling.training.agent import Agent
 from sterling.training.programs import quickly
-from sterling.types import Record, Signals
 
 
 class Run(eqx.Module):
@@ -60,11 +64,17 @@ def given_away(run: Run) -> bool:
 
 def iterate(run: Run) -> tuple[Run, dict[str, Array]]:
     """One collect-and-learn round. Metrics are ``(seed,)``."""
-    draw, learn = (keys.at(run.seeds, purpose, run.iteration) for purpose in ("draw", "learn"))
-    source, batch = run.source.draw(run.agent, draw)
-    agent, signals = _learn(run.agent, batch, learn)
-    source = source.heed(signals)
-    return Run(agent, source, run.seeds, run.iteration + 1), signals.metrics
+    run, metrics, _ = lived(run)
+    return run, metrics
+
+
+def lived(run: Run) -> tuple[Run, dict[str, Array], Draws]:
+    """One collect-and-learn round, its metrics, and what was learned from."""
+    keys_of = {name: keys.at(run.seeds, name, run.iteration) for name in ("draw", "learn")}
+    source, draws = run.source.collect(run.agent, keys_of["draw"])
+    agent, heard, metrics = _learn(run.agent, draws, keys_of, run.iteration)
+    source = source.hearing(heard)
+    return Run(agent, source, run.seeds, run.iteration + 1), metrics, draws
 
 
 def advance(
@@ -88,8 +98,10 @@ def advance(
 
 
 @jax.jit  # for worlds on the host; inside a compiled program this changes nothing
-def _learn(agent: Agent, batch: Record, keys: Key[Array, "seed"]) -> tuple[Agent, Signals]:
-    return agent.learn(batch, keys)
+def _learn(
+    agent: Agent, draws: Draws, keys: dict[str, Key[Array, "seed"]], iteration: Int[Array, ""]
+) -> tuple[Agent, PyTree, dict[str, Array]]:
+    return agent.learn(draws, keys, iteration)
 
 
 @cache

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from sterling import algorithms, importing
+from sterling.needs import FRESH, REPLAY
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import outside
@@ -13,7 +14,7 @@ from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
 from sterling.training.presets import presets
-from sterling.types import LANGUAGE, Mistake, Rollouts, Sequences, Transitions
+from sterling.types import Mistake
 
 LIMIT = 200_000  # steps after which an episode of an evaluation counts as it stands, as a rule
 STRATEGIES = ("vmap", "map", "processes")
@@ -148,13 +149,13 @@ def resolve(
     own = {**algorithms.named(word), **tuned, **(fields or {})}
     config = make_config(module, own, algorithm)
     strategy = _strategy(strategy or "map")
-    if envs is not None and isinstance(module.needs(config), LANGUAGE):
+    if envs is not None and module.needs(config).speaks:
         raise Mistake(f"{algorithm} has no envs; its fields say how much is read at a time")
     envs = whole("envs", default_envs if envs is None else envs, 1)
     config = _fitted(module, config, envs, fields or {})
     steps, updates = whole("steps", steps), whole("updates", updates)
     later = _later(module, algorithm, config, online or {})
-    if isinstance(module.needs(config), LANGUAGE):
+    if module.needs(config).speaks:
         rest["speech"] = rest.get("speech") or Speech()
     settings = Settings(
         *(word, environment, steps, seeds_of(seeds), envs, strategy, config, options),
@@ -168,9 +169,9 @@ def _fitted(module: Any, config: Any, envs: int, given: dict[str, Any]) -> Any:
     """Return the config with a minibatch of at most a rollout's rows where nobody chose it: presets
     are tuned for more environments than a caller may ask for."""
     needs = module.needs(config)
-    if not isinstance(needs, Rollouts) or "minibatch" in given or not hasattr(config, "minibatch"):
+    if not needs.of(FRESH) or "minibatch" in given or not hasattr(config, "minibatch"):
         return config
-    rows = needs.length * envs
+    rows = needs.collect * envs
     return dataclasses.replace(config, minibatch=rows) if config.minibatch > rows else config
 
 
@@ -196,7 +197,7 @@ def check_budget(settings: Settings) -> None:
     """Raises Mistake where settings do not go together or leave nothing to do."""
     name = settings.title
     needs = algorithms.find(settings.algorithm).needs(settings.config)
-    if isinstance(needs, LANGUAGE):
+    if needs.speaks:
         said = [each for each in ("steps", "data") if getattr(settings, each)]
         if said or not settings.updates:
             remedy = f"leave out {', '.join(said)}" if said else "give updates=N"
@@ -214,13 +215,13 @@ def check_budget(settings: Settings) -> None:
     elif settings.data is None:
         if settings.updates or settings.online:
             raise Mistake("updates (and online fields) come after a log: give data=FILE")
-        if isinstance(needs, Sequences):
+        if needs.of_logs_only:
             raise Mistake(f"{name} learns from logs only: give data=FILE and updates=N, not steps")
-    elif isinstance(needs, Rollouts):
+    elif needs.of(FRESH):
         raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
-    elif isinstance(needs, Sequences) and settings.steps:
+    elif needs.of_logs_only and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
-    if settings.augment and isinstance(needs, Rollouts):
+    if settings.augment and needs.of(FRESH):
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
     if settings.online and not (settings.steps and settings.updates):
@@ -236,7 +237,7 @@ def counts_updates(settings: Settings) -> bool:
 def warmup_steps(settings: Settings) -> int:
     """Steps per seed taken before the first online iteration: whole steps of every env."""
     needs = algorithms.find(settings.algorithm).needs(settings.config)
-    if not isinstance(needs, Transitions) or not settings.steps:
+    if not settings.steps:
         return 0
     return -(-needs.warmup // settings.envs) * settings.envs
 
@@ -244,14 +245,12 @@ def warmup_steps(settings: Settings) -> int:
 def iteration_steps(settings: Settings) -> int:
     """Steps per seed in one online collect-and-learn round."""
     needs = algorithms.find(settings.algorithm).needs(settings.config)
-    per_env = needs.collect if isinstance(needs, Transitions) else needs.length  # type: ignore[union-attr]
-    return per_env * settings.envs
+    return int(needs.collect * settings.envs)
 
 
 def iteration_updates(settings: Settings) -> int:
     """Gradient updates in one round of a learner that samples."""
-    needs = algorithms.find(settings.algorithm).needs(settings.config)
-    return 0 if isinstance(needs, Rollouts) else needs.updates
+    return int(algorithms.find(settings.algorithm).needs(settings.config).updates)
 
 
 def offline_iterations(settings: Settings) -> int:
@@ -282,4 +281,4 @@ def iterations(settings: Settings) -> int:
 
 def _default_envs(module: Any) -> int:
     """Eight for on-policy rollouts, one for replay."""
-    return 8 if isinstance(module.needs(module.Config()), Rollouts) else 1
+    return 1 if module.needs(module.Config()).of(REPLAY) else 8

@@ -141,18 +141,13 @@ def switch(
 
 def _channels(source: Any) -> dict[str, Channel]:
     """What the world of a source reports beside the reward; worlds of text have no spec."""
-    specs = [world.spec for world in _worlds(source) if hasattr(world, "spec")]
+    specs = [world.spec for world in source.worlds if hasattr(world, "spec")]
     return specs[0].channels if specs else {}
 
 
 def _world_failures(source: Any) -> list[str]:
     """What went wrong in worlds on the host, one line each."""
-    return [line for world in _worlds(source) for line in _failures_of(world)]
-
-
-def _worlds(source: Any) -> list[Any]:
-    parts = getattr(source, "sources", (source,))
-    return [part.world for part in parts if hasattr(part, "world")]
+    return [line for world in source.worlds for line in _failures_of(world)]
 
 
 def _failures_of(world: Any) -> list[str]:

@@ -30,6 +30,7 @@ from sterling.language.tokenizer import Tokenizer
 from sterling.language.weights import typed
 from sterling.language.worlds import find
 from sterling.language.worlds.apart import Apart
+from sterling.needs import PAIRS, SAID
 from sterling.notice import say
 from sterling.seeds import over_seeds
 from sterling.training import contexts
@@ -38,7 +39,7 @@ from sterling.training.begun import Start, start
 from sterling.training.choices import Speech
 from sterling.training.loop import Run
 from sterling.training.settings import Settings, iterations
-from sterling.types import Comparisons, Generations, Mistake, Spec, Texts
+from sterling.types import Comparisons, Mistake, Spec
 
 
 def of(settings: Settings) -> Speech:
@@ -80,7 +81,7 @@ def voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Voice:
     """How is spoken in a run: lines are as long as the world's scenes need."""
     needs, limit = _needs(settings), int(getattr(settings.config, "limit", 32))
     own: dict[str, Any] = {"slots": of(settings).slots, "patience": of(settings).patience}
-    if isinstance(needs, Generations):
+    if needs.of(SAID):
         own |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
     context = of(settings).context or settings.context
     if not context:
@@ -137,11 +138,10 @@ def _source_maker(settings: Settings) -> Callable[[int], Any]:
     begun, place, needs = start(of(settings).model), world(settings), _needs(settings)
     how, asked = voice(settings, place, begun.tokenizer), levels(settings, place)
     _check_parts(settings, asked)
-    if isinstance(needs, Generations):
+    if needs.of(SAID):
         return lambda seeds: _spoken(settings, place, how, asked, seeds)
-    if isinstance(needs, Comparisons):
+    if needs.of(PAIRS):
         return _compared(settings, place, begun.tokenizer, needs)
-    assert isinstance(needs, Texts)
     lines, how = contexts.imitated(of(settings), place, asked, how)
     return lambda seeds: Demonstrations.of(lines, how, needs)
 
@@ -194,7 +194,7 @@ def _spoken(
     if needs.again:
         sizes = {"group": needs.group, "seats": place.seats, "tokens": how.context - 1}
         pool = Remembered.of(Path(asked.pool), needs.again, **sizes)
-        source = Mix((source, pool), axis=1)
+        source = Mix((source, pool))
     return Dump(source, none, Path(asked.dump), asked.held_out) if asked.dump else source
 
 

@@ -17,10 +17,12 @@ from sterling.envs.board import WIDEST, is_bounded
 from sterling.envs.options import check_free
 from sterling.equations.augmentation import named, suits
 from sterling.experience.augment import Augment
+from sterling.experience.guided import Guided
 from sterling.experience.logged import Logged
 from sterling.experience.mix import Mix
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
+from sterling.needs import REPLAY
 from sterling.training import logbook
 from sterling.training.agent import Agent, create_agent
 from sterling.training.footprint import check_size
@@ -28,7 +30,7 @@ from sterling.training.guide import guided
 from sterling.training.loop import Run
 from sterling.training.programs import once
 from sterling.training.settings import Settings, iterations
-from sterling.types import Mistake, Rollouts, Spec, World
+from sterling.types import Mistake, Spec, World
 
 
 def build(settings: Settings, *, warm: bool = True, at: int = 0) -> Run:
@@ -60,8 +62,8 @@ def go_online(settings: Settings, run: Run, *, warm: bool = True, at: int = 0) -
     agent = run.agent.with_fields(settings.online)
     create = _source_maker(settings, world)
     source = create(keys.at(seeds, "source", 0), agent)
-    if warm and isinstance(source, Replay):
-        source = source.warm(keys.at(seeds, "warm", 0), agent, chance=False)
+    if warm:
+        source = source.warm(agent, keys.at(seeds, "warm", 0), chance=False)
     return Run(agent, _mixed(settings, source, world.spec), seeds, run.iteration)
 
 
@@ -111,9 +113,9 @@ def _lived(settings: Settings, world: World) -> Callable[..., Run]:
 
     def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
         agent, source = create(seeds, own)
-        if warm and isinstance(source, Replay):
+        if warm:
             by_chance = settings.guide is None
-            source = source.warm(keys.at(seeds, "warm", 0), agent, chance=by_chance)
+            source = source.warm(agent, keys.at(seeds, "warm", 0), chance=by_chance)
         mixed = _mixed(settings, source, world.spec)
         return Run(agent, mixed, seeds, jnp.zeros((), jnp.int32))
 
@@ -124,7 +126,7 @@ def _within_reach(settings: Settings, world: World) -> None:
     """Raises Mistake where agents that learn from a replay, which act in [-1, 1], would act in a
     box that is not brought to that. Who begins with a log may: it imitates what lies within."""
     box, algorithm = world.spec.action, algorithms.find(settings.algorithm)
-    if isinstance(algorithm.needs(settings.config), Rollouts) or not isinstance(box, Box):
+    if not algorithm.needs(settings.config).of(REPLAY) or not isinstance(box, Box):
         return
     if not is_bounded(box):
         raise Mistake(
@@ -138,13 +140,13 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
 
-    def create(start: Key[Array, "seed"], agent: Agent) -> Rollout | Replay:
-        if isinstance(needs, Rollouts):
-            return Rollout.create(world, needs.length, start, agent)
+    def create(start: Key[Array, "seed"], agent: Agent) -> Rollout | Guided | Replay:
         begin = partial(Rollout.create, world, needs.collect, start)
         lived = guided(settings, world, needs.collect, begin, agent)
-        fresh = dataclasses.replace(needs, batch=needs.batch - logbook.rows(settings, needs))
-        return Replay.create(lived, fresh, getattr(world, "stack", 1), start, settings.steps)
+        if not needs.of(REPLAY):
+            return lived
+        own, stack = logbook.divided(settings, needs)[1], getattr(world, "stack", 1)
+        return Replay.create(lived, own, stack, start, settings.steps, actor=agent)
 
     return create
 
@@ -153,10 +155,9 @@ def _mixed(settings: Settings, source: Any, spec: Spec) -> Any:
     """The source, and beside it the log's share of every batch."""
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
-    rows = logbook.rows(settings, needs)
-    if not rows:
+    own = logbook.divided(settings, needs)[0]
+    if own is None:
         return _augmented(settings, source, spec)
-    own = dataclasses.replace(needs, batch=rows)
     assert settings.data is not None  # rows come from it
     logged = Logged.create(logbook.opened(settings.data), own, settings.data.sampling)
     return _augmented(settings, Mix((logged, source)), spec)

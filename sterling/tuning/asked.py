@@ -11,6 +11,7 @@ import numpy as np
 from sterling import algorithms
 from sterling.envs.registry import find
 from sterling.naming import hint
+from sterling.needs import SAID
 from sterling.training import logbook
 from sterling.training.choices import Logbook, Speech
 from sterling.training.fields import SEEDS, seeds_of, whole
@@ -21,7 +22,7 @@ from sterling.tuning.lanes import iteration
 from sterling.tuning.population import Population, ends
 from sterling.tuning.search import Combine, Searcher, generator
 from sterling.tuning.space import Fields, Space
-from sterling.types import Generations, Mistake
+from sterling.types import Mistake
 
 SEARCHES = ("random", "asha", "halving", "pbt", "pb2", "optuna")
 POPULATIONS = ("pbt", "pb2")
@@ -79,7 +80,7 @@ def lives(settings: Settings) -> bool:
     """Whether returns are logged while it is learned."""
     needs = algorithms.find(settings.algorithm).needs(settings.config)
     spoken = settings.speech is not None and not settings.speech.replay
-    return acts(settings) or (spoken and isinstance(needs, Generations))
+    return acts(settings) or (spoken and needs.of(SAID))
 
 
 def space_of(algorithm: str, given: Mapping[str, Any] | None, fixed: Fields) -> Space:

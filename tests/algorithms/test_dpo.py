@@ -46,8 +46,7 @@ def compared(texts, batch, context=16):
 def record(texts=ASKED, context=16):
     """All of them in order, as one batch."""
     source = compared(texts, len(texts), context)
-    every = source._record(jnp.arange(len(texts), dtype=jnp.int32)[None, None])
-    return jax.tree.map(lambda x: x[0, 0], every)
+    return source._record(jnp.arange(len(texts), dtype=jnp.int32))
 
 
 def config(loss, **fields):
@@ -182,6 +181,13 @@ def tasteful(random):
     return (f"say {random.choice('abcdxyz')}", *words)
 
 
+def drawn(source, key):
+    """One batch of pairs."""
+    (feed,) = source.needs.feeds
+    chances = source.chances(feed, key[None])
+    return source.draw(feed, jnp.int32(0), None, chances[0, 0])
+
+
 @pytest.mark.slow
 def test_a_taste_holds_for_answers_that_were_never_seen():
     random = Random(0)
@@ -189,13 +195,12 @@ def test_a_taste_holds_for_answers_that_were_never_seen():
 
     def several(state):
         def update(state, key):
-            batch = source.draw(None, key[None])[1]
-            return dpo.learn(state, jax.tree.map(lambda x: x[0, 0], batch), key)[0], None
+            return dpo.learn(state, drawn(source, key), key)[0], None
 
         return jax.lax.scan(update, state, jax.random.split(KEY, 60))[0]
 
     state = dpo.begin(model(), config("dpo", lr=3e-3))
-    unseen = jax.tree.map(lambda x: x[0, 0], held.draw(None, KEY[None])[1])
+    unseen = drawn(held, KEY)
     value, told = lost(jax.jit(several)(state), unseen)
     assert told["reward/accuracy"] > 0.95
     assert value < 0.5  # log 2 at first

@@ -32,8 +32,7 @@ def compared(texts=ASKED):
 def record(texts=ASKED):
     """All of them in order, as one batch."""
     source = compared(texts)
-    every = source._record(jnp.arange(len(texts), dtype=jnp.int32)[None, None])
-    return jax.tree.map(lambda x: x[0, 0], every)
+    return source._record(jnp.arange(len(texts), dtype=jnp.int32))
 
 
 def new(**fields):
@@ -123,13 +122,20 @@ def preferred(count, seed):
     return pairs
 
 
+def drawn(source, key):
+    """One batch of pairs."""
+    (feed,) = source.needs.feeds
+    chances = source.chances(feed, key[None])
+    return source.draw(feed, jnp.int32(0), None, chances[0, 0])
+
+
 @pytest.mark.slow
 def test_it_finds_what_answers_are_worth_to_those_who_chose():
     """Also of answers that it has never seen: differences of scores are those of worth."""
     source = dataclasses.replace(compared(preferred(8192, 0)), needs=Comparisons(64))
 
     def update(state, key):
-        batch = jax.tree.map(lambda x: x[0, 0], source.draw(None, key[None])[1])
+        batch = drawn(source, key)
         return reward.learn(state, batch, key)[0], None
 
     teach = jax.jit(lambda state, keys: jax.lax.scan(update, state, keys)[0])

@@ -133,7 +133,7 @@ def lived(agent, world, count):
     """Twelve steps of the agent's in the world, ``(seed, time, env)``."""
     start = keys.at(jnp.arange(2, dtype=jnp.int32), "judged", 0)
     rollout = Rollout.create(envs.make(f"probe:{world}", (0, 1), count), 12, start, Judged(agent))
-    return jax.jit(lambda rollout: rollout.draw(Judged(agent), start)[1])(rollout)
+    return jax.jit(lambda rollout: rollout.live(Judged(agent), start)[1])(rollout)
 
 
 def actions(player, observations):

@@ -84,7 +84,7 @@ def draws(world, length=7, count=2):
     """``count`` rollouts end to end, as (seed * env, time) rows, and what was tallied."""
     source, parts = Rollout.create(world, length, KEYS), []
     for _ in range(count):
-        source, batch = source.draw(Idle(), KEYS)
+        source, batch = source.live(Idle(), KEYS)
         parts.append(jax.tree.map(np.asarray, batch))
     rows = jax.tree.map(lambda *xs: np.concatenate(xs, 1).swapaxes(1, 2), *parts)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows), source.tally

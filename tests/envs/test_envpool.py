@@ -203,7 +203,7 @@ def test_a_rollout_tallies_games_not_lives() -> None:
     world = make("Breakout-v5", SEEDS, ENVS)
     seeds = jnp.asarray(SEEDS)
     source = Rollout.create(world, 600, keys.at(seeds, "source", 0))
-    source, record = jax.jit(lambda s, k: s.draw(Random(), k))(source, keys.at(seeds, "draw", 0))
+    source, record = jax.jit(lambda s, k: s.live(Random(), k))(source, keys.at(seeds, "draw", 0))
     lives, games = int(record.last.sum()), int(source.tally.episodes.sum())
     assert 0 < games <= lives // 4
     assert int(source.tally.lengths.sum()) > 100 * games  # a life is some 25 steps, a game 5 lives

@@ -231,7 +231,7 @@ def test_a_crash_reaches_the_learner_as_masked_rows_only(host):
             return jax.numpy.concatenate([action, action * 0], 1), {}
 
     world = host("raises", envs=2, workers=1)
-    source, batch = Rollout.create(world, 6, KEYS).draw(Saboteur(), KEYS)
+    source, batch = Rollout.create(world, 6, KEYS).live(Saboteur(), KEYS)
     assert source.tally.invalid.tolist() == [1]
     assert source.tally.episodes.tolist() == [0]
     mask, obs, next_obs = (np.asarray(x) for x in (batch.mask[0], batch.obs[0], batch.next_obs[0]))

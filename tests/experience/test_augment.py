@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from collected import batches, collect, tell
 from gymnasium import spaces
 
 from sterling.data import Dataset
@@ -13,7 +14,7 @@ from sterling.equations.augmentation import Gaussian, reflection
 from sterling.experience.augment import Augment
 from sterling.experience.logged import Logged
 from sterling.experience.mix import Mix
-from sterling.types import Sequences, Signals, Transitions
+from sterling.types import Sequences, Transitions
 
 LENGTHS = np.array([4, 1, 6, 3])
 
@@ -50,14 +51,14 @@ def keys(at=0, seeds=2):
 @pytest.mark.parametrize("needs", [Transitions(64, updates=2), Sequences(16, 5)], ids=type)
 def test_what_the_source_draws_is_changed_with_a_key_for_each_seed(data, needs):
     source = Logged.create(data, needs)
-    _, plain = source.draw(Nobody(), keys())
-    after, record = Augment(source, Gaussian(0.1)).draw(Nobody(), keys())
+    _, plain = collect(source, Nobody(), keys())
+    after, record = collect(Augment(source, Gaussian(0.1)), Nobody(), keys())
     noise = np.asarray(record.obs - plain.obs)
     assert 0.09 < noise.std() < 0.11
     assert not np.allclose(noise[0], noise[1])
     for name in ("action", "reward", "discount", "last", "mask"):
         np.testing.assert_array_equal(getattr(record, name), getattr(plain, name))
-    _, later = after.draw(Nobody(), keys(1))
+    _, later = collect(after, Nobody(), keys(1))
     assert not np.allclose(later.obs, record.obs)
 
 
@@ -67,8 +68,8 @@ def test_a_compiled_draw_and_one_from_a_file_are_changed_alike(data):
     mapped = Augment(Logged(Mapped(data), None, None, None, needs), source.change)
     assert source.traced
     assert not mapped.traced
-    compiled = jax.jit(lambda source, keys: source.draw(Nobody(), keys)[1])
-    one, other = compiled(source, keys()), mapped.draw(Nobody(), keys())[1]
+    compiled = jax.jit(lambda source, keys: collect(source, Nobody(), keys)[1])
+    one, other = compiled(source, keys()), collect(mapped, Nobody(), keys())[1]
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), one, other)
     assert (np.asarray(one.action) < 0).any()
     assert (np.asarray(one.action) > 0).any()
@@ -76,32 +77,31 @@ def test_a_compiled_draw_and_one_from_a_file_are_changed_alike(data):
 
 def test_a_seed_draws_the_same_alone(data):
     source = Augment(Logged.create(data, Transitions(8)), Gaussian(0.1))
-    _, both = source.draw(Nobody(), keys())
-    _, alone = source.draw(Nobody(), keys()[1:])
+    _, both = collect(source, Nobody(), keys())
+    _, alone = collect(source, Nobody(), keys()[1:])
     np.testing.assert_array_equal(both.obs[1:], alone.obs)
 
 
 def test_it_is_its_source_in_everything_else(data):
-    heard = []
+    told = []
 
     class Told(Logged):
-        def heed(self, signals):
-            heard.append(signals.samples["td_error"].shape)
-            return self
+        def heed(self, feed, heard, signals, batch):
+            told.append((signals.samples["td_error"].shape, batch.reward.shape))
+            return heard
 
     made = Logged.create(data, Transitions(8))
-    told = Told(made.data, None, None, None, made.needs)
-    source = Augment(Mix((told, told)), Gaussian())
+    hears = Told(made.data, None, None, None, made.needs)
+    source = Augment(Mix((hears, hears)), Gaussian())
     assert source.tally is None
-    assert source.sources == source.source.sources
-    _, record = source.draw(Nobody(), keys())
+    after, draws = source.collect(Nobody(), keys())
+    record = batches(draws, keys())
     assert record.obs.shape == (2, 1, 16, 2)
-    signals = Signals({}, {"td_error": jnp.zeros((2, 1, 16))})
-    assert isinstance(source.heed(signals), Augment)
-    assert heard == [(2, 1, 8), (2, 1, 8)]
-    assert Augment(made, Gaussian()).needs == made.needs
+    after = tell(after, draws, record, {"td_error": jnp.zeros((2, 1, 16))})
+    assert isinstance(after, Augment)
+    assert set(told) == {((8,), (8,))}
     kept = source.cleared().stored()
     assert not jax.tree.leaves(kept)  # nothing that the file does not hold
     again = kept.restored(source)
-    np.testing.assert_array_equal(again.draw(Nobody(), keys())[1].obs, record.obs)
+    np.testing.assert_array_equal(collect(again, Nobody(), keys())[1].obs, record.obs)
     again.close()

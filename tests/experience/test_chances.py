@@ -47,7 +47,7 @@ class Chancy:
 
 @pytest.mark.parametrize("traced", [True, False])
 def test_collection_explores_and_the_world_has_chances_of_its_own(traced):
-    _, rows = Rollout.create(Chancy(traced), 5, KEYS).draw(Noted(), KEYS)
+    _, rows = Rollout.create(Chancy(traced), 5, KEYS).live(Noted(), KEYS)
     assert rows.extras["explored"].all()
     drawn, reward = np.asarray(rows.extras["drawn"]), np.asarray(rows.reward)
     assert np.unique(drawn).size == drawn.size
@@ -58,7 +58,7 @@ def test_collection_explores_and_the_world_has_chances_of_its_own(traced):
 def test_learner_and_guide_draw_apart():
     rule = JumpStart.create(len(SEEDS), ENVS, steps=1000, fade=1_000_000)
     source = Guided(Rollout.create(Chancy(True), 5, KEYS), Noted(), rule)
-    _, rows = source.draw(Noted(), KEYS)
+    _, rows = source.live(Noted(), KEYS)
     own, done = np.asarray(rows.extras["drawn"]), np.asarray(rows.action)[..., 0]
     guided = own != done
     assert guided.mean() > 0.9  # the guide acts for almost as long as an episode lasts

@@ -65,7 +65,7 @@ def world(task=None, envs=2, **options):
 def drawn(world, length, actor=None):
     start = keys.at(jnp.arange(2, dtype=jnp.int32), "test", 0)
     actor = actor or Idle()
-    return Rollout.create(world, length, start, actor).draw(actor, start)
+    return Rollout.create(world, length, start, actor).live(actor, start)
 
 
 WRAPPERS = {

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from collected import collect
 
 from sterling.experience.comparisons import Compared, Pair, of_file, of_world, slipped
 from sterling.language import worlds
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
-from sterling.types import Comparisons, Mistake, Signals
+from sterling.types import Comparisons, Mistake
 
 TOKENS = Tokenizer.characters()
 KEYS = jax.random.split(jax.random.key(0), 2)
@@ -107,7 +108,7 @@ def test_slips_are_of_all_kinds_and_of_all_sizes():
 
 
 def test_a_row_is_a_text_and_its_mask_the_answer(pairs, source):
-    _, drawn = source.draw(None, KEYS)
+    _, drawn = collect(source, None, KEYS)
     assert drawn.mask.shape[:3] == (2, 3, 8)
     record = jax.tree.map(lambda x: x[1, 2], drawn)
     known = {pair.messages[-1].content: pair for pair in pairs}
@@ -125,7 +126,7 @@ def test_a_row_is_a_text_and_its_mask_the_answer(pairs, source):
 
 
 def test_what_a_record_says_beside_the_tokens(source):
-    record = jax.tree.map(lambda x: x[0, 0], source.draw(None, KEYS)[1])
+    record = jax.tree.map(lambda x: x[0, 0], collect(source, None, KEYS)[1])
     np.testing.assert_array_equal(record.extras["group"], [0, 1, 2, 3, 0, 1, 2, 3])
     np.testing.assert_array_equal(record.extras["score"], [1, 1, 1, 1, 0, 0, 0, 0])
     np.testing.assert_array_equal(record.reward.sum(1), record.extras["score"])
@@ -143,19 +144,19 @@ def test_what_a_record_says_beside_the_tokens(source):
 
 def test_draws_are_a_function_of_the_key_alone_compiled_or_not(source):
     assert source.traced
-    _, first = source.draw(None, KEYS)
-    _, again = jax.jit(lambda keys: source.draw(None, keys))(KEYS)
+    _, first = collect(source, None, KEYS)
+    _, again = jax.jit(lambda keys: collect(source, None, keys))(KEYS)
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(one, other)
     assert jnp.any(first.obs[0] != first.obs[1])  # seeds
     assert jnp.any(first.obs[0, 0] != first.obs[0, 1])  # updates
-    _, other = source.draw(None, jax.random.split(jax.random.key(1), 2))
+    _, other = collect(source, None, jax.random.split(jax.random.key(1), 2))
     assert jnp.any(first.obs != other.obs)
 
 
 def test_all_pairs_are_drawn_alike(pairs):
     source = Compared.create(pairs, Comparisons(1200), TOKENS)
-    _, drawn = source.draw(None, KEYS[:1])
+    _, drawn = collect(source, None, KEYS[:1])
     found = np.unique(np.asarray(drawn.obs[0, 0, :1200]), axis=0, return_counts=True)[1]
     assert len(found) == 12
     assert np.all(np.abs(found - 100) < 45)
@@ -166,7 +167,7 @@ def test_it_is_made_again_when_a_run_goes_on(source):
     assert jax.tree.leaves(stored) == []
     restored = stored.restored(source)
     np.testing.assert_array_equal(restored.ids, source.ids)
-    assert source.heed(Signals({})) is source
+    assert source.hearing(None) is source
     assert source.cleared().tally is None
     source.close()
 

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from collected import batches as batches_of
+from collected import collect, tell
 
 from sterling.experience.conversation import Conversation, Host, _tells
 from sterling.experience.curriculum import Curriculum
@@ -25,7 +27,7 @@ from sterling.language.tokenizer import Tokenizer
 from sterling.training.checks import check_speech
 from sterling.training.choices import Speech
 from sterling.training.settings import resolve
-from sterling.types import Generations, Mistake, Record, Signals, Texts
+from sterling.types import Generations, Mistake, Record, Texts
 
 TOKENIZER = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ,!")
 VOICE = Voice(TOKENIZER, limit=6, context=64, patience=0.2)
@@ -189,7 +191,7 @@ def test_lines_end_where_the_context_does():
 
 def test_rewards_stand_at_the_last_token_of_their_turn():
     world = OddWorld("plain")
-    _, record = source(world, Generations(2, 1)).draw(Speaker("a", "bc"), KEYS)
+    _, record = collect(source(world, Generations(2, 1)), Speaker("a", "bc"), KEYS)
     np.testing.assert_array_equal(record.extras["score"][0], [1.0, 0.0])
     np.testing.assert_array_equal(record.mask[0].sum(1), [2, 3])  # the letters, and the end
     for row in range(2):
@@ -206,10 +208,12 @@ def test_rewards_stand_at_the_last_token_of_their_turn():
 
 def test_an_answer_that_was_cut_off_has_had_its_verdict():
     """Nothing comes after it, so there is no value to go on with."""
-    drawn = source(OddWorld("plain"), Generations(1, 1)).draw(Speaker("a", stops=False), KEYS)[1]
+    drawn = collect(source(OddWorld("plain"), Generations(1, 1)), Speaker("a", stops=False), KEYS)[
+        1
+    ]
     assert bool(drawn.extras["cut"][0, 0])
     assert drawn.discount[0][drawn.last[0]].tolist() == [0.0]
-    ended = source(OddWorld("plain"), Generations(1, 1)).draw(Speaker("a"), KEYS)[1]
+    ended = collect(source(OddWorld("plain"), Generations(1, 1)), Speaker("a"), KEYS)[1]
     assert not ended.extras["cut"].any()
 
 
@@ -237,12 +241,12 @@ def test_where_one_seats_line_is_full_the_others_is_not_over_either():
 def test_a_faulty_scene_costs_its_own_row(kind):
     begun = time.monotonic()
     world = OddWorld("plain", kind, "plain", "plain")
-    after, record = source(world, Generations(2, 2)).draw(Speaker("a"), KEYS)
+    after, record = collect(source(world, Generations(2, 2)), Speaker("a"), KEYS)
     assert time.monotonic() - begun < 30.0  # of the 60 that it hangs for
     np.testing.assert_array_equal(record.extras["valid"][0], [True, False, True, True])
     assert not record.mask[0, 1].any()
     assert (int(after.tally.invalid[0]), int(after.tally.episodes[0])) == (1, 3)
-    ((scene, why),) = after.world.failures
+    ((scene, why),) = after.host.failures
     assert scene == 1
     assert "\n" not in why
     assert why.split(":")[0] in ("RuntimeError", "TimeoutError", "ValueError")
@@ -259,15 +263,15 @@ def test_where_nothing_works_the_run_stops_and_says_why():
     with pytest.raises(
         Mistake, match="every scene of odd failed, as: RuntimeError: the verifier is"
     ):
-        source(OddWorld("raises"), Generations(2, 2)).draw(Speaker("a"), KEYS)
+        collect(source(OddWorld("raises"), Generations(2, 2)), Speaker("a"), KEYS)
 
 
 def test_groups_without_a_difference_are_asked_anew():
     words = ["a", "a", "b", "b", "a", "b", "a", "b"]  # two flat groups, then two that tell
-    _, once = source(OddWorld("plain"), Generations(2, 2)).draw(Speaker(*words), KEYS)
+    _, once = collect(source(OddWorld("plain"), Generations(2, 2)), Speaker(*words), KEYS)
     assert once.extras["score"][0].tolist() == [1.0, 1.0, 0.0, 0.0]
-    after, twice = source(OddWorld("plain"), Generations(2, 2, rounds=2)).draw(
-        Speaker(*words), KEYS
+    after, twice = collect(
+        source(OddWorld("plain"), Generations(2, 2, rounds=2)), Speaker(*words), KEYS
     )
     assert twice.extras["score"][0].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert twice.extras["group"][0].tolist() == [0, 0, 1, 1]
@@ -284,7 +288,7 @@ def test_every_round_asks_arms_of_its_own():
 
     asked: list[int] = []
     needs = Generations(8, 1, rounds=3)  # one answer tells nothing, so there is always a next
-    source(Asked("plain"), needs, tuple(range(50))).draw(Speaker("a"), KEYS)
+    collect(source(Asked("plain"), needs, tuple(range(50))), Speaker("a"), KEYS)
     rounds = np.reshape(asked, (3, 8))
     assert len(np.unique(rounds, axis=0)) == 3
 
@@ -292,11 +296,11 @@ def test_every_round_asks_arms_of_its_own():
 def test_the_last_round_takes_groups_that_tell_before_others():
     words = ["a", "a", "b", "b", "a", "b", "b", "b", "a", "a", "b", "a"]
     needs = Generations(3, 2, rounds=2)
-    _, drawn = source(OddWorld("plain"), needs).draw(Speaker(*words), KEYS)
+    _, drawn = collect(source(OddWorld("plain"), needs), Speaker(*words), KEYS)
     # the first round has one that tells, its third; the second round's third tells, and then
     # there is room for one that does not
     assert drawn.extras["score"][0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
-    _, once = source(OddWorld("plain"), Generations(3, 2)).draw(Speaker(*words), KEYS)
+    _, once = collect(source(OddWorld("plain"), Generations(3, 2)), Speaker(*words), KEYS)
     assert once.extras["score"][0].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0]  # in their order
 
 
@@ -312,7 +316,7 @@ def test_a_game_that_the_same_seat_always_wins_tells_nothing():
 def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
     voice = Voice(TOKENIZER, limit=6, context=256)
     host = Host(worlds.find("game:nim"), voice, Generations(2, 3), (0,))
-    _, record = Conversation.create(host, 1).draw(Speaker("!"), KEYS)  # an illegal move loses
+    _, record = collect(Conversation.create(host, 1), Speaker("!"), KEYS)  # an illegal move loses
     assert record.mask.shape[1] == 12
     valid = np.asarray(record.extras["valid"][0])
     groups = np.asarray(record.extras["group"][0])[valid]
@@ -360,16 +364,24 @@ class Levels:
         return Known(level)
 
 
+SAID = Generations(1, 1).feeds[0]
+
+
+def begun_draws(source, record):
+    """What a source, bare or one whose batches wait, lets be learned from."""
+    return getattr(source, "source", source).said(record)
+
+
 def taught(kind, rounds, wrap=lambda source: source, count=40):
     """A source that was told by a learner whose advantages are a pair's distance."""
     begun = wrap(source(Levels(), Generations(6, 2, rounds=rounds), (0, 1, 2), kind))
     for number in range(count):
         keys = jax.random.split(jax.random.key(number), 1)
-        begun, drawn = begun.draw(Speaker("a", "b", "b"), keys)
+        begun, drawn = collect(begun, Speaker("a", "b", "b"), keys)
         score, valid = (drawn.extras[name][0].reshape(-1, 2) for name in ("score", "valid"))
         worth = jnp.abs(score[:, 0] - score[:, 1]) * valid.all(1).astype(jnp.float32)
         told = {"advantage": jnp.repeat(worth, 2)[None], "score": drawn.extras["score"]}
-        begun = begun.heed(Signals({}, told))
+        begun = tell(begun, begun_draws(begun, drawn), drawn, told, SAID)
     return begun
 
 
@@ -387,14 +399,16 @@ def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):
 @pytest.mark.parametrize("kind", [pytest.param("learnable", marks=pytest.mark.slow), "advantage"])
 def test_arms_are_learned_of_where_batches_wait_too(kind):
     """What a learner finds out late is told of the arms of the batch that it learned from."""
-    shape = source(Levels(), Generations(6, 2), (0, 1, 2)).draw(Speaker("a", "b", "b"), KEYS)[1]
+    shape = collect(source(Levels(), Generations(6, 2), (0, 1, 2)), Speaker("a", "b", "b"), KEYS)[1]
     blank = jax.tree.map(jnp.zeros_like, shape)
     late = taught(kind, 1, lambda source: Stale.create(source, 2, blank)).source.curriculum
     assert late.chances()[0, 0] > 0.75
     asked = source(Levels(), Generations(6, 2), (0, 1, 2), kind)
     drawn = [Stale.create(asked, 1, blank)]
     for number in range(3):
-        drawn.append(drawn[-1].draw(Speaker("a"), jax.random.split(jax.random.key(number), 1))[0])
+        drawn.append(
+            collect(drawn[-1], Speaker("a"), jax.random.split(jax.random.key(number), 1))[0]
+        )
     np.testing.assert_array_equal(drawn[3].source.asked, drawn[2].waiting[-1][1][0])
     assert (drawn[3].source.asked != drawn[3].waiting[-1][1][0]).any()
 
@@ -424,7 +438,7 @@ def test_what_was_asked_for_another_seeds_sake_is_not_told():
     needs, words = Generations(1, 2, rounds=2), ["a", "b", "b", "b", "a", "b", "a", "a"]
     host = Host(OddWorld("plain"), VOICE, needs, (0,))
     many = Conversation.create(host, 2, "learnable")
-    drawn, _ = many.draw(Speaker(*words), jax.random.split(jax.random.key(0), 2))
+    drawn, _ = collect(many, Speaker(*words), jax.random.split(jax.random.key(0), 2))
     assert drawn.curriculum.count[:, 0].tolist() == [2, 4]
     assert drawn.tally.episodes.tolist() == [2, 4]
 
@@ -432,9 +446,10 @@ def test_what_was_asked_for_another_seeds_sake_is_not_told():
 def test_signals_reach_the_arms_that_were_asked():
     needs = Generations(8, 1)
     begun = source(OddWorld("plain"), needs, levels=(0, 1, 2), curriculum="advantage")
-    drawn, record = begun.draw(Speaker("a"), KEYS)
+    drawn, record = collect(begun, Speaker("a"), KEYS)
     worth = (drawn.asked == 2).astype(jnp.float32)
-    after = drawn.heed(Signals({}, {"advantage": worth, "score": record.extras["score"]}))
+    found = {"advantage": worth, "score": record.extras["score"]}
+    after = tell(drawn, begun_draws(drawn, record), record, found, SAID)
     assert after.curriculum.count[0].tolist() == np.bincount(drawn.asked[0], minlength=3).tolist()
     assert int(jnp.argmax(after.curriculum.value[0])) == 2
 
@@ -444,7 +459,7 @@ def batches(number, wrap):
     drawn = wrap(source(OddWorld("plain"), Generations(2, 2)))
     found = []
     for word in ("a", "b", "aa", "bb")[:number]:
-        drawn, record = drawn.draw(Speaker(word, "b"), KEYS)
+        drawn, record = collect(drawn, Speaker(word, "b"), KEYS)
         found.append(record)
     return found
 
@@ -466,14 +481,14 @@ def test_batches_are_read_as_they_were_written(tmp_path):
     written = batches(3, lambda source: Dump(source, none, tmp_path))
     again = Recorded(none, tmp_path)
     for expected in written:
-        again, found = again.draw(None, KEYS)
+        again, found = collect(again, None, KEYS)
         assert jax.tree.structure(found) == jax.tree.structure(expected)
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             np.testing.assert_array_equal(one, other)
     with pytest.raises(Mistake, match="has no batch 000003"):
-        again.draw(None, KEYS)
+        collect(again, None, KEYS)
     with pytest.raises(Mistake, match=r"there is no folder .*nowhere"):
-        Recorded(none, tmp_path / "nowhere").draw(None, KEYS)
+        collect(Recorded(none, tmp_path / "nowhere"), None, KEYS)
     path = tmp_path / "000001.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(Mistake, match="is damaged"):
@@ -484,7 +499,7 @@ def test_batches_of_other_seeds_are_refused(tmp_path):
     none = jnp.zeros((), jnp.int32)
     batches(1, lambda source: Dump(source, none, tmp_path))
     with pytest.raises(Mistake, match="was written by 1 seeds; learn with as many"):
-        Recorded(none, tmp_path).draw(None, jax.random.split(jax.random.key(0), 2))
+        collect(Recorded(none, tmp_path), None, jax.random.split(jax.random.key(0), 2))
 
 
 def test_lines_of_old_batches_were_cut_where_the_last_row_is_discounted(tmp_path):
@@ -495,7 +510,7 @@ def test_lines_of_old_batches_were_cut_where_the_last_row_is_discounted(tmp_path
     extras = {name: x for name, x in batch.extras.items() if name != "cut"}
     old = dataclasses.replace(batch, discount=discount, extras=extras)
     write(tmp_path / "000000.safetensors", old)
-    _, found = Recorded(none, tmp_path).draw(None, KEYS)
+    _, found = collect(Recorded(none, tmp_path), None, KEYS)
     assert batch.last.any(-1).all()
     assert found.extras["cut"][0].tolist() == [True, False, True, True]
 
@@ -505,12 +520,14 @@ def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
     tokens = batches(4, lambda source: Dump(source, none, tmp_path))[0].mask.shape[-1]
     pool = Remembered.of(tmp_path, 3, 2, 1, tokens)
     assert pool.groups.mask.shape[0] == 2  # only the first batch had right answers
-    mixed = Mix((source(OddWorld("plain"), Generations(2, 2)), pool), axis=1)
-    after, record = mixed.draw(Speaker("b"), KEYS)
+    mixed = Mix((source(OddWorld("plain"), Generations(2, 2)), pool))
+    after, draws = mixed.collect(Speaker("b"), KEYS)
+    record = batches_of(draws, KEYS, SAID)
     assert record.extras["score"][0].tolist() == [0, 0, 0, 0, 1, 0, 1, 0, 1, 0]
     assert record.extras["group"][0].tolist() == [0, 0, 1, 1, 4, 4, 5, 5, 6, 6]
     np.testing.assert_array_equal(record.extras["source"][0, :, 0], [0] * 4 + [1] * 6)
-    heard = after.heed(Signals({}, {"advantage": jnp.ones((1, 10)), "score": jnp.ones((1, 10))}))
+    found = {"advantage": jnp.ones((1, 10)), "score": jnp.ones((1, 10))}
+    heard = tell(after, draws, record, found, SAID)
     assert jax.tree.structure(heard) == jax.tree.structure(after)
     with pytest.raises(Mistake, match=r"there is no folder .*nowhere"):
         Remembered.of(tmp_path / "nowhere", 1, 2, 1, tokens)
@@ -539,7 +556,7 @@ def test_seats_of_a_game_are_remembered_as_groups_apart(tmp_path):
     )
     write(tmp_path / "000000.safetensors", batch)
     pool = Remembered.of(tmp_path, 2, 2, 2, 3)
-    _, record = pool.draw(None, KEYS)
+    _, record = collect(pool, None, KEYS)
     assert record.obs[0, :, 0].tolist() == [0, 1, 2, 3] * 2
     assert record.extras["group"][0].tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
 
@@ -550,7 +567,7 @@ def test_demonstrations_are_the_worlds_own_solutions(tmp_path):
     texts = Demonstrations.of(of_world(world, (0,), voice, 8), voice, Texts(4, 3))
     assert (texts.texts.extras["score"] == 1.0).all()
     assert int(texts.texts.extras["turn"].max()) >= 1  # a call, and then the answer
-    _, record = texts.draw(None, jax.random.split(jax.random.key(1), 2))
+    _, record = collect(texts, None, jax.random.split(jax.random.key(1), 2))
     assert record.mask.shape == (2, 3, 4, 127)
     path = tmp_path / "texts.jsonl"
     path.write_text('{"prompt": "ab", "response": "ba"}\n{"prompt": "c", "response": "c"}\n')

@@ -34,7 +34,7 @@ def source(rule, length):
 
 def test_the_guide_begins_and_the_learner_takes_over_for_good():
     rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
-    made, record = source(rule, 8).draw(Always(-0.5), jax.random.split(jax.random.key(1), 2))
+    made, record = source(rule, 8).live(Always(-0.5), jax.random.split(jax.random.key(1), 2))
     guided = np.asarray(record.action)[..., 0] == 0.5  # (seed, time, env)
     inside = np.asarray(record.mask)
     taken = set()
@@ -55,21 +55,21 @@ def test_a_draw_is_one_loop_that_equals_its_steps(rule, monkeypatch):
     begun = begun if rule == "jump-start" else Expansion(temperature=0.5)
     keys, agent = jax.random.split(jax.random.key(1), 2), Always(-0.5, 0.3)
     few, many = (
-        str(jax.make_jaxpr(lambda keys, n=n: source(begun, n).draw(agent, keys)[1])(keys))
+        str(jax.make_jaxpr(lambda keys, n=n: source(begun, n).live(agent, keys)[1])(keys))
         for n in (2, 50)
     )
     assert len(many.splitlines()) == len(few.splitlines())
-    compiled = source(begun, 6).draw(agent, keys)
+    compiled = source(begun, 6).live(agent, keys)
     monkeypatch.setattr(Guided, "traced", False)
-    apart = jax.tree.leaves(source(begun, 6).draw(agent, keys))
+    apart = jax.tree.leaves(source(begun, 6).live(agent, keys))
     for one, other in zip(jax.tree.leaves(compiled), apart, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_the_guide_fades():
     rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=8)
-    made, _ = source(rule, 8).draw(Always(-0.5), jax.random.split(jax.random.key(1), 2))
-    _, later = made.draw(Always(-0.5), jax.random.split(jax.random.key(2), 2))
+    made, _ = source(rule, 8).live(Always(-0.5), jax.random.split(jax.random.key(1), 2))
+    _, later = made.live(Always(-0.5), jax.random.split(jax.random.key(2), 2))
     fresh = np.asarray(later.action)[:, -2:, :, 0]
     assert (fresh == -0.5).all()
 
@@ -86,6 +86,6 @@ def test_every_handover_from_0_to_the_last_is_as_likely_and_their_bound_falls():
 def test_a_critic_chooses_between_the_two():
     for slope, share in ((0.0, 0.5), (30.0, 1.0), (-30.0, 0.0), (0.5, 1 / (1 + np.exp(-1.0)))):
         made = source(Expansion(temperature=0.5), 8)
-        _, record = made.draw(Always(-0.5, slope), jax.random.split(jax.random.key(3), 2))
+        _, record = made.live(Always(-0.5, slope), jax.random.split(jax.random.key(3), 2))
         found = (np.asarray(record.action) == 0.5).mean()
         np.testing.assert_allclose(found, share, atol=0.08)  # 512 draws

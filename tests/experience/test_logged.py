@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from collected import batches, collect, tell
 from gymnasium import spaces
 
 from sterling.data import Dataset
@@ -12,7 +13,7 @@ from sterling.data.device import Mapped
 from sterling.data.returns import monte_carlo, shares, summary, times
 from sterling.experience.logged import Logged
 from sterling.experience.mix import Mix
-from sterling.types import Mistake, Sequences, Signals, Transitions
+from sterling.types import Mistake, Sequences, Transitions
 
 LENGTHS, ENDED = np.array([4, 1, 6, 3]), np.array([True, True, False, False])
 
@@ -48,7 +49,7 @@ def drawn(source, count=1):
     """Everything that a few draws give for two seeds, rows in one line."""
     parts = []
     for at in range(count):
-        _, record = source.draw(Nobody(), jax.random.split(jax.random.key(at), 2))
+        _, record = collect(source, Nobody(), jax.random.split(jax.random.key(at), 2))
         parts.append(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[3:]), record))
     return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
@@ -113,7 +114,7 @@ def test_beyond_a_cut_returns_count_the_least_that_can_follow(data):
 
 def test_stretches_end_in_the_drawn_row_and_are_padded_before_the_first(data):
     source = Logged.create(data, Sequences(batch=64, length=5, gamma=1.0))
-    _, record = source.draw(Nobody(), jax.random.split(jax.random.key(0), 2))
+    _, record = collect(source, Nobody(), jax.random.split(jax.random.key(0), 2))
     rows = jax.tree.map(lambda x: np.asarray(x)[0, 0], record)
     episode, step = rows.obs[..., 0], rows.obs[..., 1]
     assert (episode == episode[:, -1:]).all()
@@ -155,25 +156,29 @@ def test_what_an_agent_is_told_beforehand(data):
 class Told(Logged):
     """Keeps what it is told."""
 
-    def heed(self, signals):
-        heard.append(np.asarray(signals.samples["td_error"]))
-        return self
+    def heed(self, feed, heard, signals, batch):
+        jax.debug.callback(lambda x: told.append(np.asarray(x)), signals.samples["td_error"])
+        return heard
 
 
-heard = []
+told = []
 
 
 def test_a_mixture_lays_batches_side_by_side_and_tells_each_source_of_its_own(data):
     parts = [Logged.create(data[:2], Transitions(batch=6)), Logged.create(data[2:], Transitions(2))]
     mix = Mix(tuple(Told(*(getattr(p, f) for f in FIELDS)) for p in parts))
-    _, record = mix.draw(Nobody(), jax.random.split(jax.random.key(0), 3))
+    keys = jax.random.split(jax.random.key(0), 3)
+    mix, draws = mix.collect(Nobody(), keys)
+    record = batches(draws, keys)
     assert record.reward.shape == (3, 1, 8)
     source = np.asarray(record.extras["source"])
     np.testing.assert_array_equal(source, np.broadcast_to([0] * 6 + [1] * 2, (3, 1, 8)))
     np.testing.assert_array_equal(np.asarray(record.obs)[..., 0] >= 2, source == 1)
-    mix.heed(Signals({}, {"td_error": jnp.arange(24.0).reshape(3, 1, 8)}))
-    np.testing.assert_array_equal(heard[0], np.arange(24.0).reshape(3, 1, 8)[:, :, :6])
-    np.testing.assert_array_equal(heard[1], np.arange(24.0).reshape(3, 1, 8)[:, :, 6:])
+    tell(mix, draws, record, {"td_error": jnp.arange(24.0).reshape(3, 1, 8)})
+    jax.effects_barrier()
+    found = sorted(each.tolist() for each in told)
+    rows = np.arange(24.0).reshape(3, 8)
+    assert found == sorted([*rows[:, :6].tolist(), *rows[:, 6:].tolist()])
 
 
 FIELDS = ("data", "returns", "time", "episodes", "needs")

@@ -3,26 +3,26 @@
 import jax.numpy as jnp
 import numpy as np
 
-from sterling.experience.priority import NOWHERE, Priorities
+from sterling.experience.priority import Priorities
 
 
 def test_weights_are_the_smallest_priority_over_a_row_s_own_to_the_power_of_the_correction():
-    made = Priorities.create(1, 4, (1, 4), 1.0, 0.5)
+    made = Priorities.create(1, 4, 1.0, 0.5)
     made = made.admit(jnp.arange(4), jnp.asarray([[True, True, True, False]]))
     made = Priorities(made.tree.put(jnp.asarray([[0, 1, 2]]), jnp.asarray([[4.0, 1.0, 3.0]])),
-                      made.largest, made.drawn, 1.0, 0.5)  # fmt: skip
-    drawn, row, found, weight = made.draw(jnp.asarray([[[0.1, 0.55, 0.7, 0.99]]]))
-    assert row.tolist() == drawn.drawn.tolist() == [[[0, 1, 2, 2]]]
-    assert found.all()
-    np.testing.assert_allclose(weight, [[[0.5, 1.0, 3**-0.5, 3**-0.5]]], rtol=1e-6)
+                      made.largest, 1.0, 0.5)  # fmt: skip
+    place, weight = made.draw(jnp.asarray([[0.1, 0.55, 0.7, 0.99]]))
+    assert place.tolist() == [[0, 1, 2, 2]]
+    np.testing.assert_allclose(weight, [[0.5, 1.0, 3**-0.5, 3**-0.5]], rtol=1e-6)
 
 
 def test_where_no_row_may_be_drawn_none_is_found_and_weights_are_finite():
     """0 times infinity would be no number in the loss, though the mask leaves the row out."""
-    made = Priorities.create(2, 40, (1, 3), 1.0, 0.5)
+    made = Priorities.create(2, 40, 1.0, 0.5)
     made = made.admit(jnp.asarray([7]), jnp.asarray([[False], [True]]))
-    drawn, row, found, weight = made.draw(jnp.full((2, 1, 3), 0.5))
-    np.testing.assert_array_equal(found[:, 0], [[False] * 3, [True] * 3])
-    np.testing.assert_array_equal(drawn.drawn[:, 0], [[NOWHERE] * 3, [7] * 3])
-    assert row[1].tolist() == [[7, 7, 7]]
-    np.testing.assert_array_equal(weight, np.ones((2, 1, 3)))
+    place, weight = made.draw(jnp.full((2, 3), 0.5))
+    np.testing.assert_array_equal(place, [[-1] * 3, [7] * 3])
+    np.testing.assert_array_equal(weight, np.ones((2, 3)))
+    told = made.learn(place, jnp.asarray([[9.0] * 3, [2.0] * 3]))  # nothing is told of no row
+    np.testing.assert_allclose(told.tree.total, [0.0, 2.0], rtol=1e-5)
+    np.testing.assert_allclose(told.largest, [1.0, 2.0], rtol=1e-5)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from collected import batches, collect, replayed, tell
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -18,8 +19,8 @@ from sterling.experience import room
 from sterling.experience.priority import NOWHERE, SumTree
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
-from sterling.experience.storage import Ring
-from sterling.types import Mistake, Record, Signals, Spec, Step, Transitions
+from sterling.experience.storage import Place, Ring
+from sterling.types import Mistake, Record, Spec, Step, Transitions
 
 FIELDS = 5  # of an observation: seed, env, episode, step, clock
 
@@ -110,7 +111,7 @@ def drawn(replay, rounds, compiled=True):
         return replay, [jax.tree.map(lambda x, r=r: x[r], stacked) for r in range(rounds)]
     batches = []
     for round_ in range(rounds):
-        replay, batch = replay.draw(Teller(), keys.at(names, "draw", round_))
+        replay, batch = collect(replay, Teller(), keys.at(names, "draw", round_))
         batches.append(jax.tree.map(np.asarray, batch))
     return replay, batches
 
@@ -120,7 +121,7 @@ def draws(replay, names, rounds):
     """Several rounds in one program."""
 
     def draw(replay, round_):
-        return replay.draw(Teller(), keys.at(names, "draw", round_))
+        return collect(replay, Teller(), keys.at(names, "draw", round_))
 
     return jax.lax.scan(draw, replay, rounds)
 
@@ -310,15 +311,18 @@ def test_a_seed_draws_the_same_alone_and_beside_others(priority):
 def test_worlds_on_the_host_draw_what_compiled_ones_do(priority):
     needs = {"capacity": 46, "warmup": 6, "priority": priority}
     start = keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0)
-    compiled = make(Counter(envs=2), **needs).warm(start, Teller())
-    host = make(Host(envs=2), **needs).warm(start, Teller())
+    compiled = make(Counter(envs=2), **needs).warm(Teller(), start)
+    host = make(Host(envs=2), **needs).warm(Teller(), start)
     error = jnp.arange(64, dtype=jnp.float32).reshape(1, 1, 64)
     for _ in range(3):
         compiled, ones = drawn(compiled, 2)
         host, others = drawn(host, 2, compiled=False)
         jax.tree.map(np.testing.assert_array_equal, ones, others)
-        signals = Signals({}, {"td_error": error})
-        compiled, host = compiled.heed(signals), host.heed(signals)
+        told = {"td_error": error}
+        compiled, host = (
+            tell(replay, replayed(replay), one[-1], told)
+            for replay, one in ((compiled, ones), (host, others))
+        )
 
 
 @pytest.mark.parametrize(
@@ -328,15 +332,16 @@ def test_warming_up_takes_the_asked_steps_at_random(space):
     world = Counter(envs=3)
     world.spec = dataclasses.replace(world.spec, action=space)
     replay = make(world, capacity=900, warmup=700)
-    replay = replay.warm(keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0), Teller())
+    replay = replay.warm(Teller(), keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0))
     assert int(replay.ring.count) == -(-700 // 3)
     row = jnp.arange(233, dtype=jnp.int32).reshape(1, -1)
-    actions = np.asarray(replay.ring.action(row, jnp.zeros_like(row)))[0].reshape(233, -1)
+    place = Place.of_all(row, jnp.zeros_like(row))
+    actions = np.asarray(replay.ring.action(place))[0].reshape(233, -1)
     if isinstance(space, spaces.Box):
         assert actions.min() < -0.95
         assert actions.max() > 0.95
         assert np.abs(actions.mean(0)).max() < 0.2
-        assert replay.ring.action(row, jnp.zeros_like(row)).shape == (1, 233, 2, 3)
+        assert replay.ring.action(place).shape == (1, 233, 2, 3)
     else:
         choices = [4] if isinstance(space, spaces.Discrete) else [2, 3]
         for column, count in zip(actions.T, choices, strict=True):
@@ -362,9 +367,10 @@ class Forbidding(Counter):
 
 def test_warming_up_heeds_the_action_mask_and_keeps_it():
     replay = make(Forbidding(), capacity=300, warmup=200)
-    replay = replay.warm(keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0), Teller())
+    replay = replay.warm(Teller(), keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0))
     row = jnp.arange(200, dtype=jnp.int32).reshape(1, -1)
-    obs, action = replay.ring.obs(row, row * 0), replay.ring.action(row, row * 0)
+    place = Place.of_all(row, row * 0)
+    obs, action = replay.ring.obs(place), replay.ring.action(place)
     np.testing.assert_array_equal(action, obs["obs"][..., 3])
     np.testing.assert_array_equal(action, obs["action_mask"].argmax(-1))
 
@@ -395,9 +401,10 @@ def test_numbers_of_every_type_come_back_bit_for_bit():
         ring = insert(ring)
     row, env = (x.reshape(-1) for x in np.meshgrid(np.arange(5), np.arange(3)))
     places = [jnp.broadcast_to(jnp.asarray(x, jnp.int32)[None], (2, 15)) for x in (row, env)]
-    back = ring.obs((places[0] + 10) % 9, places[1])  # the third block began at row 10
+    place = Place.of_all((places[0] + 10) % 9, places[1])  # the third block began at row 10
+    back = ring.obs(place)
     jax.tree.map(lambda b, o: np.testing.assert_array_equal(b, o[:, row, env]), back, obs)
-    found = ring.action((places[0] + 10) % 9, places[1])
+    found = ring.action(place)
     np.testing.assert_array_equal(found, action[:, row, env])
 
 
@@ -434,7 +441,8 @@ def test_rows_are_drawn_and_weighted_by_their_last_error():
     new = flat(batches[-1])
     np.testing.assert_allclose(new.extras["weight"], 1.0)  # all have the same priority
     errors = 1.0 + np.asarray(batches[-1].obs)[..., 4] ** 2
-    replay = replay.heed(Signals({}, {"td_error": jnp.asarray(-errors)}))
+    found = {"td_error": jnp.asarray(-errors)}
+    replay = tell(replay, replayed(replay), batches[-1], found)
     assert float(replay.priorities.largest[0]) == pytest.approx(errors.max() ** 0.5, rel=1e-4)
     replay, batches = drawn(replay, 1)
     batch = flat(batches[0])
@@ -453,7 +461,7 @@ def test_rows_are_drawn_and_weighted_by_their_last_error():
 def test_uniform_replay_gives_no_weights_and_ignores_errors():
     replay, batches = drawn(make(Counter()), 1)
     assert batches[0].extras == {}
-    assert replay.heed(Signals({}, {})) is replay
+    assert tell(replay, replayed(replay), batches[0], {}).priorities is None
 
 
 def assert_alike(one, other):
@@ -501,9 +509,9 @@ def test_wrong_use_is_named():
     source, start = make(Counter(stack=3)).source, keys.at(jnp.zeros(1, jnp.int32), "x", 0)
     with pytest.raises(Mistake, match="is a stack of 4 frames"):
         Replay.create(source, Transitions(8, 4), 4, start)
-    replay, _ = drawn(make(Counter(), priority=0.5), 1)
+    replay, batches = drawn(make(Counter(), priority=0.5), 1)
     with pytest.raises(Mistake, match="needs the learner's samples"):
-        replay.heed(Signals({}, {}))
+        tell(replay, replayed(replay), batches[0], {})
 
 
 def test_a_capacity_that_memory_cannot_hold_is_refused_before_it_is_asked_for(monkeypatch):
@@ -533,8 +541,9 @@ def test_an_iteration_never_copies_what_is_kept(priority):
 
     def body(round_, replay):
         key = keys.at(jnp.zeros(1, jnp.int32), "draw", round_)
-        replay, batch = replay.draw(Teller(), key)
-        return replay.heed(Signals({}, {"td_error": batch.reward + 1.0}))
+        replay, draws = replay.collect(Teller(), key)
+        batch = batches(draws, key)
+        return tell(replay, draws, batch, {"td_error": batch.reward + 1.0})
 
     loop = jax.jit(lambda replay: jax.lax.fori_loop(0, 9, body, replay), donate_argnums=0)
     text = loop.lower(replay).compile().as_text()
@@ -571,7 +580,7 @@ def test_channels_that_are_kept_come_back_summed_over_the_window(n_step):
     replay = Replay.create(Rollout.create(world, 8, start), needs, 1, start)
     for number in range(9):  # the ring is overwritten more than once
         key = keys.at(jnp.arange(2, dtype=jnp.int32), "draw", number)
-        replay, batch = replay.draw(Teller(), key)
+        replay, batch = collect(replay, Teller(), key)
     rows = np.flatnonzero(np.asarray(batch.mask[0, 0]))
     assert rows.size > 20
     for row in rows:
@@ -586,5 +595,5 @@ def test_channels_that_are_kept_come_back_summed_over_the_window(n_step):
 def test_only_channels_of_the_world_can_be_kept():
     start = keys.at(jnp.arange(1, dtype=jnp.int32), "test", 0)
     needs = Transitions(batch=4, capacity=60, keep=("cost",))
-    with pytest.raises(Mistake, match="keep names 'cost', the environment reports spent, place"):
+    with pytest.raises(Mistake, match="keep names 'cost', and what is recorded is spent, place"):
         Replay.create(Rollout.create(Reporting(), 1, start), needs, 1, start)

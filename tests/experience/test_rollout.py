@@ -54,7 +54,7 @@ def drawn(traced=True, bad=False, steps=STEPS):
     world.traced = traced
     seeds = jnp.asarray(SEEDS, jnp.int32)
     source = Rollout.create(world, steps, keys.at(seeds, "start", 0))
-    return source.draw(Dicey(), keys.at(seeds, "draw", 0))
+    return source.live(Dicey(), keys.at(seeds, "draw", 0))
 
 
 @pytest.mark.parametrize("traced", [True, False])
@@ -101,7 +101,7 @@ def test_guide_learner_and_the_choice_between_them_have_chances_of_their_own():
     seeds = jnp.asarray(SEEDS, jnp.int32)
     rollout = Rollout.create(world, 200, keys.at(seeds, "start", 0))
     source = Guided(rollout, Dicey(10.0), Expansion(temperature=1.0))
-    _, record = source.draw(Dicey(), keys.at(seeds, "draw", 0))
+    _, record = source.live(Dicey(), keys.at(seeds, "draw", 0))
     action = np.asarray(record.action).ravel()
     assert len(np.unique(action)) == action.size == 1200
     theirs, own = action[action >= 10.0] - 10.0, action[action < 10.0]

@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from collected import collect
 
 from sterling.experience.texts import Demonstrations, of_file
 from sterling.language.scene import Message
@@ -67,7 +68,7 @@ def test_every_text_is_drawn_alike_and_from_the_device(tmp_path):
         lines_of(tmp_path, *({"prompt": x, "response": x} for x in "abcde")), VOICE, Texts(2_000)
     )
     assert made.traced
-    _, record = made.draw(None, jax.random.split(jax.random.key(0), 2))
+    _, record = collect(made, None, jax.random.split(jax.random.key(0), 2))
     first = np.asarray(record.action)[np.asarray(record.mask)].reshape(4_000, -1)[:, 0]
     share = np.unique(first, return_counts=True)[1] / 4_000
     np.testing.assert_allclose(share, np.full(5, 0.2), atol=0.03)

@@ -118,8 +118,8 @@ def test_conversations_go_through_a_file_again_and_again(file):
         source, batches = Conversation.create(host, own.size), []
         for turn in range(7):
             keys = jax.vmap(lambda n, at: jax.random.fold_in(jax.random.key(at), n), (0, None))
-            source, record = source.draw(Half(), keys(own, turn))
-            obs = np.asarray(record.obs)[-1]
+            source, draws = source.collect(Half(), keys(own, turn))
+            obs = np.asarray(draws.record.obs)[-1]
             batches += [LETTERS.decode(row)[: len("0+1=")] for row in obs.tolist()]
         said.append([batches[at] for at in range(0, len(batches), 2)])  # a group asks the same
     both, alone = said

@@ -98,7 +98,7 @@ class State(eqx.Module):
 
 def needs(config: Config) -> Transitions:
     """Uniform or prioritised replay."""
-    return Transitions.of(config)
+    return Transitions.of_config(config)
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
