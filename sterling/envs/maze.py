@@ -1,11 +1,12 @@
 """Mazes: grids of rooms whose doors, start and goal are a level, for agents that must generalise.
 
 An agent stands in one of the rooms, goes up, right, down or left where there is an open door, and
-sees all doors, its own room and the goal's. Every step brings -0.01, and arriving at the goal 1;
-that ends the episode. A level's doors make a random spanning tree of the rooms (the smallest under
-uniform weights: Prim 1957), so every room can be reached, and one further door in ten is open too;
-start and goal are different rooms. The best return in a level is found by breadth-first search:
-:meth:`Maze.best`. There are 200 levels in training, or ``levels=N``; agents are judged in others.
+sees all doors, those of its own room by direction, its room and the goal's. Every step brings
+-0.01, and arriving at the goal 1; that ends the episode. A level's doors make a random spanning
+tree of the rooms (the smallest under uniform weights: Prim 1957), so every room can be reached, and
+one further door in ten is open too; start and goal are different rooms. The best return in a level
+is found by breadth-first search: :meth:`Maze.best`. There are 200 levels in training, or
+``levels=N``; agents are judged in others.
 
 Names: ``HxW``, rows and columns of rooms, for instance ``5x5``; at least two rooms.
 """
@@ -70,8 +71,10 @@ class Maze:
 
     @property
     def obs(self) -> spaces.Box:
-        """Whether each door is open, the agent's room and the goal's, one-hot."""
-        return spaces.Box(0.0, 1.0, (len(self.pairs) + 2 * self.rooms,), np.float32)
+        """Whether each door is open, and each way out of the agent's room; its room and the
+        goal's, one-hot."""
+        size = len(self.pairs) + len(MOVES) + 2 * self.rooms
+        return spaces.Box(0.0, 1.0, (size,), np.float32)
 
     def level(self, key: Key[Array, ""]) -> Level:
         """Any maze."""
@@ -93,8 +96,7 @@ class Maze:
     def step(self, state: MazeState, action: Int[Array, ""], key: Key[Array, ""]) -> Any:
         """Move, unless there is a wall or a shut door."""
         there = jnp.asarray(self._beyond, jnp.int32)[state.room, action]
-        opened = state.level.doors[jnp.asarray(self._door)[state.room, action]] & (there >= 0)
-        moved = MazeState(state.level, jnp.where(opened, there, state.room))
+        moved = MazeState(state.level, jnp.where(self._ways(state)[action], there, state.room))
         arrived = moved.room == moved.level.goal
         reward = STEP + arrived.astype(jnp.float32)
         return moved, self._seen(moved), reward, arrived, jnp.zeros((), bool)
@@ -123,9 +125,15 @@ class Maze:
         inside = jnp.arange(self.rooms) == 0
         return jax.lax.fori_loop(0, self.rooms - 1, add, (jnp.zeros_like(weight, bool), inside))[0]
 
+    def _ways(self, state: MazeState) -> Bool[Array, "move"]:
+        """Which ways out of the agent's room are open."""
+        doors = state.level.doors[jnp.asarray(self._door)[state.room]]
+        return doors & (jnp.asarray(self._beyond, jnp.int32)[state.room] >= 0)
+
     def _seen(self, state: MazeState) -> Float[Array, "number"]:
+        doors = jnp.concatenate([state.level.doors, self._ways(state)]).astype(jnp.float32)
         places = jax.nn.one_hot(jnp.stack([state.room, state.level.goal]), self.rooms)
-        return jnp.concatenate([state.level.doors.astype(jnp.float32), places.reshape(-1)])
+        return jnp.concatenate([doors, places.reshape(-1)])
 
 
 def names() -> list[str]:

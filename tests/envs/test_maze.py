@@ -66,14 +66,14 @@ def test_steps_and_what_is_seen_by_hand():
     assert limit == 16
     level = maze.Level(jnp.array([False, True, False, True]), jnp.int32(0), jnp.int32(3))
     state, obs = task.begin(level, KEY)
-    np.testing.assert_array_equal(obs, [0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1])
+    np.testing.assert_array_equal(obs, [0, 1, 0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1])
     rooms = []
     for action in (1, 0, 3, 2, 2, 3, 1):  # shut, wall, wall, down, wall, wall, right
         state, obs, reward, ended, cut = task.step(state, jnp.int32(action), KEY)
         rooms.append((int(state.room), round(float(reward), 4), bool(ended), bool(cut)))
     rest, there = (0, -0.01, False, False), (2, -0.01, False, False)
     assert rooms == [rest, rest, rest, there, there, there, (3, 0.99, True, False)]
-    np.testing.assert_array_equal(obs[4:], [0, 0, 0, 1, 0, 0, 0, 1])
+    np.testing.assert_array_equal(obs[4:], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1])
     assert task.best(level) == pytest.approx(0.98)
     shut = maze.Level(jnp.zeros(4, bool), level.start, level.goal)
     assert task.best(shut) == 0.0
