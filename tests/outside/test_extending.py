@@ -65,6 +65,8 @@ def test_the_algorithm_of_the_page_passes_the_whole_check(page):
     assert not [finding for finding in check_algorithm("my_algorithm.py") if finding.failed]
 
 
-@pytest.mark.parametrize("word", ["my_world.py:make", "my_simulator.py:Counters"])
+@pytest.mark.parametrize(
+    "word", ["my_world.py:make", "my_levels.py:Targets", "my_simulator.py:Counters"]
+)
 def test_a_world_of_the_page_passes_its_check(word, page):
     assert not [finding for finding in check_environment(word, quick=True) if finding.failed]
