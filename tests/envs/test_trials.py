@@ -9,6 +9,7 @@ from gymnasium import spaces
 from sterling import envs, keys
 from sterling.envs.levels import size
 from sterling.envs.trials import Trials
+from sterling.experience.rollout import Rollout
 from sterling.types import Mistake
 
 
@@ -65,6 +66,26 @@ def test_episodes_of_a_trial_are_of_one_level_and_the_next_trial_is_of_another(r
     assert obs[each, 1] != first["obs"][0, 0, 1]  # an episode's own chance
     assert first["reward"][0, 0, 0] == first["ended"][0, 0, 0] == 0.0
     assert reward[trial, 0] == ended[trial, 0] == 0.0
+
+
+class Counting:
+    """Remembers how many steps it has taken."""
+
+    def memory(self, envs, keys):
+        return jnp.zeros((1, envs), jnp.int32)
+
+    def recall(self, past, obs, keys, explore):
+        count = past.memory + 1
+        return jnp.ones(count.shape, jnp.int32), count, {"count": count}
+
+
+def test_a_memory_lasts_for_the_whole_trial():
+    world, start = envs.make(Trials(Rooms(), 3), (0,), 1), keys.at(jnp.zeros(1, jnp.int32), "a", 0)
+    _, rows = Rollout.create(world, 25, start, Counting()).live(Counting(), start)
+    assert rows.obs["ended"].sum() > 6
+    # nine steps in three episodes, and the row that resets: its action is ignored
+    expected = ([*range(1, 11)] * 3)[:25]
+    np.testing.assert_array_equal(rows.extras["count"][0, :, 0], expected)
 
 
 def test_trials_of_native_worlds_by_name():
