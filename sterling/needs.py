@@ -108,8 +108,8 @@ class Fed:
 class Needs(Fed):
     """NEEDS: ``collect`` steps of every env per iteration, and batches of several kinds."""
 
-    collect: int
-    feeds: tuple[Feed, ...]
+    collect: int = 0
+    feeds: tuple[Feed, ...] = ()
     capacity: int = 1_000_000
     warmup: int = 0
     keep: tuple[str, ...] = ()

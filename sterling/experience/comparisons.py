@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from sterling import keys as named
+from sterling.experience.draws import Still, Unheard
 from sterling.language.adapters import jsonl
 from sterling.language.scene import Message, TextWorld
 from sterling.language.tokenizer import Tokenizer

@@ -48,7 +48,7 @@ class Demonstrations(Still, Unheard, eqx.Module):
         return True
 
     def collect(
-        self, agent: Actor, keys: Key[Array, "seed"]
+        self, agent: Any, keys: Key[Array, "seed"]
     ) -> tuple[Demonstrations, Demonstrations]:
         """Itself: nothing is lived."""
         return self, self

@@ -11,6 +11,7 @@ from sterling.types import Signals
 def collect(source, agent, keys, feed=None):
     """The source after one iteration, and the batches of its (first) feed: ``(seed, update, batch,
     ...)``, or all that was lived ``(seed, ...)``."""
+    feed = feed or feed_of(source)
     source, draws = source.collect(agent, keys)
     return source, batches(draws, keys, feed)
 
@@ -37,11 +38,13 @@ def batches(draws, keys, feed=None):
     return jax.vmap(of_seed)(seeds, draws.heard, chances)
 
 
-def feed_of(draws):
-    """What is drawn by default; None: what was lived, as it is."""
-    if hasattr(draws, "needs"):
-        return draws.needs.feeds[0]
-    inner = getattr(draws, "parts", (getattr(draws, "draws", None),))[0]
+def feed_of(of):
+    """What is drawn by default from a source, or from draws; None: what was lived, as it is."""
+    if hasattr(of, "needs"):
+        return of.needs.feeds[0]
+    inside = ("parts", "sources", "draws", "source")
+    inner = next((getattr(of, name) for name in inside if hasattr(of, name)), None)
+    inner = inner[0] if isinstance(inner, tuple) else inner
     return None if inner is None else feed_of(inner)
 
 

@@ -246,7 +246,7 @@ def test_a_faulty_scene_costs_its_own_row(kind):
     np.testing.assert_array_equal(record.extras["valid"][0], [True, False, True, True])
     assert not record.mask[0, 1].any()
     assert (int(after.tally.invalid[0]), int(after.tally.episodes[0])) == (1, 3)
-    ((scene, why),) = after.world.failures
+    ((scene, why),) = after.host.failures
     assert scene == 1
     assert "\n" not in why
     assert why.split(":")[0] in ("RuntimeError", "TimeoutError", "ValueError")

@@ -335,9 +335,8 @@ def test_warming_up_takes_the_asked_steps_at_random(space):
     replay = replay.warm(Teller(), keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0))
     assert int(replay.ring.count) == -(-700 // 3)
     row = jnp.arange(233, dtype=jnp.int32).reshape(1, -1)
-    actions = np.asarray(replay.ring.action(Place.of_all(row, jnp.zeros_like(row))))[0].reshape(
-        233, -1
-    )
+    place = Place.of_all(row, jnp.zeros_like(row))
+    actions = np.asarray(replay.ring.action(place))[0].reshape(233, -1)
     if isinstance(space, spaces.Box):
         assert actions.min() < -0.95
         assert actions.max() > 0.95
@@ -596,5 +595,5 @@ def test_channels_that_are_kept_come_back_summed_over_the_window(n_step):
 def test_only_channels_of_the_world_can_be_kept():
     start = keys.at(jnp.arange(1, dtype=jnp.int32), "test", 0)
     needs = Transitions(batch=4, capacity=60, keep=("cost",))
-    with pytest.raises(Mistake, match="keep names 'cost', the environment reports spent, place"):
+    with pytest.raises(Mistake, match="keep names 'cost', and what is recorded is spent, place"):
         Replay.create(Rollout.create(Reporting(), 1, start), needs, 1, start)
