@@ -98,7 +98,8 @@ class Traced:
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
         channels = checked(dict(getattr(task, "channels", {})))
         self.spec = Spec(obs=task.obs, action=task.action, envs=envs, channels=channels)
-        count = getattr(task, "levels", 0) if levels is None else levels
+        usual = getattr(task, "levels", 0) if isinstance(task, leveled.Levelled) else 0
+        count = usual if levels is None else levels
         check_whole("levels", count, 0)
         self.book = leveled.book(task, purpose, count) if count else None
         self._begin = leveled.resetting(task, self.book)

@@ -113,6 +113,9 @@ def test_levels_that_are_not_there_are_refused_in_a_line(kinds, count, said):
 def test_a_world_without_levels_has_no_such_option():
     with pytest.raises(Mistake, match="no option 'levels'; it has max_episode_steps"):
         envs.make("classic:CartPole-v1", (0,), 1, levels=3)
+    floors = envs.make("classic:CartPole-v1", (0,), 1).task
+    object.__setattr__(floors, "levels", ["cellar", "attic"])  # a word that tasks may use otherwise
+    assert Traced(floors, (0,), 1).book is None
     with pytest.raises(Mistake, match="has no levels"):
         Traced(envs.make("classic:CartPole-v1", (0,), 1).task, (0,), 1, levels=3)
 
