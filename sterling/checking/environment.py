@@ -17,6 +17,7 @@ from sterling.checking.finding import Check, Finding, Unseen, Wrong, carry_out
 from sterling.checking.play import Played, play
 from sterling.checking.rules import rules
 from sterling.envs.board import leaves
+from sterling.envs.levels import Levelled, resetting
 from sterling.envs.registry import find
 from sterling.types import World
 
@@ -127,15 +128,17 @@ def _randomness(made: Made, task: Any, played: Played, steps: int) -> Iterator[C
         count = min(steps, QUICK)
         yield "other seeds, other episodes", lambda: alike(made.played(count, seeds=(2, 3))), None
     else:
-        yield "random numbers come from the key", from_key, task and type(task).reset
+        begins = task and getattr(type(task), "begin" if isinstance(task, Levelled) else "reset")
+        yield "random numbers come from the key", from_key, begins
 
 
 def _traceable(made: Made, task: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """The functions that take a key, with arguments of which the key is the last."""
     key = jax.random.key(0)
     if task is not None:
-        state, _ = jax.eval_shape(task.reset, key)
-        yield task.reset, (key,)
+        reset = resetting(task)
+        state, _ = jax.eval_shape(reset, key)
+        yield reset, (key,)
         yield task.step, (state, jax.numpy.asarray(task.action.sample()), key)
         return
     world = made.world()

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Int, Key, PyTree
 
 from sterling.envs.board import MASK, choices, is_joint
+from sterling.envs.starts import Start
 from sterling.envs.wrappers import Wrapper
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step, World
 
@@ -57,6 +58,12 @@ class MaskedChoices(Wrapper):
         """Step with the choices that the action stands for."""
         state, step = self.world.step(state, self._apart(action), keys)
         return state, dataclasses.replace(step, obs=self._flat(step.obs))
+
+    def here(self, state: PyTree, obs: Any) -> Start:
+        """Where the inner world is, which shows the mask in its own shape."""
+        space: Any = self.world.spec.obs
+        mask = obs[MASK].reshape(*obs[MASK].shape[:2], *space[MASK].shape)
+        return super().here(state, {**obs, MASK: mask.astype(space[MASK].dtype)})
 
     def to_world(self, action: Action) -> Action:
         """The choices one by one."""

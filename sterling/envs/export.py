@@ -8,6 +8,7 @@ import gymnasium
 import jax
 import numpy as np
 
+from sterling.envs.levels import resetting
 from sterling.envs.traced import Task
 
 
@@ -19,7 +20,7 @@ class Exported(gymnasium.Env[Any, Any]):
     def __init__(self, task: Task):
         self.metadata = {"render_modes": []}
         self.observation_space, self.action_space = task.obs, task.action
-        self._reset, self._step = jax.jit(task.reset), jax.jit(task.step)
+        self._reset, self._step = jax.jit(resetting(task)), jax.jit(task.step)
         self._state: Any = None
 
     def reset(

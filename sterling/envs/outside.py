@@ -17,6 +17,7 @@ from jaxtyping import PyTree
 
 from sterling import importing
 from sterling.envs.gymnasium import Host
+from sterling.envs.levels import Levelled, begins, options_of, resetting
 from sterling.envs.options import HOST_OPTIONS, check_options
 from sterling.envs.traced import Task, Traced
 from sterling.envs.workers import NoEnvironment
@@ -24,7 +25,7 @@ from sterling.naming import called
 from sterling.types import Mistake, World
 
 KINDS = ("task", "world", "factory")
-LIMIT = "max_episode_steps"
+LIMIT, LEVELS = "max_episode_steps", "levels"
 PARTS = ("spec", "seeds", "traced", "exact", "reset", "step", "close")  # of a World
 
 
@@ -75,7 +76,7 @@ def make(
     if what == "world":
         return _world(thing, name, copies, {**how, "strategy": strategy}, options)
     if what == "task":
-        return _traced(thing, name, copies, strategy, options)
+        return _traced(thing, name, copies, {**how, "strategy": strategy}, options)
     own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
     limit = {} if LIMIT in parameters(thing) or LIMIT not in own else {LIMIT: own.pop(LIMIT)}
     _check_taken(thing, name, own)
@@ -87,7 +88,7 @@ def make(
     except NoEnvironment:  # a factory that did not say that it makes Tasks
         if not isinstance(_built(thing, name, own), Task):
             raise
-        return _traced(thing, name, copies, strategy, {**own, **limit})
+        return _traced(thing, name, copies, {**how, "strategy": strategy}, {**own, **limit})
     if limit:
         world.close()
         _check_taken(thing, name, limit)
@@ -103,23 +104,27 @@ def parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _traced(
-    thing: Any, name: str, copies: dict[str, Any], strategy: str, options: dict[str, Any]
+    thing: Any, name: str, copies: dict[str, Any], how: dict[str, Any], options: dict[str, Any]
 ) -> World:
-    """A Task's world, and its episodes cut after ``max_episode_steps``."""
-    own = {key: value for key, value in options.items() if key != LIMIT}
+    """A Task's world, its episodes cut after ``max_episode_steps``, its levels ``levels``."""
     if isinstance(thing, Task) and not isinstance(thing, type):
-        check_options(name, own, [LIMIT])
         task: Any = thing
+        ours, own = [LIMIT, *options_of(task)], {}
     else:
-        own = own if LIMIT not in parameters(thing) else options
+        taken = parameters(thing)
+        own = {
+            each: x for each, x in options.items() if each in taken or each not in (LIMIT, LEVELS)
+        }
         _check_taken(thing, name, own, LIMIT)
         task = _built(thing, name, own)
-    if not isinstance(task, Task):
+        ours = [each for each in (LIMIT, *options_of(task)) if each not in taken]
+    check_options(name, options, [*own, *ours])
+    if not isinstance(task, Task) or not begins(task):
         raise Mistake(f"{name} returned {task!r:.60}, which is no Task: it has no obs, action, "
                       "reset and step (see docs/extending.md)")  # fmt: skip
     check_task(task, name)
-    limit = 0 if LIMIT in own else options.get(LIMIT) or 0
-    return Traced(task, **copies, limit=limit, strategy=strategy)
+    said = {each: options[each] for each in ours if options.get(each) is not None}
+    return Traced(task, **copies, **how, limit=said.get(LIMIT, 0), levels=said.get(LEVELS))
 
 
 def check_task(task: Task, name: str) -> None:
@@ -130,12 +135,20 @@ def check_task(task: Task, name: str) -> None:
         if not isinstance(space, gymnasium.Space):
             raise Mistake(f"{name}: {part} must be a gymnasium.spaces.Space; got {space!r:.60}")
     key = jax.random.key(0)
-    state, obs = _shapes(task.reset, f"{name}: reset(key)", 2, key)
+    words, given = "reset", "key"
+    if isinstance(task, Levelled):
+        words, given = "begin", "level, key"
+        level = _shapes(task.level, f"{name}: level(key)", 0, key)
+        if hasattr(task, "edit"):
+            edited = _shapes(task.edit, f"{name}: edit(level, key)", 0, level, key)
+            _check_alike(f"{name}: the level of edit", edited, f"that of {name}.level", level)
+    state, obs = _shapes(resetting(task), f"{name}: {words}({given})", 2, key)
     action = jax.tree.map(jax.numpy.asarray, task.action.sample())
     said = f"{name}: step(state, action, key)"
-    moved, seen, reward, *ends = _shapes(task.step, said, 5, state, action, key)
-    _check_alike(f"{name}: the state of step", moved, f"that of {name}.reset", state)
-    _check_alike(f"{name}: the observation of step", seen, f"that of {name}.reset", obs)
+    parts = 5 + bool(getattr(task, "channels", {}))
+    moved, seen, reward, *ends = _shapes(task.step, said, parts, state, action, key)
+    _check_alike(f"{name}: the state of step", moved, f"that of {name}.{words}", state)
+    _check_alike(f"{name}: the observation of step", seen, f"that of {name}.{words}", obs)
     for part, value in (("reward", reward), ("terminated", ends[0]), ("truncated", ends[1])):
         if getattr(value, "shape", None) != ():
             raise Mistake(f"{name}: step must answer with one number as {part}; got {value}")
@@ -148,8 +161,9 @@ def _shapes(function: Callable[..., Any], what: str, count: int, *given: Any) ->
         made = jax.eval_shape(function, *given)
     except Exception as error:
         raise Mistake(f"{what} cannot be traced: {importing.explain(error)}") from error
-    if not isinstance(made, tuple) or len(made) != count:
-        parts = {2: "state and observation", 5: "state, obs, reward, terminated and truncated"}
+    if count and (not isinstance(made, tuple) or len(made) != count):
+        parts = {2: "state and observation", 5: "state, obs, reward, terminated and truncated",
+                 6: "state, obs, reward, terminated, truncated and channels"}  # fmt: skip
         raise Mistake(f"{what} must return {parts[count]}; got {made!r:.60}")
     return made
 
@@ -219,4 +233,4 @@ def _promised(factory: Any) -> Any:
 def _makes_tasks(made: Any) -> bool:
     if not isinstance(made, type) or issubclass(made, gymnasium.Env):
         return False
-    return hasattr(made, "reset") and hasattr(made, "step")
+    return begins(made) and hasattr(made, "step")

@@ -2,8 +2,8 @@
 
 A name may say where it comes from: ``envpool:CartPole-v1``, ``classic:CartPole-v1``,
 ``gymnax:CartPole-v1``, ``gymnasium:CartPole-v1``, ``probe:cut``, ``tabular:chain-8``,
-``bandit:5-arms-10-pulls``, ``hazards:3x6``. Without that the first of classic, EnvPool, gymnax and
-Gymnasium that has the name provides it.
+``bandit:5-arms-10-pulls``, ``hazards:3x6``, ``maze:5x5``, ``corridor:40``, ``trials:3:maze:4x4``.
+Without that the first of classic, EnvPool, gymnax and Gymnasium that has the name provides it.
 ``package:Name-v0`` imports the package first, as in Gymnasium; ``ogbench:`` takes the names of
 OGBench's data sets too, for the worlds they were collected in. A user's own environment is an
 object or a reference, ``path/to/file.py:factory`` or ``package.module:factory``, or a name that an
@@ -32,7 +32,8 @@ from sterling.naming import hint
 from sterling.types import Mistake, World
 
 SEARCHED = ("classic", "envpool", "gymnax", "gymnasium")  # for names that do not say
-BACKENDS = (*SEARCHED, "probe", "tabular", "bandit", "hazards")
+BACKENDS = (*SEARCHED, "probe", "tabular", "bandit", "hazards", "maze", "corridor", "trials")
+NATIVE = frozenset(BACKENDS) - {"envpool", "gymnax", "gymnasium"}  # Tasks of this package
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
 ATARI_STACK = 4
 COLLECTED = re.compile(r"(ogbench:.+)-(navigate|stitch|explore|play|noisy)(-.+)")  # and how
@@ -56,8 +57,9 @@ def make(
             ``gymnasium.Env``, a Task or a World (see ``envs/outside.py``).
         seeds: one per agent; a world of several seeds equals the worlds of each seed.
         envs: parallel copies per seed.
-        purpose: "train" or "evaluate": other episodes, and for Atari other rules (below). What
-            follows a "/" stands for other episodes alone, in worlds that are not compiled here.
+        purpose: "train" or "evaluate": other episodes, where the world has a fixed number of levels
+            (``levels=N``) other levels, and for Atari other rules (below). What follows a "/"
+            stands for other episodes alone, in worlds that are not compiled here.
         strategy: "vmap" or "map" over seeds, where the environment itself is compiled.
         stack: frames that make an observation; default 4 for Atari, else 1.
         flatten: observe pictures as vectors, which a small perceptron learns from much faster
@@ -109,8 +111,8 @@ def _made(
         return _pool(name, copies, purpose, stack, options)
     if backend == "gymnasium":
         return _dressed(_registered_world(name, copies, purpose, options), stack)
-    strategy = "vmap" if strategy == "processes" else strategy  # a seed is alone in its process
-    return _dressed(_compiled(backend, name, copies, strategy, options), stack)
+    how = {"strategy": "vmap" if strategy == "processes" else strategy, "purpose": purpose}
+    return _dressed(_compiled(backend, name, copies, how, options), stack)
 
 
 def names(pattern: str | None = None) -> dict[str, list[str]]:
@@ -200,7 +202,8 @@ def _dressed(world: World, stack: int | None) -> World:
     """Frames stacked where asked for, masks in one row, bounded actions brought to [-1, 1]."""
     from sterling.envs.board import is_bounded
     from sterling.envs.choices import MaskedChoices, is_unlike_a_row
-    from sterling.envs.wrappers import FrameStack, RescaleAction
+    from sterling.envs.frame_stack import FrameStack
+    from sterling.envs.wrappers import RescaleAction
 
     world = world if stack in (None, 1) else FrameStack(world, stack)
     world = MaskedChoices(world) if is_unlike_a_row(world.spec) else world
@@ -228,19 +231,26 @@ def _pool(
 
 
 def _compiled(
-    backend: str, name: str, copies: dict[str, Any], strategy: str, options: dict[str, Any]
+    backend: str, name: str, copies: dict[str, Any], how: dict[str, Any], options: dict[str, Any]
 ) -> World:
-    """A world that is a JAX program."""
+    """A world that is a JAX program; ``how``: its strategy and purpose."""
+    from sterling.envs.levels import options_of
     from sterling.envs.traced import Traced
 
     if backend == "gymnax":
         from sterling.envs import gymnax
 
-        return gymnax.make(name, **copies, strategy=strategy, **options)
-    check_options(name, options, ["max_episode_steps"])
-    task, limit = _module(backend).make(name)
+        return gymnax.make(name, **copies, strategy=how["strategy"], **options)
+    task, limit = native(backend, name)
+    check_options(name, options, ["max_episode_steps", *options_of(task)])
     limit = options.get("max_episode_steps", limit)
-    return Traced(task, **copies, limit=limit, strategy=strategy)
+    return Traced(task, **copies, limit=limit, **how, levels=options.get("levels"))
+
+
+def native(backend: str, name: str) -> tuple[Any, int]:
+    """A native world's Task and its time limit (0: none)."""
+    made: tuple[Any, int] = _module(backend).make(name)
+    return made
 
 
 def _registered_world(

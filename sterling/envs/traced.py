@@ -1,7 +1,8 @@
 """Pure environments as worlds: everything stays inside the compiled program.
 
 A :class:`Task` is one copy of an environment, as two pure functions. :class:`Traced` runs
-``seeds x envs`` copies of it, keeps the clock, and resets on the step after an episode's last.
+``seeds x envs`` copies of it, keeps the clock, and resets on the step after an episode's last: as
+the task says, or where it was told to (``envs/starts.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.channels import Channel, checked
+from sterling.envs import levels as leveled
+from sterling.envs.options import check_whole
+from sterling.envs.starts import Start
 from sterling.seeds import over_seeds
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
 
@@ -25,6 +29,11 @@ STRATEGIES = ("vmap", "map")
 @runtime_checkable
 class Task(Protocol):
     """One copy of an environment, as pure functions of arrays.
+
+    It begins by ``reset(key) -> (state, obs)``. One that has levels offers in its place
+    ``level(key) -> level``, a tree of arrays, and ``begin(level, key) -> (state, obs)``; if it can,
+    also ``edit(level, key) -> level``, a level much like it, and ``levels``, how many there are in
+    training unless the user says so (0: a new one each time). See ``envs/levels.py``.
 
     ``step`` returns state, observation, reward, terminated and truncated; all but the first two
     are scalars. A state has the same shapes and dtypes from ``reset`` and from ``step``. A task
@@ -40,9 +49,6 @@ class Task(Protocol):
     def action(self) -> spaces.Space[Any]:
         """What can be done."""
 
-    def reset(self, key: Key[Array, ""]) -> tuple[PyTree, Obs]:
-        """Start an episode."""
-
     def step(self, state: PyTree, action: Action, key: Key[Array, ""]) -> tuple[Any, ...]:
         """Move."""
 
@@ -56,6 +62,8 @@ class TracedState(eqx.Module):
     task: PyTree
     elapsed: Int[Array, "..."]
     ended: Bool[Array, "..."]
+    start: Start | None = None  # where episodes begin in envs that were told so (None: in no env)
+    given: Bool[Array, "..."] | None = None  # in which
 
 
 class Traced:
@@ -64,7 +72,8 @@ class Traced:
     ``limit`` cuts episodes after so many steps (0: never); a cut has discount 1, and an episode
     that ends in the very step of its cut has ended. Under ``strategy="map"`` seeds run one after
     another inside the program, and N seeds are bit-equal to each of them alone; ``"vmap"`` runs
-    them as one batch. The envs of a seed are always one batch.
+    them as one batch. The envs of a seed are always one batch. ``levels``: how many there are in
+    training (None: as the task says), where the task has any; ``purpose`` "train" or "evaluate".
     """
 
     traced = True
@@ -79,6 +88,8 @@ class Traced:
         *,
         limit: int = 0,
         strategy: str = "vmap",
+        purpose: str = "train",
+        levels: Any = None,  # int or None; what a user gave is told so in words
     ):
         if strategy not in STRATEGIES:
             raise Mistake(f"strategy {strategy!r} is not known; use 'vmap' or 'map'")
@@ -87,6 +98,11 @@ class Traced:
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
         channels = checked(dict(getattr(task, "channels", {})))
         self.spec = Spec(obs=task.obs, action=task.action, envs=envs, channels=channels)
+        usual = getattr(task, "levels", 0) if isinstance(task, leveled.Levelled) else 0
+        count = usual if levels is None else levels
+        check_whole("levels", count, 0)
+        self.book = leveled.book(task, purpose, count) if count else None
+        self._begin = leveled.resetting(task, self.book)
         self._reset = jax.jit(over_seeds(self._strategy, self._reset_seed))
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[TracedState, Obs]:
@@ -99,11 +115,29 @@ class Traced:
         """One step of every env."""
         return over_seeds(self._strategy, self._step_seed)(state, action, keys)
 
+    def assign(
+        self, state: TracedState, start: Start, given: Bool[Array, "seed env"], now: bool = False
+    ) -> TracedState:
+        """Episodes begin at ``start`` in the envs that are ``given`` it, from their next reset on;
+        with ``now`` that is the next step."""
+        if start.level is not None and not isinstance(self.task, leveled.Levelled):
+            raise Mistake("this world has no levels to begin in")
+        ended = state.ended | given if now else state.ended
+        if state.start is not None and state.given is not None:
+            if (start.level is None) != (state.start.level is None):
+                raise Mistake("a world is told either levels or states to begin in, not both")
+            start, given = select(given, start, state.start), given | state.given
+        return TracedState(state.task, state.elapsed, ended, start, given)
+
+    def here(self, state: TracedState, obs: Obs) -> Start:
+        """Where every env is."""
+        return Start(state=state.task, elapsed=state.elapsed, obs=obs)
+
     def close(self) -> None:
         """Nothing to release."""
 
     def _reset_seed(self, key: Key[Array, ""]) -> tuple[TracedState, Obs]:
-        task, obs = jax.vmap(self.task.reset)(self._env_keys(key))
+        task, obs = jax.vmap(self._begin)(self._env_keys(key))
         envs = self.spec.envs
         return TracedState(task, jnp.zeros(envs, jnp.int32), jnp.zeros(envs, bool)), obs
 
@@ -118,9 +152,9 @@ class Traced:
         """Step one copy, or reset it where its episode was over; both are computed."""
         moved, obs, reward, terminated, truncated, *more = self.task.step(state.task, action, key)
         reported = as_declared(self.spec.channels, *more)
-        started, first_obs = self.task.reset(key)  # of step and reset only one is used
+        started, first_obs, passed = self._begun(state, key)  # of step and reset only one is used
         fresh = state.ended
-        elapsed = jnp.where(fresh, 0, state.elapsed + 1)
+        elapsed = jnp.where(fresh, passed, state.elapsed + 1)
         terminated = terminated & ~fresh
         cut = truncated | (elapsed >= self.limit) if self.limit else truncated
         last = (terminated | cut) & ~fresh
@@ -132,7 +166,22 @@ class Traced:
             ~fresh,
             channels={name: jnp.where(fresh, 0.0, value) for name, value in reported.items()},
         )
-        return TracedState(select(fresh, started, moved), elapsed, last), step
+        task = select(fresh, started, moved)
+        return TracedState(task, elapsed, last, state.start, state.given), step
+
+    def _begun(
+        self, state: TracedState, key: Key[Array, ""]
+    ) -> tuple[PyTree, Obs, Int[Array, ""] | int]:
+        """A new episode of one copy, where it was told to begin or else as ever: the task's state,
+        what is seen first, and the steps that have passed."""
+        start = state.start
+        if start is None or state.given is None:
+            return *self._begin(key), 0
+        if start.level is not None:
+            begun = leveled.begin(self.task, self.book, key, state.given, start.level)
+            return *begun, 0
+        told = (start.state, start.obs, start.elapsed)
+        return select(state.given, told, (*self._begin(key), jnp.zeros((), jnp.int32)))
 
     def _env_keys(self, key: Key[Array, ""]) -> Key[Array, "env"]:
         """An env's randomness does not depend on how many envs run beside it."""

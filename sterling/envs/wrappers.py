@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.envs.board import is_bounded
+from sterling.envs.starts import Start, able
 from sterling.envs.traced import select
 from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step, World
 
@@ -39,6 +40,21 @@ class Wrapper:
     def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:
         """One step of every env."""
         return self.world.step(state, action, keys)
+
+    @property
+    def book(self) -> PyTree:
+        """The levels that episodes begin in (``envs/starts.py``)."""
+        return able(self.world).book
+
+    def assign(
+        self, state: PyTree, start: Start, given: Bool[Array, "seed env"], now: bool = False
+    ) -> PyTree:
+        """Tell the inner world where episodes begin."""
+        return able(self.world).assign(state, start, given, now)
+
+    def here(self, state: PyTree, obs: Obs) -> Start:
+        """Where the inner world is."""
+        return able(self.world).here(state, obs)
 
     def to_world(self, action: Action) -> Action:
         """An agent's action as the environment itself takes it."""
@@ -112,6 +128,14 @@ class Flatten(Wrapper):
         state, step = self.world.step(state, action, keys)
         return state, dataclasses.replace(step, obs=self._flat(step.obs))
 
+    def here(self, state: PyTree, obs: Obs) -> Start:
+        """Where the inner world is, which shows its observations in their own shape."""
+        space: Any = self.world.spec.obs
+        lead, whole = obs.shape[:2], space.dtype.kind in "iu"
+        raw = obs.reshape(*lead, *self._shape) / self._unit
+        raw = (self._numpy.rint(raw) if whole else raw).astype(space.dtype)
+        return super().here(state, raw)
+
     def to_agent(self, obs: Obs) -> Obs:
         """As one vector; leading axes are free."""
         return self._flat(super().to_agent(obs))
@@ -129,58 +153,6 @@ class ClipReward(Wrapper):
         state, step = self.world.step(state, action, keys)
         clipped = self._numpy.sign(step.reward)
         return state, dataclasses.replace(step, reward=clipped, score=step.counted)
-
-
-class StackState(eqx.Module):
-    """The inner world's state, and the frames now seen."""
-
-    world: PyTree
-    frames: AnyArray
-
-
-class FrameStack(Wrapper):
-    """The last ``depth`` observations, joined along their first axis, the newest last.
-
-    An episode's first observation is repeated. For boxes: ``(1, 84, 84)`` becomes
-    ``(depth, 84, 84)``, a vector of n numbers one of ``depth * n``.
-    """
-
-    def __init__(self, world: World, depth: int):
-        space = world.spec.obs
-        if not isinstance(space, spaces.Box) or not space.shape:
-            raise Mistake(f"frames of {space} cannot be stacked; stack=1, or observe a Box")
-        if len(space.shape) == 3 and space.shape[2] < space.shape[0]:
-            raise Mistake(
-                f"pictures of shape {space.shape} have their channels last and cannot be stacked; "
-                "use stack=1, or channels first"
-            )
-        if depth < 1 or getattr(world, "stack", 1) > 1:
-            raise Mistake(
-                f"a stack of {depth} frames on {getattr(world, 'stack', 1)} is not possible"
-            )
-        self._depth, self._each = depth, space.shape[0]
-        low, high = (np.concatenate([bound] * depth) for bound in (space.low, space.high))
-        stacked = spaces.Box(low, high, dtype=space.dtype.type)
-        super().__init__(world, dataclasses.replace(world.spec, obs=stacked), depth)
-
-    def reset(self, keys: Key[Array, "seed"]) -> tuple[StackState, Obs]:
-        """Start every episode with its first frame repeated."""
-        state, obs = self.world.reset(keys)
-        frames = self._repeat(obs)
-        return StackState(state, frames), frames
-
-    def step(
-        self, state: StackState, action: Action, keys: Key[Array, "seed"]
-    ) -> tuple[StackState, Step]:
-        """Push a frame, or begin a new stack where the inner world has reset."""
-        inner, step = self.world.step(state.world, action, keys)
-        pushed = self._numpy.concatenate([state.frames[:, :, self._each :], step.obs], 2)
-        mask = step.mask.reshape(step.mask.shape + (1,) * (pushed.ndim - 2))
-        frames = self._numpy.where(mask, pushed, self._repeat(step.obs))
-        return StackState(inner, frames), dataclasses.replace(step, obs=frames)
-
-    def _repeat(self, obs: AnyArray) -> AnyArray:
-        return self._numpy.concatenate([obs] * self._depth, 2)
 
 
 class ActionRepeat(Wrapper):
@@ -260,6 +232,15 @@ class TimeLimit(Wrapper):
         state, obs = self.world.reset(keys)
         shape = (self.seeds, self.spec.envs)
         return LimitState(state, jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)), obs
+
+    def assign(
+        self, state: PyTree, start: Start, given: Bool[Array, "seed env"], now: bool = False
+    ) -> PyTree:
+        """Raises Mistake: episodes begin by this wrapper's own clock."""
+        raise Mistake(
+            "TimeLimit cannot be told where an episode begins; give the environment "
+            "max_episode_steps=... instead"
+        )
 
     def step(
         self, state: LimitState, action: Action, keys: Key[Array, "seed"]

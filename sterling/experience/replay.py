@@ -22,6 +22,7 @@ from sterling.experience.priority import Priorities, SumTree
 from sterling.experience.replay_draws import ReplayDraws
 from sterling.experience.rollout import Rollout
 from sterling.experience.room import check_room
+from sterling.experience.stepwise import Stepwise
 from sterling.experience.storage import Place, Ring
 from sterling.needs import FRESH
 from sterling.types import AnyNeeds, Feed, Mistake, Record, World
@@ -36,7 +37,7 @@ class Replay(Wrapped, eqx.Module):
     those named in ``needs.keep`` are kept: the actor's, and channels of the world.
     """
 
-    source: Rollout | Guided
+    source: Rollout | Guided | Stepwise
     ring: Ring
     priorities: Priorities | None
     needs: AnyNeeds = eqx.field(static=True)
@@ -44,7 +45,7 @@ class Replay(Wrapped, eqx.Module):
     @classmethod
     def create(
         cls,
-        source: Rollout | Guided,
+        source: Rollout | Guided | Stepwise,
         needs: AnyNeeds,
         stack: int,
         keys: Key[Array, "seed"],
@@ -186,7 +187,7 @@ def _is_asked(needs: AnyNeeds, world: World) -> bool:
 
 def _kept(
     names: tuple[str, ...],
-    source: Rollout | Guided,
+    source: Rollout | Guided | Stepwise,
     actor: Actor | None,
     keys: Key[Array, "seed"],
 ) -> dict[str, Array]:
@@ -197,6 +198,7 @@ def _kept(
     if actor is not None:
         seen = (source.past, source.obs)
         own = eqx.filter_eval_shape(acting.choose, actor, *seen, keys, True)[2]
+    own = {**own, **getattr(source, "recorded", {})}
     shape = (world.seeds, world.spec.envs)
     known = {name: (*shape, *each.shape) for name, each in world.spec.channels.items()}
     known |= {name: each.shape for name, each in own.items()}

@@ -17,13 +17,13 @@ from sterling.envs.board import WIDEST, is_bounded
 from sterling.envs.options import check_free
 from sterling.equations.augmentation import named, suits
 from sterling.experience.augment import Augment
-from sterling.experience.guided import Guided
+from sterling.experience.draws import Source
 from sterling.experience.logged import Logged
 from sterling.experience.mix import Mix
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
 from sterling.needs import REPLAY
-from sterling.training import logbook
+from sterling.training import logbook, starts
 from sterling.training.agent import Agent, create_agent
 from sterling.training.footprint import check_size
 from sterling.training.guide import guided
@@ -140,13 +140,16 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
 
-    def create(start: Key[Array, "seed"], agent: Agent) -> Rollout | Guided | Replay:
+    def create(start: Key[Array, "seed"], agent: Agent) -> Source:
         begin = partial(Rollout.create, world, needs.collect, start)
         lived = guided(settings, world, needs.collect, begin, agent)
+        lived = starts.told(settings.starts, lived, start)
         if not needs.of(REPLAY):
-            return lived
+            return starts.heard(settings.starts, lived)
         own, stack = logbook.divided(settings, needs)[1], getattr(world, "stack", 1)
-        return Replay.create(lived, own, stack, start, settings.steps, actor=agent)
+        own = starts.kept(settings.starts, own)
+        replay = Replay.create(lived, own, stack, start, settings.steps, actor=agent)
+        return starts.heard(settings.starts, replay)
 
     return create
 

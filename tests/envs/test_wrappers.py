@@ -13,9 +13,10 @@ from gymnasium import spaces
 
 from sterling import keys
 from sterling.envs.envpool import Pool
+from sterling.envs.frame_stack import FrameStack
 from sterling.envs.gymnasium import Host
 from sterling.envs.traced import Traced
-from sterling.envs.wrappers import ActionRepeat, ClipReward, FrameStack, RescaleAction, TimeLimit
+from sterling.envs.wrappers import ActionRepeat, ClipReward, RescaleAction, TimeLimit
 from sterling.types import Mistake, Step
 
 SEEDS, ENVS = (0, 1), 3

@@ -10,8 +10,9 @@ from gymnasium import spaces
 
 from sterling import keys
 from sterling.channels import Channel, checked, columns
+from sterling.envs.frame_stack import FrameStack
 from sterling.envs.traced import Traced
-from sterling.envs.wrappers import ActionRepeat, ClipReward, Flatten, FrameStack, TimeLimit
+from sterling.envs.wrappers import ActionRepeat, ClipReward, Flatten, TimeLimit
 from sterling.experience import episode_totals
 from sterling.experience.rollout import Rollout
 from sterling.training.evaluate import evaluate

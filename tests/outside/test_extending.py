@@ -76,6 +76,8 @@ def test_with_its_gain_s_sign_wrong_it_fails_the_check(page):
     assert failed == [f"it solves probe:{name} {about}" for name in ("both", "both-continuous")]
 
 
-@pytest.mark.parametrize("word", ["my_world.py:make", "my_simulator.py:Counters"])
+@pytest.mark.parametrize(
+    "word", ["my_world.py:make", "my_levels.py:Targets", "my_simulator.py:Counters"]
+)
 def test_a_world_of_the_page_passes_its_check(word, page):
     assert not [finding for finding in check_environment(word, quick=True) if finding.failed]

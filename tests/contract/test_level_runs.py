@@ -1,0 +1,89 @@
+"""Runs that choose where episodes begin: a seed alone as among others, resumed bit for bit."""
+
+import json
+import os
+import signal
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import sterling
+
+
+class Stop:
+    """A sink that asks the process to save and leave at the second row that it is given."""
+
+    def __init__(self):
+        self.rows = 0
+
+    def write(self, row):
+        self.rows += 1
+        if self.rows == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def close(self):
+        pass
+
+
+pytestmark = [pytest.mark.as_users, pytest.mark.slow]
+ROLLOUTS = {"length": 16, "minibatch": 64, "epochs": 1, "envs": 4, "steps": 16 * 4 * 30}
+REPLAYED = {"warmup": 100, "batch": 16, "capacity": 3000, "priority": 0.6, "n_step": 2}
+REPLAYED |= {"envs": 2, "steps": 900}
+LEVELS = {"starts": "plr:0.3,0.2", "env_options": {"levels": 12}}
+RUNS = {
+    "ppo": ("ppo", "maze:3x3", ROLLOUTS | LEVELS),
+    "dqn": ("dqn", "maze:3x3", REPLAYED | LEVELS),
+    "go-explore": ("dqn", "corridor:6", REPLAYED | {"starts": "go-explore"}),
+}
+
+
+def train(name, seeds, **options):
+    algorithm, environment, fields = RUNS[name]
+    how = {"strategy": "map", "evaluate_episodes": 0, "preset": False, "width": 8, "depth": 1}
+    how |= {"log_every": fields["steps"] // 4, **fields, **options}
+    return sterling.train(algorithm, environment, seeds=seeds, **how)
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def together(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("levels") / "whole"
+    return request.param, path, train(request.param, [0, 1, 2], out=path)
+
+
+def leaves(run):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(run.agent.state)]
+
+
+def known(path):
+    """What the newest checkpoint holds of levels, or of an archive."""
+    tree = load_file(max((path / "checkpoints").iterdir()) / "tree.safetensors")
+    ends = ("/scores", "source/last", "archive/seen", "archive/start/elapsed")
+    return {name: each for name, each in tree.items() if name.endswith(ends)}
+
+
+def test_a_run_keeps_what_it_found_out(together):
+    name, path, _ = together
+    assert json.loads((path / "config.json").read_text())["starts"] == RUNS[name][2]["starts"]
+    found = known(path)
+    assert len(found) == 2
+    for each in found.values():
+        assert (each > 0).sum() > (10 if name == "go-explore" else 0.7 * 3 * 12)
+
+
+def test_a_seed_alone_is_the_same_among_several(together):
+    name, _, several = together
+    for many, one in zip(leaves(several), leaves(train(name, [1])), strict=True):
+        np.testing.assert_array_equal(many[1], one[0])
+
+
+def test_stopped_and_resumed_equals_uninterrupted(together, tmp_path):
+    name, whole, run = together
+    path = tmp_path / "broken"
+    with pytest.raises(SystemExit):
+        train(name, [0, 1, 2], out=path, sinks=[Stop()])
+    for one, other in zip(leaves(run), leaves(sterling.resume(path)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for leaf, each in known(whole).items():
+        np.testing.assert_array_equal(each, known(path)[leaf])

@@ -1,0 +1,132 @@
+"""Trials: several episodes of one level as one, their rewards and ends seen."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from sterling import envs, keys
+from sterling.envs.levels import size
+from sterling.envs.trials import Trials
+from sterling.experience.rollout import Rollout
+from sterling.types import Mistake
+
+
+class Rooms:
+    """A level is a number; shown are it, a number drawn anew each episode, and the clock."""
+
+    obs = spaces.Box(0.0, 1e6, (3,), np.float32)
+    action = spaces.Discrete(2)
+    levels = 7
+
+    def level(self, key):
+        return jax.random.randint(key, (), 0, 1000, jnp.int32)
+
+    def begin(self, level, key):
+        state = jnp.stack([level, jax.random.randint(key, (), 0, 10**6), jnp.int32(0)])
+        return state, state.astype(jnp.float32)
+
+    def step(self, state, action, key):
+        state = state + jnp.array([0, 0, 1], jnp.int32)
+        ended = (state[2] == 3) & (action == 1)
+        return state, state.astype(jnp.float32), jnp.float32(state[2]), ended, jnp.zeros((), bool)
+
+
+def played(world, actions):
+    seeds, rows, move = jnp.zeros(1, jnp.int32), [], jax.jit(world.step)
+    state, obs = world.reset(keys.at(seeds, "reset", 0))
+    for time, action in enumerate(actions):
+        given = jnp.full((1, 1), action, jnp.int32)
+        state, step = move(state, given, keys.at(seeds, "step", time))
+        rows.append(step)
+    return obs, jax.tree.map(lambda *x: np.stack([each[0, 0] for each in x]), *rows)
+
+
+@pytest.mark.parametrize("right", [1, 0])
+def test_episodes_of_a_trial_are_of_one_level_and_the_next_trial_is_of_another(right):
+    """They last 3 steps where the action is 1 and else are cut after 5."""
+    each = 3 if right else 5
+    world = envs.make(Trials(Rooms(), 2, limit=5), (0,), 1)
+    assert size(world.book) == 7
+    first, step = played(world, [right] * (2 * each + 2))
+    obs, reward, ended = (step.obs[name] for name in ("obs", "reward", "ended"))
+    trial = 2 * each  # steps of a trial
+    np.testing.assert_array_equal(np.flatnonzero(step.last), [trial - 1])
+    assert step.discount[trial - 1] == 0.0
+    assert step.discount[each - 1] == 1.0
+    np.testing.assert_array_equal(np.flatnonzero(ended[:, 0]), [each - 1, trial - 1])
+    np.testing.assert_array_equal(np.flatnonzero(~step.mask), [trial])
+    clock = [*range(1, each), 0] * 2  # an episode's first observation stands where one has ended
+    np.testing.assert_array_equal(obs[:trial, 2], clock)
+    np.testing.assert_array_equal(reward[:trial, 0], [*range(1, each + 1)] * 2)
+    np.testing.assert_array_equal(reward[:trial, 0], step.reward[:trial])
+    assert (obs[: trial - 1, 0] == first["obs"][0, 0, 0]).all()
+    assert obs[trial, 0] != first["obs"][0, 0, 0]
+    assert obs[each, 1] != first["obs"][0, 0, 1]  # an episode's own chance
+    assert first["reward"][0, 0, 0] == first["ended"][0, 0, 0] == 0.0
+    assert reward[trial, 0] == ended[trial, 0] == 0.0
+
+
+class Counting:
+    """Remembers how many steps it has taken."""
+
+    def memory(self, envs, keys):
+        return jnp.zeros((1, envs), jnp.int32)
+
+    def recall(self, past, obs, keys, explore):
+        count = past.memory + 1
+        return jnp.ones(count.shape, jnp.int32), count, {"count": count}
+
+
+def test_a_memory_lasts_for_the_whole_trial():
+    world, start = envs.make(Trials(Rooms(), 3), (0,), 1), keys.at(jnp.zeros(1, jnp.int32), "a", 0)
+    _, rows = Rollout.create(world, 25, start, Counting()).live(Counting(), start)
+    assert rows.obs["ended"].sum() > 6
+    # nine steps in three episodes, and the row that resets: its action is ignored
+    expected = ([*range(1, 11)] * 3)[:25]
+    np.testing.assert_array_equal(rows.extras["count"][0, :, 0], expected)
+
+
+def test_trials_of_native_worlds_by_name():
+    world = envs.make("trials:3:maze:3x3", (0, 1), 2, levels=10, purpose="evaluate")
+    assert set(world.spec.obs.spaces) == {"obs", "reward", "ended"}
+    assert world.task.limit == 36
+    assert world.limit == 0
+    assert world.task.episodes == 3
+    inner = envs.make("maze:3x3", (0, 1), 2, levels=10, purpose="evaluate")
+    for one, other in zip(*map(jax.tree.leaves, (world.book, inner.book)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert envs.make("trials:2:CartPole-v1", (0,), 1).task.limit == 500
+
+
+def test_what_a_task_reports_comes_through_and_tasks_without_levels_begin_anew():
+    world = envs.make("trials:2:hazards:3x4", (0,), 1)
+    assert set(world.spec.channels) == {"cost"}
+    _, step = played(world, [1] * 40)
+    assert step.channels["cost"].sum() > 0
+    assert world.book is None
+    assert step.obs["ended"].sum() >= 2 * step.last.sum()
+    assert step.last.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("trials:0:maze:3x3", "is not known"),
+        ("trials:maze:3x3", "is not known"),
+        ("trials:2:maze:none", "is not known"),
+        ("trials:2:trials:2:maze:3x3", "is not known"),
+        ("trials:2:envpool:Acrobot-v1", "is not known"),
+    ],
+)
+def test_other_names_are_refused_in_a_line(name, said):
+    with pytest.raises(Mistake, match=said):
+        envs.make(name, (0,), 1)
+
+
+def test_names_of_what_a_trial_shows_are_taken():
+    task = Rooms()
+    task.obs = spaces.Dict({"reward": spaces.Box(0.0, 1.0, (1,))})
+    with pytest.raises(Mistake, match="a trial shows 'reward' and so does its task"):
+        Trials(task, 2)
