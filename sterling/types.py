@@ -156,6 +156,11 @@ class Algorithm(Protocol):
     Rollouts of the latter have ``extras["begins"]``, the rows in which the memory began anew, and
     ``start``, the past before the first row.
 
+    And what learns from each kind of batch that ``needs`` asks for, ``learn`` or, where a feed has a
+    name, ``learn_NAME``: one iteration's learning from a rollout, or one update from a batch.
+
+        learn(state, batch, key) -> (state, signals)
+
     Some offer more: ``value(state, obs)`` (``value(state, past, obs)`` of those who remember), the
     return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;
     ``settled(config, log)``, the fields with what they leave to a log.
@@ -171,11 +176,6 @@ class Algorithm(Protocol):
     @staticmethod
     def init(key: Key[Array, ""], spec: Spec, config: Any) -> Any:
         """A fresh state; raises :class:`Mistake` where the spec does not suit the algorithm."""
-        ...
-
-    @staticmethod
-    def learn(state: Any, batch: Record, key: Key[Array, ""]) -> tuple[Any, Signals]:
-        """One iteration's learning from a rollout, or one update from a batch of transitions."""
         ...
 
 

@@ -46,8 +46,10 @@ class Given(str):
 def checked(found: Any, word: str) -> Any:
     """Return ``found`` if it is an algorithm; else raise Mistake, which says what is missing."""
     lacking = [part for part in PARTS if not hasattr(found, part)]
-    if lacking == ["act"] and all(hasattr(found, part) for part in REMEMBERS):
-        lacking = []
+    if all(hasattr(found, part) for part in REMEMBERS):
+        lacking = [part for part in lacking if part != "act"]
+    if any(name.startswith("learn_") for name in dir(found)):
+        lacking = [part for part in lacking if part != "learn"]
     if lacking:
         raise Mistake(f"{word} is no algorithm: it lacks {PARTS[lacking[0]]}"
                       f"{_remedy(found, word, lacking)}")  # fmt: skip
@@ -62,10 +64,23 @@ def checked(found: Any, word: str) -> Any:
     except Exception as error:
         why = importing.explain(error)
         raise Mistake(f"{word}: Config() raises {why}; give every field a default") from error
+    _check_learners(found, word)
     if getattr(found, "__hash__", None) is None:
         raise Mistake(f"{word} cannot be hashed, which compiled programs ask of it; give a module, "
                       "a class, or an object whose class defines no __eq__")  # fmt: skip
     return found
+
+
+def _check_learners(found: Any, word: str) -> None:
+    """Raise Mistake where nothing learns from a batch that is asked for."""
+    try:
+        feeds = found.needs(found.Config()).feeds
+    except Exception:  # what needs itself does wrong is said where it is used
+        return
+    for feed in feeds:
+        if not hasattr(found, feed.learner):
+            said = f"{word} asks for batches named {feed.name!r}" if feed.name else word
+            raise Mistake(f"{said} and lacks {feed.learner}(state, batch, key)")
 
 
 def word_of(algorithm: Any) -> str:

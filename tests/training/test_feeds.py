@@ -1,0 +1,161 @@
+"""Learners that are fed batches of several kinds: each when it is due, and told apart."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling import envs
+from sterling.experience.replay import Replay
+from sterling.experience.rollout import Rollout
+from sterling.training.agent import Agent
+from sterling.training.loop import Run, advance, iterate
+from sterling.training.updates import means
+from sterling.types import Feed, Mistake, Needs, Signals, Transitions
+
+FEEDS = (
+    Feed("fresh", "lived"),
+    Feed(name="model", batch=6, updates=3, every=2, length=4),
+    Feed(name="policy", batch=5, updates=2, priority=0.5),
+)
+
+
+class State(eqx.Module):
+    """How often each function was called, and what it saw last."""
+
+    calls: jax.Array
+    seen: jax.Array
+
+
+def told(state, at, batch, value, **samples):
+    calls = state.calls.at[at].add(1)
+    seen = state.seen.at[at].set(batch.reward.sum() + value)
+    return State(calls, seen), Signals({"calls": calls[at].astype(jnp.float32)}, samples)
+
+
+def learn_lived(state, batch, key):
+    assert batch.reward.shape == (2, 3)  # (time, env): all that was lived, once
+    return told(state, 0, batch, 0.0)
+
+
+def learn_model(state, batch, key):
+    assert batch.reward.shape == (6, 4)  # stretches
+    return told(state, 1, batch, jax.random.uniform(key))
+
+
+def learn_policy(state, batch, key):
+    error = 1.0 + batch.reward**2
+    return told(state, 2, batch, 0.0, td_error=error)
+
+
+def act(state, obs, key, explore):
+    chosen = jax.random.randint(key, obs.shape[:1], 0, 2)
+    return chosen, {"logit": chosen.astype(jnp.float32) / 4.0}
+
+
+def begun(seeds, feeds=FEEDS, keep=("logit",), strategy="map"):
+    """A run of this learner in a world whose observation says what is paid."""
+    needs = Needs(2, feeds, 90, 12, keep)
+    parts = {
+        "Config": object,
+        "needs": lambda config: needs,
+        "init": lambda key, spec, config: State(jnp.zeros(3, jnp.int32), jnp.zeros(3)),
+        **{each.__name__: each for each in (act, learn_lived, learn_model, learn_policy)},
+    }
+    module = type("Told", (), {name: staticmethod(each) for name, each in parts.items()})()
+    names = jnp.asarray(seeds, jnp.int32)
+    start = jax.vmap(jax.random.key)(names)
+    world = envs.make("probe:observation", tuple(seeds), 3)
+    agent = Agent.create(module, start, world.spec, None, strategy)
+    lived = Rollout.create(world, 2, start, agent)
+    source = Replay.create(lived, needs, 1, start, actor=agent).warm(agent, start)
+    return Run(agent, source, names, jnp.zeros((), jnp.int32))
+
+
+def test_each_kind_of_batch_comes_when_it_is_due():
+    run, sums = advance(begun([0, 1]), 5)
+    np.testing.assert_array_equal(run.agent.state.calls, [[5, 9, 10]] * 2)
+    np.testing.assert_array_equal(sums["lived/updates"], [5, 5])
+    np.testing.assert_array_equal(sums["model/updates"], [9, 9])  # at iterations 0, 2 and 4
+    np.testing.assert_array_equal(sums["policy/updates"], [10, 10])
+    found = means({name: np.asarray(x) for name, x in sums.items()}, 5)
+    np.testing.assert_allclose(found["model/calls"], [5, 5])  # of 1 to 9: zeros are not counted
+    np.testing.assert_allclose(found["policy/calls"], [5.5, 5.5])
+    np.testing.assert_allclose(found["model/updates"], [1.8, 1.8])
+
+
+def test_a_seed_learns_alone_what_it_learns_beside_others():
+    many, alone = advance(begun([4, 7, 2]), 4)[0], advance(begun([7]), 4)[0]
+    for x, y in zip(jax.tree.leaves(many.agent), jax.tree.leaves(alone.agent), strict=True):
+        np.testing.assert_array_equal(x[1], y[0])
+    priorities = (run.source.priorities.tree.levels[0] for run in (many, alone))
+    np.testing.assert_array_equal(*(x[n] for x, n in zip(priorities, (1, 0), strict=True)))
+
+
+def test_batched_seeds_learn_the_same_up_to_rounding():
+    one, other = (advance(begun([4, 7], strategy=word), 3)[0] for word in ("map", "vmap"))
+    np.testing.assert_allclose(one.agent.state.seen, other.agent.state.seen, rtol=1e-5)
+
+
+def drawn(run, name, seed=0):
+    """The feed's batches of one seed, of the next iteration."""
+    key = jax.random.split(jax.random.key(5), run.seeds.size)
+    source, draws = run.source.collect(run.agent, key)
+    feed = draws.needs.feed(name)
+    chances = draws.chances(feed, key)[seed]
+    heard = jax.tree.map(lambda x: x[seed], draws.heard)
+    return draws, feed, heard, chances, lambda heard, chance: draws.draw(
+        feed, jnp.int32(seed), heard, chance
+    )
+
+
+def test_stretches_follow_the_ring_and_keep_what_the_actor_recorded():
+    run = advance(begun([0, 1]), 20)[0]
+    draws, _, heard, chances, draw = drawn(run, "model", seed=1)
+    batch = jax.tree.map(np.asarray, draw(heard, chances[0]))
+    np.testing.assert_array_equal(batch.extras["logit"] * 4.0, batch.action)
+    ring = draws.ring
+    for row, start in enumerate(np.asarray(chances[0])):
+        at = (int(start) // 3 + np.arange(4)) % ring.rows
+        words = np.asarray(ring.words[1, at, int(start) % 3, 0]).view(np.float32)
+        np.testing.assert_array_equal(batch.reward[row], words)
+    inner = batch.mask[:, :-1] & ~batch.last[:, :-1]
+    np.testing.assert_array_equal(batch.obs[:, 1:][inner], batch.next_obs[:, :-1][inner])
+
+
+def test_what_an_update_finds_out_is_known_to_the_next():
+    run = advance(begun([0]), 3)[0]
+    draws, feed, heard, chances, draw = drawn(run, "policy")
+    batch = draw(heard, chances[0])
+    error = jnp.zeros(5).at[0].set(1e12)
+    after = draws.heed(feed, heard, Signals({}, {"td_error": error}), batch)
+    again = draw(after, chances[1])
+    assert (np.asarray(again.extras["place"]) == int(batch.extras["place"][0])).all()
+    assert not (np.asarray(draw(heard, chances[1]).extras["place"]) == 0).all()
+
+
+def test_the_host_learns_the_same():
+    compiled, host = advance(begun([3]), 3)[0], begun([3])
+    for _ in range(3):
+        host, _ = iterate(host)
+    np.testing.assert_allclose(compiled.agent.state.seen, host.agent.state.seen, rtol=1e-6)
+
+
+def test_a_batch_is_divided_between_a_log_and_what_is_lived():
+    log, lived = Needs(1, FEEDS[1:]).divided(0.34)
+    assert [feed.batch for feed in log.feeds] == [2, 2]
+    assert [feed.batch for feed in lived.feeds] == [4, 3]
+    assert log.feeds[1].priority == lived.feeds[1].priority == 0.5
+    whole, _ = Transitions(8, n_step=3, gamma=0.9).divided(1.0)
+    assert whole.feeds == (Feed(batch=8, n_step=3, gamma=0.9),)
+
+
+def test_wrong_needs_are_named():
+    both = tuple(dataclasses.replace(feed, priority=0.5) for feed in FEEDS[1:])
+    with pytest.raises(Mistake, match="one feed may draw by priorities"):
+        begun([0], feeds=both)
+    with pytest.raises(Mistake, match=r"keep names 'value', and what is recorded is logit"):
+        begun([0], keep=("value",))
