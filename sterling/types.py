@@ -37,6 +37,8 @@ class Record(eqx.Module):
 
     ``discount`` is 0 where the world ended and 1 where it went on *or was merely cut off*, so
     ``reward + gamma * discount * value(next_obs)`` is right for ends and for time limits alike.
+    It is -1 where another side moves next whose gain is this one's loss and the reward is the
+    mover's, so that the same equations play games of two sides in turn.
     ``last`` marks the last row of an episode (ended or cut): no trace may cross it. ``mask`` is
     False for rows that are no experience: the step in which a world resets itself, or crashes, or
     answers NaN (and what follows until its reset). They must not enter any loss; weight by it.
@@ -156,8 +158,8 @@ class Algorithm(Protocol):
     Rollouts of the latter have ``extras["begins"]``, the rows in which the memory began anew, and
     ``start``, the past before the first row.
 
-    And what learns from each kind of batch that ``needs`` asks for, ``learn`` or, where a feed has a
-    name, ``learn_NAME``: one iteration's learning from a rollout, or one update from a batch.
+    And what learns from each kind of batch that ``needs`` asks for, ``learn`` or, where a feed has
+    a name, ``learn_NAME``: one iteration's learning from a rollout, or one update from a batch.
 
         learn(state, batch, key) -> (state, signals)
 

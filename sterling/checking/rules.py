@@ -22,7 +22,7 @@ def rules(spec: Spec, played: Played, code: Any) -> Iterator[Check]:
     yield "rewards are finite", partial(_rewards, played), code
     yield "episodes end", partial(_ends, played), code
     yield "the step after an episode's last resets and is masked", partial(_resets, played), code
-    yield "discount is 0 at ends only, and within [0, 1]", partial(_discounts, played), code
+    yield "discount is 0 at ends only, and within [-1, 1]", partial(_discounts, played), code
     yield "the final observation of an episode is shown", partial(_final, played), code
 
 
@@ -112,8 +112,8 @@ def _resets(played: Played) -> str:
 
 def _discounts(played: Played) -> str:
     lived = played.discount[played.mask]
-    if ((lived < 0.0) | (lived > 1.0)).any():
-        raise Wrong(f"a discount is {lived.min():.4g} or {lived.max():.4g}, outside [0, 1]")
+    if (np.abs(lived) > 1.0).any():
+        raise Wrong(f"a discount is {lived.min():.4g} or {lived.max():.4g}, outside [-1, 1]")
     if ((played.discount == 0.0) & ~played.last & played.mask).any():
         raise Wrong("a discount is 0 where the episode goes on",
                     "a step that ends an episode has last True")  # fmt: skip

@@ -39,6 +39,10 @@ class Task(Protocol):
     are scalars. A state has the same shapes and dtypes from ``reset`` and from ``step``. A task
     that reports more says so by an attribute ``channels``, a dict of
     :class:`sterling.channels.Channel`; its ``step`` returns a sixth value, a dict of their numbers.
+
+    In a game of two sides that move in turn, where the reward is the mover's, ``alternating`` is
+    True: the discount is -1 while the game goes on, for what the other side gains is lost.
+    ``judged`` is the task that agents are judged in, where that is another one of the same spaces.
     """
 
     @property
@@ -95,7 +99,10 @@ class Traced:
             raise Mistake(f"strategy {strategy!r} is not known; use 'vmap' or 'map'")
         if limit < 0:
             raise Mistake(f"a time limit of {limit} steps is not possible; use 0 for none")
+        if purpose.partition("/")[0] == "evaluate":
+            task = getattr(task, "judged", task)
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
+        self._alternating = bool(getattr(task, "alternating", False))
         channels = checked(dict(getattr(task, "channels", {})))
         self.spec = Spec(obs=task.obs, action=task.action, envs=envs, channels=channels)
         usual = getattr(task, "levels", 0) if isinstance(task, leveled.Levelled) else 0
@@ -158,10 +165,11 @@ class Traced:
         terminated = terminated & ~fresh
         cut = truncated | (elapsed >= self.limit) if self.limit else truncated
         last = (terminated | cut) & ~fresh
+        going = (~terminated).astype(jnp.float32)
         step = Step(
             select(fresh, first_obs, obs),
             jnp.where(fresh, 0.0, reward.astype(jnp.float32)),
-            (~terminated).astype(jnp.float32),
+            -going if self._alternating else going,
             last,
             ~fresh,
             channels={name: jnp.where(fresh, 0.0, value) for name, value in reported.items()},

@@ -212,7 +212,7 @@ AUTORESET = "the step after an episode's last resets and is masked"
         (world("hides"), ["the final observation of an episode is shown"]),
         (world("same step"), [AUTORESET]),
         (world("mask"), [AUTORESET]),
-        (world("discount"), ["discount is 0 at ends only, and within [0, 1]"]),
+        (world("discount"), ["discount is 0 at ends only, and within [-1, 1]"]),
     ],
     ids=["task", "world", "space", "key", "hidden", "same step", "mask", "discount"],
 )

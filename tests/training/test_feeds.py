@@ -103,12 +103,16 @@ def test_batched_seeds_learn_the_same_up_to_rounding():
 def drawn(run, name, seed=0):
     """The feed's batches of one seed, of the next iteration."""
     key = jax.random.split(jax.random.key(5), run.seeds.size)
-    source, draws = run.source.collect(run.agent, key)
+    _, draws = run.source.collect(run.agent, key)
     feed = draws.needs.feed(name)
     chances = draws.chances(feed, key)[seed]
     heard = jax.tree.map(lambda x: x[seed], draws.heard)
-    return draws, feed, heard, chances, lambda heard, chance: draws.draw(
-        feed, jnp.int32(seed), heard, chance
+    return (
+        draws,
+        feed,
+        heard,
+        chances,
+        lambda heard, chance: draws.draw(feed, jnp.int32(seed), heard, chance),
     )
 
 
