@@ -25,7 +25,7 @@ from benchmarks import evidence  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "selfplay.json"
 SEEDS, GAMES = range(10, 15), 1_000
-STEPS = (3_000, 150_000)  # hardly any, and what one trial with seed 0 had shown to be enough
+STEPS = (50_064, 150_000)  # one iteration, and what one trial with seed 0 had shown to be enough
 FIELDS: dict[str, Any] = {
     **{"envs": 16, "collect": 4, "learn": 16, "batch": 128, "lr": 1e-3, "width": 128},
     **{"capacity": 50_000, "target_period": 250, "exploration_fraction": 0.5},
