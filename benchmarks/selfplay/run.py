@@ -25,11 +25,7 @@ from benchmarks import evidence  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "selfplay.json"
 SEEDS, GAMES = range(10, 15), 1_000
-STEPS = (
-    50_064,
-    150_000,
-    500_000,
-)  # one iteration; enough for a trial of seed 0; 150,000 were not for two
+STEPS = (50_064, 150_000, 500_000)  # one iteration; enough in a trial of seed 0; more
 FIELDS: dict[str, Any] = {
     **{"envs": 16, "collect": 4, "learn": 16, "batch": 128, "lr": 1e-3, "width": 128},
     **{"capacity": 50_000, "target_period": 250, "exploration_fraction": 0.5},
