@@ -119,8 +119,9 @@ def test_sources_have_the_numbers_of_the_second_phase(algorithm, fixed, online, 
     after = go_online(settings, before, warm=False)
     logged, lived = after.source.sources
     for name, value in expected.items():
-        assert getattr(before.source.needs, name) != value
-        assert (getattr(logged.needs, name), getattr(lived.needs, name)) == (value, value)
+        first, own, fresh = (each.needs.feeds[0] for each in (before.source, logged, lived))
+        assert getattr(first, name) != value
+        assert (getattr(own, name), getattr(fresh, name)) == (value, value)
     if "correction" in expected:
         assert lived.priorities.correction == 0.9
 
