@@ -122,9 +122,14 @@ def names(pattern: str | None = None) -> dict[str, list[str]]:
     wanted = f"*{(pattern or '').lower()}*"
     found = {backend: _names(backend) for backend in BACKENDS}
     return {
-        backend: [name for name in each if fnmatch.fnmatchcase(name.lower(), wanted)]
+        backend: [name for name in each if fnmatch.fnmatchcase(_full(backend, name), wanted)]
         for backend, each in found.items()
     }
+
+
+def _full(backend: str, name: str) -> str:
+    """The name to be searched in: with its backend, where that is part of how it is written."""
+    return f"{backend}:{name}".lower() if backend in OWN else name.lower()
 
 
 def find(environment: Any) -> tuple[str, Any]:
