@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from sterling import envs, importing, keys
+from sterling.channels import Channel
 from sterling.envs.registry import find
 from sterling.envs.traced import Traced
 from sterling.training.outside import word_of_environment
@@ -143,6 +144,18 @@ class Bad:
 def test_a_task_that_does_not_fit_together_is_told_in_a_line(wrong, said):
     with pytest.raises(Mistake, match=said):
         envs.make(Bad(**wrong), (0,), 1)
+
+
+def test_a_task_of_a_user_s_own_reports_channels_and_is_judged_in_another():
+    task = Bad(terminated=jnp.ones((), bool), truncated=jnp.zeros((), bool), more={"cost": 2.0})
+    task.channels = {"cost": Channel(better=-1)}
+    task.judged = Bad(terminated=jnp.ones((), bool))
+    key = keys.at(jnp.zeros(1, jnp.int32), "reset", 0)
+    for purpose, reported in (("train", {"cost": 2.0}), ("evaluate", {})):
+        world = envs.make(task, (0,), 1, purpose=purpose)
+        state, _ = world.reset(key)
+        _, step = world.step(state, jnp.zeros((1, 1), jnp.int32), key)
+        assert {name: float(each[0, 0]) for name, each in step.channels.items()} == reported
 
 
 def test_a_task_that_raises_is_named_with_its_line():
