@@ -55,14 +55,14 @@ def _mixed(
 ) -> UInt32[Array, "2"]:
     """A Feistel network over a key's two words; the first two rounds take name and counter in."""
     left, right = words
-    left = left ^ _finalised(right + name)
-    right = right ^ _finalised(left + counter.astype(jnp.uint32))
+    left = left ^ finalised(right + name)
+    right = right ^ finalised(left + counter.astype(jnp.uint32))
     for constant in GOLDEN:
-        left, right = right, left ^ _finalised(right + jnp.asarray(constant, jnp.uint32))
+        left, right = right, left ^ finalised(right + jnp.asarray(constant, jnp.uint32))
     return jnp.stack([left, right])
 
 
-def _finalised(word: UInt32[Array, ""]) -> UInt32[Array, ""]:
+def finalised(word: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
     """MurmurHash3's 32-bit finaliser (Appleby 2011): every input bit reaches every output bit."""
     word = (word ^ (word >> 16)) * jnp.asarray(0x85EBCA6B, jnp.uint32)
     word = (word ^ (word >> 13)) * jnp.asarray(0xC2B2AE35, jnp.uint32)

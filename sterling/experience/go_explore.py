@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import keys as named
 from sterling.actor import Actor
@@ -128,15 +128,10 @@ def cells(obs: Obs) -> Int[Array, "seed env"]:
         parts = jnp.round(leaf.astype(jnp.float32) * PARTS).astype(jnp.int32).astype(jnp.uint32)
         flat = parts.reshape(*leaf.shape[:2], -1)
         place = jnp.arange(1, flat.shape[2] + 1, dtype=jnp.uint32) + jnp.uint32(index << 16)
-        total = total + jnp.sum(_mixed(flat ^ _mixed(place)[None, None]), 2, dtype=jnp.uint32)
-    return (_mixed(total) % SLOTS).astype(jnp.int32)
-
-
-def _mixed(word: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
-    """MurmurHash3's 32-bit finaliser (Appleby 2011)."""
-    word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
-    word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)
-    return word ^ (word >> 16)
+        total = total + jnp.sum(
+            named.finalised(flat ^ named.finalised(place)[None, None]), 2, dtype=jnp.uint32
+        )
+    return (named.finalised(total) % SLOTS).astype(jnp.int32)
 
 
 def _gathered(leaf: Array, slot: Int[Array, "seed env"]) -> Array:

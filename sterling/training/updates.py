@@ -14,6 +14,7 @@ from sterling import keys as named
 from sterling.experience.draws import Draws
 from sterling.types import Algorithm, Feed
 
+UPDATES = "updates"  # the metric that counts those of a feed with a name
 Learned = tuple[Any, PyTree]  # an algorithm's state, and what the source has heard
 
 
@@ -73,9 +74,6 @@ class Updates:
         learn = getattr(self.algorithm, self.feed.learner)
         state, signals = learn(state, batch, key)
         return (state, self.draws.heed(self.feed, heard, signals, batch)), signals.metrics
-
-
-UPDATES = "updates"
 
 
 def means(sums: dict[str, Any], iterations: Any) -> dict[str, Any]:
