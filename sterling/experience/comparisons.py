@@ -124,7 +124,7 @@ def _alike(letter: str, random: Random) -> str:
 
 
 class Compared(Still, Unheard, eqx.Module):
-    """Draws pairs as rows of tokens ``(seed, update, row, token)``; all seeds share them.
+    """Draws pairs as rows of tokens ``(row, token)``; all seeds share them.
 
     A record is that of :mod:`sterling.experience.lines`: first the better rows of all pairs, then
     the others. ``extras["group"]`` is the pair's number in its batch, ``score`` is 1 for the better

@@ -26,7 +26,7 @@ HELD_OUT = "their questions are held out, to judge by"
 
 
 class Demonstrations(Still, Unheard, eqx.Module):
-    """Draws texts ``(seed, update, row, token)`` by chance; all seeds share what there is."""
+    """Draws texts ``(row, token)`` by chance; all seeds share what there is."""
 
     texts: Record | None  # (row, token); None while a run is written: they can be made again
     needs: Texts = eqx.field(static=True)
