@@ -15,15 +15,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from sterling.data import Dataset
     from sterling.envs.workers import WorldFailed
+    from sterling.experience.layers import Layer
     from sterling.training.api import resume, train
     from sterling.training.trained import TrainedRun, load
     from sterling.types import Mistake
 
-__all__ = ["Dataset", "Mistake", "TrainedRun", "WorldFailed", "load", "resume", "train"]
+__all__ = ["Dataset", "Layer", "Mistake", "TrainedRun", "WorldFailed", "load", "resume", "train"]
 
 _HOME = {name: "sterling.training.api" for name in __all__}
 _HOME |= {"Mistake": "sterling.types", "Dataset": "sterling.data"}
-_HOME |= {"WorldFailed": "sterling.envs.workers"}
+_HOME |= {"WorldFailed": "sterling.envs.workers", "Layer": "sterling.experience.layers"}
 
 
 def __getattr__(name: str) -> Any:  # JAX is only imported once something needs it

@@ -1,5 +1,5 @@
 """Names that installed packages register: entry points of the groups ``sterling.algorithms``,
-``sterling.worlds`` and ``sterling.tasks``. See docs/extending.md."""
+``sterling.worlds``, ``sterling.tasks`` and ``sterling.sources``. See docs/extending.md."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from sterling.notice import say
 
 ALGORITHMS, WORLDS, TASKS = "sterling.algorithms", "sterling.worlds", "sterling.tasks"
+SOURCES = "sterling.sources"
 
 
 class Plugin(NamedTuple):

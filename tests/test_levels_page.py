@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from sterling.options import parse
-from sterling.training.starts import GO_EXPLORE, numbers
+from sterling.training.sources import read
 
 PAGE = (Path(__file__).parents[1] / "docs" / "levels.md").read_text()
 
@@ -23,7 +23,9 @@ def test_the_example_begins_the_first_level_everywhere():
 
 def test_the_commands_are_understood():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 5
-    words = [parse(shlex.split(line)[1:]).starts for line in lines]
-    assert words.pop() == GO_EXPLORE
-    assert [word and numbers(word) for word in words] == [None, (0.1, 0.1), (1.0, 0.3), None]
+    assert len(lines) == 6
+    words = [parse(shlex.split(line)[1:]).sources for line in lines]
+    assert [[(layer.word, numbers) for layer, numbers in read(word or "")] for word in words] == [
+        *([], [("plr", (0.1, 0.1))], [("plr", (1.0, 0.3))], []),
+        *([("go-explore", ())], [("pool", (4.0, 10_000.0))]),
+    ]

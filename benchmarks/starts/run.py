@@ -95,7 +95,7 @@ def mazes() -> dict[str, Any]:
     found |= {"fields": MAZE_FIELDS, "best": {name: best(name) for name in ("train", "evaluate")}}
     found["arms"] = {}
     for name, starts in MAZE_ARMS.items():
-        run = sterling.train("ppo", MAZE, steps=MAZE_STEPS, seeds=SEEDS, starts=starts,
+        run = sterling.train("ppo", MAZE, steps=MAZE_STEPS, seeds=SEEDS, sources=starts,
                              env_options={"levels": LEVELS}, evaluate_episodes=0, preset=False,
                              **MAZE_FIELDS)  # fmt: skip
         parts = {"held out": "evaluate", "trained on": "train"}
@@ -107,7 +107,7 @@ def corridor() -> dict[str, Any]:
     """Return the returns of final policies."""
     found: dict[str, Any] = {"corridor": CORRIDOR, "steps": CORRIDOR_STEPS, "arms": {}}
     for name, (algorithm, starts, fields) in CORRIDOR_ARMS.items():
-        run = sterling.train(algorithm, CORRIDOR, steps=CORRIDOR_STEPS, seeds=SEEDS, starts=starts,
+        run = sterling.train(algorithm, CORRIDOR, steps=CORRIDOR_STEPS, seeds=SEEDS, sources=starts,
                              evaluate_episodes=1, preset=False, **fields)  # fmt: skip
         scores = run.result["final"]["return"]["per_seed"]
         found["arms"][name] = {"fields": fields, "per_seed": scores}

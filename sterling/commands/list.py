@@ -1,4 +1,4 @@
-"""``sterling list algorithms | environments``."""
+"""``sterling list algorithms | environments | sources``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked for."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     kinds.add_parser("algorithms", help="and what each is")
+    kinds.add_parser("sources", help="that --sources puts around a run's rollouts")
     environments = kinds.add_parser("environments", help="all, or those that hold a pattern")
     environments.add_argument("pattern", nargs="?", default="", metavar="PATTERN")
 
@@ -21,6 +22,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
     """Print one name a line."""
     if chosen.kind == "algorithms":
         return _algorithms()
+    if chosen.kind == "sources":
+        return _sources()
     from sterling import envs
     from sterling.envs import envpool
     from sterling.language import worlds
@@ -56,4 +59,19 @@ def _algorithms() -> int:
     for name, plugin in plugged.items():
         print(f"{name:<{width}}{first_line(name)}  (of {plugin.package}: {plugin.word})")
     plugins.warn_of_clashes(plugins.ALGORITHMS, ALGORITHMS)
+    return 0
+
+
+def _sources() -> int:
+    from sterling.training.sources import LAYERS, named
+
+    others = plugins.registered(plugins.SOURCES)
+    plugged = {name: plugin for name, plugin in others.items() if name not in LAYERS}
+    width = 2 + max(map(len, [*LAYERS, *plugged]))
+    for name in [*LAYERS, *plugged]:
+        layer = named(name)
+        example = f" ({layer.example})" if layer.example else ""
+        of = f"  (of {plugged[name].package}: {plugged[name].word})" if name in plugged else ""
+        print(f"{name:<{width}}{layer.help}{example}{of}")
+    plugins.warn_of_clashes(plugins.SOURCES, LAYERS)
     return 0

@@ -102,7 +102,7 @@ class Traced:
         if purpose.partition("/")[0] == "evaluate":
             task = getattr(task, "judged", task)
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
-        self._alternating = bool(getattr(task, "alternating", False))
+        self.alternating = bool(getattr(task, "alternating", False))
         channels = checked(dict(getattr(task, "channels", {})))
         self.spec = Spec(obs=task.obs, action=task.action, envs=envs, channels=channels)
         usual = getattr(task, "levels", 0) if isinstance(task, leveled.Levelled) else 0
@@ -169,7 +169,7 @@ class Traced:
         step = Step(
             select(fresh, first_obs, obs),
             jnp.where(fresh, 0.0, reward.astype(jnp.float32)),
-            -going if self._alternating else going,
+            -going if self.alternating else going,
             last,
             ~fresh,
             channels={name: jnp.where(fresh, 0.0, value) for name, value in reported.items()},

@@ -31,6 +31,7 @@ class Wrapper:
         self.world, self.spec = world, world.spec if spec is None else spec
         self.seeds, self.traced, self.exact = world.seeds, world.traced, world.exact
         self.stack = getattr(world, "stack", 1) if stack is None else stack
+        self.alternating = getattr(world, "alternating", False)  # a game of two sides in turn
         self._numpy: Any = jnp if world.traced else np
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]:

@@ -14,6 +14,7 @@ from sterling import keys as named
 from sterling.actor import Actor
 from sterling.envs.starts import Start, able
 from sterling.equations.level_replay import drawn
+from sterling.experience.layers import Layer, Numbers
 from sterling.experience.rollout import Rollout
 from sterling.experience.stepwise import Stepwise, lived
 from sterling.seeds import over_seeds
@@ -88,7 +89,9 @@ class GoExplore(Stepwise, eqx.Module):
     left: Int[Array, "seed env"]  # steps before it goes back; 0: now
 
     @classmethod
-    def create(cls, source: Rollout) -> GoExplore:
+    def create(
+        cls, source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Actor
+    ) -> GoExplore:
         """Knowing nothing but where it stands. Raises Mistake where worlds cannot go back."""
         world, shape = source.world, (source.world.seeds, source.world.spec.envs)
         here = able(world).here(source.state, source.obs)
@@ -140,3 +143,10 @@ def _gathered(leaf: Array, slot: Int[Array, "seed env"]) -> Array:
 
 def _edges(filled: Bool[Array, "slot"], seen: Int[Array, "slot"]) -> Float[Array, "slot"]:
     return jnp.cumsum(jnp.where(filled, 1.0 / jnp.sqrt(seen.astype(jnp.float32) + 1.0), 0.0))
+
+
+LAYER = Layer(
+    "go-explore",
+    "episodes go on from an archive of states that were reached",
+    rollouts=GoExplore.create,
+)

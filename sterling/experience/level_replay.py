@@ -12,7 +12,9 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from sterling.actor import Actor
 from sterling.equations import level_replay
 from sterling.experience.draws import Draws, Wrapped
+from sterling.experience.layers import Layer, Numbers
 from sterling.experience.level_rollout import LEVEL, LevelRollout
+from sterling.experience.rollout import Rollout
 from sterling.seeds import over_seeds
 from sterling.types import Feed, Mistake, Record, Signals
 
@@ -105,8 +107,31 @@ class Scored(eqx.Module):
         if error is None or error.shape != batch.mask.shape:
             raise Mistake(
                 "levels are scored by the learner's samples['advantage'] or samples['td_error'], a "
-                "number for each row, and this one returns neither; leave out starts"
+                "number for each row, and this one returns neither; leave out sources"
             )
         rate = 1.0 if feed.whole else SLOW
         found = level_replay.scored(scores, error, batch.extras[LEVEL], batch.mask, rate)
         return inner, found
+
+
+def _right(numbers: Numbers) -> bool:
+    beta, rho = numbers
+    return 0.0 < beta < float("inf") and 0.0 <= rho <= 1.0
+
+
+def _levels(
+    source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Actor
+) -> LevelRollout:
+    return LevelRollout.create(source, keys)
+
+
+LAYER = Layer(
+    "plr",
+    "prioritised level replay: levels are played again from which most is to be learned",
+    (0.1, 0.1),  # of the paper, for Procgen (section 4)
+    "plr:0.1,0.3, a temperature above 0 and a share of staleness from 0 to 1",
+    right=_right,
+    rollouts=_levels,
+    whole=lambda source, numbers: LevelReplay.create(source, *numbers),
+    keep=(LEVEL,),
+)

@@ -1,4 +1,4 @@
-"""What sources share that decide before every step of a rollout where its next episode begins."""
+"""What sources share that stand around a rollout, inside a replay if there is one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from sterling.experience.rollout import Rollout
 from sterling.types import Obs, Record, World
 
 
-class Stepwise(Wrapped):
-    """Of a source around a rollout that lives it step by step: ``_step(agent, keys)`` is one step
-    of every env, a row of leaves ``(seed, env, ...)``; ``source`` lives one at a time there."""
+class Around(Wrapped):
+    """Of a source around a rollout: whatever it does not say itself is the rollout's."""
 
     source: Rollout
 
@@ -55,6 +54,17 @@ class Stepwise(Wrapped):
         """Act for ``length`` steps: one batch is all of them."""
         source, rows = self.live(agent, keys)
         return source, Ready(rows)
+
+    def live(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Any, Record]:
+        """Act for ``length`` steps."""
+        source, rows = self.source.live(agent, keys)
+        return self._around(source), rows
+
+
+class Stepwise(Around):
+    """Of a source that lives its rollout step by step, and decides before each of them where its
+    next episode begins: ``_step(agent, keys)`` is one step of every env, a row of leaves
+    ``(seed, env, ...)``; ``source`` lives one at a time there."""
 
     def live(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Any, Record]:
         """Act for ``length`` steps."""

@@ -27,7 +27,7 @@ RUN_OPTIONS = (
     *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
     "evaluate_limit",
     *("log_every", "checkpoint_minutes", "online", "guide", "augment"),
-    "starts",
+    "sources",
     *("return_within", "failed"),
 )
 SPEECH_OPTIONS = tuple(field.name for field in dataclasses.fields(Speech))
@@ -75,8 +75,8 @@ def train(
             (learn even from a broken file); ``online`` (fields of the Config that change with the
             first step); ``guide`` (a
             :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act);
-            ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); ``starts`` (who
-            decides where episodes begin, as ``"plr"``); ``return_within``
+            ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); ``sources`` (what
+            stands around its rollouts, as ``"plr"`` or ``"pool:4,10000"``); ``return_within``
             (``(low, high)``, what returns cannot leave, where the environment is your own; None for
             an end without a bound) and ``failed`` (what a failed seed counts as in the result: a
             number, "worst" or "exclude"); of a language model

@@ -43,7 +43,7 @@ KINDS: dict[str, tuple[Any, str]] = {  # of what only Python can give otherwise
     "unchecked": (bool, "True or False"),
     "guide": (Guidance, "a Guidance, as Guidance('runs/earlier', steps=200)"),
     "augment": (str, "text, as 'gaussian:0.0003'"),
-    "starts": (str, "text, as 'plr'"),
+    "sources": (str, "text, as 'plr' or 'pool:4,10000'"),
     "sampling": (str, "text, as 'episodes'"),
 }
 

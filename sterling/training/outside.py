@@ -4,6 +4,7 @@ what must be given again when a run is loaded."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 from sterling import algorithms, importing
@@ -28,11 +29,11 @@ def word_of_environment(environment: Any) -> Any:
     return importing.word_of(environment) or environment
 
 
-def to_json(algorithm: str, environment: Any) -> dict[str, Any]:
+def to_json(algorithm: str, environment: Any, files: Iterable[str] = ()) -> dict[str, Any]:
     """Return what config.json says of a run's algorithm and environment: their words, whether they
-    must be given again, and the hashes of the files that they come from."""
+    must be given again, and the hashes of the files that they, and other parts, come from."""
     custom = not isinstance(environment, str)
-    words = [algorithm] if custom else [algorithm, environment]
+    words = [algorithm, *files] if custom else [algorithm, environment, *files]
     return {
         "algorithm": str(algorithm),
         "environment": called(environment) if custom else environment,

@@ -14,7 +14,7 @@ from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
 from sterling.training.presets import presets
-from sterling.training.starts import check_starts
+from sterling.training.sources import absolute, check_sources, files
 from sterling.types import Mistake
 
 LIMIT = 200_000  # steps after which an episode of an evaluation counts as it stands, as a rule
@@ -45,7 +45,7 @@ class Settings:
     online: dict[str, float] = dataclasses.field(default_factory=dict)  # fields from then on
     guide: Guidance | None = None
     augment: str = ""  # a change of every batch: see sterling.equations.augmentation.named
-    starts: str = ""  # who decides where episodes begin: see sterling.training.starts
+    sources: str = ""  # what stands around its rollouts: see sterling.training.sources
     speech: Speech | None = None  # where a language model is taught
     context: int = 0  # tokens that its world's scenes were found to need; 0: not looked at yet
     return_within: Bounds | None = None  # what returns cannot leave; None: the environment's rules
@@ -79,7 +79,7 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         """Plain values; what cannot be imported again is written as its name."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        plain |= outside.to_json(self.algorithm, self.environment)
+        plain |= outside.to_json(self.algorithm, self.environment, files(self.sources))
         plain["config"] = dataclasses.asdict(self.config)
         for name in ("data", "guide", "speech"):
             own = plain[name]
@@ -159,6 +159,7 @@ def resolve(
     later = _later(module, algorithm, config, online or {})
     if module.needs(config).speaks:
         rest["speech"] = rest.get("speech") or Speech()
+    rest["sources"] = absolute(rest.get("sources") or "")
     settings = Settings(
         *(word, environment, steps, seeds_of(seeds), envs, strategy, config, options),
         **{"data": data, "updates": updates, "online": later, **counted(rest), **judged(rest)},
@@ -226,8 +227,8 @@ def check_budget(settings: Settings) -> None:
     if settings.augment and needs.of(FRESH):
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
-    check_starts(
-        settings.starts, name, needs, alone=settings.data is None and settings.guide is None
+    check_sources(
+        settings.sources, name, needs, alone=settings.data is None and settings.guide is None
     )
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")

@@ -23,7 +23,7 @@ from sterling.experience.mix import Mix
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
 from sterling.needs import REPLAY
-from sterling.training import logbook, starts
+from sterling.training import logbook, sources
 from sterling.training.agent import Agent, create_agent
 from sterling.training.footprint import check_size
 from sterling.training.guide import guided
@@ -143,13 +143,13 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
     def create(start: Key[Array, "seed"], agent: Agent) -> Source:
         begin = partial(Rollout.create, world, needs.collect, start)
         lived = guided(settings, world, needs.collect, begin, agent)
-        lived = starts.told(settings.starts, lived, start)
+        lived = sources.lived(settings.sources, lived, start, agent)
         if not needs.of(REPLAY):
-            return starts.heard(settings.starts, lived)
+            return sources.whole(settings.sources, lived)
         own, stack = logbook.divided(settings, needs)[1], getattr(world, "stack", 1)
-        own = starts.kept(settings.starts, own)
+        own = sources.kept(settings.sources, own)
         replay = Replay.create(lived, own, stack, start, settings.steps, actor=agent)
-        return starts.heard(settings.starts, replay)
+        return sources.whole(settings.sources, replay)
 
     return create
 

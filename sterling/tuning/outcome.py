@@ -96,7 +96,7 @@ def command(settings: Settings, fields: Fields) -> str:
             words += [word, repr(value) if isinstance(value, float) else str(value).lower()]
     words += [f"--env={key}={value}" for key, value in settings.env_options.items()]
     words += [f"--augment={settings.augment}"] if settings.augment else []
-    words += [f"--starts={settings.starts}"] if settings.starts else []
+    words += [f"--sources={settings.sources}"] if settings.sources else []
     return shlex.join(words)
 
 

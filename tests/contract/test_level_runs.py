@@ -31,11 +31,12 @@ pytestmark = [pytest.mark.as_users, pytest.mark.slow]
 ROLLOUTS = {"length": 16, "minibatch": 64, "epochs": 1, "envs": 4, "steps": 16 * 4 * 30}
 REPLAYED = {"warmup": 100, "batch": 16, "capacity": 3000, "priority": 0.6, "n_step": 2}
 REPLAYED |= {"envs": 2, "steps": 900}
-LEVELS = {"starts": "plr:0.3,0.2", "env_options": {"levels": 12}}
+LEVELS = {"sources": "plr:0.3,0.2", "env_options": {"levels": 12}}
 RUNS = {
     "ppo": ("ppo", "maze:3x3", ROLLOUTS | LEVELS),
     "dqn": ("dqn", "maze:3x3", REPLAYED | LEVELS),
-    "go-explore": ("dqn", "corridor:6", REPLAYED | {"starts": "go-explore"}),
+    "pool": ("ppo", "tictactoe:self", ROLLOUTS | {"sources": "pool:2,200"}),
+    "go-explore": ("dqn", "corridor:6", REPLAYED | {"sources": "go-explore"}),
 }
 
 
@@ -65,7 +66,7 @@ def known(path):
 
 def test_a_run_keeps_what_it_found_out(together):
     name, path, _ = together
-    assert json.loads((path / "config.json").read_text())["starts"] == RUNS[name][2]["starts"]
+    assert json.loads((path / "config.json").read_text())["sources"] == RUNS[name][2]["sources"]
     found = known(path)
     assert len(found) == 2
     for each in found.values():

@@ -31,7 +31,7 @@ class Wander:
 def lived(steps):
     """A source that has lived so many steps, and its rows."""
     world = envs.make(f"corridor:{CELLS}", SEEDS, ENVS)
-    source = GoExplore.create(Rollout.create(world, 50, at(0)))
+    source = GoExplore.create(Rollout.create(world, 50, at(0)), (), at(0), Wander())
     live = jax.jit(lambda source, time: source.live(Wander(), at(time)))
     rows = []
     for time in range(1, 1 + steps // 50):
@@ -119,4 +119,4 @@ def test_cells_that_were_seen_less_are_gone_back_to_more():
 
 def test_worlds_that_cannot_go_back_are_refused_in_a_line():
     with pytest.raises(Mistake, match="Pool cannot be told where an episode begins"):
-        sterling.train("ppo", "envpool:CartPole-v1", steps=4_000, starts="go-explore")
+        sterling.train("ppo", "envpool:CartPole-v1", steps=4_000, sources="go-explore")

@@ -144,19 +144,19 @@ def test_rows_of_a_replay_move_scores_slowly():
     error = Signals({}, {"td_error": jnp.array([1.0, -3.0, 5.0, 9.0])})
     _, scores = draws.heed(Feed(batch=4), (None, jnp.zeros(LEVELS)), error, batch)
     np.testing.assert_allclose(scores[:4], [0.0, 0.19 * 2.0, 0.1 * 5.0, 0.0], rtol=1e-6)
-    with pytest.raises(Mistake, match="leave out starts"):
+    with pytest.raises(Mistake, match="leave out sources"):
         draws.heed(Feed(batch=4), (None, jnp.zeros(LEVELS)), Signals({}, {}), batch)
 
 
 @pytest.mark.parametrize(
     ("name", "environment", "options", "said"),
     [
-        ("ppo", "maze:3x3", {"starts": "prl"}, "starts='prl' is not known; use plr"),
-        ("ppo", "maze:3x3", {"starts": "plr:0,1"}, "give a temperature above 0"),
-        ("ppo", "maze:3x3", {"starts": "plr:x"}, "give a temperature above 0"),
-        ("ppo", "CartPole-v1", {"starts": "plr"}, "give the environment levels=N"),
-        ("ppo", "maze:3x3", {"starts": "plr", "env_options": {"levels": 0}}, "levels=N"),
-        ("ppo", "envpool:CartPole-v1", {"starts": "plr"}, "cannot be told where"),
+        ("ppo", "maze:3x3", {"sources": "prl"}, "sources='prl' is not known; did you mean plr"),
+        ("ppo", "maze:3x3", {"sources": "plr:0,1"}, "a temperature above 0"),
+        ("ppo", "maze:3x3", {"sources": "plr:x"}, "a temperature above 0"),
+        ("ppo", "CartPole-v1", {"sources": "plr"}, "give the environment levels=N"),
+        ("ppo", "maze:3x3", {"sources": "plr", "env_options": {"levels": 0}}, "levels=N"),
+        ("ppo", "envpool:CartPole-v1", {"sources": "plr"}, "cannot be told where"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_line(name, environment, options, said):
@@ -167,7 +167,7 @@ def test_what_cannot_be_is_told_in_a_line(name, environment, options, said):
 def test_a_log_or_a_guide_is_refused_beside_it(tmp_path):
     guide = sterling.training.settings.Guidance(str(tmp_path), steps=3)
     with pytest.raises(Mistake, match="beside a log or a guide"):
-        sterling.train("dqn", "maze:3x3", steps=90_000, starts="plr", guide=guide)
+        sterling.train("dqn", "maze:3x3", steps=90_000, sources="plr", guide=guide)
 
 
 def test_trials_are_replayed_too():

@@ -75,6 +75,30 @@ number = 5
 '''
 
 
+SOURCE = """
+import equinox as eqx
+from sterling import Layer
+from sterling.experience.stepwise import Around
+
+
+class Times(Around, eqx.Module):
+    source: eqx.Module
+    factor: float
+
+    def live(self, agent, keys):
+        source, rows = self.source.live(agent, keys)
+        paid = self.factor * rows.reward
+        return Times(source, self.factor), eqx.tree_at(lambda row: row.reward, rows, paid)
+
+
+def around(source, numbers, keys, actor):
+    return Times(source, *numbers)
+
+
+LAYER = Layer("doubled", "every reward twice", (2.0,), "doubled:3, so many times", rollouts=around)
+"""
+
+
 @pytest.fixture(scope="session")
 def written(tmp_path_factory):
     """A folder with ``mine.py`` (an algorithm) and ``maze.py`` (worlds)."""
@@ -94,9 +118,11 @@ def installed(written, tmp_path, monkeypatch):
         "[sterling.algorithms]\nmaze-ppo = packed_mine\nppo = packed_mine\n"
         "[sterling.worlds]\nmaze-3 = packed_maze:make\n"
         "[sterling.tasks]\nplus-one = packed_tasks\n"
+        "[sterling.sources]\ndoubled = packed_source:LAYER\nplr = packed_source:LAYER\n"
     )
     (tmp_path / "packed_mine.py").write_text(ALGORITHM)
     (tmp_path / "packed_maze.py").write_text(WORLD)
+    (tmp_path / "packed_source.py").write_text(SOURCE)
     (tmp_path / "packed_tasks.py").write_text(
         "def sample(seed, level):\n    return {'prompt': f'{seed}+1=', 'answer': seed + 1}\n"
         "def verify(task, response):\n    return response.strip() == str(task.answer)\n"

@@ -42,7 +42,7 @@ def test_an_example_is_short(name):
 def test_a_command_is_understood_with_the_files_there(line, page):
     chosen = parse(shlex.split(line)[1:])
     if chosen.command == "train":
-        assert chosen.algorithm in FILES
+        assert {chosen.algorithm, (chosen.sources or "").partition(":")[0]} & set(FILES)
         assert set(train.own(chosen)) <= {"width", "bonus", "lr"}
 
 

@@ -3,6 +3,8 @@ report; and names that a package registers."""
 
 import json
 
+import jax
+import numpy as np
 import pytest
 
 import sterling
@@ -12,7 +14,8 @@ from sterling.envs.registry import find
 from sterling.language import worlds
 from sterling.options import parse
 from sterling.training.settings import Settings, resolve
-from sterling.training.start import make_world
+from sterling.training.sources import LAYERS
+from sterling.training.start import build, make_world
 from sterling.types import Mistake
 
 TINY = ["--steps", "512", "--seeds", "2", "--evaluate-episodes", "2", "--quiet"]
@@ -122,6 +125,51 @@ def test_a_package_s_names_work_as_listed_ones_and_are_listed(installed, capsys)
     assert main(["list", "environments", "maze-3"]) == 0
     assert capsys.readouterr().out == "world      maze-3  (of maze-pack 1.2: packed_maze:make)\n"
     assert find("maze-3")[0] == "task"
+
+
+def test_a_package_s_source_stands_around_rollouts_and_is_listed(installed, capsys):
+    def run(sources):
+        settings = resolve("ppo", "CartPole-v1", steps=4_096, sources=sources)
+        assert Settings.from_json(settings.to_json()) == settings
+        return build(settings).source
+
+    keys = jax.random.split(jax.random.key(0), 1)
+    agent = build(resolve("ppo", "CartPole-v1", steps=4_096)).agent
+    rewards = [run(each).live(agent, keys)[1].reward for each in ("", "doubled", "doubled:3")]
+    assert float(rewards[0].sum()) > 0.0
+    for factor, found in zip((2.0, 3.0), rewards[1:], strict=True):
+        np.testing.assert_array_equal(found, factor * rewards[0])
+    place = str(installed / "packed_source.py")
+    code = resolve("ppo", "CartPole-v1", steps=4_096, sources=f"{place}:5").to_json()["code"]
+    assert set(code) == {place}
+    both = run(f"doubled+{place}:5").live(agent, keys)[1].reward
+    np.testing.assert_array_equal(both, 10.0 * rewards[0])
+    capsys.readouterr()
+    assert main(["list", "sources"]) == 0
+    told = capsys.readouterr()
+    words = [line.split()[0] for line in told.out.splitlines()]
+    assert words == [*LAYERS, "doubled"]
+    assert told.out.endswith("(of maze-pack 1.2: packed_source:LAYER)\n")
+    assert told.err.startswith("'plr' is Sterling's own; what maze-pack 1.2 registers")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("dubled", "sources='dubled' is not known; did you mean doubled"),
+        ("doubled:x", "as doubled:3, so many times"),
+        ("doubled:1,2", "as doubled:3, so many times"),
+        ("go-explore:1", "go-explore takes no numbers"),
+        ("nowhere.py", "nowhere.py"),
+        ("packed_maze.py", "packed_maze.py has no 'LAYER'"),
+    ],
+)
+def test_a_source_that_is_none_is_told_in_a_line(words, said, installed, monkeypatch):
+    monkeypatch.chdir(installed)
+    with pytest.raises(Mistake) as told:
+        resolve("ppo", "CartPole-v1", steps=4_096, sources=words)
+    assert said in str(told.value)
+    assert "\n" not in str(told.value)
 
 
 def test_a_package_s_tasks_are_asked_by_their_name(installed):
