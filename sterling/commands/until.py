@@ -47,11 +47,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
     lacking = [f"--{name}" for name in NEEDED if getattr(chosen, name) is None]
     if lacking:
         raise Mistake(f"--until-decided needs {' and '.join(lacking)}")
-    if chosen.tasks or chosen.metric != "return":
-        raise Mistake(
-            "--until-decided compares final returns on one --environment: "
-            "leave out --tasks and --metric"
-        )
+    if chosen.tasks:
+        raise Mistake("--until-decided compares on one --environment: leave out --tasks")
     contenders = _labelled([_contender(text) for text in chosen.runs])
     question = _question(contenders, chosen)
     name = "-".join(["compare", *(each.label for each in contenders), question.environment])
@@ -67,18 +64,6 @@ def carry_out(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _failed(chosen: argparse.Namespace) -> float | None:
-    """The score that a failed seed counts as; Mistake for exclude, which lets luck choose."""
-    from sterling.references.bounds import return_bounds
-    from sterling.statistics.declared import counted_as
-    from sterling.types import Mistake
-
-    if chosen.failed == "exclude":
-        raise Mistake("--until-decided cannot leave failed seeds out: give --failed SCORE or worst")
-    number: Any = counted_as(chosen.failed, return_bounds(chosen.environment))
-    return number
-
-
 def _question(contenders: tuple[Any, ...], chosen: argparse.Namespace) -> Any:
     """What the words ask."""
     from sterling.training.outside import word_of_environment
@@ -92,11 +77,12 @@ def _question(contenders: tuple[Any, ...], chosen: argparse.Namespace) -> Any:
         MAX_SEEDS if chosen.max_seeds is None else chosen.max_seeds,
         PER_LOOK if chosen.per_look is None else chosen.per_look,
         chosen.alpha,
-        _failed(chosen),
+        chosen.failed,
         chosen.key,
         {name: value for name, value in given.items() if value is not None},
         chosen.about,
         chosen.within,
+        chosen.metric,
     )
 
 
@@ -149,22 +135,17 @@ def _watch(question: Any, chosen: argparse.Namespace) -> Any:
 
 def _told(question: Any, made: Any, path: Path) -> str:
     """Standings, decisions, and what they cost."""
-    from sterling.references.bounds import return_bounds
     from sterling.report.text import columns
-    from sterling.statistics import estimate
     from sterling.statistics.comparison import opposition
-    from sterling.training.until import returns
+    from sterling.training.until import standings
 
-    found = {each.label: returns(path / each.label) for each in question.contenders}
-    ends = return_bounds(question.environment, question.options.get("env_options"))
-    rows = [
-        [f"  {label}", str(estimate(values, failed=question.failed, within=ends)), str(len(values))]
-        for label, values in found.items()
-    ]
-    trained, most = sum(map(len, found.values())), question.looks * question.per_look * len(found)
+    found = standings(question, path)
+    rows = [[f"  {label}", str(one), str(len(one.per_seed))] for label, one in found.items()]
+    trained = sum(len(one.per_seed) for one in found.values())
+    most = question.looks * question.per_look * len(found)
     lines = [
         importing.short(question.environment),
-        columns(["  ", "mean", "seeds"], rows, "lrr"),
+        columns(["  ", _mean(question), "seeds"], rows, "lrr"),
         "",
     ]
     lines += [f"{decision} after {decision.interim} of {question.looks} looks"
@@ -175,6 +156,11 @@ def _told(question: Any, made: Any, path: Path) -> str:
         f"{trained} seeds trained of {most} at most; everything is in {path}",
     ]
     return "\n".join(lines)
+
+
+def _mean(question: Any) -> str:
+    """The heading of the scores' column."""
+    return "mean" if question.metric == "return" else f"mean {question.metric}"
 
 
 def _promise(question: Any, made: Any) -> str:

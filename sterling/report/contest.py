@@ -19,7 +19,7 @@ from jaxtyping import Float
 from sterling.report.groups import Group, environments, less_is_better
 from sterling.report.text import count, percent
 from sterling.statistics import Decision, Estimate, Headline, compare, headline
-from sterling.statistics.comparison import half
+from sterling.statistics.comparison import half, turned
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.statistics.tendency import FEWEST, least_runs, probability
@@ -135,13 +135,6 @@ def _of_less(pair: Pair) -> Pair:
     """A pair that was decided by the negatives of its scores, in the scores' own units."""
     difference = None if pair.difference is None else turned(pair.difference, 0.0)
     return dataclasses.replace(pair, difference=difference, direction="lower")
-
-
-def turned(made: Estimate, whole: float) -> Estimate:
-    """Return ``whole - made``, its ends exchanged."""
-    low = None if made.high is None else whole - made.high
-    high = None if made.low is None else whole - made.low
-    return Estimate(whole - made.value, low, high, made.n, made.method, made.level)
 
 
 def _standing(group: Group, scores: Float[np.ndarray, "run"], asked: Asked) -> Standing:

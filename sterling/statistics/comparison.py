@@ -24,33 +24,50 @@ class Decision:
     better: Estimate | None = None  # P(first > second), over those runs; None before any look
     means: Estimate | None = None  # the difference with its interval, where about="mean"
     about: str = "tendency"  # what the verdict is about, or "mean"
+    direction: str = "higher"  # which scores are better, or "lower": then first is "larger" where
+    # it has the lower ones, and ``better`` is P(first < second)
 
     @property
     def opposed(self) -> bool:
         """Whether tendency and means point in different directions."""
-        return self.better is not None and opposed(self.better, self.difference)
+        sign = -1.0 if self.direction == "lower" else 1.0
+        return self.better is not None and opposed(self.better, sign * self.difference)
 
     def __str__(self) -> str:
         if self.about == "mean":
             return self._of_means()
+        more, less = self._words
         said = {
-            "larger": f"{self.first} tends to score higher than {self.second}",
-            "smaller": f"{self.first} tends to score lower than {self.second}",
+            "larger": f"{self.first} tends to score {more} than {self.second}",
+            "smaller": f"{self.first} tends to score {less} than {self.second}",
             "equal": f"{self.first} is not told apart from {self.second}",
             "undecided": f"{self.first} is yet undecided against {self.second}",
         }[self.verdict]
         if self.better is None:
             return said
-        return f"{said}: higher in {chance(self.better)} of pairs of runs"
+        return f"{said}: {more} in {chance(self.better)} of pairs of runs"
 
     def _of_means(self) -> str:
+        more, less = self._words
         said = {
-            "larger": f"{self.first} has a higher mean than {self.second}",
-            "smaller": f"{self.first} has a lower mean than {self.second}",
+            "larger": f"{self.first} has a {more} mean than {self.second}",
+            "smaller": f"{self.first} has a {less} mean than {self.second}",
             "equal": f"the means of {self.first} and {self.second} are not told apart",
             "undecided": f"the means of {self.first} and {self.second} are yet undecided",
         }[self.verdict]
         return said if self.means is None else f"{said}: difference {self.means}"
+
+    @property
+    def _words(self) -> tuple[str, str]:
+        """Better, and worse."""
+        return ("lower", "higher") if self.direction == "lower" else ("higher", "lower")
+
+    def of_less(self) -> Decision:
+        """One that was made of the negatives of scores of which less is better, in their units."""
+        means = None if self.means is None else turned(self.means, 0.0)
+        return dataclasses.replace(
+            self, difference=-self.difference, means=means, direction="lower"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +101,13 @@ class Comparison:
         return {**dataclasses.asdict(self), "boundaries": known}
 
 
+def turned(made: Estimate, whole: float) -> Estimate:
+    """Return ``whole - made``, its ends exchanged."""
+    low = None if made.high is None else whole - made.high
+    high = None if made.low is None else whole - made.low
+    return Estimate(whole - made.value, low, high, made.n, made.method, made.level)
+
+
 def opposed(better: Estimate, difference: float) -> bool:
     """Whether P(first > second) and a difference of means point in different directions.
 
@@ -102,7 +126,8 @@ def holds_half(better: Estimate) -> bool:
 def opposition(one: Decision) -> str:
     """Say in which directions tendency and means point; ``one`` must be opposed."""
     assert one.better is not None
-    return directions(one.first, one.second, one.better, one.difference)
+    told = directions(one.first, one.second, one.better, one.difference)
+    return told.replace("higher", one.direction)
 
 
 def directions(first: str, second: str, better: Estimate, difference: float) -> str:

@@ -20,56 +20,28 @@ from pathlib import Path
 from typing import Any
 
 from sterling.disk import is_empty, writing
-from sterling.envs.registry import find
 from sterling.report.damaged import check_run
 from sterling.report.metrics import Sink
-from sterling.statistics import compare
+from sterling.statistics import Headline, compare, headline
 from sterling.statistics.comparison import Comparison
-from sterling.statistics.declared import Bounds, counted_as
 from sterling.statistics.scores import Failed
 from sterling.training import folder
 from sterling.training.api import resume, train
-from sterling.training.fields import whole
 from sterling.training.guard import EXIT_RESUMABLE
-from sterling.training.settings import Settings, resolve
+from sterling.training.question import (
+    APART,
+    Contender,
+    Question,
+    check_words,
+    declared,
+    planned,
+    settled,
+)
 from sterling.training.start import build
-from sterling.training.trained import bounds
 from sterling.types import Mistake
 
-APART = 1000  # between the first seeds of two labels
 EARLIER = {"about": "tendency", "within": None}  # how a study from before these goes on
-
-
-@dataclasses.dataclass(frozen=True)
-class Contender:
-    """An algorithm with settings of its own."""
-
-    label: str
-    algorithm: str
-    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """Which of the contenders is better on ``environment`` after ``steps`` steps?"""
-
-    contenders: tuple[Contender, ...]
-    environment: str
-    steps: int  # environment steps per seed
-    max_seeds: int = 30  # of each contender
-    per_look: int = 5  # fresh seeds of each contender for each look at the scores
-    alpha: float = 0.05  # probability of any wrong decision; see docs/statistics.md
-    failed: Failed = None  # what a failed seed counts as: a number, or "worst"
-    key: int = 0  # of the permutations
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)  # for ``sterling.train``
-    about: str = "tendency"  # what is decided, or "mean"
-    within: Bounds | None = None  # bounds of the returns, for about="mean"
-
-    @property
-    def looks(self) -> int:
-        """At most."""
-        return self.max_seeds // self.per_look
-
+EARLIER |= {"metric": "return", "direction": "higher"}
 
 Watch = Callable[[Contender, Sequence[int]], Sequence[Sink]]
 
@@ -86,7 +58,8 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
     with writing(path):
         _begin(question, path)
     while True:
-        scores = {each.label: returns(path / each.label) for each in question.contenders}
+        scores = {each.label: finals(path / each.label, question.metric)
+                  for each in question.contenders}  # fmt: skip
         lost = sum(not math.isfinite(score) for found in scores.values() for score in found)
         if lost and question.failed is None:
             raise Mistake(
@@ -104,16 +77,26 @@ def until_decided(question: Question, path: str | Path, watch: Watch | None = No
 
 def _compared(question: Question, scores: Mapping[str, Sequence[float]]) -> Comparison:
     """What the scores so far say of the question."""
-    return compare(
-        dict(scores),
+    sign = -1.0 if question.direction == "lower" else 1.0
+    low, high = question.within or (None, None)
+    turned = (None if high is None else -high, None if low is None else -low)
+    made = compare(
+        {label: [sign * score for score in found] for label, found in scores.items()},
         alpha=question.alpha,
         interims=question.looks,
         per_interim=question.per_look,
-        failed=question.failed,
+        failed=_signed(question.failed, sign),
         key=question.key,
         about=question.about,
-        within=question.within,
+        within=turned if sign < 0.0 and question.within else question.within,
     )
+    if sign > 0.0:
+        return made
+    return dataclasses.replace(made, decisions=tuple(one.of_less() for one in made.decisions))
+
+
+def _signed(failed: Failed, sign: float) -> Failed:
+    return sign * failed if isinstance(failed, int | float) else failed
 
 
 def _train_look(question: Question, each: Contender, path: Path, watch: Watch | None) -> None:
@@ -132,13 +115,13 @@ def _train_look(question: Question, each: Contender, path: Path, watch: Watch | 
         raise SystemExit(EXIT_RESUMABLE)
 
 
-def returns(path: Path) -> list[float]:
-    """The final return of every seed so far, oldest first; NaN where it failed."""
+def finals(path: Path, metric: str = "return") -> list[float]:
+    """The final score of every seed so far, oldest first; NaN where it failed."""
     found: list[float] = []
     for run in _finished(path):
         result = folder.read_result(run) or {}
         check_run(run, {}, result, [])
-        made, seeds = result.get("final", {}).get("return", {}), result.get("seeds", [])
+        made, seeds = result.get("final", {}).get(metric, {}), result.get("seeds", [])
         per_seed = made.get("per_seed", [None] * len(seeds))
         found += [float("nan") if score is None else score for score in per_seed]
     return found
@@ -148,65 +131,29 @@ def _finished(path: Path) -> list[Path]:
     return sorted(each.parent for each in path.glob("*/result.json"))
 
 
+def standings(question: Question, path: Path) -> dict[str, Headline]:
+    """What may be said of each contender's final scores so far."""
+    settings = list(planned(question).values())
+    within, better = declared(question, settings)
+    how: Any = {"failed": question.failed, "within": within, "better": better}
+    found = {each.label: finals(path / each.label, question.metric) for each in question.contenders}
+    return {label: headline(scores, **how) for label, scores in found.items()}
+
+
 def _checked(question: Question, path: Path) -> Question:
-    """The question, with the bounds that its world declares where it needs them.
+    """The question, with what its world declares of its scores.
 
     All that can be wrong is told before anything is trained; agents that have no run in ``path``
     yet are made in their world to see whether they fit it.
     """
-    _check_words(question)
-    find(question.environment)
-    known = ("envs", "strategy", "preset", "env_options")
-    rest = {name: value for name, value in question.options.items() if name in known}
-    rest |= {"steps": question.steps, "seeds": question.per_look}
-    planned = {
-        each.label: resolve(each.algorithm, question.environment, fields=each.fields, **rest)
-        for each in question.contenders
-    }
-    question = _with_bounds(question, list(planned.values()))
-    _compared(question, {label: [] for label in planned})  # raises where they can never decide
-    for label, settings in planned.items():
+    check_words(question)
+    settings = planned(question)
+    question = settled(question, list(settings.values()))
+    _compared(question, {label: [] for label in settings})  # raises where they can never decide
+    for label, each in settings.items():
         if not (path / label).exists():
-            build(settings, warm=False).source.close()
+            build(each, warm=False).source.close()
     return question
-
-
-def _check_words(question: Question) -> None:
-    """Raises Mistake for a question that makes no sense in any world."""
-    labels = [each.label for each in question.contenders]
-    if len(labels) < 2 or len(set(labels)) < len(labels):
-        raise Mistake(f"a comparison needs two or more different labels; got {', '.join(labels)}")
-    if not 0 < question.per_look <= question.max_seeds <= APART:
-        raise Mistake(
-            f"{question.per_look} seeds a look and {question.max_seeds} at most do not fit; "
-            f"both lie between 1 and {APART}"
-        )
-    whole("key", question.key)
-    if question.failed == "exclude":
-        raise Mistake(
-            "leaving failed seeds out would let luck choose the runs that are compared: say what "
-            "one counts as, --failed SCORE or --failed worst"
-        )
-    if isinstance(question.failed, float | int) and not math.isfinite(question.failed):
-        raise Mistake(f"failed must be a finite number; got {question.failed}")
-
-
-def _with_bounds(question: Question, planned: Sequence[Settings]) -> Question:
-    """The question with the bounds of returns that its world declares, where it needs them."""
-    said = {bounds(settings) for settings in planned}
-    if question.failed == "worst":
-        worst = counted_as("worst", bounds(planned[0]))
-        question = dataclasses.replace(question, failed=worst)
-    if question.about != "mean" or question.within is not None:
-        return question
-    low, high = (said.pop() if len(said) == 1 else None) or (None, None)
-    if low is None or high is None:
-        raise Mistake(
-            f"{question.environment} does not declare two bounds of its returns, without which no "
-            "number of seeds decides between means: add --within LOW,HIGH (in Python within=(low, "
-            "high)), or leave out --about mean"
-        )
-    return dataclasses.replace(question, within=(low, high))
 
 
 def _begin(question: Question, path: Path) -> None:
