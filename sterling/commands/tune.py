@@ -28,7 +28,7 @@ searches:
 FORWARDED = (
     *("trials", "seeds", "test_seeds", "search", "objective", "key", "parallel", "workers"),
     *("eta", "least", "generations", "quantile", "envs", "strategy", "evaluate_episodes"),
-    *("return_within", "failed"),
+    *("return_within", "failed", "metric"),
     *("log_every", "preset", "updates"),
     *train.OF_EXPERIENCE,
 )
@@ -85,6 +85,8 @@ def _search_options(parser: argparse.ArgumentParser) -> None:
     goals = "last (tenth of the returns), bound (mean less its error), area, final (last; final "
     goals += "where nothing is lived)"
     add("--objective", choices=("last", "bound", "area", "final"), help=goals)
+    what = "what of an episode is scored: return, or a channel that the world reports (return)"
+    add("--metric", metavar="NAME", help=what)
     add("--key", type=readers.integer, metavar="N", help="all of the search's randomness (0)")
     add("--workers", type=readers.integer, metavar="N", help="processes (one per core)")
     add("--parallel", type=readers.integer, metavar="N", help="jobs decided on together")

@@ -7,14 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sterling.channels import Channel, columns
 from sterling.envs.registry import find
 from sterling.statistics.declared import Bounds, counted_as
 from sterling.statistics.scores import Failed
 from sterling.training.fields import whole
+from sterling.training.scored_by import declared
 from sterling.training.settings import Settings, resolve
-from sterling.training.start import make_world
-from sterling.training.trained import bounds
 from sterling.types import Mistake
 
 APART = 1000  # between the first seeds of two labels
@@ -85,19 +83,9 @@ def planned(question: Question) -> dict[str, Settings]:
     }
 
 
-def declared(question: Question, settings: Sequence[Settings]) -> tuple[Bounds | None, int]:
-    """The bounds of the question's scores that its world declares, None where contenders' differ,
-    and which scores are better: 1 the higher, -1 the lower ones."""
-    if question.metric == "return":
-        said = {bounds(each) for each in settings}
-        return (said.pop() if len(said) == 1 else None), 1
-    channel = _channel(question, settings[0])
-    return channel.within, channel.better
-
-
 def settled(question: Question, settings: Sequence[Settings]) -> Question:
     """The question with the direction of its scores and, where it needs them, their bounds."""
-    within, better = declared(question, settings)
+    within, better = declared(question.metric, settings)
     question = dataclasses.replace(question, direction="lower" if better < 0 else "higher")
     if question.failed == "worst":
         question = dataclasses.replace(question, failed=counted_as("worst", within, better))
@@ -111,24 +99,3 @@ def settled(question: Question, settings: Sequence[Settings]) -> Question:
             "Python within=(low, high)), or leave out --about mean"
         )
     return dataclasses.replace(question, within=(low, high))
-
-
-def _channel(question: Question, settings: Settings) -> Channel:
-    """What the world declares of the question's metric."""
-    world = make_world(settings, "evaluate", 1)
-    try:
-        known = columns(world.spec.channels)
-    finally:
-        world.close()
-    if question.metric not in known:
-        reports = ", ".join(known) or "nothing beside the reward"
-        raise Mistake(
-            f"{question.environment} reports {reports}; --metric is return or one of these, not "
-            f"{question.metric!r}"
-        )
-    if not known[question.metric].better:
-        raise Mistake(
-            f"{question.environment} does not say whether more or less {question.metric} is "
-            "better; declare it (docs/channels.md)"
-        )
-    return known[question.metric]

@@ -33,10 +33,10 @@ from sterling.training.question import (
     Contender,
     Question,
     check_words,
-    declared,
     planned,
     settled,
 )
+from sterling.training.scored_by import declared
 from sterling.training.start import build
 from sterling.types import Mistake
 
@@ -134,7 +134,7 @@ def _finished(path: Path) -> list[Path]:
 def standings(question: Question, path: Path) -> dict[str, Headline]:
     """What may be said of each contender's final scores so far."""
     settings = list(planned(question).values())
-    within, better = declared(question, settings)
+    within, better = declared(question.metric, settings)
     how: Any = {"failed": question.failed, "within": within, "better": better}
     found = {each.label: finals(path / each.label, question.metric) for each in question.contenders}
     return {label: headline(scores, **how) for label, scores in found.items()}

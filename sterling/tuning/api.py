@@ -15,6 +15,7 @@ from sterling.data import Dataset
 from sterling.training import folder, logbook, outside
 from sterling.training.api import LOG_OPTIONS, SPEECH_OPTIONS
 from sterling.training.programs import remember_programs
+from sterling.training.scored_by import declared
 from sterling.training.settings import Settings
 from sterling.training.start import acts
 from sterling.tuning import outcome, stored
@@ -69,6 +70,7 @@ def tune(
     search: str = "random",
     space: Mapping[str, Any] | None = None,
     objective: str | None = None,
+    metric: str = "return",
     out: str | Path | None = None,
     key: int = 0,
     parallel: int | None = None,
@@ -91,6 +93,8 @@ def tune(
         space: field -> range (see ``tuning/space.py``); None: the algorithm's own, spaces.json.
         objective: last, bound, area or final (see ``tuning/objective.py``); None: last, but final
             where nothing is lived while it is learned.
+        metric: what of an episode is scored: return, or a channel that the world reports, in the
+            direction that it declares.
         out: study folder to make; without one nothing is kept.
         key: all of the search's randomness.
         parallel: jobs asked for before any of them is told; part of the study's identity.
@@ -119,8 +123,8 @@ def tune(
         "data": None if book is None else dataclasses.asdict(book), "speech": spoken,
         "seeds": list(numbers(seeds, 0)),
         "test_seeds": list(numbers(test_seeds, FIRST_TEST_SEED)),
-        "search": search, "objective": objective, "key": key, "parallel": parallel,
-        "how": how, "known": known, "fixed": options,
+        "search": search, "objective": objective, "metric": metric, "key": key,
+        "parallel": parallel, "how": how, "known": known, "fixed": options,
     }  # fmt: skip
     return _begin(counted(asked), environment, space, out, workers=workers, watch=watch)
 
@@ -210,7 +214,10 @@ def _go(
 ) -> Tuned:
     remember_programs()
     lasting = not acts(settings) or is_compiled(settings.environment)
-    plan = Plan(settings, asked["objective"], path, 1 if lasting else HOST_TOGETHER)
+    metric = asked.get("metric", "return")
+    within, better = declared(metric, [settings])
+    together = 1 if lasting else HOST_TOGETHER
+    plan = Plan(settings, asked["objective"], path, together, metric, better, within)
     searcher = make_searcher(asked, wanted)
     waiting = asked["search"] in ("asha", "optuna")
     parallel = asked["parallel"] or (ASKED_TOGETHER if waiting else asked["trials"])

@@ -12,9 +12,11 @@ from sterling import algorithms
 from sterling.envs.registry import find
 from sterling.naming import hint
 from sterling.needs import SAID
+from sterling.statistics.declared import counted_as
 from sterling.training import logbook
 from sterling.training.choices import Logbook, Speech
 from sterling.training.fields import SEEDS, seeds_of, whole
+from sterling.training.scored_by import declared
 from sterling.training.settings import Settings, iterations, resolve
 from sterling.training.start import acts
 from sterling.tuning import members, objective, space
@@ -118,6 +120,8 @@ def check(asked: dict[str, Any], settings: Settings, wanted: Space) -> None:
         )
     if asked["objective"] == "final" and settings.evaluate_episodes < 1:
         raise Mistake("the objective final plays episodes; ask for evaluate_episodes of 1 or more")
+    within, better = declared(asked.get("metric", "return"), [settings])
+    counted_as(settings.failed, within, better)  # raises where the worst is not known
     searcher = make_searcher(asked, wanted)  # raises where its options cannot be
     corners = [wanted.fields(np.full(len(wanted), share)) for share in (0.0, 0.5, 1.0)]
     tried = [members.configure(settings, corner) for corner in corners]

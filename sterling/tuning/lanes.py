@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
+from sterling.statistics.declared import Bounds
 from sterling.training import checkpoint
 from sterling.training.guard import healthy
 from sterling.training.judge import Judge
@@ -45,6 +46,9 @@ class Plan:
     objective: str
     folder: Path  # states that something may go on from are kept below
     together: int = 1  # trials at once under map, where one program then serves every piece
+    metric: str = "return"  # what of an episode is scored
+    better: int = 1  # -1: less of it is better, and scores are the negatives
+    within: Bounds | None = None  # its bounds, where they are known
 
     def state(self, trial: int, step: int) -> Path:
         """The checkpoint of one trial's agents and experience at a step."""
@@ -78,7 +82,8 @@ class Lanes:
                 run = self._going_on(jobs, begin(numbers, own, False), own, shared)
             else:
                 run = members.strong(begin(numbers, own, True))
-            run, rows, alive = _train(run, shared, iteration(shared, jobs[0].stop), stopping)
+            stop = iteration(shared, jobs[0].stop)
+            run, rows, alive = _train((run, shared, self._plan.metric), stop, stopping)
             scores = self._scores(run, shared, rows, alive)
             self._keep(jobs, run)
         finally:
@@ -142,19 +147,20 @@ class Lanes:
             return [None] * len(settings.seeds)
         judge = Judge(settings, settings.evaluate_episodes)
         try:
-            found = judge(run.agent)["return"].mean(1)
+            found = judge(run.agent)[self._plan.metric].mean(1)
         finally:
             judge.close()
         columns = _columns(rows, len(settings.seeds))
-        lowest = [objective.score("area", column, 1, True) for column in columns]
-        return [float(x) if ok else low for x, ok, low in zip(found, alive, lowest, strict=True)]
+        worst = [objective.worst(column, self._plan.better) for column in columns]
+        return [float(x) if ok else low for x, ok, low in zip(found, alive, worst, strict=True)]
 
 
 def _train(
-    run: Run, settings: Settings, stop: int, stopping: Callable[[], bool]
+    begun: tuple[Run, Settings, str], stop: int, stopping: Callable[[], bool]
 ) -> tuple[Run, list[np.ndarray], Bool[np.ndarray, "member"]]:
-    """To iteration ``stop``: the run, rows of mean returns per member (none where nothing is
-    lived), and who did not diverge."""
+    """A run of some settings to iteration ``stop``: the run, rows of an episode's mean metric per
+    member (none where nothing is lived), and who did not diverge."""
+    run, settings, metric = begun
     alive, rows = np.ones(len(settings.seeds), bool), []
     every = log_every(settings)
     while (done := int(run.iteration)) < stop:
@@ -164,7 +170,7 @@ def _train(
         run, _ = advance(run, min(every - done % every, stop - done))
         agent, alive = healthy(before, run.agent, alive)
         if (tally := members.episodes(run)) is not None:
-            means = np.asarray(tally.returns) / np.maximum(tally.episodes, 1)
+            means = np.asarray(tally.totals[metric]) / np.maximum(tally.episodes, 1)
             rows.append(np.where(alive & (tally.episodes > 0) & np.isfinite(means), means, np.nan))
         run = Run(agent, run.source.cleared(), run.seeds, run.iteration)
     return run, rows, alive

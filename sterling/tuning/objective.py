@@ -5,6 +5,7 @@
     area      the mean of all returns logged: how early it learned counts as well
     final     the mean return of deterministic episodes of the last policy
 
+Returns, or a channel that the world reports; where less of it is better, scores are the negatives.
 Not the best over time, which rewards luck. A tenth is a tenth of the rows a full run would log;
 rows in which no episode ended say nothing and are passed over. A seed that diverged counts as the
 lowest return it ever logged; one that never finished an episode has no score, and a trial with
@@ -41,6 +42,14 @@ def combine(name: str) -> Combine:
     return lower_bound if name == "bound" else mean
 
 
+def worst(returns: Returns, better: int = 1) -> float | None:
+    """What a seed that diverged counts as; ``better`` -1: of a metric of which less is better."""
+    known = [float(value) for value in returns if value is not None]
+    if not known:
+        return None
+    return max(known) if better < 0 else min(known)
+
+
 def score(name: str, returns: Returns, rows: int, failed: bool) -> float | None:
     """One seed's score from its logged returns; ``rows`` is what a full run logs.
 
@@ -50,7 +59,7 @@ def score(name: str, returns: Returns, rows: int, failed: bool) -> float | None:
     if not known:
         return None
     if failed:
-        return min(known)
+        return worst(known)
     if name == "area":
         return float(np.mean(known))
     newest = [value for value in returns[-max(1, math.ceil(rows / 10)) :] if value is not None]

@@ -20,8 +20,8 @@ from sterling.training import folder
 from sterling.training.choices import Logbook, Speech
 from sterling.training.fields import make_config
 from sterling.training.settings import Settings
-from sterling.training.trained import bounds
 from sterling.tuning.asked import POPULATIONS
+from sterling.tuning.lanes import Plan
 from sterling.tuning.search import Incumbent
 from sterling.tuning.space import Fields, Space
 from sterling.tuning.study import Line, Study
@@ -35,32 +35,39 @@ def report(
     """Everything that report.json says."""
     settings = study.plan.settings
     shares = len(tested) // 2
+    sign = study.plan.better  # scores are in the metric's own direction from here on
     defaults, tuned = (
-        [score for line in lines for score in line["scores"]]
+        _in_units(sign, [score for line in lines for score in line["scores"]])
         for lines in (tested[:shares], tested[shares:])
     )
     given = {each.name: getattr(settings.config, each.name) for each in space}
     made: Report = {
         **{name: asked[name] for name in ("algorithm", "environment", "search", "key")},
         **{name: asked[name] for name in ("objective", "seeds", "test_seeds")},
+        "metric": study.plan.metric,
         **{"unit": settings.unit, settings.unit: settings.budget},
         "incumbent": {
             "trial": best.trial,
             "fields": best.fields,
             "plan": [list(step) for step in best.plan],
-            "tuning": {"score": best.score, "per_seed": list(best.scores)},
-            "test": _estimated(tuned, settings),
+            "tuning": {"score": sign * best.score, "per_seed": _in_units(sign, best.scores)},
+            "test": _estimated(tuned, study.plan),
         },
-        "defaults": {"fields": given, "test": _estimated(defaults, settings)},
-        "difference": _difference(tuned, defaults, settings),
+        "defaults": {"fields": given, "test": _estimated(defaults, study.plan)},
+        "difference": _difference(tuned, defaults, study.plan),
         "space": [str(each) for each in space],
         "budget": _budget(study),
         "command": command(settings, best.fields),
     }
     found = made["incumbent"]["test"]["estimate"]
     alike = found is not None and _comparable(asked, best, settings.budget)
-    made["optimism"] = best.score - found if alike else None
+    made["optimism"] = best.score - sign * found if alike else None
     return made
+
+
+def _in_units(sign: int, scores: Sequence[float | None]) -> list[float | None]:
+    """Scores, of which larger is better, as the metric's own numbers."""
+    return [None if score is None else sign * score for score in scores]
 
 
 def _comparable(asked: dict[str, Any], best: Incumbent, budget: int) -> bool:
@@ -128,7 +135,8 @@ def markdown(made: Report) -> str:
     lines = [
         f"# {title}, tuned by {made['search']}",
         "",
-        f"Scores are the objective `{made['objective']}` of training for {made[unit]:,} {unit}.",
+        f"Scores are the objective `{made['objective']}`{_of(made)} of training for "
+        f"{made[unit]:,} {unit}.",
         f"Intervals: 95 %, over {len(seeds)} seeds on which nothing was tuned.",
         "",
         "| | tuning seeds, chosen for being the best | fresh seeds |",
@@ -162,6 +170,12 @@ def markdown(made: Report) -> str:
     return "\n".join(lines)
 
 
+def _of(made: Report) -> str:
+    """What is scored, where it is not the return."""
+    metric = made.get("metric", "return")
+    return "" if metric == "return" else f" of {metric}"
+
+
 def short(value: Any) -> str:
     """A field's value for a table."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -171,22 +185,23 @@ def _rounded(fields: Fields) -> Fields:
     return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in fields.items()}
 
 
-def _estimated(scores: Sequence[float | None], settings: Settings) -> dict[str, Any]:
+def _estimated(scores: Sequence[float | None], plan: Plan) -> dict[str, Any]:
     """Per-seed scores and what may be said of them; a seed without a score never finished an
     episode: it failed, and counts as the study was asked (``statistics/headline.py``)."""
-    made = headline(scores, failed=settings.failed, within=bounds(settings))
+    how: dict[str, Any] = {"within": plan.within, "better": plan.better}
+    made = headline(scores, failed=plan.settings.failed, **how)
     return {**made.to_json(), "without_score": made.lost}
 
 
 def _difference(
-    tuned: Sequence[float | None], defaults: Sequence[float | None], settings: Settings
+    tuned: Sequence[float | None], defaults: Sequence[float | None], plan: Plan
 ) -> dict[str, Any]:
     """Seed by seed, since both met the same randomness; a pair needs both."""
     both = zip(tuned, defaults, strict=True)
-    low, high = bounds(settings) or (None, None)
+    low, high = plan.within or (None, None)
     ends = None if low is None or high is None else (low - high, high - low)
     apart = [None if a is None or b is None else a - b for a, b in both]
-    made = headline(apart, within=ends)
+    made = headline(apart, within=ends, better=plan.better)
     return {**made.to_json(), "without_score": made.lost}
 
 

@@ -90,11 +90,13 @@ class Progress:
         return facts
 
     def _score(self, line: dict[str, Any]) -> float:
-        return self._combine(line["scores"])
+        """In the metric's own direction."""
+        return float(line.get("better", 1) * self._combine(line["scores"]))
 
     def _ranked(self) -> list[dict[str, Any]]:
         """The trials trained longest first, of those the best first."""
-        return sorted(self._best.values(), key=lambda x: (-x["stop"], -self._score(x), x["trial"]))
+        trials = self._best.values()
+        return sorted(trials, key=lambda x: (-x["stop"], -self._combine(x["scores"]), x["trial"]))
 
     def __rich__(self) -> RenderableType:
         """Title, bar, and the best trials so far."""

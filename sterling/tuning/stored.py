@@ -24,7 +24,7 @@ ASKED: dict[str, Any] = {  # what study.json holds
 LATER: dict[str, Any] = {  # and what older studies lack
     **{"updates": int, "parallel": (int, type(None))},
     **{"data": (dict, type(None)), "speech": (dict, type(None))},
-    **{"custom_algorithm": bool, "code": dict},
+    **{"custom_algorithm": bool, "code": dict, "metric": str},
 }
 LINE: dict[str, Any] = {  # of trials.jsonl and test.jsonl
     **{"id": int, "trial": int, "start": int, "stop": int, "origin": (int, type(None))},

@@ -1,7 +1,8 @@
 """A study: a searcher, its history on disk, and whoever carries out its jobs.
 
     <folder>/study.json     what was asked for, resolved
-             trials.jsonl   one line per job: fields, seeds, budget, returns, scores, cost
+             trials.jsonl   one line per job: fields, seeds, budget, returns (or what else is
+                            scored), scores (larger is better), cost
              test.jsonl     the same on fresh seeds, for the incumbent and the defaults
              states/        agents and experience that a trial may go on from; gone at the end
              report.json, report.md    what came out; their presence says: complete
@@ -145,7 +146,9 @@ class Study:
             for line in lines:
                 if line["id"] not in history.lines:
                     scores = self._scores(line, history)
-                    history.add({**line, "scores": scores, "at": round(self.seconds, 3)})
+                    signed = {} if self.plan.better > 0 else {"better": self.plan.better}
+                    whole = {**line, **signed, "scores": scores}
+                    history.add({**whole, "at": round(self.seconds, 3)})
                     self._watch(stage, wave, history.lines[line["id"]])
 
         hands.run(todo, record)
@@ -153,17 +156,19 @@ class Study:
     def _scores(self, line: Line, history: History) -> list[float | None]:
         """A score per seed, from what was logged in this job and those it goes on from."""
         chain = self._chain(line, history)
+        sign = self.plan.better
         returns = [
-            [value for each in chain for value in each["returns"][i]]
+            [_times(sign, value) for each in chain for value in each["returns"][i]]
             for i in range(len(line["seeds"]))
         ]
         failed = [any(seed in each["failed"] for each in chain) for seed in line["seeds"]]
         name = self.plan.objective
         rows = row_count(members.configure(self.plan.settings, line["fields"]))
         return [
-            measured if name == "final" and not bad else objective.score(name, own, rows, bad)
+            _times(sign, measured) if name == "final" and not bad
+            else objective.score(name, own, rows, bad)
             for measured, own, bad in zip(line["measured"], returns, failed, strict=True)
-        ]
+        ]  # fmt: skip
 
     def _chain(self, line: Line, history: History) -> list[Line]:
         """The jobs that made these agents, oldest first; while a population is searched the last
@@ -178,6 +183,10 @@ class Study:
 
     def _all(self) -> list[Line]:
         return [*self.trials.lines.values(), *self.tests.lines.values()]
+
+
+def _times(sign: int, value: float | None) -> float | None:
+    return None if value is None else sign * value
 
 
 def _plain(line: Line) -> Line:
