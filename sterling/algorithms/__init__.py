@@ -32,6 +32,7 @@ ALGORITHMS = {
     "iql": "sterling.algorithms.offline.iql",
     "ppo": "sterling.algorithms.online.ppo",
     "ppo-lagrangian": "sterling.algorithms.online.ppo_lagrangian",
+    "r2d2": "sterling.algorithms.online.r2d2",
     "rebrac": "sterling.algorithms.offline.rebrac",
     "recurrent-ppo": "sterling.algorithms.online.recurrent_ppo",
     "sac": "sterling.algorithms.online.sac",
