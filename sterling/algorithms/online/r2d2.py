@@ -178,7 +178,7 @@ def loss(
     net: Nets, target: Nets, batch: Record, config: Config
 ) -> tuple[Float[Array, ""], tuple[dict[str, Float[Array, ""]], Float[Array, "batch"]]]:
     """L of the module docstring on a batch; also each stretch's p, before its exponent."""
-    rows = _by_time(batch)
+    rows = by_time(batch)
     own = jax.tree.map(lambda x: x[1 + config.burn_in :], rows)
     every = jax.tree.map(lambda x, after: jnp.concatenate([x, after[-1:]]), own.obs, own.next_obs)
     q = net.q(unrolled(net, rows, config.burn_in))
@@ -220,7 +220,7 @@ def epsilon(config: Config, envs: int) -> Float[Array, "env"]:
     return jnp.power(config.exploration, 1.0 + config.spread * share)
 
 
-def _by_time(batch: Record) -> Record:
+def by_time(batch: Record) -> Record:
     """The stretches' rows ``(time, batch, ...)``."""
     kept = {name: batch.extras[name] for name in ("begins", "memory")}
     rows = dataclasses.replace(batch, extras=kept)
