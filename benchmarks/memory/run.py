@@ -1,12 +1,12 @@
 """Measure agents that remember where one observation does not say enough.
 
-    python benchmarks/memory/run.py            # all parts, some half an hour on two cores
+    python benchmarks/memory/run.py            # all parts, a quarter of an hour on two cores
     python benchmarks/memory/run.py chain      # one of them: chain, bandit, rl2
     python benchmarks/memory/run.py --page     # the page from the committed results
 
 Writes benchmarks/results/memory.json: of every seed the mean return of its final policy without
 exploration, with intervals over seeds. Chain: bsuite's memory chain, in which what was seen first
-says what is right twenty steps later. Bandit: arms drawn anew each episode, learned by Q-learning
+says what is right ten steps later. Bandit: arms drawn anew each episode, learned by Q-learning
 from a replay. RL2: the same bandit learned by recurrent PPO, as Duan 2016 has it. The best that
 anybody can do at a bandit is found by dynamic programming (envs/bandit.py).
 """
@@ -28,13 +28,13 @@ from benchmarks import evidence  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "memory.json"
 SEEDS = 5
-CHAIN, LENGTH, CHAIN_STEPS = "MemoryChain-bsuite", 20, 150_000
+CHAIN, LENGTH, CHAIN_STEPS = "MemoryChain-bsuite", 10, 100_000
 ARMS, PULLS = 5, 10
-BANDIT, BANDIT_STEPS, RL2_STEPS = f"bandit:{ARMS}-arms-{PULLS}-pulls", 1_000_000, 2_000_000
-SHARED: dict[str, Any] = {"lr": 1e-3, "width": 64, "gamma": 0.99, "learn": 1}
+BANDIT, BANDIT_STEPS, RL2_STEPS = f"bandit:{ARMS}-arms-{PULLS}-pulls", 200_000, 2_000_000
+SHARED: dict[str, Any] = {"lr": 1e-3, "width": 64, "gamma": 0.99, "learn": 4}
 R2D2 = {
     **SHARED,
-    **{"batch": 32, "burn_in": 10, "length": 22, "n_step": 3, "target_period": 100},
+    **{"batch": 32, "burn_in": 10, "length": 30, "n_step": 3, "target_period": 100},
 }
 DQN = {
     **SHARED,
