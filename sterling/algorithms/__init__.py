@@ -36,6 +36,7 @@ ALGORITHMS = {
     "rebrac": "sterling.algorithms.offline.rebrac",
     "recurrent-ppo": "sterling.algorithms.online.recurrent_ppo",
     "sac": "sterling.algorithms.online.sac",
+    "sac-lagrangian": "sterling.algorithms.online.sac_lagrangian",
     "td3": "sterling.algorithms.online.td3",
     "td3bc": "sterling.algorithms.offline.td3bc",
     "xql": "sterling.algorithms.offline.xql",
