@@ -80,3 +80,44 @@ def huber(error: Float[Array, "..."], delta: Float[Array, ""] | float = 1.0) -> 
     """
     clipped = jnp.clip(error, -delta, delta)
     return clipped * (error - 0.5 * clipped)
+
+
+def returns_within(
+    reward: Float[Array, "time ..."],
+    discount: Float[Array, "time ..."],
+    trace: Bool[Array, "time ..."],
+    steps: int,
+) -> tuple[Float[Array, "time ..."], Float[Array, "time ..."], Int[Array, "time ..."]]:
+    """R, D and m of :func:`n_step_return` for every row of a stretch, time-major: over ``steps``
+    rows, or as many as there are up to the stretch's end.
+
+    ``trace`` as in :func:`sterling.equations.returns.gae`. The target of row t is R + D V(s_{t+m}).
+    """
+    time = reward.shape[0]
+    ahead = jnp.arange(time)[:, None] + jnp.arange(steps)[None]  # (time, steps)
+    place = jnp.minimum(ahead, time - 1)
+    first = jnp.arange(steps) == 0
+    inside = (ahead < time).reshape(time, steps, *(1,) * (reward.ndim - 1))
+    follows = trace[jnp.maximum(place - 1, 0)] & inside
+    follows |= first.reshape(1, steps, *(1,) * (reward.ndim - 1))
+    windows = (jnp.moveaxis(x, 1, -1) for x in (reward[place], discount[place], follows))
+    return n_step_return(*windows)
+
+
+def rescaled(x: Float[Array, "..."], eps: Float[Array, ""] | float) -> Float[Array, "..."]:
+    """h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x (Pohlen 2018, arXiv:1805.11593, proposition A.2):
+    large values become smaller, small ones half."""
+    size = jnp.abs(x)
+    root = size / (jnp.sqrt(size + 1.0) + 1.0)  # sqrt(|x| + 1) - 1, exact also near 0
+    return jnp.sign(x) * root + eps * x
+
+
+def unrescaled(x: Float[Array, "..."], eps: Float[Array, ""] | float) -> Float[Array, "..."]:
+    """The inverse of :func:`rescaled`, for any ``eps`` from 0 on.
+
+    With w = sqrt(|h^-1(x)| + 1) - 1 it says eps w^2 + (1 + 2 eps) w = |x|; the root is written so
+    that nothing is lost to rounding near 0, where the paper's form subtracts two numbers near 1.
+    """
+    size, slope = jnp.abs(x), 1.0 + 2.0 * eps
+    root = 2.0 * size / (slope + jnp.sqrt(slope * slope + 4.0 * eps * size))
+    return jnp.sign(x) * root * (root + 2.0)

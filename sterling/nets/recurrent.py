@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from sterling import keys
-from sterling.nets.mlp import Linear, orthogonal
+from sterling.actor import Past
+from sterling.nets.encoder import Encoder
+from sterling.nets.heads import Actions
+from sterling.nets.mlp import MLP, Linear, orthogonal
+from sterling.types import Action, Obs, Spec
 
 
 class GRU(eqx.Module):
@@ -63,3 +69,38 @@ class GRU(eqx.Module):
         )
         new = jnp.tanh(jnp.split(given, 3, -1)[2] + reset * jnp.split(own, 3, -1)[2])
         return (1.0 - keep) * new + keep * hidden
+
+
+class Recurrent(eqx.Module):
+    """A memory of what was seen, done and earned: the part that agents who remember share.
+
+    h_t = GRU(h_{t-1}, tanh(W [features(s_t), a_{t-1}, r_{t-1}]))
+    """
+
+    torso: Encoder
+    before: MLP
+    memory: GRU
+    actions: Actions = eqx.field(static=True)
+
+    @staticmethod
+    def parts(key: Key[Array, ""], spec: Spec, width: int) -> tuple[Encoder, MLP, GRU, Actions]:
+        """Its fields, for a memory of ``width`` numbers."""
+        torso, actions = Encoder.create(keys.fold(key, "torso"), spec.obs), Actions.of(spec.action)
+        sizes = (torso.size + actions.outputs + 1, width)
+        before = MLP.orthogonal(keys.fold(key, "before"), sizes, "tanh", 2**0.5, True)
+        return torso, before, GRU.create(keys.fold(key, "memory"), width, width), actions
+
+    def inputs(
+        self, obs: Obs, action: Action, reward: Float[Array, "..."], first: Bool[Array, "..."]
+    ) -> Float[Array, "... width"]:
+        """What goes into the memory: observations, and actions and rewards of the step before.
+        Where it is the ``first`` step, nothing was done."""
+        done = jnp.where(first[..., None], 0.0, self.actions.codes(action))
+        earned = jnp.where(first, 0.0, reward)[..., None]
+        return self.before(jnp.concatenate([self.torso(obs), done, earned], -1))
+
+    def recalled(self, past: Past, obs: Obs) -> Float[Array, "env width"]:
+        """h_t, as whoever acts has it."""
+        given = self.inputs(obs, past.action, past.reward, past.first)
+        remembered: Any = past.memory
+        return self.memory(remembered, given)

@@ -14,7 +14,7 @@ from sterling.actor import Past
 from sterling.channels import Channel
 from sterling.nets.heads import Actions
 from sterling.nets.normalise import ObsNormaliser
-from sterling.types import Log, Spec, Transitions
+from sterling.types import Log, Needs, Spec, Transitions
 
 ROWS = 6
 MEAN, DEVIATION = np.array([10.0, -5.0, 100.0]), np.array([3.0, 0.5, 20.0])
@@ -22,9 +22,13 @@ LOG = Log(MEAN, DEVIATION, (0.0, 1.0), (-3.0, 2.0), 9)
 VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
-ONE_SPACE = {"dqn": CHOICES, **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX)}
+ONE_SPACE = {
+    **dict.fromkeys(("dqn", "r2d2"), CHOICES),
+    **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX),
+}
 ROLLOUTS = ("ppo", "ppo-lagrangian", "recurrent-ppo")
-ONLINE = ("dqn", *ROLLOUTS, "sac", "td3")
+SEVERAL = ("r2d2",)  # stretches, or batches of several kinds
+ONLINE = ("dqn", *ROLLOUTS, "r2d2", "sac", "td3")
 
 
 def cases(names):
@@ -52,10 +56,11 @@ def test_needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)
     asked = {"batch": 7, "collect": 3, "learn": 5, "capacity": 1100, "warmup": 13}
     needs = module.needs(settings(module, **asked))
-    assert isinstance(needs, Transitions)
-    found = (needs.batch, needs.collect, needs.updates, needs.capacity, needs.warmup)
+    assert isinstance(needs, Needs if name in SEVERAL else Transitions)
+    feed = needs.feed("")
+    found = (feed.batch, needs.collect, needs.updates, needs.capacity, needs.warmup)
     assert found == tuple(asked.values())
-    assert needs.next_action == (name == "rebrac")
+    assert feed.next_action == (name == "rebrac")
 
 
 @pytest.mark.parametrize(("name", "space"), cases(NAMES))

@@ -108,6 +108,16 @@ CASES = {
             },
         ),
         Case(
+            "r2d2",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 32, "collect": 2, "learn": 1, "width": 32},
+                **{"burn_in": 2, "length": 8, "n_step": 1, "capacity": 4_000, "warmup": 400},
+                **{"target_period": 25, "spread": 3.0},
+            },
+        ),
+        Case(
             "sac",
             ("", "-continuous"),
             12_000,

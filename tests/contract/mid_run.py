@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from oracles.pieces.leaves import Leaves
 
 from sterling.actor import Past
-from sterling.types import Record, Rollouts, Sequences
+from sterling.types import Needs, Record, Rollouts, Sequences
 
 ENVS, FEATURES, CHOICES, NUMBERS = 4, 3, 3, 2
 COUNTED = 50.0  # observations in a normaliser
@@ -73,6 +74,8 @@ def make_batch(
     hold ``garbage``. With ``allowed`` observations say which choices there are; a rollout of
     ``remembered`` numbers a memory says what was remembered; a ``costly`` one has a channel "cost".
     """
+    if is_stretch(needs):
+        return stretches(needs, garbage, allowed, remembered)
     is_rollout = isinstance(needs, Rollouts)
     shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
     if isinstance(needs, Sequences):
@@ -141,6 +144,26 @@ def with_past(parts: dict[str, Any], width: int, rng: Any) -> dict[str, Any]:
         "extras": extras,
         "start": Past(**jax.tree.map(jnp.asarray, start), first=jnp.asarray(first)),
     }
+
+
+def is_stretch(needs: Any) -> bool:
+    """Whether batches are stretches of a replay, which cross episodes."""
+    return isinstance(needs, Needs) and bool(needs.feeds[0].length)
+
+
+def stretches(needs: Needs, garbage: float, allowed: bool, remembered: int) -> Record:
+    """Return stretches ``(batch, time, ...)``: rollouts of so many environments side by side, whose
+    rows say what was remembered after them. The first of them, as drawn, count for nothing."""
+    rollout = Rollouts(needs.feeds[0].length)
+    rows = make_batch(rollout, False, garbage=garbage, allowed=allowed, remembered=remembered)
+    rng, batch = np.random.default_rng(8), needs.feeds[0].batch
+    assert batch == ENVS
+    memory = rng.normal(size=(rollout.length, batch, remembered)).astype(np.float32)
+    kept = {"begins": rows.extras["begins"], "memory": jnp.asarray(memory)}
+    rows = dataclasses.replace(rows, extras=kept, start=None)
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+    weight = jnp.asarray(rng.uniform(0.3, 1.0, batch), jnp.float32)
+    return dataclasses.replace(rows, extras={**rows.extras, "weight": weight})
 
 
 def extras(

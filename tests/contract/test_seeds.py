@@ -51,7 +51,9 @@ def train(run, seeds, folder, *, iterations=ITERATIONS, **options):
 
 def smaller(case):
     """Its settings, and networks of one layer, which take less time to compile."""
-    one = {"dt": {"layers": 1}, "recurrent-ppo": {"width": 8}}.get(case.name, {"depth": 1})
+    narrow = {"width": 8}
+    own = {"dt": {"layers": 1}, "r2d2": narrow, "recurrent-ppo": narrow}
+    one = own.get(case.name, {"depth": 1})
     return {**case.fields, **one}
 
 

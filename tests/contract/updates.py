@@ -81,7 +81,7 @@ class Update:
             self.is_continuous,
             garbage=garbage,
             allowed=self.has_choices,
-            remembered=remembered if isinstance(needs, Rollouts) else 0,
+            remembered=0 if isinstance(needs, Sequences) else remembered,
             costly=hasattr(self.config, "cost_limit"),
         )
 
@@ -106,6 +106,10 @@ DQN = {
     **{"exploration_initial": 0.9, "exploration_final": 0.1, "exploration_fraction": 0.5},
 }
 RAINBOW = {"double": True, "dueling": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0}
+STRETCHES = {
+    **{"width": 5, "lr": 3e-3, "batch": mid_run.ENVS, "gamma": 0.8, "burn_in": 2, "length": 5},
+    **{"n_step": 2, "target_period": 5, "eta": 0.7, "max_grad_norm": 0.2, "rescale": 0.01},
+}
 SOFT = {**REPLAYED, "tau": 0.05, "alpha": 0.3}
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
 WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, 0.0])}  # log deviations above 2
@@ -164,6 +168,20 @@ UPDATES = [
         "dqn masked double",
         DQN | {"double": True, "huber": float("inf"), "anneal": False},
         {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("r2d2", STRETCHES, {".updates": 33}, is_continuous=False),
+    Update(
+        "r2d2 plain target due",
+        STRETCHES | {"rescale": None, "dueling": False, "max_grad_norm": 50.0, "burn_in": 0},
+        {".updates": 34},
+        is_continuous=False,
+    ),
+    Update(
+        "r2d2 masked",
+        STRETCHES | {"n_step": 9},
+        {".updates": 33},
         is_continuous=False,
         has_choices=True,
     ),
@@ -241,7 +259,8 @@ def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.nd
     size = mid_run.NUMBERS if update.is_continuous else mid_run.CHOICES
     drawn = draws.DRAWS.get(update.name, draws.none)
     noise = drawn(jax.random.key(KEY), config, batch.mask.size, size)
-    is_whole = isinstance(update.module.needs(config), (Rollouts, Sequences))
+    needs = update.module.needs(config)
+    is_whole = isinstance(needs, (Rollouts, Sequences)) or mid_run.is_stretch(needs)
     if not is_whole:
         mask = np.asarray(batch.mask)
         noise = {name: x[..., mask, :] if x.ndim > 1 else x for name, x in noise.items()}

@@ -85,11 +85,7 @@ def needs(config: Config) -> Rollouts:
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """A new agent."""
-    channel = spec.channels.get(config.cost)
-    if channel is None or channel.parts or channel.reduce != "sum":
-        sums = [name for name, x in spec.channels.items() if not x.parts and x.reduce == "sum"]
-        said = f"the environment reports no channel {config.cost!r} of one number that is summed"
-        raise Mistake(f"{said}; it reports {', '.join(sums) or 'none'}: set cost to its name")
+    check_channel(spec, config.cost)
     fields: Any = ppo.Config
     shared = {each.name: getattr(config, each.name) for each in dataclasses.fields(fields)}
     begun = ppo.init(key, spec, ppo.Config(**shared))
@@ -108,6 +104,15 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         config,
         jnp.zeros(()),
     )
+
+
+def check_channel(spec: Spec, name: str) -> None:
+    """Raises Mistake where the environment reports no such cost."""
+    channel = spec.channels.get(name)
+    if channel is None or channel.parts or channel.reduce != "sum":
+        sums = [each for each, x in spec.channels.items() if not x.parts and x.reduce == "sum"]
+        said = f"the environment reports no channel {name!r} of one number that is summed"
+        raise Mistake(f"{said}; it reports {', '.join(sums) or 'none'}: set cost to its name")
 
 
 def act(
@@ -131,7 +136,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     """Move the multiplier, then several epochs of minibatch updates on one rollout."""
     config = state.config
     rewards = state.reward_statistics.update(batch.reward, batch.last, batch.mask, config.gamma)
-    multiplier = _ascended(state, batch)
+    multiplier = ascended(state, batch)
     rows = _advantages(state, batch, rewards.scale(batch.reward), multiplier)
     order = shuffled(key, batch.mask.size, config.minibatch, config.epochs)
 
@@ -162,8 +167,9 @@ def loss(
     return total + config.value_coef * cost_loss, {**metrics, "loss/cost": cost_loss}
 
 
-def _ascended(state: State, batch: Record) -> Float[Array, ""]:
-    """The multiplier after this rollout's episodes."""
+def ascended(state: Any, batch: Record) -> Float[Array, ""]:
+    """The multiplier after this rollout's episodes; of anything with ``multiplier`` and the fields
+    of ``Config`` that say how it ascends."""
     config, ended = state.config, batch.last & batch.mask
     spent = masked_mean(batch.extras[f"episode/{config.cost}"], ended)
     moved = jnp.maximum(state.multiplier + config.multiplier_lr * (spent - config.cost_limit), 0.0)

@@ -22,7 +22,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from sterling import keys
 from sterling.actor import Past
@@ -30,12 +30,11 @@ from sterling.algorithms.online import ppo
 from sterling.equations.minibatches import shuffled
 from sterling.equations.returns import continues, gae
 from sterling.field_types import Count, Finite, Limit, NotNegative, Share
-from sterling.nets.encoder import Encoder, action_mask
-from sterling.nets.heads import Actions
+from sterling.nets.encoder import action_mask
 from sterling.nets.mlp import MLP
 from sterling.nets.normalise import ObsNormaliser, RewardNormaliser
 from sterling.nets.optimiser import adam
-from sterling.nets.recurrent import GRU
+from sterling.nets.recurrent import Recurrent
 from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
 
 
@@ -63,25 +62,12 @@ class Config:
     log_std: Finite = 0.0  # initial log standard deviation of continuous actions
 
 
-class Nets(eqx.Module):
+class Nets(Recurrent):
     """Memory, policy and value."""
 
-    torso: Encoder
-    before: MLP
-    memory: GRU
     policy: MLP
     value: MLP
     log_std: Float[Array, "outputs"]
-    actions: Actions = eqx.field(static=True)
-
-    def inputs(
-        self, obs: Obs, action: Action, reward: Float[Array, "..."], first: Bool[Array, "..."]
-    ) -> Float[Array, "... width"]:
-        """What goes into the memory; ``obs`` are normalised, the others of the step before. Where
-        it is the ``first`` step, nothing was done."""
-        done = jnp.where(first[..., None], 0.0, self.actions.codes(action))
-        earned = jnp.where(first, 0.0, reward)[..., None]
-        return self.before(jnp.concatenate([self.torso(obs), done, earned], -1))
 
     def distribution(self, hidden: Float[Array, "... width"], allowed: Any) -> Any:
         """pi(.|h), over the ``allowed`` actions where the world says which are."""
@@ -111,16 +97,13 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     if config.minibatch % config.length or not 0 < config.minibatch <= rows:
         said = f"minibatch={config.minibatch} is not so many whole rollouts of {config.length} rows"
         raise Mistake(f"{said}; give a multiple of length, at most {rows} (envs x length)")
-    torso, actions = Encoder.create(keys.fold(key, "torso"), spec.obs), Actions.of(spec.action)
-    width, size = config.width, torso.size + actions.outputs + 1
+    width, shared = config.width, Nets.parts(key, spec, config.width)
+    actions = shared[-1]
     nets = Nets(
-        torso,
-        MLP.orthogonal(keys.fold(key, "before"), (size, width), "tanh", 2**0.5, True),
-        GRU.create(keys.fold(key, "memory"), width, width),
+        *shared,
         MLP.orthogonal(keys.fold(key, "policy"), (width, width, actions.outputs), "tanh", 0.01),
         MLP.orthogonal(keys.fold(key, "value"), (width, width, 1), "tanh", 1.0),
         jnp.zeros(actions.outputs) + config.log_std,
-        actions,
     )
     return State(
         nets,
@@ -226,6 +209,4 @@ def _advantages(state: State, batch: Record, reward: Float[Array, "time env"]) -
 
 def _remembered(state: State, past: Past, obs: Obs) -> Float[Array, "env width"]:
     """h_t."""
-    seen = state.obs_statistics(obs)
-    given = state.nets.inputs(seen, past.action, past.reward, past.first)
-    return state.nets.memory(past.memory, given)
+    return state.nets.recalled(past, state.obs_statistics(obs))

@@ -16,13 +16,13 @@ Deviations from the papers: the three updates use one another's results in the o
 actor, temperature; pictures are encoded by one torso, which only the critics' loss trains and the
 policy looks through (Yarats 2021). No reward scale: alpha is tuned instead. A sum of ``n_step``
 rewards is not corrected for the policy having changed, and has no entropy between. ``correction``
-of prioritised replay stays what it is, as in Dopamine's Rainbow (Schaul 2016, arXiv:1511.05952,
-anneals it to 1).
+stays what it is, as in Dopamine's Rainbow (Schaul 2016, arXiv:1511.05952, anneals it to 1).
 Evidence: benchmarks/scores/, docs/scores.md.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -148,8 +148,9 @@ def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
     return jnp.minimum(*logged(state.critics, obs, action))
 
 
-def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
-    """One update of critics, actor and temperature on transitions ``(batch, ...)``."""
+def learn(state: Any, batch: Record, key: Key[Array, ""], judge: Any = None) -> tuple[Any, Signals]:
+    """One update of critics, actor and temperature on transitions ``(batch, ...)``; the actor goes
+    by the critics, or what ``judge`` makes of them. Fields that a state has beside these stay."""
     config, (critic_state, actor_state, alpha_state) = state.config, state.optimisers
     next_key, key = keys.fold(key, "next"), keys.fold(key, "now")
 
@@ -158,9 +159,9 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     direction, critic_state = adam().update(grads, critic_state)
     critics = descend(state.critics, direction, config.lr)
 
-    alpha = jnp.exp(state.log_alpha)
+    alpha, judges = jnp.exp(state.log_alpha), judge(critics) if judge else critics
     grads, (policy_metrics, entropy) = jax.grad(actor_loss, has_aux=True)(
-        state.actor, critics, batch, alpha, key
+        state.actor, judges, batch, alpha, key
     )
     direction, actor_state = adam().update(grads, actor_state)
     actor = descend(state.actor, direction, config.lr)
@@ -173,8 +174,8 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         log_alpha = descend(log_alpha, direction, config.lr)
 
     slow = polyak(state.target, critics, config.tau)
-    optimisers = (critic_state, actor_state, alpha_state)
-    learned = State(actor, critics, slow, log_alpha, optimisers, config)
+    own = {"actor": actor, "critics": critics, "target": slow, "log_alpha": log_alpha}
+    learned = dataclasses.replace(state, **own, optimisers=(critic_state, actor_state, alpha_state))
     metrics = {**metrics, **policy_metrics, "policy/alpha": alpha}
     return learned, Signals(metrics, {"td_error": error})
 

@@ -9,6 +9,7 @@ import numpy as np
 from oracles.online import ppo
 from oracles.pieces import normalisers
 from oracles.pieces.leaves import Leaves
+from oracles.pieces.memory import after
 from oracles.pieces.networks import perceptron
 
 
@@ -57,33 +58,10 @@ def memories(state: Leaves, rows: dict) -> np.ndarray:
                   for name in ("action", "reward")]  # fmt: skip
         begins = np.zeros(hidden.shape[0], bool) if is_final else rows["begins"][time]
         obs = rows["final"] if is_final else rows["obs"][time]
-        hidden = after(state, np.where(begins[:, None], 0.0, hidden), (obs, *before), begins)
+        hidden = np.where(begins[:, None], 0.0, hidden)
+        hidden = after(state, ".nets", hidden, (obs, *before), begins)
         found.append(hidden)
     return np.array(found)
-
-
-def after(state: Leaves, hidden: np.ndarray, given: Any, begins: np.ndarray) -> np.ndarray:
-    """Return the memory after an observation and what was done and earned before it."""
-    obs, action, reward = given
-    if action.ndim == 1:
-        action = np.eye(state[".nets.policy.layers[1].bias"].shape[0])[action.astype(int)]
-    known = np.where(begins[:, None], 0.0, np.concatenate([action, reward[:, None]], -1))
-    x = np.tanh(perceptron(state, ".nets.before", np.concatenate([obs, known], -1)))
-    width = hidden.shape[1]
-    names = {"r": slice(0, width), "z": slice(width, 2 * width), "n": slice(2 * width, None)}
-    own = {
-        gate: hidden @ state[".nets.memory.hidden.weight"][:, part]
-        + state[".nets.memory.hidden.bias"][part]
-        for gate, part in names.items()
-    }
-    new = {
-        gate: x @ state[".nets.memory.inputs.weight"][:, part]
-        + state[".nets.memory.inputs.bias"][part]
-        for gate, part in names.items()
-    }
-    reset = 1.0 / (1.0 + np.exp(-(new["r"] + own["r"])))
-    keep = 1.0 / (1.0 + np.exp(-(new["z"] + own["z"])))
-    return (1.0 - keep) * np.tanh(new["n"] + reset * own["n"]) + keep * hidden
 
 
 def values(state: Leaves, rows: dict) -> tuple[np.ndarray, np.ndarray]:
