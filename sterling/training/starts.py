@@ -15,6 +15,7 @@ from jaxtyping import Array, Key
 from sterling.experience.go_explore import GoExplore
 from sterling.experience.level_replay import LevelReplay
 from sterling.experience.level_rollout import LEVEL, LevelRollout
+from sterling.needs import EPISODES
 from sterling.types import AnyNeeds, Mistake
 
 PLR, GO_EXPLORE = "plr", "go-explore"
@@ -28,6 +29,8 @@ def check_starts(word: str, name: str, needs: AnyNeeds, *, alone: bool) -> None:
         return
     if word != GO_EXPLORE:
         numbers(word)
+    if needs.of(EPISODES):
+        raise Mistake(f"{name}'s episodes begin as the world says; leave out starts")
     if needs.speaks:
         raise Mistake(f"{name} lives no episodes; leave out starts")
     if not alone:
