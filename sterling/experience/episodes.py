@@ -45,15 +45,16 @@ class Seen(eqx.Module):
 
     def with_one(self, obs: Obs, counts: Bool[Array, "seed env"]) -> Seen:
         """With one more observation, of the envs in which it ``counts``."""
-        count, mean, squares = self.count + counts, [], []
+        more = counts.astype(jnp.float32)
+        count, mean, squares = self.count + more, [], []
         for x, m, s in zip(
             jax.tree.leaves(without_mask(obs)), self.mean, self.squares, strict=True
         ):
             if m is None or s is None:
                 mean, squares = [*mean, None], [*squares, None]
                 continue
-            wide = (*counts.shape, *(1,) * (m.ndim - 2))
-            share = (counts / jnp.maximum(count, 1.0)).reshape(wide)
+            wide = (*counts.shape, *(1,) * (m.ndim - counts.ndim))
+            share = (more / jnp.maximum(count, 1.0)).reshape(wide)
             moved = m + jnp.where(share > 0, (x - m) * share, 0.0)
             mean.append(moved)
             squares.append(s + jnp.where(share > 0, (x - m) * (x - moved), 0.0))
@@ -177,6 +178,6 @@ def _count(playing: Playing, channels: dict[str, Channel], step: Step) -> Playin
         playing,
         totals=episode_totals.begin_again(channels, totals, crashed),
         over=playing.over | (counted.last & counts),
-        crashes=playing.crashes + crashed,
+        crashes=playing.crashes + crashed.astype(jnp.int32),
         seen=None if playing.seen is None else playing.seen.with_one(playing.obs, counts),
     )

@@ -128,7 +128,7 @@ class ObsNormaliser(eqx.Module):
                 continue
             wide = share.reshape(-1, *(1,) * m.mean.ndim) / jnp.maximum(count, 1.0)
             mean = (wide * means).sum(0)
-            within = (squares * (wide > 0)).sum(0) / jnp.maximum(count, 1.0)
+            within = jnp.where(wide > 0, squares, 0.0).sum(0) / jnp.maximum(count, 1.0)
             between = (wide * jnp.square(means - mean[None])).sum(0)
             made.append(m.joined(mean, within + between, count))
         return ObsNormaliser(tuple(made), self.clip)

@@ -127,7 +127,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     pairs = batch.mask.reshape(-1, 2).all(1)  # in which both are sound
     counts = jnp.repeat(pairs, 2)
     u = shaped(batch.reward, counts).reshape(-1, 2)
-    weight = jnp.where(pairs, u[:, 0] - u[:, 1], 0.0) / jnp.maximum(counts.sum(), 1)
+    weight = jnp.where(pairs, u[:, 0] - u[:, 1], 0.0) / number(counts, 1)
 
     def along(total: Nets, each: tuple[Array, Array]) -> tuple[Nets, None]:
         pair, share = each
@@ -142,7 +142,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     best = jnp.max(batch.reward, where=batch.mask, initial=-math.inf)
     metrics = {
         "population/best": jnp.where(batch.mask.any(), best, 0.0),
-        "population/steps": batch.extras["episode/length"].sum(where=batch.mask).astype(float),
+        "population/steps": batch.extras["episode/length"].sum(where=batch.mask).astype(jnp.float32),
         "loss/grad_norm": global_norm(ascent),
         "policy/norm": global_norm(theta),
     }
@@ -156,6 +156,11 @@ def shaped(returns: Float[Array, "env"], counts: Bool[Array, "env"]) -> Float[Ar
     below = jnp.searchsorted(order, known, side="left")
     up_to = jnp.searchsorted(order, known, side="right")
     rank = 0.5 * (below + up_to - 1).astype(jnp.float32)
-    return rank / jnp.maximum(counts.sum() - 1, 1) - 0.5
+    return rank / (number(counts, 2) - 1.0) - 0.5
 
 
+
+
+def number(counts: Bool[Array, "env"], least: int) -> Float[Array, ""]:
+    """How many there are, for a divisor."""
+    return jnp.maximum(counts.sum().astype(jnp.float32), least)
