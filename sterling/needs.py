@@ -12,6 +12,7 @@ import dataclasses
 from typing import Any
 
 FRESH, REPLAY = "fresh", "replay"  # what a feed may be of: what was just lived, or any time before
+EPISODES = "episodes"  # or one whole episode of every env, each by its own ``member``
 SAID, TEXTS, PAIRS = "said", "texts", "pairs"  # of learners that speak
 
 
@@ -19,7 +20,8 @@ SAID, TEXTS, PAIRS = "said", "texts", "pairs"  # of learners that speak
 class Feed:
     """One kind of batch: ``updates`` of them in every ``every``-th iteration.
 
-    A batch ``of`` what is fresh is all that was lived in the iteration, ``(time, env, ...)``.
+    A batch ``of`` what is fresh is all that was lived in the iteration, ``(time, env, ...)``; one
+    of episodes has a row for each that was played (``experience/population.py``), ``(env, ...)``.
     Those of a replay or a log are ``batch`` rows ``(batch, ...)``, or with ``length`` so many
     stretches of rows ``(batch, time, ...)``; with ``name`` the algorithm's ``learn_NAME`` learns
     from them, otherwise its ``learn``.
@@ -43,7 +45,7 @@ class Feed:
     @property
     def whole(self) -> bool:
         """Whether its one batch is all that was lived."""
-        return self.of in (FRESH, SAID)
+        return self.of in (FRESH, EPISODES, SAID)
 
     @property
     def window(self) -> int:
@@ -73,6 +75,11 @@ class Fed:
     def of(self, kind: str) -> bool:
         """Whether some batches are of this kind: ``fresh``, ``replay``, ``said`` ..."""
         return any(feed.of == kind for feed in self.feeds)
+
+    @property
+    def lives(self) -> bool:
+        """Whether only what the learner itself has just lived can be learned from."""
+        return self.of(FRESH) or self.of(EPISODES)
 
     @property
     def speaks(self) -> bool:

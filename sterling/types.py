@@ -52,7 +52,7 @@ class Record(eqx.Module):
     last: Bool[Array, "..."]
     mask: Bool[Array, "..."]
     extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, weight, channels
-    start: PyTree = None  # of those who remember: their Past before the first row
+    start: PyTree = None  # who remembers: the Past before the first row; whole episodes: Lives
 
 
 class Score(eqx.Module):
@@ -162,6 +162,10 @@ class Algorithm(Protocol):
     a name, ``learn_NAME``: one iteration's learning from a rollout, or one update from a batch.
 
         learn(state, batch, key) -> (state, signals)
+
+    Who learns from whole episodes (a feed of ``EPISODES``) lets each env act by a state of its own:
+
+        member(state, key, env) -> state                      # env: its number, from 0
 
     Some offer more: ``value(state, obs)`` (``value(state, past, obs)`` of those who remember), the
     return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;

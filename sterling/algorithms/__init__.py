@@ -30,6 +30,7 @@ ALGORITHMS = {
     "fdvl": "sterling.algorithms.offline.fdvl",
     "fql": "sterling.algorithms.offline.fql",
     "iql": "sterling.algorithms.offline.iql",
+    "openes": "sterling.algorithms.online.openes",
     "ppo": "sterling.algorithms.online.ppo",
     "ppo-lagrangian": "sterling.algorithms.online.ppo_lagrangian",
     "r2d2": "sterling.algorithms.online.r2d2",

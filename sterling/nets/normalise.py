@@ -41,6 +41,12 @@ class Moments(eqx.Module):
         divisor = jnp.maximum(count, 1.0)  # of sums that are 0 where no row counts
         mean = (rows * weight).sum(0) / divisor
         variance = (jnp.square(rows - mean[None]) * weight).sum(0) / divisor
+        return self.joined(mean, variance, count)
+
+    def joined(
+        self, mean: Float[Array, "..."], variance: Float[Array, "..."], count: Float[Array, ""]
+    ) -> Moments:
+        """Merge ``count`` rows of which mean and variance are known."""
         total = self.count + count
         delta = mean - self.mean
         merged = self.variance * self.count + variance * count
@@ -109,6 +115,22 @@ class ObsNormaliser(eqx.Module):
             None if m is None else m.update(x, mask)
             for x, m in zip(parts, self.moments, strict=True)
         ]
+        return ObsNormaliser(tuple(made), self.clip)
+
+    def joined(self, seen: Any, mask: Bool[Array, "env"]) -> ObsNormaliser:
+        """Count what whole episodes saw (``experience/episodes.py``'s Seen, of every env)."""
+        share = jnp.where(mask, seen.count, 0.0)
+        count = share.sum()
+        made: list[Moments | None] = []
+        for m, means, squares in zip(self.moments, seen.mean, seen.squares, strict=True):
+            if m is None:
+                made.append(None)
+                continue
+            wide = share.reshape(-1, *(1,) * m.mean.ndim) / jnp.maximum(count, 1.0)
+            mean = (wide * means).sum(0)
+            within = jnp.where(wide > 0, squares, 0.0).sum(0) / jnp.maximum(count, 1.0)
+            between = (wide * jnp.square(means - mean[None])).sum(0)
+            made.append(m.joined(mean, within + between, count))
         return ObsNormaliser(tuple(made), self.clip)
 
     def _one(self, x: Array, moments: Moments | None) -> Array:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from sterling import algorithms, importing
-from sterling.needs import FRESH, REPLAY
+from sterling.needs import EPISODES, FRESH, REPLAY
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import outside
@@ -220,11 +220,11 @@ def check_budget(settings: Settings) -> None:
             raise Mistake("updates (and online fields) come after a log: give data=FILE")
         if needs.of_logs_only:
             raise Mistake(f"{name} learns from logs only: give data=FILE and updates=N, not steps")
-    elif needs.of(FRESH):
+    elif needs.lives:
         raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
     elif needs.of_logs_only and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
-    if settings.augment and needs.of(FRESH):
+    if settings.augment and needs.lives:
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
     check_sources(
@@ -286,5 +286,8 @@ def iterations(settings: Settings) -> int:
 
 
 def _default_envs(module: Any) -> int:
-    """Eight for on-policy rollouts, one for replay."""
-    return 1 if module.needs(module.Config()).of(REPLAY) else 8
+    """Eight for on-policy rollouts, 64 for whole episodes, one for replay."""
+    needs = module.needs(module.Config())
+    if needs.of(EPISODES):
+        return 64
+    return 1 if needs.of(REPLAY) else 8

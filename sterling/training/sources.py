@@ -14,6 +14,7 @@ from sterling.actor import Actor
 from sterling.experience import go_explore, level_replay, opponents
 from sterling.experience.layers import Layer, Numbers
 from sterling.naming import hint
+from sterling.needs import EPISODES
 from sterling.types import AnyNeeds, Mistake
 
 LAYERS = {each.LAYER.word: each.LAYER for each in (level_replay, go_explore, opponents)}
@@ -25,6 +26,8 @@ def check_sources(words: str, name: str, needs: AnyNeeds, *, alone: bool) -> Non
     if not words:
         return
     read(words)
+    if needs.of(EPISODES):
+        raise Mistake(f"{name}'s episodes begin as the world says; leave out sources")
     if needs.speaks:
         raise Mistake(f"{name} lives no episodes; leave out sources")
     if not alone:

@@ -20,9 +20,10 @@ from sterling.experience.augment import Augment
 from sterling.experience.draws import Source
 from sterling.experience.logged import Logged
 from sterling.experience.mix import Mix
+from sterling.experience.population import Population
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
-from sterling.needs import REPLAY
+from sterling.needs import EPISODES, REPLAY
 from sterling.training import logbook, sources
 from sterling.training.agent import Agent, create_agent
 from sterling.training.footprint import check_size
@@ -136,11 +137,14 @@ def _within_reach(settings: Settings, world: World) -> None:
 
 
 def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "seed"], Agent], Any]:
-    """What makes the source of fresh experience: rollouts, or a replay of what is not logged."""
+    """What makes the source of fresh experience: whole episodes, rollouts, or a replay of what is
+    not logged."""
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
 
     def create(start: Key[Array, "seed"], agent: Agent) -> Source:
+        if needs.of(EPISODES):
+            return Population.create(world, needs.collect)
         begin = partial(Rollout.create, world, needs.collect, start)
         lived = guided(settings, world, needs.collect, begin, agent)
         lived = sources.lived(settings.sources, lived, start, agent)

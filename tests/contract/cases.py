@@ -98,6 +98,16 @@ CASES = {
             },
         ),
         Case(
+            "openes",
+            ("", "-continuous"),
+            48_000,
+            {
+                **{"lr": 0.05, "noise": 0.1, "weight_decay": 0.0, "limit": 4, "width": 16},
+                "normalise_obs": False,
+            },
+            envs=64,
+        ),
+        Case(
             "dqn",
             ("",),
             12_000,

@@ -6,9 +6,11 @@ and ``jax.random`` are all that the oracles have in common with Sterling.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
+import mid_run
 import numpy as np
 
 from sterling import keys
@@ -32,6 +34,15 @@ def recurrent_ppo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]
     envs = rows // config.length
     dice = np.asarray(jax.random.bits(key, (config.epochs, envs)))
     return {"order": [np.argsort(each, kind="stable") for each in dice]}
+
+
+def openes(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The direction of each pair, by the key that the batch names; layers one after the other."""
+    sizes = (mid_run.FEATURES, *(config.width,) * config.depth, size)
+    count = sum((one + 1) * other for one, other in itertools.pairwise(sizes))
+    born = mid_run.whole_episodes(0.0).start.key
+    below = [keys.fold(born, "direction", pair) for pair in range(rows // 2)]
+    return {"directions": np.stack([normal(each, (count,)) for each in below])}
 
 
 def target_noise(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
@@ -90,6 +101,7 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 
 
 DRAWS = {
+    "openes": openes,
     "ppo": ppo,
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 import zlib
 from typing import Any
 
@@ -12,10 +13,14 @@ import numpy as np
 from oracles.pieces.leaves import Leaves
 
 from sterling.actor import Past
+from sterling.experience.episodes import Seen
+from sterling.experience.population import Lives
+from sterling.needs import EPISODES
 from sterling.types import Needs, Record, Rollouts, Sequences
 
 ENVS, FEATURES, CHOICES, NUMBERS = 4, 3, 3, 2
 COUNTED = 50.0  # observations in a normaliser
+MEMBERS = 10  # episodes in a batch of them
 
 
 def stirred(state: Any, counters: dict[str, float], nudges: dict[str, Any]) -> Any:
@@ -76,6 +81,8 @@ def make_batch(
     """
     if is_stretch(needs):
         return stretches(needs, garbage, allowed, remembered)
+    if needs.of(EPISODES):
+        return whole_episodes(garbage)
     is_rollout = isinstance(needs, Rollouts)
     shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
     if isinstance(needs, Sequences):
@@ -115,6 +122,31 @@ def make_batch(
     if remembered:
         parts = with_past(parts, remembered, rng)
     return Record(**jax.tree.map(jnp.asarray, parts))
+
+
+def whole_episodes(garbage: float) -> Record:
+    """Return ten episodes, of which three have equal returns and two are no experience."""
+    rng = np.random.default_rng(7)
+    mask = ~np.isin(np.arange(MEMBERS), (3, 8))
+    wrong = np.where(mask, 0.0, garbage)
+    returns = rng.normal(size=MEMBERS)
+    returns[[1, 4, 7]] = 0.25
+    count = rng.integers(2, 9, size=MEMBERS)
+    mean, squares = rng.normal(size=(2, MEMBERS, FEATURES))
+    looks = (mean + wrong[:, None], squares**2 + wrong[:, None])
+    means, spread = (jnp.asarray(x, jnp.float32) for x in looks)
+    seen = Seen(jnp.asarray(count, jnp.float32), (means,), (spread,))
+    parts = {
+        "reward": (returns + wrong).astype(np.float32),
+        "discount": np.zeros(MEMBERS, np.float32),
+        "last": np.ones(MEMBERS, bool),
+        "mask": mask,
+        "extras": {"episode/length": (count + wrong).astype(np.int32)},
+    }
+    start = Lives(jax.random.key(5), seen)
+    return Record(
+        obs=None, action=None, next_obs=None, start=start, **jax.tree.map(jnp.asarray, parts)
+    )
 
 
 def with_choices(parts: dict[str, Any], shape: tuple[int, ...], rng: Any) -> dict[str, Any]:
@@ -190,6 +222,9 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     rows = {"allowed": None, "next_allowed": None, **vars(batch), **batch.extras}
     rows.pop("extras")
     start = rows.pop("start")
+    if isinstance(start, Lives):
+        seen = {"count": start.seen.count, "mean": start.seen.mean[0]}
+        start = types.SimpleNamespace(**seen, squares=start.seen.squares[0])
     rows |= {} if start is None else {f"start_{name}": x for name, x in vars(start).items()}
     for name, forbidden in (("obs", "allowed"), ("next_obs", "next_allowed")):
         if isinstance(rows[name], dict):

@@ -137,6 +137,7 @@ LOW = {".value.layers[2].bias": np.array([-1.1])}  # values, so that errors reac
 MIDDLE = {".value.layers[2].bias": np.array([-0.65])}  # of the errors, so that both signs occur
 ITERATION = {".iteration": 30.0}
 RISEN = {".multiplier": 0.7}
+OPENES = {**TINY, "noise": 0.3, "weight_decay": 0.2, "limit": 6}
 
 UPDATES = [
     Update("ppo choices", PPO | PASSED, ITERATION, is_continuous=False),
@@ -160,6 +161,8 @@ UPDATES = [
         is_continuous=False,
         has_choices=True,
     ),
+    Update("openes box", OPENES),
+    Update("openes choices", OPENES | {"normalise_obs": False}, is_continuous=False),
     Update("dqn", DQN, {".updates": 33}, is_continuous=False),
     Update("dqn target due", DQN, {".updates": 34}, is_continuous=False),
     Update("dqn rainbow", DQN | RAINBOW, {".updates": 24}, is_continuous=False),
@@ -260,7 +263,8 @@ def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.nd
     drawn = draws.DRAWS.get(update.name, draws.none)
     noise = drawn(jax.random.key(KEY), config, batch.mask.size, size)
     needs = update.module.needs(config)
-    is_whole = isinstance(needs, (Rollouts, Sequences)) or mid_run.is_stretch(needs)
+    is_stretch = mid_run.is_stretch(needs)
+    is_whole = isinstance(needs, Sequences) or needs.feeds[0].whole or is_stretch
     if not is_whole:
         mask = np.asarray(batch.mask)
         noise = {name: x[..., mask, :] if x.ndim > 1 else x for name, x in noise.items()}

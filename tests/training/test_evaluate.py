@@ -10,8 +10,9 @@ from gymnasium import spaces
 from sterling import keys
 from sterling.algorithms.online import ppo
 from sterling.envs.traced import Traced
+from sterling.experience.episodes import Playing, _choose, _count
 from sterling.training.agent import Agent
-from sterling.training.evaluate import Episodes, _choose, _count, evaluate
+from sterling.training.evaluate import evaluate
 from sterling.types import Step
 
 SEEDS = (3, 8)
@@ -123,7 +124,7 @@ def test_no_two_steps_share_their_chance(agent, traced):
 def test_a_step_is_booked_by_hand():
     """Five copies: running, ending, over, restarting after a crash, and a row of no experience."""
     row = [False, False, True, False, False]
-    before = Episodes(
+    before = Playing(
         None,
         jnp.zeros((1, 5)),
         {
@@ -132,6 +133,7 @@ def test_a_step_is_booked_by_hand():
         },
         jnp.asarray([row]),
         None,
+        jnp.zeros((1, 5), jnp.int32),
     )
     step = Step(
         jnp.ones((1, 5)),
@@ -140,11 +142,11 @@ def test_a_step_is_booked_by_hand():
         jnp.asarray([[False, True, True, True, False]]),
         jnp.asarray([[True, True, True, False, False]]),
     )
-    after = _count(before, {}, None, None, step)
+    after = _count(before, {}, step)
     np.testing.assert_array_equal(after.totals["return"], [[11.0, 12.0, 3.0, 0.0, 5.0]])
     np.testing.assert_array_equal(after.totals["length"], [[2, 3, 3, 0, 5]])
     np.testing.assert_array_equal(after.over, [[False, True, True, False, False]])
-    np.testing.assert_array_equal(after.obs, 1.0)
+    np.testing.assert_array_equal(after.crashes, [[0, 0, 0, 1, 0]])
 
 
 class Drawn:
@@ -166,7 +168,7 @@ class Drawn:
 
 
 def test_actions_that_are_drawn_have_their_own_chance_at_every_step():
-    drawn, seeds = Agent(jnp.zeros(2), Drawn(), None, "map"), jnp.asarray(SEEDS, jnp.int32)
+    drawn, own = Agent(jnp.zeros(2), Drawn(), None, "map"), jax.random.split(jax.random.key(3), 2)
     obs = jnp.zeros((2, ENVS, 2))
-    found = [_choose(drawn, obs, None, seeds, jnp.asarray(t, jnp.int32))[0] for t in range(4)]
+    found = [_choose(drawn, obs, None, own, jnp.asarray(t, jnp.int32))[0] for t in range(4)]
     assert len(np.unique(found)) == 4 * 2 * ENVS
