@@ -12,7 +12,18 @@ import dataclasses
 from typing import Any
 
 FRESH, REPLAY = "fresh", "replay"  # what a feed may be of: what was just lived, or any time before
+DREAM = "dream"  # what the learner imagines from there on
 SAID, TEXTS, PAIRS = "said", "texts", "pairs"  # of learners that speak
+
+
+@dataclasses.dataclass(frozen=True)
+class Dreams:
+    """What a learner imagines in every iteration, from states of the replay on."""
+
+    branches: int  # begun in an iteration
+    horizon: int  # steps of each
+    kept: int  # imagined rows, the newest; at least those of one iteration
+    real: float  # share of a batch's rows that the replay gives
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +49,8 @@ class Feed:
     next_action: bool = False  # extras["next_action"]: what was done next; at an episode's end 0
     monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the end as
     # it was lived, beyond a cut the least that can follow (data/returns.worst); -inf: not known yet
+    place: bool = False  # extras["place"]: the number of the drawn row's place in the replay
+    dreams: Dreams | None = None  # of a feed of dreams
     padded: bool = False  # stretches end in the row that was drawn, and lie in one episode
 
     @property

@@ -30,6 +30,7 @@ ALGORITHMS = {
     "fdvl": "sterling.algorithms.offline.fdvl",
     "fql": "sterling.algorithms.offline.fql",
     "iql": "sterling.algorithms.offline.iql",
+    "mbpo": "sterling.algorithms.online.mbpo",
     "ppo": "sterling.algorithms.online.ppo",
     "ppo-lagrangian": "sterling.algorithms.online.ppo_lagrangian",
     "rebrac": "sterling.algorithms.offline.rebrac",

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from sterling import algorithms, importing
-from sterling.needs import FRESH, REPLAY
+from sterling.needs import DREAM, FRESH, REPLAY
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import outside
@@ -14,7 +14,7 @@ from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
 from sterling.training.presets import presets
-from sterling.training.starts import check_starts
+from sterling.training.starts import check_starts, scores
 from sterling.types import Mistake
 
 LIMIT = 200_000  # steps after which an episode of an evaluation counts as it stands, as a rule
@@ -223,6 +223,8 @@ def check_budget(settings: Settings) -> None:
         raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
     elif needs.of_logs_only and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
+    if needs.of(DREAM) and (settings.data is not None or scores(settings.starts)):
+        raise Mistake(f"{name} dreams of what it lives through itself; leave out data, online, plr")
     if settings.augment and needs.of(FRESH):
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)

@@ -18,6 +18,7 @@ from sterling.envs.options import check_free
 from sterling.equations.augmentation import named, suits
 from sterling.experience.augment import Augment
 from sterling.experience.draws import Source
+from sterling.experience.dream import Dream, awake, dreaming
 from sterling.experience.logged import Logged
 from sterling.experience.mix import Mix
 from sterling.experience.replay import Replay
@@ -148,8 +149,11 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
             return starts.heard(settings.starts, lived)
         own, stack = logbook.divided(settings, needs)[1], getattr(world, "stack", 1)
         own = starts.kept(settings.starts, own)
-        replay = Replay.create(lived, own, stack, start, settings.steps, actor=agent)
-        return starts.heard(settings.starts, replay)
+        real, dreams = awake(own), dreaming(own)
+        source: Source = Replay.create(lived, real, stack, start, settings.steps, actor=agent)
+        if dreams is not None:
+            source = Dream.create(source, dreams)
+        return starts.heard(settings.starts, source)
 
     return create
 

@@ -63,14 +63,14 @@ def told(word: str, lived: Any, keys: Key[Array, "seed"]) -> Any:
 
 def kept(word: str, needs: Any) -> Any:
     """The needs of a replay that keeps what is asked about its rows."""
-    return dataclasses.replace(needs, keep=(*needs.keep, LEVEL)) if _scores(word) else needs
+    return dataclasses.replace(needs, keep=(*needs.keep, LEVEL)) if scores(word) else needs
 
 
 def heard(word: str, source: Any) -> Any:
     """The source, with whoever decides by what is learned around it."""
-    return LevelReplay.create(source, *numbers(word)) if _scores(word) else source
+    return LevelReplay.create(source, *numbers(word)) if scores(word) else source
 
 
-def _scores(word: str) -> bool:
+def scores(word: str) -> bool:
     """Whether levels are scored by what is learned in them."""
     return word not in ("", GO_EXPLORE)
