@@ -223,8 +223,7 @@ def check_budget(settings: Settings) -> None:
         raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
     elif needs.of_logs_only and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
-    if needs.of(DREAM) and (settings.data is not None or scores(settings.starts)):
-        raise Mistake(f"{name} dreams of what it lives through itself; leave out data, online, plr")
+    _check_dreams(settings, needs)
     if settings.augment and needs.of(FRESH):
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
@@ -234,6 +233,12 @@ def check_budget(settings: Settings) -> None:
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")
     iterations(settings)  # raises where the budget is too small
+
+
+def _check_dreams(settings: Settings, needs: Any) -> None:
+    """Raises Mistake where an agent would dream of a log, or of levels that are scored."""
+    if needs.of(DREAM) and (settings.data is not None or scores(settings.starts)):
+        raise Mistake(f"{settings.title} dreams of what it lives itself; leave out data and plr")
 
 
 def counts_updates(settings: Settings) -> bool:

@@ -26,7 +26,7 @@ def stirred(state: Any, counters: dict[str, float], nudges: dict[str, Any]) -> A
 
     def one(path: Any, leaf: Any) -> Any:
         name = jax.tree_util.keystr(path)
-        if name.startswith(".config") or name.endswith(".planned"):
+        if ".config." in name or name.endswith(".planned"):
             return leaf
         value = moved(name, np.asarray(leaf), counters) + np.asarray(nudges.get(name, 0))
         return jnp.asarray(value.astype(leaf.dtype))
@@ -154,6 +154,8 @@ def extras(
         found["time"] = np.broadcast_to(2 + np.arange(shape[1], dtype=np.int32), shape)
     else:
         found["weight"] = rng.uniform(0.3, 1.0, shape) + wrong
+    if getattr(needs, "place", False):
+        found["place"] = rng.permutation(40).astype(np.int32)[: shape[0]]
     if getattr(needs, "next_action", False):
         found["next_action"] = np.tanh(rng.normal(size=(*shape, NUMBERS)))
     if isinstance(needs, Sequences) or getattr(needs, "monte_carlo", None) is not None:
