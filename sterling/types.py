@@ -22,6 +22,7 @@ from sterling.needs import Comparisons as Comparisons
 from sterling.needs import Dreams as Dreams
 from sterling.needs import Feed as Feed
 from sterling.needs import Generations as Generations
+from sterling.needs import Labels as Labels
 from sterling.needs import Needs as Needs
 from sterling.needs import Rollouts as Rollouts
 from sterling.needs import Sequences as Sequences

@@ -31,6 +31,7 @@ ALGORITHMS = {
     "fql": "sterling.algorithms.offline.fql",
     "iql": "sterling.algorithms.offline.iql",
     "mbpo": "sterling.algorithms.online.mbpo",
+    "pebble": "sterling.algorithms.online.pebble",
     "ppo": "sterling.algorithms.online.ppo",
     "ppo-lagrangian": "sterling.algorithms.online.ppo_lagrangian",
     "rebrac": "sterling.algorithms.offline.rebrac",

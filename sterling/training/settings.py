@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from sterling import algorithms, importing
-from sterling.needs import DREAM, FRESH, REPLAY
+from sterling.needs import DREAM, FRESH, LABELS, REPLAY
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import outside
@@ -223,7 +223,7 @@ def check_budget(settings: Settings) -> None:
         raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
     elif needs.of_logs_only and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
-    _check_dreams(settings, needs)
+    _check_replay(settings, needs)
     if settings.augment and needs.of(FRESH):
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
@@ -235,10 +235,12 @@ def check_budget(settings: Settings) -> None:
     iterations(settings)  # raises where the budget is too small
 
 
-def _check_dreams(settings: Settings, needs: Any) -> None:
-    """Raises Mistake where an agent would dream of a log, or of levels that are scored."""
-    if needs.of(DREAM) and (settings.data is not None or scores(settings.starts)):
-        raise Mistake(f"{settings.title} dreams of what it lives itself; leave out data and plr")
+def _check_replay(settings: Settings, needs: Any) -> None:
+    """Raises Mistake where an agent would dream of a log, or of levels that are scored, or have
+    pairs of them compared."""
+    needs_replay = needs.of(DREAM) or needs.of(LABELS)
+    if needs_replay and (settings.data is not None or scores(settings.starts)):
+        raise Mistake(f"{settings.title} begins with what it lives itself; leave out data and plr")
 
 
 def counts_updates(settings: Settings) -> bool:
