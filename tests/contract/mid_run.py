@@ -73,10 +73,12 @@ def make_batch(
     hold ``garbage``. With ``allowed`` observations say which choices there are; a rollout of
     ``remembered`` numbers a memory says what was remembered; a ``costly`` one has a channel "cost".
     """
-    is_rollout = isinstance(needs, Rollouts)
+    is_rollout, compared = isinstance(needs, Rollouts), getattr(needs, "labels", None)
     shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
     if isinstance(needs, Sequences):
         shape = (needs.batch, needs.length)
+    if compared is not None:
+        shape = (needs.batch, 2, compared.segment)
     rng = np.random.default_rng(7)
     kind = rng.random(shape)
     last, mask = kind < 0.25, np.ones(shape, bool)
@@ -84,6 +86,8 @@ def make_batch(
     mask.flat[1] = False
     if is_rollout:  # a world crashed in the middle of an episode
         mask[3, 1] = False
+    if compared is not None:  # of pairs all rows count, or none
+        mask = np.broadcast_to(mask[:, :1, :1], shape)
     last &= mask
     wrong = np.where(mask, 0.0, garbage)
     everything = rng.normal(size=(shape[0] + 1, *shape[1:], FEATURES))
@@ -154,6 +158,8 @@ def extras(
         found["time"] = np.broadcast_to(2 + np.arange(shape[1], dtype=np.int32), shape)
     else:
         found["weight"] = rng.uniform(0.3, 1.0, shape) + wrong
+    if getattr(needs, "labels", None) is not None:
+        found["preference"] = np.array([0.0, 1.0, 0.5, 1.0, 0.0, 1.0])[: shape[0]]
     if getattr(needs, "place", False):
         found["place"] = rng.permutation(40).astype(np.int32)[: shape[0]]
     if getattr(needs, "next_action", False):
@@ -176,4 +182,7 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     found = {name: np.asarray(x) for name, x in rows.items() if x is not None}
     wide = {k: x.astype(np.float64) if x.dtype == np.float32 else x for k, x in found.items()}
     wide |= {k: x.astype(bool) for k, x in wide.items() if k.endswith("allowed")}
-    return wide if whole else {name: x[wide["mask"]] for name, x in wide.items()}
+    if whole:
+        return wide
+    counts = wide["mask"].reshape(len(wide["mask"]), -1).all(-1)  # of pairs both, or neither
+    return {name: x[counts] for name, x in wide.items()}

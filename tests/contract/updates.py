@@ -144,6 +144,10 @@ MODELS = {
     **{"model_lr": 3e-3, "holdout": 0.4, "width": 5},
 }
 KNOWN = {".updates": 9}
+PREFERRED = {
+    **{"members": 2, "reward_batch": 6, "reward_width": 5, "reward_depth": 2, "width": 5},
+    **{"reward_lr": 3e-3, "segment": 3},
+}
 RISEN = {".multiplier": 0.7}
 
 UPDATES = [
@@ -187,6 +191,10 @@ UPDATES = [
     Update("mbpo choices", SOFT, KNOWN, is_continuous=False),
     Update("mbpo models box", MODELS, KNOWN, feed="model"),
     Update("mbpo models choices", MODELS, KNOWN, is_continuous=False, feed="model"),
+    Update("pebble box", SOFT | PREFERRED, nudges=WIDE),
+    Update("pebble choices", SOFT | PREFERRED, is_continuous=False),
+    Update("pebble reward box", PREFERRED, feed="reward"),
+    Update("pebble reward choices", PREFERRED, is_continuous=False, feed="reward"),
     Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
     Update("td3 actor due", TD3, {".updates": 33}, EDGE),
     Update("bc choices", LOGGED, is_continuous=False, has_choices=True, has_log=True),
@@ -255,7 +263,7 @@ def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.nd
     """Return an oracle's state after an update, its metrics and its numbers for each sample."""
     state, batch, config = mid_run.leaves_of(update.before), update.batch(), update.config
     size = mid_run.NUMBERS if update.is_continuous else mid_run.CHOICES
-    drawn = draws.DRAWS.get(update.name, draws.none)
+    drawn = draws.none if update.feed else draws.DRAWS.get(update.name, draws.none)
     noise = drawn(jax.random.key(KEY), config, batch.mask.size, size)
     is_whole = isinstance(update.needs, (Rollouts, Sequences))
     if not is_whole:

@@ -151,11 +151,13 @@ def reward_loss(
     reward: MLP, actions: Actions, batch: Record
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
     """L_reward of the module docstring; metrics are means over members."""
-    first, second = jnp.moveaxis(rewards(reward, actions, batch).sum(-1), -1, 0)
-    y = batch.extras["preference"][None]
-    missed = (1.0 - y) * bradley_terry(first, second) + y * bradley_terry(second, first)
-    known = jnp.broadcast_to(batch.mask[:, 0, 0][None], missed.shape)
-    right = (second > first) == (y > 0.5)
-    loss = masked_mean(missed, known)
-    metrics = {"loss": loss, "accuracy": masked_mean(right, known & (y != 0.5))}
-    return loss * len(missed), metrics
+    y, known = batch.extras["preference"], batch.mask[:, 0, 0]
+
+    def each(sums: Float[Array, "batch 2"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        first, second = sums[:, 0], sums[:, 1]
+        missed = (1.0 - y) * bradley_terry(first, second) + y * bradley_terry(second, first)
+        right = ((second > first) == (y > 0.5)).astype(jnp.float32)
+        return masked_mean(missed, known), masked_mean(right, known & (y != 0.5))
+
+    loss, accuracy = jax.vmap(each)(rewards(reward, actions, batch).sum(-1))
+    return jnp.sum(loss), {"loss": jnp.mean(loss), "accuracy": jnp.mean(accuracy)}
