@@ -13,7 +13,31 @@ from typing import Any
 
 FRESH, REPLAY = "fresh", "replay"  # what a feed may be of: what was just lived, or any time before
 EPISODES = "episodes"  # or one whole episode of every env, each by its own ``member``
+DREAM = "dream"  # what the learner imagines from there on
+LABELS = "labels"  # pairs of stretches of the replay, and which of them someone prefers
 SAID, TEXTS, PAIRS = "said", "texts", "pairs"  # of learners that speak
+
+
+@dataclasses.dataclass(frozen=True)
+class Dreams:
+    """What a learner imagines in every iteration, from states of the replay on."""
+
+    branches: int  # begun in an iteration
+    horizon: int  # steps of each
+    kept: int  # imagined rows, the newest; at least those of one iteration
+    real: float  # share of a batch's rows that the replay gives
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """Which pairs of stretches a learner has compared, and by whom."""
+
+    segment: int  # rows of a stretch, of one episode
+    queries: int  # pairs asked about at a time
+    every: int  # iterations from one time to the next; the first is before the first iteration
+    most: int  # pairs in all
+    labeller: str  # a word of experience/labellers.py
+    mistakes: float  # share of answers that are turned round
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +64,9 @@ class Feed:
     next_action: bool = False  # extras["next_action"]: what was done next; at an episode's end 0
     monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the end as
     # it was lived, beyond a cut the least that can follow (data/returns.worst); -inf: not known yet
+    place: bool = False  # extras["place"]: the number of the drawn row's place in the replay
+    dreams: Dreams | None = None  # of a feed of dreams
+    labels: Labels | None = None  # of a feed of labels
     padded: bool = False  # stretches end in the row that was drawn, and lie in one episode
 
     @property

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.experience.curriculum import Curriculum
-from sterling.experience.draws import Ready
+from sterling.experience.draws import Ready, Unvisited
 from sterling.experience.lines import Rows, record
 from sterling.experience.rollout import Tally
 from sterling.language import posing
@@ -66,7 +66,7 @@ class Host:
             raise Mistake(f"every scene of {self.world.name} failed, as: {broken[0].failed}")
 
 
-class Conversation(eqx.Module):
+class Conversation(Unvisited, eqx.Module):
     """Draws what the agents say in the scenes of a world, leaves ``(seed, row, token)``.
 
     The world, its verifiers and the tokenizer live on the host; the answers of all rows are

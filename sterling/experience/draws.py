@@ -69,6 +69,17 @@ class Source(Protocol):
         """The worlds that experience comes from."""
         ...
 
+    @property
+    def visits(self) -> int:
+        """It is visited on the host before every so-manyth iteration, the first included; 0:
+        never."""
+        ...
+
+    def visit(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Source, Any]:
+        """A moment on the host between two compiled dispatches, for whoever cannot be compiled: a
+        person who labels, a solver. Answers with the source and the agent as they go on."""
+        ...
+
     def warm(self, agent: Actor, keys: Key[Array, "seed"], *, chance: bool) -> Source:
         """What is lived before the first update, by ``chance`` or as ``agent`` acts itself."""
         ...
@@ -132,7 +143,17 @@ class Ready(eqx.Module):
         return heard
 
 
-class Still:
+class Unvisited:
+    """Of sources that are never visited."""
+
+    visits = 0
+
+    def visit(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Any, Any]:
+        """Nothing is done."""
+        return self, agent
+
+
+class Still(Unvisited):
     """Of sources that neither live nor learn: a log, texts, what was written before."""
 
     tally = None
@@ -162,6 +183,12 @@ class Wrapped:
     traced = property(lambda self: self.source.traced, doc="Whether collecting may be compiled.")
     tally = property(lambda self: self.source.tally, doc="Episodes finished.")
     worlds = property(lambda self: self.source.worlds, doc="That experience comes from.")
+    visits = property(lambda self: self.source.visits, doc="Iterations between two visits.")
+
+    def visit(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Any, Any]:
+        """What ``source`` does on the host."""
+        source, agent = self.source.visit(agent, keys)
+        return self._around(source), agent
 
     def warm(self, agent: Actor, keys: Key[Array, "seed"], *, chance: bool) -> Any:
         """What ``source`` lives before the first update."""

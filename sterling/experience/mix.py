@@ -13,13 +13,14 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.actor import Actor
+from sterling.experience.draws import Unvisited
 from sterling.experience.rollout import Tally
 from sterling.types import Feed, Record, Signals
 
 ELSEWHERE = {"weight": 1.0, "place": -1}  # of rows from sources that do not say
 
 
-class Mix(eqx.Module):
+class Mix(Unvisited, eqx.Module):
     """Lays the batches of every source end to end (Ball 2023, "symmetric sampling").
 
     The sources' batch sizes are the shares. ``extras["source"]`` says which a row came from;

@@ -70,6 +70,7 @@ class ReplayDraws(eqx.Module):
         if heard is not None and own.priority:
             number, weight = _alone(heard).draw(chance[None])
             number, extras["weight"] = number[0], weight[0]
+        if own.priority or own.place:
             extras["place"] = number
         envs = self.ring.words.shape[2]
         start = jnp.maximum(number, 0)

@@ -16,7 +16,7 @@ from sterling import keys as named
 from sterling.actor import Actor, Past
 from sterling.channels import Channel, columns
 from sterling.experience import acting, episode_totals
-from sterling.experience.draws import Ready
+from sterling.experience.draws import Ready, Unvisited
 from sterling.experience.episode_totals import Totals
 from sterling.types import Action, Mistake, Obs, Record, Step, World
 
@@ -51,7 +51,7 @@ class Episode(eqx.Module):
 UNSAVED = ("state", "obs", "episode", "past")  # where a world's state cannot be saved
 
 
-class Rollout(eqx.Module):
+class Rollout(Unvisited, eqx.Module):
     """Lives ``length`` steps of every env of ``world`` under the current policy, as a
     :class:`Record` with leaves ``(seed, time, env, ...)``."""
 

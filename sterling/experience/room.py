@@ -15,9 +15,9 @@ from sterling.types import Mistake
 ROOM = 0.8  # of what is free, that the capacity which is proposed takes: learning needs the rest
 
 
-def check_room(capacity: int, create: Callable[[], Any]) -> None:
+def check_room(capacity: int, create: Callable[[], Any], field: str = "capacity") -> None:
     """Raises Mistake where the arrays that ``create`` makes, of ``capacity`` transitions for each
-    seed, need more bytes than are free. Nothing is made here."""
+    seed, need more bytes than are free; ``field`` says how many. Nothing is made here."""
     arrays: list[Any] = jax.tree.leaves(eqx.filter_eval_shape(create))
     needed = sum(each.size * each.dtype.itemsize for each in arrays)
     free = left()
@@ -27,7 +27,7 @@ def check_room(capacity: int, create: Callable[[], Any]) -> None:
     fits = f"{ROOM * capacity * free / needed:.1e}"  # two digits
     raise Mistake(
         f"a replay of {capacity:,} transitions for every seed, {seeds} in all, needs "
-        f"{needed / 1e9:.3g} GB and {free / 1e9:.3g} GB are free; set capacity={int(float(fits))}"
+        f"{needed / 1e9:.3g} GB and {free / 1e9:.3g} GB are free; set {field}={int(float(fits))}"
     )
 
 

@@ -35,7 +35,7 @@ from sterling.report.guarded import Guarded
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
-from sterling.training.loop import Run, advance, lived
+from sterling.training.loop import Run, lived
 from sterling.training.programs import remember_programs
 from sterling.training.settings import (
     Settings,
@@ -46,6 +46,7 @@ from sterling.training.settings import (
 )
 from sterling.training.start import beginning, make_world
 from sterling.training.trained import load
+from sterling.training.visits import live
 from sterling.types import Mistake, Record, World
 
 MILESTONES = 50  # agents that are looked at for the medium one
@@ -196,7 +197,7 @@ def _begun(settings: Settings) -> Run:
 def _live(run: Run, count: int) -> tuple[Run, list[Record]]:
     """So many rounds, and what was lived in them where that is what was learned from."""
     if run.agent.needs.of(REPLAY):
-        return advance(run, count)[0], []
+        return live(run, count), []
     seen = []
     for _ in range(count):
         run, batch = (_compiled_round if run.source.traced else _round)(run)

@@ -23,25 +23,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from gymnasium import spaces
 from jaxtyping import Array, Float, Key
 
 from sterling import keys
 from sterling.data import Dataset
 from sterling.data.returns import summary
 from sterling.equations.average import masked_mean
+from sterling.equations.dynamics import Foretold, surprise
 from sterling.field_types import Count, Depth, NotNegative
 from sterling.judging.fit import fit
 from sterling.judging.interval import spread
 from sterling.judging.policies import Policy
 from sterling.judging.rows import bounds, over_rows, starts
+from sterling.nets.dynamics import numbers, outcome
 from sterling.nets.heads import Actions
 from sterling.nets.mlp import MLP
 from sterling.nets.normalise import ObsNormaliser
 from sterling.nets.optimiser import adam, descend
 from sterling.statistics import Estimate
 from sterling.training.fields import make_config
-from sterling.types import Mistake, Obs, Record, Signals, config
+from sterling.types import Obs, Record, Signals, config
 
 STARTS = 512  # start states that the policy is tried out from, at most
 REST = 0.001  # gamma^H at the default horizon: what is left out, as a share
@@ -75,10 +76,10 @@ class Network(eqx.Module):
     net: MLP
     log_std: Float[Array, "n"]
 
-    def __call__(self, x: Float[Array, "row n"]) -> tuple[Array, Array]:
-        """mu in units of the log's deviation, and l."""
+    def __call__(self, x: Float[Array, "row n"]) -> Foretold:
+        """mu and log sigma in units of the log's deviation, and l."""
         out = self.net(x)
-        return out[..., :-1], out[..., -1]
+        return Foretold(out[..., :-1], jnp.clip(self.log_std, -5.0, 2.0)[None], out[..., -1])
 
 
 class State(eqx.Module):
@@ -108,17 +109,11 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
 def loss(nets: Network, state: State, batch: Record) -> tuple[Float[Array, ""], dict[str, Array]]:
     """L of the module docstring."""
-    _, change, reward = _seen(batch)
-    made = jnp.concatenate([change, reward[:, None]], -1)
-    wanted = (made - state.range.mean[None]) / state.range.std[None]
+    wanted = (outcome(batch) - state.range.mean[None]) / state.range.std[None]
     x = _inputs(state, batch.obs, batch.action)
 
     def each(net: Network) -> Float[Array, "batch"]:
-        mean, logit = net(x)
-        log_std = jnp.clip(net.log_std, -5.0, 2.0)[None]
-        missed = 0.5 * jnp.square((wanted - mean) * jnp.exp(-log_std)) + log_std
-        ended = optax.sigmoid_binary_cross_entropy(logit, 1.0 - batch.discount)
-        return jnp.sum(missed, -1) + ended
+        return surprise(net(x), wanted, batch.discount)
 
     found = eqx.filter_vmap(each)(nets)
     weight = jnp.broadcast_to(batch.extras["weight"].T, found.shape)
@@ -182,13 +177,9 @@ def _widened(made: Estimate, low: float, high: float) -> Estimate:
 
 
 def _fresh(key: Key[Array, ""], dataset: Dataset, config: Config) -> State:
-    space: Any = dataset.spec.obs
+    width = numbers(dataset.spec.obs, "take fqe")
     actions = Actions.of(dataset.spec.action)
-    vector = isinstance(space, spaces.Box) and len(space.shape) == 1
-    if not vector or not np.issubdtype(space.dtype, np.floating):
-        raise Mistake(f"a model is learned of vectors of numbers, not of {space}; take fqe")
     spec = dataclasses.replace(dataset.spec, log=summary(dataset))
-    width = space.shape[0]
     sizes = (width + actions.outputs, *(config.width,) * config.depth, width + 2)
 
     def one(key: Key[Array, ""]) -> Network:
@@ -200,29 +191,18 @@ def _fresh(key: Key[Array, ""], dataset: Dataset, config: Config) -> State:
 
 
 def _range(dataset: Dataset) -> Range:
-    obs, change, reward = over_rows(_seen, dataset)
+    obs, reward, made = over_rows(_seen, dataset)
     both = np.concatenate([obs, reward[:, None]], 1)
-    made = np.concatenate([change, reward[:, None]], 1)
     parts = both.min(0), both.max(0), made.mean(0), made.std(0) + 1e-6
     return Range(*(jnp.asarray(part, jnp.float32) for part in parts))
 
 
 def _seen(record: Record) -> tuple[Array, Array, Array]:
-    obs: Array = record.obs
-    next_obs: Array = record.next_obs
-    return next_obs, next_obs - obs, record.reward
+    return record.next_obs, record.reward, outcome(record)
 
 
 def _inputs(state: State, obs: Obs, action: Any) -> Float[Array, "row n"]:
-    actions = state.actions
-    if actions.kind == "discrete":
-        flat = jax.nn.one_hot(action, actions.outputs)
-    elif actions.kind == "multi":
-        hot = [jax.nn.one_hot(action[..., i], n) for i, n in enumerate(actions.sizes)]
-        flat = jnp.concatenate(hot, -1)
-    else:
-        flat = actions.flat(action)
-    return jnp.concatenate([state.seen(obs), flat], -1)
+    return jnp.concatenate([state.seen(obs), state.actions.codes(action)], -1)
 
 
 @eqx.filter_jit
@@ -236,9 +216,9 @@ def _tried(
         def step(carry: tuple[Array, Array], at: Array) -> tuple[tuple[Array, Array], Array]:
             obs, alive = carry
             action = policy.sample(obs, keys.fold(key, "act", at))
-            mean, logit = net(_inputs(state, obs, action))
+            mean, log_std, logit = net(_inputs(state, obs, action))
             noise = jax.random.normal(keys.fold(key, "noise", at), mean.shape)
-            drawn = mean + jnp.exp(jnp.clip(net.log_std, -5.0, 2.0))[None] * noise
+            drawn = mean + jnp.exp(log_std) * noise
             made = drawn * ranges.std[None] + ranges.mean[None]
             reward = jnp.clip(made[:, -1], ranges.low[-1], ranges.high[-1])
             moved = jnp.clip(obs + made[:, :-1], ranges.low[None, :-1], ranges.high[None, :-1])

@@ -9,7 +9,7 @@ from typing import Any, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import algorithms
 from sterling import keys as named
@@ -88,6 +88,12 @@ class Agent(eqx.Module):
         """Actions by what is remembered, the memory from now on, and what is to be recorded."""
         recall = partial(cast(Any, self.algorithm).recall, explore=explore)
         return over_seeds(self.strategy, recall)(self.state, past, obs, keys)
+
+    def imagine(self, obs: Obs, valid: Bool[Array, "seed branch"], keys: Key[Array, "seed"]) -> Any:
+        """What might follow observations ``(seed, branch, ...)``: a Record ``(seed, time, branch,
+        ...)``; of those that are not ``valid`` nothing is learned."""
+        imagine = cast(Any, self.algorithm).imagine
+        return over_seeds(self.strategy, imagine)(self.state, obs, valid, keys)
 
     def needs_no_memory(self, remedy: str) -> None:
         """Raises :class:`Mistake`, with a ``remedy``, where one observation is not enough to act

@@ -30,6 +30,7 @@ from sterling.training.settings import (
     warmup_steps,
 )
 from sterling.training.start import build, go_online
+from sterling.training.visits import Visits, together
 
 
 class Driver:
@@ -53,7 +54,7 @@ class Driver:
         self._offline, self._total = offline_iterations(settings), iterations(settings)
         self.saved = begun is not None  # whether the last checkpoint was written
         self._save_time = time.monotonic()
-        self._lap = Lap(meta.get("lap"))
+        self._lap, self._visits = Lap(meta.get("lap")), Visits(meta)
         self._judge: Judge | None = None  # makes the evaluations in between
         self._at = 0 if begun is None else checkpoint.iteration(begun)  # to go on from
         with resting():
@@ -117,6 +118,7 @@ class Driver:
             "online": self.online,
             "judged": self.judged,
             "lap": self._lap.to_json(),
+            **self._visits.to_json(),
         }
         number = self.step + self._offline * iteration_updates(self.settings)
         number = number if self.online else self.update
@@ -182,9 +184,10 @@ class Driver:
             jax.block_until_ready(self.run)
 
     def _advance(self, left: int) -> None:
-        """Towards the next row; what is not traced compiles on the way."""
+        """Towards the next row or visit; what is not traced compiles on the way."""
         with self.clock.running():
-            self.run = self._lap.go(self.run, left)
+            self.run = self._visits.made(self.run)
+            self.run = self._lap.go(self.run, together(self.run, left))
 
     def _write_row(self) -> None:
         """What was done and found since the last row, with an evaluation where one is due. One that

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from sterling import algorithms, importing
-from sterling.needs import EPISODES, FRESH, REPLAY
+from sterling.needs import DREAM, EPISODES, FRESH, LABELS, REPLAY
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import outside
@@ -14,7 +14,7 @@ from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
 from sterling.training.presets import presets
-from sterling.training.sources import absolute, check_sources, files
+from sterling.training.sources import absolute, check_sources, files, kept
 from sterling.types import Mistake
 
 LIMIT = 200_000  # steps after which an episode of an evaluation counts as it stands, as a rule
@@ -224,6 +224,7 @@ def check_budget(settings: Settings) -> None:
         raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
     elif needs.of_logs_only and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
+    _check_replay(settings, needs)
     if settings.augment and needs.lives:
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
@@ -233,6 +234,15 @@ def check_budget(settings: Settings) -> None:
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")
     iterations(settings)  # raises where the budget is too small
+
+
+def _check_replay(settings: Settings, needs: Any) -> None:
+    """Raises Mistake where an agent would dream of a log, or of levels that are scored, or have
+    pairs of them compared."""
+    needs_replay = needs.of(DREAM) or needs.of(LABELS)
+    scored = kept(settings.sources, needs) is not needs
+    if needs_replay and (settings.data is not None or scored):
+        raise Mistake(f"{settings.title} begins with what it lives itself; leave out data and plr")
 
 
 def counts_updates(settings: Settings) -> bool:

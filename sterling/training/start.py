@@ -18,12 +18,14 @@ from sterling.envs.options import check_free
 from sterling.equations.augmentation import named, suits
 from sterling.experience.augment import Augment
 from sterling.experience.draws import Source
+from sterling.experience.dream import Dream, awake
 from sterling.experience.logged import Logged
 from sterling.experience.mix import Mix
 from sterling.experience.population import Population
+from sterling.experience.preferences import Preferences, unlabelled
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
-from sterling.needs import EPISODES, REPLAY
+from sterling.needs import DREAM, EPISODES, LABELS, REPLAY
 from sterling.training import logbook, sources
 from sterling.training.agent import Agent, create_agent
 from sterling.training.footprint import check_size
@@ -31,7 +33,7 @@ from sterling.training.guide import guided
 from sterling.training.loop import Run
 from sterling.training.programs import once
 from sterling.training.settings import Settings, iterations
-from sterling.types import Mistake, Spec, World
+from sterling.types import AnyNeeds, Mistake, Spec, World
 
 
 def build(settings: Settings, *, warm: bool = True, at: int = 0) -> Run:
@@ -152,10 +154,21 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
             return sources.whole(settings.sources, lived)
         own, stack = logbook.divided(settings, needs)[1], getattr(world, "stack", 1)
         own = sources.kept(settings.sources, own)
-        replay = Replay.create(lived, own, stack, start, settings.steps, actor=agent)
-        return sources.whole(settings.sources, replay)
+        real = unlabelled(awake(own))
+        replay = Replay.create(lived, real, stack, start, settings.steps, actor=agent)
+        return sources.whole(settings.sources, _around(replay, own))
 
     return create
+
+
+def _around(replay: Replay, needs: AnyNeeds) -> Source:
+    """The replay, with whoever makes more of it than batches of its rows."""
+    for feed in needs.feeds:
+        if feed.of == DREAM:
+            return Dream.create(replay, feed)
+        if feed.of == LABELS:
+            return Preferences.create(replay, feed)
+    return replay
 
 
 def _mixed(settings: Settings, source: Any, spec: Spec) -> Any:

@@ -18,7 +18,7 @@ from sterling.statistics.declared import Bounds
 from sterling.training import checkpoint
 from sterling.training.guard import healthy
 from sterling.training.judge import Judge
-from sterling.training.loop import Run, advance
+from sterling.training.loop import Run
 from sterling.training.settings import (
     Settings,
     iteration_steps,
@@ -27,6 +27,7 @@ from sterling.training.settings import (
     warmup_steps,
 )
 from sterling.training.start import acts, beginning, make_world
+from sterling.training.visits import live
 from sterling.tuning import members, objective
 from sterling.tuning.search import Job
 from sterling.types import Mistake
@@ -167,7 +168,7 @@ def _train(
         if stopping():
             raise Stopped
         before = jax.device_get(run.agent)
-        run, _ = advance(run, min(every - done % every, stop - done))
+        run = live(run, min(every - done % every, stop - done))
         agent, alive = healthy(before, run.agent, alive)
         if (tally := members.episodes(run)) is not None:
             means = np.asarray(tally.totals[metric]) / np.maximum(tally.episodes, 1)

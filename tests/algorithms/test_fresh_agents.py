@@ -28,7 +28,7 @@ ONE_SPACE = {
 }
 ROLLOUTS = ("ppo", "ppo-lagrangian", "recurrent-ppo")
 SEVERAL = ("r2d2",)  # stretches, or batches of several kinds
-ONLINE = ("dqn", *ROLLOUTS, "r2d2", "sac", "td3")
+ONLINE = ("dqn", "mbpo", "pebble", *ROLLOUTS, "r2d2", "sac", "td3")
 
 
 def cases(names):
@@ -51,7 +51,9 @@ def fresh(name, space):
     return module, module.init(jax.random.key(0), spec, config)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*ROLLOUTS, "dt")])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if name not in (*ROLLOUTS, "dt", "mbpo", "pebble")]
+)
 def test_needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)
     asked = {"batch": 7, "collect": 3, "learn": 5, "capacity": 1100, "warmup": 13}

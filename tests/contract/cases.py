@@ -137,6 +137,30 @@ CASES = {
             },
         ),
         Case(
+            "mbpo",
+            ("", "-continuous"),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False, "learn": 1},
+                **{"branches": 4, "kept": 400, "horizon": 2, "real": 0.25, "members": 3},
+                **{"elites": 2, "model_batch": 64, "model_updates": 40, "model_every": 25},
+                **{"model_width": 32, "model_depth": 1, "model_lr": 3e-3},
+            },
+        ),
+        Case(
+            "pebble",
+            ("", "-continuous"),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False},
+                **{"segment": 1, "queries": 50, "ask_every": 25, "most_labels": 400},
+                **{"members": 2, "reward_batch": 64, "reward_updates": 40, "reward_lr": 3e-3},
+                **{"reward_width": 32, "reward_depth": 1},
+            },
+        ),
+        Case(
             "td3",
             ("-continuous",),
             12_000,

@@ -106,6 +106,6 @@ DRAWS = {
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
-    **dict.fromkeys(("sac", "awac"), next_and_now),
+    **dict.fromkeys(("sac", "awac", "mbpo", "pebble"), next_and_now),
     **{"edac": edac, "cql": cql, "fql": fql},
 }

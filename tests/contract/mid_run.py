@@ -16,7 +16,7 @@ from sterling.actor import Past
 from sterling.experience.episodes import Seen
 from sterling.experience.population import Lives
 from sterling.needs import EPISODES
-from sterling.types import Needs, Record, Rollouts, Sequences
+from sterling.types import Feed, Record, Rollouts, Sequences
 
 ENVS, FEATURES, CHOICES, NUMBERS = 4, 3, 3, 2
 COUNTED = 50.0  # observations in a normaliser
@@ -32,7 +32,7 @@ def stirred(state: Any, counters: dict[str, float], nudges: dict[str, Any]) -> A
 
     def one(path: Any, leaf: Any) -> Any:
         name = jax.tree_util.keystr(path)
-        if name.startswith(".config") or name.endswith(".planned"):
+        if ".config." in name or name.endswith(".planned"):
             return leaf
         value = moved(name, np.asarray(leaf), counters) + np.asarray(nudges.get(name, 0))
         return jnp.asarray(value.astype(leaf.dtype))
@@ -81,12 +81,14 @@ def make_batch(
     """
     if is_stretch(needs):
         return stretches(needs, garbage, allowed, remembered)
-    if needs.of(EPISODES):
+    if getattr(needs, "of", None) == EPISODES:
         return whole_episodes(garbage)
-    is_rollout = isinstance(needs, Rollouts)
+    is_rollout, compared = isinstance(needs, Rollouts), getattr(needs, "labels", None)
     shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
     if isinstance(needs, Sequences):
         shape = (needs.batch, needs.length)
+    if compared is not None:
+        shape = (needs.batch, 2, compared.segment)
     rng = np.random.default_rng(7)
     kind = rng.random(shape)
     last, mask = kind < 0.25, np.ones(shape, bool)
@@ -94,6 +96,8 @@ def make_batch(
     mask.flat[1] = False
     if is_rollout:  # a world crashed in the middle of an episode
         mask[3, 1] = False
+    if compared is not None:  # of pairs all rows count, or none
+        mask = np.broadcast_to(mask[:, :1, :1], shape)
     last &= mask
     wrong = np.where(mask, 0.0, garbage)
     everything = rng.normal(size=(shape[0] + 1, *shape[1:], FEATURES))
@@ -180,15 +184,15 @@ def with_past(parts: dict[str, Any], width: int, rng: Any) -> dict[str, Any]:
 
 def is_stretch(needs: Any) -> bool:
     """Whether batches are stretches of a replay, which cross episodes."""
-    return isinstance(needs, Needs) and bool(needs.feeds[0].length)
+    return isinstance(needs, Feed) and bool(needs.length)
 
 
-def stretches(needs: Needs, garbage: float, allowed: bool, remembered: int) -> Record:
+def stretches(needs: Feed, garbage: float, allowed: bool, remembered: int) -> Record:
     """Return stretches ``(batch, time, ...)``: rollouts of so many environments side by side, whose
     rows say what was remembered after them. The first of them, as drawn, count for nothing."""
-    rollout = Rollouts(needs.feeds[0].length)
+    rollout = Rollouts(needs.length)
     rows = make_batch(rollout, False, garbage=garbage, allowed=allowed, remembered=remembered)
-    rng, batch = np.random.default_rng(8), needs.feeds[0].batch
+    rng, batch = np.random.default_rng(8), needs.batch
     assert batch == ENVS
     memory = rng.normal(size=(rollout.length, batch, remembered)).astype(np.float32)
     kept = {"begins": rows.extras["begins"], "memory": jnp.asarray(memory)}
@@ -209,6 +213,10 @@ def extras(
         found["time"] = np.broadcast_to(2 + np.arange(shape[1], dtype=np.int32), shape)
     else:
         found["weight"] = rng.uniform(0.3, 1.0, shape) + wrong
+    if getattr(needs, "labels", None) is not None:
+        found["preference"] = np.array([0.0, 1.0, 0.5, 1.0, 0.0, 1.0])[: shape[0]]
+    if getattr(needs, "place", False):
+        found["place"] = rng.permutation(40).astype(np.int32)[: shape[0]]
     if getattr(needs, "next_action", False):
         found["next_action"] = np.tanh(rng.normal(size=(*shape, NUMBERS)))
     if isinstance(needs, Sequences) or getattr(needs, "monte_carlo", None) is not None:
@@ -232,4 +240,7 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     found = {name: np.asarray(x) for name, x in rows.items() if x is not None}
     wide = {k: x.astype(np.float64) if x.dtype == np.float32 else x for k, x in found.items()}
     wide |= {k: x.astype(bool) for k, x in wide.items() if k.endswith("allowed")}
-    return wide if whole else {name: x[wide["mask"]] for name, x in wide.items()}
+    if whole:
+        return wide
+    counts = wide["mask"].reshape(len(wide["mask"]), -1).all(-1)  # of pairs both, or neither
+    return {name: x[counts] for name, x in wide.items()}

@@ -17,7 +17,7 @@ from oracles.pieces.leaves import Leaves
 
 from sterling import algorithms
 from sterling.channels import Channel
-from sterling.types import Log, Record, Rollouts, Sequences, Signals, Spec
+from sterling.types import Feed, Log, Needs, Record, Rollouts, Sequences, Signals, Spec
 
 CHOICES = spaces.Discrete(mid_run.CHOICES)
 BOX = spaces.Box(-1.0, 1.0, (mid_run.NUMBERS,), np.float32)
@@ -38,6 +38,7 @@ class Update:
     is_continuous: bool = True
     has_choices: bool = False  # observations say which choices are allowed
     has_log: bool = False
+    feed: str = ""  # the name of the feed that is learned from
 
     @property
     def name(self) -> str:
@@ -53,6 +54,12 @@ class Update:
     def config(self) -> Any:
         """Its settings."""
         return self.module.Config(**self.fields)
+
+    @property
+    def needs(self) -> Any:
+        """What it is fed: where it has several feeds, the one that is learned from."""
+        needs = self.module.needs(self.config)
+        return needs.feed(self.feed) if isinstance(needs, Needs) else needs
 
     @property
     def spec(self) -> Spec:
@@ -74,7 +81,7 @@ class Update:
 
     def batch(self, garbage: float = 50.0) -> Record:
         """Return the batch that is learned from."""
-        needs = self.module.needs(self.config)
+        needs = self.needs
         remembered = self.config.width if hasattr(self.module, "recall") else 0
         return mid_run.make_batch(
             needs,
@@ -136,6 +143,15 @@ EDGE = {".target.actor.net.layers[2].bias": np.array([1.5, -1.5])}  # of the spa
 LOW = {".value.layers[2].bias": np.array([-1.1])}  # values, so that errors reach all bounds
 MIDDLE = {".value.layers[2].bias": np.array([-0.65])}  # of the errors, so that both signs occur
 ITERATION = {".iteration": 30.0}
+MODELS = {
+    **{"members": 3, "elites": 2, "model_batch": 12, "model_width": 5, "model_depth": 2},
+    **{"model_lr": 3e-3, "holdout": 0.4, "width": 5},
+}
+KNOWN = {".updates": 9}
+PREFERRED = {
+    **{"members": 2, "reward_batch": 6, "reward_width": 5, "reward_depth": 2, "width": 5},
+    **{"reward_lr": 3e-3, "segment": 3},
+}
 RISEN = {".multiplier": 0.7}
 OPENES = {**TINY, "noise": 0.3, "weight_decay": 0.2, "limit": 6}
 
@@ -192,6 +208,14 @@ UPDATES = [
     Update("sac box untuned", SOFT | {"tune_alpha": False, "target_entropy": -0.7}),
     Update("sac choices", SOFT, is_continuous=False),
     Update("sac masked choices", SOFT, is_continuous=False, has_choices=True),
+    Update("mbpo box", SOFT, KNOWN, nudges=WIDE),
+    Update("mbpo choices", SOFT, KNOWN, is_continuous=False),
+    Update("mbpo models box", MODELS, KNOWN, feed="model"),
+    Update("mbpo models choices", MODELS, KNOWN, is_continuous=False, feed="model"),
+    Update("pebble box", SOFT | PREFERRED, nudges=WIDE),
+    Update("pebble choices", SOFT | PREFERRED, is_continuous=False),
+    Update("pebble reward box", PREFERRED, feed="reward"),
+    Update("pebble reward choices", PREFERRED, is_continuous=False, feed="reward"),
     Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
     Update("td3 actor due", TD3, {".updates": 33}, EDGE),
     Update("bc choices", LOGGED, is_continuous=False, has_choices=True, has_log=True),
@@ -247,31 +271,32 @@ def expected(label: str) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray
 
 def by_sterling(update: Update, garbage: float = 50.0) -> tuple[Any, Any, Signals]:
     """Return the state before and after an update, and the signals."""
-    learn = _compiled(update.name)
+    learn = _compiled(update.name, update.feed)
     return update.before, *learn(update.before, update.batch(garbage), jax.random.key(KEY))
 
 
 @functools.cache
-def _compiled(name: str) -> Any:
-    return jax.jit(algorithms.find(name).learn)
+def _compiled(name: str, feed: str) -> Any:
+    return jax.jit(getattr(algorithms.find(name), Feed(name=feed).learner))
 
 
 def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.ndarray]]:
     """Return an oracle's state after an update, its metrics and its numbers for each sample."""
     state, batch, config = mid_run.leaves_of(update.before), update.batch(), update.config
     size = mid_run.NUMBERS if update.is_continuous else mid_run.CHOICES
-    drawn = draws.DRAWS.get(update.name, draws.none)
+    drawn = draws.none if update.feed else draws.DRAWS.get(update.name, draws.none)
     noise = drawn(jax.random.key(KEY), config, batch.mask.size, size)
-    needs = update.module.needs(config)
-    is_stretch = mid_run.is_stretch(needs)
-    is_whole = isinstance(needs, Sequences) or needs.feeds[0].whole or is_stretch
+    needs = update.needs
+    whole = isinstance(needs, Feed) and needs.whole
+    is_whole = isinstance(needs, (Rollouts, Sequences)) or whole or mid_run.is_stretch(needs)
     if not is_whole:
         mask = np.asarray(batch.mask)
         noise = {name: x[..., mask, :] if x.ndim > 1 else x for name, x in noise.items()}
     setting = update.module.__name__.split(".")[-2]
     oracle = import_module(f"oracles.{setting}.{update.name.replace('-', '_')}")
     settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    metrics, samples = oracle.learn(state, mid_run.rows_of(batch, is_whole), settings, noise)
+    learn = getattr(oracle, Feed(name=update.feed).learner)
+    metrics, samples = learn(state, mid_run.rows_of(batch, is_whole), settings, noise)
     return state, metrics, samples
 
 

@@ -1,0 +1,193 @@
+"""Dreams: where they begin, that they end where the model says, what is drawn of them."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling import envs, keys
+from sterling.algorithms.online import mbpo
+from sterling.experience.dream import Dream, awake, dreaming
+from sterling.experience.replay import Replay
+from sterling.experience.rollout import Rollout
+from sterling.training.agent import Agent
+from sterling.types import Record
+
+FAR = 1000.0  # nothing that was lived looks like this
+FIELDS = {"branches": 3, "elites": 2, "members": 2, "kept": 36, "batch": 40, "real": 0.25}
+
+
+class Told(eqx.Module):
+    """An agent whose imagination counts: the observation rises by ``FAR`` a step, and the branch
+    with the number of the iteration ends at once."""
+
+    agent: Agent
+    ends: int = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)
+
+    memory = property(lambda self: self.agent.memory)
+    act = property(lambda self: self.agent.act)
+
+    def imagine(self, obs, valid, keys):
+        times = jnp.arange(self.horizon, dtype=jnp.float32)[None, :, None]
+        seen = obs[:, None] + FAR * times[..., None]
+        shape = seen.shape[:3]
+        ended = jnp.broadcast_to(jnp.arange(shape[2]) == self.ends, shape)
+        alive = valid[:, None] & ~(ended & (times > 0.0))
+        last = ended | jnp.broadcast_to(times == self.horizon - 1, shape)
+        reward = jnp.broadcast_to(times, shape)
+        action = jnp.zeros(shape, jnp.int32)
+        discount = jnp.where(ended, 0.0, 1.0)
+        return Record(seen, action, reward, discount, seen + FAR, last, alive)
+
+
+def begun(world, horizon, seeds=(0, 1), **fields):
+    """Dreams around a replay of a warm-up, and the agent."""
+    config = mbpo.Config(**{**FIELDS, "warmup": 60, "horizon": horizon, **fields})
+    needs = mbpo.needs(config)
+    start = keys.at(jnp.asarray(seeds, jnp.int32), "source", 0)
+    world = envs.make(f"probe:{world}", tuple(seeds), 2)
+    agent = Agent.create(mbpo, start, world.spec, config, "map")
+    replay = Replay.create(Rollout.create(world, 1, start), awake(needs), 1, start, 200)
+    return Dream.create(replay.warm(agent, start), dreaming(needs)), agent
+
+
+def collected(dream, agent, iterations, ends=-1, horizon=3):
+    seeds = jnp.arange(dream.source.world.seeds, dtype=jnp.int32)
+    for at in range(iterations):
+        told = Told(agent, ends, horizon)
+        dream, draws = dream.collect(told, keys.at(seeds, "draw", at))
+    return dream, draws
+
+
+def drawn(dream, draws, seed=0):
+    seeds = jnp.arange(dream.source.world.seeds, dtype=jnp.int32)
+    chances = draws.chances(dream.feed, keys.at(seeds, "draw", 9))
+    batches = []
+    for at in range(3):
+        chance = jax.tree.map(lambda x, at=at: x[seed, at], chances)
+        batches.append(draws.draw(dream.feed, jnp.asarray(seed), None, chance))
+    return jax.tree.map(lambda *x: np.concatenate(x), *batches)
+
+
+@pytest.mark.parametrize("horizon", [1, 3])
+@pytest.mark.parametrize("iterations", [1, 2, 40])
+def test_rows_are_those_of_branches_and_nothing_between(horizon, iterations):
+    dream, agent = begun("observation", horizon)
+    batch = drawn(*collected(dream, agent, iterations, horizon=horizon))
+    real = 3 * [*range(10)]
+    is_real = np.zeros(len(batch.mask), bool)
+    for at in range(3):
+        is_real[40 * at : 40 * at + len(real) // 3] = True
+    dreamt = batch.obs[~is_real], batch.next_obs[~is_real], batch.reward[~is_real]
+    obs, following, reward = dreamt
+    np.testing.assert_array_equal(following, obs + FAR)  # not the next branch's beginning
+    np.testing.assert_allclose(obs[:, 0] // FAR, np.where(obs[:, 0] % FAR > 1, reward - 1, reward))
+    assert set(reward) == set(range(horizon))
+    assert np.abs(batch.obs[is_real]).max() <= 1.0  # and nothing dreamt is taken for real
+    assert np.abs(batch.next_obs[is_real]).max() <= 1.0
+
+
+def test_branches_begin_in_states_of_the_replay_and_never_in_a_row_without_experience():
+    dream, agent = begun("observation", 1)
+    dream, draws = collected(dream, agent, 12, horizon=1)
+    real = np.asarray(dream.source.ring.words)
+    masks = real[..., 3] != 0
+    assert 0.2 < masks[:, :30].mean() < 0.8  # every other row is a reset
+    words = np.asarray(dream.dreams.words)[:, : int(dream.dreams.count) : 2]
+    assert 0.2 < (words[..., 3] != 0).mean() < 0.8
+    batch = drawn(dream, draws)
+    assert not batch.mask.all()
+
+
+def test_what_would_follow_an_end_is_no_experience():
+    dream, agent = begun("cut", 3)
+    batch = drawn(*collected(dream, agent, 3, ends=1))
+    late = batch.reward[batch.mask & (batch.obs[:, 0] >= FAR)]
+    ended = batch.mask & (batch.discount == 0.0)
+    assert late.size
+    assert ended.any()
+    assert not (ended & (batch.obs[:, 0] >= FAR)).any()
+
+
+def test_a_batch_has_its_share_of_real_rows():
+    dream, agent = begun("observation", 1)
+    dream, draws = collected(dream, agent, 2, horizon=1)
+    assert draws.rows(dream.feed) == 40
+    assert draws.draws.rows(dream.feed) == 10
+    batch = drawn(dream, draws)
+    assert (np.abs(batch.next_obs[:, 0]) > 1.0).sum() == 90
+
+
+def test_a_model_that_has_learned_nothing_dreams_nothing():
+    dream, agent = begun("cut", 2)
+    seeds = jnp.arange(2, dtype=jnp.int32)
+    after, draws = dream.collect(agent, keys.at(seeds, "draw", 0))
+    batch = drawn(after, draws)
+    assert batch.mask.sum() <= 30  # the real ones
+    dream, _ = begun("cut", 2)  # the replay that collected is used up
+    learned = eqx.tree_at(lambda a: a.state.model.updates, agent, jnp.ones(2, jnp.int32))
+    after, draws = dream.collect(learned, keys.at(seeds, "draw", 0))
+    assert drawn(after, draws).mask.sum() > 60
+
+
+def test_what_is_lived_is_the_same_as_without_dreams():
+    dream, agent = begun("observation", 2)
+    seeds = jnp.arange(2, dtype=jnp.int32)
+    one, _ = dream.collect(agent, keys.at(seeds, "draw", 0))
+    other, _ = begun("observation", 2)[0].source.collect(agent, keys.at(seeds, "draw", 0))
+    np.testing.assert_array_equal(one.source.ring.words, other.ring.words)
+
+
+def foretelling(horizon=3, **fields):
+    """An agent of one seed whose models have learned, and where it begins."""
+    _, agent = begun("observation", horizon, seeds=(0,), **fields)
+    state = jax.tree.map(lambda x: x[0], agent.state)
+    model = dataclasses.replace(state.model, updates=jnp.ones((), jnp.int32))
+    return mbpo.State(state.policy, model), jnp.ones((6, 1))
+
+
+def test_branches_follow_themselves_and_stop_where_the_model_ends_them():
+    state, obs = foretelling()
+    likely = state.model.nets.net.layers[-1].bias.at[:, -1].set(0.0)
+    state = eqx.tree_at(lambda s: s.model.nets.net.layers[-1].bias, state, likely)
+    rows = mbpo.imagine(state, obs, jnp.arange(6) > 0, jax.random.key(3))
+    assert rows.reward.shape == (3, 6)
+    np.testing.assert_array_equal(rows.obs[1:], rows.next_obs[:-1])
+    np.testing.assert_array_equal(rows.mask[0], np.arange(6) > 0)
+    assert rows.mask[1:].any()
+    assert not rows.mask.all(0)[1:].all()
+    np.testing.assert_array_equal(rows.mask[1:], rows.mask[:-1] & ~rows.last[:-1])
+    assert rows.last[-1].all()
+    assert ((rows.discount > 0.3) & (rows.discount < 0.7)).all()
+
+
+def test_only_elites_dream_each_as_often_as_the_other():
+    state, obs = foretelling(1, members=4, elites=2)
+    bias = state.model.nets.net.layers[-1].bias
+    bias = bias.at[:, 1].set(jnp.asarray([100.0, 200.0, 300.0, 400.0]))  # each member's reward
+    state = eqx.tree_at(lambda s: s.model.nets.net.layers[-1].bias, state, bias)
+    state = eqx.tree_at(lambda s: s.model.error, state, jnp.asarray([0.5, 0.1, 0.9, 0.2]))
+    rows = mbpo.imagine(state, obs, jnp.ones(6, bool), jax.random.key(3))
+    made = np.sort(np.round(np.asarray(rows.reward[0]) / 100.0))
+    np.testing.assert_array_equal(made, [2, 2, 2, 4, 4, 4])
+
+
+def test_held_out_places_teach_nothing_and_are_the_share_asked_for():
+    held = np.asarray(mbpo.held_out(jnp.arange(10_000, dtype=jnp.int32), 0.2))
+    assert abs(held.mean() - 0.2) < 0.02
+    state, _ = foretelling()
+    place = jnp.arange(40, dtype=jnp.int32)
+    out = mbpo.held_out(place, 0.2)
+    rng = np.random.default_rng(0)
+    obs = jnp.asarray(rng.normal(size=(40, 1)), jnp.float32)
+    zeros, yes = jnp.zeros(40), jnp.ones(40, bool)
+    batch = Record(obs, zeros.astype(jnp.int32), zeros, zeros + 1, obs, ~yes, yes, {"place": place})
+    other = dataclasses.replace(batch, discount=jnp.where(out, 0.0, 1.0))  # ends there only
+    one = mbpo.learn_model(state, batch, jax.random.key(0))[0]
+    two = mbpo.learn_model(state, other, jax.random.key(0))[0]
+    for a, b in zip(jax.tree.leaves(one.model.nets), jax.tree.leaves(two.model.nets), strict=True):
+        np.testing.assert_array_equal(a, b)
