@@ -5,9 +5,9 @@
     value       V(o_i, i)
     loss        PPO's (ppo.py) over the rows of all agents, advantages by each agent's own rewards
 
-An agent of an environment is taken for an environment of its own, and PPO learns from those. Rewards
-are an agent's own, or with ``reward="team"`` the sum over all agents. An agent that leaves (``alive``
-in its observation) has ended: its last discount is 0, and rows after it are not learned from.
+An agent of an environment is taken for an environment of its own, and PPO learns from those.
+Rewards are an agent's own, or with ``reward="team"`` the sum over all agents. An agent that leaves
+(``alive`` in what is seen) has ended: its last discount is 0, and no row after it is learned from.
 Deviations from the paper: those of ppo.py; networks see one observation and remember nothing.
 Evidence: benchmarks/results/agents.md.
 """
