@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Array, Bool, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, Num, PyTree
 
 from sterling import keys
 from sterling.agents import ALIVE, joint
-from sterling.envs.probe import Probe, Solution
+from sterling.envs.probe import Probe
 from sterling.envs.traced import select
 from sterling.types import Obs
 
@@ -32,6 +32,15 @@ class TeamState(eqx.Module):
 
     copies: PyTree
     alive: Bool[Array, "agent"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TeamSolution:
+    """The optimal value of every observation, and the best action where actions matter."""
+
+    obs: dict[str, Num[np.ndarray, "row agent ..."]]
+    value: Float[np.ndarray, "row agent"]
+    action: Num[np.ndarray, "row agent ..."] | None  # None: any
 
 
 class ProbeTeam:
@@ -64,14 +73,14 @@ class ProbeTeam:
         obs = {"observation": seen, ALIVE: alive.astype(jnp.int8)}
         return after, obs, jnp.where(state.alive, reward, 0.0), ~alive.any(), (cut & alive).any()
 
-    def solution(self, gamma: float) -> Solution:
-        """What each agent must find, where all see the same: ``(row, agent, ...)``."""
+    def solution(self, gamma: float) -> TeamSolution:
+        """What each agent must find, where all see the same."""
         alone = self.one.solution(gamma)
 
         def each(x: np.ndarray) -> np.ndarray:
             return np.stack([x] * len(NAMES), 1)
 
-        obs: Any = {"observation": each(alone.obs)}
-        obs[ALIVE] = np.ones(obs["observation"].shape[:2], np.int8)
+        alive = np.ones((len(alone.value), len(NAMES)), np.int8)
         action = None if alone.action is None else each(alone.action)
-        return dataclasses.replace(alone, obs=obs, value=each(alone.value), action=action)
+        obs = {"observation": each(alone.obs), ALIVE: alive}
+        return TeamSolution(obs, each(alone.value), action)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from sterling import algorithms, keys
 from sterling.actor import Past
+from sterling.agents import Agents, joint
 from sterling.channels import Channel
 from sterling.nets.heads import Actions
 from sterling.nets.normalise import ObsNormaliser
@@ -23,7 +24,7 @@ VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {"dqn": CHOICES, **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX)}
-ROLLOUTS = ("ppo", "ppo-lagrangian", "recurrent-ppo")
+ROLLOUTS = ("ippo", "ppo", "ppo-lagrangian", "recurrent-ppo")
 ONLINE = ("dqn", *ROLLOUTS, "sac", "td3")
 
 
@@ -43,6 +44,9 @@ def fresh(name, space):
     module = algorithms.find(name)
     costs = {"cost": Channel()}
     spec = Spec(VECTOR, space, ROWS, 100, None if name in ONLINE else LOG, channels=costs)
+    if hasattr(module, "several_agents"):
+        side = joint(VECTOR, 2), joint(space, 2)
+        spec = Spec(*side, ROWS, 100, agents=Agents(("left", "right")))
     config = settings(module, width=4, depth=1, normalise_obs=True, diversity=None, layers=1)
     return module, module.init(jax.random.key(0), spec, config)
 

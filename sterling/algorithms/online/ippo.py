@@ -84,10 +84,9 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     learned, signals = ppo.learn(state, rows, key)
     shape = (*batch.mask.shape, len(state.agents))
     advantage, counts = (x.reshape(shape) for x in (signals.samples["advantage"], rows.mask))
-    mean = jnp.where(counts, advantage, 0.0).sum(-1) / jnp.maximum(counts.sum(-1), 1)
-    return State(**vars(learned), agents=state.agents), Signals(
-        signals.metrics, {"advantage": mean}
-    )
+    there = jnp.maximum(counts.sum(-1).astype(jnp.float32), 1.0)
+    samples = {"advantage": jnp.where(counts, advantage, 0.0).sum(-1) / there}
+    return State(**vars(learned), agents=state.agents), Signals(signals.metrics, samples)
 
 
 def alone(state: State, batch: Record) -> Record:
@@ -103,7 +102,7 @@ def alone(state: State, batch: Record) -> Record:
         _seen(state, batch.obs),
         batch.action,
         own if state.config.reward == "own" else each(batch.reward),
-        each(batch.discount) * there,
+        each(batch.discount) * there.astype(jnp.float32),
         _seen(state, batch.next_obs),
         each(batch.last) | ~there,
         each(batch.mask) & here,
