@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from sterling import config_class
+from sterling.agents import Agents
 from sterling.channels import Channel
 from sterling.needs import AnyNeeds as AnyNeeds
 from sterling.needs import Comparisons as Comparisons
@@ -115,6 +116,7 @@ class Spec:
     log: Log | None = None  # where there is logged experience to learn from
     model: Callable[[Key[Array, ""]], Any] | None = None  # makes the language model to be taught
     channels: dict[str, Channel] = dataclasses.field(default_factory=dict)  # reported every step
+    agents: Agents | None = None  # the axis behind ``env`` in observations and actions, if any
 
 
 @runtime_checkable
@@ -171,7 +173,8 @@ class Algorithm(Protocol):
 
     Some offer more: ``value(state, obs)`` (``value(state, past, obs)`` of those who remember), the
     return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;
-    ``settled(config, log)``, the fields with what they leave to a log.
+    ``settled(config, log)``, the fields with what they leave to a log. Who knows of several agents
+    (``Spec.agents``) says so by ``several_agents = True``; no other is made for such a world.
     """
 
     Config: ClassVar[type]

@@ -29,6 +29,7 @@ ALGORITHMS = {
     "edac": "sterling.algorithms.offline.edac",
     "fdvl": "sterling.algorithms.offline.fdvl",
     "fql": "sterling.algorithms.offline.fql",
+    "ippo": "sterling.algorithms.online.ippo",
     "iql": "sterling.algorithms.offline.iql",
     "mbpo": "sterling.algorithms.online.mbpo",
     "openes": "sterling.algorithms.online.openes",

@@ -18,6 +18,7 @@ from sterling.checking.play import Played, play
 from sterling.checking.rules import rules
 from sterling.envs.board import leaves
 from sterling.envs.levels import Levelled, resetting
+from sterling.envs.parallel import is_of_agents
 from sterling.envs.registry import find
 from sterling.types import World
 
@@ -194,6 +195,8 @@ def _gymnasium(made: Made, thing: Any) -> str:
     from gymnasium.utils.env_checker import check_env
 
     built = gymnasium.make(thing) if isinstance(thing, str) else thing()
+    if is_of_agents(built):
+        raise Unseen("it is one of PettingZoo's, which has checks of its own (pettingzoo.test)")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

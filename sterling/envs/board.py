@@ -43,6 +43,7 @@ class Problem(NamedTuple):
     wrap: bool = False  # the observation proper lies beside the mask, under PROPER
     channels: tuple[tuple[str, int], ...] = ()  # what is reported: name, entries (0: one number)
     weights: tuple[float, ...] = ()  # of the entries of a reward that is a vector
+    agents: tuple[str, ...] = ()  # whose those entries are, where there are several
 
 
 def leaves(space: spaces.Space[Any], path: Path = ()) -> list[tuple[Path, spaces.Space[Any]]]:

@@ -91,6 +91,6 @@ class MaskedChoices(Wrapper):
 
 def is_unlike_a_row(spec: Spec) -> bool:
     """Whether a world has a mask in another form than a row of all choices."""
-    if not (isinstance(spec.obs, spaces.Dict) and MASK in spec.obs.spaces):
-        return False
+    if not (isinstance(spec.obs, spaces.Dict) and MASK in spec.obs.spaces) or spec.agents:
+        return False  # of several agents each has a row
     return spec.obs[MASK].shape != (choices(spec.action),)

@@ -8,6 +8,7 @@ import gymnasium
 import jax
 import numpy as np
 
+from sterling.agents import REWARD
 from sterling.envs.levels import resetting
 from sterling.envs.traced import Task
 
@@ -39,7 +40,9 @@ class Exported(gymnasium.Env[Any, Any]):
             self._state, action, self._key()
         )
         info = {name: np.asarray(x) for name, x in more[0].items()} if more else {}
-        return self._host(obs), float(reward), bool(terminated), bool(truncated), info
+        if np.ndim(reward):  # of several agents, each one's own
+            info[REWARD] = np.asarray(reward)
+        return self._host(obs), float(np.sum(reward)), bool(terminated), bool(truncated), info
 
     def _key(self) -> Any:
         return jax.random.key(int(self.np_random.integers(2**31)))

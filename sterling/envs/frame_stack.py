@@ -30,8 +30,9 @@ class FrameStack(Wrapper):
 
     def __init__(self, world: World, depth: int):
         space = world.spec.obs
-        if not isinstance(space, spaces.Box) or not space.shape:
-            raise Mistake(f"frames of {space} cannot be stacked; stack=1, or observe a Box")
+        if not isinstance(space, spaces.Box) or not space.shape or world.spec.agents:
+            what = "several agents" if world.spec.agents else space
+            raise Mistake(f"frames of {what} cannot be stacked; stack=1, or observe a Box")
         if len(space.shape) == 3 and space.shape[2] < space.shape[0]:
             raise Mistake(
                 f"pictures of shape {space.shape} have their channels last and cannot be stacked; "

@@ -59,6 +59,8 @@ class Host:
     ``channels`` declares what of ``info`` is reported beside the reward, as
     :func:`sterling.channels.parse` reads it. A reward that is a vector is reported as the channel
     "objectives", and learned from as the sum of its entries, times ``reward_weights`` ("1,0.5").
+    A factory may also build one of PettingZoo's environments, of several agents: see
+    ``envs/parallel.py``.
 
     A process that must be ended takes the episodes of the other environments it steps along; they
     are cut likewise and listed, but do not count towards ``max_failures``. Raises ``Mistake`` where

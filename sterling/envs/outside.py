@@ -19,7 +19,7 @@ from sterling import importing
 from sterling.envs.gymnasium import Host
 from sterling.envs.levels import Levelled, begins, options_of, resetting
 from sterling.envs.options import HOST_OPTIONS, check_options
-from sterling.envs.traced import Task, Traced
+from sterling.envs.traced import Task, Traced, agents_of
 from sterling.envs.workers import NoEnvironment
 from sterling.naming import called
 from sterling.types import Mistake, World
@@ -149,9 +149,12 @@ def check_task(task: Task, name: str) -> None:
     moved, seen, reward, *ends = _shapes(task.step, said, parts, state, action, key)
     _check_alike(f"{name}: the state of step", moved, f"that of {name}.{words}", state)
     _check_alike(f"{name}: the observation of step", seen, f"that of {name}.{words}", obs)
+    agents = agents_of(task)
     for part, value in (("reward", reward), ("terminated", ends[0]), ("truncated", ends[1])):
-        if getattr(value, "shape", None) != ():
-            raise Mistake(f"{name}: step must answer with one number as {part}; got {value}")
+        wanted = (len(agents),) if agents and part == "reward" else ()
+        if getattr(value, "shape", None) != wanted:
+            count = f"one number for each of {len(agents or ())} agents" if wanted else "one number"
+            raise Mistake(f"{name}: step must answer with {count} as {part}; got {value}")
         if part != "reward" and value.dtype != bool:
             raise Mistake(f"{name}: step must answer with a bool as {part}; got {value.dtype}")
 

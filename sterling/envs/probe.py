@@ -15,7 +15,7 @@ so the first that fails says what is broken. All but those with cuts last one or
 In the last two only an episode's first observation says something, -1 or 1; the others are 0.
 Every world exists with two discrete actions and, named ``...-continuous``, with one action in
 [-1, 1], whose reward is 1 - (action - target)^2. Each, named ``...-costly``, also reports a channel
-``cost``, 1 a step.
+``cost``, 1 a step. Named ``...-team``, it is one of three agents (``envs/probe_team.py``).
 """
 
 from __future__ import annotations
@@ -157,24 +157,31 @@ REMEMBERED = ("memory", "paid")
 KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits", *REMEMBERED)
 FORMS = ("", "-continuous", "-costly", "-continuous-costly")
 NAMES = tuple(kind + form for kind in KINDS for form in FORMS)
+TEAMS = tuple(kind + form for kind in KINDS for form in ("-team", "-continuous-team"))
 
 
 def names() -> list[str]:
     """All that there are."""
-    return list(NAMES)
+    return [*NAMES, *TEAMS]
 
 
 def knows(name: str) -> bool:
     """Whether there is a probe world of that name."""
-    return name in NAMES
+    return name in NAMES or name in TEAMS
 
 
-def make(name: str) -> tuple[Probe, int]:
+def make(name: str) -> tuple[Any, int]:
     """The probe world called ``name``, which has no limit but its own."""
     return probe(name), 0
 
 
-def probe(name: str) -> Probe:
-    """The probe world called ``name``, one of ``NAMES``."""
+def probe(name: str) -> Any:
+    """The probe world called ``name``, one of ``NAMES`` or ``TEAMS``: a :class:`Probe`, or a
+    :class:`sterling.envs.probe_team.ProbeTeam` of them."""
     kind, *forms = name.split("-")
-    return Probe(kind, "continuous" in forms, "costly" in forms)
+    one = Probe(kind, "continuous" in forms, "costly" in forms)
+    if "team" not in forms:
+        return one
+    from sterling.envs.probe_team import ProbeTeam
+
+    return ProbeTeam(one)

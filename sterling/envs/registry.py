@@ -3,7 +3,7 @@
 A name may say where it comes from: ``envpool:CartPole-v1``, ``classic:CartPole-v1``,
 ``gymnax:CartPole-v1``, ``gymnasium:CartPole-v1``, ``probe:cut``, ``tabular:chain-8``,
 ``bandit:5-arms-10-pulls``, ``hazards:3x6``, ``maze:5x5``, ``corridor:40``, ``trials:3:maze:4x4``,
-``tictactoe:self``.
+``tictactoe:self``, ``spread:3-agents-4x4``, ``pettingzoo:mpe2/simple_spread_v3``.
 Without that the first of classic, EnvPool, gymnax and Gymnasium that has the name provides it.
 ``package:Name-v0`` imports the package first, as in Gymnasium; ``ogbench:`` takes the names of
 OGBench's data sets too, for the worlds they were collected in. A user's own environment is an
@@ -33,8 +33,11 @@ from sterling.naming import hint
 from sterling.types import Mistake, World
 
 SEARCHED = ("classic", "envpool", "gymnax", "gymnasium")  # for names that do not say
-OWN = ("probe", "tabular", "bandit", "hazards", "maze", "corridor", "trials", "tictactoe")
-BACKENDS = (*SEARCHED, *OWN)
+OWN = (
+    *("probe", "tabular", "bandit", "hazards", "maze", "corridor", "trials", "tictactoe"),
+    "spread",
+)
+BACKENDS = (*SEARCHED, *OWN, "pettingzoo")
 NATIVE = frozenset(("classic", *OWN))  # Tasks of this package
 ATARI = {"frame_skip": 4, "noop_max": 30, "repeat_action_probability": 0.0, "episodic_life": True}
 ATARI_STACK = 4
@@ -113,6 +116,8 @@ def _made(
         return _pool(name, copies, purpose, stack, options)
     if backend == "gymnasium":
         return _dressed(_registered_world(name, copies, purpose, options), stack)
+    if backend == "pettingzoo":
+        return _dressed(_module(backend).world(name, copies, purpose, options), stack)
     how = {"strategy": "vmap" if strategy == "processes" else strategy, "purpose": purpose}
     return _dressed(_compiled(backend, name, copies, how, options), stack)
 
@@ -129,7 +134,7 @@ def names(pattern: str | None = None) -> dict[str, list[str]]:
 
 def _full(backend: str, name: str) -> str:
     """The name to be searched in: with its backend, where that is part of how it is written."""
-    return f"{backend}:{name}".lower() if backend in OWN else name.lower()
+    return name.lower() if backend in SEARCHED else f"{backend}:{name}".lower()
 
 
 def find(environment: Any) -> tuple[str, Any]:

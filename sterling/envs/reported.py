@@ -8,20 +8,28 @@ from typing import Any
 
 import numpy as np
 
+from sterling.agents import REWARD
 from sterling.envs.board import Board, Problem, Violation
 
 OBJECTIVES = "objectives"  # the channel of a reward that is a vector
 
 
 def found(
-    names: tuple[str, ...], weights: tuple[float, ...], reward: Any, info: dict[str, Any]
+    names: tuple[str, ...],
+    weights: tuple[float, ...],
+    reward: Any,
+    info: dict[str, Any],
+    agents: tuple[str, ...] = (),
 ) -> tuple[tuple[tuple[str, int], ...], tuple[float, ...]]:
     """The channels as ``Problem.channels`` says them, and the weights of a reward's entries (1
-    each where none are given), after a first step that answered ``reward`` and ``info``."""
-    vector = np.ndim(reward) == 1
-    given = {**({OBJECTIVES: reward} if vector else {}), **{n: info.get(n, 0.0) for n in names}}
+    each where none are given), after a first step that answered ``reward`` and ``info``. A vector
+    has an entry for each of ``agents``, or where there are none for each objective."""
+    vector, called = np.ndim(reward) == 1, REWARD if agents else OBJECTIVES
+    given = {**({called: reward} if vector else {}), **{n: info.get(n, 0.0) for n in names}}
     if vector:
-        given[OBJECTIVES] = reward
+        given[called] = reward
+    if weights and agents:
+        raise Violation("reward_weights are of objectives; of agents the sum of all is the reward")
     if weights and len(weights) != np.size(reward):
         raise Violation(
             f"reward_weights are {len(weights)} numbers and the reward has {np.size(reward)}; give "
@@ -42,7 +50,7 @@ def write(problem: Problem, board: Board, index: int, reward: Any, info: dict[st
         )
     board["reward"][index] = np.dot(reward, weights) if weights else reward
     for number, (name, entries) in enumerate(problem.channels):
-        is_reward = bool(weights) and name == OBJECTIVES
+        is_reward = bool(weights) and name == (REWARD if problem.agents else OBJECTIVES)
         board["missing"][index, number] = not is_reward and name not in info
         value = _numbers(name, reward if is_reward else info.get(name, np.zeros(entries or ())))
         if value.shape != ((entries,) if entries else ()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from sterling.agents import REWARD, Agents
 from sterling.channels import Channel, parse
 from sterling.envs.board import Problem, seen
 from sterling.envs.reported import OBJECTIVES
@@ -19,9 +20,10 @@ def declared(problem: Problem, wanted: dict[str, Channel], name: str) -> dict[st
     made = {}
     for channel, entries in problem.channels:
         known = wanted.get(channel, Channel(better=1))
-        parts = tuple(str(number) for number in range(entries))
+        own = problem.agents if channel == REWARD else ()
+        parts = own or tuple(str(number) for number in range(entries))
         made[channel] = dataclasses.replace(known, parts=parts)
-    if problem.weights:
+    if problem.weights and not problem.agents:
         each = ", ".join(f"{weight:g}" for weight in problem.weights)
         say(
             f"{name}: the reward has {len(problem.weights)} entries, reported as {OBJECTIVES}; "
@@ -33,7 +35,8 @@ def declared(problem: Problem, wanted: dict[str, Channel], name: str) -> dict[st
 def spec_of(problem: Problem, envs: int, wanted: dict[str, Channel], name: str) -> Spec:
     """What agents must know of an environment of which this was found out."""
     channels = declared(problem, wanted, name)
-    return Spec(problem.obs, seen(problem.action), envs, channels=channels)
+    agents = Agents(problem.agents) if problem.agents else None
+    return Spec(problem.obs, seen(problem.action), envs, channels=channels, agents=agents)
 
 
 def weights(given: Any) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from sterling.envs import masks, reported
+from sterling.envs import masks, parallel, reported
 from sterling.envs.board import (
     BUILD,
     MASK,
@@ -45,13 +45,19 @@ def probe(
 
     Raises :class:`Violation` with a line that names what is wrong with it.
     """
-    env = factory()
+    env = built(factory)
     if not isinstance(env, gymnasium.Env):
         raise NoneMade(f"the factory returned {_describe(env)}; return a gymnasium.Env")
     try:
         return check(env, names, weights)
     finally:
         env.close()
+
+
+def built(factory: Callable[[], Any]) -> Any:
+    """What the factory makes; one of PettingZoo's environments as one of all its agents."""
+    env = factory()
+    return parallel.together(env) if parallel.is_of_agents(env) else env
 
 
 def check(
@@ -70,14 +76,15 @@ def check(
         first = masks.read(mask, env.action_space, env, info)
         form: Any = first.shape if first.ndim > 1 else first.size
         obs_space = spaces.Dict({**parts, MASK: spaces.MultiBinary(form)})
-    problem = Problem(obs_space, plain(env.action_space), mask, wrap)
+    agents = env.names if isinstance(env, parallel.Together) else ()
+    problem = Problem(obs_space, plain(env.action_space), mask, wrap, agents=agents)
     seen = with_mask(problem, env, obs, info)
     writer = Writer(obs_space, [np.zeros(s.shape or (), s.dtype) for _, s in leaves(obs_space)])
     writer.write(seen)
     allowed = seen[MASK] if mask or has_mask else None
     obs, reward, _, _, info = checked_step(env.step(_any_action(env.action_space, allowed)))
     writer.write(with_mask(problem, env, obs, info))
-    channels, weights = reported.found(names, weights, reward, info)
+    channels, weights = reported.found(names, weights, reward, info, agents)
     return problem._replace(channels=channels, weights=weights)
 
 
@@ -138,7 +145,7 @@ class Seat:
             seed = None
             if order == BUILD:
                 self.close()
-                env, seed = self._factory(), int(board["seed"][index])
+                env, seed = built(self._factory), int(board["seed"][index])
                 self._env = env
             obs, info = _checked_reset(env.reset(seed=seed))
         self._writer.write(with_mask(self._problem, env, obs, info))

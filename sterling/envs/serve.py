@@ -25,12 +25,12 @@ GRACE = 5.0  # seconds the environments have to close themselves
 # A worker must not import the packages ``sterling`` and ``sterling.envs`` themselves: they would
 # load JAX into every one of them. Hollow packages stand in while the few that it needs are loaded.
 BOOT = """
-import json, sys, types
+import json, os, sys, types
 paths, folder = json.loads(sys.argv[1])
 sys.path[:] = paths
-for name in ("sterling", "sterling.envs"):
+for name, place in (("sterling", os.path.dirname(folder)), ("sterling.envs", folder)):
     sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [folder]
+    sys.modules[name].__path__ = [place]
 from sterling.envs.serve import serve
 del sys.modules["sterling"], sys.modules["sterling.envs"]
 serve(int(sys.argv[2]), int(sys.argv[3]))

@@ -16,6 +16,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import keys as named
+from sterling.agents import REWARD, Agents
 from sterling.channels import Channel, checked
 from sterling.envs import levels as leveled
 from sterling.envs.options import check_whole
@@ -43,6 +44,10 @@ class Task(Protocol):
     In a game of two sides that move in turn, where the reward is the mover's, ``alternating`` is
     True: the discount is -1 while the game goes on, for what the other side gains is lost.
     ``judged`` is the task that agents are judged in, where that is another one of the same spaces.
+
+    A task of several agents says so by an attribute ``agents``, their names: its spaces have an
+    axis of agents (``sterling.agents.joint``), and so has its reward, each one's own. The world's
+    is their sum. Who leaves before the episode is over is 0 in an entry ``alive`` of what is seen.
     """
 
     @property
@@ -103,8 +108,10 @@ class Traced:
             task = getattr(task, "judged", task)
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
         self.alternating = bool(getattr(task, "alternating", False))
-        channels = checked(dict(getattr(task, "channels", {})))
-        self.spec = Spec(obs=task.obs, action=task.action, envs=envs, channels=channels)
+        self._declared = checked(dict(getattr(task, "channels", {})))
+        agents = agents_of(task)
+        channels = self._declared if agents is None else agents.channels | self._declared
+        self.spec = Spec(task.obs, task.action, envs, channels=channels, agents=agents)
         usual = getattr(task, "levels", 0) if isinstance(task, leveled.Levelled) else 0
         count = usual if levels is None else levels
         check_whole("levels", count, 0)
@@ -158,7 +165,10 @@ class Traced:
     ) -> tuple[TracedState, Step]:
         """Step one copy, or reset it where its episode was over; both are computed."""
         moved, obs, reward, terminated, truncated, *more = self.task.step(state.task, action, key)
-        reported = as_declared(self.spec.channels, *more)
+        reported = as_declared(self._declared, *more)
+        if self.spec.agents is not None:
+            reported[REWARD] = reward.astype(jnp.float32)
+            reward = reported[REWARD].sum()
         started, first_obs, passed = self._begun(state, key)  # of step and reset only one is used
         fresh = state.ended
         elapsed = jnp.where(fresh, passed, state.elapsed + 1)
@@ -194,6 +204,19 @@ class Traced:
     def _env_keys(self, key: Key[Array, ""]) -> Key[Array, "env"]:
         """An env's randomness does not depend on how many envs run beside it."""
         return named.deal(key, "env", self.spec.envs)
+
+
+def agents_of(task: Any) -> Agents | None:
+    """The agents of a task, where it has several; Mistake where its spaces have no axis of them, or
+    a channel takes the name of their rewards."""
+    names = getattr(task, "agents", None)
+    if names is None:
+        return None
+    agents = Agents(tuple(names))
+    if REWARD in getattr(task, "channels", {}):
+        raise Mistake(f"a channel cannot be called {REWARD!r} where there are several agents")
+    agents.of_each(Spec(task.obs, task.action))
+    return agents
 
 
 def as_declared(channels: dict[str, Channel], answer: Any = None) -> dict[str, Array]:

@@ -50,6 +50,8 @@ class Trials:
     """
 
     def __init__(self, task: Task, episodes: int, limit: int = 0):
+        if getattr(task, "agents", None):
+            raise Mistake("trials are of worlds of one agent; name another world")
         self.task, self.episodes, self.limit = task, episodes, limit
         self.action, self.levels = task.action, getattr(task, "levels", 0)
         self.channels: dict[str, Channel] = dict(getattr(task, "channels", {}))

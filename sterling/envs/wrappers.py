@@ -109,8 +109,9 @@ class Flatten(Wrapper):
 
     def __init__(self, world: World):
         space = world.spec.obs
-        if not isinstance(space, spaces.Box):
-            raise Mistake(f"only a Box can be flattened, not {space}; leave out flatten")
+        if not isinstance(space, spaces.Box) or world.spec.agents:
+            what = "what several agents see" if world.spec.agents else space
+            raise Mistake(f"only a Box can be flattened, not {what}; leave out flatten")
         self._unit = 1.0 / 255.0 if space.dtype == np.uint8 else 1.0
         self._shape = space.shape
         low, high = (

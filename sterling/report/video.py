@@ -141,6 +141,11 @@ def _scene(environment: Any, options: dict[str, Any], seed: int) -> Scene:
         own = {k: v for k, v in options.items() if k not in (*HOST_OPTIONS, *ours)}
         make = functools.partial(registered, name, render_mode="rgb_array", **own)
         return _rendered(make, ours, seed)
+    if backend == "pettingzoo":
+        from sterling.envs.pettingzoo import build
+
+        make = functools.partial(build, name, render_mode="rgb_array")
+        return _rendered(make, options, seed)
     world = envs.make(environment, (seed,), 1, purpose="evaluate", **options)
     if backend == "envpool":
         return Scene(world, _pool_camera(world, name))

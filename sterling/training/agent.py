@@ -148,6 +148,13 @@ class Agent(eqx.Module):
         return eqx.tree_at(lambda agent: agent.state, self, state)
 
 
+def check_agents(name: str, algorithm: Any, spec: Spec) -> None:
+    """Raises :class:`Mistake` where a world has several agents and the algorithm knows of one."""
+    if spec.agents is not None and not getattr(algorithm, "several_agents", False):
+        count = len(spec.agents)
+        raise Mistake(f"{name} learns for one agent and this environment has {count}; use ippo")
+
+
 def create_agent(
     settings: Settings, spec: Spec, seeds: Int[Array, "seed"] | None = None, own: Any = None
 ) -> Agent:
@@ -160,6 +167,7 @@ def create_agent(
         start = named.at(seeds, "agent", 0)
         return Agent.create(algorithm, start, spec, settings.config, settings.inside, own=own)
 
+    check_agents(settings.algorithm, algorithm, spec)
     check_networks(settings)
     check_shapes(settings, jax.eval_shape(create, seeds, own).state)
     return create(seeds, own)

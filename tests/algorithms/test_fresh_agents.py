@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from sterling import algorithms, keys
 from sterling.actor import Past
+from sterling.agents import Agents, joint
 from sterling.channels import Channel
 from sterling.nets.heads import Actions
 from sterling.nets.normalise import ObsNormaliser
@@ -26,7 +27,7 @@ ONE_SPACE = {
     **dict.fromkeys(("dqn", "r2d2"), CHOICES),
     **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX),
 }
-ROLLOUTS = ("ppo", "ppo-lagrangian", "recurrent-ppo")
+ROLLOUTS = ("ippo", "ppo", "ppo-lagrangian", "recurrent-ppo")
 SEVERAL = ("r2d2",)  # stretches, or batches of several kinds
 ONLINE = ("dqn", "mbpo", "pebble", *ROLLOUTS, "r2d2", "sac", "td3")
 
@@ -47,6 +48,9 @@ def fresh(name, space):
     module = algorithms.find(name)
     costs = {"cost": Channel()}
     spec = Spec(VECTOR, space, ROWS, 100, None if name in ONLINE else LOG, channels=costs)
+    if hasattr(module, "several_agents"):
+        side = joint(VECTOR, 2), joint(space, 2)
+        spec = Spec(*side, ROWS, 100, agents=Agents(("left", "right")))
     config = settings(module, width=4, depth=1, normalise_obs=True, diversity=None, layers=1)
     return module, module.init(jax.random.key(0), spec, config)
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import mid_run
 import numpy as np
+import teams
 
 from sterling import keys
 
@@ -27,6 +28,11 @@ def ppo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
         return {"order": [np.arange(rows)] * config.epochs}
     dice = np.asarray(jax.random.bits(key, (config.epochs, rows)))
     return {"order": [np.argsort(each, kind="stable") for each in dice]}
+
+
+def ippo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same of the rows of all agents."""
+    return ppo(key, config, rows * len(teams.NAMES), size)
 
 
 def recurrent_ppo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
@@ -103,6 +109,7 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 DRAWS = {
     "openes": openes,
     "ppo": ppo,
+    "ippo": ippo,
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),

@@ -227,7 +227,8 @@ def extras(
 def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     """Return a batch as an oracle reads it: NumPy, and unless ``whole`` without the rows that do
     not count."""
-    rows = {"allowed": None, "next_allowed": None, **vars(batch), **batch.extras}
+    extras = {"own_reward" if k == "reward" else k: x for k, x in batch.extras.items()}
+    rows = {"allowed": None, "next_allowed": None, **vars(batch), **extras}
     rows.pop("extras")
     start = rows.pop("start")
     if isinstance(start, Lives):
@@ -236,7 +237,9 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     rows |= {} if start is None else {f"start_{name}": x for name, x in vars(start).items()}
     for name, forbidden in (("obs", "allowed"), ("next_obs", "next_allowed")):
         if isinstance(rows[name], dict):
-            rows[forbidden], rows[name] = rows[name]["action_mask"], rows[name]["x"]
+            seen = rows[name]
+            rows[forbidden], rows[name] = seen.get("action_mask"), seen["x"]
+            rows[name.replace("obs", "alive")] = seen.get("alive")
     found = {name: np.asarray(x) for name, x in rows.items() if x is not None}
     wide = {k: x.astype(np.float64) if x.dtype == np.float32 else x for k, x in found.items()}
     wide |= {k: x.astype(bool) for k, x in wide.items() if k.endswith("allowed")}

@@ -64,7 +64,7 @@ def test_probe_world_is_solved(name, world, written_logs):
     )
     assert loop.program()._cache_size() == programs + 1  # compiled once, whatever it goes on from
     answer = probe(world).solution(case.fields.get("gamma", 0.8))
-    agent, obs = run.agent, jnp.asarray(answer.obs)
+    agent, obs = run.agent, jax.tree.map(jnp.asarray, answer.obs)
     if hasattr(agent.algorithm, "recall") and hasattr(agent.algorithm, "value"):
         rows = lived(agent, world, case.envs)
         value = np.asarray(rows.extras["value"])[rows.mask]
@@ -142,6 +142,6 @@ def lived(agent, world, count):
 
 def actions(player, observations):
     """What is done where an episode begins with each of the observations."""
-    for obs in observations:
-        yield player(obs)
+    for row in range(len(jax.tree.leaves(observations)[0])):
+        yield player(jax.tree.map(lambda x, row=row: x[row], observations))
         player.notice(0.0, True)

@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from cases import CASES, each
@@ -81,5 +82,6 @@ def plays_without_its_log(path: Path) -> None:
     run = sterling.load(path)
     spec = run.world().spec
     for seed in (0, 1):
-        action = run.player(seed).act(np.zeros(spec.obs.shape, spec.obs.dtype))
+        obs = jax.tree.map(np.zeros_like, spec.obs.sample())
+        action = run.player(seed).act(obs)
         assert spec.action.contains(action.astype(spec.action.dtype))

@@ -12,6 +12,7 @@ import draws
 import jax
 import mid_run
 import numpy as np
+import teams
 from gymnasium import spaces
 from oracles.pieces.leaves import Leaves
 
@@ -69,6 +70,8 @@ class Update:
             BOX if self.is_continuous else CHOICES,
         )
         log = LOG if self.has_log else None
+        if hasattr(self.module, "several_agents"):
+            return teams.spec(OBS, action, mid_run.ENVS, self.has_choices)
         return Spec(obs, action, mid_run.ENVS, 100, log, channels=COSTS)
 
     @functools.cached_property
@@ -82,6 +85,8 @@ class Update:
     def batch(self, garbage: float = 50.0) -> Record:
         """Return the batch that is learned from."""
         needs = self.needs
+        if hasattr(self.module, "several_agents"):
+            return teams.make_batch(needs.length, self.spec, garbage)
         remembered = self.config.width if hasattr(self.module, "recall") else 0
         return mid_run.make_batch(
             needs,
@@ -160,6 +165,15 @@ UPDATES = [
     Update("ppo masked choices", PPO | WATCHED, ITERATION, is_continuous=False, has_choices=True),
     Update("ppo box", PPO | PASSED | MOVING, ITERATION),
     Update("ppo box normalised", PPO, ITERATION),
+    Update("ippo box normalised", PPO | {"minibatch": 20}, ITERATION),
+    Update("ippo team box", PPO | PASSED | {"reward": "team", "identity": False}, ITERATION),
+    Update(
+        "ippo masked choices",
+        PPO | WATCHED | {"minibatch": 20},
+        ITERATION,
+        is_continuous=False,
+        has_choices=True,
+    ),
     Update("recurrent-ppo choices", RECURRENT, ITERATION, is_continuous=False),
     Update(
         "recurrent-ppo masked choices",
