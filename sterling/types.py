@@ -113,6 +113,7 @@ class Spec:
     log: Log | None = None  # where there is logged experience to learn from
     model: Callable[[Key[Array, ""]], Any] | None = None  # makes the language model to be taught
     channels: dict[str, Channel] = dataclasses.field(default_factory=dict)  # reported every step
+    judge: Callable[[Any, Any], tuple[Any, Any]] | None = None  # of goals: see sterling/goals.py
 
 
 @runtime_checkable

@@ -24,7 +24,7 @@ OF_EXPERIENCE = (  # the options of a log and of a language model
 FORWARDED = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
     *("evaluate_every", "evaluate_limit", "checkpoint_minutes", "log_every"),
-    *("return_within", "failed", "starts"),
+    *("return_within", "failed", "starts", "hindsight"),
     *OF_EXPERIENCE,
 )
 
@@ -76,6 +76,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint-minutes", type=readers.number, default=5.0, metavar="X", help=saves)
     begin = "who decides where episodes begin: plr or go-explore (docs/levels.md)"
     add("--starts", metavar="WORD", help=begin)
+    anew = "replay what was achieved as what was wanted: future, final, future:0.8 (docs/goals.md)"
+    add("--hindsight", metavar="WORD", help=anew)
     tuned = "leave out the settings tuned for this environment"
     add("--no-preset", dest="preset", action="store_false", help=tuned)
     judging_options(add)

@@ -20,6 +20,7 @@ from sterling.channels import Channel, checked
 from sterling.envs import levels as leveled
 from sterling.envs.options import check_whole
 from sterling.envs.starts import Start
+from sterling.goals import judge_of
 from sterling.seeds import over_seeds
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
 
@@ -43,6 +44,8 @@ class Task(Protocol):
     In a game of two sides that move in turn, where the reward is the mover's, ``alternating`` is
     True: the discount is -1 while the game goes on, for what the other side gains is lost.
     ``judged`` is the task that agents are judged in, where that is another one of the same spaces.
+
+    One with goals (``sterling/goals.py``) offers ``judge(achieved, desired) -> (reward, discount)``.
     """
 
     @property
@@ -104,7 +107,8 @@ class Traced:
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
         self._alternating = bool(getattr(task, "alternating", False))
         channels = checked(dict(getattr(task, "channels", {})))
-        self.spec = Spec(obs=task.obs, action=task.action, envs=envs, channels=channels)
+        parts = {"channels": channels, "judge": judge_of(task)}
+        self.spec = Spec(obs=task.obs, action=task.action, envs=envs, **parts)
         usual = getattr(task, "levels", 0) if isinstance(task, leveled.Levelled) else 0
         count = usual if levels is None else levels
         check_whole("levels", count, 0)

@@ -23,7 +23,7 @@ from sterling.experience.mix import Mix
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
 from sterling.needs import REPLAY
-from sterling.training import logbook, starts
+from sterling.training import hindsight, logbook, starts
 from sterling.training.agent import Agent, create_agent
 from sterling.training.footprint import check_size
 from sterling.training.guide import guided
@@ -139,6 +139,7 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
     """What makes the source of fresh experience: rollouts, or a replay of what is not logged."""
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
+    relabel = hindsight.maker(settings.hindsight, world, settings.name)
 
     def create(start: Key[Array, "seed"], agent: Agent) -> Source:
         begin = partial(Rollout.create, world, needs.collect, start)
@@ -148,7 +149,9 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
             return starts.heard(settings.starts, lived)
         own, stack = logbook.divided(settings, needs)[1], getattr(world, "stack", 1)
         own = starts.kept(settings.starts, own)
-        replay = Replay.create(lived, own, stack, start, settings.steps, actor=agent)
+        replay = Replay.create(
+            lived, own, stack, start, settings.steps, actor=agent, relabel=relabel
+        )
         return starts.heard(settings.starts, replay)
 
     return create

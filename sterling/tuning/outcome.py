@@ -97,6 +97,7 @@ def command(settings: Settings, fields: Fields) -> str:
     words += [f"--env={key}={value}" for key, value in settings.env_options.items()]
     words += [f"--augment={settings.augment}"] if settings.augment else []
     words += [f"--starts={settings.starts}"] if settings.starts else []
+    words += [f"--hindsight={settings.hindsight}"] if settings.hindsight else []
     return shlex.join(words)
 
 
