@@ -1,9 +1,9 @@
 """Worlds with goals: what is wanted is part of what is observed, and can be judged anew.
 
 Such a world observes a dict with the entries that Gymnasium's goal environments have, and offers a
-*judge*, ``Spec.judge``: ``judge(achieved, desired) -> (reward, discount)`` of one step that achieved
-the one where the other was wanted, as pure functions of arrays; the discount is 0 where that ends
-the episode. It must say all of a step's reward, in the units that the learner sees.
+*judge*, ``Spec.judge``: ``judge(achieved, desired) -> (reward, discount)`` of one step that
+achieved the one where the other was wanted, a pure function of arrays; the discount is 0 where that
+ends the episode. It must say all of a step's reward, in the units that the learner sees.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def judge_of(task: Any) -> Judge | None:
     judge = getattr(task, "judge", None)
     if judge is not None and not has_goals(task.obs):
         raise Mistake(
-            f"{type(task).__name__} has a judge of goals and observes {task.obs}; observe a Dict of "
+            f"{type(task).__name__} judges goals and observes {task.obs}; observe a Dict of "
             f"{OBSERVATION}, {ACHIEVED} and {DESIRED}, the last two Boxes of one shape"
         )
     return judge

@@ -59,9 +59,8 @@ class HostJudge:
             said = importing.explain(error)
             raise Mistake(f"{self._name}: compute_reward raises {said}; {REMEDY}") from error
         if reward.shape != (2,):
-            raise Mistake(
-                f"{self._name}: compute_reward of 2 goals answers with shape {reward.shape}; {REMEDY}"
-            )
+            said = f"compute_reward of 2 goals answers with shape {reward.shape}"
+            raise Mistake(f"{self._name}: {said}; {REMEDY}")
 
     def _answer(self, achieved: Any, desired: Any) -> tuple[np.ndarray, np.ndarray]:
         """Of goals with any leading axes, laid out in one."""

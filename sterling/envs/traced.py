@@ -45,7 +45,7 @@ class Task(Protocol):
     True: the discount is -1 while the game goes on, for what the other side gains is lost.
     ``judged`` is the task that agents are judged in, where that is another one of the same spaces.
 
-    One with goals (``sterling/goals.py``) offers ``judge(achieved, desired) -> (reward, discount)``.
+    One with goals offers ``judge(achieved, desired) -> (reward, discount)``: see ``goals.py``.
     """
 
     @property

@@ -34,12 +34,13 @@ class EpisodeIndex(eqx.Module):
         rows = jnp.broadcast_to(where[None, :, None], elapsed.shape)
         seed = jnp.arange(seeds, dtype=jnp.int32)[:, None, None]
         env = jnp.arange(envs, dtype=jnp.int32)[None, None]
-        there = record.mask.astype(jnp.int32)
+        since = elapsed + (time - 1) - jnp.arange(time, dtype=jnp.int32)[None, :, None]
+        known = record.mask & (since < ring.rows)  # else the first row is overwritten by now
         first = jnp.mod(rows - elapsed, ring.rows)
-        length = self.length.at[:, where].set(there)  # of episodes that begin here, so far
+        length = self.length.at[:, where].set(record.mask.astype(jnp.int32))  # where one begins
         return EpisodeIndex(
             self.elapsed.at[:, where].set(elapsed),
-            length.at[seed, first, env].max((elapsed + 1) * there),
+            length.at[seed, first, env].max(jnp.where(known, elapsed + 1, 0)),
         )
 
     def _elapsed(self, ring: Ring, record: Record) -> Int[Array, "seed time env"]:

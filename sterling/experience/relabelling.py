@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
@@ -24,6 +24,7 @@ class Rows(NamedTuple):
         return {**obs, **self.seen} if self.seen else obs
 
 
+@runtime_checkable
 class Relabel(Protocol):
     """A change of a replay's windows, made whenever they are drawn; a tree, part of the replay.
 

@@ -58,8 +58,8 @@ def maker(word: str, world: World, name: str) -> Callable[[Ring], Relabel] | Non
     judge: Any = world.spec.judge
     if judge is None:
         raise Mistake(
-            f"{name} does not say how other goals would be judged, which hindsight needs; leave out "
-            "hindsight, or see docs/goals.md"
+            f"{name} does not say how other goals would be judged, which hindsight needs; leave "
+            "out hindsight, or see docs/goals.md"
         )
     kind, share = kind_and_share(word)
     return partial(Hindsight.create, kind=kind, share=share, judge=judge)
