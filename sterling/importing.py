@@ -28,7 +28,7 @@ _NAME = r"[A-Za-z_]\w*"
 _MODULE = re.compile(rf"{_NAME}(\.{_NAME})+|{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*")
 OWN = (  # what stands before a colon in Sterling's own names of environments: no modules
     *("classic", "envpool", "gymnax", "gymnasium", "probe", "tabular", "bandit", "hazards"),
-    *("maze", "corridor", "trials", "tictactoe", "spread", "pettingzoo"),
+    *("maze", "corridor", "flip", "trials", "tictactoe", "spread", "pettingzoo"),
     *("game", "gym", "scored", "tools"),
 )
 _NOT_THE_USER_S = ("importlib", "site-packages", str(Path(__file__).parent))

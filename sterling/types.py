@@ -117,6 +117,7 @@ class Spec:
     model: Callable[[Key[Array, ""]], Any] | None = None  # makes the language model to be taught
     channels: dict[str, Channel] = dataclasses.field(default_factory=dict)  # reported every step
     agents: Agents | None = None  # the axis behind ``env`` in observations and actions, if any
+    judge: Callable[[Any, Any], tuple[Any, Any]] | None = None  # of goals: see sterling/goals.py
 
 
 @runtime_checkable

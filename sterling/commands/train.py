@@ -24,7 +24,7 @@ OF_EXPERIENCE = (  # the options of a log and of a language model
 FORWARDED = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
     *("evaluate_every", "evaluate_limit", "checkpoint_minutes", "log_every"),
-    *("return_within", "failed", "sources"),
+    *("return_within", "failed", "sources", "hindsight"),
     *OF_EXPERIENCE,
 )
 
@@ -74,15 +74,22 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--log-every", type=readers.integer, metavar="N", help=rows)
     saves = "between saves (5)"
     add("--checkpoint-minutes", type=readers.number, default=5.0, metavar="X", help=saves)
-    around = "what stands around its rollouts: `sterling list sources`; several joined by +"
-    add("--sources", metavar="WORD", help=around)
     tuned = "leave out the settings tuned for this environment"
     add("--no-preset", dest="preset", action="store_false", help=tuned)
+    living_options(add)
     judging_options(add)
     log_options(parser)
     _bridge_options(parser)
     speech_options(parser)
     show.options(parser)
+
+
+def living_options(add: Any) -> None:
+    """How what is lived comes about, and how it is replayed."""
+    around = "what stands around its rollouts: `sterling list sources`; several joined by +"
+    add("--sources", metavar="WORD", help=around)
+    anew = "replay what was achieved as what was wanted: future, final, future:0.8 (docs/goals.md)"
+    add("--hindsight", metavar="WORD", help=anew)
 
 
 def judging_options(add: Any) -> None:

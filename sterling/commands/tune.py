@@ -28,7 +28,7 @@ searches:
 FORWARDED = (
     *("trials", "seeds", "test_seeds", "search", "objective", "key", "parallel", "workers"),
     *("eta", "least", "generations", "quantile", "envs", "strategy", "evaluate_episodes"),
-    *("return_within", "failed", "metric"),
+    *("return_within", "failed", "metric", "sources", "hindsight"),
     *("log_every", "preset", "updates"),
     *train.OF_EXPERIENCE,
 )
@@ -68,6 +68,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, metavar="FOLDER", help="of the study (runs/tune-ALGORITHM-...-TIME)")
     _search_options(parser)
     _run_options(parser)
+    train.living_options(parser.add_argument)
     train.judging_options(parser.add_argument)
     train.log_options(parser)
     train.speech_options(parser)

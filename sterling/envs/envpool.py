@@ -27,6 +27,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Key, PyTree
 
+from sterling.envs import pool_judges
 from sterling.envs.options import check_options, check_switch
 from sterling.envs.reporting import of_pool
 from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step
@@ -62,7 +63,7 @@ class Pool:
         envs: int,
         *,
         purpose: str = "train",
-        channels: Any = "",
+        channels: Any = None,  # as text; None: whether a goal was reached, where there are goals
         **options: Any,
     ):
         check_options(name, options, [*option_names(name), "channels"])
@@ -80,12 +81,16 @@ class Pool:
         self._first = action.low if _is_choices(action) else None  # choices are counted from 0
         self._lives = is_atari(name) and bool(self._pool.config["episodic_life"])
         self._teaches = teaches(purpose)
-        self._reported = of_pool(name, self._pool.spec.state_array_spec, str(channels))
+        config, arrays = dict(self._pool.config), self._pool.spec.state_array_spec
+        judge = pool_judges.judge_of(config, obs)
+        said = pool_judges.success(judge, arrays) if channels is None else str(channels)
+        self._reported = of_pool(name, arrays, said)
         self.spec = Spec(
             obs=_single_precision(obs),
             action=_action(action),
             envs=envs,
             channels=self._reported,
+            judge=judge,
         )
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[PoolState, Obs]:

@@ -15,7 +15,8 @@ so the first that fails says what is broken. All but those with cuts last one or
 In the last two only an episode's first observation says something, -1 or 1; the others are 0.
 Every world exists with two discrete actions and, named ``...-continuous``, with one action in
 [-1, 1], whose reward is 1 - (action - target)^2. Each, named ``...-costly``, also reports a channel
-``cost``, 1 a step. Named ``...-team``, it is one of three agents (``envs/probe_team.py``).
+``cost``, 1 a step. Named ``...-team``, it is one of three agents (``envs/probe_team.py``). One of
+goals is in ``goal_probe.py``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Float, Int, Key, Num
 
 from sterling.channels import Channel
+from sterling.envs import goal_probe
 
 CUT_AFTER = 4  # steps: a cut taken for an end is worth at most 4 rewards, far from 1 / (1 - gamma)
 CONTINUOUS_TARGET = 0.5  # the best continuous action, times the observation where it matters
@@ -162,17 +164,17 @@ TEAMS = tuple(kind + form for kind in KINDS for form in ("-team", "-continuous-t
 
 def names() -> list[str]:
     """All that there are."""
-    return [*NAMES, *TEAMS]
+    return [*NAMES, *TEAMS, *goal_probe.NAMES]
 
 
 def knows(name: str) -> bool:
     """Whether there is a probe world of that name."""
-    return name in NAMES or name in TEAMS
+    return name in names()
 
 
 def make(name: str) -> tuple[Any, int]:
     """The probe world called ``name``, which has no limit but its own."""
-    return probe(name), 0
+    return (goal_probe.goal_probe(name) if name in goal_probe.NAMES else probe(name)), 0
 
 
 def probe(name: str) -> Any:

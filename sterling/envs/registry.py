@@ -2,8 +2,9 @@
 
 A name may say where it comes from: ``envpool:CartPole-v1``, ``classic:CartPole-v1``,
 ``gymnax:CartPole-v1``, ``gymnasium:CartPole-v1``, ``probe:cut``, ``tabular:chain-8``,
-``bandit:5-arms-10-pulls``, ``hazards:3x6``, ``maze:5x5``, ``corridor:40``, ``trials:3:maze:4x4``,
-``tictactoe:self``, ``spread:3-agents-4x4``, ``pettingzoo:mpe2/simple_spread_v3``.
+``bandit:5-arms-10-pulls``, ``hazards:3x6``, ``maze:5x5``, ``corridor:40``, ``flip:15``,
+``trials:3:maze:4x4``, ``tictactoe:self``, ``spread:3-agents-4x4``,
+``pettingzoo:mpe2/simple_spread_v3``.
 Without that the first of classic, EnvPool, gymnax and Gymnasium that has the name provides it.
 ``package:Name-v0`` imports the package first, as in Gymnasium; ``ogbench:`` takes the names of
 OGBench's data sets too, for the worlds they were collected in. A user's own environment is an
@@ -34,7 +35,7 @@ from sterling.types import Mistake, World
 
 SEARCHED = ("classic", "envpool", "gymnax", "gymnasium")  # for names that do not say
 OWN = (
-    *("probe", "tabular", "bandit", "hazards", "maze", "corridor", "trials", "tictactoe"),
+    *("probe", "tabular", "bandit", "hazards", "maze", "corridor", "flip", "trials", "tictactoe"),
     "spread",
 )
 BACKENDS = (*SEARCHED, *OWN, "pettingzoo")

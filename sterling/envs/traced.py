@@ -21,6 +21,7 @@ from sterling.channels import Channel, checked
 from sterling.envs import levels as leveled
 from sterling.envs.options import check_whole
 from sterling.envs.starts import Start
+from sterling.goals import judge_of
 from sterling.seeds import over_seeds
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step
 
@@ -48,6 +49,7 @@ class Task(Protocol):
     A task of several agents says so by an attribute ``agents``, their names: its spaces have an
     axis of agents (``sterling.agents.joint``), and so has its reward, each one's own. The world's
     is their sum. Who leaves before the episode is over is 0 in an entry ``alive`` of what is seen.
+    One with goals offers ``judge(achieved, desired) -> (reward, discount)``: see ``goals.py``.
     """
 
     @property
@@ -111,7 +113,8 @@ class Traced:
         self._declared = checked(dict(getattr(task, "channels", {})))
         agents = agents_of(task)
         channels = self._declared if agents is None else agents.channels | self._declared
-        self.spec = Spec(task.obs, task.action, envs, channels=channels, agents=agents)
+        parts: Any = {"channels": channels, "agents": agents, "judge": judge_of(task)}
+        self.spec = Spec(task.obs, task.action, envs, **parts)
         usual = getattr(task, "levels", 0) if isinstance(task, leveled.Levelled) else 0
         count = usual if levels is None else levels
         check_whole("levels", count, 0)

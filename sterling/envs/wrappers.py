@@ -150,6 +150,17 @@ class Flatten(Wrapper):
 class ClipReward(Wrapper):
     """The learner sees the reward's sign (Mnih 2015); the score keeps the reward."""
 
+    def __init__(self, world: World):
+        judge = world.spec.judge
+
+        def clipped(achieved: Any, desired: Any) -> tuple[Any, Any]:
+            assert judge is not None
+            reward, discount = judge(achieved, desired)
+            return jnp.sign(reward), discount
+
+        own = None if judge is None else clipped
+        super().__init__(world, dataclasses.replace(world.spec, judge=own))
+
     def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:
         """Step, and clip."""
         state, step = self.world.step(state, action, keys)
@@ -168,7 +179,8 @@ class ActionRepeat(Wrapper):
                 "ActionRepeat cannot hold this world still at an episode's end; "
                 "give EnvPool frame_skip=..., or wrap the Gymnasium environment itself"
             )
-        super().__init__(world)
+        # what is achieved between two of its steps is not seen, so goals cannot be judged anew
+        super().__init__(world, dataclasses.replace(world.spec, judge=None))
         self._times = times
 
     def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from sterling.experience.chance import Chance
 from sterling.experience.draws import Wrapped
 from sterling.experience.guided import Guided
 from sterling.experience.priority import Priorities, SumTree
+from sterling.experience.relabelling import Relabel
 from sterling.experience.replay_draws import ReplayDraws
 from sterling.experience.rollout import Rollout
 from sterling.experience.room import check_room
@@ -41,6 +42,7 @@ class Replay(Wrapped, eqx.Module):
     ring: Ring
     priorities: Priorities | None
     needs: AnyNeeds = eqx.field(static=True)
+    relabel: Relabel | None = None  # a change of windows whenever they are drawn
 
     @classmethod
     def create(
@@ -52,12 +54,14 @@ class Replay(Wrapped, eqx.Module):
         steps: int | None = None,
         *,
         actor: Actor | None = None,
+        relabel: Callable[[Ring], Relabel] | None = None,
     ) -> Replay:
         """An empty replay of ``needs.capacity`` transitions a seed, or fewer where no more than
         ``steps`` will be taken: memory is not asked for what stays empty.
 
         ``source`` must live ``needs.collect`` steps. ``stack`` frames make a picture (1: pictures
-        are kept whole). ``actor`` is asked what of its extras is like that is kept. Raises
+        are kept whole). ``actor`` is asked what of its extras is like that is kept; ``relabel``
+        makes what changes windows, for a ring that is empty. Raises
         :class:`Mistake` if the capacity cannot hold even one draw, and if the memory that is free
         cannot hold what is kept.
         """
@@ -76,12 +80,13 @@ class Replay(Wrapped, eqx.Module):
         channels = world.spec.channels
         summed = tuple(x for x in kept if x in channels and channels[x].reduce == "sum")
         ring = partial(Ring.create, rows, source.obs, action, stack, kept=kept, summed=summed)
-        check_room(rows * envs, ring)
+        check_room(rows * envs, lambda: _beside(ring(), relabel))
         priorities, by = None, _prioritised(needs)
         if by is not None:
             size = rows * envs
             priorities = Priorities.create(world.seeds, size, by.priority, by.correction)
-        return cls(source, ring(), priorities, needs)
+        empty, change = _beside(ring(), relabel)
+        return cls(source, empty, priorities, needs, change)
 
     @property
     def world(self) -> World:
@@ -95,29 +100,42 @@ class Replay(Wrapped, eqx.Module):
         source, kept = lived.restored(fresh.source), self._grown(fresh.ring.rows)
         if not self.world.exact:
             kept = _keep((kept[0].seam(source.obs), _window(self.needs)), kept)
-        return Replay(source, *kept, self.needs)
+        return self._of(source, kept)
 
     def shaped(self, rows: int) -> Replay:
         """Shapes and types of what is kept where there is room for ``rows``."""
-        ring, priorities = self.ring.shaped(rows), self.priorities
+        ring, priorities, change = self.ring.shaped(rows), self.priorities, self.relabel
+        change = None if change is None else change.shaped(rows)
         if priorities is not None:
             size = rows * self.world.spec.envs
             tree = eqx.filter_eval_shape(SumTree.zeros, self.world.seeds, size)
             priorities = dataclasses.replace(priorities, tree=tree)
-        return dataclasses.replace(self, ring=ring, priorities=priorities)
+        return self._of(self.source, (ring, priorities, change))
+
+    def _of(self, source: Any, kept: Kept) -> Replay:
+        """With another source, and what is kept now."""
+        ring, priorities, change = kept
+        parts = {"source": source, "ring": ring, "priorities": priorities, "relabel": change}
+        return dataclasses.replace(self, **parts)
+
+    @property
+    def kept(self) -> Kept:
+        """What rows are added to."""
+        return self.ring, self.priorities, self.relabel
 
     def _grown(self, rows: int) -> Kept:
         """What is kept, with room for at least ``rows``."""
-        ring, priorities = self.ring, self.priorities
+        ring, priorities, change = self.kept
         if rows <= ring.rows:
-            return ring, priorities
+            return self.kept
         if priorities is not None:
             seeds, envs = self.world.seeds, self.world.spec.envs
             each = priorities.tree.levels[0].reshape(seeds, -1)[:, : ring.rows * envs]
             each = ring.moved(each.reshape(seeds, ring.rows, envs), rows)
             tree = SumTree.of(each.reshape(seeds, -1))
             priorities = dataclasses.replace(priorities, tree=tree)
-        return ring.grown(rows), priorities
+        change = None if change is None else change.grown(ring, rows)
+        return ring.grown(rows), priorities, change
 
     def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Replay, ReplayDraws]:
         """Take ``needs.collect`` steps, and keep them.
@@ -125,9 +143,10 @@ class Replay(Wrapped, eqx.Module):
         Outside a compiled program the passed replay is used up: its memory is given to the new.
         """
         source, rows = self.source.live(agent, keys)
-        kept = _keep((rows, _window(self.needs)), (self.ring, self.priorities))
+        kept = _keep((rows, _window(self.needs)), self.kept)
         fresh = rows if self.needs.of(FRESH) else None
-        return Replay(source, *kept, self.needs), ReplayDraws(*kept, self.needs, fresh)
+        ring, priorities, change = kept
+        return self._of(source, kept), ReplayDraws(ring, priorities, self.needs, fresh, change)
 
     def hearing(self, heard: Priorities | None) -> Replay:
         """With the priorities as updates left them."""
@@ -176,8 +195,12 @@ def _step(replay: Replay, actor: Actor, keys: Key[Array, "seed"]) -> Replay:
     """One step of every env, kept."""
     once, rows = replay.source.lasting(1).live(actor, keys)
     source = once.lasting(replay.source.length)
-    kept = _keep((rows, _window(replay.needs)), (replay.ring, replay.priorities))
-    return Replay(source, *kept, replay.needs)
+    return replay._of(source, _keep((rows, _window(replay.needs)), replay.kept))
+
+
+def _beside(ring: Ring, relabel: Callable[[Ring], Relabel] | None) -> tuple[Ring, Relabel | None]:
+    """The ring, and what changes its windows."""
+    return ring, None if relabel is None else relabel(ring)
 
 
 def _is_asked(needs: AnyNeeds, world: World) -> bool:
@@ -225,7 +248,7 @@ def _window(needs: AnyNeeds) -> int:
     return by.window if by is not None else 1
 
 
-Kept = tuple[Ring, Priorities | None]
+Kept = tuple[Ring, Priorities | None, Relabel | None]
 
 
 def _round(rows: int) -> int:
@@ -237,16 +260,18 @@ def _round(rows: int) -> int:
 def _keep(new: tuple[Record, int], kept: Kept) -> Kept:
     """Add rows; those whose window is now complete may be drawn with the largest priority."""
     rows, window = new
-    ring, priorities = kept[0].insert(rows), kept[1]
+    before, priorities, change = kept
+    ring = before.insert(rows)
+    change = None if change is None else change.insert(before, rows)
     if priorities is None:
-        return ring, None
+        return ring, None, change
     ready = rows.reward.shape[1]
-    before, after = ready + window - 1, ring.stack
-    offset = jnp.arange(-before, after, dtype=jnp.int32)
+    back, after = ready + window - 1, ring.stack
+    offset = jnp.arange(-back, after, dtype=jnp.int32)
     row = jnp.mod(ring.head + offset, ring.rows)
     seeds, envs = ring.words.shape[0], ring.words.shape[2]
     row, env = (x.reshape(-1) for x in jnp.meshgrid(row, jnp.arange(envs, dtype=jnp.int32)))
     shape = (seeds, row.size)
     mask = ring.mask(Place.of_all(jnp.broadcast_to(row, shape), jnp.broadcast_to(env, shape)))
-    complete = jnp.tile(offset < ready - before, envs)
-    return ring, priorities.admit(row * envs + env, mask & complete[None])
+    complete = jnp.tile(offset < ready - back, envs)
+    return ring, priorities.admit(row * envs + env, mask & complete[None]), change

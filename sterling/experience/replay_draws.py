@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.experience.priority import Priorities
+from sterling.experience.relabelling import Relabel, Rows
 from sterling.experience.storage import Place, Ring
 from sterling.experience.windows import transitions, uniform
 from sterling.types import AnyNeeds, Feed, Mistake, Record, Signals
@@ -38,17 +40,26 @@ class ReplayDraws(eqx.Module):
     heard: Priorities | None
     needs: AnyNeeds = eqx.field(static=True)
     fresh: Record | None = None  # what was lived last, for feeds of that
+    relabel: Relabel | None = None  # a change of windows before they are summed
 
     def rows(self, feed: Feed) -> int:
         """Rows of one batch."""
         return self.needs.feed(feed.name).batch
 
     def chances(self, feed: Feed, keys: Key[Array, "seed"]) -> PyTree:
-        """Which rows, or numbers in [0, 1) to find them by; all that is fresh."""
+        """Which rows, or numbers in [0, 1) to find them by, and what else relabelling them asks
+        for; all that is fresh."""
         own = self.needs.feed(feed.name)
         if own.whole:
             return self.fresh
-        keys, shape = named.fold_each(keys, "sample"), (own.updates, own.batch)
+        which = self._which(own, named.fold_each(keys, "sample"))
+        shape, change = (own.updates, own.batch), self.relabel
+        return which, None if change is None else change.chances(keys, shape)
+
+    def _which(
+        self, own: Feed, keys: Key[Array, "seed"]
+    ) -> Int[Array, "seed update batch"] | Float[Array, "seed update batch"]:
+        shape = (own.updates, own.batch)
         if not own.priority:
             return uniform(self.ring, own.window, shape, keys)
         share = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
@@ -60,15 +71,15 @@ class ReplayDraws(eqx.Module):
         feed: Feed,
         seed: Int[Array, ""],
         heard: Priorities | None,
-        chance: Int[Array, "batch"] | Float[Array, "batch"] | Record,
+        chance: tuple[Int[Array, "batch"] | Float[Array, "batch"], PyTree] | Record,
     ) -> Record:
         """The rows' windows as transitions, or the stretches that begin at them."""
         own, extras = self.needs.feed(feed.name), {}
         if isinstance(chance, Record):
             return chance
-        number = chance
+        number, luck = chance
         if heard is not None and own.priority:
-            number, weight = _alone(heard).draw(chance[None])
+            number, weight = _alone(heard).draw(number[None])
             number, extras["weight"] = number[0], weight[0]
         if own.priority or own.place:
             extras["place"] = number
@@ -78,7 +89,9 @@ class ReplayDraws(eqx.Module):
         if own.length:
             place, known = place.ahead(own.length, self.ring.rows), known[:, None]
         keep = bool(self.needs.keep)
-        batch = transitions(self.ring, own, place, extras=extras, keep=keep)
+        change = self.relabel
+        relabel = None if change is None else partial(_relabelled, change, luck)
+        batch = transitions(self.ring, own, place, extras=extras, keep=keep, relabel=relabel)
         return dataclasses.replace(batch, mask=batch.mask & known)
 
     def heed(
@@ -95,6 +108,10 @@ class ReplayDraws(eqx.Module):
         error = signals.samples["td_error"]
         told = _alone(heard).learn(batch.extras["place"][None], error[None])
         return jax.tree.map(lambda x: x[0], told)
+
+
+def _relabelled(change: Relabel, luck: PyTree, ring: Ring, window: Place, rows: Rows) -> Rows:
+    return change.relabelled(ring, window, rows, luck)
 
 
 def _alone(heard: Priorities) -> Priorities:

@@ -112,12 +112,7 @@ class Ring(eqx.Module):
 
     def shaped(self, rows: int) -> Ring:
         """Shapes and types of such a ring with room for ``rows``."""
-
-        def resized(x: Array) -> Any:
-            shape = (x.shape[0], rows, *x.shape[2:]) if x.ndim else ()
-            return jax.ShapeDtypeStruct(shape, x.dtype)
-
-        return jax.tree.map(resized, self)
+        return with_rows(self, rows)
 
     def grown(self, rows: int) -> Ring:
         """The same rows, in a ring with room for ``rows``; not in a compiled program."""
@@ -242,6 +237,16 @@ class Ring(eqx.Module):
         depth = jnp.sum(same, -1, keepdims=True, dtype=jnp.int32)
         back = jnp.minimum(lags[..., ::-1], depth)
         return _take(self.wide[part.offset], place.at(jnp.mod(row[..., None] - back, self.rows)))
+
+
+def with_rows(tree: Any, rows: int) -> Any:
+    """Shapes and types of a tree of ``(seed, rows, ...)`` and of scalars, with other ``rows``."""
+
+    def resized(x: Array) -> Any:
+        shape = (x.shape[0], rows, *x.shape[2:]) if x.ndim else ()
+        return jax.ShapeDtypeStruct(shape, x.dtype)
+
+    return jax.tree.map(resized, tree)
 
 
 def _newest(x: Array, part: Part) -> Array:

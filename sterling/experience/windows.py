@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
 from sterling.equations.value import n_step_return
+from sterling.experience.relabelling import Rows
 from sterling.experience.storage import Place, Ring
 from sterling.types import Action, Feed, Record
 
@@ -25,12 +28,21 @@ def uniform(
 
 
 def transitions(
-    ring: Ring, feed: Feed, place: Place, *, extras: dict[str, Array], keep: bool
+    ring: Ring,
+    feed: Feed,
+    place: Place,
+    *,
+    extras: dict[str, Array],
+    keep: bool,
+    relabel: Callable[[Ring, Place, Rows], Rows] | None = None,
 ) -> Record:
     """The windows that start at these places, each as one transition; ``keep``: with what the ring
-    keeps of their extras."""
+    keeps of their extras; ``relabel``: a change of their rows before they are summed."""
     window = place.ahead(feed.n_step, ring.rows)
-    reward, discount, last, mask = ring.scalars(window)
+    *told, mask = ring.scalars(window)
+    rows = Rows(*told, {})
+    rows = rows if relabel is None else relabel(ring, window, rows)
+    reward, discount, last = rows.reward, rows.discount, rows.last
     follows = mask[..., 1:] & ~last[..., :-1]
     follows = jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1)
     total, _, steps = n_step_return(reward, feed.gamma * discount, follows)
@@ -47,11 +59,11 @@ def transitions(
     if keep:
         extras |= _kept(ring, window, (feed.gamma * discount, follows))
     return Record(
-        obs=ring.obs(place),
+        obs=rows.shown(ring.obs(place)),
         action=ring.action(place),
         reward=total,
         discount=world_discount * feed.gamma ** (steps - 1).astype(jnp.float32),
-        next_obs=ring.obs(successor),
+        next_obs=rows.shown(ring.obs(successor)),
         last=final,
         mask=mask[..., 0],
         extras=extras,

@@ -10,7 +10,7 @@ from typing import Any
 
 from sterling.report.runs import Result
 
-PLAIN = ("steps", "envs", "updates", "augment", "sources")  # of config.json, as they are
+PLAIN = ("steps", "envs", "updates", "augment", "sources", "hindsight")  # of config.json
 NESTED = ("env_options", "data", "online", "guide", "speech")  # of several fields each
 PLACES = ("data.path", "guide.path", "speech.model", "speech.texts", "speech.replay", "speech.pool")
 SILENT = ("data.hash", "data.unchecked", "speech.dump", "speech.forget", "speech.slots")

@@ -27,7 +27,7 @@ RUN_OPTIONS = (
     *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
     "evaluate_limit",
     *("log_every", "checkpoint_minutes", "online", "guide", "augment"),
-    "sources",
+    *("sources", "hindsight"),
     *("return_within", "failed"),
 )
 SPEECH_OPTIONS = tuple(field.name for field in dataclasses.fields(Speech))
@@ -76,7 +76,8 @@ def train(
             first step); ``guide`` (a
             :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act);
             ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); ``sources`` (what
-            stands around its rollouts, as ``"plr"`` or ``"pool:4,10000"``); ``return_within``
+            stands around its rollouts, as ``"plr"`` or ``"pool:4,10000"``); ``hindsight`` (how
+            goals of a replay are told anew, as ``"future"``); ``return_within``
             (``(low, high)``, what returns cannot leave, where the environment is your own; None for
             an end without a bound) and ``failed`` (what a failed seed counts as in the result: a
             number, "worst" or "exclude"); of a language model

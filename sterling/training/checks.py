@@ -44,6 +44,7 @@ KINDS: dict[str, tuple[Any, str]] = {  # of what only Python can give otherwise
     "guide": (Guidance, "a Guidance, as Guidance('runs/earlier', steps=200)"),
     "augment": (str, "text, as 'gaussian:0.0003'"),
     "sources": (str, "text, as 'plr' or 'pool:4,10000'"),
+    "hindsight": (str, "text, as 'future'"),
     "sampling": (str, "text, as 'episodes'"),
 }
 

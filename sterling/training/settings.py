@@ -13,6 +13,7 @@ from sterling.training import outside
 from sterling.training.checks import check_guide, check_speech
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
+from sterling.training.hindsight import check_hindsight
 from sterling.training.presets import presets
 from sterling.training.sources import absolute, check_sources, files, kept
 from sterling.types import Mistake
@@ -46,6 +47,7 @@ class Settings:
     guide: Guidance | None = None
     augment: str = ""  # a change of every batch: see sterling.equations.augmentation.named
     sources: str = ""  # what stands around its rollouts: see sterling.training.sources
+    hindsight: str = ""  # how a replay's goals are told anew: see sterling.training.hindsight
     speech: Speech | None = None  # where a language model is taught
     context: int = 0  # tokens that its world's scenes were found to need; 0: not looked at yet
     return_within: Bounds | None = None  # what returns cannot leave; None: the environment's rules
@@ -231,6 +233,7 @@ def check_budget(settings: Settings) -> None:
     check_sources(
         settings.sources, name, needs, alone=settings.data is None and settings.guide is None
     )
+    check_hindsight(settings.hindsight, name, needs, logged=settings.data is not None)
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")
     iterations(settings)  # raises where the budget is too small

@@ -26,7 +26,7 @@ from sterling.experience.preferences import Preferences, unlabelled
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
 from sterling.needs import DREAM, EPISODES, LABELS, REPLAY
-from sterling.training import logbook, sources
+from sterling.training import hindsight, logbook, sources
 from sterling.training.agent import Agent, create_agent
 from sterling.training.footprint import check_size
 from sterling.training.guide import guided
@@ -143,6 +143,7 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
     not logged."""
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
+    relabel = hindsight.maker(settings.hindsight, world, settings.name)
 
     def create(start: Key[Array, "seed"], agent: Agent) -> Source:
         if needs.of(EPISODES):
@@ -155,7 +156,9 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
         own, stack = logbook.divided(settings, needs)[1], getattr(world, "stack", 1)
         own = sources.kept(settings.sources, own)
         real = unlabelled(awake(own))
-        replay = Replay.create(lived, real, stack, start, settings.steps, actor=agent)
+        replay = Replay.create(
+            lived, real, stack, start, settings.steps, actor=agent, relabel=relabel
+        )
         return sources.whole(settings.sources, _around(replay, own))
 
     return create

@@ -22,6 +22,7 @@ KINDS: dict[str, tuple[Any, str]] = {  # of values that Settings takes as they a
     "online": (dict, "an object of numbers"),
     "augment": (str, "text"),
     "sources": (str, "text"),
+    "hindsight": (str, "text"),
     "context": (int, "a whole number"),
     "spaces": ((dict, type(None)), "an object with obs and action, or null"),
     "custom_environment": (bool, "true or false"),

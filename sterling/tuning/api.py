@@ -44,7 +44,7 @@ FIRST_TEST_SEED = 1_000
 SEARCH_OPTIONS = ("eta", "least", "generations", "quantile")
 STUDY_OPTIONS = (
     *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "log_every", "augment"),
-    *("sources", "return_within", "failed"),
+    *("sources", "hindsight", "return_within", "failed"),
 )
 
 
@@ -103,9 +103,9 @@ def tune(
         **options: ``eta`` (3), ``least`` (steps of the lowest rung, steps / eta^2) of asha and
             halving; ``generations`` (10), ``quantile`` (0.25) of pbt and pb2; ``envs``,
             ``strategy`` (map, vmap), ``preset``, ``env_options``, ``evaluate_episodes``,
-            ``log_every``, ``augment``, ``sources``, ``return_within``, ``failed``, those of a log
-            and those of a language model as in ``sterling.train``; and fields of the Config to
-            hold fixed.
+            ``log_every``, ``augment``, ``sources``, ``hindsight``, ``return_within``, ``failed``,
+            those of a log and those of a language model as in ``sterling.train``; and fields of
+            the Config to hold fixed.
 
     Raises:
         Mistake: wrong use, in one line; test seeds that are tuned on are one.

@@ -104,6 +104,7 @@ def command(settings: Settings, fields: Fields) -> str:
     words += [f"--env={key}={value}" for key, value in settings.env_options.items()]
     words += [f"--augment={settings.augment}"] if settings.augment else []
     words += [f"--sources={settings.sources}"] if settings.sources else []
+    words += [f"--hindsight={settings.hindsight}"] if settings.hindsight else []
     return shlex.join(words)
 
 

@@ -1,0 +1,254 @@
+"""Goals told anew in hindsight: of the same episode, judged row by row before rewards are summed."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from collected import collect
+from gymnasium import spaces
+
+from sterling import keys
+from sterling.experience.episode_index import EpisodeIndex
+from sterling.experience.hindsight import FINAL, FUTURE, Hindsight
+from sterling.experience.replay import Replay
+from sterling.experience.rollout import Rollout
+from sterling.experience.storage import Place, Ring
+from sterling.types import Record, Spec, Step, Transitions
+
+SEEDS, ENVS, ROWS = 2, 3, 11
+
+
+def blocks(rng, count):
+    """Rows as worlds make them, ``(seed, time, env)``: after a last one no experience; now and then
+    a crash, which is last and no experience; now and then several rows that are none."""
+    before = np.zeros((SEEDS, ENVS), bool)
+    for _ in range(count):
+        time = rng.choice([1, 4])
+        last, mask = np.zeros((2, SEEDS, time, ENVS), bool)
+        for t in range(time):
+            mask[:, t] = ~before & (rng.random((SEEDS, ENVS)) < 0.95)
+            last[:, t] = ~before & (rng.random((SEEDS, ENVS)) < 0.2)
+            before = last[:, t]
+        yield last, mask
+
+
+def expected(rows, held):
+    """(elapsed, length) of the newest ``held`` of one env's rows, looked up by walking."""
+    found = []
+    for at in range(len(rows) - held, len(rows)):
+        first = end = at
+        while first > 0 and rows[first - 1][1] and not rows[first - 1][0]:
+            first -= 1
+        while end + 1 < len(rows) and not rows[end][0] and rows[end + 1][1]:
+            end += 1
+        known = rows[at][1] and first >= len(rows) - held
+        found.append((at - first, end - first + 1) if known else (0, 0))
+    return found
+
+
+@eqx.filter_jit
+def indexed(ring, index, rows):
+    """Ring and index with more rows, and what is looked up of all rows."""
+    ring, index = ring.insert(rows), index.insert(ring, rows)
+    axes = (jnp.arange(each, dtype=jnp.int32) for each in ring.words.shape[:3])
+    place = Place(*jnp.meshgrid(*axes, indexing="ij"))
+    return ring, index, jnp.stack(index.lookup(ring, place), -1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_index_is_what_walking_finds(seed):
+    """Over several turns of a ring, which grows in one of them."""
+    like = jnp.zeros((SEEDS, ENVS, 1))
+    ring = Ring.create(ROWS, like, like)
+    index, history = EpisodeIndex.create(ring), [[[] for _ in range(ENVS)] for _ in range(SEEDS)]
+    for turn, (last, mask) in enumerate(blocks(np.random.default_rng(seed), 30)):
+        flat, wide = np.zeros(last.shape, np.float32), np.zeros((*last.shape, 1), np.float32)
+        parts = jax.tree.map(jnp.asarray, (wide, wide, flat, flat, wide, last, mask))
+        if turn == 20:
+            ring, index = ring.grown(ROWS + 6), index.grown(ring, ROWS + 6)
+        ring, index, found = indexed(ring, index, Record(*parts, {}))
+        here = np.mod(int(ring.head) - ring.held + np.arange(ring.held), ring.rows)
+        for i, j in np.ndindex(SEEDS, ENVS):
+            history[i][j] += list(zip(last[i, :, j], mask[i, :, j], strict=True))
+            known = [tuple(each) for each in np.asarray(found)[i, here, j].tolist()]
+            assert known == expected(history[i][j], ring.held)
+
+
+def length(seed, env, episode):
+    """Steps of an episode."""
+    return 1 + (5 * episode + 3 * env + seed) % 6
+
+
+class Marked:
+    """What is observed and achieved says which seed, env, episode and step it is, and what is
+    wanted is never achieved; the reward is 1000."""
+
+    exact = traced = True
+    stack = 1
+
+    def __init__(self):
+        four = spaces.Box(-np.inf, np.inf, (4,), np.float32)
+        names = ("observation", "achieved_goal", "desired_goal")
+        obs = spaces.Dict(dict.fromkeys(names, four))
+        self.seeds, self.spec = SEEDS, Spec(obs, spaces.Discrete(2), ENVS)
+
+    def seen(self, now):
+        now = now.astype(jnp.float32)
+        wanted = now.at[..., 0].set(-1.0).at[..., 3].set(0.0)
+        return {"observation": now, "achieved_goal": now, "desired_goal": wanted}
+
+    def reset(self, keys):
+        seed = jnp.broadcast_to(jnp.arange(SEEDS, dtype=jnp.int32)[:, None], (SEEDS, ENVS))
+        env = jnp.broadcast_to(jnp.arange(ENVS, dtype=jnp.int32)[None], (SEEDS, ENVS))
+        now = jnp.stack([seed, env, jnp.zeros_like(seed), jnp.zeros_like(seed)], -1)
+        return (now, jnp.zeros((SEEDS, ENVS), bool)), self.seen(now)
+
+    def step(self, state, action, keys):
+        now, ended = state
+        seed, env, episode, step = (now[..., i] for i in range(4))
+        episode, step = jnp.where(ended, episode + 1, episode), jnp.where(ended, 0, step + 1)
+        last = ~ended & (step == length(seed, env, episode))
+        now = jnp.stack([seed, env, episode, step], -1)
+        reward = jnp.where(ended, 0.0, 1000.0)
+        discount = jnp.where(last & (episode % 2 == 0), 0.0, 1.0)
+        return (now, last), Step(self.seen(now), reward, discount, last, ~ended)
+
+    def close(self):
+        pass
+
+
+class Idle(eqx.Module):
+    """Does nothing."""
+
+    def act(self, obs, keys, explore):
+        return jnp.zeros(obs["observation"].shape[:2], jnp.int32), {}
+
+
+def judge(achieved, desired):
+    """Any rule that both parts count in; reached is ended."""
+    there = jnp.all(achieved == desired)
+    return 10.0 * achieved[3] + desired[3], jnp.where(there, 0.0, 1.0)
+
+
+def made(kind=FUTURE, share=1.0, **needs):
+    needs = Transitions(**{"batch": 256, "collect": 4, "capacity": 20 * ENVS, **needs})
+    start = keys.at(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
+
+    def relabel(ring):
+        return Hindsight.create(ring, kind, share, judge)
+
+    return Replay.create(
+        Rollout.create(Marked(), needs.collect, start), needs, 1, start, relabel=relabel
+    )
+
+
+@eqx.filter_jit
+def _round(replay, key):
+    return collect(replay, Idle(), key)
+
+
+def lived(replay, rounds):
+    """Batches of so many rounds, each with how many rows the ring has been given."""
+    for time in range(rounds):
+        replay, batch = _round(replay, keys.at(jnp.arange(SEEDS, dtype=jnp.int32), "draw", time))
+        flat = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[3:]), batch)
+        yield flat, 4 * (time + 1), int(replay.ring.held)
+
+
+def begun(seed, env, episode):
+    """The row in which an episode began: one more is masked after each of those before."""
+    return sum(length(seed, env, each) + 1 for each in range(episode))
+
+
+def right(now, goal, count, gamma):
+    """What a window of ``count`` rows from ``now`` on comes to, for a goal of the same episode."""
+    seed, env, episode, step = now
+    total, rows, there = 0.0, 0, False
+    while rows < count and step + rows < length(seed, env, episode) and not there:
+        rows += 1
+        total += gamma ** (rows - 1) * (10.0 * (step + rows) + goal[3])
+        there = step + rows == goal[3]
+    return total, 0.0 if there else gamma ** (rows - 1), step + rows, there
+
+
+@pytest.mark.parametrize(("count", "gamma"), [(1, 1.0), (3, 0.9)])
+@pytest.mark.parametrize("kind", [FUTURE, FINAL])
+def test_windows_are_as_if_lived_for_what_their_episode_achieved(kind, count, gamma):
+    told = kept = 0
+    for batch, given, held in lived(made(kind, n_step=count, gamma=gamma), 14):
+        for i in np.flatnonzero(batch.mask):
+            now = tuple(batch.obs["observation"][i].astype(int))
+            goal = tuple(batch.obs["desired_goal"][i].astype(int))
+            assert goal == tuple(batch.next_obs["desired_goal"][i].astype(int))
+            assert goal[1:3] == now[1:3]  # of its own env and episode
+            first = begun(*now[:3])
+            if first < given - held:  # its beginning is overwritten
+                assert goal[0] == -1
+                kept += 1
+                continue
+            newest = min(length(*now[:3]), given - first)
+            assert goal[0] == now[0]
+            assert now[3] < goal[3] <= newest
+            assert kind == FUTURE or goal[3] == newest
+            total, discount, step, there = right(now, goal, count, gamma)
+            np.testing.assert_allclose(batch.reward[i], total, rtol=1e-6)
+            np.testing.assert_allclose(batch.discount[i], discount, rtol=1e-6)
+            assert batch.next_obs["observation"][i][3] == step
+            assert batch.last[i] == (there or step == length(*now[:3]))
+            told += 1
+    assert told > 1000
+    assert kept > 100
+
+
+def test_a_share_is_told_anew_and_the_rest_as_it_was_lived():
+    told, all_rows, steps = 0, 0, []
+    for batch, given, _ in lived(made(share=0.25, capacity=400 * ENVS), 20):
+        anew = batch.obs["desired_goal"][:, 0] >= 0.0
+        as_lived = batch.mask & ~anew
+        assert (batch.reward[as_lived] == 1000.0).all()
+        ends = batch.last & (batch.obs["observation"][:, 2] % 2 == 0)
+        np.testing.assert_array_equal(batch.discount[as_lived], np.where(ends, 0.0, 1.0)[as_lived])
+        told, all_rows = told + (anew & batch.mask).sum(), all_rows + batch.mask.sum()
+        at = batch.obs["observation"]
+        whole = [length(*each) == 6 and begun(*each) + 6 <= given for each in at[:, :3].astype(int)]
+        pick = anew & batch.mask & np.array(whole) & (at[:, 3] == 0.0)
+        steps += batch.obs["desired_goal"][pick, 3].tolist()
+    assert abs(told / all_rows - 0.25) < 0.02
+    share = np.bincount(np.array(steps, int), minlength=7)[1:] / len(steps)  # each alike
+    np.testing.assert_allclose(share, 1 / 6, atol=5 * np.sqrt(5 / 36 / len(steps)))
+
+
+def test_no_row_of_a_replay_without_hindsight_is_counted():
+    needs = Transitions(batch=8, collect=4, capacity=20 * ENVS)
+    start = keys.at(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
+    plain = Replay.create(Rollout.create(Marked(), 4, start), needs, 1, start)
+    assert plain.relabel is None
+    assert len(jax.tree.leaves(made())) == len(jax.tree.leaves(plain)) + 2
+
+
+def test_a_world_that_starts_anew_parts_episodes():
+    """Rows after a restart are no part of the episode before it."""
+
+    class Simulator(Marked):
+        exact = False
+
+    needs = Transitions(batch=8, collect=4, capacity=20 * ENVS)
+    start = keys.at(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
+
+    def fresh():
+        rollout = Rollout.create(Simulator(), 4, start)
+        relabel = partial(Hindsight.create, kind=FUTURE, share=1.0, judge=judge)
+        return Replay.create(rollout, needs, 1, start, relabel=relabel)
+
+    replay, _ = _round(fresh(), start)
+    again = replay.stored().restored(fresh())
+    again, _ = _round(again, start)
+    place = Place(*jnp.meshgrid(jnp.arange(SEEDS), jnp.arange(9), jnp.arange(ENVS), indexing="ij"))
+    elapsed, known = again.relabel.index.lookup(again.ring, place)
+    mask = np.asarray(again.ring.mask(place))
+    assert not mask[:, 4].any()
+    assert (np.asarray(elapsed)[:, 5] == 0).all()
+    assert (np.asarray(known) <= 4).all()
