@@ -10,11 +10,12 @@ from typing import Any
 from sterling import algorithms
 from sterling.algorithms.outside import PARTS
 from sterling.checking.batch import SPACES, problem
+from sterling.checking.drawn import feed_checks
 from sterling.checking.finding import Check, Finding, Unseen, Wrong, carry_out
 from sterling.checking.small import small_fields
 from sterling.checking.training import Trials, training_checks
 from sterling.checking.update import Subject, update_checks
-from sterling.needs import FRESH
+from sterling.needs import FRESH, REPLAY
 from sterling.training.fields import make_config
 from sterling.types import Mistake
 
@@ -32,10 +33,9 @@ def check_algorithm(
     made: Any = algorithms.find(word)
     yield from carry_out(_form_checks(made))
     needs = made.needs(made.Config())
-    if len(needs.feeds) > 1 or needs.speaks or needs.feeds[0].length:
-        what = "its updates and runs"
-        kind = type(needs).__name__
-        yield Finding(what, "not checked", f"only Rollouts and Transitions are; it needs {kind}")
+    if needs.speaks or needs.of_logs_only:
+        kind = "texts" if needs.speaks else "a log"
+        yield Finding("its updates and runs", "not checked", f"it learns from {kind}")
         return
     small = small_fields(made.Config, needs.of(FRESH), fields or {})
     config = make_config(made, small, str(word))
@@ -92,13 +92,20 @@ def _behaviour(
     if len(refused) == len(SPACES):
         yield "it takes some kind of actions", partial(_no_form, refused), made.init
     for form in [form for form in SPACES if form not in refused]:
-        if hasattr(made, "act"):
+        if hasattr(made, "act") and _is_plain(made.needs(config)):
             yield from update_checks(Subject(made, config, form))
         else:
-            why = "it acts by what it remembers: only its runs are checked"
-            yield f"act and learn ({form} actions)", partial(_unseen, why), made.learn
+            for feed in made.needs(config).feeds:
+                yield from feed_checks((made, word), fields, form, feed)
         trials = Trials(word, fields, made.needs(config), form)
         yield from training_checks(trials, made, quick)
+
+
+def _is_plain(needs: Any) -> bool:
+    """Whether a rollout, or rows of a replay, are all that is learned from: such batches are made
+    by hand, with ends and cuts; others are drawn."""
+    feed = needs.feeds[0]
+    return len(needs.feeds) == 1 and feed.of in (FRESH, REPLAY) and not (feed.length or feed.name)
 
 
 def _raised(error: Exception) -> str:

@@ -18,6 +18,7 @@ SPACES: dict[str, spaces.Space[Any]] = {
     "discrete": spaces.Discrete(3),
     "continuous": spaces.Box(-1.0, 1.0, (2,), np.float32),
 }
+REMEMBERED = ("memory", "begins")  # what a stretch's rows say of the actor, whatever they are worth
 OBS = spaces.Box(-10.0, 10.0, (3,), np.float32)
 
 
@@ -61,17 +62,20 @@ def made_batch(algorithm: Any, state: Any, needs: Any) -> Record:
 
 
 def with_garbage(batch: Record, garbage: float, rollout: bool) -> Record:
-    """Return the batch with other numbers in the rows that have no mask. A rollout keeps its
-    observations: they are the successors of the rows before."""
+    """Return the batch with other numbers in the rows that have no mask. A rollout, or a stretch of
+    a replay, keeps its observations: they are the successors of the rows before."""
     wrong = jnp.where(batch.mask, 0.0, garbage).astype(jnp.float32)
 
     def spoilt(leaf: Any) -> Any:
+        if leaf.ndim < wrong.ndim:  # of a whole stretch
+            return leaf
         spread = wrong.reshape(wrong.shape + (1,) * (leaf.ndim - wrong.ndim))
         return leaf + spread if leaf.dtype == jnp.float32 else leaf
 
     names = ("action", "reward") if rollout else ("action", "reward", "obs", "next_obs")
     changed = {name: jax.tree.map(spoilt, getattr(batch, name)) for name in names}
-    changed["extras"] = jax.tree.map(spoilt, batch.extras)
+    own = {name: x for name, x in batch.extras.items() if name not in REMEMBERED}
+    changed["extras"] = {**batch.extras, **jax.tree.map(spoilt, own)}
     return Record(**{**vars(batch), **changed})
 
 

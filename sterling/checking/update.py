@@ -50,9 +50,9 @@ def update_checks(subject: Subject) -> Iterator[Check]:
     yield f"act is a function of its key{of}", lambda: _repeats(subject), algorithm.act
     yield f"act explores by its key{of}", lambda: _explores(subject), algorithm.act
     learn = algorithm.learn
-    yield f"learn keeps shapes and types{of}", lambda: _keeps(subject), learn
-    yield f"learn is a function of its key{of}", lambda: _learns_alike(subject), learn
-    yield f"masked rows teach nothing{of}", lambda: _masks(subject), learn
+    yield f"learn keeps shapes and types{of}", lambda: keeps(subject), learn
+    yield f"learn is a function of its key{of}", lambda: learns_alike(subject), learn
+    yield f"masked rows teach nothing{of}", lambda: masks(subject), learn
     yield f"ends and cuts are told apart{of}", lambda: _discounts(subject), learn
 
 
@@ -96,7 +96,8 @@ def _explores(subject: Subject) -> str:
     return ""
 
 
-def _keeps(subject: Subject) -> str:
+def keeps(subject: Any) -> str:
+    """Whether an update returns a state of the same shapes and types, and numbers as metrics."""
     answer = subject.learn(subject.state, subject.batch(), jax.random.key(1))
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Signals):
         raise Wrong(f"learn returns {type(answer).__name__}", "return (state, Signals(metrics))")
@@ -130,14 +131,16 @@ def _difference(one: Any, other: Any) -> str | None:
     return None
 
 
-def _learns_alike(subject: Subject) -> str:
+def learns_alike(subject: Any) -> str:
+    """Whether the same key and batch teach the same."""
     batch = subject.batch()
     if part := _difference(subject.learned(batch), subject.learned(batch)):
         raise Wrong(f"the same key and batch give another state ({part})", "draw from the key only")
     return ""
 
 
-def _masks(subject: Subject) -> str:
+def masks(subject: Any) -> str:
+    """Whether rows that are no experience teach nothing."""
     batch = subject.batch()
     one, other = (subject.learned(with_garbage(batch, garbage, subject.rollout))
                   for garbage in (0.0, 50.0))  # fmt: skip

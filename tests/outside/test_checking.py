@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.algorithms.online import dqn, ppo
+from sterling.algorithms.online import dqn, ppo, r2d2
 from sterling.checking import check_algorithm, check_environment
 from sterling.cli import main
 from sterling.types import Mistake, Record, Signals, Spec, Step
@@ -101,6 +101,22 @@ def test_a_planted_fault_is_named_in_its_own_line(parts, what, said):
     assert found[0].where.startswith("test_checking.py:")
     if what != "act(state, obs, key, explore)":  # which nothing works without
         assert len(found) == 1
+
+
+def unmasked_stretches(state, batch, key):
+    return r2d2.learn(state, changed(batch, mask=jnp.ones_like(batch.mask)), key)
+
+
+@pytest.mark.slow
+def test_learners_of_several_kinds_of_batches_are_checked_feed_by_feed():
+    names = ("memory", "recall")
+    parts = {name: getattr(r2d2, name) for name in names}
+    good = of_updates(algorithm(r2d2, **parts))
+    assert wrong(good) == []
+    what = "masked rows teach learn nothing (discrete actions)"
+    assert [one.what for one in good if one.verdict == "holds"][-1] == what
+    bad = of_updates(algorithm(r2d2, **parts, learn=unmasked_stretches))
+    assert wrong(bad) == [what]
 
 
 def test_an_algorithm_that_takes_no_actions_is_told_so():
