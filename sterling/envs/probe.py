@@ -16,7 +16,7 @@ In the last two only an episode's first observation says something, -1 or 1; the
 Every world exists with two discrete actions and, named ``...-continuous``, with one action in
 [-1, 1], whose reward is 1 - (action - target)^2. Each, named ``...-costly``, also reports a channel
 ``cost``, 1 a step. Named ``...-team``, it is one of three agents (``envs/probe_team.py``). One of
-goals is in ``goal_probe.py``.
+goals is in ``goal_probe.py``, one of two sides that move in turn in ``turn_probe.py``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Float, Int, Key, Num
 
 from sterling.channels import Channel
-from sterling.envs import goal_probe
+from sterling.envs import goal_probe, turn_probe
 
 CUT_AFTER = 4  # steps: a cut taken for an end is worth at most 4 rewards, far from 1 / (1 - gamma)
 CONTINUOUS_TARGET = 0.5  # the best continuous action, times the observation where it matters
@@ -164,7 +164,7 @@ TEAMS = tuple(kind + form for kind in KINDS for form in ("-team", "-continuous-t
 
 def names() -> list[str]:
     """All that there are."""
-    return [*NAMES, *TEAMS, *goal_probe.NAMES]
+    return [*NAMES, *TEAMS, *goal_probe.NAMES, *turn_probe.NAMES]
 
 
 def knows(name: str) -> bool:
@@ -174,6 +174,8 @@ def knows(name: str) -> bool:
 
 def make(name: str) -> tuple[Any, int]:
     """The probe world called ``name``, which has no limit but its own."""
+    if name in turn_probe.NAMES:
+        return turn_probe.TurnProbe(), 0
     return (goal_probe.goal_probe(name) if name in goal_probe.NAMES else probe(name)), 0
 
 

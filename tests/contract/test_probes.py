@@ -15,6 +15,7 @@ import sterling
 from sterling import envs, keys
 from sterling.algorithms import ALGORITHMS, find
 from sterling.envs.probe import probe
+from sterling.envs.turn_probe import TurnProbe
 from sterling.experience.rollout import Rollout
 from sterling.training import loop
 from sterling.training.programs import EMITTERS, LEVEL
@@ -78,6 +79,21 @@ def test_probe_world_is_solved(name, world, written_logs):
     if answer.action is not None:
         action = [list(actions(run.player(seed), answer.obs)) for seed in (0, 1)]
         np.testing.assert_allclose(action, np.stack([answer.action] * 2), atol=0.2)
+
+
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_what_the_other_side_gains_is_lost(name):
+    case = CASES[name]
+    run = sterling.train(
+        name, "probe:turns", steps=case.steps, envs=case.envs, seeds=2, evaluate_episodes=0,
+        preset=False, **{**case.fields, "gamma": 0.8},
+    )  # fmt: skip
+    obs, value, best = TurnProbe().solution(0.8)
+    found = jax.vmap(lambda state: run.agent.algorithm.value(state, jnp.asarray(obs)))
+    values = np.asarray(found(run.agent.state))
+    # whoever moves first sees the stake of 1 only as it explores
+    np.testing.assert_allclose(values[:, :2], [value[:2]] * 2, atol=0.1)
+    assert [list(actions(run.player(seed), obs[:2])) for seed in (0, 1)] == [best[:2]] * 2
 
 
 def remembered() -> Iterator[Any]:
