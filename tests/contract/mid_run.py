@@ -77,7 +77,7 @@ def make_batch(
     if is_stretch(needs):
         return stretches(needs, garbage, allowed, remembered)
     is_rollout = isinstance(needs, Rollouts)
-    shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
+    shape = (needs.length, ENVS) if is_rollout else (needs.feed("").batch,)
     if isinstance(needs, Sequences):
         shape = (needs.batch, needs.length)
     rng = np.random.default_rng(7)
@@ -148,15 +148,15 @@ def with_past(parts: dict[str, Any], width: int, rng: Any) -> dict[str, Any]:
 
 def is_stretch(needs: Any) -> bool:
     """Whether batches are stretches of a replay, which cross episodes."""
-    return isinstance(needs, Needs) and bool(needs.feeds[0].length)
+    return isinstance(needs, Needs) and bool(needs.feed("").length)
 
 
 def stretches(needs: Needs, garbage: float, allowed: bool, remembered: int) -> Record:
     """Return stretches ``(batch, time, ...)``: rollouts of so many environments side by side, whose
     rows say what was remembered after them. The first of them, as drawn, count for nothing."""
-    rollout = Rollouts(needs.feeds[0].length)
+    rollout = Rollouts(needs.feed("").length)
     rows = make_batch(rollout, False, garbage=garbage, allowed=allowed, remembered=remembered)
-    rng, batch = np.random.default_rng(8), needs.feeds[0].batch
+    rng, batch = np.random.default_rng(8), needs.feed("").batch
     assert batch == ENVS
     memory = rng.normal(size=(rollout.length, batch, remembered)).astype(np.float32)
     kept = {"begins": rows.extras["begins"], "memory": jnp.asarray(memory)}
