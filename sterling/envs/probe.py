@@ -11,12 +11,19 @@ so the first that fails says what is broken. All but those with cuts last one or
     limits        two rooms: one is cut, in one life ends    ends and cuts told apart
     memory        what was seen first decides what is right  policies that remember
     paid          what was seen first for ever, cut          the memory that led to a cut is kept
+    constraint    what is worth its cost under a limit       multipliers that find their value
 
-In the last two only an episode's first observation says something, -1 or 1; the others are 0.
+In memory and paid only an episode's first observation says something, -1 or 1; the others are 0.
 Every world exists with two discrete actions and, named ``...-continuous``, with one action in
-[-1, 1], whose reward is 1 - (action - target)^2. Each, named ``...-costly``, also reports a channel
-``cost``, 1 a step. Named ``...-team``, it is one of three agents (``envs/probe_team.py``). One of
-goals is in ``goal_probe.py``, one of two sides that move in turn in ``turn_probe.py``.
+[-1, 1], whose reward is 1 - (action - target)^2. Each but the last, named ``...-costly``, also
+reports a channel ``cost``, 1 a step; named ``...-team``, it is one of three agents
+(``envs/probe_team.py``). One of goals is in ``goal_probe.py``, one of two sides that move in turn in
+``turn_probe.py``.
+
+In constraint, of one step, action 1 pays 1 and costs u, action 0 nothing, and what is seen is
+2 u - 1 with u drawn from [0, 1]: the best under a limit d takes what costs less than sqrt(2 d). Its
+continuous action a stands for p = (a + 1) / 2, which pays p and costs p^2, and nothing is seen: the
+best is p = sqrt(d). Both multipliers have one value at which costs are the limit.
 """
 
 from __future__ import annotations
@@ -66,7 +73,7 @@ class Probe:
     @property
     def channels(self) -> dict[str, Channel]:
         """What is reported beside the reward."""
-        return {"cost": Channel(better=-1)} if self.costly else {}
+        return {"cost": Channel(better=-1)} if self.costly or self.kind == LIMITED else {}
 
     @property
     def obs(self) -> spaces.Box:
@@ -83,6 +90,8 @@ class Probe:
         seen = jnp.zeros(1)
         if self.kind in ("observation", "both", "limits", *REMEMBERED):
             seen = 2.0 * jax.random.bernoulli(key, shape=(1,)).astype(jnp.float32) - 1.0
+        if self.kind == LIMITED and not self.continuous:
+            seen = jax.random.uniform(key, (1,), minval=-1.0)
         return ProbeState(seen, jnp.zeros((), jnp.int32), seen), seen
 
     def step(self, state: ProbeState, action: Array, key: Key[Array, ""]) -> tuple[Any, ...]:
@@ -95,7 +104,7 @@ class Probe:
         if self.kind in REMEMBERED:
             seen = jnp.zeros(1)
         moved = ProbeState(seen, time, state.first)
-        reported = ({"cost": jnp.ones(())},) if self.costly else ()
+        reported = ({"cost": self._cost(state, action)},) if self.channels else ()
         return moved, seen, reward, terminated, truncated, *reported
 
     def solution(self, gamma: float) -> Solution:
@@ -122,18 +131,29 @@ class Probe:
             return np.array([gamma, 1.0], np.float32)
         return np.full(CUT_AFTER + 1, 1.0 / (1.0 - gamma), np.float32)  # of a cut's successor too
 
+    def within(self, limit: float) -> float:
+        """Of ``constraint``: the largest mean return at a mean cost of at most ``limit``."""
+        share = limit if self.continuous else 2.0 * limit
+        return min(share**0.5, 1.0)
+
     def _best(self, obs: Float[np.ndarray, "row 1"]) -> Num[np.ndarray, "row ..."] | None:
         if self.kind not in ("action", "both"):
             return None
         looks = obs if self.kind == "both" else np.ones_like(obs)
         return CONTINUOUS_TARGET * looks if self.continuous else (looks[:, 0] > 0).astype(np.int32)
 
+    def _cost(self, state: ProbeState, action: Array) -> Float[Array, ""]:
+        if self.kind != LIMITED:
+            return jnp.ones(())
+        paid = self._reward(state, action)
+        return jnp.square(paid) if self.continuous else paid * 0.5 * (state.seen[0] + 1.0)
+
     def _reward(self, state: ProbeState, action: Array) -> Float[Array, ""]:
-        if self.kind == "observation":
-            return state.seen[0]
+        if self.kind == LIMITED:
+            return 0.5 * (action[0] + 1.0) if self.continuous else (action == 1).astype(jnp.float32)
         if self.kind == "delay":
             return state.time.astype(jnp.float32)
-        if self.kind == "paid":
+        if self.kind in ("observation", "paid"):
             return state.first[0]
         if self.kind not in ("action", "both", "memory"):
             return jnp.ones(())
@@ -158,7 +178,8 @@ class Probe:
 REMEMBERED = ("memory", "paid")
 KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits", *REMEMBERED)
 FORMS = ("", "-continuous", "-costly", "-continuous-costly")
-NAMES = tuple(kind + form for kind in KINDS for form in FORMS)
+LIMITED = "constraint"
+NAMES = (*(kind + form for kind in KINDS for form in FORMS), LIMITED, f"{LIMITED}-continuous")
 TEAMS = tuple(kind + form for kind in KINDS for form in ("-team", "-continuous-team"))
 
 

@@ -28,8 +28,8 @@ ONE_SPACE = {
     **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX),
 }
 ROLLOUTS = ("ippo", "ppo", "ppo-lagrangian", "recurrent-ppo")
-SEVERAL = ("r2d2",)  # stretches, or batches of several kinds
-ONLINE = ("dqn", "mbpo", "pebble", *ROLLOUTS, "r2d2", "sac", "td3")
+SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
+ONLINE = ("dqn", "mbpo", "pebble", *ROLLOUTS, "r2d2", "sac", "sac-lagrangian", "td3")
 
 
 def cases(names):

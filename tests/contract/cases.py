@@ -147,6 +147,15 @@ CASES = {
             },
         ),
         Case(
+            "sac-lagrangian",
+            ("-costly", "-continuous-costly"),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False},
+            },
+        ),
+        Case(
             "mbpo",
             ("", "-continuous"),
             12_000,

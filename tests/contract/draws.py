@@ -61,6 +61,12 @@ def next_and_now(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     return {name: normal(keys.fold(key, name), (rows, size)) for name in ("next", "now")}
 
 
+def sac_lagrangian(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """And what samples the policy in s' for the costs."""
+    below = keys.fold(key, "cost")
+    return next_and_now(key, config, rows, size) | {"cost": normal(below, (rows, size))}
+
+
 def edac(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """And which members the target asks, by a key below that of "next"."""
     found = next_and_now(key, config, rows, size)
@@ -114,5 +120,5 @@ DRAWS = {
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
     **dict.fromkeys(("sac", "awac", "mbpo", "pebble"), next_and_now),
-    **{"edac": edac, "cql": cql, "fql": fql},
+    **{"edac": edac, "cql": cql, "fql": fql, "sac-lagrangian": sac_lagrangian},
 }

@@ -1,5 +1,6 @@
 """Every algorithm finds the known values and actions of the probe worlds."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -133,6 +134,33 @@ def test_what_was_seen_first_is_remembered(name, world):
                 right = 0.5 * first if world.endswith("continuous") else float(first > 0)
                 assert abs(action - right) <= 0.2
     assert found > 20
+
+
+CLIMBS = {
+    "ppo-lagrangian": {"multiplier_lr": 0.2, "entropy_coef": 0.01},
+    "sac-lagrangian": {"multiplier_lr": 0.01},
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if hasattr(find(name).Config, "cost_limit")]
+)
+@pytest.mark.parametrize("form", [pytest.param("", marks=pytest.mark.slow), "-continuous"])
+@pytest.mark.usefixtures("_runs_for_long")
+def test_a_limit_is_met_and_no_more_is_given_up_than_it_asks(name, form, tmp_path):
+    case, limit = CASES[name], 0.25 if form else 0.125
+    steps = case.steps if form else 3 * case.steps
+    sterling.train(
+        name, f"probe:constraint{form}", steps=steps, envs=case.envs, seeds=2, evaluate_episodes=0,
+        preset=False, out=tmp_path / "run", log_every=steps // 20,
+        **{**case.fields, **CLIMBS[name], "cost_limit": limit},
+    )  # fmt: skip
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    late = [json.loads(row)["data/cost"] for row in rows[-5:]]
+    earned = [json.loads(row)["data/return"] for row in rows[-5:]]
+    np.testing.assert_allclose(np.mean(late, 0), limit, atol=0.035)
+    best = probe(f"constraint{form}").within(limit)
+    np.testing.assert_allclose(np.mean(earned, 0), best, atol=0.06)
 
 
 class Judged(eqx.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from sterling import keys
 from sterling.envs.export import as_gymnasium
-from sterling.envs.probe import CUT_AFTER, NAMES, REMEMBERED, probe
+from sterling.envs.probe import CUT_AFTER, LIMITED, NAMES, REMEMBERED, probe
 from sterling.envs.traced import Traced
 
 GAMMA = 0.8
@@ -49,7 +50,9 @@ def play(name: str, policy: Any, steps: int = 60, envs: int = 8) -> dict[str, np
     return {**made, "next_obs": np.concatenate([made["obs"][1:], np.asarray(obs)[:, :, 0]])}
 
 
-@pytest.mark.parametrize("name", [each for each in NAMES if probe(each).kind not in REMEMBERED])
+@pytest.mark.parametrize(
+    "name", [each for each in NAMES if probe(each).kind not in (*REMEMBERED, LIMITED)]
+)
 def test_the_solution_satisfies_bellmans_equation_on_every_row(name: str) -> None:
     task = probe(name)
     rows = play(name, lambda obs: best_action(task, obs))
@@ -91,6 +94,25 @@ def test_limits_has_ends_and_cuts_side_by_side() -> None:
     assert right.any()
     assert (rows["discount"][left] == 1.0).all()
     assert (rows["discount"][right] == 0.0).all()
+
+
+@pytest.mark.parametrize("form", ["", "-continuous"])
+def test_the_best_under_a_limit_costs_the_limit_and_earns_what_is_said(form: str) -> None:
+    task, limit = probe(f"constraint{form}"), 0.18
+    seen = jnp.linspace(-1.0, 1.0, 10_001)[:, None]
+    right = jnp.full((10_001, 1), 2.0 * limit**0.5 - 1.0)
+    if not form:
+        right = (0.5 * (seen[:, 0] + 1.0) < (2.0 * limit) ** 0.5).astype(jnp.int32)
+
+    def move(seen: Any, action: Any) -> Any:
+        state = task.reset(jax.random.key(0))[0]
+        state = dataclasses.replace(state, seen=seen)
+        _, _, reward, ended, _, reported = task.step(state, action, jax.random.key(1))
+        return reward, ended, reported["cost"]
+
+    reward, ended, cost = jax.vmap(move)(seen, right)
+    assert ended.all()
+    np.testing.assert_allclose((reward.mean(), cost.mean()), (task.within(limit), limit), atol=1e-3)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -72,9 +72,7 @@ class Config:
     n_step: Count = 5  # n: rewards summed before bootstrapping
     collect: Count = 16  # steps of each env per iteration
     learn: Count = 1  # updates per iteration
-    capacity: Count = (
-        200_000  # rows kept, over all envs of a seed, with width numbers of memory each
-    )
+    capacity: Count = 200_000  # rows kept, over all envs of a seed, each with a memory
     warmup: Whole = 10_000  # steps with random actions before the first update
     target_period: Count = 2_500  # updates between two copies of the target network
     rescale: NotNegative | None = 1e-3  # eps of h; None: values are not rescaled

@@ -67,6 +67,7 @@ class State(sac.State):
     """Everything that changes. Cost critics learn minus the cost, as if it were a reward: the
     smaller of them then is the one that fears more."""
 
+    config: Any  # a Config of these, where sac's own is one of sac's
     costs: Twins
     costs_target: Twins
     costs_optimiser: optax.OptState
