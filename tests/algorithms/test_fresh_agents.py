@@ -24,7 +24,7 @@ BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {"dqn": CHOICES, **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX)}
 ROLLOUTS = ("ppo", "ppo-lagrangian", "recurrent-ppo")
-ONLINE = ("dqn", *ROLLOUTS, "sac", "td3")
+ONLINE = ("dqn", "openes", *ROLLOUTS, "sac", "td3")
 
 
 def cases(names):
@@ -47,7 +47,7 @@ def fresh(name, space):
     return module, module.init(jax.random.key(0), spec, config)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*ROLLOUTS, "dt")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*ROLLOUTS, "dt", "openes")])
 def test_needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)
     asked = {"batch": 7, "collect": 3, "learn": 5, "capacity": 1100, "warmup": 13}
