@@ -14,7 +14,7 @@ from sterling.checking.finding import Check, Finding, Unseen, Wrong, carry_out
 from sterling.checking.small import small_fields
 from sterling.checking.training import Trials, training_checks
 from sterling.checking.update import Subject, update_checks
-from sterling.needs import FRESH
+from sterling.needs import EPISODES, FRESH
 from sterling.training.fields import make_config
 from sterling.types import Mistake
 
@@ -32,7 +32,8 @@ def check_algorithm(
     made: Any = algorithms.find(word)
     yield from carry_out(_form_checks(made))
     needs = made.needs(made.Config())
-    if len(needs.feeds) > 1 or needs.speaks or needs.feeds[0].length:
+    others = needs.speaks or needs.of(EPISODES)
+    if len(needs.feeds) > 1 or others or needs.feeds[0].length:
         what = "its updates and runs"
         kind = type(needs).__name__
         yield Finding(what, "not checked", f"only Rollouts and Transitions are; it needs {kind}")

@@ -47,7 +47,9 @@ def fresh(name, space):
     return module, module.init(jax.random.key(0), spec, config)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*ROLLOUTS, "dt", "openes")])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if name not in (*ROLLOUTS, "dt", "openes")]
+)
 def test_needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)
     asked = {"batch": 7, "collect": 3, "learn": 5, "capacity": 1100, "warmup": 13}

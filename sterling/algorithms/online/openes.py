@@ -21,7 +21,6 @@ many an iteration really lived. Evidence: benchmarks/results/openes.md.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -84,9 +83,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     actions = Actions.of(spec.action)
     sizes = (torso.size, *(config.width,) * (config.depth if torso.is_flat else 1))
     activation = config.activation if torso.is_flat else "relu"
-    policy = MLP.orthogonal(
-        keys.fold(key, "policy"), (*sizes, actions.outputs), activation, 0.01
-    )
+    policy = MLP.orthogonal(keys.fold(key, "policy"), (*sizes, actions.outputs), activation, 0.01)
     nets = Nets(torso, policy, actions)
     seen = ObsNormaliser.create(spec.obs, config.normalise_obs)
     return State(nets, adam().init(nets), seen, config)
@@ -142,7 +139,9 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     best = jnp.max(batch.reward, where=batch.mask, initial=-math.inf)
     metrics = {
         "population/best": jnp.where(batch.mask.any(), best, 0.0),
-        "population/steps": batch.extras["episode/length"].sum(where=batch.mask).astype(jnp.float32),
+        "population/steps": batch.extras["episode/length"]
+        .sum(where=batch.mask)
+        .astype(jnp.float32),
         "loss/grad_norm": global_norm(ascent),
         "policy/norm": global_norm(theta),
     }
@@ -157,8 +156,6 @@ def shaped(returns: Float[Array, "env"], counts: Bool[Array, "env"]) -> Float[Ar
     up_to = jnp.searchsorted(order, known, side="right")
     rank = 0.5 * (below + up_to - 1).astype(jnp.float32)
     return rank / (number(counts, 2) - 1.0) - 0.5
-
-
 
 
 def number(counts: Bool[Array, "env"], least: int) -> Float[Array, ""]:
