@@ -27,7 +27,10 @@ SEEDS, ENVS, EPISODES = 5, 64, 100
 ROWS = 20  # of each run's log
 TASKS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"iterations": 60, "limit": 500, "width": 32},
-    "Pendulum-v1": {"iterations": 400, "limit": 200, "width": 16, "noise": 0.1, "lr": 0.03},
+    "Pendulum-v1": {
+        **{"iterations": 800, "limit": 200, "width": 16},
+        **{"noise": 0.1, "lr": 0.02, "weight_decay": 0.0},
+    },
 }
 
 
