@@ -17,8 +17,8 @@ In memory and paid only an episode's first observation says something, -1 or 1; 
 Every world exists with two discrete actions and, named ``...-continuous``, with one action in
 [-1, 1], whose reward is 1 - (action - target)^2. Each but the last, named ``...-costly``, also
 reports a channel ``cost``, 1 a step; named ``...-team``, it is one of three agents
-(``envs/probe_team.py``). One of goals is in ``goal_probe.py``, one of two sides that move in turn in
-``turn_probe.py``.
+(``envs/probe_team.py``). One of goals is in ``goal_probe.py``, one of two sides that move in turn
+in ``turn_probe.py``.
 
 In constraint, of one step, action 1 pays 1 and costs u, action 0 nothing, and what is seen is
 2 u - 1 with u drawn from [0, 1]: the best under a limit d takes what costs less than sqrt(2 d). Its

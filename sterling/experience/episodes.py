@@ -46,18 +46,15 @@ class Seen(eqx.Module):
     def with_one(self, obs: Obs, counts: Bool[Array, "seed env"]) -> Seen:
         """With one more observation, of the envs in which it ``counts``."""
         more = counts.astype(jnp.float32)
-        count, mean, squares = self.count + more, [], []
-        for x, m, s in zip(
-            jax.tree.leaves(without_mask(obs)), self.mean, self.squares, strict=True
-        ):
+        count, mean, squares = self.count + more, list(self.mean), list(self.squares)
+        for i, x in enumerate(jax.tree.leaves(without_mask(obs))):
+            m, s = self.mean[i], self.squares[i]
             if m is None or s is None:
-                mean, squares = [*mean, None], [*squares, None]
                 continue
             wide = (*counts.shape, *(1,) * (m.ndim - counts.ndim))
             share = (more / jnp.maximum(count, 1.0)).reshape(wide)
             moved = m + jnp.where(share > 0, (x - m) * share, 0.0)
-            mean.append(moved)
-            squares.append(s + jnp.where(share > 0, (x - m) * (x - moved), 0.0))
+            mean[i], squares[i] = moved, s + jnp.where(share > 0, (x - m) * (x - moved), 0.0)
         return Seen(count, tuple(mean), tuple(squares))
 
 
@@ -98,7 +95,7 @@ class Episodes(eqx.Module):
         In a world that can be traced they are one program.
         """
         if self.world.traced:
-            return _traced(self.world, actor, playing, keys, np.int32(clock), steps)
+            return _traced(self.world, actor, playing, (keys, np.int32(clock)), steps)
         for passed in range(steps):
             if bool(playing.over.all()):  # a step may be dear
                 break
@@ -119,8 +116,10 @@ def _begun(actor: Actor, world: World, start: Key[Array, "seed"]) -> Past | None
 
 @eqx.filter_jit
 def _traced(
-    world: World, actor: Actor, playing: Playing, keys: Key[Array, "seed"], clock: Any, steps: int
+    world: World, actor: Actor, playing: Playing, chance: tuple[Any, Any], steps: int
 ) -> Playing:
+    """``steps`` in one program, by keys and the clock's beginning."""
+    keys, clock = chance
     block = math.gcd(steps, BLOCK)
 
     def step(time: Array, playing: Playing) -> Playing:

@@ -2,8 +2,8 @@
 
 An episode is a row ``(env,)``: ``reward`` its return, ``extras["episode/NAME"]`` what each of its
 columns came to, as it stands where the limit cut it (``discount`` is 0: nothing is to be added),
-``mask`` False where the world answered NaN. ``start`` is the :class:`Lives`. Nothing goes over from one iteration to the next, so
-nothing is stored, whatever the world.
+``mask`` False where the world answered NaN. ``start`` is the :class:`Lives`. Nothing goes over from
+one iteration to the next, so nothing is stored, whatever the world.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ ONE_SPACE = {
 }
 ROLLOUTS = ("ippo", "ppo", "ppo-lagrangian", "recurrent-ppo")
 SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
-ONLINE = ("dqn", "mbpo", "pebble", *ROLLOUTS, "r2d2", "sac", "sac-lagrangian", "td3")
+ONLINE = ("dqn", "mbpo", "openes", "pebble", *ROLLOUTS, "r2d2", "sac", "sac-lagrangian", "td3")
 
 
 def cases(names):
@@ -56,7 +56,7 @@ def fresh(name, space):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in NAMES if name not in (*ROLLOUTS, "dt", "mbpo", "pebble")]
+    "name", [name for name in NAMES if name not in (*ROLLOUTS, "dt", "mbpo", "openes", "pebble")]
 )
 def test_needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)

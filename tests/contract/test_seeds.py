@@ -39,7 +39,8 @@ def train(run, seeds, folder, *, iterations=ITERATIONS, **options):
     """A run of an algorithm on a world of one kind of actions; logs lie in ``folder``."""
     name, form = run
     case = CASES[name]
-    one = case.fields.get("length", 1) * case.envs if "ppo" in name else case.envs  # steps
+    each = "length" if "ppo" in name else "limit"
+    one = case.fields.get(each, 1) * case.envs  # steps of an iteration
     steps = case.fields.get("warmup", 0) + one * iterations
     budget = case.budget(f"both{form}", steps, folder)
     how = {"seeds": seeds, "envs": case.envs, "strategy": "map", "evaluate_episodes": 0}
