@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.experience import labellers
@@ -89,13 +89,13 @@ class Preferences(Wrapped, eqx.Module):
         count = np.asarray(self.pairs.count)
         if (count >= own.most).all():
             return self, agent
-        rows = _stretches(self.source.ring, own, named.fold_each(keys, "pairs"))
+        found = _stretches(self.source.ring, own, named.fold_each(keys, "pairs"))
         below = named.fold_each(keys, "mistakes")
         chance = jax.vmap(lambda key: jax.random.uniform(key, (own.queries,)))(below)
-        rows, wrong = jax.device_get((rows, chance < own.mistakes))
+        found, wrong = jax.device_get((found, chance < own.mistakes))
         stored = jax.tree.map(np.array, self.pairs)
         for seed in range(len(count)):
-            _ask(stored, rows, wrong, seed, own)
+            _ask(stored, found, wrong, seed, own)
         return dataclasses.replace(self, pairs=jax.tree.map(jnp.asarray, stored)), agent
 
     def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Preferences, Compared]:
@@ -149,26 +149,28 @@ def unlabelled(needs: AnyNeeds) -> AnyNeeds:
     return Needs(needs.collect, feeds, needs.capacity, needs.warmup, needs.keep)
 
 
-def _stretches(ring: Ring, own: Any, keys: Key[Array, "seed"]) -> Record:
-    """Stretches drawn from the replay, ``(seed, try, time, ...)``; ``mask`` is ``(seed, try)``:
-    which are whole, of one episode."""
+def _stretches(
+    ring: Ring, own: Any, keys: Key[Array, "seed"]
+) -> tuple[Record, Bool[Array, "seed try"]]:
+    """Stretches drawn from the replay, ``(seed, try, time, ...)``, and which are of one episode."""
     number = uniform(ring, own.segment, (1, 2 * TRIES * own.queries), keys)[:, 0]
     start, envs = jnp.maximum(number, 0), ring.words.shape[2]
     place = Place.of_all(start // envs, start % envs).ahead(own.segment, ring.rows)
     reward, discount, last, mask = ring.scalars(place)
     whole = mask.all(-1) & ~last[..., :-1].any(-1) & (number >= 0)
     obs = ring.obs(place)
-    return Record(obs, ring.action(place), reward, discount, obs, last, whole)
+    return Record(obs, ring.action(place), reward, discount, obs, last, mask), whole
 
 
-def _ask(pairs: Pairs, rows: Record, wrong: np.ndarray, seed: int, own: Any) -> None:
+def _ask(pairs: Pairs, found: Any, wrong: np.ndarray, seed: int, own: Any) -> None:
     """One seed's questions; the answers are written into ``pairs``, of NumPy arrays."""
-    labeller, whole = labellers.find(own.labeller), np.flatnonzero(rows.mask[seed])
+    labeller, rows = labellers.find(own.labeller), found[0]
+    whole = np.flatnonzero(found[1][seed])
     count = int(pairs.count[seed])
     asked = min(own.queries, own.most - count, len(whole) // 2)
     both = whole[: 2 * asked].reshape(asked, 2)
     slots = slice(count, count + asked)
-    for slot, (first, second) in enumerate(both, count):
+    for slot, (first, second) in enumerate(both.tolist(), count):
         label = float(labeller(_stretch(rows, seed, first), _stretch(rows, seed, second)))
         if label not in (0.0, 0.5, 1.0):
             raise Mistake(f"labeller={own.labeller!r} answered {label}; answer 0, 1 or 0.5")
@@ -182,5 +184,5 @@ def _ask(pairs: Pairs, rows: Record, wrong: np.ndarray, seed: int, own: Any) -> 
 
 def _stretch(rows: Record, seed: int, at: int) -> Record:
     """What a labeller is shown."""
-    one = jax.tree.map(lambda x: x[seed, at], dataclasses.replace(rows, mask=rows.last))
-    return dataclasses.replace(one, mask=np.ones(len(one.reward), bool))
+    one: Record = jax.tree.map(lambda x: x[seed, at], rows)
+    return one
