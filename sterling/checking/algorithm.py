@@ -20,6 +20,7 @@ from sterling.types import Mistake
 
 TAKEN = {name: words.partition("(")[2].rstrip(")").split(", ") for name, words in PARTS.items()
          if "(" in words}  # fmt: skip
+RUNS = "its updates and runs"
 TYPES = ("float", "int", "bool", "str")
 
 
@@ -32,10 +33,12 @@ def check_algorithm(
     made: Any = algorithms.find(word)
     yield from carry_out(_form_checks(made))
     needs = made.needs(made.Config())
+    unlike = f"only Rollouts and Transitions are; it needs {type(needs).__name__}"
     if len(needs.feeds) > 1 or needs.speaks or needs.feeds[0].length:
-        what = "its updates and runs"
-        kind = type(needs).__name__
-        yield Finding(what, "not checked", f"only Rollouts and Transitions are; it needs {kind}")
+        yield Finding(RUNS, "not checked", unlike)
+        return
+    if getattr(made, "several_agents", False):
+        yield Finding(RUNS, "not checked", "only those of one agent are; this is for several")
         return
     small = small_fields(made.Config, needs.of(FRESH), fields or {})
     config = make_config(made, small, str(word))
