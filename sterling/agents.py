@@ -102,7 +102,8 @@ def _first(space: Any) -> spaces.Space[Any]:
         return spaces.Discrete(int(space.nvec[0]), start=int(space.start[0]))
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(space.nvec[0], start=space.start[0])
-    return spaces.MultiBinary(_known(space).shape[1:])
+    shape = _known(space).shape[1:]
+    return spaces.MultiBinary(shape if len(shape) > 1 else int(shape[0]))
 
 
 def _known(space: Any) -> spaces.MultiBinary:

@@ -21,6 +21,7 @@ from sterling.types import Mistake
 
 TAKEN = {name: words.partition("(")[2].rstrip(")").split(", ") for name, words in PARTS.items()
          if "(" in words}  # fmt: skip
+RUNS = "its updates and runs"
 TYPES = ("float", "int", "bool", "str")
 
 
@@ -35,7 +36,10 @@ def check_algorithm(
     needs = made.needs(made.Config())
     if needs.speaks or needs.of_logs_only:
         kind = "texts" if needs.speaks else "a log"
-        yield Finding("its updates and runs", "not checked", f"it learns from {kind}")
+        yield Finding(RUNS, "not checked", f"it learns from {kind}")
+        return
+    if getattr(made, "several_agents", False):
+        yield Finding(RUNS, "not checked", "only those of one agent are; this is for several")
         return
     small = small_fields(made.Config, needs.of(FRESH), fields or {})
     config = make_config(made, small, str(word))

@@ -61,7 +61,7 @@ class Spread:
 
     def __init__(self, count: int, height: int, width: int):
         self.agents = tuple(f"agent_{number}" for number in range(count))
-        self.cells, self._count = height * width, count
+        self.cells, self._count, self._shape = height * width, count, (height, width)
         row, column = np.divmod(np.arange(self.cells), width)
         self._beyond = np.stack([
             np.clip(row + down, 0, height - 1) * width + np.clip(column + right, 0, width - 1)
@@ -97,7 +97,7 @@ class Spread:
     ) -> tuple[Any, ...]:
         """All move."""
         moved = SpreadState(state.landmarks, jnp.asarray(self._beyond)[state.places, action])
-        same = moved.places[:, None] == moved.places
+        same = moved.places[:, None] == moved.places[None]
         before = jnp.tril(same, -1).any(1)  # an agent named before stands there as well
         holds = state.landmarks[moved.places] & ~before
         reward = jnp.where(holds, 0.0, ALONE)
@@ -118,6 +118,12 @@ class Spread:
                  for each in itertools.combinations(cells, count)]  # fmt: skip
         return float(np.mean(every))
 
+    def painted(self, obs: Float[np.ndarray, "*lead agent number"]) -> Float[np.ndarray, "..."]:
+        """What is seen as a grid of channels to look at: landmarks, then each agent."""
+        places, landmarks, _ = np.split(obs, 3, -1)
+        cells = np.concatenate([landmarks[..., :1, :], places], -2).swapaxes(-1, -2)
+        return cells.reshape(*cells.shape[:-2], *self._shape, self._count + 1)
+
     def _values(self, landmarks: Int[np.ndarray, "agent"]) -> Float[np.ndarray, "..."]:
         """The best return from wherever the agents stand, an axis of cells for each of them."""
         places = np.indices((self.cells,) * self._count)
@@ -134,8 +140,8 @@ class Spread:
 
     def _seen(self, state: SpreadState) -> Float[Array, "agent number"]:
         own = jax.nn.one_hot(state.places, self.cells)
-        landmarks = jnp.broadcast_to(state.landmarks.astype(jnp.float32), own.shape)
-        return jnp.concatenate([own, landmarks, own.sum(0) - own], -1)
+        landmarks = jnp.broadcast_to(state.landmarks.astype(jnp.float32)[None], own.shape)
+        return jnp.concatenate([own, landmarks, own.sum(0, keepdims=True) - own], -1)
 
 
 def names() -> list[str]:

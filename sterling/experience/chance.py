@@ -53,7 +53,9 @@ class Chance(eqx.Module):
         def choose(obs: Obs, key: Key[Array, ""]) -> Action:
             if actions.kind == "box":
                 return jax.random.uniform(key, (envs, *actions.sizes), minval=-1.0, maxval=1.0)
-            outputs = jnp.zeros((envs, actions.outputs))
-            return actions.distribution(outputs, action_mask(obs)).sample(key)
+            outputs, mask = jnp.zeros((envs, actions.outputs)), action_mask(obs)
+            if mask is not None and self.world.spec.agents is not None:
+                mask = mask.reshape(outputs.shape)  # the agents' rows side by side
+            return actions.distribution(outputs, mask).sample(key)
 
         return jax.vmap(choose)(obs, keys)

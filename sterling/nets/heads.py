@@ -76,14 +76,12 @@ class Actions(eqx.Module):
         mask: Bool[Array, "... outputs"] | None = None,
         log_std: Float[Array, "outputs"] | None = None,
     ) -> Categorical | MultiCategorical | Normal:
-        """The policy: ``outputs`` are logits (masked where ``mask`` is False) or means. A mask may
-        have a row for each of several agents."""
+        """The policy: ``outputs`` are logits (masked where ``mask`` is False) or means."""
         if self.kind == "box":
             spread = jnp.zeros(self.outputs) if log_std is None else log_std
             return Normal(outputs, jnp.broadcast_to(spread, outputs.shape))
         if mask is not None:
-            rows = mask.shape[-1] == outputs.shape[-1]
-            outputs = jnp.where(mask if rows else mask.reshape(outputs.shape), outputs, IMPOSSIBLE)
+            outputs = jnp.where(mask, outputs, IMPOSSIBLE)
         if self.kind == "discrete":
             return Categorical(outputs)
         cuts = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes) - 1)]

@@ -134,12 +134,12 @@ def act(
     return actions.shaped(action), {"log_prob": pi.log_prob(action)}
 
 
-def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "..."]:
     """log pi(a|s) of actions as ``act`` gives them."""
     return _policy(state, obs).log_prob(state.nets.actions.flat(action))
 
 
-def value(state: State, obs: Obs) -> Float[Array, "env"]:
+def value(state: State, obs: Obs) -> Float[Array, "..."]:
     """The critic's estimate of the return, in the units that rewards are learned in."""
     return state.nets.value(state.nets.torso(state.obs_statistics(obs)))[..., 0]
 

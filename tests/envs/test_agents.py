@@ -1,0 +1,131 @@
+"""The axis of agents: spaces side by side, the reward as a sum, each agent in its own row."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import sterling
+from sterling import envs, keys
+from sterling.agents import Agents, apart, joint
+from sterling.experience.chance import Chance
+from sterling.experience.rollout import Rollout
+from sterling.types import Mistake, Spec
+
+NAMES = ("red", "green", "blue")
+EACH = [
+    spaces.Box(np.float32([-1, 0]), np.float32([1, 5])),
+    spaces.Box(0, 255, (4, 4, 3), np.uint8),
+    spaces.Discrete(4),
+    spaces.Discrete(3, start=2),
+    spaces.MultiDiscrete([2, 5]),
+    spaces.MultiBinary(4),
+    spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Tuple([spaces.MultiBinary(2)])}),
+]
+
+
+class Counters:
+    """Agents who count: each sees its own number, by which what it does is multiplied and paid;
+    what an agent may do, out of four, is not its own number."""
+
+    agents = NAMES
+    action = joint(spaces.Discrete(4), 3)
+    obs = spaces.Dict({
+        "own": joint(spaces.Box(0.0, 9.0, (1,), np.float32), 3),
+        "action_mask": spaces.MultiBinary((3, 4)),
+    })  # fmt: skip
+
+    def _seen(self):
+        numbers = jnp.arange(3, dtype=jnp.int32)
+        allowed = (numbers[:, None] != jnp.arange(4)[None]).astype(jnp.int8)
+        return {"own": numbers[:, None].astype(jnp.float32), "action_mask": allowed}
+
+    def reset(self, key):
+        return jnp.zeros((), jnp.int32), self._seen()
+
+    def step(self, state, action, key):
+        paid = (10.0 ** jnp.arange(3, dtype=jnp.float32)) * action.astype(jnp.float32)
+        over = state + 1 >= 3
+        return state + 1, self._seen(), paid, over, jnp.zeros((), bool)
+
+
+class Mixed(Counters):
+    """As those, but one sees something else."""
+
+    obs = spaces.Box(np.float32([[0], [0], [0]]), np.float32([[9], [9], [1]]))
+
+
+@pytest.mark.parametrize("space", EACH, ids=str)
+def test_the_space_of_each_comes_back_out_of_that_of_all(space):
+    whole = joint(space, 3)
+    assert apart(whole, 3) == space
+    leaves = jax.tree.leaves(whole.sample())
+    assert all(np.shape(leaf)[0] == 3 for leaf in leaves)
+
+
+def test_wrong_agents_are_told_so():
+    with pytest.raises(Mistake, match="names of their own"):
+        Agents(("red", "red"))
+    with pytest.raises(Mistake, match="cannot name an agent"):
+        Agents(("the red one",))
+    with pytest.raises(Mistake, match="no axis of 3 agents"):
+        apart(spaces.Discrete(3), 3)
+    with pytest.raises(Mistake, match="different spaces"):
+        envs.make(Mixed, (0,), 1)
+
+
+def test_the_problem_of_one_agent_has_no_trace_of_the_others():
+    alive = spaces.MultiBinary(3)
+    obs = spaces.Dict({"own": joint(EACH[0], 3), "alive": alive})
+    agents = Agents(NAMES)
+    one = agents.of_each(Spec(obs, joint(EACH[2], 3), 5, channels=agents.channels, agents=agents))
+    assert (one.obs, one.action) == (spaces.Dict({"own": EACH[0]}), EACH[2])
+    assert (one.envs, one.agents, one.channels) == (15, None, {})
+
+
+@pytest.mark.parametrize("strategy", ["map", "vmap"])
+def test_every_agents_action_and_reward_are_in_its_own_row(strategy):
+    world = envs.make(Counters, (0, 1), 4, strategy=strategy)
+    start = keys.at(jnp.arange(2, dtype=jnp.int32), "test", 0)
+    _, rows = Rollout.create(world, 7, start).live(Chance(None, world), start)
+    paid = np.where(rows.mask[..., None], 10.0 ** np.arange(3) * np.asarray(rows.action), 0.0)
+    np.testing.assert_array_equal(rows.extras["reward"], paid)
+    np.testing.assert_array_equal(rows.reward, paid.sum(-1))
+    whole = np.asarray(rows.extras["episode/reward"])[np.asarray(rows.last)]
+    assert whole.shape[-1] == 3
+    ended = paid[:, :3].sum(1)[:, None]  # the first episode of each env
+    np.testing.assert_array_equal(np.asarray(rows.extras["episode/reward"])[:, 2:3], ended)
+
+
+def test_chance_does_what_each_agent_may():
+    world = envs.make(Counters, (0,), 32)
+    start = keys.at(jnp.zeros(1, jnp.int32), "test", 0)
+    _, rows = Rollout.create(world, 7, start).live(Chance(None, world), start)
+    done = [set(np.unique(rows.action[..., agent])) for agent in range(3)]
+    assert done == [{1, 2, 3}, {0, 2, 3}, {0, 1, 3}]
+
+
+def test_who_learns_for_one_agent_is_not_made_for_several():
+    for name in ("ppo", "dqn", "recurrent-ppo", "sac"):
+        with pytest.raises(Mistake, match=f"{name} learns for one agent .* 3; use ippo"):
+            sterling.train(name, Counters, steps=60_000, preset=False)
+    with pytest.raises(Mistake, match="has one; use ppo"):
+        sterling.train("ippo", "probe:both", steps=4096, preset=False)
+
+
+def test_what_several_agents_see_is_neither_stacked_nor_flattened():
+    for options, said in (({"stack": 2}, "stack=1"), ({"flatten": True}, "leave out flatten")):
+        with pytest.raises(Mistake, match=said):
+            envs.make("spread:2-agents-3x3", (0,), 1, **options)
+    with pytest.raises(Mistake, match="of one agent"):
+        envs.make("trials:2:spread:2-agents-3x3", (0,), 1)
+
+
+def test_a_reward_that_is_no_row_of_agents_is_told_so():
+    class One(Counters):
+        def step(self, state, action, key):
+            return state, self._seen(), jnp.zeros(()), state > 0, state > 0
+
+    with pytest.raises(Mistake, match="one number for each of 3 agents as reward"):
+        envs.make(One, (0,), 1)

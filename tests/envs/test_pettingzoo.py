@@ -1,0 +1,167 @@
+"""PettingZoo's environments: agents in their order, who leaves, cuts, masks, different spaces. The
+environments here are written out, so that the package is needed for its own ones alone."""
+
+import importlib.util
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import sterling
+from sterling import envs, keys
+from sterling.envs import pettingzoo
+from sterling.envs.gymnasium import Host
+from sterling.types import Mistake
+
+KEYS = keys.at(jnp.zeros(1, jnp.int32), "test", 0)
+INSTALLED = importlib.util.find_spec("mpe2") is not None
+NEEDED = pytest.mark.skipif(not INSTALLED, reason="the extra pettingzoo is not installed")
+
+
+class Counters:
+    """Agents who see their number and are paid 10 ** number times what they do; in step ``leave``
+    green ends, in step 4 all others do, or where ``cut`` they are cut."""
+
+    metadata = {"name": "counters"}
+
+    def __init__(self, cut=False, leave=2, told=False, sizes=(4, 4, 4), longer=0):
+        self.possible_agents = ["red", "green", "blue"]
+        self.agents = []
+        self.cut, self.leave, self.told, self.sizes, self.longer = cut, leave, told, sizes, longer
+
+    def observation_space(self, agent):
+        size = 1 + self.longer * (agent == "blue")
+        return spaces.Box(0.0, 9.0, (size,), np.float32)
+
+    def action_space(self, agent):
+        return spaces.Discrete(self.sizes[self.possible_agents.index(agent)])
+
+    def _answer(self, agents):
+        numbers = {agent: self.possible_agents.index(agent) for agent in agents}
+        obs = {agent: np.full(self.observation_space(agent).shape, number + 1, np.float32)
+               for agent, number in numbers.items()}  # fmt: skip
+        infos = {agent: {} for agent in agents}
+        for agent, number in numbers.items() if self.told else ():
+            infos[agent] = {"action_mask": (np.arange(4) != number).astype(np.int8)}
+        return dict(reversed(obs.items())), infos  # in another order than the agents'
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.time = self.possible_agents[:], 0
+        return self._answer(self.agents)
+
+    def step(self, actions):
+        assert set(actions) == set(self.agents)
+        if self.told:
+            assert all(a != self.possible_agents.index(agent) for agent, a in actions.items())
+        self.time += 1
+        paid = {
+            agent: 10.0 ** self.possible_agents.index(agent) * a for agent, a in actions.items()
+        }
+        over = self.time == 4
+        ended = {agent: (over and not self.cut) or (agent == "green" and self.time == self.leave)
+                 for agent in self.agents}  # fmt: skip
+        cut = {agent: over and self.cut for agent in self.agents}
+        obs, infos = self._answer(self.agents)
+        self.agents = [agent for agent in self.agents if not (ended[agent] or cut[agent])]
+        return obs, paid, ended, cut, infos
+
+    def close(self):
+        pass
+
+
+def lived(factory, steps=6, action=(1, 2, 3)):
+    """The steps of a world in this process."""
+    world = Host(factory, (0,), 1, workers=0)
+    _, obs = world.reset(KEYS)
+    answers = [world.step(None, np.array([[action]]), KEYS)[1] for _ in range(steps)]
+    return world.spec, obs, answers
+
+
+def test_every_agent_stands_in_its_own_row():
+    spec, obs, answers = lived(Counters)
+    assert spec.agents.names == ("red", "green", "blue")
+    np.testing.assert_array_equal(obs["observation"][0, 0, :, 0], [1, 2, 3])
+    np.testing.assert_array_equal(answers[0].channels["reward"][0, 0], [1, 20, 300])
+    assert answers[0].reward.item() == 321.0
+
+
+def test_who_leaves_is_gone_until_the_next_episode():
+    _, _, answers = lived(Counters)
+    alive = [answer.obs["alive"][0, 0].tolist() for answer in answers]
+    assert alive == [[1, 1, 1], [1, 0, 1], [1, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 1]]
+    np.testing.assert_array_equal(answers[2].channels["reward"][0, 0], [1, 0, 300])
+    np.testing.assert_array_equal(answers[2].obs["observation"][0, 0, :, 0], [1, 0, 3])
+    assert [bool(answer.last.item()) for answer in answers] == [0, 0, 0, 1, 0, 0]
+    assert [answer.discount.item() for answer in answers[:4]] == [1, 1, 1, 0]
+    assert [bool(answer.mask.item()) for answer in answers] == [1, 1, 1, 1, 0, 1]
+
+
+def test_those_who_are_cut_are_seen_to_be_there():
+    _, _, answers = lived(lambda: Counters(cut=True))
+    assert answers[3].last.item()
+    assert answers[3].discount.item() == 1.0
+    assert answers[3].obs["alive"][0, 0].tolist() == [1, 0, 1]
+    np.testing.assert_array_equal(answers[3].obs["observation"][0, 0, :, 0], [1, 0, 3])
+
+
+def test_masks_in_info_are_each_agents_own():
+    spec, obs, _ = lived(lambda: Counters(told=True, leave=9), 1, (1, 2, 3))
+    assert spec.obs["action_mask"].shape == (3, 4)
+    np.testing.assert_array_equal(obs["action_mask"][0, 0], 1 - np.eye(4)[:3])
+    with pytest.raises(Mistake):  # no such choice is ever made by chance or by a policy
+        Host(lambda: Counters(told=True), (0,), 1, workers=0, reward_weights="1,1,1")
+
+
+def test_shorter_vectors_and_fewer_choices_are_filled_up():
+    spec, obs, _ = lived(lambda: Counters(sizes=(4, 2, 3), longer=2), 1, (1, 1, 1))
+    np.testing.assert_array_equal(obs["observation"][0, 0], [[1, 0, 0], [2, 0, 0], [3, 3, 3]])
+    allowed = [[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]]
+    np.testing.assert_array_equal(obs["action_mask"][0, 0], allowed)
+    assert spec.action == spaces.MultiDiscrete([4, 4, 4])
+
+
+def test_other_differences_are_refused():
+    class Mixed(Counters):
+        def observation_space(self, agent):
+            return spaces.Discrete(5) if agent == "blue" else spaces.Box(0, 9, (1,), np.float32)
+
+    class Turns(Counters):
+        def agent_iter(self):
+            return iter(self.agents)
+
+    for made, said in ((Mixed, "are of different spaces"), (Turns, "agents move in turn")):
+        with pytest.raises(Mistake, match=said):
+            Host(made, (0,), 1, workers=0)
+
+
+def test_a_missing_package_is_named_with_what_installs_it(monkeypatch):
+    monkeypatch.setattr(pettingzoo, "_folder", lambda package: None)
+    with pytest.raises(Mistake, match=r"needs PettingZoo: pip install 'sterling-rl\[pettingzoo\]'"):
+        envs.make("pettingzoo:mpe2/simple_spread_v3", (0,), 1)
+
+
+def test_a_users_own_is_learned_from_in_processes(tmp_path):
+    run = sterling.train(
+        "ippo", lambda: Counters(told=True), steps=128, seeds=2, envs=2, length=16, minibatch=48,
+        preset=False, evaluate_episodes=2, out=tmp_path / "run", env_options={"workers": 1},
+    )  # fmt: skip
+    final = run.result["final"]
+    parts = [final[f"reward.{name}"]["value"] for name in ("red", "green", "blue")]
+    np.testing.assert_allclose(final["return"]["value"], sum(parts), rtol=1e-5)
+
+
+@NEEDED
+def test_simple_spread_by_its_name():
+    world = envs.make("pettingzoo:mpe2/simple_spread_v3", (0, 1), 2, N=4, workers=0)
+    try:
+        assert world.spec.agents.names == ("agent_0", "agent_1", "agent_2", "agent_3")
+        _, obs = world.reset(KEYS)
+        assert obs["observation"].shape[:3] == (2, 2, 4)
+    finally:
+        world.close()
+    assert "mpe2/simple_spread_v3" in envs.names("pettingzoo:mpe2")["pettingzoo"]
+    with pytest.raises(Mistake, match="did you mean max_cycles"):
+        envs.make("pettingzoo:mpe2/simple_spread_v3", (0,), 1, max_cycle=3)
+    with pytest.raises(Mistake, match="did you mean pettingzoo:mpe2/simple_spread_v3"):
+        envs.make("pettingzoo:mpe2/simple_sprad_v3", (0,), 1)

@@ -1,0 +1,91 @@
+"""Spread: who holds a landmark, what is paid, and the best return against a search of its own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling import envs
+from sterling.envs.export import as_gymnasium
+from sterling.envs.spread import Level, Spread, knows, make
+from sterling.types import Mistake
+
+
+def best_by_search(level, height, width):
+    """The least that all ways of moving pay, by going through places step by step."""
+    moves = [(-1, 0), (0, 1), (1, 0), (0, -1), (0, 0)]
+    goals = {divmod(int(cell), width) for cell in level.landmarks}
+    edge = {tuple(divmod(int(cell), width) for cell in level.start): 0.0}
+    found, most = -np.inf, 3 * (height + width)
+    for _ in range(most):
+        after = {}
+        for places, paid in edge.items():
+            options = [[()]]
+            for row, column in places:
+                options.append([
+                    (min(max(row + down, 0), height - 1), min(max(column + right, 0), width - 1))
+                    for down, right in moves
+                ])  # fmt: skip
+            for one in options[1]:
+                for other in options[2]:
+                    left = len(goals - {one, other})
+                    total = paid - 0.1 * left
+                    if not left:
+                        found = max(found, total)
+                    elif total > after.get((one, other), -np.inf):
+                        after[one, other] = total
+        edge = {places: paid for places, paid in after.items() if paid > found}
+    return found
+
+
+def test_the_best_return_is_that_of_a_search_through_all_ways():
+    task = Spread(2, 2, 3)
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        landmarks, start = (rng.permutation(6)[:2].astype(np.int32) for _ in range(2))
+        level = Level(jnp.asarray(landmarks), jnp.asarray(start))
+        np.testing.assert_allclose(task.best(level), best_by_search(level, 2, 3), atol=1e-9)
+
+
+def test_the_best_on_average_is_the_mean_over_all_ways_to_begin():
+    task = Spread(2, 2, 2)
+    pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
+    every = [task.best(Level(jnp.array(one), jnp.array(two))) for one in pairs for two in pairs]
+    np.testing.assert_allclose(task.best_on_average(), np.mean(every), atol=1e-12)
+
+
+def test_a_landmark_is_held_by_the_first_who_stands_there():
+    task = Spread(3, 1, 4)
+    level = Level(jnp.array([0, 1, 3], jnp.int32), jnp.array([0, 1, 2], jnp.int32))
+    state, _ = task.begin(level, jax.random.key(0))
+    _, obs, reward, ended, cut = task.step(
+        state, jnp.array([1, 4, 1], jnp.int32), jax.random.key(0)
+    )
+    np.testing.assert_allclose(reward, [0.0, -0.1, 0.0])  # the second stands where the first is
+    np.testing.assert_array_equal(obs[1, :4], [0, 1, 0, 0])  # where it is
+    np.testing.assert_array_equal(obs[1, 4:8], [1, 1, 0, 1])  # the landmarks
+    np.testing.assert_array_equal(obs[1, 8:], [0, 1, 0, 1])  # the others
+    assert not ended
+    assert not cut
+    _, _, reward, ended, _ = task.step(state, jnp.array([4, 4, 1], jnp.int32), jax.random.key(0))
+    assert ended
+    assert not reward.any()
+
+
+def test_a_world_of_it_begins_apart_and_pays_the_team_for_what_is_left_alone():
+    world = envs.make("spread:2-agents-3x3", (0,), 64)
+    _, obs = world.reset(jax.random.split(jax.random.key(0), 1))
+    places = np.asarray(obs)[0, :, :, :9].argmax(-1)
+    assert (places[:, 0] != places[:, 1]).all()
+    assert (np.asarray(obs)[0, :, 0, 9:18].sum(-1) == 2).all()
+    env = as_gymnasium(make("2-agents-3x3")[0])
+    env.reset(seed=0)
+    _, reward, _, _, info = env.step(np.array([4, 4]))
+    np.testing.assert_allclose(reward, info["reward"].sum())
+
+
+def test_names_that_cannot_be():
+    assert knows("3-agents-4x4")
+    assert not any(map(knows, ("1-agents-3x3", "5-agents-2x2", "4-agents-9x9", "3x3")))
+    with pytest.raises(Mistake, match="not known"):
+        envs.make("spread:9-agents-9x9", (0,), 1)
