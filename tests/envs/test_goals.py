@@ -173,8 +173,7 @@ def test_a_gymnasium_environment_is_judged_by_its_own_reward():
 
 
 @pytest.mark.parametrize(
-    ("factory", "words"),
-    [(Single, "of 2 goals answers"), (Walk, "has goals and no compute_reward")],
+    ("factory", "words"), [(Single, "2 rows are answered with"), (Walk, "no compute_reward")]
 )
 def test_one_that_cannot_judge_others_is_told_so_when_it_is_asked(factory, words):
     world = Host(factory, (0,), 1, workers=0, name="walk")

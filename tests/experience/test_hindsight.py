@@ -1,4 +1,4 @@
-"""Goals told anew in hindsight: of the same episode, judged row by row before rewards are summed."""
+"""Goals told anew in hindsight: of the same episode, judged row by row before they are summed."""
 
 from functools import partial
 
