@@ -1,11 +1,15 @@
 """Who takes what was achieved for what was wanted finds the known values of a world in which
 nothing else teaches; a seed alone is as among others, and resumed bit for bit."""
 
+import os
+import signal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import CASES
+from safetensors.numpy import load_file
 
 import sterling
 from sterling.envs.goal_probe import goal_probe
@@ -40,12 +44,13 @@ def probed(name, world, hindsight, steps):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "world", "steps"),
     [
         ("dqn", "goals", 12_000),
-        pytest.param("sac", "goals-continuous", 12_000, marks=pytest.mark.slow),
-        pytest.param("td3", "goals-continuous", 24_000, marks=pytest.mark.slow),
+        ("sac", "goals-continuous", 12_000),
+        ("td3", "goals-continuous", 24_000),
     ],
 )
 def test_what_was_achieved_teaches_what_was_never_wanted(name, world, steps):
