@@ -81,7 +81,7 @@ def page() -> list[str]:
 def cell(score: dict[str, Any]) -> str:
     """Return a mean and its interval, where there is one."""
     made = f"{score['estimate']:.3g}"
-    return made if score["low"] is None else f"{made} [{score['low']:.3g}, {score['high']:.3g}]"
+    return made if score.get("low") is None else f"{made} [{score['low']:.3g}, {score['high']:.3g}]"
 
 
 OF_ALL = (
