@@ -54,27 +54,23 @@ class HostJudge:
             )
         goals = np.zeros((2, *self._space[ACHIEVED].shape), np.float32)
         try:
-            reward, _ = self._answer(goals, goals)
+            self._answer(goals, goals)
         except Exception as error:
             said = importing.explain(error)
-            raise Mistake(f"{self._name}: compute_reward raises {said}; {REMEDY}") from error
-        if reward.shape != (2,):
-            said = f"compute_reward of 2 goals answers with shape {reward.shape}"
-            raise Mistake(f"{self._name}: {said}; {REMEDY}")
+            raise Mistake(f"{self._name}: goals cannot be judged: {said}; {REMEDY}") from error
 
     def _answer(self, achieved: Any, desired: Any) -> tuple[np.ndarray, np.ndarray]:
         """Of goals with any leading axes, laid out in one."""
         lead = achieved.shape[: achieved.ndim - len(self._space[ACHIEVED].shape)]
         rows = [np.asarray(x).reshape(-1, *x.shape[len(lead) :]) for x in (achieved, desired)]
         reward = np.asarray(self._made.compute_reward(*rows, {}), np.float32)
+        if reward.shape != (len(rows[0]),):
+            raise ValueError(f"{len(rows[0])} rows are answered with shape {reward.shape}")
         over: Any = np.zeros(len(rows[0]), bool)
         if hasattr(self._made, "compute_terminated"):
             over = np.asarray(self._made.compute_terminated(*rows, {}), bool)
-        over = np.broadcast_to(over, reward.shape)
         going = np.where(over, np.float32(0.0), np.float32(1.0))
-        if reward.shape != (len(rows[0]),):
-            return reward, going  # what that means is told in _ready
         return reward.reshape(lead), going.reshape(lead)
 
 
-REMEDY = "it is asked with an axis of rows before a goal's own, and an empty info"
+REMEDY = "compute_reward is asked with an axis of rows before a goal's own, and an empty info"

@@ -1,11 +1,15 @@
 """Who takes what was achieved for what was wanted finds the known values of a world in which
 nothing else teaches; a seed alone is as among others, and resumed bit for bit."""
 
+import os
+import signal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import CASES
+from safetensors.numpy import load_file
 
 import sterling
 from sterling.envs.goal_probe import goal_probe
@@ -28,20 +32,25 @@ def solved(run, world):
     return np.all(found, 0)
 
 
+EXPLORING = {"dqn": {"exploration_final": 1.0}, "td3": {"exploration_noise": 1.0}}  # both sides
+
+
 def probed(name, world, hindsight, steps):
     case = CASES[name]
+    fields = {**case.fields, "gamma": GAMMA, **EXPLORING.get(name, {})}
     return sterling.train(
         name, f"probe:{world}", steps=steps, seeds=2, envs=case.envs, evaluate_episodes=0,
-        preset=False, hindsight=hindsight, **{**case.fields, "gamma": GAMMA},
+        preset=False, hindsight=hindsight, **fields,
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "world", "steps"),
     [
-        ("dqn", "goals", 24_000),
-        pytest.param("sac", "goals-continuous", 24_000, marks=pytest.mark.slow),
-        pytest.param("td3", "goals-continuous", 24_000, marks=pytest.mark.slow),
+        ("dqn", "goals", 12_000),
+        ("sac", "goals-continuous", 12_000),
+        ("td3", "goals-continuous", 24_000),
     ],
 )
 def test_what_was_achieved_teaches_what_was_never_wanted(name, world, steps):
@@ -51,3 +60,65 @@ def test_what_was_achieved_teaches_what_was_never_wanted(name, world, steps):
 @pytest.mark.slow
 def test_without_hindsight_it_cannot_be_known():
     assert not solved(probed("dqn", "goals", "", 12_000), "goals").any()
+
+
+RUN = {"warmup": 100, "batch": 16, "capacity": 3000, "priority": 0.6, "n_step": 2, "width": 8}
+RUN |= {"envs": 2, "steps": 1500, "depth": 1, "log_every": 300}
+
+
+class Stop:
+    """A sink that asks the process to save and leave at the second row that it is given."""
+
+    def __init__(self):
+        self.rows = 0
+
+    def write(self, row):
+        self.rows += 1
+        if self.rows == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def close(self):
+        pass
+
+
+def run(seeds, **options):
+    how = {"strategy": "map", "evaluate_episodes": 0, "preset": False, **RUN, **options}
+    return sterling.train("dqn", "flip:4", seeds=seeds, hindsight="future", **how)
+
+
+def leaves(run):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(run.agent.state)]
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    path = tmp_path_factory.mktemp("hindsight") / "whole"
+    return path, run([0, 1, 2], out=path)
+
+
+@pytest.mark.as_users
+@pytest.mark.slow
+def test_a_seed_alone_is_the_same_among_several(together):
+    for many, one in zip(leaves(together[1]), leaves(run([1])), strict=True):
+        np.testing.assert_array_equal(many[1], one[0])
+
+
+@pytest.mark.as_users
+@pytest.mark.slow
+def test_stopped_and_resumed_equals_uninterrupted(together, tmp_path):
+    whole, path = together[0], tmp_path / "broken"
+    with pytest.raises(SystemExit):
+        run([0, 1, 2], out=path, sinks=[Stop()])
+    for one, other in zip(leaves(together[1]), leaves(sterling.resume(path)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    found = [kept(each) for each in (whole, path)]
+    assert len(found[0]) == 2
+    for name, index in found[0].items():
+        assert index.max() == (3 if name.endswith("elapsed") else 4)
+        np.testing.assert_array_equal(index, found[1][name])
+
+
+def kept(path):
+    """The index of episodes in the newest checkpoint."""
+    tree = load_file(max((path / "checkpoints").iterdir()) / "tree.safetensors")
+    return {name: each for name, each in tree.items() if "relabel/index/" in name}

@@ -1,4 +1,4 @@
-"""Goals told anew in hindsight: of the same episode, judged row by row before rewards are summed."""
+"""Goals told anew in hindsight: of the same episode, judged row by row before they are summed."""
 
 from functools import partial
 
@@ -22,8 +22,8 @@ SEEDS, ENVS, ROWS = 2, 3, 11
 
 
 def blocks(rng, count):
-    """Rows as worlds make them, ``(seed, time, env)``: after a last one no experience; now and then
-    a crash, which is last and no experience; now and then several rows that are none."""
+    """Rows ``(seed, time, env)`` as worlds make them: after a last one no experience, mostly; now
+    and then a crash, which is last and no experience; now and then several rows that are none."""
     before = np.zeros((SEEDS, ENVS), bool)
     for _ in range(count):
         time = rng.choice([1, 4])
@@ -31,7 +31,7 @@ def blocks(rng, count):
         for t in range(time):
             mask[:, t] = ~before & (rng.random((SEEDS, ENVS)) < 0.95)
             last[:, t] = ~before & (rng.random((SEEDS, ENVS)) < 0.2)
-            before = last[:, t]
+            before = last[:, t] & (rng.random((SEEDS, ENVS)) < 0.7)
         yield last, mask
 
 

@@ -1,0 +1,66 @@
+"""What a user may say of hindsight, and where it is refused in one line."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import sterling
+from sterling.options import parse
+from sterling.training.hindsight import kind_and_share
+from sterling.types import Mistake
+
+sys.path.append(str(Path(__file__).parents[1] / "envs"))
+SMALL = {"steps": 200, "preset": False, "width": 8, "depth": 1, "warmup": 50, "batch": 8}
+SMALL |= {"evaluate_episodes": 2, "capacity": 1000}
+
+
+def test_the_word_says_kind_and_share():
+    said = [kind_and_share(word) for word in ("future", "final", "future:0.5", "final:1")]
+    assert said == [("future", 0.8), ("final", 0.8), ("future", 0.5), ("final", 1.0)]
+
+
+@pytest.mark.parametrize(
+    "word", ["past", "future:", "future:0", "future:1.5", "future:nan", "future:much", "Future"]
+)
+def test_other_words_are_told_so(word):
+    with pytest.raises(Mistake, match=re.escape(f"hindsight={word!r}")):
+        sterling.train("dqn", "flip:3", hindsight=word, **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "world", "words"),
+    [
+        ("ppo", "flip:3", "ppo replays nothing"),
+        ("dqn", "CartPole-v1", "CartPole-v1 does not say how other goals would be judged"),
+    ],
+)
+def test_who_has_no_use_for_it_is_told_so(algorithm, world, words):
+    own = {} if algorithm == "ppo" else {k: x for k, x in SMALL.items() if k != "steps"}
+    with pytest.raises(Mistake, match=words):
+        sterling.train(algorithm, world, steps=20_000, hindsight="future", **own)
+
+
+def test_a_run_keeps_the_word(tmp_path):
+    run = sterling.train("dqn", "flip:3", hindsight="final:0.5", out=tmp_path / "run", **SMALL)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["hindsight"] == "final:0.5"
+    assert 0.0 <= run.result["final"]["success"]["estimate"] <= 1.0
+    again = sterling.resume(tmp_path / "run", steps=300)
+    assert again.result["final"]["success"]["n"] == 1
+
+
+def test_commands_take_the_word():
+    for command in ("train", "tune"):
+        words = [command, "dqn", "flip:3", "--steps", "200", "--hindsight", "future:0.5"]
+        assert parse(words).hindsight == "future:0.5"
+
+
+@pytest.mark.slow
+def test_goals_of_a_gymnasium_environment_are_judged_on_the_host():
+    from test_goals import Judged
+
+    options = {"workers": 0}
+    run = sterling.train("dqn", Judged, hindsight="future", env_options=options, **SMALL)
+    assert run.result["final"]["return"]["n"] == 1
