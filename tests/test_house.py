@@ -15,7 +15,7 @@ RANK = {
     **dict.fromkeys(("types", "actor", "channels", "keys", "naming", "disk", "notice"), 0),
     **dict.fromkeys(("leaving", "pickling", "importing", "plugins"), 0),
     **dict.fromkeys(("config_class", "field_types"), 0),
-    **{"references": 0, "goals": 0, "seeds": 0, "collector": 0, "language": 1},
+    **{"references": 0, "goals": 0, "agents": 0, "seeds": 0, "collector": 0, "language": 1},
     **{"nets": 1, "equations": 1, "envs": 1, "experience": 1, "statistics": 1, "data": 1},
     **{"algorithms": 2, "report": 2},
     **{"training": 3, "judging": 4, "tuning": 4, "factory": 4, "checking": 4},

@@ -105,11 +105,9 @@ class Host:
         build, wanted = _builder(factory, self.name), parse(str(channels))
         asked: Asked = (tuple(wanted), reporting.weights(reward_weights))
         count = min(os.cpu_count() or 1, total) if workers is None else min(workers, total)
-        self._crew: Crew = (
-            Processes(build, self.name, total, count, timeout=timeout, asked=asked)
-            if count
-            else Inline(build, self.name, total, asked)
-        )
+        self._crew: Crew = Inline(build, self.name, total, asked) if not count else Processes(
+            build, self.name, total, count, timeout=timeout, asked=asked
+        )  # fmt: skip
         spec = reporting.spec_of(self._crew.problem, envs, wanted, self.name)
         judged = has_goals(spec.obs) and not self._crew.problem.weights
         judge = HostJudge(build, self.name, spec.obs) if judged else None

@@ -12,7 +12,7 @@ from sterling.data import Dataset
 from sterling.disk import try_place
 from sterling.envs.traced import Task
 from sterling.naming import hint
-from sterling.needs import REPLAY, SAID
+from sterling.needs import DREAM, LABELS, REPLAY, SAID
 from sterling.report.metrics import Sink
 from sterling.training.choices import Guidance, Speech
 from sterling.training.fields import whole
@@ -78,6 +78,23 @@ def check_sinks(sinks: Any) -> None:
     raise Mistake(f"sinks must be a list of objects with write(row) and close(); got {sinks!r:.60}")
 
 
+def check_spoken(settings: Any, needs: Any) -> None:
+    """Whether the settings of a run that teaches a language model go together."""
+    name = settings.title
+    said = [each for each in ("steps", "data") if getattr(settings, each)]
+    if said or not settings.updates:
+        remedy = f"leave out {', '.join(said)}" if said else "give updates=N"
+        raise Mistake(f"{name} teaches a language model and counts updates; {remedy}")
+    if settings.env_options:
+        raise Mistake(
+            f"worlds of text have no options; leave out {', '.join(settings.env_options)}"
+        )
+    speech = settings.speech or Speech()
+    check_speech(name, speech, needs)
+    if settings.strategy == "processes" and (speech.dump or speech.replay):
+        raise Mistake("dump and replay are of all seeds together; leave out processes")
+
+
 def check_speech(name: str, speech: Speech, needs: Any) -> None:
     """Whether the learner reads what was said of its texts and conversations."""
     whole("slots", speech.slots, 1)
@@ -110,6 +127,14 @@ def check_dump(speech: Speech | None) -> None:
         raise Mistake(f"{speech.dump} holds batches of another run; dump into an empty folder")
     if speech and speech.dump:
         try_place(Path(speech.dump))
+
+
+def check_replay(name: str, needs: Any, *, logged: bool, kept: Any) -> None:
+    """Whether an agent would dream of a log, or of levels that are scored, or have pairs of them
+    compared; ``kept`` are its needs with what is kept of rows beside them."""
+    needs_replay = needs.of(DREAM) or needs.of(LABELS)
+    if needs_replay and (logged or kept is not needs):
+        raise Mistake(f"{name} begins with what it lives itself; leave out data and plr")
 
 
 def check_guide(guide: Guidance | None, needs: Any, *, acts: bool) -> None:

@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 
 from sterling import algorithms, importing
-from sterling.needs import DREAM, EPISODES, FRESH, LABELS, REPLAY
+from sterling.needs import EPISODES, FRESH, REPLAY
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import outside
-from sterling.training.checks import check_guide, check_speech
+from sterling.training.checks import check_guide
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
 from sterling.training.hindsight import check_hindsight
@@ -203,18 +203,7 @@ def check_budget(settings: Settings) -> None:
     name = settings.title
     needs = algorithms.find(settings.algorithm).needs(settings.config)
     if needs.speaks:
-        said = [each for each in ("steps", "data") if getattr(settings, each)]
-        if said or not settings.updates:
-            remedy = f"leave out {', '.join(said)}" if said else "give updates=N"
-            raise Mistake(f"{name} teaches a language model and counts updates; {remedy}")
-        if settings.env_options:
-            raise Mistake(
-                f"worlds of text have no options; leave out {', '.join(settings.env_options)}"
-            )
-        speech = settings.speech or Speech()
-        check_speech(name, speech, needs)
-        if settings.strategy == "processes" and (speech.dump or speech.replay):
-            raise Mistake("dump and replay are of all seeds together; leave out processes")
+        check_spoken(settings, needs)
     elif settings.speech is not None:
         raise Mistake(f"{name} teaches no language model; leave out model, levels and their like")
     elif settings.data is None:
@@ -226,26 +215,18 @@ def check_budget(settings: Settings) -> None:
         raise Mistake(f"{name} learns only from what it lives through itself; use sac, iql or bc")
     elif needs.of_logs_only and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
-    _check_replay(settings, needs)
+    logged = settings.data is not None
+    check_replay(name, needs, logged=logged, kept=kept(settings.sources, needs))
     if settings.augment and needs.lives:
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
     check_sources(
         settings.sources, name, needs, alone=settings.data is None and settings.guide is None
     )
-    check_hindsight(settings.hindsight, name, needs, logged=settings.data is not None)
+    check_hindsight(settings.hindsight, name, needs, logged=logged)
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")
     iterations(settings)  # raises where the budget is too small
-
-
-def _check_replay(settings: Settings, needs: Any) -> None:
-    """Raises Mistake where an agent would dream of a log, or of levels that are scored, or have
-    pairs of them compared."""
-    needs_replay = needs.of(DREAM) or needs.of(LABELS)
-    scored = kept(settings.sources, needs) is not needs
-    if needs_replay and (settings.data is not None or scored):
-        raise Mistake(f"{settings.title} begins with what it lives itself; leave out data and plr")
 
 
 def counts_updates(settings: Settings) -> bool:

@@ -130,8 +130,7 @@ def shown(plain: dict[str, Any]) -> str:
 def markdown(made: Report) -> str:
     """The report for people."""
     best, budget, seeds = made["incumbent"], made["budget"], made["test_seeds"]
-    unit = made["unit"]
-    tuning = best["tuning"]
+    unit, tuning = made["unit"], best["tuning"]
     title = " on ".join(importing.short(made[name]) for name in ("algorithm", "environment"))
     lines = [
         f"# {title}, tuned by {made['search']}",

@@ -2,6 +2,7 @@
 environments here are written out, so that the package is needed for its own ones alone."""
 
 import importlib.util
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +24,7 @@ class Counters:
     """Agents who see their number and are paid 10 ** number times what they do; in step ``leave``
     green ends, in step 4 all others do, or where ``cut`` they are cut."""
 
-    metadata = {"name": "counters"}
+    metadata: ClassVar = {"name": "counters"}
 
     def __init__(self, cut=False, leave=2, told=False, sizes=(4, 4, 4), longer=0):
         self.possible_agents = ["red", "green", "blue"]
