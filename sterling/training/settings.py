@@ -10,7 +10,7 @@ from sterling.needs import EPISODES, FRESH, REPLAY
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import outside
-from sterling.training.checks import check_guide
+from sterling.training.checks import check_guide, check_replay, check_spoken
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
 from sterling.training.hindsight import check_hindsight
