@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.actor import Actor
-from sterling.experience.draws import Ready
+from sterling.experience.draws import Ready, Unvisited
 from sterling.experience.episodes import Episodes, Playing, Seen
 from sterling.experience.rollout import Tally
 from sterling.seeds import over_seeds
@@ -68,7 +68,7 @@ class Members(eqx.Module):
         return over_seeds(self.strategy, of_seed)(self.states, obs, keys), {}
 
 
-class Population(eqx.Module):
+class Population(Unvisited, eqx.Module):
     """One episode of every env of ``world`` in an iteration, of at most ``limit`` steps."""
 
     world: World = eqx.field(static=True)
