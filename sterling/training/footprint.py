@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 
 from sterling import algorithms
 from sterling.experience.room import left
-from sterling.needs import REPLAY, SAID, Feed
+from sterling.needs import EPISODES, REPLAY, SAID, Feed
 from sterling.training.choices import Speech
 from sterling.training.settings import Settings
 from sterling.types import Mistake
@@ -85,8 +85,8 @@ def _needs(settings: Settings) -> Iterator[Need]:
     envs = {"envs": settings.envs, "seeds": seeds}
     yield Need("environments", _product(envs) * WORLD, envs)
     yield _episodes(settings, settings.evaluate_episodes, "evaluate_episodes")
-    yield from _networks(settings, seeds)
     needs = algorithms.find(settings.algorithm).needs(config)
+    yield from _networks(settings, seeds * (settings.envs if needs.of(EPISODES) else 1))
     batch = {**_batch(needs, settings), "seeds": seeds}
     yield Need("one iteration's experience", _product(batch) * ROW, batch)
     if settings.speech is not None:
@@ -117,6 +117,8 @@ def _batch(needs: Any, settings: Settings) -> dict[str, int]:
     """The numbers whose product is one iteration's rows for a seed."""
     if needs.of(SAID):
         return {"prompts": needs.prompts, "group": needs.group, "limit": needs.limit}
+    if needs.of(EPISODES):  # a row is an episode
+        return {"envs": settings.envs}
     lived = {"length": needs.collect, "envs": settings.envs}
     drawn = [_drawn(feed) for feed in needs.feeds if not feed.whole]
     return max(drawn, key=_product) if drawn else lived
