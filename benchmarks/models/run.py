@@ -1,7 +1,7 @@
 """Measure what a learned model of the world, or of the reward, does: MBPO and PEBBLE beside SAC.
 
     python benchmarks/models/run.py              # all parts, some fifteen minutes on two cores
-    python benchmarks/models/run.py mbpo         # one of them: sac, sac-10, mbpo, pebble
+    python benchmarks/models/run.py mbpo         # one of them: sac, sac-10, mbpo, sac-long, pebble
     python benchmarks/models/run.py --page       # the page from the committed results
 
 Writes benchmarks/results/models.json: of every seed the mean return of ten episodes of the policy's
@@ -38,13 +38,15 @@ REWARD = {
     **{"reward_depth": 2, "reward_batch": 64, "reward_updates": 100, "reward_lr": 1e-3},
 }
 ARMS: dict[str, tuple[str, int, dict[str, Any]]] = {
-    "sac": ("sac", LONG, {}),
+    "sac": ("sac", SHORT, {}),
     "sac-10": ("sac", SHORT, {"learn": 10}),
     "mbpo": ("mbpo", SHORT, MODELS),
+    "sac-long": ("sac", LONG, {}),
     "pebble": ("pebble", LONG, REWARD),
 }
 TITLES = {
     "sac": "SAC, an update a step",
+    "sac-long": "SAC, an update a step, longer",
     "sac-10": "SAC, ten updates a step",
     "mbpo": "MBPO, ten updates a step",
     "pebble": "PEBBLE, an update a step, 200 labels of the true return",
