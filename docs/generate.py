@@ -192,9 +192,9 @@ def page(name: str) -> str:
 
 
 def settings(module: Any, own: dict[str, Any]) -> list[tuple[str, Any, str]]:
-    """Name, default and comment of each field of the Config."""
-    comments = {}
-    for line in inspect.getsource(module.Config).splitlines():
+    """Name, default and comment of each field of the Config, those of its bases included."""
+    comments, bases = {}, [each for each in module.Config.__mro__[::-1] if each is not object]
+    for line in "\n".join(map(inspect.getsource, bases)).splitlines():
         declared, _, comment = line.partition("  # ")
         comments[declared.split(":")[0].strip()] = comment.strip()
     fields = dataclasses.fields(module.Config)

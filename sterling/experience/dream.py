@@ -45,7 +45,7 @@ class Dream(Wrapped, eqx.Module):
 
         def ring() -> Ring:
             action = Actions.of(source.world.spec.action).nothing((seeds, own.branches))
-            obs = jax.tree.map(wide, source.ring.obs(_newest(source.ring)))
+            obs = jax.tree.map(wide, source.source.obs)
             blocks = -(-own.kept // (own.branches * own.horizon))
             return Ring.create((blocks + 1) * (own.horizon + 1), obs, action)
 
@@ -157,11 +157,3 @@ def _places(
 def _horizon(feed: Feed) -> int:
     own: Any = feed.dreams
     return int(own.horizon)
-
-
-def _newest(ring: Ring) -> Place:
-    """The row to be written next, of every env."""
-    envs = jnp.arange(ring.words.shape[2], dtype=jnp.int32)[None]
-    seeds = ring.words.shape[0]
-    env = jnp.broadcast_to(envs, (seeds, envs.shape[1]))
-    return Place.of_all(jnp.broadcast_to(ring.head, env.shape), env)

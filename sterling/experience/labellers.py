@@ -32,7 +32,7 @@ def find(word: str) -> Labeller:
     found = importing.load(importing.absolute(word))
     if not callable(found):
         raise Mistake(f"labeller={word!r} cannot be called; name a function of two stretches")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def by_return(first: Record, second: Record) -> float:

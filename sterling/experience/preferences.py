@@ -175,11 +175,11 @@ def _ask(pairs: Pairs, found: Any, wrong: np.ndarray, seed: int, own: Any) -> No
         if label not in (0.0, 0.5, 1.0):
             raise Mistake(f"labeller={own.labeller!r} answered {label}; answer 0, 1 or 0.5")
         turned = wrong[seed, slot - count]
-        pairs.label[seed, slot] = 1.0 - label if turned else label  # type: ignore[index]
+        pairs.label[seed, slot] = 1.0 - label if turned else label
     for kept, drawn in ((pairs.obs, rows.obs), (pairs.action, rows.action)):
         for old, new in zip(jax.tree.leaves(kept), jax.tree.leaves(drawn), strict=True):
             old[seed, slots] = new[seed, both]
-    pairs.count[seed] = count + asked  # type: ignore[index]
+    pairs.count[seed] = count + asked
 
 
 def _stretch(rows: Record, seed: int, at: int) -> Record:

@@ -51,10 +51,11 @@ class Dynamics(eqx.Module):
 def numbers(space: spaces.Space[Any], remedy: str) -> int:
     """How many numbers an observation has; raises :class:`Mistake`, with a ``remedy``, where it is
     no vector of floats."""
-    vector = isinstance(space, spaces.Box) and len(space.shape) == 1
-    if not vector or not np.issubdtype(space.dtype, np.floating):
+    vector = isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)
+    shape: Any = space.shape
+    if not vector or len(shape) != 1:
         raise Mistake(f"a model is learned of vectors of numbers, not of {space}; {remedy}")
-    return int(space.shape[0])
+    return int(shape[0])
 
 
 def outcome(batch: Record) -> Float[Array, "batch n"]:

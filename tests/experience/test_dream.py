@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from sterling import envs, keys
 from sterling.algorithms.online import mbpo
@@ -14,7 +15,8 @@ from sterling.experience.dream import Dream, awake, dreaming
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
 from sterling.training.agent import Agent
-from sterling.types import Record
+from sterling.training.settings import resolve
+from sterling.types import Mistake, Record, Spec
 
 FAR = 1000.0  # nothing that was lived looks like this
 FIELDS = {
@@ -201,3 +203,15 @@ def test_held_out_places_teach_nothing_and_are_the_share_asked_for():
     two = mbpo.learn_model(state, other, jax.random.key(0))[0]
     for a, b in zip(jax.tree.leaves(one.model.nets), jax.tree.leaves(two.model.nets), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_what_cannot_be_dreamt_is_refused_in_one_line():
+    with pytest.raises(Mistake, match="leave out n_step and priority"):
+        mbpo.needs(mbpo.Config(n_step=3))
+    with pytest.raises(Mistake, match="elites=5 are more than members=3"):
+        mbpo.needs(mbpo.Config(members=3))
+    with pytest.raises(Mistake, match="leave out data and plr"):
+        resolve("mbpo", "maze:3x3", steps=20_000, starts="plr")
+    pictures = Spec(spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(2))
+    with pytest.raises(Mistake, match="vectors of numbers"):
+        mbpo.init(jax.random.key(0), pictures, mbpo.Config())
