@@ -191,9 +191,10 @@ def page(name: str) -> str:
 
 
 def settings(module: Any, own: dict[str, Any]) -> list[tuple[str, Any, str]]:
-    """Name, default and comment of each field of the Config."""
+    """Name, default and comment of each field of the Config, inherited ones as well."""
     comments = {}
-    for line in inspect.getsource(module.Config).splitlines():
+    classes = [each for each in reversed(module.Config.__mro__) if dataclasses.is_dataclass(each)]
+    for line in (line for each in classes for line in inspect.getsource(each).splitlines()):
         declared, _, comment = line.partition("  # ")
         comments[declared.split(":")[0].strip()] = comment.strip()
     fields = dataclasses.fields(module.Config)

@@ -24,7 +24,7 @@ RANK = {
     **{"commands": 5, "options": 6, "cli": 6},
     **{"__init__": 6, "__main__": 7},
 }
-BELOW_ALGORITHMS = {"types", "actor", "field_types", "keys", "naming"}
+BELOW_ALGORITHMS = {"types", "actor", "agents", "field_types", "keys", "naming"}
 BELOW_ALGORITHMS |= {"nets", "equations", "language"}
 READING_ORDER = ["Config", "State", "needs", "init", "act", "value", "learn"]
 

@@ -43,7 +43,7 @@ SPREAD = {
 }
 MPE2 = {
     **SHARED,
-    **{"environment": "pettingzoo:mpe2/simple_spread_v3", "steps": 160_000, "seeds": 3},
+    **{"environment": "pettingzoo:mpe2/simple_spread_v3", "steps": 32_000, "seeds": 3},
     **{"envs": 32, "length": 25, "minibatch": 600, "epochs": 8, "lr": 7e-4, "gamma": 0.9},
     **{"reward": "team"},
 }
