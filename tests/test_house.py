@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[1] / "sterling"
 FILES = sorted(ROOT.rglob("*.py"))
 RANK = {
-    **dict.fromkeys(("types", "actor", "channels", "keys", "naming", "disk", "notice"), 0),
+    **dict.fromkeys(
+        ("types", "actor", "agents", "channels", "keys", "naming", "disk", "notice"), 0
+    ),
     **dict.fromkeys(("leaving", "pickling", "importing", "plugins"), 0),
     **dict.fromkeys(("config_class", "field_types"), 0),
     **{"references": 0, "goals": 0, "agents": 0, "seeds": 0, "collector": 0, "language": 1},

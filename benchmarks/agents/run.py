@@ -43,8 +43,9 @@ SPREAD = {
 }
 MPE2 = {
     **SHARED,
-    **{"environment": "pettingzoo:mpe2/simple_spread_v3", "steps": 200_000, "seeds": 3},
-    **{"envs": 32, "length": 50, "minibatch": 1_200, "lr": 7e-4, "reward": "team"},
+    **{"environment": "pettingzoo:mpe2/simple_spread_v3", "steps": 32_000, "seeds": 3},
+    **{"envs": 32, "length": 25, "minibatch": 600, "epochs": 8, "lr": 7e-4, "gamma": 0.9},
+    **{"reward": "team"},
 }
 RUNS = {"own": {**SPREAD, "reward": "own"}, "team": {**SPREAD, "reward": "team"}, "mpe2": MPE2}
 

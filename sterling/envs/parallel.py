@@ -6,6 +6,7 @@ only to turn an AEC environment, in which agents move in turn, into a parallel o
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import gymnasium
@@ -56,7 +57,8 @@ class Together(gymnasium.Env[Any, Any]):
         self._agents = list(env.possible_agents)
         own = [env.observation_space(agent) for agent in self._agents]
         self._acts = [env.action_space(agent) for agent in self._agents]
-        seen, act = _alike(own, "observations"), _alike(self._acts, "actions")
+        seen: Any = _alike(own, "observations")
+        act = _alike(self._acts, "actions")
         if len(self.names) < 2 or not isinstance(act, spaces.Discrete | spaces.Box):
             said = f"it has {len(self.names)} agents who act in {act}"
             raise Violation(f"{said}; it must have two or more, in a Discrete or a Box each")
@@ -64,12 +66,13 @@ class Together(gymnasium.Env[Any, Any]):
         parts = {PROPER: seen} if self._wrap else dict(seen.spaces)
         _, infos = env.reset(seed=0)
         told = bool(infos) and all(MASK in infos.get(agent, {}) for agent in self._agents)
-        fewer = any(choices(space) < choices(act) for space in self._acts)
+        self._choices = choices(act)
+        fewer = any(choices(space) < self._choices for space in self._acts)
         self._added = "" if MASK in parts else "info" if told else "sizes" if fewer else ""
         self._one = spaces.Dict(parts)
         side = {name: joint(part, len(self.names)) for name, part in parts.items()}
         if self._added:
-            side[MASK] = spaces.MultiBinary((len(self.names), choices(act)))
+            side[MASK] = spaces.MultiBinary((len(self.names), self._choices))
         side[ALIVE] = spaces.MultiBinary(len(self.names))
         self.observation_space = spaces.Dict(side)
         self.action_space = joint(act, len(self.names))
@@ -112,7 +115,7 @@ class Together(gymnasium.Env[Any, Any]):
             each = [row if row is None or self._wrap else row[name] for row in rows]
             made[name] = _stacked(part, each)
         if self._added:
-            made[MASK] = np.zeros(self.observation_space[MASK].shape, np.int8)
+            made[MASK] = np.zeros((len(self._agents), self._choices), np.int8)
         for row, agent in enumerate(self._agents if self._added else ()):
             if agent in alive:
                 told = self._added == "info" and infos.get(agent, {}).get(MASK)
@@ -128,13 +131,10 @@ def _stacked(space: spaces.Space[Any], rows: list[Any]) -> Any:
     for path, leaf in leaves(space):
         whole = np.zeros((len(rows), *(leaf.shape or ())), leaf.dtype)
         for number, row in enumerate(rows):
-            value = row
-            for key in path if row is not None else ():
-                value = value[key]
-            if value is None:
-                continue
-            value = np.asarray(value)
-            whole[(number, *(slice(0, size) for size in value.shape))] = value
+            if row is not None:
+                value = np.asarray(functools.reduce(lambda inside, key: inside[key], path, row))
+                inside: Any = (number, *(slice(0, size) for size in value.shape))
+                whole[inside] = value
         made.append(whole)
     return tree(space, iter(made))
 

@@ -72,7 +72,7 @@ class Spread:
     def obs(self) -> spaces.Space[Any]:
         """For each agent, cell by cell: whether it stands there, whether there is a landmark, and
         how many others stand there."""
-        high = np.repeat(np.float32([1, 1, self._count - 1]), self.cells)
+        high = np.repeat(np.array([1, 1, self._count - 1], np.float32), self.cells)
         return joint(spaces.Box(np.zeros_like(high), high), self._count)
 
     @property

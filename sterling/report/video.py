@@ -142,9 +142,9 @@ def _scene(environment: Any, options: dict[str, Any], seed: int) -> Scene:
         make = functools.partial(registered, name, render_mode="rgb_array", **own)
         return _rendered(make, ours, seed)
     if backend == "pettingzoo":
-        from sterling.envs.pettingzoo import build
+        from sterling.envs import pettingzoo
 
-        make = functools.partial(build, name, render_mode="rgb_array")
+        make = functools.partial(pettingzoo.build, name, render_mode="rgb_array")
         return _rendered(make, options, seed)
     world = envs.make(environment, (seed,), 1, purpose="evaluate", **options)
     if backend == "envpool":

@@ -107,7 +107,7 @@ def test_chance_does_what_each_agent_may():
 
 
 def test_who_learns_for_one_agent_is_not_made_for_several():
-    for name in ("ppo", "dqn", "recurrent-ppo", "sac"):
+    for name in ("recurrent-ppo", "sac"):
         with pytest.raises(Mistake, match=f"{name} learns for one agent .* 3; use ippo"):
             sterling.train(name, Counters, steps=60_000, preset=False)
     with pytest.raises(Mistake, match="has one; use ppo"):

@@ -2,8 +2,6 @@
 environments here are written out, so that the package is needed for its own ones alone."""
 
 import importlib.util
-from typing import ClassVar
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -24,9 +22,8 @@ class Counters:
     """Agents who see their number and are paid 10 ** number times what they do; in step ``leave``
     green ends, in step 4 all others do, or where ``cut`` they are cut."""
 
-    metadata: ClassVar = {"name": "counters"}
-
     def __init__(self, cut=False, leave=2, told=False, sizes=(4, 4, 4), longer=0):
+        self.metadata = {"name": "counters"}
         self.possible_agents = ["red", "green", "blue"]
         self.agents = []
         self.cut, self.leave, self.told, self.sizes, self.longer = cut, leave, told, sizes, longer
@@ -56,9 +53,8 @@ class Counters:
         if self.told:
             assert all(a != self.possible_agents.index(agent) for agent, a in actions.items())
         self.time += 1
-        paid = {
-            agent: 10.0 ** self.possible_agents.index(agent) * a for agent, a in actions.items()
-        }
+        worth = {agent: 10.0**number for number, agent in enumerate(self.possible_agents)}
+        paid = {agent: worth[agent] * action for agent, action in actions.items()}
         over = self.time == 4
         ended = {agent: (over and not self.cut) or (agent == "green" and self.time == self.leave)
                  for agent in self.agents}  # fmt: skip
@@ -110,8 +106,11 @@ def test_masks_in_info_are_each_agents_own():
     spec, obs, _ = lived(lambda: Counters(told=True, leave=9), 1, (1, 2, 3))
     assert spec.obs["action_mask"].shape == (3, 4)
     np.testing.assert_array_equal(obs["action_mask"][0, 0], 1 - np.eye(4)[:3])
-    with pytest.raises(Mistake):  # no such choice is ever made by chance or by a policy
-        Host(lambda: Counters(told=True), (0,), 1, workers=0, reward_weights="1,1,1")
+
+
+def test_agents_rewards_are_not_weighted():
+    with pytest.raises(Mistake, match="of agents the sum of all is the reward"):
+        Host(Counters, (0,), 1, workers=0, reward_weights="1,1,1")
 
 
 def test_shorter_vectors_and_fewer_choices_are_filled_up():
@@ -142,14 +141,15 @@ def test_a_missing_package_is_named_with_what_installs_it(monkeypatch):
         envs.make("pettingzoo:mpe2/simple_spread_v3", (0,), 1)
 
 
+@pytest.mark.slow
 def test_a_users_own_is_learned_from_in_processes(tmp_path):
     run = sterling.train(
         "ippo", lambda: Counters(told=True), steps=128, seeds=2, envs=2, length=16, minibatch=48,
         preset=False, evaluate_episodes=2, out=tmp_path / "run", env_options={"workers": 1},
     )  # fmt: skip
     final = run.result["final"]
-    parts = [final[f"reward.{name}"]["value"] for name in ("red", "green", "blue")]
-    np.testing.assert_allclose(final["return"]["value"], sum(parts), rtol=1e-5)
+    parts = [final[f"reward.{name}"]["per_seed"] for name in ("red", "green", "blue")]
+    np.testing.assert_allclose(final["return"]["per_seed"], np.sum(parts, 0), rtol=1e-5)
 
 
 @NEEDED

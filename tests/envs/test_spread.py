@@ -57,17 +57,16 @@ def test_the_best_on_average_is_the_mean_over_all_ways_to_begin():
 def test_a_landmark_is_held_by_the_first_who_stands_there():
     task = Spread(3, 1, 4)
     level = Level(jnp.array([0, 1, 3], jnp.int32), jnp.array([0, 1, 2], jnp.int32))
-    state, _ = task.begin(level, jax.random.key(0))
-    _, obs, reward, ended, cut = task.step(
-        state, jnp.array([1, 4, 1], jnp.int32), jax.random.key(0)
-    )
+    key = jax.random.key(0)
+    state, _ = task.begin(level, key)
+    _, obs, reward, ended, cut = task.step(state, jnp.array([1, 4, 1], jnp.int32), key)
     np.testing.assert_allclose(reward, [0.0, -0.1, 0.0])  # the second stands where the first is
     np.testing.assert_array_equal(obs[1, :4], [0, 1, 0, 0])  # where it is
     np.testing.assert_array_equal(obs[1, 4:8], [1, 1, 0, 1])  # the landmarks
     np.testing.assert_array_equal(obs[1, 8:], [0, 1, 0, 1])  # the others
     assert not ended
     assert not cut
-    _, _, reward, ended, _ = task.step(state, jnp.array([4, 4, 1], jnp.int32), jax.random.key(0))
+    _, _, reward, ended, _ = task.step(state, jnp.array([4, 4, 1], jnp.int32), key)
     assert ended
     assert not reward.any()
 

@@ -1,5 +1,6 @@
-"""Independent PPO: agents that share one network, each learning as if it were alone (de Witt 2020,
-"Is independent learning all you need in the StarCraft multi-agent challenge?", arXiv:2011.09533).
+"""Independent PPO: agents share one network, and each learns as if alone (de Witt 2020).
+
+"Is independent learning all you need in the StarCraft multi-agent challenge?", arXiv:2011.09533.
 
     policy      pi(a_i | o_i, i),  one for all agents; i one-hot where ``identity`` says so
     value       V(o_i, i)
