@@ -30,6 +30,7 @@ MEASURED = (  # each writes its page from its committed results when it is given
     *("statistics/intervals.py", "statistics/verdicts.py", "mutants/run.py"),
     *("tuning/run.py", "until/run.py", "worlds/run.py", "language/speed.py"),
     *("language/learn.py", "language/ablation.py", "language/staleness.py", "starts/run.py"),
+    "goals/run.py",
 )
 
 

@@ -107,8 +107,8 @@ class Traced:
         self.task, self.seeds, self.limit, self._strategy = task, len(seeds), limit, strategy
         self._alternating = bool(getattr(task, "alternating", False))
         channels = checked(dict(getattr(task, "channels", {})))
-        parts = {"channels": channels, "judge": judge_of(task)}
-        self.spec = Spec(obs=task.obs, action=task.action, envs=envs, **parts)
+        obs, action, judge = task.obs, task.action, judge_of(task)
+        self.spec = Spec(obs=obs, action=action, envs=envs, channels=channels, judge=judge)
         usual = getattr(task, "levels", 0) if isinstance(task, leveled.Levelled) else 0
         count = usual if levels is None else levels
         check_whole("levels", count, 0)
