@@ -31,6 +31,7 @@ MEASURED = (  # each writes its page from its committed results when it is given
     *("tuning/run.py", "until/run.py", "worlds/run.py", "language/speed.py"),
     *("language/learn.py", "language/ablation.py", "language/staleness.py", "starts/run.py"),
     "memory/run.py",
+    "goals/run.py",
 )
 
 

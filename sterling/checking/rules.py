@@ -12,7 +12,10 @@ import numpy as np
 from sterling.checking.finding import Check, Unseen, Wrong
 from sterling.checking.play import Played
 from sterling.envs.board import leaves
-from sterling.types import Spec
+from sterling.goals import ACHIEVED, DESIRED
+from sterling.types import Mistake, Spec
+
+JUDGED = "goals are judged as steps were answered"
 
 
 def rules(spec: Spec, played: Played, code: Any) -> Iterator[Check]:
@@ -24,6 +27,8 @@ def rules(spec: Spec, played: Played, code: Any) -> Iterator[Check]:
     yield "the step after an episode's last resets and is masked", partial(_resets, played), code
     yield "discount is 0 at ends only, and within [-1, 1]", partial(_discounts, played), code
     yield "the final observation of an episode is shown", partial(_final, played), code
+    if spec.judge is not None:
+        yield JUDGED, partial(_judged, spec, played), code
 
 
 def _parts(spec: Spec, obs: Any) -> Iterator[tuple[str, Any, np.ndarray]]:
@@ -140,6 +145,28 @@ def _final(played: Played) -> str:
             "answer with the observation that the last action led to; the next step resets",
         )
     return ""
+
+
+def _judged(spec: Spec, played: Played) -> str:
+    """Whether the judge of goals says of every step what the step itself said."""
+    judge: Any = spec.judge
+    try:
+        of_rows = jax.jit(jax.vmap(jax.vmap(jax.vmap(judge))))
+        found = of_rows(*(jax.numpy.asarray(played.obs[name]) for name in (ACHIEVED, DESIRED)))
+    except Mistake as reason:
+        raise Unseen(str(reason)) from reason
+    answered = {"reward": played.reward, "discount": played.discount}
+    for (name, own), said in zip(answered.items(), map(np.asarray, found), strict=True):
+        wrong = (np.abs(said - own) > 1e-4 * (1.0 + np.abs(own))) & played.mask
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0])
+            raise Wrong(
+                f"step {at[0]} answered with {name} {own[at]:.6g} where the judge says "
+                f"{said[at]:.6g} of the same goals",
+                "let both say the same: reward and end of a step by what is achieved and desired",
+            )
+    reached = len(np.unique(played.reward[played.mask])) > 1
+    return "" if reached else "note: all steps were rewarded alike"
 
 
 def _seen(played: Played) -> str:

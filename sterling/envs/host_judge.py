@@ -26,8 +26,11 @@ class HostJudge:
     all rows at once, and where it has one ``compute_terminated`` likewise; without that nothing
     ends an episode."""
 
-    def __init__(self, build: Callable[[], Any], name: str, space: spaces.Dict):
-        self._build, self._name, self._space, self._made = build, name, space, None
+    def __init__(self, build: Callable[[], Any], name: str, obs: spaces.Space[Any]):
+        own: Any = obs
+        self._shape: tuple[int, ...] = own[ACHIEVED].shape
+        self._build, self._name = build, name
+        self._made: Any = None
 
     def __call__(
         self, achieved: Float[Array, "..."], desired: Float[Array, "..."]
@@ -52,7 +55,7 @@ class HostJudge:
                 f"{self._name} has goals and no compute_reward(achieved_goal, desired_goal, info) "
                 "to judge others by; give it one, or leave out hindsight"
             )
-        goals = np.zeros((2, *self._space[ACHIEVED].shape), np.float32)
+        goals = np.zeros((2, *self._shape), np.float32)
         try:
             self._answer(goals, goals)
         except Exception as error:
@@ -61,7 +64,7 @@ class HostJudge:
 
     def _answer(self, achieved: Any, desired: Any) -> tuple[np.ndarray, np.ndarray]:
         """Of goals with any leading axes, laid out in one."""
-        lead = achieved.shape[: achieved.ndim - len(self._space[ACHIEVED].shape)]
+        lead = achieved.shape[: achieved.ndim - len(self._shape)]
         rows = [np.asarray(x).reshape(-1, *x.shape[len(lead) :]) for x in (achieved, desired)]
         reward = np.asarray(self._made.compute_reward(*rows, {}), np.float32)
         if reward.shape != (len(rows[0]),):

@@ -57,8 +57,8 @@ class EpisodeIndex(eqx.Module):
             elapsed = jnp.where(mask, before, 0)
             return jnp.where(mask & ~last, elapsed + 1, 0), elapsed
 
-        by_time = (jnp.swapaxes(x, 0, 1) for x in (record.last, record.mask))
-        return jnp.swapaxes(jax.lax.scan(step, before, tuple(by_time))[1], 0, 1)
+        by_time = jnp.swapaxes(record.last, 0, 1), jnp.swapaxes(record.mask, 0, 1)
+        return jnp.swapaxes(jax.lax.scan(step, before, by_time)[1], 0, 1)
 
     def lookup(self, ring: Ring, place: Place) -> tuple[Int[Array, "..."], Int[Array, "..."]]:
         """Steps before these rows in their episodes, and how many rows of those are known; 0 and 0

@@ -47,14 +47,15 @@ class ReplayDraws(eqx.Module):
         return self.needs.feed(feed.name).batch
 
     def chances(self, feed: Feed, keys: Key[Array, "seed"]) -> PyTree:
-        """Which rows, or numbers in [0, 1) to find them by, and what else relabelling them asks
-        for; all that is fresh."""
+        """Which rows, or numbers in [0, 1) to find them by, with what relabelling them asks for as
+        well, where they are relabelled; all that is fresh."""
         own = self.needs.feed(feed.name)
         if own.whole:
             return self.fresh
         which = self._which(own, named.fold_each(keys, "sample"))
-        shape, change = (own.updates, own.batch), self.relabel
-        return which, None if change is None else change.chances(keys, shape)
+        if self.relabel is None:
+            return which
+        return which, self.relabel.chances(keys, (own.updates, own.batch))
 
     def _which(
         self, own: Feed, keys: Key[Array, "seed"]
@@ -71,13 +72,16 @@ class ReplayDraws(eqx.Module):
         feed: Feed,
         seed: Int[Array, ""],
         heard: Priorities | None,
-        chance: tuple[Int[Array, "batch"] | Float[Array, "batch"], PyTree] | Record,
+        chance: PyTree,
     ) -> Record:
         """The rows' windows as transitions, or the stretches that begin at them."""
         own, extras = self.needs.feed(feed.name), {}
         if isinstance(chance, Record):
             return chance
-        number, luck = chance
+        change, number, relabel = self.relabel, chance, None
+        if change is not None:
+            number, luck = chance
+            relabel = partial(_relabelled, change, luck)
         if heard is not None and own.priority:
             number, weight = _alone(heard).draw(number[None])
             number, extras["weight"] = number[0], weight[0]
@@ -89,8 +93,6 @@ class ReplayDraws(eqx.Module):
         if own.length:
             place, known = place.ahead(own.length, self.ring.rows), known[:, None]
         keep = bool(self.needs.keep)
-        change = self.relabel
-        relabel = None if change is None else partial(_relabelled, change, luck)
         batch = transitions(self.ring, own, place, extras=extras, keep=keep, relabel=relabel)
         return dataclasses.replace(batch, mask=batch.mask & known)
 

@@ -39,10 +39,11 @@ def transitions(
     """The windows that start at these places, each as one transition; ``keep``: with what the ring
     keeps of their extras; ``relabel``: a change of their rows before they are summed."""
     window = place.ahead(feed.n_step, ring.rows)
-    *told, mask = ring.scalars(window)
-    rows = Rows(*told, {})
-    rows = rows if relabel is None else relabel(ring, window, rows)
-    reward, discount, last = rows.reward, rows.discount, rows.last
+    reward, discount, last, mask = ring.scalars(window)
+    rows = Rows(reward, discount, last, {})
+    if relabel is not None:
+        rows = relabel(ring, window, rows)
+        reward, discount, last = rows.reward, rows.discount, rows.last
     follows = mask[..., 1:] & ~last[..., :-1]
     follows = jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1)
     total, _, steps = n_step_return(reward, feed.gamma * discount, follows)

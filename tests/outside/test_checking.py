@@ -16,7 +16,9 @@ from gymnasium import spaces
 
 from sterling.algorithms.online import dqn, ppo, r2d2
 from sterling.checking import check_algorithm, check_environment
+from sterling.checking.rules import JUDGED
 from sterling.cli import main
+from sterling.envs.flip import Flip
 from sterling.types import Mistake, Record, Signals, Spec, Step
 
 
@@ -178,6 +180,18 @@ class Noisy(Walk):
         return place[None].astype(jnp.float32) + 1e-3 * np.random.random()
 
 
+class Partial(Flip):
+    """Its judge counts one bit only."""
+
+    def step(self, state, action, key):
+        state, obs, *_, extras = super().step(state, action, key)
+        reward, discount = super().judge(state.bits, state.wanted)
+        return state, obs, reward, discount == 0.0, jnp.zeros((), bool), extras
+
+    def judge(self, achieved, desired):
+        return super().judge(achieved[:1], desired[:1])
+
+
 class Rows:
     """A World on the host: counts to 3, then begins again. What is wrong with it is said."""
 
@@ -223,6 +237,8 @@ AUTORESET = "the step after an episode's last resets and is masked"
     [
         (Walk(), []),
         (world(""), []),
+        (Flip(2), []),
+        (Partial(2), [JUDGED]),
         (Wide(), ["observations lie in their space"]),
         (Deaf(), ["random numbers come from the key"]),
         (world("hides"), ["the final observation of an episode is shown"]),
@@ -230,7 +246,18 @@ AUTORESET = "the step after an episode's last resets and is masked"
         (world("mask"), [AUTORESET]),
         (world("discount"), ["discount is 0 at ends only, and within [-1, 1]"]),
     ],
-    ids=["task", "world", "space", "key", "hidden", "same step", "mask", "discount"],
+    ids=[
+        "task",
+        "world",
+        "goals",
+        "judge",
+        "space",
+        "key",
+        "hidden",
+        "same step",
+        "mask",
+        "discount",
+    ],
 )
 def test_a_world_s_fault_is_named_in_its_own_line(environment, whats):
     findings = list(check_environment(environment, quick=True))

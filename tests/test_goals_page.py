@@ -1,0 +1,32 @@
+"""The example of docs/goals.md holds, and its commands are understood."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sterling.checking import check_environment
+from sterling.options import parse
+from sterling.training.hindsight import kind_and_share
+
+PAGE = (Path(__file__).parents[1] / "docs" / "goals.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_example_keeps_to_every_rule():
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    found: dict = {}
+    exec(compile(code, "goals.md", "exec"), found)
+    findings = list(check_environment(found["Points"](), quick=True))
+    assert [each.what for each in findings if each.failed] == []
+    assert any("judged" in each.what for each in findings)
+
+
+def test_the_commands_are_understood():
+    lines = re.findall(r"^ *(sterling train .*)$", PAGE, re.MULTILINE)
+    assert len(lines) == 4
+    words = [parse(shlex.split(line)[1:]).hindsight for line in lines]
+    assert [kind_and_share(word) for word in words][:3] == [
+        ("future", 0.8), ("future", 0.8), ("final", 0.8)
+    ]  # fmt: skip
