@@ -2,6 +2,7 @@
 environments here are written out, so that the package is needed for its own ones alone."""
 
 import importlib.util
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
