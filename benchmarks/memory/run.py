@@ -117,9 +117,9 @@ reason to pull one arm rather than another.
 TRIED = """
 **What falls short.** R2D2's settings were chosen after one trial of seed 100 in each world; one
 before, in a chain of 20 with a quarter of the updates and shorter stretches, had learned nothing
-after 60,000 steps. DQN has the same step size, width, discount, replay and n-step sums, and no settings
-were looked for: no setting of it can do better without memory. Both worlds are small: no picture
-and no long episode was tried.
+after 60,000 steps. DQN has the same step size, width, discount, replay and n-step sums, and no
+settings were looked for: none can do better without memory. Both worlds are small: no picture and
+no long episode was tried.
 """
 
 

@@ -23,13 +23,19 @@ from sterling.training.programs import EMITTERS, LEVEL
 
 REMEMBERING = [name for name, case in CASES.items() if case.steps and hasattr(find(name), "recall")]
 
+CLIMBS = {  # of those who learn under a limit
+    "ppo-lagrangian": {"multiplier_lr": 0.2, "entropy_coef": 0.01},
+    "sac-lagrangian": {"multiplier_lr": 0.01},
+}
+
 
 def runs() -> Iterator[Any]:
     """Every algorithm on every world; in ``make test`` each on "both", which has an observation, a
-    choice and a delay (who remembers on the worlds further below), and one with each kind of
-    experience that it gathers also on "limits", in which episodes are cut."""
+    choice and a delay (who remembers, or learns under a limit, on the worlds further below), and
+    one with each kind of experience that it gathers also on "limits", in which episodes are cut."""
     for case in CASES.values():
-        first = set() if case.name in REMEMBERING else {f"both{case.spaces[-1]}"}
+        elsewhere = case.name in (*REMEMBERING, *CLIMBS)
+        first = set() if elsewhere else {f"both{case.spaces[-1]}"}
         if case.name in ("ppo", "dqn"):
             first.add(f"limits{case.spaces[0]}")
         for world in case.worlds:
@@ -39,6 +45,7 @@ def runs() -> Iterator[Any]:
 
 def test_every_listed_algorithm_has_a_case():
     assert set(CASES) | set(test_language.NAMES) == set(ALGORITHMS)
+    assert set(CLIMBS) == {name for name in CASES if hasattr(find(name).Config, "cost_limit")}
 
 
 @pytest.fixture
@@ -136,15 +143,7 @@ def test_what_was_seen_first_is_remembered(name, world):
     assert found > 20
 
 
-CLIMBS = {
-    "ppo-lagrangian": {"multiplier_lr": 0.2, "entropy_coef": 0.01},
-    "sac-lagrangian": {"multiplier_lr": 0.01},
-}
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in CASES if hasattr(find(name).Config, "cost_limit")]
-)
+@pytest.mark.parametrize("name", CLIMBS)
 @pytest.mark.parametrize("form", [pytest.param("", marks=pytest.mark.slow), "-continuous"])
 @pytest.mark.usefixtures("_runs_for_long")
 def test_a_limit_is_met_and_no_more_is_given_up_than_it_asks(name, form, tmp_path):
