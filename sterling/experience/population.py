@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.actor import Actor
+from sterling.envs.traced import select
 from sterling.experience.draws import Ready, Unvisited
 from sterling.experience.episodes import Episodes, Playing, Seen
 from sterling.experience.rollout import Tally
@@ -145,7 +146,7 @@ def _booked(
         last=jnp.ones_like(sound),
         mask=sound,
         extras={f"episode/{name}": x for name, x in columns.items()},
-        start=Lives(members, jax.tree.map(lambda x: jnp.where(_wide(sound, x), x, 0.0), seen)),
+        start=Lives(members, select(sound, seen, jax.tree.map(jnp.zeros_like, seen))),
     )
     ended: dict[str, Float[Array, "seed"]] = {
         name: tally.totals[name] + x.sum(1).astype(jnp.float32) for name, x in columns.items()
@@ -161,8 +162,3 @@ def _finite(tree: PyTree, shape: tuple[int, ...]) -> Array:
     for leaf in jax.tree.leaves(tree):
         good = good & jnp.isfinite(leaf).all(axis=tuple(range(2, leaf.ndim)))
     return good
-
-
-def _wide(which: Array, like: Array) -> Array:
-    """``which`` with as many axes as ``like`` has."""
-    return which.reshape(which.shape + (1,) * (like.ndim - which.ndim))

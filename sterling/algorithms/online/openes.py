@@ -137,11 +137,10 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     step, optimiser = adam().update(down, state.optimiser)
     seen = state.obs_statistics.joined(batch.start.seen, batch.mask)
     best = jnp.max(batch.reward, where=batch.mask, initial=-math.inf)
+    lived = batch.extras["episode/length"].sum(where=batch.mask)
     metrics = {
         "population/best": jnp.where(batch.mask.any(), best, 0.0),
-        "population/steps": batch.extras["episode/length"]
-        .sum(where=batch.mask)
-        .astype(jnp.float32),
+        "population/steps": lived.astype(jnp.float32),
         "loss/grad_norm": global_norm(ascent),
         "policy/norm": global_norm(theta),
     }
