@@ -103,6 +103,7 @@ def test_rows_are_those_of_branches_and_nothing_between(horizon, iterations):
     assert np.abs(batch.next_obs[is_real]).max() <= 1.0
 
 
+@pytest.mark.slow
 def test_branches_begin_in_states_of_the_replay_and_never_in_a_row_without_experience():
     dream, agent = begun("observation", 1)
     dream, draws = collected(dream, agent, 12, horizon=1)
@@ -125,6 +126,7 @@ def test_what_would_follow_an_end_is_no_experience():
     assert not (ended & (batch.obs[:, 0] >= FAR)).any()
 
 
+@pytest.mark.slow
 def test_a_batch_has_its_share_of_real_rows():
     dream, agent = begun("observation", 1)
     dream, draws = collected(dream, agent, 2, horizon=1)
@@ -134,6 +136,7 @@ def test_a_batch_has_its_share_of_real_rows():
     assert (np.abs(batch.next_obs[:, 0]) > 1.0).sum() == 90
 
 
+@pytest.mark.slow
 def test_a_model_that_has_learned_nothing_dreams_nothing():
     dream, agent = begun("cut", 2)
     seeds = jnp.arange(2, dtype=jnp.int32)
@@ -146,6 +149,7 @@ def test_a_model_that_has_learned_nothing_dreams_nothing():
     assert drawn(after, draws).mask.sum() > 60
 
 
+@pytest.mark.slow
 def test_what_is_lived_is_the_same_as_without_dreams():
     dream, agent = begun("observation", 2)
     seeds = jnp.arange(2, dtype=jnp.int32)

@@ -85,11 +85,13 @@ def test_stretches_are_of_one_episode_and_of_experience_alone(monkeypatch):
         np.testing.assert_array_equal(each.obs[:, 0], [0.0, 1.0])
 
 
+@pytest.mark.slow
 def test_nothing_is_asked_where_no_stretch_is_whole():
     source, agent = begun("delay", 3)  # no episode is as long
     np.testing.assert_array_equal(visited(source, agent).pairs.count, [0, 0])
 
 
+@pytest.mark.slow
 def test_a_seed_alone_is_asked_the_same():
     several = visited(*begun("both", 1)).pairs
     alone = visited(*begun("both", 1, seeds=(1,)), seeds=(1,)).pairs
@@ -120,6 +122,7 @@ def test_batches_are_of_what_was_answered():
     np.testing.assert_array_equal(batch.reward, 0.0)  # whoever learns from answers sees no reward
 
 
+@pytest.mark.slow
 def test_the_reward_in_a_row_is_not_what_is_learned_from():
     _, agent = begun("both", 1)
     state = jax.tree.map(lambda x: x[0], agent.state)

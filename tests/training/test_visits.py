@@ -93,7 +93,9 @@ def test_visits_come_before_their_iterations_and_rows_where_they_were(tmp_path):
 
 
 @pytest.mark.usefixtures("_visited")
-@pytest.mark.parametrize("row", [1, 5])  # in between, and at iteration 35, which has a visit
+@pytest.mark.parametrize(
+    "row", [pytest.param(1, marks=pytest.mark.slow), 5]
+)  # in between, and at iteration 35, which has a visit
 def test_a_visit_is_neither_skipped_nor_made_twice_on_resuming(row, tmp_path):
     whole = train(out=tmp_path / "whole")
     with pytest.raises(SystemExit):
