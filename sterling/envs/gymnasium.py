@@ -11,7 +11,6 @@ row (``last & ~mask``, which nothing else produces) is no experience, and no ter
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import importlib
 import os
@@ -30,11 +29,10 @@ from sterling.channels import parse
 from sterling.envs import reporting
 from sterling.envs.board import BUILD, MASK, RESET, SKIP, STEP, leaves, own, tree
 from sterling.envs.envpool import env_seed
-from sterling.envs.host_judge import HostJudge
+from sterling.envs.host_judge import judged
 from sterling.envs.masks import laid_out
 from sterling.envs.options import check_seconds, check_whole
 from sterling.envs.workers import Crew, Fault, Inline, Processes, WorldFailed
-from sterling.goals import has_goals
 from sterling.naming import called
 from sterling.notice import say
 from sterling.types import Action, AnyArray, Mistake, Obs, Step
@@ -109,9 +107,7 @@ class Host:
             build, self.name, total, count, timeout=timeout, asked=asked
         )  # fmt: skip
         spec = reporting.spec_of(self._crew.problem, envs, wanted, self.name)
-        judged = has_goals(spec.obs) and not self._crew.problem.weights
-        judge = HostJudge(build, self.name, spec.obs) if judged else None
-        self.spec = dataclasses.replace(spec, judge=judge)
+        self.spec = judged(spec, build, self.name, vectors=bool(self._crew.problem.weights))
         self._unreported: set[str] = set()  # channels of which a step has already lacked a value
         self._actions = [leaf for _, leaf in leaves(self.action_space)]
         self._obs: list[np.ndarray] = []

@@ -7,6 +7,7 @@ whoever wants speed writes the rule in JAX, as a Task's ``judge``.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,16 @@ from gymnasium import spaces
 from jaxtyping import Array, Float
 
 from sterling import importing
-from sterling.goals import ACHIEVED
-from sterling.types import Mistake
+from sterling.goals import ACHIEVED, has_goals
+from sterling.types import Mistake, Spec
+
+
+def judged(spec: Spec, build: Callable[[], Any], name: str, *, vectors: bool) -> Spec:
+    """What is known of an environment, with its judge where it has goals; ``vectors`` says that its
+    rewards are such, of which the learner sees a sum that ``compute_reward`` does not give."""
+    if vectors or not has_goals(spec.obs):
+        return spec
+    return dataclasses.replace(spec, judge=HostJudge(build, name, spec.obs))
 
 
 class HostJudge:
