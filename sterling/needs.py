@@ -16,6 +16,7 @@ EPISODES = "episodes"  # or one whole episode of every env, each by its own ``me
 DREAM = "dream"  # what the learner imagines from there on
 LABELS = "labels"  # pairs of stretches of the replay, and which of them someone prefers
 SAID, TEXTS, PAIRS = "said", "texts", "pairs"  # of learners that speak
+KINDS = (FRESH, REPLAY, EPISODES, DREAM, LABELS, SAID, TEXTS, PAIRS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Feed:
     from them, otherwise its ``learn``.
     """
 
-    of: str = REPLAY
+    of: str = REPLAY  # one of KINDS
     name: str = ""
     batch: int = 0
     updates: int = 1
@@ -104,6 +105,11 @@ class Fed:
         return any(feed.of == kind for feed in self.feeds)
 
     @property
+    def replays(self) -> bool:
+        """Whether what was lived is kept: for batches of it, to dream from it, or to compare it."""
+        return any(feed.of in (REPLAY, DREAM, LABELS) for feed in self.feeds)
+
+    @property
     def lives(self) -> bool:
         """Whether only what the learner itself has just lived can be learned from."""
         return self.of(FRESH) or self.of(EPISODES)
@@ -147,6 +153,22 @@ class Needs(Fed):
     capacity: int = 1_000_000
     warmup: int = 0
     keep: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise Mistake for kinds of batches that are none, or cannot be told apart or together."""
+        from sterling.types import Mistake
+
+        names = [feed.name for feed in self.feeds]
+        if len(set(names)) < len(names):
+            raise Mistake(f"feeds need names of their own to be told apart; they have {names}")
+        wrong = [feed.of for feed in self.feeds if feed.of not in KINDS]
+        if wrong:
+            raise Mistake(f"a feed is of one of {', '.join(KINDS)}, not {wrong[0]!r}")
+        if self.of(EPISODES) and len(self.feeds) > 1:
+            raise Mistake("whole episodes are fed alone; another feed beside them has no source")
+        for kind in (DREAM, LABELS):
+            if sum(feed.of == kind for feed in self.feeds) > 1:
+                raise Mistake(f"one feed may be of {kind}; give another one's rows to it")
 
 
 @dataclasses.dataclass(frozen=True)

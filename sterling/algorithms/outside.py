@@ -17,6 +17,10 @@ PARTS = {  # of an algorithm, as they are called
     "act": "act(state, obs, key, explore)",
     "learn": "learn(state, batch, key)",
 }
+ALSO = {  # what some kinds of batches ask for beside a learner
+    "dream": ("imagine", "state, obs, valid, key"),
+    "episodes": ("member", "state, key, env"),
+}
 REMEMBERS = ("memory", "recall")  # in place of ``act``
 
 
@@ -81,6 +85,9 @@ def _check_learners(found: Any, word: str) -> None:
         if not hasattr(found, feed.learner):
             said = f"{word} asks for batches named {feed.name!r}" if feed.name else word
             raise Mistake(f"{said} and lacks {feed.learner}(state, batch, key)")
+        for kind, (name, call) in ALSO.items():
+            if feed.of == kind and not hasattr(found, name):
+                raise Mistake(f"{word} asks for a feed of {kind} and lacks {name}({call})")
 
 
 def word_of(algorithm: Any) -> str:

@@ -109,6 +109,8 @@ def _is_plain(needs: Any) -> bool:
     """Whether a rollout, or rows of a replay, are all that is learned from: such batches are made
     by hand, with ends and cuts; others are drawn."""
     feed = needs.feeds[0]
+    if needs.keep:
+        return False
     return len(needs.feeds) == 1 and feed.of in (FRESH, REPLAY) and not (feed.length or feed.name)
 
 

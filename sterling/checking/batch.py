@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling import keys
-from sterling.needs import FRESH
+from sterling.needs import FRESH, Feed
 from sterling.types import Record, Spec
 
 ENVS = 4
@@ -35,8 +35,8 @@ def observations(count: int, seed: int) -> Any:
 def made_batch(algorithm: Any, state: Any, needs: Any) -> Record:
     """Return a rollout ``(time, env)`` or a batch of transitions ``(row,)`` that the algorithm
     itself might have made: actions and what is recorded beside them are its own."""
-    rollout = needs.of(FRESH)
-    shape = (needs.collect, ENVS) if rollout else (needs.batch,)
+    rollout, feed = needs.of(FRESH), needs.feeds[0]
+    shape = (needs.collect, ENVS) if rollout else (feed.batch,)
     rng = np.random.default_rng(5)
     kind = rng.random(shape)
     last, mask = kind < 0.3, np.ones(shape, bool)
@@ -56,7 +56,7 @@ def made_batch(algorithm: Any, state: Any, needs: Any) -> Record:
         "next_obs": following,
         "last": last,
         "mask": mask,
-        "extras": extras if rollout else _replayed(needs, shape, action, rng),
+        "extras": extras if rollout else _replayed(feed, shape, action, rng),
     }
     return Record(**jax.tree.map(jnp.asarray, parts))
 
@@ -93,13 +93,13 @@ def _acted(algorithm: Any, state: Any, obs: Any, rollout: bool) -> Any:
     return jax.vmap(lambda obs, key: algorithm.act(state, obs, key, True))(obs, each)
 
 
-def _replayed(needs: Any, shape: Any, action: Any, rng: np.random.Generator) -> dict[str, Any]:
+def _replayed(feed: Feed, shape: Any, action: Any, rng: np.random.Generator) -> dict[str, Any]:
     """What a replay gives beside its rows."""
     found: dict[str, Any] = {}
-    if getattr(needs, "priority", 0.0):
+    if feed.priority:
         found["weight"] = rng.uniform(0.3, 1.0, shape).astype(np.float32)
-    if getattr(needs, "next_action", False):
+    if feed.next_action:
         found["next_action"] = jnp.roll(action, -1, 0)
-    if getattr(needs, "monte_carlo", None) is not None:
+    if feed.monte_carlo is not None:
         found["monte_carlo"] = rng.normal(size=shape).astype(np.float32)
     return found

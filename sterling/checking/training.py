@@ -43,6 +43,7 @@ class Trials:
 
     def __init__(self, word: Any, fields: dict[str, Any], needs: Any, form: str):
         self.word, self.fields, self.form = word, fields, FORMS[form]
+        self.learner = needs.feeds[0].learner
         self.steps = STEPS["rollouts" if needs.of(FRESH) else "replay"]
 
     def train(self, world: str, steps: int, seeds: Any, **how: Any) -> Any:
@@ -66,7 +67,7 @@ class Trials:
 
 def training_checks(trials: Trials, algorithm: Any, quick: bool) -> Iterator[Check]:
     """Yield the checks of runs; ``quick`` leaves out most probe worlds."""
-    code = algorithm.learn
+    code = getattr(algorithm, trials.learner)
     yield "a seed alone equals the same among several", lambda: _seeds(trials), code
     yield "stopped and resumed equals uninterrupted", lambda: _resumed(trials), code
     valued = _is_valued(algorithm)

@@ -1,6 +1,6 @@
 """One path by which actors act: by what they see, or also by what they remember.
 
-An actor that remembers is given a :class:`~sterling.types.Past`: its memory, what was really done
+An actor that remembers is given a :class:`~sterling.actor.Past`: its memory, what was really done
 in the step before, whoever chose it, and what the world answered. All of it begins anew in the row
 in which the world resets, not in an episode's last row: the value of what follows a cut is asked of
 the memory that led there.

@@ -104,6 +104,8 @@ class Scored(eqx.Module):
         inner, scores = heard
         inner = self.draws.heed(feed, inner, signals, batch)
         error = signals.samples.get("advantage", signals.samples.get("td_error"))
+        if error is None and feed.name:  # another feed's learner may score them
+            return inner, scores
         if error is None or error.shape != batch.mask.shape:
             raise Mistake(
                 "levels are scored by the learner's samples['advantage'] or samples['td_error'], a "

@@ -110,7 +110,10 @@ class Logged(Still, Unheard, eqx.Module):
         if feed.length:
             steps = jnp.arange(feed.length, dtype=jnp.int32)
             chance = chance[..., None] + steps.reshape((1,) * chance.ndim + (-1,))
-        return self._transitions(chance, feed)
+        batch = self._transitions(chance, feed)
+        if feed.length:  # beyond the end stands the last row again
+            batch = dataclasses.replace(batch, mask=batch.mask & (chance < self._data.rows))
+        return batch
 
     def stored(self) -> Logged:
         """What of it is written: nothing that the file holds."""

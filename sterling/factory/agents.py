@@ -30,7 +30,6 @@ from sterling.factory import rollouts
 from sterling.factory.counted import Counted
 from sterling.factory.pace import Pace
 from sterling.leaving import saying
-from sterling.needs import REPLAY
 from sterling.report.guarded import Guarded
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
@@ -116,7 +115,7 @@ def relive(trained: Trained, until: int, size: int, say: Say) -> tuple[Record, W
             recent.pop(0)
         say(f"living through {_steps(settings, int(run.iteration)):,} steps again")
     world = run.source.world
-    is_replay = run.agent.needs.of(REPLAY)
+    is_replay = run.agent.needs.replays
     rows = _remembered(run.source, size) if is_replay else rollouts.joined(recent)
     return world.of(rows), world
 
@@ -196,7 +195,7 @@ def _begun(settings: Settings) -> Run:
 
 def _live(run: Run, count: int) -> tuple[Run, list[Record]]:
     """So many rounds, and what was lived in them where that is what was learned from."""
-    if run.agent.needs.of(REPLAY):
+    if run.agent.needs.replays:
         return live(run, count), []
     seen = []
     for _ in range(count):

@@ -20,7 +20,7 @@ from sterling.experience.draws import Draws, keys_of
 from sterling.seeds import over_seeds
 from sterling.training.footprint import check_networks, check_shapes
 from sterling.training.settings import Settings
-from sterling.training.updates import Updates
+from sterling.training.updates import Updates, check_metrics
 from sterling.types import (
     Action,
     Algorithm,
@@ -127,6 +127,7 @@ class Agent(eqx.Module):
                 own = named.fold(key, feed.name) if feed.name else key
                 updates = Updates(self.algorithm, feed, draws, seed)
                 state, heard, found = updates((state, heard), chance, own, iteration)
+                check_metrics(feed, feeds, found)
                 metrics |= found
             return state, heard, metrics
 

@@ -12,7 +12,7 @@ from sterling.data import Dataset
 from sterling.disk import try_place
 from sterling.envs.traced import Task
 from sterling.naming import hint
-from sterling.needs import DREAM, LABELS, REPLAY, SAID
+from sterling.needs import DREAM, LABELS, SAID
 from sterling.report.metrics import Sink
 from sterling.training.choices import Guidance, Speech
 from sterling.training.fields import whole
@@ -131,7 +131,17 @@ def check_dump(speech: Speech | None) -> None:
 
 def check_replay(name: str, needs: Any, *, logged: bool, kept: Any) -> None:
     """Whether an agent would dream of a log, or of levels that are scored, or have pairs of them
-    compared; ``kept`` are its needs with what is kept of rows beside them."""
+    compared, or needs of a log what it does not hold; ``kept`` are its needs with what is kept of
+    rows beside them."""
+    if logged and needs.keep:
+        raise Mistake(
+            f"{name} learns from what is recorded as it acts ({', '.join(needs.keep)}), which no "
+            "log holds; leave out data"
+        )
+    if logged and any(feed.every > 1 for feed in needs.feeds):
+        raise Mistake(f"{name} learns in some iterations only, which updates=N cannot count")
+    if logged and len({feed.monte_carlo for feed in needs.feeds} - {None}) > 1:
+        raise Mistake(f"{name} asks for returns with several discounts; a log gives one")
     needs_replay = needs.of(DREAM) or needs.of(LABELS)
     if needs_replay and (logged or kept is not needs):
         raise Mistake(f"{name} begins with what it lives itself; leave out data and plr")
@@ -144,7 +154,7 @@ def check_guide(guide: Guidance | None, needs: Any, *, acts: bool) -> None:
     if guide.how not in GUIDINGS:
         near = hint(guide.how, GUIDINGS, f"there are {', '.join(GUIDINGS)}")
         raise Mistake(f"policies cannot guide by {guide.how!r}{near}")
-    if not needs.of(REPLAY) or not acts:
+    if not needs.replays or not acts:
         raise Mistake(
             "a guide helps learners that replay what they live through, and needs steps=N"
         )

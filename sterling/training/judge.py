@@ -56,5 +56,5 @@ class Judge:
 
 def _copies(settings: Settings, episodes: int) -> int:
     """Environments of each seed."""
-    in_processes = find(settings.environment)[0] in ("gymnasium", "factory")
+    in_processes = find(settings.environment)[0] in ("gymnasium", "factory", "pettingzoo")
     return min(episodes, COPIES) if in_processes else episodes

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from sterling import algorithms, importing
-from sterling.needs import EPISODES, FRESH, REPLAY
+from sterling.needs import EPISODES, FRESH
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import outside
@@ -284,4 +284,4 @@ def _default_envs(module: Any) -> int:
     needs = module.needs(module.Config())
     if needs.of(EPISODES):
         return 64
-    return 1 if needs.of(REPLAY) else 8
+    return 1 if needs.replays else 8

@@ -25,7 +25,7 @@ from sterling.experience.population import Population
 from sterling.experience.preferences import Preferences, unlabelled
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
-from sterling.needs import DREAM, EPISODES, LABELS, REPLAY
+from sterling.needs import DREAM, EPISODES, LABELS
 from sterling.training import hindsight, logbook, sources
 from sterling.training.agent import Agent, create_agent
 from sterling.training.footprint import check_size
@@ -129,7 +129,7 @@ def _within_reach(settings: Settings, world: World) -> None:
     """Raises Mistake where agents that learn from a replay, which act in [-1, 1], would act in a
     box that is not brought to that. Who begins with a log may: it imitates what lies within."""
     box, algorithm = world.spec.action, algorithms.find(settings.algorithm)
-    if not algorithm.needs(settings.config).of(REPLAY) or not isinstance(box, Box):
+    if not algorithm.needs(settings.config).replays or not isinstance(box, Box):
         return
     if not is_bounded(box):
         raise Mistake(
@@ -151,7 +151,7 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
         begin = partial(Rollout.create, world, needs.collect, start)
         lived = guided(settings, world, needs.collect, begin, agent)
         lived = sources.lived(settings.sources, lived, start, agent)
-        if not needs.of(REPLAY):
+        if not needs.replays:
             return sources.whole(settings.sources, lived)
         own, stack = logbook.divided(settings, needs)[1], getattr(world, "stack", 1)
         own = sources.kept(settings.sources, own)
@@ -166,12 +166,13 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
 
 def _around(replay: Replay, needs: AnyNeeds) -> Source:
     """The replay, with whoever makes more of it than batches of its rows."""
+    source: Any = replay
     for feed in needs.feeds:
         if feed.of == DREAM:
-            return Dream.create(replay, feed)
+            source = Dream.create(source, feed)
         if feed.of == LABELS:
-            return Preferences.create(replay, feed)
-    return replay
+            source = Preferences.create(source, feed)
+    return source
 
 
 def _mixed(settings: Settings, source: Any, spec: Spec) -> Any:

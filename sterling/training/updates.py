@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.experience.draws import Draws
-from sterling.types import Algorithm, Feed
+from sterling.types import Algorithm, Feed, Mistake
 
 UPDATES = "updates"  # the metric that counts those of a feed with a name
 Learned = tuple[Any, PyTree]  # an algorithm's state, and what the source has heard
@@ -74,6 +75,17 @@ class Updates:
         learn = getattr(self.algorithm, self.feed.learner)
         state, signals = learn(state, batch, key)
         return (state, self.draws.heed(self.feed, heard, signals, batch)), signals.metrics
+
+
+def check_metrics(feed: Feed, feeds: Sequence[Feed], metrics: Iterable[str]) -> None:
+    """Raise Mistake where what an unnamed feed's learner reports is called as if another's did."""
+    names = {each.name for each in feeds if each.name}
+    clash = [name for name in metrics if not feed.name and name.split("/")[0] in names]
+    if clash:
+        raise Mistake(
+            f"learn reports {clash[0]!r}, as if it came from the feed {clash[0].split('/')[0]!r}; "
+            "give the feed another name"
+        )
 
 
 def means(sums: dict[str, Any], iterations: Any) -> dict[str, Any]:

@@ -215,7 +215,7 @@ def test_what_cannot_be_dreamt_is_refused_in_one_line():
     with pytest.raises(Mistake, match="elites=5 are more than members=3"):
         mbpo.needs(mbpo.Config(members=3))
     with pytest.raises(Mistake, match="leave out data and plr"):
-        resolve("mbpo", "maze:3x3", steps=20_000, starts="plr")
+        resolve("mbpo", "maze:3x3", steps=20_000, sources="plr")
     pictures = Spec(spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(2))
     with pytest.raises(Mistake, match="vectors of numbers"):
         mbpo.init(jax.random.key(0), pictures, mbpo.Config())

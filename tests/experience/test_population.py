@@ -175,8 +175,8 @@ def test_what_cannot_be_is_said_in_one_line():
     how = {"steps": 64 * 20, "limit": 20, "evaluate_episodes": 0}
     with pytest.raises(sterling.Mistake, match="even number of envs, not 3"):
         sterling.train("openes", "CartPole-v1", envs=3, **how)
-    with pytest.raises(sterling.Mistake, match="leave out starts"):
-        sterling.train("openes", "maze:4x4", starts="plr", **how)
+    with pytest.raises(sterling.Mistake, match="leave out sources"):
+        sterling.train("openes", "maze:4x4", sources="plr", **how)
 
 
 @pytest.mark.slow
