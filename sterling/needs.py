@@ -154,22 +154,6 @@ class Needs(Fed):
     warmup: int = 0
     keep: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        """Raise Mistake for kinds of batches that are none, or cannot be told apart or together."""
-        from sterling.types import Mistake
-
-        names = [feed.name for feed in self.feeds]
-        if len(set(names)) < len(names):
-            raise Mistake(f"feeds need names of their own to be told apart; they have {names}")
-        wrong = [feed.of for feed in self.feeds if feed.of not in KINDS]
-        if wrong:
-            raise Mistake(f"a feed is of one of {', '.join(KINDS)}, not {wrong[0]!r}")
-        if self.of(EPISODES) and len(self.feeds) > 1:
-            raise Mistake("whole episodes are fed alone; another feed beside them has no source")
-        for kind in (DREAM, LABELS):
-            if sum(feed.of == kind for feed in self.feeds) > 1:
-                raise Mistake(f"one feed may be of {kind}; give another one's rows to it")
-
 
 @dataclasses.dataclass(frozen=True)
 class Rollouts(Fed):

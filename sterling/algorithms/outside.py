@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from sterling import importing
 from sterling.config_class import CONFIG
 from sterling.naming import hint
+from sterling.needs import DREAM, EPISODES, KINDS, LABELS
 from sterling.types import Mistake
 
 PARTS = {  # of an algorithm, as they are called
@@ -18,8 +19,8 @@ PARTS = {  # of an algorithm, as they are called
     "learn": "learn(state, batch, key)",
 }
 ALSO = {  # what some kinds of batches ask for beside a learner
-    "dream": ("imagine", "state, obs, valid, key"),
-    "episodes": ("member", "state, key, env"),
+    DREAM: ("imagine", "state, obs, valid, key"),
+    EPISODES: ("member", "state, key, env"),
 }
 REMEMBERS = ("memory", "recall")  # in place of ``act``
 
@@ -81,6 +82,7 @@ def _check_learners(found: Any, word: str) -> None:
         feeds = found.needs(found.Config()).feeds
     except Exception:  # what needs itself does wrong is said where it is used
         return
+    _check_kinds([feed.name for feed in feeds], [feed.of for feed in feeds])
     for feed in feeds:
         if not hasattr(found, feed.learner):
             said = f"{word} asks for batches named {feed.name!r}" if feed.name else word
@@ -88,6 +90,20 @@ def _check_learners(found: Any, word: str) -> None:
         for kind, (name, call) in ALSO.items():
             if feed.of == kind and not hasattr(found, name):
                 raise Mistake(f"{word} asks for a feed of {kind} and lacks {name}({call})")
+
+
+def _check_kinds(names: list[str], kinds: list[str]) -> None:
+    """Raise Mistake for kinds of batches that are none, or cannot be told apart or go together."""
+    if len(set(names)) < len(names):
+        raise Mistake(f"feeds need names of their own to be told apart; they have {names}")
+    wrong = [kind for kind in kinds if kind not in KINDS]
+    if wrong:
+        raise Mistake(f"a feed is of one of {', '.join(KINDS)}, not {wrong[0]!r}")
+    if EPISODES in kinds and len(kinds) > 1:
+        raise Mistake("whole episodes are fed alone; another feed beside them has no source")
+    for kind in (DREAM, LABELS):
+        if kinds.count(kind) > 1:
+            raise Mistake(f"one feed may be of {kind}; make one of those that there are")
 
 
 def word_of(algorithm: Any) -> str:

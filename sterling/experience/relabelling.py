@@ -28,7 +28,7 @@ class Rows(NamedTuple):
 class Relabel(Protocol):
     """A change of a replay's windows, made whenever they are drawn; a tree, part of the replay.
 
-    Hindsight is one (``hindsight.py``); a reward that is learned would be another.
+    Hindsight is one (``hindsight.py``). It knows nothing of the learner.
     """
 
     def insert(self, ring: Ring, record: Record) -> Any:

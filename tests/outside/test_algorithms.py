@@ -9,10 +9,11 @@ import pytest
 import sterling
 from sterling import algorithms, importing
 from sterling.algorithms.online import ppo
+from sterling.algorithms.outside import checked
 from sterling.commands import fields, train
 from sterling.options import parse
 from sterling.training.settings import Settings, resolve
-from sterling.types import Mistake, config
+from sterling.types import Feed, Mistake, Needs, config
 
 
 class Mine:
@@ -160,6 +161,7 @@ def test_a_field_that_a_user_declares_means_what_he_says(written):
 OWN_TYPES = """
 from typing import Annotated
 from sterling.algorithms.online import ppo
+from sterling.algorithms.outside import checked
 from sterling.algorithms.online.ppo import act, init, learn, needs
 from sterling.field_types import OneOf, Share, Within
 from sterling.types import config
@@ -210,3 +212,23 @@ def test_a_script_s_object_is_trained_and_loaded_when_given_again(tmp_path, caps
     plain = resolve("ppo", "probe:both", steps=4_096).to_json()
     with pytest.raises(Mistake, match=r"algorithm is 'ppo', by name; leave algorithm out"):
         Settings.from_json(plain, algorithm=made)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "said"),
+    [
+        ((Feed("fresh"), Feed(batch=8)), "names of their own"),
+        ((Feed("replayed", batch=8),), "a feed is of one of fresh, replay"),
+        ((Feed("episodes"), Feed(name="b", batch=8)), "whole episodes are fed alone"),
+        ((Feed("episodes"),), r"lacks member\(state, key, env\)"),
+        ((Feed("dream", batch=8),), r"lacks imagine\(state, obs, valid, key\)"),
+    ],
+)
+def test_feeds_that_cannot_be_fed_are_refused(feeds, said):
+    parts = {name: staticmethod(getattr(ppo, name)) for name in ("init", "act", "learn")}
+    needs = staticmethod(lambda config: Needs(4, feeds))
+    made = type(
+        "Fed", (), {"Config": ppo.Config, "needs": needs, "learn_b": parts["learn"], **parts}
+    )
+    with pytest.raises(Mistake, match=said):
+        checked(made, "mine")
