@@ -1,7 +1,5 @@
 """PettingZoo's environments: agents in their order, who leaves, cuts, masks, different spaces. The
-environments here are written out, so that the package is needed for its own ones alone."""
-
-import importlib.util
+environments here are written out; one is the package's own."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +13,6 @@ from sterling.envs.gymnasium import Host
 from sterling.types import Mistake
 
 KEYS = keys.at(jnp.zeros(1, jnp.int32), "test", 0)
-INSTALLED = importlib.util.find_spec("mpe2") is not None
-NEEDED = pytest.mark.skipif(not INSTALLED, reason="the extra pettingzoo is not installed")
 
 
 class Counters:
@@ -153,7 +149,6 @@ def test_a_users_own_is_learned_from_in_processes(tmp_path):
     np.testing.assert_allclose(final["return"]["per_seed"], np.sum(parts, 0), rtol=1e-5)
 
 
-@NEEDED
 def test_simple_spread_by_its_name():
     world = envs.make("pettingzoo:mpe2/simple_spread_v3", (0, 1), 2, N=4, workers=0)
     try:
