@@ -129,10 +129,10 @@ def check_dump(speech: Speech | None) -> None:
         try_place(Path(speech.dump))
 
 
-def check_replay(name: str, needs: Any, *, logged: bool, kept: Any) -> None:
+def check_replay(name: str, needs: Any, *, logged: bool, scored: bool) -> None:
     """Whether an agent would dream of a log, or of levels that are scored, or have pairs of them
-    compared, or needs of a log what it does not hold; ``kept`` are its needs with what is kept of
-    rows beside them."""
+    compared, or needs of a log what it does not hold; ``scored``: the replay's rows are, by a
+    source around it."""
     if logged and needs.keep:
         raise Mistake(
             f"{name} learns from what is recorded as it acts ({', '.join(needs.keep)}), which no "
@@ -143,7 +143,7 @@ def check_replay(name: str, needs: Any, *, logged: bool, kept: Any) -> None:
     if logged and len({feed.monte_carlo for feed in needs.feeds} - {None}) > 1:
         raise Mistake(f"{name} asks for returns with several discounts; a log gives one")
     needs_replay = needs.of(DREAM) or needs.of(LABELS)
-    if needs_replay and (logged or kept is not needs):
+    if needs_replay and (logged or scored):
         raise Mistake(f"{name} begins with what it lives itself; leave out data and plr")
 
 

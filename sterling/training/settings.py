@@ -15,7 +15,7 @@ from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
 from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
 from sterling.training.hindsight import check_hindsight
 from sterling.training.presets import presets
-from sterling.training.sources import absolute, check_sources, files, kept
+from sterling.training.sources import absolute, check_sources, files, keeps
 from sterling.types import Mistake
 
 LIMIT = 200_000  # steps after which an episode of an evaluation counts as it stands, as a rule
@@ -216,7 +216,7 @@ def check_budget(settings: Settings) -> None:
     elif needs.of_logs_only and settings.steps:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
     logged = settings.data is not None
-    check_replay(name, needs, logged=logged, kept=kept(settings.sources, needs))
+    check_replay(name, needs, logged=logged, scored=bool(keeps(settings.sources)))
     if settings.augment and needs.lives:
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)

@@ -81,9 +81,14 @@ def lived(words: str, source: Any, keys: Key[Array, "seed"], actor: Actor) -> An
     return source
 
 
+def keeps(words: str) -> tuple[str, ...]:
+    """What is asked about the rows of a replay."""
+    return tuple(name for layer, _ in read(words) for name in layer.keep)
+
+
 def kept(words: str, needs: Any) -> Any:
     """The needs of a replay that keeps what is asked about its rows."""
-    keep = tuple(name for layer, _ in read(words) for name in layer.keep)
+    keep = keeps(words)
     return dataclasses.replace(needs, keep=(*needs.keep, *keep)) if keep else needs
 
 

@@ -68,6 +68,13 @@ def test_the_algorithm_of_the_page_passes_the_whole_check(page):
 
 
 @pytest.mark.slow
+def test_the_algorithm_that_remembers_passes_the_check(page):
+    findings = list(check_algorithm("my_memory.py", quick=True))
+    assert not [finding for finding in findings if finding.failed]
+    assert sum("masked rows teach learn nothing" in finding.what for finding in findings) == 2
+
+
+@pytest.mark.slow
 def test_with_its_gain_s_sign_wrong_it_fails_the_check(page):
     assert FILES["my_algorithm.py"].count(" - gain") == 1
     (page / "upside_down.py").write_text(FILES["my_algorithm.py"].replace(" - gain", " + gain"))
