@@ -39,7 +39,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "reach": {
         "algorithm": "sac",
         "world": "FetchReach-v4",
-        "steps": 10_000,
+        "steps": 20_000,
         "seeds": 3,
         "fields": SAC,
     },
