@@ -39,7 +39,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "reach": {
         "algorithm": "sac",
         "world": "FetchReach-v4",
-        "steps": 10_000,
+        "steps": 20_000,
         "seeds": 3,
         "fields": SAC,
     },
@@ -105,11 +105,10 @@ were tried on 15 bits; those of SAC the second, after 5,000 steps with a slower 
 0.005) and a temperature of 1 at the start had taught nothing. There was no search of settings for
 the arms without hindsight.
 
-Reaching is not learned reliably in these 10,000 steps, half of the published budget: of three seeds
-one is near the published return's success, one at 0.80 and one hardly begins, and the intervals of
-both arms overlap widely. The seed that settings were chosen at had reached always; the published
-number was not met, and 20,000 steps were not tried. It is the easiest task of its family; pushing,
-sliding and lifting take a hundred times as many steps and were not tried either.
+Reaching was first given 10,000 steps, half of the published budget, with the same seeds: success was
+0.06, 0.98 and 0.80 with hindsight and 0.21, 0.04 and 0.00 without. With three seeds the intervals of
+both arms overlap in 20,000 steps too. It is the easiest task of its family; pushing, sliding and
+lifting take a hundred times as many steps and were not tried.
 """
 
 
