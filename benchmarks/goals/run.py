@@ -105,10 +105,10 @@ were tried on 15 bits; those of SAC the second, after 5,000 steps with a slower 
 0.005) and a temperature of 1 at the start had taught nothing. There was no search of settings for
 the arms without hindsight.
 
-Reaching was first given 10,000 steps, half of the published budget, with the same seeds: success was
-0.06, 0.98 and 0.80 with hindsight and 0.21, 0.04 and 0.00 without. With three seeds the intervals of
-both arms overlap in 20,000 steps too. It is the easiest task of its family; pushing, sliding and
-lifting take a hundred times as many steps and were not tried.
+Reaching was first given 10,000 steps, half of the published budget, with the same seeds: success
+was 0.06, 0.98 and 0.80 with hindsight and 0.21, 0.04 and 0.00 without. With three seeds the
+intervals of both arms overlap in 20,000 steps too. It is the easiest task of its family; pushing,
+sliding and lifting take a hundred times as many steps and were not tried.
 """
 
 

@@ -18,7 +18,7 @@ Deviations from the paper: no unsupervised pre-training; the ``warmup`` is rando
 Stretches are drawn uniformly, not by the models' disagreement. The members see the same batches and
 differ by their first weights. The reward learns a fixed number of updates at each visit, where the
 paper's code stops once its accuracy is high. Observations must be vectors of floats.
-Evidence: none yet; benchmarks/models/run.py compares it with SAC.
+Evidence: benchmarks/results/models.md.
 """
 
 from __future__ import annotations
