@@ -58,9 +58,10 @@ def leaves(run):
 
 
 def known(path):
-    """What the newest checkpoint holds of levels, or of an archive."""
+    """What the newest checkpoint holds of levels, of an archive, or of a pool."""
     tree = load_file(max((path / "checkpoints").iterdir()) / "tree.safetensors")
     ends = ("/scores", "source/last", "archive/seen", "archive/start/elapsed")
+    ends += ("source/lived", "state/pool/state/nets/policy/layers/1/bias")
     return {name: each for name, each in tree.items() if name.endswith(ends)}
 
 
@@ -68,6 +69,11 @@ def test_a_run_keeps_what_it_found_out(together):
     name, path, _ = together
     assert json.loads((path / "config.json").read_text())["sources"] == RUNS[name][2]["sources"]
     found = known(path)
+    if name == "pool":
+        lived, pool = sorted(found.values(), key=np.ndim)
+        assert lived.tolist() == [RUNS[name][2]["steps"]] * 3
+        assert (pool[:, 0] != pool[:, 1]).any(1).all()  # members of different ages
+        return
     assert len(found) == 2
     for each in found.values():
         assert (each > 0).sum() > (10 if name == "go-explore" else 0.7 * 3 * 12)
