@@ -49,7 +49,7 @@ class Arrive:
         """Reward and discount."""
         away = jnp.linalg.norm(achieved - desired)
         there = (away <= NEAR).astype(jnp.float32)
-        return jnp.exp(-away) if self.dense else there, 1.0 - there * self.ends
+        return jnp.exp(-away) if self.dense else there, 1.0 - there * float(self.ends)
 
 
 def judge_of(config: dict[str, Any], obs: spaces.Space[Any]) -> Judge | None:
