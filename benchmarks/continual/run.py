@@ -18,7 +18,8 @@ from sterling.envs.classic import CartPole
 from sterling.statistics import estimate
 from sterling.training.judge import Judge
 from sterling.training.loop import Run, advance
-from sterling.training.settings import Settings, iterations, resolve
+from sterling.training.phases import iterations
+from sterling.training.settings import Settings, resolve
 from sterling.training.start import beginning, make_world
 
 ROOT = Path(__file__).resolve().parents[2]

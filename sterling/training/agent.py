@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from functools import partial
 from typing import Any, cast
@@ -24,6 +25,7 @@ from sterling.training.updates import Updates, check_metrics
 from sterling.types import (
     Action,
     Algorithm,
+    AnyNeeds,
     Mistake,
     Obs,
     Spec,
@@ -136,17 +138,24 @@ class Agent(eqx.Module):
         state, heard, metrics = whole(self.state, draws.heard, seeds, chances, keys["learn"])
         return eqx.tree_at(lambda agent: agent.state, self, state), heard, metrics
 
-    def with_fields(self, fields: dict[str, float]) -> Agent:
-        """The same agents with other numbers in their Config; where a field is what a learned
-        number began with (``alpha`` of ``log_alpha``), that begins anew."""
-        state = self.state
+    def with_fields(self, fields: dict[str, Any], needs: AnyNeeds) -> Agent:
+        """The same agents with other values in their Config, and what they need from now on; where
+        a field is what a learned number began with (``alpha`` of ``log_alpha``), that begins anew.
+
+        Raises :class:`Mistake` where the State keeps no Config.
+        """
+        state: Any = self.state
+        if fields and not hasattr(state, "config"):
+            raise Mistake(f"{self._name} keeps no config in its State: no field can change")
         for name, value in fields.items():
-            new = jnp.full_like(getattr(state.config, name), value)
-            state = eqx.tree_at(operator.attrgetter(f"config.{name}"), state, new)
+            before = getattr(state.config, name)
+            new = jnp.full_like(before, value) if isinstance(before, jax.Array) else value
+            config = dataclasses.replace(state.config, **{name: new})
+            state = eqx.tree_at(operator.attrgetter("config"), state, config)
             if hasattr(state, f"log_{name}"):
                 learned = jnp.log(jnp.maximum(new, LEAST))
                 state = eqx.tree_at(operator.attrgetter(f"log_{name}"), state, learned)
-        return eqx.tree_at(lambda agent: agent.state, self, state)
+        return dataclasses.replace(self, state=state, needs=needs)
 
 
 def check_agents(name: str, algorithm: Any, spec: Spec) -> None:

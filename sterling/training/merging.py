@@ -13,6 +13,7 @@ from sterling.report.metrics import Row, Sink, read
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import folder
+from sterling.training.phase_results import merged_phases
 from sterling.training.trained import final, of_channel
 
 
@@ -96,6 +97,11 @@ def merged(
     failed = sorted(seed for result in results for seed in result["failed_seeds"])
     seconds = max(seconds, *(result["wall_seconds"] for result in results))
 
+    def whole(parts: Sequence[Any]) -> dict[str, Any]:
+        nothing = [{"per_seed": [None] * len(result["seeds"])} for result in results]
+        scores = [(p or none)["per_seed"] for p, none in zip(parts, nothing, strict=True)]
+        return final(interleaved(scores), seeds, failed)
+
     def over(group: str, name: str) -> dict[str, Any]:
         scores = interleaved([_per_seed(r, group, name) for r in results])
         if group != "final":
@@ -118,6 +124,7 @@ def merged(
         "final": {name: over("final", name) for name in measured},
         "unended": interleaved(unended),
         **({"switch": switch} if switch else {}),
+        **merged_phases(results, whole),
         "failed_seeds": failed,
         "failures": {k: v for result in results for k, v in result["failures"].items()},
         "world_failures": _world_failures(results, envs),

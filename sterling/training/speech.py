@@ -38,7 +38,8 @@ from sterling.training.agent import Agent, create_agent
 from sterling.training.begun import Start, start
 from sterling.training.choices import Speech
 from sterling.training.loop import Run
-from sterling.training.settings import Settings, iterations
+from sterling.training.phases import iterations
+from sterling.training.settings import Settings
 from sterling.types import Comparisons, Mistake, Spec
 
 

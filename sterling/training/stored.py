@@ -8,7 +8,7 @@ from typing import Any
 
 from sterling.naming import hint
 from sterling.training import folder, outside
-from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
+from sterling.training.choices import BUDGETS, Guidance, Logbook, Phase, Speech
 from sterling.training.settings import Settings, check_budget
 from sterling.types import Mistake
 
@@ -20,6 +20,7 @@ KINDS: dict[str, tuple[Any, str]] = {  # of values that Settings takes as they a
     "strategy": (str, "map, vmap or processes"),
     "env_options": (dict, "an object of options"),
     "online": (dict, "an object of numbers"),
+    "phases": (list, "a list of objects"),
     "augment": (str, "text"),
     "sources": (str, "text"),
     "hindsight": (str, "text"),
@@ -36,6 +37,9 @@ FIELDS: dict[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     "int": (int, "a whole number"),
     "float": ((int, float), "a number"),
+    "Any": ((str, dict), "a name"),
+    "dict[str, Any]": (dict, "an object"),
+    "Logbook | None": ((dict, type(None)), "an object, or null"),
 }
 
 
@@ -70,6 +74,10 @@ def check_plain(plain: dict[str, Any]) -> None:
     for name, made in PARTS.items():
         if plain.get(name) is not None:
             _check_part(name, plain[name], made)
+    for number, phase in enumerate(plain.get("phases", ())):
+        _check_part(f"phases.{number}", phase, Phase)
+        if phase.get("data") is not None:
+            _check_part(f"phases.{number}.data", phase["data"], Logbook)
     if plain.get("spaces") is not None:
         _check_spaces(plain["spaces"])
 

@@ -16,9 +16,9 @@ from sterling.statistics.declared import counted_as
 from sterling.training import logbook
 from sterling.training.choices import Logbook, Speech
 from sterling.training.fields import SEEDS, seeds_of, whole
+from sterling.training.phases import acts, iterations
 from sterling.training.scored_by import declared
-from sterling.training.settings import Settings, iterations, resolve
-from sterling.training.start import acts
+from sterling.training.settings import Settings, resolve
 from sterling.tuning import members, objective, space
 from sterling.tuning.lanes import iteration
 from sterling.tuning.population import Population, ends

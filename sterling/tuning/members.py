@@ -22,7 +22,8 @@ from sterling import algorithms
 from sterling.training.agent import Agent
 from sterling.training.fields import make_config
 from sterling.training.loop import Run, restored, stored
-from sterling.training.settings import Settings, iterations
+from sterling.training.phases import iterations
+from sterling.training.settings import Settings
 from sterling.tuning.space import Fields
 from sterling.types import Mistake
 

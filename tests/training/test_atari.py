@@ -12,8 +12,9 @@ from sterling.data.columns import Block
 from sterling.data.facts import Facts
 from sterling.factory import agents, episodes, rollouts
 from sterling.training import logbook, start
+from sterling.training.phases import iterations
 from sterling.training.presets import presets
-from sterling.training.settings import iterations, resolve
+from sterling.training.settings import resolve
 
 SMALL = {
     "ppo": {"envs": 2, "length": 8, "minibatch": 8, "epochs": 1, "width": 16},

@@ -1,0 +1,107 @@
+"""What the result of a run says of its phases: evaluations at the end of each, in every world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sterling.training.phases import parts, world_names, worlds
+from sterling.training.settings import Settings
+from sterling.training.trained import TrainedRun, final
+
+
+def switch(
+    judged: Sequence[dict[str, Any]], settings: Settings, failed: Sequence[int]
+) -> dict[str, Any]:
+    """What going from the log to the world cost: each seed's return ``before`` the first step, its
+    ``lowest`` evaluation afterwards, and the ``dip`` from one to the other, with intervals.
+
+    A dip between two evaluations is not seen; ``evaluate_every`` says how close they are.
+    """
+    before = [each["return"] for each in judged if _phase(each) == 0][-1]
+    online = [each["return"] for each in judged if _phase(each) == 1] or [before]
+    columns = zip(*online, strict=True)
+    lowest = [min((x for x in column if x is not None), default=None) for column in columns]
+    dip = [
+        None if one is None or other is None else max(one - other, 0.0)
+        for one, other in zip(before, lowest, strict=True)
+    ]
+    parts = {"before": before, "lowest": lowest, "dip": dip}
+    return {name: final(values, settings.seeds, failed) for name, values in parts.items()}
+
+
+def phases_told(
+    judged: Sequence[dict[str, Any]], settings: Settings, run: TrainedRun
+) -> dict[str, Any]:
+    """Of each phase its world, steps and updates and, as it ended, the return in every world of the
+    run; and what was ``forgotten`` of every world but the last: its return when it had been learned
+    last minus that at the end, seed by seed.
+    """
+    names, lost = world_names(settings), run.result["failed_seeds"]
+    ends = [
+        [each["worlds"] for each in judged if _phase(each) == number][-1]
+        for number in range(len(names) - 1)
+    ]
+    ends.append({name: _returns(settings, each, run) for name, each in worlds(settings).items()})
+
+    def of_seeds(scores: Sequence[float | None]) -> dict[str, Any]:
+        return final(scores, settings.seeds, lost)
+
+    told = [
+        {
+            "environment": name,
+            "steps": part.steps(part.end),
+            "updates": part.updates(part.end),
+            "return": {world: of_seeds(scores) for world, scores in end.items()},
+        }
+        for name, part, end in zip(names, parts(settings), ends, strict=True)
+    ]
+    learned = {name: number for number, name in enumerate(names)}  # in which phase last
+    forgotten = {
+        name: of_seeds(_difference(ends[number][name], ends[-1][name]))
+        for name, number in learned.items()
+        if name != names[-1]
+    }
+    return {"phases": told, **({"forgotten": forgotten} if forgotten else {})}
+
+
+def merged_phases(
+    results: Sequence[dict[str, Any]], over: Callable[[Sequence[Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """The same from what several processes have found; ``over`` puts estimates together, None where
+    all seeds of one have failed."""
+    known = [result.get("phases") for result in results]
+    whole = next((each for each in known if each), None)
+    if whole is None:
+        return {}
+
+    def of(path: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        return over([path(result) if result.get("phases") else None for result in results])
+
+    told = [
+        phase | {"return": {w: of(lambda r, i=i, w=w: r["phases"][i]["return"][w])
+                            for w in phase["return"]}}
+        for i, phase in enumerate(whole)
+    ]  # fmt: skip
+    lost = next(result.get("forgotten", {}) for result in results if result.get("phases"))
+    forgotten = {world: of(lambda r, w=world: r["forgotten"][w]) for world in lost}
+    return {"phases": told, **({"forgotten": forgotten} if forgotten else {})}
+
+
+def _returns(settings: Settings, place: Settings, run: TrainedRun) -> list[float | None]:
+    """What the run's agents come to in one of its worlds."""
+    here = run.settings
+    if (place.environment, place.env_options) == (here.environment, here.env_options):
+        return list(run.result["final"]["return"]["per_seed"])
+    there = TrainedRun(place, run.agent, run.result, None)
+    return list(there.evaluate(settings.evaluate_episodes)["return"]["per_seed"])
+
+
+def _difference(before: Sequence[float | None], now: Sequence[float | None]) -> list[float | None]:
+    pairs = zip(before, now, strict=True)
+    return [None if a is None or b is None else a - b for a, b in pairs]
+
+
+def _phase(judged: dict[str, Any]) -> int:
+    """The phase of an evaluation; before there were more than two, it said whether agents acted."""
+    return int(judged.get("phase", bool(judged.get("online"))))
