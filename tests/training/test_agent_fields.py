@@ -31,16 +31,16 @@ def agents(name, **fields):
 )
 def test_what_a_field_begins_begins_anew(name, field, learned):
     before = agents(name)
-    after = before.with_fields({field: 0.01})
+    after = before.with_fields({field: 0.01}, before.needs)
     assert not np.allclose(getattr(before.state, learned), np.log(0.01))
     np.testing.assert_allclose(getattr(after.state, learned), np.full(2, np.log(0.01)), rtol=1e-6)
     np.testing.assert_allclose(getattr(after.state.config, field), np.full(2, 0.01))
-    nothing = before.with_fields({field: 0.0})
+    nothing = before.with_fields({field: 0.0}, before.needs)
     np.testing.assert_allclose(jnp.exp(getattr(nothing.state, learned)), LEAST, rtol=1e-4)
 
 
 def test_other_numbers_stay():
     before = agents("edac")
-    after = before.with_fields({"lr": 0.5})
+    after = before.with_fields({"lr": 0.5}, before.needs)
     np.testing.assert_array_equal(after.state.log_alpha, before.state.log_alpha)
     np.testing.assert_array_equal(after.state.config.lr, np.full(2, 0.5, np.float32))
