@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 
-from sterling import algorithms, keys
-from sterling.experience.replay import Replay, as_large
+from sterling import keys
+from sterling.experience.replay import as_large_as
 from sterling.training import logbook
 from sterling.training.agent import Agent, create_agent
 from sterling.training.loop import Run
@@ -57,10 +57,9 @@ def enter(part: Part, run: Run, *, warm: bool = True, at: int = 0) -> Run:
 
     Raises Mistake where the world has other spaces, or fields change what goes over.
     """
-    settings, algorithm = part.settings, algorithms.find(part.settings.algorithm)
-    needs = algorithm.needs(settings.config)
-    agent = run.agent.with_fields(part.fields, needs)
-    if part.keeps and needs == run.agent.needs:
+    settings = part.settings
+    agent = run.agent.with_fields(settings.config, part.fields)
+    if part.keeps and agent.needs == run.agent.needs:
         _check_form(part, agent, run.source.worlds[0].spec)
         return Run(agent, run.source, run.seeds, run.iteration)
     run.source.close()
@@ -109,16 +108,11 @@ def _form(tree: Any) -> Any:
 
 def _taken_over(part: Part, lived: Any, fresh: Any) -> Any:
     """The source ``fresh`` with what ``lived`` has kept, as if that had been saved and read."""
-    held, form = lived.stored(), fresh.stored()
-    rings = [x.ring.words.shape for x in jax.tree.leaves(held, is_leaf=_is_replay) if _is_replay(x)]
-    form = as_large(form, {"ring/words": rings[0]}) if rings else form
+    held = lived.stored()
+    form = as_large_as(held, fresh.stored())
     if _form(held)[1] != _form(form)[1]:
         names = ", ".join(part.fields)
         raise Mistake(f"{names} would shape anew what was kept, with which this phase goes on; "
                       "name its environment, and it begins anew")  # fmt: skip
     whole = jax.tree.unflatten(jax.tree.structure(form), jax.tree.leaves(held))
     return whole.restored(fresh)
-
-
-def _is_replay(each: Any) -> bool:
-    return isinstance(each, Replay)

@@ -68,7 +68,7 @@ def parts(settings: Settings) -> list[Part]:
     found = [Part(settings, room=_room(settings))]
     while (left := after(found[-1].settings)) is not None:
         before = found[-1]
-        kept = keeps(before.settings)
+        kept = goes_on(before.settings)
         how = {
             "fields": _changed(before.settings),
             "source": before.source + int(before.acts and not kept),
@@ -131,9 +131,9 @@ def after(settings: Settings) -> Settings | None:
     return dataclasses.replace(settings, **own, phases=tuple(rest))
 
 
-def keeps(settings: Settings) -> bool:
-    """Whether the second phase of such a run goes on in the source of the first: both act, and no
-    world or log is named for it."""
+def goes_on(settings: Settings) -> bool:
+    """Whether a run's second phase goes on in the source of its first: both act, and no world or
+    log is named for it."""
     if settings.updates or not settings.phases:
         return False
     phase = settings.phases[0]
@@ -148,7 +148,7 @@ def _changed(settings: Settings) -> dict[str, Any]:
 
 def _room(settings: Settings) -> int:
     """Steps per seed that a source which begins with the first phase will live."""
-    following = after(settings) if keeps(settings) else None
+    following = after(settings) if goes_on(settings) else None
     return settings.steps + (0 if following is None else _room(following))
 
 

@@ -140,12 +140,20 @@ class Driver:
             self._judges.close()
 
     def _switch(self) -> None:
-        """To the next phase."""
+        """To the next phase. What this one has come to is judged, unless a row of metrics did."""
+        done = int(self.run.iteration)
+        if self.settings.evaluate_episodes and self._judged_at != done:
+            self._evaluated()
         with self.clock.running():
             self.run = enter(self.parts[self.phase + 1], self.run, at=self._at)
         self.phase += 1
         self._lap = Lap()  # of another program, with other metrics
         self._compile()
+
+    @property
+    def _judged_at(self) -> int:
+        """The iteration of the last evaluation."""
+        return int(self.judged[-1].get("iteration", -1)) if self.judged else -1
 
     @property
     def _made(self) -> int:
@@ -258,7 +266,7 @@ class Driver:
         if self._judges is None:
             self._judges = Judges(self.settings, self.settings.evaluate_episodes)
         row, found = evaluated(self._judges(self.run.agent), self._worlds[self.phase], self.alive)
-        self.judged.append({"phase": self.phase, **found})
+        self.judged.append({"phase": self.phase, "iteration": int(self.run.iteration), **found})
         return row
 
     def _leave(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 from sterling import algorithms, importing
@@ -14,7 +15,7 @@ from sterling.training.checks import check_guide, check_replay, check_spoken
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Phase, Speech
 from sterling.training.fields import counted, judged, make_config, seeds_of, whole
 from sterling.training.hindsight import check_hindsight
-from sterling.training.phases import after, iterations
+from sterling.training.phases import after, goes_on, iterations, own_iterations
 from sterling.training.presets import presets
 from sterling.training.sources import absolute, check_sources, files, keeps
 from sterling.types import Mistake
@@ -209,18 +210,20 @@ def check_budget(settings: Settings) -> None:
     _check_phase(settings)
     if settings.phases and settings.speech is not None:
         raise Mistake("a language model is taught in one phase; leave out then")
-    left, number = after(settings), 2
-    while left is not None:
+    left: Settings | None = settings
+    for number in itertools.count(2):
         try:
-            _check_phase(left)
+            before, left = left, after(left)
+            if left is None:
+                break
+            _check_phase(left, fresh=not goes_on(before))
         except Mistake as error:
             raise Mistake(f"phase {number}: {error}") from error
-        left, number = after(left), number + 1
-    iterations(settings)  # raises where a budget is too small
+    iterations(settings)  # raises where they are too many
 
 
-def _check_phase(settings: Settings) -> None:
-    """The same of the first phase."""
+def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
+    """The same of the first phase; ``fresh``: its source is another one than before."""
     name = settings.title
     needs = algorithms.find(settings.algorithm).needs(settings.config)
     if needs.speaks:
@@ -247,6 +250,7 @@ def _check_phase(settings: Settings) -> None:
     check_hindsight(settings.hindsight, name, needs, logged=logged)
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")
+    own_iterations(settings, fresh=fresh)  # raises where the budget is too small
 
 
 def _default_envs(module: Any) -> int:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from sterling import algorithms
 from sterling.channels import columns
 from sterling.notice import say
 from sterling.references.bounds import return_bounds
@@ -158,8 +157,7 @@ def _template(settings: Settings) -> Agent:
     if settings.speech is None:
         agent = create_agent(settings, _problem(settings))
         for part in parts(settings)[1:] if settings.phases else ():
-            needs = algorithms.find(settings.algorithm).needs(part.settings.config)
-            agent = agent.with_fields(part.fields, needs)
+            agent = agent.with_fields(part.settings.config, part.fields)
         return agent
     from sterling.training import speech
 
