@@ -6,10 +6,15 @@ import dataclasses
 import json
 import os
 import signal
+import sys
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+import logs
 
 import sterling
 from sterling import cli
@@ -29,6 +34,7 @@ DQN = {
     **{"seeds": 1, "evaluate_episodes": 0, "log_every": 64},
 }
 HERE = "CartPole-v1"
+CONTINUOUS = "probe:both-continuous"
 
 
 class Heavy(CartPole):
@@ -74,6 +80,33 @@ def test_what_a_replay_has_kept_goes_over_where_its_windows_change():
     assert (before.source.needs.feeds[0].n_step, after.source.needs.feeds[0].n_step) == (1, 3)
     same(before.source.ring, after.source.ring)
     same(before.source.source.obs, after.source.source.obs)
+
+
+@pytest.fixture(name="data", scope="module")
+def _data(tmp_path_factory):
+    return logs.write("both-continuous", False, tmp_path_factory.mktemp("logs"))
+
+
+def test_from_the_log_to_the_world_is_two_phases(data):
+    fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 2}
+    how = {"data": data, "updates": 20, "share": 0.25, **fields}
+    short = sterling.train("td3bc", CONTINUOUS, steps=64, online={"alpha": 7.0}, **how)
+    long = sterling.train("td3bc", CONTINUOUS, then="steps=64 alpha=7.0", **how)
+    same(short.agent.state, long.agent.state)
+    assert (short.result["steps"], short.result["updates"]) == (64, 32)
+    assert [(each["steps"], each["updates"]) for each in long.result["phases"]] == [
+        (0, 20),
+        (64, 12),
+    ]
+
+
+def test_from_the_world_to_a_log_and_back(data):
+    fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 2}
+    then = [f"updates=12 data={data}", "steps=32", f"steps=32 environment={CONTINUOUS}"]
+    run = sterling.train("sac", CONTINUOUS, steps=64, then=then, **fields)
+    told = [(each["steps"], each["updates"]) for each in run.result["phases"]]
+    assert told == [(64, 12), (0, 12), (32, 4), (32, 4)]
+    assert run.result["steps"] == 128
 
 
 class Stop:
