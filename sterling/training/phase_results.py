@@ -68,24 +68,31 @@ def phases_told(
 def merged_phases(
     results: Sequence[dict[str, Any]], over: Callable[[Sequence[Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    """The same from what several processes have found; ``over`` puts estimates together, None where
-    all seeds of one have failed."""
-    known = [result.get("phases") for result in results]
-    whole = next((each for each in known if each), None)
-    if whole is None:
-        return {}
+    """What the results of several processes say of phases, as one; ``over`` puts estimates
+    together, None where all seeds of a process have failed."""
 
-    def of(path: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        return over([path(result) if result.get("phases") else None for result in results])
+    def of(*path: str | int) -> dict[str, Any]:
+        return over([_at(r, path) if r.get(str(path[0])) else None for r in results])
+
+    def known(name: str) -> Any:
+        return next((result[name] for result in results if result.get(name)), {})
 
     told = [
-        phase | {"return": {w: of(lambda r, i=i, w=w: r["phases"][i]["return"][w])
-                            for w in phase["return"]}}
-        for i, phase in enumerate(whole)
-    ]  # fmt: skip
-    lost = next(result.get("forgotten", {}) for result in results if result.get("phases"))
-    forgotten = {world: of(lambda r, w=world: r["forgotten"][w]) for world in lost}
-    return {"phases": told, **({"forgotten": forgotten} if forgotten else {})}
+        phase | {"return": {world: of("phases", i, "return", world) for world in phase["return"]}}
+        for i, phase in enumerate(known("phases"))
+    ]
+    made = {
+        "switch": {name: of("switch", name) for name in known("switch")},
+        "phases": told,
+        "forgotten": {world: of("forgotten", world) for world in known("forgotten")},
+    }
+    return {name: each for name, each in made.items() if each}
+
+
+def _at(found: Any, path: Sequence[str | int]) -> Any:
+    for name in path:
+        found = found[name]
+    return found
 
 
 def _returns(settings: Settings, place: Settings, run: TrainedRun) -> list[float | None]:

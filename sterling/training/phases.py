@@ -69,7 +69,7 @@ def parts(settings: Settings) -> list[Part]:
     while (left := after(found[-1].settings)) is not None:
         before = found[-1]
         kept = goes_on(before.settings)
-        how = {
+        how: dict[str, Any] = {
             "fields": _changed(before.settings),
             "source": before.source + int(before.acts and not kept),
             "keeps": kept,

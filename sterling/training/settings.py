@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Any
 
 from sterling import algorithms, importing
@@ -210,15 +209,15 @@ def check_budget(settings: Settings) -> None:
     _check_phase(settings)
     if settings.phases and settings.speech is not None:
         raise Mistake("a language model is taught in one phase; leave out then")
-    left: Settings | None = settings
-    for number in itertools.count(2):
+    before, number = settings, 2
+    while before.phases or (before.updates and before.steps):
         try:
-            before, left = left, after(left)
-            if left is None:
-                break
+            left = after(before)
+            assert left is not None
             _check_phase(left, fresh=not goes_on(before))
         except Mistake as error:
             raise Mistake(f"phase {number}: {error}") from error
+        before, number = left, number + 1
     iterations(settings)  # raises where they are too many
 
 

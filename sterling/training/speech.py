@@ -73,8 +73,9 @@ def levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
     except ValueError:
         raise Mistake(f"levels {text!r} cannot be read; write 2, 0-3 or 1,4") from None
     if not all(parts) or not set(chosen) <= set(place.levels):
-        known = f"{place.levels[0]} to {place.levels[-1]}"
-        raise Mistake(f"{place.name} has levels {known}, not {text}")
+        raise Mistake(
+            f"{place.name} has levels {place.levels[0]} to {place.levels[-1]}, not {text}"
+        )
     return chosen
 
 
