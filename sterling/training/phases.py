@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sterling import algorithms, importing
 from sterling.training.fields import countable, make_config
-from sterling.types import AnyNeeds, Mistake
+from sterling.types import Mistake
 
 if TYPE_CHECKING:
     from sterling.training.settings import Settings
@@ -166,17 +166,17 @@ def warmup_steps(settings: Settings) -> int:
     """Steps per seed taken before the first online iteration: whole steps of every env."""
     if not settings.steps:
         return 0
-    return -(-_needs(settings).warmup // settings.envs) * settings.envs
+    return -(-needs_of(settings).warmup // settings.envs) * settings.envs
 
 
 def iteration_steps(settings: Settings) -> int:
     """Steps per seed in one online collect-and-learn round."""
-    return int(_needs(settings).collect * settings.envs)
+    return int(needs_of(settings).collect * settings.envs)
 
 
 def iteration_updates(settings: Settings) -> int:
     """Gradient updates in one round of a learner that samples."""
-    return int(_needs(settings).updates)
+    return int(needs_of(settings).updates)
 
 
 def iterations(settings: Settings) -> int:
@@ -208,6 +208,6 @@ def own_iterations(settings: Settings, *, fresh: bool = True) -> int:
     return rounds
 
 
-def _needs(settings: Settings) -> AnyNeeds:
-    needs: AnyNeeds = algorithms.find(settings.algorithm).needs(settings.config)
-    return needs
+def needs_of(settings: Settings) -> Any:
+    """What its learner asks to be fed in the first phase: one of ``types.AnyNeeds``."""
+    return algorithms.find(settings.algorithm).needs(settings.config)

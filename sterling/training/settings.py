@@ -14,7 +14,7 @@ from sterling.training.checks import check_guide, check_replay, check_spoken
 from sterling.training.choices import BUDGETS, Guidance, Logbook, Phase, Speech
 from sterling.training.fields import counted, judged, make_config, seeds_of, whole
 from sterling.training.hindsight import check_hindsight
-from sterling.training.phases import after, goes_on, iterations, own_iterations
+from sterling.training.phases import after, goes_on, iterations, needs_of, own_iterations
 from sterling.training.presets import presets
 from sterling.training.sources import absolute, check_sources, files, keeps
 from sterling.types import Mistake
@@ -224,7 +224,7 @@ def check_budget(settings: Settings) -> None:
 def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
     """The same of the first phase; ``fresh``: its source is another one than before."""
     name = settings.title
-    needs = algorithms.find(settings.algorithm).needs(settings.config)
+    needs = needs_of(settings)
     if needs.speaks:
         check_spoken(settings, needs)
     elif settings.speech is not None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from sterling import algorithms
 from sterling.envs.registry import find
 from sterling.naming import hint
 from sterling.needs import SAID
@@ -80,7 +79,7 @@ def settings_of(asked: dict[str, Any], environment: Any) -> Settings:
 
 def lives(settings: Settings) -> bool:
     """Whether returns are logged while it is learned."""
-    needs = algorithms.find(settings.algorithm).needs(settings.config)
+    needs = needs_of(settings)
     spoken = settings.speech is not None and not settings.speech.replay
     return acts(settings) or (spoken and needs.of(SAID))
 
