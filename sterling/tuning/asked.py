@@ -15,7 +15,7 @@ from sterling.statistics.declared import counted_as
 from sterling.training import logbook
 from sterling.training.choices import Logbook, Speech
 from sterling.training.fields import SEEDS, seeds_of, whole
-from sterling.training.phases import acts, iterations
+from sterling.training.phases import acts, iterations, needs_of
 from sterling.training.scored_by import declared
 from sterling.training.settings import Settings, resolve
 from sterling.tuning import members, objective, space
