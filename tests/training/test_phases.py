@@ -21,6 +21,7 @@ from sterling import cli
 from sterling.envs.classic import CartPole
 from sterling.training import entering, phases
 from sterling.training.checkpoint_meta import is_of_run
+from sterling.training.choices import Phase
 from sterling.training.run import phase_of
 from sterling.training.settings import Settings, resolve
 from sterling.types import Mistake
@@ -73,7 +74,7 @@ def test_what_a_replay_has_kept_goes_over_where_its_windows_change():
     settings = resolve(
         "dqn", HERE, steps=128, seeds=1, envs=2, preset=False,
         fields={"warmup": 16, "capacity": 512, "batch": 8, "width": 8},
-        phases=(sterling.training.choices.Phase(steps=64, fields={"n_step": 3}),),
+        phases=(Phase(steps=64, fields={"n_step": 3}),),
     )  # fmt: skip
     before = entering.built(settings, 0, warm=True)
     after = entering.enter(phases.parts(settings)[1], before)
@@ -107,6 +108,16 @@ def test_from_the_world_to_a_log_and_back(data):
     told = [(each["steps"], each["updates"]) for each in run.result["phases"]]
     assert told == [(64, 12), (0, 12), (32, 4), (32, 4)]
     assert run.result["steps"] == 128
+
+
+def test_a_world_that_is_named_again_begins_other_episodes():
+    settings = resolve(
+        "ppo", HERE, steps=64, seeds=1, envs=4, preset=False, fields={"length": 8, "minibatch": 16},
+        phases=(Phase(steps=64, environment=HERE),),
+    )  # fmt: skip
+    before = entering.built(settings, 0, warm=True)
+    after = entering.enter(phases.parts(settings)[1], before)
+    assert not np.allclose(before.source.obs, after.source.obs)
 
 
 class Stop:
