@@ -24,12 +24,11 @@ from sterling.training.single import carry_on
 from sterling.training.stored import read_settings
 from sterling.training.trained import TrainedRun, bounds, load
 
+NAMED = ("algorithm", "environment", "steps", "updates", "seeds", "data", "config", "speech")
+FOUND = ("spaces", "context")  # of a log, of a world's scenes
 RUN_OPTIONS = (
-    *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
-    "evaluate_limit",
-    *("log_every", "checkpoint_minutes", "online", "guide", "augment", "phases"),
-    *("sources", "hindsight"),
-    *("return_within", "failed"),
+    *(x.name for x in dataclasses.fields(Settings) if x.name not in (*NAMED, *FOUND)),
+    "preset",
 )
 SPEECH_OPTIONS = tuple(field.name for field in dataclasses.fields(Speech))
 LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
