@@ -46,6 +46,7 @@ def main() -> None:
     """Write the results."""
     begun, seeds = evidence.begin(), list(range(SEEDS))
     how = {"seeds": seeds, "envs": 8, "preset": False, "evaluate_episodes": EPISODES}
+    how["return_within"] = (0.0, 500.0)
     options = {"max_episode_steps": 500}
     following = {"steps": STEPS, "environment": second, "env_options": options}
     run = sterling.train(

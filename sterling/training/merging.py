@@ -100,7 +100,8 @@ def merged(
     def whole(parts: Sequence[Any]) -> dict[str, Any]:
         nothing = [{"per_seed": [None] * len(result["seeds"])} for result in results]
         scores = [(p or none)["per_seed"] for p, none in zip(parts, nothing, strict=True)]
-        return final(interleaved(scores), seeds, failed)
+        ends = next((tuple(p["within"]) for p in parts if p and p.get("within")), None)
+        return final(interleaved(scores), seeds, failed, ends)
 
     def last(name: str) -> dict[str, Any]:
         scores = interleaved([_per_seed(r, name) for r in results])

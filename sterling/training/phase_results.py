@@ -7,7 +7,7 @@ from typing import Any
 
 from sterling.training.phases import parts, world_names, worlds
 from sterling.training.settings import Settings
-from sterling.training.trained import TrainedRun, final
+from sterling.training.trained import TrainedRun, bounds, final
 
 
 def switch(
@@ -35,7 +35,7 @@ def phases_told(
 ) -> dict[str, Any]:
     """Of each phase its world, steps and updates and, as it ended, the return in every world of the
     run; and what was ``forgotten`` of every world but the last: its return when it had been learned
-    last minus that at the end, seed by seed.
+    last minus that at the end, seed by seed. Bounds of returns that were declared hold in all.
     """
     names, lost = world_names(settings), run.result["failed_seeds"]
     ends = [
@@ -44,21 +44,21 @@ def phases_told(
     ]
     ends.append({name: _returns(settings, each, run) for name, each in worlds(settings).items()})
 
-    def of_seeds(scores: Sequence[float | None]) -> dict[str, Any]:
-        return final(scores, settings.seeds, lost)
-
+    within = {name: bounds(each) for name, each in worlds(settings).items()}
     told = [
         {
             "environment": name,
             "steps": part.steps(part.end),
             "updates": part.updates(part.end),
-            "return": {world: of_seeds(scores) for world, scores in end.items()},
+            "return": {
+                w: final(scores, settings.seeds, lost, within[w]) for w, scores in end.items()
+            },
         }
         for name, part, end in zip(names, parts(settings), ends, strict=True)
     ]
     learned = {name: number for number, name in enumerate(names)}  # in which phase last
     forgotten = {
-        name: of_seeds(_difference(ends[number][name], ends[-1][name]))
+        name: final(_difference(ends[number][name], ends[-1][name]), settings.seeds, lost)
         for name, number in learned.items()
         if name != names[-1]
     }
