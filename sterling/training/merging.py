@@ -97,11 +97,8 @@ def merged(
     failed = sorted(seed for result in results for seed in result["failed_seeds"])
     seconds = max(seconds, *(result["wall_seconds"] for result in results))
 
-    def whole(parts: Sequence[Any]) -> dict[str, Any]:
-        nothing = [{"per_seed": [None] * len(result["seeds"])} for result in results]
-        scores = [(p or none)["per_seed"] for p, none in zip(parts, nothing, strict=True)]
-        ends = next((tuple(p["within"]) for p in parts if p and p.get("within")), None)
-        return final(interleaved(scores), seeds, failed, ends)
+    def over(parts: Sequence[Any]) -> dict[str, Any]:
+        return _together(results, parts, (seeds, failed))
 
     def last(name: str) -> dict[str, Any]:
         scores = interleaved([_per_seed(r, name) for r in results])
@@ -120,13 +117,24 @@ def merged(
         "seeds": seeds,
         "final": {name: last(name) for name in measured},
         "unended": interleaved(unended),
-        **merged_phases(results, whole),
+        **merged_phases(results, over),
         "failed_seeds": failed,
         "failures": {k: v for result in results for k, v in result["failures"].items()},
         "world_failures": _world_failures(results, envs),
         "wall_seconds": round(seconds, 3),
         f"{kind}_per_second": round(made / seconds, 3),
     }
+
+
+def _together(
+    results: Sequence[dict[str, Any]], parts: Sequence[Any], of: tuple[list[int], list[int]]
+) -> dict[str, Any]:
+    """One estimate of that of each part, None where a part has none; ``of`` seeds and failed
+    seeds."""
+    nothing = [{"per_seed": [None] * len(result["seeds"])} for result in results]
+    scores = [(p or none)["per_seed"] for p, none in zip(parts, nothing, strict=True)]
+    ends = next((tuple(p["within"]) for p in parts if p and p.get("within")), None)
+    return final(interleaved(scores), *of, ends)
 
 
 def _of_channel(said: dict[str, Any], of: Any, rule: Failed) -> dict[str, Any]:
