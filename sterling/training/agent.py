@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import algorithms
 from sterling import keys as named
+from sterling import unseen
 from sterling.actor import Past
 from sterling.algorithms.outside import name_of
 from sterling.equations.soft import LEAST
@@ -52,8 +53,10 @@ class Agent(eqx.Module):
         """A fresh agent per key.
 
         ``own`` gives each its own numbers: ``config`` again, with every float field an array
-        ``(seed,)``. Experience is asked for by ``config`` in either case.
+        ``(seed,)``. Experience is asked for by ``config`` in either case. What only critics see
+        (``spec.unseen``) is kept from the algorithm here, for all who call it by the agent.
         """
+        algorithm = unseen.blinded(algorithm, spec.unseen)
         if own is None:
             state = over_seeds(strategy, lambda key: algorithm.init(key, spec, config))(keys)
         else:
@@ -153,7 +156,7 @@ def check_agents(name: str, algorithm: Any, spec: Spec) -> None:
     """Raises :class:`Mistake` where a world has several agents and the algorithm knows of one."""
     if spec.agents is not None and not getattr(algorithm, "several_agents", False):
         count = len(spec.agents)
-        raise Mistake(f"{name} learns for one agent and this environment has {count}; use ippo")
+        raise Mistake(f"{name} learns for one agent and this environment has {count}; use ippo or mappo")
 
 
 def create_agent(
