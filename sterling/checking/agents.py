@@ -51,10 +51,10 @@ def _own(spec: Spec, played: Played) -> np.ndarray:
 
 
 def _sums(spec: Spec, played: Played) -> str:
-    own, paid = _own(spec, played), played.reward
-    if not np.isfinite(own).all():
+    own, paid, lived = _own(spec, played), played.reward, played.mask
+    if not np.isfinite(own[lived]).all():
         raise Wrong("an agent's reward is NaN or infinite", "clip it, or end the episode")
-    wrong = np.abs(own.sum(-1) - paid) > ROUNDING * (1.0 + np.abs(own).sum(-1))
+    wrong = (np.abs(own.sum(-1) - paid) > ROUNDING * (1.0 + np.abs(own).sum(-1))) & lived
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
         raise Wrong(
