@@ -176,10 +176,12 @@ def test_algorithms_of_every_kind_of_experience_learn_without_it(name, fields):
     """By rollouts, by memory, by a replay, by whole episodes: networks have one input less."""
     steps = 256 if name != "openes" else 64
     run = sterling.train(name, "probe:hidden", steps=steps, **SMALL, **fields)
-    sizes = {"observation": 1, "state": 1}
-    first = [x for x in jax.tree.leaves(run.agent.state) if x.ndim == 3 and x.shape[-1] == 8]
-    assert first, "a layer of eight units was looked for"
-    assert all(x.shape[1] != sum(sizes.values()) for x in first)
+    alone = dataclasses.replace(spec_without(run.world().spec), envs=4, iterations=8)
+    assert set(alone.obs.spaces) == {"observation"}
+    init, config = algorithms.find(name).init, run.settings.config
+    made = jax.eval_shape(lambda key: init(key, alone, config), jax.random.key(0))
+    shapes = [leaf.shape for leaf in jax.tree.leaves(made)]
+    assert [leaf.shape[1:] for leaf in jax.tree.leaves(run.agent.state)] == shapes
     action = run.player()({"observation": np.zeros(1, np.float32)})
     told = run.player()({"observation": np.zeros(1, np.float32), "state": np.ones(1, np.float32)})
     assert action == told
