@@ -49,8 +49,8 @@ class Made:
 
     def world(self, seeds: tuple[int, ...] = (0, 1)) -> World:
         """A new world of so many seeds."""
-        is_slow = self.kind in ("factory", "pettingzoo")
-        own = {"workers": 1, **self.options} if is_slow else self.options
+        hosted = self.kind in ("factory", "pettingzoo")
+        own = {"workers": 1, **self.options} if hosted else self.options
         return envs.make(self.environment, seeds, ENVS, strategy="map", **own)
 
     def played(self, steps: int, seeds: tuple[int, ...] = (0, 1), key: int = 0) -> Played:
