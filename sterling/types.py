@@ -180,8 +180,8 @@ class Algorithm(Protocol):
     ``action_value(state, obs, action)``; ``settled(config, log)``, the fields with what they leave
     to a log. Who knows of several agents
     (``Spec.agents``) says so by ``several_agents = True``; no other is made for such a world. Who
-    has a critic that uses what policies do not see (``Spec.unseen``) says ``uses_unseen = True``; to
-    no other, and to nobody who acts, it is given.
+    has a critic that uses what policies do not see (``Spec.unseen``) says ``uses_unseen = True``;
+    to no other, and to nobody who acts, it is given.
     """
 
     Config: ClassVar[type]

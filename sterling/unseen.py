@@ -25,7 +25,9 @@ def checked(names: Any, space: spaces.Space[Any]) -> tuple[str, ...]:
     from sterling.types import Mistake
 
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise Mistake(f"unseen={names!r} is no tuple of names; write for instance unseen=('state',)")
+        raise Mistake(
+            f"unseen={names!r} is no tuple of names; write for instance unseen=('state',)"
+        )
     found = tuple(names)
     entries = set(space.spaces) if isinstance(space, spaces.Dict) else set()
     for name in found:

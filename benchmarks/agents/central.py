@@ -1,5 +1,5 @@
-"""Train independent PPO and PPO with a central critic on one world of three agents, whose state only
-the critic may see and whose best return is known.
+"""Train independent PPO and PPO with a central critic on one world of three agents, whose state is
+for critics alone and whose best return is known.
 
     python benchmarks/agents/central.py
 

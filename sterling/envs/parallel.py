@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling.agents import ALIVE, joint
-from sterling.unseen import STATE
 from sterling.envs.board import MASK, PROPER, Violation, choices, leaves, tree
+from sterling.unseen import STATE
 
 
 def is_of_agents(env: Any) -> bool:
@@ -40,7 +40,9 @@ def together(env: Any) -> Together:
 
         env = aec_to_parallel(env)
     if named and tuple(named) != (STATE,):
-        raise Violation(f"its unseen is {named!r}; PettingZoo's state is all that can be: ('state',)")
+        raise Violation(
+            f"its unseen is {named!r}; PettingZoo's state is all that can be: ('state',)"
+        )
     return Together(env, bool(named))
 
 

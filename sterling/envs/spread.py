@@ -13,8 +13,8 @@ a team is found by dynamic programming over where all agents stand: :meth:`Sprea
 all ways to begin :meth:`Spread.best_on_average`.
 
 Names: ``N-agents-HxW``, for instance ``3-agents-4x4``; cells ** agents is at most 100,000. Named
-``3-agents-4x4-state``, critics also see the ``state``: where each agent stands, by its name, and the
-landmarks. Agents see how many others stand on a cell, and not who they are.
+``3-agents-4x4-state``, critics also see the ``state``: where each agent stands, by its name, and
+the landmarks. Agents see how many others stand on a cell, and not who they are.
 """
 
 from __future__ import annotations

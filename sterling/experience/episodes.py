@@ -40,7 +40,7 @@ class Seen(eqx.Module):
 
     @classmethod
     def nothing(cls, obs: Obs, shape: tuple[int, int], unseen: tuple[str, ...] = ()) -> Seen:
-        """Of episodes of no steps, of which ``obs`` will be seen, but for its entries ``unseen``."""
+        """Of episodes of no steps, of which ``obs`` will be seen but for its ``unseen`` entries."""
         parts = jax.tree.leaves(without(without_mask(obs), unseen))
         none = tuple(jnp.zeros(x.shape) if x.dtype.kind == "f" else None for x in parts)
         return cls(jnp.zeros(shape), none, none, unseen)

@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from sterling import algorithms
+from sterling import algorithms, unseen
 from sterling import keys as named
-from sterling import unseen
 from sterling.actor import Past
 from sterling.algorithms.outside import name_of
 from sterling.equations.soft import LEAST
@@ -156,7 +155,9 @@ def check_agents(name: str, algorithm: Any, spec: Spec) -> None:
     """Raises :class:`Mistake` where a world has several agents and the algorithm knows of one."""
     if spec.agents is not None and not getattr(algorithm, "several_agents", False):
         count = len(spec.agents)
-        raise Mistake(f"{name} learns for one agent and this environment has {count}; use ippo or mappo")
+        raise Mistake(
+            f"{name} learns for one agent and this environment has {count}; use ippo or mappo"
+        )
 
 
 def create_agent(

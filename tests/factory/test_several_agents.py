@@ -11,7 +11,7 @@ from sterling.types import Mistake
 @pytest.mark.parametrize("agent", ["ppo", "ippo"])
 def test_a_world_of_several_agents_is_refused(quality, agent, tmp_path):
     order = Order("spread:2-agents-3x3", quality, 100, agent=agent, steps=10_000)
-    with pytest.raises(Mistake, match="data is made of one agent and .* has 2: .* one reward each"):
+    with pytest.raises(Mistake, match=r"data is made of one agent and .* has 2: .* one reward;"):
         make(order, tmp_path / "data", tmp_path / "agents")
     assert not (tmp_path / "data").exists()
 

@@ -211,9 +211,7 @@ def test_what_is_collected_has_it_and_what_is_acted_on_has_not():
     np.testing.assert_array_equal(np.asarray(rows.reward)[lived], worth[lived])
     seen = Spec(spaces.Dict({"observation": BOX}), world.spec.action, 256)
     alone = Agent.create(ppo, keys.at(SEED, "agent", 0), seen, ppo.Config(), "map")
-    for one, other in zip(
-        jax.tree.leaves(agent.state), jax.tree.leaves(alone.state), strict=True
-    ):
+    for one, other in zip(jax.tree.leaves(agent.state), jax.tree.leaves(alone.state), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
