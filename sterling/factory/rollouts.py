@@ -79,8 +79,8 @@ def of_one_agent(world: World, name: str) -> World:
         return world
     world.close()
     raise Mistake(
-        f"data is made of one agent and {name} has {len(world.spec.agents)}: a row of a dataset has "
-        "one reward; name an environment of one agent"
+        f"data is made of one agent and {name} has {len(world.spec.agents)}: a row of a dataset "
+        "has one reward; name an environment of one agent"
     )
 
 
