@@ -87,7 +87,7 @@ def value(state: State, obs: Obs) -> Float[Array, "env agent"]:
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """PPO's learning from one rollout ``(time, env, agent, ...)``."""
-    return learned_from(state, batch, alone(state, batch, seen), key)
+    return learned_from(state, batch, alone(state, batch), key)
 
 
 def learned_from(
@@ -103,9 +103,10 @@ def learned_from(
     return dataclasses.replace(state, **vars(learned)), Signals(signals.metrics, samples)
 
 
-def alone(state: Any, batch: Record, see: Callable[[Any, Obs], Obs]) -> Record:
+def alone(state: Any, batch: Record, see: Callable[[Any, Obs], Obs] | None = None) -> Record:
     """The rollout as PPO takes it, each agent of each environment an environment of its own;
-    ``see(state, obs)`` is what the networks see, ``(..., agent, ...)``."""
+    ``see(state, obs)`` is what the networks see, ``(..., agent, ...)`` (None: :func:`seen`)."""
+    see = see or seen
     count = len(state.agents)
 
     def each(x: Array) -> Array:
