@@ -193,7 +193,7 @@ def test_a_policy_earns_what_one_can_that_does_not_see_it():
         "ppo", "probe:hidden", steps=20_000, **SMALL, **FIRST, epochs=4, lr=5e-3, gamma=0.8,
         normalise_reward=False, normalise_obs=False,
     )  # fmt: skip
-    obs, _ = Hidden().solution()
+    obs = jax.tree.map(jnp.asarray, Hidden().solution()[0])
     found = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
     np.testing.assert_allclose(found, [[1.0, 1.0]], atol=0.25)
     assert run.player()({"observation": np.zeros(1, np.float32)}) == 1
