@@ -68,12 +68,16 @@ class Hidden:
         """Observations, one with each state, and their optimal value, for each agent where there
         are several, to a critic that sees the state."""
         state = np.array([[-1.0], [1.0]], np.float32)
-        seen = np.zeros((2, *self.obs[PROPER].shape), np.float32)
+        seen = np.zeros((2, *self._shape), np.float32)
         value = np.repeat(state + 1.0, len(AGENTS), 1) if self.team else state[:, 0] + 1.0
         return {PROPER: seen, STATE: state}, value
 
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (len(AGENTS), 1) if self.team else (1,)
+
     def _seen(self, state: Float[Array, "1"]) -> Obs:
-        return {PROPER: jnp.zeros(self.obs[PROPER].shape), STATE: state}
+        return {PROPER: jnp.zeros(self._shape), STATE: state}
 
 
 def hidden(name: str) -> Hidden:
