@@ -2,7 +2,8 @@
 
 Every leaf of an observation or action has an axis of agents behind those of seed and environment,
 and so have the spaces, in which what is seen and done by all lies side by side (:func:`joint`). An
-observation that is a dict may say by the entry ``alive`` who is still in the episode.
+observation that is a dict may say by the entry ``alive`` who is still in the episode. Entries that
+only critics see (``sterling/unseen.py``) belong to all agents together and have no such axis.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from sterling import unseen
 from sterling.channels import NAME, Channel
 
 ALIVE = "alive"  # the entry of a dict observation that says which agents are still there
@@ -44,8 +46,10 @@ class Agents:
         return {REWARD: Channel(parts=self.names, better=1)}
 
     def of_each(self, spec: Any) -> Any:
-        """The problem (:class:`sterling.types.Spec`) of one agent: what it sees, without ``alive``,
-        and does; every agent of every environment counts as an environment of its own."""
+        """The problem (:class:`sterling.types.Spec`) of one agent: what it sees, without ``alive``
+        and what is ``unseen``, and does; every agent of every environment counts as an environment
+        of its own."""
+        spec = unseen.spec_without(spec)
         obs = spec.obs
         if isinstance(obs, spaces.Dict) and ALIVE in obs.spaces:
             obs = spaces.Dict({name: x for name, x in obs.spaces.items() if name != ALIVE})

@@ -118,6 +118,7 @@ class Spec:
     channels: dict[str, Channel] = dataclasses.field(default_factory=dict)  # reported every step
     agents: Agents | None = None  # the axis behind ``env`` in observations and actions, if any
     judge: Callable[[Any, Any], tuple[Any, Any]] | None = None  # of goals: see sterling/goals.py
+    unseen: tuple[str, ...] = ()  # entries of obs that only critics get: see sterling/unseen.py
 
 
 @runtime_checkable
@@ -178,7 +179,9 @@ class Algorithm(Protocol):
     return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;
     ``action_value(state, obs, action)``; ``settled(config, log)``, the fields with what they leave
     to a log. Who knows of several agents
-    (``Spec.agents``) says so by ``several_agents = True``; no other is made for such a world.
+    (``Spec.agents``) says so by ``several_agents = True``; no other is made for such a world. Who
+    has a critic that uses what policies do not see (``Spec.unseen``) says ``uses_unseen = True``;
+    to no other, and to nobody who acts, it is given.
     """
 
     Config: ClassVar[type]

@@ -23,9 +23,10 @@ def test_the_example_learns_to_meet():
 
 def test_the_commands_are_understood():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 5
+    assert len(lines) == 6
     trains = [parse(shlex.split(line)[1:]) for line in lines if "train" in line]
     assert [each.world for each in trains] == [
         "spread:3-agents-3x3",
+        "spread:3-agents-3x3-state",
         "pettingzoo:mpe2/simple_spread_v3",
     ]

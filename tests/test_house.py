@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "sterling"
 FILES = sorted(ROOT.rglob("*.py"))
 RANK = {
     **dict.fromkeys(
-        ("types", "actor", "agents", "channels", "keys", "naming", "disk", "notice"), 0
+        ("types", "actor", "agents", "channels", "keys", "naming", "disk", "notice", "unseen"), 0
     ),
     **dict.fromkeys(("leaving", "pickling", "importing", "plugins"), 0),
     **dict.fromkeys(("config_class", "field_types"), 0),
@@ -24,7 +24,7 @@ RANK = {
     **{"commands": 5, "options": 6, "cli": 6},
     **{"__init__": 6, "__main__": 7},
 }
-BELOW_ALGORITHMS = {"types", "actor", "agents", "field_types", "keys", "naming"}
+BELOW_ALGORITHMS = {"types", "actor", "agents", "field_types", "keys", "naming", "unseen"}
 BELOW_ALGORITHMS |= {"nets", "equations", "language"}
 READING_ORDER = ["Config", "State", "needs", "init", "act", "value", "learn"]
 

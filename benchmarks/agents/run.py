@@ -50,11 +50,11 @@ MPE2 = {
 RUNS = {"own": {**SPREAD, "reward": "own"}, "team": {**SPREAD, "reward": "team"}, "mpe2": MPE2}
 
 
-def trained(settings: dict[str, Any]) -> dict[str, Any]:
+def trained(settings: dict[str, Any], algorithm: str = "ippo") -> dict[str, Any]:
     """Return what the newest tenth of the rows of each seed's log says, and what modes come to."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        run = sterling.train("ippo", **settings, out=out, evaluate_episodes=0)
+        run = sterling.train(algorithm, **settings, out=out, evaluate_episodes=0)
         rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         final = run.evaluate(EPISODES)
     late = rows[-max(1, len(rows) // 10) :]

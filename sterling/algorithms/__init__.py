@@ -31,6 +31,7 @@ ALGORITHMS = {
     "fql": "sterling.algorithms.offline.fql",
     "ippo": "sterling.algorithms.online.ippo",
     "iql": "sterling.algorithms.offline.iql",
+    "mappo": "sterling.algorithms.online.mappo",
     "mbpo": "sterling.algorithms.online.mbpo",
     "openes": "sterling.algorithms.online.openes",
     "pebble": "sterling.algorithms.online.pebble",

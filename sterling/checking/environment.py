@@ -25,6 +25,8 @@ from sterling.types import World
 SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 STEPS, QUICK = 400, 120  # of each of the copies
 ENVS = 4  # for each of two seeds
+NOT_GYMNASIUMS = "it is one of PettingZoo's, which has checks of its own (pettingzoo.test)"
+HOSTED = ("factory", "gymnasium", "pettingzoo")  # built and seeded by worker processes
 
 
 def check_environment(
@@ -47,7 +49,8 @@ class Made:
 
     def world(self, seeds: tuple[int, ...] = (0, 1)) -> World:
         """A new world of so many seeds."""
-        own = {"workers": 1, **self.options} if self.kind == "factory" else self.options
+        hosted = self.kind in ("factory", "pettingzoo")
+        own = {"workers": 1, **self.options} if hosted else self.options
         return envs.make(self.environment, seeds, ENVS, strategy="map", **own)
 
     def played(self, steps: int, seeds: tuple[int, ...] = (0, 1), key: int = 0) -> Played:
@@ -79,7 +82,7 @@ def _checks(made: Made, thing: Any, steps: int) -> Iterator[Check]:
     yield from _randomness(made, task, played, steps)
     yield "a seed alone equals the same among several", lambda: _alone(made, played, steps), code
     yield "its state can be saved and restored", lambda: _restored(made, steps), code
-    if made.kind in ("factory", "gymnasium"):
+    if made.kind in HOSTED:
         yield "Gymnasium's own checks", lambda: _gymnasium(made, thing), thing
 
 
@@ -125,7 +128,7 @@ def _randomness(made: Made, task: Any, played: Played, steps: int) -> Iterator[C
             _from_key(function, given)
         return alike(made.played(steps, key=1))
 
-    if made.kind in ("factory", "gymnasium"):
+    if made.kind in HOSTED:
         count = min(steps, QUICK)
         yield "other seeds, other episodes", lambda: alike(made.played(count, seeds=(2, 3))), None
     else:
@@ -194,9 +197,11 @@ def _restored(made: Made, steps: int) -> str:
 def _gymnasium(made: Made, thing: Any) -> str:
     from gymnasium.utils.env_checker import check_env
 
+    if made.kind == "pettingzoo":
+        raise Unseen(NOT_GYMNASIUMS)
     built = gymnasium.make(thing) if isinstance(thing, str) else thing()
     if is_of_agents(built):
-        raise Unseen("it is one of PettingZoo's, which has checks of its own (pettingzoo.test)")
+        raise Unseen(NOT_GYMNASIUMS)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -24,10 +24,12 @@ class Played:
     discount: np.ndarray
     last: np.ndarray
     mask: np.ndarray
+    channels: dict[str, np.ndarray]
 
     def difference(self, other: Played, observations_only: bool = False) -> str | None:
         """Return which part differs in any bit, over the steps that both have; None: none does."""
-        names = ("first", "obs") + (() if observations_only else ("reward", "discount", "last"))
+        more = ("reward", "discount", "last", "channels")
+        names = ("first", "obs") + (() if observations_only else more)
         words = {"first": "first observations", "obs": "observations", "last": "ends of episodes"}
         count = min(len(self.reward), len(other.reward))
         for name in names:
@@ -35,7 +37,7 @@ class Played:
                         strict=True)  # fmt: skip
             cut = [(x, y) if name == "first" else (x[:count], y[:count]) for x, y in pairs]
             if not all(np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in cut):
-                return words.get(name, f"{name}s")
+                return words.get(name, name if name == "channels" else f"{name}s")
         return None
 
     def of_seed(self, at: int) -> Played:
@@ -61,7 +63,8 @@ def play(
         action = jax.tree.map(jnp.asarray, action) if world.traced else action
         state, answer = step(state, action, keys.at(numbers, "step", time + key * 100_000))
         obs = answer.obs
-        rows.append(_host((obs, answer.reward, answer.discount, answer.last, answer.mask)))
+        parts = (answer.reward, answer.discount, answer.last, answer.mask, answer.channels)
+        rows.append(_host((obs, *parts)))
         if time == save_at:
             state = jax.tree.map(_written, state)
     return Played(first, *jax.tree.map(lambda *parts: np.stack(parts), *rows))
@@ -91,6 +94,9 @@ def _actions(spec: Spec, obs: Any, hands: list[np.random.Generator]) -> Any:
 
 
 def _action(space: Any, hand: np.random.Generator, allowed: np.ndarray | None) -> Any:
+    if allowed is not None and allowed.ndim == 2 and hasattr(space, "nvec"):  # a row for each agent
+        rows = np.where(allowed.any(1, keepdims=True), allowed, 1)  # who is gone may do anything
+        return np.array([hand.choice(np.flatnonzero(row)) for row in rows], np.int32)
     if allowed is not None and hasattr(space, "n") and space.shape == ():
         return np.int32(hand.choice(np.flatnonzero(allowed)))
     parts = []

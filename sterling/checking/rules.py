@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from sterling.checking.agents import agents_rules
 from sterling.checking.finding import Check, Unseen, Wrong
 from sterling.checking.play import Played
 from sterling.envs.board import leaves
@@ -29,6 +30,8 @@ def rules(spec: Spec, played: Played, code: Any) -> Iterator[Check]:
     yield "the final observation of an episode is shown", partial(_final, played), code
     if spec.judge is not None:
         yield JUDGED, partial(_judged, spec, played), code
+    if spec.agents is not None:
+        yield from agents_rules(spec, played, code)
 
 
 def _parts(spec: Spec, obs: Any) -> Iterator[tuple[str, Any, np.ndarray]]:

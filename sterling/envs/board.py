@@ -44,6 +44,7 @@ class Problem(NamedTuple):
     channels: tuple[tuple[str, int], ...] = ()  # what is reported: name, entries (0: one number)
     weights: tuple[float, ...] = ()  # of the entries of a reward that is a vector
     agents: tuple[str, ...] = ()  # whose those entries are, where there are several
+    unseen: Any = ()  # entries of observations that only critics get, as the environment says it
 
 
 def leaves(space: spaces.Space[Any], path: Path = ()) -> list[tuple[Path, spaces.Space[Any]]]:

@@ -61,7 +61,8 @@ class Host:
     :func:`sterling.channels.parse` reads it. A reward that is a vector is reported as the channel
     "objectives", and learned from as the sum of its entries, times ``reward_weights`` ("1,0.5").
     A factory may also build one of PettingZoo's environments, of several agents: see
-    ``envs/parallel.py``.
+    ``envs/parallel.py``. An environment that observes a dict may have an attribute ``unseen``,
+    names of entries that policies do not get and critics may: see ``sterling/unseen.py``.
 
     A process that must be ended takes the episodes of the other environments it steps along; they
     are cut likewise and listed, but do not count towards ``max_failures``. Raises ``Mistake`` where

@@ -23,6 +23,7 @@ from sterling.envs.traced import Task, Traced, agents_of
 from sterling.envs.workers import NoEnvironment
 from sterling.naming import called
 from sterling.types import Mistake, World
+from sterling.unseen import checked
 
 KINDS = ("task", "world", "factory")
 LIMIT, LEVELS = "max_episode_steps", "levels"
@@ -196,6 +197,7 @@ def _world(
         raise Mistake(
             f"{name} returned {world!r:.60}, which is no World: it lacks {', '.join(lacking)}"
         )
+    checked(world.spec.unseen, world.spec.obs)
     made, wanted = (world.seeds, world.spec.envs), (len(copies["seeds"]), copies["envs"])
     if made != wanted:
         raise Mistake(f"{name} was asked for {wanted[0]} seeds x {wanted[1]} envs and made a world "

@@ -15,6 +15,7 @@ from gymnasium import spaces
 
 from sterling.agents import ALIVE, joint
 from sterling.envs.board import MASK, PROPER, Violation, choices, leaves, tree
+from sterling.unseen import STATE
 
 
 def is_of_agents(env: Any) -> bool:
@@ -23,7 +24,12 @@ def is_of_agents(env: Any) -> bool:
 
 
 def together(env: Any) -> Together:
-    """``env``, one of PettingZoo's, as one environment; :class:`Violation` where that cannot be."""
+    """``env``, one of PettingZoo's, as one environment; :class:`Violation` where that cannot be.
+
+    Its state is observed as well, for critics alone, where it has an attribute ``unseen`` that is
+    ``("state",)``.
+    """
+    named = getattr(env, "unseen", ())
     if hasattr(env, "agent_iter"):
         if not env.metadata.get("is_parallelizable", False):
             raise Violation(
@@ -33,7 +39,11 @@ def together(env: Any) -> Together:
         from pettingzoo.utils.conversions import aec_to_parallel
 
         env = aec_to_parallel(env)
-    return Together(env)
+    if named and tuple(named) != (STATE,):
+        raise Violation(
+            f"its unseen is {named!r}; PettingZoo's state is all that can be: ('state',)"
+        )
+    return Together(env, bool(named))
 
 
 class Together(gymnasium.Env[Any, Any]):
@@ -48,9 +58,12 @@ class Together(gymnasium.Env[Any, Any]):
 
     Vectors of different lengths are filled up with zeros, and numbers of choices with some that
     ``action_mask`` forbids. Agents whose spaces differ otherwise are refused.
+
+    With ``stateful`` an entry ``state``, which only critics see, is what the environment's
+    ``state()`` answers.
     """
 
-    def __init__(self, env: Any):
+    def __init__(self, env: Any, stateful: bool = False):
         self.env, self.metadata = env, {**getattr(env, "metadata", {})}
         self.render_mode = getattr(env, "render_mode", None)
         self.names = tuple(str(name) for name in env.possible_agents)
@@ -74,6 +87,9 @@ class Together(gymnasium.Env[Any, Any]):
         if self._added:
             side[MASK] = spaces.MultiBinary((len(self.names), self._choices))
         side[ALIVE] = spaces.MultiBinary(len(self.names))
+        self.unseen = (STATE,) if stateful else ()
+        if stateful:
+            side[STATE] = _state_in(env, side)
         self.observation_space = spaces.Dict(side)
         self.action_space = joint(act, len(self.names))
 
@@ -122,7 +138,19 @@ class Together(gymnasium.Env[Any, Any]):
                 size = choices(self._acts[row])
                 made[MASK][row, :size] = 1 if told is False else np.asarray(told)
         made[ALIVE] = np.array([agent in alive for agent in self._agents], np.int8)
+        if self.unseen:
+            made[STATE] = self.env.state()
         return made
+
+
+def _state_in(env: Any, beside: Any) -> spaces.Space[Any]:
+    """The space of what an environment's ``state()`` answers; :class:`Violation` without one."""
+    space = getattr(env, "state_space", None)
+    if not isinstance(space, spaces.Space):
+        raise Violation("it has no state_space, so its state cannot be shown; leave out state")
+    if STATE in beside:
+        raise Violation(f"its agents see an entry {STATE!r} of their own; leave out state")
+    return space
 
 
 def _stacked(space: spaces.Space[Any], rows: list[Any]) -> Any:

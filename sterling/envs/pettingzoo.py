@@ -4,6 +4,9 @@ The package is one of PettingZoo's own (``butterfly``, ``sisl`` ...) or one besi
 has a function ``parallel_env``, or else ``env``. They live in worker processes, as all environments
 of Python do (:class:`sterling.envs.gymnasium.Host`), all agents of one together
 (``envs/parallel.py``).
+
+Their option ``state=true`` shows critics what the environment's ``state()`` answers. It has to be
+asked for: of many environments that is a picture of everything, or what all agents see once more.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from sterling.envs.gymnasium import Host
-from sterling.envs.options import HOST_OPTIONS, check_options
+from sterling.envs.options import HOST_OPTIONS, check_options, check_switch
 from sterling.types import Mistake, World
+from sterling.unseen import STATE
 
 FORM = re.compile(r"(\w+)/(\w+)")
 OUR_OWN = ("mpe2",)  # packages beside PettingZoo that the extra installs
@@ -51,16 +55,20 @@ def knows(name: str) -> bool:
 def world(name: str, copies: dict[str, Any], purpose: str, options: dict[str, Any]) -> World:
     """A world of such environments, stepped in processes."""
     own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
-    _check_taken(name, own)
+    check_switch(STATE, own.get(STATE, False))
+    _check_taken(name, {key: value for key, value in own.items() if key != STATE})
     rest = {key: value for key, value in options.items() if key in HOST_OPTIONS}
     factory = functools.partial(build, name, **own)
     return Host(factory, **copies, purpose=purpose, name=f"pettingzoo:{name}", **rest)
 
 
-def build(name: str, /, **options: Any) -> Any:
-    """One of them, as PettingZoo gives it."""
+def build(name: str, /, *, state: bool = False, **options: Any) -> Any:
+    """One of them, as PettingZoo gives it; with ``state`` it says that critics are to see that."""
     module = importlib.import_module(str(_module_of(name)))
-    return getattr(module, "parallel_env", module.env)(**options)
+    env = getattr(module, "parallel_env", module.env)(**options)
+    if state:
+        env.unseen = (STATE,)
+    return env
 
 
 def _module_of(name: str) -> str | None:
@@ -90,4 +98,4 @@ def _check_taken(name: str, given: dict[str, Any]) -> None:
         return  # what it takes shows when it is built
     taken = inspect.signature(raw).parameters
     if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
-        check_options(f"pettingzoo:{name}", given, [*taken, *HOST_OPTIONS])
+        check_options(f"pettingzoo:{name}", given, [*taken, STATE, *HOST_OPTIONS])

@@ -18,7 +18,7 @@ Every world exists with two discrete actions and, named ``...-continuous``, with
 [-1, 1], whose reward is 1 - (action - target)^2. Each but the last, named ``...-costly``, also
 reports a channel ``cost``, 1 a step; named ``...-team``, it is one of three agents
 (``envs/probe_team.py``). One of goals is in ``goal_probe.py``, one of two sides that move in turn
-in ``turn_probe.py``.
+in ``turn_probe.py``, those of what only critics see in ``unseen_probe.py``.
 
 In constraint, of one step, action 1 pays 1 and costs u, action 0 nothing, and what is seen is
 2 u - 1 with u drawn from [0, 1]: the best under a limit d takes what costs less than sqrt(2 d). Its
@@ -39,7 +39,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Float, Int, Key, Num
 
 from sterling.channels import Channel
-from sterling.envs import goal_probe, turn_probe
+from sterling.envs import goal_probe, turn_probe, unseen_probe
 
 CUT_AFTER = 4  # steps: a cut taken for an end is worth at most 4 rewards, far from 1 / (1 - gamma)
 CONTINUOUS_TARGET = 0.5  # the best continuous action, times the observation where it matters
@@ -185,7 +185,7 @@ TEAMS = tuple(kind + form for kind in KINDS for form in ("-team", "-continuous-t
 
 def names() -> list[str]:
     """All that there are."""
-    return [*NAMES, *TEAMS, *goal_probe.NAMES, *turn_probe.NAMES]
+    return [*NAMES, *TEAMS, *goal_probe.NAMES, *turn_probe.NAMES, *unseen_probe.NAMES]
 
 
 def knows(name: str) -> bool:
@@ -197,6 +197,8 @@ def make(name: str) -> tuple[Any, int]:
     """The probe world called ``name``, which has no limit but its own."""
     if name in turn_probe.NAMES:
         return turn_probe.TurnProbe(), 0
+    if name in unseen_probe.NAMES:
+        return unseen_probe.hidden(name), 0
     return (goal_probe.goal_probe(name) if name in goal_probe.NAMES else probe(name)), 0
 
 

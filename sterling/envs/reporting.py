@@ -12,6 +12,7 @@ from sterling.envs.reported import OBJECTIVES
 from sterling.naming import hint
 from sterling.notice import say
 from sterling.types import Mistake, Spec
+from sterling.unseen import checked
 
 
 def declared(problem: Problem, wanted: dict[str, Channel], name: str) -> dict[str, Channel]:
@@ -36,7 +37,9 @@ def spec_of(problem: Problem, envs: int, wanted: dict[str, Channel], name: str) 
     """What agents must know of an environment of which this was found out."""
     channels = declared(problem, wanted, name)
     agents = Agents(problem.agents) if problem.agents else None
-    return Spec(problem.obs, seen(problem.action), envs, channels=channels, agents=agents)
+    beside: Any = {"channels": channels, "agents": agents}
+    beside["unseen"] = checked(problem.unseen, problem.obs)
+    return Spec(problem.obs, seen(problem.action), envs, **beside)
 
 
 def weights(given: Any) -> tuple[float, ...]:

@@ -77,7 +77,9 @@ def check(
         form: Any = first.shape if first.ndim > 1 else first.size
         obs_space = spaces.Dict({**parts, MASK: spaces.MultiBinary(form)})
     agents = env.names if isinstance(env, parallel.Together) else ()
-    problem = Problem(obs_space, plain(env.action_space), mask, wrap, agents=agents)
+    named = env.get_wrapper_attr("unseen") if env.has_wrapper_attr("unseen") else ()
+    own = named if isinstance(named, str | tuple | list) else ()  # else it means something else
+    problem = Problem(obs_space, plain(env.action_space), mask, wrap, agents=agents, unseen=own)
     seen = with_mask(problem, env, obs, info)
     writer = Writer(obs_space, [np.zeros(s.shape or (), s.dtype) for _, s in leaves(obs_space)])
     writer.write(seen)

@@ -12,7 +12,9 @@ reason of its own to leave it for a further one, where that would serve the team
 a team is found by dynamic programming over where all agents stand: :meth:`Spread.best`, and over
 all ways to begin :meth:`Spread.best_on_average`.
 
-Names: ``N-agents-HxW``, for instance ``3-agents-4x4``; cells ** agents is at most 100,000.
+Names: ``N-agents-HxW``, for instance ``3-agents-4x4``; cells ** agents is at most 100,000. Named
+``3-agents-4x4-state``, critics also see the ``state``: where each agent stands, by its name, and
+the landmarks. Agents see how many others stand on a cell, and not who they are.
 """
 
 from __future__ import annotations
@@ -30,10 +32,12 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import keys
 from sterling.agents import joint
-from sterling.types import Mistake
+from sterling.envs.board import PROPER
+from sterling.types import Mistake, Obs
+from sterling.unseen import STATE
 
-NAMES = ("2-agents-3x3", "3-agents-3x3", "3-agents-4x4")
-FORM = re.compile(r"(\d+)-agents-(\d+)x(\d+)")
+NAMES = ("2-agents-3x3", "3-agents-3x3", "3-agents-4x4", "3-agents-3x3-state")
+FORM = re.compile(r"(\d+)-agents-(\d+)x(\d+)(-state)?")
 ALONE = -0.1  # reward of a step that leaves an agent without a landmark
 LIMIT = 50  # steps
 MOST = 100_000  # ways for the agents to stand
@@ -59,7 +63,8 @@ class Spread:
 
     levels = 0  # a new one in every episode, unless the user says otherwise
 
-    def __init__(self, count: int, height: int, width: int):
+    def __init__(self, count: int, height: int, width: int, *, state: bool = False):
+        self.unseen = (STATE,) if state else ()
         self.agents = tuple(f"agent_{number}" for number in range(count))
         self.cells, self._count, self._shape = height * width, count, (height, width)
         row, column = np.divmod(np.arange(self.cells), width)
@@ -73,7 +78,11 @@ class Spread:
         """For each agent, cell by cell: whether it stands there, whether there is a landmark, and
         how many others stand there."""
         high = np.repeat(np.array([1, 1, self._count - 1], np.float32), self.cells)
-        return joint(spaces.Box(np.zeros_like(high), high), self._count)
+        seen = joint(spaces.Box(np.zeros_like(high), high), self._count)
+        if not self.unseen:
+            return seen
+        whole = spaces.Box(0.0, 1.0, ((self._count + 1) * self.cells,), np.float32)
+        return spaces.Dict({PROPER: seen, STATE: whole})
 
     @property
     def action(self) -> spaces.Space[Any]:
@@ -86,7 +95,7 @@ class Spread:
                  for what in ("landmarks", "start")]  # fmt: skip
         return Level(*(each.astype(jnp.int32) for each in cells))
 
-    def begin(self, level: Level, key: Key[Array, ""]) -> tuple[SpreadState, Array]:
+    def begin(self, level: Level, key: Key[Array, ""]) -> tuple[SpreadState, Obs]:
         """Start; nothing is left to chance."""
         landmarks = jnp.zeros(self.cells, bool).at[level.landmarks].set(True)
         state = SpreadState(landmarks, level.start)
@@ -118,8 +127,9 @@ class Spread:
                  for each in itertools.combinations(cells, count)]  # fmt: skip
         return float(np.mean(every))
 
-    def painted(self, obs: Float[np.ndarray, "*lead agent number"]) -> Float[np.ndarray, "..."]:
+    def painted(self, obs: Any) -> Float[np.ndarray, "..."]:
         """What is seen as a grid of channels to look at: landmarks, then each agent."""
+        obs = obs[PROPER] if self.unseen else obs
         places, landmarks, _ = np.split(obs, 3, -1)
         cells = np.concatenate([landmarks[..., :1, :], places], -2).swapaxes(-1, -2)
         return cells.reshape(*cells.shape[:-2], *self._shape, self._count + 1)
@@ -138,10 +148,13 @@ class Spread:
                 return value
             value = after
 
-    def _seen(self, state: SpreadState) -> Float[Array, "agent number"]:
+    def _seen(self, state: SpreadState) -> Any:
         own = jax.nn.one_hot(state.places, self.cells)
         landmarks = jnp.broadcast_to(state.landmarks.astype(jnp.float32)[None], own.shape)
-        return jnp.concatenate([own, landmarks, own.sum(0, keepdims=True) - own], -1)
+        seen = jnp.concatenate([own, landmarks, own.sum(0, keepdims=True) - own], -1)
+        if not self.unseen:
+            return seen
+        return {PROPER: seen, STATE: jnp.concatenate([own.ravel(), landmarks[0]])}
 
 
 def names() -> list[str]:
@@ -154,7 +167,7 @@ def knows(name: str) -> bool:
     found = FORM.fullmatch(name)
     if not found:
         return False
-    count, height, width = map(int, found.groups())
+    count, height, width = map(int, found.groups()[:3])
     cells = height * width
     return 2 <= count <= min(cells, 16) and cells**count <= MOST
 
@@ -164,4 +177,4 @@ def make(name: str) -> tuple[Spread, int]:
     found = FORM.fullmatch(name)
     if not found or not knows(name):
         raise Mistake(f"spread {name!r} is not known; write for instance 3-agents-4x4")
-    return Spread(*map(int, found.groups())), LIMIT
+    return Spread(*map(int, found.groups()[:3]), state=bool(found[4])), LIMIT

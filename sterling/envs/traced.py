@@ -16,6 +16,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from sterling import keys as named
+from sterling import unseen
 from sterling.agents import REWARD, Agents
 from sterling.channels import Channel, checked
 from sterling.envs import levels as leveled
@@ -50,6 +51,9 @@ class Task(Protocol):
     axis of agents (``sterling.agents.joint``), and so has its reward, each one's own. The world's
     is their sum. Who leaves before the episode is over is 0 in an entry ``alive`` of what is seen.
     One with goals offers ``judge(achieved, desired) -> (reward, discount)``: see ``goals.py``.
+
+    A task that observes a dict may name in ``unseen`` those of its entries that policies do not
+    get and critics may, as ``("state",)``: see ``unseen.py``. They have no axis of agents.
     """
 
     @property
@@ -114,6 +118,7 @@ class Traced:
         agents = agents_of(task)
         channels = self._declared if agents is None else agents.channels | self._declared
         parts: Any = {"channels": channels, "agents": agents, "judge": judge_of(task)}
+        parts["unseen"] = unseen_of(task)
         self.spec = Spec(task.obs, task.action, envs, **parts)
         usual = getattr(task, "levels", 0) if isinstance(task, leveled.Levelled) else 0
         count = usual if levels is None else levels
@@ -218,8 +223,13 @@ def agents_of(task: Any) -> Agents | None:
     agents = Agents(tuple(names))
     if REWARD in getattr(task, "channels", {}):
         raise Mistake(f"a channel cannot be called {REWARD!r} where there are several agents")
-    agents.of_each(Spec(task.obs, task.action))
+    agents.of_each(Spec(task.obs, task.action, unseen=unseen_of(task)))
     return agents
+
+
+def unseen_of(task: Any) -> tuple[str, ...]:
+    """The entries of a task's observations that only critics get; Mistake where they cannot be."""
+    return unseen.checked(getattr(task, "unseen", ()), task.obs)
 
 
 def as_declared(channels: dict[str, Channel], answer: Any = None) -> dict[str, Array]:

@@ -61,6 +61,7 @@ class Trials:
         shown = {"reward": spaces.Box(-np.inf, np.inf, (1,), np.float32),
                  "ended": spaces.Box(0.0, 1.0, (1,), np.float32)}  # fmt: skip
         self.obs = spaces.Dict({**inner, **shown})
+        self.unseen: tuple[str, ...] = tuple(getattr(task, "unseen", ()))
 
     def level(self, key: Key[Array, ""]) -> PyTree:
         """A level of the inner task; of one without levels nothing."""

@@ -24,6 +24,7 @@ from sterling.experience import acting, episode_totals
 from sterling.experience.episode_totals import Totals
 from sterling.nets.encoder import without_mask
 from sterling.types import AnyArray, Obs, Step, World
+from sterling.unseen import without
 
 BLOCK = 20  # steps between looks, inside a program, at whether all episodes are over
 
@@ -35,19 +36,20 @@ class Seen(eqx.Module):
     count: Float[Array, "..."]
     mean: tuple[Array | None, ...]
     squares: tuple[Array | None, ...]  # summed deviations from the mean
+    unseen: tuple[str, ...] = eqx.field(static=True, default=())  # entries that nobody acts on
 
     @classmethod
-    def nothing(cls, obs: Obs, shape: tuple[int, int]) -> Seen:
-        """Of episodes of no steps, of which ``obs`` will be seen."""
-        parts = jax.tree.leaves(without_mask(obs))
+    def nothing(cls, obs: Obs, shape: tuple[int, int], unseen: tuple[str, ...] = ()) -> Seen:
+        """Of episodes of no steps, of which ``obs`` will be seen but for its ``unseen`` entries."""
+        parts = jax.tree.leaves(without(without_mask(obs), unseen))
         none = tuple(jnp.zeros(x.shape) if x.dtype.kind == "f" else None for x in parts)
-        return cls(jnp.zeros(shape), none, none)
+        return cls(jnp.zeros(shape), none, none, unseen)
 
     def with_one(self, obs: Obs, counts: Bool[Array, "seed env"]) -> Seen:
         """With one more observation, of the envs in which it ``counts``."""
         more = counts.astype(jnp.float32)
         count, mean, squares = self.count + more, list(self.mean), list(self.squares)
-        for i, x in enumerate(jax.tree.leaves(without_mask(obs))):
+        for i, x in enumerate(jax.tree.leaves(without(without_mask(obs), self.unseen))):
             m, s = self.mean[i], self.squares[i]
             if m is None or s is None:
                 continue
@@ -55,7 +57,7 @@ class Seen(eqx.Module):
             share = (more / jnp.maximum(count, 1.0)).reshape(wide)
             moved = m + jnp.where(share > 0, (x - m) * share, 0.0)
             mean[i], squares[i] = moved, s + jnp.where(share > 0, (x - m) * (x - moved), 0.0)
-        return Seen(count, tuple(mean), tuple(squares))
+        return Seen(count, tuple(mean), tuple(squares), self.unseen)
 
 
 class Playing(eqx.Module):
@@ -83,7 +85,7 @@ class Episodes(eqx.Module):
         past = _begun(actor, world, named.fold_each(keys, "evaluate-memory", number))
         shape = (world.seeds, world.spec.envs)
         totals = episode_totals.begin(world.spec.channels, shape)
-        seen = Seen.nothing(obs, shape) if self.watched else None
+        seen = Seen.nothing(obs, shape, world.spec.unseen) if self.watched else None
         over, crashes = jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32)
         return Playing(state, obs, totals, over, past, crashes, seen)
 

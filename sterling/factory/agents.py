@@ -184,7 +184,7 @@ def _judged(settings: Settings, passed: dict[int, Agent], world: World, say: Say
 def _begun(settings: Settings) -> Run:
     """A run at iteration 0. It is begun alike to be trained and to be lived through again: programs
     that differ round differently, and a training that is lived again must be the same."""
-    world = Counted(make_world(settings))
+    world = Counted(rollouts.of_one_agent(make_world(settings), settings.name))
     return beginning(settings, world)(jnp.asarray(settings.seeds, jnp.int32), None, True)
 
 

@@ -165,6 +165,7 @@ def _rollouts(
         size = order.size // len(kinds) + (number < order.size % len(kinds))
         seed = stream(order.seed, kind)
         world = make_world(dataclasses.replace(settings, seeds=(seed,)), "evaluate", _envs(size))
+        world = rollouts.of_one_agent(world, order.environment)
         actor: Actor = getattr(trained, kind) if trained else rollouts.Chance(world)
         say(f"{size:,} rows of the {kind} policy")
         block = episodes.block(rollouts.rows(world, actor, size, seed), world, size, number)

@@ -73,6 +73,17 @@ class Best(eqx.Module):
         return acting.choose(self.actor, past, obs, keys, False)
 
 
+def of_one_agent(world: World, name: str) -> World:
+    """``world``, or Mistake where it has several agents; it is closed then."""
+    if world.spec.agents is None:
+        return world
+    world.close()
+    raise Mistake(
+        f"data is made of one agent and {name} has {len(world.spec.agents)}: a row of a dataset "
+        "has one reward; name an environment of one agent"
+    )
+
+
 def rows(world: World, actor: Actor, count: int, seed: int) -> Record:
     """At least ``count`` rows of experience ``(time, env, ...)`` on the host, of a world of one
     seed in which nobody has acted yet. Raises Mistake where it lets nobody act."""

@@ -151,7 +151,7 @@ def _scene(environment: Any, options: dict[str, Any], seed: int) -> Scene:
         return Scene(world, _pool_camera(world, name))
     painted = getattr(getattr(world, "task", None), "painted", None)
     if painted is not None:  # a native world that says how it looks
-        return Scene(world, lambda obs: _grid(painted(np.asarray(obs))), fps=10.0)
+        return Scene(world, lambda obs: _grid(painted(jax.tree.map(np.asarray, obs))), fps=10.0)
     if len(world.spec.obs.shape or ()) != 3:
         world.close()
         what = (

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from sterling import algorithms
+from sterling import algorithms, unseen
 from sterling import keys as named
 from sterling.actor import Past
 from sterling.algorithms.outside import name_of
@@ -54,8 +54,10 @@ class Agent(eqx.Module):
         """A fresh agent per key.
 
         ``own`` gives each its own numbers: ``config`` again, with every float field an array
-        ``(seed,)``. Experience is asked for by ``config`` in either case.
+        ``(seed,)``. Experience is asked for by ``config`` in either case. What only critics see
+        (``spec.unseen``) is kept from the algorithm here, for all who call it by the agent.
         """
+        algorithm = unseen.blinded(algorithm, spec.unseen)
         if own is None:
             state = over_seeds(strategy, lambda key: algorithm.init(key, spec, config))(keys)
         else:
@@ -167,7 +169,9 @@ def check_agents(name: str, algorithm: Any, spec: Spec) -> None:
     """Raises :class:`Mistake` where a world has several agents and the algorithm knows of one."""
     if spec.agents is not None and not getattr(algorithm, "several_agents", False):
         count = len(spec.agents)
-        raise Mistake(f"{name} learns for one agent and this environment has {count}; use ippo")
+        raise Mistake(
+            f"{name} learns for one agent and this environment has {count}; use ippo or mappo"
+        )
 
 
 def create_agent(

@@ -189,7 +189,8 @@ def spec(settings: Settings, world: World | None) -> tuple[Spec, Log]:
                     f"the log has {word} {own} and {settings.name} has {its}; "
                     "name the environment that it was made in"
                 )
-    return log.spec, _summary(book, book in _CLIPPED)
+    hidden = () if world is None else world.spec.unseen
+    return dataclasses.replace(log.spec, unseen=hidden), _summary(book, book in _CLIPPED)
 
 
 def alike(own: Any, its: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Key
 
-from sterling import keys
+from sterling import keys, unseen
 from sterling.envs.board import MASK, PROPER, as_seen, leaves
 from sterling.experience import acting
 from sterling.types import Mistake, Step
@@ -44,12 +44,14 @@ class Player:
 
     def __call__(self, obs: Any) -> Any:
         """The action for one observation, both as a Gymnasium environment gives and takes them; of
-        agents that remember nothing also the actions for several, ``(n, ...)``.
+        agents that remember nothing also the actions for several, ``(n, ...)``. Entries that only
+        critics see may be left out.
 
         Raises :class:`Mistake` for what is no observation of the run's environment.
         """
         world = self._run.world()
-        space, do = world.spec.obs, getattr(world, "to_world", np.asarray)
+        hidden, do = world.spec.unseen, getattr(world, "to_world", np.asarray)
+        space, obs = unseen.space_without(world.spec.obs, hidden), unseen.without(obs, hidden)
         nested = isinstance(space, (spaces.Dict, spaces.Tuple))
         given = jax.tree.map(np.asarray, obs) if nested else _array(obs)
         parts = [self._seen(given)]

@@ -27,7 +27,7 @@ ONE_SPACE = {
     **dict.fromkeys(("dqn", "r2d2"), CHOICES),
     **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX),
 }
-ROLLOUTS = ("ippo", "ppo", "ppo-lagrangian", "recurrent-ppo")
+ROLLOUTS = ("ippo", "mappo", "ppo", "ppo-lagrangian", "recurrent-ppo")
 SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
 ONLINE = ("dqn", "mbpo", "openes", "pebble", *ROLLOUTS, "r2d2", "sac", "sac-lagrangian", "td3")
 

@@ -118,6 +118,17 @@ CASES = {
             },
         ),
         Case(
+            "mappo",
+            ("-team", "-continuous-team"),
+            40_000,
+            {
+                **{"gamma": 0.8, "gae_lambda": 0.9, "lr": 5e-3, "length": 16, "minibatch": 192},
+                **{"epochs": 4, "width": 16, "log_std": -0.5, "entropy_coef": 0.0},
+                **{"normalise_obs": False, "normalise_reward": False, "anneal": True},
+                "reward": "own",
+            },
+        ),
+        Case(
             "dqn",
             ("",),
             12_000,

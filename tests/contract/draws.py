@@ -115,7 +115,7 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 DRAWS = {
     "openes": openes,
     "ppo": ppo,
-    "ippo": ippo,
+    **dict.fromkeys(("ippo", "mappo"), ippo),
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),

@@ -240,6 +240,7 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
             seen = rows[name]
             rows[forbidden], rows[name] = seen.get("action_mask"), seen["x"]
             rows[name.replace("obs", "alive")] = seen.get("alive")
+            rows[name.replace("obs", "state")] = seen.get("state")
     found = {name: np.asarray(x) for name, x in rows.items() if x is not None}
     wide = {k: x.astype(np.float64) if x.dtype == np.float32 else x for k, x in found.items()}
     wide |= {k: x.astype(bool) for k, x in wide.items() if k.endswith("allowed")}

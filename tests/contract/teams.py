@@ -14,17 +14,22 @@ from sterling.agents import Agents, joint
 from sterling.types import Record, Spec
 
 NAMES = ("red", "green", "blue")
+STATE = 2  # numbers that only critics see
 
 
-def spec(obs: Any, action: Any, envs: int, has_choices: bool) -> Spec:
-    """Return the problem of three agents who each see ``obs`` and do ``action``."""
+def spec(obs: Any, action: Any, envs: int, has_choices: bool, has_state: bool = False) -> Spec:
+    """Return the problem of three agents who each see ``obs`` and do ``action``; where it
+    ``has_state``, critics see that too."""
     count = len(NAMES)
     parts: dict[str, Any] = {"x": joint(obs, count), "alive": spaces.MultiBinary(count)}
     if has_choices:
         parts["action_mask"] = spaces.MultiBinary((count, int(action.n)))
+    if has_state:
+        parts["state"] = spaces.Box(-np.inf, np.inf, (STATE,), np.float32)
     agents = Agents(NAMES)
-    act = joint(action, count)
-    return Spec(spaces.Dict(parts), act, envs, 100, channels=agents.channels, agents=agents)
+    act, beside = joint(action, count), {"unseen": ("state",) if has_state else ()}
+    known: Any = {"channels": agents.channels, "agents": agents, **beside}
+    return Spec(spaces.Dict(parts), act, envs, 100, **known)
 
 
 def make_batch(length: int, problem: Spec, garbage: float) -> Record:
@@ -51,6 +56,9 @@ def make_batch(length: int, problem: Spec, garbage: float) -> Record:
         allowed = rng.random((*alive.shape, space["action_mask"].shape[-1])) < 0.6
         np.put_along_axis(allowed[:-1], action[..., None], True, -1)
         whole["action_mask"] = allowed.astype(np.int8)
+    if "state" in space.spaces:
+        known = np.random.default_rng(12).normal(size=(length + 1, problem.envs, STATE))
+        whole["state"] = known.astype(np.float32)
     own = (rng.normal(size=counts.shape) + wrong).astype(np.float32)
     parts = {
         "obs": {name: x[:-1] for name, x in whole.items()},

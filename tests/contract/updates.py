@@ -39,6 +39,7 @@ class Update:
     is_continuous: bool = True
     has_choices: bool = False  # observations say which choices are allowed
     has_log: bool = False
+    has_state: bool = False  # observations have an entry that only critics see
     feed: str = ""  # the name of the feed that is learned from
 
     @property
@@ -71,7 +72,7 @@ class Update:
         )
         log = LOG if self.has_log else None
         if hasattr(self.module, "several_agents"):
-            return teams.spec(OBS, action, mid_run.ENVS, self.has_choices)
+            return teams.spec(OBS, action, mid_run.ENVS, self.has_choices, self.has_state)
         return Spec(obs, action, mid_run.ENVS, 100, log, channels=COSTS)
 
     @functools.cached_property
@@ -170,6 +171,15 @@ UPDATES = [
     Update(
         "ippo masked choices",
         PPO | WATCHED | {"minibatch": 20},
+        ITERATION,
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("mappo box normalised", PPO | {"minibatch": 20}, ITERATION),
+    Update("mappo state box normalised", PPO | {"minibatch": 20}, ITERATION, has_state=True),
+    Update(
+        "mappo own masked choices",
+        PPO | WATCHED | PASSED | {"minibatch": 20, "reward": "own", "identity": False},
         ITERATION,
         is_continuous=False,
         has_choices=True,

@@ -138,6 +138,53 @@ def test_a_missing_package_is_named_with_what_installs_it(monkeypatch):
         envs.make("pettingzoo:mpe2/simple_spread_v3", (0,), 1)
 
 
+class Stated(Counters):
+    """Those, with a state: the time, and who is there."""
+
+    unseen = ("state",)
+    state_space = spaces.Box(0.0, 9.0, (4,), np.float64)
+
+    def state(self):
+        return np.array([self.time, *(name in self.agents for name in self.possible_agents)], float)
+
+
+def test_the_state_is_shown_once_for_all_where_it_is_asked_for():
+    spec, obs, answers = lived(Stated)
+    assert spec.unseen == ("state",)
+    assert spec.obs["state"].shape == (4,)
+    np.testing.assert_array_equal(obs["state"][0, 0], [0, 1, 1, 1])
+    seen = [answer.obs["state"][0, 0].tolist() for answer in answers]
+    assert seen[:2] == [[1, 1, 1, 1], [2, 1, 0, 1]]
+    assert seen[4] == [0, 1, 1, 1]
+    assert lived(Counters)[0].unseen == ()
+
+
+def test_a_state_that_cannot_be_shown_is_told_so():
+    class Without(Counters):
+        unseen = ("state",)
+
+    class Other(Stated):
+        unseen = ("secret",)
+
+    for made, said in ((Without, "no state_space"), (Other, "unseen is .*'secret'")):
+        with pytest.raises(Mistake, match=said):
+            Host(made, (0,), 1, workers=0)
+
+
+def test_simple_spread_shows_its_state_on_request():
+    name = "pettingzoo:mpe2/simple_spread_v3"
+    world = envs.make(name, (0,), 2, state=True, workers=0)
+    try:
+        assert world.spec.unseen == ("state",)
+        _, obs = world.reset(KEYS)
+        own = np.asarray(obs["observation"])[0]
+        np.testing.assert_allclose(obs["state"][0], own.reshape(2, -1), atol=1e-6)
+    finally:
+        world.close()
+    with pytest.raises(Mistake, match="give true or false"):
+        envs.make(name, (0,), 1, state="all", workers=0)
+
+
 @pytest.mark.slow
 def test_a_users_own_is_learned_from_in_processes(tmp_path):
     run = sterling.train(

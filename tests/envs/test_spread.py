@@ -83,8 +83,28 @@ def test_a_world_of_it_begins_apart_and_pays_the_team_for_what_is_left_alone():
     np.testing.assert_allclose(reward, info["reward"].sum())
 
 
+def test_the_state_says_who_stands_where_and_changes_nothing_else():
+    plain, told = (envs.make(f"spread:2-agents-3x3{form}", (0,), 8) for form in ("", "-state"))
+    assert (plain.spec.unseen, told.spec.unseen) == ((), ("state",))
+    key, action = jax.random.split(jax.random.key(0), 1), jnp.full((1, 8, 2), 1, jnp.int32)
+    (one, first), (two, whole) = plain.reset(key), told.reset(key)
+    for _ in range(3):
+        np.testing.assert_array_equal(first, whole["observation"])
+        state = np.asarray(whole["state"]).reshape(1, 8, 3, 9)
+        np.testing.assert_array_equal(state[:, :, :2], np.asarray(first)[..., :9])
+        np.testing.assert_array_equal(state[:, :, 2], np.asarray(first)[:, :, 0, 9:18])
+        (one, left), (two, right) = plain.step(one, action, key), told.step(two, action, key)
+        np.testing.assert_array_equal(left.channels["reward"], right.channels["reward"])
+        first, whole = left.obs, right.obs
+    pictures = [task.painted(np.asarray(x)) for task, x in ((plain.task, first),)]
+    same = told.task.painted(jax.tree.map(np.asarray, whole))
+    np.testing.assert_array_equal(pictures[0], same)
+
+
 def test_names_that_cannot_be():
     assert knows("3-agents-4x4")
+    assert knows("3-agents-4x4-state")
+    assert not knows("3-agents-4x4-stat")
     assert not any(map(knows, ("1-agents-3x3", "5-agents-2x2", "4-agents-9x9", "3x3")))
     with pytest.raises(Mistake, match="not known"):
         envs.make("spread:9-agents-9x9", (0,), 1)

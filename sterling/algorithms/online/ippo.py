@@ -16,6 +16,7 @@ Evidence: benchmarks/results/agents.md.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import equinox as eqx
@@ -54,57 +55,71 @@ def needs(config: Config) -> Rollouts:
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """A new agent for all agents."""
-    agents = spec.agents
-    if agents is None:
-        raise Mistake("ippo is for environments of several agents, and this has one; use ppo")
+    agents = agents_in(spec, "ippo")
     one = agents.of_each(spec)
-    begun = ppo.init(key, dataclasses.replace(one, obs=_seen_in(one.obs, agents, config)), config)
+    begun = ppo.init(key, dataclasses.replace(one, obs=seen_in(one.obs, agents, config)), config)
     return State(**vars(begun), agents=agents)
+
+
+def agents_in(spec: Spec, name: str) -> Agents:
+    """The agents of the problem; Mistake, which calls the algorithm ``name``, where it has one."""
+    if spec.agents is None:
+        raise Mistake(f"{name} is for environments of several agents, and this has one; use ppo")
+    return spec.agents
 
 
 def act(
     state: State, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """A sample of every agent's policy, or its mode."""
-    return ppo.act(state, _seen(state, obs), key, explore)
+    return ppo.act(state, seen(state, obs), key, explore)
 
 
 def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env agent"]:
     """log pi(a|s) of actions as ``act`` gives them."""
-    return ppo.log_prob(state, _seen(state, obs), action)
+    return ppo.log_prob(state, seen(state, obs), action)
 
 
 def value(state: State, obs: Obs) -> Float[Array, "env agent"]:
     """The critic's estimate of each agent's return, in the units that rewards are learned in."""
-    return ppo.value(state, _seen(state, obs))
+    return ppo.value(state, seen(state, obs))
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """PPO's learning from one rollout ``(time, env, agent, ...)``."""
-    rows = alone(state, batch)
+    return learned_from(state, batch, alone(state, batch), key)
+
+
+def learned_from(
+    state: Any, batch: Record, rows: Record, key: Key[Array, ""]
+) -> tuple[Any, Signals]:
+    """PPO's learning from a rollout, given its ``rows`` as :func:`alone` makes them; of anything
+    with the fields of ``State``."""
     learned, signals = ppo.learn(state, rows, key)
     shape = (*batch.mask.shape, len(state.agents))
     advantage, counts = (x.reshape(shape) for x in (signals.samples["advantage"], rows.mask))
     there = jnp.maximum(counts.sum(-1).astype(jnp.float32), 1.0)
     samples = {"advantage": jnp.where(counts, advantage, 0.0).sum(-1) / there}
-    return State(**vars(learned), agents=state.agents), Signals(signals.metrics, samples)
+    return dataclasses.replace(state, **vars(learned)), Signals(signals.metrics, samples)
 
 
-def alone(state: State, batch: Record) -> Record:
-    """The rollout as PPO takes it, each agent of each environment an environment of its own."""
+def alone(state: Any, batch: Record, see: Callable[[Any, Obs], Obs] | None = None) -> Record:
+    """The rollout as PPO takes it, each agent of each environment an environment of its own;
+    ``see(state, obs)`` is what the networks see, ``(..., agent, ...)`` (None: :func:`seen`)."""
+    see = see or seen
     count = len(state.agents)
 
     def each(x: Array) -> Array:
         return jnp.broadcast_to(x[..., None], (*x.shape, count))
 
-    here, there = (_alive(obs, each(batch.mask)) for obs in (batch.obs, batch.next_obs))
+    here, there = (alive(obs, each(batch.mask)) for obs in (batch.obs, batch.next_obs))
     own = batch.extras[REWARD]
     rows = Record(
-        _seen(state, batch.obs),
+        see(state, batch.obs),
         batch.action,
         own if state.config.reward == "own" else each(batch.reward),
         each(batch.discount) * there.astype(jnp.float32),
-        _seen(state, batch.next_obs),
+        see(state, batch.next_obs),
         each(batch.last) | ~there,
         each(batch.mask) & here,
         {"log_prob": batch.extras["log_prob"]},
@@ -112,14 +127,14 @@ def alone(state: State, batch: Record) -> Record:
     return jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), rows)
 
 
-def _alive(obs: Any, like: Bool[Array, "... agent"]) -> Bool[Array, "... agent"]:
+def alive(obs: Any, like: Bool[Array, "... agent"]) -> Bool[Array, "... agent"]:
     """Which agents are there; all where observations do not say."""
     if isinstance(obs, dict) and ALIVE in obs:
         return obs[ALIVE].astype(bool)
     return jnp.ones_like(like)
 
 
-def _seen_in(one: spaces.Space[Any], agents: Agents, config: Config) -> spaces.Space[Any]:
+def seen_in(one: spaces.Space[Any], agents: Agents, config: Config) -> spaces.Space[Any]:
     """The space of what the networks see of one agent."""
     if not config.identity:
         return one
@@ -129,7 +144,7 @@ def _seen_in(one: spaces.Space[Any], agents: Agents, config: Config) -> spaces.S
     return spaces.Dict({"agent": identity, "observation": spaces.Dict(parts), **mask})
 
 
-def _seen(state: State, obs: Any) -> Any:
+def seen(state: State, obs: Any) -> Any:
     """What the networks see, ``(..., agent, ...)``."""
     if isinstance(obs, dict):
         obs = {name: x for name, x in obs.items() if name != ALIVE}

@@ -1,0 +1,167 @@
+"""Multi-agent PPO: a critic that reads the state, or what all see, and policies that do not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import sterling
+from sterling.agents import Agents, joint
+from sterling.algorithms.online import ippo, mappo
+from sterling.envs.unseen_probe import AGENTS, Hidden
+from sterling.types import Mistake, Record, Spec
+
+NAMES = ("red", "green", "blue")
+ENVS, LENGTH = 2, 4
+SMALL = {"width": 4, "depth": 1, "length": LENGTH, "minibatch": 8, "normalise_obs": False}
+OWN = joint(spaces.Box(-1.0, 1.0, (2,), np.float32), 3)
+STATE = spaces.Box(-1.0, 1.0, (5,), np.float32)
+
+
+def made(stateful=False, alive=True, masked=False, **fields):
+    """A new agent of three who each see two numbers."""
+    parts = {"x": OWN}
+    parts |= {"alive": spaces.MultiBinary(3)} if alive else {}
+    parts |= {"state": STATE} if stateful else {}
+    parts |= {"action_mask": spaces.MultiBinary((3, 4))} if masked else {}
+    known = {"agents": Agents(NAMES), "unseen": ("state",) if stateful else ()}
+    spec = Spec(spaces.Dict(parts), joint(spaces.Discrete(4), 3), ENVS, **known)
+    return mappo.init(jax.random.key(0), spec, mappo.Config(**{**SMALL, **fields}))
+
+
+def seen(lead, stateful=False, seed=0):
+    rng = np.random.default_rng(seed)
+    obs = {"x": rng.normal(size=(*lead, 3, 2)), "alive": np.ones((*lead, 3))}
+    if stateful:
+        obs["state"] = rng.normal(size=(*lead, 5))
+    return {name: jnp.asarray(x, jnp.float32) for name, x in obs.items()}
+
+
+@pytest.mark.parametrize("identity", [True, False])
+@pytest.mark.parametrize("stateful", [True, False])
+def test_policies_go_by_what_an_agent_sees_itself(identity, stateful):
+    state, obs = made(stateful, identity=identity), seen((ENVS,), stateful)
+    other = obs | {"x": obs["x"].at[:, 1:].add(1.0)}
+    if stateful:
+        other["state"] = obs["state"] + 1.0
+    action = jnp.zeros((ENVS, 3), jnp.int32)
+    one, two = (np.asarray(mappo.log_prob(state, each, action)) for each in (obs, other))
+    np.testing.assert_array_equal(one[:, 0], two[:, 0])
+    assert (one[:, 1:] != two[:, 1:]).all()
+    known = {name: x for name, x in obs.items() if name != "state"}
+    key = jax.random.key(1)
+    np.testing.assert_array_equal(
+        mappo.act(state, known, key, True)[0], mappo.act(state, obs, key, True)[0]
+    )
+
+
+def test_the_critic_reads_the_state_and_an_agents_own_and_not_the_others():
+    state, obs = made(stateful=True), seen((ENVS,), True)
+    before = np.asarray(mappo.value(state, obs))
+    told = np.asarray(mappo.value(state, obs | {"state": obs["state"].at[0].add(1.0)}))
+    np.testing.assert_array_equal(before != told, [[True] * 3, [False] * 3])
+    moved = np.asarray(mappo.value(state, obs | {"x": obs["x"].at[:, 2].add(1.0)}))
+    np.testing.assert_array_equal(before != moved, [[False, False, True]] * ENVS)
+
+
+def test_without_a_state_the_critic_reads_what_all_see_and_of_the_gone_nothing():
+    state, obs = made(), seen((ENVS,))
+    before = np.asarray(mappo.value(state, obs))
+    changed = obs["x"].at[:, 2].add(1.0)
+    assert (before != np.asarray(mappo.value(state, obs | {"x": changed}))).all()
+    gone = obs["alive"].at[:, 2].set(0.0)
+    one, two = (mappo.value(state, obs | {"alive": gone, "x": x}) for x in (obs["x"], changed))
+    np.testing.assert_array_equal(one[:, :2], two[:, :2])
+    assert (np.asarray(one) != before).all()  # who is there is seen
+
+
+def test_the_whole_is_laid_side_by_side_for_every_agent():
+    state, obs = made(), seen((LENGTH, ENVS))
+    wide = mappo._seen(state, obs)
+    assert [x.shape for x in wide["whole"]] == [(LENGTH, ENVS, 3, 2)] * 3 + [(LENGTH, ENVS, 3, 3)]
+    for agent, part in enumerate(wide["whole"][:3]):
+        for reader in range(3):
+            np.testing.assert_array_equal(part[:, :, reader], obs["x"][:, :, agent])
+    stated = mappo._seen(made(stateful=True), seen((ENVS,), True))["whole"]
+    assert [x.shape for x in stated] == [(ENVS, 3, 5), (ENVS, 3, 3)]
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_observations_that_are_no_dict_are_read_alike(identity):
+    spec = Spec(OWN, joint(spaces.Discrete(4), 3), ENVS, agents=Agents(NAMES))
+    config = mappo.Config(**SMALL, identity=identity)
+    state, x = mappo.init(jax.random.key(0), spec, config), seen((ENVS,))["x"]
+    assert [part.shape for part in mappo._seen(state, x)["whole"]] == [(ENVS, 3, 2)] * 3
+    assert mappo.act(state, x, jax.random.key(1), False)[0].shape == (ENVS, 3)
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_each_agents_mask_binds_it_alone(identity):
+    lead = (300,)
+    allowed = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]], np.int8)
+    obs = seen(lead, True) | {"action_mask": jnp.broadcast_to(allowed, (*lead, 3, 4))}
+    state = made(True, masked=True, identity=identity)
+    action, _ = mappo.act(state, obs, jax.random.key(1), True)
+    assert [set(np.unique(action[:, agent])) for agent in range(3)] == [{0}, {1, 2}, {3}]
+    assert mappo.value(state, obs).shape == (300, 3)
+
+
+def test_pictures_of_the_state_are_read_by_the_critic_alone():
+    picture = spaces.Box(0, 255, (3, 12, 12), np.uint8)
+    obs = spaces.Dict({"x": OWN, "state": picture})
+    known = {"agents": Agents(NAMES), "unseen": ("state",)}
+    spec = Spec(obs, joint(spaces.Discrete(4), 3), ENVS, **known)
+    state = mappo.init(jax.random.key(0), spec, mappo.Config(**SMALL))
+    given = {"x": seen((ENVS,))["x"], "state": jnp.ones((ENVS, 3, 12, 12), jnp.uint8)}
+    assert mappo.value(state, given).shape == (ENVS, 3)
+    assert mappo.act(state, {"x": given["x"]}, jax.random.key(1), False)[0].shape == (ENVS, 3)
+
+
+def test_the_reward_is_the_teams_unless_told_otherwise():
+    obs = seen((LENGTH + 1, ENVS))
+    own = np.random.default_rng(1).normal(size=(LENGTH, ENVS, 3)).astype(np.float32)
+    none = jnp.zeros((LENGTH, ENVS))
+    batch = Record(
+        jax.tree.map(lambda x: x[:-1], obs), jnp.zeros((LENGTH, ENVS, 3), jnp.int32),
+        jnp.asarray(own.sum(-1)), none + 1.0, jax.tree.map(lambda x: x[1:], obs), none > 0,
+        none < 1, {"reward": jnp.asarray(own), "log_prob": jnp.zeros((LENGTH, ENVS, 3))},
+    )  # fmt: skip
+    team = ippo.alone(made(), batch, mappo._seen).reward
+    np.testing.assert_array_equal(team, np.repeat(own.sum(-1), 3, 1))
+    alone = ippo.alone(made(reward="own"), batch, mappo._seen).reward
+    np.testing.assert_array_equal(alone, own.reshape(LENGTH, -1))
+
+
+def test_a_world_of_one_agent_is_refused():
+    with pytest.raises(Mistake, match="mappo is for environments of several agents"):
+        sterling.train("mappo", "probe:both", steps=4096, preset=False)
+
+
+FIELDS = {
+    **{"gamma": 0.8, "lr": 5e-3, "length": 16, "minibatch": 192, "epochs": 4, "width": 16},
+    **{"normalise_obs": False, "normalise_reward": False, "reward": "own"},
+}
+
+
+def values(name):
+    """What each seed's critic finds in the two states, ``(seed, state, agent)``; the actions."""
+    run = sterling.train(
+        name, "probe:hidden-team", steps=40_000, envs=8, seeds=2, evaluate_episodes=0,
+        preset=False, **FIELDS,
+    )  # fmt: skip
+    obs, expected = Hidden(team=True).solution()
+    obs = jax.tree.map(jnp.asarray, obs)
+    found = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
+    seen = {"observation": np.zeros((len(AGENTS), 1), np.float32)}
+    return np.asarray(found), expected, [run.player(seed)(seen).tolist() for seed in (0, 1)]
+
+
+def test_the_value_that_only_the_state_tells_is_found_and_without_it_the_mean():
+    found, expected, actions = values("mappo")
+    np.testing.assert_allclose(found, np.stack([expected] * 2), atol=0.1)
+    assert actions == [[1, 1, 1]] * 2
+    blind, _, actions = values("ippo")
+    np.testing.assert_array_equal(blind[:, 0], blind[:, 1])
+    np.testing.assert_allclose(blind, np.ones_like(blind), atol=0.35)
+    assert actions == [[1, 1, 1]] * 2

@@ -1,0 +1,237 @@
+"""What only critics see: worlds answer with it, and no policy is given it, wherever it acts."""
+
+import dataclasses
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import sterling
+from sterling import algorithms, envs, keys
+from sterling.algorithms.online import ppo
+from sterling.data import Dataset
+from sterling.envs.unseen_probe import Hidden
+from sterling.experience.rollout import Rollout
+from sterling.factory.make import Order, make
+from sterling.training.agent import Agent
+from sterling.types import Log, Mistake, Record, Spec
+from sterling.unseen import Blind, checked, spec_without
+
+SEED = jnp.zeros(1, jnp.int32)
+SMALL = {"evaluate_episodes": 4, "preset": False, "seeds": 1, "envs": 4}
+FIRST = {"length": 8, "minibatch": 32, "width": 8}
+BOX = spaces.Box(-1.0, 1.0, (1,), np.float32)
+DICT = spaces.Dict({"observation": BOX, "state": BOX, "alive": spaces.MultiBinary(2)})
+
+
+class Told:
+    """An algorithm that keeps what it is called with."""
+
+    Config = ppo.Config
+    constant = 3
+
+    def __init__(self):
+        self.calls = {}
+
+    def _keep(self, name, *given, **more):
+        self.calls[name] = given
+        return given
+
+    def needs(self, config):
+        return ppo.needs(config)
+
+    def init(self, key, spec, config):
+        return self._keep("init", spec)
+
+    def act(self, state, obs, key, explore):
+        return self._keep("act", state, obs, explore)
+
+    def learn_more(self, state, batch, key):
+        return self._keep("learn_more", batch)
+
+    def value(self, state, past, obs):
+        return self._keep("value", obs)
+
+
+def seen(lead):
+    return {"observation": jnp.zeros((*lead, 1)), "state": jnp.ones((*lead, 1))}
+
+
+def batch():
+    none = jnp.zeros(3)
+    return Record(seen((3,)), none, none, none, seen((3,)), none > 0, none > 0)
+
+
+def spec(unseen=("state",)):
+    log = Log(seen(()), seen(()), (0.0, 1.0), (0.0, 1.0), 3)
+    obs = spaces.Dict({"observation": BOX, "state": BOX})
+    return Spec(obs, spaces.Discrete(2), 1, 10, log, unseen=unseen)
+
+
+def test_who_does_not_ask_for_it_is_given_none_of_it_anywhere():
+    inner = Told()
+    blind = Blind(inner, ("state",))
+    blind.init(None, spec(), None)
+    (told,) = inner.calls["init"]
+    assert set(told.obs.spaces) == {"observation"}
+    assert set(told.log.obs_mean) == set(told.log.obs_std) == {"observation"}
+    assert told.unseen == ()
+    own = {"state": 1, "observation": 2}  # the algorithm's own state may be called anything
+    state, obs, explore = blind.act(own, seen((3,)), None, explore=True)
+    assert (state, set(obs), explore) == (own, {"observation"}, True)
+    (rows,) = blind.learn_more(None, batch(), None)
+    assert set(rows.obs) == set(rows.next_obs) == {"observation"}
+    assert set(blind.value(None, None, seen((3,)))[0]) == {"observation"}
+    assert blind.constant == 3
+    assert not hasattr(blind, "memory")
+    assert blind == Blind(inner, ("state",))
+
+
+def test_who_asks_for_it_is_given_it_but_where_it_acts():
+    inner = Told()
+    inner.uses_unseen = True
+    blind = Blind(inner, ("state",))
+    assert blind.init(None, spec(), None)[0].unseen == ("state",)
+    assert set(blind.act(None, seen((3,)), None, explore=False)[1]) == {"observation"}
+    assert set(blind.learn_more(None, batch(), None)[0].obs) == {"observation", "state"}
+    assert set(blind.value(None, None, seen((3,)))[0]) == {"observation", "state"}
+
+
+def test_an_algorithm_is_itself_where_everything_is_seen():
+    given = spec(unseen=())
+    assert spec_without(given) is given
+    made = Agent.create(ppo, keys.at(SEED, "agent", 0), _small(given), ppo.Config(), "map")
+    assert made.algorithm is ppo
+
+
+def _small(given):
+    return dataclasses.replace(given, envs=256, log=None)
+
+
+@pytest.mark.parametrize(
+    ("names", "space", "said"),
+    [
+        ("state", DICT, r"unseen='state' is no tuple of names; .* unseen=\('state',\)"),
+        (("stat",), DICT, "'stat', and the observation's entries are alive, observation, state"),
+        (("state",), BOX, "entries are none: it is no Dict"),
+        (("alive",), DICT, "'alive' cannot be unseen, policies go by it"),
+        (("state", "observation"), DICT, "nothing is left for policies to see"),
+    ],
+)
+def test_names_that_cannot_be_are_told_so(names, space, said):
+    with pytest.raises(Mistake, match=said):
+        checked(names, space)
+
+
+def test_a_task_and_a_gymnasium_environment_say_it_alike():
+    for made in (Hidden, Bits):
+        world = envs.make(made, (0,), 2, **({"workers": 0} if made is Bits else {}))
+        assert world.spec.unseen == ("state",)
+        _, obs = world.reset(keys.at(SEED, "test", 0))
+        assert set(obs) == {"observation", "state"}
+        world.close()
+
+    class Wrong(Hidden):
+        unseen = ("stat",)
+
+    with pytest.raises(Mistake, match="unseen names 'stat'"):
+        envs.make(Wrong, (0,), 1)
+    with pytest.raises(Mistake, match="unseen names 'nothing'"):
+        envs.make(lambda: Bits(("nothing",)), (0,), 1, workers=0)
+    assert envs.make("trials:2:probe:hidden", (0,), 1).spec.unseen == ("state",)
+
+
+class Bits(gymnasium.Env):
+    """The same world as a Gymnasium environment."""
+
+    observation_space = spaces.Dict({"observation": BOX, "state": BOX})
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, unseen=("state",)):
+        self.unseen = unseen
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = np.float32([self.np_random.choice([-1.0, 1.0])])
+        return {"observation": np.zeros(1, np.float32), "state": self.state}, {}
+
+    def step(self, action):
+        obs = {"observation": np.zeros(1, np.float32), "state": self.state}
+        return obs, float(self.state[0] + action), True, False, {}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("ppo", FIRST),
+        ("recurrent-ppo", FIRST),
+        ("dqn", {"width": 8, "warmup": 64, "capacity": 256, "batch": 8}),
+        ("openes", {"width": 8, "limit": 2}),
+    ],
+)
+def test_algorithms_of_every_kind_of_experience_learn_without_it(name, fields):
+    """By rollouts, by memory, by a replay, by whole episodes: networks have one input less."""
+    steps = 256 if name != "openes" else 64
+    run = sterling.train(name, "probe:hidden", steps=steps, **SMALL, **fields)
+    alone = dataclasses.replace(spec_without(run.world().spec), envs=4, iterations=8)
+    assert set(alone.obs.spaces) == {"observation"}
+    init, config = algorithms.find(name).init, run.settings.config
+    made = jax.eval_shape(lambda key: init(key, alone, config), jax.random.key(0))
+    shapes = [leaf.shape for leaf in jax.tree.leaves(made)]
+    assert [leaf.shape[1:] for leaf in jax.tree.leaves(run.agent.state)] == shapes
+    action = run.player()({"observation": np.zeros(1, np.float32)})
+    told = run.player()({"observation": np.zeros(1, np.float32), "state": np.ones(1, np.float32)})
+    assert action == told
+
+
+def test_a_policy_earns_what_one_can_that_does_not_see_it():
+    """It learns what is right in both states; its value is the mean over them."""
+    run = sterling.train(
+        "ppo", "probe:hidden", steps=20_000, **SMALL, **FIRST, epochs=4, lr=5e-3, gamma=0.8,
+        normalise_reward=False, normalise_obs=False,
+    )  # fmt: skip
+    obs = jax.tree.map(jnp.asarray, Hidden().solution()[0])
+    found = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
+    np.testing.assert_allclose(found, [[1.0, 1.0]], atol=0.25)
+    assert run.player()({"observation": np.zeros(1, np.float32)}) == 1
+
+
+def test_what_is_collected_has_it_and_what_is_acted_on_has_not():
+    world = envs.make("probe:hidden", (0,), 16)
+    given = dataclasses.replace(world.spec, envs=256)
+    agent = Agent.create(ppo, keys.at(SEED, "agent", 0), given, ppo.Config(), "map")
+    rollout = Rollout.create(world, 6, keys.at(SEED, "test", 0), agent)
+    _, rows = rollout.live(agent, keys.at(SEED, "test", 1))
+    assert set(np.unique(rows.obs["state"])) == {-1.0, 1.0}
+    lived = np.asarray(rows.mask)
+    worth = np.asarray(rows.obs["state"])[..., 0] + np.asarray(rows.action)
+    np.testing.assert_array_equal(np.asarray(rows.reward)[lived], worth[lived])
+    seen = Spec(spaces.Dict({"observation": BOX}), world.spec.action, 256)
+    alone = Agent.create(ppo, keys.at(SEED, "agent", 0), seen, ppo.Config(), "map")
+    for one, other in zip(jax.tree.leaves(agent.state), jax.tree.leaves(alone.state), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_log_of_such_a_world_holds_it_and_its_learners_do_not_see_it(tmp_path):
+    order = Order("probe:hidden", "random", 400)
+    make(order, tmp_path / "log")
+    assert Dataset(tmp_path / "log").obs_space["state"].shape == (1,)
+    run = sterling.train(
+        "bc", data=tmp_path / "log", updates=20, width=8, evaluate_episodes=2, preset=False,
+        out=tmp_path / "run",
+    )  # fmt: skip
+    first = next(x for x in jax.tree.leaves(run.agent.state) if x.ndim == 3 and x.shape[-1] == 8)
+    assert first.shape[1] == 1
+    again = sterling.load(tmp_path / "run")
+    alone = {"observation": np.zeros(1, np.float32)}
+    assert again.player()(alone) == run.player()(alone)
+
+
+def test_a_run_is_saved_and_loaded(tmp_path):
+    run = sterling.train("ppo", "probe:hidden", steps=64, **SMALL, **FIRST, out=tmp_path / "run")
+    again = sterling.load(tmp_path / "run")
+    assert again.agent.algorithm == run.agent.algorithm == Blind(algorithms.find("ppo"), ("state",))
+    assert again.evaluate(8) == run.evaluate(8)
