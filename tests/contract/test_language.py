@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from letters import Letters
-from safetensors.numpy import load_file
+from stopping import newest
 
 import sterling
 from sterling import algorithms
@@ -105,9 +105,7 @@ def test_killed_inside_a_rollout_and_resumed_equals_uninterrupted(tmp_path):
     assert start(broken, "train", 600).returncode == -9  # 128 answers an iteration, 2 seeds
     assert not (broken / "result.json").exists()
     assert start(broken, "resume", 0).returncode == 0
-    trees = [
-        load_file(max((p / "checkpoints").iterdir()) / "tree.safetensors") for p in (whole, broken)
-    ]
+    trees = [newest(path) for path in (whole, broken)]
     assert set(trees[0]) == set(trees[1])
     for leaf in trees[0]:
         np.testing.assert_array_equal(trees[0][leaf], trees[1][leaf], err_msg=leaf)
