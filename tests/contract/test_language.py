@@ -62,6 +62,7 @@ def test_what_is_rewarded_is_learned(name):
 
 @pytest.mark.as_users
 @pytest.mark.parametrize("name", ["grpo", *slow("sft", "token-ppo")])
+@pytest.mark.usefixtures("one_layer")
 def test_map_is_bit_equal_to_each_seed_alone(name):
     together, alone = train(name, 4, (0, 1, 2), piece=4), train(name, 4, (1,), piece=4)
     leaves = [jax.tree.leaves(run.agent.state) for run in (together, alone)]

@@ -1,5 +1,6 @@
 """Seeds alone equal seeds together, exactly under `map`; a run that was stopped by a signal, saved
-and resumed equals an uninterrupted one, bit for bit. Every algorithm.
+and resumed equals an uninterrupted one, bit for bit. Every algorithm; in ``make test`` one of each
+kind of experience.
 
 Both are asked of one trained run, whose program is compiled once. What a fresh process makes of a
 run that was killed is in ``test_resume.py``.
@@ -13,7 +14,19 @@ from stopping import Stop, leaves
 
 import sterling
 
-RUNS = [(case.name, case.spaces[-1]) for case in CASES.values()]
+KINDS = {  # of what runs learn from and keep; one of each in make test, every algorithm in test-all
+    "ppo": "rollouts, compiled with the world",
+    "recurrent-ppo": "and a memory that goes on from one to the next",
+    "openes": "whole episodes of members with settings of their own",
+    "dqn": "a replay, and a target network",
+    "mbpo": "and dreams of learned models, in a replay of their own",
+    "iql": "transitions of a log",
+    "dt": "stretches of a log",
+}
+RUNS = [
+    pytest.param((case.name, case.spaces[-1]), marks=() if case.name in KINDS else pytest.mark.slow)
+    for case in CASES.values()
+]
 ITERATIONS = 100  # after what an algorithm does at random first
 ROW = 30  # iterations between two rows of metrics
 
