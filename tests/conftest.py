@@ -29,15 +29,11 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
-def one_layer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def one_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest new language model has one layer: its programs compile in half the time."""
     from sterling.language.model import SIZES
-    from sterling.training import begun
 
-    begun._start.cache_clear()
     monkeypatch.setitem(SIZES, "nano", (16, 1, 2, 1))
-    yield
-    begun._start.cache_clear()
 
 
 LOOK_EVERY = 1.0  # seconds: to count 30,000 maps takes 0.05, and most tests less than that

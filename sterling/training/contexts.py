@@ -132,7 +132,7 @@ def _answers(
 
 
 class _Unsolved(Exception):
-    """A world's own ``solve`` failed; the text says how, or nothing where it is not worth a line."""
+    """A world's own ``solve`` failed; the text says how, or is empty where nobody need know."""
 
 
 def _solution(place: Any, scene: Scene) -> str:

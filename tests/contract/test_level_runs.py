@@ -1,12 +1,12 @@
 """Runs that choose where episodes begin: a seed alone as among others, resumed bit for bit."""
 
 import json
+
 import numpy as np
 import pytest
 from stopping import Stop, leaves, newest
 
 import sterling
-
 
 pytestmark = [pytest.mark.as_users, pytest.mark.slow]
 ROLLOUTS = {"length": 16, "minibatch": 64, "epochs": 1, "envs": 4, "steps": 16 * 4 * 30}
