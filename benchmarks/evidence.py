@@ -93,6 +93,25 @@ def write_part(path: Path, name: str, part: Any, begun: Block, seeds: Any) -> di
     return content
 
 
+def measure_parts(
+    path: Path,
+    parts: dict[str, Callable[[], Any]],
+    seeds: dict[str, int],
+    page: Callable[[], list[str]],
+) -> None:
+    """Measure the parts that the command line names, or all, into ``path``, each with so many
+    ``seeds``; and write the ``page`` beside it. After ``--page`` the page alone."""
+    words = sys.argv[1:]
+    if words != ["--page"]:
+        wrong = [word for word in words if word not in parts]
+        if wrong:
+            sys.exit(f"there is no part {wrong[0]}; say --page or some of {', '.join(parts)}")
+        begun = begin()
+        for name in words or parts:
+            write_part(path, name, parts[name](), begun, list(range(seeds[name])))
+    path.with_suffix(".md").write_text("\n".join(page()).rstrip() + "\n")
+
+
 def note(path: Path, name: str, value: Any) -> None:
     """Write a fact that all parts of a file share; exit with one line where another is there."""
     content = json.loads(path.read_text()) if path.exists() else {"provenance": [], "parts": {}}

@@ -4,15 +4,18 @@ can be written, one line that says so."""
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from sterling.types import Mistake
 
 PARTIAL = ".partial-"  # in the name of a file or folder that is not finished, before the process
+STALE = 3600.0  # seconds after which nobody is still writing what was not touched
 
 
 class Unwritable(Mistake):
@@ -53,7 +56,9 @@ def check_free(path: Path, size: int) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to; under its own name the file appears whole, or not at all."""
+    """A name to write to; under its own name the file appears whole, or not at all. What writers
+    of the same file that were killed have left goes, an hour after they last touched it."""
+    sweep(path.parent, path.name, untouched=STALE)
     partial = path.with_name(f".{path.name}{PARTIAL}{os.getpid()}")
     try:
         yield partial
@@ -62,6 +67,30 @@ def replacing(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def sweep(folder: Path, name: str = "", *, untouched: float = 0.0) -> None:
+    """Remove the unfinished files that processes which have died left in ``folder``: those of
+    ``name``, or all. Who does not hold the folder's lock asks that they were not touched for so
+    many seconds, since their writer may run on another machine."""
+    for partial in folder.glob(f".{glob.escape(name) or '*'}{PARTIAL}*"):
+        owner = partial.name.rpartition("-")[2]
+        if not owner.isdigit() or runs(int(owner)):
+            continue
+        with contextlib.suppress(OSError):  # it has gone, or may not be removed: litter, no more
+            if time.time() - partial.stat().st_mtime >= untouched:
+                partial.unlink()
+
+
+def runs(process: int) -> bool:
+    """Whether a process of this machine is alive, for whomever it runs."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):  # no process has a number as large as that
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def is_empty(folder: Path) -> bool:

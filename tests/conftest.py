@@ -28,6 +28,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     compilation_cache.reset_cache()  # what was compiled while tests were collected had none
 
 
+@pytest.fixture
+def one_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest new language model has one layer: its programs compile in half the time."""
+    from sterling.language.model import SIZES
+
+    monkeypatch.setitem(SIZES, "nano", (16, 1, 2, 1))
+
+
 LOOK_EVERY = 1.0  # seconds: to count 30,000 maps takes 0.05, and most tests less than that
 _looked = [0.0]
 

@@ -10,6 +10,7 @@ what was wanted, and its mean return.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -55,6 +56,12 @@ def measured(part: dict[str, Any], hindsight: str) -> dict[str, Any]:
     final = run.result["final"]
     success = next(name for name in ("success", "is_success") if name in final)
     return {"hindsight": hindsight, "success": final[success], "return": final["return"]}
+
+
+def beside(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part with the results of both arms."""
+    arms = {arm: measured(part, hindsight) for arm, hindsight in ARMS.items()}
+    return {**part, "arms": arms}
 
 
 def page() -> list[str]:
@@ -112,18 +119,7 @@ sliding and lifting take a hundred times as many steps and were not tried.
 """
 
 
-def main() -> None:
-    """Measure the parts that were asked for, or write the page."""
-    words = sys.argv[1:]
-    if words != ["--page"]:
-        begun = evidence.begin()
-        for name in words or PARTS:
-            part = PARTS[name]
-            arms = {arm: measured(part, hindsight) for arm, hindsight in ARMS.items()}
-            evidence.write_part(RESULTS, name, {**part, "arms": arms}, begun,
-                                list(range(part["seeds"])))  # fmt: skip
-    RESULTS.with_suffix(".md").write_text("\n".join(page()).rstrip() + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    parts = {name: functools.partial(beside, part) for name, part in PARTS.items()}
+    seeds = {name: part["seeds"] for name, part in PARTS.items()}
+    evidence.measure_parts(RESULTS, parts, seeds, page)

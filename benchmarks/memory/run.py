@@ -130,15 +130,5 @@ def cell(score: dict[str, Any]) -> str:
     return f"{score['estimate']:.2f} [{score['low']:.2f}, {score['high']:.2f}]"
 
 
-def main() -> None:
-    """Measure the parts that were asked for, or write the page."""
-    words = sys.argv[1:]
-    if words != ["--page"]:
-        begun = evidence.begin()
-        for name in words or PARTS:
-            evidence.write_part(RESULTS, name, PARTS[name](), begun, list(range(SEEDS)))
-    RESULTS.with_suffix(".md").write_text("\n".join(page()).rstrip() + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    evidence.measure_parts(RESULTS, PARTS, dict.fromkeys(PARTS, SEEDS), page)

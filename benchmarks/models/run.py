@@ -10,6 +10,7 @@ mode, every 500 steps.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import sys
@@ -109,15 +110,6 @@ def cell(scores: list[float]) -> str:
     return f"{made.value:.0f} [{made.low:.0f}, {made.high:.0f}]"
 
 
-def main() -> None:
-    """Measure the parts that were asked for, or write the page."""
-    words = sys.argv[1:]
-    if words != ["--page"]:
-        begun = evidence.begin()
-        for name in words or ARMS:
-            evidence.write_part(RESULTS, name, measured(name), begun, list(range(SEEDS)))
-    RESULTS.with_suffix(".md").write_text("\n".join(page()).rstrip() + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    parts = {name: functools.partial(measured, name) for name in ARMS}
+    evidence.measure_parts(RESULTS, parts, dict.fromkeys(ARMS, SEEDS), page)

@@ -17,6 +17,7 @@ from sterling.statistics import headline
 from sterling.statistics.scores import Failed
 
 FEW = 5  # seeds; below this, intervals are wide and tests can hardly decide
+UNKNOWN, CHANGED = "-", "+"  # of a run's commit; after it: the code had changes beside it
 CLOSE = 0.1  # budgets that differ by less than this share count as the same
 
 
@@ -123,15 +124,25 @@ def _of_world(groups: Sequence[Group]) -> list[str]:
 
 
 def _of_all(results: Sequence[Result]) -> list[str]:
-    told = []
-    commits = _several(results, lambda one: (one.config.get("git") or {}).get("commit"))
-    if len(commits) > 1:
-        told.append(f"The runs were made by {len(commits)} commits of the code.")
-    if any((one.config.get("git") or {}).get("dirty") for one in results):
-        told.append("Some runs were made by code with changes that were not committed (marked +).")
+    told = _of_code(results)
     machines = _several(results, lambda one: _hardware(one.config) or None)
     if len(machines) > 1:
         told.append(f"The runs were made on different hardware ({listed(machines)}).")
+    return told
+
+
+def _of_code(results: Sequence[Result]) -> list[str]:
+    """Whether one code made the runs, as far as their commits say."""
+    states = [_commit(one.config) for one in results]
+    known = list(dict.fromkeys(state for state in states if state != UNKNOWN))
+    commits = list(dict.fromkeys(state.removesuffix(CHANGED) for state in known))
+    told = []
+    if len(commits) > 1:
+        told.append(f"The runs were made by {len(commits)} commits of the code ({listed(known)}).")
+    if known != commits:
+        same = f", all at commit {commits[0]}" if len(commits) == 1 else ""
+        told.append("Some runs were made by code with changes that were not committed "
+                    f"(marked {CHANGED}){same}.")  # fmt: skip
     return told
 
 
@@ -168,7 +179,9 @@ def _budget(one: Result) -> str:
 
 def _commit(config: dict[str, Any]) -> str:
     git = config.get("git") or {}
-    return f"{git['commit'][:7]}{'+' if git.get('dirty') else ''}" if git.get("commit") else "-"
+    if not git.get("commit"):
+        return UNKNOWN
+    return f"{str(git['commit'])[:7]}{CHANGED if git.get('dirty') else ''}"
 
 
 def _hardware(config: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from sterling.disk import sync
+from sterling.disk import STALE, runs, sync
 from sterling.notice import say
 from sterling.training import leaves
 from sterling.training.checkpoint_meta import FORMAT, checksum, entries_of, read_content
@@ -35,7 +35,6 @@ from sterling.training.leaves import Damaged, Entry
 from sterling.types import Mistake
 
 Fit = Callable[[PyTree, dict[str, tuple[int, ...]]], PyTree]
-STALE = 3600.0  # seconds after which even a living process's partial checkpoint is litter
 
 
 def save(
@@ -187,19 +186,9 @@ def _sweep(root: Path) -> None:
         owner = path.name.rpartition("-")[2]
         if not owner.isdigit():
             continue
-        old = time.time() - path.stat().st_mtime > STALE
-        if int(owner) == os.getpid() or old or not _running(int(owner)):
+        old = time.time() - path.stat().st_mtime > STALE  # also of a number that lives again
+        if int(owner) == os.getpid() or old or not runs(int(owner)):
             shutil.rmtree(path)
-
-
-def _running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # it runs, for somebody else
-    return True
 
 
 def _prune(root: Path, newest: Path, keep: int) -> None:

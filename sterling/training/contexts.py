@@ -13,6 +13,7 @@ from sterling.experience.comparisons import Pair
 from sterling.experience.comparisons import of_file as pairs_of_file
 from sterling.experience.texts import HELD_OUT, of_file
 from sterling.experience.texts import of_world as solved
+from sterling.importing import explain
 from sterling.language.patience import patience
 from sterling.language.scene import Message, Scene
 from sterling.language.talk import BOUNDLESS, Line, Voice, opened
@@ -91,10 +92,11 @@ def rounded(tokens: int) -> int:
 
 @dataclasses.dataclass
 class _Heard:
-    """What was said to seats: before they first spoke, and after that."""
+    """What was said to seats: before they first spoke, and after that; why ``solve`` failed."""
 
     openings: set[tuple[Message, ...]] = dataclasses.field(default_factory=set)
     replies: set[tuple[Message, ...]] = dataclasses.field(default_factory=set)
+    unsolved: str = ""
 
 
 def _overheard(place: Any, level: int, tokenizer: Tokenizer, limit: int, seconds: float) -> _Heard:
@@ -109,8 +111,8 @@ def _overheard(place: Any, level: int, tokenizer: Tokenizer, limit: int, seconds
             _play(scene, answer, place.turns * place.seats, seconds, heard)
         except TimeoutError:
             break  # a world that hangs would be waited for many times
-        except Exception:
-            continue  # the run itself counts the scenes that fail, and says why
+    if heard.unsolved:
+        say(f"solve of {place.name} fails, {heard.unsolved}: the context is that of other answers")
     return heard
 
 
@@ -123,16 +125,35 @@ def _answers(
     good = seed % 3 == 0 and hasattr(place, "solve")
 
     def answer(turn: int) -> str:
-        text = place.solve(scene) if good else poor[(seed + turn) % len(poor)]
+        text = _solution(place, scene) if good else poor[(seed + turn) % len(poor)]
         return tokenizer.decode(tokenizer.encode(text)[:limit])
 
     return answer
 
 
+class _Unsolved(Exception):
+    """A world's own ``solve`` failed; the text says how, or is empty where nobody need know."""
+
+
+def _solution(place: Any, scene: Scene) -> str:
+    """The world's own answer."""
+    try:
+        text = place.solve(scene)
+    except TimeoutError:
+        raise
+    except Mistake as error:  # some tasks have none: who imitates it is told so
+        raise _Unsolved("") from error
+    except Exception as error:
+        raise _Unsolved(f"it raises {explain(error)}") from error
+    if not isinstance(text, str):
+        raise _Unsolved(f"it returns {text!r:.40}, no text")
+    return text
+
+
 def _play(
     scene: Scene, answer: Callable[[int], str], most: int, seconds: float, heard: _Heard
 ) -> None:
-    """Answer until the scene is over, and keep what is said."""
+    """Answer until the scene is over or fails, and keep what is said."""
     known: set[int] = set()
     for turn in range(most):
         if scene.turn is None:
@@ -141,7 +162,24 @@ def _play(
         kept.add(scene.turn.messages)
         known.add(scene.turn.seat)
         with patience(seconds):
-            scene.say(answer(turn))
+            try:
+                said = answer(turn)
+            except _Unsolved as error:
+                heard.unsolved = heard.unsolved or str(error)
+                break
+            if not _goes_on(scene, said):
+                break
+
+
+def _goes_on(scene: Scene, said: str) -> bool:
+    """Whether a scene takes an answer. The run itself counts scenes that fail, and says why."""
+    try:
+        scene.say(said)
+    except TimeoutError:
+        raise
+    except Exception:  # a user's world may raise anything
+        return False
+    return True
 
 
 def _poor(place: Any, opening: str, tokenizer: Tokenizer, limit: int) -> list[str]:

@@ -29,8 +29,9 @@ import numpy as np
 from jaxtyping import Bool
 
 from sterling import leaving
-from sterling.disk import writing
-from sterling.notice import tell
+from sterling.disk import sweep, writing
+from sterling.importing import explain
+from sterling.notice import say, tell
 from sterling.training.agent import Agent
 from sterling.types import Mistake
 
@@ -92,6 +93,14 @@ def _measured(state: Any, index: int) -> bool:
     """Whether a leaf is as large as what it measures, by its name."""
     path, _ = jax.tree_util.tree_leaves_with_path(state)[index]
     return any(word in jax.tree_util.keystr(path) for word in MEASURED)
+
+
+def try_to(save: Callable[[], object]) -> None:
+    """Save after an error, which stays the one that is raised: what goes wrong here is said."""
+    try:
+        save()
+    except Exception as error:
+        say(f"not saved either ({explain(error)}): the last checkpoint stands")
 
 
 class Interrupt:
@@ -188,8 +197,8 @@ class Lock:
     """One writer per run folder: taken on entering, released on leaving or by the kernel on death.
 
     The file ``lock`` stays behind; what counts is the kernel's lock on it (``flock``), so a
-    killed run leaves nothing to clean up. Raises :class:`Mistake` while another process, or
-    another ``Lock`` of this one, holds it.
+    killed run's is free, and the files that it had not finished are removed on entering. Raises
+    :class:`Mistake` while another process, or another ``Lock`` of this one, holds it.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -213,6 +222,7 @@ class Lock:
             os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())
         self._descriptor = descriptor
         _held.add(self)
+        sweep(self.folder)
         return self
 
     def __exit__(

@@ -17,7 +17,7 @@ from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
 from sterling.training.clock import Clock
 from sterling.training.entering import built, enter
-from sterling.training.guard import EXIT_RESUMABLE, NOTHING, Interrupt, healthy
+from sterling.training.guard import EXIT_RESUMABLE, NOTHING, Interrupt, healthy, try_to
 from sterling.training.judge import Judges
 from sterling.training.lap import Lap
 from sterling.training.loop import Run, advance, as_planned, given_away, restored, stored
@@ -91,7 +91,7 @@ class Driver:
                 self._go_on(lambda: interrupt.requested)
             except Exception:
                 if not given_away(self.run):  # else the last checkpoint stands
-                    self.save()
+                    try_to(self.save)
                 raise
             self.save()
             if interrupt.requested:

@@ -70,7 +70,7 @@ def test_a_rollout_is_seen_through_the_statistics_of_those_before():
     """The first as it is, the second with the moments of the first's rows that count."""
     state, batch = agent(16, normalise_obs=True), rollout()
     batch = dataclasses.replace(batch, obs=5.0 + 2.0 * batch.obs)
-    learned = ppo.learn(state, batch, KEY)[0]
+    learned = jax.jit(ppo.learn)(state, batch, KEY)[0]
     obs, mask = np.asarray(batch.obs, np.float64).reshape(-1, 3), np.asarray(batch.mask).ravel()
     centred = (obs - obs[mask].mean(0)) / obs[mask].std(0)
     for agent_then, wanted in ((state, np.clip(obs, -10, 10)), (learned, centred)):

@@ -35,10 +35,10 @@ def test_a_stretch_repeats_what_acting_remembered(world):
     _, draws = jax.jit(lambda replay: replay.collect(agent, start))(replay)
     feed = needs.feeds[0]
     chances = draws.chances(feed, start)
-    batch = draws.draw(feed, jnp.asarray(1), None, chances[1, 0])
+    batch = jax.jit(lambda chance: draws.draw(feed, jnp.asarray(1), None, chance))(chances[1, 0])
     net = jax.tree.map(lambda x: x[1], agent.state.net)
     rows = r2d2.by_time(batch)
-    found = np.asarray(r2d2.unrolled(net, rows, CONFIG.burn_in))
+    found = np.asarray(jax.jit(lambda net: r2d2.unrolled(net, rows, CONFIG.burn_in))(net))
     wanted = np.asarray(rows.extras["memory"])[1 + CONFIG.burn_in :]
     begins = np.asarray(rows.extras["begins"])
     assert begins[1:].any()

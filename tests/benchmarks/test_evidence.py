@@ -70,7 +70,7 @@ def test_a_changed_tree_is_refused_and_the_file_named(repository, changed):
 def test_results_and_prose_do_not_change_the_code(repository, changed):
     (repository / changed).parent.mkdir(exist_ok=True)
     (repository / changed).write_text("2\n")
-    evidence.begin(repository)
+    assert len(evidence.begin(repository)["commit"]) == 40  # not refused
 
 
 def test_a_run_of_a_changed_tree_is_refused():
@@ -97,6 +97,26 @@ def test_a_file_of_parts_has_one_block_for_each(tmp_path):
     evidence.note(path, "log", 7)
     with pytest.raises(SystemExit, match="another log"):
         evidence.note(path, "log", 8)
+
+
+def test_the_parts_that_are_named_are_measured_and_the_page_is_written(tmp_path, monkeypatch):
+    made, path = [], tmp_path / "made.json"
+    parts = {name: lambda name=name: made.append(name) or len(made) for name in ("one", "two")}
+    monkeypatch.setattr(evidence, "begin", lambda: SAMPLE)
+    for words in (["two"], [], ["--page"]):
+        monkeypatch.setattr(evidence.sys, "argv", ["run.py", *words])
+        evidence.measure_parts(path, parts, {"one": 1, "two": 3}, lambda: ["a page", ""])
+    assert made == ["two", "one", "two"]
+    content = json.loads(path.read_text())
+    assert content["parts"] == {"one": 2, "two": 3}
+    assert {block["of"]: block["seeds"] for block in content["provenance"]} == {
+        "one": [0],
+        "two": [0, 1, 2],
+    }
+    assert (tmp_path / "made.md").read_text() == "a page\n"
+    monkeypatch.setattr(evidence.sys, "argv", ["run.py", "tow"])
+    with pytest.raises(SystemExit, match="there is no part tow; say --page or some of one, two"):
+        evidence.measure_parts(path, parts, {"one": 1, "two": 3}, list)
 
 
 def test_a_command_names_no_folder_of_this_machine():

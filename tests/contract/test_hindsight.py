@@ -1,15 +1,12 @@
 """Who takes what was achieved for what was wanted finds the known values of a world in which
 nothing else teaches; a seed alone is as among others, and resumed bit for bit."""
 
-import os
-import signal
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import CASES
-from safetensors.numpy import load_file
+from stopping import Stop, leaves, newest
 
 import sterling
 from sterling.envs.goal_probe import goal_probe
@@ -66,28 +63,9 @@ RUN = {"warmup": 100, "batch": 16, "capacity": 3000, "priority": 0.6, "n_step": 
 RUN |= {"envs": 2, "steps": 1500, "depth": 1, "log_every": 300}
 
 
-class Stop:
-    """A sink that asks the process to save and leave at the second row that it is given."""
-
-    def __init__(self):
-        self.rows = 0
-
-    def write(self, row):
-        self.rows += 1
-        if self.rows == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    def close(self):
-        pass
-
-
 def run(seeds, **options):
     how = {"strategy": "map", "evaluate_episodes": 0, "preset": False, **RUN, **options}
     return sterling.train("dqn", "flip:4", seeds=seeds, hindsight="future", **how)
-
-
-def leaves(run):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(run.agent.state)]
 
 
 @pytest.fixture(scope="module")
@@ -120,5 +98,4 @@ def test_stopped_and_resumed_equals_uninterrupted(together, tmp_path):
 
 def kept(path):
     """The index of episodes in the newest checkpoint."""
-    tree = load_file(max((path / "checkpoints").iterdir()) / "tree.safetensors")
-    return {name: each for name, each in tree.items() if "relabel/index/" in name}
+    return {name: each for name, each in newest(path).items() if "relabel/index/" in name}

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from letters import Letters
-from safetensors.numpy import load_file
+from stopping import newest
 
 import sterling
 from sterling import algorithms
@@ -62,6 +62,7 @@ def test_what_is_rewarded_is_learned(name):
 
 @pytest.mark.as_users
 @pytest.mark.parametrize("name", ["grpo", *slow("sft", "token-ppo")])
+@pytest.mark.usefixtures("one_layer")
 def test_map_is_bit_equal_to_each_seed_alone(name):
     together, alone = train(name, 4, (0, 1, 2), piece=4), train(name, 4, (1,), piece=4)
     leaves = [jax.tree.leaves(run.agent.state) for run in (together, alone)]
@@ -105,9 +106,7 @@ def test_killed_inside_a_rollout_and_resumed_equals_uninterrupted(tmp_path):
     assert start(broken, "train", 600).returncode == -9  # 128 answers an iteration, 2 seeds
     assert not (broken / "result.json").exists()
     assert start(broken, "resume", 0).returncode == 0
-    trees = [
-        load_file(max((p / "checkpoints").iterdir()) / "tree.safetensors") for p in (whole, broken)
-    ]
+    trees = [newest(path) for path in (whole, broken)]
     assert set(trees[0]) == set(trees[1])
     for leaf in trees[0]:
         np.testing.assert_array_equal(trees[0][leaf], trees[1][leaf], err_msg=leaf)

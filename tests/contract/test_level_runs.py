@@ -1,31 +1,12 @@
 """Runs that choose where episodes begin: a seed alone as among others, resumed bit for bit."""
 
 import json
-import os
-import signal
 
-import jax
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from stopping import Stop, leaves, newest
 
 import sterling
-
-
-class Stop:
-    """A sink that asks the process to save and leave at the second row that it is given."""
-
-    def __init__(self):
-        self.rows = 0
-
-    def write(self, row):
-        self.rows += 1
-        if self.rows == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    def close(self):
-        pass
-
 
 pytestmark = [pytest.mark.as_users, pytest.mark.slow]
 ROLLOUTS = {"length": 16, "minibatch": 64, "epochs": 1, "envs": 4, "steps": 16 * 4 * 30}
@@ -53,16 +34,11 @@ def together(request, tmp_path_factory):
     return request.param, path, train(request.param, [0, 1, 2], out=path)
 
 
-def leaves(run):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(run.agent.state)]
-
-
 def known(path):
     """What the newest checkpoint holds of levels, of an archive, or of a pool."""
-    tree = load_file(max((path / "checkpoints").iterdir()) / "tree.safetensors")
     ends = ("/scores", "source/last", "archive/seen", "archive/start/elapsed")
     ends += ("source/lived", "state/pool/state/nets/policy/layers/1/bias")
-    return {name: each for name, each in tree.items() if name.endswith(ends)}
+    return {name: each for name, each in newest(path).items() if name.endswith(ends)}
 
 
 def test_a_run_keeps_what_it_found_out(together):

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import pytest
 from cases import CASES, each
-from safetensors.numpy import load_file
+from stopping import newest
 
 import sterling
 
@@ -37,11 +37,6 @@ def start(path: Path, kind: str, name: str, form: str, budget: dict) -> subproce
     case = CASES[name]
     what = [str(path), kind, name, f"probe:both{form}", budget, case.envs, case.fields]
     return subprocess.Popen([sys.executable, "-c", PROGRAM, json.dumps(what)], env=os.environ)
-
-
-def newest(path: Path) -> dict[str, np.ndarray]:
-    folder = max((path / "checkpoints").iterdir())
-    return load_file(folder / "tree.safetensors")
 
 
 @pytest.mark.parametrize(("name", "form"), each())

@@ -1,38 +1,34 @@
 """Seeds alone equal seeds together, exactly under `map`; a run that was stopped by a signal, saved
-and resumed equals an uninterrupted one, bit for bit. Every algorithm.
+and resumed equals an uninterrupted one, bit for bit. Every algorithm; in ``make test`` one of each
+kind of experience.
 
 Both are asked of one trained run, whose program is compiled once. What a fresh process makes of a
 run that was killed is in ``test_resume.py``.
 """
 
-import os
-import signal
-
 import jax
 import numpy as np
 import pytest
 from cases import CASES, each
+from stopping import Stop, leaves
 
 import sterling
 
-RUNS = [(case.name, case.spaces[-1]) for case in CASES.values()]
+KINDS = {  # of what runs learn from and keep; one of each in make test, every algorithm in test-all
+    "ppo": "rollouts, compiled with the world",
+    "recurrent-ppo": "and a memory that goes on from one to the next",
+    "openes": "whole episodes of members with settings of their own",
+    "dqn": "a replay, and a target network",
+    "mbpo": "and dreams of learned models, in a replay of their own",
+    "iql": "transitions of a log",
+    "dt": "stretches of a log",
+}
+RUNS = [
+    pytest.param((case.name, case.spaces[-1]), marks=() if case.name in KINDS else pytest.mark.slow)
+    for case in CASES.values()
+]
 ITERATIONS = 100  # after what an algorithm does at random first
 ROW = 30  # iterations between two rows of metrics
-
-
-class Stop:
-    """A sink that asks the process to save and leave at the second row that it is given."""
-
-    def __init__(self):
-        self.rows = 0
-
-    def write(self, row):
-        self.rows += 1
-        if self.rows == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    def close(self):
-        pass
 
 
 def train(run, seeds, folder, *, iterations=ITERATIONS, **options):
@@ -68,9 +64,8 @@ def together(request, written_logs):
 def test_map_is_bit_equal_to_each_seed_alone(together, written_logs):
     run, several = together
     alone = train(run, [1], written_logs)
-    leaves = [jax.tree.leaves(each.agent.state) for each in (several, alone)]
-    for many, one in zip(*leaves, strict=True):
-        np.testing.assert_array_equal(np.asarray(many)[1], np.asarray(one)[0])
+    for many, one in zip(leaves(several), leaves(alone), strict=True):
+        np.testing.assert_array_equal(many[1], one[0])
 
 
 @pytest.mark.as_users
@@ -82,9 +77,9 @@ def test_stopped_and_resumed_equals_uninterrupted(together, tmp_path, written_lo
     assert left.value.code == 75
     assert not (path / "result.json").exists()  # it was in the middle
     resumed = sterling.resume(path)
-    leaves = [jax.tree.leaves(each.agent) for each in (whole, resumed)]
-    assert len(leaves[0]) == len(leaves[1])
-    for one, other in zip(*leaves, strict=True):
+    agents = [jax.tree.leaves(each.agent) for each in (whole, resumed)]
+    assert len(agents[0]) == len(agents[1])
+    for one, other in zip(*agents, strict=True):
         np.testing.assert_array_equal(_plain(one), _plain(other))
 
 

@@ -1,5 +1,6 @@
 """Rows, episodes, selections: no transition joins two episodes, whatever is asked for."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -245,3 +246,13 @@ def test_a_folder_in_which_somebody_was_killed_before_the_first_file_is_written_
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(Mistake, match="exists and is no sterling dataset"):
         check_place(tmp_path)
+
+
+def test_what_somebody_who_was_killed_left_goes_when_the_folder_is_written_to(build, tmp_path):
+    with subprocess.Popen(["true"]) as process:
+        pass
+    left = tmp_path / f".obs.partial-{process.pid}"
+    left.write_bytes(b"unfinished")
+    os.utime(left, (0, 0))
+    build([3], [True]).save(tmp_path)
+    assert not left.exists()

@@ -9,6 +9,7 @@ import sterling
 from sterling.experience.recorded import read
 from sterling.types import Mistake
 
+pytestmark = pytest.mark.usefixtures("one_layer")
 FIELDS = {
     **{"model": "nano", "limit": 4, "updates": 6, "prompts": 2, "group": 2, "seeds": 2},
     **{"log_every": 1, "evaluate_episodes": 2, "evaluate_every": 6},

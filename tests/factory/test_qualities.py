@@ -131,9 +131,14 @@ def test_actions_are_stored_as_the_environment_takes_them(kept, tmp_path):
     assert not data.ended.any()
 
 
-def test_what_the_world_clips_is_kept_beside(kept, tmp_path):
-    data = make(Order("Pendulum-v1", "expert", 600, steps=4096), tmp_path / "expert", kept)
-    rows = data.transitions()
+@pytest.fixture(scope="module")
+def pendulum(kept, tmp_path_factory):
+    order = Order("Pendulum-v1", "expert", 600, steps=4096)
+    return make(order, tmp_path_factory.mktemp("pendulum") / "expert", kept)
+
+
+def test_what_the_world_clips_is_kept_beside(pendulum):
+    data, rows = pendulum, pendulum.transitions()
     chosen = np.asarray(rows.extras["chosen"])
     assert (abs(chosen) > 1).any()
     np.testing.assert_allclose(np.asarray(rows.action), np.clip(chosen, -1, 1), atol=1e-6)
@@ -141,9 +146,9 @@ def test_what_the_world_clips_is_kept_beside(kept, tmp_path):
     np.testing.assert_allclose(stored, 2 * chosen, rtol=1e-6)
 
 
-def test_the_policy_that_acted_has_ratios_of_one_on_its_own_log(kept, tmp_path):
+def test_the_policy_that_acted_has_ratios_of_one_on_its_own_log(kept, pendulum):
     """Also where the world clipped what it chose, and where its bounds are not -1 and 1."""
-    data = make(Order("Pendulum-v1", "expert", 600, steps=4096), tmp_path / "expert", kept)
+    data = pendulum
     (home,) = kept.glob("ppo-Pendulum-v1-4096-0")
     policy = Trained.of(sterling.load(home / "expert"), data.spec)
     found = importance.tables(policy, data)

@@ -18,6 +18,7 @@ from sterling.training.settings import resolve
 from sterling.types import Mistake
 
 FEW = "modular-addition"  # its lowest level has a few hundred questions
+pytestmark = pytest.mark.usefixtures("one_layer")
 TINY = {"model": "nano", "held_out": 0.25, "limit": 4}
 
 
@@ -128,12 +129,14 @@ def test_a_beginning_that_held_out_less_is_told(tmp_path, capsys):
     assert any("it may have learned some that are asked here" in each for each in found.notes)
 
 
-def test_a_dump_that_held_out_less_is_told(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("share", "told"), [(0.0, True), pytest.param(0.25, False, marks=pytest.mark.slow)]
+)
+def test_a_dump_that_held_out_less_is_told(share, told, tmp_path, capsys):
     own = {"updates": 1, "prompts": 2, "group": 2, "evaluate_episodes": 0, "model": "nano"}
-    for share, told in ((0.0, True), (0.25, False)):
-        dump = str(tmp_path / f"{share}")
-        sterling.train("grpo", FEW, held_out=share, limit=4, dump=dump, **own)
-        capsys.readouterr()
-        sterling.train("grpo", FEW, held_out=0.25, limit=4, replay=dump, **own)
-        said = f"{dump} held out 0 of its questions and this run 0.25"
-        assert (said in capsys.readouterr().err) == told
+    dump = str(tmp_path / "dump")
+    sterling.train("grpo", FEW, held_out=share, limit=4, dump=dump, **own)
+    capsys.readouterr()
+    sterling.train("grpo", FEW, held_out=0.25, limit=4, replay=dump, **own)
+    said = f"{dump} held out 0 of its questions and this run 0.25"
+    assert (said in capsys.readouterr().err) == told

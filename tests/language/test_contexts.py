@@ -117,6 +117,48 @@ def test_faulty_scenes_cost_little_and_are_heard_as_far_as_they_go(seconds):
     assert found == contexts.rounded(4 + 3 * 2 + 2 * 45)
 
 
+class Unsolved(FaultyWorld):
+    """A world whose ``solve`` fails."""
+
+    def __init__(self, answer):
+        super().__init__(0.0)
+        self.answer = answer
+
+    def solve(self, scene):
+        return self.answer(scene)
+
+
+def in_need(scene):
+    raise Mistake("tasks.py has no solve")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda scene: scene.nothing, "it raises AttributeError: 'Faulty' object has no"),
+        (lambda scene: 5, "it returns 5, no text"),
+        (in_need, ""),
+    ],
+)
+def test_a_solve_that_fails_is_told_once_and_its_scenes_count_as_far_as_they_go(
+    answer, words, capsys
+):
+    found = contexts.of_world(Unsolved(answer), (0,), TOKENIZER, 2, 10.0)
+    assert found == contexts.rounded(4 + 3 * 2 + 2 * 45)  # as other answers are replied to
+    said = capsys.readouterr().err
+    assert said.count("\n") == bool(words)
+    assert words in said
+
+
+def test_an_error_of_the_tokenizer_is_not_taken_for_one_of_the_world(monkeypatch):
+    def fail(tokenizer, ids):
+        raise IndexError("of ours")
+
+    monkeypatch.setattr(Tokenizer, "decode", fail)
+    with pytest.raises(IndexError, match="of ours"):
+        contexts.of_world(FaultyWorld(0.0), (0,), Tokenizer.characters(), 2, 10.0)
+
+
 class Unposed(FaultyWorld):
     """Of level 1 no scene begins, of level 0 every other one."""
 

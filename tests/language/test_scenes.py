@@ -255,6 +255,15 @@ def test_a_wrong_name_is_told_with_the_nearest_right_one(name, words):
     assert "\n" not in str(mistake.value)
 
 
+def test_a_module_that_fails_to_make_a_world_says_why(tmp_path, monkeypatch):
+    (tmp_path / "places.py").write_text("def make():\n    return 1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Mistake, match=r"places:make raises ZeroDivisionError: division by zero"):
+        worlds.find("places:make")
+    with pytest.raises(Mistake, match="places has no 'mke'; did you mean make"):
+        worlds.find("places:mke")
+
+
 def test_every_name_that_is_told_is_found():
     for name in worlds.names():
         assert worlds.find(name).name == name

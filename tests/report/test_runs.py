@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from sterling.report.facts import cautions
 from sterling.report.groups import WINDOWS, gather, labels
 from sterling.report.runs import read
 from sterling.report.settings import differing
@@ -29,6 +30,31 @@ def test_a_run_folder(run):
     )
     assert one.curves.returns.shape == (3, 20)
     assert notes == []
+
+
+CHANGES = "Some runs were made by code with changes that were not committed (marked +)"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (("aaaaaaaaa", False), ("aaaaaaaaa", False), []),
+        (("aaaaaaaaa", False), ("aaaaaaaaa", True), [f"{CHANGES}, all at commit aaaaaaa."]),
+        (("aaaaaaaaa", True), ("aaaaaaaaa", True), [f"{CHANGES}, all at commit aaaaaaa."]),
+        (("aaaaaaaaa", False), ("bbbbbbbbb", False),
+         ["The runs were made by 2 commits of the code (aaaaaaa and bbbbbbb)."]),
+        (("aaaaaaaaa", False), ("bbbbbbbbb", True),
+         ["The runs were made by 2 commits of the code (aaaaaaa and bbbbbbb+).", f"{CHANGES}."]),
+        (("aaaaaaaaa", False), (None, False), []),
+    ],
+)  # fmt: skip
+def test_two_commits_and_changes_that_were_not_committed_are_told_apart(first, second, told, run):
+    runs = [
+        run(name, name, [1.0] * 6, git={"commit": commit, "dirty": dirty})
+        for name, (commit, dirty) in (("sac", first), ("ppo", second))
+    ]
+    found = cautions(gather(read(runs)[0])[0], [])
+    assert [line for line in found if "commit" in line] == told
 
 
 def test_folders_of_runs_are_opened_and_others_passed_over(run, tmp_path):

@@ -13,7 +13,9 @@ from sterling.types import Mistake
 SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
 
 
-@pytest.mark.parametrize("strategy", ["map", "processes"])
+@pytest.mark.parametrize(  # what processes find is put together in test_processes.py
+    "strategy", ["map", pytest.param("processes", marks=pytest.mark.slow)]
+)
 def test_a_channel_is_in_rows_result_and_evaluation(strategy, tmp_path, capsys):
     folder = tmp_path / "run"
     sterling.train(

@@ -73,6 +73,38 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert folder.read_result(tmp_path) == {"n": 1}
 
 
+def ended() -> int:
+    """The number of a process that has ended."""
+    with subprocess.Popen(["true"]) as process:
+        pass
+    return process.pid
+
+
+def test_what_a_killed_writer_left_goes_when_its_run_is_resumed(tmp_path: Path) -> None:
+    dead = ended()
+    parts = [f".{name}.json.partial-" for name in ("config", "result")]
+    for part in parts:
+        (tmp_path / f"{part}{dead}").write_text("{")
+        (tmp_path / f"{part}{os.getppid()}").write_text("{")  # whoever that is writes still
+    (tmp_path / "notes.partial-1").write_text("mine")
+    with folder.lock(tmp_path):
+        left = {each.name for each in tmp_path.iterdir()}
+    assert left == {"lock", "notes.partial-1", *(f"{part}{os.getppid()}" for part in parts)}
+
+
+def test_what_a_killed_writer_left_goes_when_its_file_is_written(tmp_path: Path) -> None:
+    dead = ended()
+    old, new = (tmp_path / f".x[1].json.partial-{number}" for number in (dead, ended()))
+    other, alive = tmp_path / f".y.json.partial-{dead}", tmp_path / ".x[1].json.partial-1"
+    for path in (old, new, other, alive):
+        path.write_text("{")
+    for path in (old, other, alive):
+        os.utime(path, (0, 0))
+    folder.write_json(tmp_path / "x[1].json", {})
+    left = {each.name for each in tmp_path.iterdir()}  # another machine may be writing the new one
+    assert left == {"x[1].json", new.name, other.name, alive.name}
+
+
 def test_no_run_names_the_nearest(tmp_path: Path) -> None:
     folder.write_config(folder.create(tmp_path / "cartpole"), {})
     with pytest.raises(Mistake, match=r"cartpol holds no run; did you mean .*cartpole\?"):

@@ -100,6 +100,23 @@ def test_whatever_ends_a_run_what_can_be_saved_is(tmp_path, monkeypatch):
     assert rounds(path) == [1, 2, 3, 4, 5, 6]
 
 
+def test_what_keeps_a_run_from_being_saved_does_not_hide_what_ended_it(
+    tmp_path, monkeypatch, capsys
+):
+    def fail(text):
+        def raising(*_, **__):
+            raise RuntimeError(text)
+
+        return raising
+
+    monkeypatch.setattr(Lap, "go", fail("an error of ours"))
+    monkeypatch.setattr(checkpoint, "save", fail("arrays are gone"))
+    with pytest.raises(RuntimeError, match="an error of ours"):
+        train(tmp_path / "run")
+    said = capsys.readouterr().err
+    assert "not saved either (RuntimeError: arrays are gone" in said
+
+
 def full(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 

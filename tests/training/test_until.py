@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -169,32 +170,14 @@ def test_seeds_without_a_final_return_have_failed(tmp_path):
     np.testing.assert_array_equal(until.finals(tmp_path), [1.5, *[np.nan] * 4])
 
 
-WORLD = """
-import jax.numpy as jnp, numpy as np
-from gymnasium import spaces
-from sterling.channels import Channel
-
-
-class Choice:
-    obs, action = spaces.Box(0.0, 1.0, (1,), np.float32), spaces.Discrete(2)
-    channels = {"cost": Channel(better=-1, within=(0.0, 1.0)), "seen": Channel()}
-
-    def reset(self, key):
-        return jnp.zeros(()), jnp.zeros(1)
-
-    def step(self, state, action, key):
-        cost = 1.0 - action.astype(jnp.float32)
-        over = jnp.ones((), bool)
-        return state, jnp.zeros(1), 1.0 - cost, over, ~over, {"cost": cost, "seen": cost}
-"""
+CHOICE = f"{Path(__file__).parents[1] / 'contract' / 'choice.py'}:Choice"
 
 
 def test_a_channel_is_decided_in_its_own_direction(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "choice.py").write_text(WORLD)
     fields = "length=16,minibatch=16,epochs=8,anneal=false,width=8"
     words = ["compare", f"a=ppo:{fields},lr=0.02", f"b=ppo:{fields},lr=0.0", "--until-decided"]
-    words += ["--environment", "choice.py:Choice", "--steps", "1024", "--metric", "cost"]
+    words += ["--environment", CHOICE, "--steps", "1024", "--metric", "cost"]
     words += ["--max-seeds", "14", "--per-look", "7", "--out", "study", "--failed", "worst"]
     assert main(words) == 0
     told = capsys.readouterr().out

@@ -1,6 +1,7 @@
 """A study of a channel of which less is better looks for less of it, and says so."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,24 +10,7 @@ from sterling.cli import main
 from sterling.tuning import objective
 from sterling.types import Mistake
 
-WORLD = """
-import jax.numpy as jnp, numpy as np
-from gymnasium import spaces
-from sterling.channels import Channel
-
-
-class Choice:
-    obs, action = spaces.Box(0.0, 1.0, (1,), np.float32), spaces.Discrete(2)
-    channels = {"cost": Channel(better=-1, within=(0.0, 1.0)), "seen": Channel()}
-
-    def reset(self, key):
-        return jnp.zeros(()), jnp.zeros(1)
-
-    def step(self, state, action, key):
-        cost = 1.0 - action.astype(jnp.float32)
-        over = jnp.ones((), bool)
-        return state, jnp.zeros(1), 1.0 - cost, over, ~over, {"cost": cost, "seen": cost}
-"""
+CHOICE = f"{Path(__file__).parents[1] / 'contract' / 'choice.py'}:Choice"
 HOW = ["--steps", "640", "--trials", "6", "--seeds", "2", "--test-seeds", "3", "--workers", "1"]
 HOW += ["--space", "lr=1e-7..0.05:log", "--envs", "4", "--quiet"]
 FIXED = {"length": 16, "minibatch": 64, "epochs": 4, "anneal": False, "width": 8}
@@ -36,8 +20,7 @@ HOW += [f"--set={name}={value}" for name, value in FIXED.items()]
 @pytest.mark.parametrize("aim", ["last", "final"])
 def test_less_of_a_cost_is_better(aim, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "choice.py").write_text(WORLD)
-    words = ["tune", "ppo", "choice.py:Choice", *HOW, "--objective", aim, "--out", "study"]
+    words = ["tune", "ppo", CHOICE, *HOW, "--objective", aim, "--out", "study"]
     assert main([*words, "--metric", "cost", "--failed", "worst"]) == 0
     made = json.loads((tmp_path / "study" / "report.json").read_text())
     lines = [json.loads(line) for line in (tmp_path / "study" / "trials.jsonl").open()]
@@ -55,10 +38,9 @@ def test_less_of_a_cost_is_better(aim, tmp_path, monkeypatch, capsys):
 
 def test_what_cannot_be_scored_is_told_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "choice.py").write_text(WORLD)
     for metric, said in (("cots", "reports cost, seen; the metric"), ("seen", "does not say")):
         with pytest.raises(Mistake, match=said):
-            sterling.tuning.tune("ppo", "choice.py:Choice", steps=8_192, metric=metric)
+            sterling.tuning.tune("ppo", CHOICE, steps=8_192, metric=metric)
 
 
 def test_a_seed_that_diverged_counts_as_the_most_that_it_ever_cost():

@@ -22,7 +22,7 @@ from sterling.data.columns import Arrays, Block, Digest, Stream
 from sterling.data.facts import Facts, Passport
 from sterling.data.formats.opened import OTHER, Opened, needed
 from sterling.data.spaces import Space
-from sterling.disk import replacing, sync
+from sterling.disk import PARTIAL, STALE, replacing, sweep, sync
 from sterling.types import Mistake
 
 NAME, VERSION = "dataset.json", 1
@@ -78,6 +78,7 @@ def write_blocks(
 ) -> None:
     """Write experience block by block; only one of them is in memory at a time."""
     path.mkdir(parents=True, exist_ok=True)
+    sweep(path, untouched=STALE)
     digest, sources, columns = Digest(obs_space, action_space), [np.zeros(0, np.int32)], {}
     with contextlib.ExitStack() as open_files:
         for block in digest.passing(blocks):
@@ -107,7 +108,7 @@ class _Column:
         self._name, self._dtype, self._shape = name, like.dtype, like.shape[1:]
         self._folder, self._sha, self.count = folder, hashlib.sha256(), 0
         word = re.sub(r"[^A-Za-z0-9_]+", ".", name)
-        self._partial = folder / f".{word}.{_short(name)}.partial-{os.getpid()}"
+        self._partial = folder / f".{word}.{_short(name)}{PARTIAL}{os.getpid()}"
         self._file: BinaryIO = self._partial.open("wb")
         self._header()
 

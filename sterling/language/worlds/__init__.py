@@ -64,14 +64,22 @@ def find(name: str, **options: Any) -> TextWorld:
 
 def _own(name: str) -> TextWorld | None:
     """The user's own world, where ``name`` refers to something in a file or a module whose call
-    gives one; None where it is no reference, or to tasks, or to what is wrong: who reads tasks says
-    so."""
-    if not importing.split(name)[1] or not importing.is_reference(name):
+    gives one; None where it is no reference, or to tasks.
+
+    What a file raises is left to the reader of its tasks, which imports it again and says it. A
+    module is read by nobody else: Mistake where it raises.
+    """
+    place, called = importing.split(name)
+    if not called or not importing.is_reference(name):
         return None
     try:
         made = importing.build(name)
-    except Exception:
-        return None
+    except Exception as error:
+        if place.endswith(importing.SUFFIX) or importing.file_of(name) is None:
+            return None
+        if isinstance(error, Mistake):
+            raise
+        raise Mistake(f"{name} raises {importing.explain(error)}") from error
     return made if isinstance(made, TextWorld) else None
 
 
