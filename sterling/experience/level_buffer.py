@@ -1,4 +1,4 @@
-"""Sources that try new levels without learning from them, and learn in those that proved worth it."""
+"""Sources that try new levels without learning from them, and learn in those of high scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sterling.seeds import over_seeds
 from sterling.types import Mistake, Record, World
 
 EDITED = 0.8  # share of new levels that are edits, where any level was replayed before
-ROOM = 4  # levels kept for each env, at least: one it is in, one that follows, one new, one replayed
+ROOM = 4  # levels kept for each env, at least: the present one, the next, a new one, a replayed one
 
 Maker = Callable[[Key[Array, ""], PyTree, Bool[Array, ""]], PyTree]
 
@@ -52,8 +52,8 @@ class Kept(eqx.Module):
 
 class LevelBuffer(Around, eqx.Module):
     """Robust prioritised level replay (Jiang 2021, "Replay-guided adversarial environment design",
-    arXiv:2110.02439, algorithm 1), and with ``edits`` ACCEL (Parker-Holder 2022, "Evolving curricula
-    with regret-based environment design", arXiv:2203.01302, algorithm 1), around rollouts.
+    arXiv:2110.02439, algorithm 1) around rollouts, and with ``edits`` ACCEL (Parker-Holder 2022,
+    "Evolving curricula with regret-based environment design", arXiv:2203.01302, algorithm 1).
 
     Each seed keeps ``size`` levels. A share of its episodes is played in levels chosen among those
     that have a score, and learned from. The others are trials of levels that have none: they are
@@ -206,7 +206,8 @@ def _maker(world: World, edits: int) -> Maker:
     while isinstance(inner, Wrapper):
         inner = inner.world
     task: Any = getattr(inner, "task", None)
-    if not isinstance(task, levels.Levelled):
+    kind = isinstance(task, levels.Levelled) and jax.eval_shape(task.level, jax.random.key(0))
+    if not jax.tree.leaves(kind or ()):
         raise Mistake("this world has no levels to choose among; use one that has, as maze:5x5")
     if edits and not hasattr(task, "edit"):
         raise Mistake("this world's levels cannot be edited: its Task has no edit(level, key)")
@@ -237,6 +238,8 @@ def _right(numbers: Numbers) -> bool:
 def _around(
     source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Any
 ) -> LevelBuffer:
+    if not isinstance(source, Rollout):
+        raise Mistake("plr-robust and accel choose every level themselves; leave out other sources")
     actor.needs_advantage()
     size, share, beta, rho, *edits = numbers
     rules = Rules(int(size), share, beta, rho, *map(int, edits))
