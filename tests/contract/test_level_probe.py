@@ -59,8 +59,8 @@ def test_the_known_answers_are_reached_in_every_level(name, world, sources):
             remembers(run.agent, world, case, answers, purpose)
             continue
         if hasattr(run.agent.algorithm, "value"):
-            obs = jnp.asarray(answers.obs)
-            value = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)  # noqa: B023
+            judge = jax.vmap(run.agent.algorithm.value, in_axes=(0, None))
+            value = judge(run.agent.state, jnp.asarray(answers.obs))
             np.testing.assert_allclose(value, [answers.value] * 2, atol=0.1)
         seen, right = (x[answers.decides] for x in (answers.obs, answers.action))
         action = [np.ravel(list(actions(run.player(seed), seen))) for seed in (0, 1)]

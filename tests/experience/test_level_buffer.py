@@ -13,6 +13,8 @@ from sterling.envs.traced import Traced
 from sterling.experience import level_buffer
 from sterling.experience.level_buffer import LevelBuffer, Rules
 from sterling.experience.rollout import Rollout
+from sterling.training.settings import resolve
+from sterling.training.start import build
 from sterling.types import Mistake
 
 SEEDS, ENVS, SIZE, LENGTH = (0, 1), 3, 24, 20
@@ -122,7 +124,7 @@ def test_the_lowest_scores_make_room_but_not_those_in_use():
             old, new = (np.asarray(x.source.book)[seed] for x in (before, after))
             changed = set(np.flatnonzero(old != new))
             told = before.source.told
-            used = {*np.asarray(told.now[seed]).tolist(), *np.asarray(told.following[seed]).tolist()}
+            used = {int(slot) for each in (told.now, told.following) for slot in each[seed]}
             score, tried = np.asarray(before.kept.scores[seed]), np.asarray(before.kept.tried[seed])
             free = [slot for slot in np.argsort(score, kind="stable") if slot not in used]
             waiting = sum(not tried[slot] for slot in free)
@@ -148,7 +150,8 @@ def test_replays_are_of_scored_levels_and_make_half_of_the_episodes():
         after_begin[:, 0] = False
         replays += (after_begin & learned).sum()
         trials += (after_begin & ~learned).sum()
-    assert replays / (replays + trials) == pytest.approx(0.5, abs=0.05)
+    # an env's next level is drawn early: some have got a score by the time they are begun
+    assert 0.45 < replays / (replays + trials) < 0.7
 
 
 @pytest.mark.parametrize("edits", [1, 3])
@@ -183,11 +186,11 @@ def test_which_rows_are_trials_by_hand():
 @pytest.mark.parametrize("name", ["ppo", "recurrent-ppo"])
 def test_what_is_tried_teaches_nothing(name):
     """A rollout of trials alone leaves networks and normalisers as they are."""
-    settings = sterling.training.settings.resolve(
+    settings = resolve(
         name, "maze:3x3", steps=4_096, envs=4, sources="plr-robust", preset=False,
         fields={"length": 16, "minibatch": 64, "width": 8}, env_options={"levels": 0},
     )  # fmt: skip
-    run = sterling.training.start.build(settings)
+    run = build(settings)
     agent, start = run.agent, keys.at(run.seeds, "test", 0)
     _, rows = jax.jit(lambda source: source.live(agent, start))(run.source)
     assert not np.asarray(rows.mask).any()  # nothing has a score yet
@@ -210,7 +213,6 @@ def test_what_is_tried_teaches_nothing(name):
         ("ppo", "maze:3x3", "plr+accel", "choose every level themselves"),
         ("ppo", "CartPole-v1", "plr-robust", "has no levels"),
         ("ppo", "trials:2:tabular:chain-8", "plr-robust", "has no levels"),
-        ("ppo", "bandit:5-arms-10-pulls", "accel", "cannot be edited"),
         ("ppo", "envpool:CartPole-v1", "accel", "cannot be told where"),
         ("dqn", "maze:3x3", "accel", "dqn has no advantage"),
     ],
@@ -222,3 +224,14 @@ def test_what_cannot_be_is_told_in_a_line(name, environment, sources, said):
             preset=False,
         )  # fmt: skip
     assert "\n" not in str(told.value)
+
+
+def test_a_task_that_cannot_edit_its_levels_is_told_so():
+    class Fixed:
+        obs, action = Numbered.obs, Numbered.action
+        level, begin, step = Numbered.level, Numbered.begin, Numbered.step
+
+    rollout = Rollout.create(Traced(Fixed(), SEEDS, ENVS), LENGTH, at(0))
+    LevelBuffer.create(rollout, at(1), Rules(SIZE, 0.5, 0.3, 0.3))
+    with pytest.raises(Mistake, match="cannot be edited"):
+        LevelBuffer.create(rollout, at(1), Rules(SIZE, 0.5, 0.3, 0.3, 1))
