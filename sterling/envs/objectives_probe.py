@@ -51,17 +51,13 @@ class ObjectivesProbe:
         """Two choices, or one number in [-1, 1]."""
         return spaces.Box(-1.0, 1.0, (1,), np.float32) if self.continuous else spaces.Discrete(2)
 
-    def reset(
-        self, key: Key[Array, ""]
-    ) -> tuple[Float[Array, "2"], dict[str, Float[Array, "2"]]]:
+    def reset(self, key: Key[Array, ""]) -> tuple[Float[Array, "2"], dict[str, Float[Array, "2"]]]:
         """Draw a preference."""
         weight = jax.random.uniform(key)
         preference = jnp.stack([weight, 1.0 - weight])
         return preference, {PREFERENCE: preference}
 
-    def step(
-        self, state: Float[Array, "2"], action: Array, key: Key[Array, ""]
-    ) -> tuple[Any, ...]:
+    def step(self, state: Float[Array, "2"], action: Array, key: Key[Array, ""]) -> tuple[Any, ...]:
         """Gain and pay; the episode ends."""
         if self.continuous:
             gain, cost = 1.0 - jnp.square(action[0] - 0.5), jnp.square(action[0] + 0.5)

@@ -206,8 +206,7 @@ def _maker(world: World, edits: int) -> Maker:
     while isinstance(inner, Wrapper):
         inner = inner.world
     task: Any = getattr(inner, "task", None)
-    kind = isinstance(task, levels.Levelled) and jax.eval_shape(task.level, jax.random.key(0))
-    if not jax.tree.leaves(kind or ()):
+    if not _has_levels(task):
         raise Mistake("this world has no levels to choose among; use one that has, as maze:5x5")
     if edits and not hasattr(task, "edit"):
         raise Mistake("this world's levels cannot be edited: its Task has no edit(level, key)")
@@ -229,15 +228,20 @@ def _maker(world: World, edits: int) -> Maker:
     return make
 
 
+def _has_levels(task: Any) -> bool:
+    """Whether its levels are of anything: those of trials may be of nothing."""
+    if not isinstance(task, levels.Levelled):
+        return False
+    return bool(jax.tree.leaves(jax.eval_shape(task.level, jax.random.key(0))))
+
+
 def _right(numbers: Numbers) -> bool:
     size, share, beta, rho, *edits = numbers
     whole = all(each >= 1.0 and each == int(each) for each in (size, *edits))
     return whole and 0.0 < share < 1.0 and 0.0 < beta < float("inf") and 0.0 <= rho <= 1.0
 
 
-def _around(
-    source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Any
-) -> LevelBuffer:
+def _around(source: Any, numbers: Numbers, keys: Key[Array, "seed"], actor: Any) -> LevelBuffer:
     if not isinstance(source, Rollout):
         raise Mistake("plr-robust and accel choose every level themselves; leave out other sources")
     actor.needs_advantage()

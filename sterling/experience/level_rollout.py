@@ -42,9 +42,7 @@ class LevelRollout(Stepwise, eqx.Module):
     book: PyTree = None  # levels of its own, ``(seed, level, ...)``; None: the world's
 
     @classmethod
-    def create(
-        cls, source: Rollout, keys: Key[Array, "seed"], book: PyTree = None
-    ) -> LevelRollout:
+    def create(cls, source: Rollout, keys: Key[Array, "seed"], book: PyTree = None) -> LevelRollout:
         """Begin in levels of which each is as likely as every other; the first row is a masked one.
         Raises Mistake where there is no ``book`` and the world's levels are no fixed number."""
         world = source.world

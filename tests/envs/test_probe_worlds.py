@@ -196,7 +196,7 @@ def test_each_part_of_a_channel_may_have_a_direction_of_its_own() -> None:
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_probes_of_other_files_are_worlds(name: str) -> None:
     world = Traced(make(name)[0], (0, 1), 3)
-    state, obs = world.reset(keys.at(jnp.arange(2, dtype=jnp.int32), "reset", 0))
+    _, obs = world.reset(keys.at(jnp.arange(2, dtype=jnp.int32), "reset", 0))
     assert world.spec.obs.contains(jax.tree.map(lambda x: np.asarray(x)[0, 0], obs))
 
 
