@@ -66,9 +66,10 @@ class LevelProbe:
         return jnp.where(jax.random.bernoulli(keys.fold(key, "side")), size, -size)
 
     def edit(self, level: Float[Array, ""], key: Key[Array, ""]) -> Float[Array, ""]:
-        """A level of the same side, of a size that differs by up to 0.1."""
-        change = jax.random.uniform(key, (), minval=-0.1, maxval=0.1)
-        return jnp.sign(level) * jnp.clip(jnp.abs(level) + change, 0.5, 1.0)
+        """A level of either side, of a size that differs by up to 0.1."""
+        change = jax.random.uniform(keys.fold(key, "change"), (), minval=-0.1, maxval=0.1)
+        size = jnp.clip(jnp.abs(level) + change, 0.5, 1.0)
+        return jnp.where(jax.random.bernoulli(keys.fold(key, "side")), size, -size)
 
     def begin(
         self, level: Float[Array, ""], key: Key[Array, ""]

@@ -72,12 +72,11 @@ class ObjectivesProbe:
         """What an algorithm must find for preferences from one end to the other; with choices none
         of those for which both are worth nearly the same."""
         weight = np.array([0.02, 0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 0.98], np.float32)
-        if self.continuous:
-            value, action = weight**2, weight - 0.5
-        else:
-            value, action = np.maximum(1.5 * weight - 0.5, 0.0), weight > 1 / 3
         obs = {PREFERENCE: np.stack([weight, 1.0 - weight], 1)}
-        return ObjectiveAnswers(obs, value, action.astype(np.float32))
+        if self.continuous:
+            return ObjectiveAnswers(obs, weight**2, weight - 0.5)
+        right = (weight > 1 / 3).astype(np.float32)
+        return ObjectiveAnswers(obs, np.maximum(1.5 * weight - 0.5, 0.0), right)
 
 
 def objectives_probe(name: str) -> ObjectivesProbe:

@@ -124,7 +124,7 @@ class LevelBuffer(Around, eqx.Module):
         def renew(key: Key[Array, ""], kept: Kept, told: Any, known: _Known) -> tuple[Any, ...]:
             book, kept, last = _replaced(key, kept, told, known, make)
             chance = level_replay.replays(
-                kept.scores, last, known.count, kept.tried, beta=rules.beta, rho=rules.rho
+                kept.scores, last, known.episodes, kept.tried, beta=rules.beta, rho=rules.rho
             )
             own = named.fold(key, "replays")
             replayed, chosen = level_replay.several(chance, own, kept.chosen.size)
@@ -138,11 +138,11 @@ class LevelBuffer(Around, eqx.Module):
 
 
 class _Known(NamedTuple):
-    """The levels, and when each was begun."""
+    """The levels, when each was begun, and how many episodes were."""
 
     book: PyTree
     last: Int[Array, "level"]
-    count: Int[Array, ""]
+    episodes: Int[Array, ""]
 
 
 def _replaced(
