@@ -21,13 +21,15 @@ class Channel:
     """How one reported number, or vector of numbers, becomes a number of an episode.
 
     ``reduce`` says how: the "sum" or "mean" over the episode's steps, the value of its "last" step,
-    or the largest one, "max". A vector's entries have the names ``parts``.
+    or the largest one, "max". A vector's entries have the names ``parts``, and where they differ in
+    which direction is better, ``directions`` says it of each in place of ``better``.
     """
 
     parts: tuple[str, ...] = ()  # names of a vector's entries; (): one number
     reduce: str = "sum"
     better: int = 0  # 1: more is better, -1: less is better, 0: neither
     within: tuple[float, float] | None = None  # bounds of an episode's number, where known
+    directions: tuple[int, ...] = ()  # of each part, as ``better``; (): ``better`` holds for all
 
     def __post_init__(self) -> None:
         """Raise Mistake for what cannot be."""
@@ -35,8 +37,14 @@ class Channel:
 
         if self.reduce not in REDUCE:
             raise Mistake(f"a channel's reduce is one of {', '.join(REDUCE)}, not {self.reduce!r}")
-        if self.better not in (-1, 0, 1):
-            raise Mistake(f"a channel's better is -1, 0 or 1, not {self.better!r}")
+        for better in (self.better, *self.directions):
+            if better not in (-1, 0, 1):
+                raise Mistake(f"a channel's better is -1, 0 or 1, not {better!r}")
+        if self.directions and len(self.directions) != len(self.parts):
+            raise Mistake(
+                f"a channel of {len(self.parts)} parts has {len(self.directions)} directions; give "
+                "one for each part, or better for all"
+            )
         if self.within is not None and not self.within[0] < self.within[1]:
             raise Mistake(f"a channel's bounds within={self.within} are not (low, high)")
         if len(set(self.parts)) < len(self.parts):
@@ -105,6 +113,10 @@ def columns(channels: dict[str, Channel]) -> dict[str, Channel]:
     """One entry for each number of an episode: ``cost``, and ``objectives.speed`` for a part."""
     made: dict[str, Channel] = {}
     for name, channel in channels.items():
-        alone = dataclasses.replace(channel, parts=())
-        made |= {f"{name}.{part}": alone for part in channel.parts} or {name: alone}
+        alone = dataclasses.replace(channel, parts=(), directions=())
+        each = channel.directions or (channel.better,) * len(channel.parts)
+        made |= {
+            f"{name}.{part}": dataclasses.replace(alone, better=better)
+            for part, better in zip(channel.parts, each, strict=True)
+        } or {name: alone}
     return made

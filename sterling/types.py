@@ -177,8 +177,9 @@ class Algorithm(Protocol):
 
     Some offer more: ``value(state, obs)`` (``value(state, past, obs)`` of those who remember), the
     return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;
-    ``action_value(state, obs, action)``; ``settled(config, log)``, the fields with what they leave
-    to a log. Who knows of several agents
+    ``action_value(state, obs, action)``; ``advantage(state, batch)``, a number for each row of a
+    rollout, which sources score rows by that are not learned from (experience/level_buffer.py);
+    ``settled(config, log)``, the fields with what they leave to a log. Who knows of several agents
     (``Spec.agents``) says so by ``several_agents = True``; no other is made for such a world. Who
     has a critic that uses what policies do not see (``Spec.unseen``) says ``uses_unseen = True``;
     to no other, and to nobody who acts, it is given.

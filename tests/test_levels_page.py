@@ -23,9 +23,10 @@ def test_the_example_begins_the_first_level_everywhere():
 
 def test_the_commands_are_understood():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 6
+    assert len(lines) == 8
     words = [parse(shlex.split(line)[1:]).sources for line in lines]
     assert [[(layer.word, numbers) for layer, numbers in read(word or "")] for word in words] == [
         *([], [("plr", (0.1, 0.1))], [("plr", (1.0, 0.3))], []),
+        *([("plr-robust", (1000.0, 0.5, 0.3, 0.3))], [("accel", (1000.0, 0.5, 0.3, 0.3, 3.0))]),
         *([("go-explore", ())], [("pool", (4.0, 10_000.0))]),
     ]

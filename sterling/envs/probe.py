@@ -17,8 +17,9 @@ In memory and paid only an episode's first observation says something, -1 or 1; 
 Every world exists with two discrete actions and, named ``...-continuous``, with one action in
 [-1, 1], whose reward is 1 - (action - target)^2. Each but the last, named ``...-costly``, also
 reports a channel ``cost``, 1 a step; named ``...-team``, it is one of three agents
-(``envs/probe_team.py``). One of goals is in ``goal_probe.py``, one of two sides that move in turn
-in ``turn_probe.py``, those of what only critics see in ``unseen_probe.py``.
+(``probe_team.py``). Others stand in files of their own: of goals ``goal_probe.py``, of levels
+``level_probe.py``, of two objectives ``objectives_probe.py``, of two sides that move in turn
+``turn_probe.py``, of what only critics see ``unseen_probe.py``.
 
 In constraint, of one step, action 1 pays 1 and costs u, action 0 nothing, and what is seen is
 2 u - 1 with u drawn from [0, 1]: the best under a limit d takes what costs less than sqrt(2 d). Its
@@ -29,6 +30,7 @@ best is p = sqrt(d). Both multipliers have one value at which costs are the limi
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -39,7 +41,8 @@ from gymnasium import spaces
 from jaxtyping import Array, Float, Int, Key, Num
 
 from sterling.channels import Channel
-from sterling.envs import goal_probe, turn_probe, unseen_probe
+from sterling.envs import goal_probe, level_probe, objectives_probe, turn_probe, unseen_probe
+from sterling.envs.probe_team import ProbeTeam
 
 CUT_AFTER = 4  # steps: a cut taken for an end is worth at most 4 rewards, far from 1 / (1 - gamma)
 CONTINUOUS_TARGET = 0.5  # the best continuous action, times the observation where it matters
@@ -183,9 +186,18 @@ NAMES = (*(kind + form for kind in KINDS for form in FORMS), LIMITED, f"{LIMITED
 TEAMS = tuple(kind + form for kind in KINDS for form in ("-team", "-continuous-team"))
 
 
+ELSEWHERE: dict[str, Callable[[str], Any]] = {  # those of other files, and what makes each
+    **dict.fromkeys(goal_probe.NAMES, goal_probe.goal_probe),
+    **dict.fromkeys(level_probe.NAMES, level_probe.level_probe),
+    **dict.fromkeys(objectives_probe.NAMES, objectives_probe.objectives_probe),
+    **dict.fromkeys(turn_probe.NAMES, turn_probe.turn_probe),
+    **dict.fromkeys(unseen_probe.NAMES, unseen_probe.hidden),
+}
+
+
 def names() -> list[str]:
     """All that there are."""
-    return [*NAMES, *TEAMS, *goal_probe.NAMES, *turn_probe.NAMES, *unseen_probe.NAMES]
+    return [*NAMES, *TEAMS, *ELSEWHERE]
 
 
 def knows(name: str) -> bool:
@@ -195,11 +207,7 @@ def knows(name: str) -> bool:
 
 def make(name: str) -> tuple[Any, int]:
     """The probe world called ``name``, which has no limit but its own."""
-    if name in turn_probe.NAMES:
-        return turn_probe.TurnProbe(), 0
-    if name in unseen_probe.NAMES:
-        return unseen_probe.hidden(name), 0
-    return (goal_probe.goal_probe(name) if name in goal_probe.NAMES else probe(name)), 0
+    return ELSEWHERE.get(name, probe)(name), 0
 
 
 def probe(name: str) -> Any:
@@ -207,8 +215,4 @@ def probe(name: str) -> Any:
     :class:`sterling.envs.probe_team.ProbeTeam` of them."""
     kind, *forms = name.split("-")
     one = Probe(kind, "continuous" in forms, "costly" in forms)
-    if "team" not in forms:
-        return one
-    from sterling.envs.probe_team import ProbeTeam
-
-    return ProbeTeam(one)
+    return ProbeTeam(one) if "team" in forms else one

@@ -19,7 +19,6 @@ from jaxtyping import Array, Bool, Float, Key, Num, PyTree
 
 from sterling import keys
 from sterling.agents import ALIVE, joint
-from sterling.envs.probe import Probe
 from sterling.envs.traced import select
 from sterling.types import Obs
 
@@ -51,7 +50,7 @@ class ProbeTeam:
 
     agents = NAMES
 
-    def __init__(self, one: Probe):
+    def __init__(self, one: Any):  # a Probe (envs/probe.py), which imports this file
         self.one, self.kind, self.continuous = one, one.kind, one.continuous
         self.action = joint(one.action, len(NAMES))
         seen = joint(spaces.Box(-GONE, GONE, (1,), np.float32), len(NAMES))

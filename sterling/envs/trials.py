@@ -12,7 +12,7 @@ Names: ``N:NAME``, so many episodes of a native world, for instance ``3:maze:4x4
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -62,6 +62,11 @@ class Trials:
                  "ended": spaces.Box(0.0, 1.0, (1,), np.float32)}  # fmt: skip
         self.obs = spaces.Dict({**inner, **shown})
         self.unseen: tuple[str, ...] = tuple(getattr(task, "unseen", ()))
+
+    @property
+    def edit(self) -> Any:
+        """The inner task's ``edit(level, key)``, where it has one."""
+        return cast(Any, self.task).edit
 
     def level(self, key: Key[Array, ""]) -> PyTree:
         """A level of the inner task; of one without levels nothing."""

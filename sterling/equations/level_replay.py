@@ -13,8 +13,9 @@ is begun, each as likely as every other: the schedule that the paper calls propo
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key
 
 
 def by_rank(
@@ -37,6 +38,19 @@ def by_staleness(
     return age / jnp.maximum(age.sum(), 1.0)
 
 
+def replays(
+    score: Float[Array, "level"],
+    last: Int[Array, "level"],
+    count: Int[Array, ""],
+    seen: Bool[Array, "level"],
+    *,
+    beta: float,
+    rho: float,
+) -> Float[Array, "level"]:
+    """P(i), the chances of a replay among the levels that were ``seen``."""
+    return (1.0 - rho) * by_rank(score, seen, beta) + rho * by_staleness(count, last, seen)
+
+
 def chances(
     score: Float[Array, "level"],
     last: Int[Array, "level"],
@@ -47,7 +61,7 @@ def chances(
 ) -> Float[Array, "level"]:
     """The chance of every level to be the next; ``last`` is 0 where one was never begun."""
     seen = last > 0
-    replayed = (1.0 - rho) * by_rank(score, seen, beta) + rho * by_staleness(count, last, seen)
+    replayed = replays(score, last, count, seen, beta=beta, rho=rho)
     unseen = (~seen).astype(jnp.float32)
     new = unseen / jnp.maximum(unseen.sum(), 1.0)
     share = seen.mean(dtype=jnp.float32)
@@ -75,3 +89,15 @@ def drawn(edges: Float[Array, "level"], share: Float[Array, "..."]) -> Int[Array
     number = jnp.searchsorted(edges, share * most, side="right")
     final = jnp.searchsorted(edges, most, side="left")  # rounding must not lead beyond it
     return jnp.minimum(number, final).astype(jnp.int32)
+
+
+def several(
+    chance: Float[Array, "level"], key: Key[Array, ""], count: int
+) -> tuple[Int[Array, "count"], Bool[Array, "count"]]:
+    """``count`` different levels, each drawn by the chances of those that are left, and which of
+    them are drawn: fewer, where fewer have a chance. Those with the largest log-chance plus Gumbel
+    noise are such a draw (Kool 2019, "Stochastic beams and where to find them", section 2.3)."""
+    noise = jax.random.gumbel(key, chance.shape)
+    value = jnp.where(chance > 0.0, jnp.log(jnp.maximum(chance, 1e-30)) + noise, -jnp.inf)
+    found, number = jax.lax.top_k(value, count)
+    return number.astype(jnp.int32), found > -jnp.inf

@@ -7,7 +7,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import keys as named
 from sterling.actor import Actor
@@ -16,7 +16,7 @@ from sterling.envs.starts import Start, able
 from sterling.equations.level_replay import drawn
 from sterling.experience.rollout import Rollout
 from sterling.experience.stepwise import Stepwise, lived
-from sterling.types import Mistake, Record
+from sterling.types import Mistake, Record, World
 
 LEVEL = "level"  # under this name rows say in which level they were lived
 
@@ -30,8 +30,8 @@ class Told(eqx.Module):
 
 
 class LevelRollout(Stepwise, eqx.Module):
-    """Lives what ``source`` lives, every episode in a level of the world's book: as soon as one has
-    begun, its env's next level is drawn by the chances that ``edges`` cumulate. In
+    """Lives what ``source`` lives, every episode in a level of a book, the world's or its own: as
+    soon as one has begun, its env's next level is drawn by the chances that ``edges`` cumulate. In
     ``extras["level"]`` of every row stands the number of its level."""
 
     source: Rollout
@@ -39,25 +39,28 @@ class LevelRollout(Stepwise, eqx.Module):
     edges: Float[Array, "seed level"]
     last: Int[Array, "seed level"]  # the number of the episode begun last in each; 0: none was
     count: Int[Array, "seed"]  # episodes begun
+    book: PyTree = None  # levels of its own, ``(seed, level, ...)``; None: the world's
 
     @classmethod
-    def create(cls, source: Rollout, keys: Key[Array, "seed"]) -> LevelRollout:
+    def create(cls, source: Rollout, keys: Key[Array, "seed"], book: PyTree = None) -> LevelRollout:
         """Begin in levels of which each is as likely as every other; the first row is a masked one.
-        Raises Mistake where the world's levels are no fixed number."""
-        world, book = source.world, able(source.world).book
-        if book is None:
+        Raises Mistake where there is no ``book`` and the world's levels are no fixed number."""
+        world = source.world
+        if book is None and able(world).book is None:
             raise Mistake(
                 "levels are chosen among a fixed number of them; give the environment levels=N "
                 "(--env levels=200)"
             )
-        size, shape = levels.size(book), (world.seeds, world.spec.envs)
+        shape = (world.seeds, world.spec.envs)
         none = jnp.zeros(shape, bool)
         told = Told(jnp.zeros(shape, jnp.int32), jnp.zeros(shape, jnp.int32), ~none)
-        first = Start(level=levels.at(book, told.now))  # makes room; the first step draws others
+        size = levels.size(able(world).book if book is None else jax.tree.map(_of_one, book))
+        first = Start(level=levels_at(world, book, told.now))  # makes room; a step draws others
         begun = able(world).assign(source.state, first, ~none, now=True)
         edges = jnp.broadcast_to(jnp.arange(1.0, size + 1.0) / size, (shape[0], size))
         last, count = jnp.zeros(edges.shape, jnp.int32), jnp.zeros(shape[0], jnp.int32)
-        return cls(dataclasses.replace(source, state=begun), told, edges.copy(), last, count)
+        source = dataclasses.replace(source, state=begun)
+        return cls(source, told, edges.copy(), last, count, book)
 
     @property
     def recorded(self) -> dict[str, Array]:
@@ -67,7 +70,7 @@ class LevelRollout(Stepwise, eqx.Module):
     def _step(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[LevelRollout, Record]:
         """One step of every env, ``(seed, env, ...)``."""
         told = self._drawn(named.fold_each(keys, "level"))
-        begin = Start(level=levels.at(able(self.world).book, told.following))
+        begin = Start(level=levels_at(self.world, self.book, told.following))
         state = able(self.world).assign(self.source.state, begin, told.due)
         after, row = lived(dataclasses.replace(self.source, state=state), agent, keys)
         begun = ~row.mask & ~row.last  # rows that are masked for their NaN are marked as last
@@ -78,7 +81,7 @@ class LevelRollout(Stepwise, eqx.Module):
             self.last, now, jnp.where(begun, number, 0)
         )
         told = Told(now, told.following, begun)
-        return LevelRollout(after, told, self.edges, last, number[:, -1]), row
+        return LevelRollout(after, told, self.edges, last, number[:, -1], self.book), row
 
     def _drawn(self, keys: Key[Array, "seed"]) -> Told:
         """With the next levels of envs whose last one has been begun."""
@@ -87,3 +90,16 @@ class LevelRollout(Stepwise, eqx.Module):
         number = jax.vmap(drawn)(self.edges, share)
         following = jnp.where(self.told.due, number, self.told.following)
         return Told(self.told.now, following, self.told.due)
+
+
+def _of_one(leaf: Array) -> Array:
+    """What belongs to the first seed."""
+    return leaf[0]
+
+
+def levels_at(world: World, book: PyTree, number: Int[Array, "seed env"]) -> PyTree:
+    """The levels of these numbers in a book of each seed's own, or where that is None in the
+    world's."""
+    if book is None:
+        return levels.at(able(world).book, number)
+    return jax.vmap(levels.at)(book, number)

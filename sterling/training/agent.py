@@ -28,6 +28,7 @@ from sterling.types import (
     Algorithm,
     Mistake,
     Obs,
+    Record,
     Spec,
 )
 
@@ -112,6 +113,18 @@ class Agent(eqx.Module):
         if judge is None:
             raise Mistake(f"{self._name} gives no action values; let sac, td3, td3bc or iql learn")
         return over_seeds(self.strategy, judge)(self.state, obs, action)
+
+    def needs_advantage(self) -> None:
+        """Raises :class:`Mistake` where rows cannot be scored without being learned from."""
+        if not hasattr(self.algorithm, "advantage"):
+            raise Mistake(
+                f"{self._name} has no advantage(state, batch), by which levels are scored here; "
+                "let ppo or recurrent-ppo learn, or use sources=plr"
+            )
+
+    def advantage(self, rows: Record) -> Float[Array, "seed time env"]:
+        """The learner's advantages of a rollout's rows, of which nothing is learned."""
+        return over_seeds(self.strategy, cast(Any, self.algorithm).advantage)(self.state, rows)
 
     @property
     def _name(self) -> str:

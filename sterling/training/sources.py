@@ -11,13 +11,19 @@ from jaxtyping import Array, Key
 
 from sterling import importing, plugins
 from sterling.actor import Actor
-from sterling.experience import go_explore, level_replay, opponents
+from sterling.experience import go_explore, level_buffer, level_replay, opponents
 from sterling.experience.layers import Layer, Numbers
 from sterling.naming import hint
 from sterling.needs import EPISODES
 from sterling.types import AnyNeeds, Mistake
 
-LAYERS = {each.LAYER.word: each.LAYER for each in (level_replay, go_explore, opponents)}
+LAYERS = {
+    each.word: each
+    for each in (
+        *(level_replay.LAYER, level_buffer.ROBUST, level_buffer.ACCEL),
+        *(go_explore.LAYER, opponents.LAYER),
+    )
+}
 
 
 def check_sources(words: str, name: str, needs: AnyNeeds, *, alone: bool) -> None:

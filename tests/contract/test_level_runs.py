@@ -13,8 +13,11 @@ ROLLOUTS = {"length": 16, "minibatch": 64, "epochs": 1, "envs": 4, "steps": 16 *
 REPLAYED = {"warmup": 100, "batch": 16, "capacity": 3000, "priority": 0.6, "n_step": 2}
 REPLAYED |= {"envs": 2, "steps": 900}
 LEVELS = {"sources": "plr:0.3,0.2", "env_options": {"levels": 12}}
+UNLIMITED = {"env_options": {"levels": 0}}
 RUNS = {
     "ppo": ("ppo", "maze:3x3", ROLLOUTS | LEVELS),
+    "robust": ("ppo", "maze:3x3", ROLLOUTS | {"sources": "plr-robust:40,0.5,0.3,0.3"} | UNLIMITED),
+    "accel": ("ppo", "maze:3x3", ROLLOUTS | {"sources": "accel:40,0.5,0.3,0.3,2"} | UNLIMITED),
     "dqn": ("dqn", "maze:3x3", REPLAYED | LEVELS),
     "pool": ("ppo", "tictactoe:self", ROLLOUTS | {"sources": "pool:2,200"}),
     "go-explore": ("dqn", "corridor:6", REPLAYED | {"sources": "go-explore"}),

@@ -176,10 +176,11 @@ class Judged(eqx.Module):
         return action, memory, {"value": judge(self.agent.state, past, obs)}
 
 
-def lived(agent, world, count):
+def lived(agent, world, count, purpose="train"):
     """Twelve steps of the agent's in the world, ``(seed, time, env)``."""
     start = keys.at(jnp.arange(2, dtype=jnp.int32), "judged", 0)
-    rollout = Rollout.create(envs.make(f"probe:{world}", (0, 1), count), 12, start, Judged(agent))
+    made = envs.make(f"probe:{world}", (0, 1), count, purpose=purpose)
+    rollout = Rollout.create(made, 12, start, Judged(agent))
     return jax.jit(lambda rollout: rollout.live(Judged(agent), start)[1])(rollout)
 
 

@@ -56,6 +56,21 @@ def test_metrics_and_samples_equal_the_oracle(label):
         close(np.asarray(value)[rows], samples[name][rows] if whole else samples[name], name)
 
 
+SCORED = [each for each in updates.UPDATES if hasattr(each.module, "advantage")]
+
+
+@pytest.mark.parametrize("update", SCORED, ids=lambda update: update.label)
+def test_a_rollout_is_scored_without_being_learned_from(update):
+    """By the oracle's advantages, which are in the units of rewards after the update: compared
+    where these stay as they are."""
+    found = jax.jit(update.module.advantage)(update.before, update.batch())
+    assert found.shape == update.batch().mask.shape
+    if not update.config.normalise_reward:
+        mask = np.asarray(update.batch().mask)
+        wanted = updates.expected(update.label)[2]["advantage"]
+        close(np.asarray(found)[mask], wanted[mask], "advantage")
+
+
 def test_an_update_gives_the_golden_numbers(label):
     """The oracle's numbers as they were committed: both writings may not change together."""
     _, after, signals = updates.learned(label)

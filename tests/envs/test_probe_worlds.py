@@ -13,9 +13,13 @@ import numpy as np
 import pytest
 
 from sterling import keys
+from sterling.channels import Channel, columns
+from sterling.envs import objectives_probe
 from sterling.envs.export import as_gymnasium
-from sterling.envs.probe import CUT_AFTER, LIMITED, NAMES, REMEMBERED, probe
+from sterling.envs.level_probe import LevelState, level_probe
+from sterling.envs.probe import CUT_AFTER, ELSEWHERE, LIMITED, NAMES, REMEMBERED, make, probe
 from sterling.envs.traced import Traced
+from sterling.types import Mistake
 
 GAMMA = 0.8
 
@@ -113,6 +117,88 @@ def test_the_best_under_a_limit_costs_the_limit_and_earns_what_is_said(form: str
     reward, ended, cost = jax.vmap(move)(seen, right)
     assert ended.all()
     np.testing.assert_allclose((reward.mean(), cost.mean()), (task.within(limit), limit), atol=1e-3)
+
+
+def every_action(continuous: bool) -> Any:
+    """All that can be done, or much of it."""
+    return jnp.linspace(-1.0, 1.0, 401)[:, None] if continuous else jnp.arange(2, dtype=jnp.int32)
+
+
+@pytest.mark.parametrize("name", ["levels", "levels-continuous"])
+def test_the_answers_in_levels_are_the_best_of_all_actions(name: str) -> None:
+    task = level_probe(name)
+    answers = task.answers(np.array([-0.9, -0.5, 0.6, 1.0]), GAMMA)
+    many = every_action(task.continuous)
+    for obs, value, right, decides in zip(*answers, strict=True):
+        state = LevelState(jnp.float32(obs[0]), jnp.asarray(bool(decides)))
+        moved = jax.vmap(lambda action: task.step(state, action, jax.random.key(0)))  # noqa: B023
+        after, seen, reward, ended, _, reported = moved(many)
+        assert (np.asarray(ended) == decides).all()
+        assert (np.asarray(reported["begun"]) == obs[0]).all()
+        if not decides:
+            np.testing.assert_array_equal(seen, np.tile([obs[0], 1.0], (len(many), 1)))
+            assert not np.asarray(reward).any()
+            assert value == pytest.approx(GAMMA * abs(obs[0]))
+            assert np.asarray(after.second).all()
+            continue
+        assert float(reward.max()) == pytest.approx(value, abs=1e-4)
+        assert float(many[reward.argmax()].squeeze()) == pytest.approx(right, abs=0.01)
+
+
+def test_an_edited_level_is_one_and_much_like_it() -> None:
+    task, each = level_probe("levels"), jax.random.split(jax.random.key(0), 200)
+    level = jax.vmap(task.level)(each)
+    assert 60 < int((level > 0).sum()) < 140
+    edited = jax.vmap(task.edit)(level, each)
+    assert 60 < int((jnp.sign(edited) == jnp.sign(level)).sum()) < 140
+    assert ((jnp.abs(edited) >= 0.5) & (jnp.abs(edited) <= 1.0)).all()
+    change = jnp.abs(jnp.abs(edited) - jnp.abs(level))
+    assert 0.01 < float(change.mean()) < float(change.max()) <= 0.1001
+
+
+@pytest.mark.parametrize("name", ["objectives", "objectives-continuous"])
+def test_the_answers_for_preferences_are_the_best_of_all_actions(name: str) -> None:
+    task = objectives_probe.objectives_probe(name)
+    many = every_action(task.continuous)
+
+    @jax.jit
+    def found(weight: Any) -> Any:
+        state = jnp.stack([weight, 1.0 - weight])
+        step = jax.vmap(lambda action: task.step(state, action, jax.random.key(0)))
+        _, _, reward, _, _, reported = step(many)
+        best = reward.argmax()
+        return reward[best], many[best].squeeze(), reported["objectives"][best]
+
+    answers = task.answers()
+    for preference, value, right in zip(answers.obs["preference"], *answers[1:], strict=True):
+        best, action, _ = found(jnp.float32(preference[0]))
+        assert float(best) == pytest.approx(value, abs=1e-4)
+        assert float(action) == pytest.approx(right, abs=0.01)
+    weights = (np.arange(999, dtype=np.float32) + 0.5) / 999
+    reward, _, parts = map(np.asarray, jax.vmap(found)(jnp.asarray(weights)))
+    means = {"return": reward.mean(), "objectives.gain": parts[:, 0].mean()}
+    means["objectives.cost"] = parts[:, 1].mean()
+    assert means == pytest.approx(objectives_probe.BEST, abs=2e-3)
+
+
+def test_each_part_of_a_channel_may_have_a_direction_of_its_own() -> None:
+    two = Channel(parts=("gain", "cost"), directions=(1, -1))
+    assert {name: each.better for name, each in columns({"of": two}).items()} == {
+        "of.gain": 1, "of.cost": -1,
+    }  # fmt: skip
+    same = columns({"of": Channel(parts=("a", "b"), better=-1), "one": Channel(better=1)})
+    assert {name: each.better for name, each in same.items()} == {"of.a": -1, "of.b": -1, "one": 1}
+    with pytest.raises(Mistake, match="one for each part"):
+        Channel(parts=("gain", "cost"), directions=(1,))
+    with pytest.raises(Mistake, match="better is -1, 0 or 1, not 2"):
+        Channel(parts=("gain", "cost"), directions=(1, 2))
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_probes_of_other_files_are_worlds(name: str) -> None:
+    world = Traced(make(name)[0], (0, 1), 3)
+    _, obs = world.reset(keys.at(jnp.arange(2, dtype=jnp.int32), "reset", 0))
+    assert world.spec.obs.contains(jax.tree.map(lambda x: np.asarray(x)[0, 0], obs))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -125,6 +125,14 @@ def test_other_names_are_refused_in_a_line(name, said):
         envs.make(name, (0,), 1)
 
 
+def test_levels_are_edited_where_the_inner_task_can():
+    trials = envs.make("trials:2:maze:3x3", (0,), 1).task
+    level, key = trials.level(jax.random.key(0)), jax.random.key(1)
+    same = jax.tree.map(jnp.array_equal, trials.edit(level, key), trials.task.edit(level, key))
+    assert all(jax.tree.leaves(same))
+    assert not hasattr(envs.make("trials:2:hazards:3x4", (0,), 1).task, "edit")
+
+
 def test_names_of_what_a_trial_shows_are_taken():
     task = Rooms()
     task.obs = spaces.Dict({"reward": spaces.Box(0.0, 1.0, (1,))})

@@ -65,3 +65,20 @@ def test_levels_are_drawn_by_their_chances():
     np.testing.assert_allclose(found, chance, atol=0.01)
     ends = plr.drawn(jnp.cumsum(chance), jnp.array([0.0, 0.4999, 0.5, 0.7999, 1.0]))
     np.testing.assert_array_equal(ends, [1, 1, 3, 3, 4])
+
+
+def test_several_levels_are_drawn_without_replacement():
+    """Second is one of the others by its share of what is left: of 0.5, 0.3 and 0.2 in turn."""
+    chance = jnp.array([0.5, 0.0, 0.3, 0.2])
+    own = jax.random.split(jax.random.key(0), 20_000)
+    number, drawn = jax.vmap(lambda key: plr.several(chance, key, 2))(own)
+    assert drawn.all()
+    assert (number[:, 0] != number[:, 1]).all()
+    first = np.bincount(np.asarray(number[:, 0]), minlength=4) / 20_000
+    np.testing.assert_allclose(first, chance, atol=0.015)
+    after = np.asarray(number[:, 1])[np.asarray(number[:, 0]) == 0]
+    np.testing.assert_allclose(np.bincount(after, minlength=4) / after.size, [0, 0, 0.6, 0.4],
+                               atol=0.02)  # fmt: skip
+    number, drawn = plr.several(chance, jax.random.key(1), 4)
+    assert sorted(np.asarray(number[:3])) == [0, 2, 3]
+    np.testing.assert_array_equal(drawn, [True, True, True, False])

@@ -144,6 +144,12 @@ def value(state: State, obs: Obs) -> Float[Array, "..."]:
     return state.nets.value(state.nets.torso(state.obs_statistics(obs)))[..., 0]
 
 
+def advantage(state: State, batch: Record) -> Float[Array, "time env"]:
+    """A_t of the rows of a rollout, without learning from them."""
+    rows = _advantages(state, batch, state.reward_statistics.scale(batch.reward))
+    return rows["advantage"].reshape(batch.mask.shape)
+
+
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Several epochs of minibatch updates on one rollout ``(time, env, ...)``."""
     config = state.config
@@ -162,8 +168,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     seen = state.obs_statistics.update(batch.obs, batch.mask)
     learned = State(nets, optimiser, seen, rewards, state.iteration + 1.0, state.planned, config)
     metrics = jax.tree.map(lambda x: x.mean(), metrics)
-    samples = {"advantage": rows["advantage"].reshape(batch.mask.shape)}
-    return learned, Signals(metrics, samples)
+    return learned, Signals(metrics, {"advantage": rows["advantage"].reshape(batch.mask.shape)})
 
 
 def loss(
@@ -222,10 +227,8 @@ def descended(
 
 
 def _advantages(state: State, batch: Record, reward: Float[Array, "time env"]) -> dict[str, Any]:
-    """The rollout as flat rows with values, advantages and normalised observations.
-
-    A rollout's ``next_obs`` is the next row's ``obs``, so values are computed once per row.
-    """
+    """The rollout as flat rows with values, advantages and normalised observations. A rollout's
+    ``next_obs`` is the next row's ``obs``, so values are computed once per row."""
     config, nets = state.config, state.nets
     final = jax.tree.map(lambda x: x[-1:], batch.next_obs)
     every = jax.tree.map(lambda x, f: jnp.concatenate([x, f]), batch.obs, final)

@@ -138,6 +138,11 @@ def value(state: State, past: Past, obs: Obs) -> Float[Array, "env"]:
     return state.nets.value(_remembered(state, past, obs))[..., 0]
 
 
+def advantage(state: State, batch: Record) -> Float[Array, "time env"]:
+    """A_t of the rows of a rollout, without learning from them."""
+    return _advantages(state, batch, state.reward_statistics.scale(batch.reward))["advantage"]
+
+
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Several epochs of updates on the rollouts ``(time, env, ...)`` of some envs each."""
     config, envs = state.config, batch.mask.shape[1]

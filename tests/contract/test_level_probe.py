@@ -1,0 +1,109 @@
+"""The probe world of levels: trained in some of them, right in all, whatever chooses among them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import CASES
+from test_probes import actions, lived
+
+import sterling
+from sterling import envs, keys
+from sterling.envs.level_probe import level_probe
+from sterling.experience.level_rollout import LEVEL, LevelRollout
+from sterling.training import loop
+from sterling.training.judge import Judge
+from sterling.training.settings import resolve
+from sterling.training.start import build
+
+REPLAY, ROBUST, ACCEL = "plr:1,0.3", "plr-robust:64,0.5,0.3,0.3", "accel:64,0.5,0.3,0.3,2"
+CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is chance
+    "ppo": (REPLAY, ROBUST, ACCEL),
+    "recurrent-ppo": (REPLAY, ROBUST),
+    **dict.fromkeys(("dqn", "sac", "td3"), (REPLAY,)),
+    **dict.fromkeys(("openes", "r2d2", "mbpo", "pebble"), ("",)),
+}
+QUICK = {("ppo", "levels-continuous", ROBUST), ("dqn", "levels", REPLAY)}
+
+
+def book(world, purpose):
+    return np.asarray(envs.make(f"probe:{world}", (0,), 1, purpose=purpose).book)
+
+
+def runs():
+    for name, each in CURRICULA.items():
+        for form in CASES[name].spaces:
+            for sources in each:
+                run = (name, f"levels{form}", sources)
+                yield pytest.param(*run, marks=() if run in QUICK else (pytest.mark.slow,))
+
+
+def test_everybody_who_lives_among_levels_is_listed():
+    """All but those whose probe worlds have costs or several agents."""
+    living = {name for name, case in CASES.items() if case.steps}
+    assert set(CURRICULA) == {name for name in living if CASES[name].spaces[-1] in
+                              ("", "-continuous")}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "world", "sources"), list(runs()))
+def test_the_known_answers_are_reached_in_every_level(name, world, sources):
+    case = CASES[name]
+    steps = case.steps if sources in ("", REPLAY) else 2 * case.steps  # half of them are trials
+    run = sterling.train(
+        name, f"probe:{world}", steps=steps, envs=case.envs, seeds=2, evaluate_episodes=0,
+        preset=False, sources=sources, **case.fields,
+    )  # fmt: skip
+    for purpose in ("train", "evaluate"):
+        levels = book(world, purpose)
+        answers = level_probe(world).answers(levels, case.fields.get("gamma", 0.8))
+        if hasattr(run.agent.algorithm, "recall"):
+            remembers(run.agent, world, case, answers, purpose)
+            continue
+        if hasattr(run.agent.algorithm, "value"):
+            judge = jax.vmap(run.agent.algorithm.value, in_axes=(0, None))
+            value = judge(run.agent.state, jnp.asarray(answers.obs))
+            np.testing.assert_allclose(value, [answers.value] * 2, atol=0.1)
+        seen, right = (x[answers.decides] for x in (answers.obs, answers.action))
+        action = [np.ravel(list(actions(run.player(seed), seen))) for seed in (0, 1)]
+        np.testing.assert_allclose(action, [right] * 2, atol=0.2)
+
+
+def remembers(agent, world, case, answers, purpose):
+    """Whoever goes by a memory is judged by what it does and expects as it goes along."""
+    rows = lived(agent, world, case.envs, purpose)
+    mask = np.asarray(rows.mask)
+    obs, value = np.asarray(rows.obs)[mask], np.asarray(rows.extras["value"])[mask]
+    which = np.abs(obs[:, None] - answers.obs).sum(-1).argmin(1)
+    np.testing.assert_array_equal(obs, answers.obs[which])
+    np.testing.assert_allclose(value, answers.value[which], atol=0.1)
+    action, decides = np.asarray(rows.action)[mask].reshape(len(obs)), answers.decides[which]
+    np.testing.assert_allclose(action[decides], answers.action[which][decides], atol=0.2)
+
+
+FEW = {"ppo": {"steps": 16 * 8 * 12}, "dqn": {"steps": 800}}
+
+
+@pytest.mark.parametrize(
+    ("name", "sources"), [("ppo", REPLAY), ("ppo", ROBUST), ("ppo", ACCEL), ("dqn", REPLAY)]
+)
+def test_episodes_begin_in_the_levels_that_rows_name_and_are_judged_in_others(name, sources):
+    """What an episode really began in is what the channel ``begun`` reports."""
+    asked = {"fields": CASES[name].fields, "preset": False, "envs": 8, "seeds": 2}
+    settings = resolve(name, "probe:levels", sources=sources, **FEW[name], **asked)
+    run, _ = loop.advance(build(settings), 10)
+    source = run.source
+    while not isinstance(source, LevelRollout):
+        source = source.source
+    rows = source.lasting(40).live(run.agent, keys.at(run.seeds, "test", 0))[1]
+    trained, judged = book("levels", "train"), book("levels", "evaluate")
+    own = np.stack([trained] * 2) if source.book is None else np.asarray(source.book)
+    for seed in range(2):
+        mask = np.asarray(rows.mask[seed])
+        begun = np.asarray(rows.extras["begun"][seed])[mask]
+        np.testing.assert_array_equal(begun, own[seed][np.asarray(rows.extras[LEVEL][seed])[mask]])
+        assert set(begun) <= set(trained) or sources == ACCEL
+        assert len(set(begun) - set(trained)) > 3 or sources != ACCEL
+        assert not set(begun) & set(judged)
+    found = Judge(settings, 200)(run.agent)["begun"]
+    assert set(found.ravel()) <= set(judged)
+    assert len(set(found.ravel())) > 50
