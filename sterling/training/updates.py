@@ -30,7 +30,7 @@ class Updates:
 
     def __call__(
         self, learned: Learned, chances: PyTree, key: Key[Array, ""], iteration: Int[Array, ""]
-    ) -> tuple[Any, PyTree, dict[str, Array]]:
+    ) -> tuple[Learned, dict[str, Array]]:
         """All updates that are due in this iteration, and their metrics: the mean of them; for a
         feed with a name the sums, and how many updates they are of."""
         feed = self.feed
@@ -47,7 +47,7 @@ class Updates:
             )
         else:
             learned, metrics = all_of_them(learned)
-        return *learned, metrics
+        return learned, metrics
 
     def _all(
         self, learned: Learned, chances: PyTree, key: Key[Array, ""]
