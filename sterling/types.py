@@ -169,7 +169,7 @@ class Algorithm(Protocol):
         learn(state, batch, key) -> (state, signals)
 
     Who learns from whole episodes (a feed of ``EPISODES``) lets each env act by a state of its own,
-    without exploring and by what it sees alone; who dreams (a feed of ``DREAM``) imagines branches:
+    without exploring; who dreams (a feed of ``DREAM``) imagines branches:
 
         member(state, key, env) -> state                      # env: its number, from 0
         imagine(state, obs, valid, key) -> branches           # a Record (time, branch, ...)
@@ -177,7 +177,8 @@ class Algorithm(Protocol):
     Some offer more: ``value(state, obs)`` (``value(state, past, obs)`` of those who remember), the
     return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;
     ``action_value(state, obs, action)``; ``settled(config, log)``, the fields with what they leave
-    to a log. Who knows of several agents
+    to a log; ``horizon(state)``, length n and discount of the n-step sums as they are now, where
+    they change with the state (n is at most ``Feed.n_step``), or None. Who knows of several agents
     (``Spec.agents``) says so by ``several_agents = True``; no other is made for such a world.
     """
 
