@@ -71,10 +71,16 @@ class Updates:
     ) -> tuple[Learned, dict[str, Array]]:
         """Draw, learn, heed."""
         (state, heard), (chance, key) = learned, each
-        batch = self.draws.draw(self.feed, self.seed, heard, chance)
+        batch = self.draws.draw(self._as_now(state), self.seed, heard, chance)
         learn = getattr(self.algorithm, self.feed.learner)
         state, signals = learn(state, batch, key)
         return (state, self.draws.heed(self.feed, heard, signals, batch)), signals.metrics
+
+    def _as_now(self, state: Any) -> Feed:
+        """The feed, with the horizon that ``state`` gives its n-step sums."""
+        horizon = getattr(self.algorithm, "horizon", None)
+        now = horizon(state) if callable(horizon) else None
+        return self.feed if now is None else dataclasses.replace(self.feed, horizon=now)
 
 
 def check_metrics(feed: Feed, feeds: Sequence[Feed], metrics: Iterable[str]) -> None:
