@@ -100,8 +100,18 @@ class Fed:
 
     @property
     def updates(self) -> int:
-        """Gradient updates in one iteration; 0 where all that was lived is learned from at once."""
+        """Gradient updates in an iteration in which every feed is due; 0 where all that was lived
+        is learned from at once."""
         return sum(feed.updates for feed in self.feeds if not feed.whole)
+
+    def updates_of(self, iterations: int) -> int:
+        """Gradient updates in a run's first ``iterations``, every feed's when it is due."""
+        idle = sum(
+            (iterations - -(-iterations // feed.every)) * feed.updates
+            for feed in self.feeds
+            if not feed.whole
+        )
+        return iterations * self.updates - idle
 
     def of(self, kind: str) -> bool:
         """Whether some batches are of this kind: ``fresh``, ``replay``, ``said`` ..."""

@@ -27,6 +27,7 @@ from sterling.training.settings import (
     iteration_updates,
     iterations,
     offline_iterations,
+    updates_of,
     warmup_steps,
 )
 from sterling.training.start import build, go_online
@@ -74,7 +75,7 @@ class Driver:
     @property
     def update(self) -> int:
         """Gradient updates so far, per seed, of a learner that samples."""
-        return int(self.run.iteration) * iteration_updates(self.settings)
+        return updates_of(self.settings, int(self.run.iteration))
 
     def go(self) -> None:
         """Run to the end, and save; SIGTERM, SIGHUP or Ctrl-C saves and exits with code 75. What

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from sterling import algorithms, importing
+from sterling.experience.dream import check_dreams
 from sterling.needs import EPISODES, FRESH
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
@@ -217,6 +218,7 @@ def check_budget(settings: Settings) -> None:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
     logged = settings.data is not None
     check_replay(name, needs, logged=logged, scored=bool(keeps(settings.sources)))
+    check_dreams(name, needs)
     if settings.augment and needs.lives:
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)
@@ -251,6 +253,12 @@ def iteration_steps(settings: Settings) -> int:
 def iteration_updates(settings: Settings) -> int:
     """Gradient updates in one round of a learner that samples."""
     return int(algorithms.find(settings.algorithm).needs(settings.config).updates)
+
+
+def updates_of(settings: Settings, iterations: int) -> int:
+    """Gradient updates in a run's first ``iterations``."""
+    needs = algorithms.find(settings.algorithm).needs(settings.config)
+    return int(needs.updates_of(iterations))
 
 
 def offline_iterations(settings: Settings) -> int:
