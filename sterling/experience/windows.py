@@ -45,8 +45,7 @@ def transitions(
         rows = relabel(ring, window, rows)
         reward, discount, last = rows.reward, rows.discount, rows.last
     follows = mask[..., 1:] & ~last[..., :-1]
-    follows = jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1)
-    follows, gamma = within(feed, follows)
+    follows, gamma = within(feed, jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1))
     total, _, steps = n_step_return(reward, gamma * discount, follows)
     _, world_discount, _ = n_step_return(reward, discount, follows)
     final = jnp.take_along_axis(last, steps[..., None] - 1, -1)[..., 0]

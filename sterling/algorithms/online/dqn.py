@@ -195,10 +195,10 @@ def allowed(q: Float[Array, "... actions"], obs: Obs) -> Float[Array, "... actio
 
 def horizon(state: State) -> tuple[Int[Array, ""], Float[Array, ""]] | None:
     """n and gamma as they are now; None where both stay what they are."""
-    config, done = state.config, state.updates.astype(jnp.float32)
+    config = state.config
     if not config.n_step_final and config.gamma_initial is None:
         return None
-    p = jnp.minimum(done / config.horizon_updates, 1.0)
+    p = jnp.minimum(state.updates.astype(jnp.float32) / config.horizon_updates, 1.0)
     n = config.n_step ** (1.0 - p) * (config.n_step_final or config.n_step) ** p
     gamma = jnp.asarray(config.gamma)
     if config.gamma_initial is not None:
