@@ -49,7 +49,8 @@ class Feed:
     of episodes has a row for each that was played (``experience/population.py``), ``(env, ...)``.
     Those of a replay or a log are ``batch`` rows ``(batch, ...)``, or with ``length`` so many
     stretches of rows ``(batch, time, ...)``; with ``name`` the algorithm's ``learn_NAME`` learns
-    from them, otherwise its ``learn``.
+    from them, otherwise its ``learn``. Stretches of a replay may cross episodes; those of dreams
+    lie in one branch. Dreams are drawn uniformly, and have no ``place``.
     """
 
     of: str = REPLAY  # one of KINDS
@@ -68,6 +69,8 @@ class Feed:
     place: bool = False  # extras["place"]: the number of the drawn row's place in the replay
     dreams: Dreams | None = None  # of a feed of dreams
     labels: Labels | None = None  # of a feed of labels
+    horizon: Any = None  # (n, gamma) of the sums as they are now, n <= n_step: given with each draw
+    # where the algorithm has a function ``horizon``, and not to be asked for
     padded: bool = False  # stretches end in the row that was drawn, and lie in one episode
 
     @property
@@ -97,8 +100,18 @@ class Fed:
 
     @property
     def updates(self) -> int:
-        """Gradient updates in one iteration; 0 where all that was lived is learned from at once."""
+        """Gradient updates in an iteration in which every feed is due; 0 where all that was lived
+        is learned from at once."""
         return sum(feed.updates for feed in self.feeds if not feed.whole)
+
+    def updates_of(self, iterations: int) -> int:
+        """Gradient updates in a run's first ``iterations``, every feed's when it is due."""
+        idle = sum(
+            (iterations - -(-iterations // feed.every)) * feed.updates
+            for feed in self.feeds
+            if not feed.whole
+        )
+        return iterations * self.updates - idle
 
     def of(self, kind: str) -> bool:
         """Whether some batches are of this kind: ``fresh``, ``replay``, ``said`` ..."""

@@ -170,7 +170,7 @@ class Algorithm(Protocol):
         learn(state, batch, key) -> (state, signals)
 
     Who learns from whole episodes (a feed of ``EPISODES``) lets each env act by a state of its own,
-    without exploring and by what it sees alone; who dreams (a feed of ``DREAM``) imagines branches:
+    without exploring; who dreams (a feed of ``DREAM``) imagines branches:
 
         member(state, key, env) -> state                      # env: its number, from 0
         imagine(state, obs, valid, key) -> branches           # a Record (time, branch, ...)
@@ -179,10 +179,12 @@ class Algorithm(Protocol):
     return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;
     ``action_value(state, obs, action)``; ``advantage(state, batch)``, a number for each row of a
     rollout, which sources score rows by that are not learned from (experience/level_buffer.py);
-    ``settled(config, log)``, the fields with what they leave to a log. Who knows of several agents
-    (``Spec.agents``) says so by ``several_agents = True``; no other is made for such a world. Who
-    has a critic that uses what policies do not see (``Spec.unseen``) says ``uses_unseen = True``;
-    to no other, and to nobody who acts, it is given.
+    ``horizon(state)``, length n and discount of the n-step sums as they are now, where they change
+    with the state (n is at most ``Feed.n_step``), or None; ``settled(config, log)``, the fields
+    with what they leave to a log. Who knows of several agents (``Spec.agents``) says so by
+    ``several_agents = True``; no other is made for such a world. Who has a critic that uses what
+    policies do not see (``Spec.unseen``) says ``uses_unseen = True``; to no other, and to nobody
+    who acts, it is given.
     """
 
     Config: ClassVar[type]

@@ -18,7 +18,7 @@ from sterling.experience.storage import Place, Ring
 from sterling.experience.windows import transitions, uniform
 from sterling.needs import DREAM, REPLAY
 from sterling.nets.heads import Actions
-from sterling.types import AnyNeeds, Feed, Needs, Record, Signals
+from sterling.types import AnyNeeds, Feed, Mistake, Needs, Record, Signals
 
 
 class Dream(Wrapped, eqx.Module):
@@ -79,22 +79,49 @@ class DreamDraws(eqx.Module):
             return own
         shape = (feed.updates, feed.batch - draws.rows(feed))
         below = named.fold_each(keys, "dream")
-        return own, jax.vmap(lambda key: _places(self.dreams, _horizon(feed), shape, key))(below)
+        return own, jax.vmap(lambda key: _places(self.dreams, feed, shape, key))(below)
 
     def draw(self, feed: Feed, seed: Int[Array, ""], heard: PyTree, chance: PyTree) -> Record:
-        """One update's batch: real rows before dreamt ones."""
+        """One update's batch: real rows before dreamt ones, or stretches of either. What the replay
+        keeps of its rows' extras is not given: dreams have none of it."""
         if feed.of != DREAM:
             batch: Record = self.draws.draw(feed, seed, heard, chance)
             return batch
         real = self.draws.draw(feed, seed, heard, chance[0])
-        row, env = chance[1][..., 0], chance[1][..., 1]
-        dreamt = transitions(self.dreams, feed, Place(seed, row, env), extras={}, keep=False)
-        both = dataclasses.replace(real, extras={}), dreamt
+        place = Place(seed, chance[1][..., 0], chance[1][..., 1])
+        if feed.length:
+            place = place.ahead(feed.length, self.dreams.rows)
+        dreamt = transitions(self.dreams, feed, place, extras={}, keep=False)
+        extras = {name: real.extras[name] for name in dreamt.extras}
+        both = dataclasses.replace(real, extras=extras), dreamt
         return jax.tree.map(lambda *each: jnp.concatenate(each), *both)
 
     def heed(self, feed: Feed, heard: PyTree, signals: Signals, batch: Record) -> PyTree:
         """Tell the source of its own rows."""
         return heard if feed.of == DREAM else self.draws.heed(feed, heard, signals, batch)
+
+
+def check_dreams(name: str, needs: AnyNeeds) -> None:
+    """Raise Mistake where the feed of dreams of the learner ``name`` asks for what no dream has."""
+    feed = dreaming(needs)
+    if feed is None:
+        return
+    if feed.dreams is None:
+        raise Mistake(
+            f"{name} has a feed of dreams and does not say which; give dreams=Dreams(...)"
+        )
+    asked = ", ".join(each for each in ("priority", "place") if getattr(feed, each))
+    if asked:
+        raise Mistake(
+            f"{name}'s dreams are drawn uniformly and lie in no replay; leave out {asked} of "
+            "their feed"
+        )
+    horizon = feed.dreams.horizon
+    if feed.length > horizon:
+        raise Mistake(
+            f"{name} asks for stretches of {feed.length} dreamt rows, and a branch has {horizon}; "
+            f"ask for length={horizon} at most, or a larger horizon"
+        )
 
 
 def dreaming(needs: AnyNeeds) -> Feed | None:
@@ -139,21 +166,18 @@ def _closed(rows: Record) -> Record:
 
 
 def _places(
-    dreams: Ring, horizon: int, shape: tuple[int, int], key: Key[Array, ""]
+    dreams: Ring, feed: Feed, shape: tuple[int, int], key: Key[Array, ""]
 ) -> Int[Array, "update batch 2"]:
-    """Rows and branches, each whole row as likely as every other: never those between, nor of the
-    block of which the newest successor has taken the first observation."""
-    block = horizon + 1
+    """Rows and branches, each whole row (of a stretch the first) as likely as every other: never
+    those between, nor of the block of which the newest successor has taken the first observation.
+    A stretch lies in one branch."""
+    own: Any = feed.dreams
+    block, starts = own.horizon + 1, own.horizon - max(feed.length, 1) + 1
     held = jnp.minimum(dreams.count, dreams.rows - block)
     oldest = dreams.head - held
-    most = jnp.maximum(held // block, 1) * horizon
+    most = jnp.maximum(held // block, 1) * starts
     below = named.deal(key, "part", 2)
     at = jax.random.randint(below[0], shape, 0, most, jnp.int32)
-    row = jnp.mod(oldest + at // horizon * block + at % horizon, dreams.rows)
+    row = jnp.mod(oldest + at // starts * block + at % starts, dreams.rows)
     branch = jax.random.randint(below[1], shape, 0, dreams.words.shape[2], jnp.int32)
     return jnp.stack([row, branch], -1)
-
-
-def _horizon(feed: Feed) -> int:
-    own: Any = feed.dreams
-    return int(own.horizon)

@@ -17,8 +17,8 @@ from sterling.data.device import Mapped, OnDevice, to_device
 from sterling.data.returns import monte_carlo, shares, times, worst
 from sterling.equations.value import n_step_return
 from sterling.experience.draws import Still, Unheard, keys_of
-from sterling.experience.windows import only
-from sterling.types import AnyArray, AnyNeeds, Feed, Record
+from sterling.experience.windows import only, within
+from sterling.types import AnyArray, AnyNeeds, Feed, Mistake, Record
 
 
 class Episodes(eqx.Module):
@@ -146,13 +146,14 @@ class Logged(Still, Unheard, eqx.Module):
         ahead = jnp.arange(feed.n_step, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
         window = self._rows(index[..., None] + ahead)
         follows = jnp.concatenate([jnp.ones_like(window.last[..., :1]), ~window.last[..., :-1]], -1)
-        total, _, steps = n_step_return(window.reward, feed.gamma * window.discount, follows)
+        follows, gamma = within(feed, follows)
+        total, _, steps = n_step_return(window.reward, gamma * window.discount, follows)
         _, discount, _ = n_step_return(window.reward, window.discount, follows)
         final = self._rows(index + steps - 1)
         return dataclasses.replace(
             first,
             reward=total,
-            discount=discount * feed.gamma ** (steps - 1).astype(jnp.float32),
+            discount=discount * gamma ** (steps - 1).astype(jnp.float32),
             next_obs=final.next_obs,
             last=final.last,
         )
@@ -191,5 +192,10 @@ class InFile(Unheard, eqx.Module):
         return self.batches[feed.name]
 
     def draw(self, feed: Feed, seed: Int[Array, ""], heard: None, chance: Record) -> Record:
-        """The batch whose turn it is."""
+        """The batch whose turn it is. Raises Mistake where sums change from update to update."""
+        if feed.horizon is not None:
+            raise Mistake(
+                "a log larger than memory is summed before its updates, and the learner's n-step "
+                "sums change with each; leave n_step and gamma as they are"
+            )
         return chance

@@ -150,6 +150,11 @@ def _check(world: World, actor: Actor, members: int, keys: Key[Array, "seed"]) -
             "a pool of older selves is for games of two sides that move in turn, such as "
             "tictactoe:self; leave out sources=pool"
         )
+    if not world.exact:
+        raise Mistake(
+            "a pool lets some envs answer while the others wait, which takes a world whose state "
+            "can be kept; leave out sources=pool"
+        )
     if world.spec.channels:
         raise Mistake("a pool cannot add up what a game reports beside its reward; leave it out")
     if acting.memory_of(actor, 1, keys) is not None:

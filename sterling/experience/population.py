@@ -9,6 +9,7 @@ one iteration to the next, so nothing is stored, whatever the world.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import keys as named
-from sterling.actor import Actor
+from sterling.actor import Actor, Past
 from sterling.envs.traced import select
 from sterling.experience.draws import Ready, Unvisited
 from sterling.experience.episodes import Episodes, Playing, Seen
@@ -34,7 +35,8 @@ class Lives(eqx.Module):
 
 
 class Members(eqx.Module):
-    """An actor that is another one in every env: ``states`` have leaves ``(seed, env, ...)``."""
+    """An actor that is another one in every env: ``states`` have leaves ``(seed, env, ...)``. Where
+    the algorithm remembers, every member does so by itself, and begins anew with its episode."""
 
     states: PyTree
     algorithm: Algorithm = eqx.field(static=True)
@@ -59,14 +61,42 @@ class Members(eqx.Module):
         algorithm: Any = self.algorithm
 
         def of_env(state: PyTree, obs: Obs, key: Key[Array, ""]) -> Action:
-            action, _ = algorithm.act(state, jax.tree.map(lambda x: x[None], obs), key, explore)
-            return jax.tree.map(lambda x: x[0], action)
+            action, _ = algorithm.act(state, _as_batch(obs), key, explore)
+            return _only(action)
 
-        def of_seed(states: PyTree, obs: Obs, key: Key[Array, ""]) -> Action:
-            envs = jax.tree.leaves(obs)[0].shape[0]
-            return jax.vmap(of_env)(states, obs, named.deal(key, "env", envs))
+        return self._each(of_env, (obs,), keys), {}
 
-        return over_seeds(self.strategy, of_seed)(self.states, obs, keys), {}
+    def memory(self, envs: int, keys: Key[Array, "seed"]) -> PyTree:
+        """Every member's memory of nothing, leaves ``(seed, env, ...)``; None where the algorithm
+        acts by what it sees alone."""
+        begin = getattr(self.algorithm, "memory", None)
+        if begin is None:
+            return None
+        return self._each(lambda state, key: _only(begin(state, 1, key)), (), keys)
+
+    def recall(
+        self, past: Past, obs: Obs, keys: Key[Array, "seed"], explore: bool
+    ) -> tuple[Action, PyTree, dict[str, Array]]:
+        """Every env's action by what its own member remembers, and its memory from now on."""
+        algorithm: Any = self.algorithm
+
+        def of_env(state: PyTree, past: Past, obs: Obs, key: Key[Array, ""]) -> Any:
+            own = _as_batch((past, obs))
+            action, memory, _ = algorithm.recall(state, *own, key, explore)
+            return _only((action, memory))
+
+        return *self._each(of_env, (past, obs), keys), {}
+
+    def _each(
+        self, of_env: Callable[..., PyTree], given: tuple[PyTree, ...], keys: Key[Array, "seed"]
+    ) -> Any:
+        """``of_env(state, *given, key)`` of every env of every seed."""
+
+        def of_seed(states: PyTree, given: tuple[PyTree, ...], key: Key[Array, ""]) -> PyTree:
+            envs = jax.tree.leaves(states)[0].shape[0]
+            return jax.vmap(of_env)(states, *given, named.deal(key, "env", envs))
+
+        return over_seeds(self.strategy, of_seed)(self.states, given, keys)
 
 
 class Population(Unvisited, eqx.Module):
@@ -126,6 +156,16 @@ class Population(Unvisited, eqx.Module):
     def close(self) -> None:
         """Release the world."""
         self.world.close()
+
+
+def _as_batch(tree: PyTree) -> PyTree:
+    """What one env has, as that of a batch of one."""
+    return jax.tree.map(lambda x: x[None], tree)
+
+
+def _only(tree: PyTree) -> PyTree:
+    """The one env's part of a batch of one."""
+    return jax.tree.map(lambda x: x[0], tree)
 
 
 @eqx.filter_jit

@@ -23,7 +23,7 @@ from sterling.experience.relabelling import Relabel
 from sterling.experience.replay_draws import ReplayDraws
 from sterling.experience.rollout import Rollout
 from sterling.experience.room import check_room
-from sterling.experience.stepwise import Stepwise
+from sterling.experience.stepwise import Around
 from sterling.experience.storage import Place, Ring
 from sterling.needs import FRESH
 from sterling.types import AnyNeeds, Feed, Mistake, Record, World
@@ -38,7 +38,7 @@ class Replay(Wrapped, eqx.Module):
     those named in ``needs.keep`` are kept: the actor's, and channels of the world.
     """
 
-    source: Rollout | Guided | Stepwise
+    source: Rollout | Guided | Around
     ring: Ring
     priorities: Priorities | None
     needs: AnyNeeds = eqx.field(static=True)
@@ -47,7 +47,7 @@ class Replay(Wrapped, eqx.Module):
     @classmethod
     def create(
         cls,
-        source: Rollout | Guided | Stepwise,
+        source: Rollout | Guided | Around,
         needs: AnyNeeds,
         stack: int,
         keys: Key[Array, "seed"],
@@ -216,7 +216,7 @@ def _is_asked(needs: AnyNeeds, world: World) -> bool:
 
 def _kept(
     names: tuple[str, ...],
-    source: Rollout | Guided | Stepwise,
+    source: Rollout | Guided | Around,
     actor: Actor | None,
     keys: Key[Array, "seed"],
 ) -> dict[str, Array]:

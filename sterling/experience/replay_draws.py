@@ -78,6 +78,7 @@ class ReplayDraws(eqx.Module):
         own, extras = self.needs.feed(feed.name), {}
         if isinstance(chance, Record):
             return chance
+        own = dataclasses.replace(own, horizon=feed.horizon)
         change, number, relabel = self.relabel, chance, None
         if change is not None:
             number, luck = chance

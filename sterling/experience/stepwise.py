@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -62,9 +63,9 @@ class Around(Wrapped):
 
 
 class Stepwise(Around):
-    """Of a source that lives its rollout step by step, and decides before each of them where its
-    next episode begins: ``_step(agent, keys)`` is one step of every env, a row of leaves
-    ``(seed, env, ...)``; ``source`` lives one at a time there."""
+    """Of a source that lives its rollout step by step, and does something before each of them, such
+    as saying where its next episode begins: ``_step(agent, keys)`` is one step of every env, a row
+    of leaves ``(seed, env, ...)``; ``source`` lives one at a time there."""
 
     def live(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Any, Record]:
         """Act for ``length`` steps."""
@@ -73,9 +74,25 @@ class Stepwise(Around):
             return source._step(agent, named.fold_each(keys, "step", time))
 
         times = jnp.arange(self.length, dtype=jnp.int32)
-        source, rows = jax.lax.scan(step, self.lasting(1), times)
+        if self.traced:
+            source, rows = jax.lax.scan(step, self.lasting(1), times)
+        else:
+            source, rows = _on_host(step, self.lasting(1), times)
         rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
         return source.lasting(self.length), dataclasses.replace(rows, start=self.past)
+
+
+def _on_host(
+    step: Callable[[Any, Int[Array, ""]], tuple[Any, Record]],
+    source: Any,
+    times: Int[Array, "time"],
+) -> tuple[Any, Record]:
+    """What a scan does, in a world that is no program; rows ``(time, seed, env, ...)``."""
+    rows = []
+    for time in times:
+        source, row = step(source, time)
+        rows.append(row)
+    return source, jax.tree.map(lambda *each: jnp.stack(each), *rows)
 
 
 def lived(source: Rollout, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, Record]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling.equations.value import n_step_return
 from sterling.experience.relabelling import Rows
@@ -45,8 +45,8 @@ def transitions(
         rows = relabel(ring, window, rows)
         reward, discount, last = rows.reward, rows.discount, rows.last
     follows = mask[..., 1:] & ~last[..., :-1]
-    follows = jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1)
-    total, _, steps = n_step_return(reward, feed.gamma * discount, follows)
+    follows, gamma = within(feed, jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1))
+    total, _, steps = n_step_return(reward, gamma * discount, follows)
     _, world_discount, _ = n_step_return(reward, discount, follows)
     final = jnp.take_along_axis(last, steps[..., None] - 1, -1)[..., 0]
     successor = place.at(jnp.mod(place.row + steps, ring.rows))
@@ -58,17 +58,29 @@ def transitions(
     if feed.monte_carlo is not None:
         extras["monte_carlo"] = jnp.full(total.shape, -jnp.inf)  # the episode may still go on
     if keep:
-        extras |= _kept(ring, window, (feed.gamma * discount, follows))
+        extras |= _kept(ring, window, (gamma * discount, follows))
     return Record(
         obs=rows.shown(ring.obs(place)),
         action=ring.action(place),
         reward=total,
-        discount=world_discount * feed.gamma ** (steps - 1).astype(jnp.float32),
+        discount=world_discount * gamma ** (steps - 1).astype(jnp.float32),
         next_obs=rows.shown(ring.obs(successor)),
         last=final,
         mask=mask[..., 0],
         extras=extras,
     )
+
+
+def within(
+    feed: Feed, follows: Bool[Array, "... n"]
+) -> tuple[Bool[Array, "... n"], Float[Array, ""] | float]:
+    """Which of a window's rows are summed, where ``follows`` says which belong together, and the
+    discount inside the sum: the feed's own, or where it has one, its horizon's."""
+    if feed.horizon is None:
+        return follows, feed.gamma
+    count, gamma = feed.horizon
+    row = jnp.arange(feed.n_step, dtype=jnp.int32).reshape((1,) * (follows.ndim - 1) + (-1,))
+    return follows & (row < count), gamma
 
 
 def _kept(ring: Ring, window: Place, ahead: tuple[Array, Array]) -> dict[str, Array]:

@@ -19,10 +19,10 @@ from sterling.actor import Past
 from sterling.algorithms.outside import name_of
 from sterling.equations.soft import LEAST
 from sterling.experience.draws import Draws, keys_of
-from sterling.seeds import over_seeds
+from sterling.seeds import changing_seeds, over_seeds
 from sterling.training.footprint import check_networks, check_shapes
 from sterling.training.settings import Settings
-from sterling.training.updates import Updates, check_metrics
+from sterling.training.updates import Learned, Updates, check_metrics
 from sterling.types import (
     Action,
     Algorithm,
@@ -138,19 +138,20 @@ class Agent(eqx.Module):
         feeds = self.needs.feeds
         chances = [draws.chances(feed, keys_of(feed, keys["draw"])) for feed in feeds]
 
-        def learn(state: Any, heard: Any, seed: Array, chances: Any, key: Key[Array, ""]) -> Any:
+        def learn(learned: Learned, seed: Array, chances: Any, key: Key[Array, ""]) -> Any:
             metrics: dict[str, Array] = {}
             for feed, chance in zip(feeds, chances, strict=True):
                 own = named.fold(key, feed.name) if feed.name else key
                 updates = Updates(self.algorithm, feed, draws, seed)
-                state, heard, found = updates((state, heard), chance, own, iteration)
+                learned, found = updates(learned, chance, own, iteration)
                 check_metrics(feed, feeds, found)
                 metrics |= found
-            return state, heard, metrics
+            return learned, metrics
 
         seeds = jnp.arange(len(keys["learn"]), dtype=jnp.int32)
-        whole = over_seeds(self.strategy, learn)
-        state, heard, metrics = whole(self.state, draws.heard, seeds, chances, keys["learn"])
+        whole = changing_seeds(self.strategy, learn)
+        learned, metrics = whole((self.state, draws.heard), seeds, chances, keys["learn"])
+        state, heard = learned
         return eqx.tree_at(lambda agent: agent.state, self, state), heard, metrics
 
     def with_fields(self, config: Any, names: Collection[str]) -> Agent:

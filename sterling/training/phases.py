@@ -57,7 +57,9 @@ class Part:
 
     def updates(self, iteration: int) -> int:
         """Updates per seed that it has made by then, where the learner samples."""
-        return self._rounds(iteration) * iteration_updates(self.settings)
+        needs = needs_of(self.settings)
+        before = needs.updates_of(self.begin)
+        return int(needs.updates_of(self.begin + self._rounds(iteration)) - before)
 
     def _rounds(self, iteration: int) -> int:
         return min(max(iteration, self.begin), self.end) - self.begin

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from sterling import algorithms, importing
+from sterling.experience.dream import check_dreams
 from sterling.needs import EPISODES, FRESH
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
@@ -240,6 +241,7 @@ def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
         raise Mistake(f"{name} learns from logs only; give updates=N and no steps")
     logged = settings.data is not None
     check_replay(name, needs, logged=logged, scored=bool(keeps(settings.sources)))
+    check_dreams(name, needs)
     if settings.augment and needs.lives:
         raise Mistake(f"{name} learns from rollouts, whose batches cannot be changed; use sac")
     check_guide(settings.guide, needs, acts=settings.steps > 0)

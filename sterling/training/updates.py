@@ -30,7 +30,7 @@ class Updates:
 
     def __call__(
         self, learned: Learned, chances: PyTree, key: Key[Array, ""], iteration: Int[Array, ""]
-    ) -> tuple[Any, PyTree, dict[str, Array]]:
+    ) -> tuple[Learned, dict[str, Array]]:
         """All updates that are due in this iteration, and their metrics: the mean of them; for a
         feed with a name the sums, and how many updates they are of."""
         feed = self.feed
@@ -47,7 +47,7 @@ class Updates:
             )
         else:
             learned, metrics = all_of_them(learned)
-        return *learned, metrics
+        return learned, metrics
 
     def _all(
         self, learned: Learned, chances: PyTree, key: Key[Array, ""]
@@ -71,10 +71,16 @@ class Updates:
     ) -> tuple[Learned, dict[str, Array]]:
         """Draw, learn, heed."""
         (state, heard), (chance, key) = learned, each
-        batch = self.draws.draw(self.feed, self.seed, heard, chance)
+        batch = self.draws.draw(self._as_now(state), self.seed, heard, chance)
         learn = getattr(self.algorithm, self.feed.learner)
         state, signals = learn(state, batch, key)
         return (state, self.draws.heed(self.feed, heard, signals, batch)), signals.metrics
+
+    def _as_now(self, state: Any) -> Feed:
+        """The feed, with the horizon that ``state`` gives its n-step sums."""
+        horizon = getattr(self.algorithm, "horizon", None)
+        now = horizon(state) if callable(horizon) else None
+        return self.feed if now is None else dataclasses.replace(self.feed, horizon=now)
 
 
 def check_metrics(feed: Feed, feeds: Sequence[Feed], metrics: Iterable[str]) -> None:

@@ -1,5 +1,7 @@
 """DQN's equations, switches and limits."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -187,6 +189,63 @@ def test_needs_say_what_replay_has_to_do():
     assert plain == Transitions(7, 3, 2, 99, 5)
     every = dqn.needs(dqn.Config(n_step=3, gamma=0.9, priority=0.6, correction=0.5))
     assert (every.n_step, every.gamma, every.priority, every.correction) == (3, 0.9, 0.6, 0.5)
+
+
+BBF = {"n_step": 10, "n_step_final": 3, "gamma_initial": 0.97, "gamma": 0.997}
+
+
+def test_the_horizon_goes_as_in_bbf():
+    """Its exponential schedules, of n and of 1 - gamma."""
+    state = agent(**BBF, horizon_updates=100)
+    assert dqn.needs(state.config).n_step == 10
+    for done in (0, 1, 17, 50, 99, 100, 5_000):
+        p = min(done / 100, 1.0)
+        n, gamma = dqn.horizon(dataclasses.replace(state, updates=jnp.int32(done)))
+        assert int(n) == round(float(np.exp((1 - p) * np.log(10) + p * np.log(3))))
+        far = np.exp((1 - p) * np.log(0.03) + p * np.log(0.003))
+        np.testing.assert_allclose(gamma, 1 - far, rtol=1e-6)
+
+
+def test_one_half_of_the_horizon_may_change_alone():
+    at = {"updates": jnp.int32(50)}
+    longer = dataclasses.replace(agent(n_step=2, n_step_final=8, horizon_updates=100), **at)
+    n, gamma = dqn.horizon(longer)
+    assert (int(n), float(gamma)) == (4, pytest.approx(0.99))
+    assert dqn.needs(longer.config).n_step == 8
+    further = dataclasses.replace(agent(n_step=3, gamma_initial=0.9, horizon_updates=100), **at)
+    n, gamma = dqn.horizon(further)
+    assert (int(n), float(gamma)) == (3, pytest.approx(1 - np.sqrt(0.1 * 0.01)))
+    assert dqn.horizon(agent(n_step=3)) is None
+
+
+def test_values_are_learned_with_the_discount_of_now():
+    state = agent(gamma=0.9, gamma_initial=0.5)
+    learned, signals = dqn.learn(state, transitions(), jax.random.key(0))
+    wanted, told = dqn.learn(agent(gamma=0.5), transitions(), jax.random.key(0))
+    np.testing.assert_allclose(signals.metrics["value/gamma"], 0.5)
+    np.testing.assert_allclose(signals.samples["td_error"], told.samples["td_error"], rtol=1e-6)
+    for x, y in zip(jax.tree.leaves(learned.net), jax.tree.leaves(wanted.net), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
+    assert float(learned.config.gamma) == pytest.approx(0.9)
+
+
+@pytest.mark.slow
+def test_a_changing_horizon_finds_the_values_of_its_end():
+    gamma = 0.8
+    run = sterling.train(
+        "dqn",
+        "probe:both",
+        steps=10_000,
+        envs=8,
+        evaluate_episodes=0,
+        preset=False,
+        **{"gamma": gamma, "lr": 3e-3, "batch": 64, "collect": 1, "width": 32, "capacity": 4_000},
+        **{"warmup": 400, "target_period": 25, "exploration_fraction": 0.5, "double": True},
+        **{"n_step": 4, "n_step_final": 1, "gamma_initial": 0.5, "horizon_updates": 300},
+    )
+    answer = probe("both").solution(gamma)
+    found = jax.vmap(lambda state: dqn.value(state, jnp.asarray(answer.obs)))(run.agent.state)
+    np.testing.assert_allclose(found[0], answer.value, atol=0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Dreams: where they begin, that they end where the model says, what is drawn of them."""
 
 import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -9,11 +10,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+import sterling
 from sterling import envs, keys
 from sterling.algorithms.online import mbpo
-from sterling.experience.dream import Dream, awake, dreaming
+from sterling.experience.dream import Dream, awake, check_dreams, dreaming
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
+from sterling.needs import DREAM
 from sterling.training.agent import Agent
 from sterling.training.settings import resolve
 from sterling.types import Mistake, Record, Spec
@@ -56,15 +59,21 @@ class Told(eqx.Module):
         return Record(seen, action, reward, discount, seen + FAR, last, alive)
 
 
-def begun(world, horizon, seeds=(0, 1), **fields):
-    """Dreams around a replay of a warm-up, and the agent."""
+def begun(world, horizon, seeds=(0, 1), asked=None, **fields):
+    """Dreams around a replay of a warm-up, and the agent; ``asked`` changes the feed of dreams."""
     config = mbpo.Config(**{**FIELDS, "warmup": 60, "horizon": horizon, **fields})
-    needs = mbpo.needs(config)
+    needs = asking(mbpo.needs(config), **(asked or {}))
     start = keys.at(jnp.asarray(seeds, jnp.int32), "source", 0)
     world = envs.make(f"probe:{world}", tuple(seeds), 2)
     agent = Agent.create(mbpo, start, world.spec, config, "map")
     replay = Replay.create(Rollout.create(world, 1, start), awake(needs), 1, start, 200)
     return Dream.create(replay.warm(agent, start), dreaming(needs)), agent
+
+
+def asking(needs, **changed):
+    """The needs with another feed of dreams."""
+    feeds = [dataclasses.replace(x, **changed) if x.of == DREAM else x for x in needs.feeds]
+    return dataclasses.replace(needs, feeds=tuple(feeds))
 
 
 def collected(dream, agent, iterations, ends=-1, horizon=3):
@@ -114,6 +123,36 @@ def test_branches_begin_in_states_of_the_replay_and_never_in_a_row_without_exper
     assert 0.2 < (words[..., 3] != 0).mean() < 0.8
     batch = drawn(dream, draws)
     assert not batch.mask.all()
+
+
+@pytest.mark.parametrize("iterations", [1, pytest.param(13, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_stretches_lie_in_one_branch_and_begin_wherever_there_is_room(length, iterations):
+    dream, agent = begun("observation", 3, asked={"length": length}, batch=400, real=0.025)
+    batch = drawn(*collected(dream, agent, iterations, horizon=3))
+    assert batch.reward.shape == (3 * 400, length)
+    is_real = np.arange(3 * 400) % 400 < 10
+    obs, following, reward = (x[~is_real] for x in (batch.obs, batch.next_obs, batch.reward))
+    steps = np.arange(length)
+    np.testing.assert_array_equal(reward, reward[:, :1] + steps)  # the branch's own time
+    np.testing.assert_array_equal(obs, obs[:, :1] + FAR * steps[:, None])
+    np.testing.assert_array_equal(following, obs + FAR)
+    firsts = np.bincount(reward[:, 0].astype(int))
+    assert len(firsts) == 3 - length + 1
+    assert firsts.min() > 0.8 * firsts.mean()
+    assert np.abs(batch.obs[is_real]).max() <= 1.0
+
+
+def test_the_share_that_is_real_has_whatever_else_is_asked_of_dreams():
+    asked = {"next_action": True, "n_step": 2, "gamma": 0.5}
+    dream, agent = begun("observation", 3, asked=asked)
+    batch = drawn(*collected(dream, agent, 2, horizon=3))
+    assert batch.extras["next_action"].shape == (120,)
+    dreamt, time = batch.next_obs[:, 0] > 1.0, np.rint(batch.obs[:, 0] / FAR)
+    for step, wanted in enumerate([0.5 * 1.0, 1.0 + 0.5 * 2.0, 2.0]):  # the last has no other
+        found = batch.reward[dreamt & batch.mask & (time == step)]
+        assert len(found)
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_what_would_follow_an_end_is_no_experience():
@@ -219,3 +258,49 @@ def test_what_cannot_be_dreamt_is_refused_in_one_line():
     pictures = Spec(spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(2))
     with pytest.raises(Mistake, match="vectors of numbers"):
         mbpo.init(jax.random.key(0), pictures, mbpo.Config())
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"priority": 0.6}, "dreams are drawn uniformly .* leave out priority of their feed"),
+        ({"place": True}, "dreams are drawn uniformly .* leave out place of their feed"),
+        ({"length": 4}, "stretches of 4 dreamt rows, and a branch has 3; ask for length=3"),
+        ({"dreams": None}, "does not say which; give dreams="),
+    ],
+)
+def test_what_no_dream_has_is_refused_in_one_line(asked, said):
+    needs = mbpo.needs(mbpo.Config(horizon=3))
+    check_dreams("told", needs)
+    check_dreams("told", asking(needs, length=3))
+    with pytest.raises(Mistake, match=said):
+        check_dreams("told", asking(needs, **asked))
+
+
+class Stretching:
+    """MBPO whose policy is fed stretches of dreams, which it learns from row by row."""
+
+    Config = mbpo.Config
+    asked: ClassVar = {"length": 2}
+
+    def __getattr__(self, name):
+        return getattr(mbpo, name)
+
+    def needs(self, config):
+        return asking(mbpo.needs(config), **self.asked)
+
+    def learn(self, state, batch, key):
+        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+        return mbpo.learn(state, rows, key)
+
+
+def test_a_learner_is_fed_stretches_of_dreams():
+    few = {"model_updates": 2, "learn": 2, "branches": 8, "model_batch": 8, "horizon": 2}
+    how = {"steps": 140, "warmup": 100, "evaluate_episodes": 0, "preset": False}
+    run = sterling.train(Stretching(), "Pendulum-v1", **{**FIELDS, **few}, **how)
+    for leaf in jax.tree.leaves(run.agent.state.policy.actor):
+        assert np.isfinite(leaf).all()
+    greedy = Stretching()
+    greedy.asked = {"priority": 0.6}
+    with pytest.raises(Mistake, match="leave out priority"):
+        resolve(greedy, "Pendulum-v1", steps=20_000)

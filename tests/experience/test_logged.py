@@ -1,5 +1,7 @@
 """Samples of a log say where they came from: observations name their episode and step."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from sterling.data import Dataset
 from sterling.data.columns import Block
 from sterling.data.device import Mapped
 from sterling.data.returns import monte_carlo, shares, summary, times
-from sterling.experience.logged import Logged
+from sterling.experience.logged import InFile, Logged
 from sterling.experience.mix import Mix
 from sterling.types import Mistake, Sequences, Transitions
 
@@ -83,6 +85,20 @@ def test_windows_sum_rewards_within_an_episode(data, mapped):
         np.testing.assert_array_equal(after, [episode, step + count])
         assert last == (step + count == LENGTHS[episode])
         assert discount == (0.0 if last and ENDED[episode] else 0.5 ** (count - 1))
+
+
+def test_a_horizon_sums_as_many_rows_as_it_says(data):
+    source = Logged.create(data, Transitions(batch=64, n_step=3, gamma=0.5))
+    feed, index = source.needs.feeds[0], jnp.arange(14, dtype=jnp.int32)
+    live = dataclasses.replace(feed, horizon=(jnp.int32(2), jnp.float32(0.25)))
+    found = source.draw(live, jnp.int32(0), None, index)
+    fixed = dataclasses.replace(feed, n_step=2, gamma=0.25)
+    wanted = source.draw(fixed, jnp.int32(0), None, index)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6)
+    read = InFile({"": found})
+    with pytest.raises(Mistake, match="larger than memory is summed before its updates"):
+        read.draw(live, jnp.int32(0), None, found)
 
 
 def test_next_actions_stop_at_an_episodes_end(data):

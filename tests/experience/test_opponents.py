@@ -152,6 +152,13 @@ def test_what_cannot_be_is_told_in_a_line(environment, options, said):
         sterling.train("ppo", environment, **how)
 
 
+def test_a_world_whose_state_cannot_be_kept_is_refused():
+    world = envs.make("tictactoe:self", SEEDS, ENVS)
+    world.exact = False
+    with pytest.raises(Mistake, match="takes a world whose state can be kept; leave out"):
+        Opponents.create(Rollout.create(world, 4, at(0)), (2.0, 9.0), at(0), ordered(UP))
+
+
 def test_who_remembers_is_refused():
     with pytest.raises(Mistake, match="go by what they see"):
         sterling.train("recurrent-ppo", "tictactoe:self", steps=4_000, envs=8, sources="pool")

@@ -597,3 +597,23 @@ def test_only_channels_of_the_world_can_be_kept():
     needs = Transitions(batch=4, capacity=60, keep=("cost",))
     with pytest.raises(Mistake, match="keep names 'cost', and what is recorded is spent, place"):
         Replay.create(Rollout.create(Reporting(), 1, start), needs, 1, start)
+
+
+@pytest.mark.parametrize(("count", "gamma"), [(1, 0.9), (2, 0.5), (4, 0.5)])
+def test_sums_of_a_horizon_are_those_of_fewer_steps_and_another_discount(count, gamma):
+    replay = make(Counter(seeds=(0, 1), envs=2), capacity=60, n_step=4, gamma=0.9)
+    replay, _ = drawn(replay, 9)
+    _, draws = replay.collect(Teller(), keys.at(jnp.arange(2), "draw", 9))
+    feed, seed = replay.needs.feeds[0], jnp.int32(1)
+    number = draws.chances(feed, keys.at(jnp.arange(2), "draw", 9))[1, 0]
+
+    @jax.jit
+    def draw(*now):
+        return draws.draw(dataclasses.replace(feed, horizon=now), seed, None, number)
+
+    found = draw(jnp.int32(count), jnp.float32(gamma))
+    fixed = dataclasses.replace(draws.needs, n_step=count, gamma=gamma)
+    wanted = dataclasses.replace(draws, needs=fixed).draw(feed, seed, None, number)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6)
+    assert not np.allclose(found.reward, draws.draw(feed, seed, None, number).reward)

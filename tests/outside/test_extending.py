@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import sterling
 from sterling.checking import check_algorithm, check_environment
 from sterling.commands import train
 from sterling.envs.hazards import Hazards
@@ -101,3 +102,15 @@ def test_with_its_gain_s_sign_wrong_it_fails_the_check(page):
 )
 def test_a_world_of_the_page_passes_its_check(word, page):
     assert not [finding for finding in check_environment(word, quick=True) if finding.failed]
+
+
+@pytest.mark.parametrize("learner", ["my_algorithm.py", "dqn"])
+def test_the_source_of_the_page_pays_in_a_world_on_the_host_too(learner, page):
+    fields = {} if learner != "dqn" else {"warmup": 64, "width": 8, "capacity": 500, "batch": 8}
+    how = {"steps": 256, "envs": 2, "evaluate_episodes": 0, "preset": False, **fields}
+    options = {"env_options": {"workers": 0}, "log_every": 128}
+    for size in (0.0, 0.5):
+        run = sterling.train(
+            learner, "gymnasium:CartPole-v1", sources=f"my_source.py:{size}", **how, **options
+        )
+        assert run.result["steps"] == 256

@@ -13,9 +13,10 @@ from sterling import envs
 from sterling.experience.replay import Replay
 from sterling.experience.rollout import Rollout
 from sterling.training.agent import Agent
+from sterling.training.checks import check_replay
 from sterling.training.loop import Run, advance, iterate
 from sterling.training.updates import means
-from sterling.types import Feed, Mistake, Needs, Signals, Transitions
+from sterling.types import Feed, Generations, Mistake, Needs, Rollouts, Signals, Transitions
 
 FEEDS = (
     Feed("fresh", "lived"),
@@ -164,3 +165,19 @@ def test_wrong_needs_are_named():
         begun([0], feeds=both)
     with pytest.raises(Mistake, match=r"keep names 'value', and what is recorded is logit"):
         begun([0], keep=("value",))
+
+
+def test_updates_are_counted_when_they_are_due():
+    run, sums = advance(begun([0]), 5)
+    assert sum(sums[f"{name}/updates"] for name in ("model", "policy")) == 19
+    needs = run.agent.needs
+    assert [needs.updates_of(n) for n in range(6)] == [0, 5, 7, 12, 14, 19]
+    assert Transitions(8, updates=3).updates_of(4) == 12
+    assert Rollouts(8).updates_of(4) == 0
+    assert Generations(2, 2, updates=3).updates_of(4) == 12
+
+
+def test_a_log_is_not_learned_from_in_some_iterations_only():
+    check_replay("told", Needs(1, FEEDS[1:]), logged=False, scored=False)
+    with pytest.raises(Mistake, match="told learns in some iterations only, which updates=N"):
+        check_replay("told", Needs(1, FEEDS[1:]), logged=True, scored=False)

@@ -5,9 +5,12 @@
     n steps     y   = sum_{k<n} gamma^k r_{t+k} + gamma^n max_a Q'(s_{t+n}, a)   (Hessel 2018)
     dueling     Q   = V(s) + A(s, a) - mean_a A(s, a)                 (Wang 2016, eq. 9)
     loss        L   = E[ w huber(y - Q(s, a)) ],   w = 1 or (N p)^-b  (Schaul 2016, section 3.4)
+    horizon     n = n0^(1-p) n1^p,   1 - gamma = (1 - gamma0)^(1-p) (1 - gamma1)^p
     behaviour   a uniformly at random with probability epsilon, else argmax_a Q(s, a)
 
-g is gamma times the world's discount, Q' the target network: a copy of Q taken every
+g is gamma times the world's discount; p rises from 0 to 1 over ``horizon_updates``, if asked for
+(Schwarzer 2023, "Bigger, Better, Faster", arXiv:2305.19452: n from 10 to 3, gamma from 0.97 to
+0.997, in the first 10,000 updates; n is rounded). Q' is the target network: a copy of Q taken every
 ``target_period`` updates, or with ``tau`` < 1 moved towards it by that share.
 
 Deviations from the paper, all customary: Adam for RMSprop, the global norm of gradients clipped,
@@ -18,6 +21,8 @@ Evidence: benchmarks/scores/, docs/scores.md.
 """
 
 from __future__ import annotations
+
+import dataclasses
 
 import equinox as eqx
 import jax
@@ -58,6 +63,9 @@ class Config:
     double: bool = False  # choose the next action by the online network
     dueling: bool = False  # separate streams for V and A
     n_step: Count = 1  # rewards summed before bootstrapping
+    n_step_final: Whole = 0  # so many once horizon_updates were made; 0: n_step throughout
+    gamma_initial: Share | None = None  # discount from which gamma is approached; None: gamma
+    horizon_updates: Count = 10_000  # updates over which n_step and the discount change
     priority: NotNegative | None = None  # exponent of prioritised replay (0.6); None: uniform
     correction: Share = 0.4  # exponent of its importance weights, constant
     huber: Limit = 1.0  # error beyond which the loss is linear; infinite: half the square
@@ -92,8 +100,9 @@ class State(eqx.Module):
 
 
 def needs(config: Config) -> Transitions:
-    """Uniform or prioritised replay."""
-    return Transitions.of_config(config)
+    """Uniform or prioritised replay, of windows as long as sums ever are."""
+    most = max(config.n_step, config.n_step_final)
+    return dataclasses.replace(Transitions.of_config(config), n_step=most)
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
@@ -143,8 +152,9 @@ def value(state: State, obs: Obs) -> Float[Array, "env"]:
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """One update on transitions ``(batch, ...)``."""
-    config = state.config
-    grads, (metrics, error) = jax.grad(loss, has_aux=True)(state.net, state.target, batch, config)
+    config, now = state.config, horizon(state)
+    told = config if now is None else eqx.tree_at(lambda config: config.gamma, config, now[1])
+    grads, (metrics, error) = jax.grad(loss, has_aux=True)(state.net, state.target, batch, told)
     direction, optimiser = adam(max_norm=config.max_grad_norm).update(grads, state.optimiser)
     done = state.updates.astype(jnp.float32)
     rate = config.lr * (1.0 - done / state.planned) if config.anneal else config.lr
@@ -155,6 +165,8 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     target = jax.tree.map(lambda old, new: (1.0 - share) * old + share * new, state.target, net)
     learned = State(net, target, optimiser, updates, state.planned, config)
     metrics = {**metrics, "loss/grad_norm": global_norm(grads), "policy/epsilon": epsilon(state)}
+    if now is not None:
+        metrics |= {"value/n_step": now[0].astype(jnp.float32), "value/gamma": now[1]}
     return learned, Signals(metrics, {"td_error": error})
 
 
@@ -179,6 +191,19 @@ def allowed(q: Float[Array, "... actions"], obs: Obs) -> Float[Array, "... actio
     """Q with actions that the observation forbids out of the question."""
     mask = action_mask(obs)
     return q if mask is None else jnp.where(mask, q, IMPOSSIBLE)
+
+
+def horizon(state: State) -> tuple[Int[Array, ""], Float[Array, ""]] | None:
+    """n and gamma as they are now; None where both stay what they are."""
+    config = state.config
+    if not config.n_step_final and config.gamma_initial is None:
+        return None
+    p = jnp.minimum(state.updates.astype(jnp.float32) / config.horizon_updates, 1.0)
+    n = config.n_step ** (1.0 - p) * (config.n_step_final or config.n_step) ** p
+    gamma = jnp.asarray(config.gamma)
+    if config.gamma_initial is not None:
+        gamma = 1.0 - (1.0 - config.gamma_initial) ** (1.0 - p) * (1.0 - gamma) ** p
+    return jnp.round(n).astype(jnp.int32), gamma
 
 
 def epsilon(state: State) -> Float[Array, ""]:

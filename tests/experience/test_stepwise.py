@@ -1,0 +1,75 @@
+"""Sources that live step by step, in worlds that are programs and on the host."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sterling
+from sterling import envs, keys
+from sterling.experience.rollout import Rollout
+from sterling.experience.stepwise import Stepwise, lived
+from sterling.training.sources import LAYERS
+from sterling.types import Mistake, Record
+
+SEEDS, ENVS, LENGTH = (0, 1), 3, 12
+HOST = ("gymnasium:CartPole-v1", "envpool:CartPole-v1")
+
+
+def at(time):
+    return keys.at(jnp.asarray(SEEDS, jnp.int32), "test", time)
+
+
+class Leaning(eqx.Module):
+    """Goes where it leans, by chance."""
+
+    def act(self, obs, keys, explore):
+        return jax.vmap(lambda key: jax.random.randint(key, (ENVS,), 0, 2, jnp.int32))(keys), {}
+
+
+class Clock(Stepwise, eqx.Module):
+    """Counts its steps beside what it lives."""
+
+    source: Rollout
+    time: jax.Array
+
+    def _step(self, agent, keys):
+        source, row = lived(self.source, agent, keys)
+        now = jnp.broadcast_to(self.time, row.mask.shape)
+        row = eqx.tree_at(lambda row: row.extras, row, {**row.extras, "time": now})
+        return Clock(source, self.time + 1), row
+
+
+def clock(traced):
+    world = envs.make("CartPole-v1", SEEDS, ENVS, max_episode_steps=9)
+    world.traced = traced
+    return Clock(Rollout.create(world, LENGTH, at(0)), jnp.zeros((), jnp.int32))
+
+
+def test_a_world_on_the_host_is_lived_step_by_step_as_one_that_is_a_program():
+    found = []
+    for traced in (True, False):
+        source, rows = clock(traced), []
+        for time in range(1, 3):
+            source, row = source.live(Leaning(), at(time))
+            assert isinstance(row, Record)
+            rows.append(row)
+        assert source.length == LENGTH
+        found.append((jax.tree.map(lambda *x: np.concatenate(x, 1), *rows), source.tally))
+    (rows, tally), (others, other) = found
+    np.testing.assert_array_equal(rows.extras["time"][0, :, 0], np.arange(2 * LENGTH))
+    assert rows.last.any()
+    for x, y in zip(jax.tree.leaves((rows, tally)), jax.tree.leaves((others, other)), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("environment", HOST)
+@pytest.mark.parametrize("word", LAYERS)
+def test_a_source_that_no_host_world_can_serve_is_refused_before_anything_starts(
+    word, environment, tmp_path
+):
+    how = {"steps": 4_000, "envs": 8, "sources": word, "out": tmp_path / "run"}
+    with pytest.raises(Mistake, match=r"\A[^\n]*(cannot be told where|of two sides)[^\n]*\Z"):
+        sterling.train("ppo", environment, **how)
+    assert not (tmp_path / "run").exists()
