@@ -8,9 +8,9 @@
                                    side, 0 for those that are gone, and who is there
     loss        PPO's (ppo.py) over the rows of all agents, advantages by the team's reward
 
-It is ippo.py with another critic. The critic is needed for learning alone: policies are one part of
-what they are given, and act without it. Rewards are the sum over all agents, or with
-``reward="own"`` each agent's own. As in ippo.py, an agent that leaves has ended.
+It is ippo.py with another critic, which is needed for learning alone: who acts is given neither s
+nor what others see. Rewards are the sum over all agents, or with ``reward="own"`` each agent's own.
+As in ippo.py, an agent that leaves has ended.
 Deviations from the paper: those of ppo.py, whose running deviation of rewards stands in place of
 normalised values; squared errors of values, not Huber's; networks see one observation and remember
 nothing; the critic sees s and o_i whole, where the paper's features for StarCraft drop what is said
