@@ -1,7 +1,7 @@
 """Measure what choosing where episodes begin does: level replay in mazes, levels that are tried
 before they are learned in, Go-Explore in a corridor.
 
-    python benchmarks/starts/run.py            # all parts, some twenty-five minutes on two cores
+    python benchmarks/starts/run.py            # all parts, some twenty minutes on two cores
     python benchmarks/starts/run.py tried      # one of them
     python benchmarks/starts/run.py --page     # the page from the committed results
 
@@ -47,7 +47,6 @@ MAZE_ARMS = {
     "plr (temperature 0.1, staleness 0.1)": "plr",
     "plr:1,0.3": "plr:1,0.3",
 }
-TRIED_STEPS = 400_000
 TRIED_ARMS = {
     "a new level every episode": "",
     "robust level replay (`plr-robust`)": "plr-robust",
@@ -113,10 +112,10 @@ def mazes() -> dict[str, Any]:
 
 def tried() -> dict[str, Any]:
     """Return how agents are judged in held-out levels that met as many as there are."""
-    found: dict[str, Any] = {"maze": MAZE, "steps": TRIED_STEPS, "fields": MAZE_FIELDS}
+    found: dict[str, Any] = {"maze": MAZE, "steps": MAZE_STEPS, "fields": MAZE_FIELDS}
     found |= {"best": best("evaluate"), "arms": {}}
     for name, sources in TRIED_ARMS.items():
-        run = sterling.train("ppo", MAZE, steps=TRIED_STEPS, seeds=SEEDS, sources=sources,
+        run = sterling.train("ppo", MAZE, steps=MAZE_STEPS, seeds=SEEDS, sources=sources,
                              env_options={"levels": 0}, evaluate_episodes=0, preset=False,
                              **MAZE_FIELDS)  # fmt: skip
         found["arms"][name] = judged(run.agent, "evaluate")

@@ -149,7 +149,7 @@ def test_an_edited_level_is_one_and_much_like_it() -> None:
     task, each = level_probe("levels"), jax.random.split(jax.random.key(0), 200)
     level = jax.vmap(task.level)(each)
     assert 60 < int((level > 0).sum()) < 140
-    edited = jax.vmap(task.edit)(level, each)
+    edited = jax.vmap(task.edit)(level, jax.random.split(jax.random.key(1), 200))
     assert 60 < int((jnp.sign(edited) == jnp.sign(level)).sum()) < 140
     assert ((jnp.abs(edited) >= 0.5) & (jnp.abs(edited) <= 1.0)).all()
     change = jnp.abs(jnp.abs(edited) - jnp.abs(level))

@@ -144,6 +144,12 @@ def test_replays_are_of_scored_levels_and_make_half_of_the_episodes():
             assert len(set(again)) == ENVS
             same = np.asarray(before.source.book[seed] == after.source.book[seed])
             assert (np.asarray(before.kept.tried[seed]) & same)[again].all()
+            # the first episode that begins in a round may have been drawn before it
+            last = np.asarray(rows.last)[seed]
+            drawn = np.cumsum(last, 0) - last >= 2
+            learned = drawn & np.asarray(rows.mask)[seed]
+            assert learned.any()
+            assert set(np.asarray(rows.extras["level"])[seed][learned]) <= set(again)
         begun = ~np.asarray(rows.last)[:, 1:] & np.asarray(rows.last)[:, :-1]
         learned = np.asarray(rows.mask)[:, 1:]
         after_begin = np.roll(begun, 1, 1)
