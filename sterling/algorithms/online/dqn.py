@@ -8,10 +8,11 @@
     horizon     n = n0^(1-p) n1^p,   1 - gamma = (1 - gamma0)^(1-p) (1 - gamma1)^p
     behaviour   a uniformly at random with probability epsilon, else argmax_a Q(s, a)
 
-g is gamma times the world's discount; p rises from 0 to 1 over ``horizon_updates``, if asked for
-(Schwarzer 2023, "Bigger, Better, Faster", arXiv:2305.19452: n from 10 to 3, gamma from 0.97 to
-0.997, in the first 10,000 updates; n is rounded). Q' is the target network: a copy of Q taken every
-``target_period`` updates, or with ``tau`` < 1 moved towards it by that share.
+g is gamma times the world's discount, Q' the target network: a copy of Q taken every
+``target_period`` updates, or with ``tau`` < 1 moved towards it by that share. Where n and gamma are
+to change (``n_step_final``, ``gamma_initial``), p rises from 0 to 1 over ``horizon_updates``: BBF
+takes n from 10 to 3 and gamma from 0.97 to 0.997 in the 10,000 updates after each reset of its
+networks (Schwarzer 2023, arXiv:2305.19452); here there are no resets. n is rounded.
 
 Deviations from the paper, all customary: Adam for RMSprop, the global norm of gradients clipped,
 epsilon annealed over a share of the run's updates. The exponent b of prioritised replay stays what
