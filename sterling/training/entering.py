@@ -88,6 +88,10 @@ def _check_spaces(settings: Settings, run: Run, spec: Spec) -> None:
             if not logbook.alike(own, its):
                 raise Mistake(f"{settings.name} has {word} {its}, and the agents were made for "
                               f"{own}; phases need worlds with the same spaces")  # fmt: skip
+        if before.unseen != spec.unseen:
+            raise Mistake(f"{settings.name} leaves {', '.join(spec.unseen) or 'nothing'} unseen by "
+                          "policies, and the world before another part; phases need worlds with "
+                          "the same spaces")  # fmt: skip
 
 
 def _check_form(part: Part, agent: Agent, spec: Spec) -> None:
