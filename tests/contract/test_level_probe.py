@@ -17,6 +17,7 @@ from sterling.training.settings import resolve
 from sterling.training.start import build
 
 REPLAY, ROBUST, ACCEL = "plr:1,0.3", "plr-robust:64,0.5,0.3,0.3", "accel:64,0.5,0.3,0.3,2"
+DROPPING = (ROBUST, ACCEL)  # levels of low scores are dropped, so their values may grow old
 CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is chance
     "ppo": (REPLAY, ROBUST, ACCEL),
     "recurrent-ppo": (REPLAY, ROBUST),
@@ -32,7 +33,8 @@ def book(world, purpose):
 
 def runs():
     for name, each in CURRICULA.items():
-        for form in CASES[name].spaces:
+        # a member of OpenES lives in one level: with numbers, what it earns says more of the level
+        for form in CASES[name].spaces if name != "openes" else ("",):
             for sources in each:
                 run = (name, f"levels{form}", sources)
                 yield pytest.param(*run, marks=() if run in QUICK else (pytest.mark.slow,))
@@ -56,10 +58,11 @@ def test_the_known_answers_are_reached_in_every_level(name, world, sources):
     for purpose in ("train", "evaluate"):
         levels = book(world, purpose)
         answers = level_probe(world).answers(levels, case.fields.get("gamma", 0.8))
+        whole = sources not in DROPPING
         if hasattr(run.agent.algorithm, "recall"):
-            remembers(run.agent, world, case, answers, purpose)
+            remembers(lived(run.agent, world, case.envs, purpose), answers, whole)
             continue
-        if hasattr(run.agent.algorithm, "value"):
+        if whole and hasattr(run.agent.algorithm, "value"):
             judge = jax.vmap(run.agent.algorithm.value, in_axes=(0, None))
             value = judge(run.agent.state, jnp.asarray(answers.obs))
             np.testing.assert_allclose(value, [answers.value] * 2, atol=0.1)
@@ -68,14 +71,14 @@ def test_the_known_answers_are_reached_in_every_level(name, world, sources):
         np.testing.assert_allclose(action, [right] * 2, atol=0.2)
 
 
-def remembers(agent, world, case, answers, purpose):
-    """Whoever goes by a memory is judged by what it does and expects as it goes along."""
-    rows = lived(agent, world, case.envs, purpose)
+def remembers(rows, answers, whole):
+    """Whoever goes by a memory is judged by what it does and, if ``whole``, expects on its way."""
     mask = np.asarray(rows.mask)
     obs, value = np.asarray(rows.obs)[mask], np.asarray(rows.extras["value"])[mask]
     which = np.abs(obs[:, None] - answers.obs).sum(-1).argmin(1)
     np.testing.assert_array_equal(obs, answers.obs[which])
-    np.testing.assert_allclose(value, answers.value[which], atol=0.1)
+    if whole:
+        np.testing.assert_allclose(value, answers.value[which], atol=0.1)
     action, decides = np.asarray(rows.action)[mask].reshape(len(obs)), answers.decides[which]
     np.testing.assert_allclose(action[decides], answers.action[which][decides], atol=0.2)
 
