@@ -18,6 +18,12 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
 
 
+def pytest_collection_finish() -> None:
+    """What was collected stays: no search for cycles walks over it again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compiled programs of tests do not go to the user's cache; tests and processes share them."""

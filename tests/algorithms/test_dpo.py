@@ -135,7 +135,7 @@ def test_a_loss_is_its_formula_on_answers_read_alone(loss):
 
 @pytest.mark.parametrize(
     "loss",
-    [x if x in ("dpo", "kto") else pytest.param(x, marks=pytest.mark.slow) for x in LOSSES],
+    [x if x == "dpo" else pytest.param(x, marks=pytest.mark.slow) for x in LOSSES],
 )
 def test_learning_lowers_the_loss_and_prefers_the_preferred(loss):
     state, batch = dpo.begin(model(), config(loss, lr=3e-3, rise=1)), record()

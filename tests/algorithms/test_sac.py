@@ -254,6 +254,7 @@ def test_actions_have_the_shape_of_their_space():
     learn(state, batch_of(jnp.zeros((ROWS, 2, 3))), jax.random.key(0))
 
 
+@pytest.mark.slow  # DQN's test of pictures asks it of the same encoder
 def test_pictures_are_learned_by_the_critics():
     space = spaces.Box(0, 255, (10, 10, 4), np.uint8)
     state = make(BOX, space)

@@ -29,13 +29,27 @@ CLIMBS = {  # of those who learn under a limit
 }
 
 
+KINDS = {  # of learning; in make test one of each, in test-all every algorithm
+    "ppo": "from rollouts",
+    "ippo": "and in teams",
+    "openes": "from whole episodes",
+    "dqn": "values of choices from a replay",
+    "sac": "values and a policy from a replay",
+    "mbpo": "and from dreams",
+    "pebble": "and from preferences",
+    "bc": "by imitation of a log",
+    "iql": "values from a log",
+    "dt": "stretches of a log",
+}
+
+
 def runs() -> Iterator[Any]:
-    """Every algorithm on every world; in ``make test`` each on "both", which has an observation, a
-    choice and a delay (who remembers, or learns under a limit, on the worlds further below), and
-    one with each kind of experience that it gathers also on "limits", in which episodes are cut."""
+    """Every algorithm on every world; in ``make test`` one of each kind on "both", which has an
+    observation, a choice and a delay (who remembers, or learns under a limit, on the worlds further
+    below), and one with each kind of experience that it gathers also on "limits", in which episodes
+    are cut."""
     for case in CASES.values():
-        elsewhere = case.name in (*REMEMBERING, *CLIMBS)
-        first = set() if elsewhere else {f"both{case.spaces[-1]}"}
+        first = {f"both{case.spaces[-1]}"} if case.name in KINDS else set()
         if case.name in ("ppo", "dqn"):
             first.add(f"limits{case.spaces[0]}")
         for world in case.worlds:
@@ -45,6 +59,7 @@ def runs() -> Iterator[Any]:
 
 def test_every_listed_algorithm_has_a_case():
     assert set(CASES) | set(test_language.NAMES) == set(ALGORITHMS)
+    assert set(KINDS) <= set(CASES)
     assert set(CLIMBS) == {name for name in CASES if hasattr(find(name).Config, "cost_limit")}
 
 
@@ -104,12 +119,15 @@ def test_what_the_other_side_gains_is_lost(name):
     assert [list(actions(run.player(seed), obs[:2])) for seed in (0, 1)] == [best[:2]] * 2
 
 
+PAID = "paid-continuous"
+
+
 def remembered() -> Iterator[Any]:
     """Who remembers, on the worlds that ask for it; one of each kind in ``make test``."""
     for name in REMEMBERING:
         for form in CASES[name].spaces:
             for kind in ("memory", "paid"):
-                quick = kind == "memory" if form == "" else kind == "paid"
+                quick = (name, kind + form) in (("r2d2", "memory"), ("recurrent-ppo", PAID))
                 marks = () if quick else (pytest.mark.slow,)
                 yield pytest.param(name, kind + form, marks=marks)
 
@@ -143,7 +161,11 @@ def test_what_was_seen_first_is_remembered(name, world):
     assert found > 20
 
 
-@pytest.mark.parametrize("name", CLIMBS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name.startswith("ppo") else pytest.param(name, marks=pytest.mark.slow)
+     for name in CLIMBS],
+)  # fmt: skip
 @pytest.mark.parametrize("form", [pytest.param("", marks=pytest.mark.slow), "-continuous"])
 @pytest.mark.usefixtures("_runs_for_long")
 def test_a_limit_is_met_and_no_more_is_given_up_than_it_asks(name, form, tmp_path):

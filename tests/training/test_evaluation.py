@@ -32,8 +32,13 @@ def softer(agent, where, change):
     return eqx.tree_at(where, agent, change(where(agent)))
 
 
-def test_the_deviation_of_a_box_changes_nothing():
-    run = sterling.train("ppo", "Pendulum-v1", seeds=2, evaluate_episodes=0, **PPO)
+@pytest.fixture(scope="module")
+def pendulum():
+    return sterling.train("ppo", "Pendulum-v1", seeds=2, evaluate_episodes=0, **PPO)
+
+
+def test_the_deviation_of_a_box_changes_nothing(pendulum):
+    run = pendulum
     wild = softer(run.agent, lambda a: a.state.nets.log_std, lambda x: x + 2.0)
     one, other, again = (returns(run, a, "Pendulum-v1") for a in (run.agent, wild, run.agent))
     np.testing.assert_array_equal(one, other)
@@ -41,14 +46,13 @@ def test_the_deviation_of_a_box_changes_nothing():
     assert len(np.unique(one)) == 8  # eight starts
 
 
-def test_exploring_would_change_it():
+def test_exploring_would_change_it(pendulum):
     """The actions of both kinds differ, so the test above can fail."""
-    run = sterling.train("ppo", "Pendulum-v1", seeds=1, evaluate_episodes=0, **PPO)
-    obs, keys = jnp.ones((1, 5, 3)), jax.random.key(0)[None]
-    calm, _ = run.agent.act(obs, keys, False)
-    wild, _ = run.agent.act(obs, keys, True)
+    obs, keys = jnp.ones((2, 5, 3)), jax.random.split(jax.random.key(0))
+    calm, _ = pendulum.agent.act(obs, keys, False)
+    wild, _ = pendulum.agent.act(obs, keys, True)
     assert jnp.abs(calm - wild).min() > 0.0
-    np.testing.assert_array_equal(calm, run.agent.act(obs, jax.random.key(1)[None], False)[0])
+    np.testing.assert_array_equal(calm, pendulum.agent.act(obs, keys[::-1], False)[0])
 
 
 @pytest.mark.parametrize("name", ["ppo", pytest.param("dt", marks=pytest.mark.slow)])

@@ -17,7 +17,7 @@ FIXED = {"length": 16, "minibatch": 64, "epochs": 4, "anneal": False, "width": 8
 HOW += [f"--set={name}={value}" for name, value in FIXED.items()]
 
 
-@pytest.mark.parametrize("aim", ["last", "final"])
+@pytest.mark.parametrize("aim", ["last", pytest.param("final", marks=pytest.mark.slow)])
 def test_less_of_a_cost_is_better(aim, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["tune", "ppo", CHOICE, *HOW, "--objective", aim, "--out", "study"]
