@@ -20,8 +20,7 @@ KINDS = {  # of what runs learn from and keep; one of each in make test, every a
     "openes": "whole episodes of members with settings of their own",
     "dqn": "a replay, and a target network",
     "mbpo": "and dreams of learned models, in a replay of their own",
-    "iql": "transitions of a log",
-    "dt": "stretches of a log",
+    "iql": "a log",
 }
 RUNS = [
     pytest.param((case.name, case.spaces[-1]), marks=() if case.name in KINDS else pytest.mark.slow)
