@@ -1,6 +1,5 @@
 """Members of a population that remember: each by itself, and anew with every episode."""
 
-import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -9,9 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-import sterling
 from sterling import keys
-from sterling.algorithms.online import openes
 from sterling.envs.traced import Traced
 from sterling.experience.population import Population
 from sterling.training.agent import Agent
@@ -115,37 +112,3 @@ def test_a_member_s_memory_is_its_own_and_begins_anew_with_its_episode(kind):
         record = draws.record
         np.testing.assert_array_equal(record.extras["episode/length"], LENGTH)
         np.testing.assert_allclose(record.reward, np.broadcast_to(wanted, (2, ENVS)))
-
-
-class TwoSeen:
-    """OpenES over policies that remember the observation before this one."""
-
-    Config, needs = openes.Config, staticmethod(openes.needs)
-    member, learn = staticmethod(openes.member), staticmethod(openes.learn)
-
-    @staticmethod
-    def init(key, spec, config):
-        low, high = (np.concatenate([x, x]) for x in (spec.obs.low, spec.obs.high))
-        wide = spaces.Box(low, high, dtype=np.float32)
-        return openes.init(key, dataclasses.replace(spec, obs=wide), config)
-
-    @staticmethod
-    def memory(state, envs, key):
-        return jnp.zeros((envs, state.nets.policy.layers[0].weight.shape[-2] // 2))
-
-    @staticmethod
-    def recall(state, past, obs, key, explore):
-        seen = jnp.concatenate([obs, past.memory], -1)
-        action, extras = openes.act(state, seen, key, explore)
-        return action, obs, extras
-
-
-@pytest.mark.slow
-def test_an_evolution_strategy_over_memories_trains_alike_alone_and_beside_others():
-    how = {"steps": 3 * 8 * 20, "envs": 8, "limit": 20, "evaluate_episodes": 2, "width": 8}
-    how |= {"normalise_obs": False, "preset": False}
-    many = sterling.train(TwoSeen, "CartPole-v1", seeds=[4, 7], **how)
-    alone = sterling.train(TwoSeen, "CartPole-v1", seeds=[7], **how)
-    pairs = zip(*(jax.tree.leaves(run.agent.state) for run in (many, alone)), strict=True)
-    for x, y in pairs:
-        np.testing.assert_array_equal(x[1], y[0])
