@@ -16,8 +16,10 @@ from sterling.experience import acting
 from sterling.report.groups import gather
 from sterling.report.runs import read
 
-NAMES = [name for name, case in CASES.items() if case.steps and case.spaces[-1][-6:] != "costly"
-         and not case.spaces[-1].endswith("team")]  # fmt: skip
+# Not listed: mbpo and pebble, whose models are of vectors alone; openes, whose members have a
+# preference each and are compared as if it were the same; td3, one of whose actors of such a small
+# size stays constant, at the best action for no preference.
+NAMES = ("ppo", "recurrent-ppo", "dqn", "r2d2", "sac")
 QUICK = {("ppo", "objectives-continuous"), ("dqn", "objectives")}
 
 
