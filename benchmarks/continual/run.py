@@ -2,24 +2,16 @@
 
     python benchmarks/continual/run.py        # two minutes on two cores
 
-Writes benchmarks/results/continual.json. The second phase is made here by hand, of what a run is:
-the agents and the counters go over, and only the source of experience is another one.
+Writes benchmarks/results/continual.json.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
-import jax.numpy as jnp
-
+import sterling
 from sterling.envs.classic import CartPole
-from sterling.statistics import estimate
-from sterling.training.judge import Judge
-from sterling.training.loop import Run, advance
-from sterling.training.settings import Settings, iterations, resolve
-from sterling.training.start import beginning, make_world
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
@@ -50,54 +42,19 @@ def second() -> CartPole:
     return Weak()
 
 
-def phased(seeds: Any) -> list[dict[str, list[float]]]:
-    """Return each seed's mean return in both worlds: before, after the first phase, and after the
-    second."""
-    both = {"first": asked(first, seeds), "second": asked(second, seeds)}
-    found, run = [], None
-    judges = {name: Judge(settings, EPISODES) for name, settings in both.items()}
-    for settings in both.values():
-        run = begun(settings, run)
-        found += [judged(judges, run)] if not found else []
-        run, _ = advance(run, iterations(settings))
-        found.append(judged(judges, run))
-        run.source.close()
-    return found
-
-
-def asked(world: Any, seeds: Any) -> Settings:
-    """Return the settings of one phase."""
-    how = {"steps": STEPS, "seeds": seeds, "envs": 8, "env_options": {"max_episode_steps": 500}}
-    return resolve("ppo", world, preset=False, fields=FIELDS, **how)
-
-
-def begun(settings: Settings, before: Run | None) -> Run:
-    """Return a run at its beginning, or where another one goes on in this world."""
-    seeds = jnp.asarray(settings.seeds, jnp.int32)
-    fresh: Run = beginning(settings, make_world(settings))(seeds, None, True)
-    if before is None:
-        return fresh
-    return Run(before.agent, fresh.source, before.seeds, before.iteration)
-
-
-def judged(judges: dict[str, Judge], run: Run) -> dict[str, list[float]]:
-    """Return each seed's mean return in every world."""
-    return {name: judge(run.agent)["return"].mean(1).tolist() for name, judge in judges.items()}
-
-
 def main() -> None:
     """Write the results."""
-    begun_at, seeds = evidence.begin(), list(range(SEEDS))
-    stages = phased(seeds)
-    names = ("before", "after first", "after second")
-    found: dict[str, Any] = {"steps": STEPS, "episodes": EPISODES, "fields": FIELDS}
-    for name, stage in zip(names, stages, strict=True):
-        found[name] = {
-            world: {"per_seed": each, **estimate(each).to_json()} for world, each in stage.items()
-        }
-    lost = [a - b for a, b in zip(stages[1]["first"], stages[2]["first"], strict=True)]
-    found["forgotten"] = {"per_seed": lost, **estimate(lost).to_json()}
-    evidence.write(RESULTS, found, begun_at, seeds)
+    begun, seeds = evidence.begin(), list(range(SEEDS))
+    how = {"seeds": seeds, "envs": 8, "preset": False, "evaluate_episodes": EPISODES}
+    how["return_within"] = (0.0, 500.0)
+    options = {"max_episode_steps": 500}
+    following = {"steps": STEPS, "environment": second, "env_options": options}
+    run = sterling.train(
+        "ppo", first, steps=STEPS, then=following, env_options=options, **how, **FIELDS
+    )
+    found = {"steps": STEPS, "episodes": EPISODES, "fields": FIELDS}
+    found |= {name: run.result[name] for name in ("phases", "forgotten")}
+    evidence.write(RESULTS, found, begun, seeds)
 
 
 if __name__ == "__main__":

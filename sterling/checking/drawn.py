@@ -13,7 +13,8 @@ from sterling.checking.batch import ENVS
 from sterling.checking.finding import Check, Unseen
 from sterling.checking.training import FORMS
 from sterling.checking.update import keeps, learns_alike, masks
-from sterling.training.settings import iteration_steps, resolve, warmup_steps
+from sterling.training.phases import iteration_steps, warmup_steps
+from sterling.training.settings import resolve
 from sterling.training.start import build
 from sterling.types import Feed
 

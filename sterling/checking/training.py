@@ -19,7 +19,8 @@ import sterling
 from sterling.checking.finding import Check, Unseen, Wrong
 from sterling.envs.probe import ProbeState, probe
 from sterling.needs import FRESH
-from sterling.training.settings import iteration_steps, resolve, warmup_steps
+from sterling.training.phases import iteration_steps, warmup_steps
+from sterling.training.settings import resolve
 
 KINDS = ("both", "limits", "constant", "observation", "delay", "action", "cut")
 FORMS = {"discrete": "", "continuous": "-continuous"}

@@ -20,6 +20,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--episodes", type=readers.integer, metavar="N", help=f"per seed ({EPISODES})")
     ends = "steps after which an episode counts as it stands (those of the run)"
     add("--evaluate-limit", type=readers.integer, metavar="N", help=ends)
+    which = "in whose world, of a run of several phases, from 1 on (the last)"
+    add("--phase", type=readers.integer, metavar="K", help=which)
     train.judging_options(add)
     log = "a log to compare with (the run's own, if it has learned from one)"
     add("--data", type=Path, metavar="FILE", help=log)
@@ -43,7 +45,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
     import sterling
     from sterling.types import Mistake
 
-    run = sterling.load(chosen.folder)
+    run = sterling.load(chosen.folder, phase=chosen.phase)
     evaluate_language.refuse(chosen, run)
     if evaluate_language.asked(chosen):
         return evaluate_language.carry_out(chosen, run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sterling.commands import readers, show
+from sterling.commands import readers, show, train
 from sterling.training.choices import BUDGETS
 
 
@@ -15,6 +15,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     more = "a larger budget than it was begun with, also of a finished run"
     for name in BUDGETS:
         parser.add_argument(f"--{name}", type=readers.integer, metavar="N", help=more)
+    train.add_then(parser.add_argument)
     show.options(parser)
 
 
@@ -25,9 +26,9 @@ def carry_out(chosen: argparse.Namespace) -> int:
 
     config = chosen.folder / "config.json"
     more = {name: getattr(chosen, name) for name in BUDGETS if getattr(chosen, name) is not None}
-    done = (chosen.folder / "result.json").exists() and not more
+    done = (chosen.folder / "result.json").exists() and not more and not chosen.then
     if done or not config.exists():
         return show.summary(sterling.resume(chosen.folder))  # says what is wrong, or the result
     with show.sinks(chosen, chosen.folder, read_config(chosen.folder) | more) as sinks:
-        run = sterling.resume(chosen.folder, sinks=sinks, **more)
+        run = sterling.resume(chosen.folder, sinks=sinks, then=chosen.then, **more)
     return show.summary(run)

@@ -132,6 +132,15 @@ def _bridge_options(parser: argparse.ArgumentParser) -> None:
     add("--guide-steps", type=readers.integer, metavar="N", help=late)
     later = "a setting that changes with the first step, as alpha=0.4; may be repeated"
     add("--online", type=readers.pair, action="append", default=[], metavar="KEY=X", help=later)
+    add_then(add)
+
+
+def add_then(add: Any) -> None:
+    """What comes after a run's steps."""
+    after = (
+        "what comes after that, as 'steps=60_000 environment=Acrobot-v1 lr=1e-4'; may be repeated"
+    )
+    add("--then", action="append", default=[], metavar="WORDS", help=after)
 
 
 def speech_options(parser: argparse.ArgumentParser) -> None:
@@ -177,7 +186,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
     asked = {name: value for name, value in given.items() if value is not None} | own(chosen)
     if chosen.online:
         asked["online"] = dict(chosen.online)
-    asked |= _guided(chosen)
+    asked |= _guided(chosen) | {"then": chosen.then}
     with show.sinks(chosen, out, vars(chosen) | {"environment": what}) as sinks:
         run = sterling.train(
             chosen.algorithm,

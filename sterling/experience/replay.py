@@ -174,11 +174,17 @@ def as_large(tree: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     """The tree with its replay as large as that whose arrays have these ``shapes``, by their names
     in a checkpoint: it was written under another budget of steps."""
     rows = next((shape[1] for name, shape in shapes.items() if name.endswith("ring/words")), 0)
+    return jax.tree.map(lambda x: x.shaped(rows) if _is_kept(x) else x, tree, is_leaf=_is_kept)
 
-    def kept(each: Any) -> bool:
-        return isinstance(each, Replay)
 
-    return jax.tree.map(lambda x: x.shaped(rows) if kept(x) else x, tree, is_leaf=kept)
+def as_large_as(held: Any, tree: Any) -> Any:
+    """The tree with its replay as large as the one in ``held``."""
+    kept = [each for each in jax.tree.leaves(held, is_leaf=_is_kept) if _is_kept(each)]
+    return as_large(tree, {"ring/words": kept[0].ring.words.shape}) if kept else tree
+
+
+def _is_kept(each: Any) -> bool:
+    return isinstance(each, Replay)
 
 
 @eqx.filter_jit(donate="all-except-first")

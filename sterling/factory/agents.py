@@ -35,14 +35,9 @@ from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent
 from sterling.training.loop import Run, lived
+from sterling.training.phases import iteration_steps, iterations, warmup_steps
 from sterling.training.programs import remember_programs
-from sterling.training.settings import (
-    Settings,
-    iteration_steps,
-    iterations,
-    resolve,
-    warmup_steps,
-)
+from sterling.training.settings import Settings, resolve
 from sterling.training.start import beginning, make_world
 from sterling.training.trained import load
 from sterling.training.visits import live

@@ -171,6 +171,7 @@ def _lines(result: dict[str, Any], path: str | Path | None) -> list[tuple[str, s
     final = result.get("final", {}).get("return")
     if final:
         lines.append(("final return", Headline.from_json(final).explained()))
+    lines += _phases(result)
     if "switch" in result:
         parts = {"before the first step": "before", "dip after it": "dip"}
         lines += [(k, str(Headline.from_json(result["switch"][v]))) for k, v in parts.items()]
@@ -180,6 +181,18 @@ def _lines(result: dict[str, Any], path: str | Path | None) -> list[tuple[str, s
         if result.get(f"{kind}_per_second"):
             lines.append(("speed", f"{rate(result[f'{kind}_per_second'])} {kind}/s"))
     return lines + ([("folder", str(path))] if path is not None else [])
+
+
+def _phases(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Where the agents were one after another, and what they forgot."""
+    told = []
+    for phase in result.get("phases", []):
+        count = f"{phase['steps']:,} steps" if phase["steps"] else f"{phase['updates']:,} updates"
+        told.append(f"{count} in {phase['environment']}")
+    lines = [("phases", ", then ".join(told))] if told else []
+    for world, lost in result.get("forgotten", {}).items():
+        lines.append((f"forgotten of {world}", Headline.from_json(lost).explained()))
+    return lines
 
 
 def rate(each_second: float) -> str:

@@ -47,8 +47,20 @@ def settings(result: Result) -> dict[str, Any]:
         for name, value in beside.items()
         if name not in SILENT and (value or name.startswith(("env_options.", "online.")))
     }
+    if config.get("phases"):
+        told["then"] = "; ".join(map(_words, config["phases"]))
     known = {name: config[name] for name in PLAIN[:2] if name in config}
     return dict(config.get("config", {})) | known | told
+
+
+def _words(phase: dict[str, Any]) -> str:
+    """A later phase in the words that ask for it."""
+    log = phase.get("data") or {}
+    said = {"steps": phase.get("steps"), "updates": phase.get("updates")}
+    said |= {"environment": phase.get("environment"), "data": log.get("path")}
+    said |= {f"env.{name}": value for name, value in phase.get("env_options", {}).items()}
+    said |= phase.get("fields", {})
+    return " ".join(f"{name}={value}" for name, value in said.items() if value not in (None, 0, ""))
 
 
 def differing(results: Sequence[Result]) -> dict[str, list[Any]]:

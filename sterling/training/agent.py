@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
+from collections.abc import Collection
 from functools import partial
 from typing import Any, cast
 
@@ -137,17 +139,29 @@ class Agent(eqx.Module):
         state, heard = learned
         return eqx.tree_at(lambda agent: agent.state, self, state), heard, metrics
 
-    def with_fields(self, fields: dict[str, float]) -> Agent:
-        """The same agents with other numbers in their Config; where a field is what a learned
-        number began with (``alpha`` of ``log_alpha``), that begins anew."""
-        state = self.state
-        for name, value in fields.items():
-            new = jnp.full_like(getattr(state.config, name), value)
-            state = eqx.tree_at(operator.attrgetter(f"config.{name}"), state, new)
-            if hasattr(state, f"log_{name}"):
-                learned = jnp.log(jnp.maximum(new, LEAST))
-                state = eqx.tree_at(operator.attrgetter(f"log_{name}"), state, learned)
-        return eqx.tree_at(lambda agent: agent.state, self, state)
+    def with_fields(self, config: Any, names: Collection[str]) -> Agent:
+        """The same agents with the fields ``names`` as ``config`` has them, and what they need by
+        it; where a field is what a learned number began with (``alpha`` of ``log_alpha``), that
+        begins anew.
+
+        Raises :class:`Mistake` where the State keeps no Config.
+        """
+        state, count = self.state, len(jax.tree.leaves(self.state)[0])
+        if names and not hasattr(state, "config"):
+            raise Mistake(f"{self._name} keeps no config in its State: no field can change")
+
+        def number(path: Any, value: float) -> Array:
+            before = getattr(state.config, path[0].name)
+            changed = path[0].name in names or before is None
+            return jnp.full(count, value, jnp.float32) if changed else before
+
+        if names:
+            made = jax.tree_util.tree_map_with_path(number, config)
+            state = eqx.tree_at(operator.attrgetter("config"), state, made)
+        for name in (name for name in names if hasattr(state, f"log_{name}")):
+            learned = jnp.log(jnp.maximum(getattr(state.config, name), LEAST))
+            state = eqx.tree_at(operator.attrgetter(f"log_{name}"), state, learned)
+        return dataclasses.replace(self, state=state, needs=self.algorithm.needs(config))
 
 
 def check_agents(name: str, algorithm: Any, spec: Spec) -> None:

@@ -12,6 +12,7 @@ from sterling.data import Dataset
 from sterling.notice import say
 from sterling.report.metrics import Sink
 from sterling.training import folder, logbook, outside
+from sterling.training.asked_phases import phases
 from sterling.training.checks import check_again, check_dump, check_kinds, check_sinks
 from sterling.training.choices import Speech
 from sterling.training.footprint import check_size
@@ -23,12 +24,11 @@ from sterling.training.single import carry_on
 from sterling.training.stored import read_settings
 from sterling.training.trained import TrainedRun, bounds, load
 
+NAMED = ("algorithm", "environment", "steps", "updates", "seeds", "data", "config", "speech")
+FOUND = ("spaces", "context")  # of a log, of a world's scenes
 RUN_OPTIONS = (
-    *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "evaluate_every"),
-    "evaluate_limit",
-    *("log_every", "checkpoint_minutes", "online", "guide", "augment"),
-    *("sources", "hindsight"),
-    *("return_within", "failed"),
+    *(x.name for x in dataclasses.fields(Settings) if x.name not in (*NAMED, *FOUND)),
+    "preset",
 )
 SPEECH_OPTIONS = tuple(field.name for field in dataclasses.fields(Speech))
 LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
@@ -73,7 +73,8 @@ def train(
             ``checkpoint_minutes`` (5); of the log ``share`` (0.5), ``top`` (1.0: only so much of
             the episodes, the best), ``sampling`` (uniform, episodes, return) and ``unchecked``
             (learn even from a broken file); ``online`` (fields of the Config that change with the
-            first step); ``guide`` (a
+            first step); ``then`` (what comes after that: phases, each a text or a dict, as
+            ``"steps=60_000 environment=Acrobot-v1 lr=1e-4"``; see docs/phases.md); ``guide`` (a
             :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act);
             ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); ``sources`` (what
             stands around its rollouts, as ``"plr"`` or ``"pool:4,10000"``); ``hindsight`` (how
@@ -91,6 +92,7 @@ def train(
     """
     check_kinds(algorithm=algorithm, environment=environment, data=data, out=out, **options)
     check_sinks(sinks)
+    options["phases"] = phases(options.pop("then", ()))
     known = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
     how = {name: options.pop(name) for name in LOG_OPTIONS if name in options}
     spoken = {name: options.pop(name) for name in SPEECH_OPTIONS if name in options}
@@ -122,6 +124,7 @@ def resume(
     algorithm: Any = None,
     steps: int | None = None,
     updates: int | None = None,
+    then: Any = (),
 ) -> TrainedRun:
     """Go on with a stopped run from its last checkpoint; a finished one is returned as it is.
 
@@ -133,12 +136,13 @@ def resume(
         steps: a larger budget than it was begun with, also of a finished run (None: the same);
             schedules, of the step size say, then run over the larger one.
         updates: the same, of a run that only learns from a log or teaches a language model.
+        then: further phases, as :func:`train` takes them, also of a finished run.
     """
     check_again(path=path, environment=environment, algorithm=algorithm)
     check_sinks(sinks)
     path = Path(path)
     settings = read_settings(path, environment, algorithm)
-    settings = lengthen(path, settings, steps=steps, updates=updates)
+    settings = lengthen(path, settings, phases(then), steps=steps, updates=updates)
     remember_programs()
     if folder.read_result(path) is not None:
         return load(path, environment=environment, algorithm=algorithm)

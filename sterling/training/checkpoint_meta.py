@@ -97,7 +97,7 @@ def is_of_run(meta: dict[str, Any], seeds: int) -> bool:
         isinstance(alive, list)
         and len(alive) == seeds
         and all(isinstance(each, bool) for each in alive)
-        and isinstance(meta.get("online"), bool)
+        and _says_phase(meta)
         and isinstance(meta.get("failures"), dict)
         and all(type(each) in (int, float) for each in times)
         and _are_judged(meta.get("judged", []), seeds)
@@ -105,12 +105,17 @@ def is_of_run(meta: dict[str, Any], seeds: int) -> bool:
     )
 
 
+def _says_phase(said: dict[str, Any]) -> bool:
+    """Whether the number of a phase is given; older ones say whether agents acted."""
+    if "phase" not in said:
+        return isinstance(said.get("online"), bool)
+    return type(said["phase"]) is int and said["phase"] >= 0
+
+
 def _are_judged(judged: Any, seeds: int) -> bool:
     """Whether these are evaluations: the phase, and a return of every seed."""
     return isinstance(judged, list) and all(
-        isinstance(each, dict)
-        and isinstance(each.get("online"), bool)
-        and _are_numbers(each.get("return"), seeds)
+        isinstance(each, dict) and _says_phase(each) and _are_numbers(each.get("return"), seeds)
         for each in judged
     )
 

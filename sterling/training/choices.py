@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
+
+from sterling.naming import called
+from sterling.types import Mistake
 
 BUDGETS = ("steps", "updates")  # what a run may be given: of the world, of gradients
 
@@ -17,6 +21,42 @@ class Logbook:
     top: float = 1.0  # share of the episodes, those with the largest returns, that is used
     sampling: str = "uniform"  # how rows are drawn: see sterling.data.returns.shares
     unchecked: bool = False  # learn from it even if `sterling data check` finds errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """What a run does next, with the same agents: steps in a world, or updates from a log.
+
+    Where it names neither world nor log it goes on where the phase before was, with what that has
+    kept; what it names begins anew.
+    """
+
+    steps: int = 0  # environment steps per seed
+    updates: int = 0  # gradient updates per seed from the log alone, before those
+    environment: Any = ""  # "": the one before
+    env_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    data: Logbook | None = None  # None: the one before, where the world is as well
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the Config, from now on
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; an environment that cannot be imported again is written as its name."""
+        own = self.environment
+        where = own if isinstance(own, str) else {"not stored": called(own)}
+        return {
+            **dataclasses.asdict(dataclasses.replace(self, environment="")),
+            "environment": where,
+        }
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Phase:
+        """The inverse; Mistake for what was not stored."""
+        if isinstance(plain.get("environment"), dict):
+            name = plain["environment"].get("not stored")
+            raise Mistake(
+                f"a later phase of this run used the environment {name!r}, which is not stored; "
+                "put it into a file and name that, as my_world.py:make (docs/extending.md)"
+            )
+        return cls(**plain | {"data": Logbook(**plain["data"]) if plain.get("data") else None})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,8 @@ from sterling.experience.guided import Expansion, Guided, JumpStart
 from sterling.experience.rollout import Rollout
 from sterling.training import checkpoint, folder
 from sterling.training.agent import Agent, create_agent
-from sterling.training.settings import Settings, iterations, offline_iterations, warmup_steps
+from sterling.training.phases import iterations, own_iterations, warmup_steps
+from sterling.training.settings import Settings
 from sterling.training.stored import read_settings
 from sterling.types import Mistake, Spec, World
 
@@ -31,7 +32,7 @@ def guided(
     guide = _agents(settings, Path(asked.path), world.spec)
     if asked.how == "expansion":
         return Guided.create(begin, agent, guide, Expansion(asked.temperature))
-    rounds = iterations(settings) - offline_iterations(settings)
+    rounds = own_iterations(settings)
     draws = warmup_steps(settings) // settings.envs + rounds * length
     rule = JumpStart.create(world.seeds, world.spec.envs, asked.steps, fade=draws)
     return Guided.create(begin, agent, guide, rule)

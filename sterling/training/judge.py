@@ -13,6 +13,7 @@ from sterling.training.agent import Agent
 from sterling.training.evaluate import evaluate
 from sterling.training.fields import limit_of_episodes, number_of_episodes
 from sterling.training.footprint import check_episodes
+from sterling.training.phases import worlds
 from sterling.training.settings import Settings
 from sterling.training.start import make_world, needs_world
 
@@ -52,6 +53,23 @@ class Judge:
         """Release the world."""
         if self.world is not None:
             self.world.close()
+
+
+class Judges:
+    """Evaluates agents in the worlds of all phases of a run; see :class:`Judge`."""
+
+    def __init__(self, settings: Settings, episodes: int | float):
+        places = worlds(settings)
+        self._judges = {name: Judge(each, episodes) for name, each in places.items()}
+
+    def __call__(self, agent: Agent) -> dict[str, dict[str, np.ndarray]]:
+        """What is found in every world, by its name."""
+        return {name: judge(agent) for name, judge in self._judges.items()}
+
+    def close(self) -> None:
+        """Release the worlds."""
+        for judge in self._judges.values():
+            judge.close()
 
 
 def _copies(settings: Settings, episodes: int) -> int:

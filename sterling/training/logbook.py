@@ -183,7 +183,7 @@ def spec(settings: Settings, world: World | None) -> tuple[Spec, Log]:
     if world is not None:
         for name in ("obs", "action"):
             own, its = getattr(log.spec, name), getattr(world.spec, name)
-            if not _alike(own, its):
+            if not alike(own, its):
                 word = {"obs": "observations", "action": "actions"}[name]
                 raise Mistake(
                     f"the log has {word} {own} and {settings.name} has {its}; "
@@ -192,7 +192,7 @@ def spec(settings: Settings, world: World | None) -> tuple[Spec, Log]:
     return log.spec, _summary(book, book in _CLIPPED)
 
 
-def _alike(own: Any, its: Any) -> bool:
+def alike(own: Any, its: Any) -> bool:
     """Whether two spaces hold the same kind of values; bounds of observations may differ."""
     if type(own) is not type(its):
         return False
@@ -203,7 +203,7 @@ def _alike(own: Any, its: Any) -> bool:
             if keyed
             else list(zip(own.spaces, its.spaces, strict=False))
         )
-        return len(own.spaces) == len(its.spaces) and all(_alike(*pair) for pair in pairs)
+        return len(own.spaces) == len(its.spaces) and all(alike(*pair) for pair in pairs)
     if hasattr(own, "n"):
         return bool((own.n == its.n) if own.shape == () else own.shape == its.shape)
     return own.shape == its.shape and own.dtype.kind == its.dtype.kind

@@ -13,6 +13,7 @@ from sterling.report.metrics import Row, Sink, read
 from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import folder
+from sterling.training.phase_results import merged_phases
 from sterling.training.trained import final, of_channel
 
 
@@ -96,10 +97,11 @@ def merged(
     failed = sorted(seed for result in results for seed in result["failed_seeds"])
     seconds = max(seconds, *(result["wall_seconds"] for result in results))
 
-    def over(group: str, name: str) -> dict[str, Any]:
-        scores = interleaved([_per_seed(r, group, name) for r in results])
-        if group != "final":
-            return final(scores, seeds, failed)
+    def over(parts: Sequence[Any]) -> dict[str, Any]:
+        return _together(results, parts, (seeds, failed))
+
+    def last(name: str) -> dict[str, Any]:
+        scores = interleaved([_per_seed(r, name) for r in results])
         if name == "return":
             return final(scores, seeds, failed, within, rule)
         return _of_channel(results[0]["channels"][name], (scores, seeds, failed), rule)
@@ -108,22 +110,31 @@ def merged(
     made = sum(result[kind] * len(result["seeds"]) for result in results)
     measured = dict.fromkeys(name for result in results for name in result["final"])
     unended = [result.get("unended", [0] * len(result["seeds"])) for result in results]
-    switched = any(result.get("switch") for result in results)
-    switch = {name: over("switch", name) for name in ("before", "lowest", "dip") if switched}
     most = [name for name in ("steps", "updates", "compile_seconds") if name in results[0]]
     return {
         **results[0],
         **{name: max(result[name] for result in results) for name in most},
         "seeds": seeds,
-        "final": {name: over("final", name) for name in measured},
+        "final": {name: last(name) for name in measured},
         "unended": interleaved(unended),
-        **({"switch": switch} if switch else {}),
+        **merged_phases(results, over),
         "failed_seeds": failed,
         "failures": {k: v for result in results for k, v in result["failures"].items()},
         "world_failures": _world_failures(results, envs),
         "wall_seconds": round(seconds, 3),
         f"{kind}_per_second": round(made / seconds, 3),
     }
+
+
+def _together(
+    results: Sequence[dict[str, Any]], parts: Sequence[Any], of: tuple[list[int], list[int]]
+) -> dict[str, Any]:
+    """One estimate of that of each part, None where a part has none; ``of`` seeds and failed
+    seeds."""
+    nothing = [{"per_seed": [None] * len(result["seeds"])} for result in results]
+    scores = [(p or none)["per_seed"] for p, none in zip(parts, nothing, strict=True)]
+    ends = next((tuple(p["within"]) for p in parts if p and p.get("within")), None)
+    return final(interleaved(scores), *of, ends)
 
 
 def _of_channel(said: dict[str, Any], of: Any, rule: Failed) -> dict[str, Any]:
@@ -153,9 +164,9 @@ def _speeds(row: Row) -> list[str]:
     return [name for name in ("time/steps_per_second", "time/updates_per_second") if name in row]
 
 
-def _per_seed(result: dict[str, Any], group: str, name: str) -> list[float | None]:
+def _per_seed(result: dict[str, Any], name: str) -> list[float | None]:
     """A part's scores; None for each of its seeds where all have diverged."""
-    return result[group][name]["per_seed"] if result.get(group) else [None] * len(result["seeds"])
+    return result["final"][name]["per_seed"] if result["final"] else [None] * len(result["seeds"])
 
 
 def _world_failures(results: Sequence[dict[str, Any]], envs: int) -> list[str]:

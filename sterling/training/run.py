@@ -16,27 +16,27 @@ from sterling.notice import tell
 from sterling.report.metrics import Sink
 from sterling.training import checkpoint, folder
 from sterling.training.clock import Clock
+from sterling.training.entering import built, enter
 from sterling.training.guard import EXIT_RESUMABLE, NOTHING, Interrupt, healthy
-from sterling.training.judge import Judge
+from sterling.training.judge import Judges
 from sterling.training.lap import Lap
 from sterling.training.loop import Run, advance, as_planned, given_away, restored, stored
-from sterling.training.settings import (
-    Settings,
+from sterling.training.phases import (
+    Part,
     counts_updates,
     iteration_steps,
     iteration_updates,
-    iterations,
-    offline_iterations,
-    updates_of,
-    warmup_steps,
+    parts,
+    world_names,
 )
-from sterling.training.start import build, go_online
+from sterling.training.rows import evaluated, lived, plain
+from sterling.training.settings import Settings
 from sterling.training.visits import Visits, together
 
 
 class Driver:
-    """Carries one run from where it is to its end, from row to row of its log. One with a log and
-    steps has two phases: ``online`` says whether the second has begun."""
+    """Carries one run from where it is to its end, from row to row of its log, phase after phase:
+    ``phase`` is the number of that under way, from 0 on."""
 
     def __init__(
         self,
@@ -50,32 +50,38 @@ class Driver:
         self.alive = np.asarray(meta.get("alive", [True] * len(settings.seeds)))
         self.failures: dict[str, Any] = dict(meta.get("failures", {}))
         self.clock = Clock(meta)
-        self.online: bool = meta.get("online", not settings.updates)
+        self.parts, self._worlds = parts(settings), world_names(settings)
+        self.phase = phase_of(meta, settings)
         self.judged: list[dict[str, Any]] = list(meta.get("judged", []))
-        self._offline, self._total = offline_iterations(settings), iterations(settings)
+        self._total = self.parts[-1].end
         self.saved = begun is not None  # whether the last checkpoint was written
         self._save_time = time.monotonic()
         self._lap, self._visits = Lap(meta.get("lap")), Visits(meta)
-        self._judge: Judge | None = None  # makes the evaluations in between
+        self._judges: Judges | None = None  # make the evaluations in between
         self._at = 0 if begun is None else checkpoint.iteration(begun)  # to go on from
         with resting():
-            self.run = build(settings, warm=begun is None, at=self._at)
+            self.run = built(settings, self.phase, warm=begun is None, at=self._at)
         if begun is not None:
-            self._take_up(begun)
+            saved, _ = checkpoint.load(begun, stored(self.run), fit=as_large)
+            self.run = as_planned(restored(saved, self.run), self.run.agent)
         self._good = jax.device_get(self.run.agent)  # when it was last looked at
+
+    @property
+    def part(self) -> Part:
+        """The phase under way."""
+        return self.parts[self.phase]
 
     @property
     def step(self) -> int:
         """Environment steps taken so far, per seed."""
-        if not self.online:
-            return 0
-        rounds = int(self.run.iteration) - self._offline
-        return warmup_steps(self.settings) + rounds * iteration_steps(self.settings)
+        done = int(self.run.iteration)
+        return sum(part.steps(done) for part in self.parts[: self.phase + 1])
 
     @property
     def update(self) -> int:
         """Gradient updates so far, per seed, of a learner that samples."""
-        return updates_of(self.settings, int(self.run.iteration))
+        done = int(self.run.iteration)
+        return sum(part.updates(done) for part in self.parts)
 
     def go(self) -> None:
         """Run to the end, and save; SIGTERM, SIGHUP or Ctrl-C saves and exits with code 75. What
@@ -95,9 +101,9 @@ class Driver:
         """From row to row."""
         self._compile()
         while (done := int(self.run.iteration)) < self._total and self.alive.any():
-            if done == self._offline and not self.online:
+            if done == self.part.end:
                 self._switch()
-            left = min(self._every(), self._until() - done)
+            left = min(self._every(), self.part.end - done)
             self._advance(left)
             if int(self.run.iteration) == done + left:
                 self._write_row()
@@ -116,14 +122,12 @@ class Driver:
             "alive": self.alive.tolist(),
             "failures": self.failures,
             **self.clock.to_json(),
-            "online": self.online,
+            "phase": self.phase,
             "judged": self.judged,
             "lap": self._lap.to_json(),
             **self._visits.to_json(),
         }
-        number = self.step + self._offline * iteration_updates(self.settings)
-        number = number if self.online else self.update
-        written = checkpoint.save(folder.checkpoints(self.path), number, stored(self.run), meta)
+        written = checkpoint.save(folder.checkpoints(self.path), self._made, stored(self.run), meta)
         self._save_time, self.saved = time.monotonic(), written is not None
         return self.saved
 
@@ -132,52 +136,54 @@ class Driver:
         for sink in self.sinks:
             sink.close()
         self.run.source.close()
-        if self._judge is not None:
-            self._judge.close()
-
-    def _take_up(self, begun: Path) -> None:
-        """Go on from a checkpoint."""
-        if self.online and self.settings.updates:
-            self.run = go_online(self.settings, self.run, warm=False, at=self._at)
-        saved, _ = checkpoint.load(begun, stored(self.run), fit=as_large)
-        self.run = as_planned(restored(saved, self.run), self.run.agent)
+        if self._judges is not None:
+            self._judges.close()
 
     def _switch(self) -> None:
-        """From the log to the world."""
+        """To the next phase. What this one has come to is judged, unless a row of metrics did."""
+        done = int(self.run.iteration)
+        if self.settings.evaluate_episodes and self._judged_at != done:
+            self._evaluated()
         with self.clock.running():
-            self.run, self.online = go_online(self.settings, self.run), True
+            self.run = enter(self.parts[self.phase + 1], self.run, at=self._at)
+        self.phase += 1
         self._lap = Lap()  # of another program, with other metrics
         self._compile()
 
     @property
-    def _budget(self) -> int:
-        """Steps, or before them updates, of this phase."""
-        return self.settings.steps if self.online else self.settings.updates
+    def _judged_at(self) -> int:
+        """The iteration of the last evaluation."""
+        return int(self.judged[-1].get("iteration", -1)) if self.judged else -1
+
+    @property
+    def _made(self) -> int:
+        """How far the run is: steps, and updates of phases without steps."""
+        done, begun = int(self.run.iteration), self.parts[: self.phase + 1]
+        return sum(part.steps(done) if part.acts else part.updates(done) for part in begun)
+
+    @property
+    def _each(self) -> int:
+        """Steps, or updates of a phase without steps, in an iteration."""
+        made = iteration_steps if self.part.acts else iteration_updates
+        return made(self.part.settings)
 
     @property
     def _judging(self) -> int:
         """Steps or updates between evaluations; 0: none before the end."""
-        settings = self.settings
+        settings = self.part.settings
         if not settings.evaluate_episodes:
             return 0
         return settings.evaluate_every or (
-            max(self._budget // 10, 1) if counts_updates(settings) else 0
+            max(self.part.budget // 10, 1) if counts_updates(settings) else 0
         )
-
-    def _until(self) -> int:
-        """The iteration at which this phase ends."""
-        return self._total if self.online else self._offline
 
     def _every(self) -> int:
         """Iterations between rows of metrics, aligned so that a resumed run logs the same rows."""
-        settings = self.settings
-        round_ = iteration_steps(settings) if self.online else iteration_updates(settings)
-        wanted = settings.log_every or self._budget // 100
+        wanted = self.settings.log_every or self.part.budget // 100
         if self._judging:
             wanted = min(wanted, self._judging)
-        each = max(1, wanted // round_)
-        begun = self._offline if self.online else 0
-        return each - (int(self.run.iteration) - begun) % each
+        each = max(1, wanted // self._each)
+        return each - (int(self.run.iteration) - self.part.begin) % each
 
     def _compile(self) -> None:
         with self.clock.running(), resting():
@@ -197,13 +203,13 @@ class Driver:
         with self.clock.running():
             self._look()
             tally = jax.device_get(self.run.source.tally)
-            row = self._progress() | self._lived(tally)
+            row = self._progress() | lived(tally, self.alive)
             try:
                 row |= self._evaluated() if self._is_due() else {}
             except Exception as error:
                 failure = error
         row["time/seconds"] = round(self.clock.seconds, 3)
-        row |= {name: _plain(values, self.alive) for name, values in self._lap.means().items()}
+        row |= {name: plain(values, self.alive) for name, values in self._lap.means().items()}
         row |= {"failed": [int(seed) for seed in self.failures]}
         self._lap = self._lap.next()
         run = self.run
@@ -231,60 +237,44 @@ class Driver:
 
     def _progress(self) -> dict[str, Any]:
         """How far the run is, and how fast."""
-        settings = self.settings
         row: dict[str, Any] = {"step": self.step}
-        rate = self._lap.speed * len(settings.seeds)
-        if counts_updates(settings):
-            row |= {"update": self.update, "updates": self._total * iteration_updates(settings)}
-        if settings.steps:
-            rounds = self._total - self._offline
-            row["steps"] = warmup_steps(settings) + rounds * iteration_steps(settings)
+        if counts_updates(self.settings):
+            made = sum(part.updates(self._total) for part in self.parts)
+            row |= {"update": self.update, "updates": made}
+        if any(part.acts for part in self.parts):
+            row["steps"] = sum(part.steps(self._total) for part in self.parts)
         row |= {"iteration": int(self.run.iteration), "time/seconds": 0.0}
-        if self.online:
-            row["time/steps_per_second"] = round(rate * iteration_steps(settings), 3)
-        else:
-            row["time/updates_per_second"] = round(rate * iteration_updates(settings), 3)
-        return row
-
-    def _lived(self, tally: Any) -> dict[str, Any]:
-        """The episodes that ended since the last row."""
-        if tally is None:
-            return {}
-        episodes = np.maximum(tally.episodes, 1)
-        live = self.alive & (tally.episodes > 0)
-        means = {name: np.asarray(total) / episodes for name, total in tally.totals.items()}
-        return {
-            **{f"data/{name}": _plain(mean, live) for name, mean in means.items()},
-            "data/episodes": tally.episodes.tolist(),
-            "data/invalid": tally.invalid.tolist(),
-        }
+        if self.settings.phases:
+            row["phase"] = self.phase + 1
+        kind = "steps" if self.part.acts else "updates"
+        rate = self._lap.speed * len(self.settings.seeds) * self._each
+        return row | {f"time/{kind}_per_second": round(rate, 3)}
 
     def _is_due(self) -> bool:
         """Whether an evaluation falls between the last row and this one."""
-        every, done = self._judging, int(self.run.iteration)
-        if not every or done == self._total:
+        every, done, part = self._judging, int(self.run.iteration), self.part
+        if done == self._total or not self.settings.evaluate_episodes:
             return False  # the final policies are evaluated at the end
-        each = iteration_steps if self.online else iteration_updates
-        now = self.step if self.online else self.update
-        begun = now - self._lap.iterations * each(self.settings)
-        return now // every > begun // every or done == self._offline
+        if done == part.end:
+            return True
+        now = part.steps(done) if part.acts else part.updates(done)
+        begun = now - self._lap.iterations * self._each
+        return every > 0 and now // every > begun // every
 
     def _evaluated(self) -> dict[str, Any]:
-        """Whole episodes of the policies as they are now."""
-        if self._judge is None:
-            self._judge = Judge(self.settings, self.settings.evaluate_episodes)
-        found = self._judge(self.run.agent)
-        found = {name: each.mean(1) for name, each in found.items() if name != "ended"}
-        means = {name: _plain(each, self.alive) for name, each in found.items()}
-        self.judged.append({"online": self.online, "return": means["return"]})
-        return {f"evaluation/{name}": values for name, values in means.items()}
+        """Whole episodes of the policies as they are now, in the worlds of all phases."""
+        if self._judges is None:
+            self._judges = Judges(self.settings, self.settings.evaluate_episodes)
+        row, found = evaluated(self._judges(self.run.agent), self._worlds[self.phase], self.alive)
+        self.judged.append({"phase": self.phase, "iteration": int(self.run.iteration), **found})
+        return row
 
     def _leave(self) -> None:
         """End the process, once it is saved."""
         for sink in self.sinks:
             sink.close()
         if self.saved:
-            at = f"step {self.step:,}" if self.online else f"update {self.update:,}"
+            at = f"step {self.step:,}" if self.part.acts else f"update {self.update:,}"
             tell(f"saved at {at}; go on with: {folder.resuming(self.path)}")
         elif self.path is None:
             tell(NOTHING)
@@ -293,7 +283,7 @@ class Driver:
         raise SystemExit(EXIT_RESUMABLE)
 
 
-def _plain(values: np.ndarray, valid: np.ndarray) -> list[float | None]:
-    """JSON numbers; None where a seed has nothing to say."""
-    good = valid & np.isfinite(values)
-    return [float(v) if ok else None for v, ok in zip(values, good, strict=True)]
+def phase_of(meta: dict[str, Any], settings: Settings) -> int:
+    """The phase that a checkpoint was written in. Before there were more than two, it said whether
+    agents acted."""
+    return int(meta.get("phase", bool(meta.get("online")) and settings.updates > 0))

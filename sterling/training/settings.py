@@ -12,9 +12,10 @@ from sterling.statistics.declared import Bounds
 from sterling.statistics.scores import Failed
 from sterling.training import outside
 from sterling.training.checks import check_guide, check_replay, check_spoken
-from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
-from sterling.training.fields import countable, counted, judged, make_config, seeds_of, whole
+from sterling.training.choices import BUDGETS, Guidance, Logbook, Phase, Speech
+from sterling.training.fields import counted, judged, make_config, seeds_of, whole
 from sterling.training.hindsight import check_hindsight
+from sterling.training.phases import after, goes_on, iterations, needs_of, own_iterations
 from sterling.training.presets import presets
 from sterling.training.sources import absolute, check_sources, files, keeps
 from sterling.types import Mistake
@@ -53,6 +54,7 @@ class Settings:
     context: int = 0  # tokens that its world's scenes were found to need; 0: not looked at yet
     return_within: Bounds | None = None  # what returns cannot leave; None: the environment's rules
     failed: Failed = None  # what a failed seed counts as in the result; None: nothing is decided
+    phases: tuple[Phase, ...] = ()  # what comes after that: see sterling.training.phases
 
     @property
     def name(self) -> str:
@@ -82,11 +84,14 @@ class Settings:
     def to_json(self) -> dict[str, Any]:
         """Plain values; what cannot be imported again is written as its name."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        plain |= outside.to_json(self.algorithm, self.environment, files(self.sources))
+        places = [each.environment for each in self.phases if isinstance(each.environment, str)]
+        words = [*files(self.sources), *places]
+        plain |= outside.to_json(self.algorithm, self.environment, words)
         plain["config"] = dataclasses.asdict(self.config)
         for name in ("data", "guide", "speech"):
             own = plain[name]
             plain[name] = None if own is None else dataclasses.asdict(own)
+        plain["phases"] = [phase.to_json() for phase in self.phases]
         return plain
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -116,6 +121,7 @@ class Settings:
         kept["data"] = Logbook(**plain["data"]) if plain.get("data") else None
         kept["guide"] = Guidance(**plain["guide"]) if plain.get("guide") else None
         kept["speech"] = Speech(**plain["speech"]) if plain.get("speech") else None
+        kept["phases"] = tuple(Phase.from_json(each) for each in plain.get("phases", ()))
         return cls(**kept | judged(kept))
 
 
@@ -200,9 +206,26 @@ def _later(module: Any, algorithm: str, config: Any, fields: dict[str, Any]) -> 
 
 
 def check_budget(settings: Settings) -> None:
-    """Raises Mistake where settings do not go together or leave nothing to do."""
+    """Raises Mistake where settings do not go together or leave nothing to do, in any phase."""
+    _check_phase(settings)
+    if settings.phases and settings.speech is not None:
+        raise Mistake("a language model is taught in one phase; leave out then")
+    before, number = settings, 2
+    while before.phases or (before.updates and before.steps):
+        try:
+            left = after(before)
+            assert left is not None
+            _check_phase(left, fresh=not goes_on(before))
+        except Mistake as error:
+            raise Mistake(f"phase {number}: {error}") from error
+        before, number = left, number + 1
+    iterations(settings)  # raises where they are too many
+
+
+def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
+    """The same of the first phase; ``fresh``: its source is another one than before."""
     name = settings.title
-    needs = algorithms.find(settings.algorithm).needs(settings.config)
+    needs = needs_of(settings)
     if needs.speaks:
         check_spoken(settings, needs)
     elif settings.speech is not None:
@@ -228,63 +251,7 @@ def check_budget(settings: Settings) -> None:
     check_hindsight(settings.hindsight, name, needs, logged=logged)
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")
-    iterations(settings)  # raises where the budget is too small
-
-
-def counts_updates(settings: Settings) -> bool:
-    """Whether a run's progress is counted in updates, at least at first."""
-    return settings.data is not None or settings.speech is not None
-
-
-def warmup_steps(settings: Settings) -> int:
-    """Steps per seed taken before the first online iteration: whole steps of every env."""
-    needs = algorithms.find(settings.algorithm).needs(settings.config)
-    if not settings.steps:
-        return 0
-    return -(-needs.warmup // settings.envs) * settings.envs
-
-
-def iteration_steps(settings: Settings) -> int:
-    """Steps per seed in one online collect-and-learn round."""
-    needs = algorithms.find(settings.algorithm).needs(settings.config)
-    return int(needs.collect * settings.envs)
-
-
-def iteration_updates(settings: Settings) -> int:
-    """Gradient updates in one round of a learner that samples."""
-    return int(algorithms.find(settings.algorithm).needs(settings.config).updates)
-
-
-def updates_of(settings: Settings, iterations: int) -> int:
-    """Gradient updates in a run's first ``iterations``."""
-    needs = algorithms.find(settings.algorithm).needs(settings.config)
-    return int(needs.updates_of(iterations))
-
-
-def offline_iterations(settings: Settings) -> int:
-    """Rounds that learn from the log alone; they come first."""
-    return settings.updates // iteration_updates(settings) if settings.updates else 0
-
-
-def iterations(settings: Settings) -> int:
-    """Rounds that fit into the budgets of updates and of steps."""
-    offline, name = offline_iterations(settings), settings.title
-    if not settings.steps:
-        if not settings.updates:
-            wanted = "steps=N" if settings.data is None else "updates=N, steps=N or both"
-            raise Mistake(f"{name} was given no budget; ask for {wanted}")
-        if offline < 1:
-            least = f"ask for at least {iteration_updates(settings)}"
-            raise Mistake(f"updates={settings.updates} are below one iteration of {name}; {least}")
-        return countable(name, offline)
-    each, warmup = iteration_steps(settings), warmup_steps(settings)
-    count = (settings.steps - warmup) // each
-    if count < 1:
-        raise Mistake(
-            f"steps={settings.steps} is below one iteration of {name}: "
-            f"{warmup} warm-up steps and {each} to learn from; ask for at least {warmup + each}"
-        )
-    return countable(name, offline + count)
+    own_iterations(settings, fresh=fresh)  # raises where the budget is too small
 
 
 def _default_envs(module: Any) -> int:

@@ -15,9 +15,11 @@ from sterling.report.metrics import MetricsFile, Sink
 from sterling.training import checkpoint, folder
 from sterling.training.checkpoint_meta import is_of_run
 from sterling.training.guard import NOTHING, Interrupt
+from sterling.training.phase_results import phases_told, switch
+from sterling.training.phases import counts_updates, last
 from sterling.training.run import Driver
-from sterling.training.settings import Settings, counts_updates, warmup_steps
-from sterling.training.trained import TrainedRun, final
+from sterling.training.settings import Settings
+from sterling.training.trained import TrainedRun
 
 AGAIN = "stopped before anything was learned; give the same command again"
 BEGUN = "stopped before anything was learned; begin with: {}"
@@ -65,12 +67,15 @@ def _finish(driver: Driver) -> TrainedRun:
     """Run to the end, evaluate, write the result."""
     driver.go()
     settings = driver.settings
-    run = TrainedRun(settings, driver.run.agent, _result(driver), driver.path)
+    run = TrainedRun(last(settings), driver.run.agent, _result(driver), driver.path)
     if settings.evaluate_episodes and driver.alive.any():
         found = run.evaluate(settings.evaluate_episodes)
         run.result |= {"unended": found.pop("unended"), "final": found}
-        if any(not each["online"] for each in driver.judged) and settings.steps:
-            run.result["switch"] = switch(driver.judged, settings, run.result["failed_seeds"])
+        lost = run.result["failed_seeds"]
+        if settings.updates and driver.parts[-1].acts:
+            run.result["switch"] = switch(driver.judged, settings, lost)
+        if settings.phases:
+            run.result |= phases_told(driver.judged, settings, run)
     if driver.path is not None:
         complete(driver.path, run.result, driver.saved)
     driver.close()
@@ -91,7 +96,8 @@ def complete(path: Path, result: dict[str, Any], saved: bool) -> None:
 def _result(driver: Driver) -> dict[str, Any]:
     """What ``result.json`` says, but for the final evaluation."""
     settings = driver.settings
-    learned = (driver.step - warmup_steps(settings)) * len(settings.seeds)
+    lived = driver.step - sum(part.warmup for part in driver.parts)
+    learned = lived * len(settings.seeds)
     made = driver.update * len(settings.seeds)
     seconds = max(driver.clock.seconds, 1e-9)
     counted = counts_updates(settings)
@@ -103,7 +109,7 @@ def _result(driver: Driver) -> dict[str, Any]:
     }
     return {
         "algorithm": settings.title,
-        "environment": settings.name,
+        "environment": last(settings).name,
         "steps": driver.step,
         **(of_log if counted else {}),
         "seeds": list(settings.seeds),
@@ -117,26 +123,6 @@ def _result(driver: Driver) -> dict[str, Any]:
         "compile_seconds": round(driver.clock.compile_seconds, 3),
         **({} if counted else {"steps_per_second": round(learned / seconds, 3)}),
     }
-
-
-def switch(
-    judged: Sequence[dict[str, Any]], settings: Settings, failed: Sequence[int]
-) -> dict[str, Any]:
-    """What going from the log to the world cost: each seed's return ``before`` the first step, its
-    ``lowest`` evaluation afterwards, and the ``dip`` from one to the other, with intervals.
-
-    A dip between two evaluations is not seen; ``evaluate_every`` says how close they are.
-    """
-    before = [each["return"] for each in judged if not each["online"]][-1]
-    online = [each["return"] for each in judged if each["online"]] or [before]
-    columns = zip(*online, strict=True)
-    lowest = [min((x for x in column if x is not None), default=None) for column in columns]
-    dip = [
-        None if one is None or other is None else max(one - other, 0.0)
-        for one, other in zip(before, lowest, strict=True)
-    ]
-    parts = {"before": before, "lowest": lowest, "dip": dip}
-    return {name: final(values, settings.seeds, failed) for name, values in parts.items()}
 
 
 def _channels(source: Any) -> dict[str, Channel]:

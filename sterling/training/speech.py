@@ -38,7 +38,8 @@ from sterling.training.agent import Agent, create_agent
 from sterling.training.begun import Start, start
 from sterling.training.choices import Speech
 from sterling.training.loop import Run
-from sterling.training.settings import Settings, iterations
+from sterling.training.phases import iterations, needs_of
+from sterling.training.settings import Settings
 from sterling.types import Comparisons, Mistake, Spec
 
 
@@ -79,7 +80,7 @@ def levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
 
 def voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Voice:
     """How is spoken in a run: lines are as long as the world's scenes need."""
-    needs, limit = _needs(settings), int(getattr(settings.config, "limit", 32))
+    needs, limit = needs_of(settings), int(getattr(settings.config, "limit", 32))
     own: dict[str, Any] = {"slots": of(settings).slots, "patience": of(settings).patience}
     if needs.of(SAID):
         own |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
@@ -135,7 +136,7 @@ def beginning(settings: Settings) -> Callable[..., Run]:
 
 def _source_maker(settings: Settings) -> Callable[[int], Any]:
     """What makes the source of so many seeds, each time anew: an iteration gives memory away."""
-    begun, place, needs = start(of(settings).model), world(settings), _needs(settings)
+    begun, place, needs = start(of(settings).model), world(settings), needs_of(settings)
     how, asked = voice(settings, place, begun.tokenizer), levels(settings, place)
     _check_parts(settings, asked)
     if needs.of(SAID):
@@ -170,7 +171,7 @@ def _spoken(
     settings: Settings, place: TextWorld, how: Voice, arms: tuple[int, ...], seeds: int
 ) -> Any:
     """What the agents say, and what was said before, by the settings' shares."""
-    asked, needs = of(settings), _needs(settings)
+    asked, needs = of(settings), needs_of(settings)
     none, turns = jnp.zeros((), jnp.int32), getattr(settings.config, "turns", 0)
     if 0 < turns < place.turns:
         said = f"turns={turns} leaves the rewards of later turns out, and {place.name} has "
@@ -236,7 +237,7 @@ def template(settings: Settings) -> Agent:
 
 def _agent(settings: Settings, states: PyTree) -> Agent:
     algorithm: Any = algorithms.find(settings.algorithm)
-    return Agent(states, algorithm, _needs(settings), settings.inside)
+    return Agent(states, algorithm, needs_of(settings), settings.inside)
 
 
 def _learner(settings: Settings) -> Callable[..., PyTree]:
@@ -294,7 +295,3 @@ def spoken(
         for _ in settings.seeds
     ]
     return converse(agent, scenes, how, keys.at(seeds, "evaluate", 0), explore=explore)
-
-
-def _needs(settings: Settings) -> Any:
-    return algorithms.find(settings.algorithm).needs(settings.config)

@@ -31,8 +31,9 @@ from sterling.training.agent import Agent, create_agent
 from sterling.training.footprint import check_size
 from sterling.training.guide import guided
 from sterling.training.loop import Run
+from sterling.training.phases import acts, iterations, parts
 from sterling.training.programs import once
-from sterling.training.settings import Settings, iterations
+from sterling.training.settings import Settings
 from sterling.types import AnyNeeds, Mistake, Spec, World
 
 
@@ -43,31 +44,8 @@ def build(settings: Settings, *, warm: bool = True, at: int = 0) -> Run:
     than it did at first, or who is stopped often would see only the first ones.
     """
     check_size(settings)
-    world = make_world(settings, _training(at)) if acts(settings) else None
+    world = make_world(settings, training_purpose(at)) if acts(settings) else None
     return beginning(settings, world)(jnp.asarray(settings.seeds, jnp.int32), None, warm)
-
-
-def acts(settings: Settings) -> bool:
-    """Whether agents act in a world of steps from the first iteration on."""
-    return settings.speech is None and not settings.updates
-
-
-def go_online(settings: Settings, run: Run, *, warm: bool = True, at: int = 0) -> Run:
-    """The run's second phase: the same agents, which now act and learn from what they live through
-    and, by its share, still from the log. They act in the warm-up themselves (Zhou 2024, WSRL).
-
-    Sources sum, weigh and discount by the numbers that the losses have from now on. ``at`` as in
-    :func:`build`.
-    """
-    later = dataclasses.replace(settings.config, **settings.online)
-    settings = dataclasses.replace(settings, config=later)
-    world, seeds = make_world(settings, _training(at)), run.seeds
-    agent = run.agent.with_fields(settings.online)
-    create = _source_maker(settings, world)
-    source = create(keys.at(seeds, "source", 0), agent)
-    if warm:
-        source = source.warm(agent, keys.at(seeds, "warm", 0), chance=False)
-    return Run(agent, _mixed(settings, source, world.spec), seeds, run.iteration)
 
 
 def beginning(settings: Settings, world: World | None) -> Callable[..., Run]:
@@ -88,24 +66,34 @@ def beginning(settings: Settings, world: World | None) -> Callable[..., Run]:
 
 def _logged(settings: Settings) -> Callable[..., Run]:
     """Of runs that learn from their log."""
-    algorithm: Any = algorithms.find(settings.algorithm)
-    assert settings.data is not None
-    needs, sampling = algorithm.needs(settings.config), settings.data.sampling
-    spec = _checked_problem(settings)
-    dataset = logbook.opened(settings.data)  # in the spaces of that problem
+    spec, source_of = of_log(settings)
 
     def begin(seeds: Int[Array, "seed"], own: Any, warm: bool) -> Run:
         agent = create_agent(settings, spec, seeds, own)
-        source = Logged.create(dataset, needs, sampling)  # anew: an iteration gives memory away
-        source = _augmented(settings, source, dataset.spec)
-        return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
+        return Run(agent, source_of(), seeds, jnp.zeros((), jnp.int32))
 
     return begin
 
 
+def of_log(settings: Settings) -> tuple[Spec, Callable[[], Source]]:
+    """The problem as the settings' log has it, and what makes the source of its rows."""
+    algorithm: Any = algorithms.find(settings.algorithm)
+    assert settings.data is not None
+    needs, sampling = algorithm.needs(settings.config), settings.data.sampling
+    spec = checked_problem(settings)
+    dataset = logbook.opened(settings.data)  # in the spaces of that problem
+
+    def create() -> Source:  # anew for each run: an iteration gives memory away
+        source: Source = _augmented(settings, Logged.create(dataset, needs, sampling), dataset.spec)
+        return source
+
+    return spec, create
+
+
 def _lived(settings: Settings, world: World) -> Callable[..., Run]:
     """Of runs whose agents act."""
-    source_of, spec = _source_maker(settings, world), problem(settings, world)
+    source_of = source_maker(settings, world, parts(settings)[0].room)
+    spec = problem(settings, world)
 
     def make(seeds: Int[Array, "seed"], own: Any) -> tuple[Agent, Any]:
         agent = create_agent(settings, spec, seeds, own)
@@ -119,8 +107,8 @@ def _lived(settings: Settings, world: World) -> Callable[..., Run]:
         if warm:
             by_chance = settings.guide is None
             source = source.warm(agent, keys.at(seeds, "warm", 0), chance=by_chance)
-        mixed = _mixed(settings, source, world.spec)
-        return Run(agent, mixed, seeds, jnp.zeros((), jnp.int32))
+        source = mixed(settings, source, world.spec)
+        return Run(agent, source, seeds, jnp.zeros((), jnp.int32))
 
     return begin
 
@@ -138,9 +126,11 @@ def _within_reach(settings: Settings, world: World) -> None:
         )
 
 
-def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "seed"], Agent], Any]:
+def source_maker(
+    settings: Settings, world: World, room: int
+) -> Callable[[Key[Array, "seed"], Agent], Any]:
     """What makes the source of fresh experience: whole episodes, rollouts, or a replay of what is
-    not logged."""
+    not logged. ``room``: steps per seed that it will live, in all phases that share it."""
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
     relabel = hindsight.maker(settings.hindsight, world, settings.name)
@@ -156,9 +146,7 @@ def _source_maker(settings: Settings, world: World) -> Callable[[Key[Array, "see
         own, stack = logbook.divided(settings, needs)[1], getattr(world, "stack", 1)
         own = sources.kept(settings.sources, own)
         real = unlabelled(awake(own))
-        replay = Replay.create(
-            lived, real, stack, start, settings.steps, actor=agent, relabel=relabel
-        )
+        replay = Replay.create(lived, real, stack, start, room, actor=agent, relabel=relabel)
         return sources.whole(settings.sources, _around(replay, own))
 
     return create
@@ -175,7 +163,7 @@ def _around(replay: Replay, needs: AnyNeeds) -> Source:
     return source
 
 
-def _mixed(settings: Settings, source: Any, spec: Spec) -> Any:
+def mixed(settings: Settings, source: Any, spec: Spec) -> Any:
     """The source, and beside it the log's share of every batch."""
     algorithm: Any = algorithms.find(settings.algorithm)
     needs = algorithm.needs(settings.config)
@@ -211,7 +199,7 @@ def make_world(settings: Settings, purpose: str = "train", copies: int | None = 
     )
 
 
-def _training(at: int) -> str:
+def training_purpose(at: int) -> str:
     """The purpose of a world in which agents learn from iteration ``at`` on."""
     return f"train/from-{at}" if at else "train"
 
@@ -232,7 +220,7 @@ def problem(settings: Settings, world: World | None = None) -> Spec:
     return dataclasses.replace(spec, envs=settings.envs, iterations=iterations(settings), log=log)
 
 
-def _checked_problem(settings: Settings) -> Spec:
+def checked_problem(settings: Settings) -> Spec:
     """``problem``, after a look at the world that the agents will be judged in."""
     if not settings.environment:
         return problem(settings)

@@ -8,21 +8,34 @@ from typing import Any
 
 from sterling.naming import hint
 from sterling.training import folder, outside
-from sterling.training.choices import BUDGETS, Guidance, Logbook, Speech
+from sterling.training.choices import BUDGETS, Guidance, Logbook, Phase, Speech
 from sterling.training.settings import Settings, check_budget
 from sterling.types import Mistake
 
-KINDS: dict[str, tuple[Any, str]] = {  # of values that Settings takes as they are
+FIELDS: dict[str, tuple[Any, str]] = {  # by the type of a dataclass's field
+    "str": (str, "text"),
+    "bool": (bool, "true or false"),
+    "int": (int, "a whole number"),
+    "float": ((int, float), "a number"),
+    "Any": ((str, dict), "a name"),
+    "dict[str, Any]": (dict, "an object"),
+    "dict[str, float]": (dict, "an object of numbers"),
+    "dict[str, Any] | None": ((dict, type(None)), "an object, or null"),
+    "tuple[Phase, ...]": (list, "a list of objects"),
+    "Logbook | None": ((dict, type(None)), "an object, or null"),
+}
+COUNTED = ("int", "float")  # fields whose numbers Settings.from_json checks itself
+KINDS: dict[str, tuple[Any, str]] = {
+    **{
+        field.name: FIELDS[str(field.type)]
+        for field in dataclasses.fields(Settings)
+        if str(field.type) in FIELDS and str(field.type) not in COUNTED
+    },
     "algorithm": (str, "a name, as ppo"),
     "environment": (str, "a name"),
     "config": (dict, "an object of fields"),
     "seeds": ((list, int), "a list of whole numbers"),
     "strategy": (str, "map, vmap or processes"),
-    "env_options": (dict, "an object of options"),
-    "online": (dict, "an object of numbers"),
-    "augment": (str, "text"),
-    "sources": (str, "text"),
-    "hindsight": (str, "text"),
     "context": (int, "a whole number"),
     "spaces": ((dict, type(None)), "an object with obs and action, or null"),
     "custom_environment": (bool, "true or false"),
@@ -31,12 +44,6 @@ KINDS: dict[str, tuple[Any, str]] = {  # of values that Settings takes as they a
     "earlier": (list, "a list of budgets"),
 }
 PARTS: dict[str, Any] = {"data": Logbook, "guide": Guidance, "speech": Speech}
-FIELDS: dict[str, tuple[Any, str]] = {
-    "str": (str, "text"),
-    "bool": (bool, "true or false"),
-    "int": (int, "a whole number"),
-    "float": ((int, float), "a number"),
-}
 
 
 def read_settings(path: Path, environment: Any = None, algorithm: Any = None) -> Settings:
@@ -70,6 +77,10 @@ def check_plain(plain: dict[str, Any]) -> None:
     for name, made in PARTS.items():
         if plain.get(name) is not None:
             _check_part(name, plain[name], made)
+    for number, phase in enumerate(plain.get("phases", ())):
+        _check_part(f"phases.{number}", phase, Phase)
+        if phase.get("data") is not None:
+            _check_part(f"phases.{number}.data", phase["data"], Logbook)
     if plain.get("spaces") is not None:
         _check_spaces(plain["spaces"])
 

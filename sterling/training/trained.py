@@ -21,9 +21,10 @@ from sterling.training.agent import Agent
 from sterling.training.checks import check_again
 from sterling.training.judge import Judge
 from sterling.training.logbook import Unlived
+from sterling.training.phases import iterations, last, parts
 from sterling.training.player import Player
 from sterling.training.programs import remember_programs
-from sterling.training.settings import Settings, iterations
+from sterling.training.settings import Settings
 from sterling.training.start import create_agent, make_world
 from sterling.training.stored import read_settings
 from sterling.types import Mistake, Spec
@@ -126,9 +127,12 @@ class TrainedRun:
         return self._world
 
 
-def load(path: str | Path, *, environment: Any = None, algorithm: Any = None) -> TrainedRun:
+def load(
+    path: str | Path, *, environment: Any = None, algorithm: Any = None, phase: int | None = None
+) -> TrainedRun:
     """A run's agents and result, from its folder; ``environment`` and ``algorithm``: the user's own
-    again, where the run was made with what cannot be imported."""
+    again, where the run was made with what cannot be imported. ``phase``: in whose world the agents
+    are to be judged, from 1 on (None: the last); they are the same in any."""
     check_again(path=path, environment=environment, algorithm=algorithm)
     path = Path(path)
     settings = read_settings(path, environment, algorithm)
@@ -139,13 +143,22 @@ def load(path: str | Path, *, environment: Any = None, algorithm: Any = None) ->
     remember_programs()
     template = _template(settings)
     agent, _ = checkpoint.load_part(folder.checkpoints(path), "agent", template)
-    return TrainedRun(settings, agent, folder.read_result(path) or {}, path)
+    where = last(settings)
+    if phase is not None:
+        found = parts(settings)
+        if not 0 < phase <= len(found):
+            raise Mistake(f"{path} has no phase {phase}; it has {len(found)}")
+        where = found[phase - 1].settings
+    return TrainedRun(where, agent, folder.read_result(path) or {}, path)
 
 
 def _template(settings: Settings) -> Agent:
     """Agents of the right form, to be filled with what was learned."""
     if settings.speech is None:
-        return create_agent(settings, _problem(settings))
+        agent = create_agent(settings, _problem(settings))
+        for part in parts(settings)[1:] if settings.phases else ():
+            agent = agent.with_fields(part.settings.config, part.fields)
+        return agent
     from sterling.training import speech
 
     return speech.template(settings)

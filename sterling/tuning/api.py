@@ -14,10 +14,10 @@ from sterling import algorithms
 from sterling.data import Dataset
 from sterling.training import folder, logbook, outside
 from sterling.training.api import LOG_OPTIONS, SPEECH_OPTIONS
+from sterling.training.phases import acts
 from sterling.training.programs import remember_programs
 from sterling.training.scored_by import declared
 from sterling.training.settings import Settings
-from sterling.training.start import acts
 from sterling.tuning import outcome, stored
 from sterling.tuning.asked import (
     POPULATIONS,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from sterling import algorithms
 from sterling.envs.registry import find
 from sterling.naming import hint
 from sterling.needs import SAID
@@ -16,9 +15,9 @@ from sterling.statistics.declared import counted_as
 from sterling.training import logbook
 from sterling.training.choices import Logbook, Speech
 from sterling.training.fields import SEEDS, seeds_of, whole
+from sterling.training.phases import acts, iterations, needs_of
 from sterling.training.scored_by import declared
-from sterling.training.settings import Settings, iterations, resolve
-from sterling.training.start import acts
+from sterling.training.settings import Settings, resolve
 from sterling.tuning import members, objective, space
 from sterling.tuning.lanes import iteration
 from sterling.tuning.population import Population, ends
@@ -80,7 +79,7 @@ def settings_of(asked: dict[str, Any], environment: Any) -> Settings:
 
 def lives(settings: Settings) -> bool:
     """Whether returns are logged while it is learned."""
-    needs = algorithms.find(settings.algorithm).needs(settings.config)
+    needs = needs_of(settings)
     spoken = settings.speech is not None and not settings.speech.replay
     return acts(settings) or (spoken and needs.of(SAID))
 

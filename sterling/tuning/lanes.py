@@ -19,14 +19,15 @@ from sterling.training import checkpoint
 from sterling.training.guard import healthy
 from sterling.training.judge import Judge
 from sterling.training.loop import Run
-from sterling.training.settings import (
-    Settings,
+from sterling.training.phases import (
+    acts,
     iteration_steps,
     iteration_updates,
     iterations,
     warmup_steps,
 )
-from sterling.training.start import acts, beginning, make_world
+from sterling.training.settings import Settings
+from sterling.training.start import beginning, make_world
 from sterling.training.visits import live
 from sterling.tuning import members, objective
 from sterling.tuning.search import Job

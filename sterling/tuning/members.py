@@ -22,7 +22,8 @@ from sterling import algorithms
 from sterling.training.agent import Agent
 from sterling.training.fields import make_config
 from sterling.training.loop import Run, restored, stored
-from sterling.training.settings import Settings, iterations
+from sterling.training.phases import iterations, needs_of
+from sterling.training.settings import Settings
 from sterling.tuning.space import Fields
 from sterling.types import Mistake
 
@@ -37,7 +38,7 @@ def configure(settings: Settings, fields: Fields) -> Settings:
 
 def program(settings: Settings) -> Any:
     """What members must have in common to share a program (hashable)."""
-    needs = algorithms.find(settings.algorithm).needs(settings.config)
+    needs = needs_of(settings)
     return jax.tree.structure(settings.config), needs, iterations(settings)
 
 

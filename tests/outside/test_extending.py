@@ -5,11 +5,14 @@ import runpy
 import shlex
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import sterling
 from sterling.checking import check_algorithm, check_environment
 from sterling.commands import train
+from sterling.envs.hazards import Hazards
 from sterling.options import parse
 
 PAGE = (Path(__file__).parents[2] / "docs/extending.md").read_text()
@@ -61,6 +64,16 @@ def test_an_algorithm_of_the_page_keeps_to_the_contract_in_its_updates(word, pag
         assert not finding.failed, finding
         if "seed alone" in finding.what:
             break
+
+
+def test_the_shield_of_the_page_holds(page):
+    """In the lower left corner, beside a hazard to the right: only a slip leads there."""
+    shielded, bare = runpy.run_path("my_shield.py")["make"](3, 6), Hazards(3, 6)
+    keys = jax.random.split(jax.random.key(0), 400)
+    states = jnp.full(400, 12), jnp.full(400, 1)
+    costs = [jax.vmap(task.step)(*states, keys)[-1]["cost"].mean() for task in (shielded, bare)]
+    assert costs[0] < 0.1
+    assert costs[1] > 0.8
 
 
 @pytest.mark.slow

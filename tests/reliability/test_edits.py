@@ -163,7 +163,7 @@ def test_edited_meta_with_a_right_checksum_falls_back_to_the_older(run, tmp_path
     "edit",
     [
         *({"alive": 5}, {"lap": []}),
-        *(pytest.param(x, marks=pytest.mark.slow) for x in ({"alive": []}, {"online": None})),
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ({"alive": []}, {"phase": None})),
     ],
 )
 def test_a_run_resumes_from_the_checkpoint_before_one_with_wrong_keys(run, tmp_path, edit, capsys):

@@ -12,8 +12,9 @@ from sterling.data.columns import Block
 from sterling.data.facts import Facts
 from sterling.factory import agents, episodes, rollouts
 from sterling.training import logbook, start
+from sterling.training.phases import iterations
 from sterling.training.presets import presets
-from sterling.training.settings import iterations, resolve
+from sterling.training.settings import resolve
 
 SMALL = {
     "ppo": {"envs": 2, "length": 8, "minibatch": 8, "epochs": 1, "width": 16},
@@ -80,7 +81,7 @@ def test_a_log_of_points_is_clipped_where_it_is_mixed_with_a_game(tmp_path):
         fields = {name: value for name, value in SMALL["dqn"].items() if name != "envs"}
         few = {"updates": 4, "envs": 1, "data": book, "preset": False, "fields": fields}
         settings = resolve("dqn", "Pong-v5", **{**few, **budget})
-        log = start._checked_problem(settings).log
+        log = start.checked_problem(settings).log
         return logbook.opened(book).transitions().reward.tolist(), log.returns
 
     assert told(steps=48) == ([0.0, 1.0, -1.0, 1.0], (0.0, 1.0))

@@ -17,9 +17,11 @@ import sterling
 from sterling.data import Dataset
 from sterling.training import logbook
 from sterling.training.choices import Guidance
+from sterling.training.entering import enter
+from sterling.training.phases import parts
 from sterling.training.run import Driver
 from sterling.training.settings import resolve
-from sterling.training.start import build, go_online
+from sterling.training.start import build
 from sterling.types import Mistake
 
 WORLD = "probe:both-continuous"
@@ -73,15 +75,9 @@ def test_rows_after_the_switch_are_counted_from_there(data):
         evaluate_episodes=0,
     )  # fmt: skip
     driver = object.__new__(Driver)  # only what it counts by, no agents
-    driver.settings, driver._offline = settings, 7
-    for online, iteration, left in (
-        (False, 0, 20),
-        (False, 3, 17),
-        (True, 7, 5),
-        (True, 9, 3),
-        (True, 12, 5),
-    ):
-        driver.online, driver.run = online, types.SimpleNamespace(iteration=iteration)
+    driver.settings, driver.parts = settings, parts(settings)
+    for phase, iteration, left in ((0, 0, 20), (0, 3, 17), (1, 7, 5), (1, 9, 3), (1, 12, 5)):
+        driver.phase, driver.run = phase, types.SimpleNamespace(iteration=iteration)
         assert driver._every() == left
 
 
@@ -116,7 +112,7 @@ def test_sources_have_the_numbers_of_the_second_phase(algorithm, fixed, online, 
         online=online, fields={"width": 16, "batch": 8, "capacity": 400, "warmup": 0, **fixed},
     )  # fmt: skip
     before = build(settings)
-    after = go_online(settings, before, warm=False)
+    after = enter(parts(settings)[1], before, warm=False)
     logged, lived = after.source.sources
     for name, value in expected.items():
         first, own, fresh = (each.needs.feeds[0] for each in (before.source, logged, lived))

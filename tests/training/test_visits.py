@@ -41,10 +41,10 @@ class Guest(Wrapped, eqx.Module):
 
 @pytest.fixture
 def _visited(monkeypatch):
-    make = start._source_maker
+    make = start.source_maker
 
-    def maker(settings, world):
-        create = make(settings, world)
+    def maker(settings, world, room):
+        create = make(settings, world, room)
 
         def guest(keys, agent):
             told = jnp.zeros((len(settings.seeds), 40), jnp.uint32)
@@ -52,7 +52,7 @@ def _visited(monkeypatch):
 
         return guest
 
-    monkeypatch.setattr(start, "_source_maker", maker)
+    monkeypatch.setattr(start, "source_maker", maker)
 
 
 def train(**options):

@@ -1,0 +1,255 @@
+"""Runs of several phases: worlds and logs one after another, with the same agents."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+import logs
+
+import sterling
+from sterling import cli
+from sterling.envs.classic import CartPole
+from sterling.training import entering, phases
+from sterling.training.checkpoint_meta import is_of_run
+from sterling.training.choices import Phase
+from sterling.training.run import phase_of
+from sterling.training.settings import Settings, resolve
+from sterling.types import Mistake
+
+PPO = {
+    **{"preset": False, "envs": 4, "length": 8, "minibatch": 16, "epochs": 1, "width": 8},
+    **{"anneal": False, "seeds": 2, "log_every": 64},
+}
+DQN = {
+    **{"preset": False, "envs": 2, "warmup": 16, "capacity": 512, "batch": 8, "width": 8},
+    **{"seeds": 1, "evaluate_episodes": 0, "log_every": 64},
+}
+HERE = "CartPole-v1"
+CONTINUOUS = "probe:both-continuous"
+
+
+class Heavy(CartPole):
+    """A pole of twice the length."""
+
+    half_length = 1.0
+
+
+def same(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("algorithm", "fields"), [("ppo", PPO), ("dqn", DQN)])
+def test_a_phase_that_changes_nothing_goes_on_as_if_it_were_none(algorithm, fields):
+    """World, replay, counters and randomness go over: two halves are one whole, bit for bit."""
+    fields = fields | {"evaluate_episodes": 0}
+    whole = sterling.train(algorithm, HERE, steps=256, **fields)
+    halves = sterling.train(algorithm, HERE, steps=128, then="steps=128", **fields)
+    assert halves.result["steps"] == whole.result["steps"] == 256
+    same(whole.agent.state, halves.agent.state)
+
+
+def test_fields_change_with_a_phase():
+    fields = PPO | {"evaluate_episodes": 0, "seeds": 1}
+    first = sterling.train("ppo", HERE, steps=128, **fields)
+    both = sterling.train(
+        "ppo", HERE, steps=128, then=["steps=64 lr=0.0", {"steps": 64, "epochs": 3}], **fields
+    )
+    same(first.agent.state.nets, both.agent.state.nets)
+    config = both.agent.state.config
+    assert (float(config.lr[0]), config.epochs, both.settings.config.epochs) == (0.0, 3, 3)
+
+
+def test_what_a_replay_has_kept_goes_over_where_its_windows_change():
+    settings = resolve(
+        "dqn", HERE, steps=128, seeds=1, envs=2, preset=False,
+        fields={"warmup": 16, "capacity": 512, "batch": 8, "width": 8},
+        phases=(Phase(steps=64, fields={"n_step": 3}),),
+    )  # fmt: skip
+    before = entering.built(settings, 0, warm=True)
+    after = entering.enter(phases.parts(settings)[1], before)
+    assert (before.source.needs.feeds[0].n_step, after.source.needs.feeds[0].n_step) == (1, 3)
+    same(before.source.ring, after.source.ring)
+    same(before.source.source.obs, after.source.source.obs)
+
+
+@pytest.fixture(name="data", scope="module")
+def _data(tmp_path_factory):
+    return logs.write("both-continuous", False, tmp_path_factory.mktemp("logs"))
+
+
+def test_from_the_log_to_the_world_is_two_phases(data):
+    fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 2}
+    how = {"data": data, "updates": 20, "share": 0.25, **fields}
+    short = sterling.train("td3bc", CONTINUOUS, steps=64, online={"alpha": 7.0}, **how)
+    long = sterling.train("td3bc", CONTINUOUS, then="steps=64 alpha=7.0", **how)
+    same(short.agent.state, long.agent.state)
+    assert (short.result["steps"], short.result["updates"]) == (64, 32)
+    assert [(each["steps"], each["updates"]) for each in long.result["phases"]] == [
+        (0, 20),
+        (64, 12),
+    ]
+
+
+def test_from_the_world_to_a_log_and_back(data):
+    fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 2}
+    then = [f"updates=12 data={data}", "steps=32", f"steps=32 environment={CONTINUOUS}"]
+    run = sterling.train("sac", CONTINUOUS, steps=64, then=then, **fields)
+    told = [(each["steps"], each["updates"]) for each in run.result["phases"]]
+    assert told == [(64, 12), (0, 12), (32, 4), (32, 4)]
+    assert run.result["steps"] == 128
+
+
+def test_a_world_that_is_named_again_begins_other_episodes():
+    settings = resolve(
+        "ppo", HERE, steps=64, seeds=1, envs=4, preset=False, fields={"length": 8, "minibatch": 16},
+        phases=(Phase(steps=64, environment=HERE),),
+    )  # fmt: skip
+    before = entering.built(settings, 0, warm=True)
+    after = entering.enter(phases.parts(settings)[1], before)
+    assert not np.allclose(before.source.obs, after.source.obs)
+
+
+class Stop:
+    """A sink that ends the process at a row, as SIGTERM would."""
+
+    def __init__(self, at):
+        self.left = at
+
+    def write(self, row):
+        self.left -= 1
+        if not self.left:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def close(self):
+        """Nothing to release."""
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])  # in the first phase, at its end, in the second
+def test_stopped_and_resumed_equals_uninterrupted(at, tmp_path):
+    then = "steps=128 env.max_episode_steps=50 lr=1e-3"
+    how = {**PPO, "steps": 128, "evaluate_episodes": 2, "then": then}
+    whole = sterling.train("ppo", HERE, out=tmp_path / "whole", **how)
+    with pytest.raises(SystemExit):
+        sterling.train("ppo", HERE, out=tmp_path / "cut", sinks=[Stop(at)], **how)
+    again = sterling.resume(tmp_path / "cut")
+    same(whole.agent.state, again.agent.state)
+    assert whole.result["phases"] == again.result["phases"]
+    logs = [
+        [{k: v for k, v in json.loads(line).items() if not k.startswith("time/")}
+         for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("whole", "cut")
+    ]  # fmt: skip
+    assert logs[0] == logs[1]
+    assert [row["phase"] for row in logs[0]] == [1, 1, 2, 2]
+
+
+def test_every_world_is_judged_and_what_is_forgotten_told(tmp_path):
+    how = {**PPO, "steps": 128, "evaluate_episodes": 3}
+    run = sterling.train(
+        "ppo", CartPole(), then={"steps": 128, "environment": Heavy()}, out=tmp_path / "run", **how
+    )
+    assert run.result["environment"] == "Heavy"
+    told = run.result["phases"]
+    assert [each["environment"] for each in told] == ["CartPole", "Heavy"]
+    assert [each["steps"] for each in told] == [128, 128]
+    first, last = (each["return"] for each in told)
+    assert last["Heavy"] == run.result["final"]["return"] | {"caution": last["Heavy"]["caution"]}
+    lost = np.subtract(first["CartPole"]["per_seed"], last["CartPole"]["per_seed"])
+    np.testing.assert_allclose(run.result["forgotten"]["CartPole"]["per_seed"], lost)
+    there = sterling.train("ppo", CartPole(), **how)
+    assert first["CartPole"]["per_seed"] == there.result["final"]["return"]["per_seed"]
+
+
+def test_a_stored_run_is_judged_in_the_world_of_any_phase(tmp_path):
+    how = {**PPO, "steps": 64, "evaluate_episodes": 2, "out": tmp_path / "run"}
+    sterling.train("ppo", HERE, then="steps=64 env.max_episode_steps=7 epochs=2", **how)
+    run = sterling.load(tmp_path / "run")
+    assert run.settings.env_options == {"max_episode_steps": 7}
+    assert run.evaluate(2)["return"]["per_seed"] == [7.0, 7.0]
+    assert max(sterling.load(tmp_path / "run", phase=1).evaluate(2)["return"]["per_seed"]) > 7.0
+    with pytest.raises(Mistake, match="has no phase 3; it has 2"):
+        sterling.load(tmp_path / "run", phase=3)
+    plain = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert Settings.from_json(plain).phases[0].fields == {"epochs": 2}
+
+
+def test_a_finished_run_is_given_another_phase(tmp_path):
+    how = {**PPO, "evaluate_episodes": 2}
+    whole = sterling.train("ppo", HERE, steps=64, then="steps=64 lr=1e-3", **how)
+    sterling.train("ppo", HERE, steps=64, out=tmp_path / "run", **how)
+    more = sterling.resume(tmp_path / "run", then="steps=64 lr=1e-3")
+    same(whole.agent.state, more.agent.state)
+    assert more.result["steps"] == 128
+    with pytest.raises(Mistake, match="first phase of this run is over"):
+        sterling.resume(tmp_path / "run", steps=1000)
+
+
+@pytest.mark.slow
+def test_processes_tell_the_same_of_their_phases(tmp_path):
+    how = {**PPO, "steps": 64, "evaluate_episodes": 2, "then": "steps=64 env.max_episode_steps=30"}
+    apart = sterling.train("ppo", HERE, strategy="processes", **how)
+    together = sterling.train("ppo", HERE, **how)
+    same(apart.agent.state, together.agent.state)
+    for name in ("phases", "forgotten"):
+        assert apart.result[name] == together.result[name]
+
+
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        (
+            "steps=64 environment=Acrobot-v1",
+            r"phase 2: Acrobot-v1 has observations .* were made for",
+        ),
+        ("steps=64 width=16", "phase 2: width would shape anew what was learned"),
+        ("steps=64 wdth=16", r"phase 2: ppo has no field 'wdth' \(did you mean width\?\)|wdth"),
+        ("steps=64 lr=-1.0", "phase 2: ppo's field lr must be"),
+        ("steps=1", "phase 2: steps=1 is below one iteration of ppo"),
+        ("lr=0.1", "phase 2: ppo was given no budget"),
+        ("updates=5", "phase 2: updates .* come after a log"),
+        ("steps", "'steps' in then is not of the form KEY=VALUE"),
+        (5, "then must be text"),
+        ([5], "then must be text"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_learned(then, words, tmp_path):
+    with pytest.raises(Mistake, match=words):
+        sterling.train("ppo", HERE, steps=64, then=then, out=tmp_path / "run", **PPO)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_replay_that_would_hold_something_else_cannot_go_on():
+    with pytest.raises(Mistake, match="phase 2: priority would shape anew what was kept"):
+        sterling.train("dqn", HERE, steps=64, then="steps=64 priority=0.6", **DQN)
+
+
+def test_older_checkpoints_say_whether_agents_acted():
+    meta = {"alive": [True], "failures": {}, "online": True, "judged": []}
+    assert is_of_run(meta, 1)
+    assert is_of_run({**meta, "phase": 1}, 1)
+    assert not is_of_run({**meta, "phase": -1}, 1)
+    only = resolve("ppo", HERE, steps=9_999)
+    bridged = dataclasses.replace(only, updates=5)
+    assert [phase_of(meta, each) for each in (only, bridged)] == [0, 1]
+
+
+def test_the_command_line_takes_phases(tmp_path, capsys):
+    words = ["train", "ppo", HERE, "--steps", "64", "--then", "steps=64 lr=1e-3", "--quiet"]
+    words += ["--envs", "4", "--length", "8", "--minibatch", "16", "--evaluate-episodes", "2"]
+    assert cli.main([*words, "--out", str(tmp_path / "run")]) == 0
+    more = ["resume", str(tmp_path / "run"), "--then", "steps=32", "--quiet"]
+    assert cli.main(more) == 0
+    assert "96" not in capsys.readouterr().err
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert [each["steps"] for each in result["phases"]] == [64, 64, 32]
