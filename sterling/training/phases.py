@@ -57,9 +57,8 @@ class Part:
 
     def updates(self, iteration: int) -> int:
         """Updates per seed that it has made by then, where the learner samples."""
-        needs = needs_of(self.settings)
-        before = needs.updates_of(self.begin)
-        return int(needs.updates_of(self.begin + self._rounds(iteration)) - before)
+        needs, done = needs_of(self.settings), self.begin + self._rounds(iteration)
+        return int(needs.updates_of(done) - needs.updates_of(self.begin))
 
     def _rounds(self, iteration: int) -> int:
         return min(max(iteration, self.begin), self.end) - self.begin

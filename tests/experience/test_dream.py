@@ -284,6 +284,8 @@ class Stretching:
     asked: ClassVar = {"length": 2}
 
     def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
         return getattr(mbpo, name)
 
     def needs(self, config):
@@ -294,13 +296,17 @@ class Stretching:
         return mbpo.learn(state, rows, key)
 
 
+class Preferring(Stretching):
+    """It asks for priorities, which no dream has."""
+
+    asked: ClassVar = {"priority": 0.6}
+
+
 def test_a_learner_is_fed_stretches_of_dreams():
     few = {"model_updates": 2, "learn": 2, "branches": 8, "model_batch": 8, "horizon": 2}
     how = {"steps": 140, "warmup": 100, "evaluate_episodes": 0, "preset": False}
     run = sterling.train(Stretching(), "Pendulum-v1", **{**FIELDS, **few}, **how)
     for leaf in jax.tree.leaves(run.agent.state.policy.actor):
         assert np.isfinite(leaf).all()
-    greedy = Stretching()
-    greedy.asked = {"priority": 0.6}
     with pytest.raises(Mistake, match="leave out priority"):
-        resolve(greedy, "Pendulum-v1", steps=20_000)
+        resolve(Preferring(), "Pendulum-v1", steps=20_000)
