@@ -149,4 +149,5 @@ LAYER = Layer(
     "go-explore",
     "episodes go on from an archive of states that were reached",
     rollouts=GoExplore.create,
+    begins=True,
 )

@@ -43,6 +43,7 @@ class Layer:
     rollouts: Callable[[Any, Numbers, Key[Array, "seed"], Actor], Any] = _rollouts
     whole: Callable[[Any, Numbers], Any] = _whole
     keep: tuple[str, ...] = ()
+    begins: bool = False  # it says where every episode begins, which one layer can
 
     def read(self, text: str) -> Numbers:
         """The numbers written after the word's colon; "" for the usual ones."""

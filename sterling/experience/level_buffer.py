@@ -242,8 +242,6 @@ def _right(numbers: Numbers) -> bool:
 
 
 def _around(source: Any, numbers: Numbers, keys: Key[Array, "seed"], actor: Any) -> LevelBuffer:
-    if not isinstance(source, Rollout):
-        raise Mistake("plr-robust and accel choose every level themselves; leave out other sources")
     actor.needs_advantage()
     size, share, beta, rho, *edits = numbers
     rules = Rules(int(size), share, beta, rho, *map(int, edits))
@@ -258,6 +256,7 @@ ROBUST = Layer(
     f"plr-robust:1000,0.5,0.3,0.3: {NUMBERS}",
     right=_right,
     rollouts=_around,
+    begins=True,
 )
 ACCEL = Layer(
     "accel",
@@ -266,4 +265,5 @@ ACCEL = Layer(
     f"accel:1000,0.5,0.3,0.3,3: {NUMBERS}, edits of each",
     right=_right,
     rollouts=_around,
+    begins=True,
 )

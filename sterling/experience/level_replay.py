@@ -136,4 +136,5 @@ LAYER = Layer(
     rollouts=_levels,
     whole=lambda source, numbers: LevelReplay.create(source, *numbers),
     keep=(LEVEL,),
+    begins=True,
 )

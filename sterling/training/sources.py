@@ -31,7 +31,9 @@ def check_sources(words: str, name: str, needs: AnyNeeds, *, alone: bool) -> Non
     learner ``name`` lives by itself, without a log or a guide."""
     if not words:
         return
-    read(words)
+    both = [layer.word for layer, _ in read(words) if layer.begins]
+    if len(both) > 1:
+        raise Mistake(f"{' and '.join(both)} each say where every episode begins; name one of them")
     if needs.of(EPISODES):
         raise Mistake(f"{name}'s episodes begin as the world says; leave out sources")
     if needs.speaks:
