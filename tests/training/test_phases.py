@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 import logs
+from stopping import Stop
 
 import sterling
 from sterling import cli
@@ -118,21 +117,6 @@ def test_a_world_that_is_named_again_begins_other_episodes():
     before = entering.built(settings, 0, warm=True)
     after = entering.enter(phases.parts(settings)[1], before)
     assert not np.allclose(before.source.obs, after.source.obs)
-
-
-class Stop:
-    """A sink that ends the process at a row, as SIGTERM would."""
-
-    def __init__(self, at):
-        self.left = at
-
-    def write(self, row):
-        self.left -= 1
-        if not self.left:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    def close(self):
-        """Nothing to release."""
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])  # in the first phase, at its end, in the second
