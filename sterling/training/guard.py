@@ -14,6 +14,7 @@ import fcntl
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -140,6 +141,7 @@ class Interrupt:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._old_wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        self._old_hook, sys.unraisablehook = sys.unraisablehook, _unraisable(sys.unraisablehook)
         heard = [each for each in self.signals if each != signal.SIGHUP or not _hangup_ignored()]
         self._old = {each: signal.signal(each, self._request) for each in heard}
         self._thread = threading.Thread(target=self._watch, name="interrupt", daemon=True)
@@ -161,6 +163,7 @@ class Interrupt:
             time.sleep(max(0.0, first + DEBOUNCE - time.monotonic()))
         for each, handler in self._old.items():
             signal.signal(each, handler)
+        sys.unraisablehook = self._old_hook
         signal.set_wakeup_fd(self._old_wakeup)
         self._writer.close()  # the thread reads the end of the stream and returns
         self._thread.join()
@@ -186,6 +189,19 @@ class Interrupt:
                 self._first = now
             elif now - self._first > DEBOUNCE:
                 os._exit(128 + numbers[0])
+
+
+def _unraisable(hook: Callable[[Any], object]) -> Callable[[Any], object]:
+    """What is done with an exception that nobody can catch: ``hook``, unless it is the exit of
+    ``Interrupt(leave)``. Raised in a callback, such as JAX's at each collection of garbage, that
+    would be printed and forgotten; its words have been said."""
+
+    def answer(lost: Any) -> None:
+        if isinstance(lost.exc_value, SystemExit) and lost.exc_value.code == EXIT_RESUMABLE:
+            os._exit(EXIT_RESUMABLE)
+        hook(lost)
+
+    return answer
 
 
 def _hangup_ignored() -> bool:

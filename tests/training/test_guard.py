@@ -167,6 +167,29 @@ def test_a_signal_ends_the_loop_with_75(number: signal.Signals) -> None:
         assert process.returncode == guard.EXIT_RESUMABLE == 75
 
 
+LOST = """
+import gc, os, signal
+from sterling.training import guard
+
+def collected(phase, info):  # Python prints and forgets what is raised here
+    if phase == "stop":
+        os.kill(os.getpid(), signal.SIGTERM)
+
+print("go", flush=True)
+with guard.Interrupt(leave=lambda: "gone"):
+    gc.callbacks.append(collected)
+    gc.collect()
+    gc.callbacks.clear()
+print("went on", flush=True)
+"""
+
+
+def test_a_signal_in_a_callback_is_not_forgotten() -> None:
+    with ready(python(LOST)) as process:
+        assert process.communicate(timeout=30)[0] == "gone\n"
+        assert process.returncode == 75
+
+
 @pytest.mark.parametrize("apart", [0.002, 0.1])  # the loop has left after 0.01
 def test_a_signal_delivered_twice_is_one_request(apart: float) -> None:
     with ready(python(LOOP)) as process:

@@ -17,6 +17,7 @@ import sterling
 from sterling.algorithms.online import ppo
 from sterling.training import lap, loop, run
 from sterling.training.agent import Agent
+from sterling.training.rows import lived
 
 FIELDS = {
     "ppo": {"length": 16, "minibatch": 64, "epochs": 2, "width": 16},
@@ -176,14 +177,13 @@ def test_metrics_of_a_world_of_the_host_are_added_up(monkeypatch):
 
 def test_means_of_episodes_by_hand():
     """Two episodes, none, and one of a seed that has failed."""
-    driver = object.__new__(run.Driver)
-    driver.alive = np.array([True, True, False])
+    alive = np.array([True, True, False])
     tally = types.SimpleNamespace(
         totals={"return": np.array([6.0, 0.0, 5.0]), "length": np.array([4, 0, 2])},
         episodes=np.array([2, 0, 1]),
         invalid=np.array([0, 1, 0]),
     )
-    assert driver._lived(tally) == {
+    assert lived(tally, alive) == {
         "data/return": [3.0, None, None],
         "data/length": [2.0, None, None],
         "data/episodes": [2, 0, 1],
