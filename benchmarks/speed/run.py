@@ -76,10 +76,28 @@ def _measure(bench: Bench, contenders: list[Case], repetitions: int) -> dict[str
 
 
 def _write(out: Path, results: dict[str, Any], begun: dict[str, Any]) -> None:
-    """The JSON, and the Markdown page beside it."""
-    results["comparisons"] = report.compare(results)
-    evidence.write(out, results, begun, SEEDS)
-    out.with_suffix(".md").write_text(_page(out, results))
+    """The JSON, and the Markdown page beside it. Groups that were not measured now stay as they
+    were, each with where its numbers come from."""
+    old = json.loads(out.read_text()) if out.exists() else {"provenance": []}
+    now, whole = _groups(results), dict(results)
+    kept = [group for group in _groups(old) if group not in now]
+    blocks = [
+        {**block, "of": group}
+        for group in kept
+        for block in old["provenance"]
+        if block.get("of", group) == group
+    ]
+    for part in ("cases", "measurements"):
+        before = {name: x for name, x in old.get(part, {}).items() if name.split("/")[0] in kept}
+        whole[part] = before | results[part]
+    whole["comparisons"] = report.compare(whole)
+    whole["provenance"] = blocks + [{"of": each, **begun, "seeds": SEEDS} for each in now]
+    out.write_text(json.dumps(whole, indent=1) + "\n")
+    out.with_suffix(".md").write_text(_page(out, whole))
+
+
+def _groups(results: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(name.split("/")[0] for name in results.get("measurements", {})))
 
 
 def _page(out: Path, results: dict[str, Any]) -> str:
