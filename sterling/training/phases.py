@@ -86,15 +86,20 @@ def last(settings: Settings) -> Settings:
 
 
 def world_names(settings: Settings) -> list[str]:
-    """The name of each phase's world; others of the same name are numbered."""
-    places: list[tuple[Any, dict[str, Any]]] = []
+    """The name of each phase's world; others of the same name are told apart by their options, or
+    numbered."""
+    known: list[tuple[Any, dict[str, Any], str]] = []
     names = []
     for each in _left(settings):
-        place = (each.environment, each.env_options)
-        places += [] if place in places else [place]
-        alike = [other for other in places if importing.title(other[0]) == each.name]
-        number = alike.index(place) + 1
-        names.append(each.name if number == 1 else f"{each.name} ({number})")
+        found = [name for *place, name in known if place == [each.environment, each.env_options]]
+        if not found:
+            said = ", ".join(f"{key}={value}" for key, value in each.env_options.items())
+            number = 1 + sum(importing.title(other) == each.name for other, *_ in known)
+            tried = [each.name, f"{each.name} ({said})", f"{each.name} ({number})"]
+            taken = [name for *_, name in known]
+            found = [name for name in tried if name not in taken and not name.endswith("()")]
+            known.append((each.environment, each.env_options, found[0]))
+        names.append(found[0])
     return names
 
 

@@ -168,6 +168,18 @@ def test_a_stored_run_is_judged_in_the_world_of_any_phase(tmp_path):
     assert Settings.from_json(plain).phases[0].fields == {"epochs": 2}
 
 
+def test_worlds_of_one_name_are_told_apart():
+    settings = resolve("ppo", HERE, steps=9_999, phases=(
+        Phase(9_999, env_options={"max_episode_steps": 7}), Phase(9_999),
+        Phase(9_999, environment=HERE), Phase(9_999, environment=CartPole()),
+        Phase(9_999, environment=Heavy()), Phase(9_999, environment=Heavy()),
+    ))  # fmt: skip
+    short = f"{HERE} (max_episode_steps=7)"
+    assert phases.world_names(settings) == [
+        *(HERE, short, short, HERE, "CartPole", "Heavy", "Heavy (2)")
+    ]
+
+
 def test_a_finished_run_is_given_another_phase(tmp_path):
     how = {**PPO, "evaluate_episodes": 2}
     whole = sterling.train("ppo", HERE, steps=64, then="steps=64 lr=1e-3", **how)
