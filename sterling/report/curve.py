@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from sterling.report.runs import Curves, curves
 from sterling.report.style import BLACK, BLUE, ORANGE
 from sterling.statistics import Headline
 from sterling.statistics.declared import Bounds
-from sterling.statistics.folders import column
+from sterling.statistics.folders import column, place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,6 +119,10 @@ def _dress(axes: Axes, config: dict[str, Any], rows: list[Row]) -> None:
     axes.set_ylabel(f"return of {kind} episodes")
     if of_log and config.get("steps") and config.get("updates"):
         axes.axvline(config["updates"], color=BLACK, lw=0.8, ls=":", label="from here on it acts")
+    ends = [place(a) for a, b in pairwise(rows) if a.get("phase", 1) != b.get("phase", 1)]
+    for number, end in enumerate(ends):
+        label = "the next phase begins" if not number else None
+        axes.axvline(end, color=BLACK, lw=0.8, ls=":", label=label)
     style.grid(axes)
     axes.margins(x=0.02)
     if axes.get_legend_handles_labels()[0]:

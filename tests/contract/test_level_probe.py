@@ -26,6 +26,7 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
 }
 # what they compare was earned in different levels: too little is said of an action's last digits
 COMPARING = ("openes", "pebble")
+DREAMING = ("mbpo",)  # values are those of a model's rewards, known to 0.25 after so few updates
 QUICK = {("ppo", "levels-continuous", REPLAY), ("dqn", "levels", REPLAY)}
 
 
@@ -66,10 +67,11 @@ def test_the_known_answers_are_reached_in_every_level(name, world, sources):
         if whole and hasattr(run.agent.algorithm, "value"):
             judge = jax.vmap(run.agent.algorithm.value, in_axes=(0, None))
             value = judge(run.agent.state, jnp.asarray(answers.obs))
-            np.testing.assert_allclose(value, [answers.value] * 2, atol=0.1)
+            near = 0.25 if name in DREAMING else 0.1
+            np.testing.assert_allclose(value, [answers.value] * 2, atol=near)
         seen, right = (x[answers.decides] for x in (answers.obs, answers.action))
         action = [np.ravel(list(actions(run.player(seed), seen))) for seed in (0, 1)]
-        np.testing.assert_allclose(action, [right] * 2, atol=0.2)
+        np.testing.assert_allclose(action, [right] * 2, atol=0.2 if whole else 0.25)
 
 
 def remembers(rows, answers, whole):
