@@ -47,7 +47,7 @@ define tests
 	XLA_FLAGS="$(LEAST)" $(PYTEST) -m "not as_users and $(1)" tests
 endef
 
-test: $(STAMP)  ## the tests that hold every promise (12 to 13 minutes on two idle cores)
+test: $(STAMP)  ## the tests that hold every promise (about 17 minutes on two idle cores)
 	$(call tests,not slow)
 
 test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases
