@@ -73,11 +73,12 @@ def enter(part: Part, run: Run, *, warm: bool = True, at: int = 0) -> Run:
     source = source_maker(settings, world, part.room)(
         keys.at(run.seeds, "source", part.source), agent
     )
-    if part.keeps:
-        return Run(agent, _taken_over(part, run.source, source), run.seeds, run.iteration)
-    if warm:
+    if warm and not part.keeps:
         source = source.warm(agent, keys.at(run.seeds, "warm", part.source), chance=False)
-    return Run(agent, mixed(settings, source, world.spec), run.seeds, run.iteration)
+    source = mixed(settings, source, world.spec)
+    if part.keeps:
+        source = _taken_over(part, run.source, source)
+    return Run(agent, source, run.seeds, run.iteration)
 
 
 def _check_spaces(settings: Settings, run: Run, spec: Spec) -> None:

@@ -95,9 +95,9 @@ def world_names(settings: Settings) -> list[str]:
         if not found:
             said = ", ".join(f"{key}={value}" for key, value in each.env_options.items())
             number = 1 + sum(importing.title(other) == each.name for other, *_ in known)
-            tried = [each.name, f"{each.name} ({said})", f"{each.name} ({number})"]
             taken = [name for *_, name in known]
-            found = [name for name in tried if name not in taken and not name.endswith("()")]
+            words = [each.name, *([f"{each.name} ({said})"] if said else [])]
+            found = [x for x in (*words, f"{each.name} ({number})") if x not in taken]
             known.append((each.environment, each.env_options, found[0]))
         names.append(found[0])
     return names

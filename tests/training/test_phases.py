@@ -100,6 +100,14 @@ def test_from_the_log_to_the_world_is_two_phases(data):
     ]
 
 
+def test_a_log_stays_beside_a_replay_whose_windows_change(data):
+    fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 0}
+    how = {"steps": 64, "then": "steps=32 n_step=3", "augment": "gaussian:0.001", **fields}
+    run = sterling.train("sac", CONTINUOUS, data=data, **how)
+    assert run.result["steps"] == 96
+    assert run.agent.needs.feeds[0].n_step == 3
+
+
 def test_from_the_world_to_a_log_and_back(data):
     fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 2}
     then = [f"updates=12 data={data}", "steps=32", f"steps=32 environment={CONTINUOUS}"]
