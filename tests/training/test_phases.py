@@ -18,7 +18,7 @@ from stopping import Stop
 import sterling
 from sterling import cli
 from sterling.envs.classic import CartPole
-from sterling.training import entering, phases
+from sterling.training import entering, logbook, phases
 from sterling.training.checkpoint_meta import is_of_run
 from sterling.training.choices import Phase
 from sterling.training.run import phase_of
@@ -101,11 +101,16 @@ def test_from_the_log_to_the_world_is_two_phases(data):
 
 
 def test_a_log_stays_beside_a_replay_whose_windows_change(data):
-    fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 0}
-    how = {"steps": 64, "then": "steps=32 n_step=3", "augment": "gaussian:0.001", **fields}
-    run = sterling.train("sac", CONTINUOUS, data=data, **how)
-    assert run.result["steps"] == 96
-    assert run.agent.needs.feeds[0].n_step == 3
+    settings = resolve(
+        "sac", CONTINUOUS, data=logbook.begun(data), steps=64, envs=4, augment="gaussian:0.001",
+        fields={"width": 16, "batch": 8, "warmup": 16},
+        phases=(Phase(steps=32, fields={"n_step": 3}),),
+    )  # fmt: skip
+    before = entering.built(settings, 0, warm=True)
+    after = entering.enter(phases.parts(settings)[1], before)
+    logged, lived = after.source.source.sources  # the mixture, inside the change of batches
+    assert [each.needs.feeds[0].n_step for each in (logged, lived)] == [3, 3]
+    same(before.source.source.sources[1].ring, lived.ring)
 
 
 def test_from_the_world_to_a_log_and_back(data):
