@@ -3,51 +3,63 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.runtime
 
-.PHONY: demo lock newest test test-slow test-all lint types docs scores scores-slow bench offline language judge reliability mutants clean
+.PHONY: demo lock newest test test-slow test-all lint types docs scores scores-slow shootout bench offline language judge reliability mutants browser clean
 
 # The versions that were tried, with their hashes; `pip install .` keeps the ranges of pyproject.toml.
-PIP = $(BIN)/pip --disable-pip-version-check --quiet install --no-deps
+# Python translates what it imports, which is a small part of what is installed: --no-compile.
+PIP = $(BIN)/pip --disable-pip-version-check --quiet install --no-deps --no-compile
 LOCK := requirements/locked.txt
-$(STAMP): $(LOCK) Makefile
+RUNTIME_LOCK := requirements/runtime.txt
+$(DEMO_STAMP): $(RUNTIME_LOCK) Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --require-hashes -r $(LOCK)
+	$(PIP) --require-hashes -r $(RUNTIME_LOCK)
 	$(PIP) --no-build-isolation -e .
-	touch $(STAMP)
+	touch $@
 
-UV := .venv-lock/bin/uv pip compile --quiet --upgrade --universal --fork-strategy fewest --python-version 3.11 \
-	--generate-hashes --custom-compile-command "make lock" --override requirements/overrides.txt \
-	--extra test --extra dev pyproject.toml requirements/beside_pyproject.in
+$(STAMP): $(LOCK) $(DEMO_STAMP)
+	$(PIP) --require-hashes -r $(LOCK)
+	touch $@
+
+UV := .venv-lock/bin/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 \
+	--generate-hashes --custom-compile-command "make lock" --override requirements/overrides.txt
+WHOLE := --upgrade --extra test --extra dev pyproject.toml requirements/beside_pyproject.in
 .venv-lock:
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet --disable-pip-version-check "uv>=0.13,<0.14"
 
 lock: .venv-lock  ## write the lock anew, with the newest versions that pyproject.toml allows
-	$(UV) -o $(LOCK)
+	$(UV) $(WHOLE) -o $(LOCK)
+	$(UV) -c $(LOCK) pyproject.toml requirements/build.in -o $(RUNTIME_LOCK)
+	$(UV) --upgrade requirements/docs.in -o requirements/docs.txt
 
 newest: .venv-lock  ## try the newest versions that pyproject.toml allows, and say what moved
 	rm -rf .venv-newest
-	$(UV) -o .venv-lock/newest.txt
-	$(MAKE) VENV=.venv-newest LOCK=.venv-lock/newest.txt .venv-newest/.installed
+	$(UV) $(WHOLE) -o .venv-lock/newest.txt
+	$(MAKE) VENV=.venv-newest LOCK=.venv-lock/newest.txt RUNTIME_LOCK=.venv-lock/newest.txt .venv-newest/.installed
 	.venv-newest/bin/python requirements/what_moved.py
-	$(MAKE) VENV=.venv-newest LOCK=.venv-lock/newest.txt test
+	$(MAKE) VENV=.venv-newest LOCK=.venv-lock/newest.txt RUNTIME_LOCK=.venv-lock/newest.txt test
 
-demo: $(STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a film of the agent
+# Bytecode is kept whatever the shell says: else every process would translate everything anew.
+KEEP_BYTECODE := PYTHONDONTWRITEBYTECODE=
+STERLING := $(KEEP_BYTECODE) $(BIN)/sterling
+
+demo: $(DEMO_STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a film of the agent
 	rm -rf runs/demo
-	$(BIN)/sterling train ppo HalfCheetah-v5 --steps 400_000 --seeds 5 --out runs/demo
-	$(BIN)/sterling play runs/demo --video runs/demo/cheetah.mp4
+	$(STERLING) train ppo HalfCheetah-v5 --steps 400_000 --seeds 5 --out runs/demo
+	$(STERLING) play runs/demo --video runs/demo/cheetah.mp4
 
 # Most of the time goes into compiling. Where it matters how a program is compiled (is a seed alone
 # bit-equal to the same among several?) it is compiled as for users, elsewhere in the least time.
-# Bytecode is kept whatever the shell says: else every process would translate all of Sterling anew.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
+PYTEST = $(KEEP_BYTECODE) $(BIN)/python -m pytest -n 3 --dist worksteal
 LEAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0
 define tests
 	$(PYTEST) -m "as_users and $(1)" tests/contract
 	XLA_FLAGS="$(LEAST)" $(PYTEST) -m "not as_users and $(1)" tests
 endef
 
-test: $(STAMP)  ## the tests that hold every promise (about 17 minutes on two idle cores)
+test: $(STAMP)  ## the tests that hold every promise (about 20 minutes on two idle cores)
 	$(call tests,not slow)
 
 test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases
@@ -58,18 +70,32 @@ test-all: test test-slow  ## every test
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(STAMP)
 	$(BIN)/mypy
 
-docs: $(STAMP)  ## regenerate every generated page from the committed results; measures nothing
+docs: $(STAMP) site  ## regenerate every generated page from the committed results, then build the site; measures nothing
+.PHONY: pages site
+pages: $(STAMP)
 	$(BIN)/python docs/generate.py
+
+site: pages .venv-docs/.installed  ## the documentation as static files, in build/site
+	.venv-docs/bin/python docs/site/build_site.py
+
+.venv-docs/.installed: requirements/docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip --disable-pip-version-check --quiet install --require-hashes -r requirements/docs.txt
+	touch $@
 
 scores: $(STAMP)  ## learn to the published scores (hours); resumes where it stopped
 	$(BIN)/python benchmarks/scores/run.py
 
 scores-slow: $(STAMP)  ## the same, with the tasks that take hours each: SAC, TD3 and PPO on Pong
 	$(BIN)/python benchmarks/scores/run.py --slow
+
+shootout: $(STAMP)  ## all algorithms on the same environments, at equal steps and equal time (an hour; --slow: days)
+	$(BIN)/python benchmarks/shootout/run.py
 
 bench: $(STAMP)  ## speed beside Stable-Baselines3 and SBX
 	$(BIN)/python benchmarks/speed/run.py --out benchmarks/results/speed.json
@@ -95,6 +121,9 @@ reliability: $(STAMP)  ## kill runs and damage files: does everything hold? (hou
 
 mutants: $(STAMP)  ## plant small bugs: do the tests find them? (two hours; resumable)
 	$(BIN)/python benchmarks/mutants/run.py
+
+browser: $(STAMP)  ## the page of `sterling watch` in a real browser (Debian: apt-get install chromium chromium-driver)
+	$(BIN)/python -m pytest -n 0 tests/browser/watch_page.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

@@ -14,14 +14,15 @@ import warnings
 import gymnasium.utils.env_checker
 import stable_baselines3.common.env_checker
 
-from sterling.envs import classic, probe
-from sterling.envs.export import as_gymnasium
+from sterling.envs.gymnasium_export import as_gymnasium
+from sterling.envs.native import classic_control
+from sterling.envs.probes import probe_worlds
 
 
 def main() -> int:
     """Print every world's objections; 1 if there are any."""
-    tasks = {name: classic.make(name)[0] for name in sorted(classic.TASKS)}
-    tasks |= {f"probe:{name}": probe.probe(name) for name in probe.NAMES}
+    tasks = {name: classic_control.make(name)[0] for name in sorted(classic_control.TASKS)}
+    tasks |= {f"probe:{name}": probe_worlds.make_probe(name) for name in probe_worlds.NAMES}
     bad = 0
     for name, task in tasks.items():
         said = objections(task)

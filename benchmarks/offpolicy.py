@@ -26,12 +26,19 @@ import offpolicy_small
 
 import sterling
 from sterling.data import Dataset
-from sterling.data.columns import Block
-from sterling.envs import classic
-from sterling.envs.tabular import tabular
-from sterling.factory.tabular import log
-from sterling.judging import METHODS, Chances, Trained, judge, rank_correlation, regret
-from sterling.judging.importance import PLAIN
+from sterling.data.episode_columns import Block
+from sterling.data_generation.tabular_logs import make_log
+from sterling.envs.native import classic_control
+from sterling.envs.native.tabular_mdp import make_tabular
+from sterling.evaluation import (
+    METHODS,
+    TabularPolicy,
+    TrainedPolicy,
+    estimate_policy_value,
+    rank_correlation,
+    regret,
+)
+from sterling.evaluation.off_policy.importance_estimates import WITHOUT_MODEL
 from sterling.types import Spec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,21 +90,23 @@ beyond the cuts is too good, and no interval over episodes knows it.
 
 def tries(logs: int) -> Iterator[dict[str, Any]]:
     """One row for every method, distance of the policies and size of the log."""
-    mdp = tabular("random-16x4-0")
+    mdp = make_tabular("random-16x4-0")
     best = mdp.optimal(GAMMA)
     judged = mdp.greedy(best, JUDGED)
-    policy = Chances.of(judged)
+    policy = TabularPolicy.from_table(judged)
     for name, chance in BEHAVIOURS.items():
         acting = mdp.greedy(best, chance)
         for episodes in SIZES:
-            made = [log(mdp, acting, episodes, LIMIT, seed) for seed in range(logs)]
+            made = [make_log(mdp, acting, episodes, LIMIT, seed) for seed in range(logs)]
             for method in METHODS:
                 if method == "fqe" and episodes != FQE_SIZE:
                     continue
-                truth = mdp.worth(judged, GAMMA, LIMIT if method in PLAIN else None)
+                truth = mdp.expected_return(
+                    judged, GAMMA, LIMIT if method in WITHOUT_MODEL else None
+                )
                 fields = TABLE if method == "fqe" else {}
                 found = [
-                    judge(policy, data, method, gamma=GAMMA, seed=seed, **fields)
+                    estimate_policy_value(policy, data, method, gamma=GAMMA, seed=seed, **fields)
                     for seed, data in enumerate(made)
                 ]
                 yield {"log": name, "episodes": episodes, "method": method} | told(found, truth)
@@ -123,12 +132,12 @@ def told(found: list[Any], truth: float) -> dict[str, Any]:
 
 def cartpole() -> dict[str, Any]:
     """Policies of trainings of different lengths, judged from a log of one of them."""
-    task, _ = classic.make("CartPole-v1")
+    task, _ = classic_control.make("CartPole-v1")
     spec = Spec(task.obs, task.action)
     policies = {}
     for steps in TRAINED:
         run = sterling.train("ppo", "CartPole-v1", steps=steps, evaluate_episodes=0)
-        policies[f"ppo, {steps:,} steps"] = Trained.of(run, spec)
+        policies[f"ppo, {steps:,} steps"] = TrainedPolicy.from_run(run, spec)
     lived = {name: episodes(task, policy, 512, 1000) for name, policy in policies.items()}
     truths = {
         name: [float(value(part, CARTPOLE_GAMMA, steps).mean()) for steps in (1000, CUT)]
@@ -138,8 +147,8 @@ def cartpole() -> dict[str, Any]:
     rows = []
     for method, fields in NETWORKS.items():
         for name, policy in policies.items():
-            found = judge(policy, data, method, gamma=CARTPOLE_GAMMA, **fields)
-            truth = truths[name][method in PLAIN]
+            found = estimate_policy_value(policy, data, method, gamma=CARTPOLE_GAMMA, **fields)
+            truth = truths[name][method in WITHOUT_MODEL]
             said = {**found.to_json(), "method": method, "said": found.method}
             rows.append({"policy": name, "truth": truth, **said})
     return {"rows": rows, "behaviour": list(policies)[ACTS], "chosen": chosen_by(rows)}
@@ -202,7 +211,7 @@ def dataset(task: Any, lived: dict[str, Any]) -> Dataset:
         "extra/log_prob": host["log_prob"][alive],
     }
     block = Block(arrays, lengths, np.zeros(len(lengths), np.int32))
-    return Dataset.of(block, task.obs, task.action)
+    return Dataset.from_block(block, task.obs, task.action)
 
 
 def main() -> None:

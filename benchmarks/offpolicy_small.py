@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from sterling.envs.tabular import tabular
-from sterling.factory.tabular import log
-from sterling.judging import Chances, importance, judge
-from sterling.judging.interval import jackknife, leave_one_out
-from sterling.statistics import mean as of_mean
+from sterling.data_generation.tabular_logs import make_log
+from sterling.envs.native.tabular_mdp import make_tabular
+from sterling.evaluation import TabularPolicy, estimate_policy_value
+from sterling.evaluation.off_policy import importance_estimates
+from sterling.evaluation.off_policy.episode_intervals import jackknife, leave_one_out
+from sterling.statistics.intervals import mean_intervals as of_mean
 
 GAMMA, LIMIT, JUDGED = 0.95, 50, 0.4
 WORLDS = ("grid-4x4", "random-16x4-0")
@@ -52,18 +53,25 @@ not converged; **holds** and **width**: of the others.
 
 def cell(world: str, chance: float, episodes: int, logs: int) -> dict[str, np.ndarray]:
     """Every log's estimate by every method, and what its interval is made from."""
-    mdp = tabular(world)
+    mdp = make_tabular(world)
     best = mdp.optimal(GAMMA)
-    policy, acting = Chances.of(mdp.greedy(best, JUDGED)), mdp.greedy(best, chance)
+    policy, acting = TabularPolicy.from_table(mdp.greedy(best, JUDGED)), mdp.greedy(best, chance)
     found: dict[str, list[Any]] = {}
     for seed in range(logs):
-        data = log(mdp, acting, episodes, LIMIT, seed)
-        both = [importance.tables(policy, data, seed=seed, relative=how) for how in (False, True)]
-        for method in importance.METHODS:
-            made = both[method in importance.WEIGHTED]
-            sums = importance.sums_of(policy, data, made, method, gamma=GAMMA, seed=seed, fields={})
+        data = make_log(mdp, acting, episodes, LIMIT, seed)
+        both = [
+            importance_estimates.make_tables(policy, data, seed=seed, relative=how)
+            for how in (False, True)
+        ]
+        for method in importance_estimates.METHODS:
+            made = both[method in importance_estimates.WEIGHTED]
+            sums = importance_estimates.method_sums(
+                policy, data, made, method, gamma=GAMMA, seed=seed, fields={}
+            )
             value, without = leave_one_out(*(np.asarray(x, np.float64) for x in sums))
-            size, missed = importance.effective(made, GAMMA, method not in importance.WHOLE)
+            size, missed = importance_estimates.effective_episodes(
+                made, GAMMA, method not in importance_estimates.TRAJECTORY_WISE
+            )
             for name, x in (("value", value), ("without", without), ("size", size)):
                 found.setdefault(f"{method}/{name}", []).append(x)
             found.setdefault(f"{method}/missed", []).append(missed)
@@ -75,7 +83,7 @@ def small(logs: int, folder: Path) -> list[dict[str, Any]]:
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
     for world in WORLDS:
-        mdp = tabular(world)
+        mdp = make_tabular(world)
         judged = mdp.greedy(mdp.optimal(GAMMA), JUDGED)
         for name, chance in BEHAVIOURS.items():
             for episodes in SIZES:
@@ -84,9 +92,9 @@ def small(logs: int, folder: Path) -> list[dict[str, Any]]:
                     np.savez(path, **cell(world, chance, episodes, logs))
                 kept = np.load(path)
                 about = {"world": world, "log": name, "episodes": episodes, "logs": logs}
-                for method in importance.METHODS:
-                    plain = method in importance.PLAIN
-                    truth = mdp.worth(judged, GAMMA, LIMIT if plain else None)
+                for method in importance_estimates.METHODS:
+                    plain = method in importance_estimates.WITHOUT_MODEL
+                    truth = mdp.expected_return(judged, GAMMA, LIMIT if plain else None)
                     rows.append({**about, "method": method, **held(kept, method, truth)})
     return rows
 
@@ -99,7 +107,7 @@ def held(kept: Any, method: str, truth: float) -> dict[str, Any]:
     now, before = [], []
     for each in zip(value, without, size, missed, strict=True):
         made = jackknife(float(each[0]), each[1], float(each[2]), 0.95)
-        refused = importance.refusal(float(each[2]), float(each[3]))
+        refused = importance_estimates.refusal_reason(float(each[2]), float(each[3]))
         now.append((math.nan, math.nan) if refused else (made.low, made.high))
         before.append(earlier(*each[:3]))
     return {
@@ -129,23 +137,25 @@ def earlier(value: float, without: np.ndarray, effective: float) -> tuple[float,
     second = float((away**2).mean())
     skewness = float((away**3).mean()) / second**1.5 if second > 0.0 else 0.0
     most = max(worth - 2.0, 0.5) / math.sqrt(worth - 1.0)
-    low, high = of_mean.arms(worth, np.asarray(max(min(skewness / most, 1.0), -1.0)))
+    low, high = of_mean.skew_t_arms(worth, np.asarray(max(min(skewness / most, 1.0), -1.0)))
     half = float(stdtrit(worth - 1.0, 0.975)) * math.sqrt(second / (n - 1))
     return value - float(low) * half, value + float(high) * half
 
 
 def early(logs: int) -> dict[str, Any]:
     """Fitted Q with few and with enough updates: how often it says that it has not converged."""
-    mdp = tabular(WORLDS[1])
+    mdp = make_tabular(WORLDS[1])
     best = mdp.optimal(FQE_GAMMA)
     judged, acting = mdp.greedy(best, JUDGED), mdp.greedy(best, 0.6)
-    truth, rows = mdp.worth(judged, FQE_GAMMA), []
-    made = [log(mdp, acting, FQE_EPISODES, FQE_LIMIT, seed) for seed in range(logs)]
+    truth, rows = mdp.expected_return(judged, FQE_GAMMA), []
+    made = [make_log(mdp, acting, FQE_EPISODES, FQE_LIMIT, seed) for seed in range(logs)]
     for name, fields, counts in FITS:
         for updates in counts:
             given = {"gamma": FQE_GAMMA, "updates": updates, **fields}
             found = [
-                judge(Chances.of(judged), data, "fqe", seed=seed, **given)
+                estimate_policy_value(
+                    TabularPolicy.from_table(judged), data, "fqe", seed=seed, **given
+                )
                 for seed, data in enumerate(made)
             ]
             ends = np.array([(one.low, one.high) for one in found], float)
@@ -153,7 +163,12 @@ def early(logs: int) -> dict[str, Any]:
             about = {"fit": name, "updates": updates, "value": value, "logs": logs}
             rows.append({**about, **share(ends, truth, "")})
             print(rows[-1], flush=True)
-    return {"rows": rows, "truth": truth, "behaviour": mdp.worth(acting, FQE_GAMMA), "logs": logs}
+    return {
+        "rows": rows,
+        "truth": truth,
+        "behaviour": mdp.expected_return(acting, FQE_GAMMA),
+        "logs": logs,
+    }
 
 
 def number(x: float | None) -> str:

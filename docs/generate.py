@@ -1,9 +1,10 @@
-"""Make every generated page anew, without measuring anything: `make docs`.
+"""Make every generated page anew, without measuring anything: `make pages`.
 
 docs/algorithms/<name>.md come from each file's docstring, its Config and its evidence;
-docs/scores.md, the pages of benchmarks/ and the marked parts of README.md and of
-docs/{report,offline,statistics,reliability}.md from the committed results. Edit the sources, not
-the pages.
+docs/scores.md, the pages of benchmarks/ and the marked parts of
+docs/{tour,report,offline,statistics,reliability}.md from the committed results;
+docs/life-of-a-run.md from a traced run, the rooms in docs/design.md from the imports, and the
+tables of docs/migrate/ from the names of other libraries. Edit the sources, not the pages.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from sterling import algorithms
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks" / "scores"))
 sys.path.append(str(ROOT))
+sys.path.append(str(ROOT / "docs"))
+import life_of_a_run  # noqa: E402
+import peer_tables  # noqa: E402
+import rooms  # noqa: E402
+
 TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
 VERDICTS = ROOT / "benchmarks" / "results" / "verdicts.json"
 MEASURED = (  # each writes its page from its committed results when it is given --page
@@ -32,6 +38,9 @@ MEASURED = (  # each writes its page from its committed results when it is given
     *("language/learn.py", "language/ablation.py", "language/staleness.py", "starts/run.py"),
     "memory/run.py",
     "goals/run.py",
+    "adaptation/run.py",
+    "deploy/run.py",
+    "shootout/run.py",
 )
 
 
@@ -46,6 +55,7 @@ def main() -> None:
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     parity = ROOT / "benchmarks" / "parity" / "results"
     (parity / "origins.md").write_text("\n".join(origins(parity)).rstrip() + "\n")
+    (ROOT / "docs" / "life-of-a-run.md").write_text(life_of_a_run.page())
     for name in MARKED:
         (ROOT / name).write_text(renewed(name))
 
@@ -99,7 +109,7 @@ def decided() -> list[str]:
 def bridge() -> list[str]:
     """Every contender of the bridge: experience and return."""
     from benchmarks.bridge.run import WORLD, cell
-    from sterling.references.bounds import return_bounds
+    from sterling.references.return_bounds import return_bounds
 
     content = results("bridge")
     lines = ["| | steps of experience | return |", "|---|---|---|"]
@@ -179,14 +189,14 @@ def page(name: str) -> str:
     """One algorithm: what it computes, its settings, what it has been shown to do."""
     module: Any = algorithms.find(name)
     title, _, body = inspect.getdoc(module).partition("\n")
-    title = algorithms.about(name) or title
+    title = algorithms.preset_summary(name) or title
     source = Path(module.__file__).relative_to(ROOT)
     lines = [f"# {name}: {title}", "", f"Source: [`{source}`](../../{source})", ""]
     lines += ["```text", body.strip("\n"), "```", "", "## Settings", ""]
     lines += ["| field | default | |", "|---|---|---|"]
     lines += [
         f"| `{field}` | `{default!r}` | {words} |"
-        for field, default, words in settings(module, algorithms.named(name))
+        for field, default, words in settings(module, algorithms.preset_fields(name))
     ]
     lines += ["", "## Evidence", "", *evidence(name)]
     return "\n".join(lines).rstrip() + "\n"
@@ -221,11 +231,13 @@ def evidence(name: str) -> list[str]:
 
 
 MARKED = {  # page: the parts of it that are made here
-    "README.md": {"comparison": compared, "bridge": bridge, "scores": scores},
+    "docs/tour.md": {"comparison": compared, "bridge": bridge, "scores": scores},
+    "docs/design.md": {"rooms": rooms.picture, "table": rooms.table},
     "docs/report.md": {"compared": compared, "checked": checked},
     "docs/offline.md": {"learned": learned},
     "docs/statistics.md": {"wrong": wrong, "decided": decided},
     "docs/reliability.md": {"damage": damage, "kills": kills},
+    **peer_tables.makers(),
 }
 
 

@@ -8,31 +8,50 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sterling.collector import resting
-
-__version__ = "0.1.0"
+from sterling.system.garbage_collector import freeze_at_exit, gc_paused
+from sterling.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from sterling import report as report
+    from sterling import schedules as schedules
     from sterling.data import Dataset
-    from sterling.envs.workers import WorldFailed
-    from sterling.experience.layers import Layer
+    from sterling.envs.hosted.worker_pool import WorldFailed
+    from sterling.evaluation.compare_runs import compare
+    from sterling.evaluation.evaluate_run import evaluate
+    from sterling.experience.source_layers import Layer
+    from sterling.system.mistake import Mistake
     from sterling.training.api import resume, train
-    from sterling.training.trained import TrainedRun, load
-    from sterling.types import Mistake
+    from sterling.training.steering.callbacks import Callback, Event
+    from sterling.training.trained_run import TrainedRun, load
+    from sterling.tuning.tuning_api import tune
 
-__all__ = ["Dataset", "Layer", "Mistake", "TrainedRun", "WorldFailed", "load", "resume", "train"]
+__all__ = [
+    "Callback", "Dataset", "Event", "Layer", "Mistake", "TrainedRun", "WorldFailed", "compare",
+    "evaluate", "load", "report", "resume", "train", "tune",
+]  # fmt: skip
 
 _HOME = {name: "sterling.training.api" for name in __all__}
-_HOME |= {"Mistake": "sterling.types", "Dataset": "sterling.data"}
-_HOME |= {"WorldFailed": "sterling.envs.workers", "Layer": "sterling.experience.layers"}
+_HOME |= {"Mistake": "sterling.system.mistake", "Dataset": "sterling.data"}
+_HOME |= {
+    "WorldFailed": "sterling.envs.hosted.worker_pool",
+    "Layer": "sterling.experience.source_layers",
+    "compare": "sterling.evaluation.compare_runs",
+    "evaluate": "sterling.evaluation.evaluate_run",
+    "tune": "sterling.tuning.tuning_api",
+}
 
 
-def __getattr__(name: str) -> Any:  # JAX is only imported once something needs it
+def __getattr__(name: str) -> Any:  # imports JAX only when a name is used
+    if name == "report":  # a room that can be called
+        return import_module("sterling.report")
+    if name == "schedules":
+        return import_module("sterling.schedules")
     if name in _HOME:
-        with resting():
+        freeze_at_exit()
+        with gc_paused():
             return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'sterling' has no attribute {name!r}")
 
 
-def __dir__() -> list[str]:  # what a shell offers to complete
-    return [*__all__, "__version__"]
+def __dir__() -> list[str]:  # names that shells complete
+    return [*__all__, "__version__", "schedules"]

@@ -1,10 +1,10 @@
-"""``python -m sterling``, and what the command ``sterling`` begins with."""
+"""Entry point of ``python -m sterling`` and of the command ``sterling``."""
 
 import sys
 
 
 def main() -> int:
-    """The command line; also who interrupts its own imports is answered without a traceback."""
+    """Run the command line; Ctrl-C during its imports ends it without a traceback."""
     try:
         from sterling.cli import main as carried_out
 

@@ -1,4 +1,4 @@
-"""Whoever chooses the actions: by what is seen, or by what is remembered as well."""
+"""Protocols of actors, which choose actions: from observations, or from a memory as well."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from sterling.types import Action, Obs
 
 
 class Past(eqx.Module):
-    """What an actor remembers, and what really happened in the step before.
+    """An actor's memory, and the action, reward and discount of the previous step.
 
-    Leaves begin with the axes of ``first``. Where ``first``, nothing happened in this episode yet:
+    Leaves begin with the axes of ``first``. Where ``first`` is True, the episode has just begun:
     the memory is a new one, ``action`` and ``reward`` are 0 and ``discount`` is 1.
     """
 
     memory: PyTree
-    action: Action  # the one taken, whoever chose it
+    action: Action  # the action executed, even if chance or a guide chose it
     reward: Float[Array, "..."]
     discount: Float[Array, "..."]
     first: Bool[Array, "..."]
 
 
 @runtime_checkable
-class Seeing(Protocol):
-    """An actor that goes by what it sees alone."""
+class MemorylessActor(Protocol):
+    """An actor that chooses actions from the current observation alone."""
 
     def act(
         self, obs: Obs, keys: Key[Array, "seed"], explore: bool
     ) -> tuple[Action, dict[str, Array]]:
-        """Actions for ``(seed, env, ...)`` observations, and extras to record beside them."""
+        """Return actions for ``(seed, env, ...)`` observations, and extras to record with them."""
         ...
 
 
 @runtime_checkable
-class Remembering(Protocol):
-    """An actor that goes by what it remembers too; experience/acting.py keeps it for it."""
+class RecurrentActor(Protocol):
+    """An actor with a memory, such as a recurrent policy; experience/acting.py carries it."""
 
     def memory(self, envs: int, keys: Key[Array, "seed"]) -> PyTree:
-        """A memory of nothing, leaves ``(seed, env, ...)``; None: what it sees is enough, and it
-        offers ``act`` as well."""
+        """Return an empty memory, leaves ``(seed, env, ...)``; or None if the actor needs no
+        memory, and then it offers ``act`` as well."""
         ...
 
     def recall(
         self, past: Past, obs: Obs, keys: Key[Array, "seed"], explore: bool
     ) -> tuple[Action, PyTree, dict[str, Array]]:
-        """Actions, the memory from now on, and extras to record beside them."""
+        """Return actions, the new memory, and extras to record with the actions."""
         ...
 
 
-Actor = Seeing | Remembering  # whoever chooses the actions
+Actor = MemorylessActor | RecurrentActor

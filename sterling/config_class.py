@@ -1,5 +1,5 @@
-"""The class decorator that makes an algorithm's Config. Algorithms import it from
-``sterling.types``, with the rest of their vocabulary."""
+"""The class decorator ``config``, which makes an algorithm's Config. Algorithms import it from
+``sterling.types``."""
 
 from __future__ import annotations
 
@@ -13,51 +13,75 @@ from typing import Annotated, Any, TypeVar
 
 import jax
 
-from sterling.field_types import OneOf, Within, plain
+from sterling.field_types import LayerSizes, OneOf, Within, plain_type
 
 C = TypeVar("C")
-CONFIG = "__sterling_config__"  # what :func:`config` leaves in a class: the rules of its fields
-Rule = Within | OneOf
+RULES_ATTRIBUTE = (
+    "__sterling_config__"  # class attribute set by :func:`config`: the rules of its fields
+)
+Rule = Within | OneOf | LayerSizes
+MORE_LEAVES = "__sterling_leaves__"  # instance attribute: optional fields that are leaves too
 
 
 def config(cls: type[C]) -> type[C]:
-    """Make a class an algorithm's Config: a frozen dataclass that is also a tree.
+    """Make a class an algorithm's Config: a frozen dataclass that is also a pytree.
 
-    ``float`` fields are leaves (a population over them is one program); every other field is
-    part of the program's structure. What values a field may have is said by its type (see
+    ``float`` fields are leaves, so one compiled program runs a population of values; every other
+    field is part of the tree's structure. A field's type says which values it may have (see
     ``sterling/field_types.py``). A Config may inherit from another algorithm's, as in
-    ``class Config(ppo.Config)``: fields are inherited and may be given again, with or without
-    their type; their rules stay, unless the new type has one of its own.
+    ``class Config(ppo.Config)``: a subclass may give a field a new default, with or without its
+    type; the field's rule stays unless the new type has a rule.
     """
-    rules = _annotate(cls)
+    rules = _set_plain_annotations(cls)
     made = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]
     leaves = [field.name for field in fields if field.type == "float"]
     rest = [field.name for field in fields if field.name not in leaves]
 
     def flatten(config: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-        children = [(jax.tree_util.GetAttrKey(name), getattr(config, name)) for name in leaves]
-        return children, tuple(getattr(config, name) for name in rest)
+        more = config.__dict__.get(MORE_LEAVES, ())
+        names = (*leaves, *more)
+        children = [(jax.tree_util.GetAttrKey(name), getattr(config, name)) for name in names]
+        return children, (more, *(getattr(config, name) for name in rest if name not in more))
 
     def unflatten(structure: tuple[Any, ...], children: Iterable[Any]) -> Any:
         config = object.__new__(made)  # inside a program the leaves are arrays, not floats
-        for name, value in zip((*leaves, *rest), (*children, *structure), strict=True):
+        more, *others = structure
+        names = (*leaves, *more, *(name for name in rest if name not in more))
+        for name, value in zip(names, (*children, *others), strict=True):
             object.__setattr__(config, name, value)
+        if more:
+            object.__setattr__(config, MORE_LEAVES, more)
         return config
 
     jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
-    setattr(made, CONFIG, rules)
+    setattr(made, RULES_ATTRIBUTE, rules)
     return made
 
 
-def rules_of(cls: type) -> dict[str, Rule]:
-    """Return what a Config's fields may be, by name; fields without a rule are left out."""
-    return dict(getattr(cls, CONFIG, {}))
+def replace_leaves(config: C, values: dict[str, Any]) -> C:
+    """Return the Config with new values of float fields. A field of type ``float | None`` becomes a
+    leaf of the tree, as ``float`` fields are: its value may then change inside a program."""
+    optional = {field.name for field in dataclasses.fields(config)  # type: ignore[arg-type]
+                if field.type == "float | None"}  # fmt: skip
+    made = object.__new__(type(config))
+    made.__dict__.update(config.__dict__ | values)
+    more = {*config.__dict__.get(MORE_LEAVES, ()), *(optional & set(values))}
+    if more:
+        made.__dict__[MORE_LEAVES] = tuple(sorted(more))
+    return made
 
 
-def _annotate(cls: type) -> dict[str, Rule]:
-    """Write every field's plain type as its annotation, that of an inherited one that is changed
-    without a type as well, which a dataclass would pass over silently; return all fields' rules."""
+def field_rules(cls: type) -> dict[str, Rule]:
+    """Return the rules of a Config's fields by name; fields without a rule are left out."""
+    return dict(getattr(cls, RULES_ATTRIBUTE, {}))
+
+
+def _set_plain_annotations(cls: type) -> dict[str, Rule]:
+    """Replace every field's annotation by its plain type, and return the rules of all fields.
+
+    An inherited field that gets a new default without a type is annotated too: a dataclass would
+    silently ignore it."""
     inherited = {
         field.name: str(field.type)
         for base in cls.__mro__[1:]
@@ -65,47 +89,47 @@ def _annotate(cls: type) -> dict[str, Rule]:
         for field in dataclasses.fields(base)
     }
     rules = {name: rule for base in reversed(cls.__mro__[1:])
-             for name, rule in vars(base).get(CONFIG, {}).items()}  # fmt: skip
+             for name, rule in vars(base).get(RULES_ATTRIBUTE, {}).items()}  # fmt: skip
     again = {name: kind for name, kind in inherited.items() if name in vars(cls)}
     written = inspect.get_annotations(cls)
-    known = {name: _evaluated(cls, kind) for name, kind in written.items()}
-    rules |= {name: rule for name, kind in known.items() if (rule := _rule(kind)) is not None}
-    cls.__annotations__ = {**again, **{name: _text(known[name], kind)
+    known = {name: _evaluate_annotation(cls, kind) for name, kind in written.items()}
+    rules |= {name: rule for name, kind in known.items() if (rule := _find_rule(kind)) is not None}
+    cls.__annotations__ = {**again, **{name: _type_text(known[name], kind)
                                        for name, kind in written.items()}}  # fmt: skip
     return rules
 
 
-def _evaluated(cls: type, kind: Any) -> Any:
-    """An annotation as an object; as the text that it is where it names what is not there."""
+def _evaluate_annotation(cls: type, kind: Any) -> Any:
+    """Return an annotation's object; the text itself if it contains an unknown name."""
     if not isinstance(kind, str):
         return kind
     try:
         return eval(kind, dict(vars(sys.modules[cls.__module__])))
-    except Exception:  # as of a class that is made inside a function
+    except Exception:  # for instance in a class that is defined inside a function
         return kind
 
 
-def _parts(kind: Any) -> tuple[Any, ...]:
-    """The alternatives of a union; else the type itself."""
+def _union_members(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union; for any other type, the type itself."""
     union = typing.get_origin(kind) in (typing.Union, types.UnionType)
     return typing.get_args(kind) if union else (kind,)
 
 
-def _rule(kind: Any) -> Rule | None:
+def _find_rule(kind: Any) -> Rule | None:
     found = [
         each
-        for part in _parts(kind)
+        for part in _union_members(kind)
         if typing.get_origin(part) is Annotated
         for each in part.__metadata__
-        if isinstance(each, (Within, OneOf))
+        if isinstance(each, Rule)
     ]
     return found[0] if found else None
 
 
-def _text(kind: Any, written: Any) -> str:
-    """A type as text: ``float | None``, whether or not its file postpones its annotations."""
+def _type_text(kind: Any, written: Any) -> str:
+    """Return a type as text, ``float | None``, with or without postponed annotations."""
     parts = [part.__origin__ if typing.get_origin(part) is Annotated else part
-             for part in _parts(kind)]  # fmt: skip
+             for part in _union_members(kind)]  # fmt: skip
     if all(isinstance(part, type) and not typing.get_args(part) for part in parts):
         return " | ".join("None" if part is type(None) else part.__name__ for part in parts)
-    return plain(written if isinstance(written, str) else str(written))
+    return plain_type(written if isinstance(written, str) else str(written))

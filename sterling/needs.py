@@ -1,9 +1,9 @@
-"""What a learner asks to be fed: which batches, how many of them, and how they are lived.
+"""An algorithm's needs: which batches it learns from, how many, and how experience is collected.
 
-Every need answers alike: ``collect`` steps are taken in every env in an iteration, then each of
-its ``feeds`` that is due gives its batches. :class:`Needs` says all of it; :class:`Rollouts`,
-:class:`Transitions` and :class:`Sequences` are its short forms, and those of learners that speak
-have numbers of their own beside it.
+All needs have the same attributes: in an iteration every env takes ``collect`` steps, then each
+of the ``feeds`` that is due gives its batches. :class:`Needs` is the general form;
+:class:`Rollouts`, :class:`Transitions` and :class:`Sequences` are short forms. The needs of
+language-model learners have further numbers.
 """
 
 from __future__ import annotations
@@ -11,101 +11,104 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-FRESH, REPLAY = "fresh", "replay"  # what a feed may be of: what was just lived, or any time before
-EPISODES = "episodes"  # or one whole episode of every env, each by its own ``member``
-DREAM = "dream"  # what the learner imagines from there on
-LABELS = "labels"  # pairs of stretches of the replay, and which of them someone prefers
-SAID, TEXTS, PAIRS = "said", "texts", "pairs"  # of learners that speak
-KINDS = (FRESH, REPLAY, EPISODES, DREAM, LABELS, SAID, TEXTS, PAIRS)
+FRESH, REPLAY = "fresh", "replay"  # kinds of feeds: this iteration's rollout, the replay buffer
+EPISODES = "episodes"  # one whole episode of every env, each played by its own ``member``
+DREAM = "dream"  # rollouts of a learned model, from states of the replay
+LABELS = "labels"  # pairs of segments of the replay, and which of them is preferred
+TEACHER_ACTION = "teacher_action"  # extra of rows: what the run's teacher would have done
+GENERATED, TEXTS, PAIRS = "said", "texts", "pairs"  # for language models: own answers, texts, pairs
+FEED_KINDS = (FRESH, REPLAY, EPISODES, DREAM, LABELS, GENERATED, TEXTS, PAIRS)
 
 
 @dataclasses.dataclass(frozen=True)
 class Dreams:
-    """What a learner imagines in every iteration, from states of the replay on."""
+    """Model rollouts in every iteration, which begin at states of the replay."""
 
-    branches: int  # begun in an iteration
+    branches: int  # model rollouts begun in an iteration
     horizon: int  # steps of each
-    kept: int  # imagined rows, the newest; at least those of one iteration
-    real: float  # share of a batch's rows that the replay gives
+    kept: int  # newest imagined rows to keep; at least those of one iteration
+    real: float  # share of a batch's rows that come from the replay
 
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
-    """Which pairs of stretches a learner has compared, and by whom."""
+    """Which pairs of segments are compared, how often, and by which labeller."""
 
-    segment: int  # rows of a stretch, of one episode
-    queries: int  # pairs asked about at a time
-    every: int  # iterations from one time to the next; the first is before the first iteration
+    segment: int  # rows of a segment, which lies in one episode
+    queries: int  # pairs compared at a time
+    every: int  # iterations between comparisons; the first comes before the first iteration
     most: int  # pairs in all
-    labeller: str  # a word of experience/labellers.py
-    mistakes: float  # share of answers that are turned round
+    labeller: str  # a name of experience/preferences/preference_labellers.py
+    mistakes: float  # share of answers that are flipped
 
 
 @dataclasses.dataclass(frozen=True)
 class Feed:
     """One kind of batch: ``updates`` of them in every ``every``-th iteration.
 
-    A batch ``of`` what is fresh is all that was lived in the iteration, ``(time, env, ...)``; one
-    of episodes has a row for each that was played (``experience/population.py``), ``(env, ...)``.
-    Those of a replay or a log are ``batch`` rows ``(batch, ...)``, or with ``length`` so many
-    stretches of rows ``(batch, time, ...)``; with ``name`` the algorithm's ``learn_NAME`` learns
-    from them, otherwise its ``learn``. Stretches of a replay may cross episodes; those of dreams
-    lie in one branch. Dreams are drawn uniformly, and have no ``place``.
+    A batch of the kind "fresh" is the iteration's whole rollout, ``(time, env, ...)``. A batch of
+    "episodes" has one row per episode, ``(env, ...)`` (experience/rollouts/population_episodes.py).
+    A batch of a replay or a log has ``batch`` rows ``(batch, ...)``; with ``length`` it has
+    ``batch`` sequences of rows ``(batch, time, ...)``. With ``name`` the algorithm's
+    ``learn_NAME`` learns from it, otherwise its ``learn``. Sequences of a replay may cross
+    episodes; sequences of model rollouts lie in one rollout. Model rollouts are drawn uniformly,
+    and have no ``place``.
     """
 
-    of: str = REPLAY  # one of KINDS
+    of: str = REPLAY  # one of FEED_KINDS
     name: str = ""
     batch: int = 0
     updates: int = 1
     every: int = 1
-    length: int = 0  # rows of a stretch; 0: single rows
-    n_step: int = 1  # returns summed over so many steps
+    length: int = 0  # rows of a sequence; 0: single rows
+    n_step: int = 1  # steps of n-step returns
     gamma: float = 1.0  # discount inside an n-step sum
     priority: float = 0.0  # exponent of prioritised replay; 0 draws uniformly
     correction: float = 1.0  # exponent of its importance weights
-    next_action: bool = False  # extras["next_action"]: what was done next; at an episode's end 0
-    monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the end as
-    # it was lived, beyond a cut the least that can follow (data/returns.worst); -inf: not known yet
-    place: bool = False  # extras["place"]: the number of the drawn row's place in the replay
-    dreams: Dreams | None = None  # of a feed of dreams
-    labels: Labels | None = None  # of a feed of labels
-    horizon: Any = None  # (n, gamma) of the sums as they are now, n <= n_step: given with each draw
-    # where the algorithm has a function ``horizon``, and not to be asked for
-    padded: bool = False  # stretches end in the row that was drawn, and lie in one episode
+    next_action: bool = False  # adds extras["next_action"]; 0 at an episode's end
+    monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the
+    # episode's end; after a truncation a lower bound (lowest_continuation); -inf: not known yet
+    place: bool = False  # adds extras["place"]: the index of the drawn row in the replay
+    dreams: Dreams | None = None  # for a feed of model rollouts
+    labels: Labels | None = None  # for a feed of labels
+    horizon: Any = None  # the current (n, gamma) of n-step returns, n <= n_step; set at each draw
+    # if the algorithm has a function ``horizon``; algorithms do not set it
+    padded: bool = False  # sequences end in the drawn row, and lie in one episode
 
     @property
     def whole(self) -> bool:
-        """Whether its one batch is all that was lived."""
-        return self.of in (FRESH, EPISODES, SAID)
+        """Whether its one batch is everything collected in the iteration."""
+        return self.of in (FRESH, EPISODES, GENERATED)
 
     @property
     def window(self) -> int:
-        """Rows, from the drawn one on, that must be known."""
+        """Return the number of rows that a draw reads, beginning with the drawn row."""
         return max(self.length, 1) - 1 + self.n_step + self.next_action
 
     @property
     def learner(self) -> str:
-        """The name of the function that learns from it."""
+        """Return the name of the algorithm's function that learns from it."""
         return f"learn_{self.name}" if self.name else "learn"
 
 
-class Fed:
-    """What every need answers beside its own numbers."""
+class NeedsBase:
+    """Attributes and methods that all needs share."""
 
     feeds: Any  # its kinds of batches
     collect: Any = 0  # steps of every env per iteration
-    capacity: Any = 0  # rows that a replay keeps, over all envs of one seed
-    warmup: Any = 0  # steps taken with random actions before the first update
-    keep: Any = ()  # what is kept of a row's extras: the actor's, and channels of the world
+    capacity: Any = 0  # rows of the replay buffer, over all envs of one seed
+    warmup: Any = 0  # steps with random actions before the first update
+    keep: Any = ()  # names of extras that the replay keeps: the actor's, and the world's channels
+    adapt: Any = 0  # steps of every env that it adapts to; the first of an iteration
 
     @property
     def updates(self) -> int:
-        """Gradient updates in an iteration in which every feed is due; 0 where all that was lived
-        is learned from at once."""
+        """Return the gradient updates of an iteration in which every feed is due; 0 for feeds
+        that take everything collected as one batch."""
         return sum(feed.updates for feed in self.feeds if not feed.whole)
 
     def updates_of(self, iterations: int) -> int:
-        """Gradient updates in a run's first ``iterations``, every feed's when it is due."""
+        """Return the gradient updates in a run's first ``iterations``, counting feeds when due."""
         idle = sum(
             (iterations - -(-iterations // feed.every)) * feed.updates
             for feed in self.feeds
@@ -113,53 +116,48 @@ class Fed:
         )
         return iterations * self.updates - idle
 
-    def of(self, kind: str) -> bool:
-        """Whether some batches are of this kind: ``fresh``, ``replay``, ``said`` ..."""
+    def has_feed(self, kind: str) -> bool:
+        """Whether some feed is of this kind: ``fresh``, ``replay``, ``said`` ..."""
         return any(feed.of == kind for feed in self.feeds)
 
     @property
     def replays(self) -> bool:
-        """Whether what was lived is kept: for batches of it, to dream from it, or to compare it."""
+        """Whether a replay buffer is needed: for batches, model rollouts or comparisons."""
         return any(feed.of in (REPLAY, DREAM, LABELS) for feed in self.feeds)
 
     @property
     def lives(self) -> bool:
-        """Whether only what the learner itself has just lived can be learned from."""
-        return self.of(FRESH) or self.of(EPISODES)
+        """Whether it learns from experience that it has just collected itself (on-policy)."""
+        return self.has_feed(FRESH) or self.has_feed(EPISODES)
 
     @property
     def speaks(self) -> bool:
-        """Whether a language model is taught."""
-        return any(feed.of in (SAID, TEXTS, PAIRS) for feed in self.feeds)
+        """Whether it trains a language model."""
+        return any(feed.of in (GENERATED, TEXTS, PAIRS) for feed in self.feeds)
 
     @property
-    def of_logs_only(self) -> bool:
-        """Whether some batches are stretches that only a log gives."""
+    def only_from_logs(self) -> bool:
+        """Whether some batches are padded sequences, which only a log gives."""
         return any(feed.padded for feed in self.feeds)
 
     def feed(self, name: str) -> Feed:
-        """The feed of this name."""
+        """Return the feed of this name."""
         return next(feed for feed in self.feeds if feed.name == name)
 
     def divided(self, share: float) -> tuple[Needs, Needs]:
-        """Two needs that together are this one: of every batch ``share`` of the rows, rounded to
-        whole ones, and the others."""
+        """Split these needs in two: one with ``share`` of every batch's rows, rounded to whole
+        rows, and one with the remaining rows."""
         rows = [round(share * feed.batch) for feed in self.feeds]
-        own = [
-            dataclasses.replace(feed, batch=each)
-            for feed, each in zip(self.feeds, rows, strict=True)
-        ]
-        rest = [
-            dataclasses.replace(feed, batch=feed.batch - each)
-            for feed, each in zip(self.feeds, rows, strict=True)
-        ]
-        plain = (self.capacity, self.warmup, self.keep)
-        return Needs(self.collect, tuple(own), *plain), Needs(self.collect, tuple(rest), *plain)
+        pairs = list(zip(self.feeds, rows, strict=True))
+        first = [dataclasses.replace(feed, batch=count) for feed, count in pairs]
+        second = [dataclasses.replace(feed, batch=feed.batch - count) for feed, count in pairs]
+        rest = (self.capacity, self.warmup, self.keep)
+        return Needs(self.collect, tuple(first), *rest), Needs(self.collect, tuple(second), *rest)
 
 
 @dataclasses.dataclass(frozen=True)
-class Needs(Fed):
-    """NEEDS: ``collect`` steps of every env per iteration, and batches of several kinds."""
+class Needs(NeedsBase):
+    """The general form: ``collect`` steps of every env per iteration, and several feeds."""
 
     collect: int = 0
     feeds: tuple[Feed, ...] = ()
@@ -169,26 +167,32 @@ class Needs(Fed):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rollouts(Fed):
-    """NEEDS: fresh on-policy trajectories, ``length`` steps of every env per iteration."""
+class Rollouts(NeedsBase):
+    """On-policy rollouts: ``length`` steps of every env per iteration.
+
+    With ``adapt`` the first ``adapt`` of them are acted by the state that all envs share, the
+    others by the state that the algorithm's ``adapt`` returns for each env
+    (experience/rollouts/adaptation_rollout.py).
+    """
 
     length: int
+    adapt: int = 0
 
     collect = property(lambda self: self.length, doc="Steps of every env per iteration.")
     feeds = (Feed(FRESH),)
 
 
 @dataclasses.dataclass(frozen=True)
-class Transitions(Fed):
-    """NEEDS: samples of past experience. Each iteration takes ``collect`` steps in every env,
-    then learns from ``updates`` batches of ``batch`` transitions drawn from a replay buffer."""
+class Transitions(NeedsBase):
+    """Samples of a replay buffer: each iteration takes ``collect`` steps in every env, then learns
+    from ``updates`` batches of ``batch`` transitions."""
 
     batch: int
     collect: int = 1
     updates: int = 1
     capacity: int = 1_000_000
     warmup: int = 0
-    n_step: int = 1  # and what follows as in Feed
+    n_step: int = 1  # this and the following as in Feed
     gamma: float = 1.0
     priority: float = 0.0
     correction: float = 1.0
@@ -198,13 +202,14 @@ class Transitions(Fed):
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """The one kind of batch."""
+        """Return the only feed."""
         names = {field.name for field in dataclasses.fields(Feed)} & set(vars(self))
         return (Feed(**{name: getattr(self, name) for name in names}),)
 
     @classmethod
     def of_config(cls, config: Any) -> Transitions:
-        """What a replaying algorithm's Config asks for, by the fields all of them name alike."""
+        """Return the needs of an off-policy algorithm, from the field names that all of them
+        share."""
         return cls(
             config.batch,
             config.collect,
@@ -219,13 +224,13 @@ class Transitions(Fed):
 
 
 @dataclasses.dataclass(frozen=True)
-class Sequences(Fed):
-    """NEEDS: ``batch`` stretches of ``length`` steps of one episode each, ``(batch, time, ...)``,
-    of a log.
+class Sequences(NeedsBase):
+    """Sequences of a log: ``batch`` sequences of ``length`` steps, each of one episode,
+    ``(batch, time, ...)``.
 
-    ``extras["time"]`` counts steps from the episode's beginning, ``extras["monte_carlo"]`` holds
-    returns to its end with discount ``gamma``. A stretch that begins before its episode does is
-    padded there: such rows have ``mask`` False.
+    ``extras["time"]`` counts steps since the episode's beginning; ``extras["monte_carlo"]`` holds
+    returns to its end with discount ``gamma``. Rows before the episode's beginning are padding,
+    and have ``mask`` False.
     """
 
     batch: int
@@ -235,25 +240,18 @@ class Sequences(Fed):
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """The one kind of batch."""
+        """Return the only feed."""
         gamma = float(self.gamma)
-        return (
-            Feed(
-                batch=self.batch,
-                updates=self.updates,
-                length=self.length,
-                monte_carlo=gamma,
-                padded=True,
-            ),
-        )
+        rows: Any = {"batch": self.batch, "updates": self.updates, "length": self.length}
+        return (Feed(**rows, monte_carlo=gamma, padded=True),)
 
 
 @dataclasses.dataclass(frozen=True)
-class Generations(Fed):
-    """NEEDS: what a language model itself says, ``group`` scenes of each of ``prompts`` questions.
+class Generations(NeedsBase):
+    """A language model's own answers: ``group`` scenes for each of ``prompts`` questions.
 
-    One batch holds prompts x group rows of tokens ``(row, token)``, or more where scenes have
-    several seats; ``learn`` makes ``updates`` updates of it.
+    A batch has prompts x group rows of tokens ``(row, token)``, or more if scenes have several
+    seats; ``learn`` makes ``updates`` updates with it.
     """
 
     prompts: int
@@ -263,37 +261,37 @@ class Generations(Fed):
     temperature: float = 1.0
     top_k: int = 0  # 0: all tokens
     top_p: float = 1.0
-    rounds: int = 1  # of asking; above 1, groups that are all right or all wrong are asked anew
-    lag: int = 0  # iterations that experience waits before it is learned from
-    again: int = 0  # groups of each batch that are remembered ones, once solved (RLEP)
+    rounds: int = 1  # above 1, groups with all answers right or all wrong are replaced by others
+    lag: int = 0  # iterations between collecting experience and learning from it
+    again: int = 0  # groups of each batch that are replayed solved ones (RLEP)
 
-    feeds = (Feed(SAID),)
+    feeds = (Feed(GENERATED),)
 
 
 @dataclasses.dataclass(frozen=True)
-class Texts(Fed):
-    """NEEDS: ``updates`` batches of ``batch`` texts ``(update, row, token)`` to imitate."""
+class Texts(NeedsBase):
+    """Texts to imitate: ``updates`` batches of ``batch`` texts ``(update, row, token)``."""
 
     batch: int
     updates: int = 1
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """The one kind of batch."""
+        """Return the only feed."""
         return (Feed(TEXTS, batch=self.batch, updates=self.updates),)
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparisons(Fed):
-    """NEEDS: ``updates`` batches of ``batch`` pairs of texts, ``(update, row, token)``: the first
-    ``batch`` rows are the better ones, the others what they were preferred to."""
+class Comparisons(NeedsBase):
+    """Preference pairs: ``updates`` batches of ``batch`` pairs ``(update, row, token)``; the first
+    ``batch`` rows are the chosen texts, the others the rejected ones, in the same order."""
 
     batch: int
     updates: int = 1
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """The one kind of batch."""
+        """Return the only feed."""
         return (Feed(PAIRS, batch=self.batch, updates=self.updates),)
 
 

@@ -1,7 +1,7 @@
-"""The vocabulary of Sterling: the record, the world, the source, the algorithm.
+"""Sterling's shared types: record, step, spec, world, algorithm, needs.
 
-Arrays have their axes in one order, ``seed, time, env, ...``; an algorithm is written for one seed
-and sees ``time, env, ...`` (a rollout) or ``batch, ...`` (transitions).
+The axes of arrays are always in the order ``seed, time, env, ...``. An algorithm is written for one
+seed, and sees ``time, env, ...`` (a rollout) or ``batch, ...`` (transitions).
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from sterling import config_class
-from sterling.agents import Agents
-from sterling.channels import Channel
 from sterling.needs import AnyNeeds as AnyNeeds
 from sterling.needs import Comparisons as Comparisons
 from sterling.needs import Dreams as Dreams
@@ -29,48 +27,51 @@ from sterling.needs import Rollouts as Rollouts
 from sterling.needs import Sequences as Sequences
 from sterling.needs import Texts as Texts
 from sterling.needs import Transitions as Transitions
+from sterling.problem.agent_axis import Agents
+from sterling.problem.channels import Channel
+from sterling.system.mistake import Mistake as Mistake
 
 Obs: TypeAlias = PyTree[Any]  # an array, or a dict/tuple of arrays, as the observation space says
 Action: TypeAlias = PyTree[Any]
-AnyArray: TypeAlias = Array | np.ndarray  # worlds on the host answer in NumPy
+AnyArray: TypeAlias = Array | np.ndarray  # worlds on the host return NumPy arrays
 
 
 class Record(eqx.Module):
-    """Experience: one row per world step, every leaf sharing the leading axes.
+    """Experience: one row per world step; all leaves share the leading axes.
 
-    ``discount`` is 0 where the world ended and 1 where it went on *or was merely cut off*, so
-    ``reward + gamma * discount * value(next_obs)`` is right for ends and for time limits alike.
-    It is -1 where another side moves next whose gain is this one's loss and the reward is the
-    mover's, so that the same equations play games of two sides in turn.
-    ``last`` marks the last row of an episode (ended or cut): no trace may cross it. ``mask`` is
-    False for rows that are no experience: the step in which a world resets itself, or crashes, or
-    answers NaN (and what follows until its reset). They must not enter any loss; weight by it.
+    ``discount`` is 0 if the episode terminated, and 1 if it went on *or was truncated*, so
+    ``reward + gamma * discount * value(next_obs)`` is right for terminations and time limits alike.
+    It is -1 if the opponent moves next in a zero-sum game, where the reward is the mover's: the
+    same equations then play two-player games in turns.
+    ``last`` marks the last row of an episode (terminated or truncated): no trace may cross it.
+    ``mask`` is False for rows that are not experience: the step in which a world resets, crashes or
+    returns NaN, and all further steps until its reset. Weight every loss by it.
     """
 
     obs: Obs
     action: Action
     reward: Float[Array, "..."]
     discount: Float[Array, "..."]
-    next_obs: Obs  # the true successor, also at an end or a cut
+    next_obs: Obs  # the true successor, also at a termination or truncation
     last: Bool[Array, "..."]
     mask: Bool[Array, "..."]
     extras: dict[str, Array] = dataclasses.field(default_factory=dict)  # log_prob, weight, channels
-    start: PyTree = None  # who remembers: the Past before the first row; whole episodes: Lives
+    start: PyTree = None  # memory: the Past before the first row; episodes: PopulationInfo
 
 
 class Score(eqx.Module):
-    """What an episode's statistics count, where that is not what the learner learns from."""
+    """The reward and end that episode statistics count, if they differ from the learner's."""
 
     reward: Float[AnyArray, "..."]  # not clipped
     last: Bool[AnyArray, "..."]  # the game is over, not only one of its lives
 
 
 class Step(eqx.Module):
-    """What a world answers to an action; leaves are ``(seed, env, ...)``.
+    """A world's response to an action; leaves are ``(seed, env, ...)``.
 
-    After ``last`` the *next* step ignores its action, resets, and answers with ``mask`` False and
-    the first observation of the new episode. So ``obs`` is always the true successor of the
-    observation before it, except in masked rows, and no world ever hides a final observation.
+    After ``last`` the *next* step ignores its action, resets, and returns ``mask`` False and the
+    first observation of the new episode. So ``obs`` is always the true successor of the previous
+    observation, except in masked rows, and no world hides a final observation.
     """
 
     obs: Obs
@@ -83,12 +84,12 @@ class Step(eqx.Module):
 
     @property
     def counted(self) -> Score:
-        """What episode statistics count."""
+        """Return the reward and end that episode statistics count."""
         return Score(self.reward, self.last) if self.score is None else self.score
 
 
 class Signals(eqx.Module):
-    """What a learner found out in one update, told back to the source through ``heed``."""
+    """A learner's output of one update; ``heed`` passes it to the source (e.g. priorities)."""
 
     metrics: dict[str, Float[Array, "..."]]  # "area/name" -> a number (for each seed), for the log
     samples: dict[str, Array] = dataclasses.field(default_factory=dict)  # one number per sample
@@ -96,9 +97,9 @@ class Signals(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Log:
-    """What is known of logged experience before anything is learned from it."""
+    """Statistics of logged experience, computed before training."""
 
-    obs_mean: Obs  # of every number of an observation; the tree of the observation space
+    obs_mean: Obs  # mean of every number of an observation, as the observation space's tree
     obs_std: Obs
     reward: tuple[float, float]  # mean and standard deviation
     returns: tuple[float, float]  # smallest and largest undiscounted return of an episode
@@ -107,18 +108,26 @@ class Log:
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """What an algorithm has to know of the problem it is made for."""
+    """The problem that an algorithm is created for: spaces, sizes and optional extras."""
 
     obs: gymnasium.Space[Any]
     action: gymnasium.Space[Any]  # bounded boxes are always rescaled to [-1, 1]
     envs: int = 1
-    iterations: int = 1  # planned collect-and-learn rounds: what schedules run over
-    log: Log | None = None  # where there is logged experience to learn from
-    model: Callable[[Key[Array, ""]], Any] | None = None  # makes the language model to be taught
+    iterations: int = 1  # planned iterations (collect and learn): the length of schedules
+    log: Log | None = None  # statistics of the log, if there is one
+    model: Callable[[Key[Array, ""]], Any] | None = None  # creates the language model to train
     channels: dict[str, Channel] = dataclasses.field(default_factory=dict)  # reported every step
     agents: Agents | None = None  # the axis behind ``env`` in observations and actions, if any
-    judge: Callable[[Any, Any], tuple[Any, Any]] | None = None  # of goals: see sterling/goals.py
-    unseen: tuple[str, ...] = ()  # entries of obs that only critics get: see sterling/unseen.py
+    judge: Callable[[Any, Any], tuple[Any, Any]] | None = (
+        None  # of goals: see sterling/problem/goal_obs.py
+    )
+    # entries of obs that policies do not get, and whether critics do, of algorithms whose critics
+    # can: see sterling/problem/critic_only_obs.py
+    unseen: tuple[str, ...] = ()
+    critic_sees: bool = False
+    # how observations become features: a preset's name, or the user's (factory, name); None: the
+    # usual encoder (see sterling/nets/obs_encoder.py)
+    encoder: Any = None
 
 
 @runtime_checkable
@@ -136,72 +145,75 @@ class World(Protocol):
     exact: bool
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[PyTree, Obs]:
-        """Begin an episode in every env: the world's state, and ``(seed, env, ...)`` obs."""
+        """Begin an episode in every env; return the state and ``(seed, env, ...)`` observations."""
         ...
 
     def step(self, state: PyTree, action: Action, keys: Key[Array, "seed"]) -> tuple[PyTree, Step]:
-        """One step of every env with ``(seed, env, ...)`` actions."""
+        """Step every env with ``(seed, env, ...)`` actions; return the state and the Step."""
         ...
 
     def close(self) -> None:
-        """Release what the world holds (processes, threads); it is not used afterwards."""
+        """Release the world's processes and threads; it is not used afterwards."""
         ...
 
 
 @runtime_checkable
 class Algorithm(Protocol):
-    """What an algorithm's file must offer; the module itself is the object.
+    """The functions that an algorithm's file must offer; the module itself is the object.
 
-    Beside it one of two ways to act in the ``(env, ...)`` of one seed. By what is seen alone:
+    It acts in the ``(env, ...)`` of one seed in one of two ways. From the observation alone:
 
         act(state, obs, key, explore) -> (action, extras)     # extras are recorded with the action
 
-    Who goes by what is remembered too (actor.Past; experience/acting.py keeps it):
+    Or with a memory (actor.Past; experience/acting.py carries it):
 
-        memory(state, envs, key) -> memory                    # of nothing, ``(env, ...)``
+        memory(state, envs, key) -> memory                    # an empty one, ``(env, ...)``
         recall(state, past, obs, key, explore) -> (action, memory, extras)
 
-    Rollouts of the latter have ``extras["begins"]``, the rows in which the memory began anew, and
+    Rollouts of the latter have ``extras["begins"]``, the rows in which the memory was reset, and
     ``start``, the past before the first row.
 
-    And what learns from each kind of batch that ``needs`` asks for, ``learn`` or, where a feed has
-    a name, ``learn_NAME``: one iteration's learning from a rollout, or one update from a batch.
+    For each feed of ``needs`` it has a function that learns from the batches: ``learn``, or
+    ``learn_NAME`` if the feed has a name. A call learns from one rollout, or makes one update from
+    one batch:
 
         learn(state, batch, key) -> (state, signals)
 
-    Who learns from whole episodes (a feed of ``EPISODES``) lets each env act by a state of its own,
-    without exploring; who dreams (a feed of ``DREAM``) imagines branches:
+    With a feed of ``EPISODES`` each env acts with a state of its own, without exploring; with a
+    feed of ``DREAM`` the algorithm rolls out its model:
 
         member(state, key, env) -> state                      # env: its number, from 0
         imagine(state, obs, valid, key) -> branches           # a Record (time, branch, ...)
 
-    Some offer more: ``value(state, obs)`` (``value(state, past, obs)`` of those who remember), the
-    return expected from observations, in the learner's units; ``log_prob(state, obs, action)``;
-    ``action_value(state, obs, action)``; ``advantage(state, batch)``, a number for each row of a
-    rollout, which sources score rows by that are not learned from (experience/level_buffer.py);
-    ``horizon(state)``, length n and discount of the n-step sums as they are now, where they change
-    with the state (n is at most ``Feed.n_step``), or None; ``settled(config, log)``, the fields
-    with what they leave to a log. Who knows of several agents (``Spec.agents``) says so by
-    ``several_agents = True``; no other is made for such a world. Who has a critic that uses what
-    policies do not see (``Spec.unseen``) says ``uses_unseen = True``; to no other, and to nobody
-    who acts, it is given.
+    An algorithm that adapts to a task (``Rollouts(length, adapt=n)``) makes the state for it from
+    the first n rows of a task, ``(time, env, ...)`` (experience/rollouts/adaptation_rollout.py):
+
+        adapt(state, batch, key) -> state
+
+    Optional functions: ``value(state, obs)`` (with a memory ``value(state, past, obs)``), the
+    expected return in the learner's units; ``log_prob(state, obs, action)``;
+    ``action_value(state, obs, action)``; ``advantage(state, batch)``, one number per row of a
+    rollout, by which a source scores rows that are not learned from
+    (experience/levels/level_buffer.py); ``horizon(state)``, the current (n, discount) of n-step
+    returns if they change with the state (n is at most ``Feed.n_step``), or None;
+    ``complete_config(config, log)``, the Config with the fields filled in that it takes from a log.
+    ``several_agents = True`` says that it handles several agents (``Spec.agents``); other
+    algorithms are refused for such a world. ``uses_unseen = True``
+    says that its critic uses entries that policies do not see (``Spec.unseen``); other algorithms
+    do not get these entries, and no function that acts gets them.
     """
 
     Config: ClassVar[type]
 
     @staticmethod
     def needs(config: Any) -> AnyNeeds:
-        """The experience that ``learn`` is to be given."""
+        """Return which batches ``learn`` needs."""
         ...
 
     @staticmethod
     def init(key: Key[Array, ""], spec: Spec, config: Any) -> Any:
-        """A fresh state; raises :class:`Mistake` where the spec does not suit the algorithm."""
+        """Return a new state; raise :class:`Mistake` if the spec does not suit the algorithm."""
         ...
 
 
 config = config_class.config  # the decorator of an algorithm's Config
-
-
-class Mistake(Exception):
-    """A wrong use of Sterling: one line that names the mistake and the remedy."""

@@ -1,5 +1,6 @@
 """One strict mode for every test: shape annotations are executed, nothing is promoted silently."""
 
+import ctypes
 import gc
 import os
 import time
@@ -37,23 +38,38 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture
 def one_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest new language model has one layer: its programs compile in half the time."""
-    from sterling.language.model import SIZES
+    from sterling.language.models.causal_lm import MODEL_SIZES
 
-    monkeypatch.setitem(SIZES, "nano", (16, 1, 2, 1))
+    monkeypatch.setitem(MODEL_SIZES, "nano", (16, 1, 2, 1))
 
 
 LOOK_EVERY = 1.0  # seconds: to count 30,000 maps takes 0.05, and most tests less than that
+MOST_MAPS = 32_000  # a process may have 65,530 maps of memory, and dies at one more
+MOST_BYTES = 2 << 30  # three workers, and the processes that tests start, share 16 GB
 _looked = [0.0]
 
 
 @pytest.fixture(autouse=True)
 def _forget_programs() -> Iterator[None]:
-    """Compiled programs hold maps of memory, of which a process may have 65,530 and dies at one
-    more: from half of them on they go. What is needed again comes from the cache on disk."""
+    """Compiled programs hold memory and maps of it: when they hold too much, they go. What is
+    needed again comes from the cache on disk."""
     yield
     if time.monotonic() - _looked[0] < LOOK_EVERY:
         return
     _looked[0] = time.monotonic()
+    if memory_held() > MOST_BYTES or memory_maps() > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # without it what is freed stays with the process
+
+
+def memory_held() -> int:
+    """Return the bytes of memory that this process holds."""
+    with open("/proc/self/statm") as pages:
+        return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_maps() -> int:
+    """Return the number of maps of memory that this process has."""
     with open("/proc/self/maps") as maps:
-        if sum(1 for _ in maps) > 32_000:
-            jax.clear_caches()
+        return sum(1 for _ in maps)

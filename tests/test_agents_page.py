@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sterling.options import parse
+from sterling.cli_options import parse_command_line
 
 PAGE = (Path(__file__).parents[1] / "docs" / "agents.md").read_text()
 
@@ -24,7 +24,7 @@ def test_the_example_learns_to_meet():
 def test_the_commands_are_understood():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 6
-    trains = [parse(shlex.split(line)[1:]) for line in lines if "train" in line]
+    trains = [parse_command_line(shlex.split(line)[1:]) for line in lines if "train" in line]
     assert [each.world for each in trains] == [
         "spread:3-agents-3x3",
         "spread:3-agents-3x3-state",

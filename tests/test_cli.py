@@ -14,22 +14,22 @@ import pytest
 
 from sterling.algorithms import ALGORITHMS, find
 from sterling.cli import main
+from sterling.cli_options import parse_command_line
 from sterling.commands import train
-from sterling.commands.fields import config
-from sterling.options import parse
+from sterling.commands.options.algorithm_options import config_fields
 
 TINY = ["--steps", "512", "--seeds", "2", "--envs", "2", "--length", "32", "--minibatch", "32",
         "--epochs", "1", "--evaluate-episodes", "2"]  # fmt: skip
 
 
 def words(text):
-    return parse(text.split())
+    return parse_command_line(text.split())
 
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch):
     """However slow the machine is, what is refused is refused before a run is announced."""
-    monkeypatch.setattr("sterling.report.progress.SILENT", 600.0)
+    monkeypatch.setattr("sterling.report.live.live_progress.SILENT_SECONDS", 600.0)
 
 
 def refused(text, capsys):
@@ -55,31 +55,31 @@ def test_train_understands():
     assert (chosen.algorithm, chosen.world) == ("ppo", "HalfCheetah-v5")
     assert (chosen.steps, chosen.seeds, str(chosen.out)) == (1_000_000, 5, "runs/a")
     assert chosen.env == [("a", 1), ("b", True), ("c", "word")]
-    assert train.own(chosen) == {
+    assert train.config_values(chosen) == {
         "lr": 3e-4, "anneal": False, "max_grad_norm": 1.0, "log_std": -1e-3,
         "target_kl": float("inf"), "epochs": 10,
     }  # fmt: skip
 
 
 def test_negative_numbers_are_no_options():
-    asked = parse(["data", "describe", "FILE", "--reference", "-20.27", "-1e-3"])
+    asked = parse_command_line(["data", "describe", "FILE", "--reference", "-20.27", "-1e-3"])
     assert asked.reference == [-20.27, -1e-3]
     assert words("train ppo X --steps 9 --log-std -inf").log_std == -float("inf")
 
 
 def test_settings_that_were_not_given_are_not_passed_on():
-    assert train.own(words("train sac Pendulum-v1 --steps 1e4")) == {}
+    assert train.config_values(words("train sac Pendulum-v1 --steps 1e4")) == {}
     assert words("train sac Pendulum-v1 --steps 1e4").steps == 10_000
 
 
 def test_options_may_stand_before_the_algorithm():
     chosen = words("train --lr 1e-3 ppo CartPole-v1 --steps 10 --seeds 3,7")
-    assert (train.own(chosen), chosen.seeds) == ({"lr": 1e-3}, [3, 7])
+    assert (train.config_values(chosen), chosen.seeds) == ({"lr": 1e-3}, [3, 7])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_field_is_an_option_with_help(algorithm):
-    _, fields = config(algorithm)
+    _, fields = config_fields(algorithm)
     real = dataclasses.fields(find(algorithm).Config)
     assert [(f.name, f.kind) for f in fields] == [(f.name, f.type) for f in real]
     given = []
@@ -89,33 +89,33 @@ def test_every_field_is_an_option_with_help(algorithm):
             given.append(f"--{'' if true.default else 'no-'}{field.name}")
         else:
             given.append(f"--{field.name}={true.default}")
-    own = train.own(parse(["train", algorithm, "X", "--steps", "1", *given]))
+    own = train.config_values(parse_command_line(["train", algorithm, "X", "--steps", "1", *given]))
     assert own == {true.name: true.default for true in real}
 
 
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("train ppo X --steps 9 --lrr 1", "--lrr is not known; did you mean --lr? (see"),
-        ("train ppo X --steps 9 --batch 1", "--batch is not known; did you mean --minibatch?"),
-        ("train ppo CartPole-v1 --seeds 2", "ppo was given no budget; ask for steps=N"),
-        ("train ppo X --steps 9 --guide-steps x", "--guide-steps: 'x' is no number"),
+        ("train ppo X --steps 9 --lrr 1", "Unknown option --lrr; did you mean --lr? (see"),
+        ("train ppo X --steps 9 --batch 1", "Unknown option --batch; did you mean --minibatch?"),
+        ("train ppo CartPole-v1 --seeds 2", "ppo has no budget. Give steps=N"),
+        ("train ppo X --steps 9 --guide-steps x", "--guide-steps: 'x' is not a number"),
         (
             "train sac Pendulum-v1 --steps 510 --guiding expansion",
-            "guiding and guide-steps say how",
+            "--guiding and --guide-steps need a guide",
         ),
-        ("train ppo X --steps many", "--steps: 'many' is no number"),
-        ("train ppo X --steps 1.5", "--steps: '1.5' is no whole number"),
+        ("train ppo X --steps many", "--steps: 'many' is not a number"),
+        ("train ppo X --steps 1.5", "--steps: '1.5' is not a whole number"),
         ("train ppo X --steps 9 --env a", "--env: 'a' is not of the form KEY=VALUE"),
         ("train ppo X --steps 9 --strategy x", "--strategy: invalid choice: 'x'"),
         ("trian", "there is no command 'trian'; did you mean train?"),
         (
             "train pppo CartPole-v1 --steps 9 --lr 1",
-            "algorithm 'pppo' is not known; did you mean ppo",
+            "Unknown algorithm 'pppo'; did you mean ppo",
         ),
         (
             "train ppo CartPol-v1 --steps 9",
-            "environment 'CartPol-v1' is not known; did you mean CartP",
+            "Unknown environment 'CartPol-v1'; did you mean CartP",
         ),
         (
             "train ppo CartPole-v1 --steps 9 --out /tmp/none",
@@ -124,7 +124,7 @@ def test_every_field_is_an_option_with_help(algorithm):
         ("resume /nowhere", "/nowhere holds no run"),
         ("evaluate /nowhere", "/nowhere holds no run"),
         ("play /nowhere", "/nowhere holds no run"),
-        ("list environments nonesuch", "no environment's name holds 'nonesuch'"),
+        ("list environments nonesuch", "No environment's name contains 'nonesuch'"),
     ],
 )
 def test_wrong_use_is_one_line(text, answer, capsys):
@@ -137,7 +137,7 @@ def test_memory_that_does_not_suffice_is_told_in_one_line(monkeypatch, capsys):
 
     monkeypatch.setattr(train, "carry_out", carry_out)
     said = refused("train ppo CartPole-v1 --steps 9", capsys)
-    assert said.startswith("memory does not suffice (Out of memory allocating 5 bytes); take fewer")
+    assert said.startswith("out of memory (Out of memory allocating 5 bytes). Use fewer")
 
 
 def test_a_full_disk_is_told_in_one_line_by_whoever_meets_it(monkeypatch, capsys):
@@ -146,7 +146,7 @@ def test_a_full_disk_is_told_in_one_line_by_whoever_meets_it(monkeypatch, capsys
 
     monkeypatch.setattr(train, "carry_out", carry_out)
     said = refused("train ppo CartPole-v1 --steps 9", capsys)
-    assert said == "No space left on device; make room, then give the command again"
+    assert said == "No space left on device. Free disk space, then run the command again"
 
 
 @pytest.mark.parametrize("platform", ["nonesuch", "cuda"])
@@ -163,7 +163,7 @@ def test_a_platform_that_is_not_there_is_told_in_one_line(platform, tmp_path):
     if done.returncode == 0:  # there is such a GPU
         return
     said = done.stderr.splitlines()[-1]
-    assert said.startswith(f"sterling: JAX cannot compute on {platform!r}")
+    assert said.startswith(f"sterling: JAX has no platform {platform!r}")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
 
@@ -194,7 +194,7 @@ def test_train_help_shows_fields_with_comments_and_defaults(capsys, monkeypatch)
         main(["train", "ppo", "--help"])
     text = capsys.readouterr().out
     assert exit.value.code == 0
-    assert "--lr X                          Adam's step size at the start (3e-4)" in text
+    assert "--lr X                          Adam's initial step size (3e-4)" in text
     assert "--[no-]anneal " in text
     assert max(map(len, text.splitlines())) <= 100
 
@@ -259,7 +259,7 @@ def test_play(run_folder, capsys):
 
 def test_training_twice_into_a_folder_is_refused(run_folder, capsys):
     again = f"train ppo CartPole-v1 {' '.join(TINY)} --quiet --out {run_folder}"
-    assert "already holds a run; resume it with" in refused(again, capsys)
+    assert "already holds a run. Resume it with" in refused(again, capsys)
 
 
 @pytest.mark.slow
@@ -275,4 +275,6 @@ def test_a_log_is_learned_from(tmp_path, capsys):
     assert "dip after it" in capsys.readouterr().out
     named = f"train iql CartPole-v1 --data {data} --updates 9 --top 0.5 --out {tmp_path / 'top'}"
     assert main(f"{named} {small}".split()) == 0
-    assert refused(f"train iql {data} --data {data} --updates 9", capsys).startswith("two logs")
+    assert refused(f"train iql {data} --data {data} --updates 9", capsys).startswith(
+        "Two datasets are given"
+    )

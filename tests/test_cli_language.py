@@ -10,8 +10,8 @@ import pytest
 import sterling
 from sterling import language
 from sterling.cli import main
-from sterling.judging.language import judge
-from sterling.language import lora, peft
+from sterling.evaluation.language.solve_rates import judge
+from sterling.language.models import lora, peft_folder
 
 SHARED = {"seeds": 2, "evaluate_episodes": 8, "evaluate_every": 12, "limit": 8}
 
@@ -114,10 +114,12 @@ def test_adapters_alone_are_taught_and_exported(runs, capsys):
     base, _ = sterling.load(runs / "sft").language_model()
     model, tokenizer = made.language_model(3)
     assert not model.stack.form.remember
-    fixed = jax.tree.leaves(lora.split(model)[1])
+    fixed = jax.tree.leaves(lora.split_trainable(model)[1])
     assert all((a == b).all() for a, b in zip(fixed, jax.tree.leaves(base), strict=True))
     moments, counts = sum(x.size for x in jax.tree.leaves(made.agent.state.optimiser)), 2
-    assert moments == counts + 2 * 2 * sum(x.size for x in jax.tree.leaves(lora.split(model)[0]))
+    assert moments == counts + 2 * 2 * sum(
+        x.size for x in jax.tree.leaves(lora.split_trainable(model)[0])
+    )
 
     assert told(capsys, "export", runs / "lora", runs / "whole", "--seed", 3)[0] == 0
     whole, again = language.load(runs / "whole")
@@ -127,23 +129,23 @@ def test_adapters_alone_are_taught_and_exported(runs, capsys):
     assert float(jnp.abs(whole(ids) - base(ids)).max()) > 1e-5
     code, _, err = told(capsys, "export", runs / "lora", runs / "alone", "--adapters")
     assert (code, err.count("\n")) == (2, 1)  # their base is a run: see test_run_folders.py
-    peft.write(runs / "alone", model)
-    np.testing.assert_array_equal(peft.read(runs / "alone", base)(ids), model(ids))
+    peft_folder.write_adapters(runs / "alone", model)
+    np.testing.assert_array_equal(peft_folder.read_adapters(runs / "alone", base)(ids), model(ids))
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("evaluate", "sft", "--samples", "0"), "at least one"),
+        (("evaluate", "sft", "--samples", "0"), "must be at least 1"),
         (("evaluate", "sft", "--samples", "2", "--episodes", "3"), "--problems N"),
         (("evaluate", "sft", "--method", "fqe"), "--samples N"),
         (("evaluate", "sft", "--levels", "99", "--samples", "2"), "has levels"),
         (("evaluate", "further", "--beside", "nowhere", "--samples", "2"), "nowhere"),
-        (("evaluate", "further", "--beside", "sft", "sft", "--samples", "2"), "named twice"),
+        (("evaluate", "further", "--beside", "sft", "sft", "--samples", "2"), "is given twice"),
         (("play", "sft", "--video", "a.mp4"), "cannot be filmed"),
-        (("play", "sft", "--episodes", "0"), "ask for 1 or more"),
+        (("play", "sft", "--episodes", "0"), "--episodes must be at least 1"),
         (("play", "sft", "--seed", "7"), "no seed 7"),
-        (("export", "sft", "sft"), "is there already"),
+        (("export", "sft", "sft"), "already exists"),
         (("export", "sft", "new", "--adapters"), "has no LoRA adapters"),
     ],
 )

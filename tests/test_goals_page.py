@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sterling.checking import check_environment
-from sterling.options import parse
-from sterling.training.hindsight import kind_and_share
+from sterling.checking.world_rules import JUDGE_CHECK
+from sterling.cli_options import parse_command_line
+from sterling.training.config.hindsight_option import parse_hindsight
 
 PAGE = (Path(__file__).parents[1] / "docs" / "goals.md").read_text()
 
@@ -20,13 +21,13 @@ def test_the_example_keeps_to_every_rule():
     exec(compile(code, "goals.md", "exec"), found)
     findings = list(check_environment(found["Points"](), quick=True))
     assert [each.what for each in findings if each.failed] == []
-    assert any("judged" in each.what for each in findings)
+    assert JUDGE_CHECK in [each.what for each in findings]
 
 
 def test_the_commands_are_understood():
     lines = re.findall(r"^ *(sterling train .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 4
-    words = [parse(shlex.split(line)[1:]).hindsight for line in lines]
-    assert [kind_and_share(word) for word in words][:3] == [
+    words = [parse_command_line(shlex.split(line)[1:]).hindsight for line in lines]
+    assert [parse_hindsight(word) for word in words][:3] == [
         ("future", 0.8), ("future", 0.8), ("final", 0.8)
     ]  # fmt: skip

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sterling.options import parse
-from sterling.training.sources import read
+from sterling.cli_options import parse_command_line
+from sterling.training.assembly.build_sources import parse_layers
 
 PAGE = (Path(__file__).parents[1] / "docs" / "levels.md").read_text()
 
@@ -23,10 +23,12 @@ def test_the_example_begins_the_first_level_everywhere():
 
 def test_the_commands_are_understood():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 8
-    words = [parse(shlex.split(line)[1:]).sources for line in lines]
-    assert [[(layer.word, numbers) for layer, numbers in read(word or "")] for word in words] == [
+    assert len(lines) == 9
+    words = [parse_command_line(shlex.split(line)[1:]).sources for line in lines]
+    assert [
+        [(layer.word, numbers) for layer, numbers in parse_layers(word or "")] for word in words
+    ] == [
         *([], [("plr", (0.1, 0.1))], [("plr", (1.0, 0.3))], []),
         *([("plr-robust", (1000.0, 0.5, 0.3, 0.3))], [("accel", (1000.0, 0.5, 0.3, 0.3, 3.0))]),
-        *([("go-explore", ())], [("pool", (4.0, 10_000.0))]),
+        *([("go-explore", ())], [], [("pool", (4.0, 10_000.0))]),
     ]

@@ -11,7 +11,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 LOCK = (ROOT / "requirements" / "locked.txt").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PINS = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", LOCK, re.MULTILINE)
+RUNTIME = (ROOT / "requirements" / "runtime.txt").read_text()
+PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+PINS, RUNTIME_PINS = PIN.findall(LOCK), PIN.findall(RUNTIME)
 ASKED = [
     *PROJECT["dependencies"],
     *PROJECT["optional-dependencies"]["test"],
@@ -27,6 +29,17 @@ def test_every_dependency_is_locked_within_its_range(text):
     assert versions, f"{name} is not in the lock; run make lock"
     for version in versions:
         assert wanted.specifier.contains(version), f"{name} {version}; run make lock"
+
+
+@pytest.mark.parametrize("text", PROJECT["dependencies"])
+def test_the_demo_installs_every_dependency(text):
+    name = canonicalize_name(Requirement(text).name)
+    assert name in [canonicalize_name(pinned) for pinned, _ in RUNTIME_PINS]
+
+
+def test_the_demo_installs_the_versions_that_tests_install():
+    assert set(RUNTIME_PINS) <= set(PINS)
+    assert len(RUNTIME_PINS) < 0.7 * len(PINS)
 
 
 def test_every_locked_package_carries_a_hash():

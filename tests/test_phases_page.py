@@ -4,8 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
-from sterling.options import parse
-from sterling.training.asked_phases import phases
+from sterling.cli_options import parse_command_line
+from sterling.training.phases.phase_options import parse_phases
 
 PAGE = (Path(__file__).parents[1] / "docs" / "phases.md").read_text()
 
@@ -22,8 +22,8 @@ def test_the_example_tells_what_was_forgotten():
 def test_the_commands_are_understood():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 5
-    asked = [parse(shlex.split(line)[1:]) for line in lines]
-    said = [phases(each.then) for each in asked if getattr(each, "then", [])]
+    asked = [parse_command_line(shlex.split(line)[1:]) for line in lines]
+    said = [parse_phases(each.then) for each in asked if getattr(each, "then", [])]
     steps = [[phase.steps for phase in each] for each in said]
     assert steps == [[60_000], [20_000, 10_000], [20_000], [50_000]]
     assert said[0][0].environment.endswith("/my_worlds.py:weak")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from sterling import pickling
+from sterling.system import pickling
 
 
 def test_an_error_in_code_carried_by_value_names_its_file(tmp_path):

@@ -21,7 +21,7 @@ sys.path.append(str(ROOT))
 
 from benchmarks import evidence  # noqa: E402
 from benchmarks.agents import run as grid  # noqa: E402
-from sterling.envs.spread import make  # noqa: E402
+from sterling.envs.native.spread_landmarks import make  # noqa: E402
 
 GRID = "3-agents-3x3-state"
 SETTINGS: dict[str, Any] = {

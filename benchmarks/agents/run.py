@@ -22,10 +22,10 @@ import numpy as np
 
 import sterling
 from sterling import envs
-from sterling.envs.spread import make
-from sterling.experience.chance import Chance
+from sterling.envs.native.spread_landmarks import make
+from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.statistics import estimate
-from sterling.training.evaluate import evaluate
+from sterling.training.evaluation.evaluate_policy import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
@@ -76,7 +76,7 @@ def by_chance(environment: str, count: int) -> dict[str, Any]:
     world = envs.make(environment, tuple(range(count)), 50, purpose="evaluate")
     try:
         seeds = jnp.arange(count, dtype=jnp.int32)
-        found = evaluate(Chance(None, world), world, seeds, EPISODES)
+        found = evaluate(RandomActor(None, world), world, seeds, EPISODES)
     finally:
         world.close()
     return counted(found["return"].mean(1))

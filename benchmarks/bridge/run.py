@@ -18,9 +18,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sterling.references.bounds import return_bounds
+from sterling.references.return_bounds import return_bounds
 from sterling.statistics import estimate, improve
-from sterling.training.choices import Guidance
+from sterling.training.config.run_options import Guidance
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import sterling
-from sterling.envs.hazards import make
+from sterling.envs.native.hazard_grid import make
 from sterling.statistics import estimate
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import sterling
-from sterling.envs.classic import CartPole
+from sterling.envs.native.classic_control import CartPole
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))

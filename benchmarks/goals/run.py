@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import sterling
-from sterling.envs.flip import make
+from sterling.envs.native.bit_flip import make
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))

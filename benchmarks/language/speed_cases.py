@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from sterling import language
-from sterling.language.model import LanguageModel, tiny
+from sterling.language.models.causal_lm import LanguageModel, tiny
 from sterling.language.tokenizer import Tokenizer
-from sterling.language.worlds import find
-from sterling.nets.transformer import Form, rotary_rates
+from sterling.language.worlds import find_world
+from sterling.nets.transformer import TransformerForm, rotary_rates
 
 ROOM, NEW = 32, 64  # tokens of a prompt, and of an answer
 ROWS = (8, 64, 256)
@@ -79,7 +79,7 @@ def shaped(shape: str, layers: int = 0) -> LanguageModel:
     """Random weights in bfloat16 of a published model's shape; ``layers`` 0: as many as it has."""
     width, published, heads, key_heads, hidden, vocabulary = SHAPES[shape]
     rates = rotary_rates(width // heads, 1e6)
-    form = Form(
+    form = TransformerForm(
         *(heads, key_heads, width // heads, hidden),
         norm="rms",
         gated=True,
@@ -130,7 +130,7 @@ def _slots(folder: Path) -> list[Case]:
 
 
 def _iteration(folder: Path) -> list[Case]:
-    world = find(WORLD)
+    world = find_world(WORLD)
     questions = []
     for seed in range(256):
         turn = world.begin(seed, 1 + seed % 2).turn

@@ -11,15 +11,16 @@ import numpy as np
 from jaxtyping import Array, Key
 from speed_serve import Case, serve
 
-from sterling import keys
+from sterling import random_keys
 from sterling.language import load
-from sterling.language.cores import side_by_side
-from sterling.language.generate import Answers, Prompts, generate
-from sterling.language.sampling import Sampling
-from sterling.training import start
+from sterling.language.models.generation import Answers, Prompts, generate
+from sterling.language.models.parallel_generation import generate_in_parallel
+from sterling.language.models.token_sampling import Sampling
 from sterling.training.agent import Agent
+from sterling.training.assembly import build_run
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.settings import LanguageSettings
 from sterling.training.loop import Run, advance
-from sterling.training.settings import Speech, resolve
 
 WARM = 4  # iterations before the first that counts: questions of every length have been met
 
@@ -34,7 +35,7 @@ def sampling(folder: str, *, rows: int, room: int, new: int, slots: int) -> Case
         return generate(model, some, jax.random.key(0))
 
     def once() -> dict[str, Any]:
-        found = side_by_side(write, prompts)
+        found = generate_in_parallel(write, prompts)
         assert (found.length == new).all()
         return {"tokens": rows * new}
 
@@ -68,17 +69,19 @@ def skewed(
 
 def grpo(folder: str, environment: str, levels: str, **fields: Any) -> Case:
     """One iteration of the training loop: ask, answer, judge, learn."""
-    speech = Speech(model=folder, levels=levels, slots=fields["prompts"] * fields["group"])
-    settings = resolve(
+    speech = LanguageSettings(
+        model=folder, levels=levels, slots=fields["prompts"] * fields["group"]
+    )
+    settings = resolve_settings(
         "grpo", environment, updates=1_000_000, seeds=[0], speech=speech, fields=fields
     )
-    run = start.build(settings)
+    run = build_run.build_first_phase(settings)
     for _ in range(WARM):
         run, _metrics = advance(run, 1)
 
     def once() -> dict[str, Any]:
         nonlocal run
-        run = Run(run.agent, run.source.cleared(), run.seeds, run.iteration)
+        run = Run(run.agent, run.source.reset_statistics(), run.seeds, run.iteration)
         begin = time.perf_counter()
         run, _metrics = advance(run, 1)
         jax.block_until_ready(run.agent.state)
@@ -115,7 +118,9 @@ def _parts(run: Run) -> dict[str, float]:
     """Seconds of an iteration's sampling, and of all that is done on the host beside it; the
     rest is learning. Nothing of it is kept."""
     heard, begin = _Heard(run.agent), time.perf_counter()
-    _source, draws = run.source.collect(heard, keys.at(run.seeds, "draw", run.iteration))
+    _source, draws = run.source.collect(
+        heard, random_keys.for_seeds(run.seeds, "draw", run.iteration)
+    )
     jax.block_until_ready(draws)
     return {"sampling": heard.seconds, "hearing": time.perf_counter() - begin - heard.seconds}
 
@@ -153,7 +158,9 @@ def _prompts(
     lengths = jnp.full(rows, room, jnp.int32)
     total = jnp.asarray(rows, jnp.int32)
     number = jnp.arange(rows, dtype=jnp.int32)
-    return Prompts(ids, lengths, total, number, Sampling.of(rows), limit, min(slots, rows), stops)
+    return Prompts(
+        ids, lengths, total, number, Sampling.for_rows(rows), limit, min(slots, rows), stops
+    )
 
 
 def _versions() -> dict[str, str]:

@@ -8,7 +8,7 @@ Writes benchmarks/results/memory.json: of every seed the mean return of its fina
 exploration, with intervals over seeds. Chain: bsuite's memory chain, in which what was seen first
 says what is right ten steps later. Bandit: arms drawn anew each episode, learned by Q-learning
 from a replay. RL2: the same bandit learned by recurrent PPO, as Duan 2016 has it. The best that
-anybody can do at a bandit is found by dynamic programming (envs/bandit.py).
+anybody can do at a bandit is found by dynamic programming (envs/native/bandit.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import sterling
-from sterling.envs.bandit import bayes
+from sterling.envs.native.bandit import bayes_optimal_return
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
@@ -70,13 +70,13 @@ def chain() -> dict[str, Any]:
 
 def bandit() -> dict[str, Any]:
     """R2D2 and DQN at the bandit."""
-    return pair(BANDIT, BANDIT_STEPS) | {"best": bayes(ARMS, PULLS)}
+    return pair(BANDIT, BANDIT_STEPS) | {"best": bayes_optimal_return(ARMS, PULLS)}
 
 
 def rl2() -> dict[str, Any]:
     """Recurrent PPO at the bandit."""
     arms = {"recurrent-ppo": trained("recurrent-ppo", BANDIT, RL2_STEPS, RL2)}
-    best = bayes(ARMS, PULLS)
+    best = bayes_optimal_return(ARMS, PULLS)
     return {"world": BANDIT, "steps": RL2_STEPS, "arms": arms, "best": best}
 
 
@@ -110,8 +110,8 @@ observation alone is right every other time.
 """,
     "bandit": """\
 At the bandit the best is the value of the best policy that there is, by dynamic programming over
-all that can be known of the arms (`sterling.envs.bandit.bayes`). Who remembers nothing has no
-reason to pull one arm rather than another.
+all that can be known of the arms (`sterling.envs.native.bandit.bayes_optimal_return`). Who
+remembers nothing has no reason to pull one arm rather than another.
 """,
 }
 TRIED = """

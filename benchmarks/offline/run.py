@@ -62,7 +62,7 @@ def made(folder: Path, world: str, quality: str) -> Path:
 def learn(algorithm: str, world: str, quality: str, data: Path) -> None:
     """Train (or go on training) one learner on one log and keep its evidence."""
     import sterling
-    from sterling.report.progress import Progress
+    from sterling.report.live.live_progress import Progress
 
     evidence.begin()  # refuses a changed tree before hours are spent
     name = f"{algorithm}-{world}-{quality}"
@@ -145,7 +145,7 @@ def _origins() -> list[str]:
 def _cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return "-"
-    from sterling.references.bounds import return_bounds
+    from sterling.references.return_bounds import return_bounds
     from sterling.statistics import estimate
 
     result = found["result"]

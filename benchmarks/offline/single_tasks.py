@@ -79,7 +79,7 @@ def measure(name: str, data: Path, seeds: int, budgets: list[int]) -> None:
 def learn(name: str, data: Path, seeds: int, updates: int) -> dict[str, Any]:
     """Train (or go on training) to so many updates; the success then, and what it took."""
     import sterling
-    from sterling.report.progress import Progress
+    from sterling.report.live.live_progress import Progress
     from sterling.statistics import estimate
 
     evidence.begin()  # refuses a changed tree before hours are spent
@@ -117,9 +117,9 @@ def solved(run: Any, episodes: int) -> list[float]:
     """Each seed's share of ``episodes`` that end before the time is over: the task is done."""
     import gymnasium
 
-    from sterling.training.judge import Judge
+    from sterling.training.evaluation.evaluator import Evaluator
 
-    judge = Judge(run.settings, episodes)
+    judge = Evaluator(run.settings, episodes)
     try:
         lengths = judge(run.agent)["length"]
     finally:

@@ -73,10 +73,10 @@ def talks_alike(tokenizer: Any, folder: Path) -> bool:
             if role != "assistant":
                 new.append(Message(role, content))
                 continue
-            ids += tokenizer.going_on(new) if ids else tokenizer.opening(new)
+            ids += tokenizer.encode_continuation(new) if ids else tokenizer.encode_opening(new)
             ids += [*tokenizer.encode(content), tokenizer.end]
             new = []
-        ids += tokenizer.going_on(new) if ids else tokenizer.opening(new)
+        ids += tokenizer.encode_continuation(new) if ids else tokenizer.encode_opening(new)
         if ids != whole:
             return False
     return True
@@ -99,7 +99,7 @@ def main() -> None:
 def run(root: Path, python: str, fixtures: Path | None) -> dict[str, Any]:
     """Both directions, in folders below ``root``."""
     from sterling import language
-    from sterling.language import lora, peft
+    from sterling.language.models import lora, peft_folder
 
     theirs, ours = root / "theirs", root / "ours"
     peer(python, "make", theirs)
@@ -110,13 +110,13 @@ def run(root: Path, python: str, fixtures: Path | None) -> dict[str, Any]:
         model, tokenizer = language.load(theirs / name)
         loaded[name] = compare(model, theirs / name)
         loaded[name]["same conversation"] = talks_alike(tokenizer, theirs / name)
-        adapted = peft.read(theirs / name / "adapter", model)
+        adapted = peft_folder.read_adapters(theirs / name / "adapter", model)
         loaded[f"{name}, PEFT's adapter"] = compare(adapted, theirs / name / "adapter")
         models[name], tokenizers[name] = model, tokenizer
-        models[f"{name}, merged adapter"] = lora.merged(adapted)
+        models[f"{name}, merged adapter"] = lora.merge_adapters(adapted)
         language.save(ours / name, model, tokenizer)
         language.save(ours / f"{name}, merged adapter", adapted, tokenizer)
-        peft.write(ours / f"{name}, adapter", adapted)
+        peft_folder.write_adapters(ours / f"{name}, adapter", adapted)
         (ours / f"{name}, adapter" / "base.json").write_text(json.dumps(str(ours / name)))
         models[f"{name}, adapter"] = adapted
     for name, own in (("characters", language.Tokenizer.characters()),

@@ -17,9 +17,10 @@ SEEDS = 5  # of each
 
 
 def _data(root: Path) -> Made:
-    from sterling.factory.make import Order, make
+    from sterling.data_generation.dataset_order import DatasetOrder
+    from sterling.data_generation.make_dataset import make_dataset
 
-    data = make(Order("CartPole-v1", "random", 300), root / "own")
+    data = make_dataset(DatasetOrder("CartPole-v1", "random", 300), root / "own")
     made = {"own format": root / "own"}
     for name, format_ in (("log.npz", "npz"), ("log.hdf5", "d4rl"), ("minari", "minari")):
         made[format_] = data.save(root / name, format_)
@@ -27,7 +28,7 @@ def _data(root: Path) -> Made:
 
 
 def _checkpoints(root: Path) -> Made:
-    from sterling.training import checkpoint
+    from sterling.training.saving import checkpoint
 
     tree = {"x": np.arange(50.0), "y": np.ones((3, 4), np.float32)}
     for step in (1, 2):
@@ -47,15 +48,15 @@ def _texts(root: Path) -> Made:
 
 def _finished(path: Path, seeds: list[int], scores: list[float], rows: list[Any]) -> Path:
     """A run's folder with what is read of it where nobody acts."""
-    from sterling.training import folder
+    from sterling.training.saving import run_folder
 
     path.mkdir(parents=True)
     facts = {**RUN, "seeds": seeds}
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    folder.write_config(path, {**facts, "config": {"minibatch": 64}, "envs": 8})
+    run_folder.write_config(path, {**facts, "config": {"minibatch": 64}, "envs": 8})
     spent = {"failed_seeds": [], "failures": {}, "world_failures": [], "wall_seconds": 2.0}
     final = {"final": {"return": {"per_seed": scores}}, "unended": [0] * len(seeds)}
-    folder.write_result(path, {**facts, **spent, "compile_seconds": 1.0, **final})
+    run_folder.write_result(path, {**facts, **spent, "compile_seconds": 1.0, **final})
     return path
 
 
@@ -102,7 +103,7 @@ def _study(root: Path) -> Made:
 
 def asked() -> Any:
     """The question of the comparison, whose answer needs no more training."""
-    from sterling.training.until import Contender, Question
+    from sterling.training.until_decided.train_until_decided import Contender, Question
 
     sides = tuple(Contender(name, "ppo", {"lr": lr}) for name, lr in zip(SIDES, RATES, strict=True))
     return Question(sides, "CartPole-v1", 9999, max_seeds=SEEDS, per_look=SEEDS)
@@ -112,14 +113,14 @@ def _comparison(root: Path) -> Made:
     """A study of ``compare --until-decided`` that has taken its only look."""
     from dataclasses import asdict
 
-    from sterling.training import folder
+    from sterling.training.saving import run_folder
 
     path = root / "comparison"
     for at, side in enumerate(SIDES):
         seeds = [1000 * at + seed for seed in range(SEEDS)]
         row = {"step": 5, "iteration": 1, "data/return": [1.0] * SEEDS}
         _finished(path / side / "00", seeds, [float(100 * at + seed) for seed in seeds], [row])
-    folder.write_json(path / "question.json", json.loads(json.dumps(asdict(asked()))))
+    run_folder.write_json(path / "question.json", json.loads(json.dumps(asdict(asked()))))
     return {"comparison": path}
 
 
@@ -141,50 +142,50 @@ def _read_dataset(path: Path) -> Any:
 
 
 def _read_checkpoint(path: Path) -> Any:
-    from sterling.training import checkpoint
+    from sterling.training.saving import checkpoint
 
-    return checkpoint.newest_sound(path, warn=lambda line: None)
+    return checkpoint.newest_valid(path, warn=lambda line: None)
 
 
 def _read_texts(path: Path) -> Any:
-    from sterling.experience.comparisons import of_file
+    from sterling.experience.language.answer_pairs import read_pairs
 
-    return of_file(path)
+    return read_pairs(path)
 
 
 def _read_run(path: Path) -> Any:
-    from sterling.report import runs
-    from sterling.training.stored import read_settings
+    from sterling.report.runs import read_runs
+    from sterling.training.config.stored_settings import read_settings
 
-    return runs.read([path]), read_settings(path)
+    return read_runs.read_results([path]), read_settings(path)
 
 
 def _read_parts(path: Path) -> Any:
-    from sterling.report.damaged import check_made
-    from sterling.training import folder
-    from sterling.training.merging import Merge, merged
+    from sterling.report.runs.checked_run_files import check_part_result
+    from sterling.training.processes.merge_results import MetricsMerger, merge_results
+    from sterling.training.saving import run_folder
 
     parts = [path / "parts" / name for name in ("0", "1")]
-    Merge(parts, [2, 2], []).go_on()
+    MetricsMerger(parts, [2, 2], []).go_on()
     results = []
     for part in parts:
-        results.append(folder.read_result(part) or {})
-        check_made(part / "result.json", results[-1], 2)
-    return merged(results, 8, 1.0, None)
+        results.append(run_folder.read_result(part) or {})
+        check_part_result(part / "result.json", results[-1], 2)
+    return merge_results(results, 8, 1.0, None)
 
 
 def _read_study(path: Path) -> Any:
-    from sterling.tuning import api, stored
+    from sterling.tuning import stored_study, tuning_api
 
-    lines = [stored.read_lines(path / name) for name in ("trials.jsonl", "test.jsonl")]
-    return lines, api.opened(path), api.resume(path)
+    lines = [stored_study.read_lines(path / name) for name in ("trials.jsonl", "test.jsonl")]
+    return lines, tuning_api.open_study(path), tuning_api.resume(path)
 
 
 def _read_comparison(path: Path) -> Any:
-    from sterling.report import runs
-    from sterling.training.until import until_decided
+    from sterling.report.runs import read_runs
+    from sterling.training.until_decided.train_until_decided import until_decided
 
-    return runs.read([path]), until_decided(asked(), path)
+    return read_runs.read_results([path]), until_decided(asked(), path)
 
 
 READERS: dict[str, Callable[[Path], Any]] = {

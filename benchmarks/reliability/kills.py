@@ -51,10 +51,11 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
 
 def write_log(path: Path) -> Path:
     """A log to learn from offline."""
-    from sterling.factory.make import Order, make
+    from sterling.data_generation.dataset_order import DatasetOrder
+    from sterling.data_generation.make_dataset import make_dataset
 
     if not path.exists():
-        make(Order("CartPole-v1", "random", 2000), path)
+        make_dataset(DatasetOrder("CartPole-v1", "random", 2000), path)
     return path
 
 

@@ -96,7 +96,11 @@ def tuned(path: Path, log: Path) -> None:
 
 def compared(path: Path, log: Path) -> None:
     """Begin or resume a comparison that trains until it is decided."""
-    from sterling.training.until import Contender, Question, until_decided
+    from sterling.training.until_decided.train_until_decided import (
+        Contender,
+        Question,
+        until_decided,
+    )
 
     fields = {name: value for name, value in ROLLOUTS.items() if name != "preset"}
     sides = [Contender(name, "ppo", {**fields, "lr": lr}) for name, lr in (("a", 1e-2), ("b", 0.0))]
@@ -107,11 +111,12 @@ def compared(path: Path, log: Path) -> None:
 
 def made(path: Path, log: Path) -> None:
     """Make a dataset with an agent that is trained for it."""
-    from sterling.factory.make import Order, make
+    from sterling.data_generation.dataset_order import DatasetOrder
+    from sterling.data_generation.make_dataset import make_dataset
 
     out = path / "data"
     if not out.exists():
-        make(Order("CartPole-v1", "medium", 500, steps=20_000), out, path / "agents")
+        make_dataset(DatasetOrder("CartPole-v1", "medium", 500, steps=20_000), out, path / "agents")
 
 
 KINDS: dict[str, Callable[[Path, Path], None]] = {
@@ -147,7 +152,7 @@ def die_at(count: int) -> None:
         setattr(module, name, dying(getattr(module, name)))
     for name in ("replace", "rename", "unlink", "write_text", "mkdir"):
         setattr(pathlib.Path, name, dying(getattr(pathlib.Path, name)))
-    from sterling.report.metrics import MetricsFile
+    from sterling.report.live.metric_sinks import MetricsFile
 
     MetricsFile.write = dying(MetricsFile.write)  # type: ignore[method-assign]
 
@@ -170,11 +175,11 @@ def outcome(kind: str, path: Path) -> Any:
 
 def _tensors(path: Path) -> str:
     """The checksum of the last checkpoint's leaves."""
-    from sterling.training import checkpoint
+    from sterling.training.saving import checkpoint
 
-    newest = checkpoint.latest(path / "checkpoints")
+    newest = checkpoint.latest_checkpoint(path / "checkpoints")
     assert newest is not None
-    return str([(e["name"], e["sha256"]) for e in checkpoint.describe(newest)["leaves"]])
+    return str([(e["name"], e["sha256"]) for e in checkpoint.read_meta(newest)["leaves"]])
 
 
 def main() -> None:
@@ -182,9 +187,9 @@ def main() -> None:
     kind, path, log, *count = sys.argv[1:]
     if count:
         die_at(int(count[0]))
-    from sterling.training.programs import remember_programs
+    from sterling.training.runtime.compilation import enable_compilation_cache
 
-    remember_programs()
+    enable_compilation_cache()
     KINDS[kind](Path(path), Path(log))
 
 

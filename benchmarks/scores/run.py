@@ -28,7 +28,7 @@ from benchmarks import evidence  # noqa: E402
 
 if TYPE_CHECKING:
     from sterling.statistics import Estimate
-    from sterling.statistics.headline import Headline
+    from sterling.statistics.scores.headline import Headline
 
 RESULTS = HERE / "results"
 RUNS = ROOT / "runs" / "scores"
@@ -64,7 +64,7 @@ def name(task: dict[str, Any]) -> str:
 def learn(task: dict[str, Any], alone: list[int] | None = None, busy: bool = False) -> None:
     """Train (or go on training) one task, or one seed of it, and keep its evidence."""
     import sterling
-    from sterling.report.progress import Progress
+    from sterling.report.live.live_progress import Progress
 
     evidence.begin()  # refuses a changed tree before hours are spent
     named = name(task) if alone is None else f"{name(task)}-seed{alone[0]}"
@@ -113,21 +113,20 @@ def kept(task: dict[str, Any]) -> list[Path]:
 def write_page(tasks: list[dict[str, Any]]) -> None:
     """docs/scores.md from the results that are there."""
     lines = [
-        "# Scores beside the published ones",
+        "# Scores compared with published ones",
         "",
-        "Made by `make scores` (`benchmarks/scores/run.py`), the slow ones by `make scores-slow`;",
-        "each row is a file in `benchmarks/scores/results/` with settings, seeds, curve, commit",
-        "and hardware. A score is the mean over seeds of the *last* policy's deterministic return",
-        "(20 episodes each). Its 95 % interval over seeds is computed from the scores of the seeds",
-        "by today's `sterling.statistics.estimate` (docs/statistics.md), so that all rows follow",
-        "the same rule; *in the file* is the interval that was written when the run ended, and its",
-        "method.",
-        "Published figures have other protocols, named beside them; `sterling check-scores` tells",
-        "them apart.",
+        "`make scores` (`benchmarks/scores/run.py`) trains these tasks, `make scores-slow` the",
+        "slow ones. Each row is a file in `benchmarks/scores/results/` with settings, seeds,",
+        "curve, commit and hardware. A score is the mean over seeds of the *last* policy's",
+        "deterministic return (20 episodes per seed). Its 95 % interval over seeds is recomputed",
+        "from the seeds' scores by `sterling.statistics.estimate` (docs/statistics.md), so that",
+        "all rows use the same method; *in the file* is the interval that was written when the",
+        "run ended, with its method. Published scores were measured under other protocols, named",
+        "beside them; `sterling check-scores` compares scores with them.",
         "",
-        "*Our bar* is a number that we set, not a published one. *Against it* has the answers of",
-        "`sterling check-scores`: above or below where the whole interval lies on one side of the",
-        "bar, and *cannot tell* where the bar lies inside the interval or there is one seed.",
+        "*Our bar* is a threshold that we set, not a published score. *Against it* is the answer",
+        "of `sterling check-scores`: above or below if the whole interval lies on one side of the",
+        "bar, *cannot tell* if the bar lies inside the interval or there is only one seed.",
         "",
         "| task | steps | seeds | Sterling [95 % interval] | in the file | our bar | against it "
         "| published | steps/s |",
@@ -149,7 +148,7 @@ def write_page(tasks: list[dict[str, Any]]) -> None:
 def score(results: list[dict[str, Any]]) -> Headline:
     """Return what all seeds of some results came to, with the interval that is usual now, within
     what the returns of their environment cannot leave."""
-    from sterling.references.bounds import return_bounds
+    from sterling.references.return_bounds import return_bounds
     from sterling.statistics import headline
 
     said = results[0]["final"]["return"].get("within")
@@ -161,9 +160,9 @@ def score(results: list[dict[str, Any]]) -> Headline:
 def against(made: Estimate | None, bar: float) -> str:
     """Return where an interval lies against our bar, in the words of ``sterling check-scores``;
     without an estimate (seeds failed) it cannot be told."""
-    from sterling.report.beside import verdict
+    from sterling.report.published_verdicts import band_verdict
 
-    return verdict(made, float(bar), float(bar)) if made else "cannot tell"
+    return band_verdict(made, float(bar), float(bar)) if made else "cannot tell"
 
 
 def _row(task: dict[str, Any]) -> str:
@@ -199,7 +198,7 @@ def _changes(tasks: list[dict[str, Any]]) -> list[str]:
     changed = [task for task in tasks if "changed" in task]
     if not changed:
         return []
-    lines = ["Budgets, seeds and bars that were changed after they had been set:", ""]
+    lines = ["Budgets, seeds and bars that were changed after they were first set:", ""]
     lines += [
         f"* {task['algorithm']} {task['environment']}: {each}"
         for task in changed
@@ -215,12 +214,13 @@ def _replaced(tasks: list[dict[str, Any]]) -> list[str]:
         for task in tasks
         if "replaced" in task
     ]
-    return ["Scores that a newer run of the same seeds replaced:", "", *found, ""] if found else []
+    head = "Earlier scores, replaced by a newer run of the same seeds:"
+    return [head, "", *found, ""] if found else []
 
 
 def _peers() -> list[str]:
     """What a peer reaches over seeds where its published figure is of one run (peer.py)."""
-    from sterling.references.bounds import return_bounds
+    from sterling.references.return_bounds import return_bounds
     from sterling.statistics import estimate
 
     lines = []
@@ -233,7 +233,7 @@ def _peers() -> list[str]:
         task, version = file.stem.removeprefix("peer-"), found["versions"]["stable-baselines3"]
         lines += [
             f"{task.replace('-', ' ', 1)} with Stable-Baselines3 {version} at its zoo's settings, "
-            f"{len(scores)} seeds, judged alike "
+            f"{len(scores)} seeds, evaluated in the same way "
             f"(`benchmarks/scores/peer.py`): {made}; each seed's "
             f"{', '.join(f'{score:.1f}' for score in scores)}.",
             "",

@@ -42,7 +42,8 @@ def judged(algorithm: str, steps: int, sources: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         sterling.train(algorithm, "tictactoe:self", steps=steps, seeds=list(SEEDS), out=out,
-                       evaluate_episodes=GAMES, sources=sources, **FIELDS[algorithm])  # fmt: skip
+                       evaluate_episodes=GAMES, sources=sources, preset=False,
+                       **FIELDS[algorithm])  # fmt: skip
         result = json.loads((out / "result.json").read_text())
     means = np.array(result["final"]["return"]["per_seed"])
     if means.max() > 0.0:

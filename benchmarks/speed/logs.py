@@ -25,11 +25,11 @@ def columns(rows: int) -> dict[str, np.ndarray]:
 
 def written(rows: int) -> str:
     """The same log as a dataset of ours, in the current folder; made once."""
-    from sterling.data import formats
+    from sterling.data.file_conversion import convert_files
 
     path, flat = Path(f"log-{rows}"), Path(f"log-{rows}.npz")
     if not path.exists():
         np.savez(flat, **columns(rows))
-        formats.convert([flat], path)
+        convert_files([flat], path)
         flat.unlink()
     return str(path)

@@ -15,6 +15,7 @@ from collections import defaultdict
 from typing import Any
 
 import sterling
+from sterling.training.runtime.program_store import use_on_command_line
 
 STAGES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
@@ -53,6 +54,7 @@ class Clock:
 
 def main() -> None:
     """Run Sterling as asked, print what was measured as JSON."""
+    use_on_command_line()  # nothing was replaced in this process, as in that of `sterling train`
     request = json.loads(sys.argv[1])
     if "rows" in request:
         import logs
@@ -63,7 +65,7 @@ def main() -> None:
 
 def load(request: dict[str, Any]) -> dict[str, Any]:
     """Seconds from a file's name to its rows on the device."""
-    from sterling.data.device import to_device
+    from sterling.data.device_dataset import to_device
 
     start = time.perf_counter()
     to_device(sterling.Dataset(request["data"])).reward.block_until_ready()

@@ -61,7 +61,7 @@ def main() -> None:
             results["versions"] |= _versions(measured)
             results["measurements"] |= measured
             _write(options.out, results, begun)  # after every group: a late failure loses little
-    print(report.terminal(results))
+    print(report.terminal(json.loads(options.out.read_text())))  # groups of before included
 
 
 def _measure(bench: Bench, contenders: list[Case], repetitions: int) -> dict[str, Any]:

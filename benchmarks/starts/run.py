@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import sterling
-from sterling import envs, keys
+from sterling import envs, random_keys
 from sterling.envs import levels
-from sterling.experience.rollout import Rollout
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.statistics import estimate
-from sterling.training.evaluate import evaluate
+from sterling.training.evaluation.evaluate_policy import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
@@ -72,8 +72,12 @@ def judged(agent: Any, purpose: str) -> dict[str, Any]:
     each env as the policy samples, and by its mode."""
     seeds = jnp.arange(SEEDS, dtype=jnp.int32)
     world = envs.make(MAZE, tuple(range(SEEDS)), COPIES, purpose=purpose, levels=LEVELS)
-    begun = Rollout.create(world, EPISODES * (LONGEST + 1), keys.at(seeds, "judged", 0))
-    live = jax.jit(lambda source, agent: source.live(agent, keys.at(seeds, "judged", 1))[1])
+    begun = Rollout.create(
+        world, EPISODES * (LONGEST + 1), random_keys.for_seeds(seeds, "judged", 0)
+    )
+    live = jax.jit(
+        lambda source, agent: source.live(agent, random_keys.for_seeds(seeds, "judged", 1))[1]
+    )
     rows = jax.tree.map(np.asarray, live(begun, agent))
     before = np.cumsum(rows.last, 1) - rows.last  # episodes that were over before each row
     counts = rows.mask & (before < EPISODES)
@@ -92,7 +96,7 @@ def best(purpose: str) -> float:
     """Return the mean of the best returns in the levels of a purpose."""
     world: Any = envs.make(MAZE, (0,), 1, purpose=purpose, levels=LEVELS)
     book, task = world.book, world.task
-    each = [jax.tree.map(lambda x, i=i: x[i], book) for i in range(levels.size(book))]
+    each = [jax.tree.map(lambda x, i=i: x[i], book) for i in range(levels.count_levels(book))]
     return float(np.mean([task.best(level) for level in each]))
 
 

@@ -1,4 +1,4 @@
-"""How far the arms of the skew-t interval must reach: makes the table in statistics/mean.py.
+"""How far the arms of the skew-t interval must reach: the table in mean_intervals.py.
 
     python benchmarks/statistics/calibrate.py
 

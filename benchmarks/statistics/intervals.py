@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri
 from shapes import SHAPES, Shape
 
 from sterling.statistics import estimate
-from sterling.statistics.mean import columns
+from sterling.statistics.intervals.mean_intervals import column_intervals
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
@@ -69,10 +69,10 @@ def one_task(shape: Shape, n: int, trials: int) -> dict[str, Any]:
     """Every interval of one shape and number of runs."""
     rng = np.random.default_rng([n, sum(map(ord, shape.name))])
     scores = shape.draw(rng, (n, trials))
-    low, high, _ = columns(scores, NOTHING, LEVEL)
+    low, high, _ = column_intervals(scores, NOTHING, LEVEL)
     made = {"undeclared": (low, high)}
     if shape.bounds is not None:
-        low, high, taken = columns(scores, shape.bounds, LEVEL)
+        low, high, taken = column_intervals(scores, shape.bounds, LEVEL)
         made["declared"] = (low, high)
     made |= {"bca": bca(scores), "percentile": percentile(scores)}
     cell: dict[str, Any] = {"shape": shape.name, "n": n, "bounds": shape.bounds}
@@ -106,7 +106,7 @@ def percentile(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bca(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Efron 1987; as ``statistics/bootstrap.py``, for many trials at once."""
+    """Efron 1987; as ``statistics/intervals/bootstrap.py``, for many trials at once."""
     found, n = resampled(scores), len(scores)
     middle = scores.mean(0)
     below = ((found < middle).sum(0) + (found == middle).sum(0) / 2) / RESAMPLES

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from tendencies import Law
 
-from sterling.statistics import closed_testing, compare, tendency
-from sterling.statistics.bounded import bounded_mean
-from sterling.statistics.plan import planned
+from sterling.statistics import compare
+from sterling.statistics.comparisons import closed_testing, tendency
+from sterling.statistics.comparisons.comparison_plan import make_plan
+from sterling.statistics.intervals.bounded_mean import bounded_mean
 from sterling.types import Mistake
 
 ALPHA, EXCHANGES = 0.05, 1_100
@@ -68,12 +69,12 @@ def at_once(many: list[dict[str, np.ndarray]], n: int) -> np.ndarray:
     for pair in pairs:
         both = [[runs[NAMES[member]] for member in pair] for runs in many]
         scores[pair] = _scores(np.array([np.concatenate(two) for two in both]), n)
-        floors[pair] = np.array([tendency.floor(*two) for two in both])
+        floors[pair] = np.array([tendency.sign_test_floor(*two) for two in both])
     open_ones = np.zeros((len(many), len(pairs)), bool)
     for one in state.hypotheses:
         beyond = np.zeros(len(many), bool)
         for pair in one.pairs:
-            may = one.others * floors[pair] <= tendency.SLACK * ALPHA * (1 + 1e-9)
+            may = one.others * floors[pair] <= tendency.FLOOR_SLACK * ALPHA * (1 + 1e-9)
             beyond |= may & (scores[pair] > one.boundary * (1 + 1e-9))
         for pair in one.pairs:
             open_ones[:, pairs.index(pair)] |= ~beyond
@@ -82,24 +83,24 @@ def at_once(many: list[dict[str, np.ndarray]], n: int) -> np.ndarray:
 
 def looked(runs: dict[str, np.ndarray], n: int) -> Any:
     """The closed testing of one comparison after its look."""
-    plan = planned(
+    plan = make_plan(
         runs, None, None, alpha=ALPHA, interims=1, per_interim=n, key=0,
         draws=20_000, within=None,
     )  # fmt: skip
-    state = closed_testing._State(plan)
-    closed_testing._check(plan, state)
-    state.look()
+    state = closed_testing._ComparisonState(plan)
+    closed_testing._check_decidable(plan, state)
+    state.take_look()
     return state
 
 
 def _scores(values: np.ndarray, n: int) -> np.ndarray:
     """|z| of the first n against the last n of every row."""
     order = np.argsort(values, axis=1).T
-    mine = tendency.marks(order < n)
+    mine = tendency.exact_indicators(order < n)
     other = 1.0 - mine
     ranks = np.arange(2.0 * n)  # of no ties
     return tendency.normal_scores(
-        mine, other, tendency.below(mine, ranks), tendency.below(other, ranks)
+        mine, other, tendency.count_below(mine, ranks), tendency.count_below(other, ranks)
     )
 
 
@@ -142,7 +143,7 @@ def held(laws: tuple[Law, Law], true: float, n: int, trials: int) -> Cell:
         above = (runs["a"][:, None] > runs["b"]).mean() > 0.5
         verdict = ("larger" if above else "smaller") if seen else "equal"
         made.append(
-            tendency.probability(
+            tendency.probability_estimate(
                 runs["a"], runs["b"], boundary=reach, verdict=verdict, level=1 - ALPHA
             )
         )

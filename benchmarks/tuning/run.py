@@ -128,10 +128,10 @@ def _study(search: str, trials: int, out: Path, begun: float) -> dict[str, Any]:
 def _singly(trials: int, begun: float) -> dict[str, Any]:
     """The configurations of the random study, one ``sterling.train`` after another."""
     import sterling
-    from sterling.tuning import objective, space
-    from sterling.tuning.search import Random
+    from sterling.tuning import search_space, trial_objective
+    from sterling.tuning.searchers.searchers import RandomSearch
 
-    searcher = Random(space.read(TASK["algorithm"]), 0, trials, TASK["steps"])
+    searcher = RandomSearch(search_space.read_space(TASK["algorithm"]), 0, trials, TASK["steps"])
     scores = []
     while (job := searcher.ask()) is not None:
         rows: list[list[float | None]] = []
@@ -140,7 +140,9 @@ def _singly(trials: int, begun: float) -> dict[str, Any]:
             **TASK, seeds=SEEDS, preset=False, evaluate_episodes=0, sinks=[sink], **job.fields
         )
         returns = [list(seed) for seed in zip(*rows, strict=True)]
-        scores.append([objective.score("last", own, len(rows), False) for own in returns])
+        scores.append(
+            [trial_objective.score_seed("last", own, len(rows), False) for own in returns]
+        )
     seconds = time.monotonic() - begun
     return {
         "scores": scores,
@@ -197,7 +199,7 @@ def _busy() -> float:
 def spanned(found: dict[str, Any], apart: bool = False) -> str:
     """Return an estimate from each seed's score, with the interval that is usual now, within what
     returns of the environment cannot leave; ``apart``: of differences."""
-    from sterling.references.bounds import return_bounds
+    from sterling.references.return_bounds import return_bounds
     from sterling.statistics import estimate
 
     low, high = return_bounds(TASK["environment"])

@@ -54,11 +54,11 @@ def main() -> None:
 
 def families() -> dict[str, list[str]]:
     """Family -> its tasks, the smallest family first."""
-    from sterling.envs import envpool
+    from sterling.envs.compiled import envpool_env
 
     found = collections.defaultdict(list)
-    for name in envpool.names():
-        found[envpool.family(name)].append(name)
+    for name in envpool_env.names():
+        found[envpool_env.family(name)].append(name)
     return dict(sorted(found.items(), key=lambda pair: len(pair[1])))
 
 

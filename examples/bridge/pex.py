@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import sterling
-from sterling.training.choices import Guidance
+from sterling.training.config.run_options import Guidance
 
 
 def train(data, updates, steps, guide=None, **options):

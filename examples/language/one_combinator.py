@@ -4,19 +4,20 @@
 
 Old experience beside new is RLPD where the rows are transitions (Ball 2023) and RLEP where they are
 answers (arXiv:2507.07451). In both runs below the source is the same class,
-`sterling.experience.mix.Mix`; the learners do not know of it.
+`sterling.experience.offline.mixed_sources.Mix`; the learners do not know of it.
 """
 
 import tempfile
 from pathlib import Path
 
 import sterling
-from sterling.factory.make import Order, make
+from sterling.data_generation.dataset_order import DatasetOrder
+from sterling.data_generation.make_dataset import make_dataset
 
 
 def control(folder: Path) -> None:
     """SAC on Pendulum: half of every batch from a log, half lived through."""
-    make(Order("Pendulum-v1", "random", 5_000), folder / "log")
+    make_dataset(DatasetOrder("Pendulum-v1", "random", 5_000), folder / "log")
     run = sterling.train(
         "sac", "Pendulum-v1", data=folder / "log", steps=5_000, share=0.5, evaluate_episodes=10
     )

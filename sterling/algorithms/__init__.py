@@ -1,4 +1,4 @@
-"""Algorithms: one readable file each, grouped by the setting they learn in."""
+"""Algorithms, one readable file each: online, offline, of language models and more."""
 
 from __future__ import annotations
 
@@ -7,109 +7,123 @@ from importlib import import_module, resources
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from sterling import importing, plugins
-from sterling.naming import hint
+from sterling.lookup import entry_points, user_imports
+from sterling.lookup.name_suggestions import did_you_mean
+from sterling.lookup.peer_names import unknown_algorithm
 
 if TYPE_CHECKING:
     from sterling.types import Algorithm
 
-# names of the policy gradient of text with certain switches, which named.json lists
-NAMED = (
+# names for language/policy_gradient.py with preset fields, which language/named.json lists
+GRADIENT_PRESETS = (
     *("cispo", "dapo", "dr-grpo", "expert-iteration", "grpo", "gspo", "lite-ppo", "reinforce"),
     *("reinforce++", "rloo", "token-ppo"),
 )
 
-# name -> the file; a new algorithm is added by listing it here
+# name -> module; list a new algorithm here
 ALGORITHMS = {
+    "a2c": "sterling.algorithms.on_policy.a2c",
     "awac": "sterling.algorithms.offline.awac",
     "bc": "sterling.algorithms.offline.bc",
     "cql": "sterling.algorithms.offline.cql",
+    "distill": "sterling.algorithms.imitation.distill",
     "dqn": "sterling.algorithms.online.dqn",
     "dt": "sterling.algorithms.offline.dt",
     "edac": "sterling.algorithms.offline.edac",
     "fdvl": "sterling.algorithms.offline.fdvl",
     "fql": "sterling.algorithms.offline.fql",
-    "ippo": "sterling.algorithms.online.ippo",
+    "ippo": "sterling.algorithms.multi_agent.ippo",
     "iql": "sterling.algorithms.offline.iql",
-    "mappo": "sterling.algorithms.online.mappo",
-    "mbpo": "sterling.algorithms.online.mbpo",
-    "openes": "sterling.algorithms.online.openes",
-    "pebble": "sterling.algorithms.online.pebble",
+    "maml": "sterling.algorithms.meta.maml",
+    "mappo": "sterling.algorithms.multi_agent.mappo",
+    "mbpo": "sterling.algorithms.model_based.mbpo",
+    "openes": "sterling.algorithms.evolution.openes",
+    "pebble": "sterling.algorithms.learned_rewards.pebble",
     "ppo": "sterling.algorithms.online.ppo",
-    "ppo-lagrangian": "sterling.algorithms.online.ppo_lagrangian",
+    "ppo-lagrangian": "sterling.algorithms.safe.ppo_lagrangian",
     "r2d2": "sterling.algorithms.online.r2d2",
     "rebrac": "sterling.algorithms.offline.rebrac",
     "recurrent-ppo": "sterling.algorithms.online.recurrent_ppo",
     "sac": "sterling.algorithms.online.sac",
-    "sac-lagrangian": "sterling.algorithms.online.sac_lagrangian",
+    "sac-lagrangian": "sterling.algorithms.safe.sac_lagrangian",
     "td3": "sterling.algorithms.online.td3",
     "td3bc": "sterling.algorithms.offline.td3bc",
+    "tqc": "sterling.algorithms.continuous.tqc",
+    "trpo": "sterling.algorithms.on_policy.trpo",
     "xql": "sterling.algorithms.offline.xql",
     "dpo": "sterling.algorithms.language.dpo",
-    "reward": "sterling.algorithms.language.reward",
+    "reward": "sterling.algorithms.language.reward_model",
     "sft": "sterling.algorithms.language.sft",
-    **dict.fromkeys(NAMED, "sterling.algorithms.language.gradient"),
+    **dict.fromkeys(GRADIENT_PRESETS, "sterling.algorithms.language.policy_gradient"),
 }
 
 
-def named(name: str) -> dict[str, Any]:
-    """The fields that an algorithm's name stands for, where several share one file."""
-    return dict(_named(name).get("fields", {}))
+def preset_fields(name: str) -> dict[str, Any]:
+    """Return the Config fields that a name presets, if several algorithms share one file."""
+    return dict(_read_preset(name).get("fields", {}))
 
 
-def about(name: str) -> str:
-    """What a name stands for in a line, where several share one file; else nothing."""
-    return str(_named(name).get("about", ""))
+def preset_summary(name: str) -> str:
+    """Return a one-line description of a preset; "" for algorithms with their own file."""
+    return str(_read_preset(name).get("about", ""))
 
 
-def _named(name: str) -> dict[str, Any]:
-    if name not in NAMED:
+def _read_preset(name: str) -> dict[str, Any]:
+    if name not in GRADIENT_PRESETS:
         return {}
     text = resources.files("sterling.algorithms.language").joinpath("named.json").read_text()
     return dict(json.loads(text)[name])
 
 
 def find(word: str) -> Algorithm | ModuleType:
-    """Return the algorithm that ``word`` stands for, importing its file.
+    """Import and return the algorithm that ``word`` names.
 
     ``word``: a listed name, a name that an installed package registers, ``path/to/file.py``,
-    ``package.module``, either with ``:object`` behind it, or what :func:`word_of` returned for an
-    object. Raises Mistake with the nearest right name if there is none, and for what is found but
-    is no algorithm.
+    ``package.module``, the latter two optionally followed by ``:object``, or what
+    :func:`reference_to` returned for an object. Raises Mistake, with the nearest known name, if
+    there is none, and if what is found is not an algorithm.
     """
     if word in ALGORITHMS:
         return import_module(ALGORITHMS[word])
-    from sterling.algorithms import outside
+    from sterling.algorithms import user_algorithm
 
-    given = getattr(word, "algorithm", None)  # of outside.Given
+    given = getattr(word, "algorithm", None)  # of user_algorithm.InMemoryAlgorithm
     if given is not None:
         return given
-    reference = reference_of(word)
+    reference = import_path(word)
     if reference is None:
         from sterling.types import Mistake
 
-        known = (*ALGORITHMS, *plugins.registered(plugins.ALGORITHMS))
-        near = hint(word, known, f"there are {', '.join(known)}; or give FILE.py or package.module")
-        raise Mistake(f"algorithm {word!r} is not known{near}")
-    return outside.checked(importing.load(reference), word)
+        known = (*ALGORITHMS, *entry_points.find_plugins(entry_points.ALGORITHMS))
+        near = unknown_algorithm(word) or did_you_mean(
+            word, known, f"use one of {', '.join(known)}, or FILE.py, or package.module"
+        )
+        raise Mistake(f"Unknown algorithm {word!r}{near}")
+    return user_algorithm.require_algorithm(user_imports.load(reference), word)
 
 
-def word_of(algorithm: Any) -> str:
-    """Return the word for an algorithm given as a name, a reference, a module or an object: what
-    :func:`find` takes. References have absolute paths; an object that cannot be imported again
-    becomes an ``outside.Given``. Raises Mistake for what is no algorithm."""
+def reference_to(algorithm: Any) -> str:
+    """Return the word by which :func:`find` finds an algorithm, which is given as a name, a
+    reference, a module or an object. Paths become absolute; an object that cannot be imported
+    becomes an ``InMemoryAlgorithm``. Raises Mistake if it is not an algorithm."""
     if isinstance(algorithm, str):
-        return importing.absolute(algorithm) if reference_of(algorithm) else algorithm
-    from sterling.algorithms import outside
+        return user_imports.absolute_reference(algorithm) if import_path(algorithm) else algorithm
+    name = getattr(algorithm, "__name__", "")
+    listed = [
+        each for each, at in ALGORITHMS.items() if at == name and each not in GRADIENT_PRESETS
+    ]
+    if listed and find(listed[0]) is algorithm:
+        return listed[0]
+    from sterling.algorithms import user_algorithm
 
-    return outside.word_of(algorithm)
+    return user_algorithm.user_reference(algorithm)
 
 
-def reference_of(word: str) -> str | None:
-    """Return what ``word`` is imported by; None where it is no name and no reference."""
+def import_path(word: str) -> str | None:
+    """Return the module or file that ``word`` names; None if it names nothing."""
     if word in ALGORITHMS:
         return ALGORITHMS[word]
-    if importing.is_reference(word):
+    if user_imports.is_reference(word):
         return word
-    plugin = plugins.registered(plugins.ALGORITHMS).get(word)
+    plugin = entry_points.find_plugins(entry_points.ALGORITHMS).get(word)
     return None if plugin is None else plugin.word

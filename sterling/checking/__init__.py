@@ -1,11 +1,11 @@
-"""Check a user's own algorithm or environment as Sterling's own are checked by its tests.
+"""Check a user's own algorithm or environment as Sterling's tests check its own.
 
-Each check answers with a :class:`Finding`: what was looked at, whether it holds, and if not what is
-wrong, where, and what to do. ``sterling check`` prints them.
+Each check returns a :class:`Finding`: what was checked, whether it holds, and if not what is wrong,
+where, and what to do. ``sterling check`` prints them.
 """
 
-from sterling.checking.algorithm import check_algorithm
-from sterling.checking.environment import check_environment
-from sterling.checking.finding import Finding
+from sterling.checking.algorithm_review import check_algorithm
+from sterling.checking.environment_review import check_environment
+from sterling.checking.review_findings import Finding
 
 __all__ = ["Finding", "check_algorithm", "check_environment"]

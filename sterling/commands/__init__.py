@@ -1,28 +1,32 @@
-"""The commands of ``sterling``, one file each: its options, and how it is carried out.
+"""The commands of ``sterling``, one file each.
 
-A command's file is imported only when that command is asked for, and imports what is slow only
-when there is work to do. It has ``options(parser)`` and ``carry_out(chosen) -> exit code``.
+A command's file has ``add_options(parser)``, or ``add_options_for(parser, words)`` if its options
+depend on the words typed, and ``carry_out(chosen)``, which runs it and returns the exit code. The
+file is imported only when its command is used, and slow modules only when there is work to do.
 """
 
 from importlib import import_module
 from typing import Any
 
 COMMANDS = {
-    "train": "train an algorithm in an environment or from a log, over several seeds",
-    "resume": "go on with a run that was stopped",
-    "evaluate": "a trained policy's worth, in the world or from a log",
-    "play": "film a trained policy, or print what a language model says",
-    "export": "write a language model that was taught as Hugging Face's folders are",
-    "compare": "who is better, how surely, and how many seeds it takes to know",
-    "report": "a page of curves, intervals and decisions",
+    "train": "train an algorithm in an environment or from a dataset, over several seeds",
+    "resume": "resume a stopped run, or extend a finished one",
+    "evaluate": "evaluate a trained policy, in its environment or from a dataset",
+    "show": "show what a run is, and its worst and best evaluation episodes",
+    "watch": "show runs on a local page while they train: curves, settings, films",
+    "play": "film a trained policy, or print a language model's answers",
+    "export": "write a control policy as a file, or a language model as a Hugging Face folder",
+    "serve": "answer requests for a trained policy's actions over HTTP",
+    "compare": "compare algorithms or runs, with error control; add seeds until decided",
+    "report": "write a page of learning curves, scores with intervals, and comparisons",
     "check": "review an algorithm or an environment of your own",
-    "check-scores": "scores beside the published ones",
-    "tune": "search settings over several seeds, judged on fresh ones",
-    "data": "make, convert, check, describe and relabel logged experience",
-    "list": "what there is to train, and to train on",
+    "check-scores": "compare the scores of runs with published scores",
+    "tune": "tune settings over several seeds, and test the best on fresh seeds",
+    "data": "make, record, import, check, describe and relabel datasets",
+    "list": "list algorithms, environments and sources, and the names of other libraries",
 }
 
 
-def find(name: str) -> Any:
-    """A command's file."""
+def command_module(name: str) -> Any:
+    """Import and return the module of a command."""
     return import_module(f"sterling.commands.{name.replace('-', '_')}")

@@ -1,4 +1,4 @@
-"""``sterling data import | export | check | describe | make | relabel``: experience on disk."""
+"""``sterling data``: import, export, check, describe, make, record and relabel datasets."""
 
 from __future__ import annotations
 
@@ -7,105 +7,88 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sterling.commands import data_make, data_relabel
+from sterling.commands import data_import, data_make, data_record, data_relabel
+from sterling.commands.output.dataset_findings_lines import MAX_SHOWN, print_findings
 
 if TYPE_CHECKING:
     from sterling.data import Dataset, Description
 
 EXPLAINED = """\
-A dataset is a folder of Sterling's or Minari's, a D4RL .hdf5, an OGBench .npz or any .npz
-with observations, actions, rewards and terminals; which it is is seen by looking at it.
+A dataset is a folder written by Sterling, Minari, LeRobot or TensorFlow Datasets (RLDS), a
+D4RL .hdf5, an OGBench .npz, or any .npz with observations, actions, rewards and
+terminals. The format is detected from the content. Tables of steps (CSV, Parquet) are
+imported by the names of their columns: sterling data import --help.
 
   sterling data import hopper.hdf5 data/hopper --environment Hopper-v5
-  sterling data check data/hopper --fix data/hopper-mended
-  sterling data describe data/hopper-mended --out hopper.png
-  sterling data export data/hopper-mended out/hopper-v0 --format minari
+  sterling data import log.csv --obs a,b --action u --reward r --episode id --out data/mine
+  sterling data check data/hopper --fix data/hopper-repaired
+  sterling data describe data/hopper-repaired --out hopper.png
+  sterling data export data/hopper-repaired out/hopper-v0 --format minari
   sterling data make Hopper-v5 --quality medium-replay --size 200_000 --out data/hopper-replay
+  sterling data record runs/hopper --episodes 100 --out data/recorded
   sterling data relabel data/hopper data/hopper-otr --rewards-from data/expert --best 1
 
 Exit code 0; 1 if check finds errors, or a file is damaged; 2 for wrong use."""
-ENDS = "returns that count as 0 and as 1"
-SHOWN = 5  # findings of one kind that are printed
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked for."""
-    parser.description, parser.epilog = (
-        "make, convert, check, describe and relabel logged experience",
-        EXPLAINED,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommands of ``sterling data``, and their options."""
+    parser.epilog = EXPLAINED
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     kinds = parser.add_subparsers(dest="do", metavar="WHAT", required=True)
 
-    word = "read files of any format, end to end, into a dataset"
-    _import_options(kinds.add_parser("import", help=word))
+    word = "read files of any format, or tables, and join them into one dataset"
+    data_import.add_options(kinds.add_parser("import", help=word))
 
-    one = kinds.add_parser("export", help="write a dataset for others")
+    one = kinds.add_parser("export", help="write a dataset in another format")
     one.add_argument("file", type=Path, metavar="FILE", help="a dataset in any format")
     one.add_argument("out", type=Path, metavar="OUT", help="file or folder to write")
     one.add_argument("--format", required=True, help="minari, d4rl, npz or sterling")
 
-    one = kinds.add_parser("check", help="find what silently ruins learning from a file")
+    one = kinds.add_parser("check", help="find what silently ruins learning from a dataset")
     one.add_argument("file", type=Path, metavar="FILE", help="a dataset in any format")
-    one.add_argument("--environment", default="", metavar="ENV", help="its spaces must be ENV's")
-    one.add_argument("--limit", type=int, metavar="STEPS", help="length at which episodes were cut")
-    one.add_argument("--fix", type=Path, metavar="OUT", help="write a repaired copy")
-    one.add_argument("--all", action="store_true", help=f"print more than {SHOWN} of a kind")
-
-    one = kinds.add_parser("describe", help="what it is like, and which learners suit it")
-    one.add_argument("file", type=Path, metavar="FILE", help="a dataset in any format")
-    relative = "dataset that coverage (SACo) is relative to"
-    one.add_argument("--beside", type=Path, metavar="FILE", help=relative)
-    one.add_argument("--reference", nargs=2, type=float, metavar=("LOW", "HIGH"), help=ENDS)
-    one.add_argument("--out", type=Path, metavar="PICTURE", help="draw it (.png, .svg or .pdf)")
-
-    data_make.options(kinds.add_parser("make", help="a new one, by our own agents or by scripts"))
-    word = "rewards from demonstrations, or actions from a model of the world"
-    data_relabel.options(kinds.add_parser("relabel", help=word))
-
-
-def _import_options(one: argparse.ArgumentParser) -> None:
-    one.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="files or folders")
-    one.add_argument("out", type=Path, metavar="OUT", help="folder to write")
-    one.add_argument("--format", default="", help="of the sources (seen by looking at them)")
-    one.add_argument("--environment", default="", metavar="ENV", help="whose spaces they have")
-    one.add_argument("--reference", nargs=2, type=float, metavar=("LOW", "HIGH"), help=ENDS)
-    cut = "cut flat files after so many steps, where they do not say"
+    spaces = "report if the dataset's spaces are not those of this environment"
+    one.add_argument("--environment", default="", metavar="ENV", help=spaces)
+    cut = "the time limit that truncated the episodes (the environment's)"
     one.add_argument("--limit", type=int, metavar="STEPS", help=cut)
-    word = "take a file whose numbers are not those that its hash is of"
-    one.add_argument("--changed", action="store_true", help=word)
+    one.add_argument("--fix", type=Path, metavar="OUT", help="write a repaired copy to OUT")
+    every = f"print all findings, not only {MAX_SHOWN} of each kind"
+    one.add_argument("--all", action="store_true", help=every)
+
+    word = "print a dataset's quality and coverage, and which learners suit it"
+    _add_describe_options(kinds.add_parser("describe", help=word))
+    word = "make a dataset with trained agents or scripts"
+    data_make.add_options(kinds.add_parser("make", help=word))
+    word = "record a run's policies, or what you play with keyboard or gamepad"
+    data_record.add_options(kinds.add_parser("record", help=word))
+    word = "add rewards from demonstrations, or actions from an inverse dynamics model"
+    data_relabel.add_options(kinds.add_parser("relabel", help=word))
+
+
+def _add_describe_options(one: argparse.ArgumentParser) -> None:
+    """Add the options of ``sterling data describe``."""
+    one.add_argument("file", type=Path, metavar="FILE", help="a dataset in any format")
+    relative = "the dataset that coverage (SACo) is relative to"
+    one.add_argument("--beside", type=Path, metavar="FILE", help=relative)
+    one.add_argument(
+        "--reference", nargs=2, type=float, metavar=("LOW", "HIGH"), help=data_import.REFERENCE_HELP
+    )
+    picture = "also draw a picture (.png, .svg or .pdf)"
+    one.add_argument("--out", type=Path, metavar="PICTURE", help=picture)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Do it."""
+    """Run the chosen subcommand of ``sterling data``."""
     parts: dict[str, Callable[[argparse.Namespace], int]] = {
-        "import": _import,
+        "import": data_import.carry_out,
         "export": _export,
         "check": _check,
         "describe": _describe,
         "make": data_make.carry_out,
+        "record": data_record.carry_out,
         "relabel": data_relabel.carry_out,
     }
     return parts[chosen.do](chosen)
-
-
-def _import(chosen: argparse.Namespace) -> int:
-    from sterling.data import formats
-
-    made = formats.convert(
-        chosen.sources,
-        chosen.out,
-        format=chosen.format,
-        environment=chosen.environment,
-        reference=tuple(chosen.reference) if chosen.reference else None,
-        limit=chosen.limit,
-        changed=chosen.changed,
-    )
-    print(f"{chosen.out}: {made.episodes} episodes, {made.rows} rows, hash {made.hash[:12]}")
-    for source in made.facts.sources:
-        for note in source.notes:
-            print(f"note: {source.name}: {note}")
-    return 0
 
 
 def _export(chosen: argparse.Namespace) -> int:
@@ -120,12 +103,12 @@ def _export(chosen: argparse.Namespace) -> int:
 def _check(chosen: argparse.Namespace) -> int:
     import sys
 
-    from sterling.data import Dataset, check, repaired
-    from sterling.data.formats import check_place
+    from sterling.data import Dataset, check, repair_dataset
+    from sterling.data.formats import check_destination
     from sterling.types import Mistake
 
     if chosen.fix:
-        check_place(chosen.fix)
+        check_destination(chosen.fix)
     try:
         data = Dataset(chosen.file)
     except Mistake as error:
@@ -134,20 +117,11 @@ def _check(chosen: argparse.Namespace) -> int:
         print(f"error: file: {error}", file=sys.stderr)
         return 1
     findings = check(data, chosen.environment, chosen.limit)
-    shown: dict[tuple[str, str], int] = {}
-    for one in findings:
-        kind = (one.severity, one.kind)
-        shown[kind] = shown.get(kind, 0) + 1
-        if shown[kind] <= SHOWN or chosen.all:
-            print(one)
-    for (severity, word), count in shown.items():
-        if count > SHOWN and not chosen.all:
-            print(f"{severity}: {word}: {count - SHOWN} more; --all prints them")
-    errors = sum(one.severity == "error" for one in findings)
+    errors = print_findings(findings, chosen.all)
     count = len(findings) - errors
     print(f"{data.episodes} episodes, {data.rows} rows: {errors} errors, {count} warnings")
     if chosen.fix:
-        mended = repaired(data, findings)
+        mended = repair_dataset(data, findings)
         mended.save(chosen.fix)
         left = [one for one in check(mended, chosen.environment, chosen.limit)]
         hard = sum(one.severity == "error" for one in left)
@@ -157,74 +131,74 @@ def _check(chosen: argparse.Namespace) -> int:
 
 def _describe(chosen: argparse.Namespace) -> int:
     from sterling.data import Dataset, describe, recommend
-    from sterling.disk import try_place, writing
+    from sterling.system.atomic_files import check_writable, explain_write_errors
     from sterling.types import Mistake
 
     if chosen.out and chosen.out.suffix.lstrip(".") not in ("png", "svg", "pdf"):
-        raise Mistake(f"a picture ends in .png, .svg or .pdf; got {chosen.out.name}")
+        raise Mistake(f"Unknown type of picture: {chosen.out.name}. Use .png, .svg or .pdf.")
     if chosen.out:
-        try_place(chosen.out)
+        check_writable(chosen.out)
     data = Dataset(chosen.file)
     beside = Dataset(chosen.beside) if chosen.beside else None
     ends = tuple(chosen.reference) if chosen.reference else None
     found = describe(data, beside, ends)
-    width = max(len(name) for name, _ in _lines(data, found))
-    for name, said in _lines(data, found):
-        print(f"{name:<{width}}  {said}")
-    print("\nlearners to begin with:")
+    width = max(len(name) for name, _ in _description_lines(data, found))
+    for name, text in _description_lines(data, found):
+        print(f"{name:<{width}}  {text}")
+    print("\nlearners to try first:")
     for advice in recommend(found):
-        print(_wrapped(f"  {advice}"))
+        print(_wrap(f"  {advice}"))
     if chosen.out:
-        from sterling.report.dataset import draw
+        from sterling.report.pictures.dataset_plot import draw_dataset
 
-        with writing(chosen.out):
-            drawn = draw(data, found, chosen.out)
+        with explain_write_errors(chosen.out):
+            drawn = draw_dataset(data, found, chosen.out)
         print(drawn)
     return 0
 
 
-def _lines(data: Dataset, found: Description) -> list[tuple[str, str]]:
-    """Names and figures."""
-    from sterling.report.text import number
+def _description_lines(data: Dataset, found: Description) -> list[tuple[str, str]]:
+    """Return the lines of a description: names and statistics."""
+    from sterling.report.text_tables import format_number
 
     ends = "" if found.reference is None else f" (0 is {found.reference[0]:g}, 1 is "
     ends += "" if found.reference is None else f"{found.reference[1]:g})"
     coverage = "-" if found.coverage is None else f"{found.coverage:.2f}"
     return [
-        ("environment", _environment(data)),
+        ("environment", _environment_text(data)),
         ("episodes, rows", f"{data.episodes}, {data.rows}"),
-        ("return", f"{found.returns}, best tenth {number(found.best)}"),
-        ("length", f"{found.lengths}; {_percent(found.ended)} ended, the rest were cut"),
+        ("return", f"{found.returns}, best tenth {format_number(found.best)}"),
+        ("length", f"{found.lengths}; {_percent(found.ended)} terminated, the rest truncated"),
         ("quality (TQ)", f"{found.quality}{ends}" if found.quality else "- (no reference scores)"),
         ("coverage (SACo)", f"{coverage}; {found.pairs} cells, {found.pairs / data.rows:.2f}/row"),
-        ("upside", f"{number(found.upside)}, root mean square of what is above the mean"),
+        ("upside", f"{format_number(found.upside)}, root mean square of returns above the mean"),
         ("commonest reward", f"{_percent(found.sparse)} of rows"),
-        ("policy", f"{_share(found.policy)} random at most, at like observations"),
+        ("policy", f"at most {_optional_percent(found.policy)} random, at similar observations"),
         ("entropy", f"{found.entropy} nats a step" if found.entropy else "- (no log_prob)"),
-        ("world", f"{_share(found.world)} of repeated pairs differ"),
-        ("stitching", f"{found.crossing:.0%} of rows meet another episode; the best continuation "
-         f"brings {found.gain:.0%} of the range more"),
+        ("world", f"{_optional_percent(found.world)} of repeated pairs have other outcomes"),
+        ("stitching", f"{found.crossing:.0%} of rows cross another episode; the best continuation "
+         f"gains {found.gain:.0%} of the range"),
     ]  # fmt: skip
 
 
-def _environment(data: Dataset) -> str:
+def _environment_text(data: Dataset) -> str:
     given = " ".join(f"--env {name}={value}" for name, value in data.facts.options.items())
     return f"{data.facts.environment or '-'} {given}".strip()
 
 
-def _share(value: float | None) -> str:
+def _optional_percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
 
 def _percent(share: float) -> str:
-    """A share in per cent, with so many decimals that only all of it is 100 %."""
+    """Return a share as a percentage, with enough decimals that only 1.0 is shown as 100%."""
     digits = 0
     while share < 1.0 and f"{share:.{digits}%}".startswith("100"):
         digits += 1
     return f"{share:.{digits}%}"
 
 
-def _wrapped(words: str) -> str:
+def _wrap(words: str) -> str:
     import textwrap
 
     return textwrap.fill(words, 100, subsequent_indent="    ", break_on_hyphens=False)

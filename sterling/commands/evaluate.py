@@ -1,4 +1,4 @@
-"""``sterling evaluate FOLDER``: what a trained policy is worth, in the world or from a log."""
+"""``sterling evaluate FOLDER``: evaluate a trained policy, in its environment or from a dataset."""
 
 from __future__ import annotations
 
@@ -6,146 +6,99 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from sterling.commands import evaluate_language, readers, train
+from sterling.commands import evaluate_language, train
+from sterling.commands.options import option_values
 
-EPISODES = 20  # per seed
+DEFAULT_EPISODES = 20  # per seed
 METHODS = ("fqe", "model", "is", "wis", "pdis", "wpdis", "dr", "wdr")
-OF_MODELS = ("fqe", "model", "dr", "wdr")  # methods that learn
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked for."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``sterling evaluate``."""
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=Path, help="of the run")
-    add("--episodes", type=readers.integer, metavar="N", help=f"per seed ({EPISODES})")
-    ends = "steps after which an episode counts as it stands (those of the run)"
-    add("--evaluate-limit", type=readers.integer, metavar="N", help=ends)
-    which = "in whose world, of a run of several phases, from 1 on (the last)"
-    add("--phase", type=readers.integer, metavar="K", help=which)
-    train.judging_options(add)
-    log = "a log to compare with (the run's own, if it has learned from one)"
+    add("folder", metavar="FOLDER", type=Path, help="the run's folder")
+    add(
+        "--episodes",
+        type=option_values.integer,
+        metavar="N",
+        help=f"episodes per seed ({DEFAULT_EPISODES})",
+    )
+    ends = "stop an episode after N steps and use its return so far (the run's own limit)"
+    add("--evaluate-limit", type=option_values.integer, metavar="N", help=ends)
+    which = "evaluate in the environment of phase K, counted from 1 (the last phase)"
+    add("--phase", type=option_values.integer, metavar="K", help=which)
+    train.add_return_options(add)
+    log = "a dataset to compare with or estimate from (the one that the run was trained from)"
     add("--data", type=Path, metavar="FILE", help=log)
     group = parser.add_argument_group(
-        "without a world", "estimates from the log alone; see docs/offpolicy.md"
+        "without an environment",
+        "off-policy evaluation: estimates from the dataset alone; see docs/offpolicy.md",
     )
     add = group.add_argument
-    add("--method", choices=METHODS, help="how: fqe suits every policy")
-    add("--gamma", type=readers.number, default=0.99, metavar="X", help="discount per step (0.99)")
-    learned = "gradient updates of what a method learns (fqe, dr, wdr: 10_000, model: 5000)"
-    add("--updates", type=readers.integer, metavar="N", help=learned)
-    which = "the policy as it acts by chance, or its mode (fqe, model: mode; others: sampled)"
-    add("--policy", choices=("sampled", "mode"), help=which)
-    known = "where importance sampling has the log's probabilities from (its log_prob, if it has)"
+    add("--method", choices=METHODS, help="the estimator; fqe works for every policy")
+    add(
+        "--gamma",
+        type=option_values.number,
+        default=0.99,
+        metavar="X",
+        help="discount per step (0.99)",
+    )
+    learned = "gradient updates of a learned method (fqe, dr, wdr: 10_000, model: 5000)"
+    add("--updates", type=option_values.integer, metavar="N", help=learned)
+    which = "with --method: whether the policy samples actions or takes its mode (mode for fqe and "
+    which += "model, else sampled); always: last, or best for a run that was trained with "
+    which += "--keep best (last)"
+    add("--policy", choices=("sampled", "mode", "last", "best"), help=which)
+    known = "action probabilities for importance sampling: the dataset's log_prob (logged, default "
+    known += "if it has them) or those of a cloned behaviour policy (cloned)"
     add("--behaviour", choices=("logged", "cloned"), help=known)
-    evaluate_language.options(parser)
+    evaluate_language.add_options(parser)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Print each seed's number, and what they are to be compared with."""
+    """Print each seed's return or estimate, and what to compare them with."""
     import sterling
-    from sterling.types import Mistake
+    from sterling.evaluation import evaluate_run
+    from sterling.training.runtime.program_store import use_on_command_line
 
+    use_on_command_line()
     run = sterling.load(chosen.folder, phase=chosen.phase)
-    evaluate_language.refuse(chosen, run)
-    if evaluate_language.asked(chosen):
+    names = [name for name in evaluate_run.EVALUATE_ARGUMENTS if name not in ("run", "phase")]
+    options = {name: getattr(chosen, name) for name in names}
+    run, options = evaluate_run.chosen_policies(run, options)
+    if chosen.policy == "best":
+        progress = run.result.get("best", {}).get("progress", [])
+        print(f"policy     best, of {', '.join(map(str, progress)) or 'an unfinished run'}")
+    evaluate_run.check_options(run, options)
+    if evaluate_language.is_asked(chosen):
         return evaluate_language.carry_out(chosen, run)
-    episodes = EPISODES if chosen.episodes is None else chosen.episodes
-    path = chosen.data or _own_log(chosen.folder)
-    if chosen.method is None:
-        for name in ("updates", "policy", "behaviour"):
-            if getattr(chosen, name) is not None:
-                raise Mistake(f"--{name} is for judging without a world; say --method as well")
-        if path is None or (chosen.data is None and not path.exists()):
-            if path is not None:
-                print(f"its log, {path}, is not there any more; --data FILE says where it is")
-            return _plain(run, episodes, chosen)
-        return _beside(run, path, episodes, chosen.evaluate_limit)
-    if chosen.evaluate_limit is not None:
-        raise Mistake("--evaluate-limit is of episodes in the world; leave out it or --method")
-    if path is None:
-        raise Mistake(f"--method {chosen.method} judges from a log; give --data FILE")
-    return _without_world(run, path, chosen)
-
-
-def _plain(run: Any, episodes: int, chosen: argparse.Namespace) -> int:
-    """Each seed's return, and all seeds' with its interval; likewise of the world's channels."""
-    from sterling.statistics import Headline
-
-    how = {"failed": chosen.failed, "return_within": chosen.return_within}
-    how["limit"] = chosen.evaluate_limit
-    found = run.evaluate(episodes, **how)
-    scores = found["return"]
-    for seed, score in zip(run.settings.seeds, scores["per_seed"], strict=True):
-        print(f"seed {seed:<5} {'failed' if score is None else f'{score:.6g}'}")
-    made = Headline.from_json(scores)
-    print(f"return     {made.explained()}, {episodes} episodes each")
-    for name, channel in found.items():
-        if name not in ("return", "unended"):
-            print(f"{name:<10} {Headline.from_json(channel).explained()}")
-    return 0
-
-
-def _beside(run: Any, path: Path, episodes: int, limit: int | None) -> int:
-    """In the world: the agent, the imitated behaviour by chance and in its mode, the log."""
-    import sterling
-    from sterling.judging import beside_behaviour
-
-    data = sterling.Dataset(path)
-    found = beside_behaviour(run, data, episodes, limit=limit)
-    for seed, score in zip(run.settings.seeds, found.per_seed, strict=True):
+    path = evaluate_run.training_log(run)
+    if chosen.method is None and chosen.data is None and path is not None and not path.exists():
+        print(f"The run's dataset {path} does not exist any more. If it was moved, pass "
+              "--data FILE.")  # fmt: skip
+    found: Any = evaluate_run.evaluate(run, **options)
+    if found.log is None:
+        _print_returns(found, DEFAULT_EPISODES if chosen.episodes is None else chosen.episodes)
+        return 0
+    for seed, score in found.per_seed.items():
         print(f"seed {seed:<5} {score:.6g}")
-    lines = [
-        (f"{run.settings.title} (mode)", found.agent),
-        ("behaviour (sampled)", found.sampled),
-        ("behaviour (mode)", found.deterministic),
-        ("log, all episodes", found.dataset),
-        ("log, best tenth", found.best),
-    ]
-    print(f"\nreturn, {episodes} episodes a seed, and of {path} ({len(data)} episodes)")
-    _table(lines)
+    print(f"\n{found.title}" if found.per_seed else found.title)
+    _print_table(list(found.estimates.items()))
     return 0
 
 
-def _without_world(run: Any, path: Path, chosen: argparse.Namespace) -> int:
-    """From the log: every seed's policy, and the one that made the log."""
-    import sterling
-    from sterling.judging import Trained, behaviour, judge
-    from sterling.judging.policies import same_problem
-    from sterling.training.logbook import in_world
-
-    method, world = chosen.method, run.world()
-    data = in_world(sterling.Dataset(path), world, run.settings.name or "the run", checked=False)
-    same_problem(world.spec, data.spec)
-    given = {"updates": chosen.updates, "behaviour": chosen.behaviour}
-    asked = {name: value for name, value in given.items() if value is not None}
-    word = chosen.policy or ("mode" if method in ("fqe", "model") else "sampled")
-    failed = run.result.get("failed_seeds", [])
-    lines = []
-    for seed in (seed for seed in run.settings.seeds if seed not in failed):
-        policy = Trained.of(run, data.spec, seed, sampled=word == "sampled")
-        kind = "sampled" if policy.sampled else "mode"
-        found = judge(policy, data, method, gamma=chosen.gamma, seed=seed, **asked)
-        lines.append((f"seed {seed} ({kind})", found))
-    beyond = method in OF_MODELS
-    learned = {"updates": chosen.updates} if beyond and chosen.updates else {}
-    of_log = behaviour(data, gamma=chosen.gamma, beyond=beyond, **learned)
-    lines.append(("behaviour", of_log))
-    print(f"return discounted by {chosen.gamma:g} a step, by {method} from {path}")
-    _table(lines)
-    return 0
+def _print_returns(found: Any, episodes: int) -> None:
+    """Print each seed's return, and the mean return and the other channels with intervals."""
+    for seed, score in found.per_seed.items():
+        print(f"seed {seed:<5} {'failed' if score is None else f'{score:.6g}'}")
+    print(f"return     {found.estimates['return'].full_text()}, {episodes} episodes each")
+    for name, channel in found.estimates.items():
+        if name != "return":
+            print(f"{name:<10} {channel.full_text()}")
 
 
-def _own_log(folder: Path) -> Path | None:
-    """The log that a run has learned from, as its configuration says."""
-    from sterling.training.folder import read_config
-
-    said = read_config(folder).get("data")
-    said = said.get("path") if isinstance(said, dict) else said
-    return Path(said) if said else None
-
-
-def _table(lines: list[tuple[str, Any]]) -> None:
-    """Names, estimates, and what their intervals are."""
+def _print_table(lines: list[tuple[str, Any]]) -> None:
+    """Print a table of names, estimates, and the level and method of their intervals."""
     left, middle = (max(len(str(line[at])) for line in lines) for at in (0, 1))
     for name, found in lines:
         print(f"{name:<{left}}  {found!s:<{middle}}  {found.level:.0%}, {found.method}")

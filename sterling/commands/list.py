@@ -1,77 +1,123 @@
-"""``sterling list algorithms | environments | sources``."""
+"""``sterling list algorithms | environments | sources | names``: list what has a name."""
 
 from __future__ import annotations
 
 import argparse
 
-from sterling import plugins
 from sterling.algorithms import ALGORITHMS
-from sterling.commands.fields import first_line
+from sterling.commands.options.algorithm_options import algorithm_summary
+from sterling.lookup import entry_points
+from sterling.lookup.peer_names import (
+    KINDS,
+    peer_table,
+    unknown_algorithm,
+    unknown_environment,
+)
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked for."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommands of ``sterling list``."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    kinds.add_parser("algorithms", help="and what each is")
-    kinds.add_parser("sources", help="that --sources puts around a run's rollouts")
-    environments = kinds.add_parser("environments", help="all, or those that hold a pattern")
-    environments.add_argument("pattern", nargs="?", default="", metavar="PATTERN")
+    described = "list all algorithms, or those whose names contain PATTERN, with a description"
+    listed = kinds.add_parser("algorithms", help=described)
+    part = "a part of the names to list"
+    listed.add_argument("pattern", nargs="?", default="", metavar="PATTERN", help=part)
+    kinds.add_parser("sources", help="list the wrappers of rollouts for the option --sources")
+    named = "list all environments, or those whose names contain PATTERN"
+    environments = kinds.add_parser("environments", help=named)
+    environments.add_argument("pattern", nargs="?", default="", metavar="PATTERN", help=part)
+    others = "list names of other libraries, and what they are called here"
+    names = kinds.add_parser("names", help=others)
+    part = "a part of a name or of a library's name, such as learning_rate or trl"
+    names.add_argument("pattern", nargs="?", default="", metavar="PATTERN", help=part)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Print one name a line."""
+    """Print one name per line."""
     if chosen.kind == "algorithms":
-        return _algorithms()
+        return _list_algorithms(chosen.pattern)
     if chosen.kind == "sources":
-        return _sources()
+        return _list_sources()
+    if chosen.kind == "names":
+        return _list_peer_names(chosen.pattern.lower())
     from sterling import envs
-    from sterling.envs import envpool
+    from sterling.envs.compiled import envpool_env
     from sterling.language import worlds
     from sterling.types import Mistake
 
     pattern = chosen.pattern.lower()
     found = {backend: names for backend, names in envs.names(chosen.pattern).items() if names}
-    told = [name for name in worlds.names() if pattern in f"text {name}".lower()]
-    found |= {"text": told} if told else {}
+    text_names = [name for name in worlds.world_names() if pattern in f"text {name}".lower()]
+    found |= {"text": text_names} if text_names else {}
     plugged = [(f"{group.removeprefix('sterling.').removesuffix('s')}", name, plugin)
-               for group in (plugins.WORLDS, plugins.TASKS)
-               for name, plugin in plugins.registered(group).items()
+               for group in (entry_points.WORLDS, entry_points.TASKS)
+               for name, plugin in entry_points.find_plugins(group).items()
                if pattern in name.lower()]  # fmt: skip
     if not found and not plugged:
-        raise Mistake(f"no environment's name holds {chosen.pattern!r}")
+        every = [name for each in envs.names().values() for name in each]
+        raise Mistake(
+            f"No environment's name contains {chosen.pattern!r}"
+            + (unknown_environment(chosen.pattern, every)
+               or ". See all with: sterling list environments")
+        )  # fmt: skip
     for backend, names in found.items():
         for name in names:
-            reason = envpool.unusable(name) if backend == "envpool" else None
+            reason = envpool_env.unusable_reason(name) if backend == "envpool" else None
             print(f"{backend:<11}{name}{f'  (does not run here: {reason})' if reason else ''}")
     for kind, name, plugin in plugged:
         print(f"{kind:<11}{name}  (of {plugin.package}: {plugin.word})")
-    plugins.warn_of_clashes(plugins.WORLDS, {name for names in found.values() for name in names})
-    plugins.warn_of_clashes(plugins.TASKS, told)
+    entry_points.warn_of_clashes(
+        entry_points.WORLDS, {name for names in found.values() for name in names}
+    )
+    entry_points.warn_of_clashes(entry_points.TASKS, text_names)
     return 0
 
 
-def _algorithms() -> int:
-    others = plugins.registered(plugins.ALGORITHMS)
-    plugged = {name: plugin for name, plugin in others.items() if name not in ALGORITHMS}
-    width = 2 + max(map(len, [*ALGORITHMS, *plugged]))
-    for name in ALGORITHMS:
-        print(f"{name:<{width}}{first_line(name)}")
+def _list_peer_names(pattern: str) -> int:
+    """Print one line for each name of another library: library, name, name here, remark."""
+    from sterling.types import Mistake
+
+    rows = [row for kind in KINDS for row in peer_table(kind)
+            if any(pattern in text.lower() for text in (row.peer, row.word, row.here))]  # fmt: skip
+    if not rows:
+        raise Mistake(f"No library's name contains {pattern!r}. See all with: sterling list names")
+    widths = [max(len(row[at]) for row in rows) for at in (0, 2, 3)]
+    for row in rows:
+        parts = (row.peer, row.word, row.here or "-")
+        text = "  ".join(f"{part:<{width}}" for part, width in zip(parts, widths, strict=True))
+        print(f"{text}  {row.remark}".rstrip())
+    return 0
+
+
+def _list_algorithms(pattern: str) -> int:
+    from sterling.system.mistake import Mistake
+
+    others = entry_points.find_plugins(entry_points.ALGORITHMS)
+    plugged = {name: plugin for name, plugin in others.items()
+               if name not in ALGORITHMS and pattern.lower() in name.lower()}  # fmt: skip
+    own = [name for name in ALGORITHMS if pattern.lower() in name]
+    if not own and not plugged:
+        near = unknown_algorithm(pattern) or ". See all with: sterling list algorithms"
+        raise Mistake(f"No algorithm's name contains {pattern!r}{near}")
+    width = 2 + max(map(len, [*own, *plugged]))
+    for name in own:
+        print(f"{name:<{width}}{algorithm_summary(name)}")
     for name, plugin in plugged.items():
-        print(f"{name:<{width}}{first_line(name)}  (of {plugin.package}: {plugin.word})")
-    plugins.warn_of_clashes(plugins.ALGORITHMS, ALGORITHMS)
+        print(f"{name:<{width}}{algorithm_summary(name)}  (of {plugin.package}: {plugin.word})")
+    entry_points.warn_of_clashes(entry_points.ALGORITHMS, ALGORITHMS)
     return 0
 
 
-def _sources() -> int:
-    from sterling.training.sources import LAYERS, named
+def _list_sources() -> int:
+    from sterling.training.assembly.build_sources import LAYERS, find_layer
 
-    others = plugins.registered(plugins.SOURCES)
+    others = entry_points.find_plugins(entry_points.SOURCES)
     plugged = {name: plugin for name, plugin in others.items() if name not in LAYERS}
     width = 2 + max(map(len, [*LAYERS, *plugged]))
     for name in [*LAYERS, *plugged]:
-        layer = named(name)
+        layer = find_layer(name)
         example = f" ({layer.example})" if layer.example else ""
         of = f"  (of {plugged[name].package}: {plugged[name].word})" if name in plugged else ""
         print(f"{name:<{width}}{layer.help}{example}{of}")
-    plugins.warn_of_clashes(plugins.SOURCES, LAYERS)
+    entry_points.warn_of_clashes(entry_points.SOURCES, LAYERS)
     return 0

@@ -1,55 +1,39 @@
-"""``sterling play FOLDER``: a film of a trained policy, or what a language model says."""
+"""``sterling play FOLDER``: film a trained policy, or print a language model's answers."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from sterling.commands import readers, transcripts
+from sterling.commands.options import option_values, steering_options
+from sterling.commands.output import language_transcripts
 
-STEPS = 500
+DEFAULT_STEPS = 500
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked for."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``sterling play``."""
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=Path, help="of the run")
-    add("--video", type=Path, metavar="FILE", help=".mp4 or .gif (FOLDER/play.mp4)")
-    add("--seed", type=readers.integer, metavar="N", help="whose agent acts (the run's first)")
-    add("--steps", type=readers.integer, metavar="N", help=f"to film ({STEPS})")
-    transcripts.options(parser)
+    add("folder", metavar="FOLDER", type=Path, help="the run's folder")
+    add("--video", type=Path, metavar="FILE", help="film to write, .mp4 or .gif (FOLDER/play.mp4)")
+    which = "the seed whose agent acts (the run's first)"
+    add("--seed", type=option_values.integer, metavar="N", help=which)
+    add("--steps", type=option_values.integer, metavar="N", help=f"steps to film ({DEFAULT_STEPS})")
+    steering_options.add_policy_option(add)
+    language_transcripts.add_options(parser)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Film, and print where the film is; or print what was said."""
+    """Film the policy and print the film's path; or print a language model's answers."""
     import sterling
 
     run = sterling.load(chosen.folder)
+    run = run.best if chosen.policy == "best" else run
     settings = run.settings
     seed = settings.seeds[run.place(chosen.seed)]
-    transcripts.refuse(chosen, run)
+    language_transcripts.check_options(chosen, run)
     if settings.speech is not None:
-        return transcripts.carry_out(chosen, run, seed)
-    return _film(chosen, run, seed)
-
-
-def _film(chosen: argparse.Namespace, run: Any, seed: int) -> int:
-    import jax
-
-    from sterling.report.video import record
-    from sterling.training.start import needs_world
-
-    needs_world(run.settings)
-    player = run.player(seed)
-
-    def act(obs: Any) -> Any:
-        action = player.act(jax.tree.map(lambda x: x[0], obs))
-        return jax.tree.map(lambda x: x[None], action)
-
-    path = chosen.video or chosen.folder / "play.mp4"
-    settings, steps = run.settings, STEPS if chosen.steps is None else chosen.steps
-    where = settings.environment, settings.env_options
-    record(*where, act, path, notice=player.notice, steps=steps, seed=seed)
-    print(path)
+        return language_transcripts.carry_out(chosen, run, seed)
+    steps = DEFAULT_STEPS if chosen.steps is None else chosen.steps
+    print(run.film(chosen.video, seed=seed, steps=steps).path)
     return 0

@@ -1,45 +1,40 @@
-"""``sterling report runs/* --out report/``: one page with everything, and its pictures."""
+"""``sterling report runs/* --out report/``: write one page about runs, and its pictures."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from sterling.commands import judging
+from sterling.commands import evaluation_options
 
 EXPLAINED = """\
-Writes OUT/index.html, one page that needs nothing else, and its pictures as PNG, SVG and
-PDF: learning curves, scores with intervals, who is better, and, where a table of reference
-scores knows the environments, aggregates and performance profiles.
+Writes OUT/index.html, a page that needs no other file, and its pictures as PNG, SVG and
+PDF: learning curves, scores with intervals, comparisons, and, if a table of reference
+scores has the environments, aggregates and performance profiles.
 
 RUN is a run folder, a folder of run folders, or a CSV or JSON file with the scores of any
-other library; LABEL=RUN gives it a name of its own. Runs that are not finished, seeds
-that failed and single seeds are shown and named.
+other library; LABEL=RUN gives it a label. Unfinished runs, failed seeds and single seeds
+are shown and marked as such.
 
-Exit code 0 when the page is written, 2 for wrong use."""
+Exit code 0 if the page is written, 2 for wrong use."""
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked for."""
-    parser.description, parser.epilog = "a page with curves, intervals and decisions", EXPLAINED
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``sterling report``."""
+    parser.epilog = EXPLAINED
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    judging.options(parser)
+    evaluation_options.add_options(parser)
     add = parser.add_argument
-    add("--out", type=Path, default=Path("report"), metavar="FOLDER", help="to write to (report)")
-    known = "table of reference scores to normalise by (the one that knows the environments)"
-    add("--normalise", metavar="TABLE", help=known)
-    add("--title", default="Report", help="of the page")
+    add("--out", type=Path, default=Path("report"), metavar="FOLDER",
+        help="folder to write (report)")  # fmt: skip
+    evaluation_options.add_normalise(add, "the table that has most of the environments")
+    add("--title", default="Report", help="title of the page (Report)")
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Write the report and print where it is."""
-    from sterling.report.compose import write
-    from sterling.report.material import Request
+    """Write the report and print its path."""
+    from sterling.report.build_report import report_on
 
-    judging.check(chosen)
-    asked = Request(
-        chosen.metric, chosen.alpha, chosen.failed, chosen.normalise, chosen.title, chosen.tasks,
-        chosen.about, chosen.within,
-    )  # fmt: skip
-    print(write(chosen.runs, chosen.out, asked))
+    names = ("out", "title", "normalise", "tasks", "metric", "failed", "about", "within", "alpha")
+    print(report_on(*chosen.runs, **{name: getattr(chosen, name) for name in names}).path)
     return 0

@@ -1,60 +1,50 @@
-"""What commands that train show while they do, and at the end."""
+"""``sterling show RUN``: what a run is, its settings, its worst and best evaluation episodes."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from sterling import importing
+from sterling.commands.output import show_episodes, show_overview
 
-if TYPE_CHECKING:
-    from sterling.report.metrics import Sink
+EXPLAINED = """\
+Without options it prints what the run is: its state, its result with the interval, the
+settings that differ from the defaults, and its files.
 
+--worst and --best show episodes of the last evaluation. Episodes that were not recorded
+are played again with the same random numbers; that needs a finished run.
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Where the metrics go."""
-    add = parser.add_argument
-    add("--tensorboard", action="store_true", help="write FOLDER/tensorboard as well")
-    add("--wandb", metavar="PROJECT", help="log to Weights & Biases as well")
-    add("--quiet", action="store_true", help="no progress, only the summary")
+Exit code 0; 2 for wrong use."""
 
 
-@contextlib.contextmanager
-def sinks(chosen: argparse.Namespace, out: Path, run: dict[str, Any]) -> Iterator[list[Sink]]:
-    """What the options ask for; ``run`` has algorithm, environment, seeds, and its budget of
-    steps or updates."""
-    from sterling.report.metrics import TensorBoard, WeightsAndBiases
-    from sterling.report.progress import Progress
-
-    made: list[Sink] = []
-    if chosen.tensorboard:
-        made.append(TensorBoard(out / "tensorboard"))
-    if chosen.wandb:
-        made.append(WeightsAndBiases(chosen.wandb, name=out.name))
-    if chosen.quiet:
-        yield made
-        return
-    seeds = run["seeds"]
-    count = seeds if isinstance(seeds, int) else len(seeds)
-    algorithm, world = importing.short(run["algorithm"]), importing.short(run["environment"])
-    title = f"{algorithm.upper()} on {world}, {count} seed{'s'[: count > 1]}"
-    with contextlib.closing(
-        Progress((run.get("updates") or 0) + (run["steps"] or 0), seeds, title)
-    ) as progress:
-        yield [*made, progress]
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``sterling show``."""
+    parser.epilog = EXPLAINED
+    parser.add_argument("folder", metavar="RUN", type=Path, help="the run's folder")
+    settings = "print the run's settings as YAML, for sterling train --config FILE"
+    parser.add_argument("--config", action="store_true", help=settings)
+    show_episodes.add_options(parser)
 
 
-def summary(run: Any) -> int:
-    """Print what came out; 1 if no seed did, 75 where the run's end could not be saved."""
-    from sterling.report.progress import summary as write
-    from sterling.training import folder
-    from sterling.training.guard import EXIT_RESUMABLE
+def carry_out(chosen: argparse.Namespace) -> int:
+    """Print the run, its settings, or the episodes that were asked for."""
+    from sterling.types import Mistake
 
-    with contextlib.suppress(SystemExit):  # of rich, where nobody reads it any more
-        write(run.result, run.path)
-    if run.path is not None and folder.read_result(run.path) is None:
-        return EXIT_RESUMABLE
-    return int(len(run.result.get("failed_seeds", [])) == len(run.result["seeds"]))
+    if chosen.config and show_episodes.is_asked(chosen):
+        raise Mistake("--config shows settings, --worst and --best episodes. Give one of them.")
+    if chosen.config:
+        return _show_config(chosen.folder)
+    if show_episodes.is_asked(chosen):
+        return show_episodes.carry_out(chosen)
+    return show_overview.carry_out(chosen.folder)
+
+
+def _show_config(folder: Path) -> int:
+    """Print the run's settings as YAML."""
+    from sterling.training.config.config_file import config_yaml
+    from sterling.training.saving.run_folder import read_config
+
+    plain = read_config(folder)
+    version = plain.get("versions", {}).get("sterling", "?")
+    print(config_yaml(plain, f"sterling {version}"), end="")
+    return 0

@@ -1,7 +1,7 @@
-"""``sterling train ALGORITHM ENVIRONMENT --steps N``: several seeds in one program.
+"""``sterling train ALGORITHM ENVIRONMENT --steps N``: train several seeds in one program.
 
-``sterling train ALGORITHM FILE --updates N`` learns from logged experience, and with ``--steps`` as
-well goes on in the world.
+``sterling train ALGORITHM FILE --updates N`` learns from a dataset; with ``--steps`` too, training
+then continues in the environment.
 """
 
 from __future__ import annotations
@@ -12,229 +12,262 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sterling import importing, plugins
 from sterling.algorithms import ALGORITHMS
-from sterling.commands import fields, readers, show
+from sterling.commands.options import (
+    algorithm_options,
+    option_values,
+    steering_options,
+    training_options,
+)
+from sterling.commands.output import training_output
+from sterling.lookup import entry_points, user_imports
 
-OF_EXPERIENCE = (  # the options of a log and of a language model
+LOG_AND_LANGUAGE_OPTIONS = (  # the options for datasets and for language models
     *("share", "top", "sampling", "unchecked", "augment"),
     *("model", "levels", "held_out", "curriculum", "texts", "examples", "context", "slots"),
-    *("patience", "dump", "replay", "pool", "lora", "forget"),
+    *("scene_seconds", "dump", "replay", "pool", "lora", "forget"),
 )
-FORWARDED = (
+FORWARDED_OPTIONS = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
-    *("evaluate_every", "evaluate_limit", "checkpoint_minutes", "log_every"),
-    *("return_within", "failed", "sources", "hindsight"),
-    *OF_EXPERIENCE,
+    *("evaluate_every", "evaluate_limit", "checkpoint_minutes", "log_every", "out"),
+    *("return_within", "failed", "sources", "hindsight", "max_episode_steps"),
+    *("critic_obs", "obs", "teacher", "encoder", "init"),
+    *("stop_at", "patience", "time_budget", "keep"),
+    *("guide", "guiding", "guide_steps", "tensorboard", "wandb", "quiet"),
+    *LOG_AND_LANGUAGE_OPTIONS,
 )
 
 
-def options_for(parser: Any, words: Sequence[str]) -> None:
-    """What can be asked for, with the settings of the algorithm among ``words``."""
-    options(parser)
-    algorithm = fields.algorithm_among(parser, words)
+def add_options_for(parser: Any, words: Sequence[str]) -> None:
+    """Add the options of ``sterling train``, and the settings of the algorithm among ``words``."""
+    add_options(parser)
+    algorithm = training_options.find_algorithm(parser, words)
     if algorithm is None:
-        parser.lenient = True  # without the algorithm its settings cannot be told from mistakes
+        parser.set_defaults(algorithm_of_fields=None)
+        parser.lenient = True  # without the algorithm, its settings look like unknown options
         names = ", ".join(ALGORITHMS)
         parser.description = (
-            f"Algorithms: {names}. `sterling train ALGORITHM --help` lists its own settings too."
+            f"Algorithms: {names}. `sterling train ALGORITHM --help` also lists its settings."
         )
         return
-    parser.description, parser.about = fields.first_line(algorithm), algorithm
+    parser.set_defaults(algorithm_of_fields=algorithm)
+    parser.description, parser.about = algorithm_options.algorithm_summary(algorithm), algorithm
     parser.usage = parser.usage.replace("ALGORITHM", algorithm)
-    about, own = fields.config(algorithm)
-    group = parser.add_argument_group(f"settings of {importing.short(algorithm)}", about)
+    about, own = algorithm_options.config_fields(algorithm)
+    group = parser.add_argument_group(f"settings of {user_imports.short_name(algorithm)}", about)
     for field in own:
         field.add_to(group)
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked of every algorithm."""
-    parser.usage = "sterling train ALGORITHM ENVIRONMENT|FILE [--steps N] [--updates N] [options]"
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every algorithm has."""
+    budgets = "[--steps N] [--updates N]"
+    parser.usage = f"sterling train [ALGORITHM ENVIRONMENT|FILE] {budgets} [options]"
     add = parser.add_argument
-    which = "see: sterling list algorithms; or your own: FILE.py, package.module"
-    add("algorithm", metavar="ALGORITHM", help=which)
-    where = "see: sterling list environments; FILE.py:factory; or a dataset's file"
-    add("world", metavar="ENVIRONMENT", help=where)
-    add("--steps", type=readers.integer, metavar="N", help="environment steps per seed")
-    which = "how many, or which: 3,7,8 (1)"
-    add("--seeds", type=readers.seeds, default=1, metavar="N", help=which)
-    add("--out", type=Path, metavar="FOLDER", help="of the run (runs/ALGORITHM-ENVIRONMENT-TIME)")
-    add("--envs", type=readers.integer, metavar="N", help="parallel environments per seed")
-    example = "an option of the environment, as max_episode_steps=500; may be repeated"
-    add("--env", type=readers.pair, action="append", default=[], metavar="KEY=VALUE", help=example)
-    add("--strategy", choices=("vmap", "map", "processes"), help="how the seeds are run")
-    per_seed = "per seed, of the final policies (20)"
-    add("--evaluate-episodes", type=readers.integer, default=20, metavar="N", help=per_seed)
-    ends = "steps after which an episode of an evaluation counts as it stands (200_000)"
-    add("--evaluate-limit", type=readers.integer, metavar="N", help=ends)
-    between = "between evaluations (at the end; with a log a tenth of the budget)"
-    add("--evaluate-every", type=readers.integer, metavar="N", help=between)
-    rows = "between rows of the log (a hundredth of the budget)"
-    add("--log-every", type=readers.integer, metavar="N", help=rows)
-    saves = "between saves (5)"
-    add("--checkpoint-minutes", type=readers.number, default=5.0, metavar="X", help=saves)
-    tuned = "leave out the settings tuned for this environment"
-    add("--no-preset", dest="preset", action="store_false", help=tuned)
-    living_options(add)
-    judging_options(add)
-    log_options(parser)
-    _bridge_options(parser)
-    speech_options(parser)
-    show.options(parser)
+    which = "see: sterling list algorithms; or your own: FILE.py or package.module"
+    add("algorithm", nargs="?", metavar="ALGORITHM", help=which)
+    where = "see: sterling list environments; or your own: FILE.py:factory; or a dataset"
+    add("world", nargs="?", metavar="ENVIRONMENT", help=where)
+    training_options.add_config_option(add)
+    add("--steps", type=option_values.integer, metavar="N", help="environment steps per seed")
+    which = "number of seeds, or a list of them such as 3,7,8 (1)"
+    add("--seeds", type=option_values.seeds, metavar="N", help=which)
+    folder = "folder of the run (runs/ALGORITHM-ENVIRONMENT-TIME)"
+    add("--out", type=Path, metavar="FOLDER", help=folder)
+    add("--envs", type=option_values.integer, metavar="N", help="parallel environments per seed")
+    training_options.add_environment_options(add)
+    ways = "how seeds run: all at once (vmap), one after another (map), or in processes"
+    add("--strategy", choices=("vmap", "map", "processes"), help=ways)
+    training_options.add_init_option(add)
+    training_options.add_preset_option(add)
+    _add_interval_options(add)
+    steering_options.add_options(parser)
+    add_source_options(add)
+    add_return_options(add)
+    add_log_options(parser)
+    _add_online_options(parser)
+    training_options.add_language_options(parser)
+    training_output.add_options(parser)
 
 
-def living_options(add: Any) -> None:
-    """How what is lived comes about, and how it is replayed."""
-    around = "what stands around its rollouts: `sterling list sources`; several joined by +"
+def _add_interval_options(add: Any) -> None:
+    """Add the options for when a run is evaluated, logged and saved."""
+    per_seed = "episodes per seed in an evaluation (20; 0 if a dataset names no environment)"
+    add("--evaluate-episodes", type=option_values.integer, metavar="N", help=per_seed)
+    ends = "stop an episode of an evaluation after N steps, with its return so far (200_000)"
+    add("--evaluate-limit", type=option_values.integer, metavar="N", help=ends)
+    between = "steps or updates between evaluations; default: only at the end, but with a dataset "
+    between += "a tenth of the budget"
+    add("--evaluate-every", type=option_values.integer, metavar="N", help=between)
+    rows = "steps or updates between rows of metrics (a hundredth of the budget)"
+    add("--log-every", type=option_values.integer, metavar="N", help=rows)
+    saves = "minutes between checkpoints (5)"
+    add("--checkpoint-minutes", type=option_values.number, metavar="X", help=saves)
+
+
+def add_source_options(add: Any) -> None:
+    """Add the options for how experience is collected and replayed."""
+    around = "wrappers of the rollouts, joined by +; see: sterling list sources"
     add("--sources", metavar="WORD", help=around)
-    anew = "replay what was achieved as what was wanted: future, final, future:0.8 (docs/goals.md)"
+    anew = "replace goals in replay by achieved ones (hindsight): future, final or future:0.8 "
+    anew += "(docs/goals.md)"
     add("--hindsight", metavar="WORD", help=anew)
+    hidden = "entries of a dict observation that the critic gets and the policy does not, such as "
+    hidden += "state (docs/critic-obs.md)"
+    add("--critic-obs", metavar="NAMES", help=hidden)
+    add("--obs", metavar="NAMES", help="the only entries that the policy gets; the critic gets all")
+    encoded = "how observations become features: nature, impala, grid, flat, or your own: "
+    encoded += "FILE.py:function (docs/networks.md)"
+    add("--encoder", metavar="WORD", help=encoded)
 
 
-def judging_options(add: Any) -> None:
-    """How the returns of seeds are judged."""
-    ends = (
-        "what returns cannot leave, for an environment of your own: 0,500, or 0, for no upper end"
-    )
-    add("--return-within", type=readers.within, metavar="LOW,HIGH", help=ends)
-    counts = "what a failed seed counts as: a number, worst or exclude (no single estimate then)"
-    add("--failed", type=readers.failed, metavar="SCORE", help=counts)
+def add_return_options(add: Any) -> None:
+    """Add the options for the bounds of returns and for failed seeds."""
+    ends = "bounds of returns, for an environment of your own: 0,500, or '0,' for no upper bound"
+    add("--return-within", type=option_values.bound_pair, metavar="LOW,HIGH", help=ends)
+    counts = "what a failed seed counts as: a number, worst or exclude; without it, runs with "
+    counts += "failed seeds have no single estimate"
+    add("--failed", type=option_values.failed_score, metavar="SCORE", help=counts)
 
 
-def log_options(parser: argparse.ArgumentParser) -> None:
-    """How logged experience is learned from."""
-    add = parser.add_argument_group("learning from logged experience").add_argument
-    add("--updates", type=readers.integer, metavar="N", help="from the log alone, before any step")
-    judged = "to be judged (and with --steps to act) in; else the one that FILE names"
+def add_log_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for learning from a dataset."""
+    add = parser.add_argument_group("learning from a dataset").add_argument
+    offline = "offline updates, before any environment step"
+    add("--updates", type=option_values.integer, metavar="N", help=offline)
+    judged = "environment to evaluate in, and with --steps to act in (the one that FILE names)"
     add("--environment", metavar="ENV", help=judged)
-    add("--data", type=Path, metavar="FILE", help="the log, where ENVIRONMENT is no file")
-    of_batch = "of each batch that comes from the log once there are steps (0.5)"
-    add("--share", type=readers.number, metavar="X", help=of_batch)
-    best = "only so much of the episodes, those with the largest returns (1)"
-    add("--top", type=readers.number, metavar="X", help=best)
-    drawn = "how rows are drawn: uniform, episodes or return (uniform)"
+    add("--data", type=Path, metavar="FILE", help="the dataset, if ENVIRONMENT is not a file")
+    of_batch = "share of each batch that is from the dataset during the online phase (0.5)"
+    add("--share", type=option_values.number, metavar="X", help=of_batch)
+    best = "use only this share of the episodes, those with the largest returns (1)"
+    add("--top", type=option_values.number, metavar="X", help=best)
+    drawn = "how rows are sampled: all rows equally often (uniform), all episodes equally often "
+    drawn += "(episodes), or episodes weighted by return (return); default: uniform"
     add("--sampling", metavar="WORD", help=drawn)
-    changed = "change every batch, as gaussian:0.0003 or reflection:-+/-; see docs/relabel.md"
+    changed = "augment every batch, for example gaussian:0.0003 or reflection:-+/-; see "
+    changed += "docs/relabel.md"
     add("--augment", metavar="CHANGE", help=changed)
-    broken = "learn even from a file in which sterling data check finds errors"
-    add("--unchecked", action="store_true", default=None, help=broken)
+    broken = "train even if sterling data check finds errors in the dataset"
+    add("--unchecked", action=argparse.BooleanOptionalAction, help=broken)
 
 
-def _bridge_options(parser: argparse.ArgumentParser) -> None:
-    """How a run goes on from a log, or from an earlier run, into the world."""
-    add = parser.add_argument_group("going on in the world").add_argument
-    guide = "run whose policies help to act (with --steps)"
+def _add_online_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for continuing online, after a dataset or with an earlier run as guide."""
+    add = parser.add_argument_group("online phase and further phases").add_argument
+    guide = "a run whose policies help to act (needs --steps)"
     add("--guide", type=Path, metavar="FOLDER", help=guide)
-    way = "jump-start: they begin every episode; expansion: a critic chooses (jump-start)"
+    add("--teacher", type=Path, metavar="FOLDER", help="the run that distill imitates")
+    way = "how the guide helps: jump-start (it begins every episode) or expansion (a critic "
+    way += "chooses who acts); default: jump-start"
     add("--guiding", metavar="WAY", help=way)
     late = "jump-start: the latest step of an episode at which the learner takes over"
-    add("--guide-steps", type=readers.integer, metavar="N", help=late)
-    later = "a setting that changes with the first step, as alpha=0.4; may be repeated"
-    add("--online", type=readers.pair, action="append", default=[], metavar="KEY=X", help=later)
-    add_then(add)
+    add("--guide-steps", type=option_values.integer, metavar="N", help=late)
+    later = "a setting that takes effect when the online phase starts, such as alpha=0.4; may be "
+    later += "repeated"
+    add(
+        "--online",
+        type=option_values.key_value,
+        action="append",
+        default=[],
+        metavar="KEY=X",
+        help=later,
+    )
+    add_then_option(add)
 
 
-def add_then(add: Any) -> None:
-    """What comes after a run's steps."""
+def add_then_option(add: Any) -> None:
+    """Add the option for further phases of a run."""
     after = (
-        "what comes after that, as 'steps=60_000 environment=Acrobot-v1 lr=1e-4'; may be repeated"
+        "a further phase, such as 'steps=60_000 environment=Acrobot-v1 lr=1e-4'; may be repeated"
     )
     add("--then", action="append", default=[], metavar="WORDS", help=after)
 
 
-def speech_options(parser: argparse.ArgumentParser) -> None:
-    """How language models are asked."""
-    add = parser.add_argument_group("teaching a language model").add_argument
-    which = "nano, tiny, small (new ones), a Hugging Face folder, or a run that taught one (tiny)"
-    add("--model", metavar="MODEL", help=which)
-    add("--levels", metavar="L", help="difficulties that are asked: 2, 0-3 or 1,4 (the easiest)")
-    kept = "share of all questions that is kept to judge by, and never learned from (0)"
-    add("--held-out", type=readers.number, metavar="X", help=kept)
-    what = "which of them is asked: uniform, advantage or learnable (uniform)"
-    add("--curriculum", metavar="WORD", help=what)
-    add("--texts", metavar="FILE", help="JSONL to imitate or compare (the world's own solutions)")
-    add("--examples", type=readers.integer, metavar="N", help="of the world's solutions (4096)")
-    longest = "tokens of a line at most (what the world's scenes need)"
-    add("--context", type=readers.integer, metavar="N", help=longest)
-    add("--slots", type=readers.integer, metavar="N", help="answers written at a time (64)")
-    rank = "teach LoRA adapters of rank N alone (every weight)"
-    add("--lora", type=readers.integer, metavar="N", help=rank)
-    again = "compute layers again for the gradient: less memory, more work"
-    add("--forget", action="store_true", default=None, help=again)
-    add("--dump", metavar="FOLDER", help="write every batch of answers into it")
-    add("--replay", metavar="FOLDER", help="learn from such batches in place of new answers")
-    add("--pool", metavar="FOLDER", help="such batches, to remember right answers of (--again)")
-    hangs = "seconds that a scene may take to react (10)"
-    add("--patience", type=readers.number, metavar="X", help=hangs)
-
-
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Train, and print what came out; 1 if every seed failed."""
+    """Train, and print the result; return 1 if every seed failed."""
     import sterling
     from sterling import algorithms
-    from sterling.envs.registry import find
+    from sterling.envs.registry import find_backend
+    from sterling.training.config.run_arguments import train_arguments
+    from sterling.training.runtime.program_store import use_on_command_line
 
-    algorithms.find(chosen.algorithm)  # a wrong name is told before anything is begun
-    plugins.warn_of_clashes(plugins.ALGORITHMS, {chosen.algorithm} & set(ALGORITHMS))
-    environment, data = sources(chosen)
-    if environment and not fields.speaks(chosen.algorithm):
-        find(environment)
-    what = importing.short(environment or (data.stem if data else ""))
-    out = chosen.out or Path("runs") / run_name(chosen.algorithm, what)
-    given = {name: getattr(chosen, name) for name in FORWARDED}
-    asked = {name: value for name, value in given.items() if value is not None} | own(chosen)
-    if chosen.online:
-        asked["online"] = dict(chosen.online)
-    asked |= _guided(chosen) | {"then": chosen.then}
-    with show.sinks(chosen, out, vars(chosen) | {"environment": what}) as sinks:
-        run = sterling.train(
-            chosen.algorithm,
-            environment,
-            data=data,
-            out=out,
-            sinks=sinks,
-            env_options=dict(chosen.env),
-            **asked,
-        )
-    return show.summary(run)
+    use_on_command_line()
+    asked = train_arguments(chosen.config, command_line_arguments(chosen))
+    algorithm, environment, data = (
+        str(asked["algorithm"]),
+        asked.get("environment"),
+        asked.get("data"),
+    )
+    algorithms.find(algorithm)  # raises Mistake for a wrong name, before any work
+    entry_points.warn_of_clashes(entry_points.ALGORITHMS, {algorithm} & set(ALGORITHMS))
+    if environment and not algorithm_options.is_language_algorithm(algorithm):
+        find_backend(environment)
+    what = user_imports.short_name(environment or (Path(data).stem if data else ""))
+    asked.setdefault("out", Path("runs") / run_name(algorithm, what))
+    asked.setdefault("quiet", False)
+    return training_output.print_summary(sterling.train(**asked))
+
+
+def command_line_arguments(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of ``sterling.train`` that are given on the command line."""
+    given = {name: getattr(chosen, name) for name in FORWARDED_OPTIONS}
+    words = place_words(chosen)
+    if words.algorithm is not None:
+        given["algorithm"] = words.algorithm
+        given["environment"], given["data"] = environment_and_log(words)
+    else:
+        given |= {"environment": chosen.environment, "data": chosen.data}
+    made = {name: value for name, value in given.items() if value is not None}
+    made |= config_values(chosen)
+    for name, typed in (("env", dict(chosen.env)), ("online", dict(chosen.online))):
+        made |= {name: typed} if typed else {}
+    return made | ({"then": chosen.then} if chosen.then else {})
+
+
+def place_words(chosen: argparse.Namespace) -> argparse.Namespace:
+    """Return the options with a single word as the environment, if the file of settings names the
+    algorithm and the word does not."""
+    if chosen.config is None or chosen.algorithm is None or chosen.world is not None:
+        return chosen
+    from sterling import algorithms
+    from sterling.training.config.config_file import read_config_file
+
+    in_file = read_config_file(chosen.config).get("algorithm")
+    if in_file is None or algorithms.import_path(chosen.algorithm) is not None:
+        return chosen
+    return argparse.Namespace(**vars(chosen) | {"algorithm": in_file, "world": chosen.algorithm})
 
 
 def run_name(algorithm: str, what: str) -> str:
-    """Return a folder's name for a run or a study of an algorithm on ``what``."""
-    words = f"{importing.short(algorithm)}-{importing.short(what)}"
+    """Return the name of a folder for a run or study of an algorithm on ``what``, with the time."""
+    words = f"{user_imports.short_name(algorithm)}-{user_imports.short_name(what)}"
     now = datetime.datetime.now()
     return f"{words.replace('/', '-').replace(':', '-')}-{now:%Y%m%d-%H%M%S}"
 
 
-def _guided(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Who helps to act, if somebody does; Mistake for how, without who."""
-    from sterling.training.choices import Guidance
-    from sterling.types import Mistake
-
-    how = {"how": chosen.guiding, "steps": chosen.guide_steps}
-    how = {name: value for name, value in how.items() if value is not None}
-    if chosen.guide:
-        return {"guide": Guidance(str(chosen.guide.resolve()), **how)}
-    if how:
-        raise Mistake("guiding and guide-steps say how a guide helps; name it: --guide FOLDER")
-    return {}
-
-
-def sources(chosen: argparse.Namespace) -> tuple[str | None, Path | None]:
-    """Environment and log: the one word that may be either is a file where there is one."""
-    outside = chosen.world.endswith(importing.SUFFIX)  # no log, but a world whose name is missing
+def environment_and_log(chosen: argparse.Namespace) -> tuple[str | None, Path | None]:
+    """Return the environment and the dataset. The word ENVIRONMENT may name either: it is a dataset
+    if a file of that name exists; without it, --environment and --data name them."""
+    if chosen.world is None:
+        return chosen.environment, chosen.data
+    outside = chosen.world.endswith(user_imports.PYTHON_SUFFIX)  # an environment without ":factory"
     no_log = outside or not Path(chosen.world).exists()
-    if fields.speaks(chosen.algorithm) or (chosen.environment is None and no_log):
+    if algorithm_options.is_language_algorithm(chosen.algorithm) or (
+        chosen.environment is None and no_log
+    ):
         return chosen.world, chosen.data
     if chosen.data is not None:
         from sterling.types import Mistake
 
-        raise Mistake(f"two logs are named, {chosen.world} and {chosen.data}; name one")
+        raise Mistake(f"Two datasets are given, {chosen.world} and {chosen.data}. Give one.")
     return chosen.environment, Path(chosen.world)
 
 
-def own(chosen: argparse.Namespace) -> dict[str, Any]:
-    """The algorithm's fields that were set."""
-    names = [field.name for field in fields.config(chosen.algorithm)[1]]
+def config_values(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of the algorithm's Config that were set on the command line."""
+    algorithm = getattr(chosen, "algorithm_of_fields", None) or chosen.algorithm
+    if algorithm is None:
+        return {}
+    names = [field.name for field in algorithm_options.config_fields(algorithm)[1]]
     return {name: getattr(chosen, name) for name in names if hasattr(chosen, name)}

@@ -1,5 +1,6 @@
-"""Worlds: everything an agent can act in, by name."""
+"""Environments by name, and wrappers around them. Each backend has a room."""
 
-from sterling.envs.registry import make, names
+from sterling.envs.make_world import make
+from sterling.envs.registry import names
 
 __all__ = ["make", "names"]

@@ -1,8 +1,9 @@
-"""Levels: what an episode begins with, so that a world is many, some of them never trained on.
+"""Levels: what an episode begins with, such as a maze's walls; some are held out of training.
 
-A native task that has levels offers ``level(key) -> level``, a tree of arrays, and
-``begin(level, key) -> (state, obs)``; it needs no ``reset``. :func:`book` makes a fixed number of
-levels once, so that a step only looks one up, and sets others apart to be judged in.
+A native task with levels offers ``level(key) -> level``, a tree of arrays, and ``begin(level, key)
+-> (state, obs)`` in place of ``reset``. :func:`make_level_book` draws a fixed number of levels
+once, so that a step only looks one up, and draws others for evaluation. Such a *book* is one tree
+whose leaves are ``(level, ...)``.
 """
 
 from __future__ import annotations
@@ -15,112 +16,121 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from sterling import keys as named
+from sterling import random_keys
 from sterling.types import Mistake, Obs
 
-HELD_OUT = 100  # levels to be judged in, at most
-DRAWS = 10  # how many levels are drawn for one that is wanted, before it is said that there is none
+MAX_HELD_OUT = 100  # at most so many levels are kept for evaluation
+DRAWS_PER_LEVEL = 10  # draws per wanted level before giving up
 
-Reset = Callable[[Key[Array, ""]], tuple[PyTree, Obs]]
+ResetFunction = Callable[[Key[Array, ""]], tuple[PyTree, Obs]]
 
 
 @runtime_checkable
-class Levelled(Protocol):
-    """A task that has levels."""
+class TaskWithLevels(Protocol):
+    """A task whose episodes begin in levels."""
 
     def level(self, key: Key[Array, ""]) -> PyTree:
-        """Any level."""
+        """Draw a random level."""
 
     def begin(self, level: PyTree, key: Key[Array, ""]) -> tuple[PyTree, Obs]:
-        """Start an episode in it."""
+        """Start an episode in ``level``."""
 
 
-def resetting(task: Any, book: PyTree = None) -> Reset:
-    """``reset`` of a task: where it has levels, ``begin`` in one of those in ``book``, or where
-    that is None in any; elsewhere its own."""
-    if not isinstance(task, Levelled):
-        own: Reset = task.reset
+def make_reset(task: Any, book: PyTree = None) -> ResetFunction:
+    """Return a reset function for a task.
+
+    A task with levels begins in a random level of ``book``, or in any level if that is None. Other
+    tasks use their own ``reset``.
+    """
+    if not isinstance(task, TaskWithLevels):
+        own: ResetFunction = task.reset
         return own
 
     def reset(key: Key[Array, ""]) -> tuple[PyTree, Obs]:
-        return begin(task, book, key)
+        return begin_episode(task, book, key)
 
     return reset
 
 
-def begin(
+def begin_episode(
     task: Any,
     book: PyTree,
     key: Key[Array, ""],
     given: Bool[Array, ""] | bool = False,
-    told: PyTree = None,
+    given_level: PyTree = None,
 ) -> tuple[PyTree, Obs]:
-    """Start an episode of a task in one of the levels in ``book``, each as likely as every other,
-    or where that is None in any level; but in ``told`` where that is ``given``."""
-    own, there = named.fold(key, "level"), named.fold(key, "begin")
+    """Start an episode of a task in a level drawn uniformly from ``book``, or in any level if that
+    is None; where ``given``, start in ``given_level`` instead."""
+    level_key, begin_key = random_keys.fold(key, "level"), random_keys.fold(key, "begin")
     if book is None:
-        level = task.level(own)
+        level = task.level(level_key)
     else:
-        level = at(book, jax.random.randint(own, (), 0, size(book), jnp.int32))
-    if told is not None:
-        level = jax.tree.map(lambda one, other: jnp.where(given, one, other), told, level)
-    begun: tuple[PyTree, Obs] = task.begin(level, there)
+        number = jax.random.randint(level_key, (), 0, count_levels(book), jnp.int32)
+        level = take_levels(book, number)
+    if given_level is not None:
+        level = jax.tree.map(lambda x, y: jnp.where(given, x, y), given_level, level)
+    begun: tuple[PyTree, Obs] = task.begin(level, begin_key)
     return begun
 
 
-def begins(task: Any) -> bool:
-    """Whether a task, or a class of tasks, says how an episode begins, either way."""
-    return hasattr(task, "reset") or isinstance(task, Levelled)
+def can_begin_episodes(task: Any) -> bool:
+    """Whether a task, or a class of tasks, can begin an episode: by ``reset`` or by levels."""
+    return hasattr(task, "reset") or isinstance(task, TaskWithLevels)
 
 
-def options_of(task: Any) -> list[str]:
-    """What a user may say of a task's levels."""
-    return ["levels"] if isinstance(task, Levelled) else []
+def level_options(task: Any) -> list[str]:
+    """Return the names of the options about a task's levels."""
+    return ["levels"] if isinstance(task, TaskWithLevels) else []
 
 
-def at(book: PyTree, number: Int[Array, "..."]) -> PyTree:
-    """The levels of these numbers."""
+def take_levels(book: PyTree, number: Int[Array, "..."]) -> PyTree:
+    """Return the levels of ``book`` with these indices."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[number], book)
 
 
-def size(book: PyTree) -> int:
-    """How many levels a book holds."""
+def count_levels(book: PyTree) -> int:
+    """Return the number of levels in a book."""
     return len(jax.tree.leaves(book)[0])
 
 
-def book(task: Any, purpose: str, count: int) -> PyTree:
-    """``count`` different levels to train on, leaves ``(level, ...)``; or, to "evaluate", up to
-    ``HELD_OUT`` others, which are the same whatever ``count`` is. They depend on nothing but the
-    task, so all seeds and all runs share them. Raises Mistake where there are not so many.
+def make_level_book(task: Any, purpose: str, count: int) -> PyTree:
+    """Draw ``count`` different levels to train in, leaves ``(level, ...)``; for the purpose
+    "evaluate" up to ``MAX_HELD_OUT`` others, the same ones whatever ``count`` is.
+
+    They depend on the task alone, so all seeds and all runs share them. Raises Mistake if the task
+    does not have enough levels.
     """
-    held_out, _ = _different(task, "held-out-level", HELD_OUT, set())
+    held_out, _ = _draw_distinct_levels(task, "held-out-level", MAX_HELD_OUT, set())
     if purpose.partition("/")[0] == "evaluate":
         return held_out
-    made, found = _different(task, "level", count, set(_words(held_out)))
+    made, found = _draw_distinct_levels(task, "level", count, set(_level_bytes(held_out)))
     if found < count:
-        remedy = f"give levels={found} or fewer" if found else "give levels=0: a new one each time"
+        remedy = f"Give levels={found} or fewer" if found else "Give levels=0 for random levels"
         raise Mistake(
-            f"levels={count}: beside the {size(held_out)} to be judged in this world has some "
-            f"{found} levels; {remedy}"
+            f"levels={count} is too many: this world has about {found} levels beside the "
+            f"{count_levels(held_out)} held out for evaluation. {remedy}."
         )
     return made
 
 
-def _different(task: Any, purpose: str, count: int, known: set[bytes]) -> tuple[PyTree, int]:
-    """Up to ``count`` levels of which no two are alike nor known, and how many were found."""
-    if not isinstance(task, Levelled):
-        raise Mistake("this world has no levels; leave out levels=...")
-    drawn = named.deal(jax.random.key(0), purpose, DRAWS * count)
+def _draw_distinct_levels(
+    task: Any, purpose: str, count: int, known: set[bytes]
+) -> tuple[PyTree, int]:
+    """Draw up to ``count`` levels, all different and none of them in ``known``; return them and
+    their number."""
+    if not isinstance(task, TaskWithLevels):
+        raise Mistake("This world has no levels. Leave out levels=...")
+    drawn = random_keys.split(jax.random.key(0), purpose, DRAWS_PER_LEVEL * count)
     made = jax.tree.map(np.asarray, jax.jit(jax.vmap(task.level))(drawn))
     seen, chosen = set(known), list[int]()
-    for index, word in enumerate(_words(made)):
+    for index, word in enumerate(_level_bytes(made)):
         if word not in seen and len(chosen) < count:
             chosen.append(index)
             seen.add(word)
     return jax.tree.map(lambda leaf: leaf[np.asarray(chosen, int)], made), len(chosen)
 
 
-def _words(book: PyTree) -> list[bytes]:
-    """Each level as one word that is equal for equal levels."""
+def _level_bytes(book: PyTree) -> list[bytes]:
+    """Return each level as bytes, equal for equal levels."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(book)]
-    return [b"".join(leaf[row].tobytes() for leaf in leaves) for row in range(size(book))]
+    return [b"".join(leaf[row].tobytes() for leaf in leaves) for row in range(count_levels(book))]

@@ -1,1 +1,1 @@
-"""The equations of the papers as pure functions of arrays."""
+"""The equations of papers as pure functions of arrays: losses, returns, advantages, weights."""

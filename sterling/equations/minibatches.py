@@ -1,4 +1,4 @@
-"""Which rows of a rollout each update sees."""
+"""Division of a rollout's rows into minibatches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
 
-def shuffled(
+def minibatch_indices(
     key: Key[Array, ""], rows: int, minibatch: int, epochs: int
 ) -> Int[Array, "updates minibatch"]:
-    """Which rows each update sees: every epoch goes through all of them in an order of its own.
-    Its last minibatch is filled up with -1, for no row."""
+    """Return the row indices of each update: every epoch visits all rows in a new random order.
+    An epoch's last minibatch is padded with -1."""
     every = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32), (epochs, rows))
     if minibatch < rows:  # else the order cannot matter
         every = jax.lax.sort_key_val(jax.random.bits(key, (epochs, rows)), every)[1]

@@ -1,4 +1,4 @@
-"""Slowly moving copies of networks."""
+"""Target networks that follow slowly (Polyak averaging)."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ T = TypeVar("T")
 
 
 def polyak(slow: T, fast: T, tau: Float[Array, ""] | float) -> T:
-    """slow + tau (fast - slow) for every leaf (Lillicrap 2016, section 3); 1 copies."""
+    """Return slow + tau (fast - slow) for each leaf (Lillicrap 2016, section 3); tau = 1 copies."""
     return jax.tree.map(lambda s, f: s + tau * (f - s), slow, fast)

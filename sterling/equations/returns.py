@@ -16,14 +16,14 @@ def gae(
     *,
     lam: Float[Array, ""] | float,
 ) -> Float[Array, "time ..."]:
-    """Generalised advantage estimation (Schulman 2016, eq. 16), across ends and cuts.
+    """Return generalised advantage estimates (Schulman 2016, eq. 16), across episode boundaries.
 
         delta_t = r_t + g_t V(s'_t) - V(s_t)
         A_t     = delta_t + g_t lam c_t A_{t+1}
 
-    ``discount`` g is gamma times the world's discount (0 at an end, 1 at a cut); ``next_value`` is
-    the value of the *true* successor; ``trace`` c is False where row t+1 is not the continuation
-    of row t, so a cut bootstraps and yet nothing leaks from the next episode.
+    ``discount`` g is gamma times the environment's discount (0 at a termination, 1 at a
+    truncation); ``next_value`` is the value of the *true* successor; ``trace`` c is False where row
+    t+1 does not continue row t. Truncations bootstrap, but nothing leaks from the next episode.
     """
     delta = reward + discount * next_value - value
 
@@ -39,6 +39,6 @@ def gae(
 def continues(
     last: Bool[Array, "time ..."], mask: Bool[Array, "time ..."]
 ) -> Bool[Array, "time ..."]:
-    """Where row t+1 is the valid continuation of row t (the final row has none)."""
+    """Return where row t+1 is a valid continuation of row t (False for the final row)."""
     ahead = jnp.concatenate([mask[1:], jnp.zeros_like(mask[:1])])
     return ~last & ahead

@@ -1,1 +1,1 @@
-"""Where experience comes from: rollouts, and what is kept of them."""
+"""Sources of experience. Here: how actors act, the source protocol, wrapping by name."""

@@ -1,7 +1,7 @@
-"""Conversations that reward what is said in them: the scene, its turns, the world they come from.
+"""Conversations with rewards: the scene, its turns and messages, and the world that it comes from.
 
-Every world of text is a factory of scenes: one turn or many, one seat or several. Scenes are plain
-host Python; whoever talks in them decides how messages become tokens.
+Every world of text makes scenes, with one turn or many, one seat or several. Scenes are plain
+Python on the host; the code that plays them decides how messages become tokens.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from sterling.types import Mistake
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """Something said. ``role`` is "system", "user", "assistant" or "tool". ``tools`` are JSON
-    schemas (:attr:`sterling.language.tools.Tool.schema`) of what may be called from here on: a chat
-    template that knows tools shows them its own way, for others they are described in words."""
+    """One message. ``role`` is "system", "user", "assistant" or "tool". ``tools`` are JSON schemas
+    (:attr:`sterling.language.tools.tool_calls.Tool.schema`) of the tools that may be called from
+    here on: a chat template with tools shows them in its own way, for others they are described in
+    words."""
 
     role: str
     content: str
@@ -27,7 +28,7 @@ class Message:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """Whose turn it is, and what was said to that seat since it last spoke."""
+    """Whose turn it is, and the messages to that seat since it last spoke."""
 
     seat: int
     messages: tuple[Message, ...]
@@ -41,36 +42,38 @@ class Scene(Protocol):
     verdicts: list[list[Verdict]]  # [seat][its turn]; final once ``turn`` is None
 
     def say(self, text: str) -> None:
-        """What the seat in turn answers. Any text is an answer; Mistake where the scene is over."""
+        """Give the answer of the seat whose turn it is. Any text is an answer; Mistake if the scene
+        is over."""
         ...
 
 
 @runtime_checkable
 class TextWorld(Protocol):
-    """A source of scenes. Some worlds also offer ``solve(scene) -> str``, a good thing to say in
-    the scene's present turn, for demonstrations; those whose questions have an end offer
-    ``count(level) -> int`` (:mod:`sterling.language.posing`)."""
+    """A source of scenes. Some worlds also offer ``solve(scene) -> str``, a good answer in the
+    scene's present turn, for demonstrations. Worlds with a limited number of questions offer
+    ``count(level) -> int`` (:mod:`sterling.language.question_order`)."""
 
     name: str
     seats: int
     levels: range  # difficulties, from easy to hard
-    turns: int  # most things that one seat can say in a scene
+    turns: int  # most answers that one seat can give in a scene
 
     def begin(self, seed: int, level: int) -> Scene:
-        """The scene of this seed and level: the same answers always meet the same reactions."""
+        """Return the scene of this seed and level: the same answers always get the same
+        reactions."""
         ...
 
 
-class Stage(abc.ABC):
-    """What scenes share: keeping turns and verdicts. A scene adds ``hear(text)``, which judges
-    what was said and either asks the next seat or leaves ``turn`` None."""
+class BaseScene(abc.ABC):
+    """Base of scenes: keeps turns and verdicts. A scene adds ``hear(seat, text)``, which judges an
+    answer, and then either asks the next seat or leaves ``turn`` None."""
 
     def __init__(self, seats: int = 1):
         self.turn: Turn | None = None
         self.verdicts: list[list[Verdict]] = [[] for _ in range(seats)]
 
     def say(self, text: str) -> None:
-        """What the seat in turn answers; see :class:`Scene`."""
+        """Give the answer of the seat whose turn it is; see :class:`Scene`."""
         if self.turn is None:
             raise Mistake("the scene is over, nobody can speak in it; begin another one")
         seat, self.turn = self.turn.seat, None
@@ -78,12 +81,12 @@ class Stage(abc.ABC):
 
     @abc.abstractmethod
     def hear(self, seat: int, text: str) -> None:
-        """React to what a seat said: give it a verdict, and ask somebody or end the scene."""
+        """React to a seat's answer: give it a verdict, and ask a seat or end the scene."""
 
     def ask(self, seat: int, *messages: Message) -> None:
-        """Give a seat the turn, with what is said to it."""
+        """Give a seat the turn, with these messages."""
         self.turn = Turn(seat, messages)
 
     def judge(self, seat: int, reward: float, reason: str) -> None:
-        """The verdict on what a seat just said."""
+        """Add the verdict on a seat's latest answer."""
         self.verdicts[seat].append(Verdict(reward, reason))

@@ -1,8 +1,8 @@
-"""Text as tokens: the ``tokenizers`` library behind the few verbs that agents need.
+"""Encode texts and conversations as tokens, by the ``tokenizers`` library.
 
-A conversation is written down once. What a model said stays the tokens that were sampled; only what
-is new is made into tokens, and it begins after a special token, where no token reaches across. So
-the tokens are those of the whole text, and no text is made into tokens twice.
+A conversation is encoded piece by piece. The model's answers stay the tokens that were sampled;
+only new messages are encoded, and these begin after a special token, which no other token spans. So
+the tokens are those of the whole text, and no text is encoded twice.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from sterling.language.chat import PLAIN, ROLES, SHORT, Template
+from sterling.language.chat_template import PLAIN_TEMPLATE, ROLES, SHORT_TEMPLATE, ChatTemplate
 from sterling.language.scene import Message
 from sterling.types import Mistake
 
-ALPHABET = "\n" + "".join(map(chr, range(32, 127)))  # a new line, and what ASCII prints
+ALPHABET = "\n" + "".join(map(chr, range(32, 127)))  # newline, and printable ASCII
 END, PAD, UNKNOWN = "<|end|>", "<|pad|>", "<|unknown|>"
-PADS = ("<|pad|>", "<|finetune_right_pad_id|>", "<|fim_pad|>", "<pad>", "[PAD]", "<unk>")
-NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
-LONGEST = 1 << 30  # what Hugging Face is told of the longest text: there is none
+PAD_NAMES = ("<|pad|>", "<|finetune_right_pad_id|>", "<|fim_pad|>", "<pad>", "[PAD]", "<unk>")
+SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
+NO_LENGTH_LIMIT = 1 << 30  # model_max_length for Hugging Face: no limit
 
 
 class Tokenizer:
-    """Tokens of text and of conversations.
+    """Encodes texts and conversations as token ids.
 
-    ``vocabulary``: one more than the largest token. ``end``: the token that closes what the
-    assistant says. ``stops``: all tokens after which it is silent, ``end`` first. ``pad``: a token
-    that is none of these, so that padding is never taken for an end (many folders name one token
-    for both; then another special token pads, or the first that is no stop).
+    ``vocabulary``: one more than the largest token id. ``end``: the token that closes the
+    assistant's turn. ``stops``: all tokens that end its turn, ``end`` first. ``pad``: a token that
+    is none of these, so that padding is never taken for an end (many folders name one token for
+    both; then another special token pads, or the first that is no stop).
 
     Made by :meth:`characters`, :meth:`bytes` or :meth:`read`. ``settings`` is the content of
     tokenizer_config.json, ``stops`` are further tokens that end a turn, ``name`` is for errors.
@@ -53,14 +53,16 @@ class Tokenizer:
         inner.no_padding()
         inner.no_truncation()
         self.vocabulary = max(inner.get_vocab().values(), default=-1) + 1
-        tokens = {each: _content(settings.get(each)) for each in NAMES}
+        tokens = {each: _token_text(settings.get(each)) for each in SPECIAL_NAMES}
         close = self._number(tokens["eos_token"])
         if close is None:
-            raise Mistake(f"{name} has no end token; name it eos_token in tokenizer_config.json")
-        self._template = Template(template or PLAIN, tokens, f"{name}'s chat template")
+            raise Mistake(
+                f"{name} has no end token; give one as eos_token in tokenizer_config.json"
+            )
+        self._template = ChatTemplate(template or PLAIN_TEMPLATE, tokens, f"{name}'s chat template")
         added = inner.get_added_tokens_decoder()
         self._special = frozenset(number for number, token in added.items() if token.special)
-        closing = self.encode(self._template.after([]))
+        closing = self.encode(self._template.text_after_reply([]))
         self.end: int = next((each for each in closing if each in self._special), close)
         further = [each for each in stops if 0 <= each < self.vocabulary]
         self.stops: tuple[int, ...] = tuple(dict.fromkeys([self.end, close, *further]))
@@ -68,18 +70,19 @@ class Tokenizer:
 
     @classmethod
     def characters(cls, alphabet: str = ALPHABET) -> Tokenizer:
-        """Every character is a token, for models that learn from scratch.
+        """Return a tokenizer with one token for each character, for models trained from scratch.
 
-        Characters that ``alphabet`` lacks become one token, <|unknown|>. Raises :class:`Mistake`
-        for an alphabet without characters.
+        Characters outside of ``alphabet`` become one token, <|unknown|>. Raises :class:`Mistake`
+        for an empty alphabet.
         """
         if not alphabet:
-            raise Mistake("the alphabet has no characters; name those that texts are made of")
+            raise Mistake("the alphabet is empty; give the characters that texts are made of")
         return cls._own(dict.fromkeys(alphabet), [UNKNOWN], decoders.Fuse())
 
     @classmethod
     def bytes(cls) -> Tokenizer:
-        """Every byte of UTF-8 is a token: nothing is unknown, in any language."""
+        """Return a tokenizer with one token for each byte of UTF-8, so that no language has unknown
+        characters."""
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         made = cls._own(dict.fromkeys(alphabet), [], decoders.ByteLevel())
         made._inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -98,18 +101,18 @@ class Tokenizer:
             "eos_token": END,
             "pad_token": PAD,
             **unknown,
-            "model_max_length": LONGEST,
+            "model_max_length": NO_LENGTH_LIMIT,
             "clean_up_tokenization_spaces": False,
         }
-        return cls(inner, settings, SHORT)
+        return cls(inner, settings, SHORT_TEMPLATE)
 
     @classmethod
     def read(cls, folder: str | Path) -> Tokenizer:
-        """The tokenizer of a Hugging Face folder: tokenizer.json, tokenizer_config.json, and
-        chat_template.jinja where there is one.
+        """Read the tokenizer of a Hugging Face folder: tokenizer.json, tokenizer_config.json, and
+        chat_template.jinja if there is one.
 
-        Where there is no template, conversations are written as :data:`chat.PLAIN` has it. Raises
-        :class:`Mistake` for files that are missing or cannot be read.
+        Without a template, conversations are written as in :data:`chat_template.PLAIN_TEMPLATE`.
+        Raises :class:`Mistake` for files that are missing or cannot be read.
         """
         folder = Path(folder)
         path = folder / "tokenizer.json"
@@ -123,10 +126,10 @@ class Tokenizer:
             raise Mistake(f"{path} is damaged ({line}); copy it again") from error
         settings = read_json(folder / "tokenizer_config.json")
         aside = read_json(folder / "special_tokens_map.json")
-        settings = {**{name: aside[name] for name in NAMES if name in aside}, **settings}
-        stops = [stop for file in ("generation_config.json", "config.json")
-                 for stop in _numbers(read_json(folder / file).get("eos_token_id"))]  # fmt: skip
-        return cls(inner, settings, _template(folder, settings), stops, str(folder))
+        settings = {**{name: aside[name] for name in SPECIAL_NAMES if name in aside}, **settings}
+        configs = [read_json(folder / file) for file in ("generation_config.json", "config.json")]
+        stops = [stop for each in configs for stop in _token_numbers(each.get("eos_token_id"))]
+        return cls(inner, settings, _read_template(folder, settings), stops, str(folder))
 
     def write(self, folder: str | Path) -> None:
         """Write tokenizer.json, tokenizer_config.json and chat_template.jinja into a folder."""
@@ -139,64 +142,65 @@ class Tokenizer:
         (folder / "chat_template.jinja").write_text(source, "utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """The text's tokens, and none that it does not have."""
+        """Return the text's tokens, without added special tokens."""
         return list(self._inner.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of tokens; special ones, and numbers that are no token, have none."""
+        """Return the text of tokens; special tokens, and ids that are not tokens, have no text."""
         return self._inner.decode([int(each) for each in ids], skip_special_tokens=True)
 
-    def lost(self, text: str) -> str:
-        """The characters of a text that there is no token for, in order: they become the unknown
-        token or none at all, and what is decoded never holds them."""
+    def unknown_characters(self, text: str) -> str:
+        """Return the characters of a text that have no token, in order: they are encoded as the
+        unknown token or not at all, so a decoded text never holds them."""
         unknown = self._inner.model.unk_token if hasattr(self._inner.model, "unk_token") else None
         number = self._number(unknown)
         each = {character: self.encode(character) for character in dict.fromkeys(text)}
         return "".join(x for x, ids in each.items() if not ids or number in ids)
 
     @functools.cached_property
-    def thinks(self) -> bool:
-        """Whether the assistant's turns begin inside a thought: the chat template ends with a
-        ``<think>`` (DeepSeek-R1's distilled models), and the model says where it ends."""
-        _, begun, rest = self._template.opened().rpartition("<think>")
+    def starts_in_thought(self) -> bool:
+        """Whether the assistant's turns begin inside a thought: the chat template ends with
+        ``<think>`` (as of DeepSeek-R1's distilled models), and the model itself ends the
+        thought."""
+        _, begun, rest = self._template.reply_prefix().rpartition("<think>")
         readable = self.decode(self.encode("</think>")).strip() == "</think>"
         return bool(begun) and "</think>" not in rest and readable
 
-    def opening(self, messages: Sequence[Message]) -> list[int]:
-        """A conversation from its beginning to where the assistant speaks.
+    def encode_opening(self, messages: Sequence[Message]) -> list[int]:
+        """Encode a conversation from its beginning to where the assistant's turn begins.
 
         Raises :class:`Mistake` for conversations that the chat template refuses.
         """
         return self.encode(self._template.render(messages, reply=True))
 
-    def going_on(self, messages: Sequence[Message]) -> list[int]:
-        """What stands between ``end``, the assistant's last token, and its next turn: the rest of
-        the turn's close, the new messages, and the beginning of the turn.
+    def encode_continuation(self, messages: Sequence[Message]) -> list[int]:
+        """Encode what stands between ``end``, the assistant's last token, and its next turn: the
+        rest of the turn's close, the new messages, and the beginning of the turn.
 
-        Raises :class:`Mistake` for conversations that the chat template refuses, and where there
-        are no messages.
+        Raises :class:`Mistake` for conversations that the chat template refuses, and if there are
+        no messages.
         """
         if not messages:
-            raise Mistake("a conversation goes on with messages; there are none")
+            raise Mistake("a conversation cannot continue without new messages; there are none")
         close = self._inner.id_to_token(self.end) or ""
-        after = self._template.after(messages)
+        after = self._template.text_after_reply(messages)
         _, found, rest = after.partition(close)
-        # Read from the end token on: some tokenizers treat the beginning of a text otherwise.
+        # Encode from the end token on: some tokenizers treat the beginning of a text differently.
         return self.encode(close + (rest if found else after))[1:]
 
     def _number(self, token: str | None) -> int | None:
         return None if token is None else self._inner.token_to_id(token)
 
     def _padding(self, tokens: dict[str, str | None]) -> int:
-        named = [self._number(token) for token in (tokens["pad_token"], *PADS)]
+        named = [self._number(token) for token in (tokens["pad_token"], *PAD_NAMES)]
         spare = sorted(self._special - {self._number(tokens["bos_token"])})
         possible = [each for each in (*named, *spare, *range(self.vocabulary)) if each is not None]
         return next(each for each in possible if each not in self.stops)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file; nothing where there is no file. Raises :class:`Mistake` for what
-    is not one object of JSON."""
+    """Return the content of a JSON file, or nothing if there is no file. Raises :class:`Mistake` if
+    the content is not a JSON object."""
     if not path.is_file():
         return {}
     try:
@@ -204,12 +208,13 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:  # JSON or UTF-8
         raise Mistake(f"{path} is not JSON ({error}); copy it again") from error
     if not isinstance(content, dict):
-        raise Mistake(f"{path} holds {type(content).__name__}, not named values; copy it again")
+        raise Mistake(f"{path} holds {type(content).__name__}, not a JSON object; copy it again")
     return content
 
 
-def _template(folder: Path, settings: dict[str, Any]) -> str:
-    """The chat template's source, wherever it is kept; of several the one called default."""
+def _read_template(folder: Path, settings: dict[str, Any]) -> str:
+    """Return the chat template's source, wherever the folder keeps it; of several, the one named
+    default."""
     aside = folder / "chat_template.jinja"
     if aside.is_file():
         try:
@@ -222,17 +227,20 @@ def _template(folder: Path, settings: dict[str, Any]) -> str:
         found = named.get("default") or ""
     if not isinstance(found, str):
         where = folder / "tokenizer_config.json"
-        raise Mistake(f"{where}: chat_template is no text, nor several by name; copy it again")
+        raise Mistake(
+            f"{where}: chat_template is neither a text nor a list of named texts; copy it again"
+        )
     return found
 
 
-def _content(token: Any) -> str | None:
-    """A special token's text: settings have it bare or with properties. None: it names none."""
+def _token_text(token: Any) -> str | None:
+    """Return a special token's text, which settings give alone or with properties; None if they
+    give none."""
     found = token.get("content") if isinstance(token, dict) else token
     return found if isinstance(found, str) else None
 
 
-def _numbers(value: Any) -> list[int]:
-    """Tokens that a configuration names: none, one or several."""
+def _token_numbers(value: Any) -> list[int]:
+    """Return the token ids that a configuration names: none, one or several."""
     values = value if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, int) and not isinstance(each, bool)]

@@ -1,1 +1,1 @@
-"""Networks as trees of arrays."""
+"""Neural networks, distributions, normalisers and the optimiser, as trees of arrays (Equinox)."""

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons as trees of arrays."""
+"""Multi-layer perceptrons, their layers and their initialisation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key
 
 ACTIVATIONS = {
@@ -19,21 +20,21 @@ ACTIVATIONS = {
 
 
 class Linear(eqx.Module):
-    """An affine map on the last axis, or without a bias a linear one."""
+    """A linear layer on the last axis, with or without a bias."""
 
     weight: Float[Array, "inputs outputs"]
     bias: Float[Array, "outputs"] | None = None
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
-        """x W + b."""
+        """Return x W + b."""
         y = jnp.dot(x, self.weight)
         return y if self.bias is None else y + self.bias.reshape((1,) * (x.ndim - 1) + (-1,))
 
 
 class Norm(eqx.Module):
-    """Zero mean and unit deviation over the last axis, then a learned scale and shift (Ba 2016).
+    """Layer normalisation over the last axis, with a learned scale and shift (Ba 2016).
 
-    Without a shift no mean is taken off either: RMS norm (Zhang 2019). Computed in float32.
+    Without a shift, the mean is not subtracted: RMS norm (Zhang 2019). Computed in float32.
     """
 
     scale: Float[Array, "n"]
@@ -41,7 +42,7 @@ class Norm(eqx.Module):
     epsilon: float = eqx.field(static=True, default=1e-6)  # added to the variance
 
     def __call__(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
-        """Normalise each row by itself."""
+        """Normalise each row."""
         lead, wide = (1,) * (x.ndim - 1), x.astype(jnp.float32)
         if self.shift is not None:
             wide = wide - jnp.mean(wide, -1, keepdims=True)
@@ -51,9 +52,9 @@ class Norm(eqx.Module):
 
 
 class MLP(eqx.Module):
-    """Linear layers with an activation between, and with ``activate_last`` after the last too.
+    """Linear layers with activations between them; with ``activate_last`` also after the last.
 
-    ``norms``, where there are any, normalise what goes into the activations between.
+    ``norms``, if any, normalise each hidden layer before its activation.
     """
 
     layers: tuple[Linear, ...]
@@ -69,16 +70,19 @@ class MLP(eqx.Module):
         activation: str = "tanh",
         last_scale: float = 1.0,
         activate_last: bool = False,
+        *,
+        layer_norm: bool = False,
     ) -> MLP:
-        """Orthogonal layers with gain sqrt(2), the last with ``last_scale``."""
+        """Create orthogonal layers with gain sqrt(2), the last with gain ``last_scale``. With
+        ``layer_norm`` every hidden layer is normalised."""
         shapes = list(pairwise(sizes))
         scales = [2**0.5] * (len(shapes) - 1) + [last_scale]
-        raw = pieces(jax.random.normal(key, (_total(shapes),)), shapes)
+        raw = split_flat(jax.random.normal(key, (_total_size(shapes),)), shapes)
         made = [
-            Linear(scale * orthogonal(x), jnp.zeros(x.shape[1]))
+            Linear(scale * orthogonal_matrix(x), jnp.zeros(x.shape[1]))
             for x, scale in zip(raw, scales, strict=True)
         ]
-        return cls(tuple(made), activation, activate_last)
+        return cls(tuple(made), activation, activate_last, _hidden_norms(sizes, layer_norm))
 
     @classmethod
     def uniform(
@@ -89,28 +93,28 @@ class MLP(eqx.Module):
         activate_last: bool = False,
         layer_norm: bool = False,
     ) -> MLP:
-        """Weights and biases from U(-1/sqrt(inputs), 1/sqrt(inputs)), as the off-policy papers'
-        code has it; with ``layer_norm`` every hidden layer is normalised."""
+        """Create layers with weights and biases from U(-1/sqrt(inputs), 1/sqrt(inputs)), as in the
+        code of off-policy papers. With ``layer_norm`` every hidden layer is normalised."""
         shapes = [(size + 1, out) for size, out in pairwise(sizes)]
-        unit = jax.random.uniform(key, (_total(shapes),), minval=-1.0, maxval=1.0)
-        raw = [x * (x.shape[0] - 1) ** -0.5 for x in pieces(unit, shapes)]
-        normed = sizes[1:-1] if layer_norm else ()
-        norms = tuple(Norm(jnp.ones(size), jnp.zeros(size)) for size in normed)
+        unit = jax.random.uniform(key, (_total_size(shapes),), minval=-1.0, maxval=1.0)
+        raw = [x * (x.shape[0] - 1) ** -0.5 for x in split_flat(unit, shapes)]
+        norms = _hidden_norms(sizes, layer_norm)
         return cls(tuple(Linear(x[1:], x[0]) for x in raw), activation, activate_last, norms)
 
     @classmethod
     def glorot(cls, key: Key[Array, ""], sizes: Sequence[int], activation: str) -> MLP:
-        """Biases 0, weights from U(-b, b) with b = sqrt(6 / (inputs + outputs)) (Glorot 2010)."""
+        """Create layers with zero biases and weights from U(-b, b), b = sqrt(6 / (inputs +
+        outputs)) (Glorot 2010)."""
         shapes = list(pairwise(sizes))
-        unit = jax.random.uniform(key, (_total(shapes),), minval=-1.0, maxval=1.0)
+        unit = jax.random.uniform(key, (_total_size(shapes),), minval=-1.0, maxval=1.0)
         made = [
             Linear(x * (6.0 / sum(x.shape)) ** 0.5, jnp.zeros(x.shape[1]))
-            for x in pieces(unit, shapes)
+            for x in split_flat(unit, shapes)
         ]
         return cls(tuple(made), activation)
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
-        """Through all layers."""
+        """Apply all layers."""
         activation = ACTIVATIONS[self.activation]
         for index, layer in enumerate(self.layers[:-1]):
             x = layer(x)
@@ -119,17 +123,40 @@ class MLP(eqx.Module):
         return activation(x) if self.activate_last else x
 
 
-def pieces(
+class PartialMLP(MLP):
+    """An MLP for which some of its input features are always 0."""
+
+    reads: tuple[bool, ...] = eqx.field(static=True, default=())  # which features it reads
+
+    def __call__(self, x: Float[Array, "... features"]) -> Float[Array, "... outputs"]:
+        """Apply all layers to the features that the network reads."""
+        reads = np.asarray(self.reads).reshape((1,) * (x.ndim - 1) + (-1,))
+        return super().__call__(jnp.where(reads, x, jnp.zeros_like(x)))
+
+
+def hidden_sizes(width: int | tuple[int, ...], depth: int) -> tuple[int, ...]:
+    """Return the units of each hidden layer: ``depth`` layers of ``width`` units, or the sizes
+    that ``width`` lists, whatever ``depth`` is."""
+    return width if isinstance(width, tuple) else (width,) * depth
+
+
+def _hidden_norms(sizes: Sequence[int], layer_norm: bool) -> tuple[Norm, ...]:
+    """Return a new layer normalisation for each hidden layer, or none."""
+    normed = sizes[1:-1] if layer_norm else ()
+    return tuple(Norm(jnp.ones(size), jnp.zeros(size)) for size in normed)
+
+
+def split_flat(
     flat: Float[Array, "total"], shapes: Sequence[tuple[int, ...]]
 ) -> list[Float[Array, "..."]]:
-    """One vector cut into arrays: a single draw of random numbers is quicker to compile."""
-    ends = [_total(shapes[: i + 1]) for i in range(len(shapes) - 1)]
+    """Split one vector into arrays. (One large random draw compiles faster than many.)"""
+    ends = [_total_size(shapes[: i + 1]) for i in range(len(shapes) - 1)]
     return [x.reshape(s) for x, s in zip(jnp.split(flat, ends), shapes, strict=True)]
 
 
-def orthogonal(normal: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
-    """The orthogonal matrix nearest in spirit to Gaussian noise (Saxe 2014): Q of its QR, with
-    signs that make it uniformly distributed."""
+def orthogonal_matrix(normal: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
+    """Return a uniformly distributed orthogonal matrix, given Gaussian noise (Saxe 2014): the Q of
+    its QR decomposition, with the signs of R's diagonal."""
     rows, columns = normal.shape
     q, r = _qr(normal if rows >= columns else normal.T)
     q = q * jnp.where(jnp.diagonal(r) < 0.0, -1.0, 1.0)[None]
@@ -138,14 +165,14 @@ def orthogonal(normal: Float[Array, "rows columns"]) -> Float[Array, "rows colum
 
 @jax.custom_batching.sequential_vmap
 def _qr(matrix: Float[Array, "rows columns"]) -> tuple[Any, Any]:
-    """Q and R, of one matrix after another under ``vmap``.
+    """Return Q and R; under ``vmap`` the matrices are decomposed one after another.
 
-    jaxlib 0.10 divides a batch of them among the very threads that run the program's operations and
-    waits for them there: as many batches at once as there are cores never end.
+    jaxlib 0.10 splits a batch of them among the same threads that run the program's operations, and
+    waits for them there: as many concurrent batches as there are cores deadlock.
     """
     q, r = jnp.linalg.qr(matrix)
     return q, r
 
 
-def _total(shapes: Sequence[tuple[int, ...]]) -> int:
+def _total_size(shapes: Sequence[tuple[int, ...]]) -> int:
     return sum(math.prod(shape) for shape in shapes)

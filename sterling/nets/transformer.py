@@ -1,14 +1,13 @@
-"""Causal transformers: a stack of attention and perceptron layers over a sequence of vectors.
+"""Causal transformers: a stack of attention and MLP layers over a sequence of vectors.
 
-Pre-norm: x <- x + attention(norm(x)), x <- x + perceptron(norm(x)), and a last norm. A
-:class:`Form` says which of the published kinds it is: GPT-2's (Radford 2019: layer norm, GELU,
-biases) or that of Llama and Qwen (RMS norm, SwiGLU, rotary positions, fewer key heads than query
-heads). Tokens are embedded, and outputs read, by the caller.
+Pre-norm: x <- x + attention(norm(x)), x <- x + perceptron(norm(x)), and a last norm.
+:class:`TransformerForm` says which published kind it is: GPT-2's (Radford 2019: layer norm, GELU,
+biases) or Llama's and Qwen's (RMS norm, SwiGLU, rotary positions, fewer key heads than query
+heads). The caller embeds tokens and reads outputs.
 
 All layers are one tree whose leaves have a leading layer axis. Whole sequences run through
-``jax.lax.scan``, four layers at a time: programs compile in the time of four layers, however many
-there are, and small stacks run without a loop, which on CPUs takes a third less time. Single steps
-with a cache run layer after layer.
+``jax.lax.scan``, four layers per iteration: compiling takes the time of four layers, whatever their
+number. Up to four layers, and single steps with a cache, run without a loop: a third faster.
 """
 
 from __future__ import annotations
@@ -22,78 +21,84 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from sterling import keys
-from sterling.nets.cache import NEVER, NOWHERE, Cache, recall, remembered
-from sterling.nets.mlp import Linear, Norm, pieces
+from sterling import random_keys
+from sterling.nets.key_value_cache import (
+    EMPTY_POSITION,
+    MASKED_SCORE,
+    Cache,
+    attend_to_cache,
+    write_tokens,
+)
+from sterling.nets.mlp import Linear, Norm, split_flat
 from sterling.types import Mistake
 
-UNROLL = 4  # layers compiled side by side
-BASE = 10_000.0  # rotary positions: the longest wave, in tokens, is 2 pi times it
-Turns = tuple[Float[Array, "#batch 1 time half"], Float[Array, "#batch 1 time half"]]
+UNROLLED_LAYERS = 4  # layers per iteration of the loop over layers
+ROTARY_BASE = 10_000.0  # of rotary positions: the longest wavelength is 2 pi times it, in tokens
+Rotation = tuple[Float[Array, "#batch 1 time half"], Float[Array, "#batch 1 time half"]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
-    """Which kind of transformer. The defaults are GPT-2's."""
+class TransformerForm:
+    """The architecture of a transformer's layers. The defaults are GPT-2's."""
 
     heads: int
     key_heads: int  # each serves heads / key_heads heads (grouped-query attention)
-    size: int  # of a head
-    hidden: int  # units of a perceptron
-    norm: str = "layer"  # or "rms": no mean is taken off and nothing is added (Zhang 2019)
+    size: int  # numbers per head
+    hidden: int  # units of each MLP
+    norm: str = "layer"  # or "rms": no mean is subtracted, no shift added (Zhang 2019)
     epsilon: float = 1e-6  # added to a variance
-    gated: bool = False  # SwiGLU: silu(x G) * (x U) for gelu(x U) (Shazeer 2020)
-    biases: tuple[bool, bool, bool] = (True, True, True)  # of queries, of out, of the perceptron
+    gated: bool = False  # SwiGLU: silu(x G) * (x U) in place of gelu(x U) (Shazeer 2020)
+    biases: tuple[bool, bool, bool] = (True, True, True)  # of queries, output and MLP
     normed_heads: bool = False  # queries and keys are RMS-normalised, as in Qwen3
     rates: tuple[float, ...] = ()  # rotary angle per token of each pair of numbers; (): none
-    remember: bool = True  # keep a layer's inner values for the gradient; else compute them twice
+    remember: bool = True  # keep activations for the gradient; False: recompute them
 
     def blank(self, width: int) -> Norm:
-        """A norm of this form that scales by 1."""
+        """Create a norm of this architecture, with scale 1 and shift 0."""
         shift = jnp.zeros(width) if self.norm == "layer" else None
         return Norm(jnp.ones(width), shift, self.epsilon)
 
 
 class Block(eqx.Module):
-    """One layer's parameters."""
+    """The parameters of one layer."""
 
     before: Norm
-    queries: Linear  # and keys, and values, side by side
+    queries: Linear  # and keys and values, concatenated
     out: Linear
     between: Norm
-    up: Linear  # where gated, the gate and then what it lets through
+    up: Linear  # with gates: the gate, then the gated values
     down: Linear
     of_queries: Norm | None
     of_keys: Norm | None
 
     @classmethod
-    def create(cls, key: Key[Array, ""], width: int, form: Form, layers: int) -> Block:
-        """Normal weights of deviation inputs^-1/2; those that write to the stream are divided by
-        sqrt(2 layers), so that a deep stack's output is no larger than a shallow one's."""
+    def create(cls, key: Key[Array, ""], width: int, form: TransformerForm, layers: int) -> Block:
+        """Create a layer with normal weights of deviation inputs^-1/2. Those that add to the
+        residual stream are divided by sqrt(2 layers), so that outputs do not grow with depth."""
         heads = form.heads * form.size
         mixed = heads + 2 * form.key_heads * form.size
         rises = form.hidden * (2 if form.gated else 1)
         shapes = [(width, mixed), (heads, width), (width, rises), (form.hidden, width)]
         total = sum(math.prod(shape) for shape in shapes)
-        raw = pieces(jax.random.normal(key, (total,)), shapes)
+        raw = split_flat(jax.random.normal(key, (total,)), shapes)
         shrink = (1.0, (2 * layers) ** -0.5) * 2
-        asked = (*form.biases, form.biases[-1])
-        made = [
+        biases = (*form.biases, form.biases[-1])
+        linears = [
             Linear(x * (factor * x.shape[0] ** -0.5), jnp.zeros(x.shape[1]) if bias else None)
-            for x, factor, bias in zip(raw, shrink, asked, strict=True)
+            for x, factor, bias in zip(raw, shrink, biases, strict=True)
         ]
         norms = [form.blank(width) for _ in range(2)]
         unit = Norm(jnp.ones(form.size), None, form.epsilon) if form.normed_heads else None
-        return cls(norms[0], made[0], made[1], norms[1], made[2], made[3], unit, unit)
+        return cls(norms[0], linears[0], linears[1], norms[1], linears[2], linears[3], unit, unit)
 
 
 class Transformer(eqx.Module):
     """A causal stack: token t sees the tokens up to t. See :meth:`create`."""
 
-    blocks: Block | tuple[Block, ...]  # every leaf is (layer, ...); or they are apart
+    blocks: Block | tuple[Block, ...]  # one tree with leaves (layer, ...), or a tuple of layers
     norm: Norm
     places: Float[Array, "room width"] | None
-    form: Form = eqx.field(static=True)
+    form: TransformerForm = eqx.field(static=True)
 
     @classmethod
     def create(
@@ -107,34 +112,38 @@ class Transformer(eqx.Module):
         positions: str = "none",
         room: int | None = None,
     ) -> Transformer:
-        """A new stack of GPT-2's kind for tokens of ``width`` numbers.
+        """Create a stack of GPT-2's kind for tokens of ``width`` numbers.
 
-        ``hidden`` units in each perceptron (default: 4 ``width``). ``positions``: "none" (the
-        caller's tokens tell their places), "rotary" (Su 2021, arXiv:2104.09864: only distances
-        matter, any length) or "learned" (one vector for each of ``room`` places, added at the
-        start). Raises :class:`Mistake` for a width that the heads cannot share, and for positions
-        that are not known or lack their ``room``.
+        ``hidden``: units in each MLP (default: 4 ``width``). ``positions``: "none" (the caller's
+        tokens contain their positions), "rotary" (Su 2021, arXiv:2104.09864: only distances
+        matter, any length) or "learned" (one vector for each of ``room`` positions, added to the
+        input). Raises :class:`Mistake` if the width is not a multiple of the heads, for unknown
+        positions, and for learned positions without ``room``.
         """
         size = width // heads
         if size * heads != width or (positions == "rotary" and size % 2):
-            raise Mistake(f"width {width} does not split into {heads} heads of an even size")
+            even = "an even multiple" if positions == "rotary" else "a multiple"
+            raise Mistake(f"width {width} must be {even} of {heads} heads. Change width or heads.")
         if positions not in ("none", "rotary", "learned"):
-            raise Mistake(f"positions {positions!r} are not known; use none, rotary or learned")
+            raise Mistake(f"Unknown positions {positions!r}. Use none, rotary or learned.")
         if positions == "learned" and room is None:
-            raise Mistake("learned positions are counted; say how many, room=...")
+            raise Mistake("Learned positions need a maximum length: pass room=N.")
         units = 4 * width if hidden is None else hidden
         rates = rotary_rates(size) if positions == "rotary" else ()
-        made = cls.of(key, width, Form(heads, heads, size, units, rates=rates), layers)
+        form = TransformerForm(heads, heads, size, units, rates=rates)
+        stack = cls.with_form(key, width, form, layers)
         if positions != "learned":
-            return made
-        places = 0.02 * jax.random.normal(keys.fold(key, "places"), (room or 0, width))
-        return cls(made.blocks, made.norm, places, made.form)
+            return stack
+        places = 0.02 * jax.random.normal(random_keys.fold(key, "places"), (room or 0, width))
+        return cls(stack.blocks, stack.norm, places, stack.form)
 
     @classmethod
-    def of(cls, key: Key[Array, ""], width: int, form: Form, layers: int) -> Transformer:
-        """A new stack of any form."""
+    def with_form(
+        cls, key: Key[Array, ""], width: int, form: TransformerForm, layers: int
+    ) -> Transformer:
+        """Create a stack of any architecture."""
         make = jax.vmap(lambda key: Block.create(key, width, form, layers))
-        return cls(make(keys.deal(key, "layer", layers)), form.blank(width), None, form)
+        return cls(make(random_keys.split(key, "layer", layers)), form.blank(width), None, form)
 
     def __call__(
         self,
@@ -144,28 +153,29 @@ class Transformer(eqx.Module):
         at: Int[Array, "#batch time"] | None = None,
         allowed: Bool[Array, "#batch time time"] | None = None,
     ) -> Float[Array, "batch time width"]:
-        """All tokens at once. Those where ``mask`` is False are seen by no other (None: all
-        are); a token always sees itself, so that padding stays finite. Where several sequences
-        share a row, ``at`` says the tokens' positions, and ``allowed`` what each sees instead."""
+        """Return the outputs of whole sequences. No other token attends to those where ``mask`` is
+        False (None: all are valid); a token always attends to itself, so padding stays finite. If
+        several sequences share a row, ``at`` gives the tokens' positions, and ``allowed`` which
+        tokens each attends to (it replaces ``mask``)."""
         places = jnp.arange(x.shape[1], dtype=jnp.int32)[None]
         at = places if at is None else at
         if allowed is None:
             looks = places[:, :, None] >= places[:, None]
             itself = places[:, :, None] == places[:, None]
             allowed = looks if mask is None else (looks & mask[:, None]) | itself
-        turn = turns(at, self.form.rates)
+        turn = rotations(at, self.form.rates)
 
         def layer(x: Array, block: Block) -> tuple[Array, None]:
             queries, keys, values = self._split(block, x, turn)
             return self._finish(block, x, attend(queries, keys, values, allowed)), None
 
         step: Any = layer if self.form.remember else jax.checkpoint(layer)
-        x, _ = jax.lax.scan(step, self._placed(x, at), self.blocks, unroll=UNROLL)
+        x, _ = jax.lax.scan(step, self._placed(x, at), self.blocks, unroll=UNROLLED_LAYERS)
         return self.norm(x)
 
     @property
     def layers(self) -> tuple[Block, ...]:
-        """The layers one by one."""
+        """The layers as separate trees."""
         blocks = self.blocks
         if isinstance(blocks, tuple):
             return blocks
@@ -173,11 +183,11 @@ class Transformer(eqx.Module):
         return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], blocks) for i in range(count))
 
     def apart(self) -> Transformer:
-        """The same with its layers in memory of their own, for many calls of :meth:`step`."""
+        """Return the same stack with each layer in arrays of its own: :meth:`step` is faster."""
         return Transformer(self.layers, self.norm, self.places, self.form)
 
     def empty(self, batch: int, room: int) -> Cache:
-        """A cache for sequences of at most ``room`` tokens."""
+        """Create an empty cache for sequences of at most ``room`` tokens."""
         form, kind = self.form, self.norm.scale.dtype
         shape = {"heads": form.key_heads, "size": form.size}
         return Cache.empty(len(self.layers), batch, room, **shape, dtype=kind)
@@ -190,29 +200,28 @@ class Transformer(eqx.Module):
         mask: Bool[Array, "batch new"] | None = None,
         at: Int[Array, "batch new"] | None = None,
     ) -> tuple[Float[Array, "batch new width"], Cache]:
-        """The next tokens, one or several, put into the cache from ``place`` on; they see those in
-        ``cache`` and are in the cache that is returned.
+        """Return the outputs of the next tokens, one or several, and the cache with them in it.
 
-        Their positions ``at`` are their places unless said otherwise: rows of one batch may stand
-        at different positions, and places may be used again in turn when their tokens are of no
-        more use. In however many steps a sequence is given, the outputs are those of
-        :meth:`__call__`.
+        They are written from slot ``place`` on, and attend to the tokens in ``cache`` and to one
+        another. Their positions ``at`` default to their slots: rows of a batch may be at different
+        positions, and slots whose tokens are no longer needed may be used again. The outputs equal
+        those of :meth:`__call__`, in however many steps a sequence is given.
         """
         batch, new, _ = x.shape
         places = place + jnp.arange(new, dtype=jnp.int32)
         at = jnp.broadcast_to(places[None], (batch, new)) if at is None else at
-        fresh = at if mask is None else jnp.where(mask, at, NOWHERE)
+        fresh = at if mask is None else jnp.where(mask, at, EMPTY_POSITION)
         position = jax.lax.dynamic_update_slice(cache.position, fresh, (0, place))
-        seen = position[:, None]
+        attended = position[:, None]
         itself = places[:, None] == jnp.arange(position.shape[1], dtype=jnp.int32)[None]
-        allowed = ((seen >= 0) & (seen <= at[..., None])) | itself[None]
-        x, kept, turn = self._placed(x, at), [], turns(at, self.form.rates)
+        allowed = ((attended >= 0) & (attended <= at[..., None])) | itself[None]
+        x, written, turn = self._placed(x, at), [], rotations(at, self.form.rates)
         for block, *old in zip(self.layers, cache.keys, cache.values, strict=True):
             queries, keys, values = self._split(block, x, turn)
-            layer = remembered((old[0], old[1]), keys, values, place)
-            x = self._finish(block, x, recall(queries, layer, allowed))
-            kept.append(layer)
-        first, second = zip(*kept, strict=True)
+            layer = write_tokens((old[0], old[1]), keys, values, place)
+            x = self._finish(block, x, attend_to_cache(queries, layer, allowed))
+            written.append(layer)
+        first, second = zip(*written, strict=True)
         return self.norm(x), Cache(first, second, position)
 
     def _placed(
@@ -221,9 +230,9 @@ class Transformer(eqx.Module):
         return x if self.places is None else x + self.places[at]
 
     def _split(
-        self, block: Block, x: Float[Array, "batch time width"], turn: Turns
+        self, block: Block, x: Float[Array, "batch time width"], turn: Rotation
     ) -> tuple[Float[Array, "batch _ time size"], ...]:
-        """Queries, keys and values of a layer, by heads."""
+        """Return a layer's queries, keys and values, split into heads."""
         form, (batch, time, _) = self.form, x.shape
         mixed = block.queries(block.before(x)).reshape(batch, time, -1, form.size)
         ends = [form.heads, form.heads + form.key_heads]
@@ -231,7 +240,7 @@ class Transformer(eqx.Module):
         if block.of_queries is not None and block.of_keys is not None:
             queries, keys = block.of_queries(queries), block.of_keys(keys)
         if form.rates:
-            queries, keys = (rotated(part, turn) for part in (queries, keys))
+            queries, keys = (apply_rotation(part, turn) for part in (queries, keys))
         return queries, keys, values
 
     def _finish(
@@ -240,52 +249,52 @@ class Transformer(eqx.Module):
         x: Float[Array, "batch time width"],
         found: Float[Array, "batch head time size"],
     ) -> Float[Array, "batch time width"]:
-        """Add what attention found to the stream, then the perceptron's answer to both."""
+        """Add attention's output to the residual stream, then the MLP's output."""
         x = x + block.out(jnp.moveaxis(found, 1, 2).reshape(*x.shape[:2], -1))
-        risen = block.up(block.between(x))
+        hidden = block.up(block.between(x))
         if not self.form.gated:
-            return x + block.down(jax.nn.gelu(risen))
-        gate, passed = jnp.split(risen, 2, -1)
-        return x + block.down(jax.nn.silu(gate) * passed)
+            return x + block.down(jax.nn.gelu(hidden))
+        gate, gated = jnp.split(hidden, 2, -1)
+        return x + block.down(jax.nn.silu(gate) * gated)
 
 
 def attend(
     queries: Float[Array, "batch head time size"],
-    keys: Float[Array, "batch few room size"],
-    values: Float[Array, "batch few room size"],
+    keys: Float[Array, "batch key_heads room size"],
+    values: Float[Array, "batch key_heads room size"],
     allowed: Bool[Array, "#batch time room"],
 ) -> Float[Array, "batch head time size"]:
-    """softmax(q k / sqrt(size)) v over the keys that are allowed (Vaswani 2017, eq. 1), in float32.
+    """Return softmax(q k / sqrt(size)) v over the allowed keys (Vaswani 2017, eq. 1), in float32.
 
-    With fewer key heads than heads, each serves several in a row (Ainslie 2023).
+    With fewer key heads than query heads, each serves several consecutive ones (Ainslie 2023).
     """
-    batch, few, _, size = keys.shape
+    batch, key_heads, _, size = keys.shape
     shape = queries.shape
-    queries = queries.reshape(batch, few, -1, size)  # (head in a group, time) is one axis
+    queries = queries.reshape(batch, key_heads, -1, size)  # (head in a group, time) is one axis
     scores = jnp.einsum("bkqs,bkrs->bkqr", queries, keys).astype(jnp.float32) * size**-0.5
-    grouped = scores.reshape(batch, few, -1, *allowed.shape[1:])
-    grouped = jnp.where(allowed[:, None, None], grouped, NEVER)
-    most = jax.lax.stop_gradient(jnp.max(grouped, -1, keepdims=True))
-    weights = jnp.exp(grouped - most).reshape(scores.shape)
-    found = jnp.einsum("bkqr,bkrs->bkqs", weights.astype(values.dtype), values)
-    share = (1.0 / jnp.sum(weights, -1, keepdims=True)).astype(found.dtype)
-    return (found * share).reshape(shape)
+    grouped = scores.reshape(batch, key_heads, -1, *allowed.shape[1:])
+    grouped = jnp.where(allowed[:, None, None], grouped, MASKED_SCORE)
+    largest = jax.lax.stop_gradient(jnp.max(grouped, -1, keepdims=True))
+    weights = jnp.exp(grouped - largest).reshape(scores.shape)
+    output = jnp.einsum("bkqr,bkrs->bkqs", weights.astype(values.dtype), values)
+    share = (1.0 / jnp.sum(weights, -1, keepdims=True)).astype(output.dtype)
+    return (output * share).reshape(shape)
 
 
-def rotary_rates(size: int, base: float = BASE) -> tuple[float, ...]:
-    """base^(-2 i / size) for each pair i (Su 2021, section 3.4.2)."""
+def rotary_rates(size: int, base: float = ROTARY_BASE) -> tuple[float, ...]:
+    """Return the rotary rates base^(-2 i / size) of each pair i (Su 2021, section 3.4.2)."""
     return tuple(base ** (-2.0 * i / size) for i in range(size // 2))
 
 
-def turns(at: Int[Array, "#batch time"], rates: tuple[float, ...]) -> Turns:
-    """Cosine and sine of the angles at which tokens at these positions are turned."""
+def rotations(at: Int[Array, "#batch time"], rates: tuple[float, ...]) -> Rotation:
+    """Return cosine and sine of the rotary angles of tokens at these positions."""
     angle = at.astype(jnp.float32)[..., None] * jnp.asarray(rates, jnp.float32)[None, None]
     return jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]
 
 
-def rotated(x: Float[Array, "batch head time size"], turn: Turns) -> Array:
-    """Each pair (x_i, x_{i + size/2}) turned by the angle at rate_i: the product of two turned
-    vectors depends on the distance of their places only (Su 2021, eq. 15)."""
+def apply_rotation(x: Float[Array, "batch head time size"], turn: Rotation) -> Array:
+    """Rotate each pair (x_i, x_{i + size/2}) by the angle at * rate_i: the product of two rotated
+    vectors depends only on the distance of their positions (Su 2021, eq. 15)."""
     cos, sin = (part.astype(x.dtype) for part in turn)
     first, second = jnp.split(x, 2, -1)
     return jnp.concatenate([first * cos - second * sin, first * sin + second * cos], -1)

@@ -1,1 +1,1 @@
-"""What others measured: published scores (``published``) and tables to normalise by."""
+"""Published scores (``published``), bounds of returns (``bounds``), and normalisation tables."""

@@ -1,1 +1,1 @@
-"""Runs: the loop, what surrounds it, and the folder it leaves behind."""
+"""Training: what a user calls, the loop, the agent, and the trained run. Rooms hold the rest."""

@@ -1,4 +1,4 @@
-"""An agent: one algorithm's state for every seed, and how the seed axis is run."""
+"""The agent: an algorithm's state for every seed, and its functions over the seed axis."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from sterling import algorithms, unseen
-from sterling import keys as named
+from sterling import algorithms
+from sterling import random_keys as named
 from sterling.actor import Past
-from sterling.algorithms.outside import name_of
-from sterling.equations.soft import LEAST
-from sterling.experience.draws import Draws, keys_of
-from sterling.seeds import changing_seeds, over_seeds
-from sterling.training.footprint import check_networks, check_shapes
-from sterling.training.settings import Settings
-from sterling.training.updates import Learned, Updates, check_metrics
+from sterling.algorithms.user_algorithm import short_name
+from sterling.equations.soft_values import MIN_ALPHA
+from sterling.experience.batch_draws import Draws, feed_keys
+from sterling.nets.encoding.encoder_description import check_choice_is_used
+from sterling.seed_axis import over_seeds, over_seeds_in_place
+from sterling.training.blinded_algorithm import hide_unseen
+from sterling.training.config.settings import Settings
+from sterling.training.field_schedules import FieldSchedules
+from sterling.training.phases.phase_sequence import plan_phases
+from sterling.training.runtime.memory_footprint import check_agent_memory, check_network_memory
+from sterling.training.updates import FeedUpdates, StateAndHeard, check_metrics
 from sterling.types import (
     Action,
     Algorithm,
@@ -34,12 +38,13 @@ from sterling.types import (
 
 
 class Agent(eqx.Module):
-    """Every leaf of ``state`` has a leading seed axis."""
+    """An algorithm with its state; every leaf of ``state`` has a leading seed axis."""
 
     state: PyTree
     algorithm: Algorithm = eqx.field(static=True)
     needs: Any = eqx.field(static=True)
     strategy: str = eqx.field(static=True)
+    schedules: FieldSchedules | None = None  # of fields that change in every iteration
 
     @classmethod
     def create(
@@ -52,13 +57,13 @@ class Agent(eqx.Module):
         *,
         own: Any = None,
     ) -> Agent:
-        """A fresh agent per key.
+        """Return new agents, one per key.
 
-        ``own`` gives each its own numbers: ``config`` again, with every float field an array
-        ``(seed,)``. Experience is asked for by ``config`` in either case. What only critics see
-        (``spec.unseen``) is kept from the algorithm here, for all who call it by the agent.
+        ``own`` gives each seed its own numbers: ``config`` with every float field an array
+        ``(seed,)``. The needs come from ``config`` in either case. The algorithm is wrapped here so
+        that it does not get critic-only entries (``spec.unseen``); this holds for all callers.
         """
-        algorithm = unseen.blinded(algorithm, spec.unseen)
+        algorithm = hide_unseen(algorithm, spec)
         if own is None:
             state = over_seeds(strategy, lambda key: algorithm.init(key, spec, config))(keys)
         else:
@@ -70,13 +75,13 @@ class Agent(eqx.Module):
     def act(
         self, obs: Obs, keys: Key[Array, "seed"], explore: bool
     ) -> tuple[Action, dict[str, Array]]:
-        """Actions for ``(seed, env, ...)`` observations, and what the learner wants recorded."""
+        """Return actions for ``(seed, env, ...)`` observations, and extras to record."""
         act = partial(cast(Any, self.algorithm).act, explore=explore)
         return over_seeds(self.strategy, act)(self.state, obs, keys)
 
     def memory(self, envs: int, keys: Key[Array, "seed"]) -> PyTree:
-        """A memory of nothing for ``envs`` environments of every seed, leaves ``(seed, env, ...)``;
-        None where the algorithm acts by what it sees alone."""
+        """Return an empty memory for ``envs`` environments of every seed, leaves ``(seed, env,
+        ...)``; None if the algorithm acts from the current observation alone."""
         begin = getattr(self.algorithm, "memory", None)
         if begin is None:
             return None
@@ -90,82 +95,101 @@ class Agent(eqx.Module):
     def recall(
         self, past: Past, obs: Obs, keys: Key[Array, "seed"], explore: bool
     ) -> tuple[Action, PyTree, dict[str, Array]]:
-        """Actions by what is remembered, the memory from now on, and what is to be recorded."""
+        """Return actions chosen with the memory, the new memory, and extras to record."""
         recall = partial(cast(Any, self.algorithm).recall, explore=explore)
         return over_seeds(self.strategy, recall)(self.state, past, obs, keys)
 
     def imagine(self, obs: Obs, valid: Bool[Array, "seed branch"], keys: Key[Array, "seed"]) -> Any:
-        """What might follow observations ``(seed, branch, ...)``: a Record ``(seed, time, branch,
-        ...)``; of those that are not ``valid`` nothing is learned."""
+        """Return model rollouts from observations ``(seed, branch, ...)``: a Record ``(seed, time,
+        branch, ...)``. Branches that are not ``valid`` are not learned from."""
         imagine = cast(Any, self.algorithm).imagine
         return over_seeds(self.strategy, imagine)(self.state, obs, valid, keys)
 
-    def needs_no_memory(self, remedy: str) -> None:
-        """Raises :class:`Mistake`, with a ``remedy``, where one observation is not enough to act
-        by."""
+    def check_memoryless(self, remedy: str) -> None:
+        """Raise :class:`Mistake`, which ends with ``remedy``, if the algorithm needs a memory."""
         if hasattr(self.algorithm, "memory"):
-            fact = f"{self._name} acts by what it remembers of its episode, not by one observation"
+            fact = f"{self._name} acts with a memory of its episode, not from one observation"
             raise Mistake(f"{fact}; {remedy}")
 
     def action_value(self, obs: Obs, action: Action) -> Float[Array, "seed env"]:
-        """The critic's value of actions ``(seed, env, ...)``; Mistake where there is none."""
+        """Return the critic's values of actions ``(seed, env, ...)``; raise Mistake if the
+        algorithm has no such critic."""
         judge = getattr(self.algorithm, "action_value", None)
         if judge is None:
-            raise Mistake(f"{self._name} gives no action values; let sac, td3, td3bc or iql learn")
+            raise Mistake(f"{self._name} has no action values. Use sac, td3, td3bc or iql.")
         return over_seeds(self.strategy, judge)(self.state, obs, action)
 
-    def needs_advantage(self) -> None:
-        """Raises :class:`Mistake` where rows cannot be scored without being learned from."""
+    def check_has_advantage(self) -> None:
+        """Raise :class:`Mistake` if the algorithm has no function ``advantage``."""
         if not hasattr(self.algorithm, "advantage"):
             raise Mistake(
-                f"{self._name} has no advantage(state, batch), by which levels are scored here; "
-                "let ppo or recurrent-ppo learn, or use sources=plr"
+                f"{self._name} has no advantage(state, batch), which this source needs to score "
+                "levels. Use ppo or recurrent-ppo, or sources=plr."
             )
 
     def advantage(self, rows: Record) -> Float[Array, "seed time env"]:
-        """The learner's advantages of a rollout's rows, of which nothing is learned."""
+        """Return the advantages of a rollout's rows, without learning from them."""
         return over_seeds(self.strategy, cast(Any, self.algorithm).advantage)(self.state, rows)
 
     @property
     def _name(self) -> str:
-        return name_of(self.algorithm)
+        return short_name(self.algorithm)
 
     def learn(
         self, draws: Draws, keys: dict[str, Key[Array, "seed"]], iteration: Int[Array, ""]
     ) -> tuple[Agent, PyTree, dict[str, Array]]:
-        """One iteration's learning from every feed that is due: the agents, what the source is to
-        be told, and metrics ``(seed,)``. ``keys`` are those of "draw" and of "learn"."""
+        """Make one iteration's updates from every feed that is due. Return the agents, what the
+        source hears from them, and metrics ``(seed,)``. ``keys`` has the keys "draw" and "learn".
+        """
         feeds = self.needs.feeds
-        chances = [draws.chances(feed, keys_of(feed, keys["draw"])) for feed in feeds]
+        chances = [draws.presample(feed, feed_keys(feed, keys["draw"])) for feed in feeds]
 
-        def learn(learned: Learned, seed: Array, chances: Any, key: Key[Array, ""]) -> Any:
+        def learn(learned: StateAndHeard, seed: Array, chances: Any, key: Key[Array, ""]) -> Any:
             metrics: dict[str, Array] = {}
             for feed, chance in zip(feeds, chances, strict=True):
                 own = named.fold(key, feed.name) if feed.name else key
-                updates = Updates(self.algorithm, feed, draws, seed)
+                updates = FeedUpdates(self.algorithm, feed, draws, seed)
                 learned, found = updates(learned, chance, own, iteration)
                 check_metrics(feed, feeds, found)
                 metrics |= found
             return learned, metrics
 
         seeds = jnp.arange(len(keys["learn"]), dtype=jnp.int32)
-        # where all that was lived is learned from at once, the other form cost a twentieth (PPO)
-        form = over_seeds if all(feed.whole for feed in feeds) else changing_seeds
+        # if everything collected is one batch, changing in place cost PPO a twentieth more time
+        form = over_seeds if all(feed.whole for feed in feeds) else over_seeds_in_place
         whole = form(self.strategy, learn)
-        learned, metrics = whole((self.state, draws.heard), seeds, chances, keys["learn"])
+        learned, metrics = whole((self.state, draws.feedback), seeds, chances, keys["learn"])
         state, heard = learned
         return eqx.tree_at(lambda agent: agent.state, self, state), heard, metrics
 
-    def with_fields(self, config: Any, names: Collection[str]) -> Agent:
-        """The same agents with the fields ``names`` as ``config`` has them, and what they need by
-        it; where a field is what a learned number began with (``alpha`` of ``log_alpha``), that
-        begins anew.
+    def with_schedules(
+        self, schedules: FieldSchedules | None, iteration: Int[Array, ""] | int
+    ) -> Agent:
+        """Return the agents with these schedules of fields, and with the fields' values in this
+        iteration. None: all fields stay as they are."""
+        return dataclasses.replace(self, schedules=schedules).at_iteration(jnp.asarray(iteration))
 
-        Raises :class:`Mistake` where the State keeps no Config.
+    def without_schedules(self) -> Agent:
+        """Return the agents with fields that stay at their current values, as stored ones have."""
+        return dataclasses.replace(self, schedules=None)
+
+    def at_iteration(self, iteration: Int[Array, ""]) -> Agent:
+        """Return the agents with the scheduled fields' values in this iteration."""
+        if self.schedules is None:
+            return self
+        state = self.schedules.set_fields(self.state, iteration, self._name)
+        return dataclasses.replace(self, state=state)
+
+    def with_fields(self, config: Any, names: Collection[str]) -> Agent:
+        """Return the agents with the fields ``names`` set to their values in ``config``, and with
+        the needs of ``config``. If a field is the initial value of a learned number (``alpha`` of
+        ``log_alpha``), that number is reset to it.
+
+        Raise :class:`Mistake` if the State holds no Config.
         """
         state, count = self.state, len(jax.tree.leaves(self.state)[0])
         if names and not hasattr(state, "config"):
-            raise Mistake(f"{self._name} keeps no config in its State: no field can change")
+            raise Mistake(f"{self._name}: State has no `config`, so fields cannot change. Add it.")
 
         def number(path: Any, value: float) -> Array:
             before = getattr(state.config, path[0].name)
@@ -176,33 +200,44 @@ class Agent(eqx.Module):
             made = jax.tree_util.tree_map_with_path(number, config)
             state = eqx.tree_at(operator.attrgetter("config"), state, made)
         for name in (name for name in names if hasattr(state, f"log_{name}")):
-            learned = jnp.log(jnp.maximum(getattr(state.config, name), LEAST))
+            learned = jnp.log(jnp.maximum(getattr(state.config, name), MIN_ALPHA))
             state = eqx.tree_at(operator.attrgetter(f"log_{name}"), state, learned)
         return dataclasses.replace(self, state=state, needs=self.algorithm.needs(config))
 
 
-def check_agents(name: str, algorithm: Any, spec: Spec) -> None:
-    """Raises :class:`Mistake` where a world has several agents and the algorithm knows of one."""
+def check_several_agents(name: str, algorithm: Any, spec: Spec) -> None:
+    """Raise :class:`Mistake` if the world has several agents and the algorithm handles only one."""
     if spec.agents is not None and not getattr(algorithm, "several_agents", False):
         count = len(spec.agents)
         raise Mistake(
-            f"{name} learns for one agent and this environment has {count}; use ippo or mappo"
+            f"{name} trains one agent, and this environment has {count}. Use ippo or mappo."
         )
 
 
 def create_agent(
     settings: Settings, spec: Spec, seeds: Int[Array, "seed"] | None = None, own: Any = None
 ) -> Agent:
-    """A fresh agent for every seed, in one program; ``own`` as in ``Agent.create``."""
+    """Return new agents for all seeds, created by one program; ``own`` as in ``Agent.create``."""
     algorithm: Any = algorithms.find(settings.algorithm)
     seeds = jnp.asarray(settings.seeds, jnp.int32) if seeds is None else seeds
 
     @jax.jit
     def create(seeds: Int[Array, "seed"], own: Any) -> Agent:
-        start = named.at(seeds, "agent", 0)
-        return Agent.create(algorithm, start, spec, settings.config, settings.inside, own=own)
+        start = named.for_seeds(seeds, "agent", 0)
+        return Agent.create(
+            algorithm, start, spec, settings.config, settings.program_strategy, own=own
+        )
 
-    check_agents(settings.algorithm, algorithm, spec)
-    check_networks(settings)
-    check_shapes(settings, jax.eval_shape(create, seeds, own).state)
-    return create(seeds, own)
+    check_several_agents(settings.algorithm, algorithm, spec)
+    check_network_memory(settings)
+    shapes = jax.eval_shape(create, seeds, own).state
+    check_agent_memory(settings, shapes)
+    check_choice_is_used(settings.encoder, shapes, settings.title)
+    return create(seeds, own).with_schedules(first_schedules(settings), 0)
+
+
+def first_schedules(settings: Settings) -> FieldSchedules | None:
+    """Return the schedules of fields in the first phase of a run; None if there are none."""
+    if not settings.schedules:
+        return None
+    return FieldSchedules.from_spans(plan_phases(settings)[0].schedules)

@@ -1,173 +1,299 @@
-"""What a user calls: train and resume."""
+"""The functions that a user calls: train and resume."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sterling.data import Dataset
-from sterling.notice import say
-from sterling.report.metrics import Sink
-from sterling.training import folder, logbook, outside
-from sterling.training.asked_phases import phases
-from sterling.training.checks import check_again, check_dump, check_kinds, check_sinks
-from sterling.training.choices import Speech
-from sterling.training.footprint import check_size
-from sterling.training.longer import lengthen
-from sterling.training.processes import train_apart
-from sterling.training.programs import remember_programs
-from sterling.training.settings import Settings, resolve
-from sterling.training.single import carry_on
-from sterling.training.stored import read_settings
-from sterling.training.trained import TrainedRun, bounds, load
-
-NAMED = ("algorithm", "environment", "steps", "updates", "seeds", "data", "config", "speech")
-FOUND = ("spaces", "context")  # of a log, of a world's scenes
-RUN_OPTIONS = (
-    *(x.name for x in dataclasses.fields(Settings) if x.name not in (*NAMED, *FOUND)),
-    "preset",
+from sterling.nets.encoding.encoder_choice import check_can_be_stored
+from sterling.report.live.curve_imports import CurveImports
+from sterling.report.live.metric_sinks import Sink
+from sterling.report.live.requested_sinks import requested_sinks
+from sterling.system.terminal_messages import print_notice
+from sterling.training.assembly.run_dataset import (
+    choose_environment,
+    fill_from_log,
+    make_log_settings,
+    without_evaluation,
 )
-SPEECH_OPTIONS = tuple(field.name for field in dataclasses.fields(Speech))
-LOG_OPTIONS = ("share", "top", "sampling", "unchecked")
+from sterling.training.config import user_code_words
+from sterling.training.config.extend_budget import extend_budget, online_environment
+from sterling.training.config.option_checks import (
+    check_argument_types,
+    check_dump_folder,
+    check_load_arguments,
+    check_sinks,
+)
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_arguments import (
+    LOG_OPTIONS,
+    OUTPUT_OPTIONS,
+    SETTINGS_ARGUMENTS,
+    SPEECH_OPTIONS,
+    TRAIN_ARGUMENTS,
+    join_env_options,
+    sort_options,
+    train_arguments,
+)
+from sterling.training.config.run_options import LanguageSettings
+from sterling.training.config.settings import Settings
+from sterling.training.config.stored_settings import read_settings
+from sterling.training.fields.config_fields import seed_numbers
+from sterling.training.fields.schedule_fields import (
+    check_all_given,
+    given_again,
+    warn_of_functions,
+)
+from sterling.training.in_process import train_in_process
+from sterling.training.phases.phase_options import parse_phases
+from sterling.training.processes.process_launcher import train_in_processes
+from sterling.training.runtime import program_store
+from sterling.training.runtime.compilation import enable_compilation_cache
+from sterling.training.runtime.memory_footprint import check_memory
+from sterling.training.saving import run_folder
+from sterling.training.steering.callbacks import Callback, Event, check_callbacks
+from sterling.training.trained_run import TrainedRun, load, run_return_bounds
+from sterling.training.warm_start.init_word import resolve_init
 
 
 def train(
-    algorithm: Any,
+    algorithm: Any = None,
     environment: Any = None,
     *,
-    steps: int = 0,
-    updates: int = 0,
+    config: str | Path | None = None,
+    steps: int | None = None,
+    updates: int | None = None,
     data: str | Path | Dataset | None = None,
-    seeds: int | list[int] = 1,
+    seeds: int | list[int] | None = None,
     out: str | Path | None = None,
     sinks: Sequence[Sink] = (),
+    callbacks: Sequence[Any] = (),
     **options: Any,
 ) -> TrainedRun:
     """Train ``algorithm`` in ``environment``, from logged experience, or from both.
 
-    With ``data`` and ``updates`` it learns from the log alone; with ``steps`` after that (or
-    without ``updates``, from the start) it acts, and ``share`` of every batch comes from the log.
+    With ``data`` and ``updates`` it first learns from the dataset alone (offline). With ``steps``
+    it then acts (online), and ``share`` of every batch still comes from the dataset; without
+    ``updates`` the online phase starts at once.
 
     Args:
         algorithm: a name from ``sterling list algorithms``, ``"path/to/file.py"``,
             ``"package.module"``, a module, or an object with Config, needs, init, act and learn.
         environment: a name (EnvPool, gymnax or Gymnasium), ``"path/to/file.py:factory"``,
             ``"package.module:factory"``, a Task, or a factory of Gymnasium environments, Tasks or
-            Worlds (see docs/extending.md); where there is a log, by default the one that it was
-            made in.
-        steps: environment steps per seed; the run takes as many whole iterations as fit.
-        updates: gradient updates per seed from the log alone, before the first step.
+            Worlds (see docs/extending.md). With a dataset the default is the environment in which
+            it was made.
+        config: a file of settings (YAML, JSON or TOML; see docs/configuration.md) with any of these
+            arguments, the algorithm included; arguments that are given here replace the file's.
+        steps: environment steps per seed; the run makes as many whole iterations as fit.
+        updates: gradient updates per seed from the dataset alone, before the first step.
         data: a dataset's file or folder (any format), or a Dataset that was read from one.
-        seeds: how many (0, 1, ...), or which.
-        out: run folder to make; without one nothing is written.
-        sinks: further takers of metrics rows; one that raises is told no more.
-        **options: ``envs`` (parallel environments per seed), ``strategy`` (map, vmap, processes),
-            ``preset`` (use the tuned settings for this environment where there are some; default
-            True), ``env_options`` (on top of those that the log's environment was given),
-            ``evaluate_episodes`` (20), ``evaluate_limit`` (200_000: steps after which an episode
-            of those counts as it stands), ``evaluate_every`` and ``log_every`` (updates, then
-            steps),
-            ``checkpoint_minutes`` (5); of the log ``share`` (0.5), ``top`` (1.0: only so much of
-            the episodes, the best), ``sampling`` (uniform, episodes, return) and ``unchecked``
-            (learn even from a broken file); ``online`` (fields of the Config that change with the
-            first step); ``then`` (what comes after that: phases, each a text or a dict, as
-            ``"steps=60_000 environment=Acrobot-v1 lr=1e-4"``; see docs/phases.md); ``guide`` (a
-            :class:`~sterling.training.settings.Guidance`: an earlier run that helps to act);
-            ``augment`` (a change of every batch, as ``"gaussian:0.0003"``); ``sources`` (what
-            stands around its rollouts, as ``"plr"`` or ``"pool:4,10000"``); ``hindsight`` (how
-            goals of a replay are told anew, as ``"future"``); ``return_within``
-            (``(low, high)``, what returns cannot leave, where the environment is your own; None for
-            an end without a bound) and ``failed`` (what a failed seed counts as in the result: a
-            number, "worst" or "exclude"); of a language model
-            the fields of :class:`~sterling.training.settings.Speech` (``model``, ``levels``,
-            ``curriculum``, ``texts``, ...); and every field of the Config.
+        seeds: how many (0, 1, ...), or a list of seeds; default 1.
+        out: the run folder to create; without it nothing is written.
+        sinks: further receivers of metrics rows; one that raises an exception is dropped.
+        callbacks: objects with ``on_log(event)``, ``on_evaluation(event)``,
+            ``on_checkpoint(event)`` or ``on_end(event)``, which can log numbers, evaluate and stop
+            the run: see :class:`sterling.Callback` and docs/steering.md.
+        **options: the same words as on the command line, with _ for -: ``envs`` (parallel
+            environments per seed), ``strategy`` (map, vmap, processes), ``preset`` (use the tuned
+            settings for this environment or its kind if there are any, and a warm-up that fits the
+            steps; default True), ``env_options`` (or ``env``: added to the options with which the
+            dataset was made), ``evaluate_episodes`` (20; 0 if a dataset names no environment),
+            ``evaluate_limit`` (200_000: steps after which an evaluation episode is cut and counts
+            with its return so far), ``evaluate_every`` and ``log_every`` (in updates while offline,
+            then in steps), ``checkpoint_minutes`` (5); ``stop_at`` (stop when an evaluation's mean
+            return over the seeds reaches it), ``patience`` (stop after that many evaluations
+            without improvement), ``time_budget`` (stop after minutes of work, or text such as
+            "1h30m"), ``keep`` ("best": also keep the policy of each seed's best evaluation); for
+            the dataset ``share`` (0.5), ``top`` (1.0: use only this share of the episodes, those
+            with the largest returns), ``sampling`` (uniform, episodes, return) and ``unchecked``
+            (learn even from a broken file); ``online`` (fields of the Config that change when the
+            online phase starts); ``then`` (further phases, each a text or a dict, as
+            ``"steps=60_000 environment=Acrobot-v1 lr=1e-4"``; see docs/phases.md); ``guide`` (the
+            folder of an earlier run whose policy helps to act, with ``guiding`` and
+            ``guide_steps``; or a :class:`~sterling.training.config.run_options.Guidance`); ``init``
+            (what the agents start from: an earlier run's folder, one of its seeds as
+            ``"runs/earlier:seed=3"``, or a file of weights; see docs/warm-starts.md); ``augment``
+            (a data augmentation, as ``"gaussian:0.0003"``); ``sources`` (layers around its
+            rollouts, as ``"plr"`` or ``"pool:4,10000"``); ``hindsight`` (how goals in the replay
+            buffer are relabelled, as ``"future"``); ``critic_obs`` or ``obs`` (entries of a dict
+            observation that only the critic gets, or the only ones that the policy gets; see
+            docs/critic-obs.md); ``encoder`` (of observations: nature, impala, grid, flat,
+            ``"my_nets.py:make"`` or the function; see docs/networks.md); ``teacher`` (the folder of
+            a run that ``distill`` imitates); ``return_within`` (``(low, high)``, bounds of returns
+            in an environment of your own; None for an end without a bound) and ``failed`` (what a
+            failed seed counts as in the result: a number, "worst" or "exclude"); for a language
+            model the fields of :class:`~sterling.training.config.run_options.LanguageSettings`
+            (``model``, ``levels``, ``curriculum``, ``texts``, ...); ``tensorboard`` (True: also
+            write metrics to OUT/tensorboard), ``wandb`` (a project of Weights & Biases), ``quiet``
+            (False: show progress; default True); every field of the Config, where a float field
+            takes a schedule too, as ``lr="linear:3e-4:0"`` (docs/schedules.md); and every option of
+            the environment, such as ``max_episode_steps=200``, if the Config has no such field.
 
     Raises:
-        Mistake: wrong use, in one line.
+        Mistake: a usage error, in one line.
         WorldFailed: an environment that cannot be built or stepped, or fails again and again.
-        SystemExit: code 75 after SIGTERM, SIGHUP or Ctrl-C, when the run has been saved.
+        SystemExit: code 75 after SIGTERM, SIGHUP or Ctrl-C, once the run has been saved.
     """
-    check_kinds(algorithm=algorithm, environment=environment, data=data, out=out, **options)
+    named = {
+        **{"algorithm": algorithm, "environment": environment, "data": data, "seeds": seeds},
+        **{"steps": steps, "updates": updates, "out": out},
+    }
+    given = {name: value for name, value in named.items() if value is not None} | options
+    asked = train_arguments(config, given)
+    check_argument_types(**asked)
     check_sinks(sinks)
-    options["phases"] = phases(options.pop("then", ()))
-    known = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
-    how = {name: options.pop(name) for name in LOG_OPTIONS if name in options}
-    spoken = {name: options.pop(name) for name in SPEECH_OPTIONS if name in options}
-    if spoken:
-        known["speech"] = Speech(**spoken)
-    book = logbook.begun(data, **how)
-    given, episodes = known.get("env_options"), known.get("evaluate_episodes", 20)
-    world, known["env_options"] = logbook.place(book, environment, given, episodes)
-    known |= {"steps": steps, "updates": updates, "data": book, "seeds": seeds}
-    settings = logbook.settled(resolve(algorithm, world, fields=options, **known))
-    check_dump(settings.speech)
-    remember_programs()
+    check_callbacks(callbacks)
+    shown = {name: asked.pop(name) for name in OUTPUT_OPTIONS if name in asked}
+    out = asked.pop("out", None)
+    settings = _settings(asked)
+    check_dump_folder(settings.speech)
+    enable_compilation_cache()
     if out is None:
-        return _go(settings, None, sinks)
-    path = folder.create(out)
-    outside.warn_of_what_is_not_stored(settings.to_json())
+        return _run_to_end(settings, None, sinks, callbacks, **shown)
+    check_can_be_stored(settings.encoder)
+    path = run_folder.create(out)
+    user_code_words.warn_of_unstored(settings.to_json())
+    warn_of_functions(settings.schedules)
     try:
-        return _go(settings, path, sinks)
+        return _run_to_end(settings, path, sinks, callbacks, **shown)
     finally:
         with contextlib.suppress(OSError):
-            path.rmdir()  # goes only where the run could not begin and nothing was written
+            path.rmdir()  # succeeds only if the run could not begin and nothing was written
+
+
+def _settings(asked: dict[str, Any]) -> Settings:
+    """Return a run's settings from its arguments by name."""
+    algorithm, environment = asked.pop("algorithm"), asked.pop("environment", None)
+    phases, data = parse_phases(asked.pop("then", ())), asked.pop("data", None)
+    how = {name: asked.pop(name) for name in LOG_OPTIONS if name in asked}
+    spoken = {name: asked.pop(name) for name in SPEECH_OPTIONS if name in asked}
+    names = (*SETTINGS_ARGUMENTS, "preset")
+    known = {name: asked.pop(name) for name in names if name in asked}
+    if spoken:
+        known["speech"] = LanguageSettings(**spoken)
+    log = make_log_settings(data, **how)
+    usual = None if known.get("evaluate_every") is None else 20
+    own, episodes = known.get("env_options"), known.get("evaluate_episodes", usual)
+    acts = known.get("steps", 0)
+    world, _ = choose_environment(log, environment, own, episodes, acts)
+    fields, more = sort_options(algorithm, world, asked, TRAIN_ARGUMENTS)
+    own = join_env_options(own, more)
+    _, known["env_options"] = choose_environment(log, environment, own, episodes, acts)
+    if log is not None and not world and episodes is None:
+        known |= without_evaluation(log)
+    known["init"] = resolve_init(known.get("init"), seed_numbers(known.get("seeds", 1)))
+    settings = resolve_settings(algorithm, world, fields=fields, data=log, phases=phases, **known)
+    return fill_from_log(settings)
 
 
 def resume(
     path: str | Path,
     *,
     sinks: Sequence[Sink] = (),
+    callbacks: Sequence[Any] = (),
     environment: Any = None,
     algorithm: Any = None,
     steps: int | None = None,
     updates: int | None = None,
     then: Any = (),
+    schedules: Mapping[str, Any] | None = None,
+    tensorboard: bool = False,
+    wandb: str | None = None,
+    quiet: bool = True,
+    **stops: Any,
 ) -> TrainedRun:
-    """Go on with a stopped run from its last checkpoint; a finished one is returned as it is.
+    """Resume a stopped run from its last checkpoint; return a finished run as it is.
 
     Args:
         path: the run's folder.
-        sinks: further takers of metrics rows.
-        environment, algorithm: needed again where the run was made with what cannot be imported,
-            such as a lambda or an object of a script.
-        steps: a larger budget than it was begun with, also of a finished run (None: the same);
-            schedules, of the step size say, then run over the larger one.
-        updates: the same, of a run that only learns from a log or teaches a language model.
-        then: further phases, as :func:`train` takes them, also of a finished run.
+        sinks: further receivers of metrics rows.
+        callbacks: as in :func:`train`. They are not stored, so they must be given again.
+        environment, algorithm: must be given again if the run was made with objects that cannot be
+            imported, such as a lambda or an object of a script. With ``steps`` for a run that only
+            learned from a dataset, ``environment`` is where it acts (default: the run's own).
+        steps: a larger budget than before, also for a finished run (None: the same). Schedules,
+            such as the learning rate's, are stretched to it. A run that only learned from a dataset
+            continues online, as if it had had ``updates`` and ``steps`` from the start.
+        updates: the same, for a run that only learns from a dataset or trains a language model.
+        then: further phases, as in :func:`train`, also for a finished run.
+        schedules: the functions of fields whose schedules could not be stored, by field.
+        tensorboard, wandb, quiet: as in :func:`train`; they are not stored with the run.
+        **stops: ``stop_at``, ``patience`` and ``time_budget``, which replace those of the run;
+            "off" removes one. A run that has stopped early goes on if one of them, or a budget, is
+            given; a budget also removes those that are not given.
     """
-    check_again(path=path, environment=environment, algorithm=algorithm)
+    shown = {"tensorboard": tensorboard, "wandb": wandb, "quiet": quiet}
+    check_argument_types(**shown)
+    check_load_arguments(path=path, environment=environment, algorithm=algorithm)
     check_sinks(sinks)
     path = Path(path)
-    settings = read_settings(path, environment, algorithm)
-    settings = lengthen(path, settings, phases(then), steps=steps, updates=updates)
-    remember_programs()
-    if folder.read_result(path) is not None:
+    check_callbacks(callbacks)
+    online = online_environment(path, environment) if steps else ""
+    settings = read_settings(path, None if online else environment, algorithm)
+    functions = given_again(settings.algorithm, settings.schedules, schedules or {})
+    settings = dataclasses.replace(settings, schedules=functions)
+    if steps or updates or then or stops or run_folder.read_result(path) is None:
+        check_all_given(settings.schedules)  # before anything is written
+    budgets = {"steps": steps, "updates": updates}
+    settings = extend_budget(path, settings, parse_phases(then), stops, online, **budgets)
+    enable_compilation_cache()
+    if run_folder.read_result(path) is not None:
         return load(path, environment=environment, algorithm=algorithm)
-    return _go(settings, path, sinks)
+    return _run_to_end(settings, path, sinks, callbacks, **shown)
 
 
-def _go(settings: Settings, path: Path | None, sinks: Sequence[Sink]) -> TrainedRun:
-    check_size(settings)
+def _run_to_end(
+    settings: Settings,
+    path: Path | None,
+    sinks: Sequence[Sink],
+    callbacks: Sequence[Any],
+    **shown: Any,
+) -> TrainedRun:
+    """Train, with the sinks that ``shown`` asks for, and draw the curve."""
+    check_memory(settings)
     if settings.speech is not None:
-        from sterling.training import begun, letters, speech  # tokenizers take time to import
+        from sterling.training.language.resolve_language_settings import resolve_language_settings
 
-        settings = begun.measured(speech.settled(letters.spelled(begun.located(settings))))
+        settings = resolve_language_settings(settings)  # imported here: tokenizers take time
+    where = settings.name or (Path(settings.data.path).stem if settings.data else "")
+    count = len(settings.seeds)
+    title = f"{settings.title.upper()} on {where}, {count} seed{'s'[: count > 1]}"
+    about = (title, settings.seeds, settings.updates + settings.steps)
+    with requested_sinks(path, about, **shown) as more:
+        ahead = [] if path is None else [CurveImports()]
+        run = _train_with_sinks(settings, path, [*sinks, *more, *ahead], callbacks)
+    return _with_curve(run, path)
+
+
+def _train_with_sinks(
+    settings: Settings, path: Path | None, sinks: Sequence[Sink], callbacks: Sequence[Any]
+) -> TrainedRun:
     for sink in sinks:
-        if hasattr(sink, "return_within"):  # of those that show returns with intervals
-            sink.return_within = bounds(settings)
-    go = train_apart if settings.strategy == "processes" else carry_on
-    run = go(settings, path, sinks)
-    if path is not None and folder.read_result(path) is not None:
-        from sterling.report.curve import draw  # matplotlib is slow to import
+        if hasattr(sink, "return_within"):  # sinks that show returns with intervals
+            sink.return_within = run_return_bounds(settings)
+    go = train_in_processes if settings.strategy == "processes" else train_in_process
+    with program_store.opened(settings):
+        return go(settings, path, sinks, callbacks)
+
+
+def _with_curve(run: TrainedRun, path: Path | None) -> TrainedRun:
+    """Return the run, after its learning curve is drawn into its folder."""
+    if path is not None and run_folder.read_result(path) is not None:
+        from sterling.report.pictures.learning_curve import (
+            draw_run_curve,  # matplotlib is slow to import
+        )
 
         try:
-            draw(path)
+            draw_run_curve(path)
         except OSError as error:
-            say(f"{folder.curve(path)} not drawn ({error}); the run is complete without it")
+            curve = run_folder.curve_path(path)
+            print_notice(f"{curve} was not drawn ({error}); the run is complete without it")
     return run
 
 
-__all__ = ["LOG_OPTIONS", "RUN_OPTIONS", "TrainedRun", "load", "resume", "train"]
+__all__ = ["Callback", "Event", "TrainedRun", "load", "resume", "train"]

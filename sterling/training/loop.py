@@ -1,12 +1,12 @@
-"""The one loop: collect, then draw, learn, heed.
+"""The training loop: collect, then draw a batch, learn and heed for every update.
 
-    source, draws  = source.collect(agent, key)       # once an iteration: act, dream, converse
-    # seed by seed, for each kind of batch that is due, so many times (training/agent.py):
-    batch          = draws.draw(feed, ..., chance)    # one update's batch
+    source, draws  = source.collect(agent, key)       # once per iteration: act, dream, converse
+    # for each seed, for each feed that is due, for each of its updates (training/agent.py):
+    batch          = draws.draw(feed, ..., sample)    # one update's batch
     state, signals = algorithm.learn(state, batch, key)
-    heard          = draws.heed(feed, heard, signals, batch)   # what was found out
-    # then the source is told
-    source         = source.hearing(heard)
+    feedback       = draws.heed(feed, feedback, signals, batch)   # such as new priorities
+    # at the end of the iteration the source takes over the feedback
+    source         = source.with_feedback(feedback)
 
 Everything that changes during a run is one tree, :class:`Run`: saving is writing it, resuming is
 reading it. Where the source can be traced, many iterations are one compiled dispatch.
@@ -23,14 +23,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
-from sterling import keys
-from sterling.experience.draws import Draws
+from sterling import random_keys
+from sterling.experience.batch_draws import Draws
 from sterling.training.agent import Agent
-from sterling.training.programs import quickly
+from sterling.training.runtime.compilation import run_compiler_options
+from sterling.training.runtime.program_store import StoredJit, remembered
 
 
 class Run(eqx.Module):
-    """A whole run; ``iteration`` counts collect-and-learn rounds and indexes all randomness."""
+    """The state of a run; ``iteration`` counts iterations, and is the counter of random keys."""
 
     agent: Agent
     source: Any
@@ -38,55 +39,63 @@ class Run(eqx.Module):
     iteration: Int[Array, ""]
 
 
-def stored(run: Run) -> Run:
-    """What of a run is written: everything that cannot be had again (see each source)."""
-    return Run(run.agent, run.source.stored(), run.seeds, run.iteration)
+def to_checkpoint(run: Run) -> Run:
+    """Return what a checkpoint contains: everything that cannot be recomputed (see sources)."""
+    agent = run.agent.without_schedules()  # they are in the settings
+    return Run(agent, run.source.to_checkpoint(), run.seeds, run.iteration)
 
 
-def restored(saved: Run, fresh: Run) -> Run:
-    """``saved`` with what was not stored from ``fresh``."""
-    return Run(saved.agent, saved.source.restored(fresh.source), saved.seeds, saved.iteration)
+def from_checkpoint(saved: Run, fresh: Run) -> Run:
+    """Return ``saved``, completed from ``fresh`` with what a checkpoint does not contain."""
+    agent = saved.agent.with_schedules(fresh.agent.schedules, saved.iteration)
+    return Run(agent, saved.source.from_checkpoint(fresh.source), saved.seeds, saved.iteration)
 
 
-def as_planned(run: Run, fresh: Agent) -> Run:
-    """``run`` with the length of its schedules from ``fresh``: a larger budget than it had."""
+def with_schedule_length(run: Run, fresh: Agent) -> Run:
+    """Return ``run`` with the schedule length of ``fresh``, whose budget may be larger."""
     if not hasattr(fresh.state, "planned"):
         return run
     agent = eqx.tree_at(lambda agent: agent.state.planned, run.agent, fresh.state.planned)
     return Run(agent, run.source, run.seeds, run.iteration)
 
 
-def given_away(run: Run) -> bool:
-    """Whether rounds that were broken off have already used up the run's arrays."""
+def is_donated(run: Run) -> bool:
+    """Whether interrupted iterations have already donated the run's arrays."""
     leaves = jax.tree.leaves(run)
     return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves)
 
 
 def iterate(run: Run) -> tuple[Run, dict[str, Array]]:
-    """One collect-and-learn round. Metrics are ``(seed,)``."""
-    run, metrics, _ = lived(run)
+    """Make one iteration: collect and learn. Metrics are ``(seed,)``."""
+    run, metrics, _ = iterate_with_draws(run)
     return run, metrics
 
 
-def lived(run: Run) -> tuple[Run, dict[str, Array], Draws]:
-    """One collect-and-learn round, its metrics, and what was learned from."""
-    keys_of = {name: keys.at(run.seeds, name, run.iteration) for name in ("draw", "learn")}
-    source, draws = run.source.collect(run.agent, keys_of["draw"])
-    agent, heard, metrics = _learn(run.agent, draws, keys_of, run.iteration)
-    source = source.hearing(heard)
+def iterate_with_draws(run: Run) -> tuple[Run, dict[str, Array], Draws]:
+    """Make one iteration; also return its metrics, and the draws that it learned from."""
+    keys_of = {
+        name: random_keys.for_seeds(run.seeds, name, run.iteration) for name in ("draw", "learn")
+    }
+    agent = run.agent.at_iteration(run.iteration)
+    source, draws = run.source.collect(agent, keys_of["draw"])
+    agent, heard, metrics = _learn(agent, draws, keys_of, run.iteration)
+    source = source.with_feedback(heard)
     return Run(agent, source, run.seeds, run.iteration + 1), metrics, draws
 
 
 def advance(
     run: Run, iterations: int, sums: dict[str, Any] | None = None
 ) -> tuple[Run, dict[str, Any]]:
-    """``iterations`` rounds; their metrics are added to ``sums`` (default: 0), per seed, one round
-    after another: however many calls make them, the sums are the same.
+    """Make ``iterations`` iterations and add their metrics to ``sums`` (default: 0), per seed.
 
-    The passed run is used up: its arrays are given to the new one.
+    Metrics are added in order, so the sums do not depend on how iterations are split into calls.
+    The passed run's arrays are donated to the new run.
     """
     if run.source.traced:
-        return program()(run, sums or _nothing(run), np.int32(iterations))
+        advanced: tuple[Run, dict[str, Any]] = compiled_advance()(
+            run, sums or _zero_metrics(run), np.int32(iterations)
+        )
+        return advanced
     history = [sums] if sums else []
     for _ in range(iterations):
         run, metrics = iterate(run)
@@ -97,7 +106,7 @@ def advance(
     return run, {name: sum(np.asarray(metrics[name]) for metrics in history) for name in names}
 
 
-@jax.jit  # for worlds on the host; inside a compiled program this changes nothing
+@jax.jit  # for worlds on the host; it has no effect inside a compiled program
 def _learn(
     agent: Agent, draws: Draws, keys: dict[str, Key[Array, "seed"]], iteration: Int[Array, ""]
 ) -> tuple[Agent, PyTree, dict[str, Array]]:
@@ -105,28 +114,35 @@ def _learn(
 
 
 @cache
-def program() -> Any:
-    """``advance`` for worlds that can be traced, compiled once for all runs of a form."""
-    return jax.jit(_compiled, donate_argnums=0, compiler_options=quickly())
+def compiled_advance() -> Any:
+    """Return the compiled ``advance`` for traced worlds, shared by all runs of the same shapes."""
+    jitted = jax.jit(_advance_traced, donate_argnums=0, compiler_options=run_compiler_options())
+    return StoredJit("advance", jitted, lambda run, sums, _: (run, sums))
 
 
-def _compiled(
+def _advance_traced(
     run: Run, sums: dict[str, Array], iterations: Int[Array, ""]
 ) -> tuple[Run, dict[str, Array]]:
-    """One program for any number of iterations (zero compiles it and changes nothing)."""
+    """Make any number of iterations in one program (0 compiles it and changes nothing)."""
 
     def body(_: Array, carry: tuple[Run, dict[str, Array]]) -> tuple[Run, dict[str, Array]]:
         run, sums = carry
-        run, metrics = _once(run)
+        run, metrics = _iterate_jitted(run)
         return run, jax.tree.map(jnp.add, sums, metrics)
 
     return jax.lax.fori_loop(0, iterations, body, (run, sums))
 
 
-_once = jax.jit(iterate)  # traced for its metrics' shapes, and not again for the loop's body
+_iterate_jitted = jax.jit(iterate)  # traced once, for the metrics' shapes and for the loop's body
 
 
-def _nothing(run: Run) -> dict[str, Array]:
-    """Metrics of no iterations."""
-    shapes = jax.eval_shape(lambda run: _once(run)[1], run)
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+def _zero_metrics(run: Run) -> dict[str, Array]:
+    """Return the metrics of no iterations: zeros."""
+    names = remembered("metrics", run, lambda: _metric_shapes(run))
+    return {name: jnp.asarray(np.zeros(shape, kind)) for name, (shape, kind) in names.items()}
+
+
+def _metric_shapes(run: Run) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return the metrics' shapes and types by name; this traces an iteration."""
+    shapes = jax.eval_shape(lambda run: _iterate_jitted(run)[1], run)
+    return {name: (leaf.shape, leaf.dtype.name) for name, leaf in shapes.items()}

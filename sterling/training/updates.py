@@ -1,4 +1,4 @@
-"""One iteration's updates of one seed by the batches of one kind."""
+"""Make one iteration's updates of one seed with the batches of one feed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
-from sterling import keys as named
-from sterling.experience.draws import Draws
+from sterling import random_keys as named
+from sterling.experience.batch_draws import Draws
 from sterling.types import Algorithm, Feed, Mistake
 
-UPDATES = "updates"  # the metric that counts those of a feed with a name
-Learned = tuple[Any, PyTree]  # an algorithm's state, and what the source has heard
+UPDATE_COUNT = "updates"  # the metric that counts the updates of a feed with a name
+StateAndHeard = tuple[Any, PyTree]  # an algorithm's state, and what the source hears from it
 
 
 @dataclasses.dataclass(frozen=True)
-class Updates:
-    """What an algorithm makes of a feed's batches, drawn for the seed at this place."""
+class FeedUpdates:
+    """An algorithm's updates with a feed's batches, drawn for the seed with this index."""
 
     algorithm: Algorithm
     feed: Feed
@@ -29,13 +29,17 @@ class Updates:
     seed: Int[Array, ""]
 
     def __call__(
-        self, learned: Learned, chances: PyTree, key: Key[Array, ""], iteration: Int[Array, ""]
-    ) -> tuple[Learned, dict[str, Array]]:
-        """All updates that are due in this iteration, and their metrics: the mean of them; for a
-        feed with a name the sums, and how many updates they are of."""
+        self,
+        learned: StateAndHeard,
+        chances: PyTree,
+        key: Key[Array, ""],
+        iteration: Int[Array, ""],
+    ) -> tuple[StateAndHeard, dict[str, Array]]:
+        """Make all updates that are due in this iteration. Return their metrics: means; for a feed
+        with a name, sums and the number of updates."""
         feed = self.feed
 
-        def all_of_them(learned: Learned) -> tuple[Learned, dict[str, Array]]:
+        def all_of_them(learned: StateAndHeard) -> tuple[StateAndHeard, dict[str, Array]]:
             return self._all(learned, chances, key)
 
         if feed.every > 1:
@@ -50,26 +54,26 @@ class Updates:
         return learned, metrics
 
     def _all(
-        self, learned: Learned, chances: PyTree, key: Key[Array, ""]
-    ) -> tuple[Learned, dict[str, Array]]:
+        self, learned: StateAndHeard, chances: PyTree, key: Key[Array, ""]
+    ) -> tuple[StateAndHeard, dict[str, Array]]:
         feed = self.feed
         if feed.whole:
             learned, metrics = self._update(learned, (chances, key))
             count = 1
         else:
             count = feed.updates
-            each = (chances, named.deal(key, "update", count))
+            each = (chances, named.split(key, "update", count))
             learned, metrics = jax.lax.scan(self._update, learned, each)
             metrics = {name: value.mean() for name, value in metrics.items()}
         if not feed.name:
             return learned, metrics
         sums = {f"{feed.name}/{name}": value * count for name, value in metrics.items()}
-        return learned, {f"{feed.name}/{UPDATES}": jnp.float32(count), **sums}
+        return learned, {f"{feed.name}/{UPDATE_COUNT}": jnp.float32(count), **sums}
 
     def _update(
-        self, learned: Learned, each: tuple[PyTree, Key[Array, ""]]
-    ) -> tuple[Learned, dict[str, Array]]:
-        """Draw, learn, heed."""
+        self, learned: StateAndHeard, each: tuple[PyTree, Key[Array, ""]]
+    ) -> tuple[StateAndHeard, dict[str, Array]]:
+        """Make one update: draw a batch, learn, heed."""
         (state, heard), (chance, key) = learned, each
         batch = self.draws.draw(self._as_now(state), self.seed, heard, chance)
         learn = getattr(self.algorithm, self.feed.learner)
@@ -77,31 +81,31 @@ class Updates:
         return (state, self.draws.heed(self.feed, heard, signals, batch)), signals.metrics
 
     def _as_now(self, state: Any) -> Feed:
-        """The feed, with the horizon that ``state`` gives its n-step sums."""
+        """Return the feed with the current n and discount of n-step returns, from ``state``."""
         horizon = getattr(self.algorithm, "horizon", None)
         now = horizon(state) if callable(horizon) else None
         return self.feed if now is None else dataclasses.replace(self.feed, horizon=now)
 
 
 def check_metrics(feed: Feed, feeds: Sequence[Feed], metrics: Iterable[str]) -> None:
-    """Raise Mistake where what an unnamed feed's learner reports is called as if another's did."""
+    """Raise Mistake if a metric of ``learn`` begins with the name of another feed."""
     names = {each.name for each in feeds if each.name}
     clash = [name for name in metrics if not feed.name and name.split("/")[0] in names]
     if clash:
         raise Mistake(
-            f"learn reports {clash[0]!r}, as if it came from the feed {clash[0].split('/')[0]!r}; "
-            "give the feed another name"
+            f"learn reports {clash[0]!r}, which begins with the name of the feed "
+            f"{clash[0].split('/')[0]!r}. Rename the feed."
         )
 
 
-def means(sums: dict[str, Any], iterations: Any) -> dict[str, Any]:
-    """Metrics of so many iterations from their sums: of an iteration, or where a feed has a name of
-    its updates."""
+def mean_metrics(sums: dict[str, Any], iterations: Any) -> dict[str, Any]:
+    """Return mean metrics from the sums of ``iterations`` iterations: means per iteration; for a
+    feed with a name, means per update of the feed."""
     found = {}
     for name, total in sums.items():
-        counted = f"{name.split('/')[0]}/{UPDATES}"
+        counted = f"{name.split('/')[0]}/{UPDATE_COUNT}"
         is_count = name == counted
         count = sums[counted] if counted in sums and not is_count else iterations
-        with np.errstate(divide="ignore", invalid="ignore"):  # no update: nothing to say
+        with np.errstate(divide="ignore", invalid="ignore"):  # without an update NaN
             found[name] = total / count
     return found

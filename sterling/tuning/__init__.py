@@ -1,15 +1,15 @@
-"""Settings found without fooling oneself: several seeds per trial, a test on others."""
+"""Hyperparameter search with several seeds per trial, and a test on fresh seeds."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sterling.tuning.api import Tuned, resume, tune
+    from sterling.tuning.tuning_api import Tuned, resume, tune
 
 __all__ = ["Tuned", "resume", "tune"]
 
 
 def __getattr__(name: str) -> Any:  # JAX is only imported once something needs it
     if name in __all__:
-        return getattr(import_module("sterling.tuning.api"), name)
+        return getattr(import_module("sterling.tuning.tuning_api"), name)
     raise AttributeError(f"module 'sterling.tuning' has no attribute {name!r}")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import keys
+from sterling import random_keys
 from sterling.algorithms.offline import awac
 from sterling.types import Mistake, Record, Spec
 
@@ -71,7 +71,7 @@ def test_weights_of_choices_by_hand(temperature, most):
     """min Q = (1, 3) and V = 1/4 + 9/4 = 2.5, so that advantages are -1.5 and 0.5."""
     state = fixed_choices(temperature=temperature, most=most)
     batch = batch_of(FORMS[1])
-    found = awac.weights(state.actor, state.critics, batch, state.config, jax.random.key(0))
+    found = awac.policy_weights(state.actor, state.critics, batch, state.config, jax.random.key(0))
     advantage = np.where(np.asarray(batch.action) == 0, -1.5, 0.5)
     expected = np.minimum(np.exp(advantage / temperature), most)
     np.testing.assert_allclose(found, expected, rtol=1e-4)
@@ -82,8 +82,8 @@ def test_weights_of_boxes_by_hand():
     mean = np.tanh(np.asarray(state.actor.net(batch.obs)))
     noise = np.asarray(jax.random.normal(key, (ROWS, ACTIONS)))
     sample = jnp.asarray(np.clip(mean + noise, -1.0, 1.0))  # the deviation begins as 1
-    q, v = (np.min(state.critics.of_action(batch.obs, a), 0) for a in (batch.action, sample))
-    found = awac.weights(state.actor, state.critics, batch, state.config, key)
+    q, v = (np.min(state.critics.q_values(batch.obs, a), 0) for a in (batch.action, sample))
+    found = awac.policy_weights(state.actor, state.critics, batch, state.config, key)
     np.testing.assert_allclose(found, np.exp((q - v) / 0.7), rtol=1e-4)
 
 
@@ -108,12 +108,12 @@ def test_an_update_changes_everything_that_learns(space):
     np.testing.assert_allclose(
         after.target.first.layers[0].weight, old + 0.1 * (new - old), rtol=1e-4, atol=1e-6
     )
-    y = awac.target(state, batch, keys.fold(jax.random.key(0), "next"))
+    y = awac.target(state, batch, random_keys.fold(jax.random.key(0), "next"))
     action = batch.action if space is BOX else None
     q = (
-        jnp.stack(state.critics.of_action(batch.obs, action))
+        jnp.stack(state.critics.q_values(batch.obs, action))
         if space is BOX
-        else jnp.stack(state.critics.of_choices(batch.obs))[:, jnp.arange(ROWS), batch.action]
+        else jnp.stack(state.critics.all_q_values(batch.obs))[:, jnp.arange(ROWS), batch.action]
     )
     expected = jnp.abs(q - y[None]).mean(0)
     np.testing.assert_allclose(signals.samples["td_error"], expected, rtol=1e-4, atol=1e-5)
@@ -144,7 +144,7 @@ def test_a_value_is_the_mode_s_or_the_policy_s():
     np.testing.assert_allclose(awac.value(fixed_choices(), jnp.zeros((4, OBS))), 2.5)
     state, obs = make(), batch_of(BOX).obs
     action, _ = awac.act(state, obs, jax.random.key(0), False)
-    expected = np.min(state.critics.of_action(obs, action), 0)
+    expected = np.min(state.critics.q_values(obs, action), 0)
     np.testing.assert_allclose(awac.value(state, obs), expected, rtol=1e-5)
 
 
@@ -155,5 +155,5 @@ def test_actions_keep_to_their_space():
     assert action.shape == (50, 2, 3)
     assert (jnp.abs(action) <= 1.0).all()
     assert awac.log_prob(state, obs, action).shape == (50,)
-    with pytest.raises(Mistake, match=r"awac cannot value MultiDiscrete.*use bc"):
+    with pytest.raises(Mistake, match=r"awac does not support MultiDiscrete.*Use bc"):
         make(spaces.MultiDiscrete([2, 3]))

@@ -72,8 +72,8 @@ def plain(net, x):
 @pytest.mark.slow
 def test_the_gap_of_choices_by_hand():
     batch, state = batch_of(FORMS[1]), make(cql, FORMS[1])
-    assert cql.draw(state, batch, jax.random.key(0)) is None
-    found = cql.gaps(state.critics, batch, None, state.config)
+    assert cql.sample_actions(state, batch, jax.random.key(0)) is None
+    found = cql.conservative_gaps(state.critics, batch, None, state.config)
     for index, net in enumerate((state.critics.first, state.critics.second)):
         q = plain(net, np.asarray(batch.obs))
         expected = np.log(np.exp(q).sum(1)) - q[np.arange(ROWS), np.asarray(batch.action)]
@@ -83,7 +83,7 @@ def test_the_gap_of_choices_by_hand():
 @pytest.mark.slow
 def test_the_gap_of_boxes_by_hand():
     batch, state = batch_of(BOX), make(cql, BOX, n_actions=4)
-    drawn = cql.draw(state, batch, jax.random.key(5))
+    drawn = cql.sample_actions(state, batch, jax.random.key(5))
     actions, log_density = (np.asarray(x) for x in drawn)
     assert actions.shape == (12, ROWS, ACTIONS)
     np.testing.assert_allclose(log_density[:4], np.log(0.25))  # one half for each number
@@ -94,7 +94,7 @@ def test_the_gap_of_boxes_by_hand():
         log_p = (log_p - np.log(1 - np.tanh(raw) ** 2)).sum(-1)
         inside = np.abs(actions[kind]).max(-1) < 0.999
         np.testing.assert_allclose(log_density[kind][inside], log_p[inside], atol=2e-3)
-    found = cql.gaps(state.critics, batch, drawn, state.config)
+    found = cql.conservative_gaps(state.critics, batch, drawn, state.config)
     obs = np.asarray(batch.obs)
     for index, net in enumerate((state.critics.first, state.critics.second)):
         wide = np.concatenate([np.broadcast_to(obs, (12, ROWS, OBS)), actions], -1)
@@ -108,9 +108,9 @@ def test_the_gap_of_boxes_by_hand():
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
 def test_the_loss_adds_half_the_penalty_times_both_gaps(space):
     batch, state = batch_of(space), make(cql, space, penalty=3.0)
-    drawn, y = cql.draw(state, batch, jax.random.key(0)), jnp.ones(ROWS)
+    drawn, y = cql.sample_actions(state, batch, jax.random.key(0)), jnp.ones(ROWS)
     loss, (metrics, _) = cql.critic_loss(state.critics, state, batch, y, drawn)
-    gap = np.asarray(cql.gaps(state.critics, batch, drawn, state.config))
+    gap = np.asarray(cql.conservative_gaps(state.critics, batch, drawn, state.config))
     mask = np.asarray(batch.mask)
     expected = sac.critic_loss(state.critics, batch, y)[0] + 1.5 * gap[:, mask].mean(1).sum()
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
@@ -170,15 +170,19 @@ def test_cal_ql_never_pushes_a_policy_s_action_below_the_log_s_return():
     """Above every Q lies the return: only uniform actions are pushed down, not the policy's."""
     batch = batch_of(BOX, extras={"monte_carlo": jnp.full(ROWS, 40.0)})
     state = make(cql, BOX, calibrated=True, n_actions=4)
-    actions, log_density = cql.draw(state, batch, jax.random.key(0))
+    actions, log_density = cql.sample_actions(state, batch, jax.random.key(0))
 
     def gap(actions):
-        return cql.gaps(state.critics, batch, (actions, log_density), state.config).sum()
+        return cql.conservative_gaps(
+            state.critics, batch, (actions, log_density), state.config
+        ).sum()
 
     pushed = np.abs(jax.grad(gap)(actions)).max((1, 2))
     assert (pushed[4:] == 0.0).all()
     known = dataclasses.replace(batch, extras={"monte_carlo": jnp.full(ROWS, -40.0)})
-    below = jax.grad(lambda a: cql.gaps(state.critics, known, (a, log_density), state.config).sum())
+    below = jax.grad(
+        lambda a: cql.conservative_gaps(state.critics, known, (a, log_density), state.config).sum()
+    )
     assert (np.abs(below(actions)).max((1, 2)) > 0.0).all()
 
 
@@ -204,7 +208,7 @@ def test_calibrated_values_stay_at_the_log_s_returns(calibrated):
     run = jax.jit(
         lambda s: jax.lax.scan(lambda s, k: (cql.learn(s, batch, k)[0], None), s, keys)[0]
     )
-    q = jnp.stack(run(state).critics.of_choices(jnp.ones((1, OBS))))[:, 0, 1:]
+    q = jnp.stack(run(state).critics.all_q_values(jnp.ones((1, OBS))))[:, 0, 1:]
     if calibrated:
         np.testing.assert_allclose(q, 1.0, atol=0.1)
     else:
@@ -217,7 +221,7 @@ def test_forbidden_choices_are_not_pushed():
     masked = dataclasses.replace(
         batch, obs={"action_mask": mask, "rest": batch.obs}, action=jnp.zeros(ROWS, jnp.int32)
     )
-    found = cql.gaps(state.critics, masked, None, state.config)
+    found = cql.conservative_gaps(state.critics, masked, None, state.config)
     q = plain(state.critics.first, np.asarray(batch.obs))
     expected = np.log(np.exp(q[:, 0]) + np.exp(q[:, 2])) - q[:, 0]
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
@@ -226,7 +230,7 @@ def test_forbidden_choices_are_not_pushed():
 def test_needs_and_mistakes():
     assert cql.needs(cql.Config()).monte_carlo is None
     assert cql.needs(cql.Config(calibrated=True, gamma=0.9)).monte_carlo == 0.9
-    with pytest.raises(Mistake, match=r"cql cannot value MultiDiscrete.*use bc"):
+    with pytest.raises(Mistake, match=r"cql does not support MultiDiscrete.*Use bc"):
         make(cql, spaces.MultiDiscrete([2, 3]))
 
 

@@ -10,17 +10,17 @@ import pytest
 from gymnasium import spaces
 
 from sterling.algorithms.language import dpo
-from sterling.algorithms.language.pairs import Pairs
-from sterling.experience.comparisons import Compared, Pair
-from sterling.language.generate import Prompts
-from sterling.language.model import LanguageModel, form_of
-from sterling.language.packing import Lines
-from sterling.language.sampling import Sampling
+from sterling.algorithms.language.preference_pairs import Pairs
+from sterling.experience.language.answer_pairs import PairSource, PreferencePair
+from sterling.language.models.causal_lm import LanguageModel, qwen3_form
+from sterling.language.models.generation import Prompts
+from sterling.language.models.sequence_packing import TokenRows
+from sterling.language.models.token_sampling import Sampling
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Comparisons, Mistake, Spec
 
-LOSSES = (*dpo.ANCHORED, *dpo.FREE)
+LOSSES = (*dpo.WITH_REFERENCE, *dpo.WITHOUT_REFERENCE)
 TOKENS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
 ASKED = [("copy ab", "ab", "ba"), ("copy xyz", "xyz", "xz"), ("go", "yes", "no"), ("a", "b", "cc")]
 KEY = jax.random.key(0)
@@ -30,17 +30,19 @@ LEARN = jax.jit(dpo.learn)
 
 @jax.jit
 def evaluated(reference, config, kl, model, pairs):
-    return dpo.loss_of(reference, config, kl)(model, Lines.whole(pairs.flat()[0]), pairs)
+    return dpo.make_loss(reference, config, kl)(
+        model, TokenRows.one_per_row(pairs.flat()[0]), pairs
+    )
 
 
 def model(number=0):
-    make = jax.jit(lambda key: LanguageModel.create(key, 37, 16, form_of(16, 2, 1), 1))
+    make = jax.jit(lambda key: LanguageModel.create(key, 37, 16, qwen3_form(16, 2, 1), 1))
     return make(jax.random.key(number))
 
 
 def compared(texts, batch, context=16):
-    pairs = [Pair((Message("user", asked),), *both) for asked, *both in texts]
-    return Compared.create(pairs, Comparisons(batch), TOKENS, context)
+    pairs = [PreferencePair((Message("user", asked),), *both) for asked, *both in texts]
+    return PairSource.create(pairs, Comparisons(batch), TOKENS, context)
 
 
 def record(texts=ASKED, context=16):
@@ -67,13 +69,15 @@ def moved(loss, **fields):
 
 def answer_log_prob(model, asked, answer):
     """Log-probability of an answer, read one text at a time, without padding."""
-    opening = TOKENS.opening([Message("user", asked)])
+    opening = TOKENS.encode_opening([Message("user", asked)])
     ids = [*opening, *TOKENS.encode(answer), TOKENS.end]
     return READ(model, jnp.asarray([ids], jnp.int32))[0, len(opening) - 1 :]
 
 
 def lost(state, batch, kl=0.0):
-    return evaluated(state.reference, state.config, jnp.asarray(kl), state.model, Pairs.of(batch))
+    return evaluated(
+        state.reference, state.config, jnp.asarray(kl), state.model, Pairs.from_batch(batch)
+    )
 
 
 @pytest.mark.slow
@@ -89,7 +93,9 @@ def test_dpos_gradient_is_the_closed_form():
     expected = jax.tree.map(lambda a, b: -0.1 * jax.nn.sigmoid(-z) * (a - b), up, down)
 
     def own(model):
-        return evaluated(state.reference, state.config, jnp.zeros(()), model, Pairs.of(batch))[0]
+        return evaluated(
+            state.reference, state.config, jnp.zeros(()), model, Pairs.from_batch(batch)
+        )[0]
 
     value, found = jax.jit(jax.value_and_grad(own))(state.model)
     np.testing.assert_allclose(value, np.log1p(np.exp(-z)), rtol=1e-5)
@@ -102,7 +108,7 @@ def test_dpos_gradient_is_the_closed_form():
 def test_a_loss_is_its_formula_on_answers_read_alone(loss):
     state, batch = moved(loss), record(ASKED[:2])
     said = [[answer_log_prob(state.model, asked, x) for x in both] for asked, *both in ASKED[:2]]
-    if loss in dpo.FREE:
+    if loss in dpo.WITHOUT_REFERENCE:
         c, r = np.array([[float(x.mean()) for x in both] for both in said]).T
     else:
         old = [[answer_log_prob(model(), asked, x) for x in both] for asked, *both in ASKED[:2]]
@@ -139,7 +145,7 @@ def test_a_loss_is_its_formula_on_answers_read_alone(loss):
 )
 def test_learning_lowers_the_loss_and_prefers_the_preferred(loss):
     state, batch = dpo.begin(model(), config(loss, lr=3e-3, rise=1)), record()
-    assert (state.reference is None) == (loss in dpo.FREE)
+    assert (state.reference is None) == (loss in dpo.WITHOUT_REFERENCE)
     before, first = lost(state, batch)
 
     def several(state):
@@ -184,7 +190,7 @@ def tasteful(random):
 def drawn(source, key):
     """One batch of pairs."""
     (feed,) = source.needs.feeds
-    chances = source.chances(feed, key[None])
+    chances = source.presample(feed, key[None])
     return source.draw(feed, jnp.int32(0), None, chances[0, 0])
 
 
@@ -231,11 +237,15 @@ def test_a_pair_of_which_a_row_failed_does_not_count():
 
 
 def test_ktos_mismatched_answers_are_those_to_the_next_prompt():
-    found = Pairs.of(record()).mismatched()
+    found = Pairs.from_batch(record()).mismatched()
     for number, (asked, *_) in enumerate(ASKED):
         for side in (0, 1):
             answer = ASKED[(number + 1) % 4][1 + side]
-            ids = [*TOKENS.opening([Message("user", asked)]), *TOKENS.encode(answer), TOKENS.end]
+            ids = [
+                *TOKENS.encode_opening([Message("user", asked)]),
+                *TOKENS.encode(answer),
+                TOKENS.end,
+            ]
             np.testing.assert_array_equal(found.ids[number, side, : len(ids)], ids)
             own = np.flatnonzero(found.mask[number, side]) + 1
             np.testing.assert_array_equal(own, range(len(ids) - len(answer) - 1, len(ids)))
@@ -251,13 +261,18 @@ def test_ktos_reference_point_is_their_mean_gain():
             gains.append(float((pair[0] - pair[1]).sum()))
     expected = max(0.0, np.mean(gains))
     flipped = dataclasses.replace(state, model=state.reference, reference=state.model)
-    points = [float(dpo.reference_point(each, Pairs.of(record()))) for each in (state, flipped)]
+    points = [
+        float(dpo.kto_reference_point(each, Pairs.from_batch(record())))
+        for each in (state, flipped)
+    ]
     np.testing.assert_allclose(sorted(points), [0.0, abs(np.mean(gains))], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(points[0], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_one_that_was_cut_off_by_the_row_keeps_what_fits():
-    short = Pairs.of(record([("a", "bcdefg", "x"), ("abcdefg", "y", "zz")], 12)).mismatched()
+    short = Pairs.from_batch(
+        record([("a", "bcdefg", "x"), ("abcdefg", "y", "zz")], 12)
+    ).mismatched()
     assert int(short.mask[1, 0].sum()) == 3  # of 7: the prompt's 9 tokens stay
     assert int(short.mask[0, 0].sum()) == 2
 
@@ -265,20 +280,25 @@ def test_one_that_was_cut_off_by_the_row_keeps_what_fits():
 @pytest.mark.slow
 def test_per_token_gains_are_ipos_own():
     summed, mean = moved("ipo"), moved("ipo", per_token=True)
-    pairs = Pairs.of(record())
+    pairs = Pairs.from_batch(record())
     tokens = pairs.mask.sum(-1).astype(jnp.float32)
     ids, mask = pairs.flat()
-    found = dpo.merit(summed.model, summed.reference, Lines.whole(ids), mask)[0] / tokens
-    other = dpo.merit(mean.model, mean.reference, Lines.whole(ids), mask, per_token=True)[0]
+    found = (
+        dpo.answer_merits(summed.model, summed.reference, TokenRows.one_per_row(ids), mask)[0]
+        / tokens
+    )
+    other = dpo.answer_merits(
+        mean.model, mean.reference, TokenRows.one_per_row(ids), mask, per_token=True
+    )[0]
     np.testing.assert_allclose(other, found, rtol=1e-5)
     assert lost(summed, record())[0] != lost(mean, record())[0]
 
 
 def test_it_answers():
-    ids = jnp.asarray([TOKENS.opening([Message("user", "go")])], jnp.int32)
+    ids = jnp.asarray([TOKENS.encode_opening([Message("user", "go")])], jnp.int32)
     lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
     number = jnp.zeros(1, jnp.int32)
-    asked = Prompts(ids, lengths, total, number, Sampling.of(1, 1.0), 4, 1, TOKENS.stops)
+    asked = Prompts(ids, lengths, total, number, Sampling.for_rows(1, 1.0), 4, 1, TOKENS.stops)
     first, _ = dpo.act(moved("dpo"), asked, KEY, False)
     again, _ = dpo.act(moved("dpo"), asked, jax.random.key(9), False)
     np.testing.assert_array_equal(first.ids, again.ids)
@@ -290,7 +310,7 @@ def test_it_answers():
         ({"loss": "dpa"}, "did you mean dpo"),
         ({"loss": "ipo", "smoothing": 0.1}, "smoothing belongs to loss dpo"),
         ({"loss": "dpo", "per_token": True}, "per_token belongs to loss ipo"),
-        ({"loss": "kto", "batch": 1}, "at least 2"),
+        ({"loss": "kto", "batch": 1}, "Set batch=2 or more"),
     ],
 )
 def test_configs_that_contradict_themselves(fields, said):
@@ -301,7 +321,7 @@ def test_configs_that_contradict_themselves(fields, said):
 
 def test_it_wants_a_world_of_text():
     space = spaces.Discrete(37)
-    with pytest.raises(Mistake, match="world of text"):
+    with pytest.raises(Mistake, match="Name a text world"):
         dpo.init(KEY, Spec(space, space), dpo.Config())
     begun = dpo.init(KEY, Spec(space, space, model=lambda key: model()), dpo.Config())
     assert begun.model.vocabulary == 37
@@ -316,5 +336,5 @@ def test_ktos_reference_point_reads_no_more_pairs_at_a_time_than_a_piece(monkeyp
         return read(self, ids, mask, **how)
 
     monkeypatch.setattr(LanguageModel, "hidden", counted)
-    jax.eval_shape(dpo.reference_point, moved("kto", piece=3), Pairs.of(record()))
+    jax.eval_shape(dpo.kto_reference_point, moved("kto", piece=3), Pairs.from_batch(record()))
     assert seen == {3 * 2 * 16}  # tokens: those of three of the four pairs

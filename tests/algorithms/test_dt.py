@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from sterling.actor import Past
 from sterling.algorithms.offline import dt
-from sterling.nets.normalise import FLOOR
+from sterling.nets.running_statistics import STD_OFFSET
 from sterling.types import Log, Mistake, Record, Sequences, Spec
 
 OBS, LENGTH, ENVS = 3, 4, 2
@@ -18,7 +18,7 @@ BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 CHOICES = spaces.Discrete(3)
 SEVERAL = spaces.MultiDiscrete([2, 3])
 VECTOR = spaces.Box(-np.inf, np.inf, (OBS,), np.float32)
-AS_IT_IS = np.full(OBS, 1.0 - FLOOR)  # deviations at which observations pass unscaled
+AS_IT_IS = np.full(OBS, 1.0 - STD_OFFSET)  # deviations at which observations pass unscaled
 LOG = Log(np.zeros(OBS), AS_IT_IS, (0.0, 1.0), (-50.0, 20.0), 9)
 KEY = jax.random.key(0)
 
@@ -55,7 +55,7 @@ def batch_of(action=BOX, rows=3, seed=0):
 @jax.jit
 def outputs(state, batch):
     wanted = batch.extras["monte_carlo"] / state.scale
-    action = state.actions.codes(batch.action)
+    action = state.actions.encode(batch.action)
     features = state.nets.torso(state.normaliser(batch.obs))
     return state.nets(dt.Context(wanted, features, action, batch.extras["time"], batch.mask))
 

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from sterling.algorithms.offline import edac
 from sterling.algorithms.online import sac
-from sterling.nets.ensemble import Twins
+from sterling.nets.q_ensemble import TwinCritics
 from sterling.types import Mistake, Record, Spec
 
 OBS, ACTIONS, ROWS = 3, 2, 16
@@ -49,7 +49,7 @@ def make(space=BOX, **fields):
 
 def as_twins(ensemble):
     first, second = (jax.tree.map(lambda x, i=i: x[i], ensemble.nets) for i in (0, 1))
-    return Twins(ensemble.torso, first, second)
+    return TwinCritics(ensemble.torso, first, second, ())
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_two_members_without_diversity_are_sac(space):
 def test_the_target_takes_the_smallest_member():
     state, batch = make(FORMS[1], members=5), batch_of(FORMS[1])
     y = edac.target(state, batch, jax.random.key(0))
-    q = np.asarray(state.target.of_choices(batch.next_obs)).min(0)
+    q = np.asarray(state.target.all_q_values(batch.next_obs)).min(0)
     logits = np.asarray(state.actor.net(batch.next_obs))
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     soft = (p * (q - 0.3 * np.log(p))).sum(1)
@@ -90,7 +90,7 @@ def test_a_subset_is_drawn_anew_and_the_policy_sees_the_mean():
     state, batch = make(FORMS[1], members=4, subset=1, backup_entropy=False), batch_of(FORMS[1])
     logits = np.asarray(state.actor.net(batch.next_obs))
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    each = (p[None] * np.asarray(state.target.of_choices(batch.next_obs))).sum(-1)
+    each = (p[None] * np.asarray(state.target.all_q_values(batch.next_obs))).sum(-1)
     expected = np.asarray(batch.reward) + 0.99 * np.asarray(batch.discount) * each
     drawn = set()
     for seed in range(12):
@@ -101,7 +101,7 @@ def test_a_subset_is_drawn_anew_and_the_policy_sees_the_mean():
     assert len(drawn) > 1
 
     p = np.exp(np.asarray(jax.nn.log_softmax(state.actor.net(batch.obs))))
-    q = np.asarray(state.critics.of_choices(batch.obs)).mean(0)
+    q = np.asarray(state.critics.all_q_values(batch.obs)).mean(0)
     values = (p * (q - 0.3 * np.log(p))).sum(1)[np.asarray(batch.mask)]
     loss, _ = edac.actor_loss(state.actor, state, batch, state.critics, jax.random.key(0))
     np.testing.assert_allclose(loss, -values.mean(), rtol=1e-5)
@@ -133,13 +133,13 @@ def test_the_critics_loss_by_finite_differences():
     state, batch = make(diversity=2.0), batch_of(BOX)
     y, mask = jnp.ones(ROWS), np.asarray(batch.mask)
     loss, (metrics, error) = edac.critic_loss(state.critics, batch, y, 2.0)
-    q = np.asarray(state.critics.of_action(batch.obs, batch.action))
+    q = np.asarray(state.critics.q_values(batch.obs, batch.action))
     weight = np.asarray(batch.extras["weight"])
     squares = 0.5 * (weight * np.square(q - 1.0).sum(0))[mask].mean()
     slopes = []
     for index in range(ACTIONS):
         step = 1e-3 * jax.nn.one_hot(index, ACTIONS)[None]
-        ahead, back = (state.critics.of_action(batch.obs, batch.action + s * step) for s in (1, -1))
+        ahead, back = (state.critics.q_values(batch.obs, batch.action + s * step) for s in (1, -1))
         slopes.append(np.asarray(ahead - back) / 2e-3)
     slope = np.stack(slopes, -1)
     unit = slope / np.linalg.norm(slope, axis=-1, keepdims=True)
@@ -177,10 +177,10 @@ def test_settings_of_rlpd_learn():
 @pytest.mark.parametrize(
     ("space", "fields", "words"),
     [
-        (spaces.MultiDiscrete([2, 3]), {}, r"edac cannot value MultiDiscrete.*use bc"),
-        (FORMS[1], {"diversity": 1.0}, r"diversity is not defined in Discrete.*diversity=None"),
-        (BOX, {"diversity": 1.0, "members": 1}, r"one member cannot be diverse.*members=2"),
-        (BOX, {"subset": 4}, r"a subset of 4 among 3; set 1 to members"),
+        (spaces.MultiDiscrete([2, 3]), {}, r"edac does not support MultiDiscrete.*Use bc"),
+        (FORMS[1], {"diversity": 1.0}, r"Diversity is not defined for Discrete.*diversity=None"),
+        (BOX, {"diversity": 1.0, "members": 1}, r"Diversity needs several members.*members=2"),
+        (BOX, {"subset": 4}, r"subset=4 must lie between 1 and members=3"),
     ],
 )
 def test_mistakes(space, fields, words):
@@ -191,12 +191,12 @@ def test_mistakes(space, fields, words):
 def test_wanted_entropy():
     box, choice = (make(space).actor.actions for space in FORMS)
     obs = jnp.zeros((2, OBS))
-    assert edac.wanted_entropy(box, None, obs) == -2.0
-    tenth = edac.wanted_entropy(choice, None, obs)
+    assert edac.offline_target_entropy(box, None, obs) == -2.0
+    tenth = edac.offline_target_entropy(choice, None, obs)
     np.testing.assert_allclose(tenth, 0.1 * np.log(3.0), rtol=1e-6)
-    np.testing.assert_allclose(edac.wanted_entropy(choice, 0.7, obs), 0.7, rtol=1e-6)
+    np.testing.assert_allclose(edac.offline_target_entropy(choice, 0.7, obs), 0.7, rtol=1e-6)
     mask = jnp.array([[True, True, False], [False, False, True]])
-    allowed = edac.wanted_entropy(choice, None, {"action_mask": mask, "x": obs})
+    allowed = edac.offline_target_entropy(choice, None, {"action_mask": mask, "x": obs})
     np.testing.assert_allclose(allowed, [0.1 * np.log(2.0), 0.0], rtol=1e-6)
 
 

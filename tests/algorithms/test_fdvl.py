@@ -108,6 +108,6 @@ def test_wrong_use_is_named():
 
 
 def test_total_variation_has_a_minimum_above_one_half_only():
-    with pytest.raises(Mistake, match="weight must be above 1/2"):
+    with pytest.raises(Mistake, match=r"needs weight > 0\.5"):
         fdvl.needs(fdvl.Config(weight=0.5))
     fdvl.needs(fdvl.Config(weight=0.5, divergence="chi_square"))

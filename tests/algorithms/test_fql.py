@@ -7,7 +7,7 @@ import optax
 import pytest
 from gymnasium import spaces
 
-from sterling import keys
+from sterling import random_keys
 from sterling.algorithms.offline import fql
 from sterling.types import Mistake, Record, Spec
 
@@ -77,7 +77,7 @@ def test_the_target_equals_the_plain_one(how):
 
 def plain_actor_loss(actors, critics, batch, config, key):
     """With the flow in a plain loop."""
-    draws = keys.deal(key, "noise", 3)
+    draws = random_keys.split(key, "noise", 3)
     start = jax.random.normal(draws[0], (ROWS, ACTIONS))
     time = jax.random.uniform(draws[1], (ROWS, 1))
     middle = (1.0 - time) * start + time * batch.action
@@ -113,7 +113,7 @@ def test_an_update_equals_the_plain_one(normalise):
 
     @jax.jit
     def plain(state, batch):
-        y = plain_target(state, batch, keys.fold(KEY, "next"), "mean")
+        y = plain_target(state, batch, random_keys.fold(KEY, "next"), "mean")
 
         def critic_loss(critics):
             return mean(
@@ -121,7 +121,7 @@ def test_an_update_equals_the_plain_one(normalise):
             )
 
         critics = step(state.critics, critic_loss)
-        rest = (critics, batch, config, keys.fold(KEY, "now"))
+        rest = (critics, batch, config, random_keys.fold(KEY, "now"))
         actors = step(state.actors, plain_actor_loss, *rest)
         slow = jax.tree.map(lambda t, n: 0.9 * t + 0.1 * n, state.target, critics)
         return actors, critics, slow
@@ -183,9 +183,9 @@ def test_near_the_flow_it_samples_both_modes_and_away_from_it_the_better():
 
 
 def test_wrong_use_is_named():
-    with pytest.raises(Mistake, match="use iql"):
+    with pytest.raises(Mistake, match="Use cql, iql"):
         make(spaces.Discrete(3))
-    with pytest.raises(Mistake, match="use bc"):
+    with pytest.raises(Mistake, match="Use bc"):
         make(spaces.MultiDiscrete([2, 3]))
     with pytest.raises(Mistake, match="mean or min"):
         make(q_agg="max")

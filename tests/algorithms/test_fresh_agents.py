@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import algorithms, keys
+from sterling import algorithms, random_keys
 from sterling.actor import Past
-from sterling.agents import Agents, joint
-from sterling.channels import Channel
-from sterling.nets.heads import Actions
-from sterling.nets.normalise import ObsNormaliser
+from sterling.nets.action_heads import Actions
+from sterling.nets.running_statistics import ObsNormaliser
+from sterling.problem.agent_axis import Agents, joint
+from sterling.problem.channels import Channel
 from sterling.types import Log, Needs, Spec, Transitions
 
 ROWS = 6
@@ -25,11 +25,23 @@ BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {
     **dict.fromkeys(("dqn", "r2d2"), CHOICES),
-    **dict.fromkeys(("fql", "rebrac", "td3", "td3bc"), BOX),
+    **dict.fromkeys(("fql", "rebrac", "td3", "td3bc", "tqc"), BOX),
 }
-ROLLOUTS = ("ippo", "mappo", "ppo", "ppo-lagrangian", "recurrent-ppo")
+ROLLOUTS = ("a2c", "ippo", "maml", "mappo", "ppo", "ppo-lagrangian", "recurrent-ppo", "trpo")
 SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
-ONLINE = ("dqn", "mbpo", "openes", "pebble", *ROLLOUTS, "r2d2", "sac", "sac-lagrangian", "td3")
+ONLINE = (
+    "distill",
+    "dqn",
+    "mbpo",
+    "openes",
+    "pebble",
+    *ROLLOUTS,
+    "r2d2",
+    "sac",
+    "sac-lagrangian",
+    "td3",
+    "tqc",
+)
 
 
 def cases(names):
@@ -71,14 +83,14 @@ def test_needs_are_the_settings_of_the_same_name(name):
 
 @pytest.mark.parametrize(("name", "space"), cases(NAMES))
 def test_no_two_parts_of_a_new_agent_are_drawn_from_one_key(name, space, monkeypatch):
-    drawn, fold = [], keys.fold
+    drawn, fold = [], random_keys.fold
 
     def noted(key, purpose, counter=0):
         if not any(isinstance(x, jax.core.Tracer) for x in (key, counter)):
             drawn.append((*np.asarray(jax.random.key_data(key)).tolist(), purpose, int(counter)))
         return fold(key, purpose, counter)
 
-    monkeypatch.setattr(keys, "fold", noted)
+    monkeypatch.setattr(random_keys, "fold", noted)
     fresh(name, space)
     assert len(drawn) > 1
     assert len(set(drawn)) == len(drawn)
@@ -88,7 +100,7 @@ def acted(module, state, space, obs, key):
     """What is done where an episode begins with these observations."""
     if hasattr(module, "act"):
         return module.act(state, obs, key, True)[0]
-    none, nothing = jnp.zeros(ROWS), Actions.of(space).nothing((ROWS,))
+    none, nothing = jnp.zeros(ROWS), Actions.from_space(space).nothing((ROWS,))
     memory = module.memory(state, ROWS, key)
     past = Past(memory, nothing, none, none + 1.0, jnp.ones(ROWS, bool))
     return module.recall(state, past, obs, key, True)[0]
@@ -99,7 +111,9 @@ def test_every_answer_is_about_what_is_seen_in_the_logs_units(name, space):
     """(x - mean) / (deviation + 1e-3), in every question about an observation."""
     module, state = fresh(name, space)
     plain = eqx.tree_at(
-        lambda s: s.normaliser, state, ObsNormaliser.of_log(Spec(VECTOR, space, log=LOG), False)
+        lambda s: s.normaliser,
+        state,
+        ObsNormaliser.of_log(Spec(VECTOR, space, log=LOG), False),
     )
     rng = np.random.default_rng(0)
     obs = MEAN + DEVIATION * rng.normal(size=(ROWS, 3))

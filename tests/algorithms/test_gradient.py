@@ -10,10 +10,10 @@ import pytest
 import sterling
 from sterling import algorithms
 from sterling.algorithms import find
-from sterling.algorithms.language import credit, critic, gradient
-from sterling.language.model import LanguageModel, tiny
-from sterling.language.packing import Lines
-from sterling.training.fields import make_config
+from sterling.algorithms.language import policy_gradient, token_credit, token_critic
+from sterling.language.models.causal_lm import LanguageModel, tiny
+from sterling.language.models.sequence_packing import TokenRows
+from sterling.training.fields.config_fields import make_config
 from sterling.types import Mistake, Record
 
 
@@ -21,9 +21,9 @@ def test_nothing_is_paid_for_a_divergence_that_is_not_asked_for():
     before = {"model": jnp.zeros((2, 3)), "reference": jnp.ones((2, 3))}
     mask = jnp.ones((2, 3), bool)
     for fields in ({"kl": "none", "kl_in": "reward"}, {"kl": "k1", "kl_in": "loss"}):
-        assert not credit.divergence_price(gradient.Config(**fields), before, mask).any()
-    asked = gradient.Config(kl="k1", kl_in="reward", kl_coef=0.5)
-    assert (credit.divergence_price(asked, before, mask) == -0.5).all()
+        assert not token_credit.kl_cost(policy_gradient.Config(**fields), before, mask).any()
+    asked = policy_gradient.Config(kl="k1", kl_in="reward", kl_coef=0.5)
+    assert (token_credit.kl_cost(asked, before, mask) == -0.5).all()
 
 
 @pytest.mark.slow
@@ -35,14 +35,14 @@ def test_a_corrected_kl_is_the_ratio_times_the_estimate():
     mask = jnp.arange(6)[None] < jnp.asarray([[6], [4], [5]])
     share = jnp.where(mask, 0.1, 0.0)
     rows = {
-        **{"old": old, "spoke": old, "reference": reference, "counted": mask},
+        **{"old": old, "sampled": old, "reference": reference, "counted": mask},
         **{"advantage": jnp.zeros_like(old), "weight": jnp.ones_like(old)},
         **{"share": share, "even": share},
     }
 
     def loss(**switches):
-        config = gradient.Config(kl="k3", kl_coef=0.5, **switches)
-        return float(gradient.loss_of(config)(model, Lines.whole(ids), rows)[0])
+        config = policy_gradient.Config(kl="k3", kl_coef=0.5, **switches)
+        return float(policy_gradient.make_loss(config)(model, TokenRows.one_per_row(ids), rows)[0])
 
     k3 = np.expm1(0.2) - 0.2
     counted = 0.1 * float(mask.sum())
@@ -53,8 +53,8 @@ def test_a_corrected_kl_is_the_ratio_times_the_estimate():
 @pytest.mark.parametrize("fields", [{}, {"kl": "k1", "kl_in": "reward"}])
 def test_a_correction_without_a_kl_in_the_loss_is_refused(fields):
     config = dataclasses.replace(find("grpo").Config(), kl_corrected=True, **fields)
-    with pytest.raises(Mistake, match="say kl k3 and kl_in loss as well"):
-        gradient.begin(tiny(12, "nano"), config)
+    with pytest.raises(Mistake, match="Set kl=k3 and kl_in=loss as well"):
+        policy_gradient.begin(tiny(12, "nano"), config)
 
 
 def batch(model, shift):
@@ -82,8 +82,8 @@ def test_ratios_begin_at_one_where_the_sampler_left_tokens_out(cuts):
     told = batch(model, shift=0.5)
     seen = {}
     for name, fields in {"whole": {}, "cut": cuts}.items():
-        state = gradient.begin(model, gradient.Config(**fields))
-        learn = jax.jit(gradient.learn)
+        state = policy_gradient.begin(model, policy_gradient.Config(**fields))
+        learn = jax.jit(policy_gradient.learn)
         seen[name] = learn(state, told, jax.random.key(0))[1].metrics["policy/cut"]
     assert float(seen["whole"]) > 0.4  # ratios of exp(-0.5): bad answers are cut at once
     assert float(seen["cut"]) == 0.0
@@ -91,28 +91,30 @@ def test_ratios_begin_at_one_where_the_sampler_left_tokens_out(cuts):
 
 def test_the_longest_turn_is_what_may_be_overlong():
     mask = jnp.asarray([[0, 1, 1, 0, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 1, 1], [0] * 8], bool)
-    assert credit.longest_turn(mask).tolist() == [3, 8, 0]
+    assert token_credit.longest_turn(mask).tolist() == [3, 8, 0]
 
 
 def test_a_penalty_that_takes_from_every_answer_is_refused():
-    with pytest.raises(Mistake, match="overlong=8 takes from every answer of limit=8"):
-        gradient.begin(tiny(12, "nano"), gradient.Config(overlong=8, limit=8))
+    with pytest.raises(Mistake, match="overlong=8 must be below limit=8"):
+        policy_gradient.begin(tiny(12, "nano"), policy_gradient.Config(overlong=8, limit=8))
 
 
 @pytest.mark.parametrize(("limit", "last"), [(4, 0), (8, 1), (32, 6), (20_480, 4096)])
 def test_dapo_s_penalty_takes_a_fifth_of_whatever_the_limit_is(limit, last):
-    config = make_config(gradient, {**algorithms.named("dapo"), "limit": limit}, "dapo")
-    assert credit.overlong(config) == last
-    assert gradient.begin(tiny(12, "nano"), config).config.overlong is None
+    config = make_config(
+        policy_gradient, {**algorithms.preset_fields("dapo"), "limit": limit}, "dapo"
+    )
+    assert token_credit.overlong_tokens(config) == last
+    assert policy_gradient.begin(tiny(12, "nano"), config).config.overlong is None
     own = dataclasses.replace(config, overlong=3)
-    assert credit.overlong(own) == 3
+    assert token_credit.overlong_tokens(own) == 3
 
 
-@pytest.mark.parametrize("name", algorithms.NAMED)
+@pytest.mark.parametrize("name", algorithms.GRADIENT_PRESETS)
 @pytest.mark.parametrize("limit", [1, 8, 1024])
 def test_every_named_setting_can_be_had_at_every_limit(name, limit):
-    config = make_config(gradient, {**algorithms.named(name), "limit": limit}, name)
-    assert gradient.begin(tiny(12, "nano"), config).config.limit == limit
+    config = make_config(policy_gradient, {**algorithms.preset_fields(name), "limit": limit}, name)
+    assert policy_gradient.begin(tiny(12, "nano"), config).config.limit == limit
 
 
 @pytest.mark.parametrize("cuts", [{"top_p": 0.9}, {"top_k": 5}])
@@ -120,19 +122,23 @@ def test_every_named_setting_can_be_had_at_every_limit(name, limit):
 def test_old_answers_of_a_cut_sampler_need_their_weights(cuts, old):
     """Their ratios would begin at 1 as if they were fresh; only ``decoupled`` knows their age."""
     model, (name, count) = tiny(12, "nano"), next(iter(old.items()))
-    with pytest.raises(Mistake, match=f"{name}={count} with top_k or top_p.*add decoupled"):
-        gradient.begin(model, gradient.Config(**cuts, **old))
+    with pytest.raises(Mistake, match=f"{name}={count} with top_k or top_p.*Add decoupled"):
+        policy_gradient.begin(model, policy_gradient.Config(**cuts, **old))
     told, seen = batch(model, shift=0.5), {}
     for decoupled in (False, True):
-        config = gradient.Config(**cuts, decoupled=decoupled)
+        config = policy_gradient.Config(**cuts, decoupled=decoupled)
         mask = told.mask
-        before = credit.likelihoods(gradient.begin(model, config), *_lines(told), mask)
-        seen[decoupled] = credit.staleness(config, before, told, mask)[mask]
+        before = token_credit.log_probs_before_update(
+            policy_gradient.begin(model, config), *_lines(told), mask
+        )
+        seen[decoupled] = token_credit.staleness_weight(config, before, told, mask)[mask]
     np.testing.assert_allclose(seen[False], 1.0)
     np.testing.assert_allclose(seen[True], np.exp(-0.5), rtol=1e-4)
     for fields in ({**old}, {**cuts}, {**cuts, **old, "decoupled": True}):
-        gradient.begin(model, gradient.Config(**fields))
-    gradient.begin(model, gradient.Config(**cuts, **old, rule="reinforce"))  # it has no ratios
+        policy_gradient.begin(model, policy_gradient.Config(**fields))
+    policy_gradient.begin(
+        model, policy_gradient.Config(**cuts, **old, rule="reinforce")
+    )  # it has no ratios
 
 
 def _lines(told):
@@ -153,10 +159,10 @@ def line(discount, turn):
 def test_a_critic_of_turns_is_taught_what_is_earned_and_not_its_own_errors(turn):
     """A critic that fits its targets exactly but cannot tell the rows apart at their first token;
     where each token was taught A + V of its own, the later ones ran away."""
-    batch, config = line(0.0, turn), gradient.Config(baseline="critic", turns=2)
+    batch, config = line(0.0, turn), policy_gradient.Config(baseline="critic", turns=2)
     value = jnp.zeros((2, 4))
     for _ in range(8):
-        target = credit.by_critic(config, batch, batch.reward, value, batch.mask)[1]
+        target = token_credit.critic_advantages(config, batch, batch.reward, value, batch.mask)[1]
         value = target.at[:, 0].set(target[:, 0].mean())
     np.testing.assert_allclose(target, [[1.0] * 4, [0.0] * 4], atol=1e-6)
 
@@ -165,17 +171,17 @@ def test_a_scene_that_is_not_over_goes_on_with_the_value_after_its_last_token():
     batch = line(1.0, [0, 0, 0, 0])
     mask = batch.mask.at[:, 3].set(False)
     value = jnp.asarray([[0.1, 0.2, 0.3, 0.7], [0.0, 0.0, 0.0, -0.5]])
-    config = gradient.Config(baseline="critic", lam=1.0)
-    _, target = credit.by_critic(config, batch, jnp.zeros((2, 4)), value, mask)
+    config = policy_gradient.Config(baseline="critic", lam=1.0)
+    _, target = token_credit.critic_advantages(config, batch, jnp.zeros((2, 4)), value, mask)
     np.testing.assert_allclose(target[:, :3], [[0.7] * 3, [-0.5] * 3], rtol=1e-6)
 
 
 def test_only_lines_that_were_cut_are_left_out_of_learning():
     batch = line(0.0, [0] * 4)
     batch.extras.update(cut=jnp.asarray([True, False]), score=jnp.zeros(2))
-    found = credit.kept(gradient.Config(truncated=False), batch, batch.mask)
+    found = token_credit.learned_tokens(policy_gradient.Config(truncated=False), batch, batch.mask)
     assert found.any(1).tolist() == [False, True]
-    assert credit.kept(gradient.Config(), batch, batch.mask).all()
+    assert token_credit.learned_tokens(policy_gradient.Config(), batch, batch.mask).all()
 
 
 @pytest.mark.slow
@@ -186,9 +192,9 @@ def test_the_rule_does_not_change_the_denominator(name, scale):
     model = tiny(12, "nano")
     sizes = []
     for fields in ({}, {"rule": "none"}, {"rule": "reinforce"}, {"aggregate": "sum-constant"}):
-        settings = {**algorithms.named(name), "limit": 8, **fields}
-        state = gradient.begin(model, gradient.Config(**settings))
-        found = gradient.learn(state, batch(model, shift=0.0), jax.random.key(0))[1]
+        settings = {**algorithms.preset_fields(name), "limit": 8, **fields}
+        state = policy_gradient.begin(model, policy_gradient.Config(**settings))
+        found = policy_gradient.learn(state, batch(model, shift=0.0), jax.random.key(0))[1]
         sizes.append(float(found.metrics["loss/grad_norm"]))
     np.testing.assert_allclose(sizes[1:3], sizes[0], rtol=1e-4)
     np.testing.assert_allclose(sizes[0] / sizes[3], scale, rtol=1e-4)
@@ -196,39 +202,48 @@ def test_the_rule_does_not_change_the_denominator(name, scale):
 
 @pytest.mark.parametrize("name", ["grpo", "rloo", "dr-grpo"])
 def test_a_group_of_one_is_refused_where_it_would_learn_nothing(name):
-    settings = {**algorithms.named(name), "group": 1}
-    with pytest.raises(Mistake, match="so nothing is learned; give group=2 or more"):
-        gradient.begin(tiny(12, "nano"), gradient.Config(**settings))
+    settings = {**algorithms.preset_fields(name), "group": 1}
+    with pytest.raises(Mistake, match=r"but group=1 has one\. Set group=2 or more"):
+        policy_gradient.begin(tiny(12, "nano"), policy_gradient.Config(**settings))
 
 
 @pytest.mark.parametrize("name", ["reinforce", "token-ppo", "expert-iteration"])
 def test_a_group_of_one_will_do_without_a_baseline_of_groups(name):
-    settings = {**algorithms.named(name), "group": 1}
-    assert gradient.begin(tiny(12, "nano"), gradient.Config(**settings)).config.group == 1
+    settings = {**algorithms.preset_fields(name), "group": 1}
+    assert (
+        policy_gradient.begin(tiny(12, "nano"), policy_gradient.Config(**settings)).config.group
+        == 1
+    )
 
 
 def test_credit_by_fewer_turns_than_the_world_has_is_refused():
     """The rewards of later turns would be left out."""
     place = {"environment": "try-again:copy-text", "model": "nano", "updates": 1}
     small = {"prompts": 2, "group": 2, "limit": 4, "evaluate_episodes": 0}
-    with pytest.raises(Mistake, match="try-again:copy-text has 3; give turns=3"):
+    with pytest.raises(Mistake, match=r"try-again:copy-text has 3 turns\. Give turns=3"):
         sterling.train("grpo", turns=2, **place, **small)
 
 
 @pytest.mark.slow
 def test_a_critic_learns_as_often_as_the_policy_and_no_value_runs_off(monkeypatch):
     """Updates on all rows: the first begins at the values that the others are clipped to."""
-    model, settings = tiny(12, "nano"), algorithms.named("token-ppo")
+    model, settings = tiny(12, "nano"), algorithms.preset_fields("token-ppo")
     told = batch(model, shift=0.0)
     reward = jnp.where(told.last, told.extras["score"][:, None], 0.0)
 
     def learned(clip=0.2, **fields):
-        monkeypatch.setattr(critic, "CLIP", clip)
+        monkeypatch.setattr(token_critic, "VALUE_CLIP", clip)
         jax.clear_caches()  # the programs have it as a constant
-        config = gradient.Config(**{**settings, "value_lr": 2e-3, "minibatches": 1, **fields})
+        config = policy_gradient.Config(
+            **{**settings, "value_lr": 2e-3, "minibatches": 1, **fields}
+        )
         asked = dataclasses.replace(told, reward=reward)
-        after = gradient.learn(gradient.begin(model, config), asked, jax.random.key(0))[0]
-        value = after.critic.judge(Lines.whole(jnp.concatenate([told.obs[:, :1], told.action], 1)))
+        after = policy_gradient.learn(
+            policy_gradient.begin(model, config), asked, jax.random.key(0)
+        )[0]
+        value = after.critic.judge(
+            TokenRows.one_per_row(jnp.concatenate([told.obs[:, :1], told.action], 1))
+        )
         return float(jnp.mean(jnp.abs(value[told.mask])))
 
     once, often = learned(epochs=1), learned(epochs=4)
@@ -250,6 +265,10 @@ def test_no_more_rows_are_read_at_a_time_than_a_piece(fields, monkeypatch):
     monkeypatch.setattr(LanguageModel, "hidden", counted)
     six = jax.tree.map(lambda x: jnp.concatenate([x, x[:2]]), batch(model, shift=0.0))
     seen.clear()
-    config = gradient.Config(**{"scale": "none", **fields, "piece": 4})  # which does not divide 6
-    jax.eval_shape(gradient.learn, gradient.begin(model, config), six, jax.random.key(0))
+    config = policy_gradient.Config(
+        **{"scale": "none", **fields, "piece": 4}
+    )  # which does not divide 6
+    jax.eval_shape(
+        policy_gradient.learn, policy_gradient.begin(model, config), six, jax.random.key(0)
+    )
     assert seen == {4 * 7}  # tokens: those of four rows

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.agents import Agents, joint
-from sterling.algorithms.online import ippo
+from sterling.algorithms.multi_agent import ippo
+from sterling.problem.agent_axis import Agents, joint
 from sterling.types import Record, Spec
 
 NAMES = ("red", "green", "blue")
@@ -52,7 +52,7 @@ def test_every_agent_of_every_environment_is_a_column_of_its_own(reward):
     last = np.zeros((LENGTH, ENVS), bool)
     last[3] = True
     batch = rollout(alive, last)
-    rows = ippo.alone(made(reward=reward), batch)
+    rows = ippo.rows_per_agent(made(reward=reward), batch)
     for env in range(ENVS):
         for agent in range(3):
             column = 3 * env + agent

@@ -99,7 +99,7 @@ def test_the_policy_steps_in_full_without_annealing():
 def test_beyond_what_was_planned_the_policy_s_step_stays_at_zero():
     for updates in (10, 15, 20):  # of 10
         state = eqx.tree_at(lambda s: s.updates, fixed(), jnp.int32(updates))
-        np.testing.assert_allclose(iql.policy_rate(state), 0.0, atol=1e-7)
+        np.testing.assert_allclose(iql.policy_lr(state), 0.0, atol=1e-7)
 
 
 @pytest.mark.parametrize(("expectile", "value"), [(0.5, 2.0), (0.8, 2.6), (0.95, 2.9)])
@@ -136,5 +136,5 @@ def test_what_it_says_of_states_and_actions():
 
 
 def test_several_choices_are_a_mistake():
-    with pytest.raises(Mistake, match=r"iql cannot value MultiDiscrete.*use bc"):
+    with pytest.raises(Mistake, match=r"iql does not support MultiDiscrete.*Use bc"):
         make(spaces.MultiDiscrete([2, 3]))

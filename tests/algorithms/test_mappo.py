@@ -7,9 +7,9 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling.agents import Agents, joint
-from sterling.algorithms.online import ippo, mappo
-from sterling.envs.unseen_probe import AGENTS, Hidden
+from sterling.algorithms.multi_agent import ippo, mappo
+from sterling.envs.probes.unseen_probe import AGENTS, HiddenProbe
+from sterling.problem.agent_axis import Agents, joint
 from sterling.types import Mistake, Record, Spec
 
 NAMES = ("red", "green", "blue")
@@ -78,12 +78,12 @@ def test_without_a_state_the_critic_reads_what_all_see_and_of_the_gone_nothing()
 
 def test_the_whole_is_laid_side_by_side_for_every_agent():
     state, obs = made(), seen((LENGTH, ENVS))
-    wide = mappo._seen(state, obs)
+    wide = mappo._critic_obs(state, obs)
     assert [x.shape for x in wide["whole"]] == [(LENGTH, ENVS, 3, 2)] * 3 + [(LENGTH, ENVS, 3, 3)]
     for agent, part in enumerate(wide["whole"][:3]):
         for reader in range(3):
             np.testing.assert_array_equal(part[:, :, reader], obs["x"][:, :, agent])
-    stated = mappo._seen(made(stateful=True), seen((ENVS,), True))["whole"]
+    stated = mappo._critic_obs(made(stateful=True), seen((ENVS,), True))["whole"]
     assert [x.shape for x in stated] == [(ENVS, 3, 5), (ENVS, 3, 3)]
 
 
@@ -92,7 +92,7 @@ def test_observations_that_are_no_dict_are_read_alike(identity):
     spec = Spec(OWN, joint(spaces.Discrete(4), 3), ENVS, agents=Agents(NAMES))
     config = mappo.Config(**SMALL, identity=identity)
     state, x = mappo.init(jax.random.key(0), spec, config), seen((ENVS,))["x"]
-    assert [part.shape for part in mappo._seen(state, x)["whole"]] == [(ENVS, 3, 2)] * 3
+    assert [part.shape for part in mappo._critic_obs(state, x)["whole"]] == [(ENVS, 3, 2)] * 3
     assert mappo.act(state, x, jax.random.key(1), False)[0].shape == (ENVS, 3)
 
 
@@ -127,14 +127,14 @@ def test_the_reward_is_the_teams_unless_told_otherwise():
         jnp.asarray(own.sum(-1)), none + 1.0, jax.tree.map(lambda x: x[1:], obs), none > 0,
         none < 1, {"reward": jnp.asarray(own), "log_prob": jnp.zeros((LENGTH, ENVS, 3))},
     )  # fmt: skip
-    team = ippo.alone(made(), batch, mappo._seen).reward
+    team = ippo.rows_per_agent(made(), batch, mappo._critic_obs).reward
     np.testing.assert_array_equal(team, np.repeat(own.sum(-1), 3, 1))
-    alone = ippo.alone(made(reward="own"), batch, mappo._seen).reward
+    alone = ippo.rows_per_agent(made(reward="own"), batch, mappo._critic_obs).reward
     np.testing.assert_array_equal(alone, own.reshape(LENGTH, -1))
 
 
 def test_a_world_of_one_agent_is_refused():
-    with pytest.raises(Mistake, match="mappo is for environments of several agents"):
+    with pytest.raises(Mistake, match="mappo needs an environment with several agents"):
         sterling.train("mappo", "probe:both", steps=4096, preset=False)
 
 
@@ -150,7 +150,7 @@ def values(name):
         name, "probe:hidden-team", steps=40_000, envs=8, seeds=2, evaluate_episodes=0,
         preset=False, **FIELDS,
     )  # fmt: skip
-    obs, expected = Hidden(team=True).solution()
+    obs, expected = HiddenProbe(team=True).solution()
     obs = jax.tree.map(jnp.asarray, obs)
     found = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
     seen = {"observation": np.zeros((len(AGENTS), 1), np.float32)}

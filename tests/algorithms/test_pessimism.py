@@ -96,7 +96,7 @@ def test_more_members_promise_less_where_the_log_says_nothing_and_there_alone():
     for members in (2, 16):
         fields = {"depth": 1, "width": 32, "alpha": 0.05, "batch": ROWS, "backup_entropy": False}
         states = learned(edac, 800, members=members, diversity=None, **fields)
-        q = jax.vmap(lambda s: s.critics.of_choices(jnp.asarray(ONE_HOT)))(states)
+        q = jax.vmap(lambda s: s.critics.all_q_values(jnp.asarray(ONE_HOT)))(states)
         found[members] = np.asarray(q).min(1)
     fall = np.take_along_axis(found[2] - found[16], np.broadcast_to(BETTER, (LOGS, 6, 3)), -1)
     assert (fall[..., 2].mean(1) > 0.1).all()  # never logged

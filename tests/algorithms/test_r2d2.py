@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import envs, keys
+from sterling import envs, random_keys
 from sterling.algorithms.online import r2d2
-from sterling.equations.value import rescaled, returns_within, unrescaled
-from sterling.experience.replay import Replay
-from sterling.experience.rollout import Rollout
+from sterling.equations.value_losses import rescale_value, stretch_n_step_returns, unrescale_value
+from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.training.agent import Agent
 from sterling.types import Mistake, Spec
 
@@ -27,18 +27,18 @@ def test_a_stretch_repeats_what_acting_remembered(world):
     """Of every row that is learned from, also after a reset within burn-in or stretch."""
     lived = envs.make(f"probe:{world}", SEEDS, ENVS)
     spec = dataclasses.replace(lived.spec, envs=ENVS)
-    start = keys.at(jnp.asarray(SEEDS), "begun", 0)
+    start = random_keys.for_seeds(jnp.asarray(SEEDS), "begun", 0)
     agent = Agent.create(r2d2, start, spec, CONFIG, "vmap")
     needs = r2d2.needs(CONFIG)
     source = Rollout.create(lived, needs.collect, start, agent)
     replay = Replay.create(source, needs, 1, start, actor=agent)
     _, draws = jax.jit(lambda replay: replay.collect(agent, start))(replay)
     feed = needs.feeds[0]
-    chances = draws.chances(feed, start)
+    chances = draws.presample(feed, start)
     batch = jax.jit(lambda chance: draws.draw(feed, jnp.asarray(1), None, chance))(chances[1, 0])
     net = jax.tree.map(lambda x: x[1], agent.state.net)
-    rows = r2d2.by_time(batch)
-    found = np.asarray(jax.jit(lambda net: r2d2.unrolled(net, rows, CONFIG.burn_in))(net))
+    rows = r2d2.time_major(batch)
+    found = np.asarray(jax.jit(lambda net: r2d2.unroll_memory(net, rows, CONFIG.burn_in))(net))
     wanted = np.asarray(rows.extras["memory"])[1 + CONFIG.burn_in :]
     begins = np.asarray(rows.extras["begins"])
     assert begins[1:].any()
@@ -50,17 +50,17 @@ def test_a_stretch_repeats_what_acting_remembered(world):
 def test_what_is_rescaled_comes_back():
     values = jnp.asarray([-1e4, -30.0, -1.0, -1e-4, 0.0, 1e-5, 0.3, 7.0, 500.0, 1e6])
     for eps in (0.0, 1e-3, 0.1):
-        back = unrescaled(rescaled(values, eps), eps)
+        back = unrescale_value(rescale_value(values, eps), eps)
         np.testing.assert_allclose(back, values, rtol=1e-5, atol=1e-9)
     exact = np.sign(values) * (np.sqrt(np.abs(values) + 1.0) - 1.0) + 1e-3 * np.asarray(values)
-    np.testing.assert_allclose(rescaled(values, 1e-3), exact, rtol=1e-3, atol=1e-6)
-    assert abs(float(rescaled(jnp.asarray(99.0), 1e-3)) - 9.099) < 1e-5
+    np.testing.assert_allclose(rescale_value(values, 1e-3), exact, rtol=1e-3, atol=1e-6)
+    assert abs(float(rescale_value(jnp.asarray(99.0), 1e-3)) - 9.099) < 1e-5
 
 
 def test_returns_within_a_stretch_end_where_it_or_an_episode_does():
     reward = jnp.asarray([1.0, 2.0, 4.0, 8.0, 16.0])
     trace = jnp.asarray([True, True, False, True, False])  # the third row is its episode's last
-    total, decay, steps = returns_within(reward, jnp.full(5, 0.5), trace, 3)
+    total, decay, steps = stretch_n_step_returns(reward, jnp.full(5, 0.5), trace, 3)
     assert steps.tolist() == [3, 2, 1, 2, 1]
     assert total.tolist() == [3.0, 4.0, 4.0, 16.0, 16.0]
     assert decay.tolist() == [0.125, 0.25, 0.5, 0.25, 0.5]
@@ -75,5 +75,5 @@ def test_every_env_explores_by_a_share_of_its_own():
 
 def test_actions_that_are_no_choice_are_refused_in_a_line():
     box = spaces.Box(-1.0, 1.0, (2,), np.float32)
-    with pytest.raises(Mistake, match=r"r2d2 cannot act in .*; use recurrent-ppo"):
+    with pytest.raises(Mistake, match=r"r2d2 does not support .* actions. Use recurrent-ppo"):
         r2d2.init(jax.random.key(0), Spec(box, box), r2d2.Config())

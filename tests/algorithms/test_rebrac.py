@@ -50,7 +50,7 @@ def test_targets_by_hand_at_an_end_at_a_cut_and_between():
     state, batch = make(critic_penalty=0.7, target_noise=0.0, gamma=0.9), batch_of()
     y, far = rebrac.target(state, batch, jax.random.key(0))
     action = np.asarray(state.target.action(batch.next_obs))
-    q = np.min(state.target.critics.of_action(batch.next_obs, jnp.asarray(action)), 0)
+    q = np.min(state.target.critics.q_values(batch.next_obs, jnp.asarray(action)), 0)
     distance = np.square(action - np.asarray(batch.extras["next_action"])).sum(1)
     reward, kind = np.asarray(batch.reward), np.arange(ROWS) % 4
     np.testing.assert_allclose(y[kind == 0], reward[kind == 0], rtol=1e-5)
@@ -82,7 +82,7 @@ def test_the_actor_s_loss_is_that_of_td3bc_in_other_units():
 def test_the_actor_s_loss_by_hand():
     state, batch = make(), batch_of()
     action = state.nets.action(batch.obs)
-    q = np.min(state.nets.critics.of_action(batch.obs, action), 0)
+    q = np.min(state.nets.critics.q_values(batch.obs, action), 0)
     distance = np.square(np.asarray(action) - np.asarray(batch.action)).sum(1)
     mask = np.asarray(batch.mask)
     expected = 0.3 * distance[mask].mean() - q[mask].mean() / np.abs(q[mask]).mean()
@@ -135,9 +135,11 @@ def test_needs_and_mistakes():
     needs = rebrac.needs(rebrac.Config(batch=7))
     assert needs.next_action
     assert needs.batch == 7
-    with pytest.raises(Mistake, match=r"rebrac cannot act in Discrete\(2\); use cql, iql or awac"):
+    with pytest.raises(
+        Mistake, match=r"rebrac does not support Discrete\(2\) actions. Use cql, iql or awac"
+    ):
         make(spaces.Discrete(2))
-    with pytest.raises(Mistake, match=r"rebrac cannot act in MultiDiscrete.*; use bc"):
+    with pytest.raises(Mistake, match=r"rebrac does not support MultiDiscrete.* Use bc"):
         make(spaces.MultiDiscrete([2, 2]))
 
 

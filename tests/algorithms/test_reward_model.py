@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.algorithms.language import reward
-from sterling.experience.comparisons import Compared, Pair
-from sterling.language.generate import Prompts
-from sterling.language.model import LanguageModel, form_of
-from sterling.language.sampling import Sampling
+from sterling.algorithms.language import reward_model
+from sterling.experience.language.answer_pairs import PairSource, PreferencePair
+from sterling.language.models.causal_lm import LanguageModel, qwen3_form
+from sterling.language.models.generation import Prompts
+from sterling.language.models.token_sampling import Sampling
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Comparisons, Mistake, Spec
@@ -20,13 +20,13 @@ from sterling.types import Comparisons, Mistake, Spec
 TOKENS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
 ASKED = [("copy ab", "ab", "ba"), ("copy xyz", "xyz", "xz"), ("go", "yes", "no"), ("a", "b", "cc")]
 KEY = jax.random.key(0)
-LEARN, SCORE = jax.jit(reward.learn), jax.jit(reward.score)
+LEARN, SCORE = jax.jit(reward_model.learn), jax.jit(reward_model.score)
 READ = jax.jit(lambda state, ids: state.model.hidden(ids)[0, -1] @ state.head)
 
 
 def compared(texts=ASKED):
-    pairs = [Pair((Message("user", asked),), *both) for asked, *both in texts]
-    return Compared.create(pairs, Comparisons(len(pairs)), TOKENS, 16)
+    pairs = [PreferencePair((Message("user", asked),), *both) for asked, *both in texts]
+    return PairSource.create(pairs, Comparisons(len(pairs)), TOKENS, 16)
 
 
 def record(texts=ASKED):
@@ -37,8 +37,8 @@ def record(texts=ASKED):
 
 def new(**fields):
     """A judge with opinions."""
-    make = jax.jit(lambda key: LanguageModel.create(key, 37, 16, form_of(16, 2, 1), 1))
-    begun = reward.begin(make(KEY), reward.Config(**fields))
+    make = jax.jit(lambda key: LanguageModel.create(key, 37, 16, qwen3_form(16, 2, 1), 1))
+    begun = reward_model.begin(make(KEY), reward_model.Config(**fields))
     return dataclasses.replace(begun, head=jax.random.normal(jax.random.key(1), (16,)))
 
 
@@ -47,7 +47,7 @@ def scores(state, texts=ASKED):
     found = []
     for asked, *both in texts:
         for answer in both:
-            opening = TOKENS.opening([Message("user", asked)])
+            opening = TOKENS.encode_opening([Message("user", asked)])
             ids = jnp.asarray([[*opening, *TOKENS.encode(answer), TOKENS.end]], jnp.int32)
             found.append(float(READ(state, ids)))
     return np.array(found).reshape(-1, 2)
@@ -76,7 +76,7 @@ def test_the_loss_is_bradleys_and_terrys(centring):
 
 
 def test_at_first_nothing_is_preferred_and_the_first_step_changes_that():
-    state = reward.begin(new().model, reward.Config(rise=1))
+    state = reward_model.begin(new().model, reward_model.Config(rise=1))
     learned, signals = LEARN(state, record(), KEY)
     np.testing.assert_allclose(signals.metrics["loss/reward"], np.log(2.0), rtol=1e-6)
     assert signals.metrics["reward/accuracy"] == 0.0  # a tie is no preference
@@ -125,7 +125,7 @@ def preferred(count, seed):
 def drawn(source, key):
     """One batch of pairs."""
     (feed,) = source.needs.feeds
-    chances = source.chances(feed, key[None])
+    chances = source.presample(feed, key[None])
     return source.draw(feed, jnp.int32(0), None, chances[0, 0])
 
 
@@ -136,11 +136,13 @@ def test_it_finds_what_answers_are_worth_to_those_who_chose():
 
     def update(state, key):
         batch = drawn(source, key)
-        return reward.learn(state, batch, key)[0], None
+        return reward_model.learn(state, batch, key)[0], None
 
     teach = jax.jit(lambda state, keys: jax.lax.scan(update, state, keys)[0])
-    judge = teach(reward.begin(new().model, reward.Config(1e-2, 0.0)), jax.random.split(KEY, 240))
-    finer = dataclasses.replace(judge, config=reward.Config(1e-3, 0.0))
+    judge = teach(
+        reward_model.begin(new().model, reward_model.Config(1e-2, 0.0)), jax.random.split(KEY, 240)
+    )
+    finer = dataclasses.replace(judge, config=reward_model.Config(1e-3, 0.0))
     judge = teach(finer, jax.random.split(KEY, 80))
     asked = preferred(256, 1)
     held = compared(asked)
@@ -151,20 +153,22 @@ def test_it_finds_what_answers_are_worth_to_those_who_chose():
 
 
 def test_it_answers_with_its_own_model():
-    ids = jnp.asarray([TOKENS.opening([Message("user", "go")])], jnp.int32)
+    ids = jnp.asarray([TOKENS.encode_opening([Message("user", "go")])], jnp.int32)
     lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
     number = jnp.zeros(1, jnp.int32)
-    asked = Prompts(ids, lengths, total, number, Sampling.of(1, 1.0), 4, 1, TOKENS.stops)
+    asked = Prompts(ids, lengths, total, number, Sampling.for_rows(1, 1.0), 4, 1, TOKENS.stops)
     state = new()
-    answers, _ = jax.jit(reward.act, static_argnums=3)(state, asked, KEY, False)
+    answers, _ = jax.jit(reward_model.act, static_argnums=3)(state, asked, KEY, False)
     likeliest = jax.jit(lambda ids: jnp.argmax(state.model(ids)[0, -1]))(ids)
     assert answers.ids[0, 0] == likeliest
 
 
 def test_it_wants_a_world_of_text():
     space = spaces.Discrete(37)
-    with pytest.raises(Mistake, match="world of text"):
-        reward.init(KEY, Spec(space, space), reward.Config())
-    begun = reward.init(KEY, Spec(space, space, model=lambda key: new().model), reward.Config())
+    with pytest.raises(Mistake, match="Name a text world"):
+        reward_model.init(KEY, Spec(space, space), reward_model.Config())
+    begun = reward_model.init(
+        KEY, Spec(space, space, model=lambda key: new().model), reward_model.Config()
+    )
     assert not begun.head.any()
-    assert reward.needs(reward.Config(batch=7, learn=2)) == Comparisons(7, 2)
+    assert reward_model.needs(reward_model.Config(batch=7, learn=2)) == Comparisons(7, 2)

@@ -10,9 +10,9 @@ import optax
 import pytest
 from gymnasium import spaces
 
-from sterling import keys
+from sterling import random_keys
 from sterling.algorithms.online import sac
-from sterling.types import Mistake, Record, Spec
+from sterling.types import Record, Spec
 
 OBS, ACTIONS, ROWS = 3, 2, 16
 BOX = spaces.Box(-1.0, 1.0, (ACTIONS,), np.float32)
@@ -182,7 +182,7 @@ def test_an_update_equals_the_plain_one(discrete):
     key = jax.random.key(4)
     noises = [
         jax.random.normal(k, (ROWS, ACTIONS))
-        for k in (keys.fold(key, "next"), keys.fold(key, "now"))
+        for k in (random_keys.fold(key, "next"), random_keys.fold(key, "now"))
     ]
     wanted = jnp.float32(0.98 * np.log(ACTIONS) if discrete else -ACTIONS)
     after, signals = learn(state, batch, key)
@@ -267,11 +267,6 @@ def test_pictures_are_learned_by_the_critics():
     np.testing.assert_allclose(
         moved, after.critics.torso.parts[0].layers[0].weight - before, atol=1e-5
     )
-
-
-def test_several_choices_are_a_mistake():
-    with pytest.raises(Mistake, match=r"sac cannot act in MultiDiscrete.*use ppo"):
-        make(spaces.MultiDiscrete([2, 3]))
 
 
 def test_needs_follow_the_config():

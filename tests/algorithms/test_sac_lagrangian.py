@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.algorithms.online import sac_lagrangian as algorithm
-from sterling.channels import Channel
+from sterling.algorithms.safe import sac_lagrangian as algorithm
+from sterling.problem.channels import Channel
 from sterling.types import Mistake, Record, Spec
 
 OBS, BOX = spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Box(-1.0, 1.0, (2,), np.float32)

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from sterling.algorithms.language import sft
-from sterling.language.generate import Prompts
-from sterling.language.model import tiny
-from sterling.language.sampling import Sampling
+from sterling.language.models.causal_lm import tiny
+from sterling.language.models.generation import Prompts
+from sterling.language.models.token_sampling import Sampling
 
 
 def test_it_says_the_likeliest_unless_it_explores():
@@ -17,7 +17,7 @@ def test_it_says_the_likeliest_unless_it_explores():
         jnp.arange(8, dtype=jnp.int32),
     )
     lengths, total = jnp.full(8, 3, jnp.int32), jnp.asarray(8)
-    asked = Prompts(ids, lengths, total, number, Sampling.of(8, 1.0), 4, 8, (0,))
+    asked = Prompts(ids, lengths, total, number, Sampling.for_rows(8, 1.0), 4, 8, (0,))
 
     def said(key, explore):
         return np.asarray(sft.act(state, asked, jax.random.key(key), explore)[0].ids)

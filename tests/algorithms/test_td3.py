@@ -199,8 +199,11 @@ def test_pictures_are_learned_by_the_critics():
 
 @pytest.mark.parametrize(
     ("action", "remedy"),
-    [(spaces.Discrete(2), "use dqn, sac or ppo"), (spaces.MultiDiscrete([2, 2]), "use ppo")],
+    [
+        (spaces.Discrete(2), "Use dqn, sac or ppo"),
+        (spaces.MultiDiscrete([2, 2]), "Use dqn, sac or ppo"),
+    ],
 )
 def test_other_actions_are_a_mistake(action, remedy):
-    with pytest.raises(Mistake, match=f"td3 cannot act in .*; {remedy}"):
+    with pytest.raises(Mistake, match=f"td3 does not support .* {remedy}"):
         make(action)

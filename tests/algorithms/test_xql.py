@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from sterling.algorithms.offline import iql, xql
-from sterling.nets.normalise import FLOOR
+from sterling.nets.running_statistics import STD_OFFSET
 from sterling.types import Log, Mistake, Record, Spec
 
 OBS, ROWS = 3, 16
@@ -125,13 +125,13 @@ def test_an_update_equals_the_plain_one(action):
 def test_the_policys_step_size_falls_along_a_cosine():
     state = make(anneal=True)
     rates = [dataclasses.replace(state, updates=jnp.asarray(n, jnp.int32)) for n in (0, 5, 10)]
-    found = [iql.policy_rate(state) for state in rates]
+    found = [iql.policy_lr(state) for state in rates]
     np.testing.assert_allclose(found, [0.01, 0.005, 0.0], atol=1e-8)
-    np.testing.assert_allclose(iql.policy_rate(make(anneal=False)), 0.01)
+    np.testing.assert_allclose(iql.policy_lr(make(anneal=False)), 0.01)
 
 
 def test_rewards_and_observations_are_scaled_by_the_log():
-    log = Log(np.full(OBS, 3.0), np.full(OBS, 2.0 - FLOOR), (0.0, 1.0), (-50.0, 150.0), 9)
+    log = Log(np.full(OBS, 3.0), np.full(OBS, 2.0 - STD_OFFSET), (0.0, 1.0), (-50.0, 150.0), 9)
     state = make(log=log, scale_reward=True, normalise_obs=True)
     np.testing.assert_allclose(state.reward_scale, 5.0)
     shifted = batch_of()

@@ -14,7 +14,7 @@ SPEC.loader.exec_module(evidence)
 
 FILES = sorted((ROOT / "benchmarks").glob("**/results/**/*.json"))
 OLD = json.loads(evidence.UNRECORDED.read_text())
-PAGES = [ROOT / "docs" / name for name in ("scores.md", "reliability.md")]
+PAGES = [ROOT / "docs" / name for name in ("scores.md", "reliability.md", "shootout.md")]
 PAGES += (ROOT / "benchmarks").glob("**/*.md")
 NO_RESULTS = {"env_checker.py", "calibrate.py"}  # print, and keep nothing
 SAMPLE = {

@@ -97,19 +97,19 @@ def test_the_page_counts_equivalent_bugs_out_and_names_every_other():
     spec = importlib.util.spec_from_file_location("mutants_report", HERE / "report.py")
     report = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(report)
-    bug = {"folder": "equations", "operator": "sign", "where": "equations/value.py:3"}
+    bug = {"folder": "equations", "operator": "sign", "where": "equations/value_losses.py:3"}
     bug |= {"function": "huber", "change": "a + b -> a - b"}
     found = {**bug, "outcome": "killed", "reason": "AssertionError: Not equal to tolerance"}
     rows = [
         *[found] * 6,
         {**found, "reason": "timeout"},
         {**bug, "outcome": "survived", "read": "equivalent: b is 0"},
-        {**bug, "outcome": "survived", "where": "equations/value.py:9"},
+        {**bug, "outcome": "survived", "where": "equations/value_losses.py:9"},
     ]
     page = report.markdown({"asked": 9, "control": None, "mutants": rows}, ["*Measured here.*", ""])
     assert "*Measured here.*" in page
     assert "| equations | 9 | 7 | 6 | 1 | 1 | 87.5 % |" in page
     missed, equal = page.split("## Missed")[1].split("## Equivalent")
-    assert "equations/value.py:9" in missed
+    assert "equations/value_losses.py:9" in missed
     assert "not read yet" in missed
     assert "b is 0" in equal

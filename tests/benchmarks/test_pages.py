@@ -45,3 +45,12 @@ def test_the_score_page_says_what_was_changed_and_replaced():
     assert said
     assert all(each in page for each in said)
     assert "reached" not in page
+
+
+def test_the_life_of_a_run_is_as_traced_and_short_to_read():
+    found = generate.life_of_a_run.traced()
+    assert len(generate.life_of_a_run.chain(found)) <= 14
+    generate.life_of_a_run.traced = lambda: found
+    assert (DOCS / "life-of-a-run.md").read_text() == generate.life_of_a_run.page(), (
+        "run `make docs`"
+    )

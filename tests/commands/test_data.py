@@ -14,7 +14,7 @@ from sterling.types import Mistake
 
 def do(*words):
     parser = argparse.ArgumentParser()
-    command.options(parser)
+    command.add_options(parser)
     return command.carry_out(parser.parse_args([str(word) for word in words]))
 
 
@@ -64,7 +64,7 @@ def test_describing_prints_figures_and_draws(logged, tmp_path, capsys):
     assert "coverage (SACo)   1.00" in told
     assert "[Schweighofer" in told or "[CORL" in told or "[Bhargava" in told
     assert picture.stat().st_size > 10_000
-    with pytest.raises(Mistake, match="a picture ends in"):
+    with pytest.raises(Mistake, match="Unknown type of picture"):
         do("describe", own, "--out", tmp_path / "a.gif")
 
 
@@ -83,5 +83,5 @@ def test_a_damaged_file_is_an_error_and_a_missing_one_is_wrong_use(tmp_path, cap
     (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 and no more")
     assert do("check", tmp_path / "a.npz") == 1
     assert "error: file:" in capsys.readouterr().err
-    with pytest.raises(Mistake, match="there is no file"):
+    with pytest.raises(Mistake, match="There is no file"):
         do("check", tmp_path / "b.npz")

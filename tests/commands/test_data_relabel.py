@@ -8,13 +8,13 @@ from gymnasium import spaces
 
 from sterling.commands import data as command
 from sterling.data import Dataset, check
-from sterling.data.columns import Block
+from sterling.data.episode_columns import Block
 from sterling.types import Mistake
 
 
 def do(*words):
     parser = argparse.ArgumentParser()
-    command.options(parser)
+    command.add_options(parser)
     return command.carry_out(parser.parse_args([str(word) for word in words]))
 
 
@@ -32,7 +32,7 @@ def _log(tmp_path):
     }
     block = Block(arrays, np.full(12, 10), np.zeros(12, np.int32))
     whole = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    made = Dataset.of(block, whole, spaces.Box(-2.0, 2.0, (2,), np.float32))
+    made = Dataset.from_block(block, whole, spaces.Box(-2.0, 2.0, (2,), np.float32))
     made.save(tmp_path / "log")
     return tmp_path / "log"
 
@@ -43,7 +43,7 @@ def test_rewards_from_the_best_demonstration(log, tmp_path, capsys):
     told = capsys.readouterr().out
     made = Dataset(out)
     assert f"12 episodes, 120 rows, hash {made.hash[:12]}" in told
-    assert "note: rewards are OTR's" in told
+    assert "note: rewards by OTR" in told
     assert "from 1 demonstration with" in told
     assert np.argmax(made.returns) == 11
     assert not [one for one in check(made) if one.severity == "error"]
@@ -58,7 +58,7 @@ def test_actions_from_a_labelled_log(log, tmp_path, capsys):
     hidden = {**block.arrays, "action": np.full((40, 1), np.nan, np.float32)}
     unbounded = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     bare = Block(hidden, block.lengths, block.sources)
-    Dataset.of(bare, data.obs_space, unbounded).save(tmp_path / "hidden")
+    Dataset.from_block(bare, data.obs_space, unbounded).save(tmp_path / "hidden")
     data[4:].save(tmp_path / "known")
     words = ("--actions-from", tmp_path / "known", "--updates", 300)
     assert do("relabel", tmp_path / "hidden", tmp_path / "out", *words) == 0
@@ -75,13 +75,13 @@ def test_actions_from_a_labelled_log(log, tmp_path, capsys):
 
 def test_wrong_use_costs_one_line(log, tmp_path, capsys):
     out = tmp_path / "out"
-    with pytest.raises(Mistake, match="--seed goes with --actions-from"):
+    with pytest.raises(Mistake, match="--seed has an effect only with --actions-from"):
         do("relabel", log, out, "--rewards-from", log, "--seed", 1)
-    with pytest.raises(Mistake, match="--best goes with --rewards-from"):
+    with pytest.raises(Mistake, match="--best has an effect only with --rewards-from"):
         do("relabel", log, out, "--actions-from", log, "--best", 1)
-    with pytest.raises(Mistake, match="--best lies between 1 and the 12"):
+    with pytest.raises(Mistake, match="--best must lie between 1 and 12"):
         do("relabel", log, out, "--rewards-from", log, "--best", 13)
-    with pytest.raises(Mistake, match="there is no file"):
+    with pytest.raises(Mistake, match="There is no file"):
         do("relabel", log, out, "--rewards-from", tmp_path / "nowhere")
     for words in ((), ("--rewards-from", log, "--actions-from", log)):
         with pytest.raises(SystemExit):

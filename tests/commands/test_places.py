@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from sterling.cli import main
-from sterling.disk import Unwritable, try_place, writing
+from sterling.system.atomic_files import Unwritable, check_writable, explain_write_errors
 
 
 @pytest.fixture
 def log(tmp_path, monkeypatch):
     """A small log, and a file where folders are asked for."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sterling.report.progress.SILENT", 600.0)
+    monkeypatch.setattr("sterling.report.live.live_progress.SILENT_SECONDS", 600.0)
     (tmp_path / "file").write_text("no folder")
     rows = np.zeros(8, np.float32)
     np.savez(
@@ -50,7 +50,7 @@ def test_it_is_named_in_one_line(words, log, capsys, tmp_path):
     line = err.removesuffix("\n")
     assert "\n" not in line
     assert line.startswith("sterling: cannot write file/y")
-    assert line.endswith("Not a directory; choose another place")
+    assert line.endswith("Not a directory. Choose another path.")
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
@@ -65,7 +65,9 @@ def test_it_is_named_in_one_line(words, log, capsys, tmp_path):
 )
 def test_what_is_no_dataset_is_not_written_over(words, log, capsys, tmp_path):
     assert main(words.split()) == 2
-    said = "sterling: file exists and is no sterling dataset; choose another name\n"
+    said = (
+        "sterling: file exists and is not a dataset in the format sterling. Choose another name.\n"
+    )
     assert capsys.readouterr().err == said
     assert (tmp_path / "file").read_text() == "no folder"
 
@@ -84,13 +86,16 @@ def test_what_commands_do_not_foresee_is_one_line_too(log, capsys, monkeypatch):
 
     monkeypatch.setattr("sterling.commands.list.carry_out", refused)
     assert main(["list", "algorithms"]) == 2
-    assert capsys.readouterr().err.startswith("sterling: file/y: Not a directory; choose")
+    assert capsys.readouterr().err.startswith("sterling: file/y: Not a directory. Choose")
 
 
 def test_trying_a_place_makes_nothing(tmp_path):
-    try_place(tmp_path / "a" / "b")
+    check_writable(tmp_path / "a" / "b")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(Unwritable, match=r"cannot write .*: No space left"), writing(tmp_path):
+    with (
+        pytest.raises(Unwritable, match=r"cannot write .*: No space left"),
+        explain_write_errors(tmp_path),
+    ):
         raise OSError(28, "No space left on device")
     with pytest.raises(Unwritable, match="too long"):
-        try_place(tmp_path / ("a" * 300))
+        check_writable(tmp_path / ("a" * 300))

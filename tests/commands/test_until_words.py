@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from sterling.cli import main
-from sterling.training import leaves
+from sterling.training.saving import tensor_file
 
 STUDY = (
     "compare fast=ppo:lr=0.01 slow=ppo:lr=0 --until-decided --environment probe:both-continuous "
@@ -18,17 +18,17 @@ STUDY = (
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("compare ppo sac", "name algorithms, not runs; train them with --until-decided"),
-        ("compare runs/a --steps 5", "--steps is about training; add --until-decided"),
-        ("compare runs/a --max-seeds 3", "--max-seeds is about training; add --until-decided"),
-        ("compare runs/a --per-look 5", "--per-look is about training; add --until-decided"),
-        ("compare runs/a --no-preset", "--no-preset is about training; add --until-decided"),
+        ("compare ppo sac", "are algorithms, not runs. Add --until-decided"),
+        ("compare runs/a --steps 5", "--steps has an effect only with --until-decided"),
+        ("compare runs/a --max-seeds 3", "--max-seeds has an effect only with --until-decided"),
+        ("compare runs/a --per-look 5", "--per-look has an effect only with --until-decided"),
+        ("compare runs/a --no-preset", "--no-preset has an effect only with --until-decided"),
         ("compare ppo sac --until-decided --steps 5", "--until-decided needs --environment"),
         (
             "compare ppo ppo --until-decided --environment X --steps 5 --tasks X",
-            "leave out --tasks",
+            "Leave out --tasks",
         ),
-        ("compare ppo --until-decided --environment X --steps 5", "two or more different labels"),
+        ("compare ppo --until-decided --environment X --steps 5", "at least two different labels"),
     ],
 )
 def test_wrong_use_is_one_line(words, said, capsys, tmp_path, monkeypatch):
@@ -45,7 +45,7 @@ def test_wrong_use_is_one_line(words, said, capsys, tmp_path, monkeypatch):
         ("--key -1", "key must be a whole number of at least 0"),
         ("--failed nan", "failed must be a finite number"),
         ("--environment CartPoel-v1", "did you mean CartPole-v1"),
-        ("--per-look 0", "do not fit"),
+        ("--per-look 0", "0 seeds per look and at most 7 seeds"),
     ],
 )
 def test_what_training_needs_is_said_before_it(words, said, capsys, tmp_path):
@@ -76,11 +76,11 @@ def test_a_study_that_is_stopped_says_how_it_goes_on_and_nothing_of_its_parts(
 
         return both
 
-    monkeypatch.setattr(leaves, "write", then(leaves.write))
+    monkeypatch.setattr(tensor_file, "write", then(tensor_file.write))
     with pytest.raises(SystemExit) as left:
         main([*STUDY.split(), "--out", str(tmp_path / "study")])
     assert left.value.code == 75
     out, err = capsys.readouterr()
     assert out == ""
-    goes_on = "the comparison goes on where it stopped when the same command is given again"
+    goes_on = "The same command resumes the comparison where it stopped."
     assert err.splitlines() == [goes_on]

@@ -23,12 +23,15 @@ class Case:
     fields: dict[str, Any]
     envs: int = 8
     updates: int = 4_000  # enough to solve a probe world from a log
+    taught: bool = False  # it imitates a trained run
     wise: bool = False  # its log is of somebody who knows the answer, otherwise of chance
 
     @property
     def worlds(self) -> list[str]:
         """Probe worlds to be solved. From a log: those of which the others are easier forms, ends
         and cuts for one kind of actions; without values only actions can be right or wrong."""
+        if self.taught:
+            return [f"both{form}" for form in self.spaces]
         if self.steps:
             return [kind + form for form in self.spaces for kind in KINDS]
         valued = ("cut", "limits") if hasattr(find(self.name), "value") else ()
@@ -39,7 +42,8 @@ class Case:
         """What ``sterling.train`` is given for this world: steps, or a log in ``folder`` and as
         many updates as would have been iterations."""
         if self.steps:
-            return {"steps": steps}
+            taught = {"teacher": str(logs.teacher(world, folder))} if self.taught else {}
+            return {"steps": steps, **taught}
         folder = folder / ("wise" if self.wise else "chance")
         data = folder / world
         if not data.exists():
@@ -57,6 +61,7 @@ CASES = {
     case.name: case
     for case in (
         Case("bc", BOTH, 0, SMALL, updates=1_000, wise=True),
+        Case("distill", BOTH, 8_000, {**SMALL, "warmup": 512}, taught=True),
         Case("iql", BOTH, 0, {**VALUED, "expectile": 0.99, "beta": 10.0}),
         Case("xql", BOTH, 0, {**VALUED, "temperature": 0.02, "beta": 10.0}),
         Case("fdvl", BOTH, 0, {**VALUED, "weight": 0.9, "beta": 10.0}),
@@ -75,6 +80,24 @@ CASES = {
                 **{"gamma": 0.8, "gae_lambda": 0.9, "lr": 5e-3, "length": 16, "minibatch": 64},
                 **{"epochs": 4, "width": 16, "log_std": -0.5, "entropy_coef": 0.0},
                 **{"normalise_obs": False, "normalise_reward": False, "anneal": True},
+            },
+        ),
+        Case(
+            "a2c",
+            ("", "-continuous"),
+            80_000,
+            {
+                **{"gamma": 0.8, "gae_lambda": 0.9, "lr": 5e-3, "length": 8, "width": 16},
+                **{"log_std": -0.5, "anneal": True},
+            },
+        ),
+        Case(
+            "trpo",
+            ("", "-continuous"),
+            40_000,
+            {
+                **{"gamma": 0.8, "gae_lambda": 0.9, "lr": 5e-3, "length": 16, "minibatch": 64},
+                **{"critic_epochs": 4, "width": 16, "log_std": -0.5},
             },
         ),
         Case(
@@ -106,6 +129,16 @@ CASES = {
                 "normalise_obs": False,
             },
             envs=64,
+        ),
+        Case(
+            "maml",
+            ("", "-continuous"),
+            100_000,
+            {
+                **{"gamma": 0.8, "gae_lambda": 0.9, "lr": 5e-3, "adapt_length": 8, "length": 16},
+                **{"inner_lr": 0.02, "epochs": 8, "width": 32, "log_std": -0.5},
+                **{"normalise_obs": False, "normalise_reward": False, "anneal": True},
+            },
         ),
         Case(
             "ippo",
@@ -155,6 +188,16 @@ CASES = {
             {
                 **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
                 **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False},
+            },
+        ),
+        Case(
+            "tqc",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False, "drop": 0},
+                **{"members": 2, "quantiles": 5, "critic_width": 32, "critic_depth": 2},
             },
         ),
         Case(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from sterling.channels import Channel
+from sterling.problem.channels import Channel
 
 
 class Choice:

@@ -1,7 +1,7 @@
 """The random numbers of one update, by the derivations that the algorithms' files document.
 
-A key below a key is ``sterling.keys.fold(key, purpose)``; of several alike, ``keys.deal``. These
-and ``jax.random`` are all that the oracles have in common with Sterling.
+A key below a key is ``random_keys.fold(key, purpose)``; of several alike, ``random_keys.split``.
+These and ``jax.random`` are all that the oracles have in common with Sterling.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import mid_run
 import numpy as np
 import teams
 
-from sterling import keys
+from sterling import random_keys
 
 
 def normal(key: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -27,6 +27,12 @@ def ppo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     if config.minibatch == rows:
         return {"order": [np.arange(rows)] * config.epochs}
     dice = np.asarray(jax.random.bits(key, (config.epochs, rows)))
+    return {"order": [np.argsort(each, kind="stable") for each in dice]}
+
+
+def trpo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same of the critic's epochs."""
+    dice = np.asarray(jax.random.bits(key, (config.critic_epochs, rows)))
     return {"order": [np.argsort(each, kind="stable") for each in dice]}
 
 
@@ -47,7 +53,7 @@ def openes(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     sizes = (mid_run.FEATURES, *(config.width,) * config.depth, size)
     count = sum((one + 1) * other for one, other in itertools.pairwise(sizes))
     born = mid_run.whole_episodes(0.0).start.key
-    below = [keys.fold(born, "direction", pair) for pair in range(rows // 2)]
+    below = [random_keys.fold(born, "direction", pair) for pair in range(rows // 2)]
     return {"directions": np.stack([normal(each, (count,)) for each in below])}
 
 
@@ -58,29 +64,29 @@ def target_noise(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 
 def next_and_now(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """SAC and its kin: what samples the policy in s' and in s."""
-    return {name: normal(keys.fold(key, name), (rows, size)) for name in ("next", "now")}
+    return {name: normal(random_keys.fold(key, name), (rows, size)) for name in ("next", "now")}
 
 
 def sac_lagrangian(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """And what samples the policy in s' for the costs."""
-    below = keys.fold(key, "cost")
+    below = random_keys.fold(key, "cost")
     return next_and_now(key, config, rows, size) | {"cost": normal(below, (rows, size))}
 
 
 def edac(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """And which members the target asks, by a key below that of "next"."""
     found = next_and_now(key, config, rows, size)
-    below = keys.fold(keys.fold(key, "next"), "members")
+    below = random_keys.fold(random_keys.fold(key, "next"), "members")
     return found | {"members": np.asarray(jax.random.permutation(below, config.members))}
 
 
 def cql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """And actions for the integral: uniform ones, and for each of the policy's a key of its own."""
     found, shape = next_and_now(key, config, rows, size), (config.n_actions, rows, size)
-    uniform = jax.random.uniform(keys.fold(key, "uniform"), shape, minval=-1.0, maxval=1.0)
+    uniform = jax.random.uniform(random_keys.fold(key, "uniform"), shape, minval=-1.0, maxval=1.0)
     found["uniform"] = np.asarray(uniform, np.float64)
     for name in ("policy", "successor"):
-        below = keys.deal(keys.fold(key, name), "draw", config.n_actions)
+        below = random_keys.split(random_keys.fold(key, name), "draw", config.n_actions)
         found[name] = np.stack([normal(each, (rows, size)) for each in below])
     return found
 
@@ -88,9 +94,9 @@ def cql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 def fql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """Noise for the target; and below "now" three keys: the flow's start and time, the policy's
     noise."""
-    starts, times, noises = keys.deal(keys.fold(key, "now"), "noise", 3)
+    starts, times, noises = random_keys.split(random_keys.fold(key, "now"), "noise", 3)
     return {
-        "next": normal(keys.fold(key, "next"), (rows, size)),
+        "next": normal(random_keys.fold(key, "next"), (rows, size)),
         "start": normal(starts, (rows, size)),
         "time": np.asarray(jax.random.uniform(times, (rows, 1)), np.float64),
         "noise": normal(noises, (rows, size)),
@@ -103,7 +109,7 @@ def epochs(key: Any, config: Any, rows: int) -> dict[str, Any]:
         return {}
     if config.minibatches == 1:
         return {"order": [np.arange(rows)] * config.epochs}
-    below = keys.deal(key, "epoch", config.epochs)
+    below = random_keys.split(key, "epoch", config.epochs)
     return {"order": [np.asarray(jax.random.permutation(each, rows)) for each in below]}
 
 
@@ -114,11 +120,11 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 
 DRAWS = {
     "openes": openes,
-    "ppo": ppo,
+    **{"ppo": ppo, "trpo": trpo},
     **dict.fromkeys(("ippo", "mappo"), ippo),
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
-    **dict.fromkeys(("sac", "awac", "mbpo", "pebble"), next_and_now),
+    **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc"), next_and_now),
     **{"edac": edac, "cql": cql, "fql": fql, "sac-lagrangian": sac_lagrangian},
 }

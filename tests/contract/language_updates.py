@@ -16,13 +16,13 @@ import numpy as np
 from oracles.pieces.leaves import Leaves
 
 from sterling import algorithms
-from sterling.language.model import LanguageModel
-from sterling.nets.transformer import Form, rotary_rates
+from sterling.language.models.causal_lm import LanguageModel
+from sterling.nets.transformer import TransformerForm, rotary_rates
 from sterling.types import Record
 
 GOLDEN = Path(__file__).parent / "golden_language.json"
 ROWS, TOKENS, VOCABULARY, WIDTH = 8, 6, 7, 4
-FORM = Form(
+FORM = TransformerForm(
     *(2, 1, 4, 6),
     norm="rms",
     gated=True,
@@ -67,7 +67,7 @@ def config_of(label: str) -> tuple[Any, Any]:
     """Return the algorithm and its settings."""
     name = label.split(maxsplit=1)[0]
     module = algorithms.find(name)
-    return module, module.Config(**{**algorithms.named(name), **UPDATES[label]})
+    return module, module.Config(**{**algorithms.preset_fields(name), **UPDATES[label]})
 
 
 @functools.cache

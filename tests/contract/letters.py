@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
-from sterling.language.scene import Message, Stage
+from sterling.language.scene import BaseScene, Message
 
 WORTH = 4
 
 
-class _Scene(Stage):
+class _Scene(BaseScene):
     def __init__(self, world, seed):
         super().__init__()
         self.world = world

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import sterling
 from sterling import envs
 from sterling.data import Dataset
-from sterling.data.columns import Block
-from sterling.envs.probe import probe
+from sterling.data.episode_columns import Block
+from sterling.envs.probes.probe_worlds import make_probe
 
 ENVS, STEPS = 64, 60
 
@@ -19,7 +20,7 @@ ENVS, STEPS = 64, 60
 def write(world: str, wise: bool, path: Path) -> Path:
     """A log of 64 parallel envs over 60 steps, in a folder of that name; actions are uniformly
     random, or where the probe asks for certain ones and ``wise``, those."""
-    answer = probe(world).solution(0.8)
+    answer = make_probe(world).solution(0.8)
     made = envs.make(f"probe:{world}", (0,), ENVS)
     random = np.random.default_rng(0)
     state, obs = made.reset(jax.random.key(0)[None])
@@ -61,4 +62,17 @@ def _episodes(spec, parts) -> Dataset:
             lengths.append(rows.size)
     arrays = {name: np.concatenate(column) for name, column in columns.items()}
     block = Block(arrays, np.array(lengths), np.zeros(len(lengths), np.int32))
-    return Dataset.of(block, spec.obs, spec.action)
+    return Dataset.from_block(block, spec.obs, spec.action)
+
+
+def teacher(world: str, folder: Path) -> Path:
+    """A run folder of PPO that knows the world's answer, made if it is not there."""
+    path = folder / "teacher" / world
+    if not path.exists():
+        fields = {
+            **{"gamma": 0.8, "gae_lambda": 0.9, "lr": 5e-3, "length": 16, "minibatch": 64},
+            **{"epochs": 4, "width": 16, "log_std": -0.5, "normalise_obs": False},
+            **{"normalise_reward": False, "evaluate_episodes": 0, "preset": False},
+        }
+        sterling.train("ppo", f"probe:{world}", steps=40_000, seeds=2, out=path, **fields)
+    return path

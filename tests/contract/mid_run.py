@@ -13,8 +13,8 @@ import numpy as np
 from oracles.pieces.leaves import Leaves
 
 from sterling.actor import Past
-from sterling.experience.episodes import Seen
-from sterling.experience.population import Lives
+from sterling.experience.rollouts.population_episodes import PopulationInfo
+from sterling.experience.rollouts.whole_episodes import ObsMoments
 from sterling.needs import EPISODES
 from sterling.types import Feed, Record, Rollouts, Sequences
 
@@ -139,7 +139,7 @@ def whole_episodes(garbage: float) -> Record:
     mean, squares = rng.normal(size=(2, MEMBERS, FEATURES))
     looks = (mean + wrong[:, None], squares**2 + wrong[:, None])
     means, spread = (jnp.asarray(x, jnp.float32) for x in looks)
-    seen = Seen(jnp.asarray(count, jnp.float32), (means,), (spread,))
+    seen = ObsMoments(jnp.asarray(count, jnp.float32), (means,), (spread,))
     parts = {
         "reward": (returns + wrong).astype(np.float32),
         "discount": np.zeros(MEMBERS, np.float32),
@@ -147,17 +147,19 @@ def whole_episodes(garbage: float) -> Record:
         "mask": mask,
         "extras": {"episode/length": (count + wrong).astype(np.int32)},
     }
-    start = Lives(jax.random.key(5), seen)
+    start = PopulationInfo(jax.random.key(5), seen)
     return Record(
         obs=None, action=None, next_obs=None, start=start, **jax.tree.map(jnp.asarray, parts)
     )
 
 
 def with_choices(parts: dict[str, Any], shape: tuple[int, ...], rng: Any) -> dict[str, Any]:
-    """Return the batch with observations that forbid some choices, never the one that was made."""
+    """Return the batch with observations that forbid some choices, never one that was made."""
+    made = [parts["action"], parts["extras"].get("teacher_action", parts["action"])]
     for name in ("obs", "next_obs"):
         mask = rng.random((*shape, CHOICES)) < 0.6
-        np.put_along_axis(mask, parts["action"][..., None], True, -1)
+        for action in made:
+            np.put_along_axis(mask, action[..., None], True, -1)
         parts[name] = {"action_mask": mask.astype(np.int8), "x": parts[name]}
     return parts
 
@@ -219,6 +221,11 @@ def extras(
         found["place"] = rng.permutation(40).astype(np.int32)[: shape[0]]
     if getattr(needs, "next_action", False):
         found["next_action"] = np.tanh(rng.normal(size=(*shape, NUMBERS)))
+    if "teacher_action" in getattr(needs, "keep", ()):
+        chosen = rng.integers(CHOICES, size=shape).astype(np.int32)
+        found["teacher_action"] = (
+            np.tanh(rng.normal(size=(*shape, NUMBERS))) if continuous else chosen
+        )
     if isinstance(needs, Sequences) or getattr(needs, "monte_carlo", None) is not None:
         found["monte_carlo"] = 2.0 * rng.normal(size=shape)
     return {k: x if x.dtype == np.int32 else x.astype(np.float32) for k, x in found.items()}
@@ -231,7 +238,7 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     rows = {"allowed": None, "next_allowed": None, **vars(batch), **extras}
     rows.pop("extras")
     start = rows.pop("start")
-    if isinstance(start, Lives):
+    if isinstance(start, PopulationInfo):
         seen = {"count": start.seen.count, "mean": start.seen.mean[0]}
         start = types.SimpleNamespace(**seen, squares=start.seen.squares[0])
     rows |= {} if start is None else {f"start_{name}": x for name, x in vars(start).items()}

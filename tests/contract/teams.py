@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from sterling.agents import Agents, joint
+from sterling.problem.agent_axis import Agents, joint
 from sterling.types import Record, Spec
 
 NAMES = ("red", "green", "blue")

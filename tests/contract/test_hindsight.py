@@ -9,14 +9,14 @@ from cases import CASES
 from stopping import Stop, leaves, newest
 
 import sterling
-from sterling.envs.goal_probe import goal_probe
+from sterling.envs.probes.goal_probe import make_goal_probe
 
 GAMMA = 0.8
 
 
 def solved(run, world):
     """Whether each seed's values and actions are those that are known."""
-    asked = goal_probe(world).asked(GAMMA)
+    asked = make_goal_probe(world).answers(GAMMA)
     obs = jax.tree.map(jnp.asarray, asked.obs)
     algorithm, state = run.agent.algorithm, run.agent.state
     found = []

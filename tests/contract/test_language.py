@@ -17,13 +17,13 @@ from stopping import newest
 
 import sterling
 from sterling import algorithms
-from sterling.language.model import LanguageModel, form_of
+from sterling.language.models.causal_lm import LanguageModel, qwen3_form
 from sterling.types import Generations, Record
 
 HERE = Path(__file__).parent
 SMALL = {"prompts": 8, "group": 8, "limit": 5}
 ALONE = {"sft": {"batch": 16}, "dpo": {"batch": 4}, "reward": {"batch": 4}}  # they do not talk
-NAMES = (*ALONE, *algorithms.NAMED)
+NAMES = (*ALONE, *algorithms.GRADIENT_PRESETS)
 SPEECH = {"model": "nano", "context": 12, "slots": 32}
 TEXTS = {"examples": 64}  # of what is imitated or compared
 
@@ -121,10 +121,10 @@ LEARN = {name: jax.jit(algorithms.find(name).learn) for name in NAMES}
 def one_update(name):
     """State before and after an update on a fixed batch, and the signals."""
     module = algorithms.find(name)
-    config = module.Config(**{**algorithms.named(name), **fields(name)})
+    config = module.Config(**{**algorithms.preset_fields(name), **fields(name)})
 
     def create(key):
-        return LanguageModel.create(key, 7, 8, form_of(8, 2, 1), 2)
+        return LanguageModel.create(key, 7, 8, qwen3_form(8, 2, 1), 2)
 
     state = jax.jit(lambda key: module.begin(create(key), config))(jax.random.key(0))
     after, signals = LEARN[name](state, make_batch(), jax.random.key(1))
@@ -165,7 +165,7 @@ def test_pieces_change_nothing(name):
     module = algorithms.find(name)
 
     def moved(piece):
-        config = module.Config(**{**algorithms.named(name), **fields(name), "piece": piece})
+        config = module.Config(**{**algorithms.preset_fields(name), **fields(name), "piece": piece})
         begun = one_update(name)[0]
         state = dataclasses.replace(begun, config=config)
         return LEARN[name](state, make_batch(), jax.random.key(1))[0].model
@@ -174,8 +174,8 @@ def test_pieces_change_nothing(name):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", algorithms.NAMED)
+@pytest.mark.parametrize("name", algorithms.GRADIENT_PRESETS)
 def test_every_name_stands_for_fields_that_there_are(name):
     module = algorithms.find(name)
-    needs = module.needs(module.Config(**algorithms.named(name)))
+    needs = module.needs(module.Config(**algorithms.preset_fields(name)))
     assert isinstance(needs, Generations)

@@ -27,7 +27,7 @@ def close(found, wanted, what):
 
 
 def test_every_learner_has_an_oracle():
-    names = {"sft", "dpo", "reward", *algorithms.NAMED}
+    names = {"sft", "dpo", "reward", *algorithms.GRADIENT_PRESETS}
     assert {label.split()[0] for label in language_updates.UPDATES} == names
 
 

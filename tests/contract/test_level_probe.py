@@ -1,5 +1,7 @@
 """The probe world of levels: trained in some of them, right in all, whatever chooses among them."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,25 +10,30 @@ from cases import CASES
 from test_probes import actions, lived
 
 import sterling
-from sterling import envs, keys
-from sterling.envs.level_probe import level_probe
-from sterling.experience.level_rollout import LEVEL, LevelRollout
+from sterling import envs, random_keys
+from sterling.envs.probes.level_probe import make_level_probe
+from sterling.experience.levels.level_rollout import LEVEL, LevelRollout
 from sterling.training import loop
-from sterling.training.judge import Judge
-from sterling.training.settings import resolve
-from sterling.training.start import build
+from sterling.training.assembly.build_run import build_first_phase
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.evaluation.evaluator import Evaluator
 
 REPLAY, ROBUST, ACCEL = "plr:1,0.3", "plr-robust:64,0.5,0.3,0.3", "accel:64,0.5,0.3,0.3,2"
 DROPPING = (ROBUST, ACCEL)  # levels of low scores are dropped, so their values may grow old
 CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is chance
     "ppo": (REPLAY, ROBUST, ACCEL),
     "recurrent-ppo": (REPLAY, ROBUST),
-    **dict.fromkeys(("dqn", "sac", "td3"), (REPLAY,)),
-    **dict.fromkeys(("openes", "r2d2", "mbpo", "pebble"), ("",)),
+    **dict.fromkeys(("a2c", "dqn", "sac", "td3", "tqc", "trpo"), (REPLAY,)),
+    **dict.fromkeys(("openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }
 # what they compare was earned in different levels: too little is said of an action's last digits
 COMPARING = ("openes", "pebble")
 DREAMING = ("mbpo",)  # values are those of a model's rewards, known to 0.25 after so few updates
+# the observation shows the level, so what an inner step adds is noise of few rows: steps are small,
+# and every update has more levels
+OTHERWISE = {
+    "maml": {"steps": 200_000, "envs": 16, "fields": {"length": 32, "inner_lr": 0.003}},
+}
 QUICK = {("ppo", "levels-continuous", REPLAY), ("dqn", "levels", REPLAY)}
 
 
@@ -43,15 +50,22 @@ def runs():
 
 
 def test_everybody_who_lives_among_levels_is_listed():
-    """All but those whose probe worlds have costs or several agents."""
+    """All but those whose probe worlds have costs or several agents, and who needs a teacher."""
     living = {name for name, case in CASES.items() if case.steps}
-    assert set(CURRICULA) == {name for name in living if CASES[name].spaces[-1] in
-                              ("", "-continuous")}  # fmt: skip
+    own = {name for name in living if CASES[name].spaces[-1] in ("", "-continuous")}
+    assert set(CURRICULA) == {name for name in own if not CASES[name].taught}
+
+
+def with_fields(case, changes):
+    """Return a case with changed settings; ``fields`` are added to its own."""
+    return dataclasses.replace(
+        case, **changes | {"fields": case.fields | changes.get("fields", {})}
+    )
 
 
 @pytest.mark.parametrize(("name", "world", "sources"), list(runs()))
 def test_the_known_answers_are_reached_in_every_level(name, world, sources):
-    case = CASES[name]
+    case = with_fields(CASES[name], OTHERWISE.get(name, {}))
     steps = case.steps if sources in ("", REPLAY) else 2 * case.steps  # half of them are trials
     run = sterling.train(
         name, f"probe:{world}", steps=steps, envs=case.envs, seeds=2, evaluate_episodes=0,
@@ -59,7 +73,7 @@ def test_the_known_answers_are_reached_in_every_level(name, world, sources):
     )  # fmt: skip
     for purpose in ("train", "evaluate"):
         levels = book(world, purpose)
-        answers = level_probe(world).answers(levels, case.fields.get("gamma", 0.8))
+        answers = make_level_probe(world).answers(levels, case.fields.get("gamma", 0.8))
         whole = sources not in DROPPING
         if hasattr(run.agent.algorithm, "recall"):
             remembers(lived(run.agent, world, case.envs, purpose), answers, whole)
@@ -95,12 +109,12 @@ FEW = {"ppo": {"steps": 16 * 8 * 12}, "dqn": {"steps": 800}}
 def test_episodes_begin_in_the_levels_that_rows_name_and_are_judged_in_others(name, sources):
     """What an episode really began in is what the channel ``begun`` reports."""
     asked = {"fields": CASES[name].fields, "preset": False, "envs": 8, "seeds": 2}
-    settings = resolve(name, "probe:levels", sources=sources, **FEW[name], **asked)
-    run, _ = loop.advance(build(settings), 10)
+    settings = resolve_settings(name, "probe:levels", sources=sources, **FEW[name], **asked)
+    run, _ = loop.advance(build_first_phase(settings), 10)
     source = run.source
     while not isinstance(source, LevelRollout):
         source = source.source
-    rows = source.lasting(40).live(run.agent, keys.at(run.seeds, "test", 0))[1]
+    rows = source.with_length(40).live(run.agent, random_keys.for_seeds(run.seeds, "test", 0))[1]
     trained, judged = book("levels", "train"), book("levels", "evaluate")
     own = np.stack([trained] * 2) if source.book is None else np.asarray(source.book)
     for seed in range(2):
@@ -110,6 +124,6 @@ def test_episodes_begin_in_the_levels_that_rows_name_and_are_judged_in_others(na
         assert set(begun) <= set(trained) or sources == ACCEL
         assert len(set(begun) - set(trained)) > 3 or sources != ACCEL
         assert not set(begun) & set(judged)
-    found = Judge(settings, 200)(run.agent)["begun"]
+    found = Evaluator(settings, 200)(run.agent)["begun"]
     assert set(found.ravel()) <= set(judged)
     assert len(set(found.ravel())) > 50

@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling.algorithms.online import openes
+from sterling.algorithms.evolution import openes
 
 
 class TwoSeen:

@@ -11,10 +11,10 @@ from cases import CASES
 from test_probes import actions
 
 import sterling
-from sterling.envs.objectives_probe import BEST, objectives_probe
+from sterling.envs.probes.objectives_probe import BEST_MEANS, make_objectives_probe
 from sterling.experience import acting
-from sterling.report.groups import gather
-from sterling.report.runs import read
+from sterling.report.runs.read_runs import read_results
+from sterling.report.runs.run_groups import group_results
 
 # Not listed: mbpo and pebble, whose models are of vectors alone; openes, whose members have a
 # preference each and are compared as if it were the same; td3, one of whose actors of such a small
@@ -34,7 +34,7 @@ def values(run, world, obs):
     """What each seed expects of observations in which an episode begins, ``(seed, row)``."""
     algorithm, state, rows = run.agent.algorithm, run.agent.state, len(obs["preference"])
     start = jax.random.split(jax.random.key(0), 2)
-    past = acting.begin(run.agent, objectives_probe(world).action, (2, rows), start)
+    past = acting.initial_past(run.agent, make_objectives_probe(world).action, (2, rows), start)
     if past is None:
         return jax.vmap(lambda state: algorithm.value(state, obs))(state)
     return jax.vmap(lambda state, past: algorithm.value(state, past, obs))(state, past)
@@ -47,7 +47,7 @@ def test_every_preference_gets_what_is_best_for_it(name, world, tmp_path):
         name, f"probe:{world}", steps=case.steps, envs=case.envs, seeds=2, evaluate_episodes=400,
         preset=False, out=folder, log_every=case.steps // 20, **case.fields,
     )  # fmt: skip
-    answers = objectives_probe(world).answers()
+    answers = make_objectives_probe(world).answers()
     if hasattr(run.agent.algorithm, "value"):
         found = values(run, world, jax.tree.map(jnp.asarray, answers.obs))
         np.testing.assert_allclose(found, [answers.value] * 2, atol=0.1)
@@ -55,7 +55,7 @@ def test_every_preference_gets_what_is_best_for_it(name, world, tmp_path):
     np.testing.assert_allclose(action, [answers.action] * 2, atol=0.2)
     result = json.loads((folder / "result.json").read_text())
     rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()[-5:]]
-    for column, best in BEST.items():
+    for column, best in BEST_MEANS.items():
         final = result["final"][column]["per_seed"]
         np.testing.assert_allclose(final, best, atol=0.08, err_msg=column)
         if name in ("ppo", "dqn"):  # who hardly explores at the end
@@ -64,4 +64,6 @@ def test_every_preference_gets_what_is_best_for_it(name, world, tmp_path):
     declared = {name: each["better"] for name, each in result["channels"].items()}
     assert declared == {"objectives.gain": 1, "objectives.cost": -1}
     for column, better in declared.items():
-        assert [group.better for group in gather(read([folder], column)[0], None)[0]] == [better]
+        assert [
+            group.better for group in group_results(read_results([folder], column)[0], None)[0]
+        ] == [better]

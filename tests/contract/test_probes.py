@@ -13,13 +13,13 @@ import test_language
 from cases import CASES
 
 import sterling
-from sterling import envs, keys
+from sterling import envs, random_keys
 from sterling.algorithms import ALGORITHMS, find
-from sterling.envs.probe import probe
-from sterling.envs.turn_probe import TurnProbe
-from sterling.experience.rollout import Rollout
+from sterling.envs.probes.probe_worlds import make_probe
+from sterling.envs.probes.turn_probe import TurnProbe
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.training import loop
-from sterling.training.programs import EMITTERS, LEVEL
+from sterling.training.runtime.compilation import FUSION_EMITTERS, OPTIMISATION_LEVEL
 
 REMEMBERING = [name for name, case in CASES.items() if case.steps and hasattr(find(name), "recall")]
 
@@ -32,6 +32,7 @@ CLIMBS = {  # of those who learn under a limit
 KINDS = {  # of learning; in make test one of each, in test-all every algorithm
     "ppo": "from rollouts",
     "ippo": "and in teams",
+    "maml": "and after adapting to them",
     "openes": "from whole episodes",
     "dqn": "values of choices from a replay",
     "sac": "values and a policy from a replay",
@@ -66,28 +67,34 @@ def test_every_listed_algorithm_has_a_case():
 @pytest.fixture
 def _runs_for_long(monkeypatch):
     """Programs are compiled at LLVM's first level: here they run for longer than that takes."""
-    monkeypatch.setattr(loop, "quickly", lambda: {LEVEL: 1, EMITTERS: False})
-    loop.program.cache_clear()
+    monkeypatch.setattr(
+        loop, "run_compiler_options", lambda: {OPTIMISATION_LEVEL: 1, FUSION_EMITTERS: False}
+    )
+    loop.compiled_advance.cache_clear()
     yield
-    loop.program.cache_clear()
+    loop.compiled_advance.cache_clear()
 
 
 @pytest.mark.usefixtures("_runs_for_long")
 @pytest.mark.parametrize(("name", "world"), list(runs()))
 def test_probe_world_is_solved(name, world, written_logs):
-    case, programs = CASES[name], loop.program()._cache_size()
+    case = CASES[name]
+    budget = case.budget(world, case.steps or case.updates * case.envs, written_logs)
+    programs = loop.compiled_advance().jitted._cache_size()
     run = sterling.train(
         name,
         f"probe:{world}",
-        **case.budget(world, case.steps or case.updates * case.envs, written_logs),
+        **budget,
         envs=case.envs,
         seeds=2,
         evaluate_episodes=0,
         preset=False,
         **case.fields,
     )
-    assert loop.program()._cache_size() == programs + 1  # compiled once, whatever it goes on from
-    answer = probe(world).solution(case.fields.get("gamma", 0.8))
+    assert (
+        loop.compiled_advance().jitted._cache_size() == programs + 1
+    )  # compiled once, whatever it goes on from
+    answer = make_probe(world).solution(case.fields.get("gamma", 0.8))
     agent, obs = run.agent, jax.tree.map(jnp.asarray, answer.obs)
     if hasattr(agent.algorithm, "recall") and hasattr(agent.algorithm, "value"):
         rows = lived(agent, world, case.envs)
@@ -132,18 +139,43 @@ def remembered() -> Iterator[Any]:
                 yield pytest.param(name, kind + form, marks=marks)
 
 
+# kinds of memory beside the GRU; the scan of the linear one in ``make test``. Not listed: the LSTM
+# on PAID, whose values some seeds of PPO learn and some do not.
+UNITS = [
+    ("recurrent-ppo", "memory", "lru"),
+    *(
+        pytest.param(name, world, unit, marks=pytest.mark.slow)
+        for name, world, unit in (
+            *(("recurrent-ppo", PAID, "lru"), ("recurrent-ppo", "memory", "lstm")),
+            *(("r2d2", "memory", "lru"), ("r2d2", "memory", "lstm")),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "world", "unit"), UNITS)
+@pytest.mark.usefixtures("_runs_for_long")
+def test_every_kind_of_memory_remembers(name, world, unit):
+    check_memory(name, world, {"memory": unit})
+
+
 @pytest.mark.parametrize(("name", "world"), list(remembered()))
 @pytest.mark.usefixtures("_runs_for_long")
 def test_what_was_seen_first_is_remembered(name, world):
+    check_memory(name, world, {})
+
+
+def check_memory(name, world, own):
+    """Values and actions are those of an agent that knows how its episode began."""
     case = CASES[name]
     calm = {"lr": 2e-3, "log_std": -2.0}  # what is done is seen, and here it says nothing
-    calm = {key: x for key, x in calm.items() if key in case.fields}
+    calm = {key: x for key, x in calm.items() if key in case.fields} | own
     run = sterling.train(
-        name, f"probe:{world}", steps=2 * case.steps, envs=case.envs, seeds=2, evaluate_episodes=0,
-        preset=False, **{**case.fields, **calm},
+        name, f"probe:{world}", steps=2 * case.steps, envs=case.envs, seeds=2,
+        evaluate_episodes=0, preset=False, **{**case.fields, **calm},
     )  # fmt: skip
     rows = lived(run.agent, world, case.envs)
-    truth = probe(world).remembered(case.fields["gamma"])
+    truth = make_probe(world).memory_values(case.fields["gamma"])
     value, begins = np.asarray(rows.extras["value"]), np.asarray(rows.extras["begins"])
     tolerance = 0.1 * max(1.0, np.abs(truth).max())
     found = 0
@@ -180,7 +212,7 @@ def test_a_limit_is_met_and_no_more_is_given_up_than_it_asks(name, form, tmp_pat
     late = [json.loads(row)["data/cost"] for row in rows[-5:]]
     earned = [json.loads(row)["data/return"] for row in rows[-5:]]
     np.testing.assert_allclose(np.mean(late, 0), limit, atol=0.035)
-    best = probe(f"constraint{form}").within(limit)
+    best = make_probe(f"constraint{form}").best_return(limit)
     np.testing.assert_allclose(np.mean(earned, 0), best, atol=0.06)
 
 
@@ -200,7 +232,7 @@ class Judged(eqx.Module):
 
 def lived(agent, world, count, purpose="train"):
     """Twelve steps of the agent's in the world, ``(seed, time, env)``."""
-    start = keys.at(jnp.arange(2, dtype=jnp.int32), "judged", 0)
+    start = random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "judged", 0)
     made = envs.make(f"probe:{world}", (0, 1), count, purpose=purpose)
     rollout = Rollout.create(made, 12, start, Judged(agent))
     return jax.jit(lambda rollout: rollout.live(Judged(agent), start)[1])(rollout)

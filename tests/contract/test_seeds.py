@@ -13,10 +13,12 @@ from cases import CASES, each
 from stopping import Stop, leaves
 
 import sterling
+from sterling.algorithms import find
 
 KINDS = {  # of what runs learn from and keep; one of each in make test, every algorithm in test-all
     "ppo": "rollouts, compiled with the world",
     "recurrent-ppo": "and a memory that goes on from one to the next",
+    "maml": "rollouts before and after every env has adapted",
     "openes": "whole episodes of members with settings of their own",
     "dqn": "a replay, and a target network",
     "mbpo": "and dreams of learned models, in a replay of their own",
@@ -34,8 +36,8 @@ def train(run, seeds, folder, *, iterations=ITERATIONS, **options):
     """A run of an algorithm on a world of one kind of actions; logs lie in ``folder``."""
     name, form = run
     case = CASES[name]
-    each = "length" if "ppo" in name else "limit"
-    one = case.fields.get(each, 1) * case.envs  # steps of an iteration
+    needs = find(name).needs(find(name).Config(**case.fields))
+    one = (needs.collect if needs.lives else 1) * case.envs  # steps of an iteration
     steps = case.fields.get("warmup", 0) + one * iterations
     budget = case.budget(f"both{form}", steps, folder)
     how = {"seeds": seeds, "envs": case.envs, "strategy": "map", "evaluate_episodes": 0}

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from oracles.pieces.leaves import Leaves
 
 from sterling import algorithms
-from sterling.channels import Channel
+from sterling.problem.channels import Channel
 from sterling.types import Feed, Log, Needs, Record, Rollouts, Sequences, Signals, Spec
 
 CHOICES = spaces.Discrete(mid_run.CHOICES)
@@ -108,9 +108,18 @@ PPO = {
     **{"gamma": 0.8, "gae_lambda": 0.9, "length": 6, "minibatch": 7, "epochs": 2, "clip": 0.15},
     **{"entropy_coef": 0.07, "value_coef": 0.6, "max_grad_norm": 0.5, "anneal": True},
 }
+A2C = {name: x for name, x in PPO.items() if name not in ("minibatch", "epochs", "clip")} | {
+    "decay": 0.9
+}
+TRPO = {
+    **{"width": 4, "depth": 1, "lr": 3e-3, "gamma": 0.8, "gae_lambda": 0.9, "length": 6},
+    **{"minibatch": 7, "critic_epochs": 2, "target_kl": 0.02, "damping": 0.3, "cg_steps": 4},
+}
+FAR_STEP = {"target_kl": 1.0, "damping": 0.001, "shrink": 0.7}  # the line search goes back
 LIMITED = {"cost_limit": 0.4, "multiplier_lr": 0.3}
 RECURRENT = {name: x for name, x in PPO.items() if name != "depth"} | {"minibatch": 12}
 PASSED = {"normalise_obs": False, "normalise_reward": False}
+NORMALISED = {"normalise_obs": True, "normalise_reward": True}
 WATCHED = {"clip_value": True, "target_kl": 0.3, "normalise_advantage": False}
 MOVING = {"clip_value": True, "clip": 0.03, "lr": 0.015, "anneal": False}
 DQN = {
@@ -124,6 +133,7 @@ STRETCHES = {
     **{"n_step": 2, "target_period": 5, "eta": 0.7, "max_grad_norm": 0.2, "rescale": 0.01},
 }
 SOFT = {**REPLAYED, "tau": 0.05, "alpha": 0.3}
+QUANTILES = {"members": 2, "quantiles": 3, "drop": 1, "critic_width": 5, "critic_depth": 1}
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
 WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, 0.0])}  # log deviations above 2
 FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, -5.0])}  # and below -5
@@ -159,6 +169,11 @@ PREFERRED = {
     **{"reward_lr": 3e-3, "segment": 3},
 }
 RISEN = {".multiplier": 0.7}
+MAML = {
+    **{"width": 5, "depth": 2, "lr": 3e-3, "inner_lr": 0.3, "gamma": 0.8, "gae_lambda": 0.9},
+    **{"adapt_length": 5, "length": 6, "epochs": 2, "clip": 0.15, "entropy_coef": 0.07},
+    **{"value_coef": 0.6, "max_grad_norm": 0.5, "anneal": True},
+}
 OPENES = {**TINY, "noise": 0.3, "weight_decay": 0.2, "limit": 6}
 
 UPDATES = [
@@ -166,6 +181,24 @@ UPDATES = [
     Update("ppo masked choices", PPO | WATCHED, ITERATION, is_continuous=False, has_choices=True),
     Update("ppo box", PPO | PASSED | MOVING, ITERATION),
     Update("ppo box normalised", PPO, ITERATION),
+    Update("a2c choices", A2C, ITERATION, is_continuous=False),
+    Update(
+        "a2c masked choices",
+        A2C | {"normalise_advantage": True, "anneal": False},
+        ITERATION,
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("a2c box normalised", A2C | NORMALISED, ITERATION),
+    Update("trpo choices", TRPO | FAR_STEP, ITERATION, is_continuous=False),
+    Update(
+        "trpo masked choices",
+        TRPO | NORMALISED | {"normalise_advantage": False},
+        ITERATION,
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("trpo box", TRPO, ITERATION),
     Update("ippo box normalised", PPO | {"minibatch": 20}, ITERATION),
     Update("ippo team box", PPO | PASSED | {"reward": "team", "identity": False}, ITERATION),
     Update(
@@ -201,6 +234,16 @@ UPDATES = [
         is_continuous=False,
         has_choices=True,
     ),
+    Update("maml choices", MAML | PASSED, ITERATION, is_continuous=False),
+    Update(
+        "maml masked choices",
+        MAML | {"inner_steps": 2, "target_kl": 0.3},
+        ITERATION,
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("maml box normalised", MAML, ITERATION),
+    Update("maml box first order", MAML | PASSED | {"first_order": True}, ITERATION),
     Update("openes box", OPENES),
     Update("openes choices", OPENES | {"normalise_obs": False}, is_continuous=False),
     Update("dqn", DQN, {".updates": 33}, is_continuous=False),
@@ -232,6 +275,8 @@ UPDATES = [
     Update("sac box untuned", SOFT | {"tune_alpha": False, "target_entropy": -0.7}),
     Update("sac choices", SOFT, is_continuous=False),
     Update("sac masked choices", SOFT, is_continuous=False, has_choices=True),
+    Update("tqc box", SOFT | QUANTILES, nudges=WIDE),
+    Update("tqc box untuned", SOFT | QUANTILES | {"tune_alpha": False, "drop": 0, "n_step": 2}),
     Update("mbpo box", SOFT, KNOWN, nudges=WIDE),
     Update("mbpo choices", SOFT, KNOWN, is_continuous=False),
     Update("mbpo models box", MODELS, KNOWN, feed="model"),
@@ -248,6 +293,9 @@ UPDATES = [
     Update("bc choices", LOGGED, is_continuous=False, has_choices=True, has_log=True),
     Update("bc box", LOGGED, has_log=True),
     Update("bc squares", LOGGED | {"likelihood": False}, has_log=True),
+    Update("distill choices", LOGGED, is_continuous=False, has_choices=True),
+    Update("distill box", LOGGED),
+    Update("distill squares", LOGGED | {"likelihood": False}),
     Update("iql box", IQL | {"layer_norm": True, "scale_reward": True}, HALF, LOW, has_log=True),
     Update("iql choices", IQL, HALF, LOW, is_continuous=False, has_log=True),
     Update("xql box", IMPLICIT | {"temperature": 0.5, "clip": 1.2}, HALF, LOW, has_log=True),

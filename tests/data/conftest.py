@@ -5,8 +5,8 @@ import pytest
 from gymnasium import spaces
 
 from sterling.data import Dataset
-from sterling.data.columns import Block
-from sterling.data.facts import Facts, Source
+from sterling.data.dataset_metadata import Facts, Source
+from sterling.data.episode_columns import Block
 
 
 def build(lengths, ended, *, seed=0, nested=False, discrete=False, extras=(), **facts):
@@ -47,7 +47,7 @@ def build(lengths, ended, *, seed=0, nested=False, discrete=False, extras=(), **
         arrays["info/height"] = random.normal(size=rows + episodes)
     block = Block(arrays, lengths, np.zeros(episodes, np.int32))
     known = Facts(sources=(Source("made", generator="test"),), **facts)
-    return Dataset.of(block, obs_space, action_space, known)
+    return Dataset.from_block(block, obs_space, action_space, known)
 
 
 @pytest.fixture(scope="session", name="build")

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sterling.data import Dataset, check, repaired, sound
-from sterling.data.facts import Facts, Source
+from sterling.data import Dataset, check, repair_dataset, require_valid
+from sterling.data.dataset_metadata import Facts, Source
 from sterling.types import Mistake
 
 
@@ -18,7 +18,7 @@ def changed(data, facts=None, **columns):
         found = change(arrays[name])
         arrays[name] = arrays[name] if found is None else found
     block = dataclasses.replace(block, arrays=arrays)
-    return Dataset.of(block, data.obs_space, data.action_space, facts or data.facts)
+    return Dataset.from_block(block, data.obs_space, data.action_space, facts or data.facts)
 
 
 def places(findings, kind):
@@ -40,7 +40,7 @@ def data(build):
 
 def test_nothing_is_found_where_nothing_is_wrong(data):
     assert check(data) == []
-    assert sound(data) is data
+    assert require_valid(data) is data
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_a_nan_is_found_and_its_steps_are_left_out(data, column, at, step, piece
     findings = check(broken)
     assert places(findings, "nan") == [("error", 1, step)]
     with pytest.raises(Mistake, match=f"error: nan: episode 1 step {step}: {column} holds NaN"):
-        sound(broken)
-    mended = repaired(broken, findings)
+        require_valid(broken)
+    mended = repair_dataset(broken, findings)
     assert mended.lengths.tolist() == [6, *pieces, 5, 7, 9]
     assert check(mended)[0].kind == "assumed"  # the note that it was repaired, and no more
     assert {one.kind for one in check(mended)} == {"assumed"}
@@ -72,13 +72,13 @@ def test_a_nan_is_found_and_its_steps_are_left_out(data, column, at, step, piece
 def test_actions_outside_and_on_the_edge(data):
     broken = changed(data, action=put((7, 1), 2.5))
     assert places(check(broken), "action") == [("error", 1, 1)]
-    mended = repaired(broken, check(broken))
+    mended = repair_dataset(broken, check(broken))
     assert mended[1].action[1, 1] == 2.0
     barely = changed(data, action=put((7, 1), np.float32(2.0) + np.float32(1e-6)))
     assert places(check(barely), "action") == [("warning", 1, 1)]
     edge = changed(data, action=lambda a: a.__setitem__((slice(3, None), 0), -2.0))
     assert places(check(edge), "edge") == [("warning", 0, 3)]
-    mended = repaired(edge, check(edge))
+    mended = repair_dataset(edge, check(edge))
     assert not places(check(mended), "edge")
     np.testing.assert_allclose(mended[3].action, edge[3].action, atol=1e-4)
 
@@ -87,14 +87,14 @@ def test_choices_that_do_not_exist(build):
     broken = changed(build([6, 8], [1, 0], discrete=True), action=put(8, 5))  # 2, 3 and 4 do
     findings = check(broken)
     assert places(findings, "action") == [("error", 1, 2)]
-    assert repaired(broken, findings).lengths.tolist() == [6, 2, 5]
+    assert repair_dataset(broken, findings).lengths.tolist() == [6, 2, 5]
 
 
 def test_an_end_in_the_middle_splits_the_episode(data):
     broken = changed(data, discount=put(9, 0.0))
     findings = check(broken)
     assert places(findings, "terminal") == [("error", 1, 3)]
-    mended = repaired(broken, findings)
+    mended = repair_dataset(broken, findings)
     assert mended.lengths.tolist() == [6, 4, 4, 5, 7, 9]
     assert mended.ended.tolist() == [True, True, False, True, False, True]
     masks = Facts(sources=(Source("set", "ogbench"),))  # there it is meant so
@@ -105,8 +105,8 @@ def test_ends_at_the_time_limit_are_cuts(build):
     data = build([200, 200, 200], [True, True, True], environment="Pendulum-v1")
     findings = check(data)
     assert places(findings, "terminal") == [("error", 0, None)]
-    assert "time limit is 200" in findings[0].said
-    mended = repaired(data, findings)
+    assert "time limit is 200" in findings[0].message
+    mended = repair_dataset(data, findings)
     assert not mended.ended.any()
     nameless = build([20] * 3 + [7], [True] * 4)
     assert places(check(nameless), "terminal") == [("warning", 0, None)]
@@ -149,7 +149,7 @@ def test_a_successor_from_the_next_episode_is_found(data):
     broken = changed(whole, obs=lambda _: obs)
     findings = check(broken)
     assert places(findings, "next_obs") == [("error", 0, 5), ("error", 1, 7)]
-    mended = repaired(broken, findings)
+    mended = repair_dataset(broken, findings)
     assert mended.lengths.tolist() == [6, 7, 5, 7, 9]
     assert mended[0].obs[-1].tolist() == mended[0].obs[-2].tolist()
     assert mended[1].obs[-1, :2].tolist() == [100, 7]
@@ -171,7 +171,7 @@ def test_where_successors_cross_resets_all_are_found(build):
     last = [length - 1 for length in lengths]
     assert places(findings, "next_obs") == [("error", at, last[at]) for at in range(6)]
     first = {one.obs[0].tobytes() for one in broken}
-    mended = repaired(broken, findings)
+    mended = repair_dataset(broken, findings)
     assert not first & {one.obs[-1].tobytes() for one in mended}
 
 
@@ -219,7 +219,7 @@ def test_a_reset_within_an_episode_is_suspected(build):
 def test_duplicates_and_empty_episodes_are_dropped(data):
     twice = data[[0, 1, 0, 2, 1]]
     assert places(check(twice), "duplicate") == [("warning", 2, None), ("warning", 4, None)]
-    assert repaired(twice, check(twice)).lengths.tolist() == [6, 8, 5]
+    assert repair_dataset(twice, check(twice)).lengths.tolist() == [6, 8, 5]
 
 
 def test_episodes_that_are_all_empty_are_told(build):
@@ -227,14 +227,14 @@ def test_episodes_that_are_all_empty_are_told(build):
     assert data.ended.tolist() == [False, False]
     warnings = [("warning", 0, None), ("warning", 1, None)]
     assert places(check(data), "empty") == [("error", None, None), *warnings]
-    with pytest.raises(Mistake, match="no episode has a step"):
-        sound(data)
+    with pytest.raises(Mistake, match="no episode has any step"):
+        require_valid(data)
 
 
 def test_an_empty_episode_is_dropped(build):
     data = build([3, 0, 4], [True, False, True])
     assert places(check(data), "empty") == [("warning", 1, None)]
-    assert repaired(data, check(data)).lengths.tolist() == [3, 4]
+    assert repair_dataset(data, check(data)).lengths.tolist() == [3, 4]
 
 
 def test_rewards_that_tell_nothing(data, build):
@@ -248,7 +248,7 @@ def test_types_shapes_and_spaces(data, build):
     whole = changed(build([6, 8], [1, 0], discrete=True), action=lambda a: a.astype(np.float32))
     findings = check(whole)
     assert places(findings, "type") == [("error", None, None)]
-    assert repaired(whole, findings)[0].action.dtype == np.int64
+    assert repair_dataset(whole, findings)[0].action.dtype == np.int64
     wide = changed(data, obs=lambda o: np.concatenate([o, o], 1))
     assert places(check(wide), "shape") == [("error", None, None)]
     found = check(data, "CartPole-v1")
@@ -263,12 +263,12 @@ def test_observations_and_log_probabilities_that_cannot_be(build):
     likely = changed(data, **{"extra/log_prob": put(7, 0.5)})
     assert places(check(likely), "log_prob") == [("error", 1, 1)]
     nan = changed(data, **{"extra/log_prob": put(7, np.nan)})
-    assert repaired(nan, check(nan)).lengths.tolist() == [6, 1, 6]
+    assert repair_dataset(nan, check(nan)).lengths.tolist() == [6, 1, 6]
 
 
 def test_what_was_assumed_is_said(data):
-    facts = data.facts.noted("the spaces were guessed from the numbers")
-    assert [str(one) for one in check(data.renamed(facts))] == [
+    facts = data.facts.with_notes("the spaces were guessed from the numbers")
+    assert [str(one) for one in check(data.with_facts(facts))] == [
         "warning: assumed: dataset: source 0 (made): the spaces were guessed from the numbers"
     ]
 

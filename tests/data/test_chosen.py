@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from sterling.data import Dataset, concatenate
-from sterling.data.columns import Block
-from sterling.data.device import to_device
-from sterling.judging import judge
+from sterling.data.device_dataset import to_device
+from sterling.data.episode_columns import Block
+from sterling.evaluation import estimate_policy_value
 
 EPISODES, STEPS = 40, 10
 
@@ -46,7 +46,7 @@ def test_a_density_in_a_files_units_is_judged_in_an_agents(tmp_path):
     data = flat(tmp_path / "flat.npz")
     assert data.lengths.tolist() == [STEPS] * EPISODES
     for method in ("is", "pdis", "wpdis"):
-        found = judge(Uniform(), data, method, gamma=1.0)
+        found = estimate_policy_value(Uniform(), data, method, gamma=1.0)
         assert found.value == pytest.approx(STEPS, rel=1e-4)
     rows = np.arange(5)
     for record in (data.transitions(rows), to_device(data).transitions(rows)):
@@ -59,7 +59,7 @@ def with_columns(data, **more):
     block = next(data.blocks(data.rows))
     arrays = {**block.arrays, **{f"extra/{name}": array for name, array in more.items()}}
     made = Block(arrays, block.lengths, block.sources)
-    return Dataset.of(made, data.obs_space, data.action_space)
+    return Dataset.from_block(made, data.obs_space, data.action_space)
 
 
 def test_logs_made_before_keep_an_agents_density(build):

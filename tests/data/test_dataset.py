@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from sterling.data import Dataset, concatenate
-from sterling.data.columns import Block
-from sterling.data.device import OnDevice, to_device
-from sterling.data.formats import check_place
+from sterling.data.device_dataset import DeviceDataset, to_device
+from sterling.data.episode_columns import Block
+from sterling.data.formats import check_destination
 from sterling.types import Mistake
 
 EPISODES = some.lists(some.tuples(some.integers(0, 5), some.booleans()), min_size=2, max_size=8)
@@ -63,7 +63,7 @@ def test_rows_are_as_an_agent_would_have_lived_them(build):
     assert record.mask.all()
     choices = build([4], [True], discrete=True).transitions().action
     assert set(np.asarray(choices).tolist()) <= {0, 1, 2}  # stored from 2
-    with pytest.raises(Mistake, match="rows lie between 0 and 6"):
+    with pytest.raises(Mistake, match="Row numbers lie between 0 and 6"):
         data.transitions(np.array([7]))
 
 
@@ -76,8 +76,8 @@ def test_rows_are_asked_for_by_numbers_or_by_a_mask(build):
     assert data.transitions(np.zeros(7, bool)).reward.shape == (0,)
     assert data.transitions([]).obs.shape == (0, 3)
     for wrong, said in (
-        (chosen[:6], r"one truth for each of the 7 rows; got \(6,\)"),
-        ([1.5], "by whole numbers or a mask; got float64"),
+        (chosen[:6], r"one boolean for each of the 7 rows; got shape \(6,\)"),
+        ([1.5], "by integers or a boolean mask; got float64"),
     ):
         with pytest.raises(Mistake, match=said):
             data.transitions(wrong)
@@ -86,7 +86,7 @@ def test_rows_are_asked_for_by_numbers_or_by_a_mask(build):
 def test_the_device_answers_as_the_host_does(build):
     data = build([4, 0, 3, 6], [1, 0, 0, 1], nested=True, discrete=True, extras=("log_prob",))[1:]
     there = to_device(data)
-    assert isinstance(there, OnDevice)
+    assert isinstance(there, DeviceDataset)
     index = np.array([[0, 8, 3], [2, 2, 5]])
     ours = data.transitions(index)
     theirs = jax.jit(lambda d, i: d.transitions(i))(there, index)
@@ -105,7 +105,7 @@ def test_integers_that_32_bits_do_not_hold_are_seen_as_floats():
         "discount": np.ones(2, np.float32),
     }
     block = Block(columns, np.array([2]), np.zeros(1, np.int32))
-    data = Dataset.of(block, spaces.Box(0, 2**40, (1,), np.int64), spaces.Discrete(2))
+    data = Dataset.from_block(block, spaces.Box(0, 2**40, (1,), np.int64), spaces.Discrete(2))
     assert data.spec.obs.dtype == np.float32
     for one in (data, to_device(data)):
         rows = one.transitions(np.arange(2))
@@ -123,7 +123,7 @@ def test_selections_name_the_best_and_keep_the_order(build):
     assert len(data.where(lambda one: one.total >= threshold)) == 3
     assert data[2:5].top(1.0).hash == data[2:5].hash
     assert len(data.top(0.01)) == 1
-    with pytest.raises(Mistake, match="between 0 and 1"):
+    with pytest.raises(Mistake, match="above 0 and at most 1"):
         data.top(10.0)
 
 
@@ -133,16 +133,16 @@ def test_joining_keeps_the_source_of_every_episode(build):
     other = build([4], [1], seed=1, reference=(0.0, 2.0), **world)
     both = concatenate([one, other[:], one[1:]])
     assert both.lengths.tolist() == [2, 3, 4, 3]
-    assert both.passport.sources.tolist() == [0, 0, 1, 2]
+    assert both.metadata.sources.tolist() == [0, 0, 1, 2]
     assert both.facts.environment == "Hopper-v5"
     assert both.facts.options == {"frame_skip": 2}
     assert both.facts.reference is None  # they disagree
     elsewhere = build([4], [1], environment="Hopper-v5")
     assert concatenate([one, elsewhere]).facts.environment == ""  # other options: another world
     np.testing.assert_array_equal(both[2].obs, other[0].obs)
-    with pytest.raises(Mistake, match="spaces of the datasets differ"):
+    with pytest.raises(Mistake, match="datasets have different spaces"):
         concatenate([one, build([2], [1], discrete=True)])
-    with pytest.raises(Mistake, match="nothing to join"):
+    with pytest.raises(Mistake, match="no dataset to join"):
         concatenate([])
 
 
@@ -155,7 +155,7 @@ def test_the_hash_changes_with_any_number(build, choose):
     arrays = {key: array.copy() for key, array in block.arrays.items()}
     at = choose.draw(some.integers(0, arrays[name].size - 1))
     arrays[name].flat[at] += 1
-    other = Dataset.of(type(block)(arrays, block.lengths, block.sources), *spaces_of(data))
+    other = Dataset.from_block(type(block)(arrays, block.lengths, block.sources), *spaces_of(data))
     assert other.hash != data.hash
     assert data[:].hash == data.hash
     assert data[::-1].hash != data.hash
@@ -169,15 +169,15 @@ def test_the_hash_changes_with_lengths(build):
     data = build([3, 4], [False, False])
     block = next(data.blocks())
     other = type(block)(block.arrays, np.array([4, 3]), block.sources)
-    assert Dataset.of(other, *spaces_of(data)).hash != data.hash
+    assert Dataset.from_block(other, *spaces_of(data)).hash != data.hash
 
 
 def test_lengths_that_do_not_fit_are_refused(build):
     data = build([3, 4], [False, False])
     block = next(data.blocks())
     other = type(block)(block.arrays, np.array([3, 3, 1]), np.zeros(3, np.int32))
-    with pytest.raises(Mistake, match="column 'obs' has 9 entries where 10 belong to 3 episodes"):
-        Dataset.of(other, *spaces_of(data))
+    with pytest.raises(Mistake, match=r"Column 'obs' has 9 entries, but 3 episodes .* need 10"):
+        Dataset.from_block(other, *spaces_of(data))
 
 
 def test_what_is_larger_than_memory_is_mapped(build, same, tmp_path):
@@ -203,9 +203,9 @@ def test_mapping_works_where_memory_is_limited(tmp_path):
         import numpy as np
         from gymnasium import spaces
         from sterling.data import Dataset
-        from sterling.data.columns import Block, Stream
-        from sterling.data.facts import Facts
-        from sterling.data.formats import own
+        from sterling.data.episode_columns import Block, Stream
+        from sterling.data.dataset_metadata import Facts
+        from sterling.data.formats import sterling_format
 
         def blocks():
             for part in range(40):
@@ -216,11 +216,11 @@ def test_mapping_works_where_memory_is_limited(tmp_path):
 
         box = spaces.Box(-np.inf, np.inf, (250,), np.float32)
         path = __import__("pathlib").Path(sys.argv[1])
-        Dataset.of(next(blocks()), box, spaces.Box(-1, 1, (1,))).transitions(np.arange(256))
+        Dataset.from_block(next(blocks()), box, spaces.Box(-1, 1, (1,))).transitions(np.arange(256))
         used = next(x for x in open("/proc/self/status") if x.startswith("VmData"))
         most = 1024 * int(used.split()[1]) + 50_000_000
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-        own.write_blocks(box, spaces.Box(-1, 1, (1,)), Facts(), blocks(), path)
+        sterling_format.write_blocks(box, spaces.Box(-1, 1, (1,)), Facts(), blocks(), path)
         data = Dataset(path)
         assert data.mapped and data.rows == 80_000, data
         assert abs(data.returns.sum() - 80_000) < 1e-6
@@ -242,10 +242,10 @@ def test_mapping_works_where_memory_is_limited(tmp_path):
 
 def test_a_folder_in_which_somebody_was_killed_before_the_first_file_is_written_to(tmp_path):
     (tmp_path / ".obs.partial-123").write_bytes(b"unfinished")
-    check_place(tmp_path)
+    check_destination(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(Mistake, match="exists and is no sterling dataset"):
-        check_place(tmp_path)
+    with pytest.raises(Mistake, match="exists and is not a dataset in the format sterling"):
+        check_destination(tmp_path)
 
 
 def test_what_somebody_who_was_killed_left_goes_when_the_folder_is_written_to(build, tmp_path):

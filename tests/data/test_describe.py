@@ -7,9 +7,10 @@ import pytest
 from gymnasium import spaces
 
 from sterling.cli import main
-from sterling.data import Dataset, describe, formats, recommend
-from sterling.data.columns import Block
-from sterling.data.facts import Facts
+from sterling.data import Dataset, describe, recommend
+from sterling.data.dataset_metadata import Facts
+from sterling.data.episode_columns import Block
+from sterling.data.file_conversion import convert_files
 from sterling.types import Mistake
 
 
@@ -33,7 +34,9 @@ def tabular(episodes, ended=True, actions=3, **facts):
         np.array(lengths),
         np.zeros(len(lengths), np.int32),
     )
-    return Dataset.of(block, spaces.MultiDiscrete([50]), spaces.Discrete(actions), Facts(**facts))
+    return Dataset.from_block(
+        block, spaces.MultiDiscrete([50]), spaces.Discrete(actions), Facts(**facts)
+    )
 
 
 def test_quality_and_coverage_are_those_of_the_paper():
@@ -46,7 +49,7 @@ def test_quality_and_coverage_are_those_of_the_paper():
     assert describe(data, beside=wider).coverage == pytest.approx(3 / 12)
     assert describe(data, beside=data).coverage == 1.0
     other = tabular([([(0, 0, 1.0)], 1)], actions=4)
-    with pytest.raises(Mistake, match="both files must be of one environment"):
+    with pytest.raises(Mistake, match="Give files of one environment"):
         describe(data, beside=other)
     assert found.upside == pytest.approx(np.sqrt(0.5))  # returns 2 and 4
     assert found.ended == 1.0
@@ -64,7 +67,7 @@ def test_every_pair_of_whole_numbers_is_a_cell_of_its_own():
         "discount": np.zeros(256, np.float32),
     }
     block = Block(columns, np.ones(256, np.int64), np.zeros(256, np.int32))
-    data = Dataset.of(block, spaces.MultiDiscrete([8, 8]), spaces.Discrete(4))
+    data = Dataset.from_block(block, spaces.MultiDiscrete([8, 8]), spaces.Discrete(4))
     assert describe(data).pairs == 256
 
 
@@ -74,7 +77,7 @@ def test_figures_that_happen_to_be_0_or_1_are_no_successes():
     block = next(made.blocks())
     arrays = {**block.arrays, "extra/log_prob": np.zeros(20, np.float32)}
     block = dataclasses.replace(block, arrays=arrays)
-    found = describe(Dataset.of(block, made.obs_space, made.action_space, made.facts))
+    found = describe(Dataset.from_block(block, made.obs_space, made.action_space, made.facts))
     for one in (found.returns, found.quality):
         assert one.method == "t"
     for one in (found.lengths, found.entropy):
@@ -94,9 +97,9 @@ def test_references_in_the_wrong_order_are_refused(build, tmp_path, ends):
     data = build([3, 4], [1, 1])
     for ask in (
         lambda: describe(data, reference=ends),
-        lambda: formats.convert([data.save(tmp_path / "a")], tmp_path / "b", reference=ends),
+        lambda: convert_files([data.save(tmp_path / "a")], tmp_path / "b", reference=ends),
     ):
-        with pytest.raises(Mistake, match="the return that counts as 0 and a higher one"):
+        with pytest.raises(Mistake, match="Reference scores must be LOW HIGH, with LOW < HIGH"):
             ask()
 
 
@@ -106,17 +109,17 @@ def test_the_command_says_all_only_of_all(tmp_path, capsys):
     made = tabular([(steps, 1)] * 249 + [([(0, 0, 1.0), *steps[1:]], 1)])
     block = next(made.blocks())
     block.arrays["discount"][-1] = 1.0
-    path = Dataset.of(block, made.obs_space, made.action_space).save(tmp_path / "log")
+    path = Dataset.from_block(block, made.obs_space, made.action_space).save(tmp_path / "log")
     assert main(["data", "describe", str(path)]) == 0
     said = capsys.readouterr().out
     assert "commonest reward  99.97% of rows" in said
-    assert "; 99.6% ended" in said
+    assert "; 99.6% terminated" in said
     block.arrays["reward"][:], block.arrays["discount"][-1] = 0.0, 0.0
-    path = Dataset.of(block, made.obs_space, made.action_space).save(tmp_path / "same")
+    path = Dataset.from_block(block, made.obs_space, made.action_space).save(tmp_path / "same")
     assert main(["data", "describe", str(path)]) == 0
     said = capsys.readouterr().out
     assert "commonest reward  100% of rows" in said
-    assert "; 100% ended" in said
+    assert "; 100% terminated" in said
 
 
 def test_stitching_is_what_a_better_continuation_brings():
@@ -168,7 +171,7 @@ def test_the_unit_of_observations_does_not_matter(build):
     block = next(data.blocks())
     large = {**block.arrays, "obs": block.arrays["obs"] * np.float32(2.0**80)}  # 1e24
     block = dataclasses.replace(block, arrays=large)
-    scaled = describe(Dataset.of(block, data.obs_space, data.action_space, data.facts))
+    scaled = describe(Dataset.from_block(block, data.obs_space, data.action_space, data.facts))
     assert scaled.policy == pytest.approx(describe(data).policy, rel=1e-3)
 
 
@@ -180,7 +183,7 @@ def test_what_holds_no_numbers_is_not_described(build, tmp_path, capsys, column)
     path = data.save(tmp_path / "broken")
     assert main(["data", "describe", str(path)]) == 2
     said = capsys.readouterr().err
-    assert f"{column} holds NaN or infinity; sterling data check {path} --fix OUT first" in said
+    assert f"{column!r} holds NaN or infinity. Repair the dataset first" in said
     whole = build([5, 6], [1, 1]).save(tmp_path / "whole")
     assert main(["data", "describe", str(whole), "--beside", str(path)]) == 2
 

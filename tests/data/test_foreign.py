@@ -6,6 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from sterling.data import Dataset, describe, formats
+from sterling.data.file_conversion import convert_files
 from sterling.types import Mistake
 
 
@@ -66,8 +67,8 @@ def test_a_limit_cuts_what_has_no_timeouts(tmp_path):
     path = d4rl(tmp_path / "a.hdf5", observations=STREAM, actions=ZEROS, rewards=REWARDS, **flags)
     for wrong in (0, -5):
         with pytest.raises(Mistake, match="at least 1 step"):
-            formats.convert([path], tmp_path / "wrong", limit=wrong)
-    data = formats.convert([path], tmp_path / "out", limit=3)
+            convert_files([path], tmp_path / "wrong", limit=wrong)
+    data = convert_files([path], tmp_path / "out", limit=3)
     assert data.lengths.tolist() == [2, 2]
     assert data[1].obs[:, 0].tolist() == [3, 4, 5]
 
@@ -98,7 +99,7 @@ def test_ogbench_in_its_three_forms_is_one_dataset(tmp_path, same):
         terminals=np.array([0, 0, 1, 0, 1.0]),
     )
     read = [Dataset(tmp_path / f"{name}.npz") for name in ("published", "compact", "regular")]
-    assert [formats.recognised(one.path) for one in read] == ["ogbench"] * 3
+    assert [formats.detect_format(one.path) for one in read] == ["ogbench"] * 3
     assert read[0].lengths.tolist() == [3, 2]
     assert read[0][1].obs[:, 0].tolist() == [4, 5, 6]
     assert not read[0].ended.any()
@@ -168,7 +169,7 @@ def test_an_npz_that_does_not_say_where_it_was_cut_is_noted(tmp_path, more):
         note for note in Dataset(tmp_path / "a.npz").facts.sources[0].notes if "--limit" in note
     ]
     assert len(unknown) == (not more)
-    cut = formats.convert([tmp_path / "a.npz"], tmp_path / "out", limit=3)
+    cut = convert_files([tmp_path / "a.npz"], tmp_path / "out", limit=3)
     assert not any("--limit" in note for note in cut.facts.sources[0].notes)
     assert len(cut) == 2
 
@@ -176,7 +177,7 @@ def test_an_npz_that_does_not_say_where_it_was_cut_is_noted(tmp_path, more):
 @pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
 def test_an_npz_is_read_piece_by_piece(tmp_path, monkeypatch, same, write):
     """By rows, or all of it where an array lies by columns."""
-    monkeypatch.setattr(formats.flat, "BLOCK", 7)
+    monkeypatch.setattr(formats.flat_arrays, "BLOCK_ROWS", 7)
     random, rows = np.random.default_rng(0), 60
     obs = random.normal(size=(rows, 3))
     arrays = {"actions": random.integers(0, 3, rows), "rewards": random.normal(size=rows)}
@@ -189,17 +190,17 @@ def test_an_npz_is_read_piece_by_piece(tmp_path, monkeypatch, same, write):
     assert whole[0].lengths.tolist() == [1] * 60  # its successors are not what follows
     np.testing.assert_array_equal(whole[0].transitions().obs, obs.astype(np.float32))
     whole[0].save(tmp_path / "ours.npz", "npz")
-    monkeypatch.setattr(formats.npz, "BLOCK", 7)
-    taken, read = [], formats.archive.Member.__getitem__
+    monkeypatch.setattr(formats.npz, "BLOCK_ROWS", 7)
+    taken, read = [], formats.npz_archive.ArrayMember.__getitem__
 
     def counted(member, rows):
         found = read(member, rows)
         taken.append(len(found) if found.ndim > 1 else 0)
         return found
 
-    monkeypatch.setattr(formats.archive.Member, "__getitem__", counted)
+    monkeypatch.setattr(formats.npz_archive.ArrayMember, "__getitem__", counted)
     for name, successors in (("rows", 0), ("ours", 7)):
-        stream = formats.stream(tmp_path / f"{name}.npz")
+        stream = formats.open_stream(tmp_path / f"{name}.npz")
         assert [block.rows for block in stream.blocks] == [7] * 8 + [4]
         assert max(taken) == 7 + successors  # each episode of one row has two observations
     with pytest.raises(Mistake, match=r"larger than memory.*sterling data import"):
@@ -212,9 +213,9 @@ def test_memory_that_does_not_suffice_is_said_in_one_line(tmp_path, monkeypatch)
     def none(*_):
         raise MemoryError
 
-    monkeypatch.setattr(formats.archive.Member, "__getitem__", none)
-    for read in (Dataset, lambda path: formats.convert([path], tmp_path / "out")):
-        with pytest.raises(Mistake, match=r"memory does not suffice for .*a\.npz"):
+    monkeypatch.setattr(formats.npz_archive.ArrayMember, "__getitem__", none)
+    for read in (Dataset, lambda path: convert_files([path], tmp_path / "out")):
+        with pytest.raises(Mistake, match=r"Memory does not suffice for .*a\.npz"):
             read(tmp_path / "a.npz")
 
 
@@ -228,26 +229,28 @@ def test_importing_joins_files_and_takes_an_environments_spaces(tmp_path):
             terminals=np.array([0, 0, 0, 1]),
         )
     files = [tmp_path / "a.npz", tmp_path / "b.npz"]
-    data = formats.convert(files, tmp_path / "out", environment="Pendulum-v1", reference=(0.0, 9.0))
+    data = convert_files(files, tmp_path / "out", environment="Pendulum-v1", reference=(0.0, 9.0))
     assert data.action_space == spaces.Box(-2.0, 2.0, (1,), np.float32)
     assert [one.source.name for one in data] == ["a.npz", "b.npz"]
     assert data.facts.reference == (0, 9)
     with pytest.raises(Mistake, match="did you mean Pendulum-v1"):
-        formats.convert(files, tmp_path / "out", environment="Pendulun-v1")
-    with pytest.raises(Mistake, match=r"the file's obs space is Box.*, the environment's Box"):
-        formats.convert(files, tmp_path / "out", environment="CartPole-v1")
+        convert_files(files, tmp_path / "out", environment="Pendulun-v1")
+    with pytest.raises(
+        Mistake, match=r"The file's obs space is Box.*, but the environment's is Box"
+    ):
+        convert_files(files, tmp_path / "out", environment="CartPole-v1")
 
 
 def test_what_is_missing_or_too_short_is_named(tmp_path):
     path = d4rl(tmp_path / "d.hdf5", observations=STREAM, actions=ZEROS[:4], terminals=REWARDS)
-    with pytest.raises(Mistake, match="no array 'rewards'"):
+    with pytest.raises(Mistake, match="array 'rewards' is missing"):
         Dataset(path)
     d4rl(path, observations=STREAM, actions=ZEROS[:4], terminals=REWARDS, rewards=REWARDS)
     with pytest.raises(Mistake, match="4 actions for 6 observations"):
         Dataset(path)
     with h5py.File(path, "a") as file:
         del file["actions"]
-    there = "there is no array 'actions'; there are observations, rewards, terminals"
+    there = "The array 'actions' is missing. The file has: observations, rewards, terminals"
     with pytest.raises(Mistake, match=there):
         Dataset(path)
 
@@ -274,12 +277,12 @@ def test_what_is_no_numbers_of_every_row_is_left_out_and_noted(tmp_path, form):
         more["when"] = np.arange(6).astype("datetime64[s]")
         more |= {"infos": np.array([{"a": 1}] * 6, object), "name": np.array("a")}
     path = foreign(tmp_path, form, **more)
-    assert formats.recognised(path) == form
+    assert formats.detect_format(path) == form
     data = Dataset(path)
     assert [name for name in data.columns if name.startswith("extra/")] == ["extra/goal"]
     (note,) = (one for one in data.facts.sources[0].notes if "left out" in one)
     left = {name.removeprefix("infos__") for name in more} - {"goal"}
-    assert set(note.removeprefix("left out, not numbers of every row: ").split(", ")) == left
+    assert set(note.removeprefix("left out, not numbers for every row: ").split(", ")) == left
     assert describe(data).pairs > 1
 
 
@@ -287,10 +290,13 @@ def test_what_is_no_numbers_of_every_row_is_left_out_and_noted(tmp_path, form):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"actions": np.array([b"left"] * 6)}, r"array 'actions' holds no real numbers but \|S4"),
-        ({"terminals": np.where(REWARDS == 3, np.nan, 0)}, "'terminals' is NaN at row 3; write 0"),
-        ({"rewards": np.zeros((6, 2))}, "array 'rewards' has 2 numbers a row; it must have one"),
-        ({"terminals": np.zeros((6, 2))}, "array 'terminals' has 2 numbers a row"),
+        (
+            {"actions": np.array([b"left"] * 6)},
+            r"array 'actions' holds \|S4. Save it as real numbers",
+        ),
+        ({"terminals": np.where(REWARDS == 3, np.nan, 0)}, "'terminals' is NaN at row 3. Write 0"),
+        ({"rewards": np.zeros((6, 2))}, "array 'rewards' has 2 numbers per row. Save it with one"),
+        ({"terminals": np.zeros((6, 2))}, "array 'terminals' has 2 numbers per row"),
         ({name: array[:0] for name, array in {**PLAIN, **FORMS["npz"]}.items()}, "no rows"),
     ],
 )
@@ -313,5 +319,5 @@ def test_other_flags_that_are_nan_are_refused_too(tmp_path):
 def test_needed_arrays_of_python_objects_are_refused(tmp_path):
     for name, array in PLAIN.items():
         path = foreign(tmp_path, "npz", **{name: array.astype(object)})
-        with pytest.raises(Mistake, match=f"array '{name}' holds no real numbers but object"):
+        with pytest.raises(Mistake, match=f"array '{name}' holds object. Save it as real numbers"):
             Dataset(path)

@@ -5,8 +5,9 @@ import pytest
 from gymnasium import spaces
 
 from sterling.cli import main
-from sterling.data import Dataset, check, formats
-from sterling.data.formats import flat
+from sterling.data import Dataset, check
+from sterling.data.file_conversion import convert_files
+from sterling.data.formats import flat_arrays
 from sterling.types import Mistake
 
 ROWS = 8
@@ -43,15 +44,15 @@ def test_actions_beyond_one_are_bounded_by_what_was_seen(tmp_path):
         np.testing.assert_allclose(end[[0, 2]], edge, rtol=1e-5)
     np.testing.assert_allclose(seen[:, 1], 0.0, atol=1e-3)
     findings = [str(one) for one in check(data)]
-    assert sum(flat.BOUNDED in one for one in findings) == 1
+    assert sum(flat_arrays.GUESSED_BOUNDS_NOTE in one for one in findings) == 1
     assert not any(one.startswith("error") for one in findings)
 
 
 def test_actions_within_one_keep_their_bounds(tmp_path):
     data = Dataset(npz(tmp_path / "a.npz", actions=np.full((ROWS, 1), 0.5, np.float32)))
     assert data.action_space == spaces.Box(-1.0, 1.0, (1,), np.float32)
-    assert flat.GUESSED in notes(data)
-    assert flat.BOUNDED not in notes(data)
+    assert flat_arrays.GUESSED_SPACES_NOTE in notes(data)
+    assert flat_arrays.GUESSED_BOUNDS_NOTE not in notes(data)
 
 
 def test_what_is_not_finite_makes_no_bounds(tmp_path):
@@ -67,7 +68,7 @@ def test_guesses_are_joined_by_bounds_that_hold_both(tmp_path, capsys):
     assert main(["data", "import", *map(str, files), str(tmp_path / "both")]) == 0
     data = Dataset(tmp_path / "both")
     assert data.action_space == spaces.Box(1.0, 10.0, (1,), np.float64)
-    assert capsys.readouterr().out.count(flat.BOUNDED) == 2
+    assert capsys.readouterr().out.count(flat_arrays.GUESSED_BOUNDS_NOTE) == 2
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, bool])
@@ -107,11 +108,14 @@ def test_choices_are_the_environments_however_they_are_kept(tmp_path, form):
         "bools": chosen.astype(bool)[:, None],
     }[form]
     path = npz(tmp_path / "a.npz", actions=made)
-    data = formats.convert([path], tmp_path / "out", environment="CartPole-v1")
+    data = convert_files([path], tmp_path / "out", environment="CartPole-v1")
     assert data.action_space == spaces.Discrete(2)
     (action,) = (block.arrays["action"] for block in data.blocks())
     assert (action.dtype, action.tolist()) == (np.int64, chosen.tolist())
-    assert notes(data) == [flat.UNCUT, flat.COPIED]  # nothing is guessed any more
+    assert notes(data) == [
+        flat_arrays.NO_TIMEOUTS_NOTE,
+        flat_arrays.COPIED_LAST_NOTE,
+    ]  # nothing is guessed any more
     assert not [one for one in check(data, "CartPole-v1") if one.severity == "error"]
 
 
@@ -122,7 +126,7 @@ def lake(path, observations):
 @pytest.mark.parametrize("dtype", [np.int64, np.float32])
 def test_observed_choices_are_the_environments(tmp_path, dtype):
     path = lake(tmp_path / "lake.npz", np.arange(ROWS).astype(dtype))
-    data = formats.convert([path], tmp_path / "out", environment="FrozenLake-v1")
+    data = convert_files([path], tmp_path / "out", environment="FrozenLake-v1")
     assert (data.obs_space, data.action_space) == (spaces.Discrete(16), spaces.Discrete(4))
     assert data[0].obs.tolist() == [0, 1, 2, 3, 3]
     assert not [one for one in check(data, "FrozenLake-v1") if one.severity == "error"]
@@ -131,21 +135,24 @@ def test_observed_choices_are_the_environments(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("observations", "words"),
     [
-        (np.arange(ROWS) + 9, r"obs holds 16, which is none of the environment's choices, Disc"),
-        (np.arange(ROWS) / 2, r"obs holds 0\.5, which is none of the environment's choices"),
-        (np.arange(ROWS) - 1, r"obs holds -1, which is none"),
-        (np.zeros((ROWS, 2)), r"the file's obs space is Box.*, the environment's Discrete\(16\)"),
+        (np.arange(ROWS) + 9, r"'obs' holds 16, which .* Discrete\(16\) does not contain"),
+        (np.arange(ROWS) / 2, r"'obs' holds 0\.5, which .* Discrete\(16\) does not contain"),
+        (np.arange(ROWS) - 1, r"'obs' holds -1, which .* does not contain"),
+        (
+            np.zeros((ROWS, 2)),
+            r"The file's obs space is Box.*, but the environment's is Discrete\(16\)",
+        ),
     ],
 )
 def test_what_is_no_choice_of_the_environment_is_refused(tmp_path, observations, words):
     path = lake(tmp_path / "lake.npz", observations)
     with pytest.raises(Mistake, match=words) as error:
-        formats.convert([path], tmp_path / "out", environment="FrozenLake-v1")
+        convert_files([path], tmp_path / "out", environment="FrozenLake-v1")
     assert "\n" not in str(error.value)
 
 
 def test_choices_are_no_torques(tmp_path):
     arrays = dict(observations=np.zeros((ROWS, 3)), actions=np.zeros(ROWS, int))
     path = npz(tmp_path / "a.npz", **arrays)
-    with pytest.raises(Mistake, match=r"the file's action space is Discrete\(1\), the env.*Box"):
-        formats.convert([path], tmp_path / "out", environment="Pendulum-v1")
+    with pytest.raises(Mistake, match=r"The file's action space is Discrete\(1\), but .* is Box"):
+        convert_files([path], tmp_path / "out", environment="Pendulum-v1")

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.data import Dataset, formats, memory
+from sterling.data import Dataset, available_memory
+from sterling.data.file_conversion import convert_files
 from sterling.data.formats import rlds
 from sterling.types import Mistake
 
@@ -121,7 +122,7 @@ ELSEWHERE = {
 
 def refused(path, said, tmp_path):
     """By every way to read it, in one line that names the file; nothing is written."""
-    for read in (Dataset, lambda path: formats.convert([path], tmp_path / "out")):
+    for read in (Dataset, lambda path: convert_files([path], tmp_path / "out")):
         with pytest.raises(Mistake) as told:
             read(path)
         line = str(told.value)
@@ -150,7 +151,7 @@ def test_a_link_that_only_its_writer_knows_is_not_followed(secret, tmp_path):
     at = content.rindex(64, 0, content.index(str(secret).encode()))  # its kind
     content[at] = 80
     path.write_bytes(content)
-    refused(path, "'e' is a link of a kind that only its writer knows", tmp_path)
+    refused(path, "'e' is a link of an unknown kind", tmp_path)
 
 
 def test_a_minari_file_shows_nothing_from_elsewhere(build, secret, tmp_path):
@@ -192,22 +193,22 @@ def sparse(path, name, shape, dtype):
 def test_a_small_file_that_asks_for_all_memory_is_refused_in_one_line(
     name, shape, dtype, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(memory, "left", lambda: 2**30)
+    monkeypatch.setattr(available_memory, "free_bytes", lambda: 2**30)
     sparse(tmp_path / "a.hdf5", name, shape, dtype)
     refused(tmp_path / "a.hdf5", "of memory and 1.1 GB are free", tmp_path)
 
 
 def test_rows_without_an_end_are_refused_where_they_do_not_fit(tmp_path, monkeypatch):
     """One episode is read at once, however the file is read."""
-    monkeypatch.setattr(memory, "left", lambda: 2**26)
+    monkeypatch.setattr(available_memory, "free_bytes", lambda: 2**26)
     count = 2**20
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
         for name, width in {"observations": 40, "actions": 1, "rewards": 1}.items():
             file.create_dataset(name, (count, width), "f4", chunks=(4096, width))
         for name in ("terminals", "timeouts"):
             file.create_dataset(name, (count,), bool, chunks=(4096,))
-    with pytest.raises(Mistake, match=r"one piece of 1,048,576 rows takes 0\.2 GB of memory"):
-        formats.convert([tmp_path / "a.hdf5"], tmp_path / "out")
+    with pytest.raises(Mistake, match=r"One piece of 1,048,576 rows takes 0\.2 GB of memory"):
+        convert_files([tmp_path / "a.hdf5"], tmp_path / "out")
 
 
 def test_what_does_not_fit_on_the_disk_is_refused_before_it_is_written(tmp_path, monkeypatch):
@@ -216,11 +217,11 @@ def test_what_does_not_fit_on_the_disk_is_refused_before_it_is_written(tmp_path,
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10))
     with pytest.raises(Mistake, match=r"cannot write .*out: it takes .* GB are free"):
-        formats.convert([tmp_path / "a.hdf5"], tmp_path / "out")
+        convert_files([tmp_path / "a.hdf5"], tmp_path / "out")
 
 
 def test_a_sparse_minari_episode_is_refused_in_one_line(build, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "left", lambda: 2**30)
+    monkeypatch.setattr(available_memory, "free_bytes", lambda: 2**30)
     path = build([3, 5], [True, False]).save(tmp_path / "m", "minari")
     with h5py.File(path / "data" / "main_data.hdf5", "r+") as file:
         del file["episode_1/rewards"]
@@ -253,7 +254,7 @@ def header(shape, dtype="<f8"):
 def test_an_archive_that_asks_for_all_memory_is_refused_in_one_line(
     name, shape, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(memory, "left", lambda: 2**30)
+    monkeypatch.setattr(available_memory, "free_bytes", lambda: 2**30)
     path = archived(tmp_path / "a.npz", **{name: header(shape) + bytes(1000)})
     said = "for 6 observations" if name == "rewards" else "GB of memory and 1.1 GB are free"
     refused(path, said, tmp_path)
@@ -266,7 +267,7 @@ def test_the_head_of_an_archives_array_is_not_read_where_it_is_long(tmp_path):
     del bomb
     tracemalloc.start()
     try:
-        refused(path, "header is too long", tmp_path)
+        refused(path, "header of an array is too long", tmp_path)
         assert tracemalloc.get_traced_memory()[1] < 5 * 10**7
     finally:
         tracemalloc.stop()
@@ -288,19 +289,19 @@ def test_a_parquet_file_that_repeats_one_number_is_refused_in_one_line(tmp_path,
     said = {name: {"dtype": "float32", "shape": [1]} for name in columns}
     info = {"features": said, "total_frames": count}
     (tmp_path / "a" / "meta" / "info.json").write_text(json.dumps(info))
-    monkeypatch.setattr(memory, "left", lambda: 2**26)
+    monkeypatch.setattr(available_memory, "free_bytes", lambda: 2**26)
     refused(tmp_path / "a", "b.parquet takes 0.1 GB of memory and 0.1 GB are free", tmp_path)
 
 
 def test_a_packed_step_unpacks_to_no_more_than_its_shape():
-    tensor = rlds.Tensor(np.dtype(np.float32), (2,), "zlib")
+    tensor = rlds.FeatureTensor(np.dtype(np.float32), (2,), "zlib")
     good = zlib.compress(np.ones(2, np.float32).tobytes())
     assert tensor.array([good, good], 2).tolist() == [[1, 1], [1, 1]]
     bomb = zlib.compress(bytes(10**8))
     tracemalloc.start()
     try:
         for bad in (bomb, good[:-6]):
-            with pytest.raises(Mistake, match="a step that is packed does not unpack to 8 bytes"):
+            with pytest.raises(Mistake, match="a compressed step does not unpack to 8 bytes"):
                 tensor.array([good, bad], 2)
         assert tracemalloc.get_traced_memory()[1] < 10**6
     finally:
@@ -311,14 +312,17 @@ def test_a_picture_of_another_size_is_not_decoded():
     """A few kilobytes of JPEG or PNG can be a picture of gigabytes."""
     from PIL import Image
 
-    from sterling.data.formats.minari import _picture
+    from sterling.data.formats.minari import _decode_picture
 
     space = spaces.Box(0, 255, (32, 32, 3), np.uint8)
     with io.BytesIO() as file:
         Image.new("RGB", (32, 32)).save(file, "PNG")
-        assert _picture(file.getvalue(), space).shape == (32, 32, 3)
-    for size, said in (((33, 32), r"a picture of \(32, 33\)"), ((20_000, 20_000), "too large")):
+        assert _decode_picture(file.getvalue(), space).shape == (32, 32, 3)
+    for size, said in (
+        ((33, 32), r"A picture has size \(32, 33\)"),
+        ((20_000, 20_000), "too large"),
+    ):
         with io.BytesIO() as file:
             Image.new("1", size).save(file, "PNG")
             with pytest.raises(Mistake, match=said):
-                _picture(file.getvalue(), space)
+                _decode_picture(file.getvalue(), space)

@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from sterling.cli import main
 from sterling.data import Dataset, formats
-from sterling.data.formats import flat
+from sterling.data.formats import flat_arrays
 from sterling.types import Mistake
 
 LENGTHS, DONE = (4, 3, 1, 2), (True, False, False, True)
@@ -78,7 +78,7 @@ def folder(path: Path, version: str, table=None, without=()) -> Path:
 @pytest.mark.parametrize("version", ["v2.1", "v3.0"])
 def test_frames_become_episodes(tmp_path, version):
     path = folder(tmp_path / "set", version)
-    assert formats.recognised(path) == "lerobot"
+    assert formats.detect_format(path) == "lerobot"
     data = Dataset(path)
     # done: all rows and a copy at the end; cut: the last frame is only seen; one frame cut: nothing
     assert data.lengths.tolist() == [4, 2, 2]
@@ -95,7 +95,7 @@ def test_frames_become_episodes(tmp_path, version):
     (source,) = data.facts.sources
     assert source.generator == "so100"
     assert "left out, not numbers: observation.images.top" in source.notes
-    assert flat.BOUNDED in source.notes
+    assert flat_arrays.GUESSED_BOUNDS_NOTE in source.notes
 
 
 def test_what_is_not_there(tmp_path):
@@ -106,7 +106,7 @@ def test_what_is_not_there(tmp_path):
     assert data.spec.obs == spaces.Box(-np.inf, np.inf, (2,), np.float32)
     assert data.lengths.tolist() == [3, 2, 1]
     assert not data.ended.any()
-    assert "there are no rewards; they are zeros" in data.facts.sources[0].notes
+    assert "there are no rewards; they are set to zero" in data.facts.sources[0].notes
 
 
 def test_the_command_converts(tmp_path, capsys):
@@ -118,10 +118,10 @@ def test_the_command_converts(tmp_path, capsys):
 def test_damage_is_refused_in_one_line(tmp_path, monkeypatch):
     table = frames()
     gap = folder(tmp_path / "gap", "v3.0", table.filter(pyarrow.compute.field("index") != 1))
-    with pytest.raises(Mistake, match="there are 9 frames where meta/info\\.json speaks of 10"):
+    with pytest.raises(Mistake, match="The files have 9 frames, but meta/info\\.json states 10"):
         Dataset(gap)
     twice = pyarrow.concat_tables([table.slice(0, 1), table.slice(0, 1), table.slice(2)])
-    with pytest.raises(Mistake, match="episode 0 has no frame 1"):
+    with pytest.raises(Mistake, match="episode 0 lacks frame 1"):
         Dataset(folder(tmp_path / "twice", "v3.0", twice))
     short = folder(tmp_path / "short", "v3.0")
     file = short / "data" / "chunk-000" / "file-000.parquet"

@@ -9,12 +9,12 @@ from gymnasium import spaces
 from scipy.optimize import linear_sum_assignment
 
 from sterling.data import Dataset, concatenate
-from sterling.data.columns import Block
-from sterling.data.facts import Facts
-from sterling.data.formats import convert
+from sterling.data.dataset_metadata import Facts
+from sterling.data.episode_columns import Block
+from sterling.data.file_conversion import convert_files
 from sterling.data.relabel import inverse_actions, otr
-from sterling.data.relabel.otr import transport
-from sterling.data.spaces import as_agent_acts, as_stored_acts
+from sterling.data.relabel.optimal_transport import transport_plan
+from sterling.data.space_json import to_agent_action, to_stored_action
 from sterling.types import Mistake
 
 PLANE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
@@ -37,7 +37,7 @@ def dataset(paths, action=None, action_space=None, **facts):
     }
     space = action_space or spaces.Box(-1.0, 1.0, (1,), np.float32)
     block = Block(arrays, lengths, np.zeros(len(paths), np.int32))
-    return Dataset.of(block, PLANE, space, Facts(**facts))
+    return Dataset.from_block(block, PLANE, space, Facts(**facts))
 
 
 def circle(steps, off=0.0, start=0.0):
@@ -65,7 +65,7 @@ def test_without_regularisation_the_plan_is_the_best_assignment(seed):
     padded = np.full((8, 9), 5.0, np.float32)
     padded[:6, :6] = cost
     real = (jnp.arange(8) < 6, jnp.arange(9) < 6)
-    plan = np.asarray(transport(jnp.asarray(padded), *real, 0.002, 20_000))
+    plan = np.asarray(transport_plan(jnp.asarray(padded), *real, 0.002, 20_000))
     assert not plan[6:].any()
     assert not plan[:, 6:].any()
     exact = np.zeros((6, 6))
@@ -77,7 +77,7 @@ def test_without_regularisation_the_plan_is_the_best_assignment(seed):
 def test_unequal_lengths_keep_both_marginals():
     cost = np.random.default_rng(0).uniform(size=(5, 3)).astype(np.float32)
     everyone = (jnp.ones(5, bool), jnp.ones(3, bool))
-    plan = np.asarray(transport(jnp.asarray(cost), *everyone, 0.1, 1_000))
+    plan = np.asarray(transport_plan(jnp.asarray(cost), *everyone, 0.1, 1_000))
     np.testing.assert_allclose(plan.sum(1), 1 / 5, rtol=1e-5)
     np.testing.assert_allclose(plan.sum(0), 1 / 3, rtol=1e-3)
 
@@ -124,15 +124,15 @@ def test_actions_are_compared_where_that_is_asked_for():
 
 def test_rewards_refuse_what_cannot_be_compared():
     log = dataset([circle(9)])
-    with pytest.raises(Mistake, match="the demonstrations are empty"):
+    with pytest.raises(Mistake, match="The demonstrations are empty"):
         otr(log, log[:0])
     wide = dataset([circle(9)], np.zeros((9, 3), np.float32), spaces.Box(-1, 1, (3,), np.float32))
     otr(log, wide)  # actions are not compared
-    with pytest.raises(Mistake, match="both files must be of one environment"):
+    with pytest.raises(Mistake, match="Give files of one environment"):
         otr(log, wide, actions=True)
     broken = circle(9)
     broken[3] = np.nan
-    with pytest.raises(Mistake, match="some observations are NaN"):
+    with pytest.raises(Mistake, match="Some observations are NaN"):
         otr(log, dataset([broken]))
 
 
@@ -151,12 +151,14 @@ def test_a_linear_systems_actions_are_recovered(tmp_path):
     assert "learned from 324 rows" in note
     assert float(note.rpartition("error is ")[2].partition("%")[0]) < 1.0
     assert "extra/log_prob" not in made.columns  # which was of other actions
-    assert "extra/log_prob spoke of other actions" in note
+    assert "extra/log_prob of the old actions left out" in note
     both = concatenate([made, known])
     assert (both.rows, "extra/log_prob" in both.columns) == (600, False)
     made.save(tmp_path / "made")
     known.save(tmp_path / "known")
-    assert convert([tmp_path / "made", tmp_path / "known"], tmp_path / "both").hash == both.hash
+    assert (
+        convert_files([tmp_path / "made", tmp_path / "known"], tmp_path / "both").hash == both.hash
+    )
     assert "extra/log_prob left out" in both.facts.sources[-1].notes[-1]
     np.testing.assert_array_equal(made[0].obs, hidden[0].obs)
 
@@ -171,26 +173,26 @@ def test_choices_are_recovered_exactly():
     found = np.concatenate([one.action for one in made])
     np.testing.assert_array_equal(found, choice[at:])
     assert made.action_space == space
-    assert "0.00% of the choices are wrong" in made.facts.sources[0].notes[-1]
+    assert "0.00% of the actions are wrong" in made.facts.sources[0].notes[-1]
 
 
 def test_actions_refuse_what_cannot_be_learned():
     log = dataset([circle(9), circle(4)])
-    with pytest.raises(Mistake, match="the labelled episodes are empty"):
+    with pytest.raises(Mistake, match="The labelled episodes are empty"):
         inverse_actions(log, log[:0])
-    with pytest.raises(Mistake, match="one labelled row"):
+    with pytest.raises(Mistake, match="two labelled rows are needed"):
         inverse_actions(log, dataset([circle(1)]))
     with pytest.raises(Mistake, match="labelled actions are NaN"):
         inverse_actions(log, dataset([circle(9)], np.full((9, 1), np.nan, np.float32)))
-    with pytest.raises(Mistake, match="are above 0; got 0, 256, 256"):
+    with pytest.raises(Mistake, match="must be positive; got 0, 256, 256"):
         inverse_actions(log, log, updates=0)
-    with pytest.raises(Mistake, match=r"above 0; got 0\.0 and 100"):
+    with pytest.raises(Mistake, match=r"must be positive; got 0\.0 and 100"):
         otr(log, log, epsilon=0.0)
     block = next(log.blocks())
     picture = spaces.Box(0, 255, (3, 8, 8), np.uint8)
     arrays = {**block.arrays, "obs": np.zeros((len(block.arrays["obs"]), 3, 8, 8), np.uint8)}
-    seen = Dataset.of(dataclasses.replace(block, arrays=arrays), picture, log.action_space)
-    with pytest.raises(Mistake, match="both files must be of one environment"):
+    seen = Dataset.from_block(dataclasses.replace(block, arrays=arrays), picture, log.action_space)
+    with pytest.raises(Mistake, match="Give files of one environment"):
         inverse_actions(log, seen)
     with pytest.raises(Mistake, match="pictures"):
         inverse_actions(seen, seen)
@@ -212,6 +214,6 @@ def test_actions_refuse_what_cannot_be_learned():
 def test_stored_actions_are_agents_actions_inverted(space):
     space.seed(0)
     stored = np.stack([space.sample() for _ in range(20)])
-    again = as_stored_acts(space, as_agent_acts(space, stored))
+    again = to_stored_action(space, to_agent_action(space, stored))
     assert again.dtype == stored.dtype
     np.testing.assert_allclose(again, stored, rtol=1e-5, atol=1e-6)

@@ -35,7 +35,7 @@ def record(columns):
     """An episode as a framed example; bytes as they are."""
     if isinstance(columns, bytes):
         return framed(columns)
-    made = tfrecord.message()
+    made = tfrecord.empty_example()
     for name, values in columns.items():
         entry = made.features.feature.add(key=f"steps/{name}")
         x = np.asarray(values)
@@ -50,7 +50,7 @@ def record(columns):
 
 def framed(data):
     length = struct.pack("<Q", len(data))
-    sums = [struct.pack("<I", tfrecord.masked(x)) for x in (length, data)]
+    sums = [struct.pack("<I", tfrecord.masked_checksum(x)) for x in (length, data)]
     return length + sums[0] + data + sums[1]
 
 
@@ -84,7 +84,7 @@ def plain(count, terminal=False, reward=0.0):
 
 def test_what_tensorflow_datasets_wrote():
     """Seven episodes of two splits, in its order; number e has e + 3 steps."""
-    assert formats.recognised(TOY) == "rlds"
+    assert formats.detect_format(TOY) == "rlds"
     data = Dataset(TOY)
     number = data.lengths - 3
     assert sorted(number) == list(range(7))
@@ -140,7 +140,7 @@ def test_an_action_of_parts_is_one_vector_and_choices_stay_choices(tmp_path):
     assert set(data.spec.obs.spaces["arm"].spaces) == {"pose"}
     (source,) = data.facts.sources
     assert "the action is action/grip, action/move, in this order" in source.notes
-    assert "there are no rewards; they are zeros" in source.notes
+    assert "there are no rewards; they are set to zero" in source.notes
     chosen = [{**plain(3), "action": np.array([0, 4, 1])}]
     for name, *shape in (("choices",), ("column", 1)):
         steps = {**PLAIN, "action": ("int64", *shape)}
@@ -175,29 +175,31 @@ def test_damage_is_refused_in_one_line(tmp_path):
         ("flipped", lambda data: flipped(data, 40), "record 0 is damaged"),
         ("length", lambda data: flipped(data, 1), "record 0 is damaged"),
     ):
-        with pytest.raises(Mistake, match=f"{file}: {words}; fetch the file again") as error:
+        with pytest.raises(Mistake, match=f"{file}: {words}. Download the file again") as error:
             Dataset(changed(name, change))
         assert "\n" not in str(error.value)
     gone = folder(tmp_path / "gone", PLAIN, [plain(3)])
     (gone / file).unlink()
-    with pytest.raises(Mistake, match=r"0 episodes where dataset_info\.json speaks of 1"):
+    with pytest.raises(Mistake, match=r"have 0 episodes, but dataset_info\.json states 1"):
         Dataset(gone)
 
 
 def test_what_does_not_fit_is_refused_in_one_line(tmp_path):
     short = {**plain(3), "action": np.zeros(2)}
-    with pytest.raises(Mistake, match=r"episode 0: 'action' does not fit .*2 numbers for 3 steps"):
+    with pytest.raises(
+        Mistake, match=r"episode 0: 'action' does not match .*2 numbers, but 3 steps"
+    ):
         Dataset(folder(tmp_path / "short", PLAIN, [short]))
     joined = {**plain(4), "is_last": np.array([0, 1, 0, 1])}
-    with pytest.raises(Mistake, match="goes on after step 1, which is marked as its last"):
+    with pytest.raises(Mistake, match="continues after step 1, which is marked as its last"):
         Dataset(folder(tmp_path / "joined", PLAIN, [joined]))
     other = folder(tmp_path / "other", PLAIN, [plain(3)], fileFormat="array_record")
-    with pytest.raises(Mistake, match="kept as array_record; write it anew"):
+    with pytest.raises(Mistake, match=r"stored as array_record. Write it again"):
         Dataset(other)
     blind = {"action": ("float32", 1)}
     with pytest.raises(Mistake, match="observation"):
         Dataset(folder(tmp_path / "blind", blind, [plain(3)]))
-    with pytest.raises(Mistake, match=r"episode 0: it holds no tf\.train\.Example"):
+    with pytest.raises(Mistake, match=r"episode 0: The record is not a tf\.train\.Example"):
         Dataset(folder(tmp_path / "other-records", PLAIN, [b"\xff\xff\xff"]))
     bad = folder(tmp_path / "bad", PLAIN, [plain(3)])
     (bad / "features.json").write_text("{")
@@ -206,7 +208,7 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path):
 
 
 def test_without_its_packages_it_names_them(monkeypatch):
-    tfrecord._modules.cache_clear()
+    tfrecord._import_modules.cache_clear()
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
     with pytest.raises(Mistake, match=r'pip install "sterling-rl\[rlds\]"'):
         Dataset(TOY)
@@ -230,5 +232,5 @@ def test_packed_tensors(tmp_path):
     np.testing.assert_array_equal(found["obs"], [[0, 7], [1, 7], [2, 7]])
     np.testing.assert_array_equal(found["action"], [[0], [1]])
     assert data.action_space == spaces.Box(-1.0, 1.0, (1,), np.float32)  # the last one is no row's
-    with pytest.raises(Mistake, match="'observation' does not fit"):
+    with pytest.raises(Mistake, match="'observation' does not match"):
         Dataset(tmp_path / "bad")

@@ -7,10 +7,10 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling import envs, keys
-from sterling.agents import Agents, apart, joint
-from sterling.experience.chance import Chance
-from sterling.experience.rollout import Rollout
+from sterling import envs, random_keys
+from sterling.experience.rollouts.random_actions import RandomActor
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.problem.agent_axis import Agents, agent_space, joint
 from sterling.types import Mistake, Spec
 
 NAMES = ("red", "green", "blue")
@@ -59,18 +59,18 @@ class Mixed(Counters):
 @pytest.mark.parametrize("space", EACH, ids=str)
 def test_the_space_of_each_comes_back_out_of_that_of_all(space):
     whole = joint(space, 3)
-    assert apart(whole, 3) == space
+    assert agent_space(whole, 3) == space
     leaves = jax.tree.leaves(whole.sample())
     assert all(np.shape(leaf)[0] == 3 for leaf in leaves)
 
 
 def test_wrong_agents_are_told_so():
-    with pytest.raises(Mistake, match="names of their own"):
+    with pytest.raises(Mistake, match="each name once"):
         Agents(("red", "red"))
-    with pytest.raises(Mistake, match="cannot name an agent"):
+    with pytest.raises(Mistake, match="is not a valid agent name"):
         Agents(("the red one",))
     with pytest.raises(Mistake, match="no axis of 3 agents"):
-        apart(spaces.Discrete(3), 3)
+        agent_space(spaces.Discrete(3), 3)
     with pytest.raises(Mistake, match="different spaces"):
         envs.make(Mixed, (0,), 1)
 
@@ -79,7 +79,9 @@ def test_the_problem_of_one_agent_has_no_trace_of_the_others():
     alive = spaces.MultiBinary(3)
     obs = spaces.Dict({"own": joint(EACH[0], 3), "alive": alive})
     agents = Agents(NAMES)
-    one = agents.of_each(Spec(obs, joint(EACH[2], 3), 5, channels=agents.channels, agents=agents))
+    one = agents.single_agent_spec(
+        Spec(obs, joint(EACH[2], 3), 5, channels=agents.channels, agents=agents)
+    )
     assert (one.obs, one.action) == (spaces.Dict({"own": EACH[0]}), EACH[2])
     assert (one.envs, one.agents, one.channels) == (15, None, {})
 
@@ -87,8 +89,8 @@ def test_the_problem_of_one_agent_has_no_trace_of_the_others():
 @pytest.mark.parametrize("strategy", ["map", "vmap"])
 def test_every_agents_action_and_reward_are_in_its_own_row(strategy):
     world = envs.make(Counters, (0, 1), 4, strategy=strategy)
-    start = keys.at(jnp.arange(2, dtype=jnp.int32), "test", 0)
-    _, rows = Rollout.create(world, 7, start).live(Chance(None, world), start)
+    start = random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "test", 0)
+    _, rows = Rollout.create(world, 7, start).live(RandomActor(None, world), start)
     paid = np.where(rows.mask[..., None], 10.0 ** np.arange(3) * np.asarray(rows.action), 0.0)
     np.testing.assert_array_equal(rows.extras["reward"], paid)
     np.testing.assert_array_equal(rows.reward, paid.sum(-1))
@@ -100,25 +102,25 @@ def test_every_agents_action_and_reward_are_in_its_own_row(strategy):
 
 def test_chance_does_what_each_agent_may():
     world = envs.make(Counters, (0,), 32)
-    start = keys.at(jnp.zeros(1, jnp.int32), "test", 0)
-    _, rows = Rollout.create(world, 7, start).live(Chance(None, world), start)
+    start = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "test", 0)
+    _, rows = Rollout.create(world, 7, start).live(RandomActor(None, world), start)
     done = [set(np.unique(rows.action[..., agent])) for agent in range(3)]
     assert done == [{1, 2, 3}, {0, 2, 3}, {0, 1, 3}]
 
 
 def test_who_learns_for_one_agent_is_not_made_for_several():
     for name in ("recurrent-ppo", "sac"):
-        with pytest.raises(Mistake, match=f"{name} learns for one agent .* 3; use ippo"):
+        with pytest.raises(Mistake, match=f"{name} trains one agent.* 3\. Use ippo"):
             sterling.train(name, Counters, steps=60_000, preset=False)
-    with pytest.raises(Mistake, match="has one; use ppo"):
+    with pytest.raises(Mistake, match=r"has one\. Use ppo"):
         sterling.train("ippo", "probe:both", steps=4096, preset=False)
 
 
 def test_what_several_agents_see_is_neither_stacked_nor_flattened():
-    for options, said in (({"stack": 2}, "stack=1"), ({"flatten": True}, "leave out flatten")):
+    for options, said in (({"stack": 2}, "stack=1"), ({"flatten": True}, "Leave out flatten")):
         with pytest.raises(Mistake, match=said):
             envs.make("spread:2-agents-3x3", (0,), 1, **options)
-    with pytest.raises(Mistake, match="of one agent"):
+    with pytest.raises(Mistake, match="need a task of one agent"):
         envs.make("trials:2:spread:2-agents-3x3", (0,), 1)
 
 

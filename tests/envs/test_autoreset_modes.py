@@ -14,10 +14,10 @@ from gymnasium.wrappers import Autoreset, TimeLimit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterling.envs.gymnasium import Host
-from sterling.envs.vector import Vector
+from sterling.envs.hosted.hosted_env import HostWorld
+from sterling.envs.hosted.vector_env import VectorWorld
 from sterling.equations.returns import continues
-from sterling.experience.rollout import Rollout
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Mistake
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -73,11 +73,11 @@ def vector(mode, make=Counter, **how):
     def make_vec(count):
         return SyncVectorEnv([lambda: make(**how)] * count, autoreset_mode=mode)
 
-    return Vector(make_vec, (0, 1), ENVS)
+    return VectorWorld(make_vec, (0, 1), ENVS)
 
 
 def host(wrap, **how):
-    return Host(lambda: wrap(Counter(**how)), (0, 1), ENVS, workers=0)
+    return HostWorld(lambda: wrap(Counter(**how)), (0, 1), ENVS, workers=0)
 
 
 def draws(world, length=7, count=2):
@@ -173,7 +173,7 @@ def test_episodes_of_one_step_are_not_mistaken_for_experience(kind):
 
 
 def test_a_vector_environment_written_in_numpy():
-    world = Vector(
+    world = VectorWorld(
         lambda n: gymnasium.make_vec("CartPole-v1", n, vectorization_mode="vector_entry_point"),
         (0, 1),
         ENVS,
@@ -202,8 +202,8 @@ class Ledger(gymnasium.Env):
 def test_integers_that_32_bits_do_not_hold_are_floats():
     """They would wrap silently: 2**33 would be seen as 0."""
     for world in (
-        Vector(lambda n: SyncVectorEnv([Ledger] * n), (0, 1), ENVS),
-        Host(Ledger, (0, 1), ENVS, workers=0),
+        VectorWorld(lambda n: SyncVectorEnv([Ledger] * n), (0, 1), ENVS),
+        HostWorld(Ledger, (0, 1), ENVS, workers=0),
     ):
         rows, _ = draws(world, 3, 1)
         assert (rows.obs["wide"].dtype, rows.obs["narrow"].dtype) == (np.float32, np.int32)
@@ -214,8 +214,8 @@ def test_integers_that_32_bits_do_not_hold_are_floats():
 
 def test_what_does_not_fit_is_refused_in_one_line():
     env = SyncVectorEnv([Counter] * 4)
-    with pytest.raises(Mistake, match="has 4 copies where 2 seeds x 3 envs are 6"):
-        Vector(lambda count: env, (0, 1), 3)
+    with pytest.raises(Mistake, match="has 4 copies, but 2 seeds x 3 envs are 6"):
+        VectorWorld(lambda count: env, (0, 1), 3)
     env.metadata.pop("autoreset_mode")
     with pytest.raises(Mistake, match="does not say how it resets"):
-        Vector(lambda count: env, (0, 1), 2)
+        VectorWorld(lambda count: env, (0, 1), 2)

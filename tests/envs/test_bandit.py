@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling import envs, keys
-from sterling.envs import bandit
+from sterling import envs, random_keys
+from sterling.envs.native import bandit
 from sterling.types import Mistake
 
 
@@ -19,12 +19,12 @@ from sterling.types import Mistake
     ],
 )
 def test_the_best_return_of_small_bandits_by_hand(arms, pulls, expected):
-    assert bandit.bayes(arms, pulls) == pytest.approx(expected)
+    assert bandit.bayes_optimal_return(arms, pulls) == pytest.approx(expected)
 
 
 def test_the_best_return_is_that_of_the_literature():
     """Duan 2016, table 1: the Gittins index gets 6.6 and RL^2 6.7 of 10 pulls of 5 arms."""
-    assert 6.6 <= bandit.bayes(5, 10) <= 6.7
+    assert 6.6 <= bandit.bayes_optimal_return(5, 10) <= 6.7
 
 
 def test_an_arm_pays_by_its_chance_and_chances_are_uniform():
@@ -42,12 +42,12 @@ def test_an_arm_pays_by_its_chance_and_chances_are_uniform():
 
 def test_an_episode_ends_after_its_pulls_and_the_next_has_other_chances():
     world = envs.make("bandit:2-arms-3-pulls", (0,), 1)
-    start = keys.at(jnp.zeros(1, jnp.int32), "test", 0)
+    start = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "test", 0)
     state, _ = world.reset(start)
     lasts, chances = [], []
     for time in range(5):
         chances.append(float(state.task.chance[0, 0, 0]))
-        step_keys = keys.fold_each(start, "step", time)
+        step_keys = random_keys.fold_each(start, "step", time)
         state, step = world.step(state, jnp.zeros((1, 1), jnp.int32), step_keys)
         lasts.append((bool(step.last[0, 0]), float(step.discount[0, 0]), bool(step.mask[0, 0])))
     assert lasts[:4] == [(False, 1, True), (False, 1, True), (True, 0, True), (False, 1, False)]
@@ -59,5 +59,5 @@ def test_an_episode_ends_after_its_pulls_and_the_next_has_other_chances():
 )
 def test_other_names_are_refused_in_a_line(name):
 
-    with pytest.raises(Mistake, match="is not known"):
+    with pytest.raises(Mistake, match="Unknown environment"):
         envs.make(name, (0,), 1)

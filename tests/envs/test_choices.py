@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling import envs, keys
+from sterling import envs, random_keys
 from sterling.types import Mistake
 
 SMALL = {"steps": 32, "length": 8, "minibatch": 8, "epochs": 1, "width": 16, "preset": False}
@@ -42,7 +42,7 @@ class Grid(gymnasium.Env):
 def test_choices_allowed_together_are_one():
     world = envs.make(Grid, seeds=(0,), envs=1, workers=0)
     assert world.spec.action == spaces.Discrete(6)
-    reset = keys.at(jax.numpy.arange(1), "reset", 0)
+    reset = random_keys.for_seeds(jax.numpy.arange(1), "reset", 0)
     state, obs = world.reset(reset)
     for _ in range(8):
         mask = np.asarray(obs["action_mask"])
@@ -65,14 +65,14 @@ def test_a_policy_keeps_to_the_combinations():
         assert seen["action_mask"][tuple(action)]
     several = jax.tree.map(lambda x: np.stack([x] * 3), seen)
     assert all(seen["action_mask"][tuple(action)] for action in run.policy(several, explore=True))
-    with pytest.raises(Mistake, match=r"of shape action_mask \(6,\), goal \(\); got \(3,\)$"):
+    with pytest.raises(Mistake, match=r"the shape action_mask \(6,\), goal \(\); got \(3,\)$"):
         run.policy(np.zeros(3))
     with pytest.raises(Mistake, match=r"action_mask \(6,\), goal \(\); got action_mask \(6,\)$"):
         run.policy({"action_mask": seen["action_mask"]})
 
 
 def test_a_mask_that_fits_nothing_is_refused():
-    with pytest.raises(Mistake, match=r"shape \(3, 3\) does not fit .* give one of shape \(5,\)"):
+    with pytest.raises(Mistake, match=r"shape \(3, 3\) does not fit .* Give one of shape \(5,\)"):
         envs.make(lambda: Grid((3, 3)), seeds=(0,), envs=1, workers=0)
 
 
@@ -89,13 +89,15 @@ def test_jumanji(name, action, entries):
     """The first action that the mask allows is taken: no first step ends an episode."""
     world = envs.make(name, seeds=(0, 1), envs=2)
     assert world.spec.action == action
-    state, obs = world.reset(keys.at(jax.numpy.arange(2), "reset", 0))
+    state, obs = world.reset(random_keys.for_seeds(jax.numpy.arange(2), "reset", 0))
     mask = np.asarray(obs["action_mask"])
     assert mask.shape == (2, 2, entries)
     if isinstance(action, spaces.Discrete):
         choice = mask.argmax(-1).astype(np.int32)
     else:
         choice = mask.reshape(2, 2, 3, 4).argmax(-1).astype(np.int32)
-    _, step = jax.jit(world.step)(state, choice, keys.at(jax.numpy.arange(2), "world", 0))
+    _, step = jax.jit(world.step)(
+        state, choice, random_keys.for_seeds(jax.numpy.arange(2), "world", 0)
+    )
     assert not np.asarray(step.last).any()
     world.close()

@@ -6,15 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.envs import classic
+from sterling.envs.native import classic_control
 
 STATE = {"Pendulum-v1": lambda env: env.state, "MountainCarContinuous-v0": lambda env: env.state}
 
 
-@pytest.mark.parametrize("name", sorted(classic.TASKS))
+@pytest.mark.parametrize("name", sorted(classic_control.TASKS))
 def test_one_step_equals_gymnasium(name):
     """From 200 states that Gymnasium visits, under random actions."""
-    task, limit = classic.make(name)
+    task, limit = classic_control.make(name)
     env = gymnasium.make(name)
     assert env.spec.max_episode_steps == limit
     assert env.observation_space.shape == task.obs.shape
@@ -36,10 +36,10 @@ def test_one_step_equals_gymnasium(name):
             env.reset()
 
 
-@pytest.mark.parametrize("name", sorted(classic.TASKS))
+@pytest.mark.parametrize("name", sorted(classic_control.TASKS))
 def test_starts_are_spread_like_gymnasiums(name):
     """Means and deviations of 2,000 first observations."""
-    task, _ = classic.make(name)
+    task, _ = classic_control.make(name)
     own = np.asarray(jax.vmap(task.reset)(jax.random.split(jax.random.key(1), 2000))[1])
     env = gymnasium.make(name)
     theirs = np.stack([env.reset(seed=i)[0] for i in range(2000)])

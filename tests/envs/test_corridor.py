@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from sterling import envs
-from sterling.envs import corridor
+from sterling.envs.native import corridor
 from sterling.types import Mistake
 
 
@@ -13,9 +13,9 @@ def test_the_way_leads_through_and_every_other_action_back():
     task, limit = corridor.make("12")
     key = jax.random.key(0)
     assert limit == 24
-    assert set(task.way.tolist()) == {0, 1}  # no action is right everywhere
+    assert set(task.forward_action.tolist()) == {0, 1}  # no action is right everywhere
     state, obs = task.reset(key)
-    for cell, action in enumerate(task.way.tolist()):
+    for cell, action in enumerate(task.forward_action.tolist()):
         assert int(state) == cell == int(obs.argmax())
         back, _, reward, ended, _ = task.step(state, jnp.int32(1 - action), key)
         assert (int(back), float(reward), bool(ended)) == (0, 0.0, False)
@@ -27,5 +27,5 @@ def test_the_way_leads_through_and_every_other_action_back():
 
 @pytest.mark.parametrize("name", ["corridor:0", "corridor:long"])
 def test_other_names_are_refused_in_a_line(name):
-    with pytest.raises(Mistake, match="is not known"):
+    with pytest.raises(Mistake, match="Unknown environment"):
         envs.make(name, (0,), 1)

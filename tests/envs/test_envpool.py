@@ -11,11 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling import keys
+from sterling import random_keys
 from sterling.cli import main
 from sterling.envs import make
-from sterling.envs.envpool import Pool, env_seed, is_clipped, unusable
-from sterling.envs.wrappers import ClipReward
+from sterling.envs.compiled.envpool_env import (
+    EnvPoolWorld,
+    clips_rewards,
+    env_seed,
+    unusable_reason,
+)
+from sterling.envs.world_wrappers import ClipReward
 from sterling.types import Mistake, Step
 
 SEEDS, ENVS = (3, 8), 2
@@ -38,7 +43,7 @@ def own_interface(name: str, actions: np.ndarray, purpose: str = "train", **opti
 def compiled(world: Any, actions: np.ndarray) -> tuple[Any, Step]:
     """First observation, and every answer, ``(time, seed, env, ...)``."""
 
-    unused = keys.at(jnp.arange(world.seeds), "unused", 0)  # EnvPool draws for itself
+    unused = random_keys.for_seeds(jnp.arange(world.seeds), "unused", 0)  # EnvPool draws for itself
 
     @jax.jit
     def run(state: Any, actions: Any) -> Step:
@@ -61,7 +66,7 @@ def random_actions(world: Any, steps: int) -> np.ndarray:
     ("name", "limit"), [("CartPole-v1", 13), ("Hopper-v5", 11), ("CartPole-v1", 500)]
 )
 def test_no_transition_joins_two_episodes(name: str, limit: int) -> None:
-    world = Pool(name, SEEDS, ENVS, max_episode_steps=limit)
+    world = EnvPoolWorld(name, SEEDS, ENVS, max_episode_steps=limit)
     actions = random_actions(world, 120)
     _, step = compiled(world, actions)
     rows = own_interface(name, actions, max_episode_steps=limit)
@@ -82,14 +87,14 @@ def test_no_transition_joins_two_episodes(name: str, limit: int) -> None:
 
 def test_the_successor_of_a_cut_is_the_cut_state_itself() -> None:
     """Hopper cut after 11 steps: its next observation is what 12 free steps show, not a reset."""
-    world, free = (Pool("Hopper-v5", SEEDS, ENVS, max_episode_steps=n) for n in (4, 400))
+    world, free = (EnvPoolWorld("Hopper-v5", SEEDS, ENVS, max_episode_steps=n) for n in (4, 400))
     actions = random_actions(world, 4)
     np.testing.assert_array_equal(compiled(world, actions)[1].obs, compiled(free, actions)[1].obs)
 
 
 def test_doubles_cross_the_boundary_intact() -> None:
     """Without ``enable_x64`` around EnvPool's calls, memory was silently corrupted."""
-    world = Pool("HalfCheetah-v5", SEEDS, ENVS)
+    world = EnvPoolWorld("HalfCheetah-v5", SEEDS, ENVS)
     actions = random_actions(world, 50)
     first, step = compiled(world, actions)
     rows = own_interface("HalfCheetah-v5", actions.astype(np.float64))
@@ -102,22 +107,25 @@ def test_doubles_cross_the_boundary_intact() -> None:
 
 
 def test_a_seed_is_the_same_whichever_seeds_run_beside_it() -> None:
-    together, alone = Pool("Hopper-v5", SEEDS, ENVS), Pool("Hopper-v5", SEEDS[1:], ENVS)
+    together, alone = (
+        EnvPoolWorld("Hopper-v5", SEEDS, ENVS),
+        EnvPoolWorld("Hopper-v5", SEEDS[1:], ENVS),
+    )
     actions = random_actions(together, 20)
     both, one = compiled(together, actions)[1], compiled(alone, actions[:, 1:])[1]
     np.testing.assert_array_equal(both.obs[:, 1:], one.obs)
-    evaluated = Pool("Hopper-v5", SEEDS, ENVS, purpose="evaluate")
+    evaluated = EnvPoolWorld("Hopper-v5", SEEDS, ENVS, purpose="evaluate")
     assert not np.array_equal(compiled(evaluated, actions)[1].obs, both.obs)
 
 
 def test_integers_stay_in_32_bits() -> None:
-    world = Pool("FrozenLake-v1", SEEDS, ENVS)
+    world = EnvPoolWorld("FrozenLake-v1", SEEDS, ENVS)
     first, step = compiled(world, random_actions(world, 5))
     assert first.dtype == step.obs.dtype == jnp.int32
 
 
 def test_a_row_of_integers_is_a_row_of_choices() -> None:
-    world = Pool("RubiksCube-v0", SEEDS, ENVS)
+    world = EnvPoolWorld("RubiksCube-v0", SEEDS, ENVS)
     np.testing.assert_array_equal(world.spec.action.nvec, [6, 1, 3])
     actions = np.zeros((3, len(SEEDS), ENVS, 3), np.int32)
     np.testing.assert_array_equal(compiled(world, actions)[1].obs["step_count"][:, 0, 0], [1, 2, 3])
@@ -165,19 +173,19 @@ def test_asking_for_clipped_rewards_leaves_the_scores_alone(
     """EnvPool is told not to clip, whatever was asked for: it would clip the scores as well."""
     told = []
 
-    class Told(Pool):
+    class Told(EnvPoolWorld):
         def __init__(self, *given: Any, **options: Any):
             told.append(options.get("reward_clip", False))
             super().__init__(*given, **options)
 
-    monkeypatch.setattr("sterling.envs.envpool.Pool", Told)
+    monkeypatch.setattr("sterling.envs.compiled.envpool_env.EnvPoolWorld", Told)
     for purpose in ("train", "evaluate"):
         world = make("MsPacman-v5", (0,), 1, purpose=purpose, reward_clip=clip)
         assert isinstance(world, ClipReward) == (clip and purpose == "train")
         world.close()
     assert told == [False, False]
-    assert is_clipped("MsPacman-v5", {"reward_clip": clip}) == clip
-    with pytest.raises(Mistake, match="reward_clip='no' is not possible; give true or false"):
+    assert clips_rewards("MsPacman-v5", {"reward_clip": clip}) == clip
+    with pytest.raises(Mistake, match=r"reward_clip='no' is not possible\. Give true or false"):
         make("MsPacman-v5", (0,), 1, reward_clip="no")
 
 
@@ -193,7 +201,7 @@ def test_frames_of_atari_are_those_envpool_stacks_itself() -> None:
 
 @pytest.mark.slow
 def test_a_rollout_tallies_games_not_lives() -> None:
-    from sterling.experience.rollout import Rollout
+    from sterling.experience.rollouts.rollout import Rollout
 
     class Random:
         def act(self, obs: Any, keys: Any, explore: bool) -> Any:
@@ -202,8 +210,10 @@ def test_a_rollout_tallies_games_not_lives() -> None:
 
     world = make("Breakout-v5", SEEDS, ENVS)
     seeds = jnp.asarray(SEEDS)
-    source = Rollout.create(world, 600, keys.at(seeds, "source", 0))
-    source, record = jax.jit(lambda s, k: s.live(Random(), k))(source, keys.at(seeds, "draw", 0))
+    source = Rollout.create(world, 600, random_keys.for_seeds(seeds, "source", 0))
+    source, record = jax.jit(lambda s, k: s.live(Random(), k))(
+        source, random_keys.for_seeds(seeds, "draw", 0)
+    )
     lives, games = int(record.last.sum()), int(source.tally.episodes.sum())
     assert 0 < games <= lives // 4
     assert int(source.tally.lengths.sum()) > 100 * games  # a life is some 25 steps, a game 5 lives
@@ -219,26 +229,29 @@ def test_a_rollout_tallies_games_not_lives() -> None:
 )
 def test_options_that_do_not_exist_are_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises(Mistake, match=said):
-        Pool("CartPole-v1", SEEDS, ENVS, **options)
+        EnvPoolWorld("CartPole-v1", SEEDS, ENVS, **options)
 
 
 def test_worlds_with_several_players_are_refused() -> None:
-    with pytest.raises(Mistake, match="2 players at once"):
-        Pool("TicTacToe-v1", SEEDS, ENVS)
+    with pytest.raises(Mistake, match="2 simultaneous players"):
+        EnvPoolWorld("TicTacToe-v1", SEEDS, ENVS)
 
 
 def test_a_listed_task_that_does_not_run_here_says_why(capsys):
-    assert unusable("Chess-v1") == "needs 2 players at once; worlds here have one agent"
-    assert unusable("Play2048-v1") is None
-    assert unusable("Ant-v5") is None
+    assert (
+        unusable_reason("Chess-v1")
+        == "needs 2 simultaneous players; EnvPool worlds here have one agent"
+    )
+    assert unusable_reason("Play2048-v1") is None
+    assert unusable_reason("Ant-v5") is None
     assert main(["list", "environments", "Chess-v1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "envpool    VideoChess-v5" not in lines  # another name
-    assert f"envpool    Chess-v1  (does not run here: {unusable('Chess-v1')})" in lines
+    assert f"envpool    Chess-v1  (does not run here: {unusable_reason('Chess-v1')})" in lines
 
 
 def test_a_task_whose_system_library_is_missing_names_the_package():
-    reason = unusable("BigfishEasy-v0")
+    reason = unusable_reason("BigfishEasy-v0")
     if reason is None:  # Qt 5 is installed here
         make("envpool:BigfishEasy-v0", (0,), 1).close()
         return

@@ -5,19 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling import envs, keys
-from sterling.envs import flip
+from sterling import envs, random_keys
+from sterling.envs.native import bit_flip
 from sterling.types import Mistake
 
 
 def play(bits, policy, envs_, steps):
     """Return of every episode that was played to its end, and whether it succeeded."""
     world = envs.make(f"flip:{bits}", (0,), envs_)
-    state, obs = world.reset(keys.at(jnp.zeros(1, jnp.int32), "reset", 0))
+    state, obs = world.reset(random_keys.for_seeds(jnp.zeros(1, jnp.int32), "reset", 0))
 
     def step(carry, time):
         state, obs, total = carry
-        own = keys.at(jnp.zeros(1, jnp.int32), "world", time)
+        own = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "world", time)
         state, answer = world.step(state, policy(obs, time), own)
         total = jnp.where(answer.mask, total + answer.reward, 0.0)
         rows = (total, answer.last, answer.discount, answer.channels["success"])
@@ -38,7 +38,7 @@ def flip_what_differs(obs, time):
 def test_the_best_policy_gets_what_is_said(bits):
     total, success = play(bits, flip_what_differs, 500, 60)
     assert success.all()
-    task = flip.make(str(bits))[0]
+    task = bit_flip.make(str(bits))[0]
     assert abs(total.mean() - task.best) < 5 * total.std() / np.sqrt(total.size)
 
 
@@ -54,5 +54,5 @@ def test_chance_does_not_find_the_goal_and_is_cut():
 
 @pytest.mark.parametrize("name", ["flip:1", "flip:few"])
 def test_other_names_are_told_so(name):
-    with pytest.raises(Mistake, match="is not known"):
+    with pytest.raises(Mistake, match="Unknown environment"):
         envs.make(name, (0,), 1)

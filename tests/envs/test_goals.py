@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import envs, keys
-from sterling.envs.goal_probe import GoalProbe
-from sterling.envs.gymnasium import Host
-from sterling.envs.traced import Traced
-from sterling.envs.wrappers import ActionRepeat, ClipReward, TimeLimit
-from sterling.goals import ACHIEVED, DESIRED, OBSERVATION
+from sterling import envs, random_keys
+from sterling.envs.hosted.hosted_env import HostWorld
+from sterling.envs.probes.goal_probe import GoalProbe
+from sterling.envs.traced_world import TracedWorld
+from sterling.envs.world_wrappers import ActionRepeat, ClipReward, TimeLimit
+from sterling.problem.goal_obs import ACHIEVED, DESIRED, OBSERVATION
 from sterling.types import Mistake
 
 ONE = jnp.zeros(1, jnp.int32)
@@ -20,7 +20,7 @@ ONE = jnp.zeros(1, jnp.int32)
 
 def lived(world, steps, hold=15):
     """Rows ``(time, env)`` of a policy that goes on in a random direction for a while."""
-    state, _ = world.reset(keys.at(ONE, "reset", 0))
+    state, _ = world.reset(random_keys.for_seeds(ONE, "reset", 0))
     step = jax.jit(world.step) if world.traced else world.step
     rng, rows = np.random.default_rng(0), []
     for time in range(steps):
@@ -29,7 +29,7 @@ def lived(world, steps, hold=15):
             low = isinstance(world.spec.action, spaces.Discrete)
             action = rng.integers(0, 2, shape) if low else rng.uniform(-1, 1, shape)
             action = jnp.asarray(action, jnp.int32 if low else jnp.float32)
-        state, answer = step(state, action, keys.at(ONE, "world", time))
+        state, answer = step(state, action, random_keys.for_seeds(ONE, "world", time))
         rows.append(jax.tree.map(lambda x: np.asarray(x)[0], answer))
     return jax.tree.map(lambda *each: np.stack(each), *rows)
 
@@ -100,7 +100,7 @@ class Scaled(GoalProbe):
 
 @pytest.mark.parametrize("continuous", [False, True])
 def test_what_stands_around_a_world_judges_as_it_answers(continuous):
-    inner = Traced(Scaled(continuous), (0,), 8)
+    inner = TracedWorld(Scaled(continuous), (0,), 8)
     for world, most in ((inner, 5.0), (TimeLimit(ClipReward(inner), 3), 1.0)):
         reward, _ = check(world, lived(world, 40, hold=2))
         assert reward.max() == most
@@ -113,8 +113,8 @@ def test_a_judge_without_goals_is_told_so():
         def obs(self):
             return spaces.Box(-1.0, 1.0, (2,), np.float32)
 
-    with pytest.raises(Mistake, match="observe a Dict of observation, achieved_goal"):
-        Traced(Lost(), (0,), 1)
+    with pytest.raises(Mistake, match="Observe a Dict of observation, achieved_goal"):
+        TracedWorld(Lost(), (0,), 1)
 
 
 class Walk(gymnasium.Env):
@@ -163,7 +163,7 @@ class Single(Walk):
 
 
 def test_a_gymnasium_environment_is_judged_by_its_own_reward():
-    world = Host(Judged, (0,), 4, workers=0)
+    world = HostWorld(Judged, (0,), 4, workers=0)
     try:
         reward, discount = check(world, lived(world, 60, hold=1))
         assert {0.0, -1.0} == set(reward.tolist())
@@ -173,10 +173,11 @@ def test_a_gymnasium_environment_is_judged_by_its_own_reward():
 
 
 @pytest.mark.parametrize(
-    ("factory", "words"), [(Single, "2 rows are answered with"), (Walk, "no compute_reward")]
+    ("factory", "words"),
+    [(Single, "shape .* for 2 rows"), (Walk, "but no compute_reward")],
 )
 def test_one_that_cannot_judge_others_is_told_so_when_it_is_asked(factory, words):
-    world = Host(factory, (0,), 1, workers=0, name="walk")
+    world = HostWorld(factory, (0,), 1, workers=0, name="walk")
     with pytest.raises(Mistake, match=words):
         world.spec.judge(jnp.zeros(1), jnp.zeros(1))
     world.close()

@@ -11,9 +11,9 @@ import pytest
 from gymnasium import spaces
 
 from sterling import envs
-from sterling.data.spaces import as_agent_acts, as_stored_acts
-from sterling.envs.board import own
-from sterling.envs.gymnasium import Host
+from sterling.data.space_json import to_agent_action, to_stored_action
+from sterling.envs.hosted.action_bounds import to_env_action
+from sterling.envs.hosted.hosted_env import HostWorld
 from sterling.types import Mistake
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -84,7 +84,7 @@ def run(world, actions):
 def test_the_step_after_an_end_is_masked_and_no_successor_is_hidden(
     workers, terminated, truncated, discount
 ):
-    world = Host(lambda: Walk(3, terminated, truncated), (0, 1), 2, workers=workers)
+    world = HostWorld(lambda: Walk(3, terminated, truncated), (0, 1), 2, workers=workers)
     obs, steps = run(world, [np.full((2, 2), choice) for choice in (0, 1, 2, 3, 4)])
     world.close()
     assert obs.shape == (2, 2, 2)
@@ -104,7 +104,7 @@ def test_the_step_after_an_end_is_masked_and_no_successor_is_hidden(
 
 
 def first_obs(seeds, workers, purpose="train"):
-    world = Host(Walk, seeds, 2, workers=workers, purpose=purpose)
+    world = HostWorld(Walk, seeds, 2, workers=workers, purpose=purpose)
     obs, steps = run(world, [np.zeros((len(seeds), 2), int)] * 5)
     world.close()
     return obs, steps[3].obs
@@ -120,7 +120,7 @@ def test_copies_differ_and_depend_on_nothing_but_seed_index_and_purpose():
 
 
 def test_observations_are_trees_and_masks_of_allowed_actions_are_observed():
-    world = Host(Parts, (0,), 2, workers=1)
+    world = HostWorld(Parts, (0,), 2, workers=1)
     obs, (step,) = run(world, [np.array([[[1, 2], [1, 2]]])])
     world.close()
     assert set(world.spec.obs.spaces) == {"a", "z", "action_mask"}
@@ -142,7 +142,7 @@ def test_a_mask_in_info_wraps_the_observation():
         def step(self, action):
             return *super().step(action)[:4], {"action_mask": np.array([0, 1], np.int8)}
 
-    world = Host(Informed, (0,), 1, workers=0)
+    world = HostWorld(Informed, (0,), 1, workers=0)
     obs, (step,) = run(world, [np.zeros((1, 1), int)])
     assert obs["observation"].shape == (1, 1, 2)
     np.testing.assert_array_equal(obs["action_mask"], [[[1, 0]]])
@@ -153,7 +153,7 @@ def test_an_id_registered_only_here_and_a_closure_reach_the_workers():
     gymnasium.register("OnlyHere-v0", entry_point=lambda: Walk(1))
     length = 1
     for factory in ("OnlyHere-v0", lambda: Walk(length)):
-        world = Host(factory, (0,), 1, workers=1)
+        world = HostWorld(factory, (0,), 1, workers=1)
         _, (step,) = run(world, [np.zeros((1, 1), int)])
         world.close()
         assert step.last.all()
@@ -167,7 +167,7 @@ def test_actions_keep_the_environments_own_bounds_and_type():
             assert self.action_space.contains(action), action
             return super().step(action[0])
 
-    world = Host(Push, (0,), 1, workers=0)
+    world = HostWorld(Push, (0,), 1, workers=0)
     assert world.spec.action.dtype == np.float32
     for bound in (world.spec.action.low, world.spec.action.high):
         run(world, [bound[None, None]])  # in float32, 0.1 is more than in float64
@@ -180,7 +180,7 @@ def test_workers_do_not_load_jax():
         def reset(self, **options):
             return np.array([0.0, float("jax" in sys.modules)]), {}
 
-    world = Host(Look, (0,), 1, workers=1)
+    world = HostWorld(Look, (0,), 1, workers=1)
     obs, _ = run(world, [])
     world.close()
     assert obs[0, 0, 1] == 0
@@ -191,10 +191,10 @@ def broken(**changes):
 
 
 BREACHES = {
-    r"shape \(3,\) where observation_space says \(2,\)": broken(
+    r"shape \(3,\), but observation_space says \(2,\)": broken(
         reset=lambda self, **options: (np.zeros(3), {})
     ),
-    "type <U1 where observation_space says float32": broken(
+    "type <U1, but observation_space says float32": broken(
         reset=lambda self, **options: (np.array(["a", "b"]), {})
     ),
     r"must return \(obs, info\)": broken(reset=lambda self, **options: np.zeros(2)),
@@ -222,20 +222,20 @@ BREACHES = {
 @pytest.mark.parametrize("line", BREACHES)
 def test_a_breach_of_contract_is_named_in_one_line(line):
     with pytest.raises(Mistake, match=line) as caught:
-        Host(BREACHES[line], (0,), 1, workers=0)
+        HostWorld(BREACHES[line], (0,), 1, workers=0)
     assert "\n" not in str(caught.value)
 
 
 def test_a_breach_of_contract_is_found_in_a_worker_too():
     with pytest.raises(Mistake, match="returned something of type int"):
-        Host(lambda: 3, (0,), 1, workers=1)
+        HostWorld(lambda: 3, (0,), 1, workers=1)
     with pytest.raises(Mistake, match="`Nonsense` doesn't exist"):
-        Host("Nonsense-v0", (0,), 1)
-    with pytest.raises(Mistake, match="write `lambda: Walk"):
-        Host(Walk(), (0,), 1)
+        HostWorld("Nonsense-v0", (0,), 1)
+    with pytest.raises(Mistake, match="Write `lambda: Walk"):
+        HostWorld(Walk(), (0,), 1)
     lock = threading.Lock()
     with pytest.raises(Mistake, match="workers=0"):
-        Host(lambda: lock, (0,), 1)
+        HostWorld(lambda: lock, (0,), 1)
 
 
 HUGE = np.finfo(np.float32)
@@ -289,14 +289,14 @@ def test_integers_are_rounded_and_clipped_before_they_are_cast():
     """In the world as in logs: a cast would wrap around and truncate."""
     given = np.array([300.0, -3.0, 2.7, -0.9, 1e30], np.float32)
     np.testing.assert_array_equal(
-        own(spaces.Box(0, 255, (5,), np.uint8), given), [255, 0, 3, 0, 255]
+        to_env_action(spaces.Box(0, 255, (5,), np.uint8), given), [255, 0, 3, 0, 255]
     )
-    far = own(spaces.Box(-(2**63), 2**63 - 1, (5,), np.int64), given)
+    far = to_env_action(spaces.Box(-(2**63), 2**63 - 1, (5,), np.int64), given)
     np.testing.assert_array_equal(far, [300, -3, 3, -1, 2**63 - 1])
     space = spaces.Box(np.array([5, -4]), np.array([10, 4]), dtype=np.int64)
     world = envs.make(lambda: Takes(space), (0,), 1, workers=0)
     unit = np.random.default_rng(0).uniform(-1.2, 1.2, (50, 2)).astype(np.float32)
     done = world.to_world(unit)
-    np.testing.assert_array_equal(done, as_stored_acts(space, unit))
+    np.testing.assert_array_equal(done, to_stored_action(space, unit))
     np.testing.assert_array_equal(np.unique(done[:, 0]), np.arange(5, 11))
-    np.testing.assert_array_equal(world.to_world(as_agent_acts(space, done)), done)
+    np.testing.assert_array_equal(world.to_world(to_agent_action(space, done)), done)

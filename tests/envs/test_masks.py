@@ -13,7 +13,7 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling import envs, keys
+from sterling import envs, random_keys
 from sterling.types import Mistake
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -83,7 +83,7 @@ def test_a_mask_with_an_axis_per_choice_allows_combinations(way, action, masks, 
     world = world_of(action, *masks, way=way, workers=workers)
     count = int(np.prod(action.nvec))
     assert world.spec.action == spaces.Discrete(count)
-    reset = keys.at(jax.numpy.arange(1), "reset", 0)
+    reset = random_keys.for_seeds(jax.numpy.arange(1), "reset", 0)
     state, obs = world.reset(reset)
     for turn, number in [(0, 0), (1, -1), (1, 0)]:
         expected = np.ravel(masks[turn])
@@ -144,17 +144,17 @@ SAID = {"method": r"action_masks\(\)", "info": r'info\["action_mask"\]'}
         (
             spaces.MultiDiscrete([2, 3]),
             [np.ones((3, 2))],
-            r"gave a mask of shape \(3, 2\); give one of shape \(5,\), .*, or of shape \(2, 3\)",
+            r"gave a mask of shape \(3, 2\). Give one of shape \(5,\), .*, or of shape \(2, 3\)",
         ),
-        (spaces.MultiDiscrete([2, 3]), [([1, 1], [1])], r"gave a mask of shape \(3,\); give one"),
-        (spaces.MultiDiscrete([2, 3]), [[[1, 1], [1, 1, 1]]], r"rows of unequal length; .* \(5,\)"),
-        (spaces.Discrete(3), [[0, 1]], r"of shape \(2,\); give one of shape \(3,\), .* one row$"),
+        (spaces.MultiDiscrete([2, 3]), [([1, 1], [1])], r"gave a mask of shape \(3,\). Give one"),
+        (spaces.MultiDiscrete([2, 3]), [[[1, 1], [1, 1, 1]]], r"rows of unequal length. .* \(5,\)"),
+        (spaces.Discrete(3), [[0, 1]], r"of shape \(2,\). Give one of shape \(3,\), .* one row.$"),
         (spaces.Discrete(3), [None], r"gave a mask of shape \(\)"),
-        (spaces.Discrete(3), [[0, 2, 1]], r"gave \[0 2 1\]; a mask holds 1 \(allowed\) and 0"),
+        (spaces.Discrete(3), [[0, 2, 1]], r"gave \[0 2 1\]. A mask holds only 1 \(allowed\) and 0"),
         (
             spaces.MultiDiscrete([2, 2]),
             [PAIRS, [1, 1, 1, 1]],
-            r"of shape \(4,\), the first was one of \(2, 2\); keep to one form",
+            r"of shape \(4,\), but the first had \(2, 2\). Give the same shape",
         ),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_mask_that_cannot_be_is_named_as_the_user_does(way, action, masks, sai
 
 def test_a_mask_of_numbers_is_a_mask():
     world = world_of(spaces.Discrete(3), np.array([0.0, 1.0, 1.0]))
-    _, obs = world.reset(keys.at(jax.numpy.arange(1), "reset", 0))
+    _, obs = world.reset(random_keys.for_seeds(jax.numpy.arange(1), "reset", 0))
     np.testing.assert_array_equal(obs["action_mask"], [[[0, 1, 1]]])
     assert obs["action_mask"].dtype == np.int8
     world.close()

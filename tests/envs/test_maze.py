@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling import envs, keys
-from sterling.envs import maze
+from sterling import envs, random_keys
+from sterling.envs.native import maze
 from sterling.types import Mistake
 
 KEY = jax.random.key(0)
@@ -56,7 +56,7 @@ def test_doors_are_a_spanning_tree_and_some_more():
             chosen.append(door)
             one |= other
             joined |= dict.fromkeys(one, one)
-    assert sorted(chosen) == np.flatnonzero(task._tree(weight)).tolist()
+    assert sorted(chosen) == np.flatnonzero(task._spanning_tree(weight)).tolist()
 
 
 def test_steps_and_what_is_seen_by_hand():
@@ -103,7 +103,7 @@ def test_the_best_policy_gets_the_best_return():
     """A policy that goes by breadth-first search, in the world itself."""
     world = envs.make("maze:3x3", (0,), 4, levels=8)
     task, seeds, move = world.task, jnp.zeros(1, jnp.int32), jax.jit(world.task.step)
-    state, _ = world.reset(keys.at(seeds, "reset", 0))
+    state, _ = world.reset(random_keys.for_seeds(seeds, "reset", 0))
     each = [jax.tree.map(lambda x, i=i: x[0, i], state.task) for i in range(4)]
     best, far = [task.best(s.level) for s in each], [ways(task, s.level) for s in each]
     got, over = np.zeros(4), np.zeros(4, bool)
@@ -113,7 +113,9 @@ def test_the_best_policy_gets_the_best_return():
             now = jax.tree.map(lambda x, i=i: x[0, i], state.task)
             rooms = [int(move(now, jnp.int32(a), KEY)[0].room) for a in range(4)]
             actions.append(int(np.argmin([far[i][room] for room in rooms])))
-        state, step = world.step(state, jnp.array([actions]), keys.at(seeds, "step", time))
+        state, step = world.step(
+            state, jnp.array([actions]), random_keys.for_seeds(seeds, "step", time)
+        )
         got += np.where(over, 0.0, step.reward[0])
         over |= np.asarray(step.last[0])
     assert over.all()
@@ -122,5 +124,5 @@ def test_the_best_policy_gets_the_best_return():
 
 @pytest.mark.parametrize("name", ["maze:1x1", "maze:0x4", "maze:5"])
 def test_other_names_are_refused_in_a_line(name):
-    with pytest.raises(Mistake, match="is not known"):
+    with pytest.raises(Mistake, match="Unknown environment"):
         envs.make(name, (0,), 1)

@@ -11,12 +11,12 @@ import pytest
 import sterling
 from sterling import envs
 from sterling.cli import main
-from sterling.envs.options import OF_THE_RUN
-from sterling.envs.registry import make
-from sterling.envs.workers import WorldFailed
+from sterling.envs.env_options import RUN_OPTIONS
+from sterling.envs.hosted.worker_pool import WorldFailed
+from sterling.envs.make_world import make
 from sterling.types import Mistake
 
-WHOLE = "is not possible; give a whole number of at least"
+WHOLE = "is not possible. Give a whole number of at least"
 EVERY = ("CartPole-v1", "envpool:CartPole-v1", "gymnax:CartPole-v1", "gymnasium:CartPole-v1")
 
 
@@ -31,7 +31,7 @@ EVERY = ("CartPole-v1", "envpool:CartPole-v1", "gymnax:CartPole-v1", "gymnasium:
         ({"max_episode_steps": 10**30}, f"{WHOLE} 1 and at most 2147483647"),
         ({"stack": 2.5}, f"stack=2.5 {WHOLE} 1"),
         ({"stack": "abc"}, f"stack='abc' {WHOLE} 1"),
-        ({"flatten": "abc"}, "flatten='abc' is not possible; give true or false"),
+        ({"flatten": "abc"}, "flatten='abc' is not possible. Give true or false"),
         ({"name": "abc"}, "has no option 'name'; it has"),
     ],
 )
@@ -57,10 +57,10 @@ def test_no_limit_and_the_usual_one_can_be_asked_for(name: str, none: int | None
         ({"workers": -1}, f"workers=-1 {WHOLE} 0"),
         ({"workers": 1.5}, f"workers=1.5 {WHOLE} 0"),
         ({"workers": "abc"}, f"workers='abc' {WHOLE} 0"),
-        ({"timeout": "abc"}, "timeout='abc' is not possible; give a number of seconds above 0"),
+        ({"timeout": "abc"}, "timeout='abc' is not possible. Give a number of seconds above 0"),
         ({"timeout": 0}, "timeout=0 is not possible"),
         ({"timeout": float("nan")}, "timeout=nan is not possible"),
-        ({"timeout": float("inf")}, r"timeout=inf is not possible; .* up to 1e\+09"),
+        ({"timeout": float("inf")}, r"timeout=inf is not possible. .* up to 1e\+09"),
         ({"max_failures": 0}, f"max_failures=0 {WHOLE} 1"),
         ({"max_failures": None}, f"max_failures=None {WHOLE} 1"),
     ],
@@ -97,8 +97,8 @@ def test_what_the_environment_itself_refuses_is_told_in_one_line(
 
 def test_every_argument_that_a_run_gives_itself_is_refused_as_an_option() -> None:
     parameters = inspect.signature(make).parameters
-    assert set(parameters) - {"stack", "flatten", "options"} == set(OF_THE_RUN)
-    for name in OF_THE_RUN:
+    assert set(parameters) - {"stack", "flatten", "action_bound", "options"} == set(RUN_OPTIONS)
+    for name in RUN_OPTIONS:
         with pytest.raises(Mistake, match=f"^'{name}' cannot be an option of an environment"):
             sterling.train("ppo", "CartPole-v1", steps=512, env_options={name: "map"})
 
@@ -108,6 +108,6 @@ def test_the_command_line_says_it_in_one_line(tmp_path, capsys: pytest.CaptureFi
     assert main([*words, "--env", "seeds=3"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert said[-1] == (
-        "sterling: 'seeds' cannot be an option of an environment, the run itself has it; "
-        "give the run seeds=... (--seeds)"
+        "sterling: 'seeds' cannot be an option of an environment: the run sets it. "
+        "Give the run seeds=... (--seeds)."
     )

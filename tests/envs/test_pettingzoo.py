@@ -7,12 +7,12 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling import envs, keys
-from sterling.envs import pettingzoo
-from sterling.envs.gymnasium import Host
+from sterling import envs, random_keys
+from sterling.envs.hosted import pettingzoo_env
+from sterling.envs.hosted.hosted_env import HostWorld
 from sterling.types import Mistake
 
-KEYS = keys.at(jnp.zeros(1, jnp.int32), "test", 0)
+KEYS = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "test", 0)
 
 
 class Counters:
@@ -66,7 +66,7 @@ class Counters:
 
 def lived(factory, steps=6, action=(1, 2, 3)):
     """The steps of a world in this process."""
-    world = Host(factory, (0,), 1, workers=0)
+    world = HostWorld(factory, (0,), 1, workers=0)
     _, obs = world.reset(KEYS)
     answers = [world.step(None, np.array([[action]]), KEYS)[1] for _ in range(steps)]
     return world.spec, obs, answers
@@ -106,8 +106,8 @@ def test_masks_in_info_are_each_agents_own():
 
 
 def test_agents_rewards_are_not_weighted():
-    with pytest.raises(Mistake, match="of agents the sum of all is the reward"):
-        Host(Counters, (0,), 1, workers=0, reward_weights="1,1,1")
+    with pytest.raises(Mistake, match="the rewards of several agents are summed"):
+        HostWorld(Counters, (0,), 1, workers=0, reward_weights="1,1,1")
 
 
 def test_shorter_vectors_and_fewer_choices_are_filled_up():
@@ -127,13 +127,13 @@ def test_other_differences_are_refused():
         def agent_iter(self):
             return iter(self.agents)
 
-    for made, said in ((Mixed, "are of different spaces"), (Turns, "agents move in turn")):
+    for made, said in ((Mixed, "have different spaces"), (Turns, "agents move in turn")):
         with pytest.raises(Mistake, match=said):
-            Host(made, (0,), 1, workers=0)
+            HostWorld(made, (0,), 1, workers=0)
 
 
 def test_a_missing_package_is_named_with_what_installs_it(monkeypatch):
-    monkeypatch.setattr(pettingzoo, "_folder", lambda package: None)
+    monkeypatch.setattr(pettingzoo_env, "_package_folder", lambda package: None)
     with pytest.raises(Mistake, match=r"needs PettingZoo: pip install 'sterling-rl\[pettingzoo\]'"):
         envs.make("pettingzoo:mpe2/simple_spread_v3", (0,), 1)
 
@@ -168,7 +168,7 @@ def test_a_state_that_cannot_be_shown_is_told_so():
 
     for made, said in ((Without, "no state_space"), (Other, "unseen is .*'secret'")):
         with pytest.raises(Mistake, match=said):
-            Host(made, (0,), 1, workers=0)
+            HostWorld(made, (0,), 1, workers=0)
 
 
 def test_simple_spread_shows_its_state_on_request():
@@ -181,7 +181,7 @@ def test_simple_spread_shows_its_state_on_request():
         np.testing.assert_allclose(obs["state"][0], own.reshape(2, -1), atol=1e-6)
     finally:
         world.close()
-    with pytest.raises(Mistake, match="give true or false"):
+    with pytest.raises(Mistake, match="Give true or false"):
         envs.make(name, (0,), 1, state="all", workers=0)
 
 

@@ -12,13 +12,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling import keys
-from sterling.channels import Channel, columns
-from sterling.envs import objectives_probe
-from sterling.envs.export import as_gymnasium
-from sterling.envs.level_probe import LevelState, level_probe
-from sterling.envs.probe import CUT_AFTER, ELSEWHERE, LIMITED, NAMES, REMEMBERED, make, probe
-from sterling.envs.traced import Traced
+from sterling import random_keys
+from sterling.envs.gymnasium_export import as_gymnasium
+from sterling.envs.probes import objectives_probe
+from sterling.envs.probes.level_probe import LevelState, make_level_probe
+from sterling.envs.probes.probe_worlds import (
+    CONSTRAINT,
+    CUT_AFTER,
+    MEMORY_KINDS,
+    NAMES,
+    OTHER_PROBES,
+    make,
+    make_probe,
+)
+from sterling.envs.traced_world import TracedWorld
+from sterling.problem.channels import Channel, channel_columns
 from sterling.types import Mistake
 
 GAMMA = 0.8
@@ -35,12 +43,14 @@ def best_action(task: Any, obs: np.ndarray) -> np.ndarray:
 
 def play(name: str, policy: Any, steps: int = 60, envs: int = 8) -> dict[str, np.ndarray]:
     """Rows ``(time, env)`` of what happens under ``policy(obs) -> action``."""
-    world = Traced(probe(name), (0,), envs)
-    start = jax.jit(lambda: world.reset(keys.at(jnp.zeros(1, jnp.int32), "reset", 0)))
+    world = TracedWorld(make_probe(name), (0,), envs)
+    start = jax.jit(lambda: world.reset(random_keys.for_seeds(jnp.zeros(1, jnp.int32), "reset", 0)))
 
     @jax.jit
     def move(state: Any, action: Any, time: Any) -> Any:
-        return world.step(state, action[None], keys.at(jnp.zeros(1, jnp.int32), "world", time))
+        return world.step(
+            state, action[None], random_keys.for_seeds(jnp.zeros(1, jnp.int32), "world", time)
+        )
 
     state, obs = start()
     rows: list[Any] = []
@@ -55,10 +65,10 @@ def play(name: str, policy: Any, steps: int = 60, envs: int = 8) -> dict[str, np
 
 
 @pytest.mark.parametrize(
-    "name", [each for each in NAMES if probe(each).kind not in (*REMEMBERED, LIMITED)]
+    "name", [each for each in NAMES if make_probe(each).kind not in (*MEMORY_KINDS, CONSTRAINT)]
 )
 def test_the_solution_satisfies_bellmans_equation_on_every_row(name: str) -> None:
-    task = probe(name)
+    task = make_probe(name)
     rows = play(name, lambda obs: best_action(task, obs))
     solution = task.solution(GAMMA)
     value = dict(zip(solution.obs[:, 0].tolist(), solution.value.tolist(), strict=True))
@@ -73,7 +83,7 @@ def test_the_solution_satisfies_bellmans_equation_on_every_row(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["action", "both", "action-continuous", "both-continuous"])
 def test_any_other_action_is_worse(name: str) -> None:
-    task = probe(name)
+    task = make_probe(name)
 
     def other(obs: np.ndarray) -> np.ndarray:
         best = best_action(task, obs)
@@ -88,7 +98,7 @@ def test_a_cut_taken_for_an_end_would_be_far_from_the_answer() -> None:
     assert rows["last"].any()
     assert (rows["discount"] == 1.0).all()
     mistaken = sum(GAMMA**k for k in range(CUT_AFTER))  # the most that four rewards are worth
-    assert probe("cut").solution(GAMMA).value[0] > 1.5 * mistaken
+    assert make_probe("cut").solution(GAMMA).value[0] > 1.5 * mistaken
 
 
 def test_limits_has_ends_and_cuts_side_by_side() -> None:
@@ -102,7 +112,7 @@ def test_limits_has_ends_and_cuts_side_by_side() -> None:
 
 @pytest.mark.parametrize("form", ["", "-continuous"])
 def test_the_best_under_a_limit_costs_the_limit_and_earns_what_is_said(form: str) -> None:
-    task, limit = probe(f"constraint{form}"), 0.18
+    task, limit = make_probe(f"constraint{form}"), 0.18
     seen = jnp.linspace(-1.0, 1.0, 10_001)[:, None]
     right = jnp.full((10_001, 1), 2.0 * limit**0.5 - 1.0)
     if not form:
@@ -116,7 +126,9 @@ def test_the_best_under_a_limit_costs_the_limit_and_earns_what_is_said(form: str
 
     reward, ended, cost = jax.vmap(move)(seen, right)
     assert ended.all()
-    np.testing.assert_allclose((reward.mean(), cost.mean()), (task.within(limit), limit), atol=1e-3)
+    np.testing.assert_allclose(
+        (reward.mean(), cost.mean()), (task.best_return(limit), limit), atol=1e-3
+    )
 
 
 def every_action(continuous: bool) -> Any:
@@ -126,7 +138,7 @@ def every_action(continuous: bool) -> Any:
 
 @pytest.mark.parametrize("name", ["levels", "levels-continuous"])
 def test_the_answers_in_levels_are_the_best_of_all_actions(name: str) -> None:
-    task = level_probe(name)
+    task = make_level_probe(name)
     answers = task.answers(np.array([-0.9, -0.5, 0.6, 1.0]), GAMMA)
     many = every_action(task.continuous)
     for obs, value, right, decides in zip(*answers, strict=True):
@@ -145,8 +157,25 @@ def test_the_answers_in_levels_are_the_best_of_all_actions(name: str) -> None:
         assert float(many[reward.argmax()].squeeze()) == pytest.approx(right, abs=0.01)
 
 
+@pytest.mark.parametrize("name", ["levels-hidden", "levels-hidden-continuous"])
+def test_the_best_returns_in_hidden_levels_are_those_of_all_actions(name: str) -> None:
+    task, levels = make_level_probe(name), np.array([-0.9, -0.5, 0.6, 0.7, 1.0], np.float32)
+    key = jax.random.key(0)
+
+    def paid(level: Any, action: Any) -> Any:
+        return task.step(LevelState(level, jnp.ones((), bool)), action, key)[2]
+
+    many = jnp.linspace(-1.0, 1.0, 401)[:, None] if task.continuous else jnp.arange(2)
+    table = jax.vmap(lambda level: jax.vmap(lambda action: paid(level, action))(many))(levels)
+    alike, known = task.best_returns(levels)
+    assert alike == pytest.approx(float(table.mean(0).max()), abs=1e-4)
+    assert known == pytest.approx(float(table.max(1).mean()), abs=1e-4)
+    shown = [task.begin(jnp.float32(level), key)[1] for level in levels]
+    np.testing.assert_array_equal(shown, np.zeros((len(levels), 2)))
+
+
 def test_an_edited_level_is_one_and_much_like_it() -> None:
-    task, each = level_probe("levels"), jax.random.split(jax.random.key(0), 200)
+    task, each = make_level_probe("levels"), jax.random.split(jax.random.key(0), 200)
     level = jax.vmap(task.level)(each)
     assert 60 < int((level > 0).sum()) < 140
     edited = jax.vmap(task.edit)(level, jax.random.split(jax.random.key(1), 200))
@@ -158,7 +187,7 @@ def test_an_edited_level_is_one_and_much_like_it() -> None:
 
 @pytest.mark.parametrize("name", ["objectives", "objectives-continuous"])
 def test_the_answers_for_preferences_are_the_best_of_all_actions(name: str) -> None:
-    task = objectives_probe.objectives_probe(name)
+    task = objectives_probe.make_objectives_probe(name)
     many = every_action(task.continuous)
 
     @jax.jit
@@ -178,32 +207,32 @@ def test_the_answers_for_preferences_are_the_best_of_all_actions(name: str) -> N
     reward, _, parts = map(np.asarray, jax.vmap(found)(jnp.asarray(weights)))
     means = {"return": reward.mean(), "objectives.gain": parts[:, 0].mean()}
     means["objectives.cost"] = parts[:, 1].mean()
-    assert means == pytest.approx(objectives_probe.BEST, abs=2e-3)
+    assert means == pytest.approx(objectives_probe.BEST_MEANS, abs=2e-3)
 
 
 def test_each_part_of_a_channel_may_have_a_direction_of_its_own() -> None:
     two = Channel(parts=("gain", "cost"), directions=(1, -1))
-    assert {name: each.better for name, each in columns({"of": two}).items()} == {
+    assert {name: each.better for name, each in channel_columns({"of": two}).items()} == {
         "of.gain": 1, "of.cost": -1,
     }  # fmt: skip
-    same = columns({"of": Channel(parts=("a", "b"), better=-1), "one": Channel(better=1)})
+    same = channel_columns({"of": Channel(parts=("a", "b"), better=-1), "one": Channel(better=1)})
     assert {name: each.better for name, each in same.items()} == {"of.a": -1, "of.b": -1, "one": 1}
-    with pytest.raises(Mistake, match="one for each part"):
+    with pytest.raises(Mistake, match="one direction for each part"):
         Channel(parts=("gain", "cost"), directions=(1,))
-    with pytest.raises(Mistake, match="better is -1, 0 or 1, not 2"):
+    with pytest.raises(Mistake, match="better=2 is not valid"):
         Channel(parts=("gain", "cost"), directions=(1, 2))
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", OTHER_PROBES)
 def test_probes_of_other_files_are_worlds(name: str) -> None:
-    world = Traced(make(name)[0], (0, 1), 3)
-    _, obs = world.reset(keys.at(jnp.arange(2, dtype=jnp.int32), "reset", 0))
+    world = TracedWorld(make(name)[0], (0, 1), 3)
+    _, obs = world.reset(random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "reset", 0))
     assert world.spec.obs.contains(jax.tree.map(lambda x: np.asarray(x)[0, 0], obs))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gymnasiums_checker_accepts_every_probe_world(name: str) -> None:
-    env = as_gymnasium(probe(name))
+    env = as_gymnasium(make_probe(name))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # as which the checker says what is wrong but does not break
         gymnasium.utils.env_checker.check_env(env, skip_render_check=True)

@@ -7,8 +7,8 @@ import pytest
 from gymnasium import spaces
 
 from sterling import envs
-from sterling.channels import Channel, parse
-from sterling.envs import envpool
+from sterling.envs.compiled import envpool_env
+from sterling.problem.channels import Channel, parse_channels
 from sterling.types import Mistake
 
 
@@ -81,12 +81,12 @@ def test_without_declarations_nothing_is_reported():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"channels": "cost:median"}, "reduce is one of"),
-        ({"channels": "cost:sum:fewer"}, "write NAME:REDUCE:DIRECTION"),
-        ({"channels": "cost:sum:less:5"}, "write NAME:REDUCE:DIRECTION"),
-        ({"channels": "return:sum"}, "every run has that column itself"),
+        ({"channels": "cost:median"}, "Unknown reduce"),
+        ({"channels": "cost:sum:fewer"}, "Write NAME:REDUCE:DIRECTION"),
+        ({"channels": "cost:sum:less:5"}, "Write NAME:REDUCE:DIRECTION"),
+        ({"channels": "return:sum"}, "every run has a column of this name"),
         ({"reward_weights": "1,x"}, "are not numbers"),
-        ({"reward_weights": "1,2"}, "2 numbers and the reward has 1"),
+        ({"reward_weights": "1,2"}, "2 numbers, but the reward has 1"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(options, said):
@@ -96,14 +96,16 @@ def test_what_cannot_be_is_refused_in_one_line(options, said):
 
 
 def test_declarations_as_they_are_typed():
-    assert parse("") == {}
-    assert parse("cost, peak:max:more:-1..1") == {
+    assert parse_channels("") == {}
+    assert parse_channels("cost, peak:max:more:-1..1") == {
         "cost": Channel(),
         "peak": Channel(reduce="max", better=1, within=(-1.0, 1.0)),
     }
 
 
-@pytest.mark.skipif(envpool.missing() is not None, reason="EnvPool is not installed here")
+@pytest.mark.skipif(
+    envpool_env.unavailable_reason() is not None, reason="EnvPool is not installed here"
+)
 def test_entries_of_envpools_info_are_reported():
     name = "envpool:HalfCheetah-v4"
     world = envs.make(

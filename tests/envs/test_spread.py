@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sterling import envs
-from sterling.envs.export import as_gymnasium
-from sterling.envs.spread import Level, Spread, knows, make
+from sterling.envs.gymnasium_export import as_gymnasium
+from sterling.envs.native.spread_landmarks import Level, Spread, knows, make
 from sterling.types import Mistake
 
 
@@ -96,8 +96,8 @@ def test_the_state_says_who_stands_where_and_changes_nothing_else():
         (one, left), (two, right) = plain.step(one, action, key), told.step(two, action, key)
         np.testing.assert_array_equal(left.channels["reward"], right.channels["reward"])
         first, whole = left.obs, right.obs
-    pictures = [task.painted(np.asarray(x)) for task, x in ((plain.task, first),)]
-    same = told.task.painted(jax.tree.map(np.asarray, whole))
+    pictures = [task.grid_image(np.asarray(x)) for task, x in ((plain.task, first),)]
+    same = told.task.grid_image(jax.tree.map(np.asarray, whole))
     np.testing.assert_array_equal(pictures[0], same)
 
 
@@ -106,5 +106,5 @@ def test_names_that_cannot_be():
     assert knows("3-agents-4x4-state")
     assert not knows("3-agents-4x4-stat")
     assert not any(map(knows, ("1-agents-3x3", "5-agents-2x2", "4-agents-9x9", "3x3")))
-    with pytest.raises(Mistake, match="not known"):
+    with pytest.raises(Mistake, match="Unknown environment"):
         envs.make("spread:9-agents-9x9", (0,), 1)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import envs, keys
+from sterling import envs, random_keys
 from sterling.envs import levels
+from sterling.envs.episode_starts import Start, require_startable
 from sterling.envs.frame_stack import FrameStack
-from sterling.envs.starts import Start, able
-from sterling.envs.traced import Traced
-from sterling.envs.wrappers import ActionRepeat, ClipReward, Flatten, TimeLimit
+from sterling.envs.traced_world import TracedWorld
+from sterling.envs.world_wrappers import ActionRepeat, ClipReward, Flatten, TimeLimit
 from sterling.types import Mistake
 
 SEEDS = (3, 4)
@@ -54,7 +54,7 @@ def walk(world, state, count, begin=0):
     @jax.jit
     def move(state, time):
         action = jnp.zeros((world.seeds, world.spec.envs), jnp.int32)
-        return world.step(state, action, keys.at(jnp.asarray(SEEDS), "step", time))
+        return world.step(state, action, random_keys.for_seeds(jnp.asarray(SEEDS), "step", time))
 
     rows = []
     for time in range(begin, begin + count):
@@ -64,11 +64,11 @@ def walk(world, state, count, begin=0):
 
 
 def begun(world):
-    return world.reset(keys.at(jnp.asarray(SEEDS), "reset", 0))
+    return world.reset(random_keys.for_seeds(jnp.asarray(SEEDS), "reset", 0))
 
 
 def test_a_task_with_levels_needs_no_reset_and_begins_in_any_of_them():
-    world = Traced(Counted(), SEEDS, 3)
+    world = TracedWorld(Counted(), SEEDS, 3)
     state, obs = begun(world)
     _, seen, mask, _ = walk(world, state, 30)
     found = np.concatenate([np.asarray(obs)[None], seen[~mask[:, 0, 0]]])[..., 0]
@@ -84,30 +84,38 @@ def test_a_fixed_number_of_levels_is_kept_and_those_to_be_judged_in_are_others()
         made[purpose] = set(np.unique([obs[..., 0], *seen[~mask[:, 0, 0]][..., 0]]).tolist())
         assert made[purpose] <= set(np.asarray(world.book).tolist())
     assert len(made["train"]) == 20
-    assert len(made["evaluate"]) == levels.HELD_OUT
+    assert len(made["evaluate"]) == levels.MAX_HELD_OUT
     assert not made["train"] & made["evaluate"]
 
 
 def test_fewer_levels_are_a_part_of_more_and_held_out_ones_are_always_the_same():
-    few, many = (np.asarray(levels.book(Counted(), "train", count)) for count in (10, 40))
+    few, many = (
+        np.asarray(levels.make_level_book(Counted(), "train", count)) for count in (10, 40)
+    )
     np.testing.assert_array_equal(few, many[:10])
     assert len(set(many.tolist())) == 40
-    held_out = [levels.book(Counted(), f"evaluate{x}", n) for x, n in (("", 10), ("/late", 40))]
+    held_out = [
+        levels.make_level_book(Counted(), f"evaluate{x}", n) for x, n in (("", 10), ("/late", 40))
+    ]
     np.testing.assert_array_equal(*held_out)
 
 
 @pytest.mark.parametrize(
     ("kinds", "count", "said"),
     [
-        (120, 40, r"levels=40: beside the 10\d to be judged .* some (1\d|20) levels; give levels="),
-        (3, 2, "levels=2: beside the 3 to be judged in .* some 0 levels; give levels=0"),
+        (
+            120,
+            40,
+            r"levels=40 is too many: .* (1\d|20) levels beside the 10\d held out .* Give levels=",
+        ),
+        (3, 2, "levels=2 is too many: .* about 0 levels beside the 3 held out .* Give levels=0"),
         (9, -1, "levels=-1 is not possible"),
         (9, 1.5, "levels=1.5 is not possible"),
     ],
 )
 def test_levels_that_are_not_there_are_refused_in_a_line(kinds, count, said):
     with pytest.raises(Mistake, match=said.replace(r"10\d", r"\d+")):
-        Traced(Counted(kinds), SEEDS, 1, levels=count)
+        TracedWorld(Counted(kinds), SEEDS, 1, levels=count)
 
 
 def test_a_world_without_levels_has_no_such_option():
@@ -115,18 +123,18 @@ def test_a_world_without_levels_has_no_such_option():
         envs.make("classic:CartPole-v1", (0,), 1, levels=3)
     floors = envs.make("classic:CartPole-v1", (0,), 1).task
     object.__setattr__(floors, "levels", ["cellar", "attic"])  # a word that tasks may use otherwise
-    assert Traced(floors, (0,), 1).book is None
+    assert TracedWorld(floors, (0,), 1).book is None
     with pytest.raises(Mistake, match="has no levels"):
-        Traced(envs.make("classic:CartPole-v1", (0,), 1).task, (0,), 1, levels=3)
+        TracedWorld(envs.make("classic:CartPole-v1", (0,), 1).task, (0,), 1, levels=3)
 
 
 @pytest.mark.parametrize("strategy", ["map", "vmap"])
 def test_levels_are_begun_from_the_next_reset_on_in_the_envs_that_were_told(strategy):
-    world = Traced(Counted(), SEEDS, 3, strategy=strategy)
+    world = TracedWorld(Counted(), SEEDS, 3, strategy=strategy)
     state, obs = begun(world)
     told = numbers([501, 502, 503], [504, 505, 506])
     given = jnp.array([[True, False, True], [False, True, False]])
-    state = world.assign(state, Start(level=told), given)
+    state = world.assign_start(state, Start(level=told), given)
     state, seen, mask, _ = walk(world, state, 9)
     np.testing.assert_array_equal(mask[:, 0, 0], [1, 1, 0, 1, 1, 0, 1, 1, 0])
     np.testing.assert_array_equal(seen[:2, ..., 0], np.stack([obs[..., 0]] * 2))
@@ -134,16 +142,16 @@ def test_levels_are_begun_from_the_next_reset_on_in_the_envs_that_were_told(stra
         np.testing.assert_array_equal(seen[time][given][:, 0], told[given])
         assert (seen[time][~given][:, 0] < 500).all()
     assert (seen[2][given][:, 1] != seen[5][given][:, 1]).all()  # chance stays chance
-    other = world.assign(state, Start(level=told + 100), ~given)
+    other = world.assign_start(state, Start(level=told + 100), ~given)
     _, seen, _, _ = walk(world, other, 3, 9)
     np.testing.assert_array_equal(seen[2, ..., 0], np.where(given, told, told + 100))
 
 
 def test_now_ends_the_episode_with_a_masked_row():
-    world = Traced(Counted(), SEEDS, 3)
+    world = TracedWorld(Counted(), SEEDS, 3)
     state, obs = begun(world)
     given = jnp.array([[True, False, False], [False, False, True]])
-    state = world.assign(state, Start(level=jnp.full(SHAPE, 700)), given, now=True)
+    state = world.assign_start(state, Start(level=jnp.full(SHAPE, 700)), given, now=True)
     _, seen, mask, last = walk(world, state, 3)
     np.testing.assert_array_equal(mask[0], ~given)
     np.testing.assert_array_equal(seen[0][given][:, [0, 2]], [[700, 0]] * 2)
@@ -154,14 +162,14 @@ def test_now_ends_the_episode_with_a_masked_row():
 
 def test_a_world_goes_back_to_where_it_has_been():
     """State, observation and the clock that cuts are as they were, at every reset."""
-    world = Traced(Counted(length=100), SEEDS, 3, limit=2)
+    world = TracedWorld(Counted(length=100), SEEDS, 3, limit=2)
     state, obs = begun(world)
-    state = world.assign(state, world.here(state, obs), jnp.zeros(SHAPE, bool))
+    state = world.assign_start(state, world.current_start(state, obs), jnp.zeros(SHAPE, bool))
     state, seen, _, _ = walk(world, state, 1)
-    here = world.here(state, jnp.asarray(seen[-1]))
+    here = world.current_start(state, jnp.asarray(seen[-1]))
     given = jnp.arange(6).reshape(SHAPE) % 2 == 0
     state, _, _, _ = walk(world, state, 4, 1)
-    state = world.assign(state, here, given, now=True)
+    state = world.assign_start(state, here, given, now=True)
     _, back, _, last = walk(world, state, 5, 5)
     np.testing.assert_array_equal(back[0][given], seen[-1][given])
     assert (back[0][~given] != seen[-1][~given]).any(-1).all()
@@ -169,18 +177,18 @@ def test_a_world_goes_back_to_where_it_has_been():
     np.testing.assert_array_equal(last[:, given].T, expected * 3)
     np.testing.assert_array_equal(back[2][given], seen[-1][given])
     with pytest.raises(Mistake, match="not both"):
-        world.assign(state, Start(level=jnp.zeros(SHAPE, jnp.int32)), given)
+        world.assign_start(state, Start(level=jnp.zeros(SHAPE, jnp.int32)), given)
 
 
 def test_a_world_that_was_told_nothing_begins_as_one_that_cannot_be_told():
-    world = Traced(Counted(), SEEDS, 3)
+    world = TracedWorld(Counted(), SEEDS, 3)
     state, obs = begun(world)
     nobody = jnp.zeros(SHAPE, bool)
     plain = walk(world, state, 9)[1:]
     assert state.start is None
     assert walk(world, state, 1)[0].start is None
-    for start in (Start(level=jnp.full(SHAPE, 700)), world.here(state, obs)):
-        told = walk(world, world.assign(state, start, nobody, now=True), 9)[1:]
+    for start in (Start(level=jnp.full(SHAPE, 700)), world.current_start(state, obs)):
+        told = walk(world, world.assign_start(state, start, nobody, now=True), 9)[1:]
         for one, other in zip(plain, told, strict=True):
             np.testing.assert_array_equal(one, other)
 
@@ -195,11 +203,13 @@ WRAPPED = {
 
 @pytest.mark.parametrize("name", WRAPPED)
 def test_wrappers_hand_levels_on(name):
-    world = WRAPPED[name](Traced(Counted(), SEEDS, 3, levels=20))
+    world = WRAPPED[name](TracedWorld(Counted(), SEEDS, 3, levels=20))
     assert len(world.book) == 20
     state, _ = begun(world)
     given = jnp.zeros(SHAPE, bool).at[0].set(True)
-    state = able(world).assign(state, Start(level=jnp.full(SHAPE, 700)), given, now=True)
+    state = require_startable(world).assign_start(
+        state, Start(level=jnp.full(SHAPE, 700)), given, now=True
+    )
     seen, mask = walk(world, state, 1)[1:3]
     np.testing.assert_array_equal(seen[0][..., 0] == 700, given)
     np.testing.assert_array_equal(mask[0], ~given)
@@ -223,38 +233,40 @@ class Picture(Counted):
 
 
 def test_flat_pictures_are_gone_back_to_bit_for_bit():
-    world = Flatten(Traced(Picture(), SEEDS, 3))
+    world = Flatten(TracedWorld(Picture(), SEEDS, 3))
     state, obs = begun(world)
-    state = world.assign(state, world.here(state, obs), jnp.ones(SHAPE, bool))
+    state = world.assign_start(state, world.current_start(state, obs), jnp.ones(SHAPE, bool))
     seen = walk(world, state, 3)[1]
     np.testing.assert_array_equal(seen[2], obs)
     for raw in np.arange(270, dtype=np.int32).astype(np.uint8).reshape(15, *SHAPE, 3, 1):
-        back = world.here(state, world.to_agent(jnp.asarray(raw))).obs
+        back = world.current_start(state, world.to_agent(jnp.asarray(raw))).obs
         np.testing.assert_array_equal(back, raw, strict=True)
 
 
 def test_worlds_that_cannot_say_so_in_a_line():
-    stacked = FrameStack(Traced(Counted(), SEEDS, 3), 2)
+    stacked = FrameStack(TracedWorld(Counted(), SEEDS, 3), 2)
     state, obs = begun(stacked)
-    with pytest.raises(Mistake, match="use stack=1"):
-        stacked.here(state, obs)
-    timed = TimeLimit(Traced(Counted(), SEEDS, 3), 4)
+    with pytest.raises(Mistake, match="Use stack=1"):
+        stacked.current_start(state, obs)
+    timed = TimeLimit(TracedWorld(Counted(), SEEDS, 3), 4)
     with pytest.raises(Mistake, match="max_episode_steps"):
-        timed.assign(begun(timed)[0], Start(), jnp.zeros(SHAPE, bool))
+        timed.assign_start(begun(timed)[0], Start(), jnp.zeros(SHAPE, bool))
     pool = envs.make("envpool:CartPole-v1", (0,), 1)
     for world in (pool, ClipReward(pool)):
-        with pytest.raises(Mistake, match="Pool cannot be told where an episode begins"):
-            able(world).assign(None, Start(), jnp.zeros((1, 1), bool))
+        with pytest.raises(Mistake, match="PoolWorld cannot begin an episode in a given start"):
+            require_startable(world).assign_start(None, Start(), jnp.zeros((1, 1), bool))
     pool.close()
-    cart = Traced(envs.make("classic:CartPole-v1", (0,), 1).task, SEEDS, 3)
+    cart = TracedWorld(envs.make("classic:CartPole-v1", (0,), 1).task, SEEDS, 3)
     with pytest.raises(Mistake, match="no levels to begin in"):
-        cart.assign(begun(cart)[0], Start(level=jnp.zeros(SHAPE)), jnp.zeros(SHAPE, bool))
+        cart.assign_start(begun(cart)[0], Start(level=jnp.zeros(SHAPE)), jnp.zeros(SHAPE, bool))
 
 
 def test_states_that_are_told_are_saved_whole():
     """What is told is leaves of the world's state, so checkpoints hold it."""
-    world = Traced(Counted(), SEEDS, 3)
+    world = TracedWorld(Counted(), SEEDS, 3)
     state, _ = begun(world)
-    told = world.assign(state, Start(level=jnp.zeros(SHAPE, jnp.int32)), jnp.ones(SHAPE, bool))
+    told = world.assign_start(
+        state, Start(level=jnp.zeros(SHAPE, jnp.int32)), jnp.ones(SHAPE, bool)
+    )
     assert len(jax.tree.leaves(told)) == len(jax.tree.leaves(state)) + 2
     assert dataclasses.replace(told, start=None, given=None).start is None

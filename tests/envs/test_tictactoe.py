@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sterling import envs
-from sterling.envs import tictactoe
+from sterling.envs.native import tictactoe
 from sterling.equations.returns import continues, gae
 from sterling.types import Mistake
 
@@ -102,5 +102,5 @@ def test_what_the_next_mover_gains_the_mover_loses():
 
 
 def test_other_names_are_refused_in_a_line():
-    with pytest.raises(Mistake, match="is not known"):
+    with pytest.raises(Mistake, match="Unknown environment"):
         envs.make("tictactoe:me", (0,), 1)

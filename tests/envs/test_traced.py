@@ -14,9 +14,9 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterling import keys
-from sterling.envs import gymnax
-from sterling.envs.traced import Traced
+from sterling import random_keys
+from sterling.envs.compiled import gymnax_env
+from sterling.envs.traced_world import TracedWorld
 from sterling.types import Mistake, Step
 
 
@@ -48,9 +48,11 @@ def play(world: Any, steps: int, seeds: tuple[int, ...]) -> tuple[Any, Step]:
     @jax.jit
     def run(numbers: Any) -> tuple[Any, Step]:
         def step(state: Any, time: Any) -> Any:
-            return world.step(state, jnp.asarray(action), keys.at(numbers, "world", time))
+            return world.step(
+                state, jnp.asarray(action), random_keys.for_seeds(numbers, "world", time)
+            )
 
-        state, obs = world.reset(keys.at(numbers, "reset", 0))
+        state, obs = world.reset(random_keys.for_seeds(numbers, "reset", 0))
         return obs, jax.lax.scan(step, state, jnp.arange(steps, dtype=jnp.int32))[1]
 
     return run(np.asarray(seeds))
@@ -67,7 +69,7 @@ def play(world: Any, steps: int, seeds: tuple[int, ...]) -> tuple[Any, Step]:
 def test_no_transition_joins_two_episodes(
     seeds: list[int], envs: int, limit: int, end: float, strategy: str
 ) -> None:
-    world = Traced(Diary(end), tuple(seeds), envs, limit=limit, strategy=strategy)
+    world = TracedWorld(Diary(end), tuple(seeds), envs, limit=limit, strategy=strategy)
     first, step = play(world, 25, tuple(seeds))
     obs = np.concatenate([np.asarray(first)[None], step.obs])
     episode, clock = obs[..., 0], obs[..., 1]
@@ -88,30 +90,32 @@ def test_no_transition_joins_two_episodes(
 
 def test_under_map_seeds_are_bit_equal_to_each_alone() -> None:
     seeds = (5, 6, 7)
-    together = Traced(Diary(), seeds, 3, strategy="map", limit=9)
+    together = TracedWorld(Diary(), seeds, 3, strategy="map", limit=9)
     first, step = play(together, 40, seeds)
     for index, seed in enumerate(seeds):
-        alone_first, alone = play(Traced(Diary(), (seed,), 3, strategy="map", limit=9), 40, (seed,))
+        alone_first, alone = play(
+            TracedWorld(Diary(), (seed,), 3, strategy="map", limit=9), 40, (seed,)
+        )
         np.testing.assert_array_equal(first[index], alone_first[0])
         for one, all_seeds in zip(jax.tree.leaves(alone), jax.tree.leaves(step), strict=True):
             np.testing.assert_array_equal(one[:, 0], all_seeds[:, index])
 
 
 def test_an_env_does_not_depend_on_how_many_run_beside_it() -> None:
-    few, many = (play(Traced(Diary(), (1,), envs), 30, (1,))[1].obs for envs in (2, 5))
+    few, many = (play(TracedWorld(Diary(), (1,), envs), 30, (1,))[1].obs for envs in (2, 5))
     np.testing.assert_array_equal(few, many[:, :, :2])
 
 
 def test_wrong_strategy_and_limit_are_refused() -> None:
     with pytest.raises(Mistake, match="'vmap' or 'map'"):
-        Traced(Diary(), (0,), 1, strategy="loop")
+        TracedWorld(Diary(), (0,), 1, strategy="loop")
     with pytest.raises(Mistake, match="time limit of -1"):
-        Traced(Diary(), (0,), 1, limit=-1)
+        TracedWorld(Diary(), (0,), 1, limit=-1)
 
 
 def gymnax_step(name: str, state: dict[str, float], action: Any) -> tuple[Any, float, bool]:
     """One step of gymnax from a given state."""
-    task = gymnax.make(name, (0,), 1).task
+    task = gymnax_env.make(name, (0,), 1).task
     start, _ = task.reset(jax.random.key(0))
     start = start.replace(**{field: jnp.asarray(x, jnp.float32) for field, x in state.items()})
     _, obs, reward, terminated, _ = task.step(start, action, jax.random.key(0))
@@ -146,13 +150,13 @@ def test_pendulum_moves_as_gymnasium_does(start: tuple[float, float], torque: fl
 
 
 def test_gymnax_cuts_where_the_clock_is_not_part_of_the_task() -> None:
-    _, step = play(gymnax.make("Breakout-MinAtar", (0,), 2, max_episode_steps=3), 8, (0,))
+    _, step = play(gymnax_env.make("Breakout-MinAtar", (0,), 2, max_episode_steps=3), 8, (0,))
     np.testing.assert_array_equal(np.flatnonzero(step.last[:, 0, 0]), [2, 6])
     assert (step.discount == 1.0).all()
 
 
 def test_gymnax_ends_where_the_clock_is_part_of_the_task() -> None:
-    _, step = play(gymnax.make("DiscountingChain-bsuite", (0,), 2), 101, (0,))
+    _, step = play(gymnax_env.make("DiscountingChain-bsuite", (0,), 2), 101, (0,))
     np.testing.assert_array_equal(np.flatnonzero(step.last[:, 0, 0]), [99])
     assert (step.discount[99] == 0.0).all()
 
@@ -160,15 +164,15 @@ def test_gymnax_ends_where_the_clock_is_part_of_the_task() -> None:
 def test_gymnax_answers_quietly_in_float32() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        first, step = play(gymnax.make("Pong-misc", (0,), 1), 3, (0,))
+        first, step = play(gymnax_env.make("Pong-misc", (0,), 1), 3, (0,))
     assert first.dtype == step.obs.dtype == step.reward.dtype == jnp.float32
     assert first.shape == (1, 1, 30, 40, 3)
 
 
 def test_gymnax_takes_parameters_and_arguments() -> None:
-    assert gymnax.make("DeepSea-bsuite", (0,), 1, size=5).spec.obs.shape == (5, 5)
-    assert gymnax.make("Pendulum-v1", (0,), 1, max_torque=0.5).spec.action.high[0] == 0.5
+    assert gymnax_env.make("DeepSea-bsuite", (0,), 1, size=5).spec.obs.shape == (5, 5)
+    assert gymnax_env.make("Pendulum-v1", (0,), 1, max_torque=0.5).spec.action.high[0] == 0.5
     with pytest.raises(Mistake, match="no option 'sizes'; did you mean size"):
-        gymnax.make("DeepSea-bsuite", (0,), 1, sizes=5)
+        gymnax_env.make("DeepSea-bsuite", (0,), 1, sizes=5)
     with pytest.raises(Mistake, match="broken in gymnax"):
-        gymnax.make("SimpleBandit-bsuite", (0,), 1)
+        gymnax_env.make("SimpleBandit-bsuite", (0,), 1)

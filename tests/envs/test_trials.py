@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import envs, keys
-from sterling.envs.levels import size
+from sterling import envs, random_keys
+from sterling.envs.levels import count_levels
 from sterling.envs.trials import Trials
-from sterling.experience.rollout import Rollout
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Mistake
 
 
@@ -35,10 +35,10 @@ class Rooms:
 
 def played(world, actions):
     seeds, rows, move = jnp.zeros(1, jnp.int32), [], jax.jit(world.step)
-    state, obs = world.reset(keys.at(seeds, "reset", 0))
+    state, obs = world.reset(random_keys.for_seeds(seeds, "reset", 0))
     for time, action in enumerate(actions):
         given = jnp.full((1, 1), action, jnp.int32)
-        state, step = move(state, given, keys.at(seeds, "step", time))
+        state, step = move(state, given, random_keys.for_seeds(seeds, "step", time))
         rows.append(step)
     return obs, jax.tree.map(lambda *x: np.stack([each[0, 0] for each in x]), *rows)
 
@@ -48,7 +48,7 @@ def test_episodes_of_a_trial_are_of_one_level_and_the_next_trial_is_of_another(r
     """They last 3 steps where the action is 1 and else are cut after 5."""
     each = 3 if right else 5
     world = envs.make(Trials(Rooms(), 2, limit=5), (0,), 1)
-    assert size(world.book) == 7
+    assert count_levels(world.book) == 7
     first, step = played(world, [right] * (2 * each + 2))
     obs, reward, ended = (step.obs[name] for name in ("obs", "reward", "ended"))
     trial = 2 * each  # steps of a trial
@@ -80,7 +80,10 @@ class Counting:
 
 
 def test_a_memory_lasts_for_the_whole_trial():
-    world, start = envs.make(Trials(Rooms(), 3), (0,), 1), keys.at(jnp.zeros(1, jnp.int32), "a", 0)
+    world, start = (
+        envs.make(Trials(Rooms(), 3), (0,), 1),
+        random_keys.for_seeds(jnp.zeros(1, jnp.int32), "a", 0),
+    )
     _, rows = Rollout.create(world, 25, start, Counting()).live(Counting(), start)
     assert rows.obs["ended"].sum() > 6
     # nine steps in three episodes, and the row that resets: its action is ignored
@@ -113,11 +116,11 @@ def test_what_a_task_reports_comes_through_and_tasks_without_levels_begin_anew()
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("trials:0:maze:3x3", "is not known"),
-        ("trials:maze:3x3", "is not known"),
-        ("trials:2:maze:none", "is not known"),
-        ("trials:2:trials:2:maze:3x3", "is not known"),
-        ("trials:2:envpool:Acrobot-v1", "is not known"),
+        ("trials:0:maze:3x3", "Unknown environment"),
+        ("trials:maze:3x3", "Unknown environment"),
+        ("trials:2:maze:none", "Unknown environment"),
+        ("trials:2:trials:2:maze:3x3", "Unknown environment"),
+        ("trials:2:envpool:Acrobot-v1", "Unknown environment"),
     ],
 )
 def test_other_names_are_refused_in_a_line(name, said):
@@ -136,5 +139,5 @@ def test_levels_are_edited_where_the_inner_task_can():
 def test_names_of_what_a_trial_shows_are_taken():
     task = Rooms()
     task.obs = spaces.Dict({"reward": spaces.Box(0.0, 1.0, (1,))})
-    with pytest.raises(Mistake, match="a trial shows 'reward' and so does its task"):
+    with pytest.raises(Mistake, match="task already observes 'reward', which a trial adds"):
         Trials(task, 2)

@@ -17,9 +17,9 @@ import psutil
 import pytest
 from gymnasium import spaces
 
-from sterling.envs.gymnasium import Host
-from sterling.envs.workers import WorldFailed
-from sterling.experience.rollout import Rollout
+from sterling.envs.hosted.hosted_env import HostWorld
+from sterling.envs.hosted.worker_pool import WorldFailed
+from sterling.experience.rollouts.rollout import Rollout
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 KEYS = jax.random.split(jax.random.key(0), 1)
@@ -75,7 +75,7 @@ def host():
     before, made = set(psutil.Process().children(recursive=True)), []
 
     def make(kind, envs, workers, **options):
-        made.append(Host(lambda: Fragile(kind), (0,), envs, workers=workers, **options))
+        made.append(HostWorld(lambda: Fragile(kind), (0,), envs, workers=workers, **options))
         made[-1].reset(KEYS)
         return made[-1]
 
@@ -92,7 +92,7 @@ def step(world, *actions):
 FAULTS = {
     "raises": r"ValueError: a wheel came off \(test_worker_faults.py:\d+\)",
     "answers_nan": "observation holds NaN or infinity",
-    "changes_shape": r"observation of shape \(3,\) where observation_space says \(2,\)",
+    "changes_shape": r"observation has shape \(3,\), but observation_space says \(2,\)",
     "rewards_infinity": "the reward inf",
     "dies": "its process died of SIGSEGV",
     "hangs": "no answer within 1 s",
@@ -141,7 +141,7 @@ def test_repeated_failure_ends_the_run_with_one_clear_line(host, workers):
     for _ in range(2):
         step(world, FAULT, 0)
         step(world, 0, 0)
-    line = r"environment toy, copy 0 of seed 0, failed 3 times within 0 s, last: ValueError: .*mend"
+    line = r"Environment toy, copy 0 of seed 0, failed 3 times within 0 s; .*: ValueError: .*Fix"
     with pytest.raises(WorldFailed, match=line) as caught:
         step(world, FAULT, 0)
     assert "\n" not in str(caught.value)
@@ -165,9 +165,9 @@ def test_what_cannot_be_built_fails_at_once():
     for workers in (0, 1):
         line = r"cannot be built, reset and stepped once: OSError: no such simulator.*by hand"
         with pytest.raises(WorldFailed, match=line):
-            Host(explode, (0,), 2, workers=workers)
+            HostWorld(explode, (0,), 2, workers=workers)
     with pytest.raises(WorldFailed, match="its process exited with code 3"):
-        Host(lambda: os._exit(3), (0,), 2, workers=2)
+        HostWorld(lambda: os._exit(3), (0,), 2, workers=2)
 
 
 def test_a_reset_that_fails_is_tried_again_and_then_given_up(host, tmp_path):
@@ -184,7 +184,9 @@ def test_a_reset_that_fails_is_tried_again_and_then_given_up(host, tmp_path):
         def step(self, action):
             return *super().step(action)[:2], True, False, {}
 
-    world = Host(lambda: Moody("raises"), (0,), 1, workers=1)  # one reset to check, one to start
+    world = HostWorld(
+        lambda: Moody("raises"), (0,), 1, workers=1
+    )  # one reset to check, one to start
     world.reset(KEYS)
     ended, reset, after = step(world, 0), step(world, 0), step(world, 0)
     world.close()
@@ -197,7 +199,7 @@ def test_a_diverged_policy_is_not_blamed_on_the_environment():
     class Push(Fragile):
         action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    world = Host(lambda: Push("raises"), (0,), 2, workers=0, max_failures=1)
+    world = HostWorld(lambda: Push("raises"), (0,), 2, workers=0, max_failures=1)
     world.reset(KEYS)
     answer = step(world, [np.float32(np.nan)], [np.float32(0.0)])
     np.testing.assert_array_equal(answer.mask, [[False, True]])
@@ -255,7 +257,7 @@ def test_workers_do_not_outlive_a_killed_trainer(busy):
     import sys
     sys.path[:0] = {[str(pathlib.Path(__file__).parents[2])]!r}
     import os, time, gymnasium, jax, numpy as np
-    from sterling.envs.gymnasium import Host
+    from sterling.envs.hosted.hosted_env import HostWorld
     class Slow(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-1, 1e9, (1,), np.float64)
         action_space = gymnasium.spaces.Discrete(2)
@@ -266,7 +268,7 @@ def test_workers_do_not_outlive_a_killed_trainer(busy):
             self.steps += 1
             time.sleep(30.0 * (self.steps == 2))
             return np.zeros(1), 0.0, False, False, {{}}
-    world = Host(Slow, (0,), 1, workers=1)
+    world = HostWorld(Slow, (0,), 1, workers=1)
     keys = jax.random.split(jax.random.key(0), 1)
     print(int(world.reset(keys)[1][0, 0, 0]), flush=True)
     for _ in range(2):
@@ -284,8 +286,8 @@ def test_an_orderly_end_needs_no_close_and_no_main_guard(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import gymnasium, jax, psutil\n"
-        "from sterling.envs.gymnasium import Host\n"
-        "world = Host('CartPole-v1', (0,), 2, workers=2)\n"
+        "from sterling.envs.hosted.hosted_env import HostWorld\n"
+        "world = HostWorld('CartPole-v1', (0,), 2, workers=2)\n"
         "world.reset(jax.random.split(jax.random.key(0), 1))\n"
         "print(*[child.pid for child in psutil.Process().children()])\n"
     )

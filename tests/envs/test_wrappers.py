@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import keys
-from sterling.envs.envpool import Pool
+from sterling import random_keys
+from sterling.envs.actions.bounded_actions import RescaleAction
+from sterling.envs.compiled.envpool_env import EnvPoolWorld
 from sterling.envs.frame_stack import FrameStack
-from sterling.envs.gymnasium import Host
-from sterling.envs.traced import Traced
-from sterling.envs.wrappers import ActionRepeat, ClipReward, RescaleAction, TimeLimit
+from sterling.envs.hosted.hosted_env import HostWorld
+from sterling.envs.traced_world import TracedWorld
+from sterling.envs.world_wrappers import ActionRepeat, ClipReward, TimeLimit
 from sterling.types import Mistake, Step
 
 SEEDS, ENVS = (0, 1), 3
@@ -44,12 +45,12 @@ def answers(world: Any, actions: np.ndarray) -> tuple[Any, Step]:
     """First observation and every answer, ``(time, seed, env, ...)``."""
 
     def world_keys(time: Any) -> Any:
-        return keys.at(jnp.asarray(SEEDS), "world", jnp.asarray(time))
+        return random_keys.for_seeds(jnp.asarray(SEEDS), "world", jnp.asarray(time))
 
     def step(state: Any, row: Any) -> Any:
         return world.step(state, row[0], world_keys(row[1]))
 
-    state, obs = world.reset(keys.at(jnp.asarray(SEEDS), "reset", 0))
+    state, obs = world.reset(random_keys.for_seeds(jnp.asarray(SEEDS), "reset", 0))
     times = np.arange(len(actions), dtype=np.int32)
     if world.traced:
         return obs, jax.jit(lambda s, rows: jax.lax.scan(step, s, rows)[1])(state, (actions, times))
@@ -65,19 +66,19 @@ def uniform(shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> np.
     return np.random.default_rng(0).uniform(low, high, shape).astype(np.float32)
 
 
-def walk(end: float = 30.0) -> Traced:
-    return Traced(Walk(end), SEEDS, ENVS)
+def walk(end: float = 30.0) -> TracedWorld:
+    return TracedWorld(Walk(end), SEEDS, ENVS)
 
 
-def pendulum_pool() -> Pool:
-    return Pool("Pendulum-v1", SEEDS, ENVS, max_episode_steps=9)
+def pendulum_pool() -> EnvPoolWorld:
+    return EnvPoolWorld("Pendulum-v1", SEEDS, ENVS, max_episode_steps=9)
 
 
-def pendulum_host() -> Host:
+def pendulum_host() -> HostWorld:
     def build() -> Any:
         return gymnasium.make("Pendulum-v1", max_episode_steps=9)
 
-    return Host(build, SEEDS, ENVS, workers=0)
+    return HostWorld(build, SEEDS, ENVS, workers=0)
 
 
 WORLDS = pytest.mark.parametrize("build", [walk, pendulum_pool, pendulum_host])
@@ -96,14 +97,14 @@ def test_rescaled_actions_are_clipped_and_stretched(build: Any) -> None:
 
 def test_rescaling_to_the_same_bounds_changes_no_bit() -> None:
     actions = uniform((20, 2, ENVS, 6))
-    inner = Pool("HalfCheetah-v5", SEEDS, ENVS)
-    outside = RescaleAction(Pool("HalfCheetah-v5", SEEDS, ENVS))
+    inner = EnvPoolWorld("HalfCheetah-v5", SEEDS, ENVS)
+    outside = RescaleAction(EnvPoolWorld("HalfCheetah-v5", SEEDS, ENVS))
     np.testing.assert_array_equal(answers(outside, actions)[1].obs, answers(inner, actions)[1].obs)
 
 
 def test_unbounded_and_discrete_actions_are_not_rescaled() -> None:
-    with pytest.raises(Mistake, match="only a bounded Box"):
-        RescaleAction(Pool("CartPole-v1", SEEDS, ENVS))
+    with pytest.raises(Mistake, match="Only a bounded Box"):
+        RescaleAction(EnvPoolWorld("CartPole-v1", SEEDS, ENVS))
 
 
 @WORLDS
@@ -138,14 +139,38 @@ def test_a_stack_never_holds_frames_of_two_episodes(build: Any) -> None:
     assert world.spec.obs.shape == (depth * size,)
 
 
-def test_pictures_with_channels_last_are_not_stacked() -> None:
-    class Picture(Walk):
-        obs = spaces.Box(0.0, 1.0, (10, 10, 4), np.float32)
+@pytest.mark.parametrize("shape", [(10, 10, 4), (10, 12)])
+def test_pictures_without_a_first_axis_of_channels_get_one_for_the_stack(shape: Any) -> None:
+    """Every frame of the stack is a whole picture, the newest last; bytes, so (10, 12) is grey."""
 
-    with pytest.raises(Mistake, match="channels last"):
-        FrameStack(Traced(Picture(), SEEDS, ENVS), 4)
+    class Picture(Walk):
+        obs = spaces.Box(0, 255, shape, np.uint8)
+
+        def reset(self, key: Any) -> Any:
+            state, seen = super().reset(key)
+            return state, self.paint(seen)
+
+        def step(self, state: Any, action: Any, key: Any) -> Any:
+            state, seen, *rest = super().step(state, action, key)
+            return state, self.paint(seen), *rest
+
+        def paint(self, seen: Any) -> Any:
+            return jnp.broadcast_to(seen[1].astype(jnp.uint8), shape)
+
+    world = FrameStack(TracedWorld(Picture(12.0), SEEDS, ENVS), 3)
+    assert world.spec.obs.shape == (3, *shape)
+    assert (world.spec.obs.low == 0).all()
+    assert (world.spec.obs.high == 255).all()
+    first, step = answers(world, np.full((4, 2, ENVS, 1), 5.0, np.float32))
+    assert first.shape == (2, ENVS, 3, *shape)
+    clock = np.asarray(step.obs)[:, 0, 0].reshape(4, 3, -1)
+    assert (clock == clock[..., :1]).all()  # no frame is mixed with another
+    assert clock[..., 0].tolist() == [[0, 0, 1], [0, 1, 2], [1, 2, 3], [0, 0, 0]]
+
+
+def test_choices_are_not_stacked() -> None:
     with pytest.raises(Mistake, match="cannot be stacked"):
-        FrameStack(Pool("FrozenLake-v1", SEEDS, ENVS), 4)
+        FrameStack(EnvPoolWorld("FrozenLake-v1", SEEDS, ENVS), 4)
 
 
 def test_a_repeated_action_stops_at_the_end() -> None:
@@ -193,7 +218,7 @@ def test_a_time_limit_lets_earlier_ends_be_ends() -> None:
 
 def test_a_time_limit_equals_the_worlds_own() -> None:
     actions = uniform((30, 2, ENVS, 1), 2.0, 6.0)
-    own = answers(Traced(Walk(), SEEDS, ENVS, limit=5), actions)[1]
+    own = answers(TracedWorld(Walk(), SEEDS, ENVS, limit=5), actions)[1]
     outside = answers(TimeLimit(walk(), 5), actions)[1]
     for part in ("last", "mask", "discount", "reward"):
         np.testing.assert_array_equal(getattr(own, part), getattr(outside, part))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.equations import aggregate
+from sterling.equations import token_averages
 from sterling.types import Mistake
 
 LOSS = jnp.asarray([[1.0, 2.0, 3.0], [10.0, jnp.nan, jnp.inf], [4.0, 6.0, jnp.nan]])
@@ -25,24 +25,24 @@ GROUP = jnp.asarray([2, 0, 2], jnp.int32)
 )
 def test_each_way_by_hand_and_what_is_masked_is_never_read(how, by_hand):
     def loss(each):
-        return aggregate.aggregate(each, MASK, GROUP, how, length=5)
+        return token_averages.aggregate(each, MASK, GROUP, how, length=5)
 
     value, gradient = jax.value_and_grad(loss)(LOSS)
     np.testing.assert_allclose(value, by_hand, rtol=1e-6)
-    weight = aggregate.weights(MASK, GROUP, how, length=5.0)
+    weight = token_averages.token_weights(MASK, GROUP, how, length=5.0)
     np.testing.assert_array_equal(gradient, weight)
     np.testing.assert_array_equal(weight > 0.0, MASK)
 
 
 @pytest.mark.parametrize("how", ["token", "sequence", "prompt"])
 def test_one_row_by_itself_has_weights_that_sum_to_one(how):
-    total = aggregate.weights(MASK[1:2], GROUP[1:2], how).sum()
+    total = token_averages.token_weights(MASK[1:2], GROUP[1:2], how).sum()
     np.testing.assert_allclose(total, 1.0, rtol=1e-6)
 
 
-@pytest.mark.parametrize("how", aggregate.WAYS)
+@pytest.mark.parametrize("how", token_averages.AGGREGATIONS)
 def test_weights_sum_to_one_where_the_way_is_a_mean(how):
-    total = aggregate.weights(MASK, GROUP, how, length=5.0).sum()
+    total = token_averages.token_weights(MASK, GROUP, how, length=5.0).sum()
     np.testing.assert_allclose(
         total, {"sum-constant": 6 / 15, "sum": 6 / 3}.get(how, 1.0), rtol=1e-6
     )
@@ -52,28 +52,32 @@ def test_groups_are_told_apart_by_any_integers():
     """A minibatch has the keys of the whole batch, which run on to more than its own rows."""
     for keys in ([17, 900, 17], [3, -1, 3], [2, 3, 2]):
         group = jnp.asarray(keys, jnp.int32)
-        found = jax.jit(lambda group: aggregate.weights(MASK, group, "prompt"))(group)
-        np.testing.assert_array_equal(found, aggregate.weights(MASK, GROUP, "prompt"))
+        found = jax.jit(lambda group: token_averages.token_weights(MASK, group, "prompt"))(group)
+        np.testing.assert_array_equal(found, token_averages.token_weights(MASK, GROUP, "prompt"))
 
 
-@pytest.mark.parametrize("how", aggregate.WAYS)
+@pytest.mark.parametrize("how", token_averages.AGGREGATIONS)
 def test_rejected_tokens_stay_in_the_denominator(how):
     """What goes takes its part of the loss away and leaves the others' weights as they were."""
     kept = MASK & jnp.asarray([[True, False, True], [False, True, True], [True, True, True]])
-    before = aggregate.weights(MASK, GROUP, how, length=5.0)
-    after = aggregate.weights(kept, GROUP, how, length=5.0, counted=MASK)
+    before = token_averages.token_weights(MASK, GROUP, how, length=5.0)
+    after = token_averages.token_weights(kept, GROUP, how, length=5.0, counted=MASK)
     np.testing.assert_array_equal(after, np.where(kept, before, 0.0))
 
 
-@pytest.mark.parametrize("how", aggregate.WAYS)
+@pytest.mark.parametrize("how", token_averages.AGGREGATIONS)
 def test_padding_rows_change_nothing(how):
     more = jnp.concatenate([MASK, jnp.zeros((2, 3), bool)])
-    found = aggregate.weights(more, jnp.asarray([2, 0, 2, 4, 1], jnp.int32), how, length=5.0)
-    np.testing.assert_array_equal(found[:3], aggregate.weights(MASK, GROUP, how, length=5.0))
+    found = token_averages.token_weights(
+        more, jnp.asarray([2, 0, 2, 4, 1], jnp.int32), how, length=5.0
+    )
+    np.testing.assert_array_equal(
+        found[:3], token_averages.token_weights(MASK, GROUP, how, length=5.0)
+    )
     assert not found[3:].any()
 
 
-@pytest.mark.parametrize("how", aggregate.WAYS)
+@pytest.mark.parametrize("how", token_averages.AGGREGATIONS)
 @pytest.mark.parametrize(
     "parts", [3, *(pytest.param(parts, marks=pytest.mark.slow) for parts in (2, 8))]
 )
@@ -89,9 +93,9 @@ def test_any_split_into_micro_batches_has_the_same_loss_and_gradient(how, parts)
         x, theta = jnp.asarray(rng.normal(size=(rows, tokens, 4))), jnp.asarray(rng.normal(size=4))
 
         def loss(theta, at):
-            return aggregate.weighted_sum(jnp.tanh(x[at] @ theta) ** 2, weight[at])
+            return token_averages.weighted_sum(jnp.tanh(x[at] @ theta) ** 2, weight[at])
 
-        weight = aggregate.weights(kept, group, how, length=7.0, counted=mask)
+        weight = token_averages.token_weights(kept, group, how, length=7.0, counted=mask)
         whole = jax.value_and_grad(loss)(theta, np.arange(rows))
         pieces = [
             jax.value_and_grad(loss)(theta, np.flatnonzero(part_of == p)) for p in range(parts)
@@ -104,22 +108,22 @@ def test_any_split_into_micro_batches_has_the_same_loss_and_gradient(how, parts)
 
 def test_means_of_micro_batches_would_not_be_the_same():
     """What TRL calls bnpo: the token mean of each micro-batch, averaged."""
-    whole = aggregate.aggregate(LOSS, MASK, GROUP, "token")
+    whole = token_averages.aggregate(LOSS, MASK, GROUP, "token")
     split = [
-        aggregate.aggregate(LOSS[at], MASK[at], GROUP[at], "token")
+        token_averages.aggregate(LOSS[at], MASK[at], GROUP[at], "token")
         for at in (np.asarray([0, 2]), np.asarray([1]))
     ]
     assert abs(float(whole) - float(sum(split)) / 2) > 1.0
 
 
 def test_an_empty_batch_weighs_nothing():
-    for how in aggregate.WAYS:
-        found = aggregate.aggregate(LOSS, MASK & False, GROUP, how, length=5.0)
+    for how in token_averages.AGGREGATIONS:
+        found = token_averages.aggregate(LOSS, MASK & False, GROUP, how, length=5.0)
         assert float(found) == 0.0
 
 
 def test_mistakes_are_named():
-    with pytest.raises(Mistake, match="divides by a constant"):
-        aggregate.weights(MASK, GROUP, "sum-constant")
+    with pytest.raises(Mistake, match="needs a constant"):
+        token_averages.token_weights(MASK, GROUP, "sum-constant")
     with pytest.raises(Mistake, match="did you mean sequence"):
-        aggregate.weights(MASK, GROUP, "sequences")
+        token_averages.token_weights(MASK, GROUP, "sequences")

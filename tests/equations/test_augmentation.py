@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.equations import augmentation
-from sterling.equations.augmentation import (
+from sterling.equations import transition_augmentation
+from sterling.equations.transition_augmentation import (
     Gaussian,
     Mixup,
     Scaling,
     Symmetry,
     Uniform,
-    named,
+    check_augmentation,
+    parse_augmentation,
     permutation,
     reflection,
-    suits,
 )
 from sterling.types import Mistake, Record, Spec
 
@@ -53,7 +53,7 @@ def same(one, other):
 @pytest.mark.parametrize("text", EVERY)
 def test_a_change_keeps_what_is_not_its_own(text):
     before = record()
-    change = jax.jit(named(text))
+    change = jax.jit(parse_augmentation(text))
     after = change(before, KEY)
     for name in ("reward", "discount", "last", "mask"):
         same(getattr(after, name), getattr(before, name))
@@ -160,10 +160,10 @@ def test_a_systems_symmetry_leaves_its_transitions_true():
         extras={},
     )
     for text in ("reflection:--/--", "permutation:1,0/1,0", "permutation:-1,-0/-1,-0"):
-        made = named(text)(one, KEY)
+        made = parse_augmentation(text)(one, KEY)
         assert not np.array_equal(made.obs, one.obs)
         np.testing.assert_allclose(follows(made.obs, made.action), made.next_obs, atol=1e-6)
-    wrong = named("reflection:-+/-+")(one, KEY)  # no symmetry of it
+    wrong = parse_augmentation("reflection:-+/-+")(one, KEY)  # no symmetry of it
     assert np.abs(follows(wrong.obs, wrong.action) - wrong.next_obs).max() > 0.1
 
 
@@ -178,33 +178,33 @@ def test_choices_are_exchanged_and_stay_empty_at_an_episodes_end():
 
 
 def test_names_say_everything():
-    assert named("gaussian") == Gaussian(3e-4)
-    assert named("gaussian:0.0003") == Gaussian(0.0003)
-    assert named("scaling:0.6,1.4") == Scaling(0.6, 1.4)
-    assert named("reflection:-+/+") == reflection((-1, 1), (1,))
-    assert named("permutation:-0,-1/1,0") == Symmetry((0, 1), (-1, -1), (1, 0), ())
-    assert hash(named("permutation:1,0")) == hash(permutation((1, 0)))
+    assert parse_augmentation("gaussian") == Gaussian(3e-4)
+    assert parse_augmentation("gaussian:0.0003") == Gaussian(0.0003)
+    assert parse_augmentation("scaling:0.6,1.4") == Scaling(0.6, 1.4)
+    assert parse_augmentation("reflection:-+/+") == reflection((-1, 1), (1,))
+    assert parse_augmentation("permutation:-0,-1/1,0") == Symmetry((0, 1), (-1, -1), (1, 0), ())
+    assert hash(parse_augmentation("permutation:1,0")) == hash(permutation((1, 0)))
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("gausian:1", "no change 'gausian'; did you mean gaussian"),
-        ("warp", "no change 'warp'; there are gaussian, uniform"),
-        ("gaussian:wide", "write gaussian:SIGMA"),
-        ("scaling:1,2,3", "write scaling:LOW,HIGH"),
-        ("reflection:-*/+", "write reflection:SIGNS/SIGNS"),
-        ("permutation:1,a", "write permutation:ORDER/ORDER"),
-        ("permutation:1,1", "names every place once"),
-        ("gaussian:-1", "a number of at least 0; got -1"),
-        ("uniform:nan", "a width of at least 0; got nan"),
-        ("scaling:2,1", "between a number and a larger one; got 2"),
-        ("mixup:0", "alpha is above 0; got 0"),
+        ("gausian:1", "Unknown augmentation 'gausian'; did you mean gaussian"),
+        ("warp", "Unknown augmentation 'warp'; use one of gaussian, uniform"),
+        ("gaussian:wide", "Write gaussian:SIGMA"),
+        ("scaling:1,2,3", "Write scaling:LOW,HIGH"),
+        ("reflection:-*/+", "Write reflection:SIGNS/SIGNS"),
+        ("permutation:1,a", "Write permutation:ORDER/ORDER"),
+        ("permutation:1,1", "name every index from 0 once"),
+        ("gaussian:-1", "sigma must be at least 0 and finite, not -1"),
+        ("uniform:nan", "alpha must be at least 0 and finite, not nan"),
+        ("scaling:2,1", "LOW at most HIGH, not 2"),
+        ("mixup:0", "alpha must be above 0 and finite, not 0"),
     ],
 )
 def test_wrong_names_cost_one_line(text, said):
     with pytest.raises(Mistake, match=said) as caught:
-        named(text)
+        parse_augmentation(text)
     assert "\n" not in str(caught.value)
 
 
@@ -213,23 +213,23 @@ def test_only_vectors_of_floats_are_changed():
     fine = Spec(vector, spaces.Box(-1, 1, (2,), np.float32))
     choices = Spec(vector, spaces.Discrete(3))
     for text in EVERY:
-        suits(named(text), fine)
+        check_augmentation(parse_augmentation(text), fine)
         for obs in (spaces.Dict({"a": vector}), spaces.Box(0, 255, (3,), np.uint8)):
             with pytest.raises(Mistake, match="vectors of floats"):
-                suits(named(text), Spec(obs, fine.action))
-        with pytest.raises(Mistake, match="one vector of floats"):
-            named(text)(dataclasses.replace(record(), obs={"a": record().obs}), KEY)
-    with pytest.raises(Mistake, match="speaks of 2 observations where there are 3"):
-        suits(named("reflection:-+"), fine)
-    with pytest.raises(Mistake, match="speaks of 2 choices where there are 3"):
-        suits(named("permutation:0,1,2/1,0"), choices)
+                check_augmentation(parse_augmentation(text), Spec(obs, fine.action))
+        with pytest.raises(Mistake, match="vectors of floats"):
+            parse_augmentation(text)(dataclasses.replace(record(), obs={"a": record().obs}), KEY)
+    with pytest.raises(Mistake, match="has 2 observations, the environment has 3"):
+        check_augmentation(parse_augmentation("reflection:-+"), fine)
+    with pytest.raises(Mistake, match="has 2 choices, the environment has 3"):
+        check_augmentation(parse_augmentation("permutation:0,1,2/1,0"), choices)
     for spec, before in ((choices, record(discrete=True)),):
-        with pytest.raises(Mistake, match="choices have no sign"):
-            suits(named("reflection:-++/-++"), spec)
-        with pytest.raises(Mistake, match="choices have no sign"):
-            named("reflection:-++/-++")(before, KEY)
-    with pytest.raises(Mistake, match="speaks of 3 actions where there are 2"):
-        augmentation.reflection((-1, 1, 1), (1, 1, 1))(record(), KEY)
+        with pytest.raises(Mistake, match="actions have no sign"):
+            check_augmentation(parse_augmentation("reflection:-++/-++"), spec)
+        with pytest.raises(Mistake, match="actions have no sign"):
+            parse_augmentation("reflection:-++/-++")(before, KEY)
+    with pytest.raises(Mistake, match="has 3 actions, the environment has 2"):
+        transition_augmentation.reflection((-1, 1, 1), (1, 1, 1))(record(), KEY)
 
 
 def test_actions_that_are_no_vector_have_no_symmetry():

@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from sterling.equations.average import masked_mean, standardise
-from sterling.equations.policy import clipped_value
+from sterling.equations.masked_average import masked_mean, standardise
+from sterling.equations.policy_losses import clipped_value_loss
 
 
 def test_a_row_is_in_deviations_from_the_mean_of_those_that_count():
@@ -24,6 +24,6 @@ def test_the_clipped_value_errs_by_the_larger_of_both_errors():
     """Values moved beyond +-0.5 of the old ones: past the target, and towards it, either way."""
     value, old = jnp.array([2.0, 2.0, -2.0, -2.0, 0.4]), jnp.zeros(5)
     target = jnp.array([0.4, 3.0, -0.4, -3.0, 1.0])
-    found = clipped_value(value, old, target, 0.5)
+    found = clipped_value_loss(value, old, target, 0.5)
     errors = [2.0 - 0.4, 3.0 - 0.5, 2.0 - 0.4, 3.0 - 0.5, 1.0 - 0.4]
     np.testing.assert_allclose(found, 0.5 * np.square(errors), rtol=1e-6)

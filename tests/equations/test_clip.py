@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.equations import clip
+from sterling.equations import ratio_clipping
 from sterling.types import Mistake
 
 RATIO = jnp.asarray([[0.5, 0.9, 1.0, 1.25, 6.0]])
@@ -14,7 +14,7 @@ UP, DOWN = jnp.ones((1, 5)), jnp.full((1, 5), -1.0)
 
 
 def loss(rule, advantage, **limits):
-    return clip.surrogate(jnp.log(RATIO), LOG_PROB, advantage, rule, **limits)
+    return ratio_clipping.surrogate_loss(jnp.log(RATIO), LOG_PROB, advantage, rule, **limits)
 
 
 def gradient(rule, advantage, **limits):
@@ -22,7 +22,7 @@ def gradient(rule, advantage, **limits):
 
     def total(log_prob):
         ratio = jnp.log(RATIO) + log_prob - jax.lax.stop_gradient(log_prob)
-        return clip.surrogate(ratio, log_prob, advantage, rule, **limits)[0].sum()
+        return ratio_clipping.surrogate_loss(ratio, log_prob, advantage, rule, **limits)[0].sum()
 
     return jax.grad(total)(LOG_PROB) / -advantage
 
@@ -63,24 +63,26 @@ def test_reinforce_is_the_score():
     assert not limited.any()
 
 
-@pytest.mark.parametrize("rule", clip.RULES)
+@pytest.mark.parametrize("rule", ratio_clipping.CLIP_RULES)
 def test_on_policy_every_rule_has_the_score_functions_gradient(rule):
     advantage = jnp.asarray([[1.0, -2.0, 0.5, -0.1, 3.0]])
 
     def total(log_prob):
         ratio = log_prob - jax.lax.stop_gradient(log_prob)
-        return clip.surrogate(ratio, log_prob, advantage, rule)[0].sum()
+        return ratio_clipping.surrogate_loss(ratio, log_prob, advantage, rule)[0].sum()
 
     np.testing.assert_allclose(jax.grad(total)(LOG_PROB), -advantage, rtol=1e-6)
 
 
-@pytest.mark.parametrize("rule", clip.RULES)
+@pytest.mark.parametrize("rule", ratio_clipping.CLIP_RULES)
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_ratios_past_all_numbers_are_finite(rule, sign):
     far = jnp.asarray([[1000.0, -1000.0]])
 
     def total(log_ratio):
-        return clip.surrogate(log_ratio, log_ratio, jnp.full((1, 2), sign), rule)[0].sum()
+        return ratio_clipping.surrogate_loss(log_ratio, log_ratio, jnp.full((1, 2), sign), rule)[
+            0
+        ].sum()
 
     value, slope = jax.value_and_grad(total)(far)
     assert np.isfinite(value)
@@ -88,7 +90,9 @@ def test_ratios_past_all_numbers_are_finite(rule, sign):
 
 
 def test_advantages_pass_no_gradient():
-    slope = jax.grad(lambda a: clip.surrogate(jnp.log(RATIO), LOG_PROB, a, "clip")[0].sum())(UP)
+    slope = jax.grad(
+        lambda a: ratio_clipping.surrogate_loss(jnp.log(RATIO), LOG_PROB, a, "clip")[0].sum()
+    )(UP)
     np.testing.assert_array_equal(slope, np.zeros((1, 5)))
 
 
@@ -97,10 +101,12 @@ def test_what_lies_on_a_limit_was_not_changed_by_it():
     one = jnp.zeros((1, 2))
     advantage = jnp.asarray([[1.0, -1.0]])
     for rule in ("clip", "dual", "cispo"):
-        _, limited = clip.surrogate(one, one, advantage, rule, low=0.0, high=0.0)
+        _, limited = ratio_clipping.surrogate_loss(one, one, advantage, rule, low=0.0, high=0.0)
         assert not limited.any()
     at = jnp.full((1, 2), 2.0)
-    loss, limited = clip.surrogate(at, at, -jnp.ones((1, 2)), "dual", dual=jnp.exp(at[0, 0]))
+    loss, limited = ratio_clipping.surrogate_loss(
+        at, at, -jnp.ones((1, 2)), "dual", dual=jnp.exp(at[0, 0])
+    )
     np.testing.assert_allclose(loss, np.full((1, 2), np.exp(2.0)), rtol=1e-6)
     assert not limited.any()
 
@@ -113,7 +119,7 @@ def test_unknown_rules_are_refused_with_the_nearest():
 def test_where_nothing_is_gained_no_limit_changed_anything():
     """A ratio beyond the limits times an advantage of 0 is 0 either way."""
     nothing = jnp.zeros_like(UP)
-    for rule in clip.RULES:
-        assert not clip.surrogate(jnp.log(RATIO), LOG_PROB, nothing, rule, low=0.2, high=0.2)[
-            1
-        ].any()
+    for rule in ratio_clipping.CLIP_RULES:
+        assert not ratio_clipping.surrogate_loss(
+            jnp.log(RATIO), LOG_PROB, nothing, rule, low=0.2, high=0.2
+        )[1].any()

@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sterling.equations.conservative import (
-    calibrated,
+from sterling.equations.conservative_q import (
+    calibrated_q,
     conservative_gap,
-    conservative_gap_of_choices,
+    conservative_gap_discrete,
     log_integral_exp,
     multiplier_loss,
 )
-from sterling.equations.diversity import alikeness
+from sterling.equations.ensemble_diversity import gradient_similarity
 
 
 def test_the_integral_is_exact_for_a_constant_whatever_the_densities():
@@ -46,17 +46,17 @@ def test_the_gap_subtracts_the_logged_action():
 
 def test_the_gap_of_choices_pushes_by_the_softmax():
     q = jnp.array([0.5, -1.0, 2.0])
-    gap = conservative_gap_of_choices(q, q[0])
+    gap = conservative_gap_discrete(q, q[0])
     np.testing.assert_allclose(gap, np.log(np.exp([0.5, -1.0, 2.0]).sum()) - 0.5, rtol=1e-6)
-    slope = jax.grad(lambda q: conservative_gap_of_choices(q, q[0]))(q)
+    slope = jax.grad(lambda q: conservative_gap_discrete(q, q[0]))(q)
     share = np.exp([0.5, -1.0, 2.0]) / np.exp([0.5, -1.0, 2.0]).sum()
     np.testing.assert_allclose(slope, share - np.array([1.0, 0.0, 0.0]), rtol=1e-5)
 
 
 def test_calibration_stops_the_push_below_the_reference_and_only_there():
     q, reference = jnp.array([0.2, 3.0, -7.0]), jnp.array([1.0, 1.0, -jnp.inf])
-    np.testing.assert_allclose(calibrated(q, reference), [1.0, 3.0, -7.0])
-    slope = jax.grad(lambda q: calibrated(q, reference).sum())(q)
+    np.testing.assert_allclose(calibrated_q(q, reference), [1.0, 3.0, -7.0])
+    slope = jax.grad(lambda q: calibrated_q(q, reference).sum())(q)
     np.testing.assert_array_equal(slope, [0.0, 1.0, 1.0])
 
 
@@ -76,14 +76,14 @@ def test_alikeness_is_the_mean_cosine_over_pairs():
                     one, other = slope[i, row], slope[j, row]
                     cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
                     expected[row] += cosine / 3.0
-    found = alikeness(jnp.asarray(slope, jnp.float32))
+    found = gradient_similarity(jnp.asarray(slope, jnp.float32))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_alikeness_at_its_ends():
     same = jnp.broadcast_to(jnp.array([3.0, 4.0])[None, None], (5, 1, 2))
-    np.testing.assert_allclose(alikeness(same), [5.0], rtol=1e-5)
+    np.testing.assert_allclose(gradient_similarity(same), [5.0], rtol=1e-5)
     opposite = jnp.array([[[1.0, 0.0]], [[-2.0, 0.0]]])
-    np.testing.assert_allclose(alikeness(opposite), [-2.0], rtol=1e-5)
-    slope = jax.grad(lambda x: alikeness(x).sum())(jnp.zeros((2, 1, 2)))
+    np.testing.assert_allclose(gradient_similarity(opposite), [-2.0], rtol=1e-5)
+    slope = jax.grad(lambda x: gradient_similarity(x).sum())(jnp.zeros((2, 1, 2)))
     assert jnp.isfinite(slope).all()  # a dead network has no direction

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.equations.dual import dual_loss, gumbel_loss, gumbel_scale
+from sterling.equations.dual_values import dual_loss, gumbel_loss, gumbel_scale
 
 TARGETS = np.array([-1.0, 0.0, 0.5, 2.0])
 GRID = np.linspace(-4.0, 6.0, 20_001)

@@ -6,13 +6,13 @@ import numpy as np
 import optax
 import pytest
 
-from sterling.equations.flow import between, euler, flow_matching_loss
+from sterling.equations.flow_matching import flow_matching_loss, integrate_euler, interpolate
 from sterling.nets.mlp import MLP
 
 
 def test_the_path_and_its_loss_by_hand():
     noise, data = jnp.array([[1.0, 2.0]]), jnp.array([[3.0, -2.0]])
-    np.testing.assert_allclose(between(noise, data, jnp.array([[0.25]])), [[1.5, 1.0]])
+    np.testing.assert_allclose(interpolate(noise, data, jnp.array([[0.25]])), [[1.5, 1.0]])
     velocity = jnp.array([[2.0, 0.0]])
     np.testing.assert_allclose(flow_matching_loss(velocity, noise, data), [(0.0 + 16.0) / 2.0])
     np.testing.assert_allclose(flow_matching_loss(data - noise, noise, data), [0.0])
@@ -20,9 +20,11 @@ def test_the_path_and_its_loss_by_hand():
 
 def test_euler_steps_by_hand():
     start = jnp.array([[1.0, -2.0]])
-    found = euler(lambda x, t: jnp.broadcast_to(t, x.shape), start, 4)  # sum of 0, 1/4, 1/2, 3/4
+    found = integrate_euler(
+        lambda x, t: jnp.broadcast_to(t, x.shape), start, 4
+    )  # sum of 0, 1/4, 1/2, 3/4
     np.testing.assert_allclose(found, start + 0.375, rtol=1e-6)
-    found = euler(lambda x, t: x, start, 10)
+    found = integrate_euler(lambda x, t: x, start, 10)
     np.testing.assert_allclose(found, start * 1.1**10, rtol=1e-5)
 
 
@@ -36,7 +38,7 @@ def test_the_exact_field_of_a_normal_carries_noise_to_it():
         return m + slope * (x - t * m)
 
     noise = jax.random.normal(jax.random.key(0), (4000, 1))
-    found = np.asarray(euler(field, noise, 100))
+    found = np.asarray(integrate_euler(field, noise, 100))
     assert abs(found.mean() - m) < 0.05
     assert abs(found.std() - s) < 0.05
 
@@ -53,7 +55,7 @@ def test_two_modes_are_recovered():
         side = jnp.where(jax.random.bernoulli(keys[0], 0.3, (256, 1)), 1.0, -1.0)
         data = 0.7 * side + 0.05 * jax.random.normal(keys[1], (256, 1))
         noise, time = jax.random.normal(keys[2], (256, 1)), jax.random.uniform(keys[3], (256, 1))
-        velocity = field(net, between(noise, data, time), time)
+        velocity = field(net, interpolate(noise, data, time), time)
         return jnp.mean(flow_matching_loss(velocity, noise, data))
 
     optimiser = optax.adam(3e-3)
@@ -71,7 +73,7 @@ def test_two_modes_are_recovered():
 
     net = learned(net)
     noise = jax.random.normal(jax.random.key(2), (4000, 1))
-    found = np.asarray(euler(lambda x, t: field(net, x, t), noise, 40))[:, 0]
+    found = np.asarray(integrate_euler(lambda x, t: field(net, x, t), noise, 40))[:, 0]
     assert abs((found > 0.0).mean() - 0.3) < 0.06
     near = np.abs(np.abs(found) - 0.7) < 0.2
     assert near.mean() > 0.85

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.equations import group
+from sterling.equations import group_advantages
 from sterling.types import Mistake
 
 # Rows of groups 4, 0 and 2, in no order: (1, 0, 2), (5, 3) and (7) alone.
@@ -15,7 +15,10 @@ ALL = jnp.ones(6, bool)
 
 
 def test_baselines_by_hand():
-    found = {kind: group.baseline_of(REWARD, GROUP, ALL, kind) for kind in group.BASELINES}
+    found = {
+        kind: group_advantages.group_baseline(REWARD, GROUP, ALL, kind)
+        for kind in group_advantages.BASELINES
+    }
     np.testing.assert_allclose(found["none"], np.zeros(6))
     np.testing.assert_allclose(found["mean"], [1.0, 4.0, 1.0, 7.0, 1.0, 4.0])
     np.testing.assert_allclose(found["leave-one-out"], [1.0, 3.0, 1.5, 7.0, 0.5, 5.0])
@@ -24,8 +27,8 @@ def test_baselines_by_hand():
 def test_scales_by_hand():
     centred = np.asarray([0.0, 1.0, -1.0, 0.0, 1.0, -1.0])
     found = {
-        scale: group.advantages(REWARD, GROUP, ALL, "mean", scale, eps=0.0)
-        for scale in group.SCALES
+        scale: group_advantages.advantages(REWARD, GROUP, ALL, "mean", scale, eps=0.0)
+        for scale in group_advantages.SCALES
     }
     np.testing.assert_allclose(found["none"], centred)
     half = np.sqrt(0.5)  # the deviation of (5, 3) is sqrt 2, of (1, 0, 2) it is 1
@@ -58,8 +61,8 @@ def plainly(reward, keys, valid, baseline, scale):
     return made
 
 
-@pytest.mark.parametrize("baseline", group.BASELINES)
-@pytest.mark.parametrize("scale", group.SCALES)
+@pytest.mark.parametrize("baseline", group_advantages.BASELINES)
+@pytest.mark.parametrize("scale", group_advantages.SCALES)
 def test_they_equal_a_plain_loop_over_unequal_groups_with_rows_that_cannot_be_scored(
     baseline, scale
 ):
@@ -69,7 +72,7 @@ def test_they_equal_a_plain_loop_over_unequal_groups_with_rows_that_cannot_be_sc
     expected = plainly(reward, keys, valid, baseline, scale)
     given = jnp.asarray(np.where(valid, reward, np.nan), jnp.float32)
     arrays = (given, jnp.asarray(keys, jnp.int32), jnp.asarray(valid))
-    found = group.advantages(*arrays, baseline, scale, eps=1e-2)
+    found = group_advantages.advantages(*arrays, baseline, scale, eps=1e-2)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert not np.any(np.asarray(found)[~valid])
 
@@ -77,23 +80,23 @@ def test_they_equal_a_plain_loop_over_unequal_groups_with_rows_that_cannot_be_sc
 def test_the_order_of_rows_and_the_numbers_of_groups_do_not_matter():
     order, names = np.asarray([5, 2, 0, 3, 1, 4]), np.asarray([3, 9, 1, 9, 0])
     renamed = jnp.asarray(names[np.asarray(GROUP)][order], jnp.int32)
-    found = group.advantages(REWARD[order], renamed, ALL, "leave-one-out", "group")
-    expected = group.advantages(REWARD, GROUP, ALL, "leave-one-out", "group")
+    found = group_advantages.advantages(REWARD[order], renamed, ALL, "leave-one-out", "group")
+    expected = group_advantages.advantages(REWARD, GROUP, ALL, "leave-one-out", "group")
     np.testing.assert_allclose(found, np.asarray(expected)[order], rtol=1e-6)
 
 
 @pytest.mark.parametrize("baseline", ["mean", "leave-one-out"])
-@pytest.mark.parametrize("scale", group.SCALES)
+@pytest.mark.parametrize("scale", group_advantages.SCALES)
 def test_equal_rewards_give_exactly_nothing(baseline, scale):
     """A rounding error over eps would be a gradient: 0.1 three times has no exact mean."""
     reward = jnp.full(7, 0.1)
     keys = jnp.asarray([0, 0, 0, 1, 1, 1, 1], jnp.int32)
-    found = group.advantages(reward, keys, jnp.ones(7, bool), baseline, scale, eps=1e-9)
+    found = group_advantages.advantages(reward, keys, jnp.ones(7, bool), baseline, scale, eps=1e-9)
     np.testing.assert_array_equal(found, np.zeros(7))
 
 
 def test_without_a_baseline_equal_rewards_stay_as_they_are():
-    found = group.advantages(
+    found = group_advantages.advantages(
         jnp.ones(3), jnp.zeros(3, jnp.int32), jnp.ones(3, bool), "none", "batch"
     )
     np.testing.assert_array_equal(found, np.ones(3))
@@ -101,16 +104,16 @@ def test_without_a_baseline_equal_rewards_stay_as_they_are():
 
 def test_leave_one_out_is_the_mean_baseline_stretched():
     alike = jnp.asarray([0, 0, 0, 1, 1, 1], jnp.int32)
-    by_mean = group.advantages(REWARD, alike, ALL, "mean", "none")
-    found = group.advantages(REWARD, alike, ALL, "leave-one-out", "none")
+    by_mean = group_advantages.advantages(REWARD, alike, ALL, "mean", "none")
+    found = group_advantages.advantages(REWARD, alike, ALL, "leave-one-out", "none")
     np.testing.assert_allclose(found, 1.5 * by_mean, rtol=1e-5)
 
 
 def test_no_row_at_all_can_be_scored():
     reward = jnp.full(6, jnp.nan)
-    for baseline in group.BASELINES:
-        for scale in group.SCALES:
-            found = group.advantages(reward, GROUP, ~ALL, baseline, scale)
+    for baseline in group_advantages.BASELINES:
+        for scale in group_advantages.SCALES:
+            found = group_advantages.advantages(reward, GROUP, ~ALL, baseline, scale)
             np.testing.assert_array_equal(found, np.zeros(6))
 
 
@@ -118,34 +121,34 @@ def test_whitening_of_tokens_weighs_by_tokens_and_leaves_out_the_others():
     x = jnp.asarray([[1.0, 1.0, 1.0], [5.0, jnp.nan, jnp.nan]])
     mask = jnp.asarray([[True, True, True], [True, False, False]])
     np.testing.assert_allclose(
-        group.whiten(x, mask), [[-0.5, -0.5, -0.5], [1.5, 0.0, 0.0]], rtol=1e-6
+        group_advantages.whiten(x, mask), [[-0.5, -0.5, -0.5], [1.5, 0.0, 0.0]], rtol=1e-6
     )  # mean 2, variance (1 + 1 + 1 + 9) / 3
 
 
 def test_overlong_answers_lose_along_a_line():
     length = jnp.asarray([0, 12, 14, 16, 90], jnp.int32)
     np.testing.assert_allclose(
-        group.overlong_penalty(length, 16, 4), [0.0, 0.0, -0.5, -1.0, -1.0], atol=1e-7
+        group_advantages.overlong_penalty(length, 16, 4), [0.0, 0.0, -0.5, -1.0, -1.0], atol=1e-7
     )
 
 
 @pytest.mark.parametrize("buffer", [0, 17])
 def test_a_buffer_that_cannot_be_is_refused(buffer):
     with pytest.raises(Mistake, match=r"must be in 1\.\.16"):
-        group.overlong_penalty(jnp.asarray([3], jnp.int32), 16, buffer)
+        group_advantages.overlong_penalty(jnp.asarray([3], jnp.int32), 16, buffer)
 
 
 def test_unknown_names_are_refused_with_the_nearest():
     with pytest.raises(Mistake, match="did you mean leave-one-out"):
-        group.advantages(REWARD, GROUP, ALL, "leave_one_out", "none")
+        group_advantages.advantages(REWARD, GROUP, ALL, "leave_one_out", "none")
     with pytest.raises(Mistake, match="use one of none, group, batch, whiten"):
-        group.advantages(REWARD, GROUP, ALL, "mean", "xyz")
+        group_advantages.advantages(REWARD, GROUP, ALL, "mean", "xyz")
 
 
-@pytest.mark.parametrize("scale", group.SCALES)
+@pytest.mark.parametrize("scale", group_advantages.SCALES)
 def test_advantages_are_constants(scale):
     def total(reward):
-        found = group.advantages(reward, GROUP, ALL, "leave-one-out", scale)
+        found = group_advantages.advantages(reward, GROUP, ALL, "leave-one-out", scale)
         return jnp.sum(found * jnp.arange(6.0))
 
     np.testing.assert_array_equal(jax.grad(total)(REWARD), np.zeros(6))

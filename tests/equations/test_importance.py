@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.equations import importance as eq
+from sterling.equations import importance_sampling as eq
 
 # Two episodes of two steps. Single-step ratios: (2, 1/2) and (1/2, 3); so w = (2, 1), (1/2, 3/2).
 LOG_PI = jnp.log(jnp.array([[0.8, 0.2], [0.2, 0.6]]))
@@ -38,7 +38,7 @@ def test_weighted_means_do_not_see_how_large_ratios_are():
     far = eq.relative_ratio(jnp.tile(jnp.array([[1.0], [0.9]]), (1, 200)), jnp.zeros((2, 200)))
     assert jnp.isfinite(far).all()
     np.testing.assert_allclose(far[:, -1], [1.0, np.exp(-20.0)], rtol=1e-4)
-    for form in (eq.weighted_trajectory, eq.weighted_per_decision):
+    for form in (eq.weighted_trajectory_is, eq.weighted_per_decision_is):
         found, expected = (eq.ratio_of_sums(form(w, REWARD, GAMMA)) for w in (relative, near))
         np.testing.assert_allclose(found, expected, rtol=1e-6)
     found, expected = (
@@ -58,9 +58,11 @@ def test_a_column_without_weight_adds_nothing():
     np.testing.assert_allclose(eq.ratio_of_sums((terms, weights)), 6.0 / 3.0, rtol=1e-6)
     # ratio 2 of column 0: 2 + 2 (2 - 2) / 3 and 2 + 2 (4 - 4) / 3; column 1 divides by nothing
     kept = jnp.array([[1.0, 0.0], [1.0, 0.0]])
-    np.testing.assert_allclose(eq.pulls((terms * kept, weights)), [2.0, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(
+        eq.episode_contributions((terms * kept, weights)), [2.0, 2.0], rtol=1e-6
+    )
     light = jnp.array([[0.1], [0.3]]), jnp.array([[0.25], [0.25]])  # ratio 0.4 / 0.5
-    np.testing.assert_allclose(eq.pulls(light), [0.4, 1.2], rtol=1e-6)
+    np.testing.assert_allclose(eq.episode_contributions(light), [0.4, 1.2], rtol=1e-6)
 
 
 def test_what_no_episode_would_have_done_is_no_number_to_divide_by():
@@ -72,11 +74,11 @@ def test_what_no_episode_would_have_done_is_no_number_to_divide_by():
     ("made", "by_hand"),
     [
         # returns 1 + 4/2 = 3 and 2 + 8/2 = 6; last ratios 1 and 3/2
-        (eq.trajectory(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2),
-        (eq.weighted_trajectory(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2.5),
+        (eq.trajectory_is(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2),
+        (eq.weighted_trajectory_is(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2.5),
         # first rewards 2*1, .5*2; second halved 1*2, 1.5*4
-        (eq.per_decision(RATIO, REWARD, GAMMA), (2 + 2 + 1 + 6) / 2),
-        (eq.weighted_per_decision(RATIO, REWARD, GAMMA), (2 + 1) / 2.5 + (2 + 6) / 2.5),
+        (eq.per_decision_is(RATIO, REWARD, GAMMA), (2 + 2 + 1 + 6) / 2),
+        (eq.weighted_per_decision_is(RATIO, REWARD, GAMMA), (2 + 1) / 2.5 + (2 + 6) / 2.5),
         # w_t (r - Q): 0, (4-2)/2 = 1; .5 * -1, 1.5 * (8-4)/2 = 3; w_{t-1} V: 2, 2*1/2; 1, .5*2/2
         (eq.doubly_robust(RATIO, REWARD, Q, V, GAMMA), (0 + 1 - 0.5 + 3 + 2 + 1 + 1 + 0.5) / 2),
         (
@@ -93,8 +95,8 @@ def test_estimators_equal_what_a_person_finds(made, by_hand):
 def test_the_same_policy_gives_the_mean_return_by_every_estimator():
     ones = jnp.ones((2, 2))
     for estimator in (
-        *(eq.trajectory, eq.weighted_trajectory),
-        *(eq.per_decision, eq.weighted_per_decision),
+        *(eq.trajectory_is, eq.weighted_trajectory_is),
+        *(eq.per_decision_is, eq.weighted_per_decision_is),
     ):
         np.testing.assert_allclose(eq.ratio_of_sums(estimator(ones, REWARD, GAMMA)), 4.5, rtol=1e-6)
 
@@ -111,17 +113,21 @@ def test_a_right_model_leaves_no_variance_in_a_world_without_chance():
 
 
 def test_counts_are_a_resample():
-    sums = eq.weighted_per_decision(RATIO, REWARD, GAMMA)
+    sums = eq.weighted_per_decision_is(RATIO, REWARD, GAMMA)
     twice = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), sums)
     counted = eq.ratio_of_sums(sums, jnp.array([2.0, 1.0]))
     np.testing.assert_allclose(counted, eq.ratio_of_sums(twice), rtol=1e-6)
 
 
 def test_contributions_average_to_the_estimate():
-    for estimator in (eq.trajectory, eq.weighted_trajectory, eq.weighted_per_decision):
+    for estimator in (eq.trajectory_is, eq.weighted_trajectory_is, eq.weighted_per_decision_is):
         sums = estimator(RATIO, REWARD, GAMMA)
-        np.testing.assert_allclose(eq.pulls(sums).mean(), eq.ratio_of_sums(sums), rtol=1e-6)
-    np.testing.assert_allclose(eq.pulls(eq.trajectory(RATIO, REWARD, GAMMA)), [3.0, 9.0], rtol=1e-6)
+        np.testing.assert_allclose(
+            eq.episode_contributions(sums).mean(), eq.ratio_of_sums(sums), rtol=1e-6
+        )
+    np.testing.assert_allclose(
+        eq.episode_contributions(eq.trajectory_is(RATIO, REWARD, GAMMA)), [3.0, 9.0], rtol=1e-6
+    )
 
 
 def test_effective_sample_size_counts_equal_weights_and_one_heavy_one():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.equations import aggregate, clip, likelihood
+from sterling.equations import likelihood_ratios, ratio_clipping, token_averages
 from sterling.types import Mistake
 
 NEW = jnp.log(jnp.asarray([[0.5, 0.2, 0.4], [0.1, 0.9, 0.3]]))
@@ -22,16 +22,16 @@ MASK = jnp.asarray([[True, True, True], [True, True, False]])
     ],
 )
 def test_ratios_by_hand(level, ratio):
-    found = likelihood.log_ratio(NEW, OLD, MASK, level)
+    found = likelihood_ratios.log_ratio(NEW, OLD, MASK, level)
     np.testing.assert_allclose(jnp.exp(found), ratio, rtol=1e-6)
 
 
-@pytest.mark.parametrize("level", likelihood.LEVELS)
+@pytest.mark.parametrize("level", likelihood_ratios.RATIO_LEVELS)
 def test_what_was_not_sampled_is_never_read(level):
     filled = jnp.where(MASK, NEW, jnp.nan)
 
     def loss(log_prob):
-        return jnp.sum(jnp.exp(likelihood.log_ratio(log_prob, OLD, MASK, level)))
+        return jnp.sum(jnp.exp(likelihood_ratios.log_ratio(log_prob, OLD, MASK, level)))
 
     value, gradient = jax.value_and_grad(loss)(filled)
     assert np.isfinite(value)
@@ -40,8 +40,10 @@ def test_what_was_not_sampled_is_never_read(level):
 
 
 def test_old_probabilities_pass_no_gradient():
-    for level in likelihood.LEVELS:
-        found = jax.grad(lambda old, how=level: likelihood.log_ratio(NEW, old, MASK, how).sum())
+    for level in likelihood_ratios.RATIO_LEVELS:
+        found = jax.grad(
+            lambda old, how=level: likelihood_ratios.log_ratio(NEW, old, MASK, how).sum()
+        )
         np.testing.assert_array_equal(found(OLD), np.zeros((2, 3)))
 
 
@@ -59,10 +61,10 @@ def test_gradient_per_token_is_gspos_where_a_row_shares_its_advantage(advantage,
     new, advantage = OLD + near * (NEW - OLD), jnp.asarray(advantage)
 
     def by_token(log_prob):
-        ratio = likelihood.log_ratio(log_prob, OLD, MASK, "sequence")
+        ratio = likelihood_ratios.log_ratio(log_prob, OLD, MASK, "sequence")
         each = jnp.broadcast_to(advantage[:, None], MASK.shape)
-        loss, _ = clip.surrogate(ratio, log_prob, each, "clip", low=0.2, high=0.2)
-        return aggregate.aggregate(loss, MASK, jnp.zeros(2, jnp.int32), "sequence")
+        loss, _ = ratio_clipping.surrogate_loss(ratio, log_prob, each, "clip", low=0.2, high=0.2)
+        return token_averages.aggregate(loss, MASK, jnp.zeros(2, jnp.int32), "sequence")
 
     value, gradient = jax.value_and_grad(by_token)(new)
     expected, through_mean = jax.value_and_grad(gspo)(new, advantage, jnp.full(2, 0.5))
@@ -74,15 +76,15 @@ def test_gradient_per_token_is_not_gspos_where_advantages_differ_in_a_row():
     advantage = jnp.asarray([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
 
     def loss(log_prob):
-        return jnp.sum(advantage * likelihood.log_ratio(log_prob, OLD, MASK, "sequence"))
+        return jnp.sum(advantage * likelihood_ratios.log_ratio(log_prob, OLD, MASK, "sequence"))
 
     np.testing.assert_allclose(jax.grad(loss)(NEW), advantage)  # the mean's would be 1/3 each
 
 
 def test_sum_is_the_answers_own_ratio_with_its_own_gradient():
     def loss(log_prob):
-        ratio = jnp.exp(likelihood.log_ratio(log_prob, OLD, MASK, "sum"))
-        return aggregate.aggregate(ratio, MASK, jnp.zeros(2, jnp.int32), "sequence")
+        ratio = jnp.exp(likelihood_ratios.log_ratio(log_prob, OLD, MASK, "sum"))
+        return token_averages.aggregate(ratio, MASK, jnp.zeros(2, jnp.int32), "sequence")
 
     value, gradient = jax.value_and_grad(loss)(NEW)
     np.testing.assert_allclose(value, (4.0 + 1.5) / 2, rtol=1e-6)
@@ -90,11 +92,11 @@ def test_sum_is_the_answers_own_ratio_with_its_own_gradient():
 
 
 def test_weights_of_stale_samples_are_cut_and_constant():
-    found = likelihood.behaviour_weight(NEW, OLD, MASK, 2.5)
+    found = likelihood_ratios.behaviour_weight(NEW, OLD, MASK, 2.5)
     np.testing.assert_allclose(found, [[2.0, 0.5, 2.5], [0.5, 2.5, 1.0]], rtol=1e-6)
-    whole = likelihood.behaviour_weight(NEW, OLD, MASK, jnp.inf, "sum")
+    whole = likelihood_ratios.behaviour_weight(NEW, OLD, MASK, jnp.inf, "sum")
     np.testing.assert_allclose(whole, [[4.0] * 3, [1.5, 1.5, 1.0]], rtol=1e-6)
-    gradient = jax.grad(lambda new: likelihood.behaviour_weight(new, OLD, MASK).sum())(NEW)
+    gradient = jax.grad(lambda new: likelihood_ratios.behaviour_weight(new, OLD, MASK).sum())(NEW)
     np.testing.assert_array_equal(gradient, np.zeros((2, 3)))
 
 
@@ -107,7 +109,7 @@ def test_uncut_weights_make_a_stale_mean_that_of_the_newer_policy():
     value = jnp.asarray(rng.normal(size=(9,)), jnp.float32)
     answers = np.stack(np.meshgrid(range(3), range(3), indexing="ij"), -1).reshape(-1, 2)
     of = [each[np.arange(2)[None], answers] for each in (proximal, behaviour)]
-    weight = likelihood.behaviour_weight(*of, jnp.ones((9, 2), bool), jnp.inf, "sum")[:, 0]
+    weight = likelihood_ratios.behaviour_weight(*of, jnp.ones((9, 2), bool), jnp.inf, "sum")[:, 0]
     chance = [jnp.exp(each.sum(-1)) for each in of]
     np.testing.assert_allclose(
         jnp.sum(chance[1] * weight * value), jnp.sum(chance[0] * value), rtol=1e-5
@@ -115,25 +117,27 @@ def test_uncut_weights_make_a_stale_mean_that_of_the_newer_policy():
 
 
 def test_tokens_and_rows_outside_the_band_are_not_kept():
-    token = likelihood.kept(NEW, OLD, MASK, low=0.6, high=3.5)
+    token = likelihood_ratios.within_ratio_bounds(NEW, OLD, MASK, low=0.6, high=3.5)
     np.testing.assert_array_equal(token, [[True, False, False], [False, True, False]])
-    row = likelihood.kept(NEW, OLD, MASK, "sum", low=0.0, high=3.0)
+    row = likelihood_ratios.within_ratio_bounds(NEW, OLD, MASK, "sum", low=0.0, high=3.0)
     np.testing.assert_array_equal(row, [[False] * 3, [True, True, False]])
 
 
 def test_the_ends_of_the_band_are_kept():
-    same = likelihood.kept(OLD, OLD, MASK, low=0.5, high=1.0)
+    same = likelihood_ratios.within_ratio_bounds(OLD, OLD, MASK, low=0.5, high=1.0)
     np.testing.assert_array_equal(same, MASK)
-    np.testing.assert_array_equal(likelihood.kept(OLD, OLD, MASK, low=1.0, high=2.0), MASK)
+    np.testing.assert_array_equal(
+        likelihood_ratios.within_ratio_bounds(OLD, OLD, MASK, low=1.0, high=2.0), MASK
+    )
 
 
 def test_a_row_without_tokens_has_a_ratio_of_one():
     nothing = jnp.zeros((2, 3), bool)
-    for level in likelihood.LEVELS:
-        found = likelihood.log_ratio(NEW, OLD, nothing, level)
+    for level in likelihood_ratios.RATIO_LEVELS:
+        found = likelihood_ratios.log_ratio(NEW, OLD, nothing, level)
         np.testing.assert_array_equal(found, np.zeros((2, 3)))
 
 
 def test_unknown_levels_are_refused_with_the_nearest():
     with pytest.raises(Mistake, match="did you mean sequence"):
-        likelihood.log_ratio(NEW, OLD, MASK, "seq")
+        likelihood_ratios.log_ratio(NEW, OLD, MASK, "seq")

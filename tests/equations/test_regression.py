@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import expectile
 
-from sterling.equations.regression import advantage_weight, expectile_loss
+from sterling.equations.regression_losses import advantage_weight, expectile_loss
 
 TARGETS = np.array([-1.0, 0.0, 0.5, 2.0])
 

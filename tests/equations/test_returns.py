@@ -8,8 +8,8 @@ import rlax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterling.equations.average import masked_mean, standardise
-from sterling.equations.policy import clipped_surrogate, clipped_value, kl_estimate
+from sterling.equations.masked_average import masked_mean, standardise
+from sterling.equations.policy_losses import clipped_surrogate, clipped_value_loss, kl_estimate
 from sterling.equations.returns import continues, gae
 
 ADVANTAGES = jax.jit(gae)
@@ -132,13 +132,15 @@ def test_clipped_surrogate_equals_rlax(seed, clip):
 
 def test_clipped_value_takes_the_larger_error():
     value, old, target = jnp.array([2.0, 0.1]), jnp.array([0.0, 0.0]), jnp.array([2.0, 1.0])
-    found = clipped_value(value, old, target, 0.5)  # limited to 0.5: errors 1.5; and 0.9 unlimited
+    found = clipped_value_loss(
+        value, old, target, 0.5
+    )  # limited to 0.5: errors 1.5; and 0.9 unlimited
     np.testing.assert_allclose(found, [0.5 * 1.5**2, 0.5 * 0.9**2], rtol=1e-6)
 
 
 def test_a_value_that_moved_down_is_clipped_around_its_old_value():
     value, old, target = jnp.array([-1.0]), jnp.array([1.0]), jnp.array([-1.0])
-    found = clipped_value(value, old, target, 0.5)  # limited to 0.5: an error of 1.5
+    found = clipped_value_loss(value, old, target, 0.5)  # limited to 0.5: an error of 1.5
     np.testing.assert_allclose(found, [0.5 * 1.5**2], rtol=1e-6)
 
 

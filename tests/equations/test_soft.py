@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from sterling.equations.polyak import polyak
-from sterling.equations.soft import first_alpha, soft_value, soft_value_of_choices, temperature_loss
+from sterling.equations.soft_values import (
+    initial_alpha,
+    soft_value,
+    soft_value_discrete,
+    temperature_loss,
+)
 
 
 def test_soft_value_subtracts_the_weighted_log_probability():
@@ -18,7 +23,7 @@ def test_soft_value_of_choices_is_the_expectation_over_them():
     probability = np.array([0.25, 0.75])
     q = np.array([4.0, 8.0])
     entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
-    found = soft_value_of_choices(
+    found = soft_value_discrete(
         jnp.asarray(q, jnp.float32), jnp.log(jnp.asarray(probability, jnp.float32)), 0.5
     )
     np.testing.assert_allclose(found, 7.0 + 0.5 * entropy, rtol=1e-6)
@@ -27,7 +32,7 @@ def test_soft_value_of_choices_is_the_expectation_over_them():
 def test_an_impossible_choice_adds_nothing_and_keeps_gradients_finite():
     def at(logits):
         log_prob = jax.nn.log_softmax(jnp.where(jnp.array([True, True, False]), logits, -1e9))
-        return soft_value_of_choices(jnp.array([1.0, 3.0, 1e6]), log_prob, 0.1)
+        return soft_value_discrete(jnp.array([1.0, 3.0, 1e6]), log_prob, 0.1)
 
     found, slope = jax.value_and_grad(at)(jnp.zeros(3))
     np.testing.assert_allclose(found, 2.0 + 0.1 * np.log(2.0), rtol=1e-6)
@@ -37,7 +42,7 @@ def test_an_impossible_choice_adds_nothing_and_keeps_gradients_finite():
 def test_the_best_soft_value_is_the_log_sum_exp():
     """max over pi of V is alpha log sum exp(Q / alpha), reached by softmax(Q / alpha)."""
     q, alpha = jnp.array([0.3, -1.0, 0.8]), 0.7
-    found = soft_value_of_choices(q, jax.nn.log_softmax(q / alpha), alpha)
+    found = soft_value_discrete(q, jax.nn.log_softmax(q / alpha), alpha)
     np.testing.assert_allclose(found, alpha * jax.nn.logsumexp(q / alpha), rtol=1e-5)
 
 
@@ -58,5 +63,5 @@ def test_polyak_moves_by_its_share():
 
 @pytest.mark.parametrize(("alpha", "tuned", "first"), [(0.0, True, 1e-6), (0.0, False, 0.0)])
 def test_a_temperature_that_is_learned_does_not_begin_at_0(alpha, tuned, first):
-    assert float(first_alpha(alpha, tuned)) == np.float32(first)
-    assert float(first_alpha(0.3, tuned)) == np.float32(0.3)
+    assert float(initial_alpha(alpha, tuned)) == np.float32(first)
+    assert float(initial_alpha(0.3, tuned)) == np.float32(0.3)

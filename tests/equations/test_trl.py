@@ -8,7 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.equations import aggregate, clip, divergence, group, likelihood, preference
+from sterling.equations import (
+    group_advantages,
+    kl_estimates,
+    likelihood_ratios,
+    preference_losses,
+    ratio_clipping,
+    token_averages,
+)
 
 FOUND = json.loads(
     (Path(__file__).parents[2] / "benchmarks" / "parity" / "results" / "trl.json").read_text()
@@ -43,11 +50,11 @@ def scored(name, case):
     valid = ~jnp.isnan(reward)
     if not name.startswith("rloo"):
         scale = options.get("scale_rewards", "group")
-        return group.advantages(reward, GROUP, valid, "mean", scale)
-    k1 = divergence.estimate(log_prob(OLD), log_prob(REFERENCE), "k1")
-    reward -= options["beta"] * preference.total(k1, MASK)
+        return group_advantages.advantages(reward, GROUP, valid, "mean", scale)
+    k1 = kl_estimates.estimate_kl(log_prob(OLD), log_prob(REFERENCE), "k1")
+    reward -= options["beta"] * preference_losses.sequence_log_prob(k1, MASK)
     scale = "whiten" if options.get("normalize_advantages") else "none"
-    return group.advantages(reward, GROUP, valid, "leave-one-out", scale)
+    return group_advantages.advantages(reward, GROUP, valid, "leave-one-out", scale)
 
 
 def policy_loss(logits, name, case):
@@ -62,21 +69,21 @@ def policy_loss(logits, name, case):
         rule, limits = "cispo", {"low": 1.0, "high": high - 1.0}
     elif "delta" in options:
         rule, limits = "dual", {**limits, "dual": options["delta"]}
-    ratio = likelihood.log_ratio(new, log_prob(OLD), mask, "sum" if is_rloo else level)
-    loss, _ = clip.surrogate(ratio, new, advantage, rule, **limits)
+    ratio = likelihood_ratios.log_ratio(new, log_prob(OLD), mask, "sum" if is_rloo else level)
+    loss, _ = ratio_clipping.surrogate_loss(ratio, new, advantage, rule, **limits)
     if not is_rloo and "beta" in options:
         loss += options["beta"] * kl_term(new, mask, options, ratio)
     how = AGGREGATION.get(kind, "sequence")
-    return aggregate.aggregate(loss, mask, GROUP, how, length=14.0)
+    return token_averages.aggregate(loss, mask, GROUP, how, length=14.0)
 
 
 def kl_term(new, mask, options, ratio):
     if not options["use_bias_correction_kl"]:
-        return divergence.estimate(new, log_prob(REFERENCE), "k3")
+        return kl_estimates.estimate_kl(new, log_prob(REFERENCE), "k3")
     if "importance_sampling_level" in options:  # TRL multiplies by GSPO's ratio, not by the token's
         count = jnp.sum(mask.astype(jnp.float32), -1, keepdims=True)
-        ratio = likelihood.log_ratio(new, log_prob(OLD), mask, "sum") / count
-    return divergence.corrected(new, log_prob(REFERENCE), ratio, "k3")
+        ratio = likelihood_ratios.log_ratio(new, log_prob(OLD), mask, "sum") / count
+    return kl_estimates.ratio_corrected_kl(new, log_prob(REFERENCE), ratio, "k3")
 
 
 def agrees(loss, case, at=NEW):
@@ -107,28 +114,31 @@ def test_the_fixed_tensors_reach_every_limit():
         ("sequence", "clip", {"low": 0.03, "high": 0.04}),
         ("sum", "clip", {"low": 0.2, "high": 0.2}),
     ):
-        ratio = likelihood.log_ratio(new, log_prob(OLD), MASK, level)
-        cut = clip.surrogate(ratio, new, advantage, rule, **limits)[1] & MASK
+        ratio = likelihood_ratios.log_ratio(new, log_prob(OLD), MASK, level)
+        cut = ratio_clipping.surrogate_loss(ratio, new, advantage, rule, **limits)[1] & MASK
         assert 0 < cut.sum() < MASK.sum()
-    ratio = likelihood.log_ratio(new, log_prob(OLD), MASK, "token")
+    ratio = likelihood_ratios.log_ratio(new, log_prob(OLD), MASK, "token")
     assert bool(jnp.any(MASK & (ratio > np.log(1.5)) & (advantage < 0.0)))
 
 
 def gains(logits, length=MASK):
     """Chosen answers are the first three rows, rejected ones the others."""
-    gain = preference.total(log_prob(logits) - log_prob(REFERENCE), length)
+    gain = preference_losses.sequence_log_prob(log_prob(logits) - log_prob(REFERENCE), length)
     return gain[:3], gain[3:]
 
 
 def ipo(logits):
     lengths = jnp.asarray(LENGTH, jnp.float32)
-    return preference.ipo(*gains(logits), 0.1, (lengths[:3], lengths[3:]))
+    return preference_losses.ipo(*gains(logits), 0.1, (lengths[:3], lengths[3:]))
 
 
 def robust(logits):
     """TRL has no label smoothing in DPO but "robust" (Chowdhury 2024): the clean loss less the
     flipped one's share, over 1 - 2 e. Of conservative DPO's terms its second one changes sign."""
-    clean, turned = preference.dpo(*gains(logits)), preference.dpo(*reversed(gains(logits)))
+    clean, turned = (
+        preference_losses.dpo(*gains(logits)),
+        preference_losses.dpo(*reversed(gains(logits))),
+    )
     return (0.9 * clean - 0.1 * turned) / 0.8
 
 
@@ -136,7 +146,7 @@ def free(loss, **options):
     """Losses without a reference, of log-probabilities per token."""
 
     def of(logits):
-        each = preference.mean(log_prob(logits), MASK)
+        each = preference_losses.mean_log_prob(log_prob(logits), MASK)
         return loss(each[:3], each[3:], **options)
 
     return of
@@ -144,17 +154,17 @@ def free(loss, **options):
 
 def summed(loss, **options):
     def of(logits):
-        each = preference.total(log_prob(logits), MASK)
+        each = preference_losses.sequence_log_prob(log_prob(logits), MASK)
         return loss(each[:3], each[3:], **options)
 
     return of
 
 
 def orpo(logits):
-    nll = aggregate.aggregate(
+    nll = token_averages.aggregate(
         -log_prob(logits), MASK & (jnp.arange(6) < 3)[:, None], GROUP, "token"
     )
-    return free(preference.orpo)(logits) + nll
+    return free(preference_losses.orpo)(logits) + nll
 
 
 def kto(logits):
@@ -162,22 +172,22 @@ def kto(logits):
     desirable = jnp.asarray(case["desirable"])
     other, there = jnp.roll(TOKENS, 1, 0), jnp.roll(MASK, 1, 0)
     gain = log_prob(logits, other) - log_prob(REFERENCE, other)
-    kl = preference.kto_reference(preference.total(gain, there))
-    own = preference.total(log_prob(logits) - log_prob(REFERENCE), MASK)
+    kl = preference_losses.kto_reference(preference_losses.sequence_log_prob(gain, there))
+    own = preference_losses.sequence_log_prob(log_prob(logits) - log_prob(REFERENCE), MASK)
     weights = {"weight_desirable": 1.5, "weight_undesirable": 0.5}
-    return preference.kto(own, desirable, kl, 0.1, **weights)
+    return preference_losses.kto(own, desirable, kl, 0.1, **weights)
 
 
 PREFERENCES = {
-    "dpo": lambda logits: preference.dpo(*gains(logits)),
+    "dpo": lambda logits: preference_losses.dpo(*gains(logits)),
     "ipo": ipo,
-    "hinge": lambda logits: preference.hinge(*gains(logits), 0.3),
+    "hinge": lambda logits: preference_losses.hinge(*gains(logits), 0.3),
     "robust": robust,
     "kto": kto,
     "orpo": orpo,
-    "cpo": summed(preference.dpo, beta=0.5, smoothing=0.2),
-    "cpo, ipo": free(preference.ipo, beta=0.5),
-    "simpo": free(preference.simpo, beta=0.5, margin=0.5),
+    "cpo": summed(preference_losses.dpo, beta=0.5, smoothing=0.2),
+    "cpo, ipo": free(preference_losses.ipo, beta=0.5),
+    "simpo": free(preference_losses.simpo, beta=0.5, margin=0.5),
 }
 
 
@@ -198,14 +208,14 @@ def test_preference_losses_and_gradients_equal_trl(name):
 )
 def test_reward_models_losses_equal_trl(name, options):
     def loss(scores):
-        return jnp.mean(preference.bradley_terry(scores[:3], scores[3:], **options))
+        return jnp.mean(preference_losses.bradley_terry(scores[:3], scores[3:], **options))
 
     agrees(loss, CASES[name], jnp.asarray(FIXED["scores"], jnp.float32))
 
 
 def test_overlong_penalty_equals_trl():
     case = CASES["overlong"]
-    found = group.overlong_penalty(jnp.asarray(case["lengths"], jnp.int32), 20, 5)
+    found = group_advantages.overlong_penalty(jnp.asarray(case["lengths"], jnp.int32), 20, 5)
     np.testing.assert_allclose(found, case["loss"], rtol=1e-6, atol=1e-7)
 
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.equations import returns, turns
+from sterling.equations import returns, turn_credit
 
 GAMMA, LAM = 0.9, 0.7
 # Two turns with a tool's answer between; the second row has one turn and is padded.
@@ -29,7 +29,7 @@ def dense(row, gamma, lam):
 @pytest.mark.parametrize(("gamma", "lam"), [(GAMMA, LAM), (1.0, 1.0), (0.5, 0.0)])
 def test_gae_is_that_of_the_policys_own_tokens(gamma, lam):
     spoiled = jnp.where(MASK, VALUE, jnp.nan)  # the world's tokens are never read
-    found = turns.gae(REWARD, spoiled, MASK, LAST, gamma=gamma, lam=lam)
+    found = turn_credit.masked_gae(REWARD, spoiled, MASK, LAST, gamma=gamma, lam=lam)
     for row in range(2):
         own = np.asarray(MASK[row])
         np.testing.assert_allclose(found[row][own], dense(row, gamma, lam), rtol=1e-5, atol=1e-6)
@@ -45,27 +45,30 @@ def test_zeros_in_place_of_the_worlds_tokens_would_be_something_else():
         jnp.ones(MASK.shape[::-1], bool),
         lam=LAM,
     ).T
-    found = turns.gae(REWARD, VALUE, MASK, LAST, gamma=GAMMA, lam=LAM)
+    found = turn_credit.masked_gae(REWARD, VALUE, MASK, LAST, gamma=GAMMA, lam=LAM)
     assert np.abs(through - found)[0, 0] > 0.05
 
 
 def test_a_reward_on_a_tools_token_belongs_to_the_token_before_it():
     on_tool = jnp.zeros(MASK.shape).at[0, 3].set(2.0).at[1, 6].set(1.0)
     on_own = jnp.zeros(MASK.shape).at[0, 1].set(2.0).at[1, 3].set(1.0)
-    of = [turns.gae(each, VALUE, MASK, LAST, gamma=GAMMA, lam=LAM) for each in (on_tool, on_own)]
+    of = [
+        turn_credit.masked_gae(each, VALUE, MASK, LAST, gamma=GAMMA, lam=LAM)
+        for each in (on_tool, on_own)
+    ]
     np.testing.assert_allclose(of[0], of[1], rtol=1e-6)
 
 
 def test_returns_to_go_by_hand():
     reward = jnp.zeros(MASK.shape).at[0, 1].set(1.0).at[0, 5].set(4.0).at[1, 3].set(2.0)
-    found = turns.returns_to_go(reward, MASK, 0.5)
+    found = turn_credit.returns_to_go(reward, MASK, 0.5)
     np.testing.assert_allclose(found[0], [0.5 + 0.5, 1.0 + 1.0, 0.0, 0.0, 2.0, 4.0, 0.0])
     np.testing.assert_allclose(found[1], [0.0, 0.5, 1.0, 2.0, 0.0, 0.0, 0.0])
 
 
 def test_turn_level_gae_by_hand():
     reward = jnp.asarray([[1.0, 3.0], [2.0, 0.0]])
-    found = turns.turn_gae(reward, VALUE, TURN, MASK, LAST, gamma=GAMMA, lam=LAM)
+    found = turn_credit.turn_gae(reward, VALUE, TURN, MASK, LAST, gamma=GAMMA, lam=LAM)
     first, second, only = VALUE[0, 0], VALUE[0, 4], VALUE[1, 1]
     late = 3.0 - second
     early = 1.0 + GAMMA * second - first + GAMMA * LAM * late
@@ -76,13 +79,15 @@ def test_turn_level_gae_by_hand():
 
 
 def test_turn_returns_discount_by_turn_and_not_by_token():
-    found = turns.turn_returns(jnp.asarray([[1.0, 4.0], [2.0, 0.0]]), TURN, MASK, 0.5)
+    found = turn_credit.turn_returns(jnp.asarray([[1.0, 4.0], [2.0, 0.0]]), TURN, MASK, 0.5)
     np.testing.assert_allclose(found[0], [3.0, 3.0, 0.0, 0.0, 4.0, 4.0, 0.0])
     np.testing.assert_allclose(found[1], [0.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0])
 
 
 def test_a_turn_without_tokens_is_no_step_and_its_reward_goes_to_the_turn_before():
-    found = turns.turn_returns(jnp.asarray([[1.0, 4.0, 8.0], [2.0, 6.0, 0.0]]), TURN, MASK, 0.5)
+    found = turn_credit.turn_returns(
+        jnp.asarray([[1.0, 4.0, 8.0], [2.0, 6.0, 0.0]]), TURN, MASK, 0.5
+    )
     np.testing.assert_allclose(found[0, [0, 4]], [1.0 + 0.5 * 12.0, 12.0])
     np.testing.assert_allclose(found[1, 1], 8.0)
 
@@ -90,21 +95,21 @@ def test_a_turn_without_tokens_is_no_step_and_its_reward_goes_to_the_turn_before
 def test_undiscounted_without_a_critic_tokens_and_turns_agree():
     reward = jnp.asarray([[0.0, 1.0], [1.0, 0.0]])
     at_end = jnp.zeros(MASK.shape).at[0, 5].set(1.0).at[1, 3].set(1.0)
-    found = turns.turn_returns(reward, TURN, MASK)
-    np.testing.assert_allclose(found, turns.returns_to_go(at_end, MASK))
+    found = turn_credit.turn_returns(reward, TURN, MASK)
+    np.testing.assert_allclose(found, turn_credit.returns_to_go(at_end, MASK))
 
 
 def test_from_tokens_to_turns_and_back():
-    of_turn = turns.to_turns(REWARD, TURN, MASK, 3)
+    of_turn = turn_credit.sum_by_turn(REWARD, TURN, MASK, 3)
     expected = [
         [REWARD[0, :2].sum(), REWARD[0, 4:6].sum(), 0.0],
         [REWARD[1, 1:4].sum(), 0.0, 0.0],
     ]
     np.testing.assert_allclose(of_turn, expected, rtol=1e-6)
-    opening, there = turns.first_of_turn(VALUE, TURN, MASK, 3)
+    opening, there = turn_credit.first_token_of_turn(VALUE, TURN, MASK, 3)
     np.testing.assert_array_equal(there, [[True, True, False], [True, False, False]])
     np.testing.assert_allclose(opening, [[VALUE[0, 0], VALUE[0, 4], 0.0], [VALUE[1, 1], 0.0, 0.0]])
-    spread = turns.to_tokens(of_turn, TURN, MASK)
+    spread = turn_credit.spread_to_tokens(of_turn, TURN, MASK)
     np.testing.assert_allclose(spread[0, :2], [of_turn[0, 0]] * 2)
     assert not np.asarray(spread)[~np.asarray(MASK)].any()
 
@@ -112,6 +117,6 @@ def test_from_tokens_to_turns_and_back():
 def test_a_turn_whose_first_own_token_is_the_last_of_all():
     turn = jnp.asarray([[0, 0, 1]], jnp.int32)
     mask = jnp.asarray([[True, True, True]])
-    found, there = turns.first_of_turn(jnp.asarray([[5.0, 6.0, 7.0]]), turn, mask, 3)
+    found, there = turn_credit.first_token_of_turn(jnp.asarray([[5.0, 6.0, 7.0]]), turn, mask, 3)
     np.testing.assert_array_equal(found, [[5.0, 7.0, 0.0]])
     np.testing.assert_array_equal(there, [[True, True, False]])

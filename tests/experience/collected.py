@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from sterling.experience.draws import keys_of
-from sterling.experience.replay_draws import ReplayDraws
+from sterling.experience.batch_draws import feed_keys
+from sterling.experience.replay.replay_sampling import ReplayDraws
 from sterling.types import Signals
 
 
@@ -26,7 +26,7 @@ def batches(draws, keys, feed=None):
     feed = feed or feed_of(draws)
     if feed is None:
         return draws.record
-    chances = draws.chances(feed, keys_of(feed, keys))
+    chances = draws.presample(feed, feed_keys(feed, keys))
 
     def of_seed(seed, heard, chance):
         def one(chance):
@@ -35,7 +35,7 @@ def batches(draws, keys, feed=None):
         return one(chance) if feed.whole else jax.vmap(one)(chance)
 
     seeds = jnp.arange(len(keys), dtype=jnp.int32)
-    return jax.vmap(of_seed)(seeds, draws.heard, chances)
+    return jax.vmap(of_seed)(seeds, draws.feedback, chances)
 
 
 def feed_of(of):
@@ -60,4 +60,4 @@ def tell(source, draws, record, samples, feed=None):
         each = (record, samples)
         return one(heard, each)[0] if feed.whole else jax.lax.scan(one, heard, each)[0]
 
-    return source.hearing(jax.vmap(of_seed)(draws.heard, record, samples))
+    return source.with_feedback(jax.vmap(of_seed)(draws.feedback, record, samples))

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from sterling import envs
-from sterling.envs.probe import CUT_AFTER
-from sterling.experience.chance import Chance
-from sterling.experience.guided import Guided, JumpStart
-from sterling.experience.rollout import Rollout
+from sterling.envs.probes.probe_worlds import CUT_AFTER
+from sterling.experience.rollouts.guided_rollout import GuidedRollout, JumpStart
+from sterling.experience.rollouts.random_actions import RandomActor
+from sterling.experience.rollouts.rollout import Rollout
 
 ENVS, SEEDS = 3, (0, 1)
 KEYS = jax.random.split(jax.random.key(0), len(SEEDS))
@@ -76,7 +76,7 @@ def test_a_memory_begins_anew_in_the_row_of_the_reset_and_not_in_the_last(kind):
 def test_a_random_warm_up_is_remembered_as_what_was_done():
     actor = Counting()
     source = rollout(4, actor)
-    _, rows = source.live(Chance(actor, source.world), KEYS)
+    _, rows = source.live(RandomActor(actor, source.world), KEYS)
     np.testing.assert_array_equal(rows.extras["done"][:, 1:], rows.action[:, :-1, :, 0])
     assert np.unique(rows.action).size == rows.action.size
     np.testing.assert_array_equal(rows.extras["count"][0, :, 0], [1, 2, 3, 4])
@@ -85,7 +85,7 @@ def test_a_random_warm_up_is_remembered_as_what_was_done():
 def test_learner_and_guide_remember_what_either_of_them_did():
     learner, guide = Counting(0.25), Counting(-0.5)
     rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
-    begun = Guided.create(lambda actor: rollout(4, actor), learner, guide, rule)
+    begun = GuidedRollout.create(lambda actor: rollout(4, actor), learner, guide, rule)
     made, rows = begun.live(learner, KEYS)
     assert set(np.unique(rows.action)) == {np.float32(0.25), np.float32(-0.5)}
     np.testing.assert_array_equal(rows.extras["done"][:, 1:], rows.action[:, :-1, :, 0])
@@ -100,7 +100,7 @@ def test_a_guide_may_remember_where_the_learner_does_not():
             return jnp.full((len(SEEDS), ENVS, 1), 0.75), {}
 
     rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
-    begun = Guided.create(lambda actor: rollout(4, actor), Forgetful(), Counting(), rule)
+    begun = GuidedRollout.create(lambda actor: rollout(4, actor), Forgetful(), Counting(), rule)
     made, rows = begun.live(Forgetful(), KEYS)
     assert set(np.unique(rows.action)) == {np.float32(0.25), np.float32(0.75)}
     assert rows.start is None

@@ -8,12 +8,12 @@ from collected import batches, collect, tell
 from gymnasium import spaces
 
 from sterling.data import Dataset
-from sterling.data.columns import Block
-from sterling.data.device import Mapped
-from sterling.equations.augmentation import Gaussian, reflection
-from sterling.experience.augment import Augment
-from sterling.experience.logged import Logged
-from sterling.experience.mix import Mix
+from sterling.data.device_dataset import HostDataset
+from sterling.data.episode_columns import Block
+from sterling.equations.transition_augmentation import Gaussian, reflection
+from sterling.experience.offline.batch_augmentation import Augment
+from sterling.experience.offline.dataset_batches import DatasetSource
+from sterling.experience.offline.mixed_sources import Mix
 from sterling.types import Sequences, Transitions
 
 LENGTHS = np.array([4, 1, 6, 3])
@@ -34,7 +34,7 @@ def _data():
     }
     block = Block(arrays, LENGTHS, np.zeros(4, np.int32))
     whole = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    return Dataset.of(block, whole, spaces.Box(-1.0, 1.0, (1,), np.float32))
+    return Dataset.from_block(block, whole, spaces.Box(-1.0, 1.0, (1,), np.float32))
 
 
 class Nobody:
@@ -50,7 +50,7 @@ def keys(at=0, seeds=2):
 
 @pytest.mark.parametrize("needs", [Transitions(64, updates=2), Sequences(16, 5)], ids=type)
 def test_what_the_source_draws_is_changed_with_a_key_for_each_seed(data, needs):
-    source = Logged.create(data, needs)
+    source = DatasetSource.create(data, needs)
     _, plain = collect(source, Nobody(), keys())
     after, record = collect(Augment(source, Gaussian(0.1)), Nobody(), keys())
     noise = np.asarray(record.obs - plain.obs)
@@ -64,8 +64,8 @@ def test_what_the_source_draws_is_changed_with_a_key_for_each_seed(data, needs):
 
 def test_a_compiled_draw_and_one_from_a_file_are_changed_alike(data):
     needs = Transitions(8)
-    source = Augment(Logged.create(data, needs), reflection((-1, 1), (-1,)))
-    mapped = Augment(Logged(Mapped(data), None, None, None, needs), source.change)
+    source = Augment(DatasetSource.create(data, needs), reflection((-1, 1), (-1,)))
+    mapped = Augment(DatasetSource(HostDataset(data), None, None, None, needs), source.change)
     assert source.traced
     assert not mapped.traced
     compiled = jax.jit(lambda source, keys: collect(source, Nobody(), keys)[1])
@@ -76,7 +76,7 @@ def test_a_compiled_draw_and_one_from_a_file_are_changed_alike(data):
 
 
 def test_a_seed_draws_the_same_alone(data):
-    source = Augment(Logged.create(data, Transitions(8)), Gaussian(0.1))
+    source = Augment(DatasetSource.create(data, Transitions(8)), Gaussian(0.1))
     _, both = collect(source, Nobody(), keys())
     _, alone = collect(source, Nobody(), keys()[1:])
     np.testing.assert_array_equal(both.obs[1:], alone.obs)
@@ -85,12 +85,12 @@ def test_a_seed_draws_the_same_alone(data):
 def test_it_is_its_source_in_everything_else(data):
     told = []
 
-    class Told(Logged):
+    class Told(DatasetSource):
         def heed(self, feed, heard, signals, batch):
             told.append((signals.samples["td_error"].shape, batch.reward.shape))
             return heard
 
-    made = Logged.create(data, Transitions(8))
+    made = DatasetSource.create(data, Transitions(8))
     hears = Told(made.data, None, None, None, made.needs)
     source = Augment(Mix((hears, hears)), Gaussian())
     assert source.tally is None
@@ -100,8 +100,8 @@ def test_it_is_its_source_in_everything_else(data):
     after = tell(after, draws, record, {"td_error": jnp.zeros((2, 1, 16))})
     assert isinstance(after, Augment)
     assert set(told) == {((8,), (8,))}
-    kept = source.cleared().stored()
+    kept = source.reset_statistics().to_checkpoint()
     assert not jax.tree.leaves(kept)  # nothing that the file does not hold
-    again = kept.restored(source)
+    again = kept.from_checkpoint(source)
     np.testing.assert_array_equal(collect(again, Nobody(), keys())[1].obs, record.obs)
     again.close()

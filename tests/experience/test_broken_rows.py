@@ -6,12 +6,12 @@ import pytest
 from collected import collect
 from gymnasium import spaces
 
-from sterling import keys
-from sterling.experience.replay import Replay
-from sterling.experience.rollout import Rollout
+from sterling import random_keys
+from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Spec, Step, Transitions
 
-KEYS = keys.at(jnp.arange(1, dtype=jnp.int32), "test", 0)
+KEYS = random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "test", 0)
 NAN = float("nan")
 
 

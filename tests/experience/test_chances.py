@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sterling import envs
-from sterling.experience.guided import Guided, JumpStart
-from sterling.experience.rollout import Rollout
+from sterling.experience.rollouts.guided_rollout import GuidedRollout, JumpStart
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Step
 
 ENVS, SEEDS = 3, (0, 1)
@@ -57,7 +57,7 @@ def test_collection_explores_and_the_world_has_chances_of_its_own(traced):
 
 def test_learner_and_guide_draw_apart():
     rule = JumpStart.create(len(SEEDS), ENVS, steps=1000, fade=1_000_000)
-    source = Guided(Rollout.create(Chancy(True), 5, KEYS), Noted(), rule)
+    source = GuidedRollout(Rollout.create(Chancy(True), 5, KEYS), Noted(), rule)
     _, rows = source.live(Noted(), KEYS)
     own, done = np.asarray(rows.extras["drawn"]), np.asarray(rows.action)[..., 0]
     guided = own != done

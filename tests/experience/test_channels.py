@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import keys
-from sterling.channels import Channel, checked, columns
+from sterling import random_keys
 from sterling.envs.frame_stack import FrameStack
-from sterling.envs.traced import Traced
-from sterling.envs.wrappers import ActionRepeat, ClipReward, Flatten, TimeLimit
-from sterling.experience import episode_totals
-from sterling.experience.rollout import Rollout
-from sterling.training.evaluate import evaluate
+from sterling.envs.traced_world import TracedWorld
+from sterling.envs.world_wrappers import ActionRepeat, ClipReward, Flatten, TimeLimit
+from sterling.experience.rollouts import episode_totals
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.problem.channels import Channel, channel_columns, check_channels
+from sterling.training.evaluation.evaluate_policy import evaluate
 from sterling.types import Mistake
 
 CHANNELS = {
@@ -60,11 +60,11 @@ class Idle:
 
 
 def world(task=None, envs=2, **options):
-    return Traced(task or Walk(), (0, 1), envs, **options)
+    return TracedWorld(task or Walk(), (0, 1), envs, **options)
 
 
 def drawn(world, length, actor=None):
-    start = keys.at(jnp.arange(2, dtype=jnp.int32), "test", 0)
+    start = random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "test", 0)
     actor = actor or Idle()
     return Rollout.create(world, length, start, actor).live(actor, start)
 
@@ -123,9 +123,9 @@ def test_a_channel_that_is_not_a_number_breaks_the_episode():
 
 
 def test_a_world_without_channels_records_nothing_more():
-    from sterling.envs.probe import probe
+    from sterling.envs.probes.probe_worlds import make_probe
 
-    source, record = drawn(world(probe("both")), 4)
+    source, record = drawn(world(make_probe("both")), 4)
     assert record.extras == {}
     assert set(source.tally.totals) == {"return", "length"}
 
@@ -143,8 +143,11 @@ def test_what_a_step_reports_must_be_what_is_declared():
         def reported(self, reward):
             return super().reported(reward) | {"spent": jnp.stack([reward, reward])}
 
-    for task, said in ((Silent(), "reported no channels"), (Other(), "reported spent, where"),
-                       (Wide(), "has the shape")):  # fmt: skip
+    for task, said in (
+        (Silent(), "reported no channels"),
+        (Other(), "reported spent, but the task declares"),
+        (Wide(), "has shape .*, but its declaration says"),
+    ):
         with pytest.raises(Mistake, match=said):
             drawn(world(task), 1)
 
@@ -155,19 +158,22 @@ def test_a_name_that_the_actor_records_too_is_refused():
             action, _ = super().act(obs, keys, explore)
             return action, {"spent": action.astype(jnp.float32)}
 
-    with pytest.raises(Mistake, match="the algorithm records 'spent' itself; give the channel"):
+    with pytest.raises(
+        Mistake,
+        match="'spent' is both a channel of the environment and an extra of the algorithm; rename",
+    ):
         drawn(world(), 1, Recording())
 
 
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda: Channel(reduce="median"), "reduce is one of sum, mean, last, max"),
-        (lambda: Channel(better=2), "better is -1, 0 or 1"),
-        (lambda: Channel(within=(1.0, 0.0)), "are not"),
-        (lambda: Channel(parts=("a", "a")), "names of their own"),
-        (lambda: checked({"return": Channel()}), "every run has that column itself"),
-        (lambda: checked({"a/b": Channel()}), "cannot name a channel"),
+        (lambda: Channel(reduce="median"), "Unknown reduce.* Use sum, mean, last, max"),
+        (lambda: Channel(better=2), "Use -1, 0 or 1"),
+        (lambda: Channel(within=(1.0, 0.0)), "with low < high"),
+        (lambda: Channel(parts=("a", "a")), "contain a name twice"),
+        (lambda: check_channels({"return": Channel()}), "every run has a column of this name"),
+        (lambda: check_channels({"a/b": Channel()}), "is not a valid channel name"),
     ],
 )
 def test_declarations_that_cannot_be_are_refused(made, said):
@@ -176,12 +182,19 @@ def test_declarations_that_cannot_be_are_refused(made, said):
 
 
 def test_columns_name_the_parts_of_vectors():
-    assert list(columns(CHANNELS)) == ["spent", "speed", "place", "peak", "aims.near", "aims.far"]
-    assert columns(CHANNELS)["aims.far"] == dataclasses.replace(CHANNELS["aims"], parts=())
+    assert list(channel_columns(CHANNELS)) == [
+        "spent",
+        "speed",
+        "place",
+        "peak",
+        "aims.near",
+        "aims.far",
+    ]
+    assert channel_columns(CHANNELS)["aims.far"] == dataclasses.replace(CHANNELS["aims"], parts=())
 
 
 def test_totals_of_no_steps():
-    totals = episode_totals.begin(CHANNELS, (1, 1))
-    found = episode_totals.numbers(CHANNELS, totals)
+    totals = episode_totals.empty_totals(CHANNELS, (1, 1))
+    found = episode_totals.channel_values(CHANNELS, totals)
     assert float(found["speed"][0, 0]) == 0.0
     assert totals["length"].dtype == jnp.int32

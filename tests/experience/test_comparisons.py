@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from collected import collect
 
-from sterling.experience.comparisons import Compared, Pair, of_file, of_world, slipped
+from sterling.experience.language.answer_pairs import (
+    PairSource,
+    PreferencePair,
+    add_typos,
+    make_pairs,
+    read_pairs,
+)
 from sterling.language import worlds
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
@@ -22,12 +28,12 @@ KEYS = jax.random.split(jax.random.key(0), 2)
 
 @pytest.fixture(name="pairs")
 def _pairs():
-    return of_world(worlds.find("reverse-text"), (0, 1), 12)
+    return make_pairs(worlds.find_world("reverse-text"), (0, 1), 12)
 
 
 @pytest.fixture(name="source")
 def _source(pairs):
-    return Compared.create(pairs, Comparisons(4, 3), TOKENS)
+    return PairSource.create(pairs, Comparisons(4, 3), TOKENS)
 
 
 def write(folder, *records):
@@ -42,7 +48,7 @@ def text(record, row, mask):
 
 
 def test_rejected_answers_are_worse_in_the_worlds_own_eyes(pairs):
-    world = worlds.find("reverse-text")
+    world = worlds.find_world("reverse-text")
     for pair in pairs:
         verb, word = pair.messages[-1].content.split()
         assert (verb, pair.chosen) == ("reverse", word[::-1])
@@ -57,20 +63,20 @@ def test_rejected_answers_are_worse_in_the_worlds_own_eyes(pairs):
 
 
 def test_pairs_are_a_function_of_the_seed(pairs):
-    world = worlds.find("reverse-text")
-    assert of_world(world, (0, 1), 12) == pairs
-    other = of_world(world, (0, 1), 12, seed=1)
+    world = worlds.find_world("reverse-text")
+    assert make_pairs(world, (0, 1), 12) == pairs
+    other = make_pairs(world, (0, 1), 12, seed=1)
     assert not {p.messages for p in other} & {p.messages for p in pairs}
 
 
 def test_questions_are_of_all_kinds():
-    asked = [pair.messages for pair in of_world(worlds.find("reverse-text"), (2,), 40)]
+    asked = [pair.messages for pair in make_pairs(worlds.find_world("reverse-text"), (2,), 40)]
     assert len(set(asked)) > 30
 
 
 @pytest.mark.parametrize("name", ["countdown", "arithmetic", "try-again:sort-letters"])
 def test_other_worlds_make_pairs_too(name):
-    for pair in of_world(worlds.find(name), (0,), 8):
+    for pair in make_pairs(worlds.find_world(name), (0,), 8):
         assert pair.chosen != pair.rejected
 
 
@@ -79,12 +85,12 @@ def test_other_worlds_make_pairs_too(name):
     [("game:nim", "several seats"), ("gym:CartPole-v1", "cannot solve"), ("tools:arithmetic", "")],
 )
 def test_worlds_that_make_no_pairs(name, said):
-    with pytest.raises(Mistake, match=f"{said}.*give pairs in a file"):
-        of_world(worlds.find(name), (0,), 2)
+    with pytest.raises(Mistake, match=f"{said}.*give a file of pairs"):
+        make_pairs(worlds.find_world(name), (0,), 2)
 
 
 def test_a_world_whose_solution_is_only_the_first_turn_is_refused():
-    world = copy.copy(worlds.find("reverse-text"))
+    world = copy.copy(worlds.find_world("reverse-text"))
 
     class TwoTurns(type(world)):
         def begin(self, seed, level):
@@ -94,17 +100,17 @@ def test_a_world_whose_solution_is_only_the_first_turn_is_refused():
 
     world.__class__ = TwoTurns
     with pytest.raises(Mistake, match="solutions of reverse-text take several turns"):
-        of_world(world, (0,), 2)
+        make_pairs(world, (0,), 2)
 
 
 def test_slips_are_of_all_kinds_and_of_all_sizes():
     random = Random(0)
-    found = [slipped("abcdef", random) for _ in range(500)]
+    found = [add_typos("abcdef", random) for _ in range(500)]
     assert {len(each) for each in found} >= {5, 6, 7}
     assert any(sorted(each) == list("abcdef") != list(each) for each in found)  # moved
     changed = [sum(a != b for a, b in zip(each, "abcdef", strict=False)) for each in found]
     assert {1, 2, 3} <= set(changed)
-    assert {type(slipped(each, random)) for each in ("", "7", "-")} == {str}
+    assert {type(add_typos(each, random)) for each in ("", "7", "-")} == {str}
 
 
 def test_a_row_is_a_text_and_its_mask_the_answer(pairs, source):
@@ -119,7 +125,7 @@ def test_a_row_is_a_text_and_its_mask_the_answer(pairs, source):
         answer = text(record, row, record.mask[row])
         pair = known[asked.removesuffix(answer)]
         assert answer == (pair.chosen if row < 4 else pair.rejected)
-        opening = TOKENS.opening(pair.messages)
+        opening = TOKENS.encode_opening(pair.messages)
         assert line == [*opening, *TOKENS.encode(answer), TOKENS.end]
         assert record.mask[row].sum() == len(answer) + 1  # and the token that ends it
         assert jnp.all(record.action[row, length:] == TOKENS.pad)
@@ -155,7 +161,7 @@ def test_draws_are_a_function_of_the_key_alone_compiled_or_not(source):
 
 
 def test_all_pairs_are_drawn_alike(pairs):
-    source = Compared.create(pairs, Comparisons(1200), TOKENS)
+    source = PairSource.create(pairs, Comparisons(1200), TOKENS)
     _, drawn = collect(source, None, KEYS[:1])
     found = np.unique(np.asarray(drawn.obs[0, 0, :1200]), axis=0, return_counts=True)[1]
     assert len(found) == 12
@@ -163,40 +169,43 @@ def test_all_pairs_are_drawn_alike(pairs):
 
 
 def test_it_is_made_again_when_a_run_goes_on(source):
-    stored = source.stored()
+    stored = source.to_checkpoint()
     assert jax.tree.leaves(stored) == []
-    restored = stored.restored(source)
+    restored = stored.from_checkpoint(source)
     np.testing.assert_array_equal(restored.ids, source.ids)
-    assert source.hearing(None) is source
-    assert source.cleared().tally is None
+    assert source.with_feedback(None) is source
+    assert source.reset_statistics().tally is None
     source.close()
 
 
 def test_pairs_of_a_file(tmp_path):
     record = {"prompt": "1+1=", "chosen": "2", "rejected": "3", "note": 4}
-    pairs = of_file(write(tmp_path, record, {**record, "system": "be short"}))
-    assert pairs[0] == Pair((Message("user", "1+1="),), "2", "3")
+    pairs = read_pairs(write(tmp_path, record, {**record, "system": "be short"}))
+    assert pairs[0] == PreferencePair((Message("user", "1+1="),), "2", "3")
     assert pairs[1].messages[0] == Message("system", "be short")
-    source = Compared.create(pairs, Comparisons(2), TOKENS, 20)
+    source = PairSource.create(pairs, Comparisons(2), TOKENS, 20)
     assert source.ids.shape == (2, 2, 20)
 
 
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"prompt": "a", "chosen": "b", "rejected": "b"}, "record 1: both answers are the same"),
+        (
+            {"prompt": "a", "chosen": "b", "rejected": "b"},
+            "record 1: both answers are the same; remove",
+        ),
         ({"prompt": "a", "chosen": "b"}, "line 1 has no 'rejected'"),
         ({"prompt": "a", "chosen": "b", "rejected": "c", "system": 1}, "'system' must be a text"),
     ],
 )
 def test_files_that_are_refused(tmp_path, record, said):
     with pytest.raises(Mistake, match=said):
-        of_file(write(tmp_path, record))
+        read_pairs(write(tmp_path, record))
 
 
 def test_texts_that_are_too_long_and_none_at_all(pairs):
-    long = Pair((Message("user", "hello"),), "x" * 40, "y")
+    long = PreferencePair((Message("user", "hello"),), "x" * 40, "y")
     with pytest.raises(Mistake, match="pair 13 has 48 tokens, more than the context of 32"):
-        Compared.create([*pairs, long], Comparisons(2), TOKENS, 32)
-    with pytest.raises(Mistake, match="no pairs"):
-        Compared.create([], Comparisons(2), TOKENS)
+        PairSource.create([*pairs, long], Comparisons(2), TOKENS, 32)
+    with pytest.raises(Mistake, match="no preference pairs"):
+        PairSource.create([], Comparisons(2), TOKENS)

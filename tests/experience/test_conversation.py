@@ -11,26 +11,46 @@ import pytest
 from collected import batches as batches_of
 from collected import collect, tell
 
-from sterling.experience.conversation import Conversation, Host, _tells
-from sterling.experience.curriculum import Curriculum
-from sterling.experience.lines import Rows, record
-from sterling.experience.mix import Mix
-from sterling.experience.recorded import Dump, Recorded, Remembered, read, write
-from sterling.experience.stale import Stale
-from sterling.experience.texts import Demonstrations, of_file, of_world
+from sterling.experience.language.conversation_rollout import (
+    Conversation,
+    ConversationHost,
+    _is_informative,
+)
+from sterling.experience.language.delayed_batches import DelayedSource
+from sterling.experience.language.imitated_texts import (
+    Demonstrations,
+    make_demonstrations,
+    read_demonstrations,
+)
+from sterling.experience.language.task_curriculum import Curriculum
+from sterling.experience.language.token_rows import GroupedLines, to_record
+from sterling.experience.offline.mixed_sources import Mix
+from sterling.experience.offline.recorded_batches import (
+    BatchRecorder,
+    RecordedBatches,
+    SolvedGroups,
+    read_batch,
+    write_batch,
+)
 from sterling.language import worlds
-from sterling.language.generate import Answers
-from sterling.language.scene import Message, Stage
-from sterling.language.talk import Line, Talk, Voice, check, converse
+from sterling.language.models.generation import Answers
+from sterling.language.scene import BaseScene, Message
+from sterling.language.scene_dialogue import (
+    ChatSettings,
+    SceneBatch,
+    Transcript,
+    check_verdicts,
+    play_scenes,
+)
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
-from sterling.training.checks import check_speech
-from sterling.training.choices import Speech
-from sterling.training.settings import resolve
+from sterling.training.config.option_checks import check_language_settings
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_options import LanguageSettings
 from sterling.types import Generations, Mistake, Record, Texts
 
 TOKENIZER = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ,!")
-VOICE = Voice(TOKENIZER, limit=6, context=64, patience=0.2)
+VOICE = ChatSettings(TOKENIZER, limit=6, context=64, patience=0.2)
 KEYS = jax.random.split(jax.random.key(0), 1)
 
 
@@ -56,7 +76,7 @@ class Speaker:
         return Answers(*map(jnp.asarray, parts)), {}
 
 
-class Odd(Stage):
+class Odd(BaseScene):
     """A scene that does what its name says."""
 
     def __init__(self, kind):
@@ -80,7 +100,7 @@ class Odd(Stage):
         self.judge(seat, float(text == "a"), "heard")
 
 
-class Duet(Stage):
+class Duet(BaseScene):
     """Two seats take turns for ever; the first is told more than the second."""
 
     def __init__(self):
@@ -107,18 +127,18 @@ class OddWorld:
 
 
 def source(world, needs, levels=(0,), curriculum="uniform"):
-    return Conversation.create(Host(world, VOICE, needs, levels), 1, curriculum)
+    return Conversation.create(ConversationHost(world, VOICE, needs, levels), 1, curriculum)
 
 
 def test_lines_hold_what_was_heard_and_said_token_by_token():
-    world = worlds.find("try-again:copy-text")
+    world = worlds.find_world("try-again:copy-text")
     scene = world.begin(1, 0)
     asked = scene.turn.messages
-    (line,) = converse(Speaker("zz"), [[scene]], VOICE, KEYS)[0]
+    (line,) = play_scenes(Speaker("zz"), [[scene]], VOICE, KEYS)[0]
     own = [i for i, mine in zip(line.ids, line.own, strict=True) if mine]
     assert own == [*TOKENIZER.encode("zz"), TOKENIZER.end] * line.turns
     assert line.turns == len(line.verdicts) == 3
-    opening = TOKENIZER.opening(asked)
+    opening = TOKENIZER.encode_opening(asked)
     assert line.ids[: len(opening)] == opening
     assert not any(line.own[: len(opening)])
     assert [lp for lp, mine in zip(line.log_prob, line.own, strict=True) if mine] == [-1.0] * 9
@@ -127,8 +147,8 @@ def test_lines_hold_what_was_heard_and_said_token_by_token():
 
 
 def test_a_turn_that_was_cut_is_closed_before_the_next():
-    scene = worlds.find("try-again:copy-text").begin(1, 0)
-    (line,) = converse(Speaker("zz", stops=False), [[scene]], VOICE, KEYS)[0]
+    scene = worlds.find_world("try-again:copy-text").begin(1, 0)
+    (line,) = play_scenes(Speaker("zz", stops=False), [[scene]], VOICE, KEYS)[0]
     assert line.cut
     first = line.own.index(True) + 2
     assert (line.ids[first], line.own[first]) == (TOKENIZER.end, False)
@@ -154,36 +174,36 @@ def thinking(folder):
 )
 def test_a_thought_that_the_template_began_is_no_answer(tmp_path, text, reason):
     tokenizer = thinking(tmp_path)
-    assert tokenizer.thinks
-    assert not TOKENIZER.thinks
-    world = worlds.find("arithmetic")
+    assert tokenizer.starts_in_thought
+    assert not TOKENIZER.starts_in_thought
+    world = worlds.find_world("arithmetic")
     scene = world.begin(3, 1)
-    talk = Talk([scene], Voice(tokenizer, 64, 200))
+    talk = SceneBatch([scene], ChatSettings(tokenizer, 64, 200))
     (line,) = talk.waiting()
     ids = tokenizer.encode(text.format(f"\\boxed{{{scene.task.answer}}}"))
-    talk.answered(line, ids, [0.0] * len(ids), False)
-    assert [each.reason for each in talk.finished()[0].verdicts] == [reason]
+    talk.add_answer(line, ids, [0.0] * len(ids), False)
+    assert [each.reason for each in talk.finish()[0].verdicts] == [reason]
     assert line.ids[-len(ids) :] == ids
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "tools:arithmetic"])
 def test_demonstrations_end_a_thought_that_the_template_began(tmp_path, name):
-    voice = Voice(thinking(tmp_path), 64, 256)
-    assert all(line.right for line in of_world(worlds.find(name), (0,), voice, 4))
+    voice = ChatSettings(thinking(tmp_path), 64, 256)
+    assert all(line.right for line in make_demonstrations(worlds.find_world(name), (0,), voice, 4))
 
 
 def test_a_question_about_thoughts_begins_none():
-    talk = Talk([Odd("<think>")], Voice(Tokenizer.characters(), 8, 64))
+    talk = SceneBatch([Odd("<think>")], ChatSettings(Tokenizer.characters(), 8, 64))
     (line,) = talk.waiting()
-    talk.answered(line, talk.voice.tokenizer.encode("a"), [0.0], False)
+    talk.add_answer(line, talk.settings.tokenizer.encode("a"), [0.0], False)
     assert line.reward == 0.0  # not told yet
-    assert talk.finished()[0].reward == 1.0
+    assert talk.finish()[0].reward == 1.0
 
 
 def test_lines_end_where_the_context_does():
-    short = Voice(TOKENIZER, limit=6, context=40)
-    scene = worlds.find("try-again:copy-text").begin(1, 0)
-    (line,) = converse(Speaker("zz"), [[scene]], short, KEYS)[0]
+    short = ChatSettings(TOKENIZER, limit=6, context=40)
+    scene = worlds.find_world("try-again:copy-text").begin(1, 0)
+    (line,) = play_scenes(Speaker("zz"), [[scene]], short, KEYS)[0]
     assert line.cut
     assert len(line.ids) <= 40
     assert 0 < line.turns < 3
@@ -218,20 +238,20 @@ def test_an_answer_that_was_cut_off_has_had_its_verdict():
 
 
 def test_a_scene_that_the_context_was_too_short_for_goes_on():
-    short = Voice(TOKENIZER, limit=6, context=40)
-    scene = worlds.find("try-again:copy-text").begin(1, 0)
-    lines = converse(Speaker("zz"), [[scene]], short, KEYS)[0]
-    made = record([Rows.of([lines])], short, 1)
+    short = ChatSettings(TOKENIZER, limit=6, context=40)
+    scene = worlds.find_world("try-again:copy-text").begin(1, 0)
+    lines = play_scenes(Speaker("zz"), [[scene]], short, KEYS)[0]
+    made = to_record([GroupedLines.from_groups([lines])], short, 1)
     assert bool(made.extras["cut"][0, 0])
     assert made.discount[0][made.last[0]].tolist() == [1.0]
 
 
 def test_where_one_seats_line_is_full_the_others_is_not_over_either():
-    narrow = Voice(TOKENIZER, limit=6, context=64)
+    narrow = ChatSettings(TOKENIZER, limit=6, context=64)
     scene = Duet()
-    first, second = converse(Speaker("a"), [[scene]], narrow, KEYS)[0]
+    first, second = play_scenes(Speaker("a"), [[scene]], narrow, KEYS)[0]
     assert scene.turn is not None
-    made = record([Rows.of([[first, second]])], narrow, 2)
+    made = to_record([GroupedLines.from_groups([[first, second]])], narrow, 2)
     assert made.discount[0][made.last[0]].tolist() == [1.0, 1.0]
 
 
@@ -254,14 +274,14 @@ def test_a_faulty_scene_costs_its_own_row(kind):
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, bool])
 def test_rewards_are_numbers_of_any_library(kind):
-    check([[SimpleNamespace(reward=kind(1))], [Verdict(0.5, "partly")]])
+    check_verdicts([[SimpleNamespace(reward=kind(1))], [Verdict(0.5, "partly")]])
     with pytest.raises(ValueError, match="without a finite reward"):
-        check([[SimpleNamespace(reward=np.float32("nan"))]])
+        check_verdicts([[SimpleNamespace(reward=np.float32("nan"))]])
 
 
 def test_where_nothing_works_the_run_stops_and_says_why():
     with pytest.raises(
-        Mistake, match="every scene of odd failed, as: RuntimeError: the verifier is"
+        Mistake, match="every scene of odd failed, the first with: RuntimeError: the verifier is"
     ):
         collect(source(OddWorld("raises"), Generations(2, 2)), Speaker("a"), KEYS)
 
@@ -306,16 +326,18 @@ def test_the_last_round_takes_groups_that_tell_before_others():
 
 def test_a_game_that_the_same_seat_always_wins_tells_nothing():
     lines = [
-        Line(game, seat, verdicts=(Verdict(float(seat), ""),)) for game in (0, 1) for seat in (0, 1)
+        Transcript(game, seat, verdicts=(Verdict(float(seat), ""),))
+        for game in (0, 1)
+        for seat in (0, 1)
     ]
-    assert not _tells(lines)
+    assert not _is_informative(lines)
     lines[0].verdicts = (Verdict(1.0, ""),)
-    assert _tells(lines)  # though the other seat's are all the same
+    assert _is_informative(lines)  # though the other seat's are all the same
 
 
 def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
-    voice = Voice(TOKENIZER, limit=6, context=256)
-    host = Host(worlds.find("game:nim"), voice, Generations(2, 3), (0,))
+    voice = ChatSettings(TOKENIZER, limit=6, context=256)
+    host = ConversationHost(worlds.find_world("game:nim"), voice, Generations(2, 3), (0,))
     _, record = collect(Conversation.create(host, 1), Speaker("!"), KEYS)  # an illegal move loses
     assert record.mask.shape[1] == 12
     valid = np.asarray(record.extras["valid"][0])
@@ -329,20 +351,20 @@ def test_a_curriculum_follows_what_it_is_told():
     right, sound = np.array([[2.0, 1.0]]), np.array([[2.0, 2.0]])
     for kind in ("advantage", "learnable"):
         arms = Curriculum.create(kind, 1, 2)
-        np.testing.assert_allclose(arms.chances()[0], [0.5, 0.5])
+        np.testing.assert_allclose(arms.probabilities()[0], [0.5, 0.5])
         for _ in range(20):
-            arms = arms.saw(right, sound).heed(asked, worth, none)
+            arms = arms.record_answers(right, sound).heed(asked, worth, none)
         assert arms.count[0].tolist() == [40, 40]
-        assert arms.chances()[0, 1] > 0.75
+        assert arms.probabilities()[0, 1] > 0.75
         chosen = arms.choose(KEYS, 200)
         assert 0.6 < chosen.mean() <= 1.0
-    even = Curriculum.create("uniform", 1, 2).saw(right, sound).heed(asked, worth, none)
-    np.testing.assert_allclose(even.chances()[0], [0.5, 0.5])
+    even = Curriculum.create("uniform", 1, 2).record_answers(right, sound).heed(asked, worth, none)
+    np.testing.assert_allclose(even.probabilities()[0], [0.5, 0.5])
     with pytest.raises(Mistake, match="did you mean uniform"):
         Curriculum.create("unifrom", 1, 2)
 
 
-class Known(Stage):
+class Known(BaseScene):
     """Of level 0 "a" is right; of level 1 nothing is, of level 2 everything is worth a half."""
 
     def __init__(self, level):
@@ -369,7 +391,7 @@ SAID = Generations(1, 1).feeds[0]
 
 def begun_draws(source, record):
     """What a source, bare or one whose batches wait, lets be learned from."""
-    return getattr(source, "source", source).said(record)
+    return getattr(source, "source", source).draws_of(record)
 
 
 def taught(kind, rounds, wrap=lambda source: source, count=40):
@@ -393,7 +415,7 @@ def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):
     arms = taught(kind, rounds).curriculum
     assert arms.value[0, 1] < 0.05
     assert arms.value[0, 2] < 0.05  # half of the reward is not right
-    assert arms.chances()[0, 0] > 0.75
+    assert arms.probabilities()[0, 0] > 0.75
 
 
 @pytest.mark.parametrize("kind", [pytest.param("learnable", marks=pytest.mark.slow), "advantage"])
@@ -401,10 +423,10 @@ def test_arms_are_learned_of_where_batches_wait_too(kind):
     """What a learner finds out late is told of the arms of the batch that it learned from."""
     shape = collect(source(Levels(), Generations(6, 2), (0, 1, 2)), Speaker("a", "b", "b"), KEYS)[1]
     blank = jax.tree.map(jnp.zeros_like, shape)
-    late = taught(kind, 1, lambda source: Stale.create(source, 2, blank)).source.curriculum
-    assert late.chances()[0, 0] > 0.75
+    late = taught(kind, 1, lambda source: DelayedSource.create(source, 2, blank)).source.curriculum
+    assert late.probabilities()[0, 0] > 0.75
     asked = source(Levels(), Generations(6, 2), (0, 1, 2), kind)
-    drawn = [Stale.create(asked, 1, blank)]
+    drawn = [DelayedSource.create(asked, 1, blank)]
     for number in range(3):
         drawn.append(
             collect(drawn[-1], Speaker("a"), jax.random.split(jax.random.key(number), 1))[0]
@@ -414,29 +436,31 @@ def test_arms_are_learned_of_where_batches_wait_too(kind):
 
 
 def test_a_replay_asks_nothing():
-    needs, said = Generations(2, 2), Speech(replay="somewhere")
-    check_speech("grpo", said, needs)
-    with pytest.raises(Mistake, match="leave out pool, curriculum"):
-        check_speech(
+    needs, said = Generations(2, 2), LanguageSettings(replay="somewhere")
+    check_language_settings("grpo", said, needs)
+    with pytest.raises(Mistake, match="Leave out pool, curriculum"):
+        check_language_settings(
             "grpo", dataclasses.replace(said, pool="elsewhere", curriculum="learnable"), needs
         )
 
 
 def test_what_no_conversation_has_is_refused():
-    with pytest.raises(Mistake, match="leave out texts, examples"):
-        check_speech("grpo", Speech(texts="some.jsonl", examples=3), Generations(2, 2))
+    with pytest.raises(Mistake, match="Leave out texts, examples"):
+        check_language_settings(
+            "grpo", LanguageSettings(texts="some.jsonl", examples=3), Generations(2, 2)
+        )
     with pytest.raises(Mistake, match="grpo has no envs"):
-        resolve("grpo", "arithmetic", updates=1, envs=3)
-    with pytest.raises(Mistake, match="counts updates; give updates=N"):
-        resolve("grpo", "arithmetic")
-    with pytest.raises(Mistake, match="counts updates; leave out steps"):
-        resolve("grpo", "arithmetic", updates=1, steps=9)
+        resolve_settings("grpo", "arithmetic", updates=1, envs=3)
+    with pytest.raises(Mistake, match="counted in updates\. Give updates=N"):
+        resolve_settings("grpo", "arithmetic")
+    with pytest.raises(Mistake, match="counted in updates\. Leave out steps"):
+        resolve_settings("grpo", "arithmetic", updates=1, steps=9)
 
 
 def test_what_was_asked_for_another_seeds_sake_is_not_told():
     """A seed that has its groups would not have been asked again, were it alone."""
     needs, words = Generations(1, 2, rounds=2), ["a", "b", "b", "b", "a", "b", "a", "a"]
-    host = Host(OddWorld("plain"), VOICE, needs, (0,))
+    host = ConversationHost(OddWorld("plain"), VOICE, needs, (0,))
     many = Conversation.create(host, 2, "learnable")
     drawn, _ = collect(many, Speaker(*words), jax.random.split(jax.random.key(0), 2))
     assert drawn.curriculum.count[:, 0].tolist() == [2, 4]
@@ -467,7 +491,7 @@ def batches(number, wrap):
 def test_what_waits_is_handed_on_unchanged():
     plain = batches(4, lambda source: source)
     late = batches(
-        4, lambda source: Stale.create(source, 2, jax.tree.map(jnp.zeros_like, plain[0]))
+        4, lambda source: DelayedSource.create(source, 2, jax.tree.map(jnp.zeros_like, plain[0]))
     )
     for number, expected in enumerate([plain[0], plain[1], plain[0], plain[1]]):
         for one, other in zip(
@@ -478,8 +502,8 @@ def test_what_waits_is_handed_on_unchanged():
 
 def test_batches_are_read_as_they_were_written(tmp_path):
     none = jnp.zeros((), jnp.int32)
-    written = batches(3, lambda source: Dump(source, none, tmp_path))
-    again = Recorded(none, tmp_path)
+    written = batches(3, lambda source: BatchRecorder(source, none, tmp_path))
+    again = RecordedBatches(none, tmp_path)
     for expected in written:
         again, found = collect(again, None, KEYS)
         assert jax.tree.structure(found) == jax.tree.structure(expected)
@@ -487,19 +511,19 @@ def test_batches_are_read_as_they_were_written(tmp_path):
             np.testing.assert_array_equal(one, other)
     with pytest.raises(Mistake, match="has no batch 000003"):
         collect(again, None, KEYS)
-    with pytest.raises(Mistake, match=r"there is no folder .*nowhere"):
-        collect(Recorded(none, tmp_path / "nowhere"), None, KEYS)
+    with pytest.raises(Mistake, match=r"folder .*nowhere does not exist"):
+        collect(RecordedBatches(none, tmp_path / "nowhere"), None, KEYS)
     path = tmp_path / "000001.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(Mistake, match="is damaged"):
-        read(path)
+        read_batch(path)
 
 
 def test_batches_of_other_seeds_are_refused(tmp_path):
     none = jnp.zeros((), jnp.int32)
-    batches(1, lambda source: Dump(source, none, tmp_path))
-    with pytest.raises(Mistake, match="was written by 1 seeds; learn with as many"):
-        collect(Recorded(none, tmp_path), None, jax.random.split(jax.random.key(0), 2))
+    batches(1, lambda source: BatchRecorder(source, none, tmp_path))
+    with pytest.raises(Mistake, match="was written with 1 seeds, and this run has 2; set seeds=1"):
+        collect(RecordedBatches(none, tmp_path), None, jax.random.split(jax.random.key(0), 2))
 
 
 def test_lines_of_old_batches_were_cut_where_the_last_row_is_discounted(tmp_path):
@@ -509,16 +533,16 @@ def test_lines_of_old_batches_were_cut_where_the_last_row_is_discounted(tmp_path
     discount = jnp.ones_like(batch.discount).at[:, 1].set(0.0)
     extras = {name: x for name, x in batch.extras.items() if name != "cut"}
     old = dataclasses.replace(batch, discount=discount, extras=extras)
-    write(tmp_path / "000000.safetensors", old)
-    _, found = collect(Recorded(none, tmp_path), None, KEYS)
+    write_batch(tmp_path / "000000.safetensors", old)
+    _, found = collect(RecordedBatches(none, tmp_path), None, KEYS)
     assert batch.last.any(-1).all()
     assert found.extras["cut"][0].tolist() == [True, False, True, True]
 
 
 def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
     none = jnp.zeros((), jnp.int32)
-    tokens = batches(4, lambda source: Dump(source, none, tmp_path))[0].mask.shape[-1]
-    pool = Remembered.of(tmp_path, 3, 2, 1, tokens)
+    tokens = batches(4, lambda source: BatchRecorder(source, none, tmp_path))[0].mask.shape[-1]
+    pool = SolvedGroups.load_folder(tmp_path, 3, 2, 1, tokens)
     assert pool.groups.mask.shape[0] == 2  # only the first batch had right answers
     mixed = Mix((source(OddWorld("plain"), Generations(2, 2)), pool))
     after, draws = mixed.collect(Speaker("b"), KEYS)
@@ -529,16 +553,16 @@ def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
     found = {"advantage": jnp.ones((1, 10)), "score": jnp.ones((1, 10))}
     heard = tell(after, draws, record, found, SAID)
     assert jax.tree.structure(heard) == jax.tree.structure(after)
-    with pytest.raises(Mistake, match=r"there is no folder .*nowhere"):
-        Remembered.of(tmp_path / "nowhere", 1, 2, 1, tokens)
+    with pytest.raises(Mistake, match=r"folder .*nowhere does not exist"):
+        SolvedGroups.load_folder(tmp_path / "nowhere", 1, 2, 1, tokens)
     (tmp_path / "empty").mkdir()
     with pytest.raises(Mistake, match="no group with a right answer"):
-        Remembered.of(tmp_path / "empty", 1, 2, 1, tokens)
-    with pytest.raises(Mistake, match="has groups of 2 answers, not of 3; say as many"):
-        Remembered.of(tmp_path, 1, 3, 1, tokens)
-    with pytest.raises(Mistake, match=f"have {tokens + 1} tokens; give context={tokens + 1}"):
-        Remembered.of(tmp_path, 1, 2, 1, tokens - 1)
-    longer = Remembered.of(tmp_path, 1, 2, 1, tokens + 5)
+        SolvedGroups.load_folder(tmp_path / "empty", 1, 2, 1, tokens)
+    with pytest.raises(Mistake, match="has groups of 2 answers, not 3; set group=2"):
+        SolvedGroups.load_folder(tmp_path, 1, 3, 1, tokens)
+    with pytest.raises(Mistake, match=f"have {tokens + 1} tokens; set context={tokens + 1}"):
+        SolvedGroups.load_folder(tmp_path, 1, 2, 1, tokens - 1)
+    longer = SolvedGroups.load_folder(tmp_path, 1, 2, 1, tokens + 5)
     assert longer.groups.mask.shape[-1] == tokens + 5
     np.testing.assert_array_equal(longer.groups.mask[..., :tokens], pool.groups.mask)
 
@@ -554,33 +578,37 @@ def test_seats_of_a_game_are_remembered_as_groups_apart(tmp_path):
         *(lines, lines, numbers, numbers, None, mask, mask),
         extras=flat | {"log_prob": numbers, "turn": lines},
     )
-    write(tmp_path / "000000.safetensors", batch)
-    pool = Remembered.of(tmp_path, 2, 2, 2, 3)
+    write_batch(tmp_path / "000000.safetensors", batch)
+    pool = SolvedGroups.load_folder(tmp_path, 2, 2, 2, 3)
     _, record = collect(pool, None, KEYS)
     assert record.obs[0, :, 0].tolist() == [0, 1, 2, 3] * 2
     assert record.extras["group"][0].tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
 
 
 def test_demonstrations_are_the_worlds_own_solutions(tmp_path):
-    world = worlds.find("tools:arithmetic")
-    voice = Voice(Tokenizer.characters(), limit=24, context=128)
-    texts = Demonstrations.of(of_world(world, (0,), voice, 8), voice, Texts(4, 3))
+    world = worlds.find_world("tools:arithmetic")
+    voice = ChatSettings(Tokenizer.characters(), limit=24, context=128)
+    texts = Demonstrations.from_transcripts(
+        make_demonstrations(world, (0,), voice, 8), voice, Texts(4, 3)
+    )
     assert (texts.texts.extras["score"] == 1.0).all()
     assert int(texts.texts.extras["turn"].max()) >= 1  # a call, and then the answer
     _, record = collect(texts, None, jax.random.split(jax.random.key(1), 2))
     assert record.mask.shape == (2, 3, 4, 127)
     path = tmp_path / "texts.jsonl"
     path.write_text('{"prompt": "ab", "response": "ba"}\n{"prompt": "c", "response": "c"}\n')
-    lines = of_file(path, VOICE)
+    lines = read_demonstrations(path, VOICE)
     assert (
         TOKENIZER.decode([i for i, own in zip(lines[0].ids, lines[0].own, strict=True) if own])
         == "ba"
     )
-    long = Voice(TOKENIZER, limit=6, context=4)
-    with pytest.raises(Mistake, match="no text to imitate"):
-        Demonstrations.of(of_file(path, long), long, Texts(4))
-    with pytest.raises(Mistake, match="cannot be demonstrated; give texts to imitate: texts=FILE"):
-        of_world(OddWorld("plain"), (0,), voice, 1)
+    long = ChatSettings(TOKENIZER, limit=6, context=4)
+    with pytest.raises(Mistake, match="no text is left to imitate"):
+        Demonstrations.from_transcripts(read_demonstrations(path, long), long, Texts(4))
+    with pytest.raises(
+        Mistake, match="has no solutions to imitate; give a file of texts: texts=FILE"
+    ):
+        make_demonstrations(OddWorld("plain"), (0,), voice, 1)
 
 
 def test_verdicts_are_numbers():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from sterling.experience.curriculum import Curriculum
+from sterling.experience.language.task_curriculum import Curriculum
 from sterling.types import Mistake
 
 
@@ -17,7 +17,7 @@ def told(kind, value, count):
 def test_advantage_is_a_bandit_of_mean_and_bonus():
     """softmax((mean + sqrt(2 ln(n + 1) / (n_arm + 1))) / 0.2), n over the seed's own arms."""
     value, count = np.array([[0.3, 0.1, 0.0], [0.2, 0.2, 0.9]]), np.array([[3, 8, 0], [1, 1, 1]])
-    found = told("advantage", value, count.astype(np.float32)).chances()
+    found = told("advantage", value, count.astype(np.float32)).probabilities()
     total = count.sum(1, keepdims=True)
     wanted = softmax((value + np.sqrt(2.0 * np.log(total + 1.0) / (count + 1.0))) / 0.2, 1)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
@@ -27,7 +27,7 @@ def test_learnable_is_the_variance_of_being_right_and_a_hundredth():
     found = told("learnable", [[0.5, 1.0, 0.9], [0.0, 0.0, 0.0]], np.zeros((2, 3), np.float32))
     worth = np.array([[0.26, 0.01, 0.1], [1.0, 1.0, 1.0]])
     wanted = worth / worth.sum(1, keepdims=True)
-    np.testing.assert_allclose(found.chances(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(found.probabilities(), wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,16 @@ def test_learnable_is_the_variance_of_being_right_and_a_hundredth():
 def test_at_first_every_arm_is_as_likely(kind, first):
     made = Curriculum.create(kind, 2, 4)
     np.testing.assert_array_equal(made.value, np.full((2, 4), first))
-    np.testing.assert_allclose(made.chances(), np.full((2, 4), 0.25), rtol=1e-6)
-    np.testing.assert_allclose(Curriculum.create(kind, 2, 1).chances(), np.ones((2, 1)))
+    np.testing.assert_allclose(made.probabilities(), np.full((2, 4), 0.25), rtol=1e-6)
+    np.testing.assert_allclose(Curriculum.create(kind, 2, 1).probabilities(), np.ones((2, 1)))
 
 
 def test_what_is_seen_moves_a_mean_by_a_tenth_and_is_counted():
     """Arm 0: 3 of 4 right; arm 1: not asked."""
     before = told("learnable", [[0.5, 0.4]], np.asarray([[10.0, 7.0]], np.float32))
-    after = before.saw(np.asarray([[3.0, 0.0]], np.float32), np.asarray([[4.0, 0.0]], np.float32))
+    after = before.record_answers(
+        np.asarray([[3.0, 0.0]], np.float32), np.asarray([[4.0, 0.0]], np.float32)
+    )
     np.testing.assert_allclose(after.value, [[0.9 * 0.5 + 0.1 * 0.75, 0.4]], rtol=1e-6)
     np.testing.assert_allclose(after.count, [[14.0, 7.0]])
 
@@ -62,7 +64,7 @@ def test_each_kind_learns_from_its_own_news_alone():
     rows = jnp.asarray([[0]], jnp.int32), jnp.ones((1, 1)), jnp.zeros((1, 2))
     for kind in ("uniform", "advantage"):
         made = Curriculum.create(kind, 1, 2)
-        assert made.saw(news, news) is made
+        assert made.record_answers(news, news) is made
     for kind in ("uniform", "learnable"):
         made = Curriculum.create(kind, 1, 2)
         assert made.heed(*rows) is made

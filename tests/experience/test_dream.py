@@ -11,14 +11,19 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling import envs, keys
-from sterling.algorithms.online import mbpo
-from sterling.experience.dream import Dream, awake, check_dreams, dreaming
-from sterling.experience.replay import Replay
-from sterling.experience.rollout import Rollout
+from sterling import envs, random_keys
+from sterling.algorithms.model_based import mbpo
+from sterling.experience.replay.imagined_rollouts import (
+    Dream,
+    check_dreams,
+    dream_feed,
+    needs_without_dreams,
+)
+from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.needs import DREAM
 from sterling.training.agent import Agent
-from sterling.training.settings import resolve
+from sterling.training.config.resolve_settings import resolve_settings
 from sterling.types import Mistake, Record, Spec
 
 FAR = 1000.0  # nothing that was lived looks like this
@@ -63,11 +68,13 @@ def begun(world, horizon, seeds=(0, 1), asked=None, **fields):
     """Dreams around a replay of a warm-up, and the agent; ``asked`` changes the feed of dreams."""
     config = mbpo.Config(**{**FIELDS, "warmup": 60, "horizon": horizon, **fields})
     needs = asking(mbpo.needs(config), **(asked or {}))
-    start = keys.at(jnp.asarray(seeds, jnp.int32), "source", 0)
+    start = random_keys.for_seeds(jnp.asarray(seeds, jnp.int32), "source", 0)
     world = envs.make(f"probe:{world}", tuple(seeds), 2)
     agent = Agent.create(mbpo, start, world.spec, config, "map")
-    replay = Replay.create(Rollout.create(world, 1, start), awake(needs), 1, start, 200)
-    return Dream.create(replay.warm(agent, start), dreaming(needs)), agent
+    replay = Replay.create(
+        Rollout.create(world, 1, start), needs_without_dreams(needs), 1, start, 200
+    )
+    return Dream.create(replay.warm_up(agent, start), dream_feed(needs)), agent
 
 
 def asking(needs, **changed):
@@ -80,13 +87,13 @@ def collected(dream, agent, iterations, ends=-1, horizon=3):
     seeds = jnp.arange(dream.source.world.seeds, dtype=jnp.int32)
     for at in range(iterations):
         told = Told(agent, ends, horizon)
-        dream, draws = dream.collect(told, keys.at(seeds, "draw", at))
+        dream, draws = dream.collect(told, random_keys.for_seeds(seeds, "draw", at))
     return dream, draws
 
 
 def drawn(dream, draws, seed=0):
     seeds = jnp.arange(dream.source.world.seeds, dtype=jnp.int32)
-    chances = draws.chances(dream.feed, keys.at(seeds, "draw", 9))
+    chances = draws.presample(dream.feed, random_keys.for_seeds(seeds, "draw", 9))
     batches = []
     for at in range(3):
         chance = jax.tree.map(lambda x, at=at: x[seed, at], chances)
@@ -179,12 +186,12 @@ def test_a_batch_has_its_share_of_real_rows():
 def test_a_model_that_has_learned_nothing_dreams_nothing():
     dream, agent = begun("cut", 2)
     seeds = jnp.arange(2, dtype=jnp.int32)
-    after, draws = dream.collect(agent, keys.at(seeds, "draw", 0))
+    after, draws = dream.collect(agent, random_keys.for_seeds(seeds, "draw", 0))
     batch = drawn(after, draws)
     assert batch.mask.sum() <= 30  # the real ones
     dream, _ = begun("cut", 2)  # the replay that collected is used up
     learned = eqx.tree_at(lambda a: a.state.model.updates, agent, jnp.ones(2, jnp.int32))
-    after, draws = dream.collect(learned, keys.at(seeds, "draw", 0))
+    after, draws = dream.collect(learned, random_keys.for_seeds(seeds, "draw", 0))
     assert drawn(after, draws).mask.sum() > 60
 
 
@@ -192,8 +199,10 @@ def test_a_model_that_has_learned_nothing_dreams_nothing():
 def test_what_is_lived_is_the_same_as_without_dreams():
     dream, agent = begun("observation", 2)
     seeds = jnp.arange(2, dtype=jnp.int32)
-    one, _ = dream.collect(agent, keys.at(seeds, "draw", 0))
-    other, _ = begun("observation", 2)[0].source.collect(agent, keys.at(seeds, "draw", 0))
+    one, _ = dream.collect(agent, random_keys.for_seeds(seeds, "draw", 0))
+    other, _ = begun("observation", 2)[0].source.collect(
+        agent, random_keys.for_seeds(seeds, "draw", 0)
+    )
     np.testing.assert_array_equal(one.source.ring.words, other.ring.words)
 
 
@@ -232,11 +241,11 @@ def test_only_elites_dream_each_as_often_as_the_other():
 
 
 def test_held_out_places_teach_nothing_and_are_the_share_asked_for():
-    held = np.asarray(mbpo.held_out(jnp.arange(10_000, dtype=jnp.int32), 0.2))
+    held = np.asarray(mbpo.is_held_out(jnp.arange(10_000, dtype=jnp.int32), 0.2))
     assert abs(held.mean() - 0.2) < 0.02
     state, _ = foretelling()
     place = jnp.arange(40, dtype=jnp.int32)
-    out = mbpo.held_out(place, 0.2)
+    out = mbpo.is_held_out(place, 0.2)
     rng = np.random.default_rng(0)
     obs = jnp.asarray(rng.normal(size=(40, 1)), jnp.float32)
     zeros, yes = jnp.zeros(40), jnp.ones(40, bool)
@@ -249,24 +258,27 @@ def test_held_out_places_teach_nothing_and_are_the_share_asked_for():
 
 
 def test_what_cannot_be_dreamt_is_refused_in_one_line():
-    with pytest.raises(Mistake, match="leave out n_step and priority"):
+    with pytest.raises(Mistake, match="Remove n_step and priority"):
         mbpo.needs(mbpo.Config(n_step=3))
-    with pytest.raises(Mistake, match="elites=5 are more than members=3"):
+    with pytest.raises(Mistake, match="elites=5 must be at most members=3"):
         mbpo.needs(mbpo.Config(members=3))
-    with pytest.raises(Mistake, match="leave out data and plr"):
-        resolve("mbpo", "maze:3x3", steps=20_000, sources="plr")
+    with pytest.raises(Mistake, match="Leave out data and plr"):
+        resolve_settings("mbpo", "maze:3x3", steps=20_000, sources="plr")
     pictures = Spec(spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(2))
-    with pytest.raises(Mistake, match="vectors of numbers"):
+    with pytest.raises(Mistake, match="vectors of floats"):
         mbpo.init(jax.random.key(0), pictures, mbpo.Config())
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"priority": 0.6}, "dreams are drawn uniformly .* leave out priority of their feed"),
-        ({"place": True}, "dreams are drawn uniformly .* leave out place of their feed"),
-        ({"length": 4}, "stretches of 4 dreamt rows, and a branch has 3; ask for length=3"),
-        ({"dreams": None}, "does not say which; give dreams="),
+        ({"priority": 0.6}, "imagined rows are drawn uniformly.* remove priority from the feed"),
+        ({"place": True}, "imagined rows are drawn uniformly.* remove place from the feed"),
+        (
+            {"length": 4},
+            "asks for 4 consecutive imagined rows, but a branch has 3; set length to at most 3",
+        ),
+        ({"dreams": None}, "without its settings; add dreams="),
     ],
 )
 def test_what_no_dream_has_is_refused_in_one_line(asked, said):
@@ -308,5 +320,5 @@ def test_a_learner_is_fed_stretches_of_dreams():
     run = sterling.train(Stretching(), "Pendulum-v1", **{**FIELDS, **few}, **how)
     for leaf in jax.tree.leaves(run.agent.state.policy.actor):
         assert np.isfinite(leaf).all()
-    with pytest.raises(Mistake, match="leave out priority"):
-        resolve(Preferring(), "Pendulum-v1", steps=20_000)
+    with pytest.raises(Mistake, match="remove priority from the feed"):
+        resolve_settings(Preferring(), "Pendulum-v1", steps=20_000)

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import sterling
-from sterling.experience.recorded import read
+from sterling.experience.offline.recorded_batches import read_batch
 from sterling.types import Mistake
 
 pytestmark = pytest.mark.usefixtures("one_layer")
@@ -47,8 +47,8 @@ def test_a_dump_goes_on_where_its_run_was_stopped(tmp_path):
         assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
     again = sterling.train("grpo", "arithmetic", replay=str(broken), **FIELDS)
     assert again.result["final"] == expected.result["final"]
-    assert read(broken / names[0]).mask.any()
+    assert read_batch(broken / names[0]).mask.any()
     more = FIELDS | {"updates": 7}  # said before the first update, not after the sixth
-    with pytest.raises(Mistake, match="holds 6 batches, and these updates take 7; ask for fewer"):
+    with pytest.raises(Mistake, match="holds 6 batches, but these updates need 7; ask for fewer"):
         sterling.train("grpo", "arithmetic", replay=str(broken), out=tmp_path / "more", **more)
     assert not (tmp_path / "more").exists()

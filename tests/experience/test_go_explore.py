@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 import sterling
-from sterling import envs, keys
-from sterling.envs.starts import Start
-from sterling.experience import go_explore
-from sterling.experience.go_explore import SLOTS, STEPS, Archive, GoExplore, cells
-from sterling.experience.rollout import Rollout
+from sterling import envs, random_keys
+from sterling.envs.episode_starts import Start
+from sterling.experience.levels import go_explore
+from sterling.experience.levels.go_explore import EXPLORE_STEPS, SLOTS, Archive, GoExplore, cells
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Mistake
 
 SEEDS, ENVS, CELLS = (0, 1), 4, 12
 
 
 def at(time):
-    return keys.at(jnp.asarray(SEEDS, jnp.int32), "test", time)
+    return random_keys.for_seeds(jnp.asarray(SEEDS, jnp.int32), "test", time)
 
 
 class Wander:
@@ -58,11 +58,11 @@ def test_envs_go_back_after_some_steps_and_where_an_episode_is_over():
     _, rows = lived(500)
     for seed, env in np.ndindex(2, ENVS):
         last, back = (np.flatnonzero(x[seed, :, env]) for x in (rows.last, ~rows.mask))
-        left, expected = STEPS, []
+        left, expected = EXPLORE_STEPS, []
         for time in range(500):
             if left == 0:
                 expected.append(time)
-                left = STEPS
+                left = EXPLORE_STEPS
             else:
                 left = 0 if time in last else left - 1
         np.testing.assert_array_equal(back, expected)
@@ -82,7 +82,7 @@ def test_better_ways_replace_worse_ones():
         obs = jnp.array([[[0.0], [0.01], [1.0]]])  # the first two round to the same
         steps = jnp.array([elapsed], jnp.int32)
         here = Start(None, jnp.array([state], jnp.float32), steps, obs)
-        return archive.offered(here, jnp.array([score], jnp.float32), jnp.array([valid]))
+        return archive.with_candidates(here, jnp.array([score], jnp.float32), jnp.array([valid]))
 
     def held(archive):
         kept = archive.start
@@ -113,10 +113,10 @@ def test_cells_are_told_apart_and_do_not_depend_on_where_they_are_seen():
 
 def test_cells_that_were_seen_less_are_gone_back_to_more():
     filled, seen = jnp.array([True, False, True, True]), jnp.array([0, 0, 3, 8], jnp.int32)
-    found = go_explore._edges(filled, seen)
+    found = go_explore._cumulative_weights(filled, seen)
     np.testing.assert_allclose(found, np.cumsum([1, 0, 1 / 2, 1 / 3]), rtol=1e-6)
 
 
 def test_worlds_that_cannot_go_back_are_refused_in_a_line():
-    with pytest.raises(Mistake, match="Pool cannot be told where an episode begins"):
+    with pytest.raises(Mistake, match="PoolWorld cannot begin an episode in a given start"):
         sterling.train("ppo", "envpool:CartPole-v1", steps=4_000, sources="go-explore")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sterling import envs
-from sterling.experience.guided import Expansion, Guided, JumpStart
-from sterling.experience.rollout import Rollout
+from sterling.experience.rollouts.guided_rollout import Expansion, GuidedRollout, JumpStart
+from sterling.experience.rollouts.rollout import Rollout
 
 ENVS, SEEDS = 32, (0, 1)
 
@@ -29,7 +29,7 @@ class Always(eqx.Module):
 def source(rule, length):
     world = envs.make("probe:cut-continuous", SEEDS, ENVS)
     rollout = Rollout.create(world, length, jax.random.split(jax.random.key(0), 2))
-    return Guided(rollout, Always(0.5), rule)
+    return GuidedRollout(rollout, Always(0.5), rule)
 
 
 def test_the_guide_begins_and_the_learner_takes_over_for_good():
@@ -60,7 +60,7 @@ def test_a_draw_is_one_loop_that_equals_its_steps(rule, monkeypatch):
     )
     assert len(many.splitlines()) == len(few.splitlines())
     compiled = source(begun, 6).live(agent, keys)
-    monkeypatch.setattr(Guided, "traced", False)
+    monkeypatch.setattr(GuidedRollout, "traced", False)
     apart = jax.tree.leaves(source(begun, 6).live(agent, keys))
     for one, other in zip(jax.tree.leaves(compiled), apart, strict=True):
         np.testing.assert_array_equal(one, other)

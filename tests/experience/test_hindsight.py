@@ -10,12 +10,12 @@ import pytest
 from collected import collect
 from gymnasium import spaces
 
-from sterling import keys
-from sterling.experience.episode_index import EpisodeIndex
-from sterling.experience.hindsight import FINAL, FUTURE, Hindsight
-from sterling.experience.replay import Replay
-from sterling.experience.rollout import Rollout
-from sterling.experience.storage import Place, Ring
+from sterling import random_keys
+from sterling.experience.replay.episode_index import EpisodeIndex
+from sterling.experience.replay.hindsight_replay import FINAL, FUTURE, Hindsight
+from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Record, Spec, Step, Transitions
 
 SEEDS, ENVS, ROWS = 2, 3, 11
@@ -68,13 +68,13 @@ def test_the_index_is_what_walking_finds(seed):
         flat, wide = np.zeros(last.shape, np.float32), np.zeros((*last.shape, 1), np.float32)
         parts = jax.tree.map(jnp.asarray, (wide, wide, flat, flat, wide, last, mask))
         if turn == 20:
-            ring, index = ring.grown(ROWS + 6), index.grown(ring, ROWS + 6)
+            ring, index = ring.with_capacity(ROWS + 6), index.with_capacity(ring, ROWS + 6)
         ring, index, found = indexed(ring, index, Record(*parts, {}))
-        here = np.mod(int(ring.head) - ring.held + np.arange(ring.held), ring.rows)
+        here = np.mod(int(ring.head) - ring.row_count + np.arange(ring.row_count), ring.rows)
         for i, j in np.ndindex(SEEDS, ENVS):
             history[i][j] += list(zip(last[i, :, j], mask[i, :, j], strict=True))
             known = [tuple(each) for each in np.asarray(found)[i, here, j].tolist()]
-            assert known == expected(history[i][j], ring.held)
+            assert known == expected(history[i][j], ring.row_count)
 
 
 def length(seed, env, episode):
@@ -135,7 +135,7 @@ def judge(achieved, desired):
 
 def made(kind=FUTURE, share=1.0, **needs):
     needs = Transitions(**{"batch": 256, "collect": 4, "capacity": 20 * ENVS, **needs})
-    start = keys.at(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
+    start = random_keys.for_seeds(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
 
     def relabel(ring):
         return Hindsight.create(ring, kind, share, judge)
@@ -153,9 +153,11 @@ def _round(replay, key):
 def lived(replay, rounds):
     """Batches of so many rounds, each with how many rows the ring has been given."""
     for time in range(rounds):
-        replay, batch = _round(replay, keys.at(jnp.arange(SEEDS, dtype=jnp.int32), "draw", time))
+        replay, batch = _round(
+            replay, random_keys.for_seeds(jnp.arange(SEEDS, dtype=jnp.int32), "draw", time)
+        )
         flat = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[3:]), batch)
-        yield flat, 4 * (time + 1), int(replay.ring.held)
+        yield flat, 4 * (time + 1), int(replay.ring.row_count)
 
 
 def begun(seed, env, episode):
@@ -223,7 +225,7 @@ def test_a_share_is_told_anew_and_the_rest_as_it_was_lived():
 
 def test_no_row_of_a_replay_without_hindsight_is_counted():
     needs = Transitions(batch=8, collect=4, capacity=20 * ENVS)
-    start = keys.at(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
+    start = random_keys.for_seeds(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
     plain = Replay.create(Rollout.create(Marked(), 4, start), needs, 1, start)
     assert plain.relabel is None
     assert len(jax.tree.leaves(made())) == len(jax.tree.leaves(plain)) + 2
@@ -236,7 +238,7 @@ def test_a_world_that_starts_anew_parts_episodes():
         exact = False
 
     needs = Transitions(batch=8, collect=4, capacity=20 * ENVS)
-    start = keys.at(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
+    start = random_keys.for_seeds(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
 
     def fresh():
         rollout = Rollout.create(Simulator(), 4, start)
@@ -244,7 +246,7 @@ def test_a_world_that_starts_anew_parts_episodes():
         return Replay.create(rollout, needs, 1, start, relabel=relabel)
 
     replay, _ = _round(fresh(), start)
-    again = replay.stored().restored(fresh())
+    again = replay.to_checkpoint().from_checkpoint(fresh())
     again, _ = _round(again, start)
     place = Place(*jnp.meshgrid(jnp.arange(SEEDS), jnp.arange(9), jnp.arange(ENVS), indexing="ij"))
     elapsed, known = again.relabel.index.lookup(again.ring, place)

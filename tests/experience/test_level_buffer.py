@@ -7,14 +7,14 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling import keys
+from sterling import random_keys
 from sterling.algorithms import find
-from sterling.envs.traced import Traced
-from sterling.experience import level_buffer
-from sterling.experience.level_buffer import LevelBuffer, Rules
-from sterling.experience.rollout import Rollout
-from sterling.training.settings import resolve
-from sterling.training.start import build
+from sterling.envs.traced_world import TracedWorld
+from sterling.experience.levels import level_buffer
+from sterling.experience.levels.level_buffer import BufferRules, LevelBuffer
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.training.assembly.build_run import build_first_phase
+from sterling.training.config.resolve_settings import resolve_settings
 from sterling.types import Mistake
 
 SEEDS, ENVS, SIZE, LENGTH = (0, 1), 3, 24, 20
@@ -54,12 +54,12 @@ class Idle:
 
 
 def at(time):
-    return keys.at(jnp.asarray(SEEDS, jnp.int32), "test", time)
+    return random_keys.for_seeds(jnp.asarray(SEEDS, jnp.int32), "test", time)
 
 
 def made(edits=0, size=SIZE, levels=0):
-    world = Traced(Numbered(), SEEDS, ENVS, levels=levels)
-    rules = Rules(size, 0.5, 0.3, 0.3, edits)
+    world = TracedWorld(Numbered(), SEEDS, ENVS, levels=levels)
+    rules = BufferRules(size, 0.5, 0.3, 0.3, edits)
     return LevelBuffer.create(Rollout.create(world, LENGTH, at(0)), at(1), rules)
 
 
@@ -185,19 +185,19 @@ def test_which_rows_are_trials_by_hand():
     begins = jnp.array([[0, 1], [1, 0], [0, 0], [0, 1]]) > 0
     level = jnp.array([[0, 1], [2, 1], [2, 1], [2, 0]], jnp.int32)
     tried = jnp.array([True, True, False])
-    found = level_buffer.trials(jnp.array([True, True]), begins, level, tried)
+    found = level_buffer.trial_rows(jnp.array([True, True]), begins, level, tried)
     np.testing.assert_array_equal(found, [[1, 0], [1, 0], [1, 0], [1, 0]])
 
 
 @pytest.mark.parametrize("name", ["ppo", "recurrent-ppo"])
 def test_what_is_tried_teaches_nothing(name):
     """A rollout of trials alone leaves networks and normalisers as they are."""
-    settings = resolve(
+    settings = resolve_settings(
         name, "maze:3x3", steps=4_096, envs=4, sources="plr-robust", preset=False,
         fields={"length": 16, "minibatch": 64, "width": 8}, env_options={"levels": 0},
     )  # fmt: skip
-    run = build(settings)
-    agent, start = run.agent, keys.at(run.seeds, "test", 0)
+    run = build_first_phase(settings)
+    agent, start = run.agent, random_keys.for_seeds(run.seeds, "test", 0)
     _, rows = jax.jit(lambda source: source.live(agent, start))(run.source)
     assert not np.asarray(rows.mask).any()  # nothing has a score yet
     assert np.abs(np.asarray(rows.reward)).sum() > 0
@@ -212,15 +212,15 @@ def test_what_is_tried_teaches_nothing(name):
 @pytest.mark.parametrize(
     ("name", "environment", "sources", "said"),
     [
-        ("ppo", "maze:3x3", "plr-robust:10,0.5,0.3,0.3", "keep at least 32"),
+        ("ppo", "maze:3x3", "plr-robust:10,0.5,0.3,0.3", "use at least 32"),
         ("ppo", "maze:3x3", "accel:1000,0.5,0.3,0.3", "edits of each"),
         ("ppo", "maze:3x3", "accel:1000,0.5,0.3,0.3,0.5", "edits of each"),
-        ("ppo", "maze:3x3", "plr-robust:1000,1,0.3,0.3", "share of episodes replayed"),
-        ("ppo", "maze:3x3", "plr+accel", "plr and accel each say where every episode begins"),
-        ("ppo", "maze:3x3", "go-explore+plr", "go-explore and plr each say where"),
+        ("ppo", "maze:3x3", "plr-robust:1000,1,0.3,0.3", "share of episodes that replay"),
+        ("ppo", "maze:3x3", "plr+accel", "plr and accel each choose where episodes begin"),
+        ("ppo", "maze:3x3", "go-explore+plr", "go-explore and plr each choose where"),
         ("ppo", "CartPole-v1", "plr-robust", "has no levels"),
         ("ppo", "trials:2:tabular:chain-8", "plr-robust", "has no levels"),
-        ("ppo", "envpool:CartPole-v1", "accel", "cannot be told where"),
+        ("ppo", "envpool:CartPole-v1", "accel", "cannot begin an episode in a given start"),
         ("dqn", "maze:3x3", "accel", "dqn has no advantage"),
     ],
 )
@@ -238,7 +238,7 @@ def test_a_task_that_cannot_edit_its_levels_is_told_so():
         obs, action = Numbered.obs, Numbered.action
         level, begin, step = Numbered.level, Numbered.begin, Numbered.step
 
-    rollout = Rollout.create(Traced(Fixed(), SEEDS, ENVS), LENGTH, at(0))
-    LevelBuffer.create(rollout, at(1), Rules(SIZE, 0.5, 0.3, 0.3))
-    with pytest.raises(Mistake, match="cannot be edited"):
-        LevelBuffer.create(rollout, at(1), Rules(SIZE, 0.5, 0.3, 0.3, 1))
+    rollout = Rollout.create(TracedWorld(Fixed(), SEEDS, ENVS), LENGTH, at(0))
+    LevelBuffer.create(rollout, at(1), BufferRules(SIZE, 0.5, 0.3, 0.3))
+    with pytest.raises(Mistake, match=r"has no edit\(level, key\); use plr-robust"):
+        LevelBuffer.create(rollout, at(1), BufferRules(SIZE, 0.5, 0.3, 0.3, 1))

@@ -7,11 +7,12 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling import envs, keys
-from sterling.envs.traced import Traced
-from sterling.experience.level_replay import LevelReplay
-from sterling.experience.level_rollout import LevelRollout
-from sterling.experience.rollout import Rollout
+from sterling import envs, random_keys
+from sterling.envs.traced_world import TracedWorld
+from sterling.experience.levels.level_replay import LevelReplay
+from sterling.experience.levels.level_rollout import LevelRollout
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.training.config.run_options import Guidance
 from sterling.types import Feed, Mistake, Record, Signals
 
 SEEDS, ENVS, LEVELS = (0, 1), 3, 8
@@ -53,11 +54,11 @@ class Idle:
 
 
 def at(time):
-    return keys.at(jnp.asarray(SEEDS, jnp.int32), "test", time)
+    return random_keys.for_seeds(jnp.asarray(SEEDS, jnp.int32), "test", time)
 
 
 def made(task=Numbered):
-    world = Traced(task(), SEEDS, ENVS, levels=LEVELS)
+    world = TracedWorld(task(), SEEDS, ENVS, levels=LEVELS)
     return LevelRollout.create(Rollout.create(world, 20, at(0)), at(1))
 
 
@@ -115,13 +116,13 @@ def test_what_was_learned_decides_what_is_played():
     @jax.jit
     def round_of(source, time):
         source, draws = source.collect(Idle(), at(time))
-        batch = draws.chances(feed, at(time))
+        batch = draws.presample(feed, at(time))
         error = jnp.where(batch.extras["level"] == 3, 2.0, -0.1)
 
         def heed(heard, batch, error):
             return draws.heed(feed, heard, Signals({}, {"advantage": error}), batch)
 
-        return source.hearing(jax.vmap(heed)(draws.heard, batch, error)), batch
+        return source.with_feedback(jax.vmap(heed)(draws.feedback, batch, error)), batch
 
     source = LevelReplay.create(made(), 0.05, 0.0)
     for time in range(8):
@@ -151,12 +152,12 @@ def test_rows_of_a_replay_move_scores_slowly():
 @pytest.mark.parametrize(
     ("name", "environment", "options", "said"),
     [
-        ("ppo", "maze:3x3", {"sources": "prl"}, "sources='prl' is not known; did you mean plr"),
+        ("ppo", "maze:3x3", {"sources": "prl"}, "Unknown sources='prl'; did you mean plr"),
         ("ppo", "maze:3x3", {"sources": "plr:0,1"}, "a temperature above 0"),
         ("ppo", "maze:3x3", {"sources": "plr:x"}, "a temperature above 0"),
         ("ppo", "CartPole-v1", {"sources": "plr"}, "give the environment levels=N"),
         ("ppo", "maze:3x3", {"sources": "plr", "env_options": {"levels": 0}}, "levels=N"),
-        ("ppo", "envpool:CartPole-v1", {"sources": "plr"}, "cannot be told where"),
+        ("ppo", "envpool:CartPole-v1", {"sources": "plr"}, "cannot begin an episode in a given"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_line(name, environment, options, said):
@@ -165,8 +166,8 @@ def test_what_cannot_be_is_told_in_a_line(name, environment, options, said):
 
 
 def test_a_log_or_a_guide_is_refused_beside_it(tmp_path):
-    guide = sterling.training.settings.Guidance(str(tmp_path), steps=3)
-    with pytest.raises(Mistake, match="beside a log or a guide"):
+    guide = Guidance(str(tmp_path), steps=3)
+    with pytest.raises(Mistake, match="combined with data or guide"):
         sterling.train("dqn", "maze:3x3", steps=90_000, sources="plr", guide=guide)
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from sterling.experience.lines import Rows, record
-from sterling.language.talk import Line, Voice
+from sterling.experience.language.token_rows import GroupedLines, to_record
+from sterling.language.scene_dialogue import ChatSettings, Transcript
 from sterling.language.task import Verdict
 from sterling.language.tokenizer import Tokenizer
 
@@ -14,10 +14,10 @@ def test_every_number_stands_where_its_token_is_chosen():
     turn = [0, 0, 0, 0, 1, 1, 1]
     verdicts = (Verdict(0.25, ""), Verdict(0.5, ""))
     chance = [0.0, 0.0, -1.0, -2.0, 0.0, -3.0, 0.0]
-    line = Line(0, 0, list(range(7)), own, chance, turn, 2, verdicts)
-    voice = Voice(Tokenizer.characters(), limit=6, context=10)
+    line = Transcript(0, 0, list(range(7)), own, chance, turn, 2, verdicts)
+    voice = ChatSettings(Tokenizer.characters(), limit=6, context=10)
     pad = voice.tokenizer.pad
-    made = record([Rows([line], [0])], voice, 2)
+    made = to_record([GroupedLines([line], [0])], voice, 2)
     row = {name: np.asarray(x)[0, 0].tolist() for name, x in made.extras.items()}
     assert np.asarray(made.obs)[0, 0].tolist() == [0, 1, 2, 3, 4, 5, pad, pad, pad]
     assert np.asarray(made.action)[0, 0].tolist() == [1, 2, 3, 4, 5, pad, pad, pad, pad]

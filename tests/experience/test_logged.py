@@ -10,11 +10,16 @@ from collected import batches, collect, tell
 from gymnasium import spaces
 
 from sterling.data import Dataset
-from sterling.data.columns import Block
-from sterling.data.device import Mapped
-from sterling.data.returns import monte_carlo, shares, summary, times
-from sterling.experience.logged import InFile, Logged
-from sterling.experience.mix import Mix
+from sterling.data.device_dataset import HostDataset
+from sterling.data.episode_columns import Block
+from sterling.data.episode_returns import (
+    episode_probabilities,
+    monte_carlo_returns,
+    steps_into_episode,
+    summarise_log,
+)
+from sterling.experience.offline.dataset_batches import DatasetSource, PreloadedBatches
+from sterling.experience.offline.mixed_sources import Mix
 from sterling.types import Mistake, Sequences, Transitions
 
 LENGTHS, ENDED = np.array([4, 1, 6, 3]), np.array([True, True, False, False])
@@ -37,7 +42,7 @@ def _data():
     }
     block = Block(arrays, LENGTHS, np.zeros(4, np.int32))
     whole = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    return Dataset.of(block, whole, spaces.Box(-1.0, 1.0, (1,), np.float32))
+    return Dataset.from_block(block, whole, spaces.Box(-1.0, 1.0, (1,), np.float32))
 
 
 class Nobody:
@@ -57,7 +62,7 @@ def drawn(source, count=1):
 
 
 def test_one_step_rows_are_the_logs_own(data):
-    rows = drawn(Logged.create(data, Transitions(batch=64, updates=2)))
+    rows = drawn(DatasetSource.create(data, Transitions(batch=64, updates=2)))
     episode, step = rows.obs.T.astype(int)
     first = np.cumsum(LENGTHS) - LENGTHS
     np.testing.assert_array_equal(rows.reward, 1 + first[episode] + step)
@@ -71,9 +76,9 @@ def test_one_step_rows_are_the_logs_own(data):
 
 @pytest.mark.parametrize("mapped", [False, True])
 def test_windows_sum_rewards_within_an_episode(data, mapped):
-    source = Logged.create(data, Transitions(batch=64, n_step=3, gamma=0.5))
+    source = DatasetSource.create(data, Transitions(batch=64, n_step=3, gamma=0.5))
     if mapped:
-        source = Logged(Mapped(data), None, None, None, source.needs)
+        source = DatasetSource(HostDataset(data), None, None, None, source.needs)
     rows = drawn(source)
     for obs, after, reward, discount, last in zip(
         rows.obs, rows.next_obs, rows.reward, rows.discount, rows.last, strict=True
@@ -88,7 +93,7 @@ def test_windows_sum_rewards_within_an_episode(data, mapped):
 
 
 def test_a_horizon_sums_as_many_rows_as_it_says(data):
-    source = Logged.create(data, Transitions(batch=64, n_step=3, gamma=0.5))
+    source = DatasetSource.create(data, Transitions(batch=64, n_step=3, gamma=0.5))
     feed, index = source.needs.feeds[0], jnp.arange(14, dtype=jnp.int32)
     live = dataclasses.replace(feed, horizon=(jnp.int32(2), jnp.float32(0.25)))
     found = source.draw(live, jnp.int32(0), None, index)
@@ -96,40 +101,40 @@ def test_a_horizon_sums_as_many_rows_as_it_says(data):
     wanted = source.draw(fixed, jnp.int32(0), None, index)
     for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-6)
-    read = InFile({"": found})
-    with pytest.raises(Mistake, match="larger than memory is summed before its updates"):
+    read = PreloadedBatches({"": found})
+    with pytest.raises(Mistake, match="larger than memory are summed before the updates"):
         read.draw(live, jnp.int32(0), None, found)
 
 
 def test_next_actions_stop_at_an_episodes_end(data):
-    rows = drawn(Logged.create(data, Transitions(batch=64, next_action=True)))
+    rows = drawn(DatasetSource.create(data, Transitions(batch=64, next_action=True)))
     expected = np.where(rows.last, 0.0, rows.reward + 1)[:, None] / 100
     np.testing.assert_allclose(rows.extras["next_action"], expected, atol=1e-6)
 
 
 def test_returns_to_the_end(data):
-    found = monte_carlo(data, 0.5)
+    found = monte_carlo_returns(data, 0.5)
     reward, begin = np.arange(1.0, 15.0), 0
     for length in LENGTHS:
         for at in range(begin, begin + length):
             powers = 0.5 ** np.arange(begin + length - at)
             assert found[at] == pytest.approx((powers * reward[at : begin + length]).sum())
         begin += length
-    rows = drawn(Logged.create(data, Transitions(batch=64, monte_carlo=0.5)))
+    rows = drawn(DatasetSource.create(data, Transitions(batch=64, monte_carlo=0.5)))
     np.testing.assert_allclose(rows.extras["monte_carlo"], found[rows.reward.astype(int) - 1])
 
 
 def test_beyond_a_cut_returns_count_the_least_that_can_follow(data):
     """-1 a step: for ever where an episode was cut, to its end where it ended."""
-    negative = data.rewarded(lambda reward: -np.ones_like(reward))
-    rows = drawn(Logged.create(negative, Transitions(batch=64, monte_carlo=0.5)))
+    negative = data.with_rewards(lambda reward: -np.ones_like(reward))
+    rows = drawn(DatasetSource.create(negative, Transitions(batch=64, monte_carlo=0.5)))
     episode, step = rows.obs.T.astype(int)
     left = np.where(ENDED, LENGTHS, np.inf)[episode] - step
     np.testing.assert_allclose(rows.extras["monte_carlo"], -2.0 * (1.0 - 0.5**left), rtol=1e-6)
 
 
 def test_stretches_end_in_the_drawn_row_and_are_padded_before_the_first(data):
-    source = Logged.create(data, Sequences(batch=64, length=5, gamma=1.0))
+    source = DatasetSource.create(data, Sequences(batch=64, length=5, gamma=1.0))
     _, record = collect(source, Nobody(), jax.random.split(jax.random.key(0), 2))
     rows = jax.tree.map(lambda x: np.asarray(x)[0, 0], record)
     episode, step = rows.obs[..., 0], rows.obs[..., 1]
@@ -138,38 +143,38 @@ def test_stretches_end_in_the_drawn_row_and_are_padded_before_the_first(data):
     np.testing.assert_array_equal(rows.mask, expected >= 0)
     np.testing.assert_array_equal(step, np.maximum(expected, 0))
     np.testing.assert_array_equal(rows.extras["time"], step)
-    total = monte_carlo(data, 1.0)[rows.reward.astype(int) - 1]
+    total = monte_carlo_returns(data, 1.0)[rows.reward.astype(int) - 1]
     np.testing.assert_allclose(rows.extras["monte_carlo"], total)
 
 
 def test_episodes_can_be_drawn_in_other_shares(data):
-    source = Logged.create(data, Transitions(batch=4_000), "episodes")
+    source = DatasetSource.create(data, Transitions(batch=4_000), "episodes")
     rows = drawn(source)
     count = np.bincount(rows.obs[:, 0].astype(int), minlength=4) / len(rows.reward)
     np.testing.assert_allclose(count, 0.25, atol=0.02)
     within = np.bincount(rows.obs[rows.obs[:, 0] == 2, 1].astype(int), minlength=6)
     assert within.min() > 0.8 * within.mean()
-    weight = shares(data, "return")
+    weight = episode_probabilities(data, "return")
     order = np.argsort(data.returns)
     assert (np.diff(weight[order]) > 0).all()
     span = np.ptp(data.returns)
     ratio = np.exp((data.returns[2] - data.returns[3]) / span / 0.1)
     assert weight[2] / weight[3] == pytest.approx(ratio)
     with pytest.raises(Mistake, match="'retrun'; did you mean return"):
-        shares(data, "retrun")
+        episode_probabilities(data, "retrun")
 
 
 def test_what_an_agent_is_told_beforehand(data):
-    log = summary(data)
+    log = summarise_log(data)
     seen = np.asarray(data.transitions().obs)
     np.testing.assert_allclose(log.obs_mean, seen.mean(0), rtol=1e-6)
     np.testing.assert_allclose(log.obs_std, seen.std(0), rtol=1e-6)
     assert log.reward == pytest.approx((7.5, np.arange(1, 15).std()))
     assert (log.returns, log.longest) == ((data.returns.min(), data.returns.max()), 6)
-    np.testing.assert_array_equal(times(data)[:6], [0, 1, 2, 3, 0, 0])
+    np.testing.assert_array_equal(steps_into_episode(data)[:6], [0, 1, 2, 3, 0, 0])
 
 
-class Told(Logged):
+class Told(DatasetSource):
     """Keeps what it is told."""
 
     def heed(self, feed, heard, signals, batch):
@@ -181,7 +186,10 @@ told = []
 
 
 def test_a_mixture_lays_batches_side_by_side_and_tells_each_source_of_its_own(data):
-    parts = [Logged.create(data[:2], Transitions(batch=6)), Logged.create(data[2:], Transitions(2))]
+    parts = [
+        DatasetSource.create(data[:2], Transitions(batch=6)),
+        DatasetSource.create(data[2:], Transitions(2)),
+    ]
     mix = Mix(tuple(Told(*(getattr(p, f) for f in FIELDS)) for p in parts))
     keys = jax.random.split(jax.random.key(0), 3)
     mix, draws = mix.collect(Nobody(), keys)

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from collected import collect
 
-from sterling.experience.draws import Ready
-from sterling.experience.mix import Mix, _joined
+from sterling.experience.batch_draws import PreparedBatches
+from sterling.experience.offline.mixed_sources import Mix, _concatenate
 from sterling.types import Feed, Record
 
 
@@ -24,16 +24,16 @@ def record(rows, first, **extras):
 
 def test_weights_that_only_one_source_gives_are_one_in_the_others():
     weight = jnp.full(3, 0.25)
-    found = _joined([record(2, 0.0), record(3, 5.0, weight=weight)])
+    found = _concatenate([record(2, 0.0), record(3, 5.0, weight=weight)])
     np.testing.assert_array_equal(found.extras["weight"], [1, 1, 0.25, 0.25, 0.25])
     np.testing.assert_array_equal(found.reward, [0, 1, 5, 6, 7])
-    assert _joined([record(2, 0.0), record(3, 5.0)]).extras == {}
+    assert _concatenate([record(2, 0.0), record(3, 5.0)]).extras == {}
 
 
 def test_groups_of_several_sources_stay_apart():
     groups = [jnp.asarray(g, jnp.int32) for g in ([0, 0, 2], [0, 1], [1, 1, 1])]
     parts = [record(g.size, 0.0, group=g) for g in groups]
-    found = _joined(parts).extras["group"]
+    found = _concatenate(parts).extras["group"]
     np.testing.assert_array_equal(found, [0, 0, 2, 3, 4, 6, 6, 6])
 
 
@@ -52,7 +52,7 @@ class Dice(eqx.Module):
     def collect(self, agent, keys):
         paid = jax.vmap(lambda key: jax.random.uniform(key, (4,)))(keys)
         both = jax.tree.map(lambda x: jnp.stack([x, x]), record(4, 0.0))
-        return self, Ready(dataclasses.replace(both, reward=paid))
+        return self, PreparedBatches(dataclasses.replace(both, reward=paid))
 
 
 def test_every_source_has_chances_of_its_own():

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import sterling
-from sterling import envs, keys
-from sterling.experience.chance import Chance
-from sterling.experience.opponents import Opponents, answered
-from sterling.experience.rollout import Rollout
+from sterling import envs, random_keys
+from sterling.experience.rollouts.random_actions import RandomActor
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.experience.rollouts.self_play import OpponentPool, merge_steps
 from sterling.types import Mistake, Step
 
 SEEDS, ENVS = (0, 1), 8
@@ -31,7 +31,7 @@ UP, DOWN = jnp.arange(9, dtype=jnp.int32), jnp.arange(8, -1, -1, dtype=jnp.int32
 
 
 def at(time):
-    return keys.at(jnp.asarray(SEEDS, jnp.int32), "test", time)
+    return random_keys.for_seeds(jnp.asarray(SEEDS, jnp.int32), "test", time)
 
 
 def ordered(order):
@@ -41,7 +41,7 @@ def ordered(order):
 def made(members=2, every=1000, order=DOWN, length=60):
     world = envs.make("tictactoe:self", SEEDS, ENVS)
     lived = Rollout.create(world, length, at(0))
-    return Opponents.create(lived, (float(members), float(every)), at(0), ordered(order))
+    return OpponentPool.create(lived, (float(members), float(every)), at(0), ordered(order))
 
 
 def games(rows, seed, env):
@@ -96,7 +96,7 @@ def test_two_steps_are_one_by_the_equation_that_bootstraps():
 
     value = 0.7  # of what follows, to whoever moves then
     for answer in (step(0.0, -1.0, False), step(1.0, 0.0, True), step(-0.5, -1.0, False)):
-        joined = answered(step(0.25, -1.0, False), answer)
+        joined = merge_steps(step(0.25, -1.0, False), answer)
         inner = float(answer.reward[0, 0]) + float(answer.discount[0, 0]) * value
         wanted = 0.25 - 1.0 * inner
         assert float((joined.reward + joined.discount * value)[0, 0]) == pytest.approx(wanted)
@@ -132,18 +132,18 @@ def test_the_agent_takes_a_member_s_place_when_its_time_has_come():
 def test_who_moves_by_chance_enters_no_pool():
     source = made(every=1)
     pool = source.source.state.pool
-    source, _ = source.live(Chance(ordered(UP), source.world), at(1))
+    source, _ = source.live(RandomActor(ordered(UP), source.world), at(1))
     assert eqx.tree_equal(source.source.state.pool, pool)
 
 
 @pytest.mark.parametrize(
     ("environment", "options", "said"),
     [
-        ("CartPole-v1", {}, "games of two sides that move in turn"),
-        ("tictactoe:perfect", {}, "games of two sides that move in turn"),
-        ("tictactoe:self", {"envs": 7}, "give at least --envs 8"),
-        ("tictactoe:self", {"sources": "pool:0,5"}, "pool:4,10000, its members"),
-        ("tictactoe:self", {"sources": "pool:2"}, "pool:4,10000, its members"),
+        ("CartPole-v1", {}, "needs a two-player turn-based game"),
+        ("tictactoe:perfect", {}, "needs a two-player turn-based game"),
+        ("tictactoe:self", {"envs": 7}, "use at least --envs 8"),
+        ("tictactoe:self", {"sources": "pool:0,5"}, "pool:4,10000, the number of members"),
+        ("tictactoe:self", {"sources": "pool:2"}, "pool:4,10000, the number of members"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_line(environment, options, said):
@@ -155,10 +155,12 @@ def test_what_cannot_be_is_told_in_a_line(environment, options, said):
 def test_a_world_whose_state_cannot_be_kept_is_refused():
     world = envs.make("tictactoe:self", SEEDS, ENVS)
     world.exact = False
-    with pytest.raises(Mistake, match="takes a world whose state can be kept; leave out"):
-        Opponents.create(Rollout.create(world, 4, at(0)), (2.0, 9.0), at(0), ordered(UP))
+    with pytest.raises(
+        Mistake, match=r"needs an environment whose state can be saved, .*; leave out"
+    ):
+        OpponentPool.create(Rollout.create(world, 4, at(0)), (2.0, 9.0), at(0), ordered(UP))
 
 
 def test_who_remembers_is_refused():
-    with pytest.raises(Mistake, match="go by what they see"):
+    with pytest.raises(Mistake, match="does not support algorithms with a memory; use ppo or dqn"):
         sterling.train("recurrent-ppo", "tictactoe:self", steps=4_000, envs=8, sources="pool")

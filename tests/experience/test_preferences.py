@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling import envs, keys
-from sterling.algorithms.online import pebble
-from sterling.experience import labellers
-from sterling.experience.preferences import Preferences, unlabelled
-from sterling.experience.replay import Replay
-from sterling.experience.rollout import Rollout
+from sterling import envs, random_keys
+from sterling.algorithms.learned_rewards import pebble
+from sterling.experience.preferences import preference_labellers
+from sterling.experience.preferences.preference_queries import Preferences, needs_without_labels
+from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.training.agent import Agent
 from sterling.types import Mistake, Record
 
@@ -25,16 +25,20 @@ def begun(world, segment, seeds=(0, 1), **fields):
     """Answers around a replay of a warm-up, and the agent."""
     config = pebble.Config(**{**FIELDS, "warmup": 120, "segment": segment, **fields})
     needs = pebble.needs(config)
-    start = keys.at(jnp.asarray(seeds, jnp.int32), "source", 0)
+    start = random_keys.for_seeds(jnp.asarray(seeds, jnp.int32), "source", 0)
     world = envs.make(f"probe:{world}", tuple(seeds), 2)
     agent = Agent.create(pebble, start, world.spec, config, "map")
-    replay = Replay.create(Rollout.create(world, 1, start), unlabelled(needs), 1, start, 300)
-    return Preferences.create(replay.warm(agent, start), needs.feeds[0]), agent
+    replay = Replay.create(
+        Rollout.create(world, 1, start), needs_without_labels(needs), 1, start, 300
+    )
+    return Preferences.create(replay.warm_up(agent, start), needs.feeds[0]), agent
 
 
 def visited(source, agent, times=1, seeds=(0, 1)):
     for at in range(times):
-        source, _ = source.visit(agent, keys.at(jnp.asarray(seeds, jnp.int32), "visit", at))
+        source, _ = source.visit(
+            agent, random_keys.for_seeds(jnp.asarray(seeds, jnp.int32), "visit", at)
+        )
     return source
 
 
@@ -72,7 +76,7 @@ def seen_by(monkeypatch, source, agent):
         seen.extend([first, second])
         return 0.5
 
-    monkeypatch.setitem(labellers.OWN, "return", judge)
+    monkeypatch.setitem(preference_labellers.BUILT_IN, "return", judge)
     visited(source, agent)
     return seen
 
@@ -101,8 +105,8 @@ def test_a_seed_alone_is_asked_the_same():
 
 def drawn(source, agent):
     seeds = jnp.arange(2, dtype=jnp.int32)
-    _, draws = source.collect(agent, keys.at(seeds, "draw", 0))
-    chance = draws.chances(source.feed, keys.at(seeds, "draw", 0))
+    _, draws = source.collect(agent, random_keys.for_seeds(seeds, "draw", 0))
+    chance = draws.presample(source.feed, random_keys.for_seeds(seeds, "draw", 0))
     return draws.draw(source.feed, jnp.asarray(1), None, chance[1, 0])
 
 
@@ -147,20 +151,20 @@ def test_whoever_is_asked_at_the_terminal_answers_by_1_2_or_neither(monkeypatch,
     monkeypatch.setattr("builtins.input", lambda _: next(typed))
     zeros, yes = jnp.zeros((4, 1)), jnp.ones(4, bool)
     row = Record(zeros, zeros, zeros[:, 0], zeros[:, 0], zeros, yes, yes)
-    assert [labellers.find("ask")(row, row) for _ in range(3)] == [1.0, 0.5, 0.0]
+    assert [preference_labellers.find("ask")(row, row) for _ in range(3)] == [1.0, 0.5, 0.0]
     assert "Type 1, 2 or =." in capsys.readouterr().out
 
 
 def test_labellers_of_files_are_found_and_others_refused(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("def second(first, second):\n    return 1\n\n\nbad = 3\n")
-    assert labellers.find(f"{path}:second")(None, None) == 1
-    with pytest.raises(Mistake, match="cannot be called"):
-        labellers.find(f"{path}:bad")
+    assert preference_labellers.find(f"{path}:second")(None, None) == 1
+    with pytest.raises(Mistake, match="is not callable"):
+        preference_labellers.find(f"{path}:bad")
     with pytest.raises(Mistake, match="use return, ask or"):
-        labellers.find("somebody")
+        preference_labellers.find("somebody")
     path.write_text("def second(first, second):\n    return 2\n")
     other = tmp_path / "other.py"
     other.write_text("def two(first, second):\n    return 2\n")
-    with pytest.raises(Mistake, match=r"answered 2\.0; answer 0, 1 or 0\.5"):
+    with pytest.raises(Mistake, match=r"returned 2\.0; a labeller must return 0, 1 or 0\.5"):
         visited(*begun("both", 1, labeller=f"{other}:two"))

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from sterling.experience.priority import Priorities
+from sterling.experience.replay.priority_tree import Priorities
 
 
 def test_weights_are_the_smallest_priority_over_a_row_s_own_to_the_power_of_the_correction():

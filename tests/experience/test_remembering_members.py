@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import keys
-from sterling.envs.traced import Traced
-from sterling.experience.population import Population
+from sterling import random_keys
+from sterling.envs.traced_world import TracedWorld
+from sterling.experience.rollouts.population_episodes import Population
 from sterling.training.agent import Agent
 from sterling.types import Feed, Needs, Spec, Step, config
 
@@ -94,7 +94,7 @@ class Failing:
 def world(kind):
     if kind == "failing":
         return Failing()
-    made = Traced(Short(), (3, 8), ENVS, strategy="map")
+    made = TracedWorld(Short(), (3, 8), ENVS, strategy="map")
     made.traced = kind == "compiled"
     return made
 
@@ -103,12 +103,12 @@ def world(kind):
 def test_a_member_s_memory_is_its_own_and_begins_anew_with_its_episode(kind):
     own = world(kind)
     algorithm = Counting()
-    start = keys.at(SEEDS, "agent", 0)
+    start = random_keys.for_seeds(SEEDS, "agent", 0)
     agent = Agent.create(algorithm, start, own.spec, algorithm.Config(), "map")
     source = Population.create(own, 2 * LENGTH + 1)
     wanted = 0.5 * np.arange(1.0, ENVS + 1.0) * (1 + 2 + 3)
     for time in range(2):
-        source, draws = source.collect(agent, keys.at(SEEDS, "draw", time))
+        source, draws = source.collect(agent, random_keys.for_seeds(SEEDS, "draw", time))
         record = draws.record
         np.testing.assert_array_equal(record.extras["episode/length"], LENGTH)
         np.testing.assert_allclose(record.reward, np.broadcast_to(wanted, (2, ENVS)))

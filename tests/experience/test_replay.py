@@ -13,13 +13,13 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from sterling import keys
-from sterling.channels import Channel
-from sterling.experience import room
-from sterling.experience.priority import NOWHERE, SumTree
-from sterling.experience.replay import Replay
-from sterling.experience.rollout import Rollout
-from sterling.experience.storage import Place, Ring
+from sterling import random_keys
+from sterling.experience.replay import replay_memory_check
+from sterling.experience.replay.priority_tree import NOWHERE, SumTree
+from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.problem.channels import Channel
 from sterling.types import Mistake, Record, Spec, Step, Transitions
 
 FIELDS = 5  # of an observation: seed, env, episode, step, clock
@@ -96,7 +96,7 @@ class Teller(eqx.Module):
 def make(world, steps=None, **needs):
     """A replay of a world whose seeds' keys follow their names."""
     needs = Transitions(**{"batch": 64, "collect": 4, "capacity": 30, **needs})
-    start = keys.at(jnp.asarray(world.names, jnp.int32), "start", 0)
+    start = random_keys.for_seeds(jnp.asarray(world.names, jnp.int32), "start", 0)
     return Replay.create(
         Rollout.create(world, needs.collect, start), needs, world.stack or 1, start, steps
     )
@@ -111,7 +111,7 @@ def drawn(replay, rounds, compiled=True):
         return replay, [jax.tree.map(lambda x, r=r: x[r], stacked) for r in range(rounds)]
     batches = []
     for round_ in range(rounds):
-        replay, batch = collect(replay, Teller(), keys.at(names, "draw", round_))
+        replay, batch = collect(replay, Teller(), random_keys.for_seeds(names, "draw", round_))
         batches.append(jax.tree.map(np.asarray, batch))
     return replay, batches
 
@@ -121,7 +121,7 @@ def draws(replay, names, rounds):
     """Several rounds in one program."""
 
     def draw(replay, round_):
-        return collect(replay, Teller(), keys.at(names, "draw", round_))
+        return collect(replay, Teller(), random_keys.for_seeds(names, "draw", round_))
 
     return jax.lax.scan(draw, replay, rounds)
 
@@ -242,7 +242,7 @@ def test_nothing_joins_what_was_before_a_resume_to_what_came_after(n_step, prior
     replay, _ = drawn(make(Unsaved(envs=2, stack=stack), **how), before)
     end = np.asarray(replay.source.obs).reshape(1, 2, -1, FIELDS)[0, :, -1].astype(int)
     fresh = make(Unsaved(envs=2, stack=stack, first=100), **how)
-    resumed, batches = drawn(replay.stored().restored(fresh), 3)
+    resumed, batches = drawn(replay.to_checkpoint().from_checkpoint(fresh), 3)
     assert int(resumed.ring.count) == min(4 * before + 1 + 12, 30)
     met = set()
     for batch in map(flat, batches):
@@ -275,7 +275,7 @@ def test_what_was_done_next_was_done_or_the_row_counts_as_a_last_one():
     how = {"capacity": 60, "batch": 512, "next_action": True}
     replay, first = drawn(make(Unsaved(envs=2), **how), 2)
     fresh = make(Unsaved(envs=2, first=100), **how)
-    for batch in map(flat, first + drawn(replay.stored().restored(fresh), 3)[1]):
+    for batch in map(flat, first + drawn(replay.to_checkpoint().from_checkpoint(fresh), 3)[1]):
         _, _, episode, step, _ = batch.obs.astype(int).T
         done = np.where(batch.last, 0, (episode + step + 1) % 9)
         np.testing.assert_array_equal(batch.extras["next_action"][batch.mask], done[batch.mask])
@@ -310,9 +310,9 @@ def test_a_seed_draws_the_same_alone_and_beside_others(priority):
 @pytest.mark.parametrize("priority", [pytest.param(0.0, marks=pytest.mark.slow), 0.7])
 def test_worlds_on_the_host_draw_what_compiled_ones_do(priority):
     needs = {"capacity": 46, "warmup": 6, "priority": priority}
-    start = keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0)
-    compiled = make(Counter(envs=2), **needs).warm(Teller(), start)
-    host = make(Host(envs=2), **needs).warm(Teller(), start)
+    start = random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "warm", 0)
+    compiled = make(Counter(envs=2), **needs).warm_up(Teller(), start)
+    host = make(Host(envs=2), **needs).warm_up(Teller(), start)
     error = jnp.arange(64, dtype=jnp.float32).reshape(1, 1, 64)
     for _ in range(3):
         compiled, ones = drawn(compiled, 2)
@@ -332,7 +332,9 @@ def test_warming_up_takes_the_asked_steps_at_random(space):
     world = Counter(envs=3)
     world.spec = dataclasses.replace(world.spec, action=space)
     replay = make(world, capacity=900, warmup=700)
-    replay = replay.warm(Teller(), keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0))
+    replay = replay.warm_up(
+        Teller(), random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "warm", 0)
+    )
     assert int(replay.ring.count) == -(-700 // 3)
     row = jnp.arange(233, dtype=jnp.int32).reshape(1, -1)
     place = Place.of_all(row, jnp.zeros_like(row))
@@ -367,7 +369,9 @@ class Forbidding(Counter):
 
 def test_warming_up_heeds_the_action_mask_and_keeps_it():
     replay = make(Forbidding(), capacity=300, warmup=200)
-    replay = replay.warm(Teller(), keys.at(jnp.arange(1, dtype=jnp.int32), "warm", 0))
+    replay = replay.warm_up(
+        Teller(), random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "warm", 0)
+    )
     row = jnp.arange(200, dtype=jnp.int32).reshape(1, -1)
     place = Place.of_all(row, row * 0)
     obs, action = replay.ring.obs(place), replay.ring.action(place)
@@ -481,11 +485,13 @@ def test_a_replay_for_few_steps_is_small_and_draws_alike(n_step, priority, stack
     assert (large.ring.rows, small.ring.rows) == (5_000, 256)
     (large, before), (small, batches) = drawn(large, 25), drawn(small, 25)
     assert_alike(before, batches)
-    small = small.stored().restored(make(worlds[1], steps=2_000, **how))
+    small = small.to_checkpoint().from_checkpoint(make(worlds[1], steps=2_000, **how))
     assert small.ring.rows == 2_048
     (large, before), (small, batches) = drawn(large, 25), drawn(small, 25)
     assert_alike(before, batches)
-    assert small.stored().restored(make(worlds[1], steps=200, **how)).ring.rows == 2_048
+    assert (
+        small.to_checkpoint().from_checkpoint(make(worlds[1], steps=200, **how)).ring.rows == 2_048
+    )
 
 
 @pytest.mark.parametrize(("n_step", "priority"), [(1, 0.0), (3, 0.6)])
@@ -493,7 +499,9 @@ def test_a_full_replay_can_be_given_room(n_step, priority):
     how = {"n_step": n_step, "priority": priority, "batch": 256}
     replay, _ = drawn(make(Counter(envs=2), capacity=46, **how), 40)
     assert int(replay.ring.count) == replay.ring.rows == 23
-    larger, batches = drawn(replay.stored().restored(make(Counter(envs=2), capacity=80, **how)), 3)
+    larger, batches = drawn(
+        replay.to_checkpoint().from_checkpoint(make(Counter(envs=2), capacity=80, **how)), 3
+    )
     assert int(larger.ring.count) == 22 + 3 * 4
     for round_, batch in enumerate(batches):
         check(batch, now := 4 * (41 + round_), rows := 24 + 4 * (1 + round_), n_step)
@@ -503,10 +511,13 @@ def test_a_full_replay_can_be_given_room(n_step, priority):
 
 def test_wrong_use_is_named():
     with pytest.raises(
-        Mistake, match="capacity of 12 is too small for 3 envs; ask for at least 21"
+        Mistake, match="capacity of 12 is too small for 3 envs; set capacity to at least 21"
     ):
         make(Counter(envs=3), capacity=12)
-    source, start = make(Counter(stack=3)).source, keys.at(jnp.zeros(1, jnp.int32), "x", 0)
+    source, start = (
+        make(Counter(stack=3)).source,
+        random_keys.for_seeds(jnp.zeros(1, jnp.int32), "x", 0),
+    )
     with pytest.raises(Mistake, match="is a stack of 4 frames"):
         Replay.create(source, Transitions(8, 4), 4, start)
     replay, batches = drawn(make(Counter(), priority=0.5), 1)
@@ -515,20 +526,22 @@ def test_wrong_use_is_named():
 
 
 def test_a_capacity_that_memory_cannot_hold_is_refused_before_it_is_asked_for(monkeypatch):
-    words = r"of (1|,000)+ transitions for every seed, 2 in all, needs \S+ GB and \S+ GB are free;"
+    words = r"of (1|,000)+ transitions for each of 2 seeds needs \S+ GB, but \S+ GB are free;"
     with pytest.raises(Mistake, match=words) as error:
         make(Counter(seeds=(0, 1)), capacity=10**12)
     assert "\n" not in str(error.value)
-    monkeypatch.setattr(room, "left", lambda: 1_000)
-    with pytest.raises(Mistake, match=r"needs 1\.6e-05 GB and 1e-06 GB are free; set capacity=20"):
+    monkeypatch.setattr(replay_memory_check, "free_bytes", lambda: 1_000)
+    with pytest.raises(Mistake, match=r"needs 1\.6e-05 GB, but 1e-06 GB are free; set capacity=20"):
         make(Counter(), capacity=400)
-    monkeypatch.setattr(room, "left", lambda: None)  # where nobody knows nothing is refused
+    monkeypatch.setattr(
+        replay_memory_check, "free_bytes", lambda: None
+    )  # where nobody knows nothing is refused
     make(Counter(), capacity=400)
 
 
 def test_stacks_of_vectors_are_kept_whole():
     """Only pictures are wide enough to be stored frame by frame."""
-    source, start = make(Counter()).source, keys.at(jnp.zeros(1, jnp.int32), "x", 0)
+    source, start = make(Counter()).source, random_keys.for_seeds(jnp.zeros(1, jnp.int32), "x", 0)
     stacked, single = (Replay.create(source, Transitions(8, 4), n, start).ring for n in (2, 1))
     assert jax.tree.structure(stacked) == jax.tree.structure(single)
 
@@ -540,7 +553,7 @@ def test_an_iteration_never_copies_what_is_kept(priority):
     replay = make(Counter(), capacity=rows, priority=priority, collect=1)
 
     def body(round_, replay):
-        key = keys.at(jnp.zeros(1, jnp.int32), "draw", round_)
+        key = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "draw", round_)
         replay, draws = replay.collect(Teller(), key)
         batch = batches(draws, key)
         return tell(replay, draws, batch, {"td_error": batch.reward + 1.0})
@@ -576,10 +589,10 @@ def test_channels_that_are_kept_come_back_summed_over_the_window(n_step):
     world, gamma = Reporting(seeds=(0, 1), envs=2), 0.5
     keep = ("spent", "place", "aims")
     needs = Transitions(batch=64, collect=8, capacity=60, n_step=n_step, gamma=gamma, keep=keep)
-    start = keys.at(jnp.arange(2, dtype=jnp.int32), "test", 0)
+    start = random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "test", 0)
     replay = Replay.create(Rollout.create(world, 8, start), needs, 1, start)
     for number in range(9):  # the ring is overwritten more than once
-        key = keys.at(jnp.arange(2, dtype=jnp.int32), "draw", number)
+        key = random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "draw", number)
         replay, batch = collect(replay, Teller(), key)
     rows = np.flatnonzero(np.asarray(batch.mask[0, 0]))
     assert rows.size > 20
@@ -593,9 +606,11 @@ def test_channels_that_are_kept_come_back_summed_over_the_window(n_step):
 
 
 def test_only_channels_of_the_world_can_be_kept():
-    start = keys.at(jnp.arange(1, dtype=jnp.int32), "test", 0)
+    start = random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "test", 0)
     needs = Transitions(batch=4, capacity=60, keep=("cost",))
-    with pytest.raises(Mistake, match="keep names 'cost', and what is recorded is spent, place"):
+    with pytest.raises(
+        Mistake, match="keep names 'cost', but the recorded extras are spent, place"
+    ):
         Replay.create(Rollout.create(Reporting(), 1, start), needs, 1, start)
 
 
@@ -603,9 +618,9 @@ def test_only_channels_of_the_world_can_be_kept():
 def test_sums_of_a_horizon_are_those_of_fewer_steps_and_another_discount(count, gamma):
     replay = make(Counter(seeds=(0, 1), envs=2), capacity=60, n_step=4, gamma=0.9)
     replay, _ = drawn(replay, 9)
-    _, draws = replay.collect(Teller(), keys.at(jnp.arange(2), "draw", 9))
+    _, draws = replay.collect(Teller(), random_keys.for_seeds(jnp.arange(2), "draw", 9))
     feed, seed = replay.needs.feeds[0], jnp.int32(1)
-    number = draws.chances(feed, keys.at(jnp.arange(2), "draw", 9))[1, 0]
+    number = draws.presample(feed, random_keys.for_seeds(jnp.arange(2), "draw", 9))[1, 0]
 
     @jax.jit
     def draw(*now):

@@ -3,12 +3,12 @@
 import jax.numpy as jnp
 import pytest
 
-from sterling import envs, keys
-from sterling.experience.replay import RESUMED, Replay
-from sterling.experience.rollout import Rollout
+from sterling import envs, random_keys
+from sterling.experience.replay.replay_buffer import SPARE_ROWS, Replay
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Transitions
 
-KEYS = keys.at(jnp.arange(1, dtype=jnp.int32), "test", 0)
+KEYS = random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "test", 0)
 
 
 def made(steps, **needs):
@@ -21,7 +21,7 @@ def test_there_is_no_room_for_more_steps_than_are_taken():
     assert made(None).ring.rows == 50_000  # the capacity, in two environments
     assert made(10**9).ring.rows == 50_000
     few = made(100).ring.rows
-    assert 50 + RESUMED <= few <= 2 * (50 + RESUMED + 10)
+    assert 50 + SPARE_ROWS <= few <= 2 * (50 + SPARE_ROWS + 10)
 
 
 @pytest.mark.parametrize(("priority", "kept"), [(0.0, False), (0.1, True), (1.0, True)])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import keys
-from sterling.envs.traced import Traced
-from sterling.experience.guided import Expansion, Guided
-from sterling.experience.rollout import Rollout
+from sterling import random_keys
+from sterling.envs.traced_world import TracedWorld
+from sterling.experience.rollouts.guided_rollout import Expansion, GuidedRollout
+from sterling.experience.rollouts.rollout import Rollout
 
 SEEDS, ENVS, STEPS = (0, 4), 3, 8
 
@@ -50,11 +50,11 @@ class Dicey(eqx.Module):
 
 
 def drawn(traced=True, bad=False, steps=STEPS):
-    world = Traced(Throws(bad), SEEDS, ENVS, strategy="map")
+    world = TracedWorld(Throws(bad), SEEDS, ENVS, strategy="map")
     world.traced = traced
     seeds = jnp.asarray(SEEDS, jnp.int32)
-    source = Rollout.create(world, steps, keys.at(seeds, "start", 0))
-    return source.live(Dicey(), keys.at(seeds, "draw", 0))
+    source = Rollout.create(world, steps, random_keys.for_seeds(seeds, "start", 0))
+    return source.live(Dicey(), random_keys.for_seeds(seeds, "draw", 0))
 
 
 @pytest.mark.parametrize("traced", [True, False])
@@ -80,7 +80,7 @@ def test_rows_and_tally_by_hand(traced):
     np.testing.assert_array_equal(source.tally.returns, [2 * ENVS * 6.0] * 2)
     np.testing.assert_array_equal(source.tally.lengths, [2 * ENVS * 3.0] * 2)
     np.testing.assert_array_equal(source.tally.invalid, [0, 0])
-    np.testing.assert_array_equal(source.cleared().tally.episodes, [0, 0])
+    np.testing.assert_array_equal(source.reset_statistics().tally.episodes, [0, 0])
 
 
 @pytest.mark.parametrize("traced", [True, False])
@@ -97,11 +97,11 @@ def test_what_is_no_number_ends_the_episode_without_being_experience(traced):
 
 def test_guide_learner_and_the_choice_between_them_have_chances_of_their_own():
     """Were they one, whose turn it is would tell how large the action is."""
-    world = Traced(Throws(), SEEDS, ENVS, strategy="map")
+    world = TracedWorld(Throws(), SEEDS, ENVS, strategy="map")
     seeds = jnp.asarray(SEEDS, jnp.int32)
-    rollout = Rollout.create(world, 200, keys.at(seeds, "start", 0))
-    source = Guided(rollout, Dicey(10.0), Expansion(temperature=1.0))
-    _, record = source.live(Dicey(), keys.at(seeds, "draw", 0))
+    rollout = Rollout.create(world, 200, random_keys.for_seeds(seeds, "start", 0))
+    source = GuidedRollout(rollout, Dicey(10.0), Expansion(temperature=1.0))
+    _, record = source.live(Dicey(), random_keys.for_seeds(seeds, "draw", 0))
     action = np.asarray(record.action).ravel()
     assert len(np.unique(action)) == action.size == 1200
     theirs, own = action[action >= 10.0] - 10.0, action[action < 10.0]

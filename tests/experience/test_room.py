@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from sterling.data import memory
-from sterling.experience import room
+from sterling.data import available_memory
+from sterling.experience.replay import replay_memory_check
 from sterling.types import Mistake
 
 
@@ -26,8 +26,8 @@ def test_what_is_free_is_the_device_s_limit_without_what_is_in_use(
 ):
     device = SimpleNamespace(platform=platform, memory_stats=lambda: known)
     monkeypatch.setattr(jax, "devices", lambda: [device])
-    monkeypatch.setattr(memory, "left", lambda: 7)
-    assert room.left() == free
+    monkeypatch.setattr(available_memory, "free_bytes", lambda: 7)
+    assert replay_memory_check.free_bytes() == free
 
 
 def test_a_capacity_is_refused_where_its_bytes_are_more_than_are_free(monkeypatch):
@@ -36,10 +36,10 @@ def test_a_capacity_is_refused_where_its_bytes_are_more_than_are_free(monkeypatc
     def create():
         return jnp.zeros((2, 100))
 
-    monkeypatch.setattr(room, "left", lambda: 800)
-    room.check_room(100, create)
-    monkeypatch.setattr(room, "left", lambda: 799)
-    with pytest.raises(Mistake, match=r"needs 8e-07 GB and 7\.99e-07 GB .*set capacity=80"):
-        room.check_room(100, create)
-    monkeypatch.setattr(room, "left", lambda: None)
-    room.check_room(100, create)
+    monkeypatch.setattr(replay_memory_check, "free_bytes", lambda: 800)
+    replay_memory_check.check_memory(100, create)
+    monkeypatch.setattr(replay_memory_check, "free_bytes", lambda: 799)
+    with pytest.raises(Mistake, match=r"needs 8e-07 GB, but 7\.99e-07 GB .*set capacity=80"):
+        replay_memory_check.check_memory(100, create)
+    monkeypatch.setattr(replay_memory_check, "free_bytes", lambda: None)
+    replay_memory_check.check_memory(100, create)

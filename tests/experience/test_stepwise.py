@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import sterling
-from sterling import envs, keys
-from sterling.experience.rollout import Rollout
-from sterling.experience.stepwise import Stepwise, lived
-from sterling.training.sources import LAYERS
+from sterling import envs, random_keys
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.experience.rollouts.rollout_wrapper import Stepwise, act_one_step
+from sterling.training.assembly.build_sources import LAYERS
 from sterling.types import Mistake, Record
 
 SEEDS, ENVS, LENGTH = (0, 1), 3, 12
@@ -18,7 +18,7 @@ HOST = ("gymnasium:CartPole-v1", "envpool:CartPole-v1")
 
 
 def at(time):
-    return keys.at(jnp.asarray(SEEDS, jnp.int32), "test", time)
+    return random_keys.for_seeds(jnp.asarray(SEEDS, jnp.int32), "test", time)
 
 
 class Leaning(eqx.Module):
@@ -35,7 +35,7 @@ class Clock(Stepwise, eqx.Module):
     time: jax.Array
 
     def _step(self, agent, keys):
-        source, row = lived(self.source, agent, keys)
+        source, row = act_one_step(self.source, agent, keys)
         now = jnp.broadcast_to(self.time, row.mask.shape)
         row = eqx.tree_at(lambda row: row.extras, row, {**row.extras, "time": now})
         return Clock(source, self.time + 1), row
@@ -70,6 +70,7 @@ def test_a_source_that_no_host_world_can_serve_is_refused_before_anything_starts
     word, environment, tmp_path
 ):
     how = {"steps": 4_000, "envs": 8, "sources": word, "out": tmp_path / "run"}
-    with pytest.raises(Mistake, match=r"\A[^\n]*(cannot be told where|of two sides)[^\n]*\Z"):
+    said = r"\A[^\n]*(cannot begin an episode in a given start|two-player)[^\n]*\Z"
+    with pytest.raises(Mistake, match=said):
         sterling.train("ppo", environment, **how)
     assert not (tmp_path / "run").exists()

@@ -7,27 +7,27 @@ import numpy as np
 import pytest
 from collected import collect
 
-from sterling.experience.texts import Demonstrations, of_file
+from sterling.experience.language.imitated_texts import Demonstrations, read_demonstrations
 from sterling.language.scene import Message
-from sterling.language.talk import Line, Voice
+from sterling.language.scene_dialogue import ChatSettings, Transcript
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Mistake, Texts
 
 TOKENIZER = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
-VOICE = Voice(TOKENIZER, limit=6, context=64)
+VOICE = ChatSettings(TOKENIZER, limit=6, context=64)
 
 
 def lines_of(folder, *records, voice=VOICE, kept_out=None):
     path = folder / "texts.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in records))
-    return of_file(path, voice, kept_out)
+    return read_demonstrations(path, voice, kept_out)
 
 
 def test_a_line_is_the_opening_and_the_response_and_an_end(tmp_path):
     plain = {"prompt": "ab", "response": "ba"}
     for said, before in ({}, []), ({"system": "be kind"}, [Message("system", "be kind")]):
         (line,) = lines_of(tmp_path, plain | said)
-        opening = TOKENIZER.opening([*before, Message("user", "ab")])
+        opening = TOKENIZER.encode_opening([*before, Message("user", "ab")])
         answer = [*TOKENIZER.encode("ba"), TOKENIZER.end]
         assert list(line.ids) == [*opening, *answer]
         assert list(line.own) == [False] * len(opening) + [True] * len(answer)
@@ -39,7 +39,7 @@ def test_a_line_is_cut_where_it_is_longer_than_the_context(tmp_path):
     record = {"prompt": "ab", "response": "ba"}
     length = len(lines_of(tmp_path, record)[0].ids)
     for context, cut in ((length, False), (length - 1, True)):
-        voice = Voice(TOKENIZER, limit=6, context=context)
+        voice = ChatSettings(TOKENIZER, limit=6, context=context)
         assert lines_of(tmp_path, record, voice=voice)[0].cut == cut
 
 
@@ -47,7 +47,7 @@ def test_what_is_kept_to_judge_by_is_not_imitated(tmp_path):
     records = [{"prompt": x, "response": x} for x in ("ab", "cd")]
     lines = lines_of(tmp_path, *records, kept_out=lambda opening: opening[-1].content == "cd")
     assert [bool(line.failed) for line in lines] == [False, True]
-    made = Demonstrations.of(lines, VOICE, Texts(1))
+    made = Demonstrations.from_transcripts(lines, VOICE, Texts(1))
     assert made.texts.mask.shape[0] == 1
     assert not any(line.failed for line in lines_of(tmp_path, *records))
 
@@ -56,15 +56,15 @@ def test_lines_that_failed_or_were_cut_or_say_nothing_are_left_out(tmp_path):
     records = [{"prompt": x, "response": x} for x in "abcd"]
     lines = lines_of(tmp_path, *records)
     lines[0].failed, lines[2].cut = "no", True
-    lines.append(Line(4, 0))
-    made = Demonstrations.of(lines, VOICE, Texts(1))
+    lines.append(Transcript(4, 0))
+    made = Demonstrations.from_transcripts(lines, VOICE, Texts(1))
     ids = [TOKENIZER.decode(np.asarray(made.texts.action[n])[mask].tolist())
            for n, mask in enumerate(np.asarray(made.texts.mask))]  # fmt: skip
     assert [text[0] for text in ids] == ["b", "d"]
 
 
 def test_every_text_is_drawn_alike_and_from_the_device(tmp_path):
-    made = Demonstrations.of(
+    made = Demonstrations.from_transcripts(
         lines_of(tmp_path, *({"prompt": x, "response": x} for x in "abcde")), VOICE, Texts(2_000)
     )
     assert made.traced

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.experience.storage import Ring
-from sterling.experience.windows import uniform
+from sterling.experience.replay.n_step_windows import sample_windows
+from sterling.experience.replay.ring_buffer import Ring
 from sterling.types import Record
 
 
@@ -20,6 +20,6 @@ def test_windows_begin_in_every_row_of_which_the_last_is_here_and_in_no_other(ke
     yes = flat > 0.0
     ring = ring.insert(Record(rows, rows, flat, flat, rows, ~yes, yes, {}))
     keys = jax.random.split(jax.random.key(0), 1)
-    number = uniform(ring, 3, (1, 200), keys)
+    number = sample_windows(ring, 3, (1, 200), keys)
     wanted = range(2 * windows) if windows else [-1]  # two envs beside one another
     assert np.unique(number).tolist() == list(wanted)

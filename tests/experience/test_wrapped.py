@@ -7,17 +7,17 @@ import equinox as eqx
 import jax.numpy as jnp
 import pytest
 
-from sterling.experience.augment import Augment
-from sterling.experience.mix import Mix
-from sterling.experience.recorded import Dump
-from sterling.experience.stale import Stale
+from sterling.experience.language.delayed_batches import DelayedSource
+from sterling.experience.offline.batch_augmentation import Augment
+from sterling.experience.offline.mixed_sources import Mix
+from sterling.experience.offline.recorded_batches import BatchRecorder
 
 NONE = jnp.zeros((), jnp.int32)
 WRAPPERS = {
     "augment": lambda source: Augment(source, lambda record, key: record),
-    "dump": lambda source: Dump(source, NONE, Path()),
+    "dump": lambda source: BatchRecorder(source, NONE, Path()),
     "mix": lambda source: Mix((source,)),
-    "stale": lambda source: Stale(source, (), NONE),
+    "stale": lambda source: DelayedSource(source, (), NONE),
 }
 
 

@@ -12,13 +12,13 @@ import pytest
 
 import sterling
 from sterling.language import tasks, worlds
-from sterling.language.adapters import math, reasoning_gym
-from sterling.language.adapters.jsonl import records
-from sterling.language.adapters.math import equivalent
-from sterling.language.adapters.worker import Fault, Worker
-from sterling.language.patience import patience
-from sterling.language.talk import Talk, Voice
-from sterling.language.task import NOTHING, RIGHT, WRONG, Family, Task, Verdict
+from sterling.language.adapters import math_answers, reasoning_gym_tasks
+from sterling.language.adapters.answer_worker import Worker, WorkerFault
+from sterling.language.adapters.jsonl_tasks import read_records
+from sterling.language.adapters.math_answers import compare_answers
+from sterling.language.scene_dialogue import ChatSettings, SceneBatch
+from sterling.language.task import NO_ANSWER, RIGHT, WRONG, Family, Task, Verdict
+from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Mistake
 
@@ -40,66 +40,70 @@ def told(call, *given):
 @pytest.mark.parametrize("fields", [("prompt", "response"), ("prompt", "chosen", "rejected")])
 def test_the_form_that_is_asked_for_has_the_fields_that_are_needed(tmp_path, fields):
     for text in ("", "{oops", "[1]"):
-        said = told(records, written(tmp_path / "it.jsonl", text), fields)
+        said = told(read_records, written(tmp_path / "it.jsonl", text), fields)
         assert json.loads(said[said.index("{", said.index("such as")) :]).keys() == set(fields)
 
 
 def test_records_of_demonstrations_and_preferences(tmp_path):
     path = written(tmp_path / "a.jsonl", {"prompt": "a", "response": "b", "more": [1]}, "", "")
-    assert records(path, ("prompt", "response")) == [{"prompt": "a", "response": "b", "more": [1]}]
+    assert read_records(path, ("prompt", "response")) == [
+        {"prompt": "a", "response": "b", "more": [1]}
+    ]
     (tmp_path / "b.jsonl").write_bytes(
         b'\xef\xbb\xbf{"prompt": "\xc3\xa9", "chosen": "1", "rejected": "2"}\r\n'
     )
-    found = records(tmp_path / "b.jsonl", ("prompt", "chosen", "rejected"))
+    found = read_records(tmp_path / "b.jsonl", ("prompt", "chosen", "rejected"))
     assert found == [{"prompt": "é", "chosen": "1", "rejected": "2"}]
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"prompt": "a", "answer": "b"', "is no JSON .* write one JSON object in each line"),
-        ('["a", "b"]', "is no JSON object"),
-        ("prompt,answer", "is no JSON"),
-        ('{"prompt": "a"}', "has no 'answer'; needed are prompt, answer"),
+        ('{"prompt": "a", "answer": "b"', "is not JSON .* write one JSON object in each line"),
+        ('["a", "b"]', "is not a JSON object"),
+        ("prompt,answer", "is not JSON"),
+        ('{"prompt": "a"}', "has no 'answer'; each line needs prompt, answer"),
         ('{"prompt": "a", "answers": "b"}', r"has no 'answer' \(but 'answers'\)"),
-        ('{"prompt": ["a"], "answer": "b"}', r"'prompt' is \[\"a\"\]; it must be a text"),
-        ('{"prompt": "a", "answer": ""}', "'answer' is \"\"; it must be a text, not empty"),
+        ('{"prompt": ["a"], "answer": "b"}', r"'prompt' is \[\"a\"\]; it must be a non-empty text"),
+        ('{"prompt": "a", "answer": ""}', "'answer' is \"\"; it must be a non-empty text"),
         ('{"prompt": "a", "answer": true}', "'answer' is true"),
         ('{"prompt": "a", "answer": null}', "'answer' is null"),
-        ('{"prompt": "a", "answer": NaN}', "NaN is no number"),
+        ('{"prompt": "a", "answer": NaN}', "NaN is not a number"),
         ('{"prompt": "a", "prompt": "b", "answer": "c"}', "has 'prompt' twice; keep one"),
-        ("[" * 100_000, "is no JSON"),
-        ('{"prompt": "a", "answer": ' + "9" * 5000 + "}", "is no JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ('{"prompt": "a", "answer": ' + "9" * 5000 + "}", "is not JSON"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, line, said):
     path = written(tmp_path / "bad.jsonl", QUESTIONS[0], "", line)
-    message = told(records, path, ("prompt", "answer"))
+    message = told(read_records, path, ("prompt", "answer"))
     assert message.startswith("bad.jsonl, line 3")
     with pytest.raises(Mistake, match=said):
-        tasks.find(path)
+        tasks.find_family(path)
 
 
 def test_a_bad_file_is_named(tmp_path):
-    assert "holds no records" in told(records, written(tmp_path / "no.jsonl", "\n"), ("prompt",))
+    assert "holds no records" in told(
+        read_records, written(tmp_path / "no.jsonl", "\n"), ("prompt",)
+    )
     written(tmp_path / "questions.jsonl", *QUESTIONS)
-    said = told(tasks.find, str(tmp_path / "question.jsonl"))
+    said = told(tasks.find_family, str(tmp_path / "question.jsonl"))
     assert "cannot be read (No such file or directory); did you mean questions.jsonl?" in said
-    assert "cannot be read (Is a directory)" in told(records, tmp_path, ("prompt",))
+    assert "cannot be read (Is a directory)" in told(read_records, tmp_path, ("prompt",))
     (tmp_path / "latin.jsonl").write_bytes(b'{"prompt": "a"}\n{"prompt": "\xe9"}\n')
     assert "latin.jsonl, line 2 is not UTF-8" in told(
-        records, tmp_path / "latin.jsonl", ("prompt",)
+        read_records, tmp_path / "latin.jsonl", ("prompt",)
     )
-    said = told(tasks.find, str(tmp_path / "questions.jsonl:maths"))
-    assert said == "answers are not compared as 'maths'; did you mean math?"
+    said = told(tasks.find_family, str(tmp_path / "questions.jsonl:maths"))
+    assert said == "answers cannot be compared as 'maths'; did you mean math?"
     path = written(tmp_path / "mark.jsonl", {"prompt": "a", "answer": "because ####"})
-    assert "record 1: nothing follows the mark" in told(tasks.find, path)
+    assert "record 1: its 'answer' is empty after the mark" in told(tasks.find_family, path)
     path = written(tmp_path / "system.jsonl", {"prompt": "a", "answer": "b", "system": 3})
-    assert "'system' must be a text" in told(tasks.find, path)
+    assert "'system' must be a text" in told(tasks.find_family, path)
 
 
 def test_a_file_of_questions(tmp_path):
-    family = tasks.find(written(tmp_path / "questions.jsonl", *QUESTIONS))
+    family = tasks.find_family(written(tmp_path / "questions.jsonl", *QUESTIONS))
     assert isinstance(family, Family)
     for start in (0, 5, 1000):  # each record once in as many seeds
         prompts = [family.sample(start + x, 0).prompt for x in range(5)]
@@ -108,12 +112,12 @@ def test_a_file_of_questions(tmp_path):
     assert task == family.sample(3, 0)
     assert family.verify(task, family.solve(task)) == RIGHT
     assert family.verify(task, "9") == WRONG
-    assert family.verify(task, "") == NOTHING
+    assert family.verify(task, "") == NO_ANSWER
     assert "has levels 0 to 0, not 1" in told(family.sample, 0, 1)
 
 
 def test_a_long_file_is_not_shuffled_for_every_question(tmp_path):
-    family = tasks.find(written(tmp_path / "long.jsonl", *QUESTIONS * 20_000))
+    family = tasks.find_family(written(tmp_path / "long.jsonl", *QUESTIONS * 20_000))
     begun = time.process_time()
     for seed in range(0, 10**9, 10**7):
         family.sample(seed, 0)
@@ -122,17 +126,17 @@ def test_a_long_file_is_not_shuffled_for_every_question(tmp_path):
 
 def test_numbers_marks_and_system_messages_in_a_file(tmp_path):
     lines = [{"prompt": "6*7?", "answer": "6*7 is\n#### 42", "system": "be brief"}]
-    family = tasks.find(written(tmp_path / "marks.jsonl", *lines))
+    family = tasks.find_family(written(tmp_path / "marks.jsonl", *lines))
     task = family.sample(0, 0)
     assert task.system == "be brief"
     assert family.verify(task, "so \\boxed{42}") == RIGHT
     assert family.verify(task, family.solve(task)) == RIGHT
-    family = tasks.find(written(tmp_path / "number.jsonl", {"prompt": "a b", "answer": 2.5}))
+    family = tasks.find_family(written(tmp_path / "number.jsonl", {"prompt": "a b", "answer": 2.5}))
     assert family.verify(family.sample(0, 0), "2.5") == RIGHT
 
 
 def test_a_file_beside_a_family(tmp_path):
-    family = tasks.find(f"{written(tmp_path / 'q.jsonl', *QUESTIONS)}*2+arithmetic")
+    family = tasks.find_family(f"{written(tmp_path / 'q.jsonl', *QUESTIONS)}*2+arithmetic")
     counts = Counter(family.sample(seed, 0).family for seed in range(60))
     assert counts["arithmetic"] == 60 - counts[str(tmp_path / "q.jsonl")]
     assert 10 <= counts["arithmetic"] <= 30
@@ -147,12 +151,12 @@ DIFFERENT = [("0.51", "1/2"), ("x+1", "x"), ("(2,1)", "(1,2)"), ("-7", "7"), (""
 
 
 def test_mathematics():
-    assert [equivalent(*pair) for pair in SAME] == [RIGHT] * len(SAME)
-    assert not any(equivalent(*pair).reward for pair in DIFFERENT)
-    assert equivalent("\\frac{", "1/2").reason in ("malformed", "wrong")
-    assert equivalent("1" * 3000, "1").reason == "malformed"
-    assert equivalent("\ud800\0", "1").reward == 0.0
-    assert "cannot be read as mathematics" in told(equivalent, "1", "?!")
+    assert [compare_answers(*pair) for pair in SAME] == [RIGHT] * len(SAME)
+    assert not any(compare_answers(*pair).reward for pair in DIFFERENT)
+    assert compare_answers("\\frac{", "1/2").reason in ("malformed", "wrong")
+    assert compare_answers("1" * 3000, "1").reason == "malformed"
+    assert compare_answers("\ud800\0", "1").reward == 0.0
+    assert "cannot be read as mathematics" in told(compare_answers, "1", "?!")
 
 
 NUMBERS = [
@@ -177,12 +181,14 @@ SUMS = [
 
 def test_a_number_is_said_and_not_computed():
     question = "What is 6*7, or 84/2, or 40+2?"
-    assert {each: equivalent(each, "42", question) for each in NUMBERS} == dict.fromkeys(
+    assert {each: compare_answers(each, "42", question) for each in NUMBERS} == dict.fromkeys(
         NUMBERS, RIGHT
     )
-    assert {each: equivalent(each, "42", question) for each in SUMS} == dict.fromkeys(SUMS, WRONG)
+    assert {each: compare_answers(each, "42", question) for each in SUMS} == dict.fromkeys(
+        SUMS, WRONG
+    )
     written = [("3/4", r"\frac34"), (r"1\frac12", "1.5"), ("-50%", "-1/2"), ("1{,}000", "1000")]
-    assert [equivalent(*pair) for pair in written] == [RIGHT] * len(written)
+    assert [compare_answers(*pair) for pair in written] == [RIGHT] * len(written)
 
 
 def test_the_question_is_no_answer():
@@ -197,17 +203,19 @@ def test_the_question_is_no_answer():
         "Say an identity.": ("7=7", "5=5", "7=7"),
     }
     for prompt, (truth, wrong, right) in asked.items():
-        assert equivalent(wrong, truth, prompt) == WRONG
-        assert equivalent(right, truth, prompt) == RIGHT
+        assert compare_answers(wrong, truth, prompt) == WRONG
+        assert compare_answers(right, truth, prompt) == RIGHT
 
 
 def test_mathematics_in_other_threads_and_without_end(monkeypatch):
-    monkeypatch.setattr(math, "SECONDS", 2.0)
+    monkeypatch.setattr(math_answers, "SECONDS", 2.0)
     found = {}
     names = {"right": ("1/2", "0.5"), "late": ("100000000!", "1")}
     before = time.perf_counter()
     threads = [
-        threading.Thread(target=lambda name=name: found.update({name: equivalent(*names[name])}))
+        threading.Thread(
+            target=lambda name=name: found.update({name: compare_answers(*names[name])})
+        )
         for name in names
     ]
     for thread in threads:
@@ -216,21 +224,21 @@ def test_mathematics_in_other_threads_and_without_end(monkeypatch):
         thread.join()
     assert found == {"right": RIGHT, "late": Verdict(0.0, "timeout")}
     assert time.perf_counter() - before < 15.0
-    assert equivalent("1/2", "0.5") == RIGHT
+    assert compare_answers("1/2", "0.5") == RIGHT
 
 
 def test_mathematics_of_a_file(tmp_path):
     path = written(tmp_path / "math.jsonl", {"prompt": "half?", "answer": r"#### \frac{1}{2}"})
-    family = tasks.find(f"{path}:math")
+    family = tasks.find_family(f"{path}:math")
     task = family.sample(0, 0)
     assert task.family == f"{path}:math"
     assert family.verify(task, "#### 0.5") == family.verify(task, family.solve(task)) == RIGHT
     assert family.verify(task, "2") == WRONG
     lines = [{"prompt": "What is 12*7+3?", "answer": "87"}]
-    family = tasks.find(f"{written(tmp_path / 'sum.jsonl', *lines)}:math")
+    family = tasks.find_family(f"{written(tmp_path / 'sum.jsonl', *lines)}:math")
     assert family.verify(family.sample(0, 0), "12*7+3") == WRONG
     lines = [{"prompt": "Simplify 2x+3x.", "answer": "5x"}]
-    family = tasks.find(f"{written(tmp_path / 'copy.jsonl', *lines)}:math")
+    family = tasks.find_family(f"{written(tmp_path / 'copy.jsonl', *lines)}:math")
     assert family.verify(family.sample(0, 0), "2x+3x") == WRONG
     assert family.verify(family.sample(0, 0), "x5") == RIGHT
 
@@ -246,10 +254,10 @@ def test_missing_packages_are_named(monkeypatch, tmp_path):
     path = written(tmp_path / "math.jsonl", *QUESTIONS)
     remedy = 'pip install "sterling-rl[reasoning]"'
     missing(monkeypatch, "math_verify")
-    assert told(tasks.find, f"{path}:math").endswith(remedy)
-    assert told(equivalent, "1", "1").endswith(remedy)
+    assert told(tasks.find_family, f"{path}:math").endswith(remedy)
+    assert told(compare_answers, "1", "1").endswith(remedy)
     missing(monkeypatch, "reasoning_gym")
-    assert told(tasks.find, "reasoning-gym:chain_sum").endswith(remedy)
+    assert told(tasks.find_family, "reasoning-gym:chain_sum").endswith(remedy)
 
 
 MODULE = """
@@ -283,7 +291,7 @@ def solve(task):
 
 
 def test_a_users_module(tmp_path):
-    family = tasks.find(written(tmp_path / "plus.py", MODULE))
+    family = tasks.find_family(written(tmp_path / "plus.py", MODULE))
     assert isinstance(family, Family)
     task = family.sample(3, 1)
     assert task == Task(str(tmp_path / "plus.py"), 3, 1, "3+1=", 4)
@@ -295,7 +303,7 @@ def test_a_users_module(tmp_path):
 
 
 def test_a_verifiers_fault_costs_one_response(tmp_path):
-    family = tasks.find(written(tmp_path / "plus.py", MODULE))
+    family = tasks.find_family(written(tmp_path / "plus.py", MODULE))
     task = family.sample(3, 1)
     nonsense = {"none": "None", "text": "'1.0'", "nan": "nan", "two": "2"}
     reasons = {
@@ -307,7 +315,7 @@ def test_a_verifiers_fault_costs_one_response(tmp_path):
     }
     for response, reason in reasons.items():
         assert family.verify(task, response) == Verdict(0.0, reason)
-        assert family.verify(task, response).faulty
+        assert family.verify(task, response).verifier_failed
         assert family.verify(task, "4") == RIGHT
     family.close()
 
@@ -315,12 +323,14 @@ def test_a_verifiers_fault_costs_one_response(tmp_path):
 @pytest.mark.parametrize("world", ["", "try-again:"])
 def test_a_verifiers_fault_is_no_reward(tmp_path, world):
     """The scene is given up, as any that fails, and the result says why."""
-    place = worlds.find(world + written(tmp_path / "plus.py", MODULE))
+    place = worlds.find_world(world + written(tmp_path / "plus.py", MODULE))
     scenes = [place.begin(seed, 0) for seed in range(2)]
-    talk = Talk(scenes, Voice(tokenizer := Tokenizer.characters(), limit=9, context=400))
+    talk = SceneBatch(
+        scenes, ChatSettings(tokenizer := Tokenizer.characters(), limit=9, context=400)
+    )
     for line, said in zip(talk.waiting(), ("half", "raise"), strict=True):
-        talk.answered(line, [*tokenizer.encode(said), tokenizer.end], [0.0] * 9, True)
-    good, bad = talk.finished()
+        talk.add_answer(line, [*tokenizer.encode(said), tokenizer.end], [0.0] * 9, True)
+    good, bad = talk.finish()
     assert (good.failed, bad.verdicts) == ("", ())
     assert bad.failed == "verifier raised: ZeroDivisionError: division by zero"
     place.family.close()
@@ -347,7 +357,7 @@ def test_a_run_counts_its_verifiers_faults_and_learns_nothing_from_them(tmp_path
     failures = {line.partition(": ")[2] for line in result["world_failures"]}
     assert failures == {"verifier raised: ZeroDivisionError: division by zero"}
     assert result["final"]["return"]["per_seed"] == [0.25]
-    assert "4 of 8 answers count 0, for their scenes failed" in capsys.readouterr().err
+    assert "4 of 8 answers count 0: their scenes failed" in capsys.readouterr().err
 
 
 MAKER = """
@@ -370,7 +380,7 @@ def make():
 
 def test_what_a_users_function_makes(tmp_path):
     written(tmp_path / "beside.py", 'WORD = "hey"')
-    family = tasks.find(f"{written(tmp_path / 'shout.py', MAKER)}:make")
+    family = tasks.find_family(f"{written(tmp_path / 'shout.py', MAKER)}:make")
     task = family.sample(2, 0)
     assert task == Task(family.name, 2, 0, "shout hey2", ["HEY"], "be loud")
     assert family.verify(task, "HEY") == Verdict(1.0, "loud")
@@ -403,7 +413,7 @@ PLAIN = "def verify(task, response): return 1.0\ndef sample(seed, level): return
 def test_a_users_broken_file(tmp_path, text, name, said):
     path = written(tmp_path / "broken.py", text)
     with pytest.raises(Mistake, match=said):
-        tasks.find(path + name)
+        tasks.find_family(path + name)
 
 
 @pytest.mark.parametrize(
@@ -420,21 +430,21 @@ def test_a_users_broken_file(tmp_path, text, name, said):
     ],
 )
 def test_a_users_broken_sample(tmp_path, value, said):
-    family = tasks.find(written(tmp_path / "broken.py", PLAIN + value))
+    family = tasks.find_family(written(tmp_path / "broken.py", PLAIN + value))
     with pytest.raises(Mistake, match=said):
         family.sample(0, 0)
 
 
 def test_a_file_that_is_not_there(tmp_path):
     written(tmp_path / "mine.py", MODULE)
-    said = told(tasks.find, str(tmp_path / "main.py:make"))
-    assert said.endswith("main.py is no file; did you mean mine.py?")
+    said = told(tasks.find_family, str(tmp_path / "main.py:make"))
+    assert said.endswith("main.py is not a file; did you mean mine.py?")
 
 
 def test_a_worker_leaves_no_process():
     worker = Worker("operator:itemgetter", 1, 10.0)
     assert worker.ask(["a", "b"]) == "b"
-    with pytest.raises(Fault, match="raised: IndexError"):
+    with pytest.raises(WorkerFault, match="raised: IndexError"):
         worker.ask([])
     process = worker._process
     assert process is not None
@@ -459,21 +469,21 @@ def verify(task, response):
 
 def test_a_slow_verdict_is_its_own_answers_and_no_others(tmp_path):
     """Its limit is the file's own: a scene's patience, which is shorter, does not cut it off."""
-    family = tasks.find(written(tmp_path / "slow.py", SLOW))
+    family = tasks.find_family(written(tmp_path / "slow.py", SLOW))
     task = family.sample(0, 0)
     found = []
     for said in ("0.5", "0.25", "0.5", "0.75"):
-        with patience(0.2):
+        with time_limit(0.2):
             found.append(family.verify(task, said).reward)
     assert found == [0.5, 0.25, 0.5, 0.75]
 
 
 def test_patience_goes_on_after_a_verdict(tmp_path):
-    family = tasks.find(written(tmp_path / "slow.py", SLOW))
+    family = tasks.find_family(written(tmp_path / "slow.py", SLOW))
     found = []
 
     def judged_and_then_idle():
-        with patience(0.2):
+        with time_limit(0.2):
             found.append(family.verify(family.sample(0, 0), "0.5").reward)
             time.sleep(5.0)
 
@@ -501,7 +511,7 @@ def test_an_answer_to_another_question_is_refused():
     worker = Worker("operator:itemgetter", 1, 10.0)
     assert worker.ask("ab") == "b"
     worker._process.stdin.write(json.dumps([9, 10.0, "cd"]).encode() + b"\n")
-    with pytest.raises(Fault, match="it answered another question"):
+    with pytest.raises(WorkerFault, match="it answered another question"):
         worker.ask("ef")
     assert worker.ask("gh") == "h"
     worker.close()
@@ -509,7 +519,7 @@ def test_an_answer_to_another_question_is_refused():
 
 @pytest.mark.parametrize("name", ["chain_sum", "letter_counting", "gsm_symbolic", "n_queens"])
 def test_reasoning_gym(name):
-    family = tasks.find(f"reasoning-gym:{name}")
+    family = tasks.find_family(f"reasoning-gym:{name}")
     assert isinstance(family, Family)
     for level in (family.levels[0], family.levels[-1]):
         task = family.sample(5, level)
@@ -517,54 +527,54 @@ def test_reasoning_gym(name):
         assert task.prompt != family.sample(6, level).prompt
         assert family.verify(task, f"I think <answer>{family.solve(task)}</answer>") == RIGHT
         assert family.verify(task, "no idea").reward < 1.0
-        assert family.verify(task, "") == NOTHING
+        assert family.verify(task, "") == NO_ANSWER
 
 
 def test_a_worker_that_cannot_begin_says_so():
     worker = Worker("no_such_module:make", None, 10.0)
     for _ in range(2):
-        with pytest.raises(Fault, match="raised: ModuleNotFoundError"):
+        with pytest.raises(WorkerFault, match="raised: ModuleNotFoundError"):
             worker.ask(1)
         assert worker._process is None
 
 
 def test_reasoning_gym_poses_the_same_task_in_another_process():
-    family = tasks.find("reasoning-gym:ransom_note")  # whose texts come from a set
+    family = tasks.find_family("reasoning-gym:ransom_note")  # whose texts come from a set
     first = [family.sample(seed, 0) for seed in range(5)]
-    reasoning_gym._worker().close()
+    reasoning_gym_tasks._worker().close()
     assert [family.sample(seed, 0) for seed in range(5)] == first
 
 
 def test_levels_of_reasoning_gym_are_those_of_its_curriculum():
-    family = tasks.find("reasoning-gym:chain_sum")
+    family = tasks.find_family("reasoning-gym:chain_sum")
     assert family.levels == range(11)  # 2 to 12 terms
     lengths = [[len(family.sample(seed, level).prompt) for seed in range(9)] for level in (0, 10)]
     assert max(lengths[0]) < max(lengths[1])
-    said = told(tasks.find, "reasoning-gym:chain_sums")
+    said = told(tasks.find_family, "reasoning-gym:chain_sums")
     assert said.endswith("no data set 'chain_sums'; did you mean chain_sum?")
     assert "cannot pose a task (seed 0, level 0): AssertionError" in told(
-        tasks.find("reasoning-gym:composite").sample, 0, 0
+        tasks.find_family("reasoning-gym:composite").sample, 0, 0
     )
-    graph = tasks.find("reasoning-gym:graph_color")
+    graph = tasks.find_family("reasoning-gym:graph_color")
     assert "gives no answers" in told(graph.solve, graph.sample(0, 0))
 
 
 def test_levels_that_reasoning_gym_itself_refuses_are_left_out():
     levels = {"caesar_cipher": range(2), "rubiks_cube": range(4), "survo": range(2)}
     levels |= {"modulo_grid": range(2, 6), "power_function": range(5), "chain_sum": range(11)}
-    assert {name: tasks.find(f"reasoning-gym:{name}").levels for name in levels} == levels
+    assert {name: tasks.find_family(f"reasoning-gym:{name}").levels for name in levels} == levels
     for name in ("caesar_cipher", "modulo_grid"):
-        family = tasks.find(f"reasoning-gym:{name}")
+        family = tasks.find_family(f"reasoning-gym:{name}")
         for level in family.levels:
             task = family.sample(0, level)
             assert family.verify(task, family.solve(task)) == RIGHT
-    said = told(tasks.find, "reasoning-gym:knight_swap")
+    said = told(tasks.find_family, "reasoning-gym:knight_swap")
     assert "curriculum gives settings that it does not accept (min_nodes must be >= 6)" in said
 
 
-@pytest.mark.parametrize("name", sorted(reasoning_gym.EXECUTED))
+@pytest.mark.parametrize("name", sorted(reasoning_gym_tasks.EXECUTED_ANSWERS))
 def test_an_answer_that_reasoning_gym_would_execute_does_no_harm(name, tmp_path):
-    family = tasks.find(f"reasoning-gym:{name}")
+    family = tasks.find_family(f"reasoning-gym:{name}")
     task = family.sample(1, 0)
     made = tmp_path / "made"
     for attack in (
@@ -580,8 +590,8 @@ def test_an_answer_that_reasoning_gym_would_execute_does_no_harm(name, tmp_path)
 
 
 def test_formulas_are_still_judged(monkeypatch):
-    monkeypatch.setattr(reasoning_gym, "SECONDS", 1.0)
-    family = tasks.find("reasoning-gym:simple_integration")
+    monkeypatch.setattr(reasoning_gym_tasks, "SECONDS", 1.0)
+    family = tasks.find_family("reasoning-gym:simple_integration")
     task = family.sample(1, 0)
     answer = family.solve(task)
     assert family.verify(task, f"{answer} - 3 + 1*2") == RIGHT  # any constant
@@ -590,17 +600,17 @@ def test_formulas_are_still_judged(monkeypatch):
 
 
 def test_every_data_set_of_reasoning_gym_is_known_not_to_execute_answers():
-    gym = reasoning_gym.package()
+    gym = reasoning_gym_tasks.import_package()
     found = {
-        name for name in gym.factory.DATASETS if reasoning_gym._executes(name)
-    } - reasoning_gym.OWN
-    assert found == set(reasoning_gym.EXECUTED)
-    for name in reasoning_gym.OWN:
+        name for name in gym.factory.DATASETS if reasoning_gym_tasks._executes_answers(name)
+    } - reasoning_gym_tasks.EXECUTES_OWN_CODE
+    assert found == set(reasoning_gym_tasks.EXECUTED_ANSWERS)
+    for name in reasoning_gym_tasks.EXECUTES_OWN_CODE:
         score = inspect.getsource(gym.factory.DATASETS[name][0].score_answer)
-        assert not reasoning_gym.EXECUTES.search(score.replace('eval(entry["answer"])', ""))
+        assert not reasoning_gym_tasks.EXECUTES.search(score.replace('eval(entry["answer"])', ""))
 
 
 def test_an_unknown_data_set_that_executes_is_refused(monkeypatch):
-    monkeypatch.setattr(reasoning_gym, "EXECUTED", {})
-    said = told(tasks.find, "reasoning-gym:n_queens")
-    assert said.endswith("it may judge answers by executing them; Sterling does not know it")
+    monkeypatch.setattr(reasoning_gym_tasks, "EXECUTED_ANSWERS", {})
+    said = told(tasks.find_family, "reasoning-gym:n_queens")
+    assert said.endswith("it may execute answers and is not known to be safe; choose another")

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import sterling
-from sterling.experience.recorded import read
-from sterling.judging import language
+from sterling.evaluation.language import solve_rates
+from sterling.experience.offline.recorded_batches import read_batch
 from sterling.language import worlds
-from sterling.language.worlds.apart import Apart, held_out
-from sterling.training import contexts, speech
-from sterling.training.choices import Speech
-from sterling.training.settings import resolve
+from sterling.language.worlds.held_out_questions import HeldOutSplit, is_held_out
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_options import LanguageSettings
+from sterling.training.language import build_language_run, context_length
+from sterling.training.language.evaluate_scenes import answer_scenes
 from sterling.types import Mistake
 
 FEW = "modular-addition"  # its lowest level has a few hundred questions
@@ -27,24 +28,26 @@ def question(scene):
 
 
 def both(name, share=0.25):
-    return [Apart(worlds.find(name), share, judging=judging) for judging in (False, True)]
+    return [
+        HeldOutSplit(worlds.find_world(name), share, judging=judging) for judging in (False, True)
+    ]
 
 
 @pytest.mark.parametrize("name", [FEW, f"tools:{FEW}", f"try-again:{FEW}"])
 def test_no_question_is_learned_from_and_judged_by(name):
     learned, judged = ({question(place.begin(n, 0)) for n in range(600)} for place in both(name))
     assert not learned & judged
-    whole = worlds.find(name)
-    kept = [held_out(whole.begin(n, 0).turn.messages, 0.25) for n in range(600)]
+    whole = worlds.find_world(name)
+    kept = [is_held_out(whole.begin(n, 0).turn.messages, 0.25) for n in range(600)]
     assert 0.15 < sum(kept) / 600 < 0.35
 
 
 def test_a_question_is_held_out_in_every_world_and_at_every_larger_share():
-    plain, tools = worlds.find(FEW), worlds.find(f"tools:{FEW}")
+    plain, tools = worlds.find_world(FEW), worlds.find_world(f"tools:{FEW}")
     for seed in range(50):
         asked = [world.begin(seed, 0).turn.messages for world in (plain, tools)]
-        assert len({held_out(each, 0.3) for each in asked}) == 1
-        assert held_out(asked[0], 0.3) <= held_out(asked[0], 0.6)
+        assert len({is_held_out(each, 0.3) for each in asked}) == 1
+        assert is_held_out(asked[0], 0.3) <= is_held_out(asked[0], 0.6)
 
 
 def test_scenes_are_the_same_every_time_and_can_be_solved():
@@ -65,8 +68,8 @@ def test_a_world_that_always_opens_alike_is_refused(name):
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_a_share_that_is_none_is_refused(share):
-    with pytest.raises(Mistake, match="held_out is a share"):
-        resolve("grpo", FEW, updates=8, speech=Speech(held_out=share))
+    with pytest.raises(Mistake, match="held_out must be at least 0 and below 1"):
+        resolve_settings("grpo", FEW, updates=8, speech=LanguageSettings(held_out=share))
 
 
 def openings(record):
@@ -77,14 +80,14 @@ def openings(record):
 
 def judged(run):
     """What a run's agents are asked when they are judged."""
-    lines = speech.spoken(run.agent, run.settings, jnp.zeros(1, jnp.int32), 64)
+    lines = answer_scenes(run.agent, run.settings, jnp.zeros(1, jnp.int32), 64)
     return {tuple(line.ids[: line.own.index(True)]) for own in lines for line in own}
 
 
 def test_conversations_are_about_the_other_questions(tmp_path):
     sizes = {"updates": 4, "prompts": 16, "group": 2, "evaluate_episodes": 0}
     run = sterling.train("grpo", FEW, dump=str(tmp_path), **sizes, **TINY)
-    asked = set().union(*(openings(read(each)) for each in tmp_path.glob("*.safetensors")))
+    asked = set().union(*(openings(read_batch(each)) for each in tmp_path.glob("*.safetensors")))
     assert len(asked) > 30
     with pytest.raises(Mistake, match="holds batches of another run"):
         sterling.train("grpo", FEW, dump=str(tmp_path), **sizes, **TINY)
@@ -93,28 +96,31 @@ def test_conversations_are_about_the_other_questions(tmp_path):
 
 
 def test_texts_are_about_the_other_questions(tmp_path, capsys):
-    place, file = worlds.find(FEW), tmp_path / "texts.jsonl"
+    place, file = worlds.find_world(FEW), tmp_path / "texts.jsonl"
     scenes = [place.begin(seed, 0) for seed in range(100)]
     texts = [{"prompt": question(one), "response": place.solve(one)} for one in scenes]
     file.write_text("".join(json.dumps(each) + "\n" for each in texts))
     run = sterling.train("sft", FEW, updates=1, texts=str(file), evaluate_episodes=0, **TINY)
-    kept = sum(held_out(one.turn.messages, 0.25) for one in scenes)
+    kept = sum(is_held_out(one.turn.messages, 0.25) for one in scenes)
     assert f"{kept} of 100 texts to imitate are left out" in capsys.readouterr().err
-    for source in (Speech(texts=str(file), held_out=0.25), Speech(held_out=0.25, examples=200)):
+    for source in (
+        LanguageSettings(texts=str(file), held_out=0.25),
+        LanguageSettings(held_out=0.25, examples=200),
+    ):
         own = dataclasses.replace(run.settings, speech=source)
-        begun = speech.beginning(own)(jnp.zeros(1, jnp.int32), None, False)
+        begun = build_language_run.run_builder(own)(jnp.zeros(1, jnp.int32), None, False)
         assert not openings(begun.source.texts) & judged(run)
 
 
 def test_pairs_are_about_the_other_questions(tmp_path, capsys):
-    asked = [worlds.find(FEW).begin(seed, 0).turn.messages for seed in range(100)]
+    asked = [worlds.find_world(FEW).begin(seed, 0).turn.messages for seed in range(100)]
     pairs = [{"prompt": each[-1].content, "chosen": "1", "rejected": "2"} for each in asked]
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps(each) + "\n" for each in pairs))
-    found = contexts.compared(Speech(texts=str(file), held_out=0.25))
-    kept = sum(held_out(each, 0.25) for each in asked)
+    found = context_length.read_preference_pairs(LanguageSettings(texts=str(file), held_out=0.25))
+    kept = sum(is_held_out(each, 0.25) for each in asked)
     assert len(found) == 100 - kept
-    assert not any(held_out(pair.messages, 0.25) for pair in found)
+    assert not any(is_held_out(pair.messages, 0.25) for pair in found)
     assert f"{kept} of 100 pairs are left out" in capsys.readouterr().err
 
 
@@ -125,8 +131,10 @@ def test_a_beginning_that_held_out_less_is_told(tmp_path, capsys):
     sterling.train("sft", FEW, updates=1, model="nano", out=base, **own)
     run = sterling.train("sft", FEW, updates=1, model=str(base), held_out=0.25, **own)
     assert "base held out 0 of its questions and this run 0.25" in capsys.readouterr().err
-    found = language.judge(run, beside=[base], samples=2, problems=4)
-    assert any("it may have learned some that are asked here" in each for each in found.notes)
+    found = solve_rates.judge(run, beside=[base], samples=2, problems=4)
+    assert any(
+        "it may have been trained on some that are asked here" in each for each in found.notes
+    )
 
 
 @pytest.mark.parametrize(

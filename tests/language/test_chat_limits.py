@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from sterling.language import chat
-from sterling.language.chat import PLAIN, Template
+from sterling.language import chat_template
+from sterling.language.chat_template import PLAIN_TEMPLATE, ChatTemplate
 from sterling.language.scene import Message
 from sterling.types import Mistake
 
 MEMORY, LATE = "memory", "it takes longer than 1 seconds"
-LONG = r"it makes [\d,]+ characters; at most 4,194,304 are read"
+LONG = r"it makes [\d,]+ characters; at most 4,194,304 are allowed"
 BOMBS = {
     "{{ 'a' * 10**10 }}": MEMORY,
     "{{ messages[0].content * 10**10 }}": MEMORY,
@@ -44,10 +44,10 @@ BOMBS = {
 @pytest.mark.parametrize("source", BOMBS, ids=lambda source: source[:40])
 def test_a_bomb_costs_one_line(source, monkeypatch):
     """Also where it is spent before any conversation: Jinja computes constants as it reads."""
-    monkeypatch.setattr(chat, "SECONDS", 1.0)
+    monkeypatch.setattr(chat_template, "SECONDS", 1.0)
     begun = time.perf_counter()
     with pytest.raises(Mistake, match=BOMBS[source]) as told:
-        Template(source, {}, "it").render([Message("user", "hello")], reply=True)
+        ChatTemplate(source, {}, "it").render([Message("user", "hello")], reply=True)
     assert str(told.value).startswith("it ")
     assert "\n" not in str(told.value)
     assert len(str(told.value)) < 400
@@ -55,22 +55,22 @@ def test_a_bomb_costs_one_line(source, monkeypatch):
 
 
 def test_the_next_template_is_rendered_as_ever(monkeypatch):
-    monkeypatch.setattr(chat, "SECONDS", 1.0)
-    good = Template("{{ bos_token }}{{ messages[0].content }}", {"bos_token": "<s>"}, "good")
+    monkeypatch.setattr(chat_template, "SECONDS", 1.0)
+    good = ChatTemplate("{{ bos_token }}{{ messages[0].content }}", {"bos_token": "<s>"}, "good")
     for bomb in ("{{ 7 ** (9 ** 9) }}", "{{ 'a' * 10**10 }}"):
         with pytest.raises(Mistake):
-            Template(bomb, {}, "it").render([], reply=True)
+            ChatTemplate(bomb, {}, "it").render([], reply=True)
         assert good.render([Message("user", "\ud800é")], reply=True) == "<s>\ud800é"
 
 
 def test_the_limit_holds_in_every_thread(monkeypatch):
     """Signals, which only reach a main thread, are not what it is made of."""
-    monkeypatch.setattr(chat, "SECONDS", 1.0)
+    monkeypatch.setattr(chat_template, "SECONDS", 1.0)
     said = []
 
     def render():
         try:
-            Template("{{ 7 ** (9 ** 9) }}", {}, "it")
+            ChatTemplate("{{ 7 ** (9 ** 9) }}", {}, "it")
         except Mistake as mistake:
             said.append(str(mistake))
 
@@ -79,23 +79,25 @@ def test_the_limit_holds_in_every_thread(monkeypatch):
         thread.start()
     for thread in threads:
         thread.join(30.0)
-    assert said == [f"it cannot be read ({LATE}); use the model's own"] * 2
+    assert said == [f"it cannot be read ({LATE}); use the model's own template"] * 2
 
 
 def test_our_own_templates_need_no_process(monkeypatch):
-    monkeypatch.setattr(chat, "_worker", None)
-    said = Template(PLAIN, {"eos_token": "</s>"}, "ours").render([Message("user", "a")], reply=True)
+    monkeypatch.setattr(chat_template, "_worker", None)
+    said = ChatTemplate(PLAIN_TEMPLATE, {"eos_token": "</s>"}, "ours").render(
+        [Message("user", "a")], reply=True
+    )
     assert said == "user:\na\nassistant:\n"
 
 
 def test_a_question_that_is_asked_often_is_rendered_once(monkeypatch):
     asked = []
-    real = Template._ask
+    real = ChatTemplate._ask
     monkeypatch.setattr(
-        Template, "_ask", lambda self, known: asked.append(known) or real(self, known)
+        ChatTemplate, "_ask", lambda self, known: asked.append(known) or real(self, known)
     )
     for source, count in (("{{ messages[0].content }}", 2), ("{{ strftime_now('%Y') }}", 5)):
-        template = Template(source, {}, "it")
+        template = ChatTemplate(source, {}, "it")
         asked.clear()
         for word in ("a", "b", "a", "a", "b"):
             said = template.render([Message("user", word)], reply=True)

@@ -8,15 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.experience.texts import Demonstrations, of_file
+from sterling.experience.language.imitated_texts import Demonstrations, read_demonstrations
 from sterling.language import worlds
-from sterling.language.generate import Answers
-from sterling.language.scene import Message, Stage
-from sterling.language.talk import Voice, converse
+from sterling.language.models.generation import Answers
+from sterling.language.scene import BaseScene, Message
+from sterling.language.scene_dialogue import ChatSettings, play_scenes
 from sterling.language.tokenizer import Tokenizer
-from sterling.training import contexts, speech
-from sterling.training.choices import Speech
-from sterling.training.settings import resolve
+from sterling.language.worlds.reward_model_world import ScoredWorld
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_options import LanguageSettings
+from sterling.training.language import build_language_run, context_length
+from sterling.training.language.resolve_language_settings import with_context_length
+from sterling.training.language.text_world import asked_levels
 from sterling.types import Mistake, Texts
 
 TOKENIZER = Tokenizer.characters()
@@ -39,7 +42,9 @@ class Poor:
 
 
 def room(name, limit, level=0):
-    return contexts.of_world(worlds.find(name), (level,), TOKENIZER, limit, 10.0)
+    return context_length.world_context_length(
+        worlds.find_world(name), (level,), TOKENIZER, limit, 10.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,16 +61,18 @@ def room(name, limit, level=0):
     ],
 )
 def test_every_turn_of_poor_answers_has_room(name, limit, text):
-    scene = worlds.find(name).begin(77, 0)
-    voice = Voice(TOKENIZER, limit, room(name, limit))
-    (line,) = converse(Poor(text), [[scene]], voice, KEYS)[0]
+    scene = worlds.find_world(name).begin(77, 0)
+    voice = ChatSettings(TOKENIZER, limit, room(name, limit))
+    (line,) = play_scenes(Poor(text), [[scene]], voice, KEYS)[0]
     assert scene.turn is None  # it was played to its end
     assert not line.full
     assert len(line.ids) <= voice.context
 
 
 def test_room_is_never_less_than_for_replies_twice_as_long_as_answers():
-    opening = len(TOKENIZER.opening(worlds.find("arithmetic").begin(0, 0).turn.messages))
+    opening = len(
+        TOKENIZER.encode_opening(worlds.find_world("arithmetic").begin(0, 0).turn.messages)
+    )
     assert room("try-again:arithmetic", 64) >= opening + 3 * 64 + 2 * 2 * 64
     assert room("arithmetic", 64) < opening + 64 + 16  # of one turn: nothing is said between
 
@@ -78,12 +85,12 @@ def test_room_is_the_same_each_time_and_asks_no_judge():
     judged = []
     plain = room("tools:arithmetic", 8)
     assert room("tools:arithmetic", 8) == plain
-    around = worlds.scored.Scored(worlds.find("tools:arithmetic"), judge)
-    assert contexts.of_world(around, (0,), TOKENIZER, 8, 10.0) == plain
+    around = ScoredWorld(worlds.find_world("tools:arithmetic"), judge)
+    assert context_length.world_context_length(around, (0,), TOKENIZER, 8, 10.0) == plain
     assert len(judged) == 1  # when it was made
 
 
-class Faulty(Stage):
+class Faulty(BaseScene):
     """A scene that answers once, and then raises or hangs."""
 
     def __init__(self, seconds):
@@ -112,9 +119,9 @@ class FaultyWorld:
 @pytest.mark.parametrize("seconds", [0.0, 30.0])
 def test_faulty_scenes_cost_little_and_are_heard_as_far_as_they_go(seconds):
     begun = time.monotonic()
-    found = contexts.of_world(FaultyWorld(seconds), (0,), TOKENIZER, 2, 0.2)
+    found = context_length.world_context_length(FaultyWorld(seconds), (0,), TOKENIZER, 2, 0.2)
     assert time.monotonic() - begun < 3.0  # a world that hangs is not waited for again and again
-    assert found == contexts.rounded(4 + 3 * 2 + 2 * 45)
+    assert found == context_length.round_up_context(4 + 3 * 2 + 2 * 45)
 
 
 class Unsolved(FaultyWorld):
@@ -136,15 +143,17 @@ def in_need(scene):
     ("answer", "words"),
     [
         (lambda scene: scene.nothing, "it raises AttributeError: 'Faulty' object has no"),
-        (lambda scene: 5, "it returns 5, no text"),
+        (lambda scene: 5, "it returns 5 in place of text"),
         (in_need, ""),
     ],
 )
 def test_a_solve_that_fails_is_told_once_and_its_scenes_count_as_far_as_they_go(
     answer, words, capsys
 ):
-    found = contexts.of_world(Unsolved(answer), (0,), TOKENIZER, 2, 10.0)
-    assert found == contexts.rounded(4 + 3 * 2 + 2 * 45)  # as other answers are replied to
+    found = context_length.world_context_length(Unsolved(answer), (0,), TOKENIZER, 2, 10.0)
+    assert found == context_length.round_up_context(
+        4 + 3 * 2 + 2 * 45
+    )  # as other answers are replied to
     said = capsys.readouterr().err
     assert said.count("\n") == bool(words)
     assert words in said
@@ -156,7 +165,7 @@ def test_an_error_of_the_tokenizer_is_not_taken_for_one_of_the_world(monkeypatch
 
     monkeypatch.setattr(Tokenizer, "decode", fail)
     with pytest.raises(IndexError, match="of ours"):
-        contexts.of_world(FaultyWorld(0.0), (0,), Tokenizer.characters(), 2, 10.0)
+        context_length.world_context_length(FaultyWorld(0.0), (0,), Tokenizer.characters(), 2, 10.0)
 
 
 class Unposed(FaultyWorld):
@@ -172,35 +181,43 @@ class Unposed(FaultyWorld):
 
 
 def test_a_level_of_which_no_scene_begins_is_refused_before_the_run():
-    contexts.check_levels(Unposed(0.0), (0,), 10.0)
-    with pytest.raises(Mistake, match=r"no scene of level 1 \(ValueError: nothing to ask\)"):
-        contexts.check_levels(Unposed(0.0), (0, 1), 10.0)
+    context_length.check_scenes_begin(Unposed(0.0), (0,), 10.0)
+    with pytest.raises(Mistake, match=r"no scene of level 1 begins \(ValueError: nothing to ask\)"):
+        context_length.check_scenes_begin(Unposed(0.0), (0, 1), 10.0)
     begun = time.monotonic()
-    with pytest.raises(Mistake, match=r"level 1 \(TimeoutError: took longer than 0\.2 s"):
-        contexts.check_levels(Unposed(30.0), (1,), 0.2)
+    with pytest.raises(Mistake, match=r"level 1 begins \(TimeoutError: took longer than 0\.2 s"):
+        context_length.check_scenes_begin(Unposed(30.0), (1,), 0.2)
     assert time.monotonic() - begun < 3.0
-    asked = resolve("grpo", lambda: Unposed(0.0), speech=Speech("nano", levels="1"), updates=1)
-    with pytest.raises(Mistake, match="begins no scene of level 1"):
-        speech.settled(asked)
+    asked = resolve_settings(
+        "grpo", lambda: Unposed(0.0), speech=LanguageSettings("nano", levels="1"), updates=1
+    )
+    with pytest.raises(Mistake, match="no scene of level 1 begins"):
+        with_context_length(asked)
 
 
 @pytest.mark.parametrize("levels", ["0-1-2", "-1", "0,", "x"])
 def test_levels_that_say_no_range_are_refused(levels):
-    asked = resolve("grpo", "arithmetic", speech=Speech("nano", levels=levels), updates=1)
-    with pytest.raises(Mistake, match="cannot be read; write 2, 0-3 or 1,4"):
-        speech.levels(asked, worlds.find("arithmetic"))
+    asked = resolve_settings(
+        "grpo", "arithmetic", speech=LanguageSettings("nano", levels=levels), updates=1
+    )
+    with pytest.raises(Mistake, match=r"Cannot parse levels=.*Write 2, 0-3 or 1,4"):
+        asked_levels(asked, worlds.find_world("arithmetic"))
 
 
 def test_a_range_turned_round_is_refused_beside_others_too():
-    asked = resolve("grpo", "arithmetic", speech=Speech("nano", levels="1,2-1"), updates=1)
-    with pytest.raises(Mistake, match=r"has levels 0 to [0-9]+, not 1,2-1"):
-        speech.levels(asked, worlds.find("arithmetic"))
+    asked = resolve_settings(
+        "grpo", "arithmetic", speech=LanguageSettings("nano", levels="1,2-1"), updates=1
+    )
+    with pytest.raises(Mistake, match=r"levels=1,2-1: arithmetic has levels 0 to [0-9]+\."):
+        asked_levels(asked, worlds.find_world("arithmetic"))
 
 
 def solutions(name, limit, level=0, **asked):
-    world = worlds.find(name)
-    voice = Voice(TOKENIZER, limit, asked.get("context") or room(name, limit, level))
-    lines, how = contexts.imitated(Speech(examples=64, **asked), world, (level,), voice)
+    world = worlds.find_world(name)
+    voice = ChatSettings(TOKENIZER, limit, asked.get("context") or room(name, limit, level))
+    lines, how = context_length.texts_to_imitate(
+        LanguageSettings(examples=64, **asked), world, (level,), voice
+    )
     return lines, voice, how
 
 
@@ -212,7 +229,7 @@ def test_solutions_longer_than_an_answer_are_imitated(name, limit, level, capsys
     lines, voice, how = solutions(name, limit, level)
     assert not any(line.cut or line.failed for line in lines)
     assert how.context > voice.context
-    texts = Demonstrations.of(lines, how, Texts(4)).texts
+    texts = Demonstrations.from_transcripts(lines, how, Texts(4)).texts
     assert texts.mask.shape == (64, how.context - 1)
     assert (texts.extras["score"] == 1.0).all()
     assert capsys.readouterr().err == ""
@@ -230,7 +247,7 @@ def test_solutions_longer_than_the_context_asked_for_are_left_out_and_counted(ca
     long = sum(length > how.context for length in lengths)
     assert how.context == lengths[9]
     assert sum(line.cut for line in lines) == long > 0
-    assert Demonstrations.of(lines, how, Texts(4)).texts.mask.shape[0] == 64 - long
+    assert Demonstrations.from_transcripts(lines, how, Texts(4)).texts.mask.shape[0] == 64 - long
     said = capsys.readouterr().err
     assert said.startswith(f"{long} of 64 texts to imitate are left out: they have more than ")
     assert said.count("\n") == 1
@@ -250,12 +267,15 @@ def write(tmp_path, *records):
 
 def test_texts_of_a_file_fit_and_keep_their_system_message(tmp_path, capsys):
     lines, voice, how = solutions("reverse-text", 8, texts=write(tmp_path, *RECORDS))
-    assert voice.context < how.context == contexts.rounded(3 + 8 + 1 + 240 + 1)
+    assert voice.context < how.context == context_length.round_up_context(3 + 8 + 1 + 240 + 1)
     asked = (Message("system", "be brief"), Message("user", "c"))
-    opening = TOKENIZER.opening(asked)
+    opening = TOKENIZER.encode_opening(asked)
     assert lines[1].ids[: len(opening)] == opening
     assert lines[1].own == [False] * len(opening) + [True] * 241
-    assert Demonstrations.of(lines, how, Texts(4)).texts.mask.shape == (2, how.context - 1)
+    assert Demonstrations.from_transcripts(lines, how, Texts(4)).texts.mask.shape == (
+        2,
+        how.context - 1,
+    )
     assert capsys.readouterr().err == ""
     _, _, short = solutions("reverse-text", 8, texts=write(tmp_path, RECORDS[0]))
     assert short.context == 8  # a file of short texts needs no room for the world's scenes
@@ -265,30 +285,30 @@ def test_a_context_that_is_asked_for_leaves_long_texts_of_a_file_out(tmp_path, c
     path = write(tmp_path, *RECORDS)
     lines, _, how = solutions("reverse-text", 8, texts=path, context=40)
     assert [line.cut for line in lines] == [False, True]
-    assert Demonstrations.of(lines, how, Texts(4)).texts.mask.shape == (1, 39)
+    assert Demonstrations.from_transcripts(lines, how, Texts(4)).texts.mask.shape == (1, 39)
     assert "1 of 2 texts to imitate are left out" in capsys.readouterr().err
     lines, _, how = solutions("reverse-text", 8, texts=path, context=4)
-    with pytest.raises(Mistake, match="no text to imitate: they are too long"):
-        Demonstrations.of(lines, how, Texts(4))
+    with pytest.raises(Mistake, match="no text is left to imitate: all are too long"):
+        Demonstrations.from_transcripts(lines, how, Texts(4))
 
 
 def test_a_system_message_is_a_text(tmp_path):
     path = write(tmp_path, RECORDS[0], {**RECORDS[0], "system": 1})
     with pytest.raises(Mistake, match=r"texts\.jsonl, record 2: 'system' must be a text"):
-        of_file(path, Voice(TOKENIZER, 8, 64))
+        read_demonstrations(path, ChatSettings(TOKENIZER, 8, 64))
 
 
 def test_a_run_begins_with_solutions_longer_than_its_answers():
-    asked = Speech(model="nano", levels="4", examples=32)
-    settings = resolve("sft", "reverse-text", updates=1, fields={"limit": 4}, speech=asked)
-    run = speech.beginning(settings)(jnp.zeros(1, jnp.int32), None, False)
+    asked = LanguageSettings(model="nano", levels="4", examples=32)
+    settings = resolve_settings("sft", "reverse-text", updates=1, fields={"limit": 4}, speech=asked)
+    run = build_language_run.run_builder(settings)(jnp.zeros(1, jnp.int32), None, False)
     assert run.source.texts.mask.shape[0] == 32
     assert (run.source.texts.extras["score"] == 1.0).all()
 
 
 def test_a_curriculum_has_levels_to_choose_between():
-    asked = Speech(model="nano", curriculum="learnable")
-    settings = resolve("grpo", "reverse-text", updates=1, speech=asked)
-    begin = speech.beginning(settings)
-    with pytest.raises(Mistake, match="chooses between levels, and there is one"):
+    asked = LanguageSettings(model="nano", curriculum="learnable")
+    settings = resolve_settings("grpo", "reverse-text", updates=1, speech=asked)
+    begin = build_language_run.run_builder(settings)
+    with pytest.raises(Mistake, match="curriculum needs several levels"):
         begin(jnp.zeros(1, jnp.int32), None, False)

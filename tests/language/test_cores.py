@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling import keys
-from sterling.language.cores import side_by_side
-from sterling.language.generate import Prompts, generate
-from sterling.language.model import tiny
-from sterling.language.sampling import Sampling
+from sterling import random_keys
+from sterling.language.models.causal_lm import tiny
+from sterling.language.models.generation import Prompts, generate
+from sterling.language.models.parallel_generation import generate_in_parallel
+from sterling.language.models.token_sampling import Sampling
 
 VOCABULARY, ROOM, LIMIT = 12, 6, 5
 
@@ -18,7 +18,7 @@ def prompts(rows, total, temperature=1.0):
     """For two seeds; the first has only ``total``, and padding after them."""
     ids = jax.random.randint(jax.random.key(1), (2, rows, ROOM), 1, VOCABULARY, jnp.int32)
     number = jnp.arange(rows, dtype=jnp.int32)
-    alike = number % ROOM + 1, number, Sampling.of(rows, temperature)
+    alike = number % ROOM + 1, number, Sampling.for_rows(rows, temperature)
     lengths, number, how = jax.tree.map(lambda x: jnp.broadcast_to(x, (2, *x.shape)), alike)
     return Prompts(ids, lengths, jnp.asarray([total, rows]), number, how, LIMIT, rows, (0,))
 
@@ -26,7 +26,7 @@ def prompts(rows, total, temperature=1.0):
 @pytest.fixture(scope="module")
 def write():
     model = tiny(VOCABULARY, "nano")
-    own = keys.at(jnp.arange(2, dtype=jnp.int32), "answer", 0)
+    own = random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "answer", 0)
     return lambda some: jax.vmap(generate, (None, 0, 0))(model, some, own)
 
 
@@ -35,9 +35,9 @@ def write():
 )
 def test_parts_change_nothing_but_rounding(write, rows, temperature):
     asked = prompts(rows, rows - 3, temperature)
-    whole = side_by_side(write, asked, parts=1)
+    whole = generate_in_parallel(write, asked, parts=1)
     for _ in range(2):  # one part after the other where the program is new, then both at once
-        parts = side_by_side(write, asked, parts=2)
+        parts = generate_in_parallel(write, asked, parts=2)
         for name in ("ids", "length", "stopped"):
             np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
         np.testing.assert_allclose(parts.log_prob, whole.log_prob, atol=1e-5)
@@ -53,5 +53,5 @@ def test_few_prompts_are_not_parted(write):
         heard.append(some.lengths.shape)
         return write(some)
 
-    side_by_side(listening, prompts(8, 8), parts=2)
+    generate_in_parallel(listening, prompts(8, 8), parts=2)
     assert heard == [(2, 8)]

@@ -16,16 +16,16 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from sterling import language
-from sterling.language import families
-from sterling.language.families import plan
-from sterling.language.folder import load, save
-from sterling.language.model import LanguageModel, form_of, tiny
+from sterling.language.models import model_families
+from sterling.language.models.causal_lm import LanguageModel, qwen3_form, tiny
+from sterling.language.models.model_families import plan_from_config
+from sterling.language.models.model_folder import load, save
 from sterling.language.scene import Message
 from sterling.language.tokenizer import Tokenizer
-from sterling.nets.transformer import Form, rotary_rates
-from sterling.training import begun
-from sterling.training.choices import Speech
-from sterling.training.settings import resolve
+from sterling.nets.transformer import TransformerForm, rotary_rates
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_options import LanguageSettings
+from sterling.training.language import base_model, resolve_language_settings
 from sterling.types import Mistake
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -95,7 +95,7 @@ def test_without_its_config_a_model_is_described_by_its_form(name, tmp_path):
     again, _ = load(tmp_path / "it")
     assert same(model, again)
     np.testing.assert_allclose(again.stack.form.rates, model.stack.form.rates, rtol=1e-9)
-    assert families.plan_of(again).family == name.split("-")[0]
+    assert model_families.plan_of_model(again).family == name.split("-")[0]
 
 
 def test_our_own_models_are_saved_in_parts_as_well(tmp_path):
@@ -111,7 +111,9 @@ def test_our_own_models_are_saved_in_parts_as_well(tmp_path):
         again, reader = load(tmp_path / folder)
         assert same(model, again)
         assert again.stack.form == model.stack.form
-        assert reader.opening([Message("user", "a")]) == tokenizer.opening([Message("user", "a")])
+        assert reader.encode_opening([Message("user", "a")]) == tokenizer.encode_opening(
+            [Message("user", "a")]
+        )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "parts"]
 
 
@@ -127,7 +129,7 @@ def test_half_precision_is_kept_and_asked_for(dtype, tmp_path):
     wanted = load_file(FIXTURES / "llama" / "expected.safetensors")
     logits = again(jnp.asarray(wanted["ids"], jnp.int32))
     np.testing.assert_allclose(logits, wanted["logits"], atol=0.3)
-    with pytest.raises(Mistake, match="int32 are not known"):
+    with pytest.raises(Mistake, match="int32 are not supported"):
         load(FIXTURES / "llama", dtype=jnp.int32)
 
 
@@ -140,12 +142,12 @@ def test_older_configurations_say_the_same():
         kind = rope.pop("rope_type")
         older = old | {"rope_scaling": None if kind == "default" else rope | {"type": kind}}
         old |= {"rope_scaling": None if kind == "default" else rope | {"rope_type": kind}}
-        assert plan(old, "") == plan(new, "") == plan(older, "")
+        assert plan_from_config(old, "") == plan_from_config(new, "") == plan_from_config(older, "")
 
 
 def test_llama_3_stretches_only_what_does_not_fit():
     config = json.loads((FIXTURES / "llama" / "config.json").read_text())
-    found = plan(config, "").form.rates
+    found = plan_from_config(config, "").form.rates
     plain = rotary_rates(8)
     assert found[0] == plain[0]
     assert plain[1] / 8 < found[1] < plain[1]
@@ -157,7 +159,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     model = tiny(tokenizer.vocabulary, "nano")
     save(tmp_path / "it", model, tokenizer)
     before = (tmp_path / "it" / WEIGHTS).read_bytes()
-    with pytest.raises(Mistake, match="is there already"):
+    with pytest.raises(Mistake, match="already exists"):
         save(tmp_path / "it", model, tokenizer)
 
     def full(folder) -> None:
@@ -177,12 +179,12 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_what_no_family_has_is_not_saved(tmp_path):
     tokenizer = Tokenizer.characters()
     key = jax.random.key(0)
-    gpt = LanguageModel.create(key, tokenizer.vocabulary, 32, Form(4, 4, 8, 64), 1)
-    with pytest.raises(Mistake, match="no folder can hold it"):
+    gpt = LanguageModel.create(key, tokenizer.vocabulary, 32, TransformerForm(4, 4, 8, 64), 1)
+    with pytest.raises(Mistake, match="cannot be saved as a Hugging Face folder"):
         save(tmp_path / "it", gpt, tokenizer)
-    form = dataclasses.replace(form_of(32, 4, 2), rates=(1.0, 0.5, 0.4, 0.1))
+    form = dataclasses.replace(qwen3_form(32, 4, 2), rates=(1.0, 0.5, 0.4, 0.1))
     odd = LanguageModel.create(key, tokenizer.vocabulary, 32, form, 1)
-    with pytest.raises(Mistake, match="rates follow no"):
+    with pytest.raises(Mistake, match=r"config\.json cannot state these"):
         save(tmp_path / "it", odd, tokenizer)
     with pytest.raises(Mistake, match="the tokenizer has 103 tokens, the model 8"):
         save(tmp_path / "it", tiny(8, "nano"), tokenizer)
@@ -191,7 +193,7 @@ def test_what_no_family_has_is_not_saved(tmp_path):
 
 CONFIGS = {
     "mistrall": ({"model_type": "llma"}, "did you mean llama"),
-    "no type": ({"model_type": None}, "architecture None is not known"),
+    "no type": ({"model_type": None}, "architecture None is not supported"),
     "no width": ({"hidden_size": None}, "hidden_size is missing"),
     "true": ({"num_hidden_layers": True}, "num_hidden_layers is True, not a count"),
     "endless": ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, not a count"),
@@ -203,17 +205,17 @@ CONFIGS = {
     "activation": ({"hidden_act": "gelu"}, "activation 'gelu'"),
     "quantised": ({"quantization_config": {"bits": 4}}, "quantised"),
     "yarn": ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "type 'yarn'"),
-    "rope": ({"rope_parameters": {"rope_type": "llama3"}}, "positions of type llama3 lack"),
+    "rope": ({"rope_parameters": {"rope_type": "llama3"}}, "type llama3: missing or invalid"),
     "no factor": ({"rope_scaling": {"type": "linear", "factor": 0}}, "positions of type linear"),
-    "part": ({"partial_rotary_factor": 0.5}, "turn in part"),
+    "part": ({"partial_rotary_factor": 0.5}, "partly rotary"),
     "vocabulary": ({"vocab_size": 40}, "the tokenizer has 48 tokens, the model 40"),
-    "wider": ({"hidden_size": 64}, "config.json makes it"),
+    "wider": ({"hidden_size": 64}, "but config.json states"),
     "deeper": ({"num_hidden_layers": 3}, "no tensor model.layers.2.input_layernorm.weight"),
-    "shallower": ({"num_hidden_layers": 1}, "no place in the model of config.json"),
-    "a list for a type": ({"model_type": ["qwen2"]}, "is not known"),
+    "shallower": ({"num_hidden_layers": 1}, "no place in the model that config.json"),
+    "a list for a type": ({"model_type": ["qwen2"]}, "is not supported"),
     "epsilon": ({"rms_norm_eps": "1e-6 or so"}, "rms_norm_eps is '1e-6 or so'"),
     "below 0": ({"rms_norm_eps": -1}, "rms_norm_eps is -1"),
-    "rope in words": ({"rope_scaling": "linear"}, "rotary positions is no object"),
+    "rope in words": ({"rope_scaling": "linear"}, "rotary positions are not a JSON object"),
     "layers by number": ({"layer_types": 2}, "sliding window"),
     "layers in lists": ({"layer_types": [["full_attention"]]}, "sliding window"),
     "window without layers": ({"layer_types": None, "use_sliding_window": True,
@@ -264,7 +266,8 @@ def test_wrong_tensors_are_refused(copied):
     path, whole = copied / WEIGHTS, (copied / WEIGHTS).read_bytes()
     name = "model.layers.1.mlp.up_proj.weight"
     retold(path, lambda each: each.update({name: each[name][:-1]}))
-    with pytest.raises(Mistake, match=r"up_proj\.weight is \[47, 32\], config.json makes it"):
+    wrong = r"up_proj\.weight has shape \[47, 32\], but config.json states"
+    with pytest.raises(Mistake, match=wrong):
         load(copied)
     path.write_bytes(whole)
     retold(path, lambda each: each.pop(name))
@@ -309,17 +312,21 @@ def test_parts_that_do_not_fit_their_index_are_refused(tmp_path):
 
 def test_what_a_run_is_to_begin_with_is_read_as_carefully(copied):
     change(copied / "config.json", max_position_embeddings="many")
-    made = resolve("sft", "copy-text", updates=1, speech=Speech(model=str(copied)))
+    made = resolve_settings(
+        "sft", "copy-text", updates=1, speech=LanguageSettings(model=str(copied))
+    )
     asked = dataclasses.replace(made, context=64)
-    assert begun.measured(asked) is asked  # a model that does not say its length is not too short
+    assert (
+        resolve_language_settings.warn_of_long_context(asked) is asked
+    )  # a model that does not say its length is not too short
     other = Path(shutil.copytree(copied, copied.with_name("other")))
     (other / "config.json").write_text("{")
     with pytest.raises(Mistake, match=r"config\.json is not JSON"):
-        begun.start(str(other))
+        base_model.starting_model(str(other))
 
 
 def test_folders_that_are_none_are_refused(tmp_path, copied):
-    with pytest.raises(Mistake, match="is no folder"):
+    with pytest.raises(Mistake, match="is not a folder"):
         load(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(Mistake, match=r"config\.json is missing or empty"):
@@ -329,7 +336,7 @@ def test_folders_that_are_none_are_refused(tmp_path, copied):
         load(copied)
     (tmp_path / "file").write_text("")
     tokenizer = Tokenizer.characters()
-    with pytest.raises(Mistake, match="is there already"):
+    with pytest.raises(Mistake, match="already exists"):
         save(tmp_path / "file", tiny(tokenizer.vocabulary, "nano"), tokenizer, overwrite=True)
 
 

@@ -24,7 +24,7 @@ def chance(world, dice):
 
 @pytest.mark.parametrize("name", GAMES)
 def test_the_rewards_of_the_last_turns_add_up_to_one(name):
-    world, dice, ends = worlds.find(name), random.Random(0), set()
+    world, dice, ends = worlds.find_world(name), random.Random(0), set()
     for seed in range(60):
         scene = world.begin(seed, dice.choice(world.levels))
         first, second = play(world, scene, chance(world, dice), chance(world, dice))
@@ -39,19 +39,19 @@ def test_the_rewards_of_the_last_turns_add_up_to_one(name):
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.parametrize("text", ["", "z9", "10", "a0", "a9", "x" * 1000])
 def test_an_illegal_move_loses(name, text):
-    scene = worlds.find(name).begin(0, 0)
+    scene = worlds.find_world(name).begin(0, 0)
     scene.say(text)
     assert scene.turn is None
     assert [[v.reason for v in each] for each in scene.verdicts] == [["illegal"], []]
-    scene = worlds.find(name).begin(1, worlds.find(name).levels[-1])
-    scene.say(worlds.find(name).solve(scene))
+    scene = worlds.find_world(name).begin(1, worlds.find_world(name).levels[-1])
+    scene.say(worlds.find_world(name).solve(scene))
     scene.say(text)
     assert [each[-1].reward for each in scene.verdicts] == [1.0, 0.0]
     assert scene.verdicts[0][-1].reason == "won"
 
 
 def test_tic_tac_toe_is_told_and_won():
-    world = worlds.find("game:tic-tac-toe")
+    world = worlds.find_world("game:tic-tac-toe")
     scene = world.begin(0, 0)
     assert scene.turn.messages == (Message("user", "x: .../.../..."),)
     for move in ("5", "1", "3", "7"):
@@ -66,7 +66,7 @@ def test_tic_tac_toe_is_told_and_won():
 
 
 def test_perfect_play_never_loses_and_draws_against_itself():
-    world, dice = worlds.find("game:tic-tac-toe"), random.Random(0)
+    world, dice = worlds.find_world("game:tic-tac-toe"), random.Random(0)
     assert play(world, world.begin(0, 0), world.solve, world.solve) == [0.5, 0.5]
     for seed in range(20):
         assert play(world, world.begin(seed, 0), world.solve, chance(world, dice))[0] >= 0.5
@@ -74,7 +74,7 @@ def test_perfect_play_never_loses_and_draws_against_itself():
 
 
 def test_nim_is_won_exactly_where_the_sum_of_nim_says_so():
-    world = worlds.find("game:nim")
+    world = worlds.find_world("game:nim")
     for seed in range(30):
         scene = world.begin(seed, seed % 4)
         winning = functools.reduce(operator.xor, scene.position) != 0
@@ -82,7 +82,7 @@ def test_nim_is_won_exactly_where_the_sum_of_nim_says_so():
 
 
 def test_nim_tells_its_heaps_and_takes_from_them():
-    world = worlds.find("game:nim")
+    world = worlds.find_world("game:nim")
     scene = world.begin(0, 2)
     scene.position = (3, 1, 2)
     scene.say("a3")

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.language.generate import Prompts, bucket, generate
-from sterling.language.model import LanguageModel, forgetful, form_of, tiny
-from sterling.language.sampling import Sampling, draw, log_probs
+from sterling.language.models.causal_lm import LanguageModel, qwen3_form, tiny, with_remat
+from sterling.language.models.generation import Prompts, generate, round_up_length
+from sterling.language.models.token_sampling import Sampling, draw_tokens, log_probs
 from sterling.types import Mistake
 
 VOCABULARY, STOPS = 12, (2, 5, 8)
@@ -17,7 +17,7 @@ def make(scale=8.0):
     """Sharp enough that every token depends on those before it."""
 
     def create(key):
-        return LanguageModel.create(key, VOCABULARY, 16, form_of(16, 2, 1), 2)
+        return LanguageModel.create(key, VOCABULARY, 16, qwen3_form(16, 2, 1), 2)
 
     model = jax.jit(create)(jax.random.key(4))
     return LanguageModel(model.embedding * scale, model.stack, model.head)
@@ -31,7 +31,7 @@ def prompts(rows=7, room=6):
 
 def answer(model, slots, temperature=1.0, total=7, limit=9, **cuts):
     ids, lengths = prompts()
-    sampling = Sampling.of(7, temperature, **cuts)
+    sampling = Sampling.for_rows(7, temperature, **cuts)
     number = jnp.arange(7, dtype=jnp.int32)
     asked = Prompts(ids, lengths, jnp.asarray(total), number, sampling, limit, slots, STOPS)
     return generate(model, asked, jax.random.key(3))
@@ -88,13 +88,13 @@ def test_only_as_many_prompts_as_there_are_get_answers():
 
 def test_cuts_leave_the_likeliest_and_say_their_probability():
     scores = jnp.log(jnp.array([[0.1, 0.4, 0.2, 0.3]] * 3))
-    two = np.asarray(jnp.exp(log_probs(scores, Sampling.of(3, top_k=2))))
+    two = np.asarray(jnp.exp(log_probs(scores, Sampling.for_rows(3, top_k=2))))
     np.testing.assert_allclose(two[0], [0.0, 4 / 7, 0.0, 3 / 7], rtol=1e-5)
-    most = np.asarray(jnp.exp(log_probs(scores, Sampling.of(3, top_p=0.8))))
+    most = np.asarray(jnp.exp(log_probs(scores, Sampling.for_rows(3, top_p=0.8))))
     np.testing.assert_allclose(most[0], [0.0, 4 / 9, 2 / 9, 3 / 9], rtol=1e-5)
-    both = np.asarray(jnp.exp(log_probs(scores, Sampling.of(3, top_k=2, top_p=0.5))))
+    both = np.asarray(jnp.exp(log_probs(scores, Sampling.for_rows(3, top_k=2, top_p=0.5))))
     np.testing.assert_allclose(both[0], [0.0, 1.0, 0.0, 0.0], rtol=1e-5)
-    warm = np.asarray(jnp.exp(log_probs(scores, Sampling.of(3, 2.0))))
+    warm = np.asarray(jnp.exp(log_probs(scores, Sampling.for_rows(3, 2.0))))
     np.testing.assert_allclose(warm[0], np.sqrt([0.1, 0.4, 0.2, 0.3]) / 1.9436, rtol=1e-4)
 
 
@@ -106,8 +106,8 @@ def test_the_first_token_above_a_share_is_drawn(size):
     scores = 3.0 * jax.random.normal(jax.random.key(size), (50, size))
     chance = jax.random.uniform(jax.random.key(1), (50,)).at[0].set(0.0).at[1].set(1.0 - 2**-23)
     for cuts in ({}, {"top_k": 2}, {"top_p": 0.7}):
-        sampling = Sampling.of(50, 0.7, **cuts)
-        token, log_prob = draw(scores, chance, sampling)
+        sampling = Sampling.for_rows(50, 0.7, **cuts)
+        token, log_prob = draw_tokens(scores, chance, sampling)
         expected = np.asarray(log_probs(scores, sampling), np.float64)
         below = np.cumsum(np.exp(expected), -1)
         shares = below / below[:, -1:]
@@ -120,7 +120,7 @@ def test_tokens_are_drawn_by_their_probability():
     chances = np.array([0.05, 0.0, 0.5, 0.3, 0.15], np.float32)
     scores = jnp.broadcast_to(jnp.log(jnp.asarray(chances)), (20_000, 5))
     chance = jax.random.uniform(jax.random.key(1), (20_000,))
-    token, log_prob = draw(scores, chance, Sampling.of(20_000))
+    token, log_prob = draw_tokens(scores, chance, Sampling.for_rows(20_000))
     found = np.bincount(np.asarray(token), minlength=5) / 20_000
     np.testing.assert_allclose(found, chances, atol=4 * 0.5 / 20_000**0.5)
     np.testing.assert_allclose(jnp.exp(log_prob), chances[np.asarray(token)], rtol=1e-5)
@@ -134,14 +134,14 @@ def test_log_probs_in_pieces_equal_those_at_once(monkeypatch):
         return jnp.sum(model.log_prob(ids)[0]), model.log_prob(ids)
 
     whole = jax.grad(lambda m: total(m)[0])(model), total(model)[1]
-    monkeypatch.setattr("sterling.language.model.CHUNK", 5 * VOCABULARY)
-    cut = jax.grad(lambda m: total(forgetful(m))[0])(model), total(model)[1]
+    monkeypatch.setattr("sterling.language.models.causal_lm.LOGITS_AT_ONCE", 5 * VOCABULARY)
+    cut = jax.grad(lambda m: total(with_remat(m))[0])(model), total(model)[1]
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_buckets_are_few_and_large_enough():
-    sizes = [bucket(n) for n in range(1, 2049)]
+    sizes = [round_up_length(n) for n in range(1, 2049)]
     assert all(size >= n for n, size in enumerate(sizes, 1))
     assert all(size <= 1.5 * n for n, size in enumerate(sizes, 1) if n > 8)
     assert sorted(set(sizes))[:6] == [8, 12, 16, 24, 32, 48]
@@ -151,4 +151,4 @@ def test_wrong_words_are_named():
     with pytest.raises(Mistake, match="nano, tiny, small"):
         tiny(10, "huge")
     with pytest.raises(Mistake, match="top_p"):
-        Sampling.of(1, top_p=0.0)
+        Sampling.for_rows(1, top_p=0.0)

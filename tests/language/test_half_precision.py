@@ -8,11 +8,12 @@ import pytest
 import sterling
 from sterling import language
 from sterling.cli import main
-from sterling.language.model import tiny
+from sterling.language.models.causal_lm import tiny
+from sterling.language.models.model_weights import with_dtype
 from sterling.language.tokenizer import Tokenizer
-from sterling.language.weights import typed
-from sterling.training import speech
-from sterling.training.settings import Speech, resolve
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.settings import LanguageSettings
+from sterling.training.language.base_model import create_learners
 
 SMALL = {"updates": 2, "evaluate_episodes": 2}
 SLOW = {"lr": 1e-6, "rise": 1}  # below what weights in bfloat16 can tell apart
@@ -22,7 +23,7 @@ SLOW = {"lr": 1e-6, "rise": 1}  # below what weights in bfloat16 can tell apart
 def half(tmp_path_factory):
     """A model of random weights in bfloat16."""
     tokenizer = Tokenizer.characters()
-    model = typed(tiny(tokenizer.vocabulary, "nano"), jnp.bfloat16)
+    model = with_dtype(tiny(tokenizer.vocabulary, "nano"), jnp.bfloat16)
     return language.save(tmp_path_factory.mktemp("half") / "hf16", model, tokenizer)
 
 
@@ -44,9 +45,9 @@ def kinds(tree):
     [("sft", {}), ("grpo", {"kl": "k3"}), ("token-ppo", {}), ("dpo", {}), ("reward", {})],
 )
 def test_what_is_taught_whole_has_float32(half, algorithm, fields):
-    asked = Speech(model=str(half))
-    settings = resolve(algorithm, "reverse-text", updates=4, speech=asked, fields=fields)
-    assert kinds(speech.agents(settings).state) == {"float32"}
+    asked = LanguageSettings(model=str(half))
+    settings = resolve_settings(algorithm, "reverse-text", updates=4, speech=asked, fields=fields)
+    assert kinds(create_learners(settings).state) == {"float32"}
 
 
 @pytest.mark.slow
@@ -54,7 +55,7 @@ def test_answers_are_learned_from(half):
     """As from the same weights written in float32: nothing is rounded on the way. The bonus of
     entropy moves the weights whatever the answers were worth."""
     model, tokenizer = language.load(half)
-    whole = language.save(half.parent / "hf32", typed(model, jnp.float32), tokenizer)
+    whole = language.save(half.parent / "hf32", with_dtype(model, jnp.float32), tokenizer)
     asked = {"prompts": 2, "group": 2, "limit": 4, "kl": "k3", "piece": 2, "entropy_coef": 0.1}
     made, same = (
         sterling.train("grpo", "reverse-text", model=str(each), **asked, **SMALL)
@@ -82,8 +83,10 @@ def test_small_steps_are_kept_and_come_back(half, taught):
 
 
 def test_a_run_goes_on_from_all_that_another_learned(taught):
-    asked = Speech(model=str(taught.path))
-    begun = speech.agents(resolve("sft", "reverse-text", updates=2, speech=asked)).state.model
+    asked = LanguageSettings(model=str(taught.path))
+    begun = create_learners(
+        resolve_settings("sft", "reverse-text", updates=2, speech=asked)
+    ).state.model
     np.testing.assert_array_equal(begun.embedding, taught.agent.state.model.embedding)
 
 
@@ -98,9 +101,11 @@ def test_it_is_written_in_the_folder_s_own_type(half, taught):
 
 
 def test_adapters_leave_the_base_as_it_is_stored(half):
-    asked = Speech(model=str(half), lora=2)
-    model = speech.agents(resolve("sft", "reverse-text", updates=2, speech=asked)).state.model
+    asked = LanguageSettings(model=str(half), lora=2)
+    model = create_learners(
+        resolve_settings("sft", "reverse-text", updates=2, speech=asked)
+    ).state.model
     assert str(model.embedding.dtype) == "bfloat16"
     adapters = model.stack.blocks.up.adapters
     assert kinds(adapters) == {"float32"}
-    assert kinds(typed(model, jnp.float16).stack.blocks.up.adapters) == {"float32"}
+    assert kinds(with_dtype(model, jnp.float16).stack.blocks.up.adapters) == {"float32"}

@@ -8,9 +8,9 @@ import sterling
 from sterling import language
 from sterling.cli import main
 from sterling.language.tokenizer import Tokenizer
-from sterling.training import begun, letters
-from sterling.training.choices import Speech
-from sterling.training.settings import resolve
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_options import LanguageSettings
+from sterling.training.language import base_model, tokenizer_alphabet
 
 TEXTS = [
     {"prompt": "Größe?", "response": "groß\tund — 日"},
@@ -25,7 +25,9 @@ def write(path, records):
 
 
 def spelled(algorithm="sft", world="reverse-text", **asked):
-    return letters.spelled(resolve(algorithm, world, updates=1, speech=Speech(**asked))).speech
+    return tokenizer_alphabet.with_alphabet(
+        resolve_settings(algorithm, world, updates=1, speech=LanguageSettings(**asked))
+    ).speech
 
 
 def test_texts_within_the_alphabet_keep_its_tokens(tmp_path, capsys):
@@ -80,4 +82,4 @@ def test_a_trained_tokenizer_keeps_its_alphabet_and_says_what_is_lost(tmp_path, 
     said = capsys.readouterr().err
     assert "has no token for 'G', 'ö', 'ß', '\\t', '—', '日' in 2 of 4 texts" in said
     assert said.count("\n") == 1
-    assert begun.start(folder).tokenizer.lost("abc?") == ""
+    assert base_model.starting_model(folder).tokenizer.unknown_characters("abc?") == ""

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.algorithms.language import teaching
-from sterling.language.model import LanguageModel, form_of
-from sterling.language.packing import Packs
+from sterling.algorithms.language import gradient_accumulation
+from sterling.language.models.causal_lm import LanguageModel, qwen3_form
+from sterling.language.models.sequence_packing import PackedBatch
 
 VOCABULARY, TIME = 7, 20
 MODEL = jax.jit(
-    lambda key: LanguageModel.create(key, VOCABULARY, 16, form_of(16, 2, 1), 2),
+    lambda key: LanguageModel.create(key, VOCABULARY, 16, qwen3_form(16, 2, 1), 2),
 )(jax.random.key(0))
 
 
@@ -53,7 +53,7 @@ def packed(ids, mask, piece, unit):
         return loss(model, lines, rows.reshape(-1, TIME - 1))
 
     rows = mask.reshape(-1, unit, TIME - 1)
-    return teaching.gradient(MODEL, flat, (ids, mask), rows, piece)
+    return gradient_accumulation.summed_gradient(MODEL, flat, (ids, mask), rows, piece)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_gradients_are_those_of_rows(piece, unit):
 )
 def test_log_probs_are_those_of_rows(seed):
     ids, mask = batch(seed)
-    found = jax.jit(lambda: teaching.log_prob(MODEL, (ids, mask), 0.7, 4))()
+    found = jax.jit(lambda: gradient_accumulation.token_log_probs(MODEL, (ids, mask), 0.7, 4))()
     expected = jax.jit(lambda: MODEL.log_prob(ids, 0.7)[0])()
     np.testing.assert_allclose(found[mask], expected[mask], rtol=1e-5, atol=1e-5)
 
@@ -94,7 +94,7 @@ def test_what_is_shared_is_read_once():
     ids[:, 16] = [0, 1, 2, 3, 4, 5, 6, 6]
     own = (np.arange(1, TIME) >= 16) & (np.arange(1, TIME) < 18)
     mask = jnp.broadcast_to(jnp.asarray(own), (8, TIME - 1))
-    packs = Packs.of(jnp.asarray(ids), mask, 4, 1)
+    packs = PackedBatch.from_lines(jnp.asarray(ids), mask, 4, 1)
     assert packs.sizes == (1, 4 * TIME, 1)
     assert packs.pieces == 1
     place = packs.read(jnp.asarray(0, jnp.int32)).place
@@ -103,7 +103,7 @@ def test_what_is_shared_is_read_once():
 
 def test_lines_of_which_none_is_learned_from_take_no_time():
     ids, mask = batch(0)
-    assert Packs.of(ids, jnp.zeros_like(mask), 4, 1).pieces == 0
+    assert PackedBatch.from_lines(ids, jnp.zeros_like(mask), 4, 1).pieces == 0
     grads, told = packed(ids, jnp.zeros_like(mask), 4, 1)
     assert told["loss"] == 0.0
     assert not any(leaf.any() for leaf in jax.tree.leaves(grads))

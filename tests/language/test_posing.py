@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import sterling
-from sterling.experience.conversation import Conversation, Host
-from sterling.experience.recorded import read
-from sterling.experience.texts import of_world
-from sterling.judging import language
-from sterling.language import posing, worlds
-from sterling.language.generate import Answers
-from sterling.language.talk import Voice
+from sterling.evaluation.language import solve_rates
+from sterling.experience.language.conversation_rollout import Conversation, ConversationHost
+from sterling.experience.language.imitated_texts import make_demonstrations
+from sterling.experience.offline.recorded_batches import read_batch
+from sterling.language import question_order, worlds
+from sterling.language.models.generation import Answers
+from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
-from sterling.language.worlds.apart import Apart
+from sterling.language.worlds.held_out_questions import HeldOutSplit
 from sterling.types import Generations
 
 COUNT = 7
@@ -59,7 +59,9 @@ class Half:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 64, 1000])
 def test_an_order_holds_each_place_once(count):
-    orders = [[posing.permuted(at, count, key) for at in range(count)] for key in range(4)]
+    orders = [
+        [question_order.permuted_index(at, count, key) for at in range(count)] for key in range(4)
+    ]
     for order in orders:
         assert sorted(order) == list(range(count))
     if count >= 64:
@@ -70,25 +72,25 @@ def test_an_order_holds_each_place_once(count):
 
 @pytest.mark.parametrize("around", ["{}", "try-again:{}", "tools:{}"])
 def test_every_question_of_a_file_comes_before_any_again(file, around):
-    world, latest = worlds.find(around.format(file)), {}
+    world, latest = worlds.find_world(around.format(file)), {}
     random = np.random.default_rng(0)
-    asked = [posing.posed(world, [0] * 3, random, latest) for _ in range(7)]
+    asked = [question_order.next_questions(world, [0] * 3, random, latest) for _ in range(7)]
     said = [question(world.begin(*pair)) for pairs in asked for pair in pairs]
     assert [sorted(said[at : at + COUNT]) == sorted(set(said)) for at in (0, 7, 14)] == [True] * 3
     assert len({tuple(said[at : at + COUNT]) for at in (0, 7, 14)}) == 3
 
 
 def test_where_there_is_no_end_chance_decides():
-    world = worlds.find("arithmetic")
-    found = posing.posed(world, [0, 1, 0], np.random.default_rng(3), {})
+    world = worlds.find_world("arithmetic")
+    found = question_order.next_questions(world, [0, 1, 0], np.random.default_rng(3), {})
     drawn = np.random.default_rng(3).integers(2**31, size=3)
     assert found == list(zip(drawn.tolist(), [0, 1, 0], strict=True))
 
 
 def test_a_users_tasks_may_have_an_end(tmp_path):
     (tmp_path / "few.py").write_text(USER)
-    world = worlds.find(str(tmp_path / "few.py"))
-    pairs = posing.posed(world, [0, 1] * COUNT, np.random.default_rng(0))
+    world = worlds.find_world(str(tmp_path / "few.py"))
+    pairs = question_order.next_questions(world, [0, 1] * COUNT, np.random.default_rng(0))
     for level in range(2):
         said = [question(world.begin(*pair)) for pair in pairs if pair[1] == level]
         assert sorted(said) == [letter * (level + 1) for letter in "abcdefg"]
@@ -97,11 +99,13 @@ def test_a_users_tasks_may_have_an_end(tmp_path):
 
 @pytest.mark.parametrize("share", [0.3, 0.6])
 def test_what_is_held_out_of_a_file_has_an_end_too(file, share):
-    parts = [Apart(worlds.find(file), share, judging=judging) for judging in (False, True)]
+    parts = [
+        HeldOutSplit(worlds.find_world(file), share, judging=judging) for judging in (False, True)
+    ]
     counts = [part.count(0) for part in parts]
     assert sum(counts) == COUNT
     assert min(counts) > 0
-    whole = {question(worlds.find(file).begin(seed, 0)) for seed in range(COUNT)}
+    whole = {question(worlds.find_world(file).begin(seed, 0)) for seed in range(COUNT)}
     for part, count in zip(parts, counts, strict=True):
         own = {question(part.begin(seed, 0)) for seed in range(5 * count, 6 * count)}
         assert len(own) == count
@@ -112,7 +116,9 @@ def test_what_is_held_out_of_a_file_has_an_end_too(file, share):
 def test_conversations_go_through_a_file_again_and_again(file):
     """The second of two seeds is asked what it would be asked alone: its groups tell at once, and
     when those of the first, which never do, are asked anew, it has no room."""
-    host = Host(worlds.find(file), Voice(LETTERS, 4, 64), Generations(3, 2, rounds=2), (0,))
+    host = ConversationHost(
+        worlds.find_world(file), ChatSettings(LETTERS, 4, 64), Generations(3, 2, rounds=2), (0,)
+    )
     said = []
     for own in (jnp.asarray([4, 9]), jnp.asarray([9])):
         source, batches = Conversation.create(host, own.size), []
@@ -129,7 +135,7 @@ def test_conversations_go_through_a_file_again_and_again(file):
 
 
 def test_demonstrations_are_of_every_question(file):
-    lines = of_world(worlds.find(file), (0,), Voice(LETTERS, 4, 64), COUNT)
+    lines = make_demonstrations(worlds.find_world(file), (0,), ChatSettings(LETTERS, 4, 64), COUNT)
     assert len({tuple(line.ids) for line in lines}) == COUNT
 
 
@@ -137,9 +143,12 @@ def test_demonstrations_are_of_every_question(file):
 def test_a_file_is_learned_from_and_judged_by_question_for_question(file, tmp_path):
     sizes = {"updates": 2, "prompts": 3, "group": 2, "limit": 2, "model": "nano"}
     run = sterling.train("grpo", file, dump=str(tmp_path / "dump"), held_out=0.3, **sizes)
-    found = language.judge(run, samples=2, problems=64)
-    left = Apart(worlds.find(file), 0.3, judging=True).count(0)
+    found = solve_rates.judge(run, samples=2, problems=64)
+    left = HeldOutSplit(worlds.find_world(file), 0.3, judging=True).count(0)
     assert found.problems == left
-    assert f"there are {left} problems, and each was asked: not 64" in found.notes
-    batches = [read(each) for each in sorted((tmp_path / "dump").glob("*.safetensors"))]
+    assert (
+        f"the environment has only {left} problems, so {left} were asked instead of 64"
+        in found.notes
+    )
+    batches = [read_batch(each) for each in sorted((tmp_path / "dump").glob("*.safetensors"))]
     assert len(batches) == 2

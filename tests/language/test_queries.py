@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 import sterling
-from sterling.experience.conversation import Host
-from sterling.language import database, tasks, worlds
-from sterling.language.adapters.worker import Fault, Worker
-from sterling.language.talk import Line, Voice
+from sterling.experience.language.conversation_rollout import ConversationHost
+from sterling.language import tasks, worlds
+from sterling.language.adapters.answer_worker import Worker, WorkerFault
+from sterling.language.scene_dialogue import ChatSettings, Transcript
 from sterling.language.task import RIGHT, Verdict
-from sterling.language.tasks import sql
+from sterling.language.tasks import sql_tasks
 from sterling.language.tokenizer import Tokenizer
-from sterling.training.contexts import heard
+from sterling.language.tools import sql_database
+from sterling.training.language.context_length import warn_of_failed_scenes
 from sterling.types import Generations
 
 PEOPLE = [{"name": "people", "columns": ["name", "age"], "rows": [["ada", 30], ["bo", 40]]}]
@@ -40,7 +41,7 @@ def test_what_depends_on_more_than_the_tables_is_forbidden(term):
     """Also beside the right answer, where it could decide when a verdict comes."""
     for query in (f"select {term} from people", f"select name from people where {term} is not 7"):
         before = time.perf_counter()
-        found = database.ask(PEOPLE, query)
+        found = sql_database.run_query(PEOPLE, query)
         assert found.rows is None
         assert found.reason in ("forbidden", "error")  # an error: this SQLite lacks the function
         assert time.perf_counter() - before < 0.5
@@ -59,7 +60,7 @@ def test_what_depends_on_more_than_the_tables_is_forbidden(term):
     ],
 )
 def test_what_the_tables_answer_is_allowed(query, rows):
-    assert database.ask(PEOPLE, query) == (rows, "")
+    assert sql_database.run_query(PEOPLE, query) == (rows, "")
 
 
 def doubled(levels: int) -> str:
@@ -70,8 +71,8 @@ def doubled(levels: int) -> str:
 
 def test_a_query_that_takes_forever_to_prepare_is_ended_from_outside(monkeypatch):
     """No count of steps and no clock within SQLite sees it; the next verdict is as ever."""
-    monkeypatch.setattr(sql, "SECONDS", 1.0)
-    family = tasks.find("sql")
+    monkeypatch.setattr(sql_tasks, "SECONDS", 1.0)
+    family = tasks.find_family("sql")
     task = family.sample(0, 0)
     assert family.verify(task, family.solve(task)) == RIGHT
     before = time.perf_counter()
@@ -81,11 +82,14 @@ def test_a_query_that_takes_forever_to_prepare_is_ended_from_outside(monkeypatch
 
 
 def test_a_pattern_may_only_be_short():
-    assert database.ask(PEOPLE, f"select name like '{'%a' * 500}' from people").reason == "error"
+    assert (
+        sql_database.run_query(PEOPLE, f"select name like '{'%a' * 500}' from people").reason
+        == "error"
+    )
 
 
 def test_the_right_answer_beside_a_burden_is_not_right():
-    family = tasks.find("sql")
+    family = tasks.find_family("sql")
     task = family.sample(3, 0)
     burden = "printf('%.*c', 900000000, 'x') is not 'y'"
     before = time.perf_counter()
@@ -106,7 +110,7 @@ def test_a_judge_that_reads_no_questions_is_not_waited_for():
     assert worker.ask(0.0) is None
     worker._process.stdin.write(b"[1, 90.0, 60.0]\n")
     before = time.perf_counter()
-    with pytest.raises(Fault, match="hung: its process reads no questions"):
+    with pytest.raises(WorkerFault, match="hung: its process reads no questions"):
         worker.ask("x" * 2**20, 0.5)
     assert time.perf_counter() - before < 10.0
 
@@ -122,16 +126,18 @@ ANSWERS = {
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_answer_that_is_none_is_the_judges_fault(name):
     worker = Worker("judges:rambling", None, 60.0)
-    with pytest.raises(Fault, match=ANSWERS[name]):
+    with pytest.raises(WorkerFault, match=ANSWERS[name]):
         worker.ask(name)
     worker.close()
 
 
 def test_verdicts_that_ran_past_their_limit_are_counted_in_one_line(capsys):
-    world = worlds.find("sql")
+    world = worlds.find_world("sql")
     late, soon = Verdict(0.0, "timeout"), Verdict(1.0, "right")
-    lines = [Line(0, 0, verdicts=(late, late)), Line(1, 0, verdicts=(soon,))]
-    host = Host(world, Voice(Tokenizer.characters(), limit=9, context=99), Generations(1, 1), (0,))
+    lines = [Transcript(0, 0, verdicts=(late, late)), Transcript(1, 0, verdicts=(soon,))]
+    host = ConversationHost(
+        world, ChatSettings(Tokenizer.characters(), limit=9, context=99), Generations(1, 1), (0,)
+    )
     for _ in range(2):
         host.note(lines)
     host.close()
@@ -139,7 +145,7 @@ def test_verdicts_that_ran_past_their_limit_are_counted_in_one_line(capsys):
     assert capsys.readouterr().err == (
         "4 verdicts of sql ran past their time limit: each is worth 0\n"
     )
-    assert heard([lines, lines[1:]]) == [lines, lines[1:]]
+    assert warn_of_failed_scenes([lines, lines[1:]]) == [lines, lines[1:]]
     assert capsys.readouterr().err == "2 verdicts ran past their time limit: each is worth 0\n"
 
 

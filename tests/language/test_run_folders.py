@@ -11,11 +11,11 @@ import pytest
 import sterling
 from sterling import language
 from sterling.cli import main
-from sterling.judging.language import judge
-from sterling.language import lora
-from sterling.language.model import tiny
+from sterling.evaluation.language.solve_rates import judge
+from sterling.language.models import lora
+from sterling.language.models.causal_lm import tiny
+from sterling.language.models.model_weights import with_dtype
 from sterling.language.tokenizer import Tokenizer
-from sterling.language.weights import typed
 from sterling.types import Mistake
 
 SMALL = {"examples": 16, "batch": 4, "limit": 8, "updates": 1, "evaluate_episodes": 0}
@@ -48,7 +48,7 @@ def moved(tmp_path_factory, names):
     """
     old, new = tmp_path_factory.mktemp("old"), tmp_path_factory.mktemp("new")
     tokenizer = Tokenizer.characters("\n abcdefghijklmnopqrstuvwxyz:")  # not the default one
-    half = typed(tiny(tokenizer.vocabulary, "nano"), jnp.bfloat16)
+    half = with_dtype(tiny(tokenizer.vocabulary, "nano"), jnp.bfloat16)
 
     def teach(out):
         model, more = HOW[out]
@@ -105,7 +105,7 @@ def test_it_plays_and_is_exported_there(place, capsys):
     model, tokenizer = language.load("exported")
     own = jax.tree.map(lambda x: x[0], agents["further"].state.model)
     ids = jnp.asarray([tokenizer.encode("abc")], jnp.int32)
-    np.testing.assert_array_equal(model(ids), lora.merged(own)(ids))
+    np.testing.assert_array_equal(model(ids), lora.merge_adapters(own)(ids))
     assert main(["export", "adapters", "alone", "--adapters"]) == 0
     config = json.loads((new / "alone" / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == str(old / "folder")
@@ -122,7 +122,9 @@ def test_it_is_judged_without_its_base_or_says_where_that_was(place):
     old, _, _ = place
     found = judge("whole", samples=1, problems=2, base=False)
     assert [model.label for model in found.models] == ["whole"]
-    with pytest.raises(Mistake, match=f"{old / 'folder'}, which the run was begun with, is not"):
+    with pytest.raises(
+        Mistake, match=f"{old / 'folder'}, the base model of this run, no longer exists"
+    ):
         judge("whole", samples=1, problems=2)
 
 
@@ -139,7 +141,7 @@ def test_adapters_of_what_peft_cannot_open_are_refused(place, capsys, base):
     assert main(["export", base, "refused", "--adapters"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "which PEFT cannot open; leave out --adapters" in error
+    assert "which PEFT cannot open. Leave out --adapters" in error
     assert main(["export", base, f"merged-{base}"]) == 0
 
 
@@ -148,6 +150,6 @@ def test_a_judge_is_not_exported_without_its_scores(place, capsys):
     sterling.train("reward", "reverse-text", model="nano", out="judge", **asked)
     assert main(["export", "judge", "speaker"]) == 2
     error = capsys.readouterr().err
-    assert "judge is a reward model, whose scores no such folder holds" in error
+    assert "judge is a reward model, which cannot be exported as a language model" in error
     assert "scored:judge:WORLD" in error
     assert not (place[1] / "speaker").exists()

@@ -25,7 +25,9 @@ ROOT = Path(__file__).parents[2]
 def processes() -> set[int]:
     """The descendants of this process, zombies included, and those of guards that are orphans."""
     seen = psutil.process_iter(["cmdline", "ppid"])
-    orphans = {p.pid for p in seen if p.info["ppid"] == 1 and "guard.py" in str(p.info["cmdline"])}
+    orphans = {
+        p.pid for p in seen if p.info["ppid"] == 1 and "start_guarded.py" in str(p.info["cmdline"])
+    }
     return orphans | {child.pid for child in psutil.Process().children(recursive=True)}
 
 
@@ -119,7 +121,8 @@ CHEATS = {
     "builtins.exec = builtins.compile = lambda *a: None\ndef add(a, b): return 0",
     "patched json": "import json\njson.dumps = lambda *a, **k: '{\"value\": true}'\n",
     "patched judge": "import sys\nfor m in list(sys.modules.values()):\n"
-    "  for n in dir(m):\n    if n in ('judge', '_test', 'report', '_kind'):\n"
+    "  for n in dir(m):\n"
+    "    if n in ('judge_solution', '_run_tests', 'send_verdict', '_exception_class'):\n"
     "      setattr(m, n, lambda *a, **k: ('pass', ''))\ndef add(a, b): return 0",
     "hides names": "all = any = isinstance = lambda *a: True\ndef add(a, b): return 0",
     "writes everywhere": "import os\nfor f in range(100):\n"
@@ -272,7 +275,7 @@ def test_tests_that_test_nothing_are_refused():
     for tests in ("", "  \n# only words\n"):
         with pytest.raises(Mistake, match="every program would pass"):
             run_code(ADD, tests)
-    with pytest.raises(Mistake, match="no Python"):
+    with pytest.raises(Mistake, match="not valid Python"):
         run_code(ADD, "assert add(1, 2 ==")
 
 

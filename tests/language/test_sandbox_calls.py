@@ -133,8 +133,8 @@ SEARCH = f'print(call({REQUEST_KEY}, b"user", b"secret", 0, 0))\n'
 PLANT = f"""
 print(call({KEYCTL}, 1, 0), call({ADD_KEY}, b"user", b"secret", b"hush", 4, -3))
 {SEARCH}
-from sterling.language.sandbox import Limits, run_python, walls
-if CUT: walls.leave_keyring()
+from sterling.language.sandbox import Limits, run_python, sandbox_walls
+if CUT: sandbox_walls.leave_keyring()
 {SEARCH}
 print(run_python(CODE, Limits(30.0)).output)
 """

@@ -7,7 +7,7 @@ import gymnasium
 import pytest
 
 from sterling.language import worlds
-from sterling.language.chat import PLAIN, Template
+from sterling.language.chat_template import PLAIN_TEMPLATE, ChatTemplate
 from sterling.language.scene import Message, Scene, TextWorld
 from sterling.language.worlds.gymnasium_text import TextGym
 from sterling.language.worlds.tool_use import ToolUse
@@ -37,7 +37,7 @@ def play(scene: Scene, talk) -> list[str]:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_any_talk_ends_in_time_with_a_verdict_for_each_thing_said(name):
-    world = worlds.find(name)
+    world = worlds.find_world(name)
     assert isinstance(world, TextWorld)
     for seed in range(25):
         dice = random.Random(seed)
@@ -62,7 +62,7 @@ def test_any_talk_ends_in_time_with_a_verdict_for_each_thing_said(name):
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_scene_is_the_same_each_time(name):
-    world, runs = worlds.find(name), []
+    world, runs = worlds.find_world(name), []
     for _ in range(2):
         scene, dice, heard = world.begin(7, world.levels[-1]), random.Random(1), []
 
@@ -80,7 +80,7 @@ def test_a_scene_is_the_same_each_time(name):
 
 @pytest.mark.parametrize("name", [name for name in WORLDS if not name.startswith(("g", "c"))])
 def test_demonstrations_get_the_whole_reward(name):
-    world = worlds.find(name)
+    world = worlds.find_world(name)
     for level in world.levels:
         for seed in range(5):
             scene = world.begin(seed, level)
@@ -89,7 +89,7 @@ def test_demonstrations_get_the_whole_reward(name):
 
 
 def test_later_attempts_are_worth_less_and_hear_only_the_reason():
-    world = worlds.find("try-again:reverse-text", attempts=3, keep=0.5)
+    world = worlds.find_world("try-again:reverse-text", attempts=3, keep=0.5)
     for wrong in range(3):
         scene = world.begin(0, 0)
         for _ in range(wrong):
@@ -106,7 +106,7 @@ def test_later_attempts_are_worth_less_and_hear_only_the_reason():
 
 
 def test_a_tool_is_called_then_the_task_is_answered():
-    world = worlds.find("tools:arithmetic")
+    world = worlds.find_world("tools:arithmetic")
     scene = world.begin(3, 4)
     task = scene.turn.messages[-1].content
     assert scene.turn.messages == (Message("user", task),)  # no words that a small model must read
@@ -118,7 +118,7 @@ def test_a_tool_is_called_then_the_task_is_answered():
 
 
 def test_calls_are_limited_and_faulty_ones_are_told():
-    world = worlds.find("tools:arithmetic,limit=3")
+    world = worlds.find_world("tools:arithmetic,limit=3")
     scene = world.begin(0, 0)
     for text, reply in (
         ("<calc>1+", "error: <calc> is never closed"),
@@ -138,12 +138,12 @@ def test_a_described_world_tells_its_tools_and_takes_functions():
         """Write in capitals."""
         return text.upper()
 
-    world = ToolUse(worlds.find("copy-text").family, [shout], describe=True)
+    world = ToolUse(worlds.find_world("copy-text").family, [shout], describe=True)
     scene = world.begin(0, 0)
     system = scene.turn.messages[0]
     assert system.role == "system"
     assert [json.loads(each) for each in system.tools] == [world.tools["shout"].schema]
-    shown = Template(PLAIN, {}, "plain").render(scene.turn.messages, reply=True)
+    shown = ChatTemplate(PLAIN_TEMPLATE, {}, "plain").render(scene.turn.messages, reply=True)
     assert "Write in capitals." in shown
     assert shown.endswith(f"</tool_call>.\nuser:\n{scene.task.prompt}\nassistant:\n")
     scene.say('<tool_call>{"name": "shout", "arguments": {"text": "hi"}}</tool_call>')
@@ -156,7 +156,7 @@ def test_a_described_world_tells_its_tools_and_takes_functions():
     "name", ["game:nim", "game:tic-tac-toe", "gym:FrozenLake-v1", "arithmetic"]
 )
 def test_what_is_thought_and_how_answers_are_marked_is_alike_in_every_world(name, form):
-    world = worlds.find(name)
+    world = worlds.find_world(name)
     scene = world.begin(0, 0)
     scene.say(form.format(wrong="z9", right=world.solve(scene)))
     assert scene.verdicts[0][0].reason in ("moved", "right")
@@ -167,7 +167,7 @@ def test_what_is_thought_and_how_answers_are_marked_is_alike_in_every_world(name
 
 @pytest.mark.parametrize("thought", ["<calc>1+1</calc>", "<tool_call> is how one calls"])
 def test_calls_that_are_only_thought_of_are_not_made(thought):
-    world = worlds.find("tools:arithmetic")
+    world = worlds.find_world("tools:arithmetic")
     scene = world.begin(0, 0)
     scene.say(f"<think>{thought}</think>\n{world.family.solve(scene.task)}")
     assert scene.turn is None
@@ -175,7 +175,7 @@ def test_calls_that_are_only_thought_of_are_not_made(thought):
 
 
 def test_an_environment_is_told_and_moved_by_words():
-    world = worlds.find("gym:FrozenLake-v1", is_slippery=False)
+    world = worlds.find_world("gym:FrozenLake-v1", is_slippery=False)
     scene = world.begin(0, 0)
     assert scene.turn.messages == (Message("user", "left/down/right/up? 0"),)
     for said in ("1", " DOWN ", "left"):  # down, down, and against the edge
@@ -188,7 +188,7 @@ def test_an_environment_is_told_and_moved_by_words():
 
 
 def test_what_is_no_action_is_answered_and_costs_a_little():
-    world = worlds.find("gym:FrozenLake-v1", is_slippery=False)
+    world = worlds.find_world("gym:FrozenLake-v1", is_slippery=False)
     scene = world.begin(0, 0)
     scene.say("jump")
     assert scene.turn.messages == (Message("user", "say left/down/right/up"),)
@@ -205,12 +205,12 @@ def test_what_is_no_action_is_answered_and_costs_a_little():
 def test_a_planned_environment_is_solved(name, level):
     if name.partition(",")[0] not in gymnasium.registry:
         name = name.replace("v4", "v3")  # Gymnasium renamed it
-    world = worlds.find(f"gym:{name}")
+    world = worlds.find_world(f"gym:{name}")
     scene = world.begin(1, 0)
     play(scene, world.solve)
     assert scene.verdicts[0][-1].reward >= level
     assert scene.verdicts[0][-1].reason == "ended"
-    assert not hasattr(worlds.find("gym:CartPole-v1"), "solve")
+    assert not hasattr(worlds.find_world("gym:CartPole-v1"), "solve")
 
 
 def test_users_may_describe_what_is_seen():
@@ -230,28 +230,31 @@ def test_users_may_describe_what_is_seen():
         ("revers-text", "did you mean reverse-text"),
         ("game:nimm", "did you mean game:nim"),
         ("gym:FrozenLak-v1", "did you mean FrozenLake-v1"),
-        ("gym:MountainCarContinuous-v0", "use a discrete one"),
-        ("gym:Acrobot-v1", "what is a good return"),
+        ("gym:MountainCarContinuous-v0", "use one that is Discrete"),
+        ("gym:Acrobot-v1", "the range of returns"),
         ("gym:FrozenLake-v1,slippery=false", "cannot make FrozenLake-v1"),
-        ("gym:CliffWalking-v1,turns=5", "leave no choice"),
+        ("gym:CliffWalking-v1,turns=5", "turns must be at least 1"),
         ("gym:FrozenLake-v1,desc=[]", "cannot make FrozenLake-v1"),
-        ("gym:FrozenLake-v1,describe=5", "describe=5 of FrozenLake-v1 is no function"),
-        ("gym:FrozenLake-v1,words=ldru", "words='ldru' of .* are no texts"),
-        ("gym:FrozenLake-v1,words=5", "words=5 of .* are no texts"),
+        ("gym:FrozenLake-v1,describe=5", "describe=5 of FrozenLake-v1 is not a function"),
+        ("gym:FrozenLake-v1,words=ldru", "words='ldru' of .* are not texts"),
+        ("gym:FrozenLake-v1,words=5", "words=5 of .* are not texts"),
         ("gym:MountainCar-v0,returns=5", "are not two numbers; give the worst and the best"),
         ("gym:MountainCar-v0,returns=(1,2,3)", "are not two numbers"),
         ("gym:MountainCar-v0,returns=(1,True)", "are not two numbers"),
         ("tools:arithmetic,limt=2", "did you mean limit"),
-        ("tools:arithmetic,limit=0", "give at least 1"),
+        ("tools:arithmetic,limit=0", "must be at least 1, not 0"),
         ("try-again:arithmetic,keep=2", "not 2"),
-        ("try-again:arithmetic,attempts=many", "'many' is no int"),
-        ("tools:arithmetic,describe=1", "1 is no bool"),
+        (
+            "try-again:arithmetic,attempts=many",
+            "attempts of .* must be of type int; got 'many'",
+        ),
+        ("tools:arithmetic,describe=1", "describe of tools:arithmetic must be of type bool; got 1"),
         ("arithmetic,speed=2", "has no options"),
     ],
 )
 def test_a_wrong_name_is_told_with_the_nearest_right_one(name, words):
     with pytest.raises(Mistake, match=words) as mistake:
-        worlds.find(name)
+        worlds.find_world(name)
     assert "\n" not in str(mistake.value)
 
 
@@ -259,11 +262,11 @@ def test_a_module_that_fails_to_make_a_world_says_why(tmp_path, monkeypatch):
     (tmp_path / "places.py").write_text("def make():\n    return 1 / 0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(Mistake, match=r"places:make raises ZeroDivisionError: division by zero"):
-        worlds.find("places:make")
+        worlds.find_world("places:make")
     with pytest.raises(Mistake, match="places has no 'mke'; did you mean make"):
-        worlds.find("places:mke")
+        worlds.find_world("places:mke")
 
 
 def test_every_name_that_is_told_is_found():
-    for name in worlds.names():
-        assert worlds.find(name).name == name
+    for name in worlds.world_names():
+        assert worlds.find_world(name).name == name

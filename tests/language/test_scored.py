@@ -8,7 +8,14 @@ import pytest
 from sterling.language import worlds
 from sterling.language.scene import Message, Scene, TextWorld
 from sterling.language.task import RIGHT, Verdict
-from sterling.language.worlds.scored import Judged, Scored, gold, register, sigmoid, split
+from sterling.language.worlds.reward_model_world import (
+    JudgedVerdict,
+    ScoredWorld,
+    gold_reward,
+    register_scorer,
+    sigmoid,
+    split_name,
+)
 from sterling.types import Mistake
 
 
@@ -18,23 +25,23 @@ def longest(answers):
 
 
 def test_the_reward_is_the_judges_and_the_gold_one_is_kept():
-    world = Scored(worlds.find("reverse-text"), longest)
+    world = ScoredWorld(worlds.find_world("reverse-text"), longest)
     assert isinstance(world, TextWorld)
     scene = world.begin(3, 0)
     assert isinstance(scene, Scene)
-    assert scene.turn == worlds.find("reverse-text").begin(3, 0).turn
+    assert scene.turn == worlds.find_world("reverse-text").begin(3, 0).turn
     right = world.solve(scene)
     scene.say("x" * 10)
     assert scene.turn is None
     (verdict,) = scene.verdicts[0]
-    assert verdict == Judged(sigmoid(3.0), "wrong", Verdict(0.0, "wrong"))
+    assert verdict == JudgedVerdict(sigmoid(3.0), "wrong", Verdict(0.0, "wrong"))
     np.testing.assert_allclose(verdict.reward, 1.0 / (1.0 + math.exp(-3.0)), rtol=1e-12)
-    assert gold(scene.verdicts[0]) == 0.0
+    assert gold_reward(scene.verdicts[0]) == 0.0
     other = world.begin(3, 0)
     other.say(right)
     assert other.verdicts[0][0].gold == RIGHT
     assert other.verdicts[0][0].reward < verdict.reward  # it can be pleased by what is not good
-    assert gold(other.verdicts[0]) == gold([RIGHT]) == 1.0
+    assert gold_reward(other.verdicts[0]) == gold_reward([RIGHT]) == 1.0
     with pytest.raises(Mistake, match="the scene is over"):
         scene.say("more")
 
@@ -46,7 +53,7 @@ def test_of_several_turns_the_last_answer_is_judged_knowing_all_before_it():
         heard.extend(answers)
         return [1.0 for _ in answers]
 
-    world = Scored(worlds.find("try-again:reverse-text"), judge)
+    world = ScoredWorld(worlds.find_world("try-again:reverse-text"), judge)
     assert (world.turns, world.seats) == (3, 1)
     heard.clear()
     scene = world.begin(0, 0)
@@ -56,7 +63,7 @@ def test_of_several_turns_the_last_answer_is_judged_knowing_all_before_it():
     right = world.solve(scene)
     scene.say(right)
     assert [each.reward for each in scene.verdicts[0]] == [0.0, sigmoid(1.0)]
-    assert gold(scene.verdicts[0]) == 0.8
+    assert gold_reward(scene.verdicts[0]) == 0.8
     ((messages, answer),) = heard
     assert answer == right
     assert [each.role for each in messages] == ["user", "assistant", "user"]
@@ -69,12 +76,12 @@ def test_scores_of_any_size_are_rewards():
 
 
 def test_it_is_found_by_its_name():
-    register("runs/long", longest)
-    found = worlds.find("scored:runs/long:try-again:copy-text,attempts=2")
+    register_scorer("runs/long", longest)
+    found = worlds.find_world("scored:runs/long:try-again:copy-text,attempts=2")
     assert found.name == "scored:runs/long:try-again:copy-text,attempts=2"
-    assert (found.turns, found.levels) == (2, worlds.find("copy-text").levels)
-    assert worlds.find("scored:runs/long:try-again:copy-text", attempts=5).turns == 5
-    assert split("scored:a/b:gym:X-v1") == ("a/b", "gym:X-v1")
+    assert (found.turns, found.levels) == (2, worlds.find_world("copy-text").levels)
+    assert worlds.find_world("scored:runs/long:try-again:copy-text", attempts=5).turns == 5
+    assert split_name("scored:a/b:gym:X-v1") == ("a/b", "gym:X-v1")
 
 
 @pytest.mark.parametrize(
@@ -87,14 +94,14 @@ def test_it_is_found_by_its_name():
     ],
 )
 def test_names_that_are_no_judged_world(name, said):
-    register("runs/long", longest)
+    register_scorer("runs/long", longest)
     with pytest.raises(Mistake, match=said):
-        worlds.find(name)
+        worlds.find_world(name)
 
 
 @pytest.mark.parametrize("bad", [lambda _: [math.nan], lambda _: [], lambda _: None])
 def test_a_scorer_that_does_not_work_is_found_at_once(bad):
     with pytest.raises(Mistake, match="does not work"):
-        Scored(worlds.find("copy-text"), bad)
+        ScoredWorld(worlds.find_world("copy-text"), bad)
     with pytest.raises(Mistake, match="without colons"):
-        register("a:b", longest)
+        register_scorer("a:b", longest)

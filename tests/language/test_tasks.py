@@ -11,18 +11,18 @@ import pytest
 from sterling.language import tasks
 from sterling.language.sandbox import Limits
 from sterling.language.task import RIGHT, Task, Verdict
-from sterling.language.tasks import expression
-from sterling.language.tasks.program import Program
+from sterling.language.tasks import arithmetic_text
+from sterling.language.tasks.program_tasks import Program
 from sterling.types import Mistake
 
-NAMES = tasks.names()
-LEVELS = [(name, level) for name in NAMES for level in tasks.find(name).levels]
+NAMES = tasks.family_names()
+LEVELS = [(name, level) for name in NAMES for level in tasks.find_family(name).levels]
 CHEAP = [(name, level) for name, level in LEVELS if name != "program"]
 SEEDS = range(50)
 
 
 def sampled(name, level, seeds=SEEDS):
-    family = tasks.find(name)
+    family = tasks.find_family(name)
     return family, [family.sample(seed, level) for seed in seeds]
 
 
@@ -60,7 +60,7 @@ def test_the_solution_of_another_task_is_mostly_not_right(name, level):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_unknown_levels_are_refused(name):
-    family = tasks.find(name)
+    family = tasks.find_family(name)
     with pytest.raises(Mistake, match=f"{name} has levels 0 to {family.levels[-1]}, not 99"):
         family.sample(0, 99)
 
@@ -91,7 +91,7 @@ def test_words(name, change):
 
 @pytest.mark.parametrize("name", ["arithmetic", "chain", "modular-addition"])
 def test_numbers_are_what_python_computes(name):
-    for level in tasks.find(name).levels:
+    for level in tasks.find_family(name).levels:
         family, sample = sampled(name, level)
         for task in sample:
             truth = eval(task.prompt.removesuffix("="))  # our own prompt
@@ -101,7 +101,7 @@ def test_numbers_are_what_python_computes(name):
 
 
 def test_a_chain_shows_what_is_left_after_each_step():
-    family = tasks.find("chain")
+    family = tasks.find_family("chain")
     task = next(t for t in (family.sample(s, 0) for s in SEEDS) if "*" in t.prompt)
     inner = re.fullmatch(r"\((\(.*?\)).*\)%(\d+)=", task.prompt)
     steps = family.solve(task).split("####")[0].split(",")
@@ -111,11 +111,11 @@ def test_a_chain_shows_what_is_left_after_each_step():
 
 @pytest.mark.parametrize("name", ["countdown", "countdown-mini"])
 def test_countdown_uses_each_number_at_most_once(name):
-    for level in tasks.find(name).levels:
+    for level in tasks.find_family(name).levels:
         family, sample = sampled(name, level)
         for task in sample:
             target, *numbers = map(int, re.findall(r"\d+", task.prompt))
-            value, used = expression.read(family.solve(task))
+            value, used = arithmetic_text.evaluate_text(family.solve(task))
             assert value == target
             assert Counter(used) == Counter(numbers)
             assert family.verify(task, str(target)).reason == "forbidden"
@@ -141,14 +141,14 @@ def test_countdown_uses_each_number_at_most_once(name):
 def test_countdown_reads_only_expressions(response, verdict):
     answer = {"numbers": [25, 3, 50, 2], "target": 22, "solution": "25-3"}
     task = Task("countdown", 0, 0, "make 22 from 25 3 50 2", answer)
-    found = tasks.find("countdown").verify(task, response)
+    found = tasks.find_family("countdown").verify(task, response)
     assert (found.reason, found.reward) == verdict
 
 
 def test_countdown_is_no_win_for_a_division_by_zero():
     answer = {"numbers": [5, 3, 3], "target": 0, "solution": "3-3"}
     task = Task("countdown", 0, 0, "make 0 from 5 3 3", answer)
-    assert tasks.find("countdown").verify(task, "5/(3-3)").reason == "wrong"
+    assert tasks.find_family("countdown").verify(task, "5/(3-3)").reason == "wrong"
 
 
 OPERATIONS = {
@@ -167,7 +167,7 @@ OPERATIONS = {
 
 def test_list_operations():
     seen = set()
-    for level in tasks.find("list-operations").levels:
+    for level in tasks.find_family("list-operations").levels:
         family, sample = sampled("list-operations", level, range(100))
         for task in sample:
             what, _, rest = task.prompt.rpartition(" in ")
@@ -212,7 +212,7 @@ def solved(prompt):
 
 
 def test_knights_and_knaves_have_exactly_one_solution():
-    for level in tasks.find("knights-and-knaves").levels:
+    for level in tasks.find_family("knights-and-knaves").levels:
         family, sample = sampled("knights-and-knaves", level, range(30))
         for task in sample:
             assert solved(task.prompt) == [task.answer]
@@ -240,7 +240,7 @@ def test_boolean_circuits_are_what_python_computes():
 def test_any_shortest_path_is_right():
     edges = ["ab", "bd", "ca", "dc", "de"]
     answer = {"edges": edges, "start": "a", "goal": "d", "path": "abd"}
-    task, family = Task("graph-path", 0, 0, "", answer), tasks.find("graph-path")
+    task, family = Task("graph-path", 0, 0, "", answer), tasks.find_family("graph-path")
     reasons = {
         **{"abd": "right", "a-c-d": "right", "a -> c -> d": "right", "a, b, d": "right"},
         **{"acded": "wrong", "ad": "wrong", "ab": "wrong", "aed": "wrong", "dba": "wrong"},
@@ -265,7 +265,7 @@ def test_graph_paths_are_shortest():
 
 
 def test_a_query_must_be_right_on_hidden_tables():
-    family = tasks.find("sql")
+    family = tasks.find_family("sql")
     task = next(t for t in (family.sample(s, 1) for s in SEEDS) if "sum(" in t.answer["query"])
     query = task.answer["query"]
     assert family.verify(task, f"{query};".replace("select", "SELECT\n")) == RIGHT
@@ -286,7 +286,7 @@ NEARLY = {
 }
 
 
-@pytest.mark.parametrize("level", tasks.find("sql").levels)
+@pytest.mark.parametrize("level", tasks.find_family("sql").levels)
 def test_a_query_that_is_nearly_right_is_wrong(level):
     family, sample = sampled("sql", level)
     asked = [(task, change(task.answer["query"])) for task in sample for change in NEARLY.values()]
@@ -309,7 +309,7 @@ def test_instructions_give_partial_credit():
     asked = [["words", 3], ["include", "red"], ["case", "upper"], ["end", "!"]]
     task = Task("instructions", 0, 3, "", {"constraints": asked, "solution": ""})
     credit = {"BIG RED SUN!": 1.0, "BIG RED SUN": 0.75, "big sun!": 0.25, "redder": 0.25, "no": 0.0}
-    family = tasks.find("instructions")
+    family = tasks.find_family("instructions")
     assert {text: family.verify(task, text).reward for text in credit} == credit
     assert family.verify(task, "BIG RED SUN").reason == "partly"
 
@@ -385,24 +385,24 @@ def test_wrong_programs(code, reason):
 
 
 def test_a_mixture_keeps_its_shares_and_sends_verdicts_to_its_members():
-    family = tasks.find("arithmetic*3+reverse-text")
+    family = tasks.find_family("arithmetic*3+reverse-text")
     sample = [family.sample(seed, 1) for seed in range(400)]
     counts = Counter(task.family for task in sample)
     assert set(counts) == {"arithmetic", "reverse-text"}
     assert 270 <= counts["arithmetic"] <= 330
     assert {family.verify(task, family.solve(task)) for task in sample} == {RIGHT}
     assert sample[0] == family.sample(0, 1)
-    member = tasks.find(sample[0].family)
+    member = tasks.find_family(sample[0].family)
     assert sample[0] == member.sample(0, 1)
 
 
 def test_a_mixture_has_the_levels_of_its_longest_member():
-    family = tasks.find("countdown-mini + program")
+    family = tasks.find_family("countdown-mini + program")
     assert family.levels == range(6)
     levels = {task.family: task.level for task in (family.sample(seed, 5) for seed in SEEDS)}
     assert levels == {"countdown-mini": 3, "program": 5}
     with pytest.raises(Mistake, match="has no family chain"):
-        family.verify(tasks.find("chain").sample(0, 0), "1")
+        family.verify(tasks.find_family("chain").sample(0, 0), "1")
 
 
 @pytest.mark.parametrize(
@@ -410,16 +410,16 @@ def test_a_mixture_has_the_levels_of_its_longest_member():
     [
         ("aritmetic", "did you mean arithmetic"),
         ("Reverse-Text", "did you mean reverse-text"),
-        ("zzzzzz", "it may be a family, reasoning-gym:NAME"),
+        ("zzzzzz", "give a family, reasoning-gym:NAME"),
         ("chain+aritmetic", "did you mean arithmetic"),
         ("chain+chain", r"names a family twice; give it a weight instead: chain\*2"),
-        ("chain*x+sql", "'x' in .* is no weight; write a positive number"),
-        ("chain*0+sql", "'0' in .* is no weight"),
-        ("chain*nan+sql", "'nan' in .* is no weight"),
+        ("chain*x+sql", "'x' in .* is not a weight; write a positive number"),
+        ("chain*0+sql", "'0' in .* is not a weight"),
+        ("chain*nan+sql", "'nan' in .* is not a weight"),
         ("chain+", "no task is called ''"),
     ],
 )
 def test_unknown_names_and_weights(name, said):
     with pytest.raises(Mistake, match=said) as raised:
-        tasks.find(name)
+        tasks.find_family(name)
     assert "\n" not in str(raised.value)

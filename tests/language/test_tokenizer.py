@@ -7,7 +7,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from sterling.language.chat import Template
+from sterling.language.chat_template import ChatTemplate
 from sterling.language.scene import Message
 from sterling.language.tokenizer import PAD, UNKNOWN, Tokenizer
 from sterling.types import Mistake
@@ -88,10 +88,10 @@ def joined(tokenizer: Tokenizer, talk: list[Message]) -> list[int]:
         if message.role != "assistant":
             new.append(message)
             continue
-        ids += tokenizer.going_on(new) if ids else tokenizer.opening(new)
+        ids += tokenizer.encode_continuation(new) if ids else tokenizer.encode_opening(new)
         ids += [*tokenizer.encode(message.content), tokenizer.end]
         new = []
-    return ids + (tokenizer.going_on(new) if ids else tokenizer.opening(new))
+    return ids + (tokenizer.encode_continuation(new) if ids else tokenizer.encode_opening(new))
 
 
 @pytest.mark.parametrize("make", [Tokenizer.characters, Tokenizer.bytes])
@@ -120,17 +120,17 @@ def test_unknown_characters_are_one_token_each():
 
 def test_own_conversations_have_one_token_for_each_role():
     tokenizer = Tokenizer.characters("abcd 2+")
-    opened = tokenizer.opening([Message("user", "2+2")])
+    opened = tokenizer.encode_opening([Message("user", "2+2")])
     assert len(opened) == 5
-    assert tokenizer.going_on([Message("tool", "ab")])[-1] == opened[-1]
-    assert len(tokenizer.going_on([Message("tool", "ab")])) == 4
+    assert tokenizer.encode_continuation([Message("tool", "ab")])[-1] == opened[-1]
+    assert len(tokenizer.encode_continuation([Message("tool", "ab")])) == 4
     whole = [Message("user", "2+2"), Message("assistant", "a"), Message("user", "b")]
     text = "<|user|>2+2<|assistant|>a<|end|><|user|>b<|assistant|>"
     assert joined(tokenizer, whole) == tokenizer.encode(text)
     with pytest.raises(Mistake, match="judge"):
-        tokenizer.opening([Message("judge", "a")])
+        tokenizer.encode_opening([Message("judge", "a")])
     with pytest.raises(Mistake, match="there are none"):
-        Tokenizer.characters().going_on([])
+        Tokenizer.characters().encode_continuation([])
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_turns_joined_are_the_conversation_written_at_once(tmp_path, template, e
     tokenizer = Tokenizer.read(folder_of(tmp_path, settings | {"chat_template": template}))
     assert tokenizer.end == tokenizer.encode(end)[0]
     talk = [Message(m.role, m.content.strip()) for m in TALK] if template == LLAMA else TALK
-    whole = tokenizer.opening(talk)
+    whole = tokenizer.encode_opening(talk)
     assert joined(tokenizer, talk) == whole
     text = tokenizer.decode(whole)
     assert "right" in text
@@ -164,14 +164,14 @@ def test_conversations_are_those_of_transformers(name):
 def test_tokens_that_a_folder_does_not_name_are_not_written(tmp_path):
     settings = {"eos_token": "<|eot_id|>", "bos_token": None, "chat_template": LLAMA}
     tokenizer = Tokenizer.read(folder_of(tmp_path, settings))
-    opened = tokenizer.opening([Message("user", "a")])
+    opened = tokenizer.encode_opening([Message("user", "a")])
     assert opened[0] == tokenizer.encode("<|start_header_id|>")[0]
 
 
 def test_what_was_thought_earlier_does_not_change_the_tokens_between_turns(tmp_path):
     settings = {"eos_token": "<|im_end|>", "chat_template": THINKING}
     tokenizer = Tokenizer.read(folder_of(tmp_path, settings))
-    between = tokenizer.going_on([Message("user", "mark")])
+    between = tokenizer.encode_continuation([Message("user", "mark")])
     wanted = "\n<|im_start|>user\nmark<|im_end|>\n<|im_start|>assistant\n"
     assert between == tokenizer.encode(wanted)
 
@@ -188,7 +188,7 @@ SCHEMA = '{"type": "function", "function": {"name": "é", "parameters": {"proper
 
 
 def test_tools_are_shown_as_the_template_shows_them():
-    template = Template(ASKS_FOR_CALLS, {}, "it")
+    template = ChatTemplate(ASKS_FOR_CALLS, {}, "it")
     asked = Message("user", "1+1=")
     for system, told in (("be brief", "be brief"), ("", "be helpful")):
         shown = template.render([Message("system", system, (SCHEMA,)), asked], reply=True)
@@ -200,7 +200,7 @@ def test_tools_are_shown_as_the_template_shows_them():
 def test_tools_are_told_in_words_where_calls_would_be_written_otherwise(source):
     """Also by a template that shows tools, but asks for calls in another form."""
     talk = [Message("system", "be brief", (SCHEMA,)), Message("user", "1+1=")]
-    shown = Template(source, {"bos_token": ""}, "it").render(talk, reply=True)
+    shown = ChatTemplate(source, {"bos_token": ""}, "it").render(talk, reply=True)
     assert f"be brief\nYou have tools.\n{SCHEMA}\nCall one with <tool_call>" in shown
     assert shown.count(SCHEMA) == 1
 
@@ -221,8 +221,8 @@ def test_a_tokenizer_comes_back_from_its_folder(tmp_path):
     tokenizer.write(tmp_path)
     again = Tokenizer.read(tmp_path)
     talk = [Message("system", "a"), Message("user", "b\nc")]
-    assert again.opening(talk) == tokenizer.opening(talk)
-    assert again.going_on(talk) == tokenizer.going_on(talk)
+    assert again.encode_opening(talk) == tokenizer.encode_opening(talk)
+    assert again.encode_continuation(talk) == tokenizer.encode_continuation(talk)
     kept = ("vocabulary", "pad", "end", "stops")
     assert [getattr(again, name) for name in kept] == [getattr(tokenizer, name) for name in kept]
     assert tokenizer.encode(PAD) == [tokenizer.pad]
@@ -232,7 +232,9 @@ def test_templates_of_several_the_default_is_taken(tmp_path):
     named = [{"name": "tools", "template": "x"}, {"name": "default", "template": CHATML}]
     settings = {"eos_token": "<|im_end|>", "chat_template": named}
     tokenizer = Tokenizer.read(folder_of(tmp_path, settings))
-    assert tokenizer.opening([Message("user", "a")])[0] == tokenizer.encode("<|im_start|>")[0]
+    assert (
+        tokenizer.encode_opening([Message("user", "a")])[0] == tokenizer.encode("<|im_start|>")[0]
+    )
 
 
 def test_templates_can_do_what_transformers_lets_them():
@@ -242,7 +244,7 @@ def test_templates_can_do_what_transformers_lets_them():
         "{% set kept = namespace(n=1) %}{% set kept.n = kept.n + 1 %}{{ kept.n }}"
         "{{ dict(a='<').a }}{{ strftime_now('%Y')[:2] }}"
     )
-    said = Template(source, {}, "it").render([Message("user", "<é>")] * 3, reply=False)
+    said = ChatTemplate(source, {}, "it").render([Message("user", "<é>")] * 3, reply=False)
     assert said == '{"role": "user", "content": "<é>"}' * 2 + "2<20"
 
 
@@ -258,7 +260,7 @@ def test_templates_can_do_what_transformers_lets_them():
 )
 def test_templates_stay_in_the_sandbox(attack):
     with pytest.raises(Mistake, match="it refuses a conversation of user"):
-        Template(attack, {}, "it").render([Message("user", "a")], reply=False)
+        ChatTemplate(attack, {}, "it").render([Message("user", "a")], reply=False)
 
 
 def test_broken_tokenizers_are_refused_in_one_line(tmp_path):
@@ -289,7 +291,7 @@ def test_broken_tokenizers_are_refused_in_one_line(tmp_path):
 @pytest.mark.parametrize("odd", [5, ["a"], {"a": 1}, [{"name": "default", "template": 5}]])
 def test_templates_that_are_no_texts_are_refused(tmp_path, odd):
     path = folder_of(tmp_path, {"eos_token": "<|im_end|>", "chat_template": odd})
-    with pytest.raises(Mistake, match="chat_template is no text"):
+    with pytest.raises(Mistake, match="chat_template is neither a text"):
         Tokenizer.read(path)
     (path / "chat_template.jinja").write_bytes(b"\xff\xfe")
     with pytest.raises(Mistake, match=r"chat_template\.jinja is not UTF-8"):

@@ -5,10 +5,10 @@ from typing import Literal
 
 import pytest
 
-from sterling.language import tools
-from sterling.language.calculator import calculate
-from sterling.language.corpus import Corpus
 from sterling.language.sandbox import isolation
+from sterling.language.tools import tool_calls
+from sterling.language.tools.calculator import calculate
+from sterling.language.tools.corpus_search import Corpus
 from sterling.types import Mistake
 
 
@@ -63,7 +63,7 @@ def weather(city: str, days: int = 1, unit: Literal["C", "F"] = "C", at: list[in
 
 
 def test_a_typed_function_becomes_a_tool():
-    made = tools.tool(weather)
+    made = tool_calls.tool_from_function(weather)
     assert made.description == "Tell the weather of a city for some days."
     assert made.parameters == {
         "type": "object",
@@ -89,15 +89,19 @@ def test_a_function_that_says_too_little_is_refused():
     def odd(x: object):
         """Do it."""
 
-    for function, words in ((silent, "docstring"), (untyped, "no type"), (odd, "cannot hold")):
+    for function, words in (
+        (silent, "docstring"),
+        (untyped, "no type"),
+        (odd, "no call can contain"),
+    ):
         with pytest.raises(Mistake, match=words):
-            tools.tool(function)
+            tool_calls.tool_from_function(function)
     with pytest.raises(Mistake, match="did you mean python"):
-        tools.find("pyton")
+        tool_calls.find_tool("pyton")
     with pytest.raises(Mistake, match="second tool is called 'calc'"):
-        tools.registry(["calc", "calc"])
+        tool_calls.tools_by_name(["calc", "calc"])
     with pytest.raises(Mistake, match="cannot read the corpus"):
-        tools.find("search:/no/such/file")
+        tool_calls.find_tool("search:/no/such/file")
 
 
 def say(text: str) -> list[tuple[bool, str]]:
@@ -109,8 +113,8 @@ def say(text: str) -> list[tuple[bool, str]]:
         """Never work."""
         raise ValueError("out of order")
 
-    known = tools.registry(["calc", weather, double, broken])
-    return [tools.answer(call, known) for call in tools.calls(text, known)]
+    known = tool_calls.tools_by_name(["calc", weather, double, broken])
+    return [tool_calls.run_call(call, known) for call in tool_calls.find_calls(text, known)]
 
 
 def call(name: str, **arguments) -> str:
@@ -128,12 +132,12 @@ def test_calls_in_both_spellings_are_answered_in_order():
 
 def test_a_schema_need_not_say_what_it_does_not_restrict():
     """JSON Schema's ``required`` and ``properties`` may be left out; tools are made by hand too."""
-    now = tools.Tool("now", "Tell the time.", {"type": "object"}, lambda: "noon")
+    now = tool_calls.Tool("now", "Tell the time.", {"type": "object"}, lambda: "noon")
     kind = {"type": "object", "properties": {"city": {"type": "string"}}}
-    sky = tools.Tool("sky", "Tell the weather.", kind, lambda city="Rome": f"{city}: blue")
-    known = tools.registry([now, sky])
+    sky = tool_calls.Tool("sky", "Tell the weather.", kind, lambda city="Rome": f"{city}: blue")
+    known = tool_calls.tools_by_name([now, sky])
     text = f"<now></now>{call('now')}{call('sky')}<sky>Oslo</sky>{call('now', city='Rome')}"
-    said = [tools.answer(each, known) for each in tools.calls(text, known)]
+    said = [tool_calls.run_call(each, known) for each in tool_calls.find_calls(text, known)]
     right = ["noon", "noon", "Rome: blue", "Oslo: blue"]
     wrong = (False, "error: there is no argument 'city'")
     assert said == [*((True, each) for each in right), wrong]
@@ -147,10 +151,10 @@ def pick(number: Literal[1, 2, 3, "all"], unit: Literal["C", "F"] | None = None)
 def test_what_may_be_null_may_be_left_out_in_so_many_words():
     assert say(call("weather", city="Rome", at=None)) == [(True, "Rome: 1 C, None")]
     assert say(call("weather", city="Rome", at=[1])) == [(True, "Rome: 1 C, [1]")]
-    known = tools.registry([pick])
+    known = tool_calls.tools_by_name([pick])
     for unit in (None, "F"):
-        (asked,) = tools.calls(call("pick", number="all", unit=unit), known)
-        assert tools.answer(asked, known) == (True, f"'all' {unit}")
+        (asked,) = tool_calls.find_calls(call("pick", number="all", unit=unit), known)
+        assert tool_calls.run_call(asked, known) == (True, f"'all' {unit}")
     assert known["pick"].parameters["properties"] == {
         "number": {"type": ["integer", "string"], "enum": [1, 2, 3, "all"]},
         "unit": {"type": ["string", "null"], "enum": ["C", "F", None]},
@@ -167,9 +171,9 @@ def test_what_may_be_null_may_be_left_out_in_so_many_words():
     ],
 )
 def test_one_of_several_values_is_called_in_short(text, reply):
-    known = tools.registry([pick])
-    (asked,) = tools.calls(f"<pick>{text}</pick>", known)
-    assert tools.answer(asked, known) == reply
+    known = tool_calls.tools_by_name([pick])
+    (asked,) = tool_calls.find_calls(f"<pick>{text}</pick>", known)
+    assert tool_calls.run_call(asked, known) == reply
 
 
 @pytest.mark.parametrize(
@@ -199,19 +203,22 @@ def test_a_faulty_call_is_answered_by_what_is_wrong(text, reply):
 
 
 def test_python_runs_in_the_sandbox():
-    known = tools.registry(["python"])
-    (asked,) = tools.calls("<python>x = 6\nprint('hi')\nx * 7</python>", known)
-    good, told = tools.answer(asked, known)
+    known = tool_calls.tools_by_name(["python"])
+    (asked,) = tool_calls.find_calls("<python>x = 6\nprint('hi')\nx * 7</python>", known)
+    good, told = tool_calls.run_call(asked, known)
     if isolation() == "namespaces":
         assert (good, told) == (True, "hi\n42")
-        (asked,) = tools.calls("<python>1/0</python>", known)
-        assert tools.answer(asked, known)[1] == "error: error: ZeroDivisionError: division by zero"
+        (asked,) = tool_calls.find_calls("<python>1/0</python>", known)
+        assert (
+            tool_calls.run_call(asked, known)[1]
+            == "error: error: ZeroDivisionError: division by zero"
+        )
     else:
         assert (good, told[:14]) == (False, "error: refused")
 
 
 def test_a_file_of_lines_can_be_searched(tmp_path):
     (tmp_path / "facts.txt").write_text("Paris is the capital of France\nRome is in Italy\n")
-    known = tools.registry([f"search:{tmp_path / 'facts.txt'}"])
-    (asked,) = tools.calls("<search>capital of france</search>", known)
-    assert tools.answer(asked, known) == (True, "Paris is the capital of France")
+    known = tool_calls.tools_by_name([f"search:{tmp_path / 'facts.txt'}"])
+    (asked,) = tool_calls.find_calls("<search>capital of france</search>", known)
+    assert tool_calls.run_call(asked, known) == (True, "Paris is the capital of France")

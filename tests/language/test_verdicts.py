@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sterling.language import database, tasks
+from sterling.language import tasks
 from sterling.language.task import (
     REASONS,
     Family,
@@ -15,11 +15,12 @@ from sterling.language.task import (
     code_answer,
     final_answer,
 )
-from sterling.language.tasks import expression
+from sterling.language.tasks import arithmetic_text
+from sterling.language.tools import sql_database
 from sterling.types import Mistake
 
-NAMES = tasks.names()
-FAMILIES = {name: tasks.find(name) for name in NAMES}
+NAMES = tasks.family_names()
+FAMILIES = {name: tasks.find_family(name) for name in NAMES}
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)  # half characters as well
 MARKS = ("<answer>", "</answer>", "\\boxed{", "}", "####", "<think>", "</think>", "```", "\0")
 LONG = ("9" * 100_000, "(" * 100_000, "[" * 100_000, "<answer>" * 20_000, "\\boxed{" * 20_000)
@@ -141,13 +142,13 @@ def test_a_solution_is_right_in_every_wrapping(name):
     ],
 )
 def test_what_is_no_expression(text):
-    assert expression.read(text) is None
+    assert arithmetic_text.evaluate_text(text) is None
 
 
 def test_expressions_are_exact():
-    assert expression.read("1/3*3 - -(2*4)") == (9, [1, 3, 3, 2, 4])
-    assert expression.read("1/(2-2)") == (None, [1, 2, 2])
-    assert expression.read("-" * 119 + "3") == (-3, [3])
+    assert arithmetic_text.evaluate_text("1/3*3 - -(2*4)") == (9, [1, 3, 3, 2, 4])
+    assert arithmetic_text.evaluate_text("1/(2-2)") == (None, [1, 2, 2])
+    assert arithmetic_text.evaluate_text("-" * 119 + "3") == (-3, [3])
 
 
 PEOPLE = [{"name": "people", "columns": ["name", "age"], "rows": [["ada", 30], ["bo", 40]]}]
@@ -178,7 +179,7 @@ PEOPLE = [{"name": "people", "columns": ["name", "age"], "rows": [["ada", 30], [
     ],
 )
 def test_a_query_can_only_read(query, reason, tmp_path):
-    found = database.ask(PEOPLE, query.replace("FILE", str(tmp_path / "made")))
+    found = sql_database.run_query(PEOPLE, query.replace("FILE", str(tmp_path / "made")))
     assert found.reason == reason
     assert not found.rows
     assert not list(tmp_path.iterdir())
@@ -197,19 +198,19 @@ ENDLESS = "with recursive t(x) as (select 1 union all select x+1 from t) select"
 )
 def test_a_query_cannot_run_for_long(query):
     before = time.perf_counter()
-    assert database.ask(PEOPLE, query) == (None, "timeout")
+    assert sql_database.run_query(PEOPLE, query) == (None, "timeout")
     assert time.perf_counter() - before < 2.0
 
 
 def test_only_so_many_rows_are_fetched():
-    assert len(database.ask(PEOPLE, f"{ENDLESS} x from t", 7).rows) == 7
+    assert len(sql_database.run_query(PEOPLE, f"{ENDLESS} x from t", 7).rows) == 7
 
 
 def test_rows_are_compared_as_a_multiset_or_in_order():
     one, other = [(1, "a"), (2.0000001, "b")], [(2, "b"), (1, "a")]
-    assert database.equal(one, other, ordered=False)
-    assert not database.equal(one, other, ordered=True)
-    assert not database.equal([(1,), (1,), (2,)], [(1,), (2,), (2,)], ordered=False)
+    assert sql_database.same_rows(one, other, ordered=False)
+    assert not sql_database.same_rows(one, other, ordered=True)
+    assert not sql_database.same_rows([(1,), (1,), (2,)], [(1,), (2,), (2,)], ordered=False)
 
 
 def test_all_json_of_other_types_is_wrong():

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sterling.nets.cache import NOWHERE, Cache, recall, remembered
+from sterling.nets.key_value_cache import EMPTY_POSITION, Cache, attend_to_cache, write_tokens
 from sterling.nets.transformer import attend
 
 BATCH, HEADS, FEW, SIZE, ROOM = 3, 4, 2, 6, 7
@@ -23,10 +23,12 @@ def test_recall_is_attention_in_another_layout():
     queries = drawn(2, BATCH, HEADS, 2, SIZE)
     allowed = jax.random.bernoulli(jax.random.key(3), 0.5, (BATCH, 2, ROOM)).at[:, :, 0].set(True)
     cache = empty()
-    layer = remembered((cache.keys[0], cache.values[0]), keys[:, :, :3], values[:, :, :3], 0)
-    layer = remembered(layer, keys[:, :, 3:], values[:, :, 3:], 3)
+    layer = write_tokens((cache.keys[0], cache.values[0]), keys[:, :, :3], values[:, :, :3], 0)
+    layer = write_tokens(layer, keys[:, :, 3:], values[:, :, 3:], 3)
     expected = attend(queries, keys, values, allowed)
-    np.testing.assert_allclose(recall(queries, layer, allowed), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        attend_to_cache(queries, layer, allowed), expected, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_rows_are_put_into_the_ring_before_the_place():
@@ -39,7 +41,7 @@ def test_rows_are_put_into_the_ring_before_the_place():
     fresh = Cache(
         (drawn(2, 2 * FEW, SIZE, new),),
         (drawn(3, 2 * FEW, new, SIZE),),
-        jnp.array([[0, 1, 2], [NOWHERE, 0, 1]], jnp.int32),
+        jnp.array([[0, 1, 2], [EMPTY_POSITION, 0, 1]], jnp.int32),
     )
     row = jnp.array([1, BATCH], jnp.int32)  # the second is no row: it is left out
     found = jax.jit(Cache.with_rows)(old, fresh, row, jnp.asarray(place, jnp.int32))
@@ -47,7 +49,7 @@ def test_rows_are_put_into_the_ring_before_the_place():
     for head in range(FEW):
         np.testing.assert_array_equal(found.keys[0][FEW + head][:, where], fresh.keys[0][head])
         np.testing.assert_array_equal(found.values[0][FEW + head][where], fresh.values[0][head])
-    np.testing.assert_array_equal(found.position[1], [1, 2, *[NOWHERE] * 4, 0])
+    np.testing.assert_array_equal(found.position[1], [1, 2, *[EMPTY_POSITION] * 4, 0])
     for kept in (0, 2):
         np.testing.assert_array_equal(found.position[kept], old.position[kept])
         pairs = slice(kept * FEW, (kept + 1) * FEW)
@@ -61,8 +63,8 @@ def test_room_is_added_behind():
         (drawn(1, BATCH * FEW, 2, SIZE),),
         jnp.full((BATCH, 2), 5, jnp.int32),
     )
-    large = small.larger(ROOM)
+    large = small.enlarge(ROOM)
     assert jax.tree.map(jnp.shape, large) == jax.tree.map(jnp.shape, empty())
     np.testing.assert_array_equal(large.keys[0][:, :, :2], small.keys[0])
     np.testing.assert_array_equal(large.values[0][:, :2], small.values[0])
-    np.testing.assert_array_equal(large.position, [[5, 5, *[NOWHERE] * 5]] * BATCH)
+    np.testing.assert_array_equal(large.position, [[5, 5, *[EMPTY_POSITION] * 5]] * BATCH)

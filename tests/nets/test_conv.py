@@ -7,18 +7,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.nets.conv import NATURE, SMALL, Torso, built_in, by_products
+from sterling.nets.convolution import (
+    GRID_LAYERS,
+    NATURE_LAYERS,
+    Torso,
+    convolve_by_products,
+    convolve_xla,
+)
 
 
-@pytest.mark.parametrize(("outputs", "kernel", "stride"), [*NATURE, *SMALL])
+@pytest.mark.parametrize(("outputs", "kernel", "stride"), [*NATURE_LAYERS, *GRID_LAYERS])
 @pytest.mark.parametrize("sides", [(17, 14), pytest.param((8, 11), marks=pytest.mark.slow)])
 def test_products_of_patches_are_convolutions(outputs, kernel, stride, sides):
     """Values and gradients, also where the last rows are too few for another patch."""
     keys = jax.random.split(jax.random.key(0), 3)
     x = jax.random.normal(keys[0], (3, *sides, 5))
     weight = jax.random.normal(keys[1], (kernel, kernel, 5, outputs))
-    wanted, back = jax.vjp(lambda x, w: built_in(x, w, stride), x, weight)
-    got, back_too = jax.vjp(lambda x, w: by_products(x, w, stride), x, weight)
+    wanted, back = jax.vjp(lambda x, w: convolve_xla(x, w, stride), x, weight)
+    got, back_too = jax.vjp(lambda x, w: convolve_by_products(x, w, stride), x, weight)
     assert got.shape == wanted.shape
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
     pull = jax.random.normal(keys[2], wanted.shape)

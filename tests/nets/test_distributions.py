@@ -7,8 +7,8 @@ import pytest
 from gymnasium import spaces
 from scipy import integrate, stats
 
+from sterling.nets.action_heads import Actions
 from sterling.nets.distributions import Categorical, MultiCategorical, Normal, TanhNormal
-from sterling.nets.heads import Actions
 from sterling.types import Mistake
 
 MEAN, LOG_STD = np.array([[0.3, -1.2], [2.0, 0.0]]), np.array([[-0.5, 0.4], [0.0, -2.0]])
@@ -90,7 +90,7 @@ def test_categorical_samples_have_the_probabilities():
 
 
 def test_masked_categorical_never_picks_what_is_forbidden():
-    actions = Actions.of(spaces.Discrete(4))
+    actions = Actions.from_space(spaces.Discrete(4))
     mask = jnp.tile(jnp.array([[True, False, True, False]]), (20_000, 1))
     outputs = jnp.tile(jnp.array([[0.0, 50.0, 0.0, 3.0]]), (20_000, 1))
     pi = actions.distribution(outputs, mask)
@@ -118,5 +118,5 @@ def test_several_choices_are_independent():
 
 @pytest.mark.parametrize("space", [spaces.MultiBinary([3, 2]), spaces.MultiDiscrete([[2, 3]])])
 def test_a_grid_of_choices_is_named(space):
-    with pytest.raises(Mistake, match="make it one row"):
-        Actions.of(space)
+    with pytest.raises(Mistake, match="Flatten it to one axis"):
+        Actions.from_space(space)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.nets.encoder import Encoder
+from sterling.nets.obs_encoder import Encoder
 from sterling.types import Mistake
 
 FAR = spaces.MultiDiscrete([2, 2], start=[5, -1])
@@ -63,7 +63,7 @@ def test_only_the_outermost_mask_is_left_out():
 
 
 def test_what_has_no_numbers_is_refused():
-    with pytest.raises(Mistake, match="Text is not understood"):
+    with pytest.raises(Mistake, match="type Text are not supported"):
         Encoder.create(jax.random.key(0), spaces.Text(3))
 
 

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from sterling.nets.encoder import Encoder
-from sterling.nets.ensemble import Ensemble, Twins
 from sterling.nets.mlp import MLP, Norm
+from sterling.nets.obs_encoder import Encoder
+from sterling.nets.q_ensemble import CriticEnsemble, TwinCritics
 
 VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
@@ -35,35 +35,37 @@ def test_a_normalised_perceptron_by_hand():
 def test_values_of_normalised_critics_stay_bounded_far_away():
     """A hidden layer of unit rows bounds the value whatever goes in (Ball 2023, section 4.2)."""
     torso = Encoder.create(jax.random.key(0), VECTOR)
-    twins = Twins.create(jax.random.key(0), torso, (16, 16), 2, layer_norm=True)
-    plain = Twins.create(jax.random.key(0), torso, (16, 16), 2)
+    twins = TwinCritics.create(jax.random.key(0), torso, (16, 16), 2, layer_norm=True)
+    plain = TwinCritics.create(jax.random.key(0), torso, (16, 16), 2)
     action = 1e4 * jnp.ones((1, 2))
     limit = jnp.linalg.norm(twins.first.layers[-1].weight) * 4.0 + 1.0  # |row| = sqrt(16)
-    assert jnp.abs(twins.of_action(jnp.zeros((1, 3)), action)[0])[0] <= limit
-    assert jnp.abs(plain.of_action(jnp.zeros((1, 3)), action)[0])[0] > 10.0 * limit
+    assert jnp.abs(twins.q_values(jnp.zeros((1, 3)), action)[0])[0] <= limit
+    assert jnp.abs(plain.q_values(jnp.zeros((1, 3)), action)[0])[0] > 10.0 * limit
 
 
 def test_members_of_an_ensemble_are_networks_of_their_own():
     torso = Encoder.create(jax.random.key(0), VECTOR)
-    ensemble = Ensemble.create(jax.random.key(1), torso, (8, 8), 2, members=3, layer_norm=True)
+    ensemble = CriticEnsemble.create(
+        jax.random.key(1), torso, (8, 8), 2, members=3, layer_norm=True
+    )
     obs, action = jax.random.normal(jax.random.key(2), (4, 3)), jnp.full((4, 2), 0.3)
-    found = ensemble.of_action(obs, action)
+    found = ensemble.q_values(obs, action)
     assert found.shape == (3, 4)
     x = jnp.concatenate([obs, action], 1)
     for index in range(3):
         net = jax.tree.map(lambda leaf, i=index: leaf[i], ensemble.nets)
         np.testing.assert_allclose(found[index], net(x)[:, 0], rtol=1e-5, atol=1e-6)
     assert np.unique(np.asarray(found).round(4)).size == found.size
-    some = ensemble.members(jnp.array([2, 0]))
-    np.testing.assert_allclose(some.of_action(obs, action), found[jnp.array([2, 0])], rtol=1e-6)
+    some = ensemble.take_members(jnp.array([2, 0]))
+    np.testing.assert_allclose(some.q_values(obs, action), found[jnp.array([2, 0])], rtol=1e-6)
 
 
 def test_slopes_are_those_of_finite_differences():
     torso = Encoder.create(jax.random.key(0), VECTOR)
-    ensemble = Ensemble.create(jax.random.key(1), torso, (16,), 2, members=3)
+    ensemble = CriticEnsemble.create(jax.random.key(1), torso, (16,), 2, members=3)
     obs, action = jax.random.normal(jax.random.key(2), (4, 3)), jnp.full((4, 2), 0.3)
-    slopes = ensemble.slopes(obs, action)
+    slopes = ensemble.action_gradients(obs, action)
     for index in range(2):
         step = 1e-3 * jax.nn.one_hot(index, 2)[None]
-        ahead, back = (ensemble.of_action(obs, action + sign * step) for sign in (1.0, -1.0))
+        ahead, back = (ensemble.q_values(obs, action + sign * step) for sign in (1.0, -1.0))
         np.testing.assert_allclose(slopes[..., index], (ahead - back) / 2e-3, atol=2e-3)

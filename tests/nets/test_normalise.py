@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling.nets.normalise import Moments, ObsNormaliser, RewardNormaliser
+from sterling.nets.running_statistics import Moments, ObsNormaliser, RewardNormaliser
 from sterling.types import Log, Spec
 
 PLAIN = Spec(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2))

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from sterling.nets.optimiser import SMALL, Packed, adam, global_norm
+from sterling.nets.optimiser import SMALL_LEAF, PackedLeaves, adam, global_norm
 
 
 def tree(key, shapes):
@@ -17,7 +17,7 @@ def tree(key, shapes):
     }
 
 
-MIXED = [(3,), (40, 40), (), (SMALL - 1,), (SMALL,), (2, 5)]
+MIXED = [(3,), (40, 40), (), (SMALL_LEAF - 1,), (SMALL_LEAF,), (2, 5)]
 SHAPES = pytest.mark.parametrize("shapes", [MIXED, [(3,), (4,)], [(64, 64)]])
 
 
@@ -41,7 +41,7 @@ def test_it_moves_as_optax_does(shapes, max_norm):
 @SHAPES
 def test_packing_loses_nothing(shapes):
     full = tree(jax.random.key(0), shapes)
-    back = Packed.of(full).unpacked(full)
+    back = PackedLeaves.from_tree(full).unpack(full)
     for one, two in zip(jax.tree.leaves(back), jax.tree.leaves(full), strict=True):
         np.testing.assert_array_equal(one, two)
     np.testing.assert_allclose(global_norm(full), optax.global_norm(full), rtol=1e-6)

@@ -6,12 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from sterling.nets.mlp import orthogonal
+from sterling.nets.mlp import orthogonal_matrix
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
 def test_rows_or_columns_are_orthonormal(shape):
-    made = np.asarray(orthogonal(jax.random.normal(jax.random.key(0), shape)))
+    made = np.asarray(orthogonal_matrix(jax.random.normal(jax.random.key(0), shape)))
     product = made.T @ made if shape[0] >= shape[1] else made @ made.T
     np.testing.assert_allclose(product, np.eye(min(shape)), atol=1e-6)
 
@@ -19,13 +19,13 @@ def test_rows_or_columns_are_orthonormal(shape):
 def test_no_batch_of_decompositions():
     """Batches of them block each other for good (see ``_qr``); each is the same as alone."""
     normal = jax.random.normal(jax.random.key(0), (2, 3, 40, 8))
-    many = jax.vmap(jax.vmap(orthogonal))
+    many = jax.vmap(jax.vmap(orthogonal_matrix))
     found = list(decompositions(jax.make_jaxpr(many)(normal).jaxpr))
     assert found
     assert all(shape == (40, 8) for shape in found)
     made = many(normal)
     for i, j in np.ndindex(2, 3):
-        np.testing.assert_array_equal(made[i, j], orthogonal(normal[i, j]))
+        np.testing.assert_array_equal(made[i, j], orthogonal_matrix(normal[i, j]))
 
 
 def decompositions(jaxpr):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.nets.transformer import Transformer, attend, rotary_rates, rotated, turns
+from sterling.nets.transformer import Transformer, apply_rotation, attend, rotary_rates, rotations
 from sterling.types import Mistake
 
 WIDTH, HEADS, LAYERS, TIME = 8, 2, 2, 6
@@ -118,7 +118,7 @@ def test_more_layers_than_run_side_by_side_are_the_same():
 
     @jax.jit
     def one(block, x):
-        return net._finish(block, x, attend(*net._split(block, x, turns(at, ())), looks))
+        return net._finish(block, x, attend(*net._split(block, x, rotations(at, ())), looks))
 
     for layer in range(6):
         expected = one(jax.tree.map(lambda leaf, i=layer: leaf[i], net.blocks), expected)
@@ -129,13 +129,13 @@ def test_rotary_products_depend_on_distances_only():
     q, k = jax.random.normal(jax.random.key(3), (2, 1, 1, 1, 4))
 
     def product(one, other):
-        angles = (turns(jnp.array([[at]]), rotary_rates(4)) for at in (one, other))
-        first, second = map(rotated, (q, k), angles)
+        angles = (rotations(jnp.array([[at]]), rotary_rates(4)) for at in (one, other))
+        first, second = map(apply_rotation, (q, k), angles)
         return float(jnp.sum(first * second))
 
     np.testing.assert_allclose(product(7, 5), product(102, 100), rtol=1e-4)
     assert abs(product(7, 5) - product(7, 4)) > 1e-3
-    np.testing.assert_allclose(rotated(q, turns(jnp.array([[0]]), rotary_rates(4))), q)
+    np.testing.assert_allclose(apply_rotation(q, rotations(jnp.array([[0]]), rotary_rates(4))), q)
 
 
 def test_positions_matter_where_they_are_given():

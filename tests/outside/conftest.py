@@ -2,7 +2,7 @@
 
 import pytest
 
-from sterling import plugins
+from sterling.lookup import entry_points
 
 ALGORITHM = '''"""My PPO: smaller, and with a bonus."""
 from sterling.algorithms.online import ppo
@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from sterling.envs.traced import Traced
+from sterling.envs.traced_world import TracedWorld
 
 
 class Corridor:
@@ -59,7 +59,7 @@ def gym():
 
 
 def world(seeds, envs, strategy="map"):
-    return Traced(Corridor(), seeds, envs, limit=9, strategy=strategy)
+    return TracedWorld(Corridor(), seeds, envs, limit=9, strategy=strategy)
 
 
 def broken():
@@ -78,7 +78,7 @@ number = 5
 SOURCE = """
 import equinox as eqx
 from sterling import Layer
-from sterling.experience.stepwise import Around
+from sterling.experience.rollouts.rollout_wrapper import Around
 
 
 class Times(Around, eqx.Module):
@@ -128,6 +128,6 @@ def installed(written, tmp_path, monkeypatch):
         "def verify(task, response):\n    return response.strip() == str(task.answer)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    plugins.registered.cache_clear()
+    entry_points.find_plugins.cache_clear()
     yield tmp_path
-    plugins.registered.cache_clear()
+    entry_points.find_plugins.cache_clear()

@@ -7,12 +7,15 @@ import jax
 import pytest
 
 import sterling
-from sterling import algorithms, importing
+from sterling import algorithms
 from sterling.algorithms.online import ppo
-from sterling.algorithms.outside import checked
-from sterling.commands import fields, train
-from sterling.options import parse
-from sterling.training.settings import Settings, resolve
+from sterling.algorithms.user_algorithm import require_algorithm
+from sterling.cli_options import parse_command_line
+from sterling.commands import train
+from sterling.commands.options import algorithm_options
+from sterling.lookup import user_imports
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.settings import Settings
 from sterling.types import Feed, Mistake, Needs, config
 
 
@@ -28,27 +31,29 @@ class Mine:
 
 def test_an_algorithm_has_one_word_however_it_is_given(written, monkeypatch):
     path = f"{written}/mine.py"
-    module = importing.load(path)
+    module = user_imports.load(path)
     monkeypatch.chdir(written)
-    assert algorithms.word_of("mine.py") == algorithms.word_of(module) == path
+    assert algorithms.reference_to("mine.py") == algorithms.reference_to(module) == path
     assert algorithms.find(path) is module
-    assert algorithms.word_of(ppo) == algorithms.word_of("ppo") == "ppo"
-    word = algorithms.word_of(Mine)
+    assert algorithms.reference_to(ppo) == algorithms.reference_to("ppo") == "ppo"
+    word = algorithms.reference_to(Mine)
     assert algorithms.find(word) is Mine
     assert algorithms.find("sterling.algorithms.online.ppo") is ppo
 
 
 def test_an_object_that_cannot_be_imported_keeps_its_name_and_stays_in_this_process():
     made = type("Local", (Mine,), {})
-    word = algorithms.word_of(made)
+    word = algorithms.reference_to(made)
     assert (word, algorithms.find(word)) == ("Local", made)
-    settings = resolve(made, "probe:both", steps=4_096)
+    settings = resolve_settings(made, "probe:both", steps=4_096)
     assert settings.to_json()["custom_algorithm"]
-    with pytest.raises(Mistake, match=r"Local cannot be imported by other processes: put it into"):
+    with pytest.raises(
+        Mistake, match=r"Other processes cannot import the algorithm Local\. Put it into"
+    ):
         settings.algorithm.__reduce__()
     with pytest.raises(Mistake, match=r"used the algorithm 'Local', which is not stored"):
         Settings.from_json(settings.to_json())
-    with pytest.raises(Mistake, match=r"Local cannot be imported by other processes"):
+    with pytest.raises(Mistake, match=r"Other processes cannot import the algorithm Local"):
         sterling.train(made, "probe:both", steps=4_096, seeds=2, strategy="processes")
     again = Settings.from_json(settings.to_json(), algorithm=made)
     assert algorithms.find(again.algorithm) is made
@@ -62,19 +67,19 @@ def lacking(*parts):
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lacking("learn"), r"is no algorithm: it lacks learn\(state, batch, key\)"),
+        (lacking("learn"), r"is not an algorithm: it lacks learn\(state, batch, key\)"),
         (type("A", (), {"lern": 1, **vars(lacking("learn"))}), r"did you mean lern\?"),
         (type("A", (Mine,), {"Config": dataclasses.make_dataclass("Config", [])}),
-         r"Config must be made by sterling.types.config: write @config"),
-        (type("A", (Mine,), {"Config": type("Config", (ppo.Config,), {})}), "write @config above"),
+         r"Config must be decorated with sterling.types.config. Write @config"),
+        (type("A", (Mine,), {"Config": type("Config", (ppo.Config,), {})}), "Write @config above"),
         (type("A", (Mine,), {"Config": config(type("C", (), {"__annotations__": {"x": int}}))}),
-         r"Config\(\) raises TypeError.*give every field a default"),
+         r"Config\(\) raises TypeError.*Give every field a default"),
         (lacking(), "cannot be hashed"),
     ],
 )  # fmt: skip
 def test_what_is_no_algorithm_is_told_in_a_line(made, said):
     with pytest.raises(Mistake, match=said) as found:
-        algorithms.word_of(made)
+        algorithms.reference_to(made)
     assert "\n" not in str(found.value)
 
 
@@ -90,41 +95,43 @@ def test_a_file_whose_algorithm_is_an_object_in_it_is_told_so(written):
 
 
 def test_a_config_inherits_fields_and_changes_some(written):
-    made = importing.load(f"{written}/mine.py").Config
+    made = user_imports.load(f"{written}/mine.py").Config
     real = {each.name: each for each in dataclasses.fields(made)}
     assert list(real)[: len(dataclasses.fields(ppo.Config))] == [
         each.name for each in dataclasses.fields(ppo.Config)
     ]
     assert (made().width, made().length, made().limit, made().lr) == (8, 16, 0.5, 3e-4)
-    assert (real["width"].type, real["limit"].type) == ("int", "float")
+    assert (real["width"].type, real["limit"].type) == ("int | tuple[int, ...]", "float")
     leaves = jax.tree.leaves(made())
     assert len(leaves) == len(jax.tree.leaves(ppo.Config())) + 1
 
 
 def test_the_command_line_reads_an_inherited_config_without_importing_it(written):
     word = f"{written}/mine.py"
-    about, found = fields.config(word)
-    real = dataclasses.fields(importing.load(word).Config)
+    about, found = algorithm_options.config_fields(word)
+    real = dataclasses.fields(user_imports.load(word).Config)
     assert [(f.name, f.kind) for f in found] == [(f.name, f.type) for f in real]
     assert about == "PPO's settings and one more."
     by_name = {field.name: field for field in found}
     assert (by_name["width"].default, by_name["width"].comment) == ("8", "units, fewer")
     assert (by_name["lr"].default, by_name["lr"].comment) == (
         "3e-4",
-        "Adam's step size at the start",
+        "Adam's initial step size",
     )
     words = ["train", word, "maze.py:make", "--steps", "9", "--limit", "0.25", "--no-anneal"]
-    assert train.own(parse(words)) == {"limit": 0.25, "anneal": False}
+    assert train.config_values(parse_command_line(words)) == {"limit": 0.25, "anneal": False}
     first = ["train", "--quiet", word, "maze.py:make", "--steps", "9", "--width=4"]
-    assert train.own(parse(first)) == {"width": 4}
-    assert fields.algorithm_among(_parser(), ["--environment", "maze.py:make", word]) == word
+    assert train.config_values(parse_command_line(first)) == {"width": 4}
+    assert (
+        algorithm_options.find_algorithm(_parser(), ["--environment", "maze.py:make", word]) == word
+    )
 
 
 def _parser():
-    from sterling.options import Parser
+    from sterling.cli_options import Parser
 
     parser = Parser(prog="sterling train")
-    train.options(parser)
+    train.add_options(parser)
     return parser
 
 
@@ -142,7 +149,7 @@ def _parser():
 def test_a_base_class_is_followed_however_it_is_imported(text, tmp_path):
     file = tmp_path / "inheriting.py"
     file.write_text(f"from sterling.types import config\n{text}    mine: float = 1.0  # my own\n")
-    _, found = fields.config(str(file))
+    _, found = algorithm_options.config_fields(str(file))
     names = [each.name for each in dataclasses.fields(ppo.Config)]
     assert [each.name for each in found][: len(names)] == names
     assert (found[-1].name, found[-1].comment) == ("mine", "my own")
@@ -151,17 +158,17 @@ def test_a_base_class_is_followed_however_it_is_imported(text, tmp_path):
 def test_a_field_that_a_user_declares_means_what_he_says(written):
     word = f"{written}/mine.py"
     asked = {"steps": 4_096}
-    assert resolve(word, "probe:both", fields={"limit": 0.1}, **asked).config.limit == 0.1
+    assert resolve_settings(word, "probe:both", fields={"limit": 0.1}, **asked).config.limit == 0.1
     with pytest.raises(Mistake, match="mine's field lr must be 0 or more; got -1"):
-        resolve(word, "probe:both", fields={"lr": -1.0}, **asked)
+        resolve_settings(word, "probe:both", fields={"lr": -1.0}, **asked)
     with pytest.raises(Mistake, match="mine's field limit must be a finite number; got nan"):
-        resolve(word, "probe:both", fields={"limit": float("nan")}, **asked)
+        resolve_settings(word, "probe:both", fields={"limit": float("nan")}, **asked)
 
 
 OWN_TYPES = """
 from typing import Annotated
 from sterling.algorithms.online import ppo
-from sterling.algorithms.outside import checked
+from sterling.algorithms.user_algorithm import require_algorithm
 from sterling.algorithms.online.ppo import act, init, learn, needs
 from sterling.field_types import OneOf, Share, Within
 from sterling.types import config
@@ -180,46 +187,48 @@ class Config(ppo.Config):
 def test_a_field_says_itself_what_it_may_be(postponed, tmp_path):
     file = tmp_path / f"own_types{len(postponed)}.py"
     file.write_text(postponed + OWN_TYPES)
-    _, found = fields.config(str(file))
-    real = dataclasses.fields(importing.load(str(file)).Config)
+    _, found = algorithm_options.config_fields(str(file))
+    real = dataclasses.fields(user_imports.load(str(file)).Config)
     assert [(f.name, f.kind) for f in found] == [(f.name, f.type) for f in real]
     kinds = {field.name: field.kind for field in found}
     assert [kinds[name] for name in ("cost", "rate", "way")] == ["float", "float | None", "str"]
     wrong = {
         "cost": (26.0, "at most 25"),
         "rate": (0.0, "above 0 and at most 2"),
-        "width": (0, "at least 1"),
+        "width": (0, "a whole number of at least 1, or a list of them such as 400,300"),
         "gamma": (0.4, "between 0.5 and 1"),
     }
     for name, (value, said) in wrong.items():
         with pytest.raises(Mistake, match=f"field {name} must be {said}; got {value}"):
-            resolve(str(file), "probe:both", steps=4_096, fields={name: value})
-    with pytest.raises(Mistake, match=r"way 'sof' is not known; did you mean soft\?"):
-        resolve(str(file), "probe:both", steps=4_096, fields={"way": "sof"})
-    assert resolve(str(file), "probe:both", steps=4_096, fields={"rate": 1}).config.rate == 1
+            resolve_settings(str(file), "probe:both", steps=4_096, fields={name: value})
+    with pytest.raises(Mistake, match=r"Unknown way='sof' of .*; did you mean soft\?"):
+        resolve_settings(str(file), "probe:both", steps=4_096, fields={"way": "sof"})
+    assert (
+        resolve_settings(str(file), "probe:both", steps=4_096, fields={"rate": 1}).config.rate == 1
+    )
 
 
 def test_a_script_s_object_is_trained_and_loaded_when_given_again(tmp_path, capsys):
     made = type("Local", (Mine,), {})
     small = {"length": 8, "minibatch": 16, "width": 8, "epochs": 1, "evaluate_episodes": 1}
     run = sterling.train(made, "probe:both", steps=128, out=tmp_path / "run", **small)
-    assert "Local (algorithm=...) cannot be imported again" in capsys.readouterr().err
+    assert "Local (algorithm=...) cannot be imported" in capsys.readouterr().err
     assert run.result["algorithm"] == "Local"
-    with pytest.raises(Mistake, match="take it again as algorithm="):
+    with pytest.raises(Mistake, match=r"sterling\.resume as algorithm="):
         sterling.load(tmp_path / "run")
     again = sterling.load(tmp_path / "run", algorithm=made)
     assert again.policy([1.0]) == run.policy([1.0])
-    plain = resolve("ppo", "probe:both", steps=4_096).to_json()
-    with pytest.raises(Mistake, match=r"algorithm is 'ppo', by name; leave algorithm out"):
+    plain = resolve_settings("ppo", "probe:both", steps=4_096).to_json()
+    with pytest.raises(Mistake, match=r"algorithm is stored as 'ppo'\. Leave algorithm out"):
         Settings.from_json(plain, algorithm=made)
 
 
 @pytest.mark.parametrize(
     ("feeds", "said"),
     [
-        ((Feed("fresh"), Feed(batch=8)), "names of their own"),
-        ((Feed("replayed", batch=8),), "a feed is of one of fresh, replay"),
-        ((Feed("episodes"), Feed(name="b", batch=8)), "whole episodes are fed alone"),
+        ((Feed("fresh"), Feed(batch=8)), "Feeds need different names"),
+        ((Feed("replayed", batch=8),), "kind of feed 'replayed'. Use one of fresh, replay"),
+        ((Feed("episodes"), Feed(name="b", batch=8)), "whole episodes must be the only feed"),
         ((Feed("episodes"),), r"lacks member\(state, key, env\)"),
         ((Feed("dream", batch=8),), r"lacks imagine\(state, obs, valid, key\)"),
     ],
@@ -231,4 +240,4 @@ def test_feeds_that_cannot_be_fed_are_refused(feeds, said):
         "Fed", (), {"Config": ppo.Config, "needs": needs, "learn_b": parts["learn"], **parts}
     )
     with pytest.raises(Mistake, match=said):
-        checked(made, "mine")
+        require_algorithm(made, "mine")

@@ -16,9 +16,9 @@ from gymnasium import spaces
 
 from sterling.algorithms.online import dqn, ppo, r2d2
 from sterling.checking import check_algorithm, check_environment
-from sterling.checking.rules import JUDGED
+from sterling.checking.world_rules import JUDGE_CHECK
 from sterling.cli import main
-from sterling.envs.flip import Flip
+from sterling.envs.native.bit_flip import Flip
 from sterling.types import Mistake, Record, Signals, Spec, Step
 
 
@@ -86,12 +86,13 @@ def short(state, obs):
 @pytest.mark.parametrize(
     ("parts", "what", "said"),
     [
-        ({"learn": unmasked}, "masked rows teach nothing (discrete actions)", "mask is False"),
-        pytest.param({"learn": endless}, "ends and cuts are told apart (discrete actions)",
-                     "ended or was cut", marks=pytest.mark.slow),
-        pytest.param({"act": deaf}, "act explores by its key (discrete actions)",
+        ({"learn": unmasked}, "learn ignores masked rows (discrete actions)", "mask is False"),
+        pytest.param({"learn": endless}, "learn separates ends from truncations (discrete actions)",
+                     "ended or was truncated", marks=pytest.mark.slow),
+        pytest.param({"act": deaf}, "act explores differently with another key (discrete actions)",
                      "two keys give the same", marks=pytest.mark.slow),
-        ({"act": outside}, "act answers in the action space (discrete actions)", "none of the 3"),
+        ({"act": outside}, "act returns actions in the action space (discrete actions)",
+         "none of the 3"),
         ({"learn": growing}, "learn keeps shapes and types (discrete actions)", "32.*bfloat16"),
         pytest.param({"learn": talkative}, "learn keeps shapes and types (discrete actions)",
                      "loss/rows", marks=pytest.mark.slow),
@@ -118,7 +119,7 @@ def test_learners_of_several_kinds_of_batches_are_checked_feed_by_feed():
     parts = {name: getattr(r2d2, name) for name in names}
     good = of_updates(algorithm(r2d2, **parts))
     assert wrong(good) == []
-    what = "masked rows teach learn nothing (discrete actions)"
+    what = "learn ignores masked rows (discrete actions)"
     assert [one.what for one in good if one.verdict == "holds"][-1] == what
     bad = of_updates(algorithm(r2d2, **parts, learn=unmasked_stretches))
     assert wrong(bad) == [what]
@@ -129,7 +130,7 @@ def test_an_algorithm_that_takes_no_actions_is_told_so():
         raise Mistake("not today")
 
     findings = list(check_algorithm(algorithm(dqn, init=init)))
-    assert wrong(findings) == ["it takes some kind of actions"]
+    assert wrong(findings) == ["it supports discrete or continuous actions"]
 
 
 @pytest.mark.slow
@@ -140,7 +141,7 @@ def test_runs_of_an_algorithm_hold_and_a_wrong_one_does_not_solve_a_probe_world(
         return dqn.learn(state, changed(batch, reward=-batch.reward), key)
 
     upside_down = check_algorithm(algorithm(dqn, learn=learn), quick=True)
-    assert wrong(upside_down) == ["it solves probe:both (policies that look)"]
+    assert wrong(upside_down) == ["it solves probe:both (policies that use observations)"]
 
 
 class Walk:
@@ -232,7 +233,7 @@ def world(fault):
     return lambda seeds, envs: Rows(seeds, envs, fault)
 
 
-AUTORESET = "the step after an episode's last resets and is masked"
+AUTORESET = "the step after an episode's last step resets and is masked"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ AUTORESET = "the step after an episode's last resets and is masked"
         (Walk(), []),
         (world(""), []),
         (Flip(2), []),
-        (Partial(2), [JUDGED]),
+        (Partial(2), [JUDGE_CHECK]),
         (Wide(), ["observations lie in their space"]),
         (Deaf(), ["random numbers come from the key"]),
         (world("hides"), ["the final observation of an episode is shown"]),
@@ -298,12 +299,12 @@ def test_a_gymnasium_environment_is_checked_by_gymnasium_as_well():
 def test_the_command_prints_a_line_each_and_leaves_with_0_or_1(written, capsys):
     assert main(["check", f"{written}/maze.py:make", "--quick"]) == 0
     shown = capsys.readouterr().out
-    assert "maze:make: 13 hold, 0 to mend, 0 not checked" in shown
+    assert "maze:make: 13 hold, 0 fail, 0 not checked" in shown
     (written / "wide.py").write_text(
         (written / "maze.py").read_text().replace("place / self.length)", "4.0)")
     )
     assert main(["check", f"{written}/wide.py:make", "--quick"]) == 1
     shown = capsys.readouterr().out
     assert "WRONG  observations lie in their space\n       wide.py:" in shown
-    assert "-> widen the space, or clip what is observed" in shown
+    assert "-> widen the space, or clip the observation" in shown
     assert main(["check", f"{written}/gone.py:make"]) == 2

@@ -8,12 +8,12 @@ import pytest
 from gymnasium import spaces
 
 from sterling import envs
-from sterling.agents import joint
 from sterling.checking import check_environment
-from sterling.checking.agents import agents_rules
-from sterling.checking.finding import carry_out
-from sterling.checking.play import play
+from sterling.checking.agent_rules import agent_checks
+from sterling.checking.random_play import play_randomly
+from sterling.checking.review_findings import run_checks
 from sterling.cli import main
+from sterling.problem.agent_axis import joint
 
 
 def wrong(findings):
@@ -67,10 +67,10 @@ class Together:
     ("fault", "whats"),
     [
         ("", []),
-        ("back", ["who has left is gone until the episode is over"]),
-        ("empty", ["who has left is gone until the episode is over"]),
-        ("paid", ["who is gone is paid nothing"]),
-        ("idle", ["every agent that is there may do something"]),
+        ("back", ["an agent that left stays away until the episode is over"]),
+        ("empty", ["an agent that left stays away until the episode is over"]),
+        ("paid", ["an agent that left gets no reward"]),
+        ("idle", ["every agent that is there has an allowed action"]),
     ],
 )
 def test_a_world_of_several_agents_is_reviewed(fault, whats):
@@ -78,20 +78,20 @@ def test_a_world_of_several_agents_is_reviewed(fault, whats):
     assert wrong(findings) == whats
     said = {finding.what: finding.said for finding in findings}
     rows = said["the spaces have a row for each agent"]
-    assert rows.startswith("left, right, who each see ")
+    assert rows.startswith("left, right, each with ")
     assert rows.endswith("; critics also see state")
-    assert "the reward is the sum of the agents' own" in said
+    assert "the reward is the sum of the agents' rewards" in said
 
 
 def test_a_reward_that_is_not_the_agents_sum_is_named():
     world = envs.make(Together(), (0,), 2)
-    played = play(world, (0,), 6, 0)
+    played = play_randomly(world, (0,), 6, 0)
     more = dataclasses.replace(played, reward=played.reward + 1.0)
-    found = wrong(carry_out(agents_rules(world.spec, more, None)))
-    assert found == ["the reward is the sum of the agents' own"]
+    found = wrong(run_checks(agent_checks(world.spec, more, None)))
+    assert found == ["the reward is the sum of the agents' rewards"]
     none = dataclasses.replace(played, channels={})
-    assert "the reward is the sum of the agents' own" in wrong(
-        carry_out(agents_rules(world.spec, none, None))
+    assert "the reward is the sum of the agents' rewards" in wrong(
+        run_checks(agent_checks(world.spec, none, None))
     )
 
 
@@ -99,13 +99,13 @@ def test_a_reward_that_is_not_the_agents_sum_is_named():
 def test_native_worlds_of_several_agents_keep_the_rules(name):
     findings = list(check_environment(name, quick=True))
     assert wrong(findings) == []
-    assert any(each.what == "the reward is the sum of the agents' own" for each in findings)
+    assert any(each.what == "the reward is the sum of the agents' rewards" for each in findings)
 
 
 def test_pettingzoos_worlds_are_reviewed(capsys):
     words = ["check", "pettingzoo:mpe2/simple_spread_v3", "--quick", "--env", "state=true"]
     assert main([*words, "--env", "max_cycles=5"]) == 0
     shown = capsys.readouterr().out
-    assert "0 to mend" in shown
+    assert " 0 fail" in shown
     assert "critics also see state" in shown
     assert "nothing is random" not in shown

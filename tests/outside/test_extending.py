@@ -11,9 +11,9 @@ import pytest
 
 import sterling
 from sterling.checking import check_algorithm, check_environment
+from sterling.cli_options import parse_command_line
 from sterling.commands import train
-from sterling.envs.hazards import Hazards
-from sterling.options import parse
+from sterling.envs.native.hazard_grid import Hazards
 
 PAGE = (Path(__file__).parents[2] / "docs/extending.md").read_text()
 FILES = {
@@ -44,10 +44,10 @@ def test_an_example_is_short(name):
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_is_understood_with_the_files_there(line, page):
-    chosen = parse(shlex.split(line)[1:])
+    chosen = parse_command_line(shlex.split(line)[1:])
     if chosen.command == "train":
         assert {chosen.algorithm, (chosen.sources or "").partition(":")[0]} & set(FILES)
-        assert set(train.own(chosen)) <= {"width", "bonus", "lr"}
+        assert set(train.config_values(chosen)) <= {"width", "bonus", "lr"}
 
 
 def test_the_example_in_python_runs(page):
@@ -85,7 +85,7 @@ def test_the_algorithm_of_the_page_passes_the_whole_check(page):
 def test_the_algorithm_that_remembers_passes_the_check(page):
     findings = list(check_algorithm("my_memory.py", quick=True))
     assert not [finding for finding in findings if finding.failed]
-    assert sum("masked rows teach learn nothing" in finding.what for finding in findings) == 2
+    assert sum("learn ignores masked rows" in finding.what for finding in findings) == 2
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_with_its_gain_s_sign_wrong_it_fails_the_check(page):
     assert FILES["my_algorithm.py"].count(" - gain") == 1
     (page / "upside_down.py").write_text(FILES["my_algorithm.py"].replace(" - gain", " + gain"))
     failed = [one.what for one in check_algorithm("upside_down.py", quick=True) if one.failed]
-    about = "(policies that look)"
+    about = "(policies that use observations)"
     assert failed == [f"it solves probe:{name} {about}" for name in ("both", "both-continuous")]
 
 

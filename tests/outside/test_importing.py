@@ -5,55 +5,55 @@ import sys
 
 import pytest
 
-from sterling import importing
 from sterling.envs import registry
 from sterling.language import worlds
+from sterling.lookup import user_imports
 from sterling.types import Mistake
 
 
 @pytest.mark.parametrize("word", ["a.py", "a/b.py:make", "a.b", "a:make", "a.b:C.d", "~/x.py"])
 def test_a_reference_is_told_by_its_form(word):
-    assert importing.is_reference(word)
+    assert user_imports.is_reference(word)
 
 
 @pytest.mark.parametrize(
     "word", ["ppo", "dr-grpo", "HalfCheetah-v5", "probe:both", "tools:arithmetic", "data/x.npz"]
 )
 def test_a_name_is_no_reference(word):
-    assert not importing.is_reference(word)
+    assert not user_imports.is_reference(word)
 
 
 def test_no_name_of_an_environment_is_taken_for_a_reference():
     names = [f"{backend}:some" for backend in registry.BACKENDS]
-    names += [name for name in worlds.names() if ":" in name]
-    assert not [name for name in names if importing.is_reference(name)]
+    names += [name for name in worlds.world_names() if ":" in name]
+    assert not [name for name in names if user_imports.is_reference(name)]
 
 
 def test_a_file_is_imported_once_and_may_import_its_neighbours(tmp_path):
     (tmp_path / "beside_it.py").write_text("value = 7\n")
     (tmp_path / "main_one.py").write_text("import beside_it\nvalue = beside_it.value\n")
-    first = importing.load(str(tmp_path / "main_one.py"))
+    first = user_imports.load(str(tmp_path / "main_one.py"))
     assert first.value == 7
-    assert importing.load(str(tmp_path / "main_one.py")) is first
-    assert importing.word_of(first) == str(tmp_path / "main_one.py")
+    assert user_imports.load(str(tmp_path / "main_one.py")) is first
+    assert user_imports.reference_to(first) == str(tmp_path / "main_one.py")
 
 
 def test_a_file_may_be_called_as_a_module_of_the_standard_library(tmp_path):
     (tmp_path / "queue.py").write_text("value = 7\n")
-    assert importing.load(f"{tmp_path}/queue.py:value") == 7
+    assert user_imports.load(f"{tmp_path}/queue.py:value") == 7
     import queue
 
     assert hasattr(queue, "Queue")
 
 
 def test_what_can_be_imported_again_has_a_word(written):
-    maze = importing.load(f"{written}/maze.py")
+    maze = user_imports.load(f"{written}/maze.py")
     for thing in (maze.make, maze.Corridor, maze.task):
-        assert importing.load(importing.word_of(thing)) is thing
-    assert importing.word_of(lambda: None) is None
-    assert importing.word_of(maze.Corridor(9)) is None
-    assert importing.word_of(sys.modules["__main__"]) is None
-    assert importing.word_of(importlib.util.find_spec) == "importlib.util:find_spec"
+        assert user_imports.load(user_imports.reference_to(thing)) is thing
+    assert user_imports.reference_to(lambda: None) is None
+    assert user_imports.reference_to(maze.Corridor(9)) is None
+    assert user_imports.reference_to(sys.modules["__main__"]) is None
+    assert user_imports.reference_to(importlib.util.find_spec) == "importlib.util:find_spec"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_can_be_imported_again_has_a_word(written):
     [
         ("{}/maz.py:make", r"there is no file .*maz.py; did you mean .*maze.py\?"),
         ("{}/maze.py:mak", r"maze.py has no 'mak'; did you mean make\?"),
-        ("no_such.module:make", "there is no module no_such.module: run from the directory"),
+        ("no_such.module:make", "there is no module no_such.module\. Run from the directory"),
         ("{}/syntax.py", r"syntax.py cannot be imported: SyntaxError.*line 1"),
         ("{}/raises.py", r"raises.py cannot be imported: ZeroDivisionError.*\(raises.py:2\)"),
         ("{}/leaves.py", r"leaves.py cannot be imported: SystemExit: 3"),
@@ -74,8 +74,8 @@ def test_what_cannot_be_imported_is_told_in_a_line(word, said, written):
     (written / "leaves.py").write_text("import sys\nsys.exit(3)\n")
     (written / "lacks.py").write_text("import nix\n")
     with pytest.raises(Mistake, match=said) as found:
-        importing.load(word.format(written))
+        user_imports.load(word.format(written))
     assert "\n" not in str(found.value)
-    assert importing.split(word)[0].rpartition("/")[2].removesuffix(".py") not in sys.modules or (
-        "maze" in word
-    )
+    assert user_imports.split_reference(word)[0].rpartition("/")[2].removesuffix(
+        ".py"
+    ) not in sys.modules or ("maze" in word)

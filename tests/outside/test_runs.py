@@ -9,13 +9,14 @@ import pytest
 
 import sterling
 from sterling.cli import main
+from sterling.cli_options import parse_command_line
 from sterling.commands import train
-from sterling.envs.registry import find
+from sterling.envs.registry import find_backend
 from sterling.language import worlds
-from sterling.options import parse
-from sterling.training.settings import Settings, resolve
-from sterling.training.sources import LAYERS
-from sterling.training.start import build, make_world
+from sterling.training.assembly.build_run import build_first_phase, make_world
+from sterling.training.assembly.build_sources import LAYERS
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.settings import Settings
 from sterling.types import Mistake
 
 TINY = ["--steps", "512", "--seeds", "2", "--evaluate-episodes", "2", "--quiet"]
@@ -66,7 +67,7 @@ def test_it_goes_on_and_a_changed_file_is_said_in_one_line(run, written, capsys)
     finally:
         file.write_text(before)
     said = [line for line in capsys.readouterr().err.splitlines() if "has changed" in line]
-    assert said == [f"{file} has changed since the run began; it is used as it is now"]
+    assert said == [f"{file} has changed since the run began; the new code is used"]
     assert json.loads((run / "result.json").read_text())["steps"] == 1024
 
 
@@ -109,9 +110,9 @@ def test_two_algorithms_are_compared_until_it_is_decided(written, tmp_path, monk
 
 
 def test_a_package_s_names_work_as_listed_ones_and_are_listed(installed, capsys):
-    chosen = parse(["train", "maze-ppo", "maze-3", *TINY, "--limit", "0.5"])
-    assert train.own(chosen) == {"limit": 0.5}
-    settings = resolve("maze-ppo", "maze-3", steps=4_096, fields={"limit": 0.5})
+    chosen = parse_command_line(["train", "maze-ppo", "maze-3", *TINY, "--limit", "0.5"])
+    assert train.config_values(chosen) == {"limit": 0.5}
+    settings = resolve_settings("maze-ppo", "maze-3", steps=4_096, fields={"limit": 0.5})
     assert (settings.title, settings.config.width) == ("maze-ppo", 8)
     assert Settings.from_json(settings.to_json()) == settings
     world = make_world(settings)
@@ -120,27 +121,29 @@ def test_a_package_s_names_work_as_listed_ones_and_are_listed(installed, capsys)
     told = capsys.readouterr()
     assert told.out.splitlines()[-1].endswith("(of maze-pack 1.2: packed_mine)")
     assert told.err == (
-        "'ppo' is Sterling's own; what maze-pack 1.2 registers by that name is packed_mine\n"
+        "'ppo' is Sterling's own; that of maze-pack 1.2 (packed_mine) is not used\n"
     )
     assert main(["list", "environments", "maze-3"]) == 0
     assert capsys.readouterr().out == "world      maze-3  (of maze-pack 1.2: packed_maze:make)\n"
-    assert find("maze-3")[0] == "task"
+    assert find_backend("maze-3")[0] == "task"
 
 
 def test_a_package_s_source_stands_around_rollouts_and_is_listed(installed, capsys):
     def run(sources):
-        settings = resolve("ppo", "CartPole-v1", steps=4_096, sources=sources)
+        settings = resolve_settings("ppo", "CartPole-v1", steps=4_096, sources=sources)
         assert Settings.from_json(settings.to_json()) == settings
-        return build(settings).source
+        return build_first_phase(settings).source
 
     keys = jax.random.split(jax.random.key(0), 1)
-    agent = build(resolve("ppo", "CartPole-v1", steps=4_096)).agent
+    agent = build_first_phase(resolve_settings("ppo", "CartPole-v1", steps=4_096)).agent
     rewards = [run(each).live(agent, keys)[1].reward for each in ("", "doubled", "doubled:3")]
     assert float(rewards[0].sum()) > 0.0
     for factor, found in zip((2.0, 3.0), rewards[1:], strict=True):
         np.testing.assert_array_equal(found, factor * rewards[0])
     place = str(installed / "packed_source.py")
-    code = resolve("ppo", "CartPole-v1", steps=4_096, sources=f"{place}:5").to_json()["code"]
+    code = resolve_settings("ppo", "CartPole-v1", steps=4_096, sources=f"{place}:5").to_json()[
+        "code"
+    ]
     assert set(code) == {place}
     both = run(f"doubled+{place}:5").live(agent, keys)[1].reward
     np.testing.assert_array_equal(both, 10.0 * rewards[0])
@@ -150,15 +153,15 @@ def test_a_package_s_source_stands_around_rollouts_and_is_listed(installed, caps
     words = [line.split()[0] for line in told.out.splitlines()]
     assert words == [*LAYERS, "doubled"]
     assert told.out.endswith("(of maze-pack 1.2: packed_source:LAYER)\n")
-    assert told.err.startswith("'plr' is Sterling's own; what maze-pack 1.2 registers")
+    assert told.err.startswith("'plr' is Sterling's own; that of maze-pack 1.2 (packed")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("dubled", "sources='dubled' is not known; did you mean doubled"),
-        ("doubled:x", "as doubled:3, so many times"),
-        ("doubled:1,2", "as doubled:3, so many times"),
+        ("dubled", "Unknown sources='dubled'; did you mean doubled"),
+        ("doubled:x", "write doubled:3, so many times"),
+        ("doubled:1,2", "write doubled:3, so many times"),
         ("go-explore:1", "go-explore takes no numbers"),
         ("nowhere.py", "nowhere.py"),
         ("packed_maze.py", "packed_maze.py has no 'LAYER'"),
@@ -167,10 +170,10 @@ def test_a_package_s_source_stands_around_rollouts_and_is_listed(installed, caps
 def test_a_source_that_is_none_is_told_in_a_line(words, said, installed, monkeypatch):
     monkeypatch.chdir(installed)
     with pytest.raises(Mistake) as told:
-        resolve("ppo", "CartPole-v1", steps=4_096, sources=words)
+        resolve_settings("ppo", "CartPole-v1", steps=4_096, sources=words)
     assert said in str(told.value)
     assert "\n" not in str(told.value)
 
 
 def test_a_package_s_tasks_are_asked_by_their_name(installed):
-    assert worlds.find("plus-one").levels == range(1)
+    assert worlds.find_world("plus-one").levels == range(1)

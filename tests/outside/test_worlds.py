@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import envs, importing, keys
-from sterling.channels import Channel
-from sterling.envs.registry import find
-from sterling.envs.traced import Traced
-from sterling.training.outside import word_of_environment
+from sterling import envs, random_keys
+from sterling.envs.registry import find_backend
+from sterling.envs.traced_world import TracedWorld
+from sterling.lookup import user_imports
+from sterling.problem.channels import Channel
+from sterling.training.config.user_code_words import environment_reference
 from sterling.types import Mistake
 
 
@@ -24,11 +25,13 @@ def inner(world):
 def steps(world, count):
     """Rewards, ends and masks of an agent that always goes right."""
     seeds = jnp.zeros(world.seeds, jnp.int32)
-    state, _ = world.reset(keys.at(seeds, "reset", 0))
+    state, _ = world.reset(random_keys.for_seeds(seeds, "reset", 0))
     rows = []
     for time in range(count):
         action = np.ones((world.seeds, world.spec.envs), np.int32)
-        state, step = world.step(state, jnp.asarray(action), keys.at(seeds, "step", time))
+        state, step = world.step(
+            state, jnp.asarray(action), random_keys.for_seeds(seeds, "step", time)
+        )
         rows.append((float(step.reward[0, 0]), bool(step.last[0, 0]), bool(step.mask[0, 0])))
     return rows
 
@@ -40,18 +43,18 @@ def steps(world, count):
 )  # fmt: skip
 def test_a_corridor_is_the_same_world_however_it_is_made(name, kind, options, written):
     word = f"{written}/maze.py:{name}"
-    assert find(word) == (kind, word)
+    assert find_backend(word) == (kind, word)
     world = envs.make(word, (0, 1), 2, strategy="map", **options)
-    assert isinstance(inner(world), Traced)
+    assert isinstance(inner(world), TracedWorld)
     row = [(0.0, False, True), (0.0, False, True), (1.0, True, True), (0.0, False, False)]
     assert steps(world, 5) == [*row, row[0]]
-    thing = importing.load(word)
+    thing = user_imports.load(word)
     again = envs.make(thing, (0, 1), 2, strategy="map", **options)
     assert steps(again, 5) == [*row, row[0]]
 
 
 def test_a_task_itself_is_a_world_and_takes_a_time_limit(written):
-    task = importing.load(f"{written}/maze.py:task")
+    task = user_imports.load(f"{written}/maze.py:task")
     world = envs.make(task, (0,), 1, max_episode_steps=2)
     assert steps(world, 2) == [(0.0, False, True), (0.0, True, True)]
     assert envs.make(f"{written}/maze.py:make", (0,), 1, length=7).task.length == 7
@@ -59,13 +62,13 @@ def test_a_task_itself_is_a_world_and_takes_a_time_limit(written):
 
 def test_a_gymnasium_factory_in_a_file_is_built_by_the_workers(written):
     word = f"{written}/maze.py:gym"
-    assert find(word)[0] == "factory"
+    assert find_backend(word)[0] == "factory"
     world = envs.make(word, (0,), 2, workers=1)
     assert inner(world).name == "maze:gym"
-    state, obs = world.reset(keys.at(jnp.zeros(1, jnp.int32), "reset", 0))
+    state, obs = world.reset(random_keys.for_seeds(jnp.zeros(1, jnp.int32), "reset", 0))
     assert obs.shape == (1, 2, 4)
     _, step = world.step(
-        state, np.zeros((1, 2), np.int32), keys.at(jnp.zeros(1, jnp.int32), "step", 0)
+        state, np.zeros((1, 2), np.int32), random_keys.for_seeds(jnp.zeros(1, jnp.int32), "step", 0)
     )
     assert step.mask.all()
     world.close()
@@ -74,28 +77,38 @@ def test_a_gymnasium_factory_in_a_file_is_built_by_the_workers(written):
 def test_an_object_gets_the_word_that_imports_it(written, monkeypatch):
     monkeypatch.chdir(written)
     path = f"{written}/maze.py"
-    maze = importing.load(path)
-    assert word_of_environment(maze.make) == word_of_environment("maze.py:make") == f"{path}:make"
-    assert importing.title(f"{path}:make") == "maze:make"
+    maze = user_imports.load(path)
+    assert (
+        environment_reference(maze.make) == environment_reference("maze.py:make") == f"{path}:make"
+    )
+    assert user_imports.display_name(f"{path}:make") == "maze:make"
     local = maze.Corridor(9)
-    assert word_of_environment(local) is local
-    assert word_of_environment("CartPole-v1") == "CartPole-v1"
+    assert environment_reference(local) is local
+    assert environment_reference("CartPole-v1") == "CartPole-v1"
 
 
 @pytest.mark.parametrize(
     ("word", "options", "said"),
     [
-        ("{}/maze.py", {}, r"which environment of .*maze.py\? write .*maze.py:NAME; it has Corr"),
-        ("{}/maze.py:number", {}, "maze:number is 5: neither a Task nor a factory"),
-        ("{}/maze.py:wrong", {}, "maze:wrong returned 5, which is no World: it lacks spec, seeds"),
+        (
+            "{}/maze.py",
+            {},
+            r"maze.py names no environment. Write .*maze.py:NAME; .* Corr",
+        ),
+        (
+            "{}/maze.py:number",
+            {},
+            "maze:number is 5, which is no environment. Give a Task",
+        ),
+        ("{}/maze.py:wrong", {}, "maze:wrong returned 5, which is no World. Add spec, seeds"),
         ("{}/maze.py:make", {"size": 3}, "maze:make has no option 'size'; it has length, max_ep"),
         ("{}/maze.py:world", {"size": 3}, "maze:world has no option 'size'"),
         ("{}/maze.py:task", {"length": 3}, "maze:task has no option 'length'; it has max_ep"),
-        ("{}/maze.py:undeclared", {"length": 3}, r"options \(length\) .* belong inside it"),
+        ("{}/maze.py:undeclared", {"length": 3}, r"Set its options \(length\) inside the function"),
         (
             "{}/maze.py:gym",
             {"max_episode_steps": 3, "workers": 0},
-            r"options \(max_episode_steps\) .* inside it",
+            r"Set its options \(max_episode_steps\) inside the function",
         ),
         (
             "{}/maze.py:broken",
@@ -133,11 +146,20 @@ class Bad:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"state": jnp.zeros(())}, "the state of step has another structure than that of Bad.rese"),
-        ({"state": {"place": jnp.zeros(())}}, r"state of step\['place'\] is float32\[\], that of"),
-        ({"obs": jnp.zeros(2)}, r"observation of step is float32\[2\], that of Bad.reset is flo"),
-        ({"reward": jnp.zeros(1)}, "step must answer with one number as reward"),
-        ({"terminated": jnp.zeros(())}, "must answer with a bool as terminated; got float32"),
+        (
+            {"state": jnp.zeros(())},
+            "the state of step has a different structure from that of Bad",
+        ),
+        (
+            {"state": {"place": jnp.zeros(())}},
+            r"state of step\['place'\] is float32\[\], but that",
+        ),
+        (
+            {"obs": jnp.zeros(2)},
+            r"observation of step is float32\[2\], but that of Bad.reset is",
+        ),
+        ({"reward": jnp.zeros(1)}, "step must return one number as reward"),
+        ({"terminated": jnp.zeros(())}, "must return a bool as terminated; got float32"),
         ({"more": 1}, r"step\(state, action, key\) must return state, obs, reward, terminated and"),
     ],
 )
@@ -149,8 +171,8 @@ def test_a_task_that_does_not_fit_together_is_told_in_a_line(wrong, said):
 def test_a_task_of_a_user_s_own_reports_channels_and_is_judged_in_another():
     task = Bad(terminated=jnp.ones((), bool), truncated=jnp.zeros((), bool), more={"cost": 2.0})
     task.channels = {"cost": Channel(better=-1)}
-    task.judged = Bad(terminated=jnp.ones((), bool))
-    key = keys.at(jnp.zeros(1, jnp.int32), "reset", 0)
+    task.evaluation_task = Bad(terminated=jnp.ones((), bool))
+    key = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "reset", 0)
     for purpose, reported in (("train", {"cost": 2.0}), ("evaluate", {})):
         world = envs.make(task, (0,), 1, purpose=purpose)
         state, _ = world.reset(key)
@@ -168,9 +190,11 @@ def test_a_task_that_raises_is_named_with_its_line():
 
 
 def test_what_is_built_already_is_told_how_it_is_given():
-    with pytest.raises(Mistake, match=r"is built already: write `lambda: \w+\(\.\.\.\)` around it"):
+    with pytest.raises(
+        Mistake, match=r"an environment, not a factory of them. Write `lambda: \w+\(\.\.\.\)`"
+    ):
         envs.make(gymnasium.make("CartPole-v1"), (0,), 1)
     world = envs.make("probe:both", (0,), 1)
-    with pytest.raises(Mistake, match="is built already"):
+    with pytest.raises(Mistake, match="is an environment, not a factory"):
         envs.make(world, (0,), 1)
-    assert jax.tree.leaves(world.reset(keys.at(jnp.zeros(1, jnp.int32), "reset", 0)))
+    assert jax.tree.leaves(world.reset(random_keys.for_seeds(jnp.zeros(1, jnp.int32), "reset", 0)))

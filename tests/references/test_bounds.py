@@ -9,10 +9,11 @@ import pytest
 
 from sterling import references
 from sterling.envs import registry
-from sterling.envs.registry import HOST_OPTIONS, SEARCHED
-from sterling.references import bounds
-from sterling.references.bounds import return_bounds
-from sterling.statistics.declared import checked
+from sterling.envs.env_options import HOST_OPTIONS
+from sterling.envs.registry import SEARCH_ORDER
+from sterling.references import return_bounds as bounds
+from sterling.references.return_bounds import return_bounds
+from sterling.statistics.scores.score_bounds import parse_bounds
 
 FILE = Path(references.__file__).parent / "return_bounds.json"
 ENTRIES = json.loads(FILE.read_text())["bounds"]
@@ -20,7 +21,7 @@ ENTRIES = json.loads(FILE.read_text())["bounds"]
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["names"][0])
 def test_every_entry_has_two_ends_and_a_reason(entry):
-    assert checked(entry["within"]) != (None, None)
+    assert parse_bounds(entry["within"]) != (None, None)
     assert len(entry["why"]) > 20
 
 
@@ -31,8 +32,8 @@ def test_every_name_is_an_environment():
 
 
 def test_prefixes_and_options_that_change_nothing_are_the_registrys():
-    assert bounds.BACKENDS == SEARCHED
-    assert set(HOST_OPTIONS) - {"reward_weights"} <= set(bounds.HARMLESS)
+    assert bounds.BACKENDS == SEARCH_ORDER
+    assert set(HOST_OPTIONS) - {"reward_weights"} <= set(bounds.HARMLESS_OPTIONS)
 
 
 @pytest.mark.parametrize(

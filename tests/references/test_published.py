@@ -4,8 +4,16 @@ import json
 
 import pytest
 
-from sterling.references import published
-from sterling.references.published import RULE, find, load, read, rule, task, version
+from sterling.references import published_scores
+from sterling.references.published_scores import (
+    RULE,
+    default_tolerance,
+    find,
+    load,
+    read_references,
+    task_name,
+    version_suffix,
+)
 from sterling.types import Mistake
 
 
@@ -15,7 +23,7 @@ def test_every_file_is_read_and_every_tolerance_is_accounted_for():
     assert {one.source.name for one in references} >= {"SB3 RL Zoo", "CleanRL", "CORL", "gymnax"}
     for one in references:
         if one.tolerance_from == RULE:
-            made = rule(one.value, one.spread, one.spread_kind, one.seeds)
+            made = default_tolerance(one.value, one.spread, one.spread_kind, one.seeds)
             assert one.tolerance == made, one
 
 
@@ -41,16 +49,18 @@ def test_known_numbers(algorithm, environment, source, value, steps):
 
 
 def test_rule():
-    assert rule(-100.0) == 10.0
-    assert rule(100.0, 50.0, "std over evaluation episodes", 1) == 50.0
-    assert rule(10.0, 2.0, "std over seeds", 4) == pytest.approx(3.182, abs=1e-3)  # t_3 2 / 2
+    assert default_tolerance(-100.0) == 10.0
+    assert default_tolerance(100.0, 50.0, "std over evaluation episodes", 1) == 50.0
+    assert default_tolerance(10.0, 2.0, "std over seeds", 4) == pytest.approx(
+        3.182, abs=1e-3
+    )  # t_3 2 / 2
 
 
 def test_names_are_compared_without_version_and_decoration():
-    assert task("PongNoFrameskip-v4") == task("ALE/Pong-v5") == "pong"
-    assert task("CheetahRun-v1") == task("cheetah-run")
-    assert task("Breakout-MinAtar") != task("Breakout-v5")
-    assert (version("Hopper-v5"), version("cheetah-run")) == ("v5", None)
+    assert task_name("PongNoFrameskip-v4") == task_name("ALE/Pong-v5") == "pong"
+    assert task_name("CheetahRun-v1") == task_name("cheetah-run")
+    assert task_name("Breakout-MinAtar") != task_name("Breakout-v5")
+    assert (version_suffix("Hopper-v5"), version_suffix("cheetah-run")) == ("v5", None)
     assert {one.environment for one in find("TD3BC", "halfcheetah-medium-v2")} != set()
     versions = [one.environment for one in find("ppo", "HalfCheetah-v5")]
     assert versions[0] == "HalfCheetah-v5"
@@ -80,14 +90,14 @@ def test_what_is_wrong_is_said(tmp_path, entries, said):
         json.dumps({"schema": 1, "source": source, "defaults": shared, "entries": entries})
     )
     with pytest.raises(Mistake, match=said):
-        read(path)
+        read_references(path)
 
 
 def test_a_whole_file_that_is_wrong(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("{")
-    with pytest.raises(Mistake, match="no file of published scores"):
-        read(path)
+    with pytest.raises(Mistake, match="not a file of published scores"):
+        read_references(path)
     path.write_text('{"schema": 2}')
     with pytest.raises(Mistake, match="must have schema 1"):
-        published.read(path)
+        published_scores.read_references(path)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from sterling.training.until import until_decided
-from sterling.tuning import api, stored
+from sterling.training.until_decided.train_until_decided import until_decided
+from sterling.tuning import stored_study, tuning_api
 from sterling.types import Mistake
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "reliability"))
@@ -55,7 +55,7 @@ def names_the_file(said, name):
 @given(data=some.data())
 def test_an_edited_study_is_a_result_or_one_line(valid, tmp_path_factory, data):
     path = edited(valid["study"], "study.json", tmp_path_factory.getbasetemp(), data)
-    assert names_the_file(one_line(lambda: api.opened(path)), "study.json")
+    assert names_the_file(one_line(lambda: tuning_api.open_study(path)), "study.json")
 
 
 LONG = "x" * 300 + ".py"  # longer than a name of a file may be
@@ -78,7 +78,7 @@ def test_an_edited_word_of_a_study_names_the_file(valid, tmp_path, edit, words):
     asked = json.loads((path / "study.json").read_text())
     (path / "study.json").write_text(json.dumps(asked | edit))
     with pytest.raises(Mistake, match=words) as caught:
-        api.resume(path)
+        tuning_api.resume(path)
     assert str(caught.value).startswith(f"{path / 'study.json'}: ")
 
 
@@ -87,7 +87,7 @@ def test_an_edited_word_of_a_study_names_the_file(valid, tmp_path, edit, words):
 @given(data=some.data())
 def test_an_edited_report_of_a_study_is_a_result_or_one_line(valid, tmp_path_factory, data):
     path = edited(valid["study"], "report.json", tmp_path_factory.getbasetemp(), data)
-    assert names_the_file(one_line(lambda: api.resume(path)), "report.json")
+    assert names_the_file(one_line(lambda: tuning_api.resume(path)), "report.json")
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_an_edited_report_of_a_study_is_a_result_or_one_line(valid, tmp_path_fac
 @given(data=some.data())
 def test_an_edited_history_of_a_study_is_a_result_or_one_line(valid, tmp_path_factory, data):
     path = edited(valid["study"], "trials.jsonl", tmp_path_factory.getbasetemp(), data)
-    said = one_line(lambda: stored.read_lines(path / "trials.jsonl"))
+    said = one_line(lambda: stored_study.read_lines(path / "trials.jsonl"))
     assert names_the_file(said, "trials.jsonl")
 
 
@@ -105,7 +105,7 @@ def test_a_study_of_more_trials_than_can_be_is_refused_before_they_are_drawn(val
     asked = json.loads((path / "study.json").read_text())
     (path / "study.json").write_text(json.dumps(asked | {"trials": 10**12}))
     with pytest.raises(Mistake, match=r"study\.json: trials is at most 1,000,000"):
-        api.opened(path)
+        tuning_api.open_study(path)
 
 
 @pytest.mark.slow

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import sterling
-from sterling.report import runs
-from sterling.training import checkpoint, folder
-from sterling.training.stored import read_settings
+from sterling.report.runs import read_runs
+from sterling.training.config.stored_settings import read_settings
+from sterling.training.saving import checkpoint, run_folder
 from sterling.types import Mistake
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -81,7 +81,7 @@ def test_an_edited_config_is_a_result_or_one_line(run, tmp_path, data):
 )
 def test_an_edited_field_is_named(run, tmp_path, edit, words):
     said = refused(run, tmp_path, edit, words)
-    assert "undo what was edited there" in said
+    assert "Undo what was edited there" in said
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def refused(run, tmp_path, edit, words):
 
 
 def test_a_wrong_algorithm_that_is_given_again_is_no_fault_of_the_file(run):
-    with pytest.raises(Mistake, match="is no algorithm") as caught:
+    with pytest.raises(Mistake, match="is not an algorithm") as caught:
         read_settings(run, algorithm=object())
     assert "config.json" not in str(caught.value)
 
@@ -116,8 +116,8 @@ def test_a_wrong_algorithm_that_is_given_again_is_no_fault_of_the_file(run):
 @pytest.mark.parametrize("text", ["null", "5", "[" * DEEP + "]" * DEEP, "\xff", ""])
 def test_a_config_that_is_no_object_costs_one_line(tmp_path, text):
     (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
-    for read in (read_settings, runs.read_json if text == "" else folder.read_config):
-        target = tmp_path / "config.json" if read is runs.read_json else tmp_path
+    for read in (read_settings, read_runs.read_json if text == "" else run_folder.read_config):
+        target = tmp_path / "config.json" if read is read_runs.read_json else tmp_path
         with pytest.raises(Mistake, match=r"config\.json"):
             read(target)
 
@@ -135,7 +135,17 @@ def test_a_report_on_damaged_folders_is_a_page_or_one_line(run, tmp_path, data):
     changed = json.dumps(put(content, place, data.draw(value)))
     written = [*lines[:-1], changed] if lines else [changed]
     (tmp_path / which).write_text("\n".join(written) + "\n")
-    one_line(lambda: runs.read([tmp_path]))
+    one_line(lambda: read_runs.read_results([tmp_path]))
+
+
+@pytest.mark.parametrize("phases", [True, [5], [{"env_options": 3}]])
+def test_edited_phases_are_named_by_a_report(phases, run, tmp_path):
+    for name in ("config.json", "result.json", "metrics.jsonl"):
+        (tmp_path / name).write_bytes((run / name).read_bytes())
+    config = json.loads((run / "config.json").read_text()) | {"phases": phases}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Mistake, match=r"config.json: (phases|env_options) must be"):
+        read_runs.read_results([tmp_path])
 
 
 @fuzzed
@@ -170,7 +180,7 @@ def test_a_run_resumes_from_the_checkpoint_before_one_with_wrong_keys(run, tmp_p
     path = tmp_path / "run"
     shutil.copytree(run, path)
     (path / "result.json").unlink()
-    newest = checkpoint.latest(path / "checkpoints")
+    newest = checkpoint.latest_checkpoint(path / "checkpoints")
     content = json.loads((newest / "meta.json").read_text())["content"]
     content["meta"] |= edit
     whole = {"sha256": checkpoint.checksum(content), "content": content}

@@ -2,8 +2,13 @@
 
 import pytest
 
-from sterling.report.beside import check, differences, finals, verdict
-from sterling.report.runs import read
+from sterling.report.published_verdicts import (
+    band_verdict,
+    check_published,
+    finished_headlines,
+    measurement_differences,
+)
+from sterling.report.runs.read_runs import read_results
 from sterling.statistics import Estimate
 
 
@@ -23,14 +28,15 @@ from sterling.statistics import Estimate
 def test_verdict(low, high, said):
     middle = 0.0 if low is None else (low + high) / 2
     made = Estimate(middle, low, high, 1 if low is None else 5, "t", 0.95)
-    assert verdict(made, 90.0, 110.0) == said
+    assert band_verdict(made, 90.0, 110.0) == said
 
 
 def checked(run, scores, **options):
-    results, _ = read([run("a", *scores, **options)])
-    ((result, made),) = finals(results)
+    results, _ = read_results([run("a", *scores, **options)])
+    ((result, made),) = finished_headlines(results)
     return result, {
-        (one.reference.source.name, one.reference.environment): one for one in check(result, made)
+        (one.reference.source.name, one.reference.environment): one
+        for one in check_published(result, made)
     }
 
 
@@ -62,16 +68,18 @@ def test_pixels_are_told_only_where_there_is_a_choice(run):
         run, ("dreamerv3", [800.0]), environment="WalkerWalk-v1", steps=500_000
     )
     pixels = [one for one in checks.values() if one.reference.observations == "pixels"]
-    assert "pixels" in differences(pixels[0].reference, result, choice=True)
+    assert "pixels" in measurement_differences(pixels[0].reference, result, choice=True)
     _, atari = checked(lambda *a, **k: run("b", *a[1:], **k), ("dqn", [20.0]),
                        environment="PongNoFrameskip-v4", steps=10_000_000)  # fmt: skip
     assert all("pixels" not in one.differs for one in atari.values())
 
 
 def test_failed_seeds_and_unfinished_runs_have_no_part(run):
-    results, _ = read([run("a", "ppo", [1.0, None, 3.0]), run("b", "ppo", [1.0], finished=False)])
-    ((_, made),) = finals(results)
+    results, _ = read_results(
+        [run("a", "ppo", [1.0, None, 3.0]), run("b", "ppo", [1.0], finished=False)]
+    )
+    ((_, made),) = finished_headlines(results)
     assert made.made is None
     assert (made.survivors.value, made.survivors.n) == (2.0, 2)
-    ((_, counted),) = finals(results, failed=-1.0)
+    ((_, counted),) = finished_headlines(results, failed=-1.0)
     assert (counted.made.value, counted.made.n) == (1.0, 3)

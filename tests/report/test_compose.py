@@ -8,20 +8,21 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from sterling.report import page, panels, style
-from sterling.report.compose import write
-from sterling.report.facts import Table, cautions, settings
-from sterling.report.groups import gather
-from sterling.report.material import Request
-from sterling.report.profiles import normalised
-from sterling.report.runs import read
+from sterling.report import html_page
+from sterling.report.build_report import write_report
+from sterling.report.normalised_groups import normalise_groups
+from sterling.report.pictures import curve_panels, plot_style
+from sterling.report.report_inputs import ReportRequest
+from sterling.report.run_caveats import TextTable, collect_cautions, settings_tables
+from sterling.report.runs.read_runs import read_results
+from sterling.report.runs.run_groups import group_results
 from sterling.types import Mistake
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Vectors only: the same artists are drawn, in a third of the time."""
-    monkeypatch.setattr(style, "FORMATS", ("svg",))
+    monkeypatch.setattr(plot_style, "FORMATS", ("svg",))
 
 
 class Checker(html.parser.HTMLParser):
@@ -59,14 +60,16 @@ def test_a_whole_report(run, spread, tmp_path):
         for world, scale in (("Hopper-v5", 1.0), ("Walker2d-v5", 1.3))
         for name, mean in (("sac", 3000.0), ("ppo", 1000.0))
     ]
-    words, pictures = text_of(write(runs, tmp_path / "out", Request(title="Two & two")))
+    words, pictures = text_of(
+        write_report(runs, tmp_path / "out", ReportRequest(title="Two & two"))
+    )
     assert pictures == 6  # curves, scores, better, aggregates, profiles, efficiency
     for said in (
         "Two &amp; two",
         "sac tends to score higher than ppo on Hopper-v5",
         "Over 2 environments a run of sac tends to score higher than one of ppo",
         "mujoco-td3/1",
-        "Beside published scores",
+        "Compared with published scores",
         "0123456+",
         "a cpu, 2 cores, 16 GiB",
         "Some runs were made by code with changes that were not committed",
@@ -85,10 +88,10 @@ def test_awkward_runs_are_shown_and_named(run, spread, tmp_path):
         run("d", "dqn", [2.0, 3.0], rows=0),
         run("e", "trpo", [None, None]),
     ]
-    words, pictures = text_of(write(runs, tmp_path / "out"))
+    words, pictures = text_of(write_report(runs, tmp_path / "out"))
     assert pictures == 4
     assert "sac on Hopper-v5 rests on one seed" in words
-    assert "seed 1 failed, and nothing says what that counts as (--failed)" in words
+    assert "seed 1 failed, and --failed does not say what that counts as" in words
     assert "1 of 3 seeds failed; mean of the other 2: 2" in words
     assert "a collapse of up to 78 % of all runs would have stayed unseen in 2 seeds" in words
     assert "is not finished (150 of 1,000 steps)" in words
@@ -99,14 +102,14 @@ def test_awkward_runs_are_shown_and_named(run, spread, tmp_path):
 
 def test_nothing_but_an_interrupted_run_without_a_log(run, tmp_path):
     words, pictures = text_of(
-        write([run("a", "sac", [1.0], rows=0, finished=False)], tmp_path / "o")
+        write_report([run("a", "sac", [1.0], rows=0, finished=False)], tmp_path / "o")
     )
     assert "No run is finished." in words
     assert pictures == 0
 
 
 def test_a_log_that_took_no_step_is_no_curve(run, spread, tmp_path):
-    words, _ = text_of(write([run("a", "sac", spread(1.0), steps=0)], tmp_path / "out"))
+    words, _ = text_of(write_report([run("a", "sac", spread(1.0), steps=0)], tmp_path / "out"))
     assert "Sample efficiency" not in words
 
 
@@ -115,7 +118,7 @@ def test_scores_of_other_libraries(tmp_path):
              ("Breakout", "Pong") for n in range(5)]  # fmt: skip
     table = tmp_path / "theirs.csv"
     table.write_text("\n".join(["algorithm,task,run,score", *lines, ""]))
-    words, pictures = text_of(write([table], tmp_path / "out"))
+    words, pictures = text_of(write_report([table], tmp_path / "out"))
     assert "atari/1" in words
     assert pictures == 4
 
@@ -126,18 +129,18 @@ def test_without_a_table_no_aggregate_is_made_up(run, spread, tmp_path):
         for world in ("CartPole-v1", "Mine-v0")
         for name in ("sac", "ppo")
     ]
-    words, _ = text_of(write(runs, tmp_path / "out"))
+    words, _ = text_of(write_report(runs, tmp_path / "out"))
     assert "No table of reference scores knows two of these environments" in words
-    groups, _ = gather(read(runs)[0])
-    with pytest.raises(Mistake, match="no normalisation table is called"):
-        normalised(groups, "nonsense")
+    groups, _ = group_results(read_results(runs)[0])
+    with pytest.raises(Mistake, match="unknown normalisation table"):
+        normalise_groups(groups, "nonsense")
 
 
 def test_the_table_that_knows_most_is_taken_and_the_rest_named(run, spread):
     worlds = ("CartPole-v1", "Hopper-v5", "Walker2d-v5")
     runs = [run(f"sac{world}", "sac", spread(9.0), environment=world) for world in worlds]
-    groups, _ = gather(read([*runs, run("ppo", "ppo", spread(1.0))])[0])
-    made = normalised(groups)
+    groups, _ = group_results(read_results([*runs, run("ppo", "ppo", spread(1.0))])[0])
+    made = normalise_groups(groups)
     assert (made.table.name, made.unknown, made.left_out) == (
         "mujoco-td3",
         ["CartPole-v1"],
@@ -153,8 +156,8 @@ def test_games_of_minatar_are_normalised_by_their_own_table(tmp_path):
     games = ("Breakout-MinAtar", "Asterix-MinAtar", "Freeway-MinAtar")
     lines = [f"{name},{game},{n},{5 + n}" for name in "xy" for game in games for n in range(5)]
     (tmp_path / "games.csv").write_text("\n".join(["algorithm,task,run,score", *lines, ""]))
-    groups, _ = gather(read([tmp_path / "games.csv"])[0])
-    made = normalised(groups)
+    groups, _ = group_results(read_results([tmp_path / "games.csv"])[0])
+    made = normalise_groups(groups)
     assert (made.table.name, made.unknown) == ("minatar", [])
 
 
@@ -168,23 +171,23 @@ def test_only_returns_are_normalised(run, spread, tmp_path, metric):
     for one in runs:
         log = one / "metrics.jsonl"
         log.write_text(log.read_text().replace("data/return", metric))
-    words, _ = text_of(write(runs, tmp_path / "out", Request(metric)))
+    words, _ = text_of(write_report(runs, tmp_path / "out", ReportRequest(metric)))
     assert ("mujoco-td3/1" in words) == (metric == "data/return")
-    assert ("are of returns, and data/length is none" in words) == (metric == "data/length")
+    assert ("hold returns, and data/length is not a return" in words) == (metric == "data/length")
     if metric == "data/length":
         with pytest.raises(Mistake, match="leave out --normalise, or take --metric return"):
-            write(runs, tmp_path / "out", Request(metric, table="mujoco-td3"))
+            write_report(runs, tmp_path / "out", ReportRequest(metric, table="mujoco-td3"))
 
 
 def test_a_place_that_cannot_be_written_to(run, tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(Mistake, match="cannot be written to"):
-        write([run("a", "sac", [1.0, 2.0])], tmp_path / "out" / "deeper")
+        write_report([run("a", "sac", [1.0, 2.0])], tmp_path / "out" / "deeper")
 
 
 def test_curves_show_median_band_and_single_runs(run):
-    groups, _ = gather(read([run("a", "sac", [20.0, 40.0, 90.0, None])])[0])
-    (axes,) = panels.learning(groups).axes
+    groups, _ = group_results(read_results([run("a", "sac", [20.0, 40.0, 90.0, None])])[0])
+    (axes,) = curve_panels.draw_learning_curves(groups).axes
     median = max(axes.get_lines(), key=lambda line: line.get_linewidth())
     assert median.get_ydata()[-1] == pytest.approx(40.0)
     assert len(axes.get_lines()) == 3 + 1 + 1  # single runs, median, the failed one
@@ -201,12 +204,12 @@ def test_curves_say_what_they_count(run):
         for at in range(100, 1001, 100)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    groups = gather(read([folder])[0])[0]
-    (axes,) = panels.learning(groups).axes
+    groups = group_results(read_results([folder])[0])[0]
+    (axes,) = curve_panels.draw_learning_curves(groups).axes
     assert axes.get_xlabel() == "gradient updates per seed"
     assert axes.get_ylabel() == "return of evaluation episodes"
-    mixed = gather(read([folder, run("steps", "sac", [1.0, 2.0])])[0])[0]
-    figure = panels.learning(mixed)
+    mixed = group_results(read_results([folder, run("steps", "sac", [1.0, 2.0])])[0])[0]
+    figure = curve_panels.draw_learning_curves(mixed)
     (axes,) = figure.axes
     assert axes.get_xlabel() == "environment steps, or updates, per seed"
     figure.draw_without_rendering()
@@ -218,32 +221,32 @@ def test_the_area_under_curves_says_what_it_counts(run, tmp_path):
     folder = run("both", "iql", [5.0, 6.0], steps=300, updates=700)
     rows = [{"step": 0, "update": at, "evaluation/return": [1.0, 2.0]} for at in (500, 1000)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    write([folder], tmp_path / "out", Request())
+    write_report([folder], tmp_path / "out", ReportRequest())
     assert "first 1k updates" in (tmp_path / "out" / "efficiency.svg").read_text()
 
 
 def test_labels_keep_apart():
-    places = style.apart({"a": 0.50, "b": 0.51, "c": 0.90, "d": 0.52}, 0.1)
+    places = plot_style.spread_out({"a": 0.50, "b": 0.51, "c": 0.90, "d": 0.52}, 0.1)
     ordered = sorted(places.values())
     assert min(np.diff(ordered)) >= 0.1 - 1e-9
     assert sorted(places, key=places.get) == ["a", "b", "d", "c"]
     assert places["c"] == 0.90
-    assert style.apart({"a": 0.2, "b": 0.7}, 0.1) == {"a": 0.2, "b": 0.7}
+    assert plot_style.spread_out({"a": 0.2, "b": 0.7}, 0.1) == {"a": 0.2, "b": 0.7}
 
 
 def test_colours_differ_and_dashes_follow():
-    looks = list(style.palette([f"label {at}" for at in range(10)]).values())
+    looks = list(plot_style.palette([f"label {at}" for at in range(10)]).values())
     assert len({(look["color"], str(look["linestyle"])) for look in looks}) == 10
-    assert "#F0E442" not in style.COLOURS  # yellow vanishes on white
+    assert "#F0E442" not in plot_style.COLOURS  # yellow vanishes on white
 
 
 def test_equal_pictures_are_equal_files(tmp_path):
     paths = []
     for name in ("a", "b"):
-        with style.applied():
-            figure = style.figure(3.0, 2.0)
+        with plot_style.use_style():
+            figure = plot_style.new_figure(3.0, 2.0)
             figure.subplots().plot([1, 2], [3, 4])
-            paths += style.save(figure, tmp_path / name, ["svg", "pdf"])
+            paths += plot_style.save_figure(figure, tmp_path / name, ["svg", "pdf"])
     assert isinstance(figure, Figure)
     svg, pdf = ([p.read_bytes() for p in paths if p.suffix == kind] for kind in (".svg", ".pdf"))
     assert svg[0] == svg[1]
@@ -254,7 +257,7 @@ def test_the_style_leaves_no_trace():
     import matplotlib
 
     before = dict(matplotlib.rcParams)
-    with style.applied():
+    with plot_style.use_style():
         assert matplotlib.rcParams["font.size"] == 9
     assert dict(matplotlib.rcParams) == before
 
@@ -264,28 +267,32 @@ def test_settings_that_differ_are_listed(run):
         run("a", "sac", [1.0, 2.0]),
         run("b", "sac", [1.0, 2.0], settings={"lr": 0.1}, environment="Ant-v5"),
     ]
-    (table,) = settings(gather(read(runs)[0])[0])
+    (table,) = settings_tables(group_results(read_results(runs)[0])[0])
     assert table.header == ["setting", "Hopper-v5", "Ant-v5"]
     assert table.rows == [["lr", "0.001", "0.1"]]
 
 
 def test_different_budgets_are_a_caution(run, spread):
     runs = [run("a", "sac", spread(1.0)), run("b", "ppo", spread(1.0), steps=9000)]
-    told = cautions(gather(read(runs)[0])[0], [])
+    told = collect_cautions(group_results(read_results(runs)[0])[0], [])
     assert any("budgets differ (sac 1k and ppo 9k)" in one for one in told)
 
 
 def test_budgets_of_updates_and_of_steps_are_not_one(run, spread):
     """As many updates as another took steps, with or without steps after them."""
     runs = [run("a", "sac", spread(1.0)), run("b", "iql", spread(1.0), updates=1000)]
-    told = cautions(gather(read(runs)[0])[0], [])
+    told = collect_cautions(group_results(read_results(runs)[0])[0], [])
     assert any("budgets differ (sac 1k and iql 1k updates then 1k steps)" in x for x in told)
     alike = [run("c", "iql", spread(1.0), updates=1000), run("d", "cql", spread(1.0), updates=1000)]
-    assert not any("budgets" in one for one in cautions(gather(read(alike)[0])[0], []))
+    assert not any(
+        "budgets" in one for one in collect_cautions(group_results(read_results(alike)[0])[0], [])
+    )
 
 
 def test_a_page_escapes_what_it_is_given():
-    made = page.page("a<b", [page.paragraph("<script>"), page.table(Table(["<"], [["&"]]))])
+    made = html_page.html_page(
+        "a<b", [html_page.paragraph("<script>"), html_page.html_table(TextTable(["<"], [["&"]]))]
+    )
     assert "<script>" not in made
     assert "a&lt;b" in made
-    assert page.cautions([]) == page.table(Table(["a"], [])) == ""
+    assert html_page.caution_box([]) == html_page.html_table(TextTable(["a"], [])) == ""

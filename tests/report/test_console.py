@@ -5,7 +5,7 @@ import os
 import pytest
 from rich.table import Table
 
-from sterling.report.console import Output
+from sterling.report.live.console import PlainConsole
 
 
 def test_a_reader_that_leaves_is_a_broken_pipe():
@@ -13,7 +13,7 @@ def test_a_reader_that_leaves_is_a_broken_pipe():
     os.close(reader)
     table = Table("one", "two")
     with pytest.raises(BrokenPipeError), os.fdopen(writer, "w") as file:
-        Output(file=file).print(table)
+        PlainConsole(file=file).print(table)
 
 
 def test_a_file_is_not_folded(tmp_path, monkeypatch):
@@ -24,7 +24,7 @@ def test_a_file_is_not_folded(tmp_path, monkeypatch):
         if columns:
             monkeypatch.setenv("COLUMNS", columns)
         with (tmp_path / "out").open("w+") as file:
-            Output(file=file).print(table)
+            PlainConsole(file=file).print(table)
             file.seek(0)
             lines = file.read().splitlines()
         assert any(name.strip() in line for line in lines) != folded

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sterling.report.contest import MEANS, TENDENCY, contests, welch
-from sterling.report.groups import gather
-from sterling.report.overall import areas
-from sterling.report.runs import read
-from sterling.report.words import method, sentence, sentences
-from sterling.statistics.power import need_of_tendency
+from sterling.report.overall_scores import mean_training_returns
+from sterling.report.pairwise_contest import (
+    MEANS_METHOD,
+    TENDENCY_METHOD,
+    compare_on_environments,
+    welch_interval,
+)
+from sterling.report.runs.read_runs import read_results
+from sterling.report.runs.run_groups import group_results
+from sterling.report.verdict_words import method_paragraph, pair_sentence, pair_sentences
+from sterling.statistics.comparisons.seed_power import runs_to_show_tendency
 from sterling.types import Mistake
 
 
@@ -21,8 +26,10 @@ def held(run):
 
     def hold(failed=None, alpha=0.05, about="tendency", within=None, **scores):
         folders = [run(name, name, values) for name, values in scores.items()]
-        groups = gather(read(folders)[0])[0]
-        (one,) = contests(groups, alpha=alpha, failed=failed, about=about, within=within)
+        groups = group_results(read_results(folders)[0])[0]
+        (one,) = compare_on_environments(
+            groups, alpha=alpha, failed=failed, about=about, within=within
+        )
         return one
 
     return hold
@@ -31,14 +38,19 @@ def held(run):
 def test_a_clear_difference_is_decided(held, spread):
     one = held(sac=spread(200.0), ppo=spread(100.0))
     (pair,) = one.pairs
-    assert (pair.first, pair.second, pair.verdict, one.how) == ("sac", "ppo", "larger", TENDENCY)
+    assert (pair.first, pair.second, pair.verdict, one.how) == (
+        "sac",
+        "ppo",
+        "larger",
+        TENDENCY_METHOD,
+    )
     assert pair.difference.value == pytest.approx(100.0)
-    words = sentence(pair, "Hopper-v5")
+    words = pair_sentence(pair, "Hopper-v5")
     assert words.startswith(
         "sac tends to score higher than ppo on Hopper-v5: in 1.00 [>0.50, 1.00]"
     )
     assert "difference of means 100.0" in words
-    assert "as far as was seen" in words
+    assert "over the runs seen" in words
     assert pair.better.value == 1.0
 
 
@@ -50,7 +62,7 @@ def test_the_better_comes_first_whatever_the_order(held, spread):
 def test_no_difference_is_not_called_equality(held, spread):
     (pair,) = held(sac=spread(101.0), ppo=spread(100.0)).pairs
     assert pair.verdict == "equal"
-    words = sentence(pair, "Hopper-v5")
+    words = pair_sentence(pair, "Hopper-v5")
     assert "are not distinguished" in words
     assert "tends" not in words
     assert f"{pair.need}" in words.replace(",", "") or pair.need > 200
@@ -60,14 +72,17 @@ def test_the_seeds_that_are_missing_are_counted(held):
     (pair,) = held(sac=[1.0, 2.0, 3.0, 4.0, 5.0], ppo=[0.0, 1.0, 2.0, 3.0, 4.0]).pairs
     assert (pair.verdict, pair.better.value) == ("equal", 0.68)
     assert pair.need == 41  # Noether: 7.85 / 6 / 0.18^2
-    assert "41 seeds each would show it in 4 of 5 cases: run 36 more" in sentence(pair, "x")
+    assert (
+        "41 seeds each would detect a true tendency as strong as this in 4 of 5 cases: run 36 more"
+        in pair_sentence(pair, "x")
+    )
 
 
 def test_the_seeds_that_are_missing_depend_on_alpha(held):
     scores = {"sac": [1.0, 2, 3, 4, 5, 6, 7, 8], "ppo": [0.5, 1.5, 2.5, 3.5, 4.5, 5, 6, 7]}
     (pair,) = held(alpha=0.01, **scores).pairs
-    assert pair.need == need_of_tendency(pair.better.value, alpha=0.01)
-    assert pair.need > need_of_tendency(pair.better.value)
+    assert pair.need == runs_to_show_tendency(pair.better.value, alpha=0.01)
+    assert pair.need > runs_to_show_tendency(pair.better.value)
 
 
 @pytest.mark.parametrize("seeds", [(2, 2), (3, 3), (4, 4), (4, 20)])
@@ -97,7 +112,11 @@ def test_who_has_too_few_seeds_does_not_hold_up_the_others(held):
 
 def test_unequal_numbers_of_seeds_are_exchanged_together(held):
     one = held(sac=np.arange(5.0) + 50, ppo=np.arange(9.0))
-    assert (one.how, one.pairs[0].verdict, one.pairs[0].seeds) == (TENDENCY, "larger", (5, 9))
+    assert (one.how, one.pairs[0].verdict, one.pairs[0].seeds) == (
+        TENDENCY_METHOD,
+        "larger",
+        (5, 9),
+    )
 
 
 def test_the_interval_excludes_one_half_exactly_where_the_pair_is_decided(held):
@@ -118,16 +137,16 @@ def test_tendency_and_means_that_point_apart_are_said(held):
     one = held(**COLLAPSES)
     (pair,) = one.pairs
     assert (pair.first, pair.better.value) == ("steady", 0.3)  # the higher mean comes first
-    told = sentences([one])
+    told = pair_sentences([one])
     assert told[1] == (
         "On Hopper-v5 tendency and means point in different directions: a run of bold scores "
         "higher than one of steady in 0.70 of pairs, but the mean of steady is higher, by 10."
     )
-    assert len(sentences([held(sac=[1.0, 2, 3, 4, 5], ppo=[51.0, 52, 53, 54, 55])])) == 1
+    assert len(pair_sentences([held(sac=[1.0, 2, 3, 4, 5], ppo=[51.0, 52, 53, 54, 55])])) == 1
 
 
 def test_what_so_few_seeds_cannot_exclude_is_said(held, spread):
-    told = method([held(sac=spread(200.0), ppo=spread(100.0))], 0.05)
+    told = method_paragraph([held(sac=spread(200.0), ppo=spread(100.0))], 0.05)
     assert "a collapse of up to 45 % of all runs would have stayed unseen in 5 seeds" in told
 
 
@@ -136,35 +155,37 @@ def test_means_are_decided_within_bounds_only(held, spread, run):
     with pytest.raises(Mistake, match="add --within LOW,HIGH"):
         held(about="mean", **scores)
     folders = [run(f"one/{x}", x, y, within=(0.0, None)) for x, y in scores.items()]
-    half = gather(read(folders)[0])[0]
+    half = group_results(read_results(folders)[0])[0]
     with pytest.raises(Mistake, match="do not declare both"):
-        contests(half, about="mean")
+        compare_on_environments(half, about="mean")
     folders = [run(f"bounded/{x}", x, y, within=(0.0, 500.0)) for x, y in scores.items()]
-    (one,) = contests(gather(read(folders)[0])[0], about="mean")
+    (one,) = compare_on_environments(group_results(read_results(folders)[0])[0], about="mean")
     (pair,) = one.pairs
-    assert (one.how, pair.verdict, pair.about) == (MEANS, "larger", "mean")
+    assert (one.how, pair.verdict, pair.about) == (MEANS_METHOD, "larger", "mean")
     assert 0.0 < pair.difference.low < 350.0 < pair.difference.high
-    assert sentences([one])[0].startswith("sac has a higher mean than ppo on Hopper-v5: difference")
-    assert "at most 5% for every distribution within the bounds" in method([one], 0.05)
+    assert pair_sentences([one])[0].startswith(
+        "sac has a higher mean than ppo on Hopper-v5: difference"
+    )
+    assert "at most 5% for every distribution within the bounds" in method_paragraph([one], 0.05)
 
 
 @pytest.mark.parametrize(("alpha", "said"), [(0.05, "5%"), (0.001, "0.1%"), (0.025, "2.5%")])
 def test_what_error_is_allowed_is_said_in_full(held, alpha, said):
     one = held(sac=np.arange(5.0), ppo=np.arange(5.0) + 9)
-    assert f"is about {said}, measured for many shapes" in method([one], alpha)
+    assert f"is about {said}, measured for many shapes" in method_paragraph([one], alpha)
 
 
 def test_identical_scores_need_no_seeds_at_all(held):
     (pair,) = held(sac=[5.0] * 5, ppo=[5.0] * 5).pairs
     assert (pair.verdict, pair.need) == ("equal", None)
-    assert "no number of seeds" in sentence(pair, "x")
+    assert "no number of seeds" in pair_sentence(pair, "x")
 
 
 def test_one_seed_decides_nothing(held, spread):
     (pair,) = held(sac=[500.0], ppo=spread(1.0)).pairs
     assert (pair.verdict, pair.difference.low) == ("undecided", None)
     assert (
-        sentence(pair, "x")
+        pair_sentence(pair, "x")
         == "sac and ppo on x: not compared; sac has one seed, which shows no spread."
     )
 
@@ -187,18 +208,18 @@ def test_failed_seeds_count_as_said(held, spread):
 
 def test_an_unfinished_run_is_shown_and_not_compared(run, spread):
     folders = [run("a", "sac", spread(1.0), finished=False), run("b", "ppo", spread(2.0))]
-    (one,) = contests(gather(read(folders)[0])[0])
+    (one,) = compare_on_environments(group_results(read_results(folders)[0])[0])
     assert [at.made.shown is None for at in one.standings] == [True, False]
     assert one.pairs[0].why == "sac has no finished run"
-    assert sentences([one]) == []
-    assert method([one], 0.05) == "Nothing was decided."
+    assert pair_sentences([one]) == []
+    assert method_paragraph([one], 0.05) == "Nothing was decided."
 
 
 def test_another_algorithm_changes_no_interval(held, spread, run):
     alone = held(sac=spread(200.0), ppo=spread(100.0))
     folders = [run(f"x{name}", name, spread(mean)) for name, mean in
                [("sac", 200.0), ("ppo", 100.0), ("td3", 150.0)]]  # fmt: skip
-    (more,) = contests(gather(read(folders)[0])[0])
+    (more,) = compare_on_environments(group_results(read_results(folders)[0])[0])
     assert [at.made for at in alone.standings] == [at.made for at in more.standings[:2]]
     assert alone.pairs[0].difference in [pair.difference for pair in more.pairs]
 
@@ -206,14 +227,14 @@ def test_another_algorithm_changes_no_interval(held, spread, run):
 def test_intervals_end_at_what_scores_can_be(run):
     scores = (0.88, 0.93, 0.97)
     bounded, free = run("grpo", "grpo", scores, within=(0.0, 1.0)), run("rloo", "rloo", scores)
-    groups = gather(read([bounded, free])[0])[0]
-    cut, whole = (one.made.made for one in contests(groups)[0].standings)
+    groups = group_results(read_results([bounded, free])[0])[0]
+    cut, whole = (one.made.made for one in compare_on_environments(groups)[0].standings)
     assert whole.high > 1.0
     assert (cut.low, cut.high) == (whole.low, 1.0)
-    area = areas(groups)["Hopper-v5"][1]
+    area = mean_training_returns(groups)["Hopper-v5"][1]
     assert area["grpo"] == area["rloo"]  # far from both ends
-    low = gather(read([run("sft", "sft", (0.1, 0.2, 0.6), within=(0.0, 1.0))])[0])[0]
-    assert areas(low)["Hopper-v5"][1]["sft"].low == 0.0
+    low = group_results(read_results([run("sft", "sft", (0.1, 0.2, 0.6), within=(0.0, 1.0))])[0])[0]
+    assert mean_training_returns(low)["Hopper-v5"][1]["sft"].low == 0.0
 
 
 def test_areas_are_over_the_same_steps_however_far_a_log_goes(run):
@@ -225,7 +246,7 @@ def test_areas_are_over_the_same_steps_however_far_a_log_goes(run):
         return folder
 
     runs = [rising("long", 1_000_000, 1000), rising("short", 30_000, 100)]
-    end, made = areas(gather(read(runs)[0])[0])["Hopper-v5"]
+    end, made = mean_training_returns(group_results(read_results(runs)[0])[0])["Hopper-v5"]
     assert end == 30_000
     # the mean of t / 1000 over 0 ... 30,000, but for a level piece before the first row
     assert made["short"].value == pytest.approx(15.0, abs=0.01)
@@ -234,7 +255,7 @@ def test_areas_are_over_the_same_steps_however_far_a_log_goes(run):
 
 def test_welch_is_scipys():
     first, second = np.array([1.0, 2.0, 4.0]), np.array([7.0, 9.0, 8.0, 30.0])
-    made = welch(first, second)
+    made = welch_interval(first, second)
     theirs = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
     assert (made.low, made.high) == pytest.approx((theirs.low, theirs.high))
 
@@ -242,13 +263,13 @@ def test_welch_is_scipys():
 def test_the_worst_is_what_the_runs_declare(run, spread):
     scores = [*spread(200.0, 4), None]
     known = run("a", "sac", scores, within=(0.0, 500.0)), run("b", "ppo", spread(100.0))
-    groups = gather(read([known[0]])[0])[0]
-    (one,) = contests(groups)
+    groups = group_results(read_results([known[0]])[0])[0]
+    (one,) = compare_on_environments(groups)
     assert one.standings[0].made.at_worst.value == pytest.approx(160.0)  # beside, unasked
-    (one,) = contests(groups, failed="worst")
+    (one,) = compare_on_environments(groups, failed="worst")
     assert one.standings[0].made.made.value == pytest.approx(160.0)
-    (one,) = contests(groups, failed="exclude")
+    (one,) = compare_on_environments(groups, failed="exclude")
     assert one.standings[0].made.made.method == "t; 1 of 5 failed, excluded"
-    unknown = gather(read([run("c", "td3", scores)])[0])[0]
+    unknown = group_results(read_results([run("c", "td3", scores)])[0])[0]
     with pytest.raises(Mistake, match="worst possible score on Hopper-v5 is not known"):
-        contests(unknown, failed="worst")
+        compare_on_environments(unknown, failed="worst")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from sterling.report import curve
+from sterling.report.pictures import learning_curve
 from sterling.statistics import estimate
 
 
@@ -49,7 +49,7 @@ def line(axes, label):
 
 def test_mean_of_seeds(tmp_path, axes):
     returns = np.array([[0.0, 2.0], [1.0, 5.0], [2.0, 6.0]])
-    path = curve.draw(run_folder(tmp_path, returns))
+    path = learning_curve.draw_run_curve(run_folder(tmp_path, returns))
     assert path == tmp_path / "curve.png"
     assert path.read_bytes()[1:4] == b"PNG"
     mean = line(axes, "mean of 2 seeds, 95 % interval")
@@ -61,19 +61,19 @@ def test_mean_of_seeds(tmp_path, axes):
 def test_gaps_are_bridged_but_nothing_is_made_up(tmp_path, axes):
     nan = np.nan
     returns = np.array([[nan, 1.0], [0.0, 1.0], [nan, 1.0], [4.0, 1.0], [nan, 1.0]])
-    curve.draw(run_folder(tmp_path, returns))
+    learning_curve.draw_run_curve(run_folder(tmp_path, returns))
     mean = line(axes, "mean of 2 seeds, 95 % interval")
     np.testing.assert_allclose(mean.get_xydata(), [[200, 0.5], [300, 1.5], [400, 2.5]])
 
 
 def test_one_seed(tmp_path, axes):
-    curve.draw(run_folder(tmp_path, np.array([[1.0], [2.0]]), final=False))
+    learning_curve.draw_run_curve(run_folder(tmp_path, np.array([[1.0], [2.0]]), final=False))
     assert labels(axes) == ["seed 10"]
 
 
 def test_failed_seed_is_dashed_and_left_out_of_the_mean(tmp_path, axes):
     returns = np.array([[0.0, 2.0, 9.0], [1.0, 5.0, 9.0], [2.0, 6.0, np.nan]])
-    curve.draw(run_folder(tmp_path, returns, failed={12: 1}))
+    learning_curve.draw_run_curve(run_folder(tmp_path, returns, failed={12: 1}))
     failed = line(axes, "seed 12 (failed)")
     assert failed.get_linestyle() == "--"
     np.testing.assert_allclose(failed.get_xydata(), [[100, 9], [200, 9]])
@@ -84,12 +84,12 @@ def test_failed_seed_is_dashed_and_left_out_of_the_mean(tmp_path, axes):
 
 @pytest.mark.parametrize("returns", [[[np.nan, np.nan]] * 2, [[]]])
 def test_nothing_to_show_is_said(tmp_path, axes, returns):
-    curve.draw(run_folder(tmp_path, returns, final=False))
+    learning_curve.draw_run_curve(run_folder(tmp_path, returns, final=False))
     assert [text.get_text() for text in axes[0].texts] == ["no episode has ended yet"]
 
 
 def test_no_rows(tmp_path, axes):
     folder = run_folder(tmp_path, [[1.0]])
     (folder / "metrics.jsonl").write_text("")
-    curve.draw(folder)
+    learning_curve.draw_run_curve(folder)
     assert labels(axes) == ["final evaluation: 1.500 [-4.853, 7.853]"]

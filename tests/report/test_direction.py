@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from sterling.cli_options import parse_command_line
 from sterling.commands import compare as command
-from sterling.options import parse
-from sterling.report.contest import contests
-from sterling.report.groups import gather
-from sterling.report.overall import better
-from sterling.report.runs import read
-from sterling.report.words import sentences, together
+from sterling.report.overall_scores import compare_overall
+from sterling.report.pairwise_contest import compare_on_environments
+from sterling.report.runs.read_runs import read_results
+from sterling.report.runs.run_groups import group_results
+from sterling.report.verdict_words import overall_sentence, pair_sentences
 from sterling.statistics import headline
 from sterling.types import Mistake
 
@@ -43,44 +43,46 @@ def pair(run):
 @pytest.mark.parametrize("metric", ["cost", "data/cost"])
 @pytest.mark.parametrize("about", ["tendency", "mean"])
 def test_less_cost_counts_as_better(pair, metric, about):
-    groups, _ = gather(read(pair, metric)[0], None)
-    (contest,) = contests(groups, about=about, within=(0.0, 6.0) if about == "mean" else None)
+    groups, _ = group_results(read_results(pair, metric)[0], None)
+    (contest,) = compare_on_environments(
+        groups, about=about, within=(0.0, 6.0) if about == "mean" else None
+    )
     (found,) = contest.pairs
     assert (found.first, found.second, found.verdict) == ("a", "b", "larger")
     assert found.better.value == 1.0
     assert found.difference.value == pytest.approx(-4.0)  # in the channel's own units
     assert found.difference.low < -4.0 < found.difference.high
-    assert "a " in sentences([contest])[0].split(" than b")[0]
-    assert "lower" in sentences([contest])[0]
-    assert "higher" not in sentences([contest])[0]
+    assert "a " in pair_sentences([contest])[0].split(" than b")[0]
+    assert "lower" in pair_sentences([contest])[0]
+    assert "higher" not in pair_sentences([contest])[0]
 
 
 def test_returns_of_the_same_runs_are_compared_upwards(pair):
-    groups, _ = gather(read(pair, "return")[0], None)
-    (contest,) = contests(groups)
+    groups, _ = group_results(read_results(pair, "return")[0], None)
+    (contest,) = compare_on_environments(groups)
     assert contest.pairs[0].first == "b"
-    assert "higher" in sentences([contest])[0]
+    assert "higher" in pair_sentences([contest])[0]
 
 
 def test_over_several_environments_less_is_better_too(run, pair):
     more = [run("c2", "a", [0.0] * 30, environment="Walker2d-v5"),
             run("d2", "b", [0.0] * 30, environment="Walker2d-v5")]  # fmt: skip
     pair += [costly(folder, costs) for folder, costs in zip(more, (LOW, HIGH), strict=True)]
-    groups, _ = gather(read(pair, "cost")[0], None)
-    (one,) = better(groups)
+    groups, _ = group_results(read_results(pair, "cost")[0], None)
+    (one,) = compare_overall(groups)
     assert (one.first, one.made.value) == ("a", 1.0)
-    assert "tends to score lower" in together(one)
+    assert "tends to score lower" in overall_sentence(one)
 
 
 def test_the_command_says_lower(pair, capsys):
-    chosen = parse(["compare", *map(str, pair), "--metric", "cost"])
+    chosen = parse_command_line(["compare", *map(str, pair), "--metric", "cost"])
     command.carry_out(chosen)
     assert "first tends to score lower" in capsys.readouterr().out
 
 
 def test_the_worst_cost_is_the_upper_bound(run):
     folder = costly(run("x", "a", [0.0] * 30), LOW, lost=(2,))
-    groups, _ = gather(read([folder], "cost")[0], None)
+    groups, _ = group_results(read_results([folder], "cost")[0], None)
     assert groups[0].scores_with("worst").max() == 100.0
     made = headline([1.0, None, 2.0], within=(0.0, 10.0), better=-1)
     assert made.worst == 10.0
@@ -93,6 +95,6 @@ def test_runs_that_differ_in_the_direction_are_not_compared(run):
         costly(run("x", "a", [0.0] * 30), LOW),
         costly(run("y", "a", [0.0] * 30, seeds=range(30, 60)), LOW, way=1),
     ]
-    groups, _ = gather(read(made, "cost")[0], None)
-    with pytest.raises(Mistake, match="differ in whether more of this metric is better"):
-        contests(groups)
+    groups, _ = group_results(read_results(made, "cost")[0], None)
+    with pytest.raises(Mistake, match="disagree on which direction of the metric is better"):
+        compare_on_environments(groups)

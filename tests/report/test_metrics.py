@@ -11,7 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.report.metrics import MetricsFile, TensorBoard, WeightsAndBiases, read, scalars
+from sterling.report.live.metric_sinks import (
+    MetricsFile,
+    TensorBoard,
+    WeightsAndBiases,
+    read_metrics,
+    row_scalars,
+)
 from sterling.types import Mistake
 
 
@@ -29,7 +35,7 @@ def test_rows_come_back(tmp_path):
     sink = MetricsFile(tmp_path / "run" / "metrics.jsonl")
     sink.write(row(10))
     sink.write(row(20))
-    assert read(sink.path) == [row(10), row(20)]  # before closing: every line is flushed
+    assert read_metrics(sink.path) == [row(10), row(20)]  # before closing: every line is flushed
     sink.close()
 
 
@@ -47,9 +53,9 @@ def test_truncate_drops_later_rows_and_goes_on(tmp_path):
     for step in (10, 20, 30):
         sink.write(row(step))
     sink.truncate(2)  # iterations
-    assert [r["step"] for r in read(sink.path)] == [10, 20]
+    assert [r["step"] for r in read_metrics(sink.path)] == [10, 20]
     sink.write(row(25))
-    assert [r["step"] for r in read(sink.path)] == [10, 20, 25]
+    assert [r["step"] for r in read_metrics(sink.path)] == [10, 20, 25]
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
@@ -67,10 +73,10 @@ def test_rows_are_dropped_where_there_is_no_room(tmp_path):
 def test_torn_last_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps(row(10)) + '\n{"step": 2')
-    assert [r["step"] for r in read(path)] == [10]
+    assert [r["step"] for r in read_metrics(path)] == [10]
     sink = MetricsFile(path)  # a new row must not be glued to the torn one
     sink.write(row(20))
-    assert [r["step"] for r in read(path)] == [10, 20]
+    assert [r["step"] for r in read_metrics(path)] == [10, 20]
 
 
 @contextlib.contextmanager
@@ -91,27 +97,29 @@ def test_rows_that_a_full_disk_refuses_wait_until_there_is_room(tmp_path, capsys
         sink.write(row(20))
         sink.write(row(30))
         assert sink.path.read_text() == json.dumps(row(10)) + "\n"
-    assert capsys.readouterr().err.count("its rows wait for room") == 1
+    assert capsys.readouterr().err.count("its rows wait for free disk space") == 1
     sink.write(row(40))
-    assert read(sink.path) == [row(10), row(20), row(30), row(40)]
+    assert read_metrics(sink.path) == [row(10), row(20), row(30), row(40)]
     with room(sink.path.stat().st_size + 20):
         sink.write(row(50))
     sink.close()
-    assert read(sink.path)[4:] == [row(50)]
+    assert read_metrics(sink.path)[4:] == [row(50)]
     assert MetricsFile(sink.path).path.read_text().count("\n") == 5
 
 
 def test_broken_line_and_missing_file(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
-    with pytest.raises(Mistake, match="line 2 is no JSON"):
-        read(path)
+    with pytest.raises(Mistake, match="line 2 is not valid JSON"):
+        read_metrics(path)
     with pytest.raises(Mistake, match="is this the folder of a run"):
-        read(tmp_path / "nothing")
+        read_metrics(tmp_path / "nothing")
 
 
 def test_scalars():
-    found = scalars({**row(10, (1.0, None, 4.0)), "time/seconds": 2, "note": "x", "loss/a": [None]})
+    found = row_scalars(
+        {**row(10, (1.0, None, 4.0)), "time/seconds": 2, "note": "x", "loss/a": [None]}
+    )
     assert found == {
         "data/return": 2.5, "data/return/0": 1.0, "data/return/2": 4.0, "time/seconds": 2.0,
     }  # fmt: skip

@@ -5,8 +5,8 @@ import time
 
 from rich.console import Console
 
-from sterling.report import progress
-from sterling.report.progress import Progress
+from sterling.report.live import live_progress
+from sterling.report.live.live_progress import Progress
 
 ROW = {"step": 50, "steps": 100, "time/steps_per_second": 10.0, "data/return": [1.0, 3.0]}
 
@@ -26,7 +26,7 @@ def test_a_run_is_announced_before_its_first_row():
     sink.write(ROW)  # in the same tenth
     sink.close()
     title, line = shown(console)
-    assert title == f"PPO on a world: {progress.WAITING}"
+    assert title == f"PPO on a world: {live_progress.WAITING_TEXT}"
     assert line.split("  ")[:3] == [" 50%", "50/100 steps", "10 steps/s"]
     assert "return 2" in line
 
@@ -70,7 +70,7 @@ def test_what_never_began_says_nothing():
 
 
 def test_a_long_compilation_is_announced(monkeypatch):
-    monkeypatch.setattr(progress, "SILENT", 0.0)
+    monkeypatch.setattr(live_progress, "SILENT_SECONDS", 0.0)
     console = plain()
     sink = Progress(100, 2, "PPO on a world", console)
     until = time.monotonic() + 10
@@ -96,5 +96,5 @@ def test_the_mean_of_seeds_that_go_on_is_called_that():
     sink = Progress(100, 2, "PPO on a world", console)
     sink.write({**ROW, "failed": [1]})
     sink.close()
-    assert "return of the others 1.000" in shown(console)[1]
+    assert "return of the other seeds 1.000" in shown(console)[1]
     assert "failed: seed 1" in shown(console)[1]

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from sterling.report.facts import cautions
-from sterling.report.groups import WINDOWS, gather, labels
-from sterling.report.runs import read
-from sterling.report.settings import differing
-from sterling.report.text import endings
+from sterling.report.run_caveats import collect_cautions
+from sterling.report.runs.read_runs import read_results
+from sterling.report.runs.run_groups import CURVE_WINDOWS, group_results, unique_labels
+from sterling.report.runs.setting_differences import differing_settings
+from sterling.report.text_tables import distinguishing_endings
 from sterling.types import Mistake
 
 
@@ -19,7 +19,7 @@ def only(results):
 
 
 def test_a_run_folder(run):
-    results, notes = read([run("a", "sac", [1.0, None, 3.0])])
+    results, notes = read_results([run("a", "sac", [1.0, None, 3.0])])
     one = only(results)
     np.testing.assert_array_equal(one.scores, [1.0, np.nan, 3.0])
     assert (one.algorithm, one.environment, one.failed, one.steps) == (
@@ -53,7 +53,7 @@ def test_two_commits_and_changes_that_were_not_committed_are_told_apart(first, s
         run(name, name, [1.0] * 6, git={"commit": commit, "dirty": dirty})
         for name, (commit, dirty) in (("sac", first), ("ppo", second))
     ]
-    found = cautions(gather(read(runs)[0])[0], [])
+    found = collect_cautions(group_results(read_results(runs)[0])[0], [])
     assert [line for line in found if "commit" in line] == told
 
 
@@ -61,22 +61,22 @@ def test_folders_of_runs_are_opened_and_others_passed_over(run, tmp_path):
     for name in ("b", "a"):
         run(f"all/{name}", name, [1.0, 2.0])
     (tmp_path / "empty").mkdir()
-    results, notes = read([tmp_path / "all", tmp_path / "empty"])
+    results, notes = read_results([tmp_path / "all", tmp_path / "empty"])
     assert [one.algorithm for one in results] == ["a", "b"]
-    assert notes == [f"{tmp_path / 'empty'} holds no run: passed over"]
+    assert notes == [f"{tmp_path / 'empty'} has no runs: skipped"]
 
 
 def test_a_study_is_read_as_the_runs_of_its_contenders(run, tmp_path):
     for label, look in (("sac", "00"), ("sac", "01"), ("wide", "00")):
         run(f"study/{label}/{look}", "sac", [1.0, 2.0])
     (tmp_path / "study" / "question.json").write_text("{}")
-    results, notes = read([tmp_path / "study"])
+    results, notes = read_results([tmp_path / "study"])
     assert [one.label for one in results] == ["sac", "sac", "wide"]
     assert notes == []
 
 
 def test_an_interrupted_run_keeps_its_curve_and_has_no_score(run):
-    results, notes = read([run("a", "sac", [1.0, 2.0], rows=7, finished=False)])
+    results, notes = read_results([run("a", "sac", [1.0, 2.0], rows=7, finished=False)])
     assert only(results).scores is None
     assert only(results).steps == 350
     assert "is not finished (350 of 1,000 steps)" in notes[0]
@@ -84,12 +84,12 @@ def test_an_interrupted_run_keeps_its_curve_and_has_no_score(run):
 
 def test_a_logged_column_is_averaged_over_the_last_tenth(run):
     folder = run("a", "sac", [20.0, None], finished=False)
-    one = only(read([folder], "data/return")[0])
+    one = only(read_results([folder], "data/return")[0])
     np.testing.assert_allclose(one.scores, [(18 + 19 + 20) / 3, np.nan])
     row = json.dumps({"step": 1, "time/seconds": 2.0, "data/return": [1.0, 1.0]})
     (folder / "metrics.jsonl").write_text(row + "\n")
     with pytest.raises(Mistake, match="one number for all seeds"):
-        read([folder], "time/seconds")
+        read_results([folder], "time/seconds")
 
 
 def test_a_run_that_lived_from_the_start_is_counted_in_steps(run):
@@ -98,18 +98,18 @@ def test_a_run_that_lived_from_the_start_is_counted_in_steps(run):
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     rows = [row | {"update": 4 * row["step"]} for row in rows]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ((one,), _) = read([folder])
+    ((one,), _) = read_results([folder])
     assert (one.curves.steps[-1], one.curves.unit) == (1000, "steps")
 
 
 def test_a_missing_metric_is_said(run):
     one, other = run("a", "sac", [1.0, 2.0]), run("b", "sac", [3.0, 4.0])
     with pytest.raises(Mistake, match="no run has the metric 'retrn'; did you mean return"):
-        read([one, other], "retrn")
+        read_results([one, other], "retrn")
     result = json.loads((other / "result.json").read_text())
     result["final"]["success"] = result["final"]["return"]
     (other / "result.json").write_text(json.dumps(result))
-    results, notes = read([one, other], "success")
+    results, notes = read_results([one, other], "success")
     assert [each.scores is None for each in results] == [True, False]
     assert "has no 'success' in its result" in notes[0]
 
@@ -117,7 +117,7 @@ def test_a_missing_metric_is_said(run):
 def test_files_of_other_libraries(tmp_path):
     table = tmp_path / "theirs.csv"
     table.write_text("algorithm,task,run,score\nx,A,0,1\nx,A,1,2\nx,B,0,3\ny,A,0,nan\ny,A,1,5\n")
-    results, _ = read([table])
+    results, _ = read_results([table])
     found = {(one.algorithm, one.environment): one for one in results}
     np.testing.assert_array_equal(found["x", "A"].scores, [1.0, 2.0])
     np.testing.assert_array_equal(found["x", "B"].scores, [3.0])
@@ -127,13 +127,13 @@ def test_files_of_other_libraries(tmp_path):
 def test_a_file_that_is_given_twice_counts_once(tmp_path):
     table = tmp_path / "theirs.csv"
     table.write_text("algorithm,task,seed,score\nx,A,3,1\nx,A,7,2\n")
-    results, _ = read([table, tmp_path / ".." / tmp_path.name / "theirs.csv"])
-    (group,), notes = gather(results)
+    results, _ = read_results([table, tmp_path / ".." / tmp_path.name / "theirs.csv"])
+    (group,), notes = group_results(results)
     assert (group.seeds, group.scores.tolist()) == ([3, 7], [1.0, 2.0])
     assert ["seeds 3 and 7 were already counted" in note for note in notes] == [True]
     other = tmp_path / "more.csv"
     other.write_text(table.read_text())
-    (group,), notes = gather(read([table, other])[0])
+    (group,), notes = group_results(read_results([table, other])[0])
     assert (group.seeds, notes) == ([3, 7, 3, 7], [])  # numbers of another file are other runs
 
 
@@ -142,23 +142,23 @@ def test_files_of_curves_whose_runs_have_steps_of_their_own(tmp_path):
     rows = [f"{seed},{k * 1000 + seed},{100 * k + seed}" for seed in range(5) for k in range(1, 11)]
     rows += ["5,1000,1", "5,9000,nan", "6,4000,40", "6,5000,50"]
     table.write_text("\n".join(["seed,step,return", *rows, ""]))
-    results, notes = read([table])
+    results, notes = read_results([table])
     one = only(results)
     expected = [1000.0, 1001, 1002, 1003, 1004, np.nan, 50]
     np.testing.assert_array_equal(one.scores, expected)
     assert (one.failed, one.curves.failed) == ([5], {5: 9000.0})
     end = f"{table}: runs of grid end between 5,000 and 10,004 steps; each counts by its own last"
     assert [note.startswith(end) for note in notes] == [True]
-    (group,), _ = gather(results)
+    (group,), _ = group_results(results)
     steps, values = group.curves()
-    assert values.shape == (6, WINDOWS)
+    assert values.shape == (6, CURVE_WINDOWS)
     assert np.isnan(values[5, steps > 5100]).all()  # nothing is known of it there
 
 
 def test_columns_beside_steps_are_curves(tmp_path):
     table = tmp_path / "wide.csv"
     table.write_text("Step,ppo,sac\n" + "".join(f"{k},{k},{2 * k}\n" for k in range(10)))
-    results, _ = read([table])
+    results, _ = read_results([table])
     assert [(one.algorithm, one.scores.tolist()) for one in results] == [
         ("ppo", [9.0]),
         ("sac", [18.0]),
@@ -167,22 +167,26 @@ def test_columns_beside_steps_are_curves(tmp_path):
 
 
 def test_nothing_to_read_is_a_mistake(tmp_path):
-    with pytest.raises(Mistake, match="there is no"):
-        read([tmp_path / "absent"])
-    with pytest.raises(Mistake, match="no run in"):
-        read([tmp_path])
+    with pytest.raises(Mistake, match="does not exist"):
+        read_results([tmp_path / "absent"])
+    with pytest.raises(Mistake, match="no run found in"):
+        read_results([tmp_path])
 
 
 def test_runs_with_equal_settings_are_one_group_with_more_seeds(run):
-    results, _ = read([run("a", "sac", [1.0, 2.0]), run("b", "sac", [3.0, 4.0], seeds=[7, 8])])
-    (group,), notes = gather(results)
+    results, _ = read_results(
+        [run("a", "sac", [1.0, 2.0]), run("b", "sac", [3.0, 4.0], seeds=[7, 8])]
+    )
+    (group,), notes = group_results(results)
     assert (group.label, group.seeds, notes) == ("sac", [0, 1, 7, 8], [])
     np.testing.assert_array_equal(group.scores, [1.0, 2.0, 3.0, 4.0])
 
 
 def test_a_seed_that_is_there_twice_counts_once(run):
-    results, _ = read([run("a", "sac", [1.0, 2.0]), run("b", "sac", [9.0, 4.0], seeds=[1, 5])])
-    (group,), notes = gather(results)
+    results, _ = read_results(
+        [run("a", "sac", [1.0, 2.0]), run("b", "sac", [9.0, 4.0], seeds=[1, 5])]
+    )
+    (group,), notes = group_results(results)
     assert group.seeds == [0, 1, 5]
     np.testing.assert_array_equal(group.scores, [1.0, 2.0, 4.0])
     assert "seeds 1 were already counted" in notes[0]
@@ -191,16 +195,20 @@ def test_a_seed_that_is_there_twice_counts_once(run):
 def test_labels_name_the_settings_that_differ_or_what_the_user_says(run):
     first = run("a", "sac", [1.0, 2.0])
     second = run("b", "sac", [3.0, 4.0], settings={"lr": 0.1}, steps=20_000)
-    results, _ = read([first, second, run("c", "ppo", [1.0, 1.0])])
-    assert labels(gather(results)[0]) == ["sac lr=0.001 1k steps", "sac lr=0.1 20k steps", "ppo"]
-    assert differing(results[:2]) == {"lr": [0.001, 0.1], "steps": [1000, 20_000]}
-    results, _ = read([f"old={first}", f"new={second}"])
-    assert labels(gather(results)[0]) == ["old", "new"]
+    results, _ = read_results([first, second, run("c", "ppo", [1.0, 1.0])])
+    assert unique_labels(group_results(results)[0]) == [
+        "sac lr=0.001 1k steps",
+        "sac lr=0.1 20k steps",
+        "ppo",
+    ]
+    assert differing_settings(results[:2]) == {"lr": [0.001, 0.1], "steps": [1000, 20_000]}
+    results, _ = read_results([f"old={first}", f"new={second}"])
+    assert unique_labels(group_results(results)[0]) == ["old", "new"]
 
 
 def named(*folders):
     """label -> seeds, of these runs put together; no note was made."""
-    groups, notes = gather(read(folders)[0])
+    groups, notes = group_results(read_results(folders)[0])
     assert notes == []
     return {one.label: one.seeds for one in groups}
 
@@ -263,7 +271,7 @@ def test_many_settings_are_named_by_as_much_of_the_path_as_it_takes(run):
         run("exp3/ppo", "ppo", [3.0], settings=one, seeds=[5]),
     ]
     assert named(*runs) == {"ppo (exp1/ppo)": [0, 5], "ppo (exp2/ppo)": [0]}
-    assert endings(["/a/b/c", "/d/b/c", "/a/b/e"]) == ["a/b/c", "d/b/c", "a/b/e"]
+    assert distinguishing_endings(["/a/b/c", "/d/b/c", "/a/b/e"]) == ["a/b/c", "d/b/c", "a/b/e"]
 
 
 def test_budgets_that_are_written_alike_are_not_pooled(run):
@@ -279,27 +287,29 @@ def test_equal_seeds_of_other_settings_all_count_under_a_given_label(run):
 def test_an_unfinished_run_hides_no_finished_one(run):
     crashed = run("a", "ppo", [9.0, 9.0, 9.0], rows=3, finished=False)
     finished = run("b", "ppo", [1.0, 2.0])
-    results, notes = read([crashed, finished])
-    (group,), more = gather(results)
+    results, notes = read_results([crashed, finished])
+    (group,), more = group_results(results)
     assert (group.scores.tolist(), group.steps, more) == ([1.0, 2.0], [150.0, 1000.0], [])
     assert [one.seeds for one in group.results] == [[2], [0, 1]]  # in the order given
     assert "is not finished" in notes[0]
-    (group,), _ = gather(read([crashed, finished], "data/return")[0])
+    (group,), _ = group_results(read_results([crashed, finished], "data/return")[0])
     assert group.scores.tolist() == pytest.approx([9.0, 0.95, 1.9])
 
 
 def test_only_the_tasks_asked_for(run):
-    results, _ = read([run("a", "sac", [1.0, 2.0]), run("b", "sac", [1.0], environment="Ant-v5")])
-    assert [one.environment for one in gather(results, ["Ant-v5"])[0]] == ["Ant-v5"]
+    results, _ = read_results(
+        [run("a", "sac", [1.0, 2.0]), run("b", "sac", [1.0], environment="Ant-v5")]
+    )
+    assert [one.environment for one in group_results(results, ["Ant-v5"])[0]] == ["Ant-v5"]
     with pytest.raises(Mistake, match="no run on Ant-v4; there are runs on Hopper-v5 and Ant-v5"):
-        gather(results, ["Ant-v4"])
+        group_results(results, ["Ant-v4"])
 
 
 def test_curves_of_different_lengths_share_an_axis(run):
     short = run("b", "sac", [4.0, None], rows=10, finished=False, seeds=[5, 6])
-    (group,), _ = gather(read([run("a", "sac", [20.0, 40.0]), short])[0])
+    (group,), _ = group_results(read_results([run("a", "sac", [20.0, 40.0]), short])[0])
     steps, values = group.curves()
-    assert values.shape == (3, WINDOWS)  # the failed seed is not among them
+    assert values.shape == (3, CURVE_WINDOWS)  # the failed seed is not among them
     assert steps[-1] == 1000
     np.testing.assert_allclose(values[:2, -1], [20.0, 40.0])
     assert np.isnan(values[2, steps > 500]).all()

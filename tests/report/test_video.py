@@ -13,7 +13,7 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
-from sterling.report.video import record
+from sterling.report.pictures.policy_video import record_film
 from sterling.types import Mistake
 
 
@@ -33,7 +33,7 @@ def first_action(obs):
 
 def test_atari_by_envpool(tmp_path):
     seen = []
-    path = record("Pong-v5", {}, lambda obs: (seen.append(obs), np.array([3]))[1],
+    path = record_film("Pong-v5", {}, lambda obs: (seen.append(obs), np.array([3]))[1],
                   tmp_path / "new" / "pong.mp4", steps=40)  # fmt: skip
     frames = pictures(path)
     assert len(frames) == 41
@@ -55,8 +55,8 @@ def test_mujoco_by_envpool(tmp_path, monkeypatch):
     rng, path = np.random.default_rng(0), tmp_path / "cheetah.gif"
 
     def film():
-        return record("HalfCheetah-v5", {}, lambda obs: rng.uniform(-1, 1, (1, 6)).astype("f4"),
-                      path, steps=10)  # fmt: skip
+        act = lambda obs: rng.uniform(-1, 1, (1, 6)).astype("f4")  # noqa: E731
+        return record_film("HalfCheetah-v5", {}, act, path, steps=10)
 
     if not any(mujoco_draws(backend) for backend in ("egl", "osmesa")):
         with pytest.raises(Mistake, match="apt-get install libegl1"):
@@ -69,7 +69,7 @@ def test_mujoco_by_envpool(tmp_path, monkeypatch):
 
 
 def test_minatar_is_painted(tmp_path):
-    path = record("Breakout-MinAtar", {}, first_action, tmp_path / "breakout.mp4", steps=8)
+    path = record_film("Breakout-MinAtar", {}, first_action, tmp_path / "breakout.mp4", steps=8)
     assert pictures(path)[0].shape == (320, 320, 3)  # 10 x 10 cells
     assert movement(path) > 0.5
 
@@ -102,7 +102,7 @@ class Lamp(gymnasium.Env):
 def test_factory_gets_actions_in_its_own_units(tmp_path):
     """An agent's 1 is this environment's 2."""
     told = []
-    path = record(
+    path = record_film(
         Lamp, {}, lambda obs: np.full((1, 1), 1.0, np.float32), tmp_path / "l.mp4", steps=5,
         notice=lambda reward, last: told.append((reward, last)),
     )  # fmt: skip
@@ -116,13 +116,13 @@ def test_factory_gets_actions_in_its_own_units(tmp_path):
 def test_what_cannot_be_drawn_leaves_no_file(tmp_path):
     path = tmp_path / "film.mp4"
     with pytest.raises(Mistake, match="render_mode"):
-        record(lambda: Lamp(None), {}, lambda obs: np.zeros((1, 1)), path)
+        record_film(lambda: Lamp(None), {}, lambda obs: np.zeros((1, 1)), path)
     with pytest.raises(Mistake, match="EnvPool cannot draw Catch-v0"):
-        record("Catch-v0", {}, first_action, path)
-    with pytest.raises(Mistake, match="no grid of channels"):
-        record("DeepSea-bsuite", {}, first_action, path)
+        record_film("Catch-v0", {}, first_action, path)
+    with pytest.raises(Mistake, match="not a grid of channels"):
+        record_film("DeepSea-bsuite", {}, first_action, path)
     with pytest.raises(Mistake, match=r"an \.mp4 or a \.gif"):
-        record("Pong-v5", {}, first_action, tmp_path / "film.avi")
+        record_film("Pong-v5", {}, first_action, tmp_path / "film.avi")
     assert not list(tmp_path.iterdir())
 
 
@@ -130,7 +130,7 @@ def test_without_opengl_the_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/nonexistent")  # no driver to be found
     with pytest.raises(Mistake, match="apt-get install libegl1"):
-        record("HalfCheetah-v5", {}, first_action, tmp_path / "film.mp4")
+        record_film("HalfCheetah-v5", {}, first_action, tmp_path / "film.mp4")
 
 
 @pytest.mark.parametrize("options", [{"stack": 2}, {"flatten": True}, {"max_episode_steps": 0}])
@@ -141,13 +141,27 @@ def test_options_of_ours_are_not_the_environments(options, tmp_path):
         seen.append(obs)
         return np.zeros(1, np.int32)
 
-    record("CartPole-v1", options, act, tmp_path / "film.gif", steps=3)
+    record_film("CartPole-v1", options, act, tmp_path / "film.gif", steps=3)
     assert seen[0].shape == ((1, 8) if "stack" in options else (1, 4))
 
 
 def test_a_film_that_cannot_be_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Mistake, match="cannot be written"):
-        record("CartPole-v1", {}, first_action, tmp_path / "file" / "film.gif", steps=3)
+        record_film("CartPole-v1", {}, first_action, tmp_path / "file" / "film.gif", steps=3)
     with pytest.raises(Mistake, match="at least one step"):
-        record("CartPole-v1", {}, first_action, tmp_path / "film.gif", steps=0)
+        record_film("CartPole-v1", {}, first_action, tmp_path / "film.gif", steps=0)
+
+
+def test_an_environment_without_render_is_a_mistake(tmp_path):
+    class Bare(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(1, np.float32), 0.0, True, False, {}
+
+    with pytest.raises(Mistake, match=r"no render\(\)"):
+        record_film(Bare, {}, lambda obs: np.zeros((1, 1, 1)), tmp_path / "film.mp4")

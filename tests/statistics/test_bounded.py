@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from sterling.statistics import bounded
-from sterling.statistics.bounded import below_chance, bounded_mean
+from sterling.statistics.intervals import bounded_mean as bounded
+from sterling.statistics.intervals.bounded_mean import bounded_mean, probability_below
 from sterling.types import Mistake
 
 
@@ -29,10 +29,10 @@ def test_the_papers_definition_by_monte_carlo():
 
 def test_a_chance_by_hand():
     """g_1 a + g_2 b of two knots is uniform between them; of three, piecewise quadratic."""
-    assert below_chance(np.array([[0.0], [2.0]]), np.array([0.5])) == pytest.approx(0.25)
+    assert probability_below(np.array([[0.0], [2.0]]), np.array([0.5])) == pytest.approx(0.25)
     three = np.array([[0.0], [1.0], [3.0]])
-    assert below_chance(three, np.array([1.0])) == pytest.approx(1 / 3)
-    assert below_chance(three, np.array([2.0])) == pytest.approx(1 - 1 / 6)
+    assert probability_below(three, np.array([1.0])) == pytest.approx(1 / 3)
+    assert probability_below(three, np.array([2.0])) == pytest.approx(1 - 1 / 6)
 
 
 def test_one_bound_gives_one_end():
@@ -76,7 +76,7 @@ def test_it_covers_a_cap_with_failures(n, fails):
 def test_many_scores_are_drawn_and_agree_with_the_exact_quantile(monkeypatch):
     values = np.random.default_rng(3).beta(2.0, 1.0, 60)
     exact = bounded_mean(values, 0.0, 1.0, 0.95)
-    monkeypatch.setattr(bounded, "EXACT", 10)
+    monkeypatch.setattr(bounded, "MAX_EXACT_SCORES", 10)
     drawn = bounded_mean(values, 0.0, 1.0, 0.95)
     assert drawn[0] == pytest.approx(exact[0], abs=0.01)
     assert drawn[0] <= exact[0] + 1e-3
@@ -95,7 +95,7 @@ def test_of_successes_it_is_the_exact_binomial_interval(successes, n):
 def test_the_drawn_quantile_lies_two_standard_errors_low(monkeypatch):
     """Plain NumPy: of 20,000 means the 0.025 * 20,000 - 2 sqrt(0.025 * 20,000) = 455th."""
     values = np.random.default_rng(3).beta(2.0, 1.0, 60)
-    monkeypatch.setattr(bounded, "EXACT", 10)
+    monkeypatch.setattr(bounded, "MAX_EXACT_SCORES", 10)
     low, _ = bounded_mean(values, 0.0, 1.0, 0.95)
     rng, knots = np.random.default_rng(0), np.sort(np.append(values, 0.0))
     weights = np.concatenate([rng.standard_exponential((500, 61)) for _ in range(40)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sterling.statistics import estimate, improve, profile
-from sterling.statistics.mean import columns, t
+from sterling.statistics.intervals.mean_intervals import column_intervals, student_interval
 
 SIZES = (3, 5, 10)
 AT_LEAST = 0.93
@@ -27,8 +27,8 @@ def drawn(kind, rng, shape):
 
 def measured(scores, true, bounds):
     """Coverage, and the mean width as a multiple of t's (uncut), of ``(run, trial)`` scores."""
-    low, high, _ = columns(scores, bounds, 0.95)
-    students = np.subtract(*t(scores, 0.95)[::-1])
+    low, high, _ = column_intervals(scores, bounds, 0.95)
+    students = np.subtract(*student_interval(scores, 0.95)[::-1])
     held = (low <= true + 1e-9) & (true - 1e-9 <= high)
     return held.mean(), (high - low).mean() / students.mean()
 
@@ -48,12 +48,12 @@ def test_scores_at_a_cap_are_covered_and_by_no_more_than_the_range(fails, n):
     rng = np.random.default_rng(n)
     scores = np.where(rng.random((n, 2_000)) < fails, rng.uniform(50, 450, (n, 2_000)), 500.0)
     true = 500.0 - 250.0 * fails
-    low, high, is_bounded = columns(scores, (0.0, 500.0), 0.95)
+    low, high, is_bounded = column_intervals(scores, (0.0, 500.0), 0.95)
     assert is_bounded.mean() >= 1.0 - fails**n - 0.02
     held = ((low <= true) & (true <= high)).mean()
     assert held >= AT_LEAST
     widest = 500.0 * (1.0 - 0.025 ** (1.0 / n))  # of equal scores at the cap
-    students = np.subtract(*t(scores, 0.95)[::-1])
+    students = np.subtract(*student_interval(scores, 0.95)[::-1])
     assert (high - low).mean() <= 1.3 * max(widest, students.mean())
     if (fails, n) == (0.1, 5):
         assert measured(scores, true, (None, None))[0] < 0.5  # t alone does not hold: the test can

@@ -36,12 +36,14 @@ def test_area_by_hand():
     # steps 0, 1, 3: trapezoids 1.5 + 5 over 3
     assert auc([[1.0, 2.0, 3.0]], [0, 1, 3]).value == pytest.approx(6.5 / 3)
     assert auc([[4.0], [6.0]]).value == 5.0
-    table = Scores.of(np.ones((3, 2, 4)), steps=[0, 1, 2, 3])
+    table = Scores.from_values(np.ones((3, 2, 4)), steps=[0, 1, 2, 3])
     assert auc(table, what="iqm", interval="none").value == 1.0
     with pytest.raises(Mistake, match="no time axis"):
-        auc(Scores.of([[1.0]]))
-    with pytest.raises(Mistake, match="rising steps"):
+        auc(Scores.from_values([[1.0]]))
+    with pytest.raises(Mistake, match="steps of a curve must ascend"):
         auc([[1.0, 2.0]], [1, 1])
+    with pytest.raises(Mistake, match=r"2 points needs 2 steps; got shape \(3,\)"):
+        auc([[1.0, 2.0]], [1, 2, 3])
 
 
 def test_curve():
@@ -92,9 +94,9 @@ def test_tolerance_holds_what_it_says():
         held.append(made.high - made.low >= 0.7)  # the share of uniform runs between them
     assert made.confidence >= 0.95
     assert abs(np.mean(held) - made.confidence) < 0.02
-    with pytest.raises(Mistake, match="one task at a time"):
+    with pytest.raises(Mistake, match="tolerance takes one task"):
         tolerance([[1.0, 2.0]])
-    with pytest.raises(Mistake, match="coverage lies between"):
+    with pytest.raises(Mistake, match="coverage must lie between"):
         tolerance([1.0, 2.0], 80)
 
 
@@ -107,10 +109,10 @@ def test_power():
     sequential = power(2.0, 15, test="compare", interims=3, draws=40)
     assert 0.7 < sequential <= 1.0
     for wrong, match in (
-        (lambda: need(0.0), "difference of nothing"),
-        (lambda: need(1e-5), "as good as none"),
+        (lambda: need(0.0), "detects an effect of 0"),
+        (lambda: need(1e-5), "practically zero"),
         (lambda: power(1.0, 1), "at least 2 runs"),
-        (lambda: power(1.0, 5, test="z"), "no test 'z'"),
+        (lambda: power(1.0, 5, test="z"), "unknown test 'z'"),
         (lambda: power(1.0, 5, test="compare", interims=2), "do not divide"),
     ):
         with pytest.raises(Mistake, match=match):
@@ -132,14 +134,16 @@ def test_generalisation_gap_is_paired():
 
 def test_worst_context():
     rng = np.random.default_rng(0)
-    scores = Scores.of(rng.normal([3.0, 1.0, 2.0], 0.1, (5, 3)), tasks=["light", "heavy", "long"])
+    scores = Scores.from_values(
+        rng.normal([3.0, 1.0, 2.0], 0.1, (5, 3)), tasks=["light", "heavy", "long"]
+    )
     made = worst_context(scores)
     assert (made.context, made.probability) == ("heavy", 1.0)
     assert made.estimate.value == scores.values[:, 1].mean()
-    equal = worst_context(Scores.of(rng.normal(0, 1, (5, 2)), tasks=["a", "b"]))
+    equal = worst_context(Scores.from_values(rng.normal(0, 1, (5, 2)), tasks=["a", "b"]))
     assert 0.5 < equal.probability < 1.0
     few = [[3.0, 2.0], [3.0, 2.0], [np.nan, 2.0], [np.nan, 2.0]]
-    uneven = Scores.of(few, mask=~np.isnan(few), tasks=["two runs", "four runs"])
+    uneven = Scores.from_values(few, mask=~np.isnan(few), tasks=["two runs", "four runs"])
     assert worst_context(uneven).probability == 1.0
     tail = estimate(scores, cvar(1 / 3), shared=True, draws=300)
     assert tail.value == pytest.approx(made.estimate.value)
@@ -154,7 +158,7 @@ def test_ranks_may_change_between_contexts():
     assert turned.probability == 1.0
     (same,) = rank_changes(point, point)
     assert same.probability < 0.01
-    with pytest.raises(Mistake, match="same two or more names"):
+    with pytest.raises(Mistake, match="same names on both sides, two or more"):
         rank_changes(point, {"a": [1.0]})
 
 

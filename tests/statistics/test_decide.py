@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from sterling.statistics import compare
-from sterling.statistics.permutation import cross, hypotheses
+from sterling.statistics.comparisons.permutation_law import find_boundary, joint_hypotheses
 from sterling.types import Mistake
 
 
@@ -248,16 +248,16 @@ def test_an_algorithm_without_runs_yet_is_asked_for_them():
 
 def test_every_grouping_is_tested():
     pairs = [(0, 1), (0, 2), (1, 2)]
-    assert len(hypotheses(3, pairs)) == 4  # 01, 02, 12, 012
-    assert len(hypotheses(4, [(i, j) for i in range(4) for j in range(i + 1, 4)])) == 14
-    assert sorted(hypotheses(3, [(0, 2)])) == [((0, 2),)]
+    assert len(joint_hypotheses(3, pairs)) == 4  # 01, 02, 12, 012
+    assert len(joint_hypotheses(4, [(i, j) for i in range(4) for j in range(i + 1, 4)])) == 14
+    assert sorted(joint_hypotheses(3, [(0, 2)])) == [((0, 2),)]
 
 
 def test_a_boundary_lets_no_more_cross_than_allowed():
     statistic = np.array([5.0, 5.0, 4.0, 3.0, 3.0, 1.0])
     alive = np.array([True, False, True, True, True, True])
-    boundary, crossed = cross(statistic, alive, 2)
+    boundary, crossed = find_boundary(statistic, alive, 2)
     assert boundary == 3.0
     assert crossed.tolist() == [True, False, True, False, False, False]
-    boundary, crossed = cross(statistic, alive, 3)
+    boundary, crossed = find_boundary(statistic, alive, 3)
     assert crossed.sum() == 2  # of the tied ones none crosses

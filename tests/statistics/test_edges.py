@@ -13,15 +13,15 @@ from sterling.statistics import (
     ranks,
     tolerance,
 )
-from sterling.statistics.aggregate import named
-from sterling.statistics.comparison import chance
-from sterling.statistics.interval import _trimmed
-from sterling.statistics.mean import shape_of
-from sterling.statistics.scores import sample
+from sterling.statistics.comparisons.comparison_result import format_probability
+from sterling.statistics.intervals.aggregates import find_aggregate
+from sterling.statistics.intervals.estimates import _trim_to_bounds
+from sterling.statistics.intervals.mean_intervals import effective_runs_and_skewness
+from sterling.statistics.scores.score_table import make_sample
 from sterling.types import Mistake
 
 NAN = float("nan")
-RAGGED = Scores.of(
+RAGGED = Scores.from_values(
     [[1.0, 10.0], [2.0, 20.0], [3.0, NAN], [4.0, NAN]],
     mask=[[True, True], [True, True], [True, False], [True, False]],
 )
@@ -91,11 +91,11 @@ def test_unequal_numbers_of_runs():
 
 
 def test_a_missing_task_is_said():
-    scores = Scores.of([[1.0, NAN]], tasks=["Ant", "Hopper"], mask=[[True, False]])
+    scores = Scores.from_values([[1.0, NAN]], tasks=["Ant", "Hopper"], mask=[[True, False]])
     with pytest.raises(Mistake, match="no run counts on task 'Hopper'; select"):
         estimate(scores)
     assert estimate(scores.select(["Ant"])).value == 1.0
-    with pytest.raises(Mistake, match="1 tasks cannot be set against 2"):
+    with pytest.raises(Mistake, match="first side has 1 tasks, the second 2; select the same"):
         improve([1.0, 2.0], [[1.0, 2.0]])
     with pytest.raises(Mistake, match=r"differ \(a 1, b 2\)"):
         ranks({"a": [1.0], "b": [[1.0, 2.0]]})
@@ -106,12 +106,12 @@ def test_ties_count_half():
     assert improve([1.0, 2.0], [1.0, 3.0]).value == pytest.approx((0.5 + 0 + 1 + 0) / 4)
     made = ranks({"a": [[1.0, 2.0]] * 3, "b": [[1.0, 3.0]] * 3}, draws=50)
     assert made.mean["a"].value == pytest.approx((1.5 + 2) / 2)
-    assert made.of("a").tolist() == [0.25, 0.75]
+    assert made.rank_probabilities("a").tolist() == [0.25, 0.75]
     level, low = [500.0] * 3, [1.0, 2.0, 3.0]
     made = ranks({"a": level, "b": level, "c": level, "d": low}, draws=50)
     third = pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.0])
-    assert [made.of(name).tolist() for name in "abc"] == [third] * 3
-    assert made.of("d").tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert [made.rank_probabilities(name).tolist() for name in "abc"] == [third] * 3
+    assert made.rank_probabilities("d").tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_a_clean_sweep_is_not_certain():
@@ -154,7 +154,7 @@ def test_the_worst_possible_score_must_be_declared_where_failures_count_as_it():
         improve,
         lambda *scores, **how: ranks(dict(zip("ab", scores, strict=True)), **how),
     ):
-        with pytest.raises(Mistake, match=r"needs the worst possible score.*give failed=<number>"):
+        with pytest.raises(Mistake, match=r"needs the worst possible score.*use failed=<number>"):
             asked([1.0, NAN], [1.0, 2.0], failed="worst")
 
 
@@ -165,7 +165,7 @@ def test_the_median_of_one_task_is_that_of_its_runs():
 
 def test_only_an_end_beside_one_half_is_shown_as_beyond_it():
     def shown(low, high):
-        return chance(Estimate(0.8, low, high, 5, "exact", 0.95))
+        return format_probability(Estimate(0.8, low, high, 5, "exact", 0.95))
 
     assert shown(0.61, 0.9) == "0.80 [0.61, 0.90]"
     assert shown(0.502, 0.9) == "0.80 [>0.50, 0.90]"
@@ -179,12 +179,14 @@ def test_no_scores_at_all_have_no_estimate_whatever_failed_ones_count_as():
 
 def test_rounding_puts_no_end_past_a_value_of_either_sign():
     for value in (5.0, -5.0):
-        found = _trimmed(value + 1e-12, value - 1e-12, value, (None, None), named("mean"))
+        found = _trim_to_bounds(
+            value + 1e-12, value - 1e-12, value, (None, None), find_aggregate("mean")
+        )
         assert found == (value, value)
 
 
 def test_a_task_without_spread_hides_no_skewness_of_the_others():
-    runs, skewness = shape_of(sample([[1.0, 1.0], [1.0, 2.0], [1.0, 9.0]]))
+    runs, skewness = effective_runs_and_skewness(make_sample([[1.0, 1.0], [1.0, 2.0], [1.0, 9.0]]))
     assert (runs, float(skewness) > 0.1) == (3.0, True)
 
 

@@ -58,8 +58,8 @@ def test_all_failed_and_none():
 def test_few_seeds_stand_beside_the_interval():
     made = headline([400.0, 500.0, None, 450.0], failed=0.0)
     assert made.seeds == "400, 500, failed, 450"
-    assert "seeds 400, 500, failed, 450" in made.explained()
-    assert made.explained().endswith("would have stayed unseen in 4 seeds")
+    assert "seeds 400, 500, failed, 450" in made.full_text()
+    assert made.full_text().endswith("would have stayed unseen in 4 seeds")
     assert headline([1.0] * 6).seeds == ""
 
 

@@ -153,7 +153,7 @@ def test_what_a_failed_run_counts_as_must_be_said():
         estimate([float("inf"), 1.0])
     with pytest.raises(Mistake, match="no run counts on task '0'"):
         estimate([float("nan")], failed="exclude")
-    with pytest.raises(Mistake, match="no score; give a finite number"):
+    with pytest.raises(Mistake, match="not a score; give a finite number"):
         estimate(scores, failed=float("nan"))
 
 
@@ -162,15 +162,15 @@ def test_wrong_use():
         estimate([])
     with pytest.raises(Mistake, match="between 0 and 1"):
         estimate([1.0, 2.0], level=95.0)
-    with pytest.raises(Mistake, match="no interval is called 'bayes'"):
+    with pytest.raises(Mistake, match="unknown interval 'bayes'"):
         estimate([1.0, 2.0], interval="bayes")
-    with pytest.raises(Mistake, match="no statistic is called 'mode'"):
+    with pytest.raises(Mistake, match="unknown statistic 'mode'"):
         estimate([1.0, 2.0], "mode")
-    with pytest.raises(Mistake, match="'t' is one of the mean"):
+    with pytest.raises(Mistake, match="'t' works only for the mean"):
         estimate([1.0, 2.0], "iqm", interval="t")
-    with pytest.raises(Mistake, match="success rates lie between 0 and 1"):
+    with pytest.raises(Mistake, match="success rates must lie between 0 and 1"):
         estimate([1.0, 2.0], interval="wilson")
-    with pytest.raises(Mistake, match="success rates lie between 0 and 1"):
+    with pytest.raises(Mistake, match="success rates must lie between 0 and 1"):
         estimate([0.5, 1.5], interval="wilson")  # one of them is none
     with pytest.raises(Mistake, match="counts successes"):
         estimate([0.5, 1.0], interval="exact")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sterling.statistics import Scores, Table, estimate, load, normalise, table, tables
-from sterling.statistics.load import load_one
+from sterling.statistics.scores.load_scores import load_single_algorithm
 from sterling.types import Mistake
 
 
@@ -131,9 +131,9 @@ def test_wide_csv(tmp_path):
     assert (tasks.name, tasks.tasks) == ("walker", ("PPO", "SAC"))
     assert tasks.mask.tolist() == [[True, True], [True, False]]
     with pytest.raises(Mistake, match="the files hold PPO, SAC"):
-        load_one([path], columns="algorithm")
+        load_single_algorithm([path], columns="algorithm")
     path.write_text(",PPO\n0,good\n")
-    with pytest.raises(Mistake, match="'good' is no score"):
+    with pytest.raises(Mistake, match="'good' is not a score"):
         load(path)
 
 
@@ -151,7 +151,7 @@ def test_wide_csv_of_curves(tmp_path):
     with pytest.raises(Mistake, match="two scores of ppo, task 0, run 7, step 1"):
         load(path)
     path.write_text("step,ppo\n,1\n")
-    with pytest.raises(Mistake, match="'' is no step; write a number"):
+    with pytest.raises(Mistake, match="'' is not a step; write a number"):
         load(path)
 
 
@@ -168,7 +168,7 @@ def test_runs_that_are_logged_at_steps_of_their_own(tmp_path, monkeypatch):
     np.testing.assert_array_equal(scores.final().values[:, 0], [3.0, 4.0, np.nan])
     assert scores.ends[:, 0].tolist() == [20.0, 21.0, 12.0]
     assert scores.select(["0"]).ends.shape == (3, 1)
-    monkeypatch.setattr("sterling.statistics.rows.MOST", 2)
+    monkeypatch.setattr("sterling.statistics.scores.score_csv.MAX_TIME_POINTS", 2)
     few = Scores.load(path)
     assert few.steps.tolist() == [12.0, 21.0]
     np.testing.assert_array_equal(few.final().values[:, 0], [3.0, 4.0, np.nan])
@@ -190,7 +190,7 @@ def test_json(tmp_path):
     path.write_text(json.dumps([{"game": "Pong", "seed": i, "score": i} for i in (0, 1)]))
     assert Scores.load(path).values.tolist() == [[0.0], [1.0]]
     path.write_text("{")
-    with pytest.raises(Mistake, match="is no JSON"):
+    with pytest.raises(Mistake, match="is not valid JSON"):
         load(path)
     path.write_text(json.dumps({"ppo": ["a"]}))
     with pytest.raises(Mistake, match="numbers or null"):
@@ -200,7 +200,7 @@ def test_json(tmp_path):
 def test_files_that_are_not_there(tmp_path):
     with pytest.raises(Mistake, match="nothing to load"):
         load()
-    with pytest.raises(Mistake, match="there is no"):
+    with pytest.raises(Mistake, match="does not exist"):
         load(tmp_path / "none.csv")
     with pytest.raises(Mistake, match=r"has no result\.json"):
         load(tmp_path)
@@ -222,17 +222,17 @@ def test_tables_are_whole():
 
 
 def test_known_references():
-    assert table("atari").of("ALE/Breakout-v5") == (1.7, 30.5)
-    assert table("atari").of("BreakoutNoFrameskip-v4") == (1.7, 30.5)
-    assert table("atari").of("road_runner") == (11.5, 7845.0)
-    assert table("d4rl").of("hopper-medium-replay-v2") == (-20.272305, 3234.3)
-    assert table("d4rl").of("maze2d-umaze-dense-v1") == (68.537689, 193.66285642381482)
-    assert table("d4rl").of("antmaze-large-diverse-v0") == (0.0, 1.0)
-    assert table("minatar").of("SpaceInvaders-MinAtar") == (0.0, 131.0)
-    assert table("dmc").of("walker-run") == (0.0, 1000.0)
+    assert table("atari").references("ALE/Breakout-v5") == (1.7, 30.5)
+    assert table("atari").references("BreakoutNoFrameskip-v4") == (1.7, 30.5)
+    assert table("atari").references("road_runner") == (11.5, 7845.0)
+    assert table("d4rl").references("hopper-medium-replay-v2") == (-20.272305, 3234.3)
+    assert table("d4rl").references("maze2d-umaze-dense-v1") == (68.537689, 193.66285642381482)
+    assert table("d4rl").references("antmaze-large-diverse-v0") == (0.0, 1.0)
+    assert table("minatar").references("SpaceInvaders-MinAtar") == (0.0, 131.0)
+    assert table("dmc").references("walker-run") == (0.0, 1000.0)
     with pytest.raises(Mistake, match="has no task 'Breakot'; did you mean breakout"):
-        table("atari").of("Breakot")
-    with pytest.raises(Mistake, match="no normalisation table is called 'procgen'"):
+        table("atari").references("Breakot")
+    with pytest.raises(Mistake, match="unknown normalisation table 'procgen'"):
         table("procgen")
 
 
@@ -246,26 +246,28 @@ def test_the_longest_ending_of_a_task_is_taken_off():
         None,
         ("dense", "wide-dense"),
     )
-    assert two.of("maze-wide-dense") == (0.0, 1.0)
-    assert two.of("maze-dense") == (0.0, 1.0)
+    assert two.references("maze-wide-dense") == (0.0, 1.0)
+    assert two.references("maze-dense") == (0.0, 1.0)
 
 
 def test_games_of_minatar_are_not_ataris():
     for name in ("Breakout-MinAtar", "MinAtar/Breakout-v1", "minatar:breakout"):
-        assert table("minatar").of(name) == (0.0, 28.0)
+        assert table("minatar").references(name) == (0.0, 28.0)
         with pytest.raises(
-            Mistake, match=f"the table atari/1 has no task '{name}'; take the table minatar"
+            Mistake, match=f"the table atari/1 has no task '{name}'; use the table minatar"
         ):
-            table("atari").of(name)
+            table("atari").references(name)
     own = Table("own", 1, "", "", {"Breakout-MinAtar": (0.0, 9.0), "Breakout": (0.0, 30.0)})
-    assert own.of("Breakout-MinAtar") == (0.0, 9.0)
-    assert own.of("ALE/Breakout-v5") == (0.0, 30.0)
+    assert own.references("Breakout-MinAtar") == (0.0, 9.0)
+    assert own.references("ALE/Breakout-v5") == (0.0, 30.0)
     both = Table("own", 1, "", "", {"Breakout": (0.0, 30.0), "Breakout-MinAtar": (0.0, 9.0)})
-    assert both.of("ALE/Breakout-v5") == (0.0, 30.0)
+    assert both.references("ALE/Breakout-v5") == (0.0, 30.0)
 
 
 def test_normalised_scores_say_by_what():
-    scores = Scores.of([[1.7, -20.7], [30.5, 14.6]], tasks=["Breakout", "Pong"], name="ppo")
+    scores = Scores.from_values(
+        [[1.7, -20.7], [30.5, 14.6]], tasks=["Breakout", "Pong"], name="ppo"
+    )
     made = normalise(scores, "atari")
     np.testing.assert_allclose(made.values, [[0, 0], [1, 1]])
     assert (made.normaliser, made.name) == ("atari/1", "ppo")
@@ -274,23 +276,23 @@ def test_normalised_scores_say_by_what():
     own = Table("mine", 3, "measured here", "0 nothing, 1 all", {"a": (0.0, 10.0)})
     assert normalise([[5.0]], own, tasks=["a"]).values.tolist() == [[0.5]]
     flat = Table("flat", 1, "", "", {"a": (1.0, 1.0)})
-    with pytest.raises(Mistake, match="equal references on 'a'"):
+    with pytest.raises(Mistake, match="equal references for 0 and 1 on 'a'"):
         normalise([[5.0]], flat, tasks=["a"])
 
 
 def test_normalised_curves():
-    curves = Scores.of(np.full((2, 1, 3), 500.0), tasks=["walker-run"], steps=[0, 1, 2])
+    curves = Scores.from_values(np.full((2, 1, 3), 500.0), tasks=["walker-run"], steps=[0, 1, 2])
     assert (normalise(curves, "dmc").values == 0.5).all()
 
 
 def test_names_must_fit():
-    with pytest.raises(Mistake, match="do not name a"):
-        Scores.of([[1.0, 2.0]], tasks=["a"])
+    with pytest.raises(Mistake, match="do not match a table"):
+        Scores.from_values([[1.0, 2.0]], tasks=["a"])
     with pytest.raises(Mistake, match="named twice"):
-        Scores.of([[1.0, 2.0]], tasks=["a", "a"])
+        Scores.from_values([[1.0, 2.0]], tasks=["a", "a"])
     with pytest.raises(Mistake, match="mask has shape"):
-        Scores.of([[1.0, 2.0]], mask=[[True]])
+        Scores.from_values([[1.0, 2.0]], mask=[[True]])
     with pytest.raises(Mistake, match="no scores on 'c'"):
-        Scores.of([[1.0, 2.0]], tasks=["a", "b"]).select(["c"])
-    chosen = Scores.of([[1.0, 2.0]], tasks=["a", "b"]).select(["b"])
+        Scores.from_values([[1.0, 2.0]], tasks=["a", "b"]).select(["c"])
+    chosen = Scores.from_values([[1.0, 2.0]], tasks=["a", "b"]).select(["b"])
     assert chosen.values.tolist() == [[2.0]]

@@ -17,11 +17,11 @@ def test_without_bounds_it_is_refused():
     with pytest.raises(Mistake, match=r"needs the bounds of the scores, within=\(low, high\)"):
         compare(scores, about="mean")
     for within in ((0.0, None), (5.0, 0.0)):
-        with pytest.raises(Mistake, match="between two finite bounds"):
+        with pytest.raises(Mistake, match="must be two finite numbers, the lower one first"):
             compare(scores, about="mean", within=within)
     with pytest.raises(Mistake, match=r"b has a score of 4, outside|a has a score of 4, outside"):
         compare(scores, about="mean", within=(0.0, 3.0))
-    with pytest.raises(Mistake, match="no about='median'"):
+    with pytest.raises(Mistake, match="unknown about='median'"):
         compare(scores, about="median")
 
 

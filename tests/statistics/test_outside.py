@@ -5,8 +5,12 @@ import pytest
 from scipy import optimize, stats
 
 from sterling.statistics import cvar, estimate, improve, need, power, profile, ranks, tolerance
-from sterling.statistics.mean import arms
-from sterling.statistics.success import beta_binomial, joined, wilson_at
+from sterling.statistics.intervals.mean_intervals import skew_t_arms
+from sterling.statistics.intervals.success_rate import (
+    beta_binomial_interval,
+    join_task_intervals,
+    wilson_interval_at_z,
+)
 from sterling.types import Mistake
 
 FIRST = np.array([[3.1, 0.4], [2.2, 0.9], [4.0, 0.1], [1.4, 0.8], [2.9, 0.7]])
@@ -58,17 +62,17 @@ def test_improvement_on_two_tasks_takes_the_wider_of_two_ends():
 
 def test_joined_rates_by_hand_within_0_and_1():
     nothing, known = np.zeros(2), {"freedoms": np.array([4.0, 9.0]), "level": 0.95}
-    low, high = joined(
+    low, high = join_task_intervals(
         np.array([0.5, 0.7]), np.array([0.2, 0.3]), np.array([0.8, 0.9]), variances=nothing, **known
     )  # arms of sqrt(.3^2 + .4^2) / 2 = .25 and sqrt(.3^2 + .2^2) / 2
     assert (low, high) == pytest.approx((0.35, 0.6 + np.sqrt(0.13) / 2.0))
     wide = np.array([0.04, 0.01])
     ends = np.array([0.5, 0.7])
-    low, high = joined(ends, ends, ends, variances=wide, **known)
+    low, high = join_task_intervals(ends, ends, ends, variances=wide, **known)
     freedom = 0.05**2 / (0.04**2 / 4.0 + 0.01**2 / 9.0)
     half = stats.t.ppf(0.975, freedom) * np.sqrt(0.05) / 2.0
     assert (low, high) == pytest.approx((0.6 - half, 0.6 + half))
-    low, high = joined(ends, ends, ends, variances=100.0 * wide, **known)
+    low, high = join_task_intervals(ends, ends, ends, variances=100.0 * wide, **known)
     assert (low, high) == (0.0, 1.0)
 
 
@@ -79,9 +83,9 @@ def test_wilsons_interval_solves_its_equation():
             return (rate - p) ** 2 - z * z * p * (1.0 - p) / n
 
         wanted = optimize.brentq(away, 1e-12, rate), optimize.brentq(away, rate, 1.0 - 1e-12)
-        assert wilson_at(rate, n, z) == pytest.approx(wanted, abs=1e-9)
-    assert wilson_at(0.0, 9.0, 2.0)[0] == 0.0
-    assert wilson_at(1.0, 9.0, 2.0)[1] == 1.0
+        assert wilson_interval_at_z(rate, n, z) == pytest.approx(wanted, abs=1e-9)
+    assert wilson_interval_at_z(0.0, 9.0, 2.0)[0] == 0.0
+    assert wilson_interval_at_z(1.0, 9.0, 2.0)[1] == 1.0
 
 
 def test_rates_of_episodes_count_as_many_as_are_independent():
@@ -95,9 +99,9 @@ def test_rates_of_episodes_count_as_many_as_are_independent():
         return (middle - p) ** 2 - t * t * p * (1.0 - p) / (4 * 20 / design)
 
     wanted = optimize.brentq(away, 1e-12, middle), optimize.brentq(away, middle, 1.0 - 1e-12)
-    assert beta_binomial(rates, 20, 0.95) == pytest.approx(wanted, abs=1e-9)
+    assert beta_binomial_interval(rates, 20, 0.95) == pytest.approx(wanted, abs=1e-9)
     with pytest.raises(Mistake, match="at least one episode"):
-        beta_binomial(rates, 0, 0.95)
+        beta_binomial_interval(rates, 0, 0.95)
 
 
 def test_a_profile_of_one_task_has_clopper_and_pearsons_band():
@@ -141,7 +145,7 @@ def test_ranks_are_those_of_plain_resampling():
         wanted = np.quantile(order[index].mean(1), [0.025, 0.975])
         assert (made.mean[name].low, made.mean[name].high) == pytest.approx(tuple(wanted), abs=0.26)
         first = (order[index] == 1.0).mean()
-        assert made.of(name)[0] == pytest.approx(first, abs=0.03)
+        assert made.rank_probabilities(name)[0] == pytest.approx(first, abs=0.03)
 
 
 @pytest.mark.parametrize(("coverage", "confidence"), [(0.5, 0.9), (0.8, 0.95)])
@@ -191,10 +195,10 @@ def test_the_tail_of_runs_counts_the_last_in_part():
 
 def test_power_refuses_what_is_no_probability():
     for wrong in (lambda: power(1.0, 5, alpha=1.0), lambda: power(1.0, 5, alpha=0.0)):
-        with pytest.raises(Mistake, match="alpha lies between"):
+        with pytest.raises(Mistake, match="alpha must lie between"):
             wrong()
     for share in (0.04, 0.05, 1.0):
-        with pytest.raises(Mistake, match="power wanted lies between"):
+        with pytest.raises(Mistake, match="power must lie between"):
             need(0.5, share)
 
 
@@ -229,4 +233,4 @@ def test_arms_between_two_numbers_of_runs_are_straight_in_their_logarithm(n, ske
     share = np.log(n / 8.0) / np.log(10.0 / 8.0)
     base, slope = (1.55 - 0.13 * share, 1.77 - 0.04 * share) if n < 10.0 else (1.25, 1.96)
     wanted = (max(base - slope * skewness, 1.0), max(base + slope * skewness, 1.0))
-    assert arms(n, np.asarray(skewness)) == pytest.approx(wanted)
+    assert skew_t_arms(n, np.asarray(skewness)) == pytest.approx(wanted)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from sterling.statistics import need, power
-from sterling.statistics.power import need_of_tendency
+from sterling.statistics.comparisons.seed_power import runs_to_show_tendency
 from sterling.types import Mistake
 
 
@@ -41,14 +41,14 @@ def test_the_runs_needed_are_the_first_that_suffice(effect, wanted):
     ],
 )
 def test_the_runs_for_a_tendency_are_noethers(probability, wanted, alpha, runs):
-    assert need_of_tendency(probability, wanted, alpha=alpha) == runs
+    assert runs_to_show_tendency(probability, wanted, alpha=alpha) == runs
 
 
 def test_an_effect_is_a_tendency_of_normal_scores():
     """P(first > second) is Phi(effect / sqrt 2): 0.7602 for one standard deviation."""
     for effect in (0.5, 1.0, -1.0):
         share = float(stats.norm.cdf(effect / np.sqrt(2.0)))
-        assert need(effect, test="compare") == need_of_tendency(share)
+        assert need(effect, test="compare") == runs_to_show_tendency(share)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_the_power_of_compare_depends_on_its_key_alone():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda: need_of_tendency(0.5), "probability of one half"),
-        (lambda: need_of_tendency(0.5001), "needs over 1,000,000 runs"),
-        (lambda: need_of_tendency(0.7, 0.01), "power wanted lies between"),
-        (lambda: need(1.0, test="z"), "need knows no test 'z'"),
-        (lambda: power(1.0, 4, test="compare"), "can decide nothing"),
+        (lambda: runs_to_show_tendency(0.5), "probability of one half"),
+        (lambda: runs_to_show_tendency(0.5001), "needs over 1,000,000 runs"),
+        (lambda: runs_to_show_tendency(0.7, 0.01), "power must lie between"),
+        (lambda: need(1.0, test="z"), "unknown test 'z'"),
+        (lambda: power(1.0, 4, test="compare"), "cannot decide anything"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(wrong, said):
@@ -85,4 +85,4 @@ def test_what_cannot_be_asked_is_refused(wrong, said):
 
 def test_power_lies_between_0_and_1_for_tendencies_too():
     with pytest.raises(Mistake, match="power"):
-        need_of_tendency(0.7, power=1.5)
+        runs_to_show_tendency(0.7, power=1.5)

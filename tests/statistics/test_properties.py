@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sterling.statistics import auc, compare, estimate, improve, normalise, profile, ranks
-from sterling.statistics.aggregate import KNOWN
+from sterling.statistics.intervals.aggregates import AGGREGATES_BY_NAME
 
 FINITE = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
 SHAPES = st.tuples(st.integers(2, 6), st.integers(1, 4))
@@ -38,7 +38,12 @@ def test_one_of_two_is_better_or_they_tie(data, shape, other):
 
 
 @quick
-@given(TABLES, st.floats(0.1, 50.0), st.floats(-500.0, 500.0), st.sampled_from(sorted(KNOWN)))
+@given(
+    TABLES,
+    st.floats(0.1, 50.0),
+    st.floats(-500.0, 500.0),
+    st.sampled_from(sorted(AGGREGATES_BY_NAME)),
+)
 def test_another_unit_changes_nothing_but_the_unit(scores, scale, shift, what):
     if what == "gap":
         return  # it is in the unit of its gamma

@@ -8,14 +8,18 @@ import pytest
 from scipy import optimize, stats
 
 from sterling.statistics import compare, need, power
-from sterling.statistics.comparison import chance, half, holds_half
-from sterling.statistics.tendency import (
-    allowed,
+from sterling.statistics.comparisons.comparison_result import (
+    critical_z,
+    format_probability,
+    includes_half,
+)
+from sterling.statistics.comparisons.tendency import (
     brunner_munzel,
     can_decide,
-    floor,
-    least_runs,
-    probability,
+    floor_permits,
+    min_runs_to_decide,
+    probability_estimate,
+    sign_test_floor,
 )
 
 
@@ -49,23 +53,25 @@ def test_separation_is_more_extreme_than_anything_else():
 
 def test_a_steady_run_of_runs_is_a_sign_test():
     steady = np.array([10.0, 10.1, 10.2, 10.3, 10.4])
-    assert floor(steady, steady + 5) == 2 / 2**5
-    assert floor(steady, np.array([1.0, 20, 21, 22, 23])) == pytest.approx(
+    assert sign_test_floor(steady, steady + 5) == 2 / 2**5
+    assert sign_test_floor(steady, np.array([1.0, 20, 21, 22, 23])) == pytest.approx(
         stats.binomtest(1, 5).pvalue
     )
-    assert floor(np.array([1.0, 20, 21, 22, 23]), steady) == 2 * (1 + 5) / 2**5
-    assert floor(steady, np.array([1.0, 10.15, 21, 22, 23])) == 0.0  # it lies among them
+    assert sign_test_floor(np.array([1.0, 20, 21, 22, 23]), steady) == 2 * (1 + 5) / 2**5
+    assert sign_test_floor(steady, np.array([1.0, 10.15, 21, 22, 23])) == 0.0  # it lies among them
     capped = np.full(5, 500.0)
-    assert floor(capped, np.array([500.0, 500, 500, 7, 8])) == 2 / 2**2  # ties count for no side
-    assert floor(capped, capped) == 1.0
+    assert (
+        sign_test_floor(capped, np.array([500.0, 500, 500, 7, 8])) == 2 / 2**2
+    )  # ties count for no side
+    assert sign_test_floor(capped, capped) == 1.0
 
 
 def test_so_few_runs_can_decide():
-    assert [least_runs(0.05, others) for others in (1, 2, 3, 7)] == [5, 6, 7, 8]
-    assert (least_runs(0.01), least_runs(0.5)) == (8, 5)
+    assert [min_runs_to_decide(0.05, others) for others in (1, 2, 3, 7)] == [5, 6, 7, 8]
+    assert (min_runs_to_decide(0.01), min_runs_to_decide(0.5)) == (8, 5)
     assert can_decide(5, 0.05)
     assert not can_decide(5, 0.049)
-    assert not allowed(float(stats.binomtest(1, 8).pvalue), 0.05)  # 0.070
+    assert not floor_permits(float(stats.binomtest(1, 8).pvalue), 0.05)  # 0.070
 
 
 def samples():
@@ -82,11 +88,11 @@ def test_the_interval_excludes_one_half_exactly_where_it_is_decided():
     for first, second in samples():
         (made,) = compare({"a": first, "b": second}, interims=1, per_interim=None).decisions
         decided = made.verdict in ("larger", "smaller")
-        assert decided != holds_half(made.better)
+        assert decided != includes_half(made.better)
         assert made.better.low <= made.better.value <= made.better.high
         if decided:
             assert (made.better.value > 0.5) == (made.verdict == "larger")
-        shown = chance(made.better).split("[")[1].rstrip("]").split(", ")
+        shown = format_probability(made.better).split("[")[1].rstrip("]").split(", ")
         low, high = (text.lstrip("<>") for text in shown)
         marked = shown[0].startswith(">") or shown[1].startswith("<")
         assert decided == (float(low) > 0.5 or float(high) < 0.5 or marked)
@@ -116,7 +122,7 @@ def test_the_interval_holds_what_it_says(name):
         first, second = rng.normal(1.0, 1.0, 10), rng.normal(0.0, 1.0, 10)
         if name == "collapsing":
             first = np.where(rng.random(10) < true, 9.0, -9.0)
-        made = probability(first, second, boundary=1.96, verdict="", level=0.95)
+        made = probability_estimate(first, second, boundary=1.96, verdict="", level=0.95)
         held += made.low <= true <= made.high
     assert 0.92 <= held / 300 <= 0.995
 
@@ -185,7 +191,7 @@ def test_a_collapsing_learner_that_is_mostly_better_is_told_by_tendency():
     rng = np.random.default_rng(3)
     scores = {"a": np.array([1000.0] * 7 + [100.0] * 3), "b": steady(rng, 10)}
     made = compare(scores, interims=1, per_interim=None)
-    assert made.decisions[0].opposed
+    assert made.decisions[0].directions_disagree
     assert "different directions: a run of a scores higher than one of b in 0.70" in str(made)
     assert "of pairs, but the mean of b is higher, by" in str(made)
 
@@ -213,7 +219,7 @@ def newcombe(value, n, m, quantile, wider=1.0):
 )
 def test_the_ends_are_newcombes_widened_where_placements_vary_more(second, more):
     first, second = np.array([0.3, 1.1, 2.6, 3.4, 4.9, 5.2, 6.8]), np.array(second)
-    made = probability(first, second, boundary=1.6, verdict="", level=0.95)
+    made = probability_estimate(first, second, boundary=1.6, verdict="", level=0.95)
     value = (first[:, None] > second).mean()
     theirs = stats.brunnermunzel(second, first)
     share = (1 - value) / (2 - value) + value / (1 + value)
@@ -228,19 +234,19 @@ def test_the_ends_are_newcombes_widened_where_placements_vary_more(second, more)
 
 def test_two_runs_have_an_interval_and_one_has_none():
     first, second = np.array([1.0, 3.0]), np.array([2.0, 5.0])
-    made = probability(first, second, boundary=1.96, verdict="", level=0.95)
+    made = probability_estimate(first, second, boundary=1.96, verdict="", level=0.95)
     # placements 0, 1/2 and 1/2, 1: each has variance 1/8, of two runs 1/16
     expected = 0.25 * 0.75 * (1 + 0.75 / 1.75 + 0.25 / 1.25) / 4
     wider = (1 / 16 + 1 / 16) / expected
     wanted = newcombe(0.25, 2, 2, stats.t.ppf(stats.norm.cdf(1.96), 2), wider)
     assert (made.low, made.high) == pytest.approx(wanted, abs=1e-9)
-    alone = probability(first[:1], second, boundary=1.96, verdict="", level=0.95)
+    alone = probability_estimate(first[:1], second, boundary=1.96, verdict="", level=0.95)
     assert (alone.low, alone.high, alone.method) == (None, None, "none (one run)")
 
 
 def test_the_normal_quantile_of_a_level():
-    assert half(0.05) == pytest.approx(stats.norm.isf(0.025))
-    assert half(1.0) == half(1.5) == math.inf
+    assert critical_z(0.05) == pytest.approx(stats.norm.isf(0.025))
+    assert critical_z(1.0) == critical_z(1.5) == math.inf
 
 
 def test_a_pair_that_is_not_tested_yet_is_shown_at_the_level_of_its_look():
@@ -248,5 +254,7 @@ def test_a_pair_that_is_not_tested_yet_is_shown_at_the_level_of_its_look():
     first, second = np.array([1.0, 2.0, 7.0]), np.array([3.0, 4.0, 5.0])
     (made,) = compare({"a": first, "b": second}, per_interim=3).decisions
     assert made.verdict == "undecided"
-    shown = probability(first, second, boundary=stats.norm.isf(0.005), verdict="", level=0.95)
+    shown = probability_estimate(
+        first, second, boundary=stats.norm.isf(0.005), verdict="", level=0.95
+    )
     assert (made.better.low, made.better.high) == pytest.approx((shown.low, shown.high))

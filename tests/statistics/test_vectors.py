@@ -5,7 +5,11 @@ import pytest
 from scipy import stats
 
 from sterling.statistics import cvar, estimate, gap, improve, profile
-from sterling.statistics.success import beta_binomial, exact, wilson
+from sterling.statistics.intervals.success_rate import (
+    beta_binomial_interval,
+    clopper_pearson,
+    wilson_interval,
+)
 
 # a (5 runs, 3 tasks) and a (4, 3) table; the numbers below are rliable 1.2.0's
 X = np.array([[0.1, 1.2, 0.5], [0.4, 0.9, 2.0], [0.2, 1.5, 0.7], [0.3, 1.1, 0.6], [0.9, 0.2, 0.8]])
@@ -41,16 +45,18 @@ def test_t_interval():
 
 
 def test_rates_of_success():
-    assert wilson(0.9, 10.0, 0.95) == pytest.approx((0.5958499732, 0.9821237869), abs=1e-10)
-    assert exact(5.0, 5, 0.95) == pytest.approx((0.4781762499, 1.0), abs=1e-10)
+    assert wilson_interval(0.9, 10.0, 0.95) == pytest.approx(
+        (0.5958499732, 0.9821237869), abs=1e-10
+    )
+    assert clopper_pearson(5.0, 5, 0.95) == pytest.approx((0.4781762499, 1.0), abs=1e-10)
     for successes in range(8):
         theirs = stats.binomtest(successes, 7).proportion_ci(0.9, "exact")
-        assert exact(float(successes), 7, 0.9) == pytest.approx(tuple(theirs), abs=1e-12)
+        assert clopper_pearson(float(successes), 7, 0.9) == pytest.approx(tuple(theirs), abs=1e-12)
 
 
 def test_runs_that_agree_are_worth_their_episodes_and_runs_that_do_not_are_not():
-    agreeing = beta_binomial(np.array([0.5, 0.5, 0.5, 0.5]), 100, 0.95)
-    split = beta_binomial(np.array([0.0, 1.0, 0.0, 1.0]), 100, 0.95)
+    agreeing = beta_binomial_interval(np.array([0.5, 0.5, 0.5, 0.5]), 100, 0.95)
+    split = beta_binomial_interval(np.array([0.0, 1.0, 0.0, 1.0]), 100, 0.95)
     assert np.diff(agreeing) < 0.2
     assert np.diff(split) > 0.7
 

@@ -7,8 +7,8 @@ import pytest
 from gymnasium import spaces
 
 from sterling import algorithms
-from sterling.training.agent import LEAST, Agent
-from sterling.training.fields import make_config
+from sterling.training.agent import MIN_ALPHA, Agent
+from sterling.training.fields.config_fields import make_config
 from sterling.types import Spec
 
 SPEC = Spec(spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32), 1)
@@ -39,7 +39,7 @@ def test_what_a_field_begins_begins_anew(name, field, learned):
     np.testing.assert_allclose(getattr(after.state, learned), np.full(2, np.log(0.01)), rtol=1e-6)
     np.testing.assert_allclose(getattr(after.state.config, field), np.full(2, 0.01))
     nothing = before.with_fields(config(name, **{field: 0.0}), [field])
-    np.testing.assert_allclose(jnp.exp(getattr(nothing.state, learned)), LEAST, rtol=1e-4)
+    np.testing.assert_allclose(jnp.exp(getattr(nothing.state, learned)), MIN_ALPHA, rtol=1e-4)
 
 
 def test_other_numbers_stay():

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import sterling
+from sterling import envs
 from sterling.types import Mistake
 
 SMALL = {"length": 16, "minibatch": 64, "epochs": 2, "width": 16, "preset": False}
@@ -80,8 +81,8 @@ def test_every_seed_that_explodes_is_named_and_the_run_ends(tmp_path):
     [
         ({"learning_rate": 1e-3}, "no field 'learning_rate'"),
         ({"epochs": 2.5}, "must be of type int"),
-        ({"steps": 100}, "ask for at least 128"),
-        ({"strategy": "pmap"}, "strategy 'pmap' is not known"),
+        ({"steps": 100}, "Use at least 128"),
+        ({"strategy": "pmap"}, "Unknown strategy 'pmap'"),
         ({"seeds": []}, "seeds must be at least one"),
         ({"minibatch": 1000}, "minibatch"),
     ],
@@ -112,11 +113,49 @@ class Reaching(gymnasium.Env):
 @pytest.mark.parametrize("algorithm", ["sac", "td3"])
 @pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (0.0, np.inf), (-1e6, 1e6)])
 def test_who_acts_between_bounds_only_is_refused_where_there_are_none(algorithm, low, high):
-    words = rf"{algorithm} acts between bounds only.*Box.*use ppo, or give its action_space bounds"
+    words = (
+        rf"{algorithm} acts within bounds, which Box.*lacks. Give --env action_bound=B .*or use ppo"
+    )
     how = {"envs": 1, "env_options": {"workers": 0}, "evaluate_episodes": 0, "width": 4}
     with pytest.raises(Mistake, match=words) as caught:
         sterling.train(algorithm, lambda: Reaching(low, high), steps=20, warmup=4, batch=2, **how)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "reached"),
+    [
+        (-np.inf, np.inf, (-3, 3)),
+        (1.0, np.inf, (1, 7)),
+        (-np.inf, 5.0, (-1, 5)),
+        (-np.inf, 1e6, (-3, 3)),
+    ],
+)
+def test_open_sides_end_where_the_bound_says(low, high, reached):
+    world = envs.make(lambda: Reaching(low, high), (0,), 1, action_bound=3, workers=0)
+    try:
+        assert world.spec.action == gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+        ends = [float(world.to_world(np.full((1, 1, 1), x, np.float32))[0, 0, 0]) for x in (-1, 1)]
+    finally:
+        world.close()
+    np.testing.assert_allclose(ends, reached)
+
+
+def test_sac_learns_between_the_bounds_that_it_is_given():
+    how = {"envs": 1, "env_options": {"workers": 0, "action_bound": 2.0}, "evaluate_episodes": 0}
+    run = sterling.train(
+        "sac", lambda: Reaching(-np.inf, np.inf), steps=20, warmup=4, batch=2, width=4, **how
+    )
+    assert abs(float(run.policy(np.zeros(1, np.float32))[0])) <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"), [(0, "must be above 0"), ("x", "must be above 0"), (1, "has no effect")]
+)
+def test_a_bound_that_is_wrong_or_has_no_effect_is_refused(bound, said):
+    with pytest.raises(Mistake, match=said):
+        envs.make(lambda: Reaching(-1.0, 1.0 if bound == 1 else np.inf), (0,), 1,
+                  action_bound=bound, workers=0)  # fmt: skip
 
 
 def test_a_folder_with_a_run_is_not_written_into(tmp_path):

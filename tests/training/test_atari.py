@@ -8,13 +8,13 @@ from gymnasium import spaces
 
 import sterling
 from sterling.data import Dataset
-from sterling.data.columns import Block
-from sterling.data.facts import Facts
-from sterling.factory import agents, episodes, rollouts
-from sterling.training import logbook, start
-from sterling.training.phases import iterations
-from sterling.training.presets import presets
-from sterling.training.settings import resolve
+from sterling.data.dataset_metadata import Facts
+from sterling.data.episode_columns import Block
+from sterling.data_generation import expert_training, policy_rollouts, stored_episodes
+from sterling.training.assembly import build_run, run_dataset
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.fields.presets import load_preset
+from sterling.training.phases.phase_sequence import total_iterations
 
 SMALL = {
     "ppo": {"envs": 2, "length": 8, "minibatch": 8, "epochs": 1, "width": 16},
@@ -33,31 +33,33 @@ def test_pong_is_learned_from(algorithm):
 
 
 def test_every_game_has_the_settings_of_atari():
-    game = presets("ppo", "Breakout-v5")
-    assert game == presets("ppo", "envpool:Pong-v5")
+    game = load_preset("ppo", "Breakout-v5")
+    assert game == load_preset("ppo", "envpool:Pong-v5")
     assert (game["envs"], game["length"], game["clip"]) == (8, 128, 0.1)
-    assert presets("ppo", "HalfCheetah-v4") == {}
+    assert load_preset("ppo", "HalfCheetah-v4") == {}
 
 
 @pytest.mark.parametrize(
     ("algorithm", "fields", "found"),
     [
-        ("ppo", {"length": 150}, (rollouts, "joined")),
-        pytest.param("dqn", {"warmup": 300, "capacity": 512}, (agents, "_remembered"),
-                     marks=pytest.mark.slow),
+        ("ppo", {"length": 150}, (policy_rollouts, "concatenate_records")),
+        pytest.param("dqn", {"warmup": 300, "capacity": 512},
+                     (expert_training, "_newest_replay_rows"), marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_a_game_that_is_lived_again_is_told_in_points(algorithm, fields, found, monkeypatch):
     """The learner is told their sign, and remembers nothing else."""
     fields = {**SMALL[algorithm], **fields, **({"minibatch": 300} if algorithm == "ppo" else {})}
     envs = fields.pop("envs")
-    settings = resolve(algorithm, "MsPacman-v5", steps=304, envs=envs, preset=False, fields=fields)
+    settings = resolve_settings(
+        algorithm, "MsPacman-v5", steps=304, envs=envs, preset=False, fields=fields
+    )
     told, original = [], getattr(*found)
     monkeypatch.setattr(*found, lambda *given: told.append(original(*given)) or told[-1])
-    trained = object.__new__(agents.Trained)  # only how, not what was learned
+    trained = object.__new__(expert_training.TrainedAgents)  # only how, not what was learned
     object.__setattr__(trained, "settings", settings)
-    rows, world = agents.relive(trained, iterations(settings), 1000, print)
-    block = episodes.block(rows, world, 1000, 0)
+    rows, world = expert_training.repeat_training(trained, total_iterations(settings), 1000, print)
+    block = stored_episodes.rows_to_block(rows, world, 1000, 0)
     world.close()
     assert rows.reward.max() >= 10
     np.testing.assert_array_equal(np.sign(rows.reward), told[0].reward)
@@ -74,15 +76,15 @@ def test_a_log_of_points_is_clipped_where_it_is_mixed_with_a_game(tmp_path):
     }
     box, facts = spaces.Box(0, 255, (4, 84, 84), np.uint8), Facts("Pong-v5")
     block = Block(columns, np.array([2, 2]), np.zeros(2, np.int32))
-    Dataset.of(block, box, spaces.Discrete(6), facts).save(tmp_path / "log")
+    Dataset.from_block(block, box, spaces.Discrete(6), facts).save(tmp_path / "log")
 
     def told(**budget):
-        book = logbook.begun(tmp_path / "log", share=0.5)
+        book = run_dataset.make_log_settings(tmp_path / "log", share=0.5)
         fields = {name: value for name, value in SMALL["dqn"].items() if name != "envs"}
         few = {"updates": 4, "envs": 1, "data": book, "preset": False, "fields": fields}
-        settings = resolve("dqn", "Pong-v5", **{**few, **budget})
-        log = start.checked_problem(settings).log
-        return logbook.opened(book).transitions().reward.tolist(), log.returns
+        settings = resolve_settings("dqn", "Pong-v5", **{**few, **budget})
+        log = build_run.checked_problem_spec(settings).log
+        return run_dataset.read_log_in_world(book).transitions().reward.tolist(), log.returns
 
     assert told(steps=48) == ([0.0, 1.0, -1.0, 1.0], (0.0, 1.0))
     assert told() == ([0.0, 400.0, -3.0, 10.0], (7.0, 400.0))

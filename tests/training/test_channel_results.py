@@ -5,9 +5,9 @@ import json
 import pytest
 
 import sterling
+from sterling.cli_options import parse_command_line
 from sterling.commands import evaluate as command
-from sterling.envs.hazards import make
-from sterling.options import parse
+from sterling.envs.native.hazard_grid import make
 from sterling.types import Mistake
 
 SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
@@ -29,7 +29,7 @@ def test_a_channel_is_in_rows_result_and_evaluation(strategy, tmp_path, capsys):
     final = result["final"]["cost"]
     assert (len(final["per_seed"]), final["better"], final["within"]) == (2, -1, [0.0, 100.0])
     capsys.readouterr()
-    command.carry_out(parse(["evaluate", str(folder), "--episodes", "4"]))
+    command.carry_out(parse_command_line(["evaluate", str(folder), "--episodes", "4"]))
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("cost")]
     assert len(told) == 1
     assert "interval over 2 seeds" in told[0]
@@ -52,5 +52,5 @@ def test_the_linear_program_agrees_with_what_is_known_without_a_limit():
     limited = grid.best(0.5)
     assert limited[1] == pytest.approx(0.5)
     assert limited[0] < reward
-    with pytest.raises(Mistake, match="no policy costs at most 0 here"):
+    with pytest.raises(Mistake, match="No policy costs at most 0 here"):
         grid.best(0.0)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from sterling.training import checkpoint
+from sterling.training.saving import checkpoint
 from sterling.types import Mistake
 
 
@@ -85,7 +85,7 @@ def flip(path: Path, offset: int) -> None:
 def test_every_kind_of_leaf_comes_back_bit_for_bit(tmp_path: Path) -> None:
     tree, meta = arrays(), {"alive": [True], "limit": float("inf"), "steps": np.int32(5)}
     path = checkpoint.save(tmp_path, 12, tree, meta)
-    assert path == checkpoint.latest(tmp_path) == tmp_path / "000000000012"
+    assert path == checkpoint.latest_checkpoint(tmp_path) == tmp_path / "000000000012"
     loaded, said = checkpoint.load(tmp_path, tree)
     assert_equal(tree, loaded)
     assert said == {"alive": [True], "limit": float("inf"), "steps": 5}
@@ -169,23 +169,23 @@ def test_damage_falls_back_to_the_one_before_and_says_so(tmp_path: Path, damage:
 def test_no_flipped_bit_of_meta_goes_unnoticed(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, small(1.0), {"rate": 0.25, "note": "x"})
     assert path is not None
-    meta, good = path / "meta.json", checkpoint.describe(path)
+    meta, good = path / "meta.json", checkpoint.read_meta(path)
     original = meta.read_bytes()
     for offset in range(0, len(original), 5):
         flip(meta, offset)
         with contextlib.suppress(Mistake):  # damaged; else it was a space, or the like
-            assert checkpoint.describe(path) == good
+            assert checkpoint.read_meta(path) == good
         meta.write_bytes(original)
 
 
 def test_all_damaged_is_a_mistake(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, small(1.0), {})
     flip(path / "tree.safetensors", -1)
-    with pytest.raises(Mistake, match=r"no checkpoint in .* can be read"):
+    with pytest.raises(Mistake, match=r"all checkpoints in .* are damaged"):
         checkpoint.load(tmp_path, small(0.0), warn=lambda line: None)
-    with pytest.raises(Mistake, match="holds no checkpoint"):
+    with pytest.raises(Mistake, match="has no checkpoint"):
         checkpoint.load(tmp_path / "elsewhere", small(0.0))
-    assert checkpoint.latest(tmp_path / "elsewhere") is None
+    assert checkpoint.latest_checkpoint(tmp_path / "elsewhere") is None
 
 
 def test_a_damaged_later_step_goes_once_the_run_has_saved_again(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_an_intact_later_step_is_never_removed(tmp_path: Path) -> None:
     ("template", "message"),
     [
         (small(0.0) | {"new": jnp.zeros(2)}, r"no leaf new \(float32\[2\]\)"),
-        ({"a": small(0.0)["a"]}, "leaf b/c has no place"),
+        ({"a": small(0.0)["a"]}, "leaf b/c does not exist"),
         (small(0.0) | {"a": jnp.zeros((3, 51))}, r"leaf a is float32\[3, 50\].*float32\[3, 51\]"),
         (small(0.0) | {"a": jnp.zeros((3, 50), jnp.int32)}, r"leaf a .* int32\[3, 50\]"),
         (small(0.0) | {"b": {"c": jax.random.split(jax.random.key(0), 2)}}, "leaf b/c .* key<fry>"),
@@ -236,7 +236,7 @@ def test_an_unknown_format_is_refused_not_passed_over(
 def test_other_versions_are_mentioned(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, small(1.0), {})
     assert path is not None
-    content = checkpoint.describe(path)
+    content = checkpoint.read_meta(path)
     content["versions"]["jax"] = "0.0.1"
     whole = {"sha256": checkpoint.checksum(content), "content": content}
     (path / "meta.json").write_text(json.dumps(whole))
@@ -266,14 +266,14 @@ def test_a_part_is_read_without_the_rest(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, tree, {"n": 1})
     lines: list[str] = []
     flip(path / "tree.safetensors", -1)  # in the replay: nobody looks at it
-    part, meta = checkpoint.load_part(tmp_path, "agent/state", small(0.0), warn=lines.append)
+    part, meta = checkpoint.load_subtree(tmp_path, "agent/state", small(0.0), warn=lines.append)
     assert_equal(part, small(3.0))
     assert meta == {"n": 1}
     assert lines == []
-    leaf, _ = checkpoint.load_part(tmp_path, "agent/state/b/c", jnp.zeros(4, jnp.int32))
+    leaf, _ = checkpoint.load_subtree(tmp_path, "agent/state/b/c", jnp.zeros(4, jnp.int32))
     assert leaf.tolist() == [0, 1, 2, 3]
     with pytest.raises(Mistake, match="no leaf agent/stat/a"):
-        checkpoint.load_part(tmp_path, "agent/stat", small(0.0))
+        checkpoint.load_subtree(tmp_path, "agent/stat", small(0.0))
 
 
 def test_one_checkpoint_may_be_named(tmp_path: Path) -> None:

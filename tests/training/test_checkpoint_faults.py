@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sterling.training import checkpoint
+from sterling.training.saving import checkpoint
 
 SCRIPT = """
 import os, resource, sys
 import numpy as np
-from sterling.training import checkpoint
+from sterling.training.saving import checkpoint
 
 def tree(n):
     return {f"x{i}": np.full(250_000, n * 100 + i, np.float64) for i in range(10)}
@@ -30,7 +30,8 @@ def full(folder):
     assert checkpoint.save(folder, 3, tree(3), {}) is not None
 
 def forever(folder):
-    n = 1 if checkpoint.latest(folder) is None else int(checkpoint.latest(folder).name[:12])
+    last = checkpoint.latest_checkpoint(folder)
+    n = 1 if last is None else int(last.name[:12])
     while True:
         checkpoint.save(folder, n, tree(n), {"n": n})
         os.write(1, b"%d\\n" % os.getpid())  # at once: print may be killed before the newline
@@ -49,7 +50,7 @@ else:
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    repository = str(Path(checkpoint.__file__).parents[2])
+    repository = str(Path(checkpoint.__file__).parents[3])
     environment = {**os.environ, "PYTHONPATH": repository, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT, *arguments]
     pipe = subprocess.PIPE

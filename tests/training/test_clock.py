@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 import sterling
-from sterling.training import clock as clocks
-from sterling.training.clock import Clock
+from sterling.training.runtime import timing as clocks
+from sterling.training.runtime.timing import Clock
 
 
 def test_compiling_is_a_part_of_the_time_and_counts_once():
@@ -62,8 +62,8 @@ def test_spans_that_lie_within_another_count_once(monkeypatch):
     """By hand: 1 to 3 lies within 1 to 4, which it begins with; 6 to 7 is apart: 3 + 1 seconds."""
     ends = iter([3.0, 4.0, 7.0])
     monkeypatch.setattr(clocks, "time", types.SimpleNamespace(monotonic=lambda: next(ends)))
-    with clocks._Compiling() as compiling:
+    with clocks._CompileTimer() as compiling:
         for seconds in (2.0, 3.0, 1.0):
-            compiling._heard(f"{clocks.STAGES}stage", seconds)
+            compiling._heard(f"{clocks.COMPILE_EVENTS}stage", seconds)
         compiling._heard("/jax/elsewhere", 100.0)
     assert compiling.seconds == 4.0

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from sterling import keys
+from sterling import random_keys
 from sterling.algorithms.online import ppo
-from sterling.envs.traced import Traced
-from sterling.experience.episodes import Playing, _choose, _count
+from sterling.envs.traced_world import TracedWorld
+from sterling.experience.rollouts.whole_episodes import EpisodeState, _choose_actions, _count_step
 from sterling.training.agent import Agent
-from sterling.training.evaluate import evaluate
+from sterling.training.evaluation.evaluate_policy import evaluate
 from sterling.types import Step
 
 SEEDS = (3, 8)
@@ -48,7 +48,7 @@ class Climb:
 
 @pytest.fixture(scope="module")
 def world():
-    return Traced(Climb(), SEEDS, ENVS, strategy="map")
+    return TracedWorld(Climb(), SEEDS, ENVS, strategy="map")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def agent(world):
     """Its random actions are far from its deterministic ones."""
     config = ppo.Config(width=8, depth=1, length=8, minibatch=8, log_std=1.0, normalise_obs=False)
     seeds = jnp.asarray(SEEDS, jnp.int32)
-    made = Agent.create(ppo, keys.at(seeds, "agent", 0), world.spec, config, "map")
+    made = Agent.create(ppo, random_keys.for_seeds(seeds, "agent", 0), world.spec, config, "map")
     wide = jax.tree.map(lambda x: 60.0 * x, made.state.nets.policy.layers[-1])
     return eqx.tree_at(lambda a: a.state.nets.policy.layers[-1], made, wide)
 
@@ -78,7 +78,9 @@ def test_every_env_plays_its_episodes_to_the_end_and_no_further(agent, world):
     found = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32), 5)
     assert found["return"].shape == found["length"].shape == (2, 5)
     starts = [
-        np.asarray(world.reset(keys.at(jnp.asarray(SEEDS, jnp.int32), "evaluate", round_))[1])
+        np.asarray(
+            world.reset(random_keys.for_seeds(jnp.asarray(SEEDS, jnp.int32), "evaluate", round_))[1]
+        )
         for round_ in range(2)
     ]
     starts = np.concatenate(starts, 1)[:, :5, 0]
@@ -111,7 +113,7 @@ class Dice:
 @pytest.mark.parametrize("traced", [True, False])
 def test_no_two_steps_share_their_chance(agent, traced):
     """Three throws an episode: were one key used for all steps, returns were three times one."""
-    world = Traced(Dice(), SEEDS, ENVS, strategy="map")
+    world = TracedWorld(Dice(), SEEDS, ENVS, strategy="map")
     world.traced = traced
     found = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32), 4 * ENVS)
     assert (found["length"] == 3).all()
@@ -124,7 +126,7 @@ def test_no_two_steps_share_their_chance(agent, traced):
 def test_a_step_is_booked_by_hand():
     """Five copies: running, ending, over, restarting after a crash, and a row of no experience."""
     row = [False, False, True, False, False]
-    before = Playing(
+    before = EpisodeState(
         None,
         jnp.zeros((1, 5)),
         {
@@ -142,7 +144,7 @@ def test_a_step_is_booked_by_hand():
         jnp.asarray([[False, True, True, True, False]]),
         jnp.asarray([[True, True, True, False, False]]),
     )
-    after = _count(before, {}, step)
+    after = _count_step(before, {}, step)
     np.testing.assert_array_equal(after.totals["return"], [[11.0, 12.0, 3.0, 0.0, 5.0]])
     np.testing.assert_array_equal(after.totals["length"], [[2, 3, 3, 0, 5]])
     np.testing.assert_array_equal(after.over, [[False, True, True, False, False]])
@@ -170,5 +172,5 @@ class Drawn:
 def test_actions_that_are_drawn_have_their_own_chance_at_every_step():
     drawn, own = Agent(jnp.zeros(2), Drawn(), None, "map"), jax.random.split(jax.random.key(3), 2)
     obs = jnp.zeros((2, ENVS, 2))
-    found = [_choose(drawn, obs, None, own, jnp.asarray(t, jnp.int32))[0] for t in range(4)]
+    found = [_choose_actions(drawn, obs, None, own, jnp.asarray(t, jnp.int32))[0] for t in range(4)]
     assert len(np.unique(found)) == 4 * 2 * ENVS

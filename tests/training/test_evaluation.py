@@ -11,7 +11,7 @@ import pytest
 
 import sterling
 from sterling import envs
-from sterling.training.evaluate import evaluate
+from sterling.training.evaluation.evaluate_policy import evaluate
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 import logs

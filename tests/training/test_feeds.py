@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from sterling import envs
-from sterling.experience.replay import Replay
-from sterling.experience.rollout import Rollout
+from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.rollouts.rollout import Rollout
 from sterling.training.agent import Agent
-from sterling.training.checks import check_replay
+from sterling.training.config.option_checks import check_log_and_replay
 from sterling.training.loop import Run, advance, iterate
-from sterling.training.updates import means
+from sterling.training.updates import mean_metrics
 from sterling.types import Feed, Generations, Mistake, Needs, Rollouts, Signals, Transitions
 
 FEEDS = (
@@ -78,7 +78,7 @@ def begun(seeds, feeds=FEEDS, keep=("logit",), strategy="map"):
     world = envs.make("probe:observation", tuple(seeds), 3)
     agent = Agent.create(module, start, world.spec, None, strategy)
     lived = Rollout.create(world, 2, start, agent)
-    source = Replay.create(lived, needs, 1, start, actor=agent).warm(agent, start)
+    source = Replay.create(lived, needs, 1, start, actor=agent).warm_up(agent, start)
     return Run(agent, source, names, jnp.zeros((), jnp.int32))
 
 
@@ -88,7 +88,7 @@ def test_each_kind_of_batch_comes_when_it_is_due():
     np.testing.assert_array_equal(sums["lived/updates"], [5, 5])
     np.testing.assert_array_equal(sums["model/updates"], [9, 9])  # at iterations 0, 2 and 4
     np.testing.assert_array_equal(sums["policy/updates"], [10, 10])
-    found = means({name: np.asarray(x) for name, x in sums.items()}, 5)
+    found = mean_metrics({name: np.asarray(x) for name, x in sums.items()}, 5)
     np.testing.assert_allclose(found["model/calls"], [5, 5])  # of 1 to 9: zeros are not counted
     np.testing.assert_allclose(found["policy/calls"], [5.5, 5.5])
     np.testing.assert_allclose(found["model/updates"], [1.8, 1.8])
@@ -112,8 +112,8 @@ def drawn(run, name, seed=0):
     key = jax.random.split(jax.random.key(5), run.seeds.size)
     _, draws = jax.jit(lambda run: run.source.collect(run.agent, key))(run)
     feed = draws.needs.feed(name)
-    chances = draws.chances(feed, key)[seed]
-    heard = jax.tree.map(lambda x: x[seed], draws.heard)
+    chances = draws.presample(feed, key)[seed]
+    heard = jax.tree.map(lambda x: x[seed], draws.feedback)
     draw = jax.jit(lambda heard, chance: draws.draw(feed, jnp.int32(seed), heard, chance))
     return draws, feed, heard, chances, draw
 
@@ -161,9 +161,9 @@ def test_a_batch_is_divided_between_a_log_and_what_is_lived():
 
 def test_wrong_needs_are_named():
     both = tuple(dataclasses.replace(feed, priority=0.5) for feed in FEEDS[1:])
-    with pytest.raises(Mistake, match="one feed may draw by priorities"):
+    with pytest.raises(Mistake, match="only one feed may draw by priority"):
         begun([0], feeds=both)
-    with pytest.raises(Mistake, match=r"keep names 'value', and what is recorded is logit"):
+    with pytest.raises(Mistake, match=r"keep names 'value', but the recorded extras are logit"):
         begun([0], keep=("value",))
 
 
@@ -178,6 +178,6 @@ def test_updates_are_counted_when_they_are_due():
 
 
 def test_a_log_is_not_learned_from_in_some_iterations_only():
-    check_replay("told", Needs(1, FEEDS[1:]), logged=False, scored=False)
-    with pytest.raises(Mistake, match="told learns in some iterations only, which updates=N"):
-        check_replay("told", Needs(1, FEEDS[1:]), logged=True, scored=False)
+    check_log_and_replay("told", Needs(1, FEEDS[1:]), logged=False, scored=False)
+    with pytest.raises(Mistake, match="told does not learn in every iteration, which data"):
+        check_log_and_replay("told", Needs(1, FEEDS[1:]), logged=True, scored=False)

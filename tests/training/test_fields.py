@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 
 from sterling import algorithms
-from sterling.config_class import rules_of
+from sterling.config_class import field_rules
 from sterling.field_types import Activation
 from sterling.nets.mlp import ACTIVATIONS
-from sterling.training import fields
-from sterling.training.settings import resolve
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.fields import config_fields
 from sterling.types import Mistake
 
 
 def test_every_number_of_every_algorithm_says_what_it_may_be():
     for name in algorithms.ALGORITHMS:
         module = algorithms.find(name)
-        rules = rules_of(module.Config)
+        rules = field_rules(module.Config)
         for field in dataclasses.fields(module.Config):
             if str(field.type).split(" | ")[0] in ("int", "float"):
                 assert field.name in rules, (name, field.name)
-        fields.make_config(module, dataclasses.asdict(module.Config()), name)
+        config_fields.make_config(module, dataclasses.asdict(module.Config()), name)
 
 
 @pytest.mark.parametrize(
@@ -48,19 +48,19 @@ def test_every_number_of_every_algorithm_says_what_it_may_be():
 )
 def test_a_number_that_no_run_can_use_is_named(algorithm, field, value, wanted):
     with pytest.raises(Mistake, match=f"{algorithm}'s field {field} must be {wanted}; got"):
-        fields.make_config(algorithms.find(algorithm), {field: value}, algorithm)
+        config_fields.make_config(algorithms.find(algorithm), {field: value}, algorithm)
 
 
 def test_what_has_no_limit_may_be_infinite():
-    config = fields.make_config(
+    config = config_fields.make_config(
         algorithms.find("ppo"), {"target_kl": math.inf, "max_grad_norm": math.inf}, "ppo"
     )
     assert config.target_kl == config.max_grad_norm == math.inf
 
 
 def test_an_unknown_activation_gets_the_nearest_known():
-    with pytest.raises(Mistake, match=r"activation 'tahn' is not known.*tanh"):
-        resolve("ppo", "CartPole-v1", steps=10_000, fields={"activation": "tahn"})
+    with pytest.raises(Mistake, match=r"Unknown activation='tahn'.*tanh"):
+        resolve_settings("ppo", "CartPole-v1", steps=10_000, fields={"activation": "tahn"})
 
 
 def test_the_activations_that_a_field_may_name_are_those_that_there_are():
@@ -72,7 +72,7 @@ def test_the_activations_that_a_field_may_name_are_those_that_there_are():
     [(2, (0, 1)), (np.int64(2), (0, 1)), (2.0, (0, 1)), ([7, 3], (7, 3)), (np.array([5]), (5,))],
 )
 def test_seeds_are_how_many_or_which(asked, expected):
-    found = fields.seeds_of(asked)
+    found = config_fields.seed_numbers(asked)
     assert found == expected
     assert all(type(seed) is int for seed in found)
 
@@ -80,14 +80,14 @@ def test_seeds_are_how_many_or_which(asked, expected):
 @pytest.mark.parametrize("asked", [0, -1, [], [1, 1], "2", [0.5, 1.5], [2**31, 1], None, 1.5, True])
 def test_seeds_that_are_none_are_refused(asked):
     with pytest.raises(Mistake, match="seed"):
-        fields.seeds_of(asked)
+        config_fields.seed_numbers(asked)
 
 
 @pytest.mark.parametrize("asked", [10_001, range(10_001), 2**31])  # the last is never listed
 def test_more_seeds_than_one_run_takes_are_refused(asked):
-    assert len(fields.seeds_of(10_000)) == 10_000
+    assert len(config_fields.seed_numbers(10_000)) == 10_000
     with pytest.raises(Mistake, match="at most 10,000 seeds"):
-        fields.seeds_of(asked)
+        config_fields.seed_numbers(asked)
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,16 @@ def test_more_seeds_than_one_run_takes_are_refused(asked):
 )
 def test_options_are_checked_before_training(option):
     with pytest.raises(Mistake, match=next(iter(option))):
-        resolve("ppo", "CartPole-v1", **{"steps": 100_000, **option})
+        resolve_settings("ppo", "CartPole-v1", **{"steps": 100_000, **option})
 
 
 def test_budgets_may_be_written_as_floats():
-    assert resolve("ppo", "CartPole-v1", steps=1e5).steps == 100_000
+    assert resolve_settings("ppo", "CartPole-v1", steps=1e5).steps == 100_000
 
 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "Breakout-MinAtar", "Pong-v5"])
 def test_a_preset_s_minibatch_shrinks_to_the_rollout_of_fewer_environments(environment):
-    settings = resolve("ppo", environment, steps=100_000, envs=1)
+    settings = resolve_settings("ppo", environment, steps=100_000, envs=1)
     assert settings.config.minibatch <= settings.config.length
-    chosen = resolve("ppo", environment, steps=100_000, envs=1, fields={"minibatch": 4096})
+    chosen = resolve_settings("ppo", environment, steps=100_000, envs=1, fields={"minibatch": 4096})
     assert chosen.config.minibatch == 4096  # refused when the agent is made

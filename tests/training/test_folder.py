@@ -9,31 +9,35 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.training import folder
+from sterling.training.saving import run_folder
 from sterling.types import Mistake
 
 
 def test_a_new_folder_with_its_parents(tmp_path: Path) -> None:
-    path = folder.create(tmp_path / "runs" / "x")
+    path = run_folder.create(tmp_path / "runs" / "x")
     assert path.is_dir()
-    assert folder.create(path) == path  # nothing in it yet: still free
-    parts = {folder.checkpoints(path), folder.metrics(path), folder.curve(path)}
+    assert run_folder.create(path) == path  # nothing in it yet: still free
+    parts = {
+        run_folder.checkpoints_path(path),
+        run_folder.metrics_path(path),
+        run_folder.curve_path(path),
+    }
     assert {part.parent for part in parts} == {path}
 
 
 def test_the_command_that_goes_on_can_be_pasted() -> None:
-    assert folder.resuming("runs/s p") == "sterling resume 'runs/s p'"
-    assert folder.resuming(Path("runs/x")) == "sterling resume runs/x"
+    assert run_folder.resume_command("runs/s p") == "sterling resume 'runs/s p'"
+    assert run_folder.resume_command(Path("runs/x")) == "sterling resume runs/x"
 
 
 @pytest.mark.parametrize("trace", ["config.json", "result.json", "metrics.jsonl", "checkpoints"])
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path, trace: str) -> None:
     (tmp_path / trace).write_text("{}")
     with pytest.raises(Mistake) as caught:
-        folder.create(tmp_path)
+        run_folder.create(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path} already holds a run; resume it with `sterling resume {tmp_path}` "
-        "or choose another --out"
+        f"{tmp_path} already holds a run. Resume it with `sterling resume {tmp_path}`, "
+        "or choose another --out."
     )
 
 
@@ -41,36 +45,36 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     for path in (tmp_path / "x", tmp_path / "x" / "y"):
         with pytest.raises(Mistake, match="cannot be a run folder"):
-            folder.create(path)
+            run_folder.create(path)
 
 
 def test_config_and_result_come_back(tmp_path: Path) -> None:
-    assert folder.read_result(tmp_path) is None
+    assert run_folder.read_result(tmp_path) is None
     run = {"algorithm": "ppo", "environment": "CartPole-v1", "steps": 1, "seeds": [0]}
     settings = {"target_kl": float("inf"), "hidden": (64, 64), "out": tmp_path}
-    folder.write_config(tmp_path, run | {"config": settings})
-    folder.write_result(tmp_path, {"return": jnp.asarray([1.0, 2.5]), "n": np.int64(3)})
+    run_folder.write_config(tmp_path, run | {"config": settings})
+    run_folder.write_result(tmp_path, {"return": jnp.asarray([1.0, 2.5]), "n": np.int64(3)})
     read = {"target_kl": float("inf"), "hidden": [64, 64], "out": str(tmp_path)}
-    assert folder.read_config(tmp_path) == run | {"config": read}
-    assert folder.read_result(tmp_path) == {"return": [1.0, 2.5], "n": 3}
+    assert run_folder.read_config(tmp_path) == run | {"config": read}
+    assert run_folder.read_result(tmp_path) == {"return": [1.0, 2.5], "n": 3}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "result.json"]
 
 
 def test_a_config_that_is_no_runs_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
-    with pytest.raises(Mistake, match="is not a run's: it lacks algorithm, environment"):
-        folder.read_config(tmp_path)
+    with pytest.raises(Mistake, match="is not a run's: it has no algorithm, environment"):
+        run_folder.read_config(tmp_path)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    folder.write_result(tmp_path, {"n": 1})
+    run_folder.write_result(tmp_path, {"n": 1})
     with pytest.raises(Mistake, match="cannot be written as JSON"):
-        folder.write_result(tmp_path, {"n": object()})
+        run_folder.write_result(tmp_path, {"n": object()})
     os.chmod(tmp_path / "result.json", 0o444)
     (tmp_path / f".result.json.partial-{os.getpid()}").mkdir()  # the partial file cannot be opened
     with pytest.raises(OSError, match="directory"):
-        folder.write_result(tmp_path, {"n": 2})
-    assert folder.read_result(tmp_path) == {"n": 1}
+        run_folder.write_result(tmp_path, {"n": 2})
+    assert run_folder.read_result(tmp_path) == {"n": 1}
 
 
 def ended() -> int:
@@ -87,7 +91,7 @@ def test_what_a_killed_writer_left_goes_when_its_run_is_resumed(tmp_path: Path) 
         (tmp_path / f"{part}{dead}").write_text("{")
         (tmp_path / f"{part}{os.getppid()}").write_text("{")  # whoever that is writes still
     (tmp_path / "notes.partial-1").write_text("mine")
-    with folder.lock(tmp_path):
+    with run_folder.lock(tmp_path):
         left = {each.name for each in tmp_path.iterdir()}
     assert left == {"lock", "notes.partial-1", *(f"{part}{os.getppid()}" for part in parts)}
 
@@ -100,27 +104,27 @@ def test_what_a_killed_writer_left_goes_when_its_file_is_written(tmp_path: Path)
         path.write_text("{")
     for path in (old, other, alive):
         os.utime(path, (0, 0))
-    folder.write_json(tmp_path / "x[1].json", {})
+    run_folder.write_json(tmp_path / "x[1].json", {})
     left = {each.name for each in tmp_path.iterdir()}  # another machine may be writing the new one
     assert left == {"x[1].json", new.name, other.name, alive.name}
 
 
 def test_no_run_names_the_nearest(tmp_path: Path) -> None:
-    folder.write_config(folder.create(tmp_path / "cartpole"), {})
+    run_folder.write_config(run_folder.create(tmp_path / "cartpole"), {})
     with pytest.raises(Mistake, match=r"cartpol holds no run; did you mean .*cartpole\?"):
-        folder.read_config(tmp_path / "cartpol")
+        run_folder.read_config(tmp_path / "cartpol")
     with pytest.raises(Mistake, match="holds no run; start one"):
-        folder.read_config(tmp_path / "elsewhere" / "x")
+        run_folder.read_config(tmp_path / "elsewhere" / "x")
 
 
 def test_a_damaged_config_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"a": ')
     with pytest.raises(Mistake, match=r"config.json is damaged"):
-        folder.read_config(tmp_path)
+        run_folder.read_config(tmp_path)
 
 
 def test_facts_are_complete_and_json() -> None:
-    facts = folder.environment_facts()
+    facts = run_folder.environment_facts()
     assert json.loads(json.dumps(facts)) == facts
     packages = "sterling jax jaxlib equinox optax envpool gymnasium numpy python"
     assert set(facts["versions"]) == set(packages.split())
@@ -132,7 +136,7 @@ def test_facts_are_complete_and_json() -> None:
 
 
 def test_git_commit_and_whether_the_code_differs(tmp_path: Path) -> None:
-    assert folder.git(tmp_path) is None
+    assert run_folder.git_facts(tmp_path) is None
 
     def git(*words: str) -> str:
         name = ["-c", "user.name=x", "-c", "user.email=x@y"]
@@ -144,11 +148,11 @@ def test_git_commit_and_whether_the_code_differs(tmp_path: Path) -> None:
     (code / "a.py").write_text("1")
     git("init")
     git("add", ".")
-    assert folder.git(code) is None  # no commit yet
+    assert run_folder.git_facts(code) is None  # no commit yet
     git("commit", "-m", "x")
     clean = {"commit": git("rev-parse", "HEAD"), "dirty": False}
-    assert folder.git(code) == clean
+    assert run_folder.git_facts(code) == clean
     (tmp_path / "result.json").write_text("{}")
-    assert folder.git(code) == clean
+    assert run_folder.git_facts(code) == clean
     (code / "a.py").write_text("2")
-    assert folder.git(code) == clean | {"dirty": True}
+    assert run_folder.git_facts(code) == clean | {"dirty": True}

@@ -5,9 +5,9 @@ import json
 import pytest
 
 import sterling
-from sterling.experience import room
-from sterling.training import footprint
-from sterling.training.settings import resolve
+from sterling.experience.replay import replay_memory_check
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.runtime import memory_footprint
 from sterling.types import Mistake
 
 BILLION = 10**9
@@ -46,22 +46,24 @@ def test_an_absurd_size_costs_one_line(algorithm, world, budget, fields, tmp_pat
 
 @pytest.mark.parametrize("number", [1e9, 10**12])
 def test_more_episodes_than_can_be_played_are_refused_before_anything_is_trained(number, tmp_path):
-    said = "evaluate_episodes is at most 1,000,000"
+    said = "evaluate_episodes must be at most 1,000,000"
     with pytest.raises(Mistake, match=said):
         sterling.train(
             "ppo", "probe:both", steps=256, evaluate_episodes=number, out=tmp_path / "run", **SMALL
         )
     assert not (tmp_path / "run").exists()
     made = sterling.train("ppo", "probe:both", steps=256, evaluate_episodes=0, **SMALL)
-    with pytest.raises(Mistake, match="episodes is at most 1,000,000"):
+    with pytest.raises(Mistake, match="episodes must be at most 1,000,000"):
         made.evaluate(number)
 
 
 def test_episodes_that_memory_cannot_hold_are_refused(monkeypatch):
-    settings = resolve("ppo", "probe:both", steps=8192, evaluate_episodes=10**6, preset=False)
-    monkeypatch.setattr(footprint, "left", lambda: 7_000_000)
+    settings = resolve_settings(
+        "ppo", "probe:both", steps=8192, evaluate_episodes=10**6, preset=False
+    )
+    monkeypatch.setattr(memory_footprint, "free_bytes", lambda: 7_000_000)
     with pytest.raises(Mistake, match=r"episodes of evaluation .evaluate_episodes=1_000_000"):
-        footprint.check_size(settings)
+        memory_footprint.check_memory(settings)
 
 
 LLAMA = {
@@ -76,7 +78,7 @@ def test_a_folder_of_weights_that_cannot_fit_is_refused_before_it_is_read(
     tmp_path, monkeypatch, lora, needed
 ):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    monkeypatch.setattr(footprint, "left", lambda: 64 * 10**9)
+    monkeypatch.setattr(memory_footprint, "free_bytes", lambda: 64 * 10**9)
     with pytest.raises(Mistake, match=f"the model in .*weights=68_.*{needed} are needed"):
         sterling.train("sft", "reverse-text", updates=5, model=str(tmp_path), lora=lora)
 
@@ -99,26 +101,28 @@ def test_an_edited_width_of_a_finished_run_costs_one_line(tmp_path):
 
 @pytest.mark.parametrize(("free", "refused"), [(200_000, True), (2_000_000, False)])
 def test_agents_are_compared_with_the_memory_that_is_free(free, refused, monkeypatch):
-    settings = resolve("ppo", "probe:both", steps=8192, seeds=2, preset=False)
-    shapes = {"weights": footprint.jax.ShapeDtypeStruct((2, 100_000), "float32")}  # 800,000 bytes
-    monkeypatch.setattr(footprint, "left", lambda: free)
+    settings = resolve_settings("ppo", "probe:both", steps=8192, seeds=2, preset=False)
+    shapes = {
+        "weights": memory_footprint.jax.ShapeDtypeStruct((2, 100_000), "float32")
+    }  # 800,000 bytes
+    monkeypatch.setattr(memory_footprint, "free_bytes", lambda: free)
     if refused:
         with pytest.raises(Mistake, match="agents of 2 seeds"):
-            footprint.check_shapes(settings, shapes)
+            memory_footprint.check_agent_memory(settings, shapes)
     else:
-        footprint.check_shapes(settings, shapes)
+        memory_footprint.check_agent_memory(settings, shapes)
 
 
 def test_where_nobody_knows_the_memory_nothing_is_refused(monkeypatch):
-    absurd = resolve("ppo", "probe:both", steps=10**14, fields={"length": BILLION})
+    absurd = resolve_settings("ppo", "probe:both", steps=10**14, fields={"length": BILLION})
     with pytest.raises(Mistake, match="length=1_000_000_000"):
-        footprint.check_size(absurd)
-    monkeypatch.setattr(footprint, "left", lambda: None)
-    footprint.check_size(absurd)
+        memory_footprint.check_memory(absurd)
+    monkeypatch.setattr(memory_footprint, "free_bytes", lambda: None)
+    memory_footprint.check_memory(absurd)
 
 
 def test_what_fits_is_not_refused():
-    free = room.left()
+    free = replay_memory_check.free_bytes()
     assert free is None or free > 0
-    footprint.check_size(resolve("ppo", "HalfCheetah-v5", steps=10**6, seeds=5))
-    footprint.check_size(resolve("dqn", "CartPole-v1", steps=10**6, seeds=10))
+    memory_footprint.check_memory(resolve_settings("ppo", "HalfCheetah-v5", steps=10**6, seeds=5))
+    memory_footprint.check_memory(resolve_settings("dqn", "CartPole-v1", steps=10**6, seeds=10))

@@ -10,8 +10,9 @@ import gymnasium
 import pytest
 
 import sterling
-from sterling.envs.gymnasium import Host
-from sterling.training.settings import Settings, resolve
+from sterling.envs.hosted.hosted_env import HostWorld
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.settings import Settings
 from sterling.types import Mistake
 
 WRONG = """
@@ -49,7 +50,7 @@ told("sinks must be a list", train, sinks=["tensorboard"])
 told("preset must be True or False; got 'x'", train, preset="x")
 told("env_options must be a dict", train, env_options="x")
 told("online must be a dict", train, online=5)
-told("guide must be a Guidance", train, guide="runs/earlier")
+told("guide must be a run's folder, or a Guidance", train, guide=5)
 told("augment must be text", train, augment=5)
 told("path must be a path; got 5", sterling.load, 5)
 told("path must be a path; got 5", sterling.resume, 5)
@@ -67,10 +68,10 @@ def test_arguments_of_a_wrong_kind_are_named(tmp_path):
 
 
 def test_an_environment_that_is_built_already_is_told_how_it_is_given():
-    with pytest.raises(Mistake, match=r"write `lambda: TimeLimit\(\.\.\.\)`"):
-        Host(gymnasium.make("CartPole-v1"), (0,), 1)
-    with pytest.raises(Mistake, match=r"got 5, which is neither$"):
-        Host(5, (0,), 1)
+    with pytest.raises(Mistake, match=r"Write `lambda: TimeLimit\(\.\.\.\)`"):
+        HostWorld(gymnasium.make("CartPole-v1"), (0,), 1)
+    with pytest.raises(Mistake, match=r"\A5 is neither"):
+        HostWorld(5, (0,), 1)
 
 
 @pytest.mark.parametrize(
@@ -80,21 +81,21 @@ def test_an_environment_that_is_built_already_is_told_how_it_is_given():
         ("seeds", "x", "seeds must be a whole number; got 'x'"),
         ("seeds", [0, 0], "seeds must be at least one, all different"),
         ("envs", -4, "envs must be a whole number of at least 1; got -4"),
-        ("strategy", "mop", "strategy 'mop' is not known; choose one of"),
+        ("strategy", "mop", "Unknown strategy 'mop'\. Use"),
         ("config", 5, "config must be an object of fields; got 5"),
         ("log_every", 2.5, "log_every must be a whole number; got 2.5"),
     ],
 )
 def test_a_configuration_that_was_edited_is_read_with_care(name, wrong, said):
-    plain = resolve("ppo", "probe:both", steps=5_000, seeds=2).to_json()
-    assert Settings.from_json(plain) == resolve("ppo", "probe:both", steps=5_000, seeds=2)
+    plain = resolve_settings("ppo", "probe:both", steps=5_000, seeds=2).to_json()
+    assert Settings.from_json(plain) == resolve_settings("ppo", "probe:both", steps=5_000, seeds=2)
     with pytest.raises(Mistake, match=said):
         Settings.from_json(plain | {name: wrong})
 
 
 def test_a_factory_for_a_run_that_has_its_environment_by_name_is_refused():
-    plain = resolve("ppo", "probe:both", steps=5_000).to_json()
-    with pytest.raises(Mistake, match="environment is 'probe:both', by name; leave environment"):
+    plain = resolve_settings("ppo", "probe:both", steps=5_000).to_json()
+    with pytest.raises(Mistake, match="environment is stored as 'probe:both'\. Leave environment"):
         Settings.from_json(plain, lambda: gymnasium.make("CartPole-v1"))
 
 
@@ -102,7 +103,7 @@ def test_a_factory_for_a_run_that_has_its_environment_by_name_is_refused():
 def test_seeds_apart_that_cannot_begin_leave_the_folder_free(tmp_path):
     small = {"length": 16, "width": 16, "evaluate_episodes": 0, "preset": False}
     asked = {"steps": 256, "seeds": 2, "strategy": "processes", "out": tmp_path / "run", **small}
-    with pytest.raises(Mistake, match=r"the process of seed .* give a minibatch of at most that"):
+    with pytest.raises(Mistake, match=r"the process of seed .* Set minibatch between 1 and"):
         sterling.train("ppo", "probe:both", minibatch=4_096, **asked)
     run = sterling.train("ppo", "probe:both", minibatch=64, **asked)
     assert run.result["steps"] == 256

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from sterling.algorithms.online import ppo
-from sterling.training import guard
 from sterling.training.agent import Agent
+from sterling.training.runtime import divergence, folder_lock, signals
 from sterling.types import Mistake
 
 ALGORITHM: Any = ppo  # any will do: healthy never calls it
@@ -69,7 +69,7 @@ ALL = np.ones(SEEDS, bool)
 
 def test_healthy_seeds_pass_bit_for_bit() -> None:
     before, after = agent(), learned()
-    result, alive = guard.healthy(before, after, ALL)
+    result, alive = divergence.stop_diverged_seeds(before, after, ALL)
     assert alive.tolist() == [True] * SEEDS
     assert_seeds_from(result, [after] * SEEDS)
     assert result.state["activation"] is jax.nn.relu
@@ -79,7 +79,7 @@ def test_healthy_seeds_pass_bit_for_bit() -> None:
 def test_one_bad_element_stops_its_seed_alone(bad: float) -> None:
     before = agent()
     after = learned(weights=learned().state["weights"].at[1, 0, 2].set(bad))
-    result, alive = guard.healthy(before, after, ALL)
+    result, alive = divergence.stop_diverged_seeds(before, after, ALL)
     assert alive.tolist() == [True, False, True]
     assert_seeds_from(result, [after, before, after])
 
@@ -91,34 +91,36 @@ def test_what_measures_a_problem_of_large_numbers_may_be_large_but_must_be_finit
     """Variances and second moments are squares: of observations and gradients of 1e7, 1e14."""
     before = agent(**{name: {"nu": jnp.ones((SEEDS, 2))}})
     nu = jnp.full((SEEDS, 2), 1e14)
-    assert guard.healthy(before, learned(**{name: {"nu": nu}}), ALL)[1].all()
+    assert divergence.stop_diverged_seeds(before, learned(**{name: {"nu": nu}}), ALL)[1].all()
     for bad in (jnp.inf, jnp.nan):
         after = learned(**{name: {"nu": nu.at[1, 0].set(bad)}})
-        assert guard.healthy(before, after, ALL)[1].tolist() == [True, False, True]
+        assert divergence.stop_diverged_seeds(before, after, ALL)[1].tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("leaf", ["half", "brain"])
 def test_half_precision_is_watched(leaf: str) -> None:
     after = learned()
     after = learned(**{leaf: after.state[leaf].at[2, 0].set(jnp.inf)})
-    assert guard.healthy(agent(), after, ALL)[1].tolist() == [True, True, False]
+    assert divergence.stop_diverged_seeds(agent(), after, ALL)[1].tolist() == [True, True, False]
 
 
 def test_constants_may_be_infinite_but_not_become_so() -> None:
-    assert guard.healthy(agent(), learned(), ALL)[1].all()  # config.target_kl = inf throughout
+    assert divergence.stop_diverged_seeds(agent(), learned(), ALL)[
+        1
+    ].all()  # config.target_kl = inf throughout
     finite = {"target_kl": jnp.ones(SEEDS)}
-    assert not guard.healthy(agent(config=finite), learned(), ALL)[1].any()
+    assert not divergence.stop_diverged_seeds(agent(config=finite), learned(), ALL)[1].any()
 
 
 def test_the_dead_stay_as_they_were() -> None:
     before, after = agent(), learned()
-    result, alive = guard.healthy(before, after, np.asarray([True, True, False]))
+    result, alive = divergence.stop_diverged_seeds(before, after, np.asarray([True, True, False]))
     assert alive.tolist() == [True, True, False]
     assert_seeds_from(result, [after, after, before])
 
 
 def python(script: str, *arguments: str) -> subprocess.Popen[str]:
-    repository = str(Path(guard.__file__).parents[2])
+    repository = str(Path(signals.__file__).parents[3])
     environment = {**os.environ, "PYTHONPATH": repository, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -126,7 +128,7 @@ def python(script: str, *arguments: str) -> subprocess.Popen[str]:
 
 LOOP = """
 import sys, time
-from sterling.training.guard import EXIT_RESUMABLE, Interrupt
+from sterling.training.runtime.signals import EXIT_RESUMABLE, Interrupt
 with Interrupt() as interrupt:
     print("go", flush=True)
     while not interrupt.requested:
@@ -137,7 +139,7 @@ with Interrupt() as interrupt:
 
 DEAF = """
 import jax
-from sterling.training.guard import Interrupt
+from sterling.training.runtime.signals import Interrupt
 with Interrupt():
     print("go", flush=True)
     # hours in which Python runs no handler
@@ -164,19 +166,22 @@ def test_a_signal_ends_the_loop_with_75(number: signal.Signals) -> None:
     with ready(python(LOOP)) as process:
         process.send_signal(number)
         assert process.communicate(timeout=10)[0] == "saved\n"
-        assert process.returncode == guard.EXIT_RESUMABLE == 75
+        assert process.returncode == signals.EXIT_RESUMABLE == 75
 
 
 LOST = """
 import gc, os, signal
-from sterling.training import guard
+from sterling.training.runtime import signals
+
+sent = []
 
 def collected(phase, info):  # Python prints and forgets what is raised here
-    if phase == "stop":
+    if phase == "stop" and not sent:  # a second one, half a second later, would mean something else
+        sent.append(True)
         os.kill(os.getpid(), signal.SIGTERM)
 
 print("go", flush=True)
-with guard.Interrupt(leave=lambda: "gone"):
+with signals.Interrupt(leave=lambda: "gone"):
     gc.callbacks.append(collected)
     gc.collect()
     gc.callbacks.clear()
@@ -203,7 +208,7 @@ def test_the_second_signal_ends_even_a_deaf_process() -> None:
     with ready(python(DEAF)) as process:
         time.sleep(1.0)  # now it computes
         process.send_signal(signal.SIGINT)
-        time.sleep(guard.DEBOUNCE + 0.2)
+        time.sleep(signals.DEBOUNCE_SECONDS + 0.2)
         assert process.poll() is None
         asked = time.monotonic()
         process.send_signal(signal.SIGINT)
@@ -212,13 +217,13 @@ def test_the_second_signal_ends_even_a_deaf_process() -> None:
 
 
 def test_handlers_are_put_back() -> None:
-    before = [signal.getsignal(each) for each in guard.Interrupt.signals]
+    before = [signal.getsignal(each) for each in signals.Interrupt.signals]
     for _ in range(2):
-        with guard.Interrupt() as interrupt:
+        with signals.Interrupt() as interrupt:
             assert not interrupt.requested
             os.kill(os.getpid(), signal.SIGTERM)
             assert interrupt.requested
-    assert [signal.getsignal(each) for each in guard.Interrupt.signals] == before
+    assert [signal.getsignal(each) for each in signals.Interrupt.signals] == before
     assert signal.set_wakeup_fd(-1) == -1
     assert "interrupt" not in [thread.name for thread in threading.enumerate()]
 
@@ -227,7 +232,7 @@ def test_in_another_thread_it_does_nothing() -> None:
     seen = []
 
     def work() -> None:
-        with guard.Interrupt() as interrupt:
+        with signals.Interrupt() as interrupt:
             seen.append(interrupt.requested)
 
     thread = threading.Thread(target=work)
@@ -238,8 +243,8 @@ def test_in_another_thread_it_does_nothing() -> None:
 
 HOLD = """
 import os, sys, time
-from sterling.training.guard import Lock
-with Lock(sys.argv[1]):
+from sterling.training.runtime.folder_lock import FolderLock
+with FolderLock(sys.argv[1]):
     worker = len(sys.argv) > 2 and os.fork() == 0  # a worker outlives its parent
     if worker or len(sys.argv) == 2:  # a worker says "go" itself: it has let the lock go by then
         print("go", flush=True)
@@ -251,11 +256,11 @@ with Lock(sys.argv[1]):
 
 def test_two_processes_cannot_hold_a_run(tmp_path: Path) -> None:
     with ready(python(HOLD, str(tmp_path))) as process:
-        with pytest.raises(Mistake) as caught, guard.Lock(tmp_path):
+        with pytest.raises(Mistake) as caught, folder_lock.FolderLock(tmp_path):
             pass
         assert f"{tmp_path} is in use by process {process.pid} on" in str(caught.value)
         assert "\n" not in str(caught.value)
-    with guard.Lock(tmp_path):  # the kernel has released it
+    with folder_lock.FolderLock(tmp_path):  # the kernel has released it
         pass
 
 
@@ -263,19 +268,19 @@ def test_a_worker_left_behind_does_not_keep_the_lock(tmp_path: Path) -> None:
     with ready(python(HOLD, str(tmp_path), "fork")) as process:
         process.kill()
         process.wait()
-        with guard.Lock(tmp_path):
+        with folder_lock.FolderLock(tmp_path):
             assert (tmp_path / "lock").read_text().startswith(f"{os.getpid()} on ")
 
 
 def test_a_lock_holds_within_a_process_and_is_released(tmp_path: Path) -> None:
-    lock = guard.Lock(tmp_path / "new")
+    lock = folder_lock.FolderLock(tmp_path / "new")
     with lock:
-        with pytest.raises(Mistake, match="is in use"), guard.Lock(tmp_path / "new"):
+        with pytest.raises(Mistake, match="is in use"), folder_lock.FolderLock(tmp_path / "new"):
             pass
         lock.release()
-        with guard.Lock(tmp_path / "new"):
+        with folder_lock.FolderLock(tmp_path / "new"):
             pass
     with lock:
         pass
-    with guard.Lock(tmp_path / "of" / "a" / "run"):  # with its parents
+    with folder_lock.FolderLock(tmp_path / "of" / "a" / "run"):  # with its parents
         assert (tmp_path / "of" / "a" / "run" / "lock").exists()

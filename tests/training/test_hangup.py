@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from sterling.training import checkpoint
+from sterling.training.saving import checkpoint
 
 SMALL = ["--length", "16", "--minibatch", "64", "--epochs", "1", "--width", "8", "--no-preset"]
 ENDLESS = {  # the command, and the file that shows that it works
@@ -123,9 +123,9 @@ def test_a_closed_terminal_is_answered_like_sigterm(kind, tmp_path):
     if kind == "tune":  # its state is the history, which was there
         return
     roots = [file.parent / "checkpoints", *file.parent.glob("parts/*/checkpoints")]
-    saved = [checkpoint.latest(root) for root in roots if root.is_dir()]
+    saved = [checkpoint.latest_checkpoint(root) for root in roots if root.is_dir()]
     assert len(saved) == (2 if kind == "processes" else 1)
-    assert all(checkpoint.iteration(path) > 0 for path in saved)
+    assert all(checkpoint.read_iteration(path) > 0 for path in saved)
 
 
 def test_a_run_that_nohup_has_started_goes_on_without_its_terminal(tmp_path):
@@ -143,7 +143,8 @@ def test_a_run_that_nohup_has_started_goes_on_without_its_terminal(tmp_path):
 
 def test_a_hangup_that_comes_twice_is_one_request(tmp_path):
     program = (
-        "import time\nfrom sterling.training.guard import DEBOUNCE, Interrupt\n"
+        "import time\n"
+        "from sterling.training.runtime.signals import DEBOUNCE_SECONDS as DEBOUNCE, Interrupt\n"
         "with Interrupt() as interrupt:\n"
         "    print('go', flush=True)\n"
         "    while not interrupt.requested:\n        time.sleep(0.01)\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import sterling
-from sterling.options import parse
-from sterling.training.hindsight import kind_and_share
+from sterling.cli_options import parse_command_line
+from sterling.training.config.hindsight_option import parse_hindsight
 from sterling.types import Mistake
 
 sys.path.append(str(Path(__file__).parents[1] / "envs"))
@@ -18,7 +18,7 @@ SMALL |= {"evaluate_episodes": 2, "capacity": 1000}
 
 
 def test_the_word_says_kind_and_share():
-    said = [kind_and_share(word) for word in ("future", "final", "future:0.5", "final:1")]
+    said = [parse_hindsight(word) for word in ("future", "final", "future:0.5", "final:1")]
     assert said == [("future", 0.8), ("final", 0.8), ("future", 0.5), ("final", 1.0)]
 
 
@@ -33,8 +33,8 @@ def test_other_words_are_told_so(word):
 @pytest.mark.parametrize(
     ("algorithm", "world", "words"),
     [
-        ("ppo", "flip:3", "ppo replays nothing"),
-        ("dqn", "CartPole-v1", "CartPole-v1 does not say how other goals would be judged"),
+        ("ppo", "flip:3", "hindsight needs a replay buffer, and ppo has none"),
+        ("dqn", "CartPole-v1", "function that judges goals, and CartPole-v1 has none"),
     ],
 )
 def test_who_has_no_use_for_it_is_told_so(algorithm, world, words):
@@ -54,7 +54,7 @@ def test_a_run_keeps_the_word(tmp_path):
 def test_commands_take_the_word():
     for command in ("train", "tune"):
         words = [command, "dqn", "flip:3", "--steps", "200", "--hindsight", "future:0.5"]
-        assert parse(words).hindsight == "future:0.5"
+        assert parse_command_line(words).hindsight == "future:0.5"
 
 
 @pytest.mark.slow

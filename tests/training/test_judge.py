@@ -11,14 +11,14 @@ from rich.console import Console
 import sterling
 from sterling import envs
 from sterling.cli import main
-from sterling.report.facts import cautions
-from sterling.report.groups import gather
-from sterling.report.progress import Progress
-from sterling.report.runs import read
-from sterling.training import evaluate as evaluating
-from sterling.training import judge as judging
-from sterling.training.evaluate import evaluate
-from sterling.training.judge import Judge
+from sterling.report.live.live_progress import Progress
+from sterling.report.run_caveats import collect_cautions
+from sterling.report.runs.read_runs import read_results
+from sterling.report.runs.run_groups import group_results
+from sterling.training.evaluation import evaluate_policy as evaluating
+from sterling.training.evaluation import evaluator as judging
+from sterling.training.evaluation.evaluate_policy import evaluate
+from sterling.training.evaluation.evaluator import Evaluator
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def endless():
 
 
 def test_episodes_that_never_end_are_cut_at_the_limit_and_said(capsys, monkeypatch):
-    monkeypatch.setattr(evaluating, "SILENT", 0.0)
+    monkeypatch.setattr(evaluating, "PROGRESS_SECONDS", 0.0)
     made = sterling.train(
         "ppo", endless, steps=64, envs=2, length=16, minibatch=32, epochs=1, width=8,
         evaluate_episodes=2, evaluate_limit=150, env_options={"workers": 0},
@@ -46,7 +46,7 @@ def test_episodes_that_never_end_are_cut_at_the_limit_and_said(capsys, monkeypat
     assert "--evaluate-limit N" in told
     assert made.settings.evaluate_limit == 150
     assert made.result["unended"] == [2]
-    judge = Judge(made.settings, 2)
+    judge = Evaluator(made.settings, 2)
     assert judge(made.agent)["length"].tolist() == [[200, 200]]
     judge.close()
 
@@ -81,8 +81,8 @@ def test_the_command_takes_a_limit_and_the_result_counts(tmp_path, capsys):
         capsys.readouterr()
         assert main([*words, "--evaluate-limit", limit]) == 0
         assert ("2 of 2 evaluation episodes had not ended" in capsys.readouterr().err) != ended
-    told = cautions(gather(read([tmp_path / "run"])[0])[0], [])
-    assert any("3 evaluation episodes did not come to an end" in line for line in told)
+    told = collect_cautions(group_results(read_results([tmp_path / "run"])[0])[0], [])
+    assert any("3 evaluation episodes did not end" in line for line in told)
 
 
 def test_training_without_an_end_says_so_in_place_of_a_return():
@@ -122,8 +122,8 @@ def test_a_world_is_not_stepped_once_every_episode_is_over(run):
 
 def test_environments_in_processes_play_their_episodes_in_rounds(run, monkeypatch):
     """So that few are held at once; nobody plays one episode twice."""
-    monkeypatch.setattr(judging, "COPIES", 2)
-    judge = Judge(run.settings, 5)
+    monkeypatch.setattr(judging, "MAX_COPIES", 2)
+    judge = Evaluator(run.settings, 5)
     found = judge(run.agent)
     judge.close()
     assert found["return"].shape == (2, 5)

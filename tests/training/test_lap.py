@@ -15,9 +15,10 @@ import pytest
 
 import sterling
 from sterling.algorithms.online import ppo
-from sterling.training import lap, loop, run
+from sterling.training import driver, loop
 from sterling.training.agent import Agent
-from sterling.training.rows import lived
+from sterling.training.evaluation.metric_rows import training_columns
+from sterling.training.runtime import log_interval
 
 FIELDS = {
     "ppo": {"length": 16, "minibatch": 64, "epochs": 2, "width": 16},
@@ -80,17 +81,17 @@ def test_looks_speed_and_means_by_hand(monkeypatch):
         before = sums.get("loss", np.zeros(2, np.float32))
         return run, {"loss": before + np.asarray([count, 2.0 * count], np.float32)}
 
-    monkeypatch.setattr(lap, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(lap, "advance", advance)
+    monkeypatch.setattr(log_interval, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(log_interval, "advance", advance)
     nothing = loop.Run(Agent(None, ppo, None, "map"), None, jnp.zeros(2, jnp.int32), jnp.asarray(0))
-    part = lap.Lap()
+    part = log_interval.LogInterval()
     for left in (10, 9, 3):
         part.go(nothing, left)
     assert asked == [1, 2, 3]  # 5 / 2 s, then 5 / 0.5 s, of which 3 are left
     assert part.iterations == 6
     assert part.speed == 6 / (2.0 + 1.0 + 2.0)
     np.testing.assert_allclose(part.means()["loss"], [1.0, 2.0])
-    again = lap.Lap(part.to_json())
+    again = log_interval.LogInterval(part.to_json())
     np.testing.assert_allclose(again.means()["loss"], [1.0, 2.0])
     empty = part.next()
     np.testing.assert_array_equal(empty.to_json()["sums"]["loss"], [0.0, 0.0])
@@ -107,7 +108,7 @@ def test_looks_speed_and_means_by_hand(monkeypatch):
 )
 def test_rows_are_the_same_however_often_the_host_looks(algorithm, world, tmp_path, monkeypatch):
     whole = train(algorithm, world, tmp_path / "seldom")
-    monkeypatch.setattr(lap, "LOOK", 1e-9)
+    monkeypatch.setattr(log_interval, "LOOK_SECONDS", 1e-9)
     broken = train(algorithm, world, tmp_path / "often")
     assert len(rows(tmp_path / "seldom")) == 2
     assert rows(tmp_path / "seldom") == rows(tmp_path / "often")
@@ -131,10 +132,10 @@ class AfterRow(AtLook):
 def test_a_run_left_between_two_rows_goes_on_as_if_it_had_not_been(
     algorithm, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(lap, "LOOK", 1e-9)
+    monkeypatch.setattr(log_interval, "LOOK_SECONDS", 1e-9)
     whole = train(algorithm, "probe:both", tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(run, "Interrupt", AfterRow(tmp_path / "broken"))
+        patch.setattr(driver, "Interrupt", AfterRow(tmp_path / "broken"))
         with pytest.raises(SystemExit) as left:
             train(algorithm, "probe:both", tmp_path / "broken")
     assert left.value.code == 75
@@ -183,7 +184,7 @@ def test_means_of_episodes_by_hand():
         episodes=np.array([2, 0, 1]),
         invalid=np.array([0, 1, 0]),
     )
-    assert lived(tally, alive) == {
+    assert training_columns(tally, alive) == {
         "data/return": [3.0, None, None],
         "data/length": [2.0, None, None],
         "data/episodes": [2, 0, 1],

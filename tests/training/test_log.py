@@ -15,13 +15,13 @@ import logs
 
 import sterling
 from sterling.data import Dataset
-from sterling.training import logbook
-from sterling.training.choices import Guidance
-from sterling.training.entering import enter
-from sterling.training.phases import parts
-from sterling.training.run import Driver
-from sterling.training.settings import resolve
-from sterling.training.start import build
+from sterling.training.assembly import run_dataset
+from sterling.training.assembly.build_run import build_first_phase
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_options import Guidance
+from sterling.training.driver import Driver
+from sterling.training.phases.phase_change import enter_phase
+from sterling.training.phases.phase_sequence import plan_phases
 from sterling.types import Mistake
 
 WORLD = "probe:both-continuous"
@@ -70,15 +70,15 @@ def test_a_log_then_the_world_is_one_run(data, tmp_path):
 
 def test_rows_after_the_switch_are_counted_from_there(data):
     """By hand: a row every 20 steps of 4 environments is one every 5 rounds, from the 7th on."""
-    settings = resolve(
-        "iql", WORLD, data=logbook.begun(data), updates=7, steps=400, envs=4, log_every=20,
-        evaluate_episodes=0,
+    settings = resolve_settings(
+        "iql", WORLD, data=run_dataset.make_log_settings(data), updates=7, steps=400, envs=4,
+        log_every=20, evaluate_episodes=0,
     )  # fmt: skip
     driver = object.__new__(Driver)  # only what it counts by, no agents
-    driver.settings, driver.parts = settings, parts(settings)
+    driver.settings, driver.parts = settings, plan_phases(settings)
     for phase, iteration, left in ((0, 0, 20), (0, 3, 17), (1, 7, 5), (1, 9, 3), (1, 12, 5)):
         driver.phase, driver.run = phase, types.SimpleNamespace(iteration=iteration)
-        assert driver._every() == left
+        assert driver._iterations_to_row() == left
 
 
 def test_updates_per_second_are_those_of_all_seeds(data):
@@ -107,12 +107,13 @@ def test_fields_change_with_the_first_step(data, tmp_path):
 )
 def test_sources_have_the_numbers_of_the_second_phase(algorithm, fixed, online, expected, data):
     """Sums of rewards, importance weights and returns belong to the loss that has these numbers."""
-    settings = resolve(
-        algorithm, WORLD, data=logbook.begun(data, share=0.5), updates=20, steps=80, envs=4,
-        online=online, fields={"width": 16, "batch": 8, "capacity": 400, "warmup": 0, **fixed},
+    settings = resolve_settings(
+        algorithm, WORLD, data=run_dataset.make_log_settings(data, share=0.5), updates=20,
+        steps=80, envs=4, online=online,
+        fields={"width": 16, "batch": 8, "capacity": 400, "warmup": 0, **fixed},
     )  # fmt: skip
-    before = build(settings)
-    after = enter(parts(settings)[1], before, warm=False)
+    before = build_first_phase(settings)
+    after = enter_phase(plan_phases(settings)[1], before, warm=False)
     logged, lived = after.source.sources
     for name, value in expected.items():
         first, own, fresh = (each.needs.feeds[0] for each in (before.source, logged, lived))
@@ -139,9 +140,9 @@ def test_a_run_needs_its_log_only_to_go_on(data, tmp_path):
     (tmp_path / "run" / "result.json").unlink()
     shutil.rmtree(moved)
     Dataset(data)[:50].save(moved)  # another one under its name
-    logbook.filed.cache_clear()  # as in a new process
-    logbook.opened.cache_clear()
-    with pytest.raises(Mistake, match="is not the log that this run began with"):
+    run_dataset.read_log.cache_clear()  # as in a new process
+    run_dataset.read_log_in_world.cache_clear()
+    with pytest.raises(Mistake, match="has changed since this run began"):
         sterling.resume(tmp_path / "run")
     shutil.rmtree(moved)
     assert sterling.load(tmp_path / "run").policy(SEEN).shape == (1,)
@@ -157,22 +158,36 @@ def test_only_the_best_episodes(data):
 @pytest.mark.parametrize(
     ("algorithm", "options", "words"),
     [
-        ("ppo", {"updates": 9}, "ppo learns only from what it lives through itself"),
-        ("iql", {}, "iql was given no budget; ask for updates=N, steps=N or both"),
+        ("ppo", {"updates": 9}, "ppo learns only from its own experience"),
+        ("iql", {}, "iql has no budget\. Give updates=N, steps=N or both"),
         (
             "dt",
             {"updates": 9, "steps": 99},
-            "dt learns from logs only; give updates=N and no steps",
+            "dt learns from datasets only: give updates=N and no steps",
         ),
-        ("iql", {"updates": 9, "share": 1.0}, r"share of a batch lies in \[0, 1\); got 1.0"),
+        ("iql", {"updates": 9, "share": 1.0}, r"share must be at least 0 and below 1; got 1.0"),
         ("iql", {"updates": 9, "sampling": "retrun"}, "did you mean return"),
         ("iql", {"updates": 9, "online": {"beta": 1.0}}, "online fields need both"),
         ("iql", {"updates": 9, "steps": 9, "online": {"bta": 1.0}}, "did you mean beta"),
-        ("fdvl", {"updates": 9, "steps": 9, "online": {"weight": 0.4}}, "must be above 1/2"),
-        ("iql", {"updates": 9, "environment": "probe:both"}, "the log has actions Box"),
-        ("iql", {"updates": 9, "environment": None}, "does not say which environment it was made"),
+        ("fdvl", {"updates": 9, "steps": 9, "online": {"weight": 0.4}}, "needs weight > 0.5"),
+        ("iql", {"updates": 9, "environment": "probe:both"}, "the dataset has actions Box"),
+        (
+            "iql",
+            {"updates": 9, "environment": None, "evaluate_episodes": 4},
+            r"does not say in which environment it was made, .* --environment ENV .* or set "
+            "--evaluate-episodes 0",
+        ),
+        (
+            "iql",
+            {"updates": 9, "steps": 9, "environment": None, "evaluate_episodes": 0},
+            r"steps need one. Add --environment ENV .*, or leave out --steps",
+        ),
         ("sac", {"steps": 99, "guide": Guidance("/none", "jumpstart")}, "did you mean jump-start"),
-        ("sac", {"steps": 99, "guide": Guidance("/none")}, "jump-start needs the latest step"),
+        (
+            "sac",
+            {"steps": 99, "guide": Guidance("/none")},
+            "jump-start needs the latest step .*: give --guide-steps N",
+        ),
     ],
 )
 def test_wrong_use_is_told_in_one_line(algorithm, options, words, data, tmp_path):
@@ -190,8 +205,8 @@ def test_a_broken_log_is_refused(data, tmp_path):
     block = next(good.blocks())
     block.arrays["reward"] = block.arrays["reward"].copy()
     block.arrays["reward"][3] = np.nan
-    broken = Dataset.of(block, good.obs_space, good.action_space).save(tmp_path / "broken")
-    with pytest.raises(Mistake, match=r"nan: .*see sterling data check"):
+    broken = Dataset.from_block(block, good.obs_space, good.action_space).save(tmp_path / "broken")
+    with pytest.raises(Mistake, match=r"nan: .*See all with: sterling data check"):
         sterling.train("bc", WORLD, data=broken, updates=9)
     sterling.train(
         "bc", WORLD, data=broken, updates=9, unchecked=True, evaluate_episodes=0, width=8
@@ -199,9 +214,9 @@ def test_a_broken_log_is_refused(data, tmp_path):
 
 
 def test_logs_speak_only_where_there_is_one():
-    with pytest.raises(Mistake, match="share speaks of a log: give data=FILE"):
+    with pytest.raises(Mistake, match="share needs a dataset: add data=FILE"):
         sterling.train("sac", WORLD, steps=99, share=0.5)
-    with pytest.raises(Mistake, match="give data=FILE"):
+    with pytest.raises(Mistake, match="add data=FILE"):
         sterling.train("iql", WORLD, updates=99)
 
 

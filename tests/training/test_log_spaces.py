@@ -5,10 +5,11 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling.data import Dataset, formats
-from sterling.data.spaces import to_json
-from sterling.training import logbook
-from sterling.training.settings import resolve
+from sterling.data import Dataset
+from sterling.data.file_conversion import convert_files
+from sterling.data.space_json import space_to_json
+from sterling.training.assembly import run_dataset
+from sterling.training.config.resolve_settings import resolve_settings
 from sterling.types import Mistake, Spec
 
 WORLD = "Pendulum-v1"  # torques of -2 to 2
@@ -56,18 +57,18 @@ def _world():
 
 
 def asked(path, **how):
-    return resolve("bc", WORLD, data=logbook.begun(path, **how), updates=4)
+    return resolve_settings("bc", WORLD, data=run_dataset.make_log_settings(path, **how), updates=4)
 
 
 def learned(settings):
-    return np.asarray(logbook.opened(settings.data).transitions().action)
+    return np.asarray(run_dataset.read_log_in_world(settings.data).transitions().action)
 
 
 def test_an_agent_acts_as_its_log_did(constant, tmp_path):
     run = sterling.train("bc", WORLD, data=constant, updates=300, **SMALL)
     np.testing.assert_allclose(run.policy(np.ones(3, np.float32)), TORQUE, atol=0.2)
     np.testing.assert_array_equal(learned(run.settings), TORQUE / 2.0)
-    own = formats.convert([constant], tmp_path / "own", environment=WORLD)
+    own = convert_files([constant], tmp_path / "own", environment=WORLD)
     np.testing.assert_array_equal(own.transitions().action, TORQUE / 2.0)
 
 
@@ -76,7 +77,9 @@ def test_both_phases_learn_from_the_same_numbers(constant, tmp_path):
     fields = {**SMALL, "updates": 4, "steps": 12, "warmup": 4, "envs": 4}
     run = sterling.train("td3bc", WORLD, data=constant, out=tmp_path / "run", **fields)
     np.testing.assert_array_equal(learned(run.settings), TORQUE / 2.0)
-    logbook.opened(logbook.begun(write(tmp_path / "b.npz", np.zeros((ROWS, 1)))))
+    run_dataset.read_log_in_world(
+        run_dataset.make_log_settings(write(tmp_path / "b.npz", np.zeros((ROWS, 1))))
+    )
     np.testing.assert_array_equal(learned(run.settings), TORQUE / 2.0)
     again = sterling.resume(tmp_path / "run", steps=20)
     np.testing.assert_array_equal(learned(again.settings), TORQUE / 2.0)
@@ -85,12 +88,14 @@ def test_both_phases_learn_from_the_same_numbers(constant, tmp_path):
 def test_a_log_has_its_own_numbers_until_the_world_is_known(constant, world):
     settings = asked(constant)
     np.testing.assert_array_equal(learned(settings), TORQUE)
-    spec, _ = logbook.spec(settings, world)
+    spec, _ = run_dataset.spec_and_summary(settings, world)
     np.testing.assert_array_equal(learned(settings), TORQUE / 2.0)
     assert spec.obs == world.spec.obs
-    logbook.spec(settings, None)  # a later run without a world has the log's own again
+    run_dataset.spec_and_summary(
+        settings, None
+    )  # a later run without a world has the log's own again
     np.testing.assert_array_equal(learned(settings), TORQUE)
-    logbook.spec(settings, Pendulum(4.0))
+    run_dataset.spec_and_summary(settings, Pendulum(4.0))
     np.testing.assert_array_equal(learned(settings), TORQUE / 4.0)
 
 
@@ -103,33 +108,35 @@ def test_choices_are_the_worlds(tmp_path):
 
 
 def test_judges_have_the_log_in_the_worlds_spaces_too(constant, world):
-    judged = logbook.in_world(Dataset(constant), world, WORLD)
+    judged = run_dataset.fit_to_world(Dataset(constant), world, WORLD)
     np.testing.assert_array_equal(judged.transitions().action, TORQUE / 2.0)
     own = {"obs": spaces.Box(-9.0, 9.0, (3,)), "action": world.action_space}
-    unlived = logbook.Unlived({name: to_json(space) for name, space in own.items()})
-    again = logbook.in_world(Dataset(constant), unlived, "none")  # of a run that had no world
+    unlived = run_dataset.SpacesWorld({name: space_to_json(space) for name, space in own.items()})
+    again = run_dataset.fit_to_world(
+        Dataset(constant), unlived, "none"
+    )  # of a run that had no world
     np.testing.assert_array_equal(again.transitions().action, TORQUE / 2.0)
 
 
 @pytest.mark.parametrize(
     ("action", "width", "words"),
     [
-        (np.full((ROWS, 1), 3.0), 3, r"the log has the action \[3\.\], which lies outside of what"),
-        (np.zeros((ROWS, 2)), 3, r"the file's action space is Box.*, the environment's Box"),
-        (np.zeros((ROWS, 1)), 4, r"the file's obs space is Box.*name the environment that it was"),
-        (np.zeros(ROWS, int), 3, r"the file's action space is Discrete\(1\), the environment's B"),
+        (np.full((ROWS, 1), 3.0), 3, r"The dataset has the action \[3\.\], which lies outside the"),
+        (np.zeros((ROWS, 2)), 3, r"The file's action space is Box.*, but the environment's is Box"),
+        (np.zeros((ROWS, 1)), 4, r"The file's obs space is Box.*Name the environment that"),
+        (np.zeros(ROWS, int), 3, r"The file's action space is Discrete\(1\), but .* is Box"),
     ],
 )
 def test_a_guessed_log_of_another_world_is_refused(tmp_path, world, action, width, words):
     settings = asked(write(tmp_path / "other.npz", action, width))
     with pytest.raises(Mistake, match=words) as error:
-        logbook.spec(settings, world)
+        run_dataset.spec_and_summary(settings, world)
     assert "\n" not in str(error.value)
 
 
 def test_actions_outside_are_taken_unchecked(tmp_path, world):
     settings = asked(write(tmp_path / "far.npz", np.full((ROWS, 1), 3.0)), unchecked=True)
-    logbook.spec(settings, world)
+    run_dataset.spec_and_summary(settings, world)
     np.testing.assert_array_equal(learned(settings), 1.5)
 
 
@@ -137,17 +144,17 @@ def test_actions_outside_are_taken_unchecked(tmp_path, world):
 def test_bounds_that_the_log_says_must_be_the_worlds(tmp_path, constant, world, bound, fits):
     guessed = Dataset(constant)
     own = spaces.Box(-bound, bound, (1,), np.float32)
-    said = Dataset.of(next(guessed.blocks()), guessed.obs_space, own)
+    said = Dataset.from_block(next(guessed.blocks()), guessed.obs_space, own)
     settings = asked(said.save(tmp_path / "said"))
     if fits:
-        logbook.spec(settings, world)
+        run_dataset.spec_and_summary(settings, world)
         np.testing.assert_allclose(learned(settings), TORQUE / 2.0, rtol=1e-4)
         return
-    with pytest.raises(Mistake, match=r"between -1 and 1, in Pendulum-v1 .* between -2 and 2; nam"):
-        logbook.spec(settings, world)
-    formats.convert([tmp_path / "said"], tmp_path / "mended", environment=WORLD)  # as it advises
+    with pytest.raises(Mistake, match=r"by -1 and 1, but those of Pendulum-v1 by -2 and 2. Nam"):
+        run_dataset.spec_and_summary(settings, world)
+    convert_files([tmp_path / "said"], tmp_path / "mended", environment=WORLD)  # as it advises
     settings = asked(tmp_path / "mended")
-    logbook.spec(settings, world)
+    run_dataset.spec_and_summary(settings, world)
     np.testing.assert_array_equal(learned(settings), TORQUE / 2.0)
 
 
@@ -166,8 +173,8 @@ def test_a_robot_without_an_environment_acts_in_the_logs_own_numbers(tmp_path):
 def test_rewards_are_the_logs_own_where_no_world_clips_them(tmp_path, world):
     path = write(tmp_path / "points.npz", np.full((ROWS, 1), TORQUE, np.float32), reward=-2.5)
     settings = asked(path)
-    logbook.spec(settings, world)
-    found = logbook.opened(settings.data).transitions().reward
+    run_dataset.spec_and_summary(settings, world)
+    found = run_dataset.read_log_in_world(settings.data).transitions().reward
     np.testing.assert_array_equal(np.asarray(found), -2.5)
 
 
@@ -181,5 +188,5 @@ def test_rewards_are_the_logs_own_where_no_world_clips_them(tmp_path, world):
     ],
 )
 def test_worlds_that_tell_the_sign_of_rewards_only(world, options, clips):
-    settings = resolve("ppo", world, steps=100_000, env_options=options)
-    assert logbook._clips(settings) == clips
+    settings = resolve_settings("ppo", world, steps=100_000, env_options=options)
+    assert run_dataset._clips_rewards(settings) == clips

@@ -14,9 +14,10 @@ import logs
 
 import sterling
 from sterling.cli import main
-from sterling.training import folder
-from sterling.training.longer import lengthen
-from sterling.training.settings import resolve
+from sterling.training.assembly.run_dataset import make_log_settings
+from sterling.training.config.extend_budget import extend_budget
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.saving import run_folder
 from sterling.types import Mistake
 
 PPO = {"length": 16, "minibatch": 64, "epochs": 2, "width": 16, "anneal": False}
@@ -84,9 +85,9 @@ def test_a_replay_that_was_as_small_as_the_budget_grows_with_it(tmp_path):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ("--steps 1280", "this run has 1,280 steps already; ask for more than that"),
-        ("--steps 640", "this run has 1,280 steps already"),
-        ("--updates 9", "this run has a budget of steps 1,280, not of updates; raise that"),
+        ("--steps 1280", "this run already has 1,280 steps. Ask for more"),
+        ("--steps 640", "this run already has 1,280 steps. Ask for more"),
+        ("--updates 9", "this run has 1,280 steps, not updates. Extend its steps"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_lost(finished, tmp_path, capsys, words, answer):
@@ -125,16 +126,80 @@ def test_of_a_run_that_also_acts_the_steps_alone_can_be_more(tmp_path):
     run = tmp_path / "run"
     whole = sterling.train("iql", updates=4, steps=128, **how)
     sterling.train("iql", updates=4, steps=64, out=run, **how)
-    with pytest.raises(Mistake, match="only its steps can be more"):
+    with pytest.raises(Mistake, match="Extend its steps instead"):
         sterling.resume(run, updates=8)
     assert_equal(sterling.resume(run, steps=128), whole)
 
 
 def test_a_run_that_is_not_finished_is_given_more_as_well(tmp_path):
-    settings = resolve("ppo", "probe:both", steps=2_560, seeds=2)
-    folder.write_config(tmp_path, settings.to_json())
-    more = lengthen(tmp_path, settings, steps=5_120, updates=None)
-    assert lengthen(tmp_path, more, steps=7_680).steps == 7_680
-    config = folder.read_config(tmp_path)
+    settings = resolve_settings("ppo", "probe:both", steps=2_560, seeds=2)
+    run_folder.write_config(tmp_path, settings.to_json())
+    more = extend_budget(tmp_path, settings, steps=5_120, updates=None)
+    assert extend_budget(tmp_path, more, steps=7_680).steps == 7_680
+    config = run_folder.read_config(tmp_path)
     assert config["steps"] == 7_680
     assert [each["steps"] for each in config["earlier"]] == [2_560, 5_120]
+
+
+LOGGED = {"environment": "probe:both-continuous", "width": 16, "batch": 8, "anneal": False}
+LOGGED |= {"evaluate_episodes": 4}
+
+
+@pytest.fixture(name="offline", scope="module")
+def _offline(tmp_path_factory):
+    """The folder of a finished run that learned from a log alone, and its log."""
+    root = tmp_path_factory.mktemp("offline")
+    log = logs.write("both-continuous", False, root)
+    sterling.train("iql", updates=4, data=log, out=root / "run", **LOGGED)
+    return root / "run", log
+
+
+@pytest.mark.parametrize("words", ["", "--environment probe:both-continuous"])
+def test_a_finished_offline_run_goes_on_online_as_if_both_had_been_asked_for(
+    offline, tmp_path, words
+):
+    finished, log = offline
+    path = shutil.copytree(finished, tmp_path / "run")
+    assert main(["resume", str(path), "--steps", "64", "--quiet", *words.split()]) == 0
+    whole = sterling.train("iql", updates=4, steps=64, data=log, **LOGGED)
+    longer = sterling.load(path)
+    assert_equal(longer, whole)
+    assert longer.result["switch"] == whole.result["switch"]
+    config = json.loads((path / "config.json").read_text())
+    assert (config["updates"], config["steps"], config["phases"]) == (4, 64, [])
+    assert config["earlier"] == [{"steps": 0, "updates": 4}]
+
+
+def test_a_finished_offline_run_goes_on_in_another_world_beside_its_log(offline, tmp_path):
+    finished, log = offline
+    path = shutil.copytree(finished, tmp_path / "run")
+    longer = sterling.resume(path, steps=64, environment="probe:action-continuous")
+    then = {"steps": 64, "environment": "probe:action-continuous", "data": log}
+    whole = sterling.train("iql", updates=4, data=log, then=then, **LOGGED)
+    assert_equal(longer, whole)
+    assert longer.settings.data is not None
+    assert [each["steps"] for each in longer.result["phases"]] == [0, 64]
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--environment probe:both-continuous", "--environment needs --steps N"),
+        ("--updates 2", "this run already has 4 updates"),
+    ],
+)
+def test_what_an_offline_run_refuses(offline, capsys, words, answer):
+    assert main(["resume", str(offline[0]), *words.split()]) == 2
+    assert answer in capsys.readouterr().err
+
+
+def test_a_log_without_an_environment_is_not_acted_on_in_other_units(tmp_path):
+    log = logs.write("both-continuous", False, tmp_path)
+    spaces = {
+        "obs": {"type": "Box", "low": [-1.0], "high": [1.0], "shape": [1], "dtype": "float32"}
+    }
+    spaces["action"] = spaces["obs"]
+    settings = resolve_settings("iql", "", updates=4, evaluate_episodes=0, spaces=spaces,
+                                data=make_log_settings(log))  # fmt: skip
+    with pytest.raises(Mistake, match="its agents act between the smallest and the largest"):
+        extend_budget(tmp_path, settings, environment="Pendulum-v1", steps=64)

@@ -17,12 +17,15 @@ from stopping import Stop
 
 import sterling
 from sterling import cli
-from sterling.envs.classic import CartPole
-from sterling.training import entering, logbook, phases
-from sterling.training.checkpoint_meta import is_of_run
-from sterling.training.choices import Phase
-from sterling.training.run import phase_of
-from sterling.training.settings import Settings, resolve
+from sterling.envs.native.classic_control import CartPole
+from sterling.training.assembly import run_dataset
+from sterling.training.assembly.build_run import build_first_phase
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.run_options import Phase
+from sterling.training.config.settings import Settings
+from sterling.training.phases import phase_change, phase_sequence
+from sterling.training.phases.phase_sequence import saved_phase
+from sterling.training.saving.checkpoint_meta import is_run_meta
 from sterling.types import Mistake
 
 PPO = {
@@ -70,13 +73,13 @@ def test_fields_change_with_a_phase():
 
 
 def test_what_a_replay_has_kept_goes_over_where_its_windows_change():
-    settings = resolve(
+    settings = resolve_settings(
         "dqn", HERE, steps=128, seeds=1, envs=2, preset=False,
         fields={"warmup": 16, "capacity": 512, "batch": 8, "width": 8},
         phases=(Phase(steps=64, fields={"n_step": 3}),),
     )  # fmt: skip
-    before = entering.built(settings, 0, warm=True)
-    after = entering.enter(phases.parts(settings)[1], before)
+    before = build_first_phase(settings)
+    after = phase_change.enter_phase(phase_sequence.plan_phases(settings)[1], before)
     assert (before.source.needs.feeds[0].n_step, after.source.needs.feeds[0].n_step) == (1, 3)
     same(before.source.ring, after.source.ring)
     same(before.source.source.obs, after.source.source.obs)
@@ -101,13 +104,14 @@ def test_from_the_log_to_the_world_is_two_phases(data):
 
 
 def test_a_log_stays_beside_a_replay_whose_windows_change(data):
-    settings = resolve(
-        "sac", CONTINUOUS, data=logbook.begun(data), steps=64, envs=4, augment="gaussian:0.001",
+    settings = resolve_settings(
+        "sac", CONTINUOUS, data=run_dataset.make_log_settings(data), steps=64, envs=4,
+        augment="gaussian:0.001",
         fields={"width": 16, "batch": 8, "warmup": 16},
         phases=(Phase(steps=32, fields={"n_step": 3}),),
     )  # fmt: skip
-    before = entering.built(settings, 0, warm=True)
-    after = entering.enter(phases.parts(settings)[1], before)
+    before = build_first_phase(settings)
+    after = phase_change.enter_phase(phase_sequence.plan_phases(settings)[1], before)
     logged, lived = after.source.source.sources  # the mixture, inside the change of batches
     assert [each.needs.feeds[0].n_step for each in (logged, lived)] == [3, 3]
     same(before.source.source.sources[1].ring, lived.ring)
@@ -123,12 +127,12 @@ def test_from_the_world_to_a_log_and_back(data):
 
 
 def test_a_world_that_is_named_again_begins_other_episodes():
-    settings = resolve(
+    settings = resolve_settings(
         "ppo", HERE, steps=64, seeds=1, envs=4, preset=False, fields={"length": 8, "minibatch": 16},
         phases=(Phase(steps=64, environment=HERE),),
     )  # fmt: skip
-    before = entering.built(settings, 0, warm=True)
-    after = entering.enter(phases.parts(settings)[1], before)
+    before = build_first_phase(settings)
+    after = phase_change.enter_phase(phase_sequence.plan_phases(settings)[1], before)
     assert not np.allclose(before.source.obs, after.source.obs)
 
 
@@ -175,20 +179,20 @@ def test_a_stored_run_is_judged_in_the_world_of_any_phase(tmp_path):
     assert run.settings.env_options == {"max_episode_steps": 7}
     assert run.evaluate(2)["return"]["per_seed"] == [7.0, 7.0]
     assert max(sterling.load(tmp_path / "run", phase=1).evaluate(2)["return"]["per_seed"]) > 7.0
-    with pytest.raises(Mistake, match="has no phase 3; it has 2"):
+    with pytest.raises(Mistake, match=r"phase=3: .* has phases 1 to 2"):
         sterling.load(tmp_path / "run", phase=3)
     plain = json.loads((tmp_path / "run" / "config.json").read_text())
     assert Settings.from_json(plain).phases[0].fields == {"epochs": 2}
 
 
 def test_worlds_of_one_name_are_told_apart():
-    settings = resolve("ppo", HERE, steps=9_999, phases=(
+    settings = resolve_settings("ppo", HERE, steps=9_999, phases=(
         Phase(9_999, env_options={"max_episode_steps": 7}), Phase(9_999),
         Phase(9_999, environment=HERE), Phase(9_999, environment=CartPole()),
         Phase(9_999, environment=Heavy()), Phase(9_999, environment=Heavy()),
     ))  # fmt: skip
     short = f"{HERE} (max_episode_steps=7)"
-    assert phases.world_names(settings) == [
+    assert phase_sequence.world_names(settings) == [
         *(HERE, short, short, HERE, "CartPole", "Heavy", "Heavy (2)")
     ]
 
@@ -200,7 +204,7 @@ def test_a_finished_run_is_given_another_phase(tmp_path):
     more = sterling.resume(tmp_path / "run", then="steps=64 lr=1e-3")
     same(whole.agent.state, more.agent.state)
     assert more.result["steps"] == 128
-    with pytest.raises(Mistake, match="first phase of this run is over"):
+    with pytest.raises(Mistake, match="only the last phase of a run can be extended"):
         sterling.resume(tmp_path / "run", steps=1000)
 
 
@@ -221,13 +225,13 @@ def test_processes_tell_the_same_of_their_phases(tmp_path):
             "steps=64 environment=Acrobot-v1",
             r"phase 2: Acrobot-v1 has observations .* were made for",
         ),
-        ("steps=64 width=16", "phase 2: width would shape anew what was learned"),
+        ("steps=64 width=16", "phase 2: width would change the agents' shapes"),
         ("steps=64 wdth=16", r"phase 2: ppo has no field 'wdth' \(did you mean width\?\)|wdth"),
         ("steps=64 lr=-1.0", "phase 2: ppo's field lr must be"),
         ("steps=1", "phase 2: steps=1 is below one iteration of ppo"),
-        ("lr=0.1", "phase 2: ppo was given no budget"),
-        ("updates=5", "phase 2: updates .* come after a log"),
-        ("steps", "'steps' in then is not of the form KEY=VALUE"),
+        ("lr=0.1", "phase 2: ppo has no budget"),
+        ("updates=5", "phase 2: updates .* need a dataset"),
+        ("steps", "then: 'steps' is not of the form KEY=VALUE"),
         (5, "then must be text"),
         ([5], "then must be text"),
     ],
@@ -239,18 +243,20 @@ def test_mistakes_are_told_before_anything_is_learned(then, words, tmp_path):
 
 
 def test_a_replay_that_would_hold_something_else_cannot_go_on():
-    with pytest.raises(Mistake, match="phase 2: priority would shape anew what was kept"):
+    with pytest.raises(
+        Mistake, match="phase 2: priority would change the shapes of the replay buffer"
+    ):
         sterling.train("dqn", HERE, steps=64, then="steps=64 priority=0.6", **DQN)
 
 
 def test_older_checkpoints_say_whether_agents_acted():
     meta = {"alive": [True], "failures": {}, "online": True, "judged": []}
-    assert is_of_run(meta, 1)
-    assert is_of_run({**meta, "phase": 1}, 1)
-    assert not is_of_run({**meta, "phase": -1}, 1)
-    only = resolve("ppo", HERE, steps=9_999)
+    assert is_run_meta(meta, 1)
+    assert is_run_meta({**meta, "phase": 1}, 1)
+    assert not is_run_meta({**meta, "phase": -1}, 1)
+    only = resolve_settings("ppo", HERE, steps=9_999)
     bridged = dataclasses.replace(only, updates=5)
-    assert [phase_of(meta, each) for each in (only, bridged)] == [0, 1]
+    assert [saved_phase(meta, each) for each in (only, bridged)] == [0, 1]
 
 
 def test_the_command_line_takes_phases(tmp_path, capsys):

@@ -11,15 +11,15 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling import envs, keys
+from sterling import envs, random_keys
 from sterling.cli import main
 from sterling.data import Dataset
-from sterling.data.columns import Block
-from sterling.envs.board import MASK
-from sterling.judging import Trained
-from sterling.training.choices import Guidance
-from sterling.training.evaluate import evaluate
-from sterling.training.player import fits
+from sterling.data.episode_columns import Block
+from sterling.envs.hosted.shared_memory import ACTION_MASK
+from sterling.evaluation import TrainedPolicy
+from sterling.training.config.run_options import Guidance
+from sterling.training.evaluation.evaluate_policy import evaluate
+from sterling.training.policy_player import check_observation
 from sterling.types import Mistake
 
 WORLD = "CartPole-v1"
@@ -47,7 +47,7 @@ def _log(tmp_path_factory):
         "discount": (~np.isin(np.arange(len(action)), ends)).astype(np.float32),
     }
     block = Block(columns, np.array(lengths), np.zeros(30, np.int32))
-    return Dataset.of(block, env.observation_space, env.action_space).save(
+    return Dataset.from_block(block, env.observation_space, env.action_space).save(
         tmp_path_factory.mktemp("logs") / "log"
     )
 
@@ -72,11 +72,11 @@ def played(player, seeds, at):
     """The return of the first evaluation episode of the run's seed ``at``, by ``player``."""
     world, step = evaluated(seeds)
     asked = jnp.asarray(seeds, jnp.int32)
-    state, obs = world.reset(keys.at(asked, "evaluate", 0))
+    state, obs = world.reset(random_keys.for_seeds(asked, "evaluate", 0))
     total = 0.0
     for clock in range(600):
         action = np.full((len(seeds), 1), player.act(np.asarray(obs)[at, 0]), np.int32)
-        state, answer = step(state, action, keys.at(asked, "evaluate-world", clock))
+        state, answer = step(state, action, random_keys.for_seeds(asked, "evaluate-world", clock))
         obs, reward, last = answer.obs, float(answer.reward[at, 0]), bool(answer.last[at, 0])
         player.notice(reward, last)
         total += reward
@@ -108,24 +108,24 @@ def test_what_was_noticed_matters_and_ends_with_the_episode(run):
 
 
 def test_agents_that_remember_take_one_observation_at_a_time(run):
-    with pytest.raises(Mistake, match=r"should be of shape \(4,\); got \(2, 4\)"):
+    with pytest.raises(Mistake, match=r"must have the shape \(4,\); got \(2, 4\)"):
         run.player()(np.zeros((2, 4), np.float32))
 
 
 def test_a_mask_that_is_missing_is_asked_for_beside_the_other_parts():
     hand = spaces.Box(0.0, 1.0, (3,), np.float32)
-    space = spaces.Dict({"hand": hand, MASK: spaces.MultiBinary(2)})
+    space = spaces.Dict({"hand": hand, ACTION_MASK: spaces.MultiBinary(2)})
     with pytest.raises(Mistake, match=r'; give \{\*\*obs, "action_mask": mask\}$'):
-        fits(space, {"hand": np.zeros(3, np.float32)})
+        check_observation(space, {"hand": np.zeros(3, np.float32)})
     with pytest.raises(Mistake, match=r"got \(3,\)$"):  # there is nothing to add a mask to
-        fits(space, np.zeros(3, np.float32))
+        check_observation(space, np.zeros(3, np.float32))
 
 
 def test_what_asks_for_actions_by_one_observation_is_refused(run, log, tmp_path):
-    with pytest.raises(Mistake, match=r"dt acts by what it remembers.*run\.player\(\)"):
+    with pytest.raises(Mistake, match=r"dt acts with a memory.*run\.player\(\)"):
         run.policy(np.zeros(4, np.float32))
     with pytest.raises(Mistake, match="evaluate it in the world"):
-        Trained.of(run, Dataset(log).spec)
+        TrainedPolicy.from_run(run, Dataset(log).spec)
 
 
 def test_what_remembers_can_guide(run):
@@ -153,7 +153,9 @@ def test_a_log_that_names_no_environment_is_enough_to_act(tmp_path, capsys):
     }
     block = Block(columns, np.array([10, 10]), np.zeros(2, np.int32))
     obs = spaces.Box(-np.inf, np.inf, (3,), np.float64)
-    log = Dataset.of(block, obs, spaces.Box(0.0, 8.0, (2,), np.float64)).save(tmp_path / "log")
+    log = Dataset.from_block(block, obs, spaces.Box(0.0, 8.0, (2,), np.float64)).save(
+        tmp_path / "log"
+    )
     few = {"updates": 300, "lr": 0.01, "batch": 16, "width": 8, "evaluate_episodes": 0}
     sterling.train("bc", data=log, out=tmp_path / "run", **few)
     shutil.rmtree(log)
@@ -162,18 +164,18 @@ def test_a_log_that_names_no_environment_is_enough_to_act(tmp_path, capsys):
     assert run.policy(np.zeros(3)).dtype == np.float64
     np.testing.assert_array_equal(run.policy([0.0, 0.0, 0.0]), run.policy(np.zeros(3)))
     for wrong in (np.zeros(4), [0.0] * 4):
-        with pytest.raises(Mistake, match=r"should be of shape \(3,\); got \(4,\)"):
+        with pytest.raises(Mistake, match=r"must have the shape \(3,\); got \(4,\)"):
             run.policy(wrong)
     several = np.random.default_rng(0).normal(size=(5, 3))
     found = run.policy(several)
     assert found.shape == (5, 2)
     np.testing.assert_allclose(found, [run.policy(one) for one in several], rtol=1e-5)
-    with pytest.raises(Mistake, match="an observation has NaN"):
+    with pytest.raises(Mistake, match="an observation contains NaN"):
         run.policy(np.full(3, np.nan))
     for command in ("evaluate", "play"):
         assert main([command, str(run.path)]) == 2
         said = capsys.readouterr().err
-        assert "names no environment: there is no world" in said
+        assert "names no environment, so its agents cannot act. Train with --environment" in said
         assert said.count("\n") == 1
 
 
@@ -188,7 +190,9 @@ def test_each_action_that_is_drawn_has_its_own_chance(tmp_path):
     }
     block = Block(columns, np.array([10, 10]), np.zeros(2, np.int32))
     obs = spaces.Box(-np.inf, np.inf, (3,), np.float64)
-    log = Dataset.of(block, obs, spaces.Box(-1.0, 1.0, (1,), np.float64)).save(tmp_path / "log")
+    log = Dataset.from_block(block, obs, spaces.Box(-1.0, 1.0, (1,), np.float64)).save(
+        tmp_path / "log"
+    )
     few = {"updates": 2, "batch": 4, "width": 8, "depth": 1, "flow_steps": 1}
     sterling.train("fql", data=log, out=tmp_path / "run", evaluate_episodes=0, **few)
 

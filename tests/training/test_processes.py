@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 import sterling
-from sterling.envs.workers import WorldFailed
-from sterling.training import folder, processes
-from sterling.training.merging import Merge, merged
-from sterling.training.settings import resolve
+from sterling.envs.hosted.worker_pool import WorldFailed
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.processes import process_launcher
+from sterling.training.processes.merge_results import MetricsMerger, merge_results
+from sterling.training.saving import run_folder
 from sterling.types import Mistake
 
 SMALL = {"length": 16, "minibatch": 32, "epochs": 1, "width": 16, "preset": False, "envs": 2}
@@ -32,7 +33,7 @@ PROBE = {"algorithm": "ppo", "environment": "probe:both", "log_every": 64, "anne
 def _two_processes(monkeypatch):
     """As many on a machine with one core."""
     cores = sorted(os.sched_getaffinity(0)) * 2
-    monkeypatch.setattr(processes, "_cores", lambda: cores[:2])
+    monkeypatch.setattr(process_launcher, "_cores", lambda: cores[:2])
 
 
 class Seen:
@@ -57,7 +58,7 @@ def log(path, rows, failed=None):
     path.mkdir(parents=True, exist_ok=True)
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if failed is not None:
-        folder.write_result(path, {"failed_seeds": failed})
+        run_folder.write_result(path, {"failed_seeds": failed})
 
 
 def row(iteration, returns, failed=(), **more):
@@ -70,7 +71,7 @@ def test_rows_of_a_part_that_has_ended_are_none_from_there_on(tmp_path):
     paths, seen = [tmp_path / "0", tmp_path / "1"], Seen()
     log(paths[0], [row(4, [1.0, 2.0]), row(8, [None, 3.0], failed=[0])], failed=[0, 2])
     log(paths[1], [row(4, [7.0]), row(8, [8.0]), row(12, [9.0]), row(16, [10.0])])
-    merge = Merge(paths, [2, 1], [seen])
+    merge = MetricsMerger(paths, [2, 1], [seen])
     merge.go_on()
     merge.go_on()
     assert [each["iteration"] for each in seen.rows] == [4, 8, 12, 16]
@@ -83,7 +84,7 @@ def test_rows_of_a_part_that_has_ended_are_none_from_there_on(tmp_path):
 
 def test_a_part_that_has_not_ended_is_waited_for(tmp_path):
     paths, seen = [tmp_path / "0", tmp_path / "1"], Seen()
-    merge = Merge(paths, [1, 1], [seen], begun=4)
+    merge = MetricsMerger(paths, [1, 1], [seen], begun=4)
     merge.go_on()
     log(paths[0], [row(4, [1.0]), row(8, [2.0])])
     log(paths[1], [row(4, [3.0])])
@@ -108,7 +109,7 @@ def test_the_result_is_of_all_parts_and_not_of_the_first():
     switch = {name: {"per_seed": [3.0]} for name in ("before", "lowest", "dip")}
     other = {"switch": switch, "world_failures": ["environment 3: boom"], "compile_seconds": 2.0}
     other["unended"] = [7]
-    made = merged([outcome([0, 2], 40, **dead), outcome([1], 160, **other)], 4, 2.0, None)
+    made = merge_results([outcome([0, 2], 40, **dead), outcome([1], 160, **other)], 4, 2.0, None)
     assert (made["steps"], made["seeds"], made["failed_seeds"]) == (160, [0, 1, 2], [0, 2])
     assert made["world_failures"] == ["environment 9: hung", "environment 7: boom"]
     assert made["final"]["return"]["per_seed"] == [None, 1.0, None]
@@ -125,7 +126,7 @@ def test_channels_of_all_parts_are_merged_with_their_bounds():
         found = {"return": {"per_seed": [1.0] * len(seeds)}, "cost": {"per_seed": seeds}}
         return outcome([int(seed) for seed in seeds], 40, channels=said, final=found)
 
-    made = merged([part([0.0, 2.0]), part([1.0])], 4, 2.0, (0.0, 1.0), "worst")
+    made = merge_results([part([0.0, 2.0]), part([1.0])], 4, 2.0, (0.0, 1.0), "worst")
     assert made["channels"] == said
     cost = made["final"]["cost"]
     assert (cost["per_seed"], cost["within"], cost["better"]) == ([0.0, 1.0, 2.0], [0.0, 9.0], -1)
@@ -213,9 +214,9 @@ def test_after_a_resume_rows_that_were_given_up_are_gone_and_no_sink_is_told_twi
 
 ENDLESS = """
 import os, sys, sterling
-from sterling.training import processes
+from sterling.training.processes import process_launcher
 cores = sorted(os.sched_getaffinity(0)) * 2
-processes._cores = lambda: cores[:2]
+process_launcher._cores = lambda: cores[:2]
 sterling.train(out=sys.argv[1], steps=500_000_000, **eval(sys.argv[2]))
 """
 
@@ -262,9 +263,9 @@ def _lives(process):
 def test_a_part_that_another_process_holds_is_said_in_one_line(tmp_path):
     path = tmp_path / "run"
     held = f"{path / 'parts' / '0'} is in use by process {os.getpid()}"
-    settings = resolve("ppo", "probe:both", steps=6_400, seeds=2, strategy="processes")
-    with folder.lock(path / "parts" / "0"):
-        folder.write_config(path, settings.to_json())
+    settings = resolve_settings("ppo", "probe:both", steps=6_400, seeds=2, strategy="processes")
+    with run_folder.lock(path / "parts" / "0"):
+        run_folder.write_config(path, settings.to_json())
         with pytest.raises(Mistake, match=held) as caught:
             sterling.resume(path)
         code, said = begun(path / "parts" / "0", dataclasses.replace(settings, strategy="map"))
@@ -276,7 +277,7 @@ def test_a_part_that_another_process_holds_is_said_in_one_line(tmp_path):
 
 def begun(path, settings):
     """How a part's process that is started by itself ends, and what it says."""
-    process = processes._start(settings, path, processes._cores()[0])
+    process = process_launcher._start(settings, path, process_launcher._cores()[0])
     return process.wait(120), path.with_name(f"{path.name}.log").read_text()
 
 
@@ -292,7 +293,13 @@ def test_a_part_is_pinned_to_the_core_that_it_is_given(tmp_path):
 
     content = cloudpickle.dumps(Where())
     for core in sorted(os.sched_getaffinity(0))[-2:]:
-        asked = [sys.executable, "-m", "sterling.training.part", str(tmp_path), str(core)]
+        asked = [
+            sys.executable,
+            "-m",
+            "sterling.training.processes.seed_worker",
+            str(tmp_path),
+            str(core),
+        ]
         with subprocess.Popen(asked, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as part:
             part.stdin.write(len(content).to_bytes(8, "big") + content)
             part.stdin.flush()  # and it stays open, as a parent's does

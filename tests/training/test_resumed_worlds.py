@@ -5,10 +5,10 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 
-from sterling.envs.envpool import env_seed
-from sterling.training import checkpoint, folder
-from sterling.training.run import Driver
-from sterling.training.settings import resolve
+from sterling.envs.compiled.envpool_env import env_seed
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.driver import Driver
+from sterling.training.saving import checkpoint, run_folder
 
 
 class Told(gymnasium.Env):
@@ -33,15 +33,15 @@ class Told(gymnasium.Env):
 def test_a_run_that_goes_on_begins_other_episodes(tmp_path):
     fields = {"warmup": 0, "capacity": 200, "width": 8, "batch": 8, "collect": 20}
     options = {"env_options": {"workers": 0}, "evaluate_episodes": 0}
-    settings = resolve("dqn", Told, steps=400, seeds=1, envs=1, fields=fields, **options)
+    settings = resolve_settings("dqn", Told, steps=400, seeds=1, envs=1, fields=fields, **options)
     begun = None
     for rounds in (0, 1, 2):
         driver = Driver(settings, tmp_path, (), begun)
         assert int(driver.run.iteration) == rounds
-        driver.run = driver._lap.go(driver.run, 1)
+        driver.run = driver._interval.go(driver.run, 1)
         driver.save()
         driver.close()
-        begun = checkpoint.newest_sound(folder.checkpoints(tmp_path))
+        begun = checkpoint.newest_valid(run_folder.checkpoints_path(tmp_path))
     wanted = [env_seed(0, 0, purpose) for purpose in ("train", "train/from-1", "train/from-2")]
     assert [seed for seed in Told.seeds if seed in wanted] == wanted
     assert len(set(wanted)) == 3

@@ -3,47 +3,57 @@
 import pytest
 
 import sterling
-from sterling.training.merging import merged
-from sterling.training.settings import Settings, resolve
-from sterling.training.trained import bounds, final
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.settings import Settings
+from sterling.training.evaluation.final_estimate import final_estimate
+from sterling.training.processes.merge_results import merge_results
+from sterling.training.trained_run import run_return_bounds
 from sterling.types import Mistake
 
 PPO = {"length": 16, "epochs": 1, "minibatch": 64}
 
 
 def test_environments_bring_their_bounds_and_options_undo_them():
-    assert bounds(resolve("ppo", "CartPole-v1", steps=4_096)) == (0, 500)
+    assert run_return_bounds(resolve_settings("ppo", "CartPole-v1", steps=4_096)) == (0, 500)
     longer = {"max_episode_steps": 1_000}
-    assert bounds(resolve("ppo", "CartPole-v1", steps=4_096, env_options=longer)) is None
+    assert (
+        run_return_bounds(resolve_settings("ppo", "CartPole-v1", steps=4_096, env_options=longer))
+        is None
+    )
     own = {"env_options": longer, "return_within": (0, 1_000)}
-    assert bounds(resolve("ppo", "CartPole-v1", steps=4_096, **own)) == (0, 1_000)
+    assert run_return_bounds(resolve_settings("ppo", "CartPole-v1", steps=4_096, **own)) == (
+        0,
+        1_000,
+    )
 
 
 def test_they_are_part_of_the_settings():
-    made = resolve("ppo", "CartPole-v1", steps=4_096, return_within=(None, 3), failed="worst")
+    made = resolve_settings(
+        "ppo", "CartPole-v1", steps=4_096, return_within=(None, 3), failed="worst"
+    )
     plain = made.to_json()
     assert Settings.from_json({**plain, "return_within": [None, 3]}) == made
     for name in ("return_within", "failed"):
         plain.pop(name)  # a run from before
     assert Settings.from_json(plain).failed is None
-    with pytest.raises(Mistake, match="a failed run counts as a finite number"):
-        resolve("ppo", "CartPole-v1", steps=4_096, failed="zero")
+    with pytest.raises(Mistake, match="failed must be a finite number"):
+        resolve_settings("ppo", "CartPole-v1", steps=4_096, failed="zero")
     with pytest.raises(Mistake, match="must lie below"):
-        resolve("ppo", "CartPole-v1", steps=4_096, return_within=(5, 0))
+        resolve_settings("ppo", "CartPole-v1", steps=4_096, return_within=(5, 0))
 
 
 def test_a_result_has_no_single_number_where_seeds_failed():
-    made = final([900.0, 950.0, 1.0, 2.0, 3.0], range(5), [2, 3, 4], (0, 1000))
+    made = final_estimate([900.0, 950.0, 1.0, 2.0, 3.0], range(5), [2, 3, 4], (0, 1000))
     assert made["per_seed"] == [900.0, 950.0, None, None, None]
     assert made["estimate"] is None
     assert (made["failed"], made["n"]) == (3, 2)
     assert made["survivors"]["value"] == 925.0
     assert made["at_worst"]["value"] == 370.0
-    assert final([1.0, 2.0], range(2), [1], failed=0.0)["estimate"] == 0.5
+    assert final_estimate([1.0, 2.0], range(2), [1], failed=0.0)["estimate"] == 0.5
 
 
 def test_a_wrong_declaration_is_said_in_one_line(capsys):
-    made = final([3.0, 501.0], range(2), [], (0, 500))
+    made = final_estimate([3.0, 501.0], range(2), [], (0, 500))
     assert made["method"].endswith("declared upper bound 500 dropped: a score is 501")
     assert capsys.readouterr().err.count("declared upper bound 500 dropped") == 1
 
@@ -53,7 +63,7 @@ def test_parts_of_a_run_are_put_together_by_the_same_rule():
         return {
             "seeds": [seed],
             "steps": 8,
-            "final": {"return": final([score], [seed], lost, (0, 10))},
+            "final": {"return": final_estimate([score], [seed], lost, (0, 10))},
             "failed_seeds": lost,
             "failures": {},
             "world_failures": [],
@@ -61,9 +71,9 @@ def test_parts_of_a_run_are_put_together_by_the_same_rule():
         }
 
     parts = [part(0, 6.0, []), part(1, 8.0, []), part(2, 9.0, [2])]
-    made = merged(parts, 1, 2.0, (0, 10))["final"]["return"]
+    made = merge_results(parts, 1, 2.0, (0, 10))["final"]["return"]
     assert (made["estimate"], made["survivors"]["value"]) == (None, 7.0)
-    worst = merged(parts, 1, 2.0, (0, 10), "worst")["final"]["return"]
+    worst = merge_results(parts, 1, 2.0, (0, 10), "worst")["final"]["return"]
     assert worst["estimate"] == pytest.approx(14 / 3)
 
 

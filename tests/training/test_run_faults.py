@@ -10,10 +10,11 @@ import sys
 import pytest
 
 import sterling
-from sterling.envs.workers import WorldFailed
-from sterling.training import checkpoint, processes
-from sterling.training.judge import Judge
-from sterling.training.lap import Lap
+from sterling.envs.hosted.worker_pool import WorldFailed
+from sterling.training.evaluation.evaluator import Evaluator
+from sterling.training.processes import process_launcher
+from sterling.training.runtime.log_interval import LogInterval
+from sterling.training.saving import checkpoint
 
 ROUND = 128  # steps
 SMALL = {"length": 16, "minibatch": 64, "epochs": 1, "width": 8, "preset": False}
@@ -33,7 +34,7 @@ def rounds(path):
 
 def saved(path):
     """The round of the newest checkpoint."""
-    return int(checkpoint.latest(path / "checkpoints").name.partition(".")[0]) // ROUND
+    return int(checkpoint.latest_checkpoint(path / "checkpoints").name.partition(".")[0]) // ROUND
 
 
 class Taker:
@@ -59,7 +60,7 @@ def test_a_sink_that_raises_costs_the_run_nothing(tmp_path, capsys):
     assert rounds(tmp_path / "run") == every
     assert (tmp_path / "run" / "result.json").exists()
     said = capsys.readouterr().err
-    assert re.findall(r"Taker is told no more \((.+)\)", said) == [
+    assert re.findall(r"Taker was dropped after an error \((.+)\)", said) == [
         "ConnectionError: 503",
         "SystemExit: 1",
     ]
@@ -72,7 +73,7 @@ def test_an_evaluation_that_fails_costs_itself_alone(error, tmp_path, monkeypatc
 
     path = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(Judge, "__call__", fail)
+        patched.setattr(Evaluator, "__call__", fail)
         with pytest.raises(type(error), match=str(error)):
             train(path, evaluate_every=3 * ROUND, evaluate_episodes=2)
     assert saved(path) == 3
@@ -82,7 +83,7 @@ def test_an_evaluation_that_fails_costs_itself_alone(error, tmp_path, monkeypatc
 
 
 def test_whatever_ends_a_run_what_can_be_saved_is(tmp_path, monkeypatch):
-    done, go = [], Lap.go
+    done, go = [], LogInterval.go
 
     def fail_late(lap, run, left):
         if len(done) == 4:
@@ -92,7 +93,7 @@ def test_whatever_ends_a_run_what_can_be_saved_is(tmp_path, monkeypatch):
 
     path = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(Lap, "go", fail_late)
+        patched.setattr(LogInterval, "go", fail_late)
         with pytest.raises(RuntimeError, match="an error of ours"):
             train(path)
     assert saved(path) == 4
@@ -109,36 +110,36 @@ def test_what_keeps_a_run_from_being_saved_does_not_hide_what_ended_it(
 
         return raising
 
-    monkeypatch.setattr(Lap, "go", fail("an error of ours"))
+    monkeypatch.setattr(LogInterval, "go", fail("an error of ours"))
     monkeypatch.setattr(checkpoint, "save", fail("arrays are gone"))
     with pytest.raises(RuntimeError, match="an error of ours"):
         train(tmp_path / "run")
     said = capsys.readouterr().err
-    assert "not saved either (RuntimeError: arrays are gone" in said
+    assert "could not be saved either (RuntimeError: arrays are gone" in said
 
 
 def full(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("write", ["checkpoint._write", "folder.write_result"])
+@pytest.mark.parametrize("write", ["checkpoint._write", "run_folder.write_result"])
 def test_a_run_whose_end_finds_no_room_is_not_complete(write, tmp_path, monkeypatch, capsys):
     path = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(f"sterling.training.{write}", full)
+        patched.setattr(f"sterling.training.saving.{write}", full)
         run = train(path, evaluate_episodes=2)
     assert run.result["final"]["return"]["per_seed"]
     assert not (path / "result.json").exists()
-    assert f"make room, then: sterling resume {path}" in capsys.readouterr().err
+    assert f"free disk space, then: sterling resume {path}" in capsys.readouterr().err
     assert sterling.resume(path).result["final"] == run.result["final"]
     assert saved(path) == 6
     assert (path / "curve.png").exists()
 
 
 def test_a_curve_that_finds_no_room_costs_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sterling.report.curve.draw", full)
+    monkeypatch.setattr("sterling.report.pictures.learning_curve.draw_run_curve", full)
     assert train(tmp_path / "run", 2).result["steps"] == 2 * ROUND
-    assert "curve.png not drawn" in capsys.readouterr().err
+    assert "curve.png was not drawn" in capsys.readouterr().err
     assert (tmp_path / "run" / "result.json").exists()
 
 
@@ -150,23 +151,27 @@ def test_seeds_apart_whose_end_finds_no_room_are_not_complete(
     path, how = tmp_path / "run", {"strategy": "processes", "seeds": 2}
     with monkeypatch.context() as patched:
         if lacking == "of a part":
-            patched.setattr(processes, "_run_all", lambda *_: False)  # they have ended unsaved
+            patched.setattr(
+                process_launcher, "_run_all", lambda *_: False
+            )  # they have ended unsaved
         else:
             patched.setattr(checkpoint, "_write", full)
         with contextlib.suppress(SystemExit):
             train(path, 2, **how)
     assert not (path / "result.json").exists()
     said = capsys.readouterr().err
-    assert f"final policies not saved: make room, then: sterling resume {path}" in said
+    assert (
+        f"the final policies were not saved: free disk space, then: sterling resume {path}" in said
+    )
     assert sterling.resume(path).result["steps"] == 2 * ROUND
 
 
 LEAVING = """
 import sys
-from sterling.notice import say, tell
+from sterling.system.terminal_messages import print_notice, print_progress
 sys.stdin.read()  # until the readers have gone
-tell("saved")
-say("saved")
+print_progress("saved")
+print_notice("saved")
 sys.exit(75)
 """
 

@@ -6,35 +6,36 @@ import numpy as np
 import pytest
 
 import sterling
-from sterling.algorithms.language import reward
-from sterling.experience.comparisons import Compared, of_world
+from sterling.algorithms.language import reward_model
+from sterling.experience.language.answer_pairs import PairSource, make_pairs
 from sterling.language import worlds
-from sterling.language.model import LanguageModel, form_of
+from sterling.language.models.causal_lm import LanguageModel, qwen3_form
 from sterling.language.tokenizer import Tokenizer
-from sterling.language.worlds.scored import Scored, sigmoid
-from sterling.training import scorer as trained
-from sterling.training import speech
+from sterling.language.worlds.reward_model_world import ScoredWorld, sigmoid
+from sterling.training.language import reward_scorer as trained
+from sterling.training.language.evaluate_scenes import _prefers_solution
+from sterling.training.language.text_world import asked_levels
 from sterling.types import Comparisons, Mistake
 
-WORLD = worlds.find("reverse-text")
+WORLD = worlds.find_world("reverse-text")
 TOKENS = Tokenizer.characters()
 
 
 @pytest.fixture(name="state", scope="module")
 def _state():
     def make(key):
-        return LanguageModel.create(key, TOKENS.vocabulary, 16, form_of(16, 2, 1), 1)
+        return LanguageModel.create(key, TOKENS.vocabulary, 16, qwen3_form(16, 2, 1), 1)
 
-    begun = reward.begin(jax.jit(make)(jax.random.key(0)), reward.Config())
+    begun = reward_model.begin(jax.jit(make)(jax.random.key(0)), reward_model.Config())
     head = jax.random.normal(jax.random.key(1), (16,))
-    return reward.State(begun.model, head, begun.optimiser, begun.updates, begun.config)
+    return reward_model.State(begun.model, head, begun.optimiser, begun.updates, begun.config)
 
 
 def test_a_reward_model_reads_what_it_learned_from(state):
-    pairs = of_world(worlds.find("reverse-text"), (0, 1), 5)
-    source = Compared.create(pairs, Comparisons(1), TOKENS)
-    learned = reward.score(state, source.ids[:, 0], source.length[:, 0])
-    judge = trained.of(state, TOKENS)
+    pairs = make_pairs(worlds.find_world("reverse-text"), (0, 1), 5)
+    source = PairSource.create(pairs, Comparisons(1), TOKENS)
+    learned = reward_model.score(state, source.ids[:, 0], source.length[:, 0])
+    judge = trained.make_scorer(state, TOKENS)
     found = judge([(pair.messages, pair.chosen) for pair in pairs])
     np.testing.assert_allclose(found, learned, rtol=1e-4, atol=1e-5)
     alone = [judge([(pair.messages, pair.chosen)])[0] for pair in pairs]
@@ -43,8 +44,8 @@ def test_a_reward_model_reads_what_it_learned_from(state):
 
 
 def test_a_reward_model_judges_a_world(state):
-    judge = trained.of(state, TOKENS)
-    world = Scored(worlds.find("reverse-text"), judge)
+    judge = trained.make_scorer(state, TOKENS)
+    world = ScoredWorld(worlds.find_world("reverse-text"), judge)
     scene = world.begin(1, 0)
     messages = scene.turn.messages
     scene.say("abc")
@@ -54,9 +55,9 @@ def test_a_reward_model_judges_a_world(state):
 
 
 def test_runs_that_are_no_judge_are_refused(tmp_path):
-    trained.announce("copy-text")  # nothing to load
+    trained.register_reward_model("copy-text")  # nothing to load
     with pytest.raises(Mistake):
-        trained.announce(f"scored:{tmp_path}:copy-text")
+        trained.register_reward_model(f"scored:{tmp_path}:copy-text")
 
 
 @pytest.fixture(name="judges", scope="module")
@@ -71,28 +72,30 @@ def _judges(tmp_path_factory):
 @pytest.mark.slow
 def test_the_judge_of_a_run_is_that_of_the_seed_asked_for(judges):
     run = sterling.load(judges)
-    pairs = of_world(worlds.find("reverse-text"), (0, 1), 5)
+    pairs = make_pairs(worlds.find_world("reverse-text"), (0, 1), 5)
     asked = [(pair.messages, pair.chosen) for pair in pairs]
     tokenizer = run.language_model(3)[1]
     own = [
-        trained.of(jax.tree.map(lambda x, at=at: x[at], run.agent.state), tokenizer)(asked)
+        trained.make_scorer(jax.tree.map(lambda x, at=at: x[at], run.agent.state), tokenizer)(asked)
         for at in (0, 1)
     ]
     assert not np.allclose(*own, rtol=1e-4, atol=1e-7)
     for seed, expected in ((None, own[0]), (3, own[0]), (8, own[1])):
-        np.testing.assert_array_equal(trained.scorer(judges, seed)(asked), expected)
+        np.testing.assert_array_equal(trained.load_scorer(judges, seed)(asked), expected)
     with pytest.raises(Mistake, match="has seeds 3, 8, not 5"):
-        trained.scorer(judges, 5)
+        trained.load_scorer(judges, 5)
 
 
 @pytest.mark.slow
 def test_a_pair_is_known_where_the_better_answer_has_the_higher_score(judges):
     run = sterling.load(judges)
-    found = trained.preferred(run.agent, run.settings, 12)
+    found = _prefers_solution(run.agent, run.settings, 12)
     assert found.shape == (2, 12)
-    apart = of_world(worlds.find("reverse-text"), speech.levels(run.settings, WORLD), 12, seed=1)
+    apart = make_pairs(
+        worlds.find_world("reverse-text"), asked_levels(run.settings, WORLD), 12, seed=1
+    )
     for row, seed in zip(found, (3, 8), strict=True):
-        judge = trained.scorer(judges, seed)
+        judge = trained.load_scorer(judges, seed)
         better, worse = (
             np.array(judge([(pair.messages, getattr(pair, which)) for pair in apart]))
             for which in ("chosen", "rejected")

@@ -46,8 +46,8 @@ sterling.train(
 @pytest.mark.parametrize(
     ("stage", "slow", "warmup", "said"),
     [
-        ("the warm-up", 10, 1_000, "stopped before anything was learned; give the same command"),
-        ("the final evaluation", 60, 20, "saved; go on with: sterling resume"),
+        ("the warm-up", 10, 1_000, "stopped before the first iteration; run the same command"),
+        ("the final evaluation", 60, 20, "saved; resume with: sterling resume"),
     ],
 )
 def test_a_signal_is_answered_in(stage, slow, warmup, said, tmp_path):
@@ -67,7 +67,7 @@ def test_a_signal_is_answered_in(stage, slow, warmup, said, tmp_path):
 AT_ONCE = """
 import os, signal
 import sterling
-from sterling.training import folder, leaves
+from sterling.training.saving import run_folder, tensor_file
 
 def then(write):
     def both(*given):
@@ -86,13 +86,13 @@ sterling.train("ppo", "probe:both", steps=256, out={out!r}, length=16, minibatch
     ("patch", "said", "files"),
     [
         (
-            "leaves.write = then(leaves.write)",
-            "saved at step 256; go on with: sterling resume",
+            "tensor_file.write = then(tensor_file.write)",
+            "saved at step 256; resume with: sterling resume",
             {"checkpoints", "config.json", "lock", "metrics.jsonl"},
         ),
         (
-            "folder.write_config = then(folder.write_config)",
-            "stopped before anything was learned; begin with: sterling resume",
+            "run_folder.write_config = then(run_folder.write_config)",
+            "stopped before the first iteration; begin with: sterling resume",
             {"config.json", "lock"},
         ),
     ],

@@ -10,15 +10,17 @@ import pytest
 from gymnasium import spaces
 
 import sterling
-from sterling import algorithms, envs, keys
+from sterling import algorithms, envs, random_keys
 from sterling.algorithms.online import ppo
 from sterling.data import Dataset
-from sterling.envs.unseen_probe import Hidden
-from sterling.experience.rollout import Rollout
-from sterling.factory.make import Order, make
+from sterling.data_generation.dataset_order import DatasetOrder
+from sterling.data_generation.make_dataset import make_dataset
+from sterling.envs.probes.unseen_probe import HiddenProbe
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.problem.critic_only_obs import check_unseen, spec_without_unseen
 from sterling.training.agent import Agent
+from sterling.training.blinded_algorithm import BlindedAlgorithm
 from sterling.types import Log, Mistake, Record, Spec
-from sterling.unseen import Blind, checked, spec_without
 
 SEED = jnp.zeros(1, jnp.int32)
 SMALL = {"evaluate_episodes": 4, "preset": False, "seeds": 1, "envs": 4}
@@ -73,7 +75,7 @@ def spec(unseen=("state",)):
 
 def test_who_does_not_ask_for_it_is_given_none_of_it_anywhere():
     inner = Told()
-    blind = Blind(inner, ("state",))
+    blind = BlindedAlgorithm(inner, ("state",))
     blind.init(None, spec(), None)
     (told,) = inner.calls["init"]
     assert set(told.obs.spaces) == {"observation"}
@@ -87,13 +89,13 @@ def test_who_does_not_ask_for_it_is_given_none_of_it_anywhere():
     assert set(blind.value(None, None, seen((3,)))[0]) == {"observation"}
     assert blind.constant == 3
     assert not hasattr(blind, "memory")
-    assert blind == Blind(inner, ("state",))
+    assert blind == BlindedAlgorithm(inner, ("state",))
 
 
 def test_who_asks_for_it_is_given_it_but_where_it_acts():
     inner = Told()
     inner.uses_unseen = True
-    blind = Blind(inner, ("state",))
+    blind = BlindedAlgorithm(inner, ("state",))
     assert blind.init(None, spec(), None)[0].unseen == ("state",)
     assert set(blind.act(None, seen((3,)), None, explore=False)[1]) == {"observation"}
     assert set(blind.learn_more(None, batch(), None)[0].obs) == {"observation", "state"}
@@ -102,8 +104,10 @@ def test_who_asks_for_it_is_given_it_but_where_it_acts():
 
 def test_an_algorithm_is_itself_where_everything_is_seen():
     given = spec(unseen=())
-    assert spec_without(given) is given
-    made = Agent.create(ppo, keys.at(SEED, "agent", 0), _small(given), ppo.Config(), "map")
+    assert spec_without_unseen(given) is given
+    made = Agent.create(
+        ppo, random_keys.for_seeds(SEED, "agent", 0), _small(given), ppo.Config(), "map"
+    )
     assert made.algorithm is ppo
 
 
@@ -114,32 +118,36 @@ def _small(given):
 @pytest.mark.parametrize(
     ("names", "space", "said"),
     [
-        ("state", DICT, r"unseen='state' is no tuple of names; .* unseen=\('state',\)"),
-        (("stat",), DICT, "'stat', and the observation's entries are alive, observation, state"),
-        (("state",), BOX, "entries are none: it is no Dict"),
-        (("alive",), DICT, "'alive' cannot be unseen, policies go by it"),
-        (("state", "observation"), DICT, "nothing is left for policies to see"),
+        ("state", DICT, r"unseen='state' is not a tuple of names.* unseen=\('state',\)"),
+        (
+            ("stat",),
+            DICT,
+            "'stat' is not an entry of the observation. It has alive, observation, state",
+        ),
+        (("state",), BOX, "It has none, because it is not a Dict"),
+        (("alive",), DICT, "unseen='alive': policies need this entry"),
+        (("state", "observation"), DICT, "leaves policies no entry to observe"),
     ],
 )
 def test_names_that_cannot_be_are_told_so(names, space, said):
     with pytest.raises(Mistake, match=said):
-        checked(names, space)
+        check_unseen(names, space)
 
 
 def test_a_task_and_a_gymnasium_environment_say_it_alike():
-    for made in (Hidden, Bits):
+    for made in (HiddenProbe, Bits):
         world = envs.make(made, (0,), 2, **({"workers": 0} if made is Bits else {}))
         assert world.spec.unseen == ("state",)
-        _, obs = world.reset(keys.at(SEED, "test", 0))
+        _, obs = world.reset(random_keys.for_seeds(SEED, "test", 0))
         assert set(obs) == {"observation", "state"}
         world.close()
 
-    class Wrong(Hidden):
+    class Wrong(HiddenProbe):
         unseen = ("stat",)
 
-    with pytest.raises(Mistake, match="unseen names 'stat'"):
+    with pytest.raises(Mistake, match="unseen='stat' is not an entry"):
         envs.make(Wrong, (0,), 1)
-    with pytest.raises(Mistake, match="unseen names 'nothing'"):
+    with pytest.raises(Mistake, match="unseen='nothing' is not an entry"):
         envs.make(lambda: Bits(("nothing",)), (0,), 1, workers=0)
     assert envs.make("trials:2:probe:hidden", (0,), 1).spec.unseen == ("state",)
 
@@ -176,7 +184,7 @@ def test_algorithms_of_every_kind_of_experience_learn_without_it(name, fields):
     """By rollouts, by memory, by a replay, by whole episodes: networks have one input less."""
     steps = 256 if name != "openes" else 64
     run = sterling.train(name, "probe:hidden", steps=steps, **SMALL, **fields)
-    alone = dataclasses.replace(spec_without(run.world().spec), envs=4, iterations=8)
+    alone = dataclasses.replace(spec_without_unseen(run.world().spec), envs=4, iterations=8)
     assert set(alone.obs.spaces) == {"observation"}
     init, config = algorithms.find(name).init, run.settings.config
     made = jax.eval_shape(lambda key: init(key, alone, config), jax.random.key(0))
@@ -193,7 +201,7 @@ def test_a_policy_earns_what_one_can_that_does_not_see_it():
         "ppo", "probe:hidden", steps=20_000, **SMALL, **FIRST, epochs=4, lr=5e-3, gamma=0.8,
         normalise_reward=False, normalise_obs=False,
     )  # fmt: skip
-    obs = jax.tree.map(jnp.asarray, Hidden().solution()[0])
+    obs = jax.tree.map(jnp.asarray, HiddenProbe().solution()[0])
     found = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
     np.testing.assert_allclose(found, [[1.0, 1.0]], atol=0.25)
     assert run.player()({"observation": np.zeros(1, np.float32)}) == 1
@@ -202,22 +210,22 @@ def test_a_policy_earns_what_one_can_that_does_not_see_it():
 def test_what_is_collected_has_it_and_what_is_acted_on_has_not():
     world = envs.make("probe:hidden", (0,), 16)
     given = dataclasses.replace(world.spec, envs=256)
-    agent = Agent.create(ppo, keys.at(SEED, "agent", 0), given, ppo.Config(), "map")
-    rollout = Rollout.create(world, 6, keys.at(SEED, "test", 0), agent)
-    _, rows = rollout.live(agent, keys.at(SEED, "test", 1))
+    agent = Agent.create(ppo, random_keys.for_seeds(SEED, "agent", 0), given, ppo.Config(), "map")
+    rollout = Rollout.create(world, 6, random_keys.for_seeds(SEED, "test", 0), agent)
+    _, rows = rollout.live(agent, random_keys.for_seeds(SEED, "test", 1))
     assert set(np.unique(rows.obs["state"])) == {-1.0, 1.0}
     lived = np.asarray(rows.mask)
     worth = np.asarray(rows.obs["state"])[..., 0] + np.asarray(rows.action)
     np.testing.assert_array_equal(np.asarray(rows.reward)[lived], worth[lived])
     seen = Spec(spaces.Dict({"observation": BOX}), world.spec.action, 256)
-    alone = Agent.create(ppo, keys.at(SEED, "agent", 0), seen, ppo.Config(), "map")
+    alone = Agent.create(ppo, random_keys.for_seeds(SEED, "agent", 0), seen, ppo.Config(), "map")
     for one, other in zip(jax.tree.leaves(agent.state), jax.tree.leaves(alone.state), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_a_log_of_such_a_world_holds_it_and_its_learners_do_not_see_it(tmp_path):
-    order = Order("probe:hidden", "random", 400)
-    make(order, tmp_path / "log")
+    order = DatasetOrder("probe:hidden", "random", 400)
+    make_dataset(order, tmp_path / "log")
     assert Dataset(tmp_path / "log").obs_space["state"].shape == (1,)
     run = sterling.train(
         "bc", data=tmp_path / "log", updates=20, width=8, evaluate_episodes=2, preset=False,
@@ -233,5 +241,9 @@ def test_a_log_of_such_a_world_holds_it_and_its_learners_do_not_see_it(tmp_path)
 def test_a_run_is_saved_and_loaded(tmp_path):
     run = sterling.train("ppo", "probe:hidden", steps=64, **SMALL, **FIRST, out=tmp_path / "run")
     again = sterling.load(tmp_path / "run")
-    assert again.agent.algorithm == run.agent.algorithm == Blind(algorithms.find("ppo"), ("state",))
+    assert (
+        again.agent.algorithm
+        == run.agent.algorithm
+        == BlindedAlgorithm(algorithms.find("ppo"), ("state",))
+    )
     assert again.evaluate(8) == run.evaluate(8)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from sterling.cli import main
-from sterling.training import folder, until
-from sterling.training.until import Contender, Question, until_decided
+from sterling.training.saving import run_folder
+from sterling.training.until_decided import train_until_decided
+from sterling.training.until_decided.train_until_decided import Contender, Question, until_decided
 from sterling.types import Mistake
 
 TINY = {"envs": 4, "evaluate_episodes": 16}
@@ -58,11 +59,11 @@ def test_asked_again_it_answers_without_training(decided):
 
 def test_a_folder_of_somebody_who_was_killed_before_the_question_was_written_is_taken(tmp_path):
     (tmp_path / ".question.json.partial-123").write_text("{")
-    until._begin(question(LEARNS, SLEEPS), tmp_path)
+    train_until_decided._open_study(question(LEARNS, SLEEPS), tmp_path)
     assert (tmp_path / "question.json").exists()
     (tmp_path / "question.json").rename(tmp_path / "notes.json")
-    with pytest.raises(Mistake, match="holds something else"):
-        until._begin(question(LEARNS, SLEEPS), tmp_path)
+    with pytest.raises(Mistake, match="holds other files"):
+        train_until_decided._open_study(question(LEARNS, SLEEPS), tmp_path)
 
 
 def test_another_question_in_its_folder_is_refused(decided):
@@ -89,7 +90,7 @@ def test_means_are_decided_within_bounds(decided, tmp_path):
     (path / "question.json").write_text(json.dumps(dataclasses.asdict(asked)))
     made = until_decided(asked, path)
     assert (made.about, made.decisions[0].verdict) == ("mean", "equal")  # the bounds are far away
-    assert "means of learns and sleeps are not told apart" in str(made)
+    assert "means of learns and sleeps are not distinguished" in str(made)
 
 
 def test_what_a_failed_seed_counts_as_may_be_said_later(decided, tmp_path):
@@ -98,7 +99,9 @@ def test_what_a_failed_seed_counts_as_may_be_said_later(decided, tmp_path):
     result = json.loads(file.read_text())
     result["final"]["return"]["per_seed"][0] = None
     file.write_text(json.dumps(result))
-    with pytest.raises(Mistake, match=r"1 seeds failed; ask again .* --failed SCORE"):
+    with pytest.raises(
+        Mistake, match=r"1 seeds failed\. Run the same command again .* --failed SCORE"
+    ):
         until_decided(question(LEARNS, SLEEPS), path)
     assert until_decided(question(LEARNS, SLEEPS, failed=-1.0), path).finished
     with pytest.raises(Mistake, match=r"another question \(failed differ"):
@@ -122,7 +125,7 @@ def test_where_a_run_finds_no_room_for_its_end_the_question_is_left_to_be_resume
     tmp_path, monkeypatch
 ):
     """It would be trained again and again."""
-    monkeypatch.setattr(until, "train", lambda *_, **__: None)
+    monkeypatch.setattr(train_until_decided, "train", lambda *_, **__: None)
     with pytest.raises(SystemExit) as left:
         until_decided(question(LEARNS, SLEEPS), tmp_path / "full")
     assert left.value.code == 75
@@ -140,16 +143,16 @@ def test_copies_of_one_are_not_told_apart(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (question(LEARNS), "two or more different labels"),
-        (question(LEARNS, LEARNS), "two or more different labels"),
+        (question(LEARNS), "at least two different labels"),
+        (question(LEARNS, LEARNS), "at least two different labels"),
         (question(LEARNS, Contender("x", "ppo", {"lrr": 1.0})), "did you mean lr?"),
         (question(LEARNS, Contender("x", "ppo", {"minibatch": 9999})), "fit into a rollout"),
-        (question(LEARNS, Contender("x", "dqn", {"warmup": 64})), "dqn cannot act in Box"),
-        (question(LEARNS, SLEEPS, per_look=20), "do not fit"),
-        (question(LEARNS, SLEEPS, per_look=2, max_seeds=2), "can decide nothing"),
-        (question(LEARNS, SLEEPS, failed="exclude"), "let luck choose"),
+        (question(LEARNS, Contender("x", "dqn", {"warmup": 64})), "dqn does not support Box"),
+        (question(LEARNS, SLEEPS, per_look=20), "are not possible"),
+        (question(LEARNS, SLEEPS, per_look=2, max_seeds=2), "cannot decide anything"),
+        (question(LEARNS, SLEEPS, failed="exclude"), "would bias the comparison"),
         (question(LEARNS, SLEEPS, failed=float("inf")), "must be a finite number; got inf"),
-        (question(LEARNS, SLEEPS, about="mean"), "declare two bounds .* add --within"),
+        (question(LEARNS, SLEEPS, about="mean"), "declare two bounds .* Add --within"),
     ],
 )
 def test_what_cannot_be_asked_is_told_before_training(asked, message, tmp_path):
@@ -166,8 +169,8 @@ def test_seeds_without_a_final_return_have_failed(tmp_path):
     }
     for name, result in found.items():
         (tmp_path / name).mkdir()
-        folder.write_result(tmp_path / name, result)
-    np.testing.assert_array_equal(until.finals(tmp_path), [1.5, *[np.nan] * 4])
+        run_folder.write_result(tmp_path / name, result)
+    np.testing.assert_array_equal(train_until_decided.final_scores(tmp_path), [1.5, *[np.nan] * 4])
 
 
 CHOICE = f"{Path(__file__).parents[1] / 'contract' / 'choice.py'}:Choice"
@@ -183,11 +186,11 @@ def test_a_channel_is_decided_in_its_own_direction(tmp_path, capsys, monkeypatch
     told = capsys.readouterr().out
     assert "mean cost" in told
     assert "a tends to score lower than b: lower in 1.00" in told
-    asked = folder.read_json(tmp_path / "study" / "question.json")
+    asked = run_folder.read_json(tmp_path / "study" / "question.json")
     assert (asked["metric"], asked["direction"], asked["failed"]) == ("cost", "lower", 1.0)
-    (decision,) = folder.read_json(tmp_path / "study" / "decision.json")["decisions"]
+    (decision,) = run_folder.read_json(tmp_path / "study" / "decision.json")["decisions"]
     assert decision["difference"] == pytest.approx(-1.0)
     assert (decision["verdict"], decision["direction"]) == ("larger", "lower")
-    for metric, said in (("cots", "reports cost, seen"), ("seen", "does not say whether")):
+    for metric, said in (("cots", "reports cost, seen"), ("seen", "does not declare whether")):
         assert main([*words[:-8], "--metric", metric, "--steps", "1024"]) == 2
         assert said in capsys.readouterr().err

@@ -11,16 +11,18 @@ import pytest
 from safetensors.numpy import load_file
 
 import sterling
-from sterling.experience.draws import Wrapped
-from sterling.training import start, visits
-from sterling.training.settings import resolve
+from sterling import random_keys
+from sterling.experience.batch_draws import SourceWrapper
+from sterling.training import host_visits
+from sterling.training.assembly import build_run
+from sterling.training.config.resolve_settings import resolve_settings
 
 HOW = {"envs": 2, "warmup": 10, "batch": 8, "width": 4, "depth": 1, "capacity": 500, "collect": 1}
 HOW |= {"preset": False, "evaluate_episodes": 0, "log_every": 14, "strategy": "map"}
 EVERY = 5  # iterations of two steps
 
 
-class Guest(Wrapped, eqx.Module):
+class Guest(SourceWrapper, eqx.Module):
     """Writes down what it was told at each visit."""
 
     source: eqx.Module
@@ -41,7 +43,7 @@ class Guest(Wrapped, eqx.Module):
 
 @pytest.fixture
 def _visited(monkeypatch):
-    make = start.source_maker
+    make = build_run.source_builder
 
     def maker(settings, world, room):
         create = make(settings, world, room)
@@ -52,7 +54,7 @@ def _visited(monkeypatch):
 
         return guest
 
-    monkeypatch.setattr(start, "source_maker", maker)
+    monkeypatch.setattr(build_run, "source_builder", maker)
 
 
 def train(**options):
@@ -87,7 +89,9 @@ def test_visits_come_before_their_iterations_and_rows_where_they_were(tmp_path):
     found = told(tmp_path / "run")
     assert found["count"] == 9  # of 42 iterations: 0, 5 ... 40
     assert sink.steps == [24, 38, 52, 66, 80, 94]
-    expected = [sterling.keys.at(jnp.arange(2, dtype=jnp.int32), "visit", 5 * i) for i in range(9)]
+    expected = [
+        random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "visit", 5 * i) for i in range(9)
+    ]
     bits = np.stack([jax.vmap(jax.random.bits)(each) for each in expected], 1)
     np.testing.assert_array_equal(found["told"][:, :9], bits)
 
@@ -109,18 +113,18 @@ def test_a_visit_is_neither_skipped_nor_made_twice_on_resuming(row, tmp_path):
 
 @pytest.mark.usefixtures("_visited")
 def test_what_was_visited_is_saved():
-    settings = resolve("dqn", "probe:both", steps=94, preset=False, fields={"warmup": 10})
-    run = start.build(settings, warm=False)
+    settings = resolve_settings("dqn", "probe:both", steps=94, preset=False, fields={"warmup": 10})
+    run = build_run.build_first_phase(settings, warm=False)
 
     def at(iteration):
         return eqx.tree_at(lambda run: run.iteration, run, jnp.asarray(iteration, jnp.int32))
 
-    had = visits.Visits({})
+    had = host_visits.Visits({})
     once = had.made(at(10))
     assert int(once.source.count) == 1
     assert int(had.made(once).source.count) == 1
-    assert int(visits.Visits(had.to_json()).made(once).source.count) == 1
-    assert int(visits.Visits({"visited": 5}).made(once).source.count) == 2
-    assert int(visits.Visits({}).made(at(11)).source.count) == 0
-    assert [visits.together(at(10), each) for each in (2, 10)] == [2, 5]
-    assert visits.together(at(14), 10) == 1
+    assert int(host_visits.Visits(had.to_json()).made(once).source.count) == 1
+    assert int(host_visits.Visits({"visited": 5}).made(once).source.count) == 2
+    assert int(host_visits.Visits({}).made(at(11)).source.count) == 0
+    assert [host_visits.iterations_until_visit(at(10), each) for each in (2, 10)] == [2, 5]
+    assert host_visits.iterations_until_visit(at(14), 10) == 1

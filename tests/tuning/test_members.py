@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import sterling
-from sterling.training import checkpoint, loop
+from sterling.training import loop
+from sterling.training.assembly.build_run import build_first_phase
+from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.loop import Run, advance
-from sterling.training.settings import resolve
-from sterling.training.start import build
-from sterling.tuning import members
-from sterling.tuning.crew import pieces
-from sterling.tuning.lanes import Lanes, Plan, Stopped
-from sterling.tuning.search import Job
+from sterling.training.saving import checkpoint
+from sterling.tuning.jobs import member_axis
+from sterling.tuning.jobs.job_pool import split_into_pieces
+from sterling.tuning.jobs.parallel_trials import JobRunner, StudyPlan, StudyStopped
+from sterling.tuning.searchers.searchers import Job
 from sterling.types import Mistake
 
 SMALL = {"length": 8, "minibatch": 32, "epochs": 1, "width": 8}
@@ -26,15 +27,15 @@ STEPS = 512
 
 def settings(algorithm="ppo", environment="probe:both", **fields):
     small = SMALL if algorithm == "ppo" else REPLAY
-    return resolve(
+    return resolve_settings(
         algorithm, environment, steps=STEPS, preset=False, fields={**small, **fields}, log_every=64
     )
 
 
 def alone(base, seed, fields, iterations):
     """The same configuration and seed in a run of its own, by the ordinary means."""
-    one = dataclasses.replace(members.configure(base, fields), seeds=(seed,))
-    return advance(build(one), iterations)[0]
+    one = dataclasses.replace(member_axis.with_config_fields(base, fields), seeds=(seed,))
+    return advance(build_first_phase(one), iterations)[0]
 
 
 def assert_same(tree, other):
@@ -44,29 +45,32 @@ def assert_same(tree, other):
 
 def saved(plan, trial, step, like, count=1):
     """One trial's stored state."""
-    return checkpoint.load(plan.state(trial, step), members.template(like, count))[0]
+    return checkpoint.load(plan.state(trial, step), member_axis.stored_template(like, count))[0]
 
 
 @pytest.mark.slow  # test_exploiting... holds DQN's against the same training alone
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_a_member_is_bit_equal_to_the_same_training_alone(algorithm, tmp_path):
     base = settings(algorithm)
-    plan = Plan(base, "last", tmp_path)
+    plan = StudyPlan(base, "last", tmp_path)
     fields = [{"lr": 1e-4, "gamma": 0.9}, {"lr": 3e-2, "gamma": 0.97}]
     jobs = [Job(i, i, each, 0, STEPS, True, None, (7, 0)) for i, each in enumerate(fields)]
-    lines = Lanes(plan).run(jobs)
-    total = members.program(base)[2]
+    lines = JobRunner(plan).run(jobs)
+    total = member_axis.program_key(base)[2]
     for i, own in enumerate(fields):
         for place, seed in enumerate((7, 0)):
             run = alone(base, seed, own, total)
             kept = saved(plan, i, STEPS, run, 2)
-            assert_same(members.part(kept, slice(place, place + 1)).agent.state, run.agent.state)
+            assert_same(
+                member_axis.stored_members(kept, slice(place, place + 1)).agent.state,
+                run.agent.state,
+            )
     assert lines[0]["returns"] != lines[1]["returns"]
     assert lines[0]["cost"]["steps"] >= 2 * (STEPS - base.envs * 8)
 
 
 def test_a_trial_logs_what_sterling_train_logs(tmp_path):
-    lines = Lanes(Plan(settings(), "last", tmp_path)).run(
+    lines = JobRunner(StudyPlan(settings(), "last", tmp_path)).run(
         [Job(0, 0, {"lr": 3e-2}, 0, STEPS, seeds=(0, 1))]
     )
     rows = []
@@ -81,12 +85,12 @@ def test_a_trial_logs_what_sterling_train_logs(tmp_path):
 
 def test_exploiting_copies_the_better_and_leaves_the_others_alone(tmp_path):
     base = settings("dqn")
-    plan, half = Plan(base, "last", tmp_path), STEPS // 2
-    lanes = Lanes(plan)
+    plan, half = StudyPlan(base, "last", tmp_path), STEPS // 2
+    lanes = JobRunner(plan)
     fields = [{"lr": 1e-4}, {"lr": 3e-2}, {"lr": 1e-3}]
     seeds = (3, 4)
     lanes.run([Job(i, i, each, 0, half, True, None, seeds) for i, each in enumerate(fields)])
-    before = loop.program()._cache_size()
+    before = loop.compiled_advance().jitted._cache_size()
     lanes.run(
         [
             Job(3, 0, {"lr": 2e-2}, half, STEPS, True, 1, seeds),  # copies trial 1
@@ -94,33 +98,35 @@ def test_exploiting_copies_the_better_and_leaves_the_others_alone(tmp_path):
             Job(5, 2, fields[2], half, STEPS, True, None, seeds),
         ]
     )
-    assert loop.program()._cache_size() == before  # the same program goes on
-    total = members.program(base)[2]
+    assert loop.compiled_advance().jitted._cache_size() == before  # the same program goes on
+    total = member_axis.program_key(base)[2]
     middle = round(total * half / STEPS)
     like = alone(base, 3, fields[1], 0)
     for trial in (1, 2):  # as if nothing had happened beside them
         whole = saved(plan, trial, STEPS, like, 2)
         for place, seed in enumerate(seeds):
             run = alone(base, seed, fields[trial], total)
-            mine = members.part(whole, slice(place, place + 1))
+            mine = member_axis.stored_members(whole, slice(place, place + 1))
             assert_same(mine.agent.state, run.agent.state)
             assert_same(mine.source.ring, run.source.ring)
             assert_same(mine.source.source.state, run.source.source.state)
     loser, winner = (alone(base, 3, fields[trial], middle) for trial in (0, 1))
     state = eqx.tree_at(
-        lambda s: s.config, winner.agent.state, members.stack([members_config(base, 2e-2)], [1])
+        lambda s: s.config,
+        winner.agent.state,
+        member_axis.stack_configs([members_config(base, 2e-2)], [1]),
     )
     agent = eqx.tree_at(lambda a: a.state, winner.agent, state)
     by_hand, _ = advance(
         Run(agent, grafted(loser.source, winner.source), loser.seeds, loser.iteration),
         total - middle,
     )
-    copy = members.part(saved(plan, 0, STEPS, like, 2), slice(0, 1))
+    copy = member_axis.stored_members(saved(plan, 0, STEPS, like, 2), slice(0, 1))
     assert_same(copy.agent.state, by_hand.agent.state)
 
 
 def members_config(base, lr):
-    return members.configure(base, {"lr": lr}).config
+    return member_axis.with_config_fields(base, {"lr": lr}).config
 
 
 def grafted(leaves_of, shaped_like):
@@ -130,11 +136,11 @@ def grafted(leaves_of, shaped_like):
 
 def test_a_trial_in_two_parts_is_the_trial_in_one(tmp_path):
     base = settings("dqn")
-    plan, half = Plan(base, "last", tmp_path), 273  # where a row ends
-    lanes = Lanes(plan)
+    plan, half = StudyPlan(base, "last", tmp_path), 273  # where a row ends
+    lanes = JobRunner(plan)
     whole = lanes.run([Job(0, 0, {"lr": 1e-2}, 0, STEPS, True, None, (5,))])
     first = lanes.run([Job(1, 1, {"lr": 1e-2}, 0, half, True, None, (5,))])
-    second = Lanes(plan).run([Job(2, 1, {"lr": 1e-2}, half, STEPS, True, None, (5,))])
+    second = JobRunner(plan).run([Job(2, 1, {"lr": 1e-2}, half, STEPS, True, None, (5,))])
     assert first[0]["returns"][0] + second[0]["returns"][0] == whole[0]["returns"][0]
     like = alone(base, 5, {}, 0)
     one, other = (saved(plan, trial, STEPS, like) for trial in (0, 1))
@@ -147,14 +153,14 @@ def test_a_trial_in_two_parts_is_the_trial_in_one(tmp_path):
     [("sac", "Pendulum-v1"), ("td3", "Pendulum-v1")],
 )
 def test_every_algorithm_can_be_a_population(algorithm, environment, tmp_path):
-    base = resolve(
+    base = resolve_settings(
         algorithm, environment, steps=200, preset=False,
         fields={"width": 8, "capacity": 300, "warmup": 32, "batch": 8}, log_every=200,
     )  # fmt: skip
-    plan, fields = Plan(base, "last", tmp_path), [{"lr": 1e-4}, {"lr": 1e-2}]
+    plan, fields = StudyPlan(base, "last", tmp_path), [{"lr": 1e-4}, {"lr": 1e-2}]
     jobs = [Job(i, i, each, 0, 200, True, None, (0,)) for i, each in enumerate(fields)]
-    assert len(Lanes(plan).run(jobs)) == 2
-    runs = [alone(base, 0, each, members.program(base)[2]) for each in fields]
+    assert len(JobRunner(plan).run(jobs)) == 2
+    runs = [alone(base, 0, each, member_axis.program_key(base)[2]) for each in fields]
     for i, run in enumerate(runs):
         pair = saved(plan, i, 200, run).agent.state.target, run.agent.state.target
         for x, y in zip(*map(jax.tree.leaves, pair), strict=True):
@@ -165,24 +171,27 @@ def test_every_algorithm_can_be_a_population(algorithm, environment, tmp_path):
 
 def test_numbers_share_a_program_and_shapes_do_not():
     base = settings("dqn")
-    same = [members.program(members.configure(base, f)) for f in ({"lr": 1.0}, {"gamma": 0.5})]
-    assert same[0] == same[1] == members.program(base)
-    assert members.program(members.configure(base, {"width": 16})) != same[0]
+    same = [
+        member_axis.program_key(member_axis.with_config_fields(base, f))
+        for f in ({"lr": 1.0}, {"gamma": 0.5})
+    ]
+    assert same[0] == same[1] == member_axis.program_key(base)
+    assert member_axis.program_key(member_axis.with_config_fields(base, {"width": 16})) != same[0]
     several = settings("dqn", n_step=3)  # where gamma shapes the samples
-    other = members.configure(several, {"gamma": 0.5})
-    assert members.program(other) != members.program(several)
+    other = member_axis.with_config_fields(several, {"gamma": 0.5})
+    assert member_axis.program_key(other) != member_axis.program_key(several)
 
 
 def test_stacked_numbers_are_repeated_for_every_seed():
     configs = [members_config(settings(), lr) for lr in (0.1, 0.2)]
-    made = members.stack(configs, [2, 3])
+    made = member_axis.stack_configs(configs, [2, 3])
     np.testing.assert_array_equal(made.lr, np.float32([0.1, 0.1, 0.2, 0.2, 0.2]))
     assert made.length == 8
 
 
 def test_gathering_picks_members_and_keeps_scalars():
     trees = [{"x": jnp.arange(3.0) + 10 * i, "head": jnp.asarray(7)} for i in range(2)]
-    made = members.gather(trees, np.array([4, 0, 0]))
+    made = member_axis.gather_members(trees, np.array([4, 0, 0]))
     assert made["x"].tolist() == [11.0, 0.0, 0.0]
     assert int(made["head"]) == 7
 
@@ -190,7 +199,7 @@ def test_gathering_picks_members_and_keeps_scalars():
 def test_a_diverged_member_fails_alone(tmp_path):
     base = settings()
     jobs = [Job(i, i, {"lr": lr}, 0, STEPS, seeds=(0, 1)) for i, lr in enumerate((1e-3, 1e30))]
-    good, bad = Lanes(Plan(base, "last", tmp_path)).run(jobs)
+    good, bad = JobRunner(StudyPlan(base, "last", tmp_path)).run(jobs)
     assert good["failed"] == []
     assert bad["failed"] == [0, 1]
     assert bad["returns"][0][-1] is None
@@ -198,7 +207,9 @@ def test_a_diverged_member_fails_alone(tmp_path):
 
 def test_final_scores_are_deterministic_episodes_of_each_member(tmp_path):
     base = dataclasses.replace(settings(), evaluate_episodes=3)
-    (line,) = Lanes(Plan(base, "final", tmp_path)).run([Job(0, 0, {}, 0, STEPS, seeds=(0, 1))])
+    (line,) = JobRunner(StudyPlan(base, "final", tmp_path)).run(
+        [Job(0, 0, {}, 0, STEPS, seeds=(0, 1))]
+    )
     run = sterling.train(
         "ppo", "probe:both", steps=STEPS, seeds=2, preset=False, log_every=64,
         evaluate_episodes=3, **SMALL,
@@ -207,8 +218,8 @@ def test_final_scores_are_deterministic_episodes_of_each_member(tmp_path):
 
 
 def test_stopping_leaves_a_job_undone(tmp_path):
-    with pytest.raises(Stopped):
-        Lanes(Plan(settings(), "last", tmp_path)).run(
+    with pytest.raises(StudyStopped):
+        JobRunner(StudyPlan(settings(), "last", tmp_path)).run(
             [Job(0, 0, {}, 0, STEPS, True, None, (0,))], stopping=lambda: True
         )
     assert not (tmp_path / "states").exists()
@@ -216,7 +227,7 @@ def test_stopping_leaves_a_job_undone(tmp_path):
 
 def test_a_configuration_that_cannot_be_is_one_line(tmp_path):
     with pytest.raises(Mistake, match="does not fit into a rollout"):
-        Lanes(Plan(settings(), "last", tmp_path)).run(
+        JobRunner(StudyPlan(settings(), "last", tmp_path)).run(
             [Job(0, 0, {"minibatch": 4096}, 0, STEPS, seeds=(0,))]
         )
 
@@ -228,8 +239,8 @@ def test_a_wave_is_cut_by_program_and_budget(tmp_path):
     jobs[4] = dataclasses.replace(jobs[4], stop=STEPS // 2)
 
     def cut(together, workers, strategy="map"):
-        plan = Plan(dataclasses.replace(base, strategy=strategy), "last", tmp_path, together)
-        return [[job.id for job in piece] for piece in pieces(plan, jobs, workers)]
+        plan = StudyPlan(dataclasses.replace(base, strategy=strategy), "last", tmp_path, together)
+        return [[job.id for job in piece] for piece in split_into_pieces(plan, jobs, workers)]
 
     assert cut(1, 2) == [[0], [1], [3], [2], [4]]
     assert cut(16, 1) == cut(1, 1, "vmap") == [[0, 1, 3], [2], [4]]

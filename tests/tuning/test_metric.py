@@ -7,7 +7,7 @@ import pytest
 
 import sterling.tuning
 from sterling.cli import main
-from sterling.tuning import objective
+from sterling.tuning import trial_objective
 from sterling.types import Mistake
 
 CHOICE = f"{Path(__file__).parents[1] / 'contract' / 'choice.py'}:Choice"
@@ -38,12 +38,12 @@ def test_less_of_a_cost_is_better(aim, tmp_path, monkeypatch, capsys):
 
 def test_what_cannot_be_scored_is_told_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for metric, said in (("cots", "reports cost, seen; the metric"), ("seen", "does not say")):
+    for metric, said in (("cots", "reports cost, seen. Use return"), ("seen", "does not declare")):
         with pytest.raises(Mistake, match=said):
             sterling.tuning.tune("ppo", CHOICE, steps=8_192, metric=metric)
 
 
 def test_a_seed_that_diverged_counts_as_the_most_that_it_ever_cost():
-    assert objective.worst([3.0, None, 1.0, 2.0], better=-1) == 3.0
-    assert objective.worst([3.0, None, 1.0, 2.0]) == 1.0
-    assert objective.worst([None]) is None
+    assert trial_objective.worst_return([3.0, None, 1.0, 2.0], better=-1) == 3.0
+    assert trial_objective.worst_return([3.0, None, 1.0, 2.0]) == 1.0
+    assert trial_objective.worst_return([None]) is None

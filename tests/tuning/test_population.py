@@ -5,13 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from sterling.tuning import space
-from sterling.tuning.pb2 import Bandit, Regression, _climb, kernel, likelihood
-from sterling.tuning.population import Perturb, Population
-from sterling.tuning.search import generator
+from sterling.tuning import search_space
+from sterling.tuning.searchers.pb2 import (
+    BanditExplorer,
+    GaussianProcess,
+    _maximise_bound,
+    kernel,
+    negative_log_likelihood,
+)
+from sterling.tuning.searchers.population_training import PerturbExplorer, Population
+from sterling.tuning.searchers.searchers import random_generator
 from sterling.types import Mistake
 
-SPACE = space.read("ppo", {"lr": "1e-5..1e-2:log", "gamma": "0.9..0.999:1-log"})
+SPACE = search_space.read_space("ppo", {"lr": "1e-5..1e-2:log", "gamma": "0.9..0.999:1-log"})
 COST = {"steps": 1, "seconds": 1.0}
 
 
@@ -73,9 +79,9 @@ def test_the_incumbents_plan_follows_its_line_of_copies():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("explore", [None, Bandit])
+@pytest.mark.parametrize("explore", [None, BanditExplorer])
 def test_options_of_numbers_stay_options(explore):
-    few = space.read("ppo", {"lr": "1e-4|3e-4|1e-3", "clip": "0.1|0.2"})
+    few = search_space.read_space("ppo", {"lr": "1e-4|3e-4|1e-3", "clip": "0.1|0.2"})
     searcher = Population(few, 0, 8, 60, generations=6, explore=explore and explore())
     seen = set()
     while jobs := generation(searcher):
@@ -87,7 +93,9 @@ def test_options_of_numbers_stay_options(explore):
 def test_perturbing_draws_anew_a_quarter_of_the_time():
     fields = {"lr": 1e-3, "gamma": 0.99}
     made = [
-        Perturb().propose(SPACE, generator(0, "t", i), fields, time=1, score=0.0, pending=[])
+        PerturbExplorer().propose(
+            SPACE, random_generator(0, "t", i), fields, time=1, score=0.0, pending=[]
+        )
         for i in range(2000)
     ]
     factors = np.array([each["lr"] / 1e-3 for each in made])
@@ -100,7 +108,7 @@ def test_a_population_that_cannot_be_is_one_line():
     for options in ({"generations": 200}, {"quantile": 0.6}):
         with pytest.raises(Mistake, match="a population needs"):
             Population(SPACE, 0, 4, 100, **options)
-    with pytest.raises(Mistake, match="two trials"):
+    with pytest.raises(Mistake, match="at least 2 trials"):
         Population(SPACE, 0, 1, 100)
 
 
@@ -116,7 +124,7 @@ def test_the_kernel_in_numbers():
 def test_the_posterior_of_one_observation_in_numbers():
     """mean = k y / (1 + s), variance = 1 - k^2 / (1 + s)."""
     seen, y, noise = np.array([[0.0, 0.0, 0.0]]), np.array([2.0]), 0.5
-    model = Regression(seen, y, np.array([math.log(0.7), math.log(noise), 0.36]))
+    model = GaussianProcess(seen, y, np.array([math.log(0.7), math.log(noise), 0.36]))
     row = np.array([[2.0, 0.0, 0.7]])
     k = math.exp(-0.5) * 0.64
     assert model.mean(row)[0] == pytest.approx(k * 2.0 / 1.5)
@@ -136,12 +144,12 @@ def test_the_likelihood_is_the_normal_density():
     covariance = kernel(seen, seen, 0.4, 0.3) + 0.2 * np.eye(6)
     density = multivariate_normal(np.zeros(6), covariance).logpdf(y)
     constant = 0.5 * 6 * math.log(2 * math.pi)
-    assert likelihood(theta, seen, y) == pytest.approx(-density - constant)
+    assert negative_log_likelihood(theta, seen, y) == pytest.approx(-density - constant)
 
 
 def observed(peak, count=40, noise=0.02):
     draw = np.random.default_rng(1)
-    bandit = Bandit()
+    bandit = BanditExplorer()
     for i in range(count):
         fields = SPACE.fields(draw.random(2))
         x = SPACE.point(fields)
@@ -154,17 +162,17 @@ def test_pb2_goes_where_the_gain_is_known_to_be_largest():
     peak = np.array([0.7, 0.3])
     bandit = observed(peak)
     fields = SPACE.fields(np.array([0.1, 0.9]))
-    made = bandit.propose(SPACE, generator(0, "t", 0), fields, time=4, score=0.5, pending=[])
+    made = bandit.propose(SPACE, random_generator(0, "t", 0), fields, time=4, score=0.5, pending=[])
     assert np.abs(SPACE.point(made) - peak).max() < 0.12
     again = observed(peak).propose(
-        SPACE, generator(0, "t", 0), fields, time=4, score=0.5, pending=[]
+        SPACE, random_generator(0, "t", 0), fields, time=4, score=0.5, pending=[]
     )
     assert made == again
 
 
 def test_pb2_spreads_out_where_others_already_are():
     """Of two equally promising places the one that is not taken."""
-    model = Regression(
+    model = GaussianProcess(
         np.array([[0.0, 0.5, 0.25], [0.0, 0.5, 0.75], [0.0, 0.5, 0.5]]),
         np.array([1.0, 1.0, -1.0]),
         np.array([math.log(0.1), math.log(1e-2), 0.0]),
@@ -172,12 +180,14 @@ def test_pb2_spreads_out_where_others_already_are():
     context = np.array([0.0, 0.5])
     for taken, free in ((0.3, 0.5), (0.7, -0.5)):
         pending = np.array([[0.0, 0.5, taken]] * 3)
-        x = _climb(model, context, pending, 1, np.random.default_rng(0))
+        x = _maximise_bound(model, context, pending, 1, np.random.default_rng(0))
         assert (x[0] - 0.5) * free > 0
 
 
 def test_pb2_without_observations_perturbs():
     fields = {"lr": 1e-3, "gamma": 0.99}
-    draws = [generator(0, "t", 0) for _ in range(2)]
-    found = Bandit().propose(SPACE, draws[0], fields, time=1, score=0.0, pending=[])
-    assert found == Perturb().propose(SPACE, draws[1], fields, time=1, score=0.0, pending=[])
+    draws = [random_generator(0, "t", 0) for _ in range(2)]
+    found = BanditExplorer().propose(SPACE, draws[0], fields, time=1, score=0.0, pending=[])
+    assert found == PerturbExplorer().propose(
+        SPACE, draws[1], fields, time=1, score=0.0, pending=[]
+    )

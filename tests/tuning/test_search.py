@@ -5,12 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from sterling.tuning import objective, space
-from sterling.tuning.halving import ASHA, Halving, budgets
-from sterling.tuning.search import Random, generator, lower_bound, mean
+from sterling.tuning import search_space, trial_objective
+from sterling.tuning.searchers.searchers import (
+    RandomSearch,
+    lower_bound_score,
+    mean_score,
+    random_generator,
+)
+from sterling.tuning.searchers.successive_halving import ASHA, SuccessiveHalving, rung_budgets
 from sterling.types import Mistake
 
-SPACE = space.read("ppo", {"lr": "1e-5..1e-2:log", "clip": "0.1..0.4"})
+SPACE = search_space.read_space("ppo", {"lr": "1e-5..1e-2:log", "clip": "0.1..0.4"})
 COST = {"steps": 1, "seconds": 1.0}
 
 
@@ -22,16 +27,16 @@ def drain(searcher):
 
 
 def test_random_search_is_a_function_of_its_key():
-    fields = [[job.fields for job in drain(Random(SPACE, key, 5, 100))] for key in (0, 0, 1)]
+    fields = [[job.fields for job in drain(RandomSearch(SPACE, key, 5, 100))] for key in (0, 0, 1)]
     assert fields[0] == fields[1]
     assert fields[0] != fields[2]
     assert len({str(each) for each in fields[0]}) == 5
-    more = [job.fields for job in drain(Random(SPACE, 0, 8, 100))]
+    more = [job.fields for job in drain(RandomSearch(SPACE, 0, 8, 100))]
     assert more[:5] == fields[0]  # more trials do not change the first
 
 
 def test_the_incumbent_is_the_best_and_of_equals_the_oldest():
-    searcher = Random(SPACE, 0, 4, 100)
+    searcher = RandomSearch(SPACE, 0, 4, 100)
     jobs = drain(searcher)
     for job, scores in zip(jobs, [(1.0, 3.0), (2.0, 4.0), (3.0, 3.0), (9.0, None)], strict=True):
         searcher.tell(job.id, scores, COST)
@@ -41,37 +46,39 @@ def test_the_incumbent_is_the_best_and_of_equals_the_oldest():
 
 
 def test_a_score_over_seeds():
-    assert mean((1.0, 2.0, 6.0)) == 3.0
-    assert mean((1.0, None)) == mean((1.0, math.nan)) == -math.inf
+    assert mean_score((1.0, 2.0, 6.0)) == 3.0
+    assert mean_score((1.0, None)) == mean_score((1.0, math.nan)) == -math.inf
     spread = np.std([1.0, 2.0, 6.0], ddof=1) / math.sqrt(3)
-    assert lower_bound((1.0, 2.0, 6.0)) == pytest.approx(3.0 - spread)
+    assert lower_bound_score((1.0, 2.0, 6.0)) == pytest.approx(3.0 - spread)
 
 
 def test_the_objectives_of_one_seed():
     rows = [float(x) for x in range(100)]
-    assert objective.score("last", rows, 100, False) == np.mean([92, 93, 94, 95, 96, 97])
-    assert objective.score("area", rows, 100, False) == 49.5
-    assert objective.score("last", rows[:30], 100, False) == np.mean([22, 23, 24, 25, 26, 27])
+    assert trial_objective.score_seed("last", rows, 100, False) == np.mean([92, 93, 94, 95, 96, 97])
+    assert trial_objective.score_seed("area", rows, 100, False) == 49.5
+    assert trial_objective.score_seed("last", rows[:30], 100, False) == np.mean(
+        [22, 23, 24, 25, 26, 27]
+    )
     gaps = [*rows[:-2], None, None]
-    assert objective.score("last", gaps, 100, False) == np.mean([92, 93, 94, 95])
-    assert objective.score("last", [*rows, *[None] * 20], 100, False) == 99.0
-    assert objective.score("last", [3.0, 1.0, 2.0], 100, True) == 1.0
-    assert objective.score("last", [None], 100, False) is None
+    assert trial_objective.score_seed("last", gaps, 100, False) == np.mean([92, 93, 94, 95])
+    assert trial_objective.score_seed("last", [*rows, *[None] * 20], 100, False) == 99.0
+    assert trial_objective.score_seed("last", [3.0, 1.0, 2.0], 100, True) == 1.0
+    assert trial_objective.score_seed("last", [None], 100, False) is None
     with pytest.raises(Mistake, match="did you mean last"):
-        objective.check("lst")
+        trial_objective.check_objective("lst")
 
 
 def test_budgets_of_rungs():
-    assert budgets(900, 100, 3) == [100, 300, 900]
-    assert budgets(900, 101, 3) == [300, 900]
-    assert budgets(64, 1, 4) == [1, 4, 16, 64]
+    assert rung_budgets(900, 100, 3) == [100, 300, 900]
+    assert rung_budgets(900, 101, 3) == [300, 900]
+    assert rung_budgets(64, 1, 4) == [1, 4, 16, 64]
     with pytest.raises(Mistake, match="eta of 2 or more"):
-        budgets(100, 0, 3)
+        rung_budgets(100, 0, 3)
 
 
 def test_halving_by_hand():
     """Nine trials whose score is their number: the best three, then the best one, go on."""
-    searcher = Halving(SPACE, 0, 9, 900)
+    searcher = SuccessiveHalving(SPACE, 0, 9, 900)
     seen = []
     while wave := drain(searcher):
         seen.append([(job.trial, job.start, job.stop, job.kept) for job in wave])
@@ -143,20 +150,20 @@ def test_asha_asks_on_while_others_are_out():
 
 
 def test_randomness_is_named_and_counted():
-    draws = [generator(*each).random() for each in ((0, "a", 0), (0, "a", 0), (0, "b", 0))]
+    draws = [random_generator(*each).random() for each in ((0, "a", 0), (0, "a", 0), (0, "b", 0))]
     assert draws[0] == draws[1] != draws[2]
 
 
 def test_optuna_is_a_function_of_its_key_and_history_and_learns():
-    from sterling.tuning.optuna import Optuna
+    from sterling.tuning.searchers.optuna_search import OptunaSearch
 
-    mixed = space.read(
+    mixed = search_space.read_space(
         "ppo", {"lr": "1e-5..1e-2:log", "gamma": "0.9..0.999:1-log", "epochs": "1..9",
                 "activation": "tanh|relu"},
     )  # fmt: skip
 
     def run():
-        searcher, asked = Optuna(mixed, 0, 30, 100), []
+        searcher, asked = OptunaSearch(mixed, 0, 30, 100), []
         while (job := searcher.ask()) is not None:
             asked.append(job.fields)
             score = -abs(math.log10(job.fields["lr"]) + 3.0)

@@ -10,10 +10,10 @@ import pytest
 
 import sterling
 from sterling.algorithms import ALGORITHMS
+from sterling.cli_options import parse_command_line
 from sterling.commands import train as command
-from sterling.options import parse
-from sterling.training.settings import resolve
-from sterling.tuning import outcome, resume, space, tune
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.tuning import resume, search_space, study_outcome, tune
 from sterling.types import Mistake
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
@@ -63,7 +63,9 @@ def test_a_trial_on_a_log_is_the_training_of_its_settings(log, tmp_path):
     alone = sterling.train("iql", seeds=2, evaluate_episodes=4, **given, **NETS, **tuned.fields)
     assert alone.result["final"]["return"]["per_seed"] == report["incumbent"]["tuning"]["per_seed"]
     assert f"--updates 60 --data={log}" in report["command"]
-    told = parse(shlex.split(report["command"])[1:])  # what it says trains the same again
+    told = parse_command_line(
+        shlex.split(report["command"])[1:]
+    )  # what it says trains the same again
     assert (told.world, told.data, told.augment) == ("probe:both-continuous", log, given["augment"])
     assert (told.lr, told.width, told.batch) == (tuned.fields["lr"], 8, 16)
     assert "training for 60 updates" in (tmp_path / "s" / "report.md").read_text()
@@ -104,9 +106,13 @@ def test_a_language_model_is_tuned_by_what_it_says(tmp_path):
     ("grpo", {"epochs": 2}),
 ])  # fmt: skip
 def test_a_command_says_what_the_name_of_an_algorithm_does_not(name, fields):
-    settings = resolve(name, "reverse-text", updates=3, preset=False, fields=fields)
-    told = parse(shlex.split(outcome.command(settings, {"entropy_coef": 0.01}))[1:])
-    again = resolve(name, told.world, updates=3, preset=False, fields=command.own(told))
+    settings = resolve_settings(name, "reverse-text", updates=3, preset=False, fields=fields)
+    told = parse_command_line(
+        shlex.split(study_outcome.training_command(settings, {"entropy_coef": 0.01}))[1:]
+    )
+    again = resolve_settings(
+        name, told.world, updates=3, preset=False, fields=command.config_values(told)
+    )
     assert again.config == dataclasses.replace(settings.config, entropy_coef=0.01)
 
 
@@ -120,7 +126,7 @@ def test_supervised_learning_is_judged_by_answers(tmp_path):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_has_a_space_of_its_own(name):
-    assert space.read(name, None)
+    assert search_space.read_space(name, None)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,7 @@ def test_every_algorithm_has_a_space_of_its_own(name):
         ({"objective": "last"}, "use the objective final"),
         ({"steps": 100}, "give steps or updates, not both"),
         ({"updates": 0}, "no budget"),
-        ({"top": 3.0}, "between 0 and 1"),
+        ({"top": 3.0}, "above 0 and at most 1"),
     ],
 )
 def test_wrong_use_is_one_line(options, words, log, tmp_path):

@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sterling.algorithms import ALGORITHMS
-from sterling.commands.fields import speaks
-from sterling.tuning import space
-from sterling.tuning.space import Dimension, Space
+from sterling.commands.options.algorithm_options import is_language_algorithm
+from sterling.tuning import search_space
+from sterling.tuning.search_space import Dimension, Space
+from sterling.tuning.searchers.population_training import perturb
 from sterling.types import Mistake
 
 
 def one(name="lr", text="1e-4..1e-2:log", algorithm="ppo"):
-    return space.read(algorithm, {name: text}).dimensions[0]
+    return search_space.read_space(algorithm, {name: text}).dimensions[0]
 
 
 def test_a_logarithmic_range_has_its_geometric_mean_in_the_middle():
@@ -54,32 +55,32 @@ def test_unit_and_value_are_inverse(unit):
 
 
 def test_perturbing_multiplies_and_stays_inside():
-    assert one().perturbed(1e-3, 1.2) == pytest.approx(1.2e-3)
-    assert one().perturbed(9e-3, 1.2) == 1e-2
+    assert perturb(one(), 1e-3, 1.2) == pytest.approx(1.2e-3)
+    assert perturb(one(), 9e-3, 1.2) == 1e-2
     gamma = one("gamma", "0.9..0.999:1-log")
-    assert gamma.perturbed(0.99, 0.8) == pytest.approx(0.992)
-    assert one("log_std", "-1..1").perturbed(0.0, 1.2) == pytest.approx(0.4)
+    assert perturb(gamma, 0.99, 0.8) == pytest.approx(0.992)
+    assert perturb(one("log_std", "-1..1"), 0.0, 1.2) == pytest.approx(0.4)
 
 
 def test_perturbing_options_takes_the_one_beside_in_order_of_size():
     lr = one(text="1e-3|1e-4|3e-4")
-    assert [lr.perturbed(value, 1.2) for value in (1e-4, 3e-4, 1e-3)] == [3e-4, 1e-3, 1e-3]
-    assert [lr.perturbed(value, 0.8) for value in (1e-4, 3e-4, 1e-3)] == [1e-4, 1e-4, 3e-4]
+    assert [perturb(lr, value, 1.2) for value in (1e-4, 3e-4, 1e-3)] == [3e-4, 1e-3, 1e-3]
+    assert [perturb(lr, value, 0.8) for value in (1e-4, 3e-4, 1e-3)] == [1e-4, 1e-4, 3e-4]
     words = one("activation", "tanh|relu|elu")
-    assert (words.perturbed("relu", 0.8), words.perturbed("relu", 1.2)) == ("tanh", "elu")
+    assert (perturb(words, "relu", 0.8), perturb(words, "relu", 1.2)) == ("tanh", "elu")
 
 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("learning_rate", "1..2", "no field 'learning_rate' to search; did you mean"),
+        ("learning_rate", "1..2", "no field 'learning_rate' to search: it is called lr here"),
         ("lr", "1e-2..1e-4", "lower end"),
         ("lr", "0..1:log", "begins above 0"),
-        ("lr", "1e-4..1:logg", "scale 'logg' is not known; did you mean log"),
+        ("lr", "1e-4..1:logg", "unknown scale 'logg'; did you mean log"),
         ("gamma", "0.9..1:1-log", "below 1"),
         ("epochs", "1..2.5", "whole numbers"),
         ("activation", "1..2", "activation=A|B"),
-        ("lr", "a..b", "no range"),
+        ("lr", "a..b", "not a range"),
         ("lr", "0.1", "two different options"),
     ],
 )
@@ -90,22 +91,24 @@ def test_a_wrong_range_is_one_line(name, text, words):
 
 
 def test_a_pair_without_a_range_is_refused():
-    assert space.pairs(["max-grad-norm=1..2"]) == {"max_grad_norm": "1..2"}
+    assert search_space.parse_ranges(["max-grad-norm=1..2"]) == {"max_grad_norm": "1..2"}
     with pytest.raises(Mistake, match="NAME=LOW"):
-        space.pairs(["lr"])
+        search_space.parse_ranges(["lr"])
 
 
 def test_a_space_survives_json():
-    made = space.read("ppo", {"lr": "1e-5..1:log", "epochs": [1, 2], "target_kl": "none|0.1"})
+    made = search_space.read_space(
+        "ppo", {"lr": "1e-5..1:log", "epochs": [1, 2], "target_kl": "none|0.1"}
+    )
     assert Space.from_json(made.to_json()) == made
 
 
-@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if not speaks(a)])
+@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if not is_language_algorithm(a)])
 def test_every_algorithm_has_a_space_of_floats_around_its_defaults(algorithm):
     from sterling import algorithms
 
     usual = algorithms.find(algorithm).Config()
-    for each in space.read(algorithm):
+    for each in search_space.read_space(algorithm):
         assert isinstance(each, Dimension)
         assert each.kind == "float"
         value = getattr(usual, each.name)

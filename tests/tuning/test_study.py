@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from sterling.training.settings import resolve
-from sterling.tuning import resume, space, tune
-from sterling.tuning.crew import Here
-from sterling.tuning.lanes import Plan
-from sterling.tuning.search import Incumbent, Random
-from sterling.tuning.study import TESTS, Study
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.tuning import resume, search_space, tune
+from sterling.tuning.jobs.job_pool import InProcessWorker
+from sterling.tuning.jobs.parallel_trials import StudyPlan
+from sterling.tuning.searchers.searchers import Incumbent, RandomSearch
+from sterling.tuning.tuning_study import FIRST_TEST_TRIAL, Study
 from sterling.types import Mistake
 
 SMALL = {"length": 8, "minibatch": 32, "epochs": 1, "width": 8, "preset": False, "log_every": 64}
@@ -89,7 +89,7 @@ def test_optimism_is_of_scores_that_measure_the_same(search, objective, alike):
     assert report["optimism"] == (flatters if alike else None)
 
 
-class Replies(Here):
+class Replies(InProcessWorker):
     """Trains nothing: a job's rows are the steps they were logged at. The incumbent's seed
     ``lost[0]`` diverges in the piece that begins at ``lost[1]``."""
 
@@ -101,7 +101,7 @@ class Replies(Here):
         for job in (job for piece in todo for job in piece):
             rows = [float(step) for step in range(job.start, job.stop, 64)]
             made = {"returns": [rows] * len(job.seeds), "measured": [99.0] * len(job.seeds)}
-            lost = job.trial > TESTS and job.start == self.lost[1]
+            lost = job.trial > FIRST_TEST_TRIAL and job.start == self.lost[1]
             made["failed"] = [seed for seed in job.seeds if lost and seed == self.lost[0]]
             record([{**job.to_json(), **made, "cost": {"steps": 1, "seconds": 1.0}}])
 
@@ -112,11 +112,16 @@ class Replies(Here):
 def test_the_test_measures_a_changing_plan_from_its_start(objective, whole, tmp_path):
     """As it measures the defaults; a seed that diverged in an earlier piece has failed."""
     options = {"length": 8, "minibatch": 32, "epochs": 1, "width": 8}
-    settings = resolve("ppo", "probe:both", steps=512, preset=False, fields=options, log_every=64)
+    settings = resolve_settings(
+        "ppo", "probe:both", steps=512, preset=False, fields=options, log_every=64
+    )
     plan = ((0, 128, {"lr": 1e-3}), (128, 384, {"lr": 2e-3}), (384, 512, {"lr": 3e-3}))
     best = Incumbent(3, 9.0, (9.0, 9.0), {"lr": 3e-3}, plan)
-    base = Plan(settings, objective, tmp_path)
-    searcher, own = Random(space.read("ppo", SPACE), 0, 1, 512), {"parallel": 1, "chained": False}
+    base = StudyPlan(settings, objective, tmp_path)
+    searcher, own = (
+        RandomSearch(search_space.read_space("ppo", SPACE), 0, 1, 512),
+        {"parallel": 1, "chained": False},
+    )
     made = Study(base, searcher, (0, 1), watch=lambda stage, wave, line: None, **own)
     defaults, tuned = made.test(Replies(base, (8, 128)), best, (7, 8))
     made.close()
@@ -131,7 +136,7 @@ def test_a_budget_of_one_iteration_is_refused_where_its_returns_would_decide():
 
 
 def test_seeds_that_are_tuned_on_are_refused_for_the_test(tmp_path):
-    with pytest.raises(Mistake, match="seeds 1 are both tuned and tested on"):
+    with pytest.raises(Mistake, match="seeds 1 are used for tuning and for the test"):
         study(test_seeds=[1, 9])
     with pytest.raises(Mistake, match="seeds 1000"):
         study(seeds=[1000, 3])
@@ -142,7 +147,8 @@ def test_seeds_that_are_tuned_on_are_refused_for_the_test(tmp_path):
         study(path, watch=interrupt_after(1))
     asked = json.loads((path / "study.json").read_text())
     (path / "study.json").write_text(json.dumps({**asked, "test_seeds": [0, 1]}))
-    with pytest.raises(Mistake, match=r"study\.json: seeds 0, 1 are both tuned and tested on"):
+    wrong = r"study\.json: seeds 0, 1 are used for tuning and for the test"
+    with pytest.raises(Mistake, match=wrong):
         resume(path, workers=1)
 
 
@@ -337,7 +343,7 @@ def test_the_command_tunes_and_resumes(tmp_path, capsys):
     from sterling.commands import tune as command
 
     parser = argparse.ArgumentParser()
-    command.options(parser)
+    command.add_options(parser)
     path = tmp_path / "s"
     words = f"ppo probe:both --steps 512 --trials 2 --seeds 2 --test-seeds 2 --out {path} "
     words += "--space lr=1e-4..1e-1:log --set length=8 --set minibatch=32 --set epochs=1 "
@@ -350,9 +356,9 @@ def test_the_command_tunes_and_resumes(tmp_path, capsys):
     assert command.carry_out(parser.parse_args(["--resume", str(path)])) == 0
     assert "difference, seed by seed" in capsys.readouterr().out
     beside = ["--resume", str(path), "--trials", "64", "--no-preset", "--set", "lr=1", "--quiet"]
-    with pytest.raises(Mistake, match=r"leave out --trials, --set, --no-preset$"):
+    with pytest.raises(Mistake, match=r"Leave out --trials, --set, --no-preset\.$"):
         command.carry_out(parser.parse_args(beside))
-    with pytest.raises(Mistake, match="leave out ALGORITHM"):
+    with pytest.raises(Mistake, match="Leave out ALGORITHM"):
         command.carry_out(parser.parse_args(["ppo", "--resume", str(path)]))
     with pytest.raises(Mistake, match="workers must be"):
         command.carry_out(parser.parse_args(["--resume", str(path), "--workers", "0"]))

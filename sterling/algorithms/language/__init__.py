@@ -1,1 +1,1 @@
-"""Learners of language models: the same record, the same loop."""
+"""Algorithms that train language models, and the equations only they share."""

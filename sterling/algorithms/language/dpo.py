@@ -1,4 +1,4 @@
-"""Preference learning without a reward model (DPO: Rafailov 2023, arXiv:2305.18290) and its kin.
+"""Preference learning without a reward model: DPO (Rafailov 2023, arXiv:2305.18290), IPO, KTO ...
 
 Of each pair of answers one was preferred. With m the *merit* of an answer, ``loss`` is one of
 
@@ -9,15 +9,15 @@ Of each pair of answers one was preferred. With m the *merit* of an answer, ``lo
     orpo    -m_c - beta log sigma(log odds(m_c) - log odds(m_r))     m: log pi per token
     simpo   -log sigma(beta (m_c - m_r) - margin)                    m: log pi per token
 
-averaged over pairs. An answer's gain is log pi - log pi_ref, summed over its tokens, pi_ref the
-model that learning began with. Equations and sources: :mod:`sterling.equations.preference`.
+averaged over pairs. An answer's gain is log pi - log pi_ref, summed over its tokens, with pi_ref
+the initial model. Equations and sources: :mod:`sterling.equations.preference_losses`.
 
-KTO's reference point kl is the mean gain of *mismatched* answers, never below 0: the prompts of a
-batch with the answers to the next pair's prompt, put together from the batch's own tokens.
+KTO's reference point kl is the mean gain of *mismatched* answers, at least 0: each prompt of the
+batch is combined with the answers to the next pair's prompt.
 
-Deviations: ORPO's likelihood of the preferred answer is that of its own tokens, per token and
-averaged over pairs (TRL's is over the prompt's tokens too, all of a batch alike). KTO takes pairs
-here, so that it sees as many good answers as bad ones.
+Deviations: ORPO's likelihood of the chosen answer covers the answer's tokens, as a mean per token
+averaged over pairs (TRL's covers the prompt's tokens too, averaged over all tokens of the batch).
+KTO learns from pairs here, so it sees as many desirable answers as undesirable ones.
 """
 
 from __future__ import annotations
@@ -30,21 +30,30 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from sterling import keys
-from sterling.algorithms.language import teaching
-from sterling.algorithms.language.pairs import Pairs
-from sterling.equations import preference
+from sterling import random_keys
+from sterling.algorithms.language.gradient_accumulation import (
+    Loss,
+    map_pieces,
+    new_model,
+    new_optimiser,
+    update,
+    update_options,
+)
+from sterling.algorithms.language.preference_pairs import Pairs
+from sterling.equations import preference_losses
 from sterling.field_types import Count, Finite, Limit, NotNegative, Share, Whole
-from sterling.language.generate import Answers, Prompts, generate
-from sterling.language.model import LanguageModel
-from sterling.language.packing import Lines
-from sterling.naming import hint
-from sterling.nets.optimiser import risen
+from sterling.language.models.causal_lm import LanguageModel
+from sterling.language.models.generation import Answers, Prompts, generate
+from sterling.language.models.sequence_packing import TokenRows
+from sterling.lookup.name_suggestions import did_you_mean
 from sterling.types import Comparisons, Mistake, Record, Signals, Spec, config
 
-Merit = Float[Array, "pair 2"]
-ANCHORED, FREE = ("dpo", "ipo", "hinge", "kto"), ("orpo", "simpo")  # with a reference, and without
-OWN = {
+PairMerits = Float[Array, "pair 2"]
+WITH_REFERENCE, WITHOUT_REFERENCE = (
+    ("dpo", "ipo", "hinge", "kto"),
+    ("orpo", "simpo"),
+)  # with and without a reference
+LOSS_OF_FIELD = {
     **{"smoothing": "dpo", "per_token": "ipo", "margin": "simpo"},
     **{"desirable": "kto", "undesirable": "kto"},
 }
@@ -52,154 +61,158 @@ OWN = {
 
 @config
 class Config:
-    """Defaults for models of up to some million parameters; large ones want lr of 1e-6."""
+    """Defaults suit models of up to a few million parameters; large models need lr=1e-6."""
 
     loss: str = "dpo"  # dpo, ipo, hinge, kto, orpo or simpo
     lr: NotNegative = 3e-4  # Adam's step size
-    beta: NotNegative = 0.1  # how strongly preferences count; simpo wants 2.0
-    smoothing: Share = 0.0  # dpo: share of pairs that are believed the wrong way round
-    margin: Finite = 1.0  # simpo: by how much the preferred answer is to win
-    per_token: bool = False  # ipo: gains per token, as its authors ran it
-    desirable: NotNegative = 1.0  # kto: weight of preferred answers
-    undesirable: NotNegative = 1.0  # kto: weight of the others
+    beta: NotNegative = 0.1  # strength of preferences (inverse KL weight); simpo needs 2.0
+    smoothing: Share = 0.0  # dpo: assumed share of pairs with swapped labels
+    margin: Finite = 1.0  # simpo: wanted margin of the chosen answer
+    per_token: bool = False  # ipo: mean gain per token instead of the sum, as the authors ran it
+    desirable: NotNegative = 1.0  # kto: weight of chosen answers
+    undesirable: NotNegative = 1.0  # kto: weight of rejected answers
     batch: Count = 32  # pairs per update
     learn: Count = 1  # updates per iteration
-    rise: Whole = 20  # updates over which the step size rises
-    max_grad_norm: Limit = 1.0  # larger gradients are scaled down to it
-    weight_decay: NotNegative = 0.0  # AdamW's
-    piece: Whole = 16  # full pairs read at a time, shorter ones packed together; 0: all, unpacked
-    limit: Count = 32  # tokens of one answer, when the model is judged
+    rise: Whole = 20  # updates over which the step size rises linearly from 0
+    max_grad_norm: Limit = 1.0  # gradients are clipped to this global norm
+    weight_decay: NotNegative = 0.0  # AdamW's weight decay
+    piece: Whole = 16  # full pairs processed at once (shorter pairs are packed); 0: all, unpacked
+    limit: Count = 32  # longest answer in evaluation, in tokens
 
 
 class State(eqx.Module):
-    """Everything that changes, and the reference, which does not."""
+    """Everything that changes during training, and the reference, which does not."""
 
     model: LanguageModel
-    reference: LanguageModel | None  # where the loss has one
+    reference: LanguageModel | None  # None if the loss needs none
     optimiser: optax.OptState
     updates: Int[Array, ""]
     config: Config
 
 
 def needs(config: Config) -> Comparisons:
-    """Pairs of answers; raises :class:`Mistake` for a Config that contradicts itself."""
-    if config.loss not in (*ANCHORED, *FREE):
-        near = hint(config.loss, (*ANCHORED, *FREE), f"use {', '.join((*ANCHORED, *FREE))}")
-        raise Mistake(f"loss {config.loss!r} is not known{near}")
+    """Ask for preference pairs. Raises :class:`Mistake` for fields that do not fit the loss."""
+    losses = (*WITH_REFERENCE, *WITHOUT_REFERENCE)
+    if config.loss not in losses:
+        near = did_you_mean(config.loss, losses, f"use {', '.join(losses)}")
+        raise Mistake(f"Unknown loss {config.loss!r}{near}")
     if config.loss == "kto" and config.batch < 2:
-        raise Mistake("kto compares prompts with others' answers; give it a batch of at least 2")
-    usual = {field.name: field.default for field in dataclasses.fields(config)}  # type: ignore[arg-type]
-    for name, owner in OWN.items():
-        given = getattr(config, name)
-        if owner != config.loss and isinstance(given, (bool, int, float)) and given != usual[name]:
-            raise Mistake(f"{name} belongs to loss {owner}, not {config.loss}; leave it out")
+        wrong = f"kto pairs each prompt with another prompt's answer, but batch={config.batch}"
+        raise Mistake(f"{wrong}. Set batch=2 or more.")
+    default = {field.name: field.default for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+    for name, owner in LOSS_OF_FIELD.items():
+        value, known = getattr(config, name), (bool, int, float)
+        if owner != config.loss and isinstance(value, known) and value != default[name]:
+            raise Mistake(f"{name} belongs to loss {owner}, not {config.loss}. Remove it.")
     return Comparisons(config.batch, config.learn)
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
-    """A new model that knows nothing; raises :class:`Mistake` outside of worlds of text."""
-    return begin(teaching.model_of(keys.fold(key, "model"), spec, "dpo"), config)
+    """Create a learner with an untrained model. Raises :class:`Mistake` without a text world."""
+    return begin(new_model(random_keys.fold(key, "model"), spec, "dpo"), config)
 
 
 def begin(model: LanguageModel, config: Config) -> State:
-    """A learner that goes on from ``model``, which is the reference from now on."""
-    needs(config)  # raises what is wrong with it
-    reference = jax.tree.map(jnp.copy, model) if config.loss in ANCHORED else None
-    return State(model, reference, teaching.optimiser(model), jnp.zeros((), jnp.int32), config)
+    """Create a learner that continues from ``model``, which is also the reference."""
+    needs(config)  # checks it
+    reference = jax.tree.map(jnp.copy, model) if config.loss in WITH_REFERENCE else None
+    return State(model, reference, new_optimiser(model), jnp.zeros((), jnp.int32), config)
 
 
 def act(
     state: State, obs: Prompts, key: Key[Array, ""], explore: bool
 ) -> tuple[Answers, dict[str, Array]]:
-    """Answers to prompts; without ``explore`` always the likeliest token."""
+    """Answer prompts by sampling, or without ``explore`` by the likeliest token each time."""
     return generate(state.model, obs if explore else obs.greedy(), key), {}
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
-    """One update on pairs: of rows ``(row, token)`` the first half are the better ones."""
-    config, pairs = state.config, Pairs.of(batch)
-    kl = reference_point(state, pairs) if config.loss == "kto" else jnp.zeros(())
-    model, optimiser, found = teaching.update(
-        *(state.model, state.optimiser, loss_of(state.reference, config, kl)),
-        *(pairs.flat(), pairs),
-        lr=risen(config.lr, state.updates, config.rise),
-        max_norm=config.max_grad_norm,
-        decay=config.weight_decay,
-        piece=config.piece,
+    """Make one update on pairs; of the rows ``(row, token)`` the first half are the chosen ones."""
+    config, pairs = state.config, Pairs.from_batch(batch)
+    kl = kto_reference_point(state, pairs) if config.loss == "kto" else jnp.zeros(())
+    loss, options = make_loss(state.reference, config, kl), update_options(config, state.updates)
+    model, optimiser, metrics = update(
+        state.model, state.optimiser, loss, pairs.flat(), pairs, **options
     )
     if config.loss == "kto":
-        found |= {"reward/reference": config.beta * kl}
+        metrics |= {"reward/reference": config.beta * kl}
     learned = State(model, state.reference, optimiser, state.updates + 1, config)
-    return learned, Signals(found)
+    return learned, Signals(metrics)
 
 
-def loss_of(reference: LanguageModel | None, config: Config, kl: Float[Array, ""]) -> teaching.Loss:
-    """The loss of the share of a piece's pairs, and the rewards beta m which the model implies."""
+def make_loss(reference: LanguageModel | None, config: Config, kl: Float[Array, ""]) -> Loss:
+    """Return the function that computes the loss of a piece's pairs, and metrics: the implicit
+    rewards beta m."""
 
     def loss(
-        model: LanguageModel, lines: Lines, pairs: Pairs
+        model: LanguageModel, lines: TokenRows, pairs: Pairs
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
-        found, said = merit(model, reference, lines, pairs.flat()[1], per_token=config.per_token)
-        lost = jnp.sum(pairs.share * per_pair(found, kl, config))
-        chosen, rejected = (config.beta * found[:, side] for side in (0, 1))
-        told = {
+        mask, per_token = pairs.flat()[1], config.per_token
+        merits, log_prob = answer_merits(model, reference, lines, mask, per_token=per_token)
+        loss = jnp.sum(pairs.share * pair_losses(merits, kl, config))
+        chosen, rejected = (config.beta * merits[:, side] for side in (0, 1))
+        per_pair = {
             "reward/chosen": chosen,
             "reward/rejected": rejected,
             "reward/margin": chosen - rejected,
             "reward/accuracy": (chosen > rejected).astype(jnp.float32),
-            "policy/log_prob_chosen": said[:, 0],
-            "policy/log_prob_rejected": said[:, 1],
+            "policy/log_prob_chosen": log_prob[:, 0],
+            "policy/log_prob_rejected": log_prob[:, 1],
         }
-        sums = {name: jnp.sum(pairs.share * value) for name, value in told.items()}
-        return lost, {"loss/preference": lost} | jax.lax.stop_gradient(sums)
+        metrics = {name: jnp.sum(pairs.share * value) for name, value in per_pair.items()}
+        return loss, {"loss/preference": loss} | jax.lax.stop_gradient(metrics)
 
     return loss
 
 
-def merit(
+def answer_merits(
     model: LanguageModel,
     reference: LanguageModel | None,
-    lines: Lines,
+    lines: TokenRows,
     mask: Bool[Array, "row token"],
     *,
     per_token: bool = False,
-) -> tuple[Merit, Merit]:
-    """m of the module docstring, and the answers' log-probabilities. Gains are sums over tokens,
-    or with ``per_token`` means."""
-    said = lines.log_prob(model)[0]
-    own = preference.total(said, mask)
+) -> tuple[PairMerits, PairMerits]:
+    """Return m of the module docstring, and the answers' log-probabilities. Gains are sums over
+    tokens, or means with ``per_token``."""
+    log_prob = lines.log_prob(model)[0]
+    total = preference_losses.sequence_log_prob(log_prob, mask)
     if reference is None:
-        found = preference.mean(said, mask)
+        merits = preference_losses.mean_log_prob(log_prob, mask)
     else:
-        gain = said - jax.lax.stop_gradient(lines.log_prob(reference)[0])
-        found = (preference.mean if per_token else preference.total)(gain, mask)
-    return found.reshape(-1, 2), own.reshape(-1, 2)
+        gain = log_prob - jax.lax.stop_gradient(lines.log_prob(reference)[0])
+        reduce = (
+            preference_losses.mean_log_prob if per_token else preference_losses.sequence_log_prob
+        )
+        merits = reduce(gain, mask)
+    return merits.reshape(-1, 2), total.reshape(-1, 2)
 
 
-def per_pair(found: Merit, kl: Float[Array, ""], config: Config) -> Float[Array, "pair"]:
-    """``config.loss`` of every pair's merits."""
-    chosen, rejected, beta = found[:, 0], found[:, 1], config.beta
+def pair_losses(merits: PairMerits, kl: Float[Array, ""], config: Config) -> Float[Array, "pair"]:
+    """Return ``config.loss`` of every pair, given its merits."""
+    chosen, rejected, beta = merits[:, 0], merits[:, 1], config.beta
     if config.loss == "dpo":
-        return preference.dpo(chosen, rejected, beta, config.smoothing)
+        return preference_losses.dpo(chosen, rejected, beta, config.smoothing)
     if config.loss == "ipo":
-        return preference.ipo(chosen, rejected, beta)
+        return preference_losses.ipo(chosen, rejected, beta)
     if config.loss == "hinge":
-        return preference.hinge(chosen, rejected, beta)
+        return preference_losses.hinge(chosen, rejected, beta)
     if config.loss == "orpo":
-        return preference.orpo(chosen, rejected, beta) - chosen
+        return preference_losses.orpo(chosen, rejected, beta) - chosen
     if config.loss == "simpo":
-        return preference.simpo(chosen, rejected, beta, config.margin)
-    good = jnp.broadcast_to(jnp.arange(2)[None] == 0, found.shape).ravel()
-    weigh = {"weight_desirable": config.desirable, "weight_undesirable": config.undesirable}
-    return preference.kto(found.ravel(), good, kl, beta, **weigh).reshape(found.shape).mean(-1)
+        return preference_losses.simpo(chosen, rejected, beta, config.margin)
+    desirable = jnp.broadcast_to(jnp.arange(2)[None] == 0, merits.shape).ravel()
+    weights = {"weight_desirable": config.desirable, "weight_undesirable": config.undesirable}
+    losses = preference_losses.kto(merits.ravel(), desirable, kl, beta, **weights)
+    return losses.reshape(merits.shape).mean(-1)
 
 
-def reference_point(state: State, pairs: Pairs) -> Float[Array, ""]:
-    """KTO's kl, of the whole batch."""
+def kto_reference_point(state: State, pairs: Pairs) -> Float[Array, ""]:
+    """Return KTO's reference point kl of the whole batch."""
     other = pairs.mismatched()
 
-    def gained(lines: Lines, pairs: Pairs) -> Merit:
-        return merit(state.model, state.reference, lines, pairs.flat()[1])[0]
+    def gains(lines: TokenRows, pairs: Pairs) -> PairMerits:
+        return answer_merits(state.model, state.reference, lines, pairs.flat()[1])[0]
 
-    gain = teaching.in_pieces(gained, other.flat(), state.config.piece, other)
-    return preference.kto_reference(jnp.sum(other.share * gain.mean(-1))[None])
+    gain = map_pieces(gains, other.flat(), state.config.piece, other)
+    return preference_losses.kto_reference(jnp.sum(other.share * gain.mean(-1))[None])

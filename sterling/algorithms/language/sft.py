@@ -1,10 +1,10 @@
-"""Supervised fine-tuning: a language model learns to say what was said.
+"""Supervised fine-tuning: a language model learns to imitate given answers.
 
     L = - sum_t log pi(y_t | y_<t) / number of t,    t the tokens of the answers
 
-The prompts' tokens are read and not learned. The denominator is that of the whole batch, whatever
-pieces it is read in, so long answers count by their tokens (the mean of means would favour short
-ones). Evidence: benchmarks/language, tests/contract/test_language.py.
+Prompts' tokens are input only. The denominator counts the tokens of the whole batch, so an answer
+counts by its length (a mean of per-answer means would favour short ones).
+Evidence: benchmarks/language, tests/contract/test_language.py.
 """
 
 from __future__ import annotations
@@ -14,33 +14,39 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from sterling import keys
-from sterling.algorithms.language import teaching
-from sterling.equations.aggregate import weighted_sum, weights
+from sterling import random_keys
+from sterling.algorithms.language.gradient_accumulation import (
+    answer_mask,
+    batch_tokens,
+    new_model,
+    new_optimiser,
+    update,
+    update_options,
+)
+from sterling.equations.token_averages import token_weights, weighted_sum
 from sterling.field_types import Count, Limit, NotNegative, Whole
-from sterling.language.generate import Answers, Prompts, generate
-from sterling.language.model import LanguageModel
-from sterling.language.packing import Lines
-from sterling.nets.optimiser import risen
+from sterling.language.models.causal_lm import LanguageModel
+from sterling.language.models.generation import Answers, Prompts, generate
+from sterling.language.models.sequence_packing import TokenRows
 from sterling.types import Record, Signals, Spec, Texts, config
 
 
 @config
 class Config:
-    """Defaults for models of up to some million parameters; large ones want lr of 1e-5."""
+    """Defaults suit models of up to a few million parameters; large models need lr=1e-5."""
 
     lr: NotNegative = 1e-3  # Adam's step size
     batch: Count = 64  # texts per update
     learn: Count = 1  # updates per iteration
-    rise: Whole = 20  # updates over which the step size rises
-    max_grad_norm: Limit = 1.0  # larger gradients are scaled down to it
-    weight_decay: NotNegative = 0.0  # AdamW's
-    piece: Whole = 16  # full texts read at a time, shorter ones packed together; 0: all, unpacked
-    limit: Count = 32  # tokens of one answer, when the model is judged
+    rise: Whole = 20  # updates over which the step size rises linearly from 0
+    max_grad_norm: Limit = 1.0  # gradients are clipped to this global norm
+    weight_decay: NotNegative = 0.0  # AdamW's weight decay
+    piece: Whole = 16  # full texts processed at once (shorter texts are packed); 0: all, unpacked
+    limit: Count = 32  # longest answer in evaluation, in tokens
 
 
 class State(eqx.Module):
-    """Everything that changes."""
+    """Everything that changes during training."""
 
     model: LanguageModel
     optimiser: optax.OptState
@@ -49,45 +55,40 @@ class State(eqx.Module):
 
 
 def needs(config: Config) -> Texts:
-    """Texts to imitate."""
+    """Ask for texts to imitate."""
     return Texts(config.batch, config.learn)
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
-    """A new model that knows nothing; raises :class:`Mistake` outside of worlds of text."""
-    return begin(teaching.model_of(keys.fold(key, "model"), spec, "sft"), config)
+    """Create a learner with an untrained model. Raises :class:`Mistake` without a text world."""
+    return begin(new_model(random_keys.fold(key, "model"), spec, "sft"), config)
 
 
 def begin(model: LanguageModel, config: Config) -> State:
-    """A learner that goes on from ``model``."""
-    return State(model, teaching.optimiser(model), jnp.zeros((), jnp.int32), config)
+    """Create a learner that continues from ``model``."""
+    return State(model, new_optimiser(model), jnp.zeros((), jnp.int32), config)
 
 
 def act(
     state: State, obs: Prompts, key: Key[Array, ""], explore: bool
 ) -> tuple[Answers, dict[str, Array]]:
-    """Answers to prompts; without ``explore`` always the likeliest token."""
+    """Answer prompts by sampling, or without ``explore`` by the likeliest token each time."""
     return generate(state.model, obs if explore else obs.greedy(), key), {}
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
-    """One update on texts ``(row, token)``."""
-    config, mask = state.config, teaching.said(batch)
-    share = weights(mask, jnp.zeros(mask.shape[0], jnp.int32), "token")
-    model, optimiser, found = teaching.update(
-        *(state.model, state.optimiser, loss, (teaching.tokens(batch), mask), share),
-        lr=risen(config.lr, state.updates, config.rise),
-        max_norm=config.max_grad_norm,
-        decay=config.weight_decay,
-        piece=config.piece,
-    )
-    return State(model, optimiser, state.updates + 1, config), Signals(found)
+    """Make one update on texts ``(row, token)``."""
+    config, mask = state.config, answer_mask(batch)
+    share = token_weights(mask, jnp.zeros(mask.shape[0], jnp.int32), "token")
+    texts, options = (batch_tokens(batch), mask), update_options(config, state.updates)
+    model, optimiser, metrics = update(state.model, state.optimiser, loss, texts, share, **options)
+    return State(model, optimiser, state.updates + 1, config), Signals(metrics)
 
 
 def loss(
-    model: LanguageModel, lines: Lines, share: Float[Array, "row token"]
+    model: LanguageModel, lines: TokenRows, share: Float[Array, "row token"]
 ) -> tuple[Float[Array, ""], dict[str, Array]]:
-    """L of the module docstring, and the mean entropy."""
+    """Return L of the module docstring, and metrics."""
     log_prob, entropy = lines.log_prob(model)
     total = -weighted_sum(log_prob, share)
     return total, {"loss/text": total, "policy/entropy": weighted_sum(entropy, share)}

@@ -1,1 +1,1 @@
-"""Learning from logged experience alone, or from it first and then from more."""
+"""Algorithms that learn from a dataset, or from a dataset first. One file each."""

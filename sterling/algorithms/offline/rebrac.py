@@ -6,82 +6,65 @@
     actor       L_mu  = E[ beta_mu |mu(s) - a|^2 - lambda min_i Q_i(s, mu(s)) ],
                         lambda = 1 / mean |min_i Q_i(s, mu(s))|       (every ``delay`` updates)
 
-g is gamma times the world's discount; a_next is what the log did in s'; mu' and Q'_i follow by
-``tau`` whenever the actor moves. With beta_Q = 0 this is TD3+BC (alpha = 1 / (dim(A) beta_mu)).
+g is gamma times the environment's discount; a_next is the logged action in s'; mu' and Q'_i follow
+at rate ``tau`` whenever the actor is updated. With beta_Q = 0 this is TD3+BC (alpha = 1 / (dim(A)
+beta_mu)).
 
-Where an episode ends, g is 0 and nothing is left of penalty or value. Where it is cut, the log did
-nothing in s' and nobody can say how far from it a' is: such a row bootstraps without a penalty
-rather than with a distance to an action that never was (the authors' loader drops the row).
+At a termination g is 0, so neither penalty nor value count. At a truncation there is no logged
+action in s', so such a row bootstraps without a penalty (the authors' loader drops the row).
 
-Deviations from the paper: hidden layers are normalised before their activation, where the authors'
-code does so after it; networks begin as TD3's; pictures are encoded by one torso that only the
+Deviations from the paper: hidden layers are normalised before their activation (in the authors'
+code after it); networks are initialised as TD3's; images are encoded by one torso that only the
 critics' loss trains. Evidence: benchmarks/results/offline.md.
 """
 
 from __future__ import annotations
 
-import dataclasses
-
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from gymnasium import spaces
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
-from sterling import keys
+from sterling.algorithms.offline import td3bc
 from sterling.algorithms.online import td3
-from sterling.equations.average import masked_mean
-from sterling.equations.polyak import polyak
-from sterling.equations.value import td_target
-from sterling.field_types import Count, Depth, NotNegative, Share, Whole, Width
-from sterling.nets.encoder import Encoder
-from sterling.nets.ensemble import Twins
-from sterling.nets.heads import Actions
-from sterling.nets.mlp import MLP
-from sterling.nets.normalise import ObsNormaliser
-from sterling.nets.optimiser import adam, descend
-from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transitions, config
+from sterling.equations.masked_average import masked_mean
+from sterling.equations.value_losses import td_target
+from sterling.field_types import Activation, Count, Depth, NotNegative, Share, Sizes, Whole, Width
+from sterling.nets.action_heads import OFFLINE, supported_actions
+from sterling.nets.q_ensemble import TwinCritics
+from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, config
 
 
 @config
 class Config:
-    """Defaults are the paper's; its penalties are tuned per dataset (its tables 8 and 9)."""
+    """Defaults are the paper's, which tunes the penalties per dataset (tables 8 and 9)."""
 
     lr: NotNegative = 1e-3  # Adam's step size, for critics and actor
     gamma: Share = 0.99  # discount per step
-    tau: Share = 0.005  # share of the way that targets move with each update of the actor
-    actor_penalty: NotNegative = 0.01  # beta_mu (D4RL locomotion 0.001 to 0.1)
-    critic_penalty: NotNegative = 0.01  # beta_Q, in returns per squared action (0 to 0.5)
+    tau: Share = 0.005  # rate at which targets follow, per update of the actor
+    actor_penalty: NotNegative = 0.01  # beta_mu: weight of imitation (D4RL locomotion 0.001 to 0.1)
+    critic_penalty: NotNegative = 0.01  # beta_Q, in returns per squared action distance (0 to 0.5)
     layer_norm: bool = True  # normalise the critics' hidden layers
-    exploration_noise: NotNegative = 0.1  # deviation of the noise on actions, once it acts
-    target_noise: NotNegative = 0.2  # sigma': deviation of the noise on target actions
-    noise_clip: Width = 0.5  # c: bound of that noise
+    exploration_noise: NotNegative = 0.1  # standard deviation of exploration noise on actions
+    target_noise: NotNegative = 0.2  # sigma': standard deviation of the noise on target actions
+    noise_clip: Width = 0.5  # c: bound of the noise on target actions
     delay: Count = 2  # critic updates per update of actor and targets
-    normalise_obs: bool = False  # centre and scale observations by the log's moments
+    normalise_obs: bool = False  # normalise observations by the dataset's mean and deviation
     batch: Count = 1024  # transitions per update (antmaze 256)
-    collect: Count = 1  # steps of each env per iteration, once it acts
+    collect: Count = 1  # steps of each env per iteration of the online phase
     learn: Count = 1  # updates per iteration
-    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed, once it acts
-    warmup: Whole = 0  # steps before the first update, once it acts
-    width: Count = 256  # units per hidden layer
+    capacity: Count = 1_000_000  # replay capacity in transitions, per seed (online phase)
+    warmup: Whole = 0  # steps before the first update of the online phase
+    width: Sizes = 256  # units per hidden layer, or of each layer such as 400,300
     depth: Depth = 3  # hidden layers, for vectors (after convolutions: one)
+    activation: Activation = "relu"  # tanh, relu, silu, elu or gelu
 
 
-class State(eqx.Module):
-    """Everything that changes."""
-
-    nets: td3.Nets
-    target: td3.Nets
-    critic_optimiser: optax.OptState
-    actor_optimiser: optax.OptState
-    updates: Int[Array, ""]  # of the critics
-    normaliser: ObsNormaliser
-    config: Config
+class State(td3bc.State):
+    """Everything that changes during training: TD3+BC's fields."""
 
 
 def needs(config: Config) -> Transitions:
-    """Uniform samples that know what was done next."""
+    """Ask for single transitions with the next logged action, drawn uniformly."""
     return Transitions(
         *(config.batch, config.collect, config.learn, config.capacity, config.warmup),
         next_action=True,
@@ -89,100 +72,57 @@ def needs(config: Config) -> Transitions:
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
-    """A new agent; raises :class:`Mistake` for actions that are not a box."""
-    if not isinstance(spec.action, spaces.Box):
-        others = "cql, iql or awac" if isinstance(spec.action, spaces.Discrete) else "bc"
-        raise Mistake(f"rebrac cannot act in {spec.action}; use {others}")
-    actions = Actions.of(spec.action)
-    torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
-    hidden = (config.width,) * (config.depth if torso.is_flat else 1)
-    net = MLP.uniform(keys.fold(key, "actor"), (torso.size, *hidden, actions.outputs))
-    critics = Twins.create(
-        keys.fold(key, "critics"), torso, hidden, actions.outputs, layer_norm=config.layer_norm
-    )
-    nets = td3.Nets(td3.Actor(net, actions), critics)
-    return State(
-        nets,
-        jax.tree.map(jnp.copy, nets),
-        adam().init(nets.critics),
-        adam().init(nets.actor),
-        jnp.zeros((), jnp.int32),
-        ObsNormaliser.of_log(spec, config.normalise_obs),
-        config,
-    )
+    """Create an agent. Raises :class:`Mistake` for action spaces other than Box."""
+    supported_actions("rebrac", spec.action, ("box",), OFFLINE)
+    nets = td3.create_networks(key, spec, config)
+    return td3bc.create_state(State, nets, spec, config)
 
 
 def act(
     state: State, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
-    """The actor's action, with noise to explore."""
-    return td3.act(state, state.normaliser(obs), key, explore)
+    """Return the actor's action, with noise where ``explore`` holds."""
+    return td3bc.act(state, obs, key, explore)
 
 
 def value(state: State, obs: Obs) -> Float[Array, "env"]:
-    """The smaller critic's value of the actor's action."""
-    return td3.value(state, state.normaliser(obs))
+    """Return min_i Q_i(s, mu(s)), the smaller critic's value of the actor's action."""
+    return td3bc.value(state, obs)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
-    """One update of the critics on transitions ``(batch, ...)``, every ``delay``-th also of actor
-    and targets."""
-    see = state.normaliser
-    batch = dataclasses.replace(batch, obs=see(batch.obs), next_obs=see(batch.next_obs))
-    y, far = target(state, batch, key)
-    grads, (metrics, error) = jax.grad(td3.critic_loss, has_aux=True)(state.nets.critics, batch, y)
-    direction, critic_optimiser = adam().update(grads, state.critic_optimiser)
-    critics = descend(state.nets.critics, direction, state.config.lr)
-    moved = State(
-        td3.Nets(state.nets.actor, critics),
-        state.target,
-        critic_optimiser,
-        state.actor_optimiser,
-        state.updates + 1,
-        see,
-        state.config,
-    )
-    due = jnp.mod(moved.updates, state.config.delay) == 0
-    learned = jax.lax.cond(due, lambda: delayed(moved, batch), lambda: moved)
-    metrics = {**metrics, "policy/distance": masked_mean(far, batch.mask)}
-    return learned, Signals(metrics, {"td_error": error})
+    """Update the critics once on transitions ``(batch, ...)``, every ``delay``-th time also the
+    actor and the targets."""
+    batch = state.normaliser.batch(batch)
+    y, distance = target(state, batch, key)
 
+    def loss(actor: td3.Actor, critics: TwinCritics, batch: Record) -> Float[Array, ""]:
+        return actor_loss(actor, critics, batch, state.config.actor_penalty)
 
-def delayed(state: State, batch: Record) -> State:
-    """One update of the actor, and of the targets."""
-    penalty = state.config.actor_penalty
-    grads = jax.grad(actor_loss)(state.nets.actor, state.nets.critics, batch, penalty)
-    direction, actor_optimiser = adam().update(grads, state.actor_optimiser)
-    actor = descend(state.nets.actor, direction, state.config.lr)
-    nets = td3.Nets(actor, state.nets.critics)
-    slow = polyak(state.target, nets, state.config.tau)
-    moments = state.critic_optimiser, actor_optimiser
-    return State(nets, slow, *moments, state.updates, state.normaliser, state.config)
+    learned, signals = td3.learn_from_targets(state, batch, y, loss)
+    metrics = {**signals.metrics, "policy/distance": masked_mean(distance, batch.mask)}
+    return learned, Signals(metrics, signals.samples)
 
 
 def target(
     state: State, batch: Record, key: Key[Array, ""]
 ) -> tuple[Float[Array, "batch"], Float[Array, "batch"]]:
-    """y of the module docstring, and |a' - a_next|^2, which is 0 where there is no next action."""
-    config = state.config
-    action = state.target.action(batch.next_obs)
-    noise = config.target_noise * jax.random.normal(key, action.shape)
-    noise = jnp.clip(noise, -config.noise_clip, config.noise_clip)
-    action = jnp.clip(action + noise, -1.0, 1.0)
-    done = batch.extras["next_action"].reshape(action.shape)
-    far = jnp.where(batch.last, 0.0, jnp.sum(jnp.square(action - done), -1))
-    next_value = jnp.minimum(*state.target.critics.of_action(batch.next_obs, action))
-    next_value = next_value - config.critic_penalty * far
-    return td_target(batch.reward, config.gamma * batch.discount, next_value), far
+    """Return y of the module docstring, and |a' - a_next|^2 (0 if there is no next action)."""
+    config, action = state.config, td3.target_action(state, batch, key)
+    logged = batch.extras["next_action"].reshape(action.shape)
+    distance = jnp.where(batch.last, 0.0, jnp.sum(jnp.square(action - logged), -1))
+    next_value = jnp.minimum(*state.target.critics.q_values(batch.next_obs, action))
+    next_value = next_value - config.critic_penalty * distance
+    return td_target(batch.reward, config.gamma * batch.discount, next_value), distance
 
 
 def actor_loss(
-    actor: td3.Actor, critics: Twins, batch: Record, penalty: Float[Array, ""] | float
+    actor: td3.Actor, critics: TwinCritics, batch: Record, penalty: Float[Array, ""] | float
 ) -> Float[Array, ""]:
-    """L_mu of the module docstring."""
+    """Return L_mu of the module docstring."""
     logged: Array = batch.action
     action = actor(critics.torso(batch.obs))
-    q = jnp.minimum(*critics.of_action(batch.obs, action))
+    q = jnp.minimum(*critics.q_values(batch.obs, action))
     scale = jax.lax.stop_gradient(masked_mean(jnp.abs(q), batch.mask))
     distance = jnp.sum(jnp.square(action - logged.reshape(action.shape)), -1)
     return masked_mean(penalty * distance - q / jnp.maximum(scale, 1e-6), batch.mask)

@@ -1,1 +1,1 @@
-"""Algorithms that learn while they act, one file each."""
+"""Model-free algorithms for one agent that learns while it acts. One file each."""

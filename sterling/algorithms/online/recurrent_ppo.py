@@ -1,21 +1,25 @@
-"""PPO with a memory: a recurrent policy for what one observation does not tell.
+"""Recurrent PPO: a policy with memory for partially observed environments.
 
     memory      h_t = GRU(h_{t-1}, tanh(W [features(s_t), a_{t-1}, r_{t-1}]))      h_{-1} = 0
     policy      pi(.|h_t)          value  V(h_t)          losses as in ppo.py
 
-What was done and earned before is seen beside the observation, so an agent whose world is drawn
-anew each episode can learn to learn within one (Duan 2016, "RL^2", arXiv:1611.02779). An update
-sees whole rollouts of some environments; gradients flow back through them to their beginning (or
-the episode's), where the memory is the one that the policy had when it acted. The value of what
-follows a cut is asked of the memory that led there: it begins anew only in the row in which the
-world resets.
+``memory`` chooses another unit than the GRU: an LSTM, or a linear recurrent unit (lru), which
+computes a rollout by an associative scan instead of step by step. Its equations are in
+nets/recurrence/linear_recurrence.py.
 
-Deviations from PPO's usual recurrent form: no shuffling of rows, one network of memory for policy
-and value. Evidence: benchmarks/scores/, docs/scores.md.
+The previous action and reward are inputs beside the observation, so an agent can learn to adapt
+within an episode whose environment is drawn anew (Duan 2016, "RL^2", arXiv:1611.02779). An update
+uses whole rollouts of some environments; gradients flow back to their start (or the episode's),
+where the memory is the one that the policy had when it acted. The value after a truncation uses the
+memory that led there: memory is reset only in the row in which the environment resets.
+
+Deviations from PPO's usual recurrent form: rows are not shuffled; policy and value share one
+memory. Evidence: benchmarks/scores/, docs/scores.md.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -24,58 +28,61 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from sterling import keys
+from sterling import random_keys
 from sterling.actor import Past
 from sterling.algorithms.online import ppo
-from sterling.equations.minibatches import shuffled
+from sterling.equations.minibatches import minibatch_indices
 from sterling.equations.returns import continues, gae
-from sterling.field_types import Count, Finite, Limit, NotNegative, Share
-from sterling.nets.encoder import action_mask
+from sterling.field_types import Activation, Count, Finite, Limit, Memory, NotNegative, Share
 from sterling.nets.mlp import MLP
-from sterling.nets.normalise import ObsNormaliser, RewardNormaliser
+from sterling.nets.obs_encoder import action_mask
 from sterling.nets.optimiser import adam
-from sterling.nets.recurrent import Recurrent
+from sterling.nets.recurrent_network import RecurrentCore
+from sterling.nets.running_statistics import ObsNormaliser, RewardNormaliser
 from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
 
 
 @config
 class Config:
-    """Defaults are ppo's for MuJoCo but for ``minibatch``, ``length`` and ``entropy_coef``."""
+    """Defaults are ppo's for MuJoCo except ``minibatch``, ``length`` and ``entropy_coef``."""
 
-    lr: NotNegative = 3e-4  # Adam's step size at the start
+    lr: NotNegative = 3e-4  # Adam's initial step size
     gamma: Share = 0.99  # discount per step
     gae_lambda: Share = 0.95  # lambda of the advantage estimator
-    clip: Limit = 0.2  # e: how far the probability ratio may move
-    entropy_coef: NotNegative = 0.01  # c_H
-    value_coef: NotNegative = 0.5  # c_V
-    max_grad_norm: Limit = 0.5  # global norm that gradients are clipped to
+    clip: Limit = 0.2  # e: largest change of the probability ratio
+    entropy_coef: NotNegative = 0.01  # c_H: weight of the entropy
+    value_coef: NotNegative = 0.5  # c_V: weight of the value loss
+    max_grad_norm: Limit = 0.5  # gradients are clipped to this global norm
     target_kl: Limit | None = None  # stop an iteration's updates beyond 1.5 times this KL
     length: Count = 128  # steps of each env per iteration; gradients reach no further back
     minibatch: Count = 512  # rows per update, whole rollouts of some envs: a multiple of length
     epochs: Count = 4  # passes over the rollouts
     anneal: bool = True  # step size falls linearly to 0 over the run
-    clip_value: bool = False  # clip the value's movement like the ratio's
-    normalise_advantage: bool = True  # per minibatch
-    normalise_obs: bool = True  # running mean and deviation
-    normalise_reward: bool = True  # divide by the running deviation of the discounted return
-    width: Count = 64  # numbers in the memory, and units per hidden layer
+    clip_value: bool = False  # also clip the change of V, at e
+    normalise_advantage: bool = True  # standardise advantages per minibatch
+    normalise_obs: bool = True  # normalise observations by their running mean and std
+    normalise_reward: bool = True  # divide rewards by the running std of the discounted return
+    width: Count = 64  # size of the memory, and of hidden layers
+    memory: Memory = "gru"  # kind of unit: gru, lstm or lru (linear)
+    activation: Activation = "tanh"  # before and after the memory: tanh, relu, silu, elu or gelu
+    layer_norm: bool = False  # normalise the hidden layers of policy and value
     log_std: Finite = 0.0  # initial log standard deviation of continuous actions
 
 
-class Nets(Recurrent):
+class Nets(RecurrentCore):
     """Memory, policy and value."""
 
     policy: MLP
     value: MLP
     log_std: Float[Array, "outputs"]
 
-    def distribution(self, hidden: Float[Array, "... width"], allowed: Any) -> Any:
-        """pi(.|h), over the ``allowed`` actions where the world says which are."""
-        return self.actions.distribution(self.policy(hidden), allowed, self.log_std)
+    def distribution(self, features: Float[Array, "... width"], allowed: Any) -> Any:
+        """Return pi(.|h), over the ``allowed`` actions (None: all)."""
+        return self.actions.distribution(self.policy(features), allowed, self.log_std)
 
 
 class State(eqx.Module):
-    """Everything that changes."""
+    """Everything that changes during training."""
 
     nets: Nets
     optimiser: optax.OptState
@@ -87,24 +94,26 @@ class State(eqx.Module):
 
 
 def needs(config: Config) -> Rollouts:
-    """Fresh trajectories."""
+    """Ask for fresh rollouts of ``length`` steps of each env."""
     return Rollouts(config.length)
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
-    """A new agent."""
+    """Create an agent."""
     rows = spec.envs * config.length
     if config.minibatch % config.length or not 0 < config.minibatch <= rows:
-        said = f"minibatch={config.minibatch} is not so many whole rollouts of {config.length} rows"
-        raise Mistake(f"{said}; give a multiple of length, at most {rows} (envs x length)")
-    width, shared = config.width, Nets.parts(key, spec, config.width)
+        wrong = f"minibatch={config.minibatch} must be a multiple of length={config.length}"
+        raise Mistake(f"{wrong}, between {config.length} and {rows} (envs x length).")
+    width, kind = config.width, config.activation
+    shared = Nets.parts(key, spec, width, config.memory, kind)
     actions = shared[-1]
-    nets = Nets(
-        *shared,
-        MLP.orthogonal(keys.fold(key, "policy"), (width, width, actions.outputs), "tanh", 0.01),
-        MLP.orthogonal(keys.fold(key, "value"), (width, width, 1), "tanh", 1.0),
-        jnp.zeros(actions.outputs) + config.log_std,
-    )
+
+    def head(name: str, outputs: int, scale: float) -> MLP:
+        own, norm = random_keys.fold(key, name), config.layer_norm
+        return MLP.orthogonal(own, (width, width, outputs), kind, scale, layer_norm=norm)
+
+    heads = head("policy", actions.outputs, 0.01), head("value", 1, 1.0)
+    nets = Nets(*shared, *heads, jnp.zeros(actions.outputs) + config.log_std)
     return State(
         nets,
         adam().init(nets),
@@ -116,17 +125,17 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     )
 
 
-def memory(state: State, envs: int, key: Key[Array, ""]) -> Float[Array, "env width"]:
-    """h_{-1}."""
-    return jnp.zeros((envs, state.config.width))
+def memory(state: State, envs: int, key: Key[Array, ""]) -> Float[Array, "env numbers"]:
+    """Return the initial memory h_{-1} = 0."""
+    return jnp.zeros((envs, state.nets.memory.size))
 
 
 def recall(
     state: State, past: Past, obs: Obs, key: Key[Array, ""], explore: bool
-) -> tuple[Action, Float[Array, "env width"], dict[str, Array]]:
-    """A sample of the policy, or its mode, and h_t."""
-    hidden = _remembered(state, past, obs)
-    pi, actions = state.nets.distribution(hidden, action_mask(obs)), state.nets.actions
+) -> tuple[Action, Float[Array, "env numbers"], dict[str, Array]]:
+    """Return a sample of the policy, or its mode without ``explore``, and h_t."""
+    hidden, features = _remember(state, past, obs)
+    pi, actions = state.nets.distribution(features, action_mask(obs)), state.nets.actions
     if not explore:
         return actions.shaped(pi.mode()), hidden, {}
     action = pi.sample(key)
@@ -134,32 +143,37 @@ def recall(
 
 
 def value(state: State, past: Past, obs: Obs) -> Float[Array, "env"]:
-    """The critic's estimate of the return, in the units that rewards are learned in."""
-    return state.nets.value(_remembered(state, past, obs))[..., 0]
+    """Return the critic's estimate of the return, in units of normalised rewards."""
+    return state.nets.value(_remember(state, past, obs)[1])[..., 0]
 
 
 def advantage(state: State, batch: Record) -> Float[Array, "time env"]:
-    """A_t of the rows of a rollout, without learning from them."""
-    return _advantages(state, batch, state.reward_statistics.scale(batch.reward))["advantage"]
+    """Return A_t of a rollout's rows, without learning from them."""
+    return _rollout_rows(state, batch, state.reward_statistics.scale(batch.reward))["advantage"]
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
-    """Several epochs of updates on the rollouts ``(time, env, ...)`` of some envs each."""
+    """Make several epochs of updates, each on the rollouts ``(time, env, ...)`` of some envs."""
     config, envs = state.config, batch.mask.shape[1]
     rewards = state.reward_statistics.update(batch.reward, batch.last, batch.mask, config.gamma)
-    rows = _advantages(state, batch, rewards.scale(batch.reward))
-    together = config.minibatch // config.length
-    order = shuffled(key, envs, together, config.epochs)
+    rows = _rollout_rows(state, batch, rewards.scale(batch.reward))
+    order = minibatch_indices(key, envs, config.minibatch // config.length, config.epochs)
 
-    def update(carry: Any, chosen: Int[Array, "env"]) -> tuple[Any, Any]:
-        part = jax.tree.map(lambda x: x[:, chosen], rows)
-        part["mask"] &= (chosen >= 0)[None]  # those that fill up an epoch's last minibatch
-        return ppo.descended(state, carry, part, loss)
+    def update(carry: Any, index: Int[Array, "env"]) -> tuple[Any, Any]:
+        minibatch = jax.tree.map(lambda x: x[:, index], rows)
+        minibatch["mask"] &= (index >= 0)[None]  # -1 pads an epoch's last minibatch
+        return ppo.gradient_step(state, carry, minibatch, loss)
 
     start = (state.nets, state.optimiser, jnp.asarray(True))
     (nets, optimiser, _), metrics = jax.lax.scan(update, start, order)
-    seen = state.obs_statistics.update(batch.obs, batch.mask)
-    learned = State(nets, optimiser, seen, rewards, state.iteration + 1.0, state.planned, config)
+    learned = dataclasses.replace(
+        state,
+        nets=nets,
+        optimiser=optimiser,
+        obs_statistics=state.obs_statistics.update(batch.obs, batch.mask),
+        reward_statistics=rewards,
+        iteration=state.iteration + 1.0,
+    )
     metrics = jax.tree.map(lambda x: x.mean(), metrics)
     return learned, Signals(metrics, {"advantage": rows["advantage"]})
 
@@ -167,40 +181,32 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 def loss(
     nets: Nets, rows: dict[str, Any], config: Config
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """PPO's on the rollouts ``(time, env, ...)`` of some envs."""
-    given = nets.inputs(rows["seen"], rows["done"], rows["earned"], rows["begins"])
-    hidden = nets.memory.unroll(rows["start"][0], given, rows["begins"])
-    pi = nets.distribution(hidden, rows["allowed"])
-    return ppo.objective(pi, nets.value(hidden)[..., 0], rows, config)
+    """Return PPO's loss on the rollouts ``(time, env, ...)`` of some envs, and metrics."""
+    inputs = nets.inputs(rows["obs"], rows["past_action"], rows["past_reward"], rows["begins"])
+    features = nets.unroll(rows["start"][0], inputs, rows["begins"])
+    pi = nets.distribution(features, rows["allowed"])
+    return ppo.objective(pi, nets.value(features)[..., 0], rows, config)
 
 
-def _advantages(state: State, batch: Record, reward: Float[Array, "time env"]) -> dict[str, Any]:
-    """The rollouts with what came before each row, values, advantages, normalised observations."""
+def _rollout_rows(state: State, batch: Record, reward: Float[Array, "time env"]) -> dict[str, Any]:
+    """Return the rollouts with each row's previous action and reward, value, and advantage."""
     config, nets, start = state.config, state.nets, batch.start
 
-    def shifted(before: Array, each: Array) -> Array:
-        """What the row before holds, for every row and the observation after the last."""
+    def previous(before: Array, each: Array) -> Array:
+        """Return the previous row's entry, for every row and the observation after the last."""
         return jnp.concatenate([before[None], each])
 
-    final = jax.tree.map(lambda x: x[-1:], batch.next_obs)
-    every = jax.tree.map(lambda x, f: jnp.concatenate([x, f]), batch.obs, final)
-    seen = state.obs_statistics(every)
-    done = jax.tree.map(shifted, start.action, batch.action)
-    earned = shifted(start.reward, batch.reward)
-    # the last row's successor belongs to its episode wherever that row is experience
+    obs = state.obs_statistics(ppo.all_observations(batch))
+    action = jax.tree.map(previous, start.action, batch.action)
+    past_reward = previous(start.reward, batch.reward)
+    # the last row's successor belongs to the same episode, if that row is valid
     begins = jnp.concatenate([batch.extras["begins"], jnp.zeros_like(start.first)[None]])
-    given = nets.inputs(seen, done, earned, begins)
-    values = nets.value(nets.memory.unroll(start.memory, given, begins))[..., 0]
-    advantage = gae(
-        reward,
-        config.gamma * batch.discount,
-        values[:-1],
-        values[1:],
-        continues(batch.last, batch.mask),
-        lam=config.gae_lambda,
-    )
-    before = jax.tree.map(lambda x: x[:-1], {"seen": seen, "done": done, "earned": earned})
-    return before | {
+    inputs = nets.inputs(obs, action, past_reward, begins)
+    values = nets.value(nets.unroll(start.memory, inputs, begins))[..., 0]
+    discount, trace = config.gamma * batch.discount, continues(batch.last, batch.mask)
+    advantage = gae(reward, discount, values[:-1], values[1:], trace, lam=config.gae_lambda)
+    known = {"obs": obs, "past_action": action, "past_reward": past_reward}
+    return jax.tree.map(lambda x: x[:-1], known) | {
         "begins": batch.extras["begins"],
         "start": start.memory[None],
         "allowed": action_mask(batch.obs),
@@ -212,6 +218,8 @@ def _advantages(state: State, batch: Record, reward: Float[Array, "time env"]) -
     }
 
 
-def _remembered(state: State, past: Past, obs: Obs) -> Float[Array, "env width"]:
-    """h_t."""
-    return state.nets.recalled(past, state.obs_statistics(obs))
+def _remember(
+    state: State, past: Past, obs: Obs
+) -> tuple[Float[Array, "env numbers"], Float[Array, "env width"]]:
+    """Return h_t and its features while acting."""
+    return state.nets.remember(past, state.obs_statistics(obs))

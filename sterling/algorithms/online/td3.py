@@ -6,40 +6,44 @@
     actor       L_mu  = -E[ Q_1(s, mu(s)) ]                           (every ``delay`` updates)
     behaviour   a     = clip(mu(s) + e, -1, 1),                       e ~ N(0, sigma^2)
 
-g is gamma times the world's discount; mu' and Q'_i follow mu and Q_i by ``tau`` whenever the actor
-moves; w is 1, or the importance weight of prioritised replay.
+g is gamma times the environment's discount; mu' and Q'_i follow mu and Q_i at rate ``tau`` whenever
+the actor is updated; w is 1, or prioritised replay's importance weight.
 
-Deviations from the paper: networks and step size are those of the authors' later code; pictures
-are encoded by one torso, which only the critics' loss trains and the actor looks through; a sum of
-``n_step`` rewards is not corrected for the policy having changed; ``correction`` of prioritised
-replay stays what it is, as in Dopamine's Rainbow (Schaul 2016, arXiv:1511.05952, anneals it to 1).
-In a program with seeds under ``vmap`` the delayed update is computed every time and then dropped;
-under ``map`` and ``processes`` it costs nothing.
+Deviations from the paper: networks and step size are those of the authors' later code; images are
+encoded by one torso, which the actor uses but only the critics' loss trains; a sum of ``n_step``
+rewards is not corrected for the policy's change; ``correction`` of prioritised replay is constant,
+as in Dopamine's Rainbow (Schaul 2016, arXiv:1511.05952, anneals it to 1).
+With seeds under ``vmap`` the delayed update is computed every time and its result dropped if not
+due; under ``map`` and ``processes`` it is skipped.
 Evidence: benchmarks/scores/, docs/scores.md.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from gymnasium import spaces
 from jaxtyping import Array, Float, Int, Key
 
-from sterling import keys
-from sterling.equations.average import masked_mean
+from sterling import random_keys
+from sterling.equations.masked_average import masked_mean
 from sterling.equations.polyak import polyak
-from sterling.equations.value import td_target
-from sterling.field_types import Count, Depth, NotNegative, Share, Whole, Width
-from sterling.nets.encoder import Encoder
-from sterling.nets.ensemble import Twins
-from sterling.nets.heads import Actions
+from sterling.equations.value_losses import td_target
+from sterling.field_types import Activation, Count, Depth, NotNegative, Share, Sizes, Whole, Width
+from sterling.nets.action_heads import ONLINE, Actions, supported_actions
+from sterling.nets.encoding.unseen_features import without_unseen_features
 from sterling.nets.mlp import MLP
+from sterling.nets.obs_encoder import Encoder
 from sterling.nets.optimiser import adam, descend
-from sterling.types import Action, Mistake, Obs, Record, Signals, Spec, Transitions, config
+from sterling.nets.q_ensemble import TwinCritics
+from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, config
+
+can_use_unseen = True  # by the critics
 
 
 @config
@@ -48,31 +52,33 @@ class Config:
 
     lr: NotNegative = 3e-4  # Adam's step size, for critics and actor
     gamma: Share = 0.99  # discount per step
-    tau: Share = 0.005  # share of the way that targets move with each update of the actor
-    exploration_noise: NotNegative = 0.1  # sigma: deviation of the noise on actions taken
-    target_noise: NotNegative = 0.2  # sigma': deviation of the noise on target actions
-    noise_clip: Width = 0.5  # c: bound of that noise
+    tau: Share = 0.005  # rate at which targets follow, per update of the actor
+    exploration_noise: NotNegative = 0.1  # sigma: standard deviation of exploration noise
+    target_noise: NotNegative = 0.2  # sigma': standard deviation of the noise on target actions
+    noise_clip: Width = 0.5  # c: bound of the noise on target actions
     delay: Count = 2  # critic updates per update of actor and targets
     batch: Count = 256  # transitions per update
     collect: Count = 1  # steps of each env per iteration
     learn: Count = 1  # updates per iteration
-    capacity: Count = 1_000_000  # transitions kept, over all envs of a seed
+    capacity: Count = 1_000_000  # replay capacity in transitions, per seed
     warmup: Whole = 25_000  # steps with random actions before the first update
     n_step: Count = 1  # rewards summed before bootstrapping
     priority: NotNegative | None = None  # exponent of prioritised replay (0.6); None: uniform
-    correction: Share = 0.4  # exponent of its importance weights, constant
-    width: Count = 256  # units per hidden layer
+    correction: Share = 0.4  # exponent of the importance weights of prioritised replay (constant)
+    width: Sizes = 256  # units per hidden layer, or of each layer such as 400,300
     depth: Depth = 2  # hidden layers, for vectors (after convolutions: one)
+    activation: Activation = "relu"  # tanh, relu, silu, elu or gelu
+    layer_norm: bool = False  # normalise the critics' hidden layers
 
 
 class Actor(eqx.Module):
-    """mu(s), from the features of an observation; in (-1, 1), flat."""
+    """mu(s), given the features of an observation; flat, in (-1, 1)."""
 
     net: MLP
     actions: Actions = eqx.field(static=True)
 
     def __call__(self, features: Float[Array, "... features"]) -> Float[Array, "... n"]:
-        """tanh of a network."""
+        """Return tanh of the network's output."""
         return jnp.tanh(self.net(features))
 
 
@@ -80,15 +86,18 @@ class Nets(eqx.Module):
     """Actor and critics."""
 
     actor: Actor
-    critics: Twins
+    critics: TwinCritics
 
     def action(self, obs: Obs) -> Float[Array, "... n"]:
-        """mu(s)."""
+        """Return mu(s)."""
         return self.actor(self.critics.torso(obs))
 
 
+ActorLoss = Callable[[Actor, TwinCritics, Record], Float[Array, ""]]
+
+
 class State(eqx.Module):
-    """Everything that changes."""
+    """Everything that changes during training."""
 
     nets: Nets
     target: Nets
@@ -99,16 +108,14 @@ class State(eqx.Module):
 
 
 def needs(config: Config) -> Transitions:
-    """Uniform or prioritised replay."""
+    """Ask for transitions from a uniform or prioritised replay buffer."""
     return Transitions.of_config(config)
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
-    """A new agent; raises :class:`Mistake` for actions that are not a box."""
-    if not isinstance(spec.action, spaces.Box):
-        others = "dqn, sac or ppo" if isinstance(spec.action, spaces.Discrete) else "ppo"
-        raise Mistake(f"td3 cannot act in {spec.action}; use {others}")
-    nets = networks(key, spec, config.width, config.depth)
+    """Create an agent. Raises :class:`Mistake` for action spaces other than Box."""
+    supported_actions("td3", spec.action, ("box",), ONLINE)
+    nets = create_networks(key, spec, config)
     return State(
         nets,
         jax.tree.map(jnp.copy, nets),
@@ -119,23 +126,26 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     )
 
 
-def networks(key: Key[Array, ""], spec: Spec, width: int, depth: int) -> Nets:
-    """Actor and critics for a problem."""
-    actions = Actions.of(spec.action)
-    torso = Encoder.create(keys.fold(key, "torso"), spec.obs)
-    hidden = (width,) * (depth if torso.is_flat else 1)
-    net = MLP.uniform(keys.fold(key, "actor"), (torso.size, *hidden, actions.outputs))
-    critics = Twins.create(keys.fold(key, "critics"), torso, hidden, actions.outputs)
+def create_networks(key: Key[Array, ""], spec: Spec, config: Any) -> Nets:
+    """Create actor and critics, for any Config with this file's fields of networks."""
+    actions = Actions.from_space(spec.action)
+    torso = Encoder.create(random_keys.fold(key, "torso"), spec)
+    hidden = torso.hidden_sizes(config.width, config.depth)
+    actor_key, critic_key = (random_keys.fold(key, name) for name in ("actor", "critics"))
+    net = MLP.uniform(actor_key, (torso.size, *hidden, actions.outputs), config.activation)
+    net = without_unseen_features(net, torso, spec)
+    kind = {"activation": config.activation, "layer_norm": config.layer_norm}
+    critics = TwinCritics.create(critic_key, torso, hidden, actions.outputs, **kind)
     return Nets(Actor(net, actions), critics)
 
 
 def act(
     state: Any, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
-    """The actor's action, with noise to explore, in the space's own shape.
+    """Return the actor's action in the space's own shape, with noise where ``explore`` holds.
 
-    Here, in ``value`` and in ``target`` a state is anything with ``nets``, ``target`` and
-    ``config``, so that learners which differ only in their losses can call them.
+    Here, in ``value`` and in ``target``, ``state`` may be any object with ``nets``, ``target`` and
+    ``config``, so that learners that differ only in their losses can call these functions.
     """
     action = state.nets.action(obs)
     if explore:
@@ -145,62 +155,70 @@ def act(
 
 
 def value(state: Any, obs: Obs) -> Float[Array, "env"]:
-    """The smaller critic's value of the actor's action."""
-    return jnp.minimum(*state.nets.critics.of_action(obs, state.nets.action(obs)))
+    """Return min_i Q_i(s, mu(s)), the smaller critic's value of the actor's action."""
+    return jnp.minimum(*state.nets.critics.q_values(obs, state.nets.action(obs)))
 
 
 def action_value(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
-    """The smaller critic's value of actions."""
-    return jnp.minimum(*state.nets.critics.of_action(obs, action.reshape(len(action), -1)))
+    """Return min_i Q_i(s, a)."""
+    return jnp.minimum(*state.nets.critics.q_values(obs, action.reshape(len(action), -1)))
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
-    """One update of the critics on transitions ``(batch, ...)``, every ``delay``-th also of actor
-    and targets."""
-    y = target(state, batch, key)
+    """Update the critics once on transitions ``(batch, ...)``, every ``delay``-th time also the
+    actor and the targets."""
+    return learn_from_targets(state, batch, target(state, batch, key), actor_loss)
+
+
+def learn_from_targets(
+    state: Any, batch: Record, y: Float[Array, "batch"], loss: ActorLoss
+) -> tuple[Any, Signals]:
+    """Update the critics once towards ``y``, every ``delay``-th time also the actor, by ``loss``,
+    and the targets. ``state`` may be any dataclass with the fields of :class:`State`."""
     grads, (metrics, error) = jax.grad(critic_loss, has_aux=True)(state.nets.critics, batch, y)
     direction, critic_optimiser = adam().update(grads, state.critic_optimiser)
     critics = descend(state.nets.critics, direction, state.config.lr)
-    moved = State(
-        Nets(state.nets.actor, critics),
-        state.target,
-        critic_optimiser,
-        state.actor_optimiser,
-        state.updates + 1,
-        state.config,
+    updated = dataclasses.replace(
+        state,
+        nets=Nets(state.nets.actor, critics),
+        critic_optimiser=critic_optimiser,
+        updates=state.updates + 1,
     )
-    due = jnp.mod(moved.updates, state.config.delay) == 0
-    learned = jax.lax.cond(due, lambda: delayed(moved, batch), lambda: moved)
+    due = jnp.mod(updated.updates, state.config.delay) == 0
+    learned = jax.lax.cond(due, lambda: update_actor(updated, batch, loss), lambda: updated)
     return learned, Signals(metrics, {"td_error": error})
 
 
-def delayed(state: State, batch: Record) -> State:
-    """One update of the actor, and of the targets."""
-    grads = jax.grad(actor_loss)(state.nets.actor, state.nets.critics, batch)
+def update_actor(state: Any, batch: Record, loss: ActorLoss) -> Any:
+    """Update the actor once by ``loss``, and move the targets."""
+    grads = jax.grad(loss)(state.nets.actor, state.nets.critics, batch)
     direction, actor_optimiser = adam().update(grads, state.actor_optimiser)
-    actor = descend(state.nets.actor, direction, state.config.lr)
-    nets = Nets(actor, state.nets.critics)
-    slow = polyak(state.target, nets, state.config.tau)
-    return State(nets, slow, state.critic_optimiser, actor_optimiser, state.updates, state.config)
+    nets = Nets(descend(state.nets.actor, direction, state.config.lr), state.nets.critics)
+    target = polyak(state.target, nets, state.config.tau)
+    return dataclasses.replace(state, nets=nets, target=target, actor_optimiser=actor_optimiser)
 
 
 def target(state: Any, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch"]:
-    """y of the module docstring."""
-    config = state.config
-    action = state.target.action(batch.next_obs)
+    """Return the targets y of the module docstring."""
+    action = target_action(state, batch, key)
+    next_value = jnp.minimum(*state.target.critics.q_values(batch.next_obs, action))
+    return td_target(batch.reward, state.config.gamma * batch.discount, next_value)
+
+
+def target_action(state: Any, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch n"]:
+    """Return the noisy target action a' of the module docstring, flat."""
+    config, action = state.config, state.target.action(batch.next_obs)
     noise = config.target_noise * jax.random.normal(key, action.shape)
     noise = jnp.clip(noise, -config.noise_clip, config.noise_clip)
-    action = jnp.clip(action + noise, -1.0, 1.0)
-    next_value = jnp.minimum(*state.target.critics.of_action(batch.next_obs, action))
-    return td_target(batch.reward, config.gamma * batch.discount, next_value)
+    return jnp.clip(action + noise, -1.0, 1.0)
 
 
 def critic_loss(
-    critics: Twins, batch: Record, y: Float[Array, "batch"]
+    critics: TwinCritics, batch: Record, y: Float[Array, "batch"]
 ) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
-    """L_Q of the module docstring; also each row's |TD error|, averaged over the critics."""
+    """Return L_Q of the module docstring, metrics, and |TD error| per row (mean over critics)."""
     action: Array = batch.action
-    values = critics.of_action(batch.obs, action.reshape(batch.mask.size, -1))
+    values = critics.q_values(batch.obs, action.reshape(batch.mask.size, -1))
     weight = batch.extras.get("weight", jnp.ones_like(y))
     errors = jnp.stack([q - y for q in values])
     loss = masked_mean(weight * 0.5 * jnp.sum(jnp.square(errors), 0), batch.mask)
@@ -208,8 +226,8 @@ def critic_loss(
     return loss, (metrics, jnp.mean(jnp.abs(errors), 0))
 
 
-def actor_loss(actor: Actor, critics: Twins, batch: Record) -> Float[Array, ""]:
-    """L_mu of the module docstring."""
+def actor_loss(actor: Actor, critics: TwinCritics, batch: Record) -> Float[Array, ""]:
+    """Return L_mu of the module docstring."""
     action = actor(critics.torso(batch.obs))
-    first, _ = critics.of_action(batch.obs, action)
+    first, _ = critics.q_values(batch.obs, action)
     return -masked_mean(first, batch.mask)

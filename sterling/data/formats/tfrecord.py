@@ -1,8 +1,8 @@
-"""TensorFlow's record files without TensorFlow: framed ``tf.train.Example`` messages.
+"""Read TensorFlow's record files of ``tf.train.Example`` messages, without TensorFlow.
 
-A record is its length (8 bytes, little-endian), a checksum of that, its bytes, and a checksum of
-them; checksums are CRC-32C, rotated by 15 bits and shifted by a constant (TensorFlow,
-``core/lib/io/record_writer.h`` and ``core/lib/hash/crc32c.h``). Reading takes protobuf and
+A record is its length (8 bytes, little-endian), the checksum of the length, the bytes, and their
+checksum. Checksums are CRC-32C, rotated by 15 bits and shifted by a constant (TensorFlow,
+``core/lib/io/record_writer.h`` and ``core/lib/hash/crc32c.h``). Reading needs protobuf and
 google-crc32c: ``pip install "sterling-rl[rlds]"``.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from sterling.types import Mistake
 
-SHIFT = 0xA282EAD8
+CHECKSUM_SHIFT = 0xA282EAD8
 SCHEMA = """
 name: "example.proto" package: "tensorflow" syntax: "proto3"
 message_type {
@@ -53,77 +53,78 @@ message_type {
   name: "Example"
   field { name: "features" number: 1 type: TYPE_MESSAGE type_name: "Features" }
 }
-"""  # a map is, on the wire, a repeated message of key and value
-KINDS = {"float_list": np.float32, "int64_list": np.int64}
+"""  # protobuf encodes a map as a repeated message of key and value
+NUMBER_TYPES = {"float_list": np.float32, "int64_list": np.int64}
 
 
-def records(path: Path) -> Iterator[bytes]:
-    """The records of a file; raises Mistake where one is cut off or its checksum is wrong."""
+def read_records(path: Path) -> Iterator[bytes]:
+    """Yield the records of a file; raise Mistake if one is cut off or its checksum is wrong."""
     number = 0
     with path.open("rb") as file:
         while head := file.read(12):
-            length = _checked(head, 8, path, number)
+            length = _verify_checksum(head, 8, path, number)
             size = struct.unpack("<Q", length)[0]
             if size > path.stat().st_size:
-                raise Mistake(f"{path.name}: record {number} is cut off; fetch the file again")
-            yield _checked(file.read(size + 4), size, path, number)
+                raise Mistake(f"{path.name}: record {number} is cut off. Download the file again.")
+            yield _verify_checksum(file.read(size + 4), size, path, number)
             number += 1
 
 
-def _checked(found: bytes, size: int, path: Path, number: int) -> bytes:
-    """The first ``size`` bytes, whose checksum follows them."""
+def _verify_checksum(found: bytes, size: int, path: Path, number: int) -> bytes:
+    """Return the first ``size`` bytes after verifying the checksum that follows them."""
     if len(found) != size + 4:
-        raise Mistake(f"{path.name}: record {number} is cut off; fetch the file again")
-    value, (said,) = found[:size], struct.unpack("<I", found[size:])
-    if masked(value) != said:
-        raise Mistake(f"{path.name}: record {number} is damaged; fetch the file again")
+        raise Mistake(f"{path.name}: record {number} is cut off. Download the file again.")
+    value, (expected,) = found[:size], struct.unpack("<I", found[size:])
+    if masked_checksum(value) != expected:
+        raise Mistake(f"{path.name}: record {number} is damaged. Download the file again.")
     return value
 
 
-def masked(value: bytes) -> int:
-    """The checksum as it is written."""
-    found: int = _modules()[0].value(value)
-    return ((found >> 15 | found << 17) + SHIFT) & 0xFFFFFFFF
+def masked_checksum(value: bytes) -> int:
+    """Return the masked CRC-32C of ``value``, as TensorFlow writes it."""
+    found: int = _import_modules()[0].value(value)
+    return ((found >> 15 | found << 17) + CHECKSUM_SHIFT) & 0xFFFFFFFF
 
 
-def example(record: bytes) -> dict[str, Any]:
-    """Name -> numbers ``(n,)``, int64 or float32, or a list of bytes; raises Mistake for a record
-    that is no ``tf.train.Example``."""
-    made = message()
+def parse_example(record: bytes) -> dict[str, Any]:
+    """Parse a record as feature name -> numbers ``(n,)`` (int64 or float32) or a list of bytes;
+    raise Mistake if it is not a ``tf.train.Example``."""
+    made = empty_example()
     from google.protobuf.message import DecodeError
 
     try:
         made.ParseFromString(record)
     except DecodeError as error:
-        raise Mistake(f"it holds no tf.train.Example ({error})") from error
+        message = f"The record is not a tf.train.Example ({error}). Download the file again."
+        raise Mistake(message) from error
     found = {}
     for entry in made.features.feature:
         kind = entry.value.WhichOneof("kind")
         if kind is None:
             continue
         values = getattr(entry.value, kind).value
-        numbers = kind in KINDS
-        found[entry.key] = np.array(values, KINDS[kind]) if numbers else list(values)
+        numbers = kind in NUMBER_TYPES
+        found[entry.key] = np.array(values, NUMBER_TYPES[kind]) if numbers else list(values)
     return found
 
 
-def message() -> Any:
-    """An empty ``tf.train.Example``."""
-    return _modules()[1]()
+def empty_example() -> Any:
+    """Return an empty ``tf.train.Example``."""
+    return _import_modules()[1]()
 
 
 @functools.cache
-def _modules() -> tuple[Any, Any]:
-    """The checksum's module and the message's class."""
+def _import_modules() -> tuple[Any, Any]:
+    """Return the module for checksums and the class of ``tf.train.Example``."""
     try:
         import google_crc32c
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
     except ImportError as error:
         raise Mistake(
-            "reading RLDS takes two packages more, protobuf and google-crc32c: "
+            "Reading RLDS needs the packages protobuf and google-crc32c. Install them: "
             'pip install "sterling-rl[rlds]"'
         ) from error
-    pool = descriptor_pool.DescriptorPool()  # its own: TensorFlow may be there with the same names
+    pool = descriptor_pool.DescriptorPool()  # separate: TensorFlow may register the same names
     pool.Add(text_format.Parse(SCHEMA, descriptor_pb2.FileDescriptorProto()))
     described = pool.FindMessageTypeByName("tensorflow.Example")
     return google_crc32c, message_factory.GetMessageClass(described)

@@ -1,4 +1,4 @@
-"""Labels for experience that lacks them: rewards from demonstrations, actions from a model."""
+"""Label datasets: rewards from demonstrations (OTR), actions from an inverse dynamics model."""
 
-from sterling.data.relabel.inverse import inverse_actions as inverse_actions
-from sterling.data.relabel.otr import otr as otr
+from sterling.data.relabel.inverse_dynamics import inverse_actions as inverse_actions
+from sterling.data.relabel.optimal_transport import otr as otr

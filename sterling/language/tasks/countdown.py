@@ -1,4 +1,4 @@
-"""Countdown: reach a number with others, as in the television game."""
+"""Countdown: make a number from other numbers, as in the television game."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from random import Random
 from typing import Any, NamedTuple
 
 from sterling.language.task import MALFORMED, RIGHT, WRONG, Task, Verdict
-from sterling.language.tasks import expression
-from sterling.language.tasks.puzzle import Puzzle
+from sterling.language.tasks import arithmetic_text
+from sterling.language.tasks.task_checks import Puzzle
 
 LARGE = (25, 50, 75, 100)
 FORBIDDEN = Verdict(0.0, "forbidden")
 
 
 class _Size(NamedTuple):
-    many: int  # numbers
+    many: int  # how many numbers
     largest: int
     operators: str
-    target: int = 99  # the largest
+    target: int = 99  # the largest target
     large: int = 0  # how many of the numbers are from LARGE
 
 
@@ -26,8 +26,8 @@ class Countdown(Puzzle):
     """An expression with a given value: ``make 22 from 3 5 7`` -> ``3*5+7``.
 
     The answer is an expression of the numbers with ``+ - * /`` and parentheses. It may use each
-    number at most once (another number, or one used too often, is "forbidden"), and divides
-    exactly. Every task can be solved, and no number is the target itself. Levels:
+    number at most once (another number, or one used too often, is "forbidden"); division is
+    exact. Every task can be solved, and no number is the target itself. Levels:
 
     ===== =================== ============ ======= ========== =========
     level numbers             operators    target  prompt     answer
@@ -53,13 +53,13 @@ class Countdown(Puzzle):
     levels = range(len(sizes))
 
     def pose(self, random: Random, level: int) -> tuple[str, dict[str, Any]]:
-        """Numbers and a target that all of them together can make."""
+        """Return numbers, and a target that all of them together can make."""
         size = self.sizes[level]
         while True:
             small = random.choices(range(1, size.largest + 1), k=size.many - size.large)
             numbers = [*random.sample(LARGE, size.large), *small]
             random.shuffle(numbers)
-            made = _combine(random, numbers, size)
+            made = _random_expression(random, numbers, size)
             if made is not None and made.value not in numbers:
                 target = int(made.value)
                 prompt = f"make {target} from {' '.join(map(str, numbers))}"
@@ -67,8 +67,9 @@ class Countdown(Puzzle):
                 return prompt, answer
 
     def judge(self, task: Task, answer: str) -> Verdict:
-        """Read without ``eval``; the numbers are looked at before the value."""
-        found = expression.read(answer)
+        """Judge an expression, which is read without ``eval``; its numbers are checked before its
+        value."""
+        found = arithmetic_text.evaluate_text(answer)
         if found is None:
             return MALFORMED
         value, numbers = found
@@ -77,7 +78,7 @@ class Countdown(Puzzle):
         return RIGHT if value == task.answer["target"] else WRONG
 
     def solve(self, task: Task) -> str:
-        """The expression that the target was made with."""
+        """Return the expression that the target was made with."""
         return str(task.answer["solution"])
 
 
@@ -94,13 +95,16 @@ class CountdownMini(Countdown):
     levels = range(len(sizes))
 
 
-def _combine(random: Random, numbers: list[int], size: _Size) -> expression.Term | None:
-    """All numbers in one expression; None where a step would leave the positive integers."""
-    terms = [expression.number(value) for value in numbers]
+def _random_expression(
+    random: Random, numbers: list[int], size: _Size
+) -> arithmetic_text.Term | None:
+    """Return a random expression of all numbers; None if a step would leave the positive integers,
+    or the value is above the largest target."""
+    terms = [arithmetic_text.number_term(value) for value in numbers]
     random.shuffle(terms)
     while len(terms) > 1:
         left, right = terms.pop(), terms.pop()
-        made = expression.join(left, random.choice(size.operators), right)
+        made = arithmetic_text.join_terms(left, random.choice(size.operators), right)
         if made is None or made.value < 1 or made.value.denominator > 1:
             return None
         terms.insert(random.randrange(len(terms) + 1), made)

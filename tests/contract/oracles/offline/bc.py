@@ -13,7 +13,11 @@ from oracles.pieces.slopes import gradient
 
 def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, dict]:
     """Learn from transitions: likelihood, or the mean's squared error."""
-    obs = normalisers.seen(state, batch["obs"], ".normaliser")
+    return clone(state, normalisers.seen(state, batch["obs"], ".normaliser"), batch, config)
+
+
+def clone(state: Leaves, obs: np.ndarray, batch: Any, config: dict) -> tuple[dict, dict]:
+    """Imitate the batch's actions, from observations as the networks get them."""
 
     def each() -> np.ndarray:
         if batch["action"].ndim == 1 or config["likelihood"]:

@@ -1,0 +1,1 @@
+"""Online algorithms for continuous actions, beside sac and td3. One file each."""

@@ -1,0 +1,1 @@
+"""Algorithms that search over parameters by whole episodes. One file each."""

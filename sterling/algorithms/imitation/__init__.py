@@ -1,0 +1,1 @@
+"""Algorithms that imitate somebody who acts beside them."""

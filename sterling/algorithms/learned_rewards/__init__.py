@@ -1,0 +1,1 @@
+"""Algorithms whose reward is learned, from preferences or demonstrations. One file each."""

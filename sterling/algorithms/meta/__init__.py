@@ -1,0 +1,1 @@
+"""Algorithms that learn to adapt to a task or level. One file each."""

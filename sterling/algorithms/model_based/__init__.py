@@ -1,0 +1,1 @@
+"""Algorithms that learn a model of the environment, and plan or learn in it. One file each."""

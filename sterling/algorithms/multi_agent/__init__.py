@@ -1,0 +1,1 @@
+"""Algorithms for several agents in one environment. One file each."""

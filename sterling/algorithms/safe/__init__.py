@@ -1,0 +1,1 @@
+"""Algorithms under limits on what an episode may cost. One file each."""

@@ -1,0 +1,124 @@
+"""Play random actions in a world and record everything that it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sterling import random_keys
+from sterling.envs.hosted.shared_memory import ACTION_MASK, arrange_leaves, space_leaves
+from sterling.types import Spec, World
+
+
+@dataclasses.dataclass(frozen=True)
+class Trajectory:
+    """What a world returned; leaves are ``(time, seed, env, ...)``, those of ``first`` without
+    time."""
+
+    first: Any  # observations
+    obs: Any
+    reward: np.ndarray
+    discount: np.ndarray
+    last: np.ndarray
+    mask: np.ndarray
+    channels: dict[str, np.ndarray]
+
+    def difference(self, other: Trajectory, observations_only: bool = False) -> str | None:
+        """Return the name of a part that differs in any bit, over the steps that both have; None if
+        none does."""
+        more = ("reward", "discount", "last", "channels")
+        names = ("first", "obs") + (() if observations_only else more)
+        words = {"first": "first observations", "obs": "observations", "last": "ends of episodes"}
+        count = min(len(self.reward), len(other.reward))
+        for name in names:
+            pairs = zip(
+                *(jax.tree.leaves(getattr(each, name)) for each in (self, other)), strict=True
+            )
+            cut = [(x, y) if name == "first" else (x[:count], y[:count]) for x, y in pairs]
+            if not all(np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in cut):
+                return words.get(name, name if name == "channels" else f"{name}s")
+        return None
+
+    def select_seed(self, at: int) -> Trajectory:
+        """Return the part of one seed."""
+        first = jax.tree.map(lambda x: x[at : at + 1], self.first)
+        rest = {
+            each.name: jax.tree.map(lambda x: x[:, at : at + 1], getattr(self, each.name))
+            for each in dataclasses.fields(self)
+            if each.name != "first"
+        }
+        return Trajectory(first, **rest)
+
+
+def play_randomly(
+    world: World, seeds: tuple[int, ...], steps: int, key: int, save_at: int | None = None
+) -> Trajectory:
+    """Play ``steps`` random actions in ``world`` and return what it answered.
+
+    The actions depend on the seed alone. At step ``save_at`` the state is saved as arrays and
+    restored.
+    """
+    numbers = jnp.asarray(seeds, jnp.int32)
+    state, obs = world.reset(random_keys.for_seeds(numbers, "reset", key))
+    step = jax.jit(world.step) if world.traced else world.step
+    first, rows = _to_numpy(obs), []
+    hands = [np.random.default_rng([seed, 7]) for seed in seeds]
+    for time in range(steps):
+        action = _random_actions(world.spec, _to_numpy(obs), hands)
+        action = jax.tree.map(jnp.asarray, action) if world.traced else action
+        state, answer = step(
+            state, action, random_keys.for_seeds(numbers, "step", time + key * 100_000)
+        )
+        obs = answer.obs
+        parts = (answer.reward, answer.discount, answer.last, answer.mask, answer.channels)
+        rows.append(_to_numpy((obs, *parts)))
+        if time == save_at:
+            state = jax.tree.map(_save_and_restore, state)
+    return Trajectory(first, *jax.tree.map(lambda *parts: np.stack(parts), *rows))
+
+
+def _to_numpy(values: Any) -> Any:
+    return jax.tree.map(np.array, values)
+
+
+def _save_and_restore(leaf: Any) -> Any:
+    """Save a leaf as plain numbers and restore it, as a checkpoint does."""
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        data = np.asarray(jax.random.key_data(leaf)).tobytes()
+        shape = jax.random.key_data(leaf).shape
+        return jax.random.wrap_key_data(jnp.asarray(np.frombuffer(data, np.uint32).reshape(shape)))
+    array = np.asarray(leaf)
+    return jnp.asarray(np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape))
+
+
+def _random_actions(spec: Spec, obs: Any, hands: list[np.random.Generator]) -> Any:
+    """Draw random actions ``(seed, env, ...)``; only allowed ones if the world has a mask."""
+    allowed = obs.get(ACTION_MASK) if isinstance(obs, dict) else None
+    rows = [
+        [
+            _random_action(spec.action, hand, None if allowed is None else allowed[at, env])
+            for env in range(spec.envs)
+        ]
+        for at, hand in enumerate(hands)
+    ]
+    stacked = [jax.tree.map(lambda *x: np.stack(x), *row) for row in rows]
+    return jax.tree.map(lambda *x: np.stack(x), *stacked)
+
+
+def _random_action(space: Any, hand: np.random.Generator, allowed: np.ndarray | None) -> Any:
+    if allowed is not None and allowed.ndim == 2 and hasattr(space, "nvec"):  # one row per agent
+        # an agent that left may do anything
+        rows = np.where(allowed.any(1, keepdims=True), allowed, 1)
+        return np.array([hand.choice(np.flatnonzero(row)) for row in rows], np.int32)
+    if allowed is not None and hasattr(space, "n") and space.shape == ():
+        return np.int32(hand.choice(np.flatnonzero(allowed)))
+    parts = []
+    for _, leaf in space_leaves(space):
+        leaf.seed(int(hand.integers(2**31)))
+        drawn = np.asarray(leaf.sample())
+        parts.append(drawn.astype(np.float32 if drawn.dtype.kind == "f" else np.int32))
+    return arrange_leaves(space, iter(parts))

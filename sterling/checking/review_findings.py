@@ -1,0 +1,76 @@
+"""What a check finds, and how one is run whatever the user's code does."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sterling.lookup.user_imports import describe_error
+
+HOLDS, FAILS, NOT_CHECKED = "holds", "fails", "not checked"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a review."""
+
+    what: str  # what was checked, such as "learn ignores masked rows"
+    verdict: str  # HOLDS, FAILS or NOT_CHECKED
+    said: str = ""  # what was observed
+    remedy: str = ""  # what to do about it
+    where: str = ""  # file:line of the checked code, if known
+
+    @property
+    def failed(self) -> bool:
+        """Whether the check failed."""
+        return self.verdict == FAILS
+
+
+class CheckFailed(Exception):
+    """Raised by a check that fails: what was observed, and what to do."""
+
+    def __init__(self, said: str, remedy: str = ""):
+        super().__init__(said)
+        self.said, self.remedy = said, remedy
+
+
+class NotChecked(Exception):
+    """Raised by a check that cannot be made, with the reason."""
+
+
+# what is checked, the check, and the code that it checks
+Check = tuple[str, Callable[[], str | None], Any]
+
+
+def run_checks(checks: Iterator[Check]) -> Iterator[Finding]:
+    """Run the checks and yield a finding for each as soon as it is made.
+
+    A check returns what it observed, or raises :class:`CheckFailed`, :class:`NotChecked`, or
+    whatever the user's code raises.
+    """
+    for what, check, code in checks:
+        yield _run_check(what, check, code)
+
+
+def _run_check(what: str, check: Callable[[], str | None], code: Any) -> Finding:
+    try:
+        return Finding(what, HOLDS, check() or "")
+    except NotChecked as reason:
+        return Finding(what, NOT_CHECKED, str(reason))
+    except CheckFailed as wrong:
+        return Finding(what, FAILS, wrong.said, wrong.remedy, code_location(code))
+    except Exception as error:  # from the user's code, or from ours on its results
+        return Finding(what, FAILS, f"it raises {describe_error(error)}", "", code_location(code))
+
+
+def code_location(code: Any) -> str:
+    """Return ``file:line`` of a function or class; "" if its source is unknown."""
+    try:
+        code = inspect.unwrap(code)
+        file, (_, line) = inspect.getsourcefile(code), inspect.getsourcelines(code)
+    except (TypeError, OSError):
+        return ""
+    return f"{Path(file).name}:{line}" if file else ""

@@ -1,0 +1,31 @@
+"""Small settings with which a check takes seconds, by the field names of Sterling's algorithms."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+SMALL_VALUES: dict[str, Any] = {
+    **{"gamma": 0.8, "gae_lambda": 0.9, "length": 16, "minibatch": 64, "epochs": 4, "batch": 64},
+    **{"collect": 1, "learn": 1, "capacity": 4_000, "warmup": 400, "target_period": 25},
+    **{"exploration_fraction": 0.5, "exploration_final": 0.1, "alpha": 0.01, "tune_alpha": False},
+    **{"normalise_obs": False, "normalise_reward": False, "entropy_coef": 0.0, "log_std": -0.5},
+}
+LEARNING_RATES = {"rollouts": 5e-3, "replay": 3e-3}
+WIDTH = {"rollouts": 16, "replay": 32}
+TAU = 0.05  # for a target network that moves at every update
+
+
+def small_fields(config: Any, rollouts: bool, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the Config fields for problems that take seconds; those ``given`` stay."""
+    defaults: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(config)}
+    kind = "rollouts" if rollouts else "replay"
+    wanted = {**SMALL_VALUES, "lr": LEARNING_RATES[kind], "width": WIDTH[kind]}
+    if defaults.get("tau", 1.0) < 0.5:
+        wanted["tau"] = TAU
+    small = {
+        name: value
+        for name, value in wanted.items()
+        if name in defaults and type(value) is type(defaults[name])
+    }
+    return {**small, **given}

@@ -1,0 +1,223 @@
+"""Checks of whole runs of an algorithm on the probes, whose answers are known."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sterling.checking.review_findings import Check, CheckFailed, NotChecked
+from sterling.envs.probes.probe_worlds import ProbeState, make_probe
+from sterling.needs import FRESH
+from sterling.training.api import resume, train
+from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.phases.phase_sequence import steps_per_iteration, warmup_steps
+
+PROBE_KINDS = ("both", "limits", "constant", "observation", "delay", "action", "cut")
+NAME_SUFFIXES = {"discrete": "", "continuous": "-continuous"}
+PROBE_TOPICS = {  # what each probe is about
+    "constant": "the value of one constant reward",
+    "observation": "values that depend on observations",
+    "delay": "discounting over one step",
+    "action": "policies that prefer the better action",
+    "both": "policies that use observations",
+    "cut": "truncation bootstraps",
+    "limits": "ends separated from truncations",
+}
+ENVS = 8
+STEPS = {"rollouts": 40_000, "replay": 12_000}  # enough to solve a probe
+ACTION_SAMPLES = 1_000  # samples to estimate an exploring policy's mean reward
+SHORT_RUN_ITERATIONS = 12  # iterations of runs that are only compared
+
+
+class TrainingRuns:
+    """Trains one algorithm with small settings."""
+
+    def __init__(self, word: Any, fields: dict[str, Any], needs: Any, form: str):
+        self.word, self.fields, self.form = word, fields, NAME_SUFFIXES[form]
+        self.learner = needs.feeds[0].learner
+        self.steps = STEPS["rollouts" if needs.has_feed(FRESH) else "replay"]
+
+    def train(self, world: str, steps: int, seeds: Any, **how: Any) -> Any:
+        """Train on a probe."""
+        given = {"evaluate_episodes": 0, **how, **self.fields}
+        return train(
+            self.word, f"probe:{world}", steps=steps, seeds=seeds, envs=ENVS, preset=False, **given
+        )
+
+    def short_run_steps(self) -> int:
+        """Return the number of steps of a short run."""
+        asked: dict[str, Any] = {
+            "steps": self.steps,
+            "envs": ENVS,
+            "preset": False,
+            "fields": self.fields,
+        }
+        settings = resolve_settings(self.word, f"probe:both{self.form}", **asked)
+        return warmup_steps(settings) + SHORT_RUN_ITERATIONS * steps_per_iteration(settings)
+
+
+def training_checks(runs: TrainingRuns, algorithm: Any, quick: bool) -> Iterator[Check]:
+    """Yield the checks of whole runs; ``quick`` leaves out most probes."""
+    code = getattr(algorithm, runs.learner)
+    yield "a seed alone equals the same seed among several", lambda: _check_seed_alone(runs), code
+    yield (
+        "a stopped and resumed run equals an uninterrupted one",
+        lambda: _check_resumed(runs),
+        code,
+    )
+    has_values = _has_values(algorithm)
+    worlds = [kind for kind in PROBE_KINDS if has_values or kind in ("both", "action")]
+    for kind in worlds[: 1 if quick else None]:
+        name = f"{kind}{runs.form}"
+        what = f"it solves probe:{name} ({PROBE_TOPICS[kind]})"
+        yield what, partial(_check_solves, runs, name), code
+
+
+def _check_seed_alone(runs: TrainingRuns) -> str:
+    world, steps = f"both{runs.form}", runs.short_run_steps()
+    together, alone = (
+        runs.train(world, steps, seeds, strategy="map").agent.state for seeds in ([0, 1], [1])
+    )
+    for (path, many), one in zip(
+        jax.tree_util.tree_leaves_with_path(together), jax.tree.leaves(alone), strict=True
+    ):
+        if not np.array_equal(_to_numbers(many)[1], _to_numbers(one)[0], equal_nan=True):
+            raise CheckFailed(
+                f"the state's {jax.tree_util.keystr(path)} of seed 1 differs when seed 0 is "
+                "trained beside it",
+                "write the algorithm for one seed; keep nothing outside its state",
+            )
+    return f"bit for bit, after {steps} steps"
+
+
+class _StoppingSink:
+    """A sink that stops the run at its second row, by a SIGTERM."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def write(self, row: Any) -> None:
+        """Count the rows."""
+        self.rows += 1
+        if self.rows == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def close(self) -> None:
+        """No-op: there is nothing to release."""
+
+
+def _check_resumed(runs: TrainingRuns) -> str:
+    world, steps = f"both{runs.form}", runs.short_run_steps()
+    how = {"log_every": max(steps // 6, 1)}
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere:
+        stopped = Path(folder, "broken")
+        whole = runs.train(world, steps, 1, out=Path(folder, "whole"), **how)
+        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            try:
+                runs.train(world, steps, 1, out=stopped, sinks=[_StoppingSink()], **how)
+            except SystemExit:
+                pass
+            else:
+                raise NotChecked("the run ended before it could be stopped")
+            given = {} if isinstance(runs.word, str) else {"algorithm": runs.word}
+            resumed = resume(stopped, **given)
+    pairs = zip(
+        jax.tree_util.tree_leaves_with_path(whole.agent.state),
+        jax.tree.leaves(resumed.agent.state),
+        strict=True,
+    )
+    for (path, one), other in pairs:
+        if not np.array_equal(_to_numbers(one), _to_numbers(other), equal_nan=True):
+            raise CheckFailed(
+                f"the state's {jax.tree_util.keystr(path)} differs after resuming",
+                "keep everything that changes in the state, as arrays",
+            )
+    return "bit for bit"
+
+
+def _check_solves(runs: TrainingRuns, world: str) -> str:
+    run = runs.train(world, runs.steps, 2)
+    if run.result["failed_seeds"]:
+        raise CheckFailed(
+            "it diverges: numbers become NaN", "check the losses, or try a smaller lr"
+        )
+    answer = make_probe(world).solution(float(runs.fields.get("gamma", 0.99)))
+    said = []
+    if _has_values(run.agent.algorithm):
+        obs = jnp.asarray(answer.obs)
+        value = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
+        rewards = None if answer.action is None else _explored_reward(run.agent, world, obs)
+        _check_near("values", np.asarray(value), answer.value, runs, rewards)
+        said.append("values")
+    if answer.action is not None:
+        player = run.player()
+        actions = []
+        for row in answer.obs:
+            actions.append(player(row))
+            player.notice(0.0, True)
+        _check_near("actions", np.asarray(actions)[None], np.asarray(answer.action), runs)
+        said.append("actions")
+    return f"correct {' and '.join(said)} after {runs.steps} steps" if said else "it runs"
+
+
+def _explored_reward(agent: Any, world: str, obs: jax.Array) -> np.ndarray:
+    """Return each seed's mean reward at each observation while it explores, (seed, row).
+
+    A policy that never stops exploring earns less than the best one, and its correct values are
+    lower too.
+    """
+    trajectory = make_probe(world)
+    rows = jnp.repeat(obs, ACTION_SAMPLES, 0)
+
+    def reward(seen: jax.Array, action: jax.Array) -> jax.Array:
+        begun = ProbeState(seen, jnp.zeros((), jnp.int32), seen)
+        rewards: jax.Array = trajectory.step(begun, action, jax.random.key(0))[2]
+        return rewards
+
+    def of_seed(state: Any) -> jax.Array:
+        action = agent.algorithm.act(state, rows, jax.random.key(0), True)[0]
+        if trajectory.continuous:
+            action = jnp.clip(action, -1.0, 1.0)
+        return jax.vmap(reward)(rows, action).reshape(len(obs), ACTION_SAMPLES).mean(1)
+
+    return np.asarray(jax.vmap(of_seed)(agent.state))
+
+
+def _has_values(algorithm: Any) -> bool:
+    """Whether ``value(state, obs)`` can be called; an algorithm with memory needs more than an
+    observation."""
+    return hasattr(algorithm, "value") and hasattr(algorithm, "act")
+
+
+def _check_near(
+    what: str, found: np.ndarray, wanted: np.ndarray, runs: TrainingRuns, least: Any = None
+) -> None:
+    """Raise CheckFailed unless ``found`` (seed, row, ...) is near ``wanted``, or between ``least``
+    and ``wanted``."""
+    allowed = 0.1 * max(1.0, float(np.abs(wanted).max())) if what == "values" else 0.2
+    low = wanted if least is None else np.minimum(least, wanted)
+    if np.maximum(found - wanted, low - found).max() > allowed:
+        shown = ", ".join(f"{x:.3g}" for x in np.ravel(found[0]))
+        right = ", ".join(f"{x:.3g}" for x in np.ravel(wanted))
+        wide = "; if its exploration noise never shrinks, learn its standard deviation"
+        raise CheckFailed(
+            f"after {runs.steps} steps its {what} are {shown}; the correct ones are {right}",
+            "if it only learns slowly, give other settings (such as --lr 1e-3) and check again"
+            + (wide if runs.form and what == "actions" else ""),
+        )
+
+
+def _to_numbers(leaf: Any) -> np.ndarray:
+    """Convert a leaf to numbers; random keys to their data."""
+    keyed = hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if keyed else leaf)

@@ -1,0 +1,1 @@
+"""Options of the command line from the fields of an algorithm's Config."""

@@ -1,0 +1,1 @@
+"""What commands print while they train and when they show transcripts."""

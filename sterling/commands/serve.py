@@ -1,0 +1,74 @@
+"""``sterling serve FOLDER``: answer requests for actions over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from sterling.commands.options import option_values
+
+HOST, PORT = "127.0.0.1", 8000
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``sterling serve``."""
+    add = parser.add_argument
+    add("folder", metavar="FOLDER", type=Path, help="the run's folder")
+    port = f"port to listen on; 0: a free one ({PORT})"
+    add("--port", type=option_values.integer, metavar="N", default=PORT, help=port)
+    host = f"address to listen on; 0.0.0.0: reachable from other machines ({HOST})"
+    add("--host", metavar="ADDRESS", default=HOST, help=host)
+    which = "the seed whose agent acts (the run's first)"
+    add("--seed", type=option_values.integer, metavar="N", help=which)
+    noisy = "sample actions as in training, instead of the most likely ones"
+    add("--sample", action="store_true", help=noisy)
+
+
+def carry_out(chosen: argparse.Namespace) -> int:
+    """Serve until Ctrl-C; return 0."""
+    import sterling
+    from sterling.types import Mistake
+
+    if not 0 <= chosen.port <= 65535:
+        raise Mistake(f"--port {chosen.port}: ports lie between 0 and 65535.")
+    run = sterling.load(chosen.folder)
+    if run.settings.speech is not None:  # a language model's server belongs here
+        raise Mistake(
+            f"{chosen.folder} trained a language model, and only control policies are served. "
+            "Export it for a server of language models: sterling export FOLDER WHERE"
+        )
+    return _serve_policy(chosen, run)
+
+
+def _serve_policy(chosen: argparse.Namespace, run: Any) -> int:
+    """Serve a control policy."""
+    import asyncio
+
+    from sterling.deploy.serving.policy_server import PolicyServer
+    from sterling.deploy.serving.policy_sessions import PolicySessions
+
+    server = PolicyServer(PolicySessions(run, chosen.seed, chosen.sample))
+    server.sessions.warm_up()
+
+    def ready(port: int) -> None:
+        what = f"{run.settings.title} of {run.settings.name}"
+        print(f"serving {what} on http://{chosen.host}:{port} (Ctrl-C ends)", flush=True)
+
+    asyncio.run(_until_interrupted(server, chosen, ready))
+    print("stopped")
+    return 0
+
+
+async def _until_interrupted(server: Any, chosen: argparse.Namespace, ready: Any) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    import asyncio
+    import contextlib
+    import signal
+
+    task = asyncio.create_task(server.serve(chosen.host, chosen.port, ready))
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

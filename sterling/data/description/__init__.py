@@ -1,0 +1,1 @@
+"""Describe a dataset: quality, coverage, randomness, and which learners suit it."""

@@ -1,0 +1,121 @@
+"""Returns and returns-to-go of a dataset's episodes, and probabilities of sampling each episode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from sterling.data.dataset import Dataset
+from sterling.data.episode_columns import BLOCK_ROWS
+from sterling.lookup.name_suggestions import did_you_mean
+from sterling.types import Log, Mistake
+
+SAMPLINGS = ("uniform", "episodes", "return")
+RETURN_TEMPERATURE = 0.1  # of the return-weighted sampling of episodes (Hong 2023, section 6)
+
+
+def monte_carlo_returns(
+    dataset: Dataset, gamma: float, beyond: float = 0.0
+) -> Float[np.ndarray, "row"]:
+    """Return the logged return-to-go of every row, G_t = r_t + gamma d_t G_{t+1}, with the row's
+    discount d_t, which is 0 where the task ended even if the log continues (OGBench's masks).
+
+    After a truncation G is ``beyond``.
+    """
+    found = []
+    for block in dataset.blocks():
+        reward, discount = (block.arrays[name].astype(float) for name in ("reward", "discount"))
+        ends = np.cumsum(block.lengths)
+        final = ends[block.lengths > 0] - 1
+        reward[final] += gamma * discount[final] * beyond
+        for begin, end in zip(ends - block.lengths, ends, strict=True):
+            rows = slice(begin, end)
+            found.append(discounted_returns(reward[rows], gamma, discount[rows]).astype(np.float32))
+    return np.concatenate(found)
+
+
+def lowest_continuation(dataset: Dataset, gamma: float) -> float:
+    """Return the lowest possible return after a truncation if no reward is below the log's
+    minimum: that reward forever, or 0 if no reward is negative."""
+    lowest = min(float(block.arrays["reward"].min(initial=0.0)) for block in dataset.blocks())
+    return lowest / max(1.0 - gamma, 1e-6)
+
+
+def discounted_returns(
+    reward: Float[np.ndarray, "row"], gamma: float, discount: Float[np.ndarray, "row"]
+) -> Float[np.ndarray, "row"]:
+    """Return the discounted sum of one episode's rewards from every row on; ``discount`` is the
+    logged one (0 where it terminated), multiplied by ``gamma``."""
+    if (discount[:-1] == 1.0).all():
+        from scipy.signal import lfilter  # slow to import
+
+        return lfilter([1.0], [1.0, -gamma], reward[::-1])[::-1].copy()
+    found, rest = np.empty_like(reward), 0.0
+    for row in range(len(reward) - 1, -1, -1):
+        rest = found[row] = reward[row] + gamma * discount[row] * rest
+    return found
+
+
+def discount_products(dataset: Dataset) -> Float[np.ndarray, "episode"]:
+    """Return the product of the discounts of every episode that has rows: 0 if it terminated."""
+    found = []
+    for block in dataset.blocks():
+        ends = np.cumsum(block.lengths)
+        parts = np.split(block.arrays["discount"].astype(np.float64), ends[:-1])
+        found += [part.prod() for part in parts if len(part)]
+    return np.array(found)
+
+
+def steps_into_episode(dataset: Dataset) -> Int[np.ndarray, "row"]:
+    """Return for every row its step within the episode, from 0."""
+    first = np.repeat(np.cumsum(dataset.lengths) - dataset.lengths, dataset.lengths)
+    return (np.arange(dataset.rows) - first).astype(np.int32)
+
+
+def episode_probabilities(dataset: Dataset, sampling: str) -> Float[np.ndarray, "episode"] | None:
+    """Return each episode's sampling probability; None if all rows are equally likely.
+
+    ``uniform``: every row is equally likely. ``episodes``: every episode is equally likely.
+    ``return``: episodes in proportion to exp(R / 0.1), where R is their return as a share of the
+    log's range (Hong 2023, "Harnessing mixed offline reinforcement learning datasets via trajectory
+    weighting", eq. 7). Raises Mistake for another word.
+    """
+    if sampling == "uniform":
+        return None
+    if sampling not in SAMPLINGS:
+        near = did_you_mean(sampling, SAMPLINGS, f"use one of {', '.join(SAMPLINGS)}")
+        raise Mistake(f"Unknown sampling {sampling!r}{near}")
+    weight = (dataset.lengths > 0).astype(np.float64)
+    if sampling == "return":
+        low, high = dataset.returns.min(), dataset.returns.max()
+        weight *= np.exp((dataset.returns - high) / max(high - low, 1e-9) / RETURN_TEMPERATURE)
+    return weight / weight.sum()
+
+
+def summarise_log(dataset: Dataset) -> Log:
+    """Return the statistics of a dataset that an agent gets before it learns: moments of
+    observations and rewards, the range of returns, the longest episode."""
+    moments: Any = None
+    for begin in range(0, dataset.rows, BLOCK_ROWS):
+        rows = dataset.transitions(np.arange(begin, min(begin + BLOCK_ROWS, dataset.rows)))
+        numbers = jax.tree.map(lambda x: np.asarray(x, np.float64), (rows.obs, rows.reward))
+        sums = jax.tree.map(lambda x: np.stack([x.sum(0), np.square(x).sum(0)]), numbers)
+        moments = sums if moments is None else jax.tree.map(np.add, moments, sums)
+    mean = jax.tree.map(lambda sums: sums[0] / dataset.rows, moments)
+    deviation = jax.tree.map(
+        lambda sums: np.sqrt(np.maximum(sums[1] / dataset.rows - (sums[0] / dataset.rows) ** 2, 0)),
+        moments,
+    )
+    obs_mean, obs_std = (
+        jax.tree.map(lambda x: x.astype(np.float32), each[0]) for each in (mean, deviation)
+    )
+    return Log(
+        obs_mean,
+        obs_std,
+        (float(mean[1]), float(deviation[1])),
+        (float(dataset.returns.min()), float(dataset.returns.max())),
+        int(dataset.lengths.max()),
+    )

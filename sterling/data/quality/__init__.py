@@ -1,0 +1,1 @@
+"""Check a dataset for what silently ruins learning, and repair it."""

@@ -1,0 +1,1 @@
+"""Record the episodes of any Gymnasium loop as a dataset, as they end."""

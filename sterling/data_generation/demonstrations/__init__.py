@@ -1,0 +1,1 @@
+"""Record episodes that a human plays, with the keyboard or a gamepad."""

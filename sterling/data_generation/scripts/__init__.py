@@ -1,0 +1,1 @@
+"""Scripted policies and oracles that generate datasets, by environment."""

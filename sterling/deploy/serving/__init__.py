@@ -1,0 +1,1 @@
+"""Serve a trained policy over HTTP: sessions, batches of concurrent requests, answers."""

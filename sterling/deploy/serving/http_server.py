@@ -1,0 +1,159 @@
+"""A small HTTP/1.1 server on asyncio: requests and answers in JSON, connections kept open.
+
+It knows nothing of policies: a route is a function from a JSON body to a JSON answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sterling.types import Mistake
+
+MAX_BODY = 16 * 1024 * 1024  # bytes
+MAX_HEADERS = 100
+IDLE_SECONDS = 120.0  # after which a silent connection is closed
+REASONS = {
+    **{200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"},
+    **{411: "Length Required", 413: "Content Too Large", 500: "Internal Server Error"},
+}
+
+Route = Callable[[Any], Awaitable[Any]]  # a JSON body (None for GET) -> a JSON answer
+
+
+class HttpError(Exception):
+    """An answer that is not 200: its status and one line."""
+
+    def __init__(self, status: int, line: str):
+        super().__init__(line)
+        self.status = status
+
+
+class HttpServer:
+    """Serves routes by (method, path). A :class:`Mistake` in a route is a 400 with its line."""
+
+    def __init__(self, routes: dict[tuple[str, str], Route]):
+        self._routes = routes
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port (a free one for 0). Raise Mistake if that is not possible."""
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port)
+        except OSError as error:
+            reason = error.strerror or error
+            raise Mistake(
+                f"cannot listen on {host}:{port}: {reason}. Choose another --port."
+            ) from error
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening and close all connections."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._open):
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection, one after another."""
+        self._open.add(writer)
+        try:
+            while await self._answer_one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
+            pass
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; return whether the connection stays open."""
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                request = await _read_request(reader)
+        except HttpError as error:  # what follows cannot be read
+            await _write(writer, error.status, {"error": str(error)}, keep=False)
+            return False
+        if request is None:
+            return False
+        method, path, body, keep = request
+        status, answer = await self._answer(method, path, body)
+        await _write(writer, status, answer, keep=keep)
+        return keep
+
+    async def _answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        """Return the status and the JSON answer of a request."""
+        route = self._routes.get((method, path))
+        if route is None:
+            known = sorted(f"{verb} {place}" for verb, place in self._routes)
+            found = [verb for verb, place in self._routes if place == path]
+            wrong = f"use {found[0]} {path}" if found else f"there is {', '.join(known)}"
+            return (405 if found else 404), {"error": wrong}
+        try:
+            return 200, await route(_parsed(body) if method == "POST" else None)
+        except Mistake as error:
+            return 400, {"error": str(error)}
+        except Exception as error:
+            return 500, {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+
+
+def _parsed(body: bytes) -> Any:
+    """Return a JSON body; raise Mistake if it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Mistake(f"the body is not JSON: {str(error).splitlines()[0]}") from error
+
+
+async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes, bool] | None:
+    """Return method, path, body and whether to keep the connection; None at its end."""
+    try:
+        line = await reader.readline()
+    except ValueError as error:
+        raise HttpError(400, "the request line is too long") from error
+    if not line:
+        return None
+    words = line.decode("latin-1").split()
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise HttpError(400, "this is not an HTTP/1.1 request")
+    headers = await _read_headers(reader)
+    if "transfer-encoding" in headers:
+        raise HttpError(411, "send Content-Length in place of Transfer-Encoding")
+    text = headers.get("content-length", "0")
+    if not text.isdecimal():
+        raise HttpError(400, "Content-Length must be a whole number")
+    if int(text) > MAX_BODY:
+        raise HttpError(413, f"a body may have at most {MAX_BODY} bytes")
+    body = await reader.readexactly(int(text))
+    wish = headers.get("connection", "").lower()
+    keep = wish != "close" and (words[2] != "HTTP/1.0" or wish == "keep-alive")
+    return words[0], words[1].partition("?")[0], body, keep
+
+
+async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
+    """Return the headers with names in lower case."""
+    found: dict[str, str] = {}
+    for _ in range(MAX_HEADERS):
+        try:
+            line = (await reader.readline()).decode("latin-1").strip()
+        except ValueError as error:
+            raise HttpError(400, "a header is too long") from error
+        if not line:
+            return found
+        name, _, value = line.partition(":")
+        found[name.strip().lower()] = value.strip()
+    raise HttpError(400, f"at most {MAX_HEADERS} headers are read")
+
+
+async def _write(writer: asyncio.StreamWriter, status: int, answer: Any, *, keep: bool) -> None:
+    """Write an answer."""
+    body = json.dumps(answer).encode()
+    head = (
+        f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: {'keep-alive' if keep else 'close'}\r\n\r\n"
+    )
+    writer.write(head.encode() + body)
+    await writer.drain()

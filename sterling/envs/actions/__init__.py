@@ -1,0 +1,1 @@
+"""Wrappers of worlds that change the form of actions: masks, bounds, nested actions."""

@@ -1,0 +1,1 @@
+"""Backends that step inside a compiled program: EnvPool and gymnax."""

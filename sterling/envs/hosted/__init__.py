@@ -1,0 +1,1 @@
+"""Backends that step on the host, in supervised worker processes: Gymnasium and PettingZoo."""

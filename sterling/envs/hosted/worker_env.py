@@ -1,0 +1,300 @@
+"""One Gymnasium environment inside a worker: built, checked, seeded and stepped.
+
+This file runs inside worker processes, so it imports nothing slow (no JAX): a worker starts in a
+fraction of a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from sterling.envs.hosted import pettingzoo_parallel, reported_channels, reported_masks
+from sterling.envs.hosted.shared_memory import (
+    ACTION_MASK,
+    BUILD,
+    OBSERVATION,
+    SKIP,
+    STEP,
+    ContractViolation,
+    EnvDescription,
+    NotGymnasiumEnv,
+    SharedArrays,
+    arrange_leaves,
+    is_joint_mask,
+    mask_size,
+    plain_space,
+    space_leaves,
+)
+
+SUPPORTED_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+def inspect_factory(
+    factory: Callable[[], Any], names: tuple[str, ...] = (), weights: tuple[float, ...] = ()
+) -> EnvDescription:
+    """Build one environment, inspect it over one reset and one step, and close it.
+
+    ``names`` are entries of ``info`` to report, ``weights`` those of a vector reward. Raises
+    :class:`ContractViolation`, whose line says what is wrong.
+    """
+    env = build_env(factory)
+    if not isinstance(env, gymnasium.Env):
+        raise NotGymnasiumEnv(f"the factory returned {_describe(env)}. Return a gymnasium.Env")
+    try:
+        return inspect_env(env, names, weights)
+    finally:
+        env.close()
+
+
+def build_env(factory: Callable[[], Any]) -> Any:
+    """Build an environment; one of PettingZoo's becomes one environment of all its agents."""
+    env = factory()
+    if pettingzoo_parallel.is_pettingzoo_env(env):
+        return pettingzoo_parallel.join_agents(env)
+    return env
+
+
+def inspect_env(
+    env: gymnasium.Env, names: tuple[str, ...] = (), weights: tuple[float, ...] = ()
+) -> EnvDescription:
+    """Inspect an existing environment over one reset and one step, and leave it in that episode."""
+    for name in ("observation_space", "action_space"):
+        _check_space(name, getattr(env, name, None))
+    obs, info = _check_reset_result(env.reset(seed=0))
+    obs_space, wrap = plain_space(env.observation_space, single=True), False
+    has_mask = isinstance(obs_space, spaces.Dict) and ACTION_MASK in obs_space.spaces
+    mask = "" if has_mask else reported_masks.find_mask_source(env, info)
+    if mask:
+        wrap = not isinstance(obs_space, spaces.Dict)
+        parts = {OBSERVATION: obs_space} if wrap else dict(obs_space.spaces)
+        first = reported_masks.read_mask(mask, env.action_space, env, info)
+        form: Any = first.shape if first.ndim > 1 else first.size
+        obs_space = spaces.Dict({**parts, ACTION_MASK: spaces.MultiBinary(form)})
+    agents = env.names if isinstance(env, pettingzoo_parallel.JointEnv) else ()
+    named = env.get_wrapper_attr("unseen") if env.has_wrapper_attr("unseen") else ()
+    # an attribute ``unseen`` of another type means something else
+    unseen = named if isinstance(named, str | tuple | list) else ()
+    description = EnvDescription(
+        obs_space, plain_space(env.action_space), mask, wrap, agents=agents, unseen=unseen
+    )
+    seen = add_mask(description, env, obs, info)
+    writer = ObservationWriter(
+        obs_space, [np.zeros(s.shape or (), s.dtype) for _, s in space_leaves(obs_space)]
+    )
+    writer.write(seen)
+    allowed = seen[ACTION_MASK] if mask or has_mask else None
+    obs, reward, _, _, info = check_step_result(
+        env.step(_sample_allowed_action(env.action_space, allowed))
+    )
+    writer.write(add_mask(description, env, obs, info))
+    channels, weights = reported_channels.infer_channels(names, weights, reward, info, agents)
+    return description._replace(channels=channels, weights=weights)
+
+
+class ObservationWriter:
+    """Checks observations against their space and copies them into the shared arrays."""
+
+    def __init__(self, space: spaces.Space[Any], rows: Sequence[np.ndarray]):
+        parts = zip(space_leaves(space), rows, strict=True)
+        self._parts = [
+            (path, part, row, "observation" + "".join(f"[{k!r}]" for k in path if k != OBSERVATION))
+            for (path, part), row in parts
+        ]
+
+    def write(self, obs: Any) -> None:
+        """Copy one observation; raises :class:`ContractViolation` if it does not fit its space."""
+        for path, space, row, name in self._parts:
+            value = obs
+            for key in path:
+                value = _observation_part(value, key, name)
+            value = np.asarray(value)
+            if value.shape != row.shape:
+                said = f"but observation_space says {row.shape}"
+                raise ContractViolation(f"{name} has shape {value.shape}, {said}")
+            if value.dtype != row.dtype and not np.can_cast(value.dtype, row.dtype, "same_kind"):
+                said = f"but observation_space says {row.dtype}"
+                raise ContractViolation(f"{name} has type {value.dtype}, {said}")
+            row[...] = value
+            if row.dtype.kind == "f" and not np.isfinite(row).all():
+                raise ContractViolation(f"{name} holds NaN or infinity")
+            if not isinstance(space, spaces.Box) and not space.contains(row[()]):
+                raise ContractViolation(f"{name} is {value}, outside {space}")
+
+
+class HostedEnv:
+    """The environment of row ``index`` of the shared arrays."""
+
+    def __init__(
+        self,
+        factory: Callable[[], Any],
+        description: EnvDescription,
+        shared: SharedArrays,
+        index: int,
+    ):
+        self.index = index
+        self._env: Any = None
+        self._factory, self._description, self._shared = factory, description, shared
+        obs, action = space_leaves(description.obs), space_leaves(description.action)
+        rows = [shared[f"obs{n}"][index : index + 1] for n in range(len(obs))]
+        views = [r.reshape(s.shape or ()) for r, (_, s) in zip(rows, obs, strict=True)]
+        self._writer = ObservationWriter(description.obs, views)
+        self._actions = [shared[f"action{n}"] for n in range(len(action))]
+
+    def carry_out_order(self) -> None:
+        """Carry out this row's order; an exception of the environment passes through."""
+        shared, index, env = self._shared, self.index, self._env
+        order = shared["order"][index]
+        if order == STEP:
+            # copies: the environment may keep its action
+            parts = [action[index].copy() for action in self._actions]
+            answer = env.step(arrange_leaves(self._description.action, iter(parts)))
+            obs, reward, terminated, truncated, info = check_step_result(answer)
+            reported_channels.write_step(self._description, shared, index, reward, info)
+            shared["terminated"][index], shared["truncated"][index] = terminated, truncated
+        else:
+            seed = None
+            if order == BUILD:
+                self.close()
+                env, seed = build_env(self._factory), int(shared["seed"][index])
+                self._env = env
+            obs, info = _check_reset_result(env.reset(seed=seed))
+        self._writer.write(add_mask(self._description, env, obs, info))
+
+    def close(self) -> None:
+        """Close the environment, if there is one."""
+        env, self._env = self._env, None
+        if env is not None:
+            with contextlib.suppress(Exception):  # a broken environment may fail to close, too
+                env.close()
+
+
+class HostedEnvs:
+    """The environments of one worker."""
+
+    def __init__(self, envs: Sequence[HostedEnv], shared: SharedArrays, worker: int):
+        self._envs, self._shared, self._worker = envs, shared, worker
+
+    def carry_out_orders(self) -> dict[int, str]:
+        """Carry out all orders; return the reason of every failure, by environment."""
+        shared, worker, failures = self._shared, self._worker, {}
+        for env in self._envs:
+            if shared["order"][env.index] == SKIP:
+                continue
+            shared["current"][worker] = env.index
+            shared["ticks"][worker] += 1
+            try:
+                env.carry_out_order()
+            except Exception as error:
+                failures[env.index] = describe_error(error)
+        shared["current"][worker] = -1
+        return failures
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self._envs:
+            env.close()
+
+
+def describe_error(error: BaseException) -> str:
+    """Describe an exception in one line, with the file and line it came from."""
+    said = " ".join(str(error).split())[:300]
+    if isinstance(error, ContractViolation):
+        return said
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return f"{type(error).__name__}: {said}"
+    where = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+    return f"{type(error).__name__}: {said} ({where})"
+
+
+def add_mask(description: EnvDescription, env: Any, obs: Any, info: dict[str, Any]) -> Any:
+    """Return the observation with the environment's action mask added, if it has one."""
+    if not description.mask:
+        return obs
+    mask = reported_masks.read_consistent_mask(description, env, info)
+    return {**({OBSERVATION: obs} if description.wrap else obs), ACTION_MASK: mask}
+
+
+def check_step_result(answer: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    """Return what ``step`` returned, with the reward as a number or vector of floats; raise
+    :class:`ContractViolation` if it breaks the contract."""
+    if not isinstance(answer, tuple) or len(answer) != 5 or not isinstance(answer[4], dict):
+        said = "It must return (obs, reward, terminated, truncated, info)"
+        raise ContractViolation(f"step() returned {_describe(answer)}. {said}")
+    obs, reward, terminated, truncated, info = answer
+    if not isinstance(reward, float) and (np.ndim(reward) > 1 or np.shape(reward) in {(0,), (1,)}):
+        said = "Return a number, or a vector with one number for each of several objectives"
+        raise ContractViolation(f"step() returned a reward of shape {np.shape(reward)}. {said}")
+    try:
+        reward = np.asarray(reward, float) if np.ndim(reward) else float(reward)
+    except (TypeError, ValueError):
+        raise ContractViolation(
+            f"step() returned the reward {reward!r:.60}. Return a number"
+        ) from None
+    if not np.isfinite(reward).all():
+        raise ContractViolation(f"step() returned the reward {reward}")
+    return obs, reward, bool(terminated), bool(truncated), info
+
+
+def _check_reset_result(answer: Any) -> tuple[Any, dict[str, Any]]:
+    if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], dict):
+        raise ContractViolation(f"reset() returned {_describe(answer)}. It must return (obs, info)")
+    return answer
+
+
+def _check_space(name: str, space: Any) -> None:
+    if not isinstance(space, spaces.Space):
+        raise ContractViolation(f"it has no {name}. Set self.{name} to a space of gymnasium.spaces")
+    for _, leaf in space_leaves(space):
+        if isinstance(leaf, spaces.Sequence) and name == "observation_space":
+            said = "Say how many items it may hold at most: --env max_items=16"
+            raise ContractViolation(f"{name} has a Sequence. {said}")
+        if not isinstance(leaf, SUPPORTED_SPACES):
+            raise ContractViolation(
+                f"{name} has a part of type {type(leaf).__name__}. Use Box, Discrete, "
+                "MultiDiscrete, MultiBinary, or a Dict or Tuple of them"
+            )
+
+
+def _sample_allowed_action(space: Any, allowed: Any) -> Any:
+    """Return an action of ``space`` that the mask allows."""
+    space.seed(0)
+    if allowed is None or not mask_size(space):
+        return space.sample()
+    if not np.any(allowed):
+        raise ContractViolation(
+            "after reset() the action mask allows no action. Allow at least one"
+        )
+    if isinstance(space, spaces.Discrete):
+        return space.start + np.flatnonzero(allowed)[0]
+    if is_joint_mask(space, np.shape(allowed)):
+        return (np.argwhere(allowed)[0] + space.start).astype(space.dtype)
+    is_multi = isinstance(space, spaces.MultiDiscrete)
+    sizes = space.nvec.ravel() if is_multi else [2] * math.prod(space.shape)
+    parts = np.split(np.ravel(allowed), np.cumsum(sizes)[:-1])
+    first = np.array([np.argmax(part) for part in parts]).reshape(space.shape)
+    return (first + getattr(space, "start", 0)).astype(space.dtype)
+
+
+def _observation_part(value: Any, key: Any, name: str) -> Any:
+    """Return one part of a nested observation; ``name`` is its path, for the message."""
+    try:
+        return value[key]
+    except (LookupError, TypeError, ValueError):
+        raise ContractViolation(f"{name} is missing from {_describe(value)}") from None
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"{len(value)} values"
+    return f"something of type {type(value).__name__}"

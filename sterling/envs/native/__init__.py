@@ -1,0 +1,1 @@
+"""Environments written in JAX for Sterling, one file each. No tests' probe worlds."""

@@ -1,0 +1,1 @@
+"""Observations of any length, padded to one shape."""

@@ -1,0 +1,243 @@
+"""Evaluate a run: what ``sterling evaluate`` and ``sterling.evaluate`` do."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sterling.statistics import Estimate, Headline
+from sterling.system.mistake import Mistake
+from sterling.training.trained_run import TrainedRun, load
+
+if TYPE_CHECKING:
+    from sterling.evaluation.language.solve_rates import Judgement
+
+DEFAULT_EPISODES = 20  # per seed
+METHODS = ("fqe", "model", "is", "wis", "pdis", "wpdis", "dr", "wdr")
+LEARNED_METHODS = ("fqe", "model", "dr", "wdr")  # methods that learn a function or a model
+ESTIMATOR_OPTIONS = ("updates", "policy", "behaviour")  # options of --method only
+LANGUAGE_OPTIONS = ("beside", "samples", "problems", "levels")  # for language models only
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation measured or estimated."""
+
+    title: str  # what the numbers are
+    per_seed: Mapping[int, float | None]  # each seed's mean return; empty for estimates from a log
+    estimates: Mapping[str, Headline | Estimate]  # by what is estimated, with intervals
+    log: str | None = None  # the dataset, if one was used
+
+    def __repr__(self) -> str:
+        seeds = [f"seed {seed}: {'failed' if score is None else f'{score:.6g}'}"
+                 for seed, score in self.per_seed.items()]  # fmt: skip
+        lines = [f"{name}: {_full_text(found)}" for name, found in self.estimates.items()]
+        return "\n".join([f"Evaluation: {self.title}", *(f"  {line}" for line in seeds + lines)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "title": self.title,
+            "log": self.log,
+            "per_seed": {str(seed): score for seed, score in self.per_seed.items()},
+            "estimates": {name: found.to_json() for name, found in self.estimates.items()},
+        }
+
+
+def _full_text(found: Headline | Estimate) -> str:
+    if isinstance(found, Headline):
+        return found.full_text()
+    return f"{found} ({found.level:.0%}, {found.method})"
+
+
+def evaluate(
+    run: TrainedRun | str | Path,
+    *,
+    episodes: int | None = None,
+    evaluate_limit: int | None = None,
+    phase: int | None = None,
+    return_within: Any = None,
+    failed: Any = None,
+    data: str | Path | None = None,
+    method: str | None = None,
+    gamma: float = 0.99,
+    updates: int | None = None,
+    policy: str | None = None,
+    behaviour: str | None = None,
+    beside: Sequence[TrainedRun | str | Path] | None = None,
+    samples: int | None = None,
+    problems: int | None = None,
+    levels: str | None = None,
+) -> Evaluation | Judgement:
+    """Evaluate a trained policy, in its environment or from a dataset.
+
+    Args:
+        run: a run's folder, or a run that was trained or loaded.
+        episodes: episodes per seed (20).
+        evaluate_limit: steps after which an episode is cut, with its return so far; None: the
+            run's own limit.
+        phase: evaluate in the environment of this phase, from 1 on; None: the last.
+        return_within, failed: as in ``sterling.train``.
+        data: a dataset, to compare with or to estimate from; None: the one that the run was
+            trained from, if it was and the file is still there.
+        method: estimate the return from the dataset alone: fqe, model, is, wis, pdis, wpdis, dr
+            or wdr (docs/offpolicy.md); ``gamma``, ``updates``, ``policy`` ("sampled" or "mode")
+            and ``behaviour`` ("logged" or "cloned") belong to it.
+        policy: "last" (the default), or "best" of a run with ``keep="best"``; or as above.
+        beside, samples, problems, levels: for a language model: other runs on the same problems,
+            answers to each problem (16), problems per seed (64), levels of difficulty. One of them
+            asks for pass@k, and the result is a
+            :class:`~sterling.evaluation.language.solve_rates.Judgement`.
+
+    Returns:
+        An :class:`Evaluation`, or a Judgement; both have ``to_json()``.
+
+    Raises:
+        Mistake: options that do not belong together or to this kind of run.
+    """
+    options = {name: value for name, value in locals().items() if name != "run"}
+    found = (
+        run if isinstance(run, TrainedRun) and phase is None else load(_folder(run), phase=phase)
+    )
+    found, options = chosen_policies(found, options)
+    check_options(found, options)
+    if any(options[name] is not None for name in LANGUAGE_OPTIONS):
+        from sterling.evaluation.language import solve_rates
+
+        kept = {name: options[name] for name in ("samples", "problems", "levels")}
+        given: Any = {name: value for name, value in kept.items() if value is not None}
+        return solve_rates.judge(found, beside or (), **given)
+    path = Path(data) if data is not None else _existing(training_log(found))
+    if method is not None:
+        return estimate_from_log(found, path, options)
+    count = DEFAULT_EPISODES if episodes is None else episodes
+    if path is not None:
+        return compare_with_log(found, path, count, evaluate_limit)
+    how = {"limit": evaluate_limit, "failed": failed, "return_within": return_within}
+    return evaluate_returns(found, count, how)
+
+
+def _folder(run: TrainedRun | str | Path) -> Path:
+    path = run.path if isinstance(run, TrainedRun) else Path(run)
+    if path is None:
+        raise Mistake("phase=K needs a run with a folder: train it with out=FOLDER.")
+    return path
+
+
+def chosen_policies(run: TrainedRun, options: dict[str, Any]) -> tuple[TrainedRun, dict[str, Any]]:
+    """Return the run with the policies that ``policy`` names, "last" or "best", and the other
+    options; the other words of ``policy`` are for off-policy evaluation."""
+    word = options.get("policy")
+    if word not in ("last", "best"):
+        return run, options
+    return (run.best if word == "best" else run), {**options, "policy": None}
+
+
+def check_options(run: TrainedRun, options: Mapping[str, Any]) -> None:
+    """Raise Mistake for options that do not belong together or to this kind of run."""
+    given = [name for name, value in options.items() if value is not None]
+    if run.settings.speech is None:
+        for name in LANGUAGE_OPTIONS:
+            if name in given:
+                raise Mistake(f"--{name} is for runs that train a language model. Leave it out.")
+        _check_estimator_options(options, given)
+        return
+    if "evaluate_limit" in given:
+        raise Mistake("--evaluate-limit does not apply to language models. Leave it out.")
+    for name in ("data", "method"):
+        if name in given:
+            raise Mistake(f"--{name} does not apply to language models. Use --samples N instead.")
+    if "episodes" in given and any(name in given for name in LANGUAGE_OPTIONS):
+        raise Mistake("--episodes cannot be combined with --samples. Use --problems N instead.")
+
+
+def _check_estimator_options(options: Mapping[str, Any], given: Sequence[str]) -> None:
+    if "method" not in given:
+        for name in ESTIMATOR_OPTIONS:
+            if name in given:
+                raise Mistake(
+                    f"--{name} is for off-policy evaluation. Add --method, or leave it out."
+                )
+        return
+    if options["method"] not in METHODS:
+        raise Mistake(f"Unknown method {options['method']!r}. Use {', '.join(METHODS)}.")
+    if "evaluate_limit" in given:
+        raise Mistake(
+            "--evaluate-limit is for episodes in the environment, but --method uses none. Leave "
+            "out one of them."
+        )
+
+
+def training_log(run: TrainedRun) -> Path | None:
+    """Return the dataset that a run was trained from; None if there is none."""
+    return None if run.settings.data is None else Path(run.settings.data.path)
+
+
+def _existing(path: Path | None) -> Path | None:
+    return path if path is not None and path.exists() else None
+
+
+def evaluate_returns(run: TrainedRun, episodes: int, how: Mapping[str, Any]) -> Evaluation:
+    """Evaluate in the environment: each seed's return, and the mean return and the other channels
+    with their intervals."""
+    found = run.evaluate(episodes, **how)
+    scores = found["return"]["per_seed"]
+    estimates = {name: Headline.from_json(one) for name, one in found.items() if name != "unended"}
+    where = run.settings.name or "its environment"
+    title = f"return of {run.settings.title} in {where}, {episodes} episodes per seed"
+    return Evaluation(title, dict(zip(run.settings.seeds, scores, strict=True)), estimates)
+
+
+def compare_with_log(run: TrainedRun, path: Path, episodes: int, limit: int | None) -> Evaluation:
+    """Evaluate in the environment, beside the returns of the dataset and of its cloned behaviour
+    policy, sampled and in its mode."""
+    from sterling.data import Dataset
+    from sterling.evaluation import compare_with_behaviour
+
+    data = Dataset(path)
+    found = compare_with_behaviour(run, data, episodes, limit=limit)
+    estimates = {
+        f"{run.settings.title} (mode)": found.agent,
+        "behaviour (sampled)": found.sampled,
+        "behaviour (mode)": found.deterministic,
+        "log, all episodes": found.dataset,
+        "log, best tenth": found.best,
+    }
+    title = f"return, {episodes} episodes a seed, and of {path} ({len(data)} episodes)"
+    per_seed = dict(zip(run.settings.seeds, found.per_seed, strict=True))
+    return Evaluation(title, per_seed, estimates, str(path))
+
+
+def estimate_from_log(run: TrainedRun, path: Path | None, options: Mapping[str, Any]) -> Evaluation:
+    """Estimate from the dataset the return of every seed's policy, and of the behaviour policy."""
+    from sterling.data import Dataset
+    from sterling.evaluation import TrainedPolicy, behaviour, estimate_policy_value
+    from sterling.evaluation.off_policy.policy_probabilities import check_same_problem
+    from sterling.training.assembly.run_dataset import fit_to_world
+
+    method, gamma, world = options["method"], options["gamma"], run.world()
+    if path is None:
+        raise Mistake(f"--method {method} estimates from a dataset. Add --data FILE.")
+    data = fit_to_world(Dataset(path), world, run.settings.name or "the run", checked=False)
+    check_same_problem(world.spec, data.spec)
+    given = {"updates": options["updates"], "behaviour": options["behaviour"]}
+    asked = {name: value for name, value in given.items() if value is not None}
+    word = options["policy"] or ("mode" if method in ("fqe", "model") else "sampled")
+    failed = run.result.get("failed_seeds", [])
+    found: dict[str, Headline | Estimate] = {}
+    for seed in (seed for seed in run.settings.seeds if seed not in failed):
+        policy = TrainedPolicy.from_run(run, data.spec, seed, sampled=word == "sampled")
+        kind = "sampled" if policy.sampled else "mode"
+        value = estimate_policy_value(policy, data, method, gamma=gamma, seed=seed, **asked)
+        found[f"seed {seed} ({kind})"] = value
+    beyond = method in LEARNED_METHODS
+    learned = {"updates": options["updates"]} if beyond and options["updates"] else {}
+    found["behaviour"] = behaviour(data, gamma=gamma, beyond=beyond, **learned)
+    title = f"return discounted by {gamma:g} a step, by {method} from {path}"
+    return Evaluation(title, {}, found, str(path))
+
+
+EVALUATE_ARGUMENTS = tuple(inspect.signature(evaluate).parameters)  # as on the command line

@@ -1,0 +1,1 @@
+"""Evaluate language models: pass@k, paired problems, statistics of answers."""

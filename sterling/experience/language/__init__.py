@@ -1,0 +1,1 @@
+"""Sources of text: conversations, demonstrations, pairs of answers."""

@@ -1,0 +1,134 @@
+"""Texts to imitate (supervised fine-tuning): demonstrations of a text world, or a file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from sterling import random_keys as named
+from sterling.experience.batch_draws import NoFeedback, StaticSource
+from sterling.experience.language.token_rows import GroupedLines, to_record
+from sterling.language.adapters.jsonl_tasks import read_records
+from sterling.language.question_order import next_questions
+from sterling.language.scene import Message
+from sterling.language.scene_dialogue import ChatSettings, Transcript, demonstrate
+from sterling.types import Feed, Mistake, Record, Texts
+
+HELD_OUT_REASON = "their questions are held out for evaluation"
+
+
+class Demonstrations(StaticSource, NoFeedback, eqx.Module):
+    """Draws texts ``(row, token)`` uniformly; all seeds share them."""
+
+    texts: Record | None  # (row, token); None in a checkpoint: made again on resuming
+    needs: Texts = eqx.field(static=True)
+
+    @classmethod
+    def from_transcripts(
+        cls, lines: list[Transcript], voice: ChatSettings, needs: Texts
+    ) -> Demonstrations:
+        """Create the source from lines; failed and cut ones are left out. Mistake if none is
+        left."""
+        whole = [line for line in lines if line.turns and not line.failed and not line.cut]
+        if not whole:
+            why = next((line.failed for line in lines if line.failed), "all are too long")
+            raise Mistake(f"no text is left to imitate: {why}; raise context, or check the data")
+        made = to_record([GroupedLines(whole, [0] * len(whole))], voice, len(whole))
+        return cls(jax.tree.map(lambda x: x[0], made), needs)
+
+    @property
+    def traced(self) -> bool:
+        """Return True: everything is on the device."""
+        return True
+
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"]
+    ) -> tuple[Demonstrations, Demonstrations]:
+        """Return the source itself, which is also what updates draw from: nothing is collected."""
+        return self, self
+
+    def rows(self, feed: Feed) -> int:
+        """Return the number of rows in one batch."""
+        return feed.batch
+
+    def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
+        """Draw the texts' indices uniformly."""
+        count, shape = self._texts.mask.shape[0], (feed.updates, feed.batch)
+
+        def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
+            return jax.random.randint(key, shape, 0, count, jnp.int32)
+
+        return jax.vmap(choose)(named.fold_each(keys, "sample"))
+
+    def draw(
+        self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Int[Array, "batch"]
+    ) -> Record:
+        """Return a batch ``(row, token)``."""
+        return jax.tree.map(lambda x: x[sample], self._texts)
+
+    @property
+    def _texts(self) -> Record:
+        assert self.texts is not None  # None only in a checkpoint
+        return self.texts
+
+    def to_checkpoint(self) -> Demonstrations:
+        """Drop the texts: on resuming they are read or made again."""
+        return dataclasses.replace(self, texts=None)
+
+    def from_checkpoint(self, fresh: Demonstrations) -> Demonstrations:
+        """Take the texts of ``fresh``."""
+        return fresh
+
+
+def make_demonstrations(
+    world: Any, levels: tuple[int, ...], voice: ChatSettings, count: int
+) -> list[Transcript]:
+    """Make ``count`` demonstrations from the world's own solutions; always the same ones.
+
+    Those longer than the voice's context are marked as cut.
+    """
+    if not hasattr(world, "solve"):
+        raise Mistake(f"{world.name} has no solutions to imitate; give a file of texts: texts=FILE")
+    random = np.random.default_rng(0)
+    asked = next_questions(world, [levels[i % len(levels)] for i in range(count)], random)
+    return demonstrate(world, [world.begin(seed, level) for seed, level in asked], voice)
+
+
+def read_demonstrations(
+    path: str | Path,
+    voice: ChatSettings,
+    kept_out: Callable[[Sequence[Message]], bool] | None = None,
+) -> list[Transcript]:
+    """Read the lines of a JSON-lines file: ``{"prompt": ..., "response": ...}``, with an optional
+    ``system`` message.
+
+    Lines longer than the context are marked as cut; those whose opening is to be ``kept_out`` are
+    marked as failed. Raises :class:`Mistake` as
+    :func:`sterling.language.adapters.jsonl_tasks.records` does, and for a ``system`` that is not a
+    text.
+    """
+    tokenizer, lines = voice.tokenizer, []
+    for number, each in enumerate(read_records(str(path), ("prompt", "response"))):
+        system = each.get("system", "")
+        if not isinstance(system, str):
+            name = f"{Path(path).name}, record {number + 1}"
+            raise Mistake(f"{name}: 'system' must be a text")
+        before = [Message("system", system)] if system else []
+        opening = [*before, Message("user", each["prompt"])]
+        line = Transcript(
+            number, 0, failed=HELD_OUT_REASON if kept_out and kept_out(opening) else ""
+        )
+        line.hear(tokenizer.encode_opening(opening))
+        ids = [*tokenizer.encode(each["response"]), tokenizer.end]
+        line.say(ids, [0.0] * len(ids))
+        line.cut = len(line.ids) > voice.context
+        lines.append(line)
+    return lines

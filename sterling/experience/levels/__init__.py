@@ -1,0 +1,1 @@
+"""Sources that choose where episodes begin: level replay, level editing, Go-Explore."""

@@ -1,0 +1,1 @@
+"""Sources of batches from datasets and from several sources at once."""

@@ -1,0 +1,216 @@
+"""Batches of a dataset: the source of offline learning."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from sterling import random_keys as named
+from sterling.actor import Actor
+from sterling.data.dataset import Dataset
+from sterling.data.device_dataset import DeviceDataset, HostDataset, to_device
+from sterling.data.episode_returns import (
+    episode_probabilities,
+    lowest_continuation,
+    monte_carlo_returns,
+    steps_into_episode,
+)
+from sterling.equations.value_losses import n_step_return
+from sterling.experience.batch_draws import NoFeedback, StaticSource, feed_keys
+from sterling.experience.replay.n_step_windows import rows_to_sum, zero_unless
+from sterling.types import AnyArray, AnyNeeds, Feed, Mistake, Record
+
+
+class EpisodeSampler(eqx.Module):
+    """The episodes' positions in a dataset, to sample them with unequal probabilities."""
+
+    share: Float[Array, "episode"]  # cumulated probabilities
+    begin: Int[Array, "episode"]
+    length: Int[Array, "episode"]
+
+    @classmethod
+    def from_dataset(cls, dataset: Dataset, sampling: str) -> EpisodeSampler | None:
+        """Create the sampler; None if all rows have the same probability."""
+        share = episode_probabilities(dataset, sampling)
+        if share is None:
+            return None
+        begin = np.cumsum(dataset.lengths) - dataset.lengths
+        whole = (jnp.asarray(x, jnp.int32) for x in (begin, dataset.lengths))
+        return cls(jnp.asarray(np.cumsum(share), jnp.float32), *whole)
+
+    def draw(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int[Array, "..."]:
+        """Draw rows: an episode by its probability, then one of its rows uniformly."""
+        which, where = named.split(key, "episode", 2)
+        drawn = jax.random.uniform(which, shape) * self.share[-1]
+        episode = jnp.searchsorted(self.share, drawn, side="right").astype(jnp.int32)
+        episode = jnp.minimum(episode, self.share.size - 1)
+        within = jax.random.uniform(where, shape) * self.length[episode].astype(jnp.float32)
+        return self.begin[episode] + jnp.minimum(within.astype(jnp.int32), self.length[episode] - 1)
+
+
+class DatasetSource(StaticSource, NoFeedback, eqx.Module):
+    """Draws transitions ``(batch, ...)`` of a dataset, or sequences ``(batch, time, ...)``, as
+    ``needs`` asks; all seeds share the dataset.
+
+    A drawn row is the start of an n-step window, exactly as in
+    :class:`~sterling.experience.replay.replay_buffer.Replay`. Padded sequences end in the drawn
+    row.
+    """
+
+    data: DeviceDataset | HostDataset | None  # None in a checkpoint: the file holds it
+    # discounted return to the episode's end, if ``needs`` asks for it
+    returns: Float[Array, "row"] | None
+    time: Int[Array, "row"] | None  # step within the episode, for padded sequences
+    episodes: EpisodeSampler | None
+    needs: AnyNeeds = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, dataset: Dataset, needs: AnyNeeds, sampling: str = "uniform") -> DatasetSource:
+        """Put the dataset on the device if it fits; ``sampling`` is a word of
+        :func:`~sterling.data.episode_returns.shares`."""
+        asked = (feed.monte_carlo for feed in needs.feeds)
+        gammas = {float(each) for each in asked if each is not None}
+        returns, time = None, None
+        if any(feed.padded for feed in needs.feeds):
+            returns = jnp.asarray(monte_carlo_returns(dataset, gammas.pop()))
+            time = jnp.asarray(steps_into_episode(dataset))
+        elif gammas:
+            gamma = gammas.pop()
+            returns = jnp.asarray(
+                monte_carlo_returns(dataset, gamma, lowest_continuation(dataset, gamma))
+            )
+        return cls(
+            to_device(dataset), returns, time, EpisodeSampler.from_dataset(dataset, sampling), needs
+        )
+
+    @property
+    def traced(self) -> bool:
+        """Whether drawing can be compiled; False for files larger than memory."""
+        return isinstance(self.data, DeviceDataset)
+
+    def collect(
+        self, agent: Actor, keys: Key[Array, "seed"]
+    ) -> tuple[DatasetSource, DatasetSource | PreloadedBatches]:
+        """Return the source and its draws; for a file larger than memory, read the batches now."""
+        return self, self if self.traced else PreloadedBatches.load(self, keys)
+
+    def rows(self, feed: Feed) -> int:
+        """Return the number of rows in one batch."""
+        return self.needs.feed(feed.name).batch
+
+    def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
+        """Draw the windows' first rows."""
+        shape = (feed.updates, self.rows(feed))
+
+        def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
+            if self.episodes is not None:
+                return self.episodes.draw(key, shape)
+            return jax.random.randint(key, shape, 0, self._data.rows, jnp.int32)
+
+        return jax.vmap(choose)(named.fold_each(keys, "sample"))
+
+    def draw(
+        self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Int[Array, "..."]
+    ) -> Record:
+        """Return the drawn windows as transitions, or the sequences."""
+        if feed.padded:
+            return self._stretches(sample, feed.length)
+        if feed.length:
+            steps = jnp.arange(feed.length, dtype=jnp.int32)
+            sample = sample[..., None] + steps.reshape((1,) * sample.ndim + (-1,))
+        batch = self._transitions(sample, feed)
+        if feed.length:  # rows beyond the end repeat the last row
+            batch = dataclasses.replace(batch, mask=batch.mask & (sample < self._data.rows))
+        return batch
+
+    def to_checkpoint(self) -> DatasetSource:
+        """Drop the data: the dataset's file holds it."""
+        return DatasetSource(None, None, None, None, self.needs)
+
+    def from_checkpoint(self, fresh: DatasetSource) -> DatasetSource:
+        """Take the data of ``fresh``."""
+        return fresh
+
+    @property
+    def _data(self) -> DeviceDataset | HostDataset:
+        assert self.data is not None  # None only in a checkpoint
+        return self.data
+
+    def _rows(self, index: Int[AnyArray, "..."]) -> Record:
+        """Return rows; indices beyond the end give the last row."""
+        return self._data.transitions(jnp.minimum(jnp.asarray(index), self._data.rows - 1))
+
+    def _transitions(self, index: Int[Array, "..."], feed: Feed) -> Record:
+        """Return the windows as transitions, with the extras that the feed asks for."""
+        first, extras = self._rows(index), {}
+        if feed.next_action:
+            extras["next_action"] = zero_unless(~first.last, self._rows(index + 1).action)
+        if self.returns is not None:
+            extras["monte_carlo"] = self.returns[index]
+        first = dataclasses.replace(first, extras=extras)
+        return first if feed.n_step == 1 else self._summed(first, index, feed)
+
+    def _summed(self, first: Record, index: Int[Array, "..."], feed: Feed) -> Record:
+        ahead = jnp.arange(feed.n_step, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
+        window = self._rows(index[..., None] + ahead)
+        follows = jnp.concatenate([jnp.ones_like(window.last[..., :1]), ~window.last[..., :-1]], -1)
+        follows, gamma = rows_to_sum(feed, follows)
+        total, _, steps = n_step_return(window.reward, gamma * window.discount, follows)
+        _, discount, _ = n_step_return(window.reward, window.discount, follows)
+        final = self._rows(index + steps - 1)
+        return dataclasses.replace(
+            first,
+            reward=total,
+            discount=discount * gamma ** (steps - 1).astype(jnp.float32),
+            next_obs=final.next_obs,
+            last=final.last,
+        )
+
+    def _stretches(self, index: Int[Array, "..."], length: int) -> Record:
+        """Return ``length`` rows that end in the drawn one; before the episode's first row, that
+        row is repeated and masked."""
+        assert self.time is not None
+        assert self.returns is not None
+        back = jnp.arange(1 - length, 1, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
+        inside = self.time[index][..., None] + back >= 0
+        rows = jnp.where(inside, index[..., None] + back, (index - self.time[index])[..., None])
+        extras = {"time": self.time[rows], "monte_carlo": self.returns[rows]}
+        return dataclasses.replace(self._rows(rows), mask=inside, extras=extras)
+
+
+class PreloadedBatches(NoFeedback, eqx.Module):
+    """Batches of a dataset larger than memory, read before the updates."""
+
+    batches: dict[str, Record]  # by feed, ``(seed, update, batch, ...)``
+
+    @classmethod
+    def load(cls, logged: DatasetSource, keys: Key[Array, "seed"]) -> PreloadedBatches:
+        """Read one iteration's batches of every feed."""
+        none, batches = jnp.zeros((), jnp.int32), {}
+        for feed in logged.needs.feeds:
+            index = logged.presample(feed, feed_keys(feed, keys))
+            batches[feed.name] = logged.draw(feed, none, None, index)
+        return cls(batches)
+
+    def rows(self, feed: Feed) -> int:
+        """Return the number of rows in one batch."""
+        return self.batches[feed.name].mask.shape[2]
+
+    def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> Record:
+        """Return the batches themselves."""
+        return self.batches[feed.name]
+
+    def draw(self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Record) -> Record:
+        """Return this update's batch. Raises Mistake if n-step sums change from update to
+        update."""
+        if feed.horizon is not None:
+            raise Mistake(
+                "n-step rewards of a dataset larger than memory are summed before the updates, but "
+                "this learner changes n_step or gamma during them; keep both fixed"
+            )
+        return sample

@@ -1,0 +1,251 @@
+"""Write a run's batches to disk, and learn from them again: exactly, or from their solved groups.
+
+There is one file per batch, ``000000.safetensors`` and so on, with the record's arrays by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save_file
+
+from sterling import random_keys as named
+from sterling.experience.batch_draws import PreparedBatches, SourceWrapper, StaticSource
+from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.atomic_files import atomic_write
+from sterling.types import Mistake, Record
+
+RECORD_FIELDS = ("obs", "action", "reward", "discount", "last", "mask")
+HELD_OUT = "held_out"  # key in a file's metadata
+
+
+class BatchRecorder(SourceWrapper, eqx.Module):
+    """A source that writes every batch of ``source`` to a folder."""
+
+    source: Any
+    drawn: Int[Array, ""]  # number of batches so far, which is the next one's number
+    folder: Path = eqx.field(static=True)
+    # share of the questions that the run held out
+    held_out: float = eqx.field(static=True, default=0.0)
+
+    @property
+    def traced(self) -> bool:
+        """Return False: writing runs on the host."""
+        return False
+
+    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[BatchRecorder, Any]:
+        """Collect one batch of ``source`` and write it."""
+        source, draws = self.source.collect(agent, keys)
+        path = self.folder / f"{int(self.drawn):06d}.safetensors"
+        write_batch(path, draws.record, self.held_out)
+        return dataclasses.replace(self, source=source, drawn=self.drawn + 1), draws
+
+    def from_checkpoint(self, fresh: BatchRecorder) -> BatchRecorder:
+        """Return the saved source, with the folder of ``fresh``."""
+        source = self.source.from_checkpoint(fresh.source)
+        return dataclasses.replace(fresh, source=source, drawn=self.drawn)
+
+
+class RecordedBatches(StaticSource, eqx.Module):
+    """Draws a folder's batches in their order, which repeats the same learning."""
+
+    drawn: Int[Array, ""]
+    folder: Path = eqx.field(static=True)
+
+    @classmethod
+    def open_folder(cls, folder: Path, count: int) -> RecordedBatches:
+        """Open a folder at its first batch; Mistake if it holds fewer than ``count`` batches.
+
+        Without this check a run would fail only at its end.
+        """
+        _check_folder(folder)
+        held = len(list(folder.glob("*.safetensors")))
+        if held < count:
+            said = f"{folder} holds {held} batches, but these updates need {count}"
+            raise Mistake(f"{said}; ask for fewer updates")
+        return cls(jnp.zeros((), jnp.int32), folder)
+
+    @property
+    def traced(self) -> bool:
+        """Return False: files are read on the host."""
+        return False
+
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"]
+    ) -> tuple[RecordedBatches, PreparedBatches]:
+        """Read the next batch; Mistake if the folder has no more, or was written with another
+        number of seeds."""
+        batch = read_batch(self.folder / f"{int(self.drawn):06d}.safetensors")
+        if (count := len(batch.mask)) != len(keys):
+            said = f"{self.folder} was written with {count} seeds, and this run has {len(keys)}"
+            raise Mistake(f"{said}; set seeds={count}")
+        return RecordedBatches(self.drawn + 1, self.folder), PreparedBatches(batch)
+
+    def to_checkpoint(self) -> RecordedBatches:
+        """Return the source itself: the number of batches read is saved."""
+        return self
+
+    def from_checkpoint(self, fresh: RecordedBatches) -> RecordedBatches:
+        """Return the saved position, in the folder of ``fresh``."""
+        return RecordedBatches(self.drawn, fresh.folder)
+
+
+class SolvedGroups(StaticSource, eqx.Module):
+    """Draws groups of recorded answers of which some are right (RLEP, arXiv:2507.07451).
+
+    Every seed draws from all seeds' groups: ``count`` groups of ``group`` rows each.
+    """
+
+    groups: Record | None  # (group, row, token); None in a checkpoint
+    count: int = eqx.field(static=True)
+    seats: int = eqx.field(static=True)  # each seat's lines form their own group
+
+    @classmethod
+    def load_folder(
+        cls, folder: Path, count: int, group: int, seats: int, tokens: int
+    ) -> SolvedGroups:
+        """Load the solved groups of a folder: ``group`` lines per seat, padded to ``tokens``
+        tokens.
+
+        Mistake if no answer is right, if the groups have another size, or if lines are longer than
+        ``tokens``.
+        """
+        found = []
+        _check_folder(folder)
+        for path in sorted(folder.glob("*.safetensors")):
+            batch = _pad_tokens(jax.tree.map(np.asarray, read_batch(path)), tokens, folder)
+            index = _question_rows(batch, group, seats, folder)
+            parts = jax.tree.map(lambda x, index=index: x[index], batch)
+            parts.extras["group"] = parts.extras["group"] % seats
+            solved = ((parts.extras["score"] >= 1.0) & parts.extras["valid"]).any(1)
+            found.append(jax.tree.map(lambda x, solved=solved: x[solved], parts))
+        if not found or not sum(part.mask.shape[0] for part in found):
+            raise Mistake(f"{folder} holds no group with a right answer; use another run's batches")
+        whole = jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *found)
+        return cls(whole, count, seats)
+
+    @property
+    def traced(self) -> bool:
+        """Return True: everything is on the device."""
+        return True
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows in a batch."""
+        assert self.groups is not None
+        return self.count * self.groups.mask.shape[1]
+
+    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[SolvedGroups, PreparedBatches]:
+        """Draw ``count`` groups for every seed, ``(seed, row, token)``."""
+        groups = self.groups
+        assert groups is not None  # None only in a checkpoint
+
+        def one(key: Key[Array, ""]) -> Record:
+            index = jax.random.randint(key, (self.count,), 0, groups.mask.shape[0], jnp.int32)
+            drawn = jax.tree.map(lambda x: x[index].reshape(-1, *x.shape[2:]), groups)
+            rows = groups.mask.shape[1]
+            number = jnp.arange(drawn.mask.shape[0], dtype=jnp.int32) // rows * self.seats
+            group = number + drawn.extras["group"]
+            return dataclasses.replace(drawn, extras={**drawn.extras, "group": group})
+
+        return self, PreparedBatches(jax.vmap(one)(named.fold_each(keys, "remember")))
+
+    def to_checkpoint(self) -> SolvedGroups:
+        """Drop the groups: on resuming they are read from the folder again."""
+        return SolvedGroups(None, self.count, self.seats)
+
+    def from_checkpoint(self, fresh: SolvedGroups) -> SolvedGroups:
+        """Take the groups of ``fresh``."""
+        return fresh
+
+
+def _question_rows(batch: Record, group: int, seats: int, folder: Path) -> tuple[Any, Any]:
+    """Return seed and rows of every question with all its lines; Mistake if all groups have another
+    size."""
+    number, seeds, rows, sizes = batch.extras["group"], [], [], set()
+    blank = ~batch.extras["valid"] & (number == number.shape[1] - 1)  # padding rows
+    for seed, own in enumerate(np.where(blank, -1, number) // seats):
+        for question in np.unique(own[own >= 0]):
+            index = np.flatnonzero(own == question)
+            sizes.add(len(index))
+            if len(index) == group * seats:
+                seeds.append(np.full(len(index), seed))
+                rows.append(index)
+    if sizes and not rows:
+        raise Mistake(
+            f"{folder} has groups of {max(sizes) // seats} answers, not {group}; "
+            f"set group={max(sizes) // seats}"
+        )
+    width = group * seats
+    return np.reshape(seeds, (-1, width)).astype(int), np.reshape(rows, (-1, width)).astype(int)
+
+
+def _pad_tokens(batch: Record, tokens: int, folder: Path) -> Record:
+    """Pad lines with zeros to ``tokens`` tokens; Mistake if they are longer."""
+    own = batch.mask.shape[-1]
+    if own > tokens:
+        raise Mistake(f"lines in {folder} have {own + 1} tokens; set context={own + 1} or more")
+
+    def longer(x: Any) -> Any:
+        return np.pad(x, ((0, 0), (0, 0), (0, tokens - own))) if x.ndim == 3 else x
+
+    return jax.tree.map(longer, batch)
+
+
+def read_held_out(folder: Path) -> float:
+    """Read which share of the questions the run that wrote a folder held out; 0 if it does not
+    say."""
+    for path in sorted(folder.glob("*.safetensors"))[:1]:
+        with contextlib.suppress(SafetensorError), safe_open(path, "numpy") as file:
+            return float((file.metadata() or {}).get(HELD_OUT, 0.0))
+    return 0.0
+
+
+def write_batch(path: Path, batch: Record, held_out: float = 0.0) -> None:
+    """Write a batch atomically."""
+    arrays = {name: np.asarray(getattr(batch, name)) for name in RECORD_FIELDS}
+    arrays |= {f"extras.{name}": np.asarray(x) for name, x in batch.extras.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as partial:
+        save_file(arrays, partial, {HELD_OUT: repr(held_out)})
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        near = did_you_mean(
+            folder.name, [each.name for each in folder.absolute().parent.glob("*/")]
+        )
+        raise Mistake(f"folder {folder} does not exist{near}")
+
+
+def read_batch(path: Path) -> Record:
+    """Read a batch from its file; Mistake if it is missing or damaged."""
+    _check_folder(path.parent)
+    if not path.is_file():
+        raise Mistake(f"{path.parent} has no batch {path.name}; ask for fewer updates")
+    try:
+        arrays = load_file(path)
+    except SafetensorError as error:
+        raise Mistake(f"{path} is damaged ({error}); record the run again") from error
+    missing = [name for name in RECORD_FIELDS if name not in arrays]
+    if missing:
+        raise Mistake(f"{path} is not a recorded batch: it lacks {', '.join(missing)}")
+    extras = {
+        name.removeprefix("extras."): jnp.asarray(x)
+        for name, x in arrays.items()
+        if name.startswith("extras.")
+    }
+    if "cut" not in extras:  # files from before ``cut`` was recorded beside the discount
+        ends = arrays["last"] & (arrays["discount"] > 0.0)
+        extras["cut"] = jnp.asarray(ends.any(-1))
+    whole: dict[str, Any] = {name: jnp.asarray(arrays[name]) for name in RECORD_FIELDS}
+    return Record(next_obs=None, extras=extras, **whole)

@@ -1,0 +1,1 @@
+"""Pairs of trajectory segments that someone compares, and who compares them."""

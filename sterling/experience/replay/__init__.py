@@ -1,0 +1,1 @@
+"""The replay buffer: storage, sampling, priorities, n-step windows, hindsight, model rollouts."""

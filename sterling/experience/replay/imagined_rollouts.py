@@ -1,0 +1,193 @@
+"""A source that adds imagined transitions to a replay buffer (model-based RL)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key, PyTree
+
+from sterling import random_keys as named
+from sterling.experience.batch_draws import Draws, SourceWrapper
+from sterling.experience.replay.n_step_windows import sample_windows, window_transitions
+from sterling.experience.replay.replay_buffer import Replay
+from sterling.experience.replay.replay_memory_check import check_memory
+from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.needs import DREAM, REPLAY
+from sterling.nets.action_heads import Actions
+from sterling.types import AnyNeeds, Feed, Mistake, Needs, Record, Signals
+
+
+class Dream(SourceWrapper, eqx.Module):
+    """Has the agent imagine branches from real states of ``source`` in every iteration, and keeps
+    the newest of them (``needs.Dreams``).
+
+    The branches of one iteration lie side by side in a ring, as envs do: ``horizon`` rows each,
+    then one masked row that holds the final observation. Random numbers are derived from the
+    iteration's keys under "dream", so the real experience is the same as without imagination.
+    """
+
+    source: Replay
+    dreams: Ring
+    feed: Feed = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, source: Replay, feed: Feed) -> Dream:
+        """Create an empty ring of imagined branches; ``feed`` is the feed with ``dreams``."""
+        own: Any = feed.dreams
+        seeds = source.world.seeds
+
+        def wide(leaf: Array) -> Array:
+            return jnp.zeros((seeds, own.branches, *leaf.shape[2:]), leaf.dtype)
+
+        def ring() -> Ring:
+            action = Actions.from_space(source.world.spec.action).nothing((seeds, own.branches))
+            obs = jax.tree.map(wide, source.source.obs)
+            blocks = -(-own.kept // (own.branches * own.horizon))
+            return Ring.create((blocks + 1) * (own.horizon + 1), obs, action)
+
+        check_memory(own.kept, ring, "kept")
+        return cls(source, ring(), feed)
+
+    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Dream, DreamDraws]:
+        """Collect with ``source``, then imagine new branches."""
+        source, draws = self.source.collect(agent, keys)
+        dreams = _imagine_branches(self.feed, source.ring, self.dreams, agent, keys)
+        return Dream(source, dreams, self.feed), DreamDraws(draws, dreams)
+
+
+class DreamDraws(eqx.Module):
+    """Batches of a replay buffer, and batches that mix real and imagined rows."""
+
+    draws: Any
+    dreams: Ring
+
+    feedback = property(
+        lambda self: self.draws.feedback, doc="State of the source that updates change."
+    )
+
+    def rows(self, feed: Feed) -> int:
+        """Return the number of rows in one batch."""
+        return feed.batch
+
+    def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> PyTree:
+        """Draw the replay buffer's random numbers, and the indices of imagined rows."""
+        draws: Draws = self.draws
+        own = draws.presample(feed, keys)
+        if feed.of != DREAM:
+            return own
+        shape = (feed.updates, feed.batch - draws.rows(feed))
+        below = named.fold_each(keys, "dream")
+        return own, jax.vmap(lambda key: _sample_rows(self.dreams, feed, shape, key))(below)
+
+    def draw(self, feed: Feed, seed: Int[Array, ""], feedback: PyTree, sample: PyTree) -> Record:
+        """Return one update's batch: real rows, then imagined ones (or sequences of either).
+
+        Extras that the replay buffer keeps are left out: imagined rows do not have them.
+        """
+        if feed.of != DREAM:
+            batch: Record = self.draws.draw(feed, seed, feedback, sample)
+            return batch
+        real = self.draws.draw(feed, seed, feedback, sample[0])
+        place = Place(seed, sample[1][..., 0], sample[1][..., 1])
+        if feed.length:
+            place = place.ahead(feed.length, self.dreams.rows)
+        dreamt = window_transitions(self.dreams, feed, place, extras={}, keep=False)
+        extras = {name: real.extras[name] for name in dreamt.extras}
+        both = dataclasses.replace(real, extras=extras), dreamt
+        return jax.tree.map(lambda *each: jnp.concatenate(each), *both)
+
+    def heed(self, feed: Feed, feedback: PyTree, signals: Signals, batch: Record) -> PyTree:
+        """Pass the signals of real feeds on to the source."""
+        return feedback if feed.of == DREAM else self.draws.heed(feed, feedback, signals, batch)
+
+
+def check_dreams(name: str, needs: AnyNeeds) -> None:
+    """Raise Mistake if the imagination feed of the learner ``name`` asks for what imagined rows
+    lack."""
+    feed = dream_feed(needs)
+    if feed is None:
+        return
+    if feed.dreams is None:
+        raise Mistake(
+            f"{name} has a feed of=DREAM without its settings; add dreams=Dreams(...) to the feed"
+        )
+    asked = ", ".join(each for each in ("priority", "place") if getattr(feed, each))
+    if asked:
+        raise Mistake(
+            f"{name}: imagined rows are drawn uniformly, outside the replay; remove {asked} from "
+            "the feed with dreams"
+        )
+    horizon = feed.dreams.horizon
+    if feed.length > horizon:
+        raise Mistake(
+            f"{name} asks for {feed.length} consecutive imagined rows, but a branch has {horizon}; "
+            f"set length to at most {horizon}, or give dreams a larger horizon"
+        )
+
+
+def dream_feed(needs: AnyNeeds) -> Feed | None:
+    """Return the feed with imagined rows; None if there is none."""
+    return next((feed for feed in needs.feeds if feed.of == DREAM), None)
+
+
+def needs_without_dreams(needs: AnyNeeds) -> AnyNeeds:
+    """Return what the replay buffer must provide: imagination feeds reduced to their real rows."""
+    if dream_feed(needs) is None:
+        return needs
+
+    def real(feed: Feed) -> Feed:
+        if feed.dreams is None:
+            return feed
+        rows = round(feed.dreams.real * feed.batch)
+        return dataclasses.replace(feed, of=REPLAY, batch=rows, dreams=None)
+
+    feeds = tuple(real(feed) for feed in needs.feeds)
+    return Needs(needs.collect, feeds, needs.capacity, needs.warmup, needs.keep)
+
+
+@eqx.filter_jit  # for host worlds; no effect inside a compiled program
+def _imagine_branches(
+    feed: Feed, real: Ring, dreams: Ring, agent: Any, keys: Key[Array, "seed"]
+) -> Ring:
+    """Imagine one iteration's branches and add them to the ring."""
+    keys, envs = named.fold_each(keys, "dream"), real.words.shape[2]
+    begin = named.fold_each(keys, "begin")
+    number = sample_windows(real, 1, (1, feed.dreams.branches), begin)[:, 0]  # type: ignore[union-attr]
+    start = jnp.maximum(number, 0)
+    place = Place.of_all(start // envs, start % envs)
+    valid = real.mask(place) & (number >= 0)
+    rows = agent.imagine(real.obs(place), valid, named.fold_each(keys, "imagine"))
+    return dreams.insert(_with_end_row(rows))
+
+
+def _with_end_row(rows: Record) -> Record:
+    """Append one masked row with the final observation to branches ``(seed, time, branch,
+    ...)``."""
+    end = jax.tree.map(lambda x: x[:, -1:], rows.next_obs)
+    after = jax.tree.map(lambda x: jnp.zeros_like(x[:, :1]), rows)
+    after = dataclasses.replace(after, obs=end, next_obs=end)
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y], 1), rows, after)
+
+
+def _sample_rows(
+    dreams: Ring, feed: Feed, shape: tuple[int, int], key: Key[Array, ""]
+) -> Int[Array, "update batch 2"]:
+    """Draw rows and branches uniformly (for sequences: their first rows).
+
+    Excluded are the masked rows between branches, and the block whose first observation the newest
+    final observation has overwritten. A sequence stays within one branch.
+    """
+    own: Any = feed.dreams
+    block, starts = own.horizon + 1, own.horizon - max(feed.length, 1) + 1
+    held = jnp.minimum(dreams.count, dreams.rows - block)
+    oldest = dreams.head - held
+    most = jnp.maximum(held // block, 1) * starts
+    below = named.split(key, "part", 2)
+    at = jax.random.randint(below[0], shape, 0, most, jnp.int32)
+    row = jnp.mod(oldest + at // starts * block + at % starts, dreams.rows)
+    branch = jax.random.randint(below[1], shape, 0, dreams.words.shape[2], jnp.int32)
+    return jnp.stack([row, branch], -1)

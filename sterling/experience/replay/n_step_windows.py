@@ -1,0 +1,114 @@
+"""Convert windows of a ring's rows to transitions over one or several steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from sterling.equations.value_losses import n_step_return
+from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.replay.window_relabelling import WindowRows
+from sterling.types import Action, Feed, Record
+
+
+def sample_windows(
+    ring: Ring, window: int, shape: tuple[int, int], keys: Key[Array, "seed"]
+) -> Int[Array, "seed update batch"]:
+    """Draw complete windows uniformly, by the number ``row * envs + env`` of their first rows; -1
+    if there are none."""
+    first, size = ring.span(window)
+    envs = ring.words.shape[2]
+    most = jnp.maximum(size, 1) * envs
+    flat = jax.vmap(lambda key: jax.random.randint(key, shape, 0, most, jnp.int32))(keys)
+    row = jnp.mod(first + flat // envs, ring.rows)
+    return jnp.where(size > 0, row * envs + flat % envs, -1)
+
+
+def window_transitions(
+    ring: Ring,
+    feed: Feed,
+    place: Place,
+    *,
+    extras: dict[str, Array],
+    keep: bool,
+    relabel: Callable[[Ring, Place, WindowRows], WindowRows] | None = None,
+) -> Record:
+    """Return the windows that start at ``place``, each as one transition.
+
+    ``keep``: add the extras that the ring stores; ``relabel``: a change of the windows' rows before
+    they are summed.
+    """
+    window = place.ahead(feed.n_step, ring.rows)
+    reward, discount, last, mask = ring.scalars(window)
+    rows = WindowRows(reward, discount, last, {})
+    if relabel is not None:
+        rows = relabel(ring, window, rows)
+        reward, discount, last = rows.reward, rows.discount, rows.last
+    follows = mask[..., 1:] & ~last[..., :-1]
+    follows, gamma = rows_to_sum(feed, jnp.concatenate([jnp.ones_like(mask[..., :1]), follows], -1))
+    total, _, steps = n_step_return(reward, gamma * discount, follows)
+    _, world_discount, _ = n_step_return(reward, discount, follows)
+    final = jnp.take_along_axis(last, steps[..., None] - 1, -1)[..., 0]
+    successor = place.at(jnp.mod(place.row + steps, ring.rows))
+    if feed.next_action:
+        after = place.at(jnp.mod(place.row + 1, ring.rows))
+        goes_on = ~last[..., 0] & ring.mask(after)
+        extras["next_action"] = zero_unless(goes_on, ring.action(after))
+        final |= ~goes_on  # as at a truncation: the next action is unknown
+    if feed.monte_carlo is not None:
+        extras["monte_carlo"] = jnp.full(total.shape, -jnp.inf)  # unknown until the episode ends
+    if keep:
+        extras |= _kept_extras(ring, window, (gamma * discount, follows))
+    return Record(
+        obs=rows.replace_entries(ring.obs(place)),
+        action=ring.action(place),
+        reward=total,
+        discount=world_discount * gamma ** (steps - 1).astype(jnp.float32),
+        next_obs=rows.replace_entries(ring.obs(successor)),
+        last=final,
+        mask=mask[..., 0],
+        extras=extras,
+    )
+
+
+def rows_to_sum(
+    feed: Feed, follows: Bool[Array, "... n"]
+) -> tuple[Bool[Array, "... n"], Float[Array, ""] | float]:
+    """Return which of a window's rows to sum, and the discount inside the sum.
+
+    ``follows`` marks the rows that belong to the window's episode. The number of rows and the
+    discount are the feed's, or its ``horizon``'s if it has one.
+    """
+    if feed.horizon is None:
+        return follows, feed.gamma
+    count, gamma = feed.horizon
+    row = jnp.arange(feed.n_step, dtype=jnp.int32).reshape((1,) * (follows.ndim - 1) + (-1,))
+    return follows & (row < count), gamma
+
+
+def _kept_extras(ring: Ring, window: Place, ahead: tuple[Array, Array]) -> dict[str, Array]:
+    """Return the windows' stored extras: those of the first row; channels that sum over an episode
+    are summed over the window, as rewards are."""
+    made: dict[str, Array] = {}
+    axes = window.row.ndim
+    for name, each in ring.kept(window).items():
+        if name not in ring.summed:
+            made[name] = jnp.take(each, 0, axes - 1)
+            continue
+        by_part = jnp.moveaxis(each, axes, 0) if each.ndim > axes else each[None]
+        found = jnp.stack([n_step_return(part, *ahead)[0] for part in by_part])
+        made[name] = jnp.moveaxis(found, 0, -1) if each.ndim > axes else found[0]
+    return made
+
+
+def zero_unless(mask: Bool[Array, "..."], tree: Action) -> Action:
+    """Return every array of the tree with zeros where ``mask`` is False."""
+
+    def one(x: Array) -> Array:
+        wide = mask.reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim))
+        return jnp.where(wide, x, jnp.zeros_like(x))
+
+    return jax.tree.map(one, tree)

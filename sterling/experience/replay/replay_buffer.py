@@ -1,0 +1,300 @@
+"""The replay buffer: the source of off-policy learning."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key
+
+from sterling import random_keys as named
+from sterling.actor import Actor
+from sterling.experience import acting
+from sterling.experience.batch_draws import SourceWrapper
+from sterling.experience.replay.priority_tree import Priorities, SumTree
+from sterling.experience.replay.replay_memory_check import check_memory
+from sterling.experience.replay.replay_sampling import ReplayDraws
+from sterling.experience.replay.ring_buffer import Place, Ring
+from sterling.experience.replay.window_relabelling import Relabeller
+from sterling.experience.rollouts.guided_rollout import GuidedRollout
+from sterling.experience.rollouts.random_actions import RandomActor
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.experience.rollouts.rollout_wrapper import Around
+from sterling.needs import FRESH
+from sterling.types import AnyNeeds, Feed, Mistake, Record, World
+
+SPARE_ROWS = 64  # for resuming, if a run's steps are fewer than the capacity
+
+
+class Replay(SourceWrapper, eqx.Module):
+    """Stores what ``source`` collects; batches are drawn from it as ``needs`` asks
+    (replay_sampling.py).
+
+    Masked rows are stored too, because they hold final observations. Of the rows' extras those
+    named in ``needs.keep`` are stored: the actor's, and the world's channels.
+    """
+
+    source: Rollout | GuidedRollout | Around
+    ring: Ring
+    priorities: Priorities | None
+    needs: AnyNeeds = eqx.field(static=True)
+    relabel: Relabeller | None = None  # relabels windows whenever they are drawn
+
+    @classmethod
+    def create(
+        cls,
+        source: Rollout | GuidedRollout | Around,
+        needs: AnyNeeds,
+        stack: int,
+        keys: Key[Array, "seed"],
+        steps: int | None = None,
+        *,
+        actor: Actor | None = None,
+        relabel: Callable[[Ring], Relabeller] | None = None,
+    ) -> Replay:
+        """Create an empty buffer of ``needs.capacity`` transitions per seed, or fewer if the run
+        takes at most ``steps`` steps: no memory is allocated for what stays empty.
+
+        ``source`` must collect ``needs.collect`` steps at a time. ``stack`` frames make one picture
+        (1: pictures are stored whole). ``actor`` is traced for the shapes of its extras;
+        ``relabel`` creates the relabeller of an empty ring. Raises :class:`Mistake` if the capacity
+        cannot hold even one window, or if the free memory cannot hold the buffer.
+        """
+        world, envs = source.world, source.world.spec.envs
+        rows = needs.capacity // envs
+        least = source.length + max(feed.window for feed in needs.feeds) + stack + 1
+        if rows < least:
+            raise Mistake(
+                f"a replay capacity of {needs.capacity} is too small for {envs} envs; "
+                f"set capacity to at least {least * envs}"
+            )
+        if steps is not None:
+            rows = min(rows, _next_power_of_two(steps // envs + least + SPARE_ROWS))
+        action, _ = eqx.filter_eval_shape(RandomActor(None, world).act, source.obs, keys, True)
+        kept = _empty_extras(needs.keep, source, actor, keys)
+        channels = world.spec.channels
+        summed = tuple(x for x in kept if x in channels and channels[x].reduce == "sum")
+        ring = partial(Ring.create, rows, source.obs, action, stack, kept=kept, summed=summed)
+        check_memory(rows * envs, lambda: _with_relabeller(ring(), relabel))
+        priorities, by = None, _prioritised_feed(needs)
+        if by is not None:
+            size = rows * envs
+            priorities = Priorities.create(world.seeds, size, by.priority, by.correction)
+        empty, change = _with_relabeller(ring(), relabel)
+        return cls(source, empty, priorities, needs, change)
+
+    @property
+    def world(self) -> World:
+        """Return the world that experience comes from."""
+        return self.source.world
+
+    def from_checkpoint(self, fresh: Replay) -> Replay:
+        """Return the saved buffer, completed from ``fresh``.
+
+        If the world restarts, the newest row would get a wrong successor; it keeps its own, in a
+        masked row between the old episodes and the new ones.
+        """
+        inner: Any = self.source
+        source, kept = inner.from_checkpoint(fresh.source), self._with_capacity(fresh.ring.rows)
+        if not self.world.exact:
+            boundary = kept[0].boundary_row(source.obs)
+            kept = _insert_rows((boundary, _priority_window(self.needs)), kept)
+        return self._with_parts(source, kept)
+
+    def shapes_with_capacity(self, rows: int) -> Replay:
+        """Return the buffer's shapes and dtypes at a capacity of ``rows`` rows."""
+        ring = self.ring.shapes_with_capacity(rows)
+        priorities, change = self.priorities, self.relabel
+        change = None if change is None else change.shapes_with_capacity(rows)
+        if priorities is not None:
+            size = rows * self.world.spec.envs
+            tree = eqx.filter_eval_shape(SumTree.zeros, self.world.seeds, size)
+            priorities = dataclasses.replace(priorities, tree=tree)
+        return self._with_parts(self.source, (ring, priorities, change))
+
+    def _with_parts(self, source: Any, kept: ReplayParts) -> Replay:
+        """Return the buffer with another source and new stored parts."""
+        ring, priorities, change = kept
+        parts = {"source": source, "ring": ring, "priorities": priorities, "relabel": change}
+        return dataclasses.replace(self, **parts)
+
+    @property
+    def kept(self) -> ReplayParts:
+        """Return the parts that rows are added to."""
+        return self.ring, self.priorities, self.relabel
+
+    def _with_capacity(self, rows: int) -> ReplayParts:
+        """Return the stored parts, with a capacity of at least ``rows`` rows."""
+        ring, priorities, change = self.kept
+        if rows <= ring.rows:
+            return self.kept
+        if priorities is not None:
+            seeds, envs = self.world.seeds, self.world.spec.envs
+            each = priorities.tree.levels[0].reshape(seeds, -1)[:, : ring.rows * envs]
+            each = ring.oldest_first(each.reshape(seeds, ring.rows, envs), rows)
+            tree = SumTree.from_numbers(each.reshape(seeds, -1))
+            priorities = dataclasses.replace(priorities, tree=tree)
+        change = None if change is None else change.with_capacity(ring, rows)
+        return ring.with_capacity(rows), priorities, change
+
+    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Replay, ReplayDraws]:
+        """Take ``needs.collect`` steps, and store them.
+
+        Outside a compiled program this donates the buffer's memory: do not use the old one again.
+        """
+        source, rows = self.source.live(agent, keys)
+        kept = _insert_rows((rows, _priority_window(self.needs)), self.kept)
+        fresh = rows if self.needs.has_feed(FRESH) else None
+        ring, priorities, change = kept
+        return self._with_parts(source, kept), ReplayDraws(
+            ring, priorities, self.needs, fresh, change
+        )
+
+    def with_feedback(self, feedback: Priorities | None) -> Replay:
+        """Return the buffer with the priorities that updates changed."""
+        return dataclasses.replace(self, priorities=feedback)
+
+    def warm_up(self, agent: Actor, keys: Key[Array, "seed"], *, chance: bool = True) -> Replay:
+        """Take ``needs.warmup`` steps (over all envs; rounded up) with uniformly random actions or,
+        without ``chance``, with the agent's own.
+
+        In both cases ``agent`` updates its memory with the actions taken. The old buffer must not
+        be used again.
+        """
+        steps = -(-self.needs.warmup // self.world.spec.envs)
+        if not steps:
+            return self
+        actor = agent
+        if chance:
+            recorded = _keeps_actor_extras(self.needs, self.world)
+            actor = RandomActor(agent, self.world, recorded)
+        if self.world.traced:
+            return _warm_compiled((actor, keys, steps), self)
+        replay = self
+        for time in range(steps):
+            replay = _collect_step(replay, actor, named.fold_each(keys, "warm", time))
+        return replay
+
+
+def resize_replay(tree: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
+    """Resize the replay buffer in ``tree`` to the capacity in a checkpoint, whose arrays have these
+    ``shapes`` by name: it may have been written with another step budget."""
+    rows = next((shape[1] for name, shape in shapes.items() if name.endswith("ring/words")), 0)
+    return jax.tree.map(
+        lambda x: x.shapes_with_capacity(rows) if _is_replay(x) else x, tree, is_leaf=_is_replay
+    )
+
+
+def resize_replay_like(held: Any, tree: Any) -> Any:
+    """Resize the replay buffer in ``tree`` to the capacity of the one in ``held``."""
+    kept = [each for each in jax.tree.leaves(held, is_leaf=_is_replay) if _is_replay(each)]
+    return resize_replay(tree, {"ring/words": kept[0].ring.words.shape}) if kept else tree
+
+
+def _is_replay(each: Any) -> bool:
+    return isinstance(each, Replay)
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _warm_compiled(how: tuple[Actor, Key[Array, "seed"], int], replay: Replay) -> Replay:
+    actor, keys, steps = how
+
+    def step(replay: Replay, time: Int[Array, ""]) -> tuple[Replay, None]:
+        return _collect_step(replay, actor, named.fold_each(keys, "warm", time)), None
+
+    return jax.lax.scan(step, replay, jnp.arange(steps, dtype=jnp.int32))[0]
+
+
+def _collect_step(replay: Replay, actor: Actor, keys: Key[Array, "seed"]) -> Replay:
+    """Take one step in every env, and store it."""
+    once, rows = replay.source.with_length(1).live(actor, keys)
+    source = once.with_length(replay.source.length)
+    return replay._with_parts(
+        source, _insert_rows((rows, _priority_window(replay.needs)), replay.kept)
+    )
+
+
+def _with_relabeller(
+    ring: Ring, relabel: Callable[[Ring], Relabeller] | None
+) -> tuple[Ring, Relabeller | None]:
+    """Return the ring, and its relabeller if there is one."""
+    return ring, None if relabel is None else relabel(ring)
+
+
+def _keeps_actor_extras(needs: AnyNeeds, world: World) -> bool:
+    """Whether ``needs.keep`` names extras that only the actor can provide."""
+    return any(name not in world.spec.channels for name in needs.keep)
+
+
+def _empty_extras(
+    names: tuple[str, ...],
+    source: Rollout | GuidedRollout | Around,
+    actor: Actor | None,
+    keys: Key[Array, "seed"],
+) -> dict[str, Array]:
+    """Return zeros like the extras to be stored; Mistake if nothing records one of them."""
+    if not names:
+        return {}
+    world, own = source.world, {}
+    if actor is not None:
+        seen = (source.past, source.obs)
+        own = eqx.filter_eval_shape(acting.choose, actor, *seen, keys, True)[2]
+    own = {**own, **getattr(source, "recorded", {})}
+    shape = (world.seeds, world.spec.envs)
+    known = {name: (*shape, *each.shape) for name, each in world.spec.channels.items()}
+    known |= {name: each.shape for name, each in own.items()}
+    for name in names:
+        if name not in known:
+            raise Mistake(
+                f"keep names {name!r}, but the recorded extras are {', '.join(known) or 'none'}; "
+                "use one of those"
+            )
+    return {name: jnp.zeros(known[name], getattr(own.get(name), "dtype", None)) for name in names}
+
+
+def _prioritised_feed(needs: AnyNeeds) -> Feed | None:
+    """Return the feed that draws by priority; None if there is none."""
+    by = [feed for feed in needs.feeds if feed.priority]
+    if len(by) > 1:
+        raise Mistake("only one feed may draw by priority; set the others' priority to 0")
+    return by[0] if by else None
+
+
+def _priority_window(needs: AnyNeeds) -> int:
+    """Return how many rows must be known before the first of them can be drawn by priority."""
+    by = _prioritised_feed(needs)
+    return by.window if by is not None else 1
+
+
+ReplayParts = tuple[Ring, Priorities | None, Relabeller | None]
+
+
+def _next_power_of_two(rows: int) -> int:
+    """Round up to a power of two, so that runs of different lengths share programs."""
+    return 1 << (rows - 1).bit_length()
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _insert_rows(new: tuple[Record, int], kept: ReplayParts) -> ReplayParts:
+    """Add rows; those whose window is now complete get the largest priority."""
+    rows, window = new
+    before, priorities, change = kept
+    ring = before.insert(rows)
+    change = None if change is None else change.insert(before, rows)
+    if priorities is None:
+        return ring, None, change
+    ready = rows.reward.shape[1]
+    back, after = ready + window - 1, ring.stack
+    offset = jnp.arange(-back, after, dtype=jnp.int32)
+    row = jnp.mod(ring.head + offset, ring.rows)
+    seeds, envs = ring.words.shape[0], ring.words.shape[2]
+    row, env = (x.reshape(-1) for x in jnp.meshgrid(row, jnp.arange(envs, dtype=jnp.int32)))
+    shape = (seeds, row.size)
+    mask = ring.mask(Place.of_all(jnp.broadcast_to(row, shape), jnp.broadcast_to(env, shape)))
+    complete = jnp.tile(offset < ready - back, envs)
+    return ring, priorities.admit(row * envs + env, mask & complete[None]), change

@@ -1,0 +1,1 @@
+"""Sources that act in environments: rollouts, whole episodes, guides, populations, self-play."""

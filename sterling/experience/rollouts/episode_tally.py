@@ -1,0 +1,29 @@
+"""Sums over finished episodes, from which a run's metrics are computed."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from sterling.problem.channels import Channel, channel_columns
+
+
+class Tally(eqx.Module):
+    """Sums over the episodes that finished since the last reset of the tally, per seed."""
+
+    totals: dict[str, Float[Array, "seed"]]  # by column: "return", "length", and the channels'
+    episodes: Int[Array, "seed"]
+    invalid: Int[Array, "seed"]  # episodes interrupted because the world crashed or returned NaN
+
+    returns = property(lambda self: self.totals["return"], doc="Sum of all returns.")
+    lengths = property(lambda self: self.totals["length"], doc="Sum of all lengths.")
+
+    @classmethod
+    def empty(cls, seeds: int, channels: dict[str, Channel] | None = None) -> Tally:
+        """Create an empty tally, without compiling a program, because every row of metrics needs
+        one."""
+        names = ("return", "length", *channel_columns(channels or {}))
+        none, zero = (jnp.asarray(np.zeros(seeds, kind)) for kind in (np.int32, np.float32))
+        return cls({name: zero.copy() for name in names}, none, none.copy())

@@ -1,0 +1,194 @@
+"""Two-player turn-based games against a pool of older versions of the agent.
+
+In half of the envs the agent moves for both sides, as the world has it. In the others a pool member
+plays the other side: a row is then the agent's move and the reply. Because the world's discount
+alternates in sign, two of its steps form one of the agent's by the equation used for bootstrapping:
+reward + discount * (reward of the reply), and the product of the discounts, which is 1 while the
+game goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from sterling import random_keys as named
+from sterling.actor import Actor
+from sterling.envs.traced_world import tree_where
+from sterling.envs.world_wrappers import Wrapper
+from sterling.experience import acting
+from sterling.experience.rollouts.random_actions import RandomActor
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.experience.rollouts.rollout_wrapper import Around
+from sterling.experience.source_layers import Layer, Numbers
+from sterling.types import Action, Mistake, Obs, Record, Step, World
+
+OPPONENT_SHARE = 0.5  # share of the envs in which a pool member plays the other side
+
+
+class GameState(eqx.Module):
+    """The game's own state, the pool's parameters, and which side begins."""
+
+    world: PyTree
+    pool: PyTree  # the members' arrays, leaves ``(seed, member, ...)``
+    theirs: Bool[Array, "seed env"]  # whether the opponent begins the next game
+
+
+class OpponentGame(Wrapper):
+    """A game in which pool members play the other side in the first ``seated`` envs.
+
+    Each of ``members`` plays in the same number of envs; the opponent begins half of the games.
+    """
+
+    def __init__(self, world: World, actor: Any, members: int, seated: int):
+        super().__init__(world)
+        self._rest = eqx.partition(actor, eqx.is_array)[1]  # everything of an actor but its arrays
+        self.members, self._seated = members, seated
+
+    def step(
+        self, state: GameState, action: Action, keys: Key[Array, "seed"]
+    ) -> tuple[GameState, Step]:
+        """Take the agent's move and, where it is the opponent's turn, the reply."""
+        moved, step = self.world.step(state.world, action, keys)
+        here = (jnp.arange(self.spec.envs) < self._seated)[None]
+        turn = here & ~step.last & (step.mask | state.theirs)
+        theirs = self._moves(state.pool, step.obs, named.fold_each(keys, "opponent"))
+        again, answer = self.world.step(moved, theirs, named.fold_each(keys, "answer"))
+        world, step = tree_where(turn, (again, merge_steps(step, answer)), (moved, step))
+        begins = jax.vmap(lambda key: jax.random.bernoulli(key, 0.5, (self.spec.envs,)))(
+            named.fold_each(keys, "side")
+        )
+        return GameState(world, state.pool, jnp.where(step.last, begins, state.theirs)), step
+
+    def _moves(self, pool: PyTree, obs: Obs, keys: Key[Array, "seed"]) -> Action:
+        """Return the pool members' moves; in the other envs the action is arbitrary."""
+        seeds, count, each = self.seeds, self.members, self._seated // self.members
+
+        def dealt(leaf: Array) -> Array:  # (seed, env) -> (seed * member, env of its)
+            return leaf[:, : self._seated].reshape(seeds * count, each, *leaf.shape[2:])
+
+        def back(leaf: Array) -> Array:
+            own = leaf.reshape(seeds, self._seated, *leaf.shape[2:])
+            rest = [(0, 0), (0, self.spec.envs - self._seated)] + [(0, 0)] * (own.ndim - 2)
+            return jnp.pad(own, rest)
+
+        own = jax.vmap(lambda key: named.split(key, "member", count))(keys).reshape(-1)
+        flat = jax.tree.map(lambda x: x.reshape(seeds * count, *x.shape[2:]), pool)
+        actor = eqx.combine(flat, self._rest)
+        action, _ = actor.act(jax.tree.map(dealt, obs), own, True)
+        return jax.tree.map(back, action)
+
+
+def merge_steps(step: Step, answer: Step) -> Step:
+    """Merge the agent's step and the reply into one step. A reset row stays masked, even if the
+    opponent has begun."""
+    reward = jnp.asarray(step.reward + step.discount * answer.reward)
+    return dataclasses.replace(
+        answer,
+        reward=jnp.where(step.mask, reward, 0.0),
+        discount=jnp.asarray(step.discount * answer.discount),
+        mask=step.mask,
+    )
+
+
+class OpponentPool(Around, eqx.Module):
+    """Rollouts in an :class:`OpponentGame`; every ``every`` steps the present agent replaces a
+    uniformly drawn pool member.
+
+    So the pool mostly holds recent versions and a few old ones. A replaced member is also replaced
+    in the games in progress.
+    """
+
+    source: Rollout
+    lived: Int[Array, "seed"]  # steps
+    every: int = eqx.field(static=True)
+
+    @classmethod
+    def create(
+        cls, source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Actor
+    ) -> OpponentPool:
+        """Create a pool filled with ``actor``; ``numbers`` are its size and the steps between
+        replacements.
+
+        Raises Mistake if the world or the actor does not allow it.
+        """
+        members, every = (int(each) for each in numbers)
+        world = source.world
+        seated = members * _envs_per_member(world, actor, members, keys)
+        arrays = eqx.partition(actor, eqx.is_array)[0]
+        pool = jax.tree.map(lambda x: jnp.repeat(x[:, None], members, 1), arrays)
+        none = jnp.zeros((world.seeds, world.spec.envs), bool)
+        game = OpponentGame(world, actor, members, seated)
+        state = GameState(source.state, pool, none)
+        source = dataclasses.replace(source, world=game, state=state)
+        return cls(source, jnp.zeros(world.seeds, jnp.int32), every)
+
+    def live(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[OpponentPool, Record]:
+        """Act for ``length`` steps, after updating the pool if it is due."""
+        begun = self.source
+        if not isinstance(
+            agent, RandomActor
+        ):  # random warm-up actions are no older version of the agent
+            state = begun.state
+            pool = self._renewed(agent, state.pool, named.fold_each(keys, "leaves"))
+            begun = dataclasses.replace(begun, state=dataclasses.replace(state, pool=pool))
+        source, rows = begun.live(agent, keys)
+        steps = self.length * self.world.spec.envs
+        return OpponentPool(source, self.lived + steps, self.every), rows
+
+    def _renewed(self, agent: Actor, pool: PyTree, keys: Key[Array, "seed"]) -> PyTree:
+        steps = self.length * self.world.spec.envs
+        due = (self.lived + steps) // self.every != self.lived // self.every
+        members = jax.tree.leaves(pool)[0].shape[1]
+        place = jax.vmap(lambda key: jax.random.randint(key, (), 0, members))(keys)
+        into = due[:, None] & (jnp.arange(members)[None] == place[:, None])
+        now = eqx.partition(agent, eqx.is_array)[0]
+        now = jax.tree.map(lambda new, old: jnp.broadcast_to(new[:, None], old.shape), now, pool)
+        return tree_where(into, now, pool)
+
+
+def _envs_per_member(world: World, actor: Actor, members: int, keys: Key[Array, "seed"]) -> int:
+    """Return the number of envs per pool member. Raises Mistake if the world or the actor does not
+    allow a pool."""
+    if not getattr(world, "alternating", False):
+        raise Mistake(
+            "an opponent pool needs a two-player turn-based game, such as "
+            "tictactoe:self; leave out sources=pool"
+        )
+    if not world.exact:
+        raise Mistake(
+            "an opponent pool needs an environment whose state can be saved, because some envs "
+            "reply while the others wait; leave out sources=pool"
+        )
+    if world.spec.channels:
+        raise Mistake(
+            "an opponent pool does not support games with channels; leave out sources=pool"
+        )
+    if acting.initial_memory(actor, 1, keys) is not None:
+        raise Mistake("an opponent pool does not support algorithms with a memory; use ppo or dqn")
+    each = int(world.spec.envs * OPPONENT_SHARE) // members
+    if not each:
+        raise Mistake(
+            f"a pool of {members} needs more than {world.spec.envs} envs; use at least "
+            f"--envs {2 * members}"
+        )
+    return each
+
+
+def _valid_numbers(numbers: Numbers) -> bool:
+    return all(each >= 1.0 and each == int(each) for each in numbers)
+
+
+LAYER = Layer(
+    "pool",
+    "older versions of the agent play the other side in half of the envs",
+    (4.0, 10_000.0),
+    "pool:4,10000, the number of members and the steps between replacements",
+    right=_valid_numbers,
+    rollouts=OpponentPool.create,
+)

@@ -1,0 +1,168 @@
+"""Read files of JSON lines strictly, and make tasks from them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from sterling.language.question_order import shuffled_index
+from sterling.language.task import NO_ANSWER, RIGHT, WRONG, Task, Verdict, check_level, final_answer
+from sterling.lookup.name_suggestions import did_you_mean
+from sterling.types import Mistake
+
+EXAMPLE_FIELDS = {"prompt": "1+1=", "answer": "2", "response": "2", "chosen": "2", "rejected": "3"}
+COMPARISONS = ("text", "math")
+
+
+def read_records(path: str | Path, fields: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Read the objects of a JSON-lines file (UTF-8), in order; empty lines are skipped.
+
+    Every line must have each of ``fields``, as a text that is not empty; a number in a field named
+    ``answer`` is read as text. Other fields are kept as they are. Examples: ``("prompt",
+    "answer")`` for tasks, ``("prompt", "response")`` for demonstrations, ``("prompt", "chosen",
+    "rejected")`` for preferences.
+
+    Raises Mistake with the file's name, the line's number and a remedy: for a file that cannot be
+    read or holds nothing, a line that is not a JSON object, and a field that is missing, repeated
+    or of another type.
+    """
+    path = Path(path)
+    found = []
+    for number, line in enumerate(_read_lines(path), start=1):
+        if line.strip():
+            found.append(_parse_record(line, fields, f"{path.name}, line {number}"))
+    if not found:
+        raise Mistake(f"{path.name} holds no records; {_example_line(fields)}")
+    return found
+
+
+def _example_line(fields: tuple[str, ...]) -> str:
+    line = json.dumps({field: EXAMPLE_FIELDS.get(field, "...") for field in fields})
+    return f"write one JSON object in each line, such as {line}"
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        near = sorted(each.name for each in path.parent.glob("*.jsonl"))
+        detail = did_you_mean(path.name, near, "give the path of a JSON-lines file")
+        raise Mistake(f"{path} cannot be read ({error.strerror}){detail}") from error
+    lines = []
+    for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        try:
+            lines.append(line.decode())
+        except UnicodeDecodeError as error:
+            detail = f"{path.name}, line {number} is not UTF-8; save the file as UTF-8"
+            raise Mistake(detail) from error
+    return lines
+
+
+def _parse_record(line: str, fields: tuple[str, ...], place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line, object_pairs_hook=_JsonObject, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        detail = getattr(error, "msg", None) or str(error)
+        raise Mistake(f"{place} is not JSON ({detail}); {_example_line(fields)}") from error
+    if not isinstance(record, _JsonObject):
+        raise Mistake(f"{place} is not a JSON object; {_example_line(fields)}")
+    if record.twice is not None:
+        raise Mistake(f"{place} has {record.twice!r} twice; keep one of them")
+    for field in fields:
+        if field not in record:
+            detail = _similar_field(field, record)
+            raise Mistake(f"{place} has no {field!r}{detail}; each line needs {', '.join(fields)}")
+        value = record[field]
+        if field == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
+            record[field] = value = str(value)
+        if not isinstance(value, str) or not value.strip():
+            raise Mistake(
+                f"{place}: {field!r} is {_shortened_json(value)}; it must be a non-empty text"
+            )
+    return dict(record)
+
+
+class _JsonObject(dict[str, Any]):
+    """A JSON object that remembers a repeated key."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]):
+        super().__init__(pairs)
+        counts = Counter(key for key, _ in pairs)
+        self.twice = next((key for key, count in counts.items() if count > 1), None)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def _similar_field(field: str, record: dict[str, Any]) -> str:
+    near = difflib.get_close_matches(field, record, 1, 0.6)
+    return f" (but {near[0]!r})" if near else ""
+
+
+def _shortened_json(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 30 else f"{text[:27]}..."
+
+
+class JsonlTasks:
+    """Prompts with answers from a file: ``{"prompt": ..., "answer": ...}``, and ``system`` if there
+    is a system message.
+
+    The answer form is that of :func:`sterling.language.task.final_answer`, also in the file, so
+    that files whose answers end in ``#### 42`` work as they are. Answers are compared as text by
+    default (blanks between words do not matter); with ``comparison`` "math", as mathematics. There
+    is one level. Seeds 0 to n-1 draw each of n records once, in random order; so do the next n.
+    """
+
+    levels = range(1)
+
+    def __init__(self, path: Path, comparison: str = ""):
+        comparison = comparison or "text"
+        if comparison not in COMPARISONS:
+            detail = did_you_mean(comparison, COMPARISONS, f"write {path.name} or {path.name}:math")
+            raise Mistake(f"answers cannot be compared as {comparison!r}{detail}")
+        if comparison == "math":
+            from sterling.language.adapters import math_answers
+
+            math_answers.require_package()
+        self.name = str(path) if comparison == "text" else f"{path}:{comparison}"
+        self.comparison = comparison
+        self.records = read_records(path, ("prompt", "answer"))
+        for number, record in enumerate(self.records, start=1):
+            if not final_answer(record["answer"]):
+                detail = f"{path.name}, record {number}: its 'answer' is empty after the mark"
+                raise Mistake(f"{detail}; write the answer after ####, or in \\boxed{{}}")
+            if not isinstance(record.get("system", ""), str):
+                raise Mistake(f"{path.name}, record {number}: 'system' must be a text")
+
+    def count(self, level: int) -> int:
+        """Return the number of records."""
+        check_level(self.name, self.levels, level)
+        return len(self.records)
+
+    def sample(self, seed: int, level: int) -> Task:
+        """Return the record that this seed draws, as a task."""
+        check_level(self.name, self.levels, level)
+        record = self.records[shuffled_index(seed, len(self.records))]
+        system = record.get("system", "")
+        return Task(self.name, seed, level, record["prompt"], record["answer"], system)
+
+    def verify(self, task: Task, response: str) -> Verdict:
+        """Compare the final answers."""
+        answer = final_answer(response)
+        if not answer:
+            return NO_ANSWER
+        truth = final_answer(task.answer)
+        if self.comparison == "math":
+            from sterling.language.adapters.math_answers import compare_answers
+
+            return compare_answers(answer, truth, task.prompt)
+        return RIGHT if answer.split() == truth.split() else WRONG
+
+    def solve(self, task: Task) -> str:
+        """Return the answer as it is in the file."""
+        return str(task.answer)

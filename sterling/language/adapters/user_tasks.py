@@ -1,0 +1,196 @@
+"""The user's own tasks: a Python file that makes tasks and judges responses.
+
+In ``my_tasks.py`` either a function (``my_tasks.py:make``) that returns an object with
+``sample(seed, level)`` and ``verify(task, response)``, or these two functions themselves
+(``my_tasks.py``)::
+
+    def sample(seed, level):
+        return {"prompt": f"{seed}+1=", "answer": seed + 1}
+
+    def verify(task, response):
+        return response.strip() == str(task.answer)  # or a number in [0, 1], or a Verdict
+
+``sample`` returns a Task or such a dict (``system`` may be added). Optional are ``levels`` (a
+range), ``solve(task)``, ``count`` (how many tasks each level has, if that is limited: seeds are
+below it then, and every task is asked before any comes again), and ``seconds`` (a verdict's time
+limit, 10 by default; a scene's own time limit does not shorten it).
+
+``verify`` runs in a process of its own. If it raises, hangs, dies or returns nonsense, one response
+loses its reward, with a reason that says so, and nothing else happens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import math
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sterling.language.adapters.answer_worker import Worker, WorkerFault
+from sterling.language.question_order import shuffled_index
+from sterling.language.task import Task, Verdict, check_level
+from sterling.lookup.name_suggestions import did_you_mean
+from sterling.types import Mistake
+
+SECONDS = 10.0
+MAX_REASON_CHARACTERS = 40  # of a verdict's reason
+
+
+class UserTasks:
+    """A family made from a user's file; see the module's docstring."""
+
+    def __init__(self, path: Path, maker: str = ""):
+        self.name = f"{path}:{maker}" if maker else str(path)
+        self.file = path.name
+        self._made = _load_tasks(path, maker)
+        self.levels: range = getattr(self._made, "levels", range(1))
+        seconds = getattr(self._made, "seconds", SECONDS)
+        if not isinstance(self.levels, range) or len(self.levels) == 0:
+            raise Mistake(f"{self.file}: 'levels' must be a range such as range(3)")
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+            raise Mistake(f"{self.file}: 'seconds' must be a number over 0")
+        self._count = getattr(self._made, "count", 0)
+        if isinstance(self._count, bool) or not isinstance(self._count, int) or self._count < 0:
+            raise Mistake(f"{self.file}: 'count' must be a number of tasks, such as 100")
+        setup = [os.path.abspath(path), maker]
+        self._worker = Worker(f"{__name__}:make_answerer", setup, float(seconds))
+
+    def count(self, level: int) -> int:
+        """Return the user's ``count``; 0 if there is none."""
+        check_level(self.name, self.levels, level)
+        return self._count
+
+    def sample(self, seed: int, level: int) -> Task:
+        """Return what the user's ``sample`` returns, as a Task of this family."""
+        check_level(self.name, self.levels, level)
+        drawn = shuffled_index(seed, self._count) if self._count else seed
+        found = self._call("sample", drawn, level)
+        if isinstance(found, Task):
+            found = {"prompt": found.prompt, "answer": found.answer, "system": found.system}
+        fields = self._fields(found)
+        try:
+            plain = json.loads(json.dumps(fields["answer"])) == fields["answer"]
+        except (TypeError, ValueError):
+            plain = False
+        texts = (fields["prompt"], fields.get("system", ""))
+        if not plain or not all(isinstance(text, str) for text in texts):
+            detail = "prompt and system must be texts and the answer plain JSON (no tuples)"
+            raise Mistake(f"{self.file}: sample({seed}, {level}): {detail}")
+        return Task(self.name, seed, level, **fields)
+
+    def verify(self, task: Task, response: str) -> Verdict:
+        """Return the user's verdict, or that there is none within its time limit."""
+        try:
+            reply = self._worker.ask([dataclasses.asdict(task), response])
+        except WorkerFault as fault:
+            return Verdict(0.0, f"verifier {fault.kind}: {fault.detail}")
+        if "nonsense" in reply:
+            return Verdict(0.0, f"verifier nonsense: verify returned {reply['nonsense']}")
+        return Verdict(reply["reward"], reply["reason"])
+
+    def solve(self, task: Task) -> str:
+        """Return what the user's ``solve`` returns; Mistake if there is none."""
+        if not hasattr(self._made, "solve"):
+            detail = "demonstrations need a solve(task) that returns a right response"
+            raise Mistake(f"{self.file} has no solve; {detail}")
+        return str(self._call("solve", task))
+
+    def close(self) -> None:
+        """End the verifier's process."""
+        self._worker.close()
+
+    def _call(self, function: str, *given: Any) -> Any:
+        try:
+            return getattr(self._made, function)(*given)
+        except (Exception, SystemExit) as error:  # the user's own error: reported in one line
+            detail = f"{self.file}: {function} raised {type(error).__name__}: {error}"
+            raise Mistake(detail) from error
+
+    def _fields(self, found: Any) -> dict[str, Any]:
+        if not isinstance(found, dict) or not {"prompt", "answer"} <= set(found):
+            form = '{"prompt": ..., "answer": ...}'
+            raise Mistake(f"{self.file}: sample must return a Task or {form}, not {found!r:.60}")
+        unknown = sorted(set(found) - {"prompt", "answer", "system"})
+        if unknown:
+            near = did_you_mean(
+                unknown[0], ("prompt", "answer", "system"), "use prompt, answer, system"
+            )
+            raise Mistake(f"{self.file}: sample returned an unknown field {unknown[0]!r}{near}")
+        return found
+
+
+def make_answerer(setup: list[str]) -> Callable[[list[Any]], dict[str, Any]]:
+    """Return the function that judges ``[task, response]``; called in the worker's process."""
+    made = _load_tasks(Path(setup[0]), setup[1])
+
+    def judge(question: list[Any]) -> dict[str, Any]:
+        verdict = made.verify(Task(**question[0]), question[1])
+        if not isinstance(verdict, Verdict):
+            reward = _read_reward(verdict)
+            if reward is None:
+                return {"nonsense": f"{verdict!r:.80}"}
+            reason = "right" if reward == 1.0 else "partly" if reward > 0.0 else "wrong"
+            verdict = Verdict(reward, reason)
+        return {
+            "reward": float(verdict.reward),
+            "reason": str(verdict.reason)[:MAX_REASON_CHARACTERS],
+        }
+
+    return judge
+
+
+def _read_reward(value: Any) -> float | None:
+    """Return a reward in [0, 1], also of NumPy's types; None for anything else."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
+        return None
+    reward = float(value)
+    return reward if math.isfinite(reward) and 0.0 <= reward <= 1.0 else None
+
+
+def _load_tasks(path: Path, maker: str) -> Any:
+    """Return the object with the user's functions: what ``maker`` returns, or the module."""
+    if not path.is_file():
+        near = sorted(each.name for each in path.parent.glob("*.py"))
+        raise Mistake(
+            f"{path} is not a file{did_you_mean(path.name, near, 'give the path of a Python file')}"
+        )
+    module = _import_file(path)
+    made = module
+    if maker:
+        function = getattr(module, maker, None)
+        if not callable(function):
+            known = [name for name, each in vars(module).items() if callable(each)]
+            raise Mistake(f"{path.name} has no function {maker!r}{did_you_mean(maker, known)}")
+        made = _run_user_code(function, f"{path.name}: {maker}()")
+    for need, form in (("sample", "sample(seed, level)"), ("verify", "verify(task, response)")):
+        if not callable(getattr(made, need, None)):
+            where = f"what {maker}() returns" if maker else "the file"
+            raise Mistake(f"{path.name}: {where} has no {need}; add def {form}")
+    return made
+
+
+def _import_file(path: Path) -> Any:
+    name = f"user_tasks_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up there
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # it can import files of its folder, as a script can
+    loader = spec.loader
+    _run_user_code(lambda: loader.exec_module(module), str(path.name))
+    return module
+
+
+def _run_user_code(function: Callable[[], Any], what: str) -> Any:
+    try:
+        return function()
+    except (Exception, SystemExit) as error:  # sys.exit would end the command without a message
+        raise Mistake(f"{what} raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,1 @@
+"""Causal language models: forward pass, generation, weights on disk, adapters."""

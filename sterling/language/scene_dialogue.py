@@ -1,0 +1,300 @@
+"""Play scenes with a model: encode messages, sample answers, and pass them to the scene.
+
+Every seat of a scene has one *transcript* of tokens. The tokens that the model sampled are kept as
+they were sampled, with their log-probabilities; what was said to it is encoded between them. No
+text is encoded twice.
+
+A scene that raises, hangs or answers nonsense loses its own transcripts and nothing else: they are
+marked as failed, and the reasons are counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from functools import partial
+from numbers import Real
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from jaxtyping import Array, Key
+
+from sterling import random_keys as named
+from sterling.language.models.generation import Answers, Prompts, round_up_length
+from sterling.language.models.parallel_generation import generate_in_parallel
+from sterling.language.models.token_sampling import Sampling
+from sterling.language.scene import Message, Scene
+from sterling.language.task import RIGHT, Verdict
+from sterling.language.time_limits import time_limit
+from sterling.language.tokenizer import Tokenizer
+
+UNLIMITED_CONTEXT = 1 << 30  # a context that no transcript fills
+
+
+@dataclasses.dataclass(frozen=True)
+class ChatSettings:
+    """How a model generates its answers in scenes."""
+
+    tokenizer: Tokenizer
+    limit: int  # most tokens of one answer
+    context: int  # most tokens of one transcript; a scene that needs more is cut
+    slots: int = 64  # answers written at a time
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    patience: float = 10.0  # seconds for a scene's reaction, besides its verifiers' limits
+
+
+@dataclasses.dataclass
+class Transcript:
+    """The tokens that one seat heard and said in a scene."""
+
+    scene: int  # the scene's number
+    seat: int
+    ids: list[int] = dataclasses.field(default_factory=list)
+    own: list[bool] = dataclasses.field(default_factory=list)  # whether the model sampled it
+    log_prob: list[float] = dataclasses.field(default_factory=list)
+    turn: list[int] = dataclasses.field(default_factory=list)  # the turn each token belongs to
+    turns: int = 0  # turns that the seat had
+    verdicts: tuple[Verdict, ...] = ()  # one for each turn
+    cut: bool = False  # the context was too short, or an answer longer than allowed
+    full: bool = False  # the context was too short for this or another seat: the scene did not end
+    failed: str = ""  # why the scene failed; empty: it did not
+
+    @property
+    def reward(self) -> float:
+        """Return the transcript's reward: the sum over its verdicts."""
+        return sum((verdict.reward for verdict in self.verdicts), 0.0)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the seat spoke, in a scene that did not fail."""
+        return not self.failed and self.turns > 0
+
+    @property
+    def right(self) -> bool:
+        """Whether the seat came to the right answer: it has the whole reward, or its last verdict
+        is "right", which some worlds reward less after other answers."""
+        if self.failed or not self.verdicts:
+            return False
+        return self.reward >= 1.0 - 1e-9 or self.verdicts[-1].reason == RIGHT.reason
+
+    @property
+    def timeouts(self) -> int:
+        """Return how many of the verdicts ran past their time limit; each of these is worth 0."""
+        return sum(verdict.reason == "timeout" for verdict in self.verdicts)
+
+    def hear(self, tokens: Sequence[int]) -> None:
+        """Append tokens that others chose."""
+        self.ids += tokens
+        self.own += [False] * len(tokens)
+        self.log_prob += [0.0] * len(tokens)
+        self.turn += [self.turns] * len(tokens)
+
+    def say(self, tokens: Sequence[int], log_prob: Sequence[float]) -> None:
+        """Append tokens that the model chose; they end its turn."""
+        self.ids += tokens
+        self.own += [True] * len(tokens)
+        self.log_prob += log_prob
+        self.turn += [self.turns] * len(tokens)
+        self.turns += 1
+
+
+@runtime_checkable
+class TextAgent(Protocol):
+    """An agent that answers prompts, both with a leading seed axis."""
+
+    def act(self, obs: Any, keys: Key[Array, "seed"], explore: bool) -> tuple[Any, Any]:
+        """See :class:`sterling.training.agent.Agent`."""
+        ...
+
+
+class SceneBatch:
+    """The scenes of one seed and their transcripts, played at the same time."""
+
+    def __init__(self, scenes: Sequence[Scene | str], settings: ChatSettings):
+        self.settings = settings
+        self.scenes = list(scenes)  # a text instead of a scene: why it could not begin
+        self.transcripts: dict[tuple[int, int], Transcript] = {}
+        for number, scene in enumerate(self.scenes):
+            if isinstance(scene, str):
+                self.transcripts[number, 0] = Transcript(number, 0, failed=scene)
+
+    def waiting(self) -> list[Transcript]:
+        """Return the transcripts whose seat is to speak, after appending what was said to it."""
+        found = []
+        for number, scene in enumerate(self.scenes):
+            if isinstance(scene, str) or scene.turn is None or self._given_up(number):
+                continue
+            place = (number, scene.turn.seat)
+            transcript = self.transcripts.setdefault(place, Transcript(*place))
+            tokens = self._tokens(transcript, scene.turn.messages)
+            if len(transcript.ids) + len(tokens) + self.settings.limit > self.settings.context:
+                transcript.cut = transcript.full = True
+                if not transcript.turns:
+                    transcript.failed = "its opening is longer than the context"
+                continue
+            transcript.hear(tokens)
+            found.append(transcript)
+        return found
+
+    def add_answer(
+        self, transcript: Transcript, ids: list[int], log_prob: list[float], stopped: bool
+    ) -> None:
+        """Append a sampled answer to the transcript, and pass it to the scene."""
+        scene = self.scenes[transcript.scene]
+        assert not isinstance(scene, str)
+        transcript.say(ids, log_prob)
+        transcript.cut |= not stopped
+        tokenizer = self.settings.tokenizer
+        # A thought that the template began stays a thought if the answer is cut before its end.
+        text = tokenizer.decode(ids[:-1] if stopped else ids)
+        text = "<think>" * tokenizer.starts_in_thought + text
+        try:
+            with time_limit(self.settings.patience):
+                scene.say(text)
+                self._check(transcript.scene, scene.verdicts)
+            verdicts = itertools.chain(*scene.verdicts)
+            faults = [each for each in verdicts if getattr(each, "verifier_failed", False)]
+            if faults:
+                self._give_up(transcript.scene, faults[0].reason)
+        except Exception as error:
+            self._give_up(transcript.scene, _error_line(error))
+
+    def finish(self) -> list[Transcript]:
+        """Return all transcripts with their verdicts."""
+        for (number, seat), transcript in self.transcripts.items():
+            scene = self.scenes[number]
+            if not isinstance(scene, str) and not transcript.failed:
+                transcript.verdicts = tuple(scene.verdicts[seat])
+                transcript.full = scene.turn is not None
+                transcript.cut |= transcript.full
+        return [self.transcripts[place] for place in sorted(self.transcripts)]
+
+    def _check(self, number: int, verdicts: Any) -> None:
+        """Raise ValueError for invalid verdicts, and if a seat has more verdicts than turns."""
+        check_verdicts(verdicts)
+        for transcript in self._of_scene(number):
+            seat = transcript.seat
+            if seat >= len(verdicts):
+                raise ValueError(f"there are no verdicts on seat {seat}")
+            if len(verdicts[seat]) > transcript.turns:
+                found = f"{len(verdicts[seat])} verdicts on seat {seat}"
+                raise ValueError(f"{found}, which had {transcript.turns} turns")
+
+    def _tokens(self, transcript: Transcript, messages: Sequence[Message]) -> list[int]:
+        tokenizer = self.settings.tokenizer
+        if not transcript.turns:
+            return tokenizer.encode_opening(messages)
+        close = [] if transcript.ids[-1] in tokenizer.stops else [tokenizer.end]
+        return close + tokenizer.encode_continuation(messages)
+
+    def _of_scene(self, number: int) -> list[Transcript]:
+        return [each for (scene, _), each in self.transcripts.items() if scene == number]
+
+    def _given_up(self, number: int) -> bool:
+        return any(each.failed or each.full for each in self._of_scene(number))
+
+    def _give_up(self, number: int, why: str) -> None:
+        for transcript in self._of_scene(number):
+            transcript.failed = why
+
+
+def play_scenes(
+    agent: TextAgent,
+    scenes: Sequence[Sequence[Scene | str]],
+    settings: ChatSettings,
+    keys: Key[Array, "seed"],
+    *,
+    explore: bool = True,
+) -> list[list[Transcript]]:
+    """Play the scenes of every seed to their ends, and return their transcripts.
+
+    Without ``explore`` the model always says the likeliest token.
+    """
+    batches = [SceneBatch(each, settings) for each in scenes]
+    turn = 0
+    while any(waiting := [batch.waiting() for batch in batches]):
+        own = named.fold_each(keys, "turn", turn)
+        write = partial(_sample_answers, agent, own, explore)
+        answers = generate_in_parallel(write, _pad_prompts(waiting, settings))
+        for seed, (batch, transcripts) in enumerate(zip(batches, waiting, strict=True)):
+            for row, transcript in enumerate(transcripts):
+                batch.add_answer(transcript, *_answer_of_row(answers, seed, row))
+        turn += 1
+    return [batch.finish() for batch in batches]
+
+
+def _sample_answers(
+    agent: TextAgent, keys: Key[Array, "seed"], explore: bool, prompts: Prompts
+) -> Answers:
+    return agent.act(prompts, keys, explore)[0]
+
+
+def begin_scene(world: Any, seed: int, level: int, seconds: float) -> Scene | str:
+    """Return a scene of the world, or a text that says why it could not begin."""
+    try:
+        with time_limit(seconds):
+            return world.begin(seed, level)
+    except Exception as error:
+        return _error_line(error)
+
+
+def demonstrate(
+    world: Any, scenes: Sequence[Scene | str], settings: ChatSettings
+) -> list[Transcript]:
+    """Return the transcripts of scenes in which the world's own ``solve`` speaks, without a limit
+    on its answers; transcripts longer than the context are marked as cut."""
+    batch = SceneBatch(scenes, dataclasses.replace(settings, context=UNLIMITED_CONTEXT))
+    while waiting := batch.waiting():
+        for transcript in waiting:
+            thought = "\n</think>\n\n" * settings.tokenizer.starts_in_thought  # an empty thought
+            text = thought + world.solve(batch.scenes[transcript.scene])
+            ids = [*settings.tokenizer.encode(text), settings.tokenizer.end]
+            batch.add_answer(transcript, ids, [0.0] * len(ids), True)
+    transcripts = batch.finish()
+    for transcript in transcripts:
+        transcript.cut = transcript.full = len(transcript.ids) > settings.context
+    return transcripts
+
+
+def _answer_of_row(answers: Answers, seed: int, row: int) -> tuple[list[int], list[float], bool]:
+    count = int(answers.length[seed, row])
+    ids, log_prob = answers.ids[seed, row, :count], answers.log_prob[seed, row, :count]
+    return ids.tolist(), log_prob.tolist(), bool(answers.stopped[seed, row])
+
+
+def _pad_prompts(waiting: Sequence[Sequence[Transcript]], settings: ChatSettings) -> Prompts:
+    """Return the transcripts so far as padded prompts, of few shapes: few programs are compiled."""
+    rows = round_up_length(max(map(len, waiting)))
+    room = round_up_length(max(len(each.ids) for each in itertools.chain(*waiting)))
+    seeds = len(waiting)
+    ids = np.full((seeds, rows, room), settings.tokenizer.pad, np.int32)
+    lengths = np.ones((seeds, rows), np.int32)
+    for seed, transcripts in enumerate(waiting):
+        for row, transcript in enumerate(transcripts):
+            ids[seed, row, : len(transcript.ids)] = transcript.ids
+            lengths[seed, row] = len(transcript.ids)
+    total = np.array([*map(len, waiting)], np.int32)
+    one = Sampling.for_rows(rows, settings.temperature, settings.top_k, settings.top_p)
+    every = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), (seeds, *x.shape)), one)
+    number = np.broadcast_to(np.arange(rows, dtype=np.int32), (seeds, rows))
+    ids, lengths, total, number, every = jax.device_put((ids, lengths, total, number, every))
+    limit, stops = settings.limit, settings.tokenizer.stops
+    return Prompts(ids, lengths, total, number, every, limit, min(settings.slots, rows), stops)
+
+
+def check_verdicts(verdicts: Any) -> None:
+    """Raise ValueError unless every verdict of a scene has a finite reward."""
+    for verdict in (each for seat in verdicts for each in seat):
+        reward = getattr(verdict, "reward", None)
+        if not isinstance(reward, Real) or not math.isfinite(reward):
+            raise ValueError(f"a verdict without a finite reward: {verdict!r}"[:200])
+
+
+def _error_line(error: Exception) -> str:
+    message = " ".join(str(error).split())[:200]
+    return f"{type(error).__name__}: {message}"

@@ -1,0 +1,50 @@
+"""Time limits for code in this process, and exceptions from them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class TimeIsUp(BaseException):
+    """The time limit is over. Not an Exception, so that code that catches those (the errors of a
+    tool, say) does not catch this."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in code that takes longer, again and again if it goes on. Only a process's
+    main thread can be interrupted; in other threads nothing is limited."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: Any) -> None:
+        raise TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield
+    except TimeIsUp:
+        raise TimeoutError(f"took longer than {seconds:g} s") from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def pause_time_limit() -> Iterator[None]:
+    """Stop the clock of :func:`time_limit` around code that has a time limit of its own. If that
+    were interrupted, it could not tell which of its answers belongs to which question."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    left = signal.setitimer(signal.ITIMER_REAL, 0.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *left)

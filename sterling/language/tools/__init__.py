@@ -1,0 +1,1 @@
+"""Tools that a model may call: a calculator, search, a database."""

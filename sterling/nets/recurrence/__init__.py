@@ -1,0 +1,1 @@
+"""Recurrent units beside the GRU: the LSTM and the linear recurrent unit."""

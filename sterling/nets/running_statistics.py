@@ -1,0 +1,190 @@
+"""Normalisers of observations and rewards. They are part of an agent's state, so of checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, Bool, Float
+
+from sterling.nets.obs_encoder import leaf_spaces, padded_leaves, without_mask
+from sterling.types import Obs, Record, Spec
+
+STD_OFFSET = 1e-3
+
+
+class Moments(eqx.Module):
+    """Running mean and variance of one array, merged batch by batch (Chan 1979)."""
+
+    mean: Float[Array, "..."]
+    variance: Float[Array, "..."]
+    count: Float[Array, ""]
+
+    @classmethod
+    def create(cls, shape: tuple[int, ...]) -> Moments:
+        """Create moments with mean 0, variance 1 and a count of almost 0."""
+        return cls(jnp.zeros(shape), jnp.ones(shape), jnp.asarray(1e-4, jnp.float32))
+
+    def update(self, batch: Float[Array, "..."], mask: Bool[Array, "..."]) -> Moments:
+        """Merge a batch whose leading axes are those of ``mask``; rows where it is False are
+        ignored."""
+        shape = self.mean.shape
+        rows = batch.reshape(-1, *shape)
+        weight = mask.reshape((-1,) + (1,) * len(shape)).astype(jnp.float32)
+        count = weight.sum()
+        divisor = jnp.maximum(count, 1.0)  # if no row counts, the sums are 0
+        mean = (rows * weight).sum(0) / divisor
+        variance = (jnp.square(rows - mean[None]) * weight).sum(0) / divisor
+        return self.joined(mean, variance, count)
+
+    def joined(
+        self, mean: Float[Array, "..."], variance: Float[Array, "..."], count: Float[Array, ""]
+    ) -> Moments:
+        """Merge ``count`` rows whose mean and variance are given."""
+        total = self.count + count
+        delta = mean - self.mean
+        merged = self.variance * self.count + variance * count
+        merged = merged + jnp.square(delta) * self.count * count / total
+        return Moments(self.mean + delta * count / total, merged / total, total)
+
+
+class ObsNormaliser(eqx.Module):
+    """Normalises every number of an observation's float leaves (each ``Box`` of a float dtype),
+    float images pixel by pixel. All other leaves stay unchanged: images of bytes, vectors of
+    integers, choices, bits and the items of padded sequences.
+
+    Nothing is normalised if ``enabled`` was False. With running statistics results are clipped to
+    ``clip`` deviations, because the first statistics come from few steps; a dataset's statistics
+    are complete, so nothing is clipped.
+    """
+
+    moments: tuple[Moments | None, ...]
+    clip: float = eqx.field(static=True, default=10.0)
+
+    @classmethod
+    def create(
+        cls, space: spaces.Space[Any], enabled: bool = True, clip: float = 10.0
+    ) -> ObsNormaliser:
+        """Create a normaliser with running statistics for observations from ``space``."""
+        made = [
+            Moments.create(leaf.shape)
+            if enabled
+            and not padded
+            and isinstance(leaf, spaces.Box)
+            and np.issubdtype(leaf.dtype, np.floating)
+            else None
+            for leaf, padded in zip(leaf_spaces(space), padded_leaves(space), strict=True)
+        ]
+        return cls(tuple(made), clip)
+
+    @classmethod
+    def of_log(cls, spec: Spec, enabled: bool = True) -> ObsNormaliser:
+        """Create a normaliser with the dataset's moments, ``spec.log``. 1e-3 is added to standard
+        deviations (Fujimoto 2021): a number that is constant in the dataset may vary later.
+        Without a dataset the tree has the same structure, so an agent can be loaded without it."""
+        made = cls.create(spec.obs, enabled, math.inf)
+        if spec.log is None:
+            return made
+        means = jax.tree.leaves(without_mask(spec.log.obs_mean))
+        deviations = jax.tree.leaves(without_mask(spec.log.obs_std))
+        counted = jnp.asarray(1.0, jnp.float32)
+        fixed = [
+            None if m is None else Moments(jnp.asarray(mean), jnp.square(std + STD_OFFSET), counted)
+            for m, mean, std in zip(made.moments, means, deviations, strict=True)
+        ]
+        return cls(tuple(fixed), made.clip)
+
+    def __call__(self, obs: Obs) -> Obs:
+        """Normalise observations; ``action_mask`` stays unchanged."""
+        proper = without_mask(obs)
+        parts, structure = jax.tree.flatten(proper)
+        made = [self._one(x, m) for x, m in zip(parts, self.moments, strict=True)]
+        normal = jax.tree.unflatten(structure, made)
+        return {**obs, **normal} if isinstance(obs, dict) else normal
+
+    def batch(self, batch: Record) -> Record:
+        """Return the batch with ``obs`` and ``next_obs`` normalised."""
+        return dataclasses.replace(batch, obs=self(batch.obs), next_obs=self(batch.next_obs))
+
+    def update(self, obs: Obs, mask: Bool[Array, "..."]) -> ObsNormaliser:
+        """Merge a batch of observations into the statistics."""
+        parts = jax.tree.leaves(without_mask(obs))
+        made = [
+            None if m is None else m.update(x, mask)
+            for x, m in zip(parts, self.moments, strict=True)
+        ]
+        return ObsNormaliser(tuple(made), self.clip)
+
+    def joined(self, seen: Any, mask: Bool[Array, "env"]) -> ObsNormaliser:
+        """Merge the observations of whole episodes, given as moments for every env (``Seen``)."""
+        share = jnp.where(mask, seen.count, 0.0)
+        count = share.sum()
+        made: list[Moments | None] = []
+        for m, means, squares in zip(self.moments, seen.mean, seen.squares, strict=True):
+            if m is None:
+                made.append(None)
+                continue
+            wide = share.reshape(-1, *(1,) * m.mean.ndim) / jnp.maximum(count, 1.0)
+            mean = (wide * means).sum(0)
+            within = jnp.where(wide > 0, squares, 0.0).sum(0) / jnp.maximum(count, 1.0)
+            between = (wide * jnp.square(means - mean[None])).sum(0)
+            made.append(m.joined(mean, within + between, count))
+        return ObsNormaliser(tuple(made), self.clip)
+
+    def _one(self, x: Array, moments: Moments | None) -> Array:
+        if moments is None:
+            return x
+        lead = (1,) * (x.ndim - moments.mean.ndim)
+        mean = moments.mean.reshape(lead + moments.mean.shape)
+        scale = jax.lax.rsqrt(moments.variance + 1e-8).reshape(mean.shape)
+        return jnp.clip((x - mean) * scale, -self.clip, self.clip)
+
+
+class RewardNormaliser(eqx.Module):
+    """Divides rewards by the running standard deviation of the discounted return (Engstrom 2020).
+
+    With ``enabled`` False rewards stay unchanged.
+    """
+
+    moments: Moments
+    running: Float[Array, "env"]  # each env's discounted return so far
+    enabled: bool = eqx.field(static=True)
+    clip: float = eqx.field(static=True, default=10.0)
+
+    @classmethod
+    def create(cls, envs: int, enabled: bool = True) -> RewardNormaliser:
+        """Create a normaliser that has seen no rewards."""
+        return cls(Moments.create(()), jnp.zeros(envs), enabled)
+
+    def update(
+        self,
+        reward: Float[Array, "time env"],
+        last: Bool[Array, "time env"],
+        mask: Bool[Array, "time env"],
+        gamma: Float[Array, ""] | float,
+    ) -> RewardNormaliser:
+        """Merge a rollout's discounted returns; the running return restarts with each episode."""
+        if not self.enabled:
+            return self
+
+        def step(running: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+            reward, last, mask = row
+            running = jnp.where(mask, gamma * running + reward, 0.0)
+            return jnp.where(last, 0.0, running), running
+
+        running, returns = jax.lax.scan(step, self.running, (reward, last, mask))
+        moments = self.moments.update(returns, mask)
+        return RewardNormaliser(moments, running, self.enabled, self.clip)
+
+    def scale(self, reward: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Return rewards in units of the return's standard deviation, clipped."""
+        if not self.enabled:
+            return reward
+        scaled = reward * jax.lax.rsqrt(self.moments.variance + 1e-8)
+        return jnp.clip(scaled, -self.clip, self.clip)

@@ -1,0 +1,1 @@
+"""Plots and films. One file per picture; all use ``plot_style``."""

@@ -1,0 +1,1 @@
+"""Show a folder of runs on a local page: read runs as they are written, serve or export them."""

@@ -1,0 +1,1 @@
+"""Decide which of several algorithms is better: tendencies, looks, closed testing, power."""

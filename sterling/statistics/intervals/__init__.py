@@ -1,0 +1,1 @@
+"""Intervals of one number: means, rates, aggregates, curves, tolerance bands."""

@@ -1,0 +1,1 @@
+"""Tables of scores: read them, normalise them, bound them."""

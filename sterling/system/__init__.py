@@ -1,0 +1,1 @@
+"""The operating system: files, signals, pickling, terminal messages. Nothing of learning."""

@@ -1,0 +1,1 @@
+"""Build a run from its settings: environment, agent, sources. Nothing is trained here."""

@@ -1,0 +1,115 @@
+"""Build the layers around a run's source from the setting ``sources``: ``plr``, ``pool:8,10000``;
+several are joined by "+", the innermost first. Names are those of :data:`LAYERS`, and names that
+packages register.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jaxtyping import Array, Key
+
+from sterling.actor import Actor
+from sterling.experience.levels import go_explore, level_buffer, level_replay
+from sterling.experience.rollouts import self_play
+from sterling.experience.source_layers import Layer, Numbers
+from sterling.lookup import entry_points, user_imports
+from sterling.lookup.name_suggestions import did_you_mean
+from sterling.needs import EPISODES
+from sterling.types import AnyNeeds, Mistake
+
+LAYERS = {
+    each.word: each
+    for each in (
+        *(level_replay.LAYER, level_buffer.ROBUST, level_buffer.ACCEL),
+        *(go_explore.LAYER, self_play.LAYER),
+    )
+}
+
+
+def check_sources(words: str, name: str, needs: AnyNeeds, *, alone: bool) -> None:
+    """Raise Mistake for an unknown layer, or if the learner ``name`` cannot use layers. ``alone``:
+    the learner acts without a log or a guide."""
+    if not words:
+        return
+    both = [layer.word for layer, _ in parse_layers(words) if layer.begins]
+    if len(both) > 1:
+        raise Mistake(f"{' and '.join(both)} each choose where episodes begin. Use one of them.")
+    if needs.has_feed(EPISODES):
+        raise Mistake(f"{name} learns from whole episodes, which sources do not support. "
+                      "Leave out sources.")  # fmt: skip
+    if needs.adapt:
+        raise Mistake(f"{name} adapts in levels that it draws itself, which sources do not "
+                      "support. Leave out sources.")  # fmt: skip
+    if needs.speaks:
+        raise Mistake(f"{name} trains a language model, without episodes. Leave out sources.")
+    if not alone:
+        raise Mistake("sources cannot be combined with data or guide. Leave out one of them.")
+
+
+def parse_layers(words: str) -> list[tuple[Layer, Numbers]]:
+    """Return the layers and their numbers, the innermost first; [] for ""."""
+    found = []
+    for each in words.split("+") if words else ():
+        word, _, rest = each.partition(":")
+        layer = find_layer(word.strip())
+        found.append((layer, layer.read(rest.strip())))
+    return found
+
+
+def with_absolute_files(words: str) -> str:
+    """Return the setting with absolute paths of files, valid from every directory."""
+    parts = (each.strip().partition(":") for each in words.split("+"))
+    return "+".join(
+        user_imports.absolute_reference(word) + colon + rest for word, colon, rest in parts
+    )
+
+
+def layer_files(words: str) -> list[str]:
+    """Return the user's files among the layers."""
+    parts = [each.partition(":")[0] for each in words.split("+")]
+    return [word for word in parts if word.endswith(user_imports.PYTHON_SUFFIX)]
+
+
+def find_layer(word: str) -> Layer:
+    """Return the layer of this name, or the ``LAYER`` of a file."""
+    if word in LAYERS:
+        return LAYERS[word]
+    registered = entry_points.find_plugins(entry_points.SOURCES)
+    if word in registered:
+        place = registered[word].word
+    elif word.endswith(user_imports.PYTHON_SUFFIX):
+        place = f"{word}:LAYER"
+    else:
+        known = [*LAYERS, *registered]
+        raise Mistake(f"Unknown sources={word!r}{did_you_mean(word, known, ', '.join(known))}")
+    found = user_imports.load(place)
+    if not isinstance(found, Layer):
+        raise Mistake(f"{place} is {found!r:.60}. Make it a sterling.Layer (docs/extending.md).")
+    return found
+
+
+def wrap_rollouts(words: str, source: Any, keys: Key[Array, "seed"], actor: Actor) -> Any:
+    """Return the rollout source, wrapped by the layers."""
+    for layer, numbers in parse_layers(words):
+        source = layer.rollouts(source, numbers, keys, actor)
+    return source
+
+
+def kept_extras(words: str) -> tuple[str, ...]:
+    """Return the names of extras that the layers need in the replay."""
+    return tuple(name for layer, _ in parse_layers(words) for name in layer.keep)
+
+
+def with_kept_extras(words: str, needs: Any) -> Any:
+    """Return the needs with the layers' extras added to ``keep``."""
+    keep = kept_extras(words)
+    return dataclasses.replace(needs, keep=(*needs.keep, *keep)) if keep else needs
+
+
+def wrap_source(words: str, source: Any) -> Any:
+    """Return the whole source, wrapped by the layers."""
+    for layer, numbers in parse_layers(words):
+        source = layer.whole(source, numbers)
+    return source

@@ -1,0 +1,232 @@
+"""Resolve a run's settings from defaults, presets and arguments, and check them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from sterling import algorithms
+from sterling.experience.replay.imagined_rollouts import check_dreams
+from sterling.lookup import user_imports
+from sterling.needs import EPISODES, FRESH
+from sterling.nets.encoding.encoder_choice import encoder_reference
+from sterling.schedule_words import storable_values
+from sterling.system.mistake import Mistake
+from sterling.training.assembly.build_sources import check_sources, kept_extras, with_absolute_files
+from sterling.training.config import user_code_words
+from sterling.training.config.evaluation_interval import (
+    check_stop_options,
+    with_evaluation_interval,
+)
+from sterling.training.config.hindsight_option import check_hindsight
+from sterling.training.config.option_checks import (
+    check_critic_obs,
+    check_guide,
+    check_language_run,
+    check_log_and_replay,
+)
+from sterling.training.config.run_options import LanguageSettings, LogSettings
+from sterling.training.config.settings import Settings, check_strategy
+from sterling.training.config.stop_options import parse_keep, parse_stop_options
+from sterling.training.fields.budget_fit import fit_to_budget
+from sterling.training.fields.config_fields import (
+    check_counts,
+    check_layer_sizes,
+    check_scoring,
+    make_config,
+    seed_numbers,
+    whole_number,
+)
+from sterling.training.fields.presets import load_kind_preset, load_preset
+from sterling.training.fields.schedule_fields import (
+    check_needs,
+    say_anneal_is_off,
+    split_fields,
+    split_with_anneal,
+)
+from sterling.training.phases.phase_sequence import (
+    after_first_phase,
+    keeps_source,
+    learner_needs,
+    phase_iterations,
+    total_iterations,
+)
+
+
+def resolve_settings(
+    algorithm: Any,
+    environment: Any,
+    *,
+    steps: int | float = 0,
+    updates: int | float = 0,
+    data: LogSettings | None = None,
+    online: dict[str, Any] | None = None,
+    seeds: Any = 1,
+    envs: int | float | None = None,
+    strategy: str | None = None,
+    preset: bool = True,
+    env_options: dict[str, Any] | None = None,
+    fields: dict[str, Any] | None = None,
+    **rest: Any,
+) -> Settings:
+    """Return a run's settings: defaults, overridden by the preset, overridden by the arguments.
+
+    Whole numbers may be written as floats (1e6); ``seeds`` is a number of seeds or a list. Raise
+    Mistake for unknown names, fields and options of a wrong type, and contradictory settings.
+    """
+    word = algorithms.reference_to(algorithm)
+    environment = user_code_words.environment_reference(environment)
+    module, algorithm = algorithms.find(word), user_imports.short_name(word)
+    tuned = _find_preset(word, environment, env_options, fields, data) if preset else {}
+    default_envs = tuned.pop("envs", None) or _default_envs(module)
+    options = {**tuned.pop("env_options", {}), **(env_options or {})}
+    own = {**algorithms.preset_fields(word), **tuned, **check_layer_sizes(fields or {}, algorithm)}
+    config, functions = _read_fields(module, algorithm, own, fields or {})
+    strategy = check_strategy(strategy or "map")
+    if module.needs(config).speaks:
+        rest["speech"] = _speech_settings(algorithm, envs, rest.get("speech"))
+    envs = whole_number("envs", default_envs if envs is None else envs, 1)
+    config = _limit_minibatch(module, config, envs, fields or {})
+    steps, updates = whole_number("steps", steps), whole_number("updates", updates)
+    config = fit_to_budget(module, algorithm, config, steps if preset else 0, own.keys())
+    later = _online_fields(module, algorithm, config, online or {})
+    rest |= {"data": data, "updates": updates, "online": later, "schedules": functions}
+    settings = Settings(
+        *(word, environment, steps, seed_numbers(seeds), envs, strategy, config, options),
+        **_parse_options(rest),
+    )
+    check_settings(settings)
+    return with_evaluation_interval(settings)
+
+
+def _parse_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the other settings of a run, with files and references resolved."""
+    words: dict[str, Any] = {"sources": with_absolute_files(given.get("sources") or "")}
+    words["encoder"] = encoder_reference(given.get("encoder"))
+    made = {**given, **words, **parse_stop_options(given), "keep": parse_keep(given.get("keep"))}
+    return check_counts(made) | check_scoring(made)
+
+
+def _find_preset(
+    algorithm: str, environment: Any, options: Any, fields: Any, data: LogSettings | None
+) -> dict[str, Any]:
+    """Return the preset for the environment, or without a dataset for environments of its kind."""
+    own = load_preset(algorithm, environment)
+    if own or data is not None:
+        return own
+    return load_kind_preset(algorithm, environment, options or {}, fields or {})
+
+
+def _read_fields(
+    module: Any, algorithm: str, fields: dict[str, Any], given: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return the Config with these fields, and the schedules among them. ``given``: those that the
+    caller set."""
+    split = split_with_anneal(module, algorithm, fields, given)
+    config = make_config(module, split.numbers, algorithm)
+    say_anneal_is_off(algorithm, split)
+    check_needs(module, algorithm, config, split.schedules)
+    return config, split.schedules
+
+
+def _speech_settings(
+    algorithm: str, envs: int | float | None, given: LanguageSettings | None
+) -> LanguageSettings:
+    """Return the settings of a language run; raise Mistake if a number of envs is given."""
+    if envs is not None:
+        raise Mistake(
+            f"{algorithm} has no envs: its fields set the size of a batch. Leave out envs."
+        )
+    return given or LanguageSettings()
+
+
+def _limit_minibatch(module: Any, config: Any, envs: int, given: dict[str, Any]) -> Any:
+    """Return the config with the minibatch limited to a rollout's rows, unless the caller set it:
+    presets are tuned for more environments than a caller may ask for."""
+    needs = module.needs(config)
+    if not needs.has_feed(FRESH) or "minibatch" in given or not hasattr(config, "minibatch"):
+        return config
+    rows = needs.collect * envs
+    return dataclasses.replace(config, minibatch=rows) if config.minibatch > rows else config
+
+
+def _online_fields(
+    module: Any, algorithm: str, config: Any, fields: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the fields that change when the online phase starts: floats only, because the compiled
+    program stays the same; a schedule as its words."""
+    split = split_fields(module, algorithm, fields)
+    checked = dataclasses.asdict(make_config(module, split.numbers, algorithm))
+    for name in fields:
+        kinds = {field.name: field.type for field in dataclasses.fields(module.Config)}
+        if kinds[name] not in (float, "float"):
+            raise Mistake(f"online: {algorithm}'s field {name} changes shapes. Leave it out.")
+    later = {name: checked[name] for name in fields}
+    module.needs(dataclasses.replace(config, **later))  # raises before training begins
+    return later | storable_values(split.schedules)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise Mistake if settings contradict each other, or a phase's budget is too small."""
+    _check_phase(settings)
+    check_stop_options(settings)
+    if settings.init is not None and settings.speech is not None:
+        raise Mistake("init does not start language models. Use model=RUN.")
+    if settings.phases and settings.speech is not None:
+        raise Mistake("language models are trained in a single phase. Leave out then.")
+    before, number = settings, 2
+    while before.phases or (before.updates and before.steps):
+        try:
+            left = after_first_phase(before)
+            assert left is not None
+            _check_phase(left, fresh=not keeps_source(before))
+        except Mistake as error:
+            raise Mistake(f"phase {number}: {error}") from error
+        before, number = left, number + 1
+    total_iterations(settings)  # raises if they are too many
+
+
+def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
+    """Raise Mistake for invalid settings of the first phase; ``fresh``: its source is a new one."""
+    name = settings.title
+    needs = learner_needs(settings)
+    if needs.speaks:
+        check_language_run(settings, needs)
+        if settings.encoder:
+            raise Mistake(f"{name} trains a language model, which reads tokens. Leave out encoder.")
+    elif settings.speech is not None:
+        raise Mistake(f"{name} trains no language model. Leave out model, levels and similar.")
+    elif settings.data is None:
+        if settings.updates or settings.online:
+            raise Mistake("updates (and online fields) need a dataset: add data=FILE")
+        if needs.only_from_logs:
+            raise Mistake(f"{name} learns from datasets only: give data=FILE and updates=N")
+    elif needs.lives:
+        raise Mistake(f"{name} learns only from its own experience. Use sac, iql or bc with data.")
+    elif needs.only_from_logs and settings.steps:
+        raise Mistake(f"{name} learns from datasets only: give updates=N and no steps")
+    logged = settings.data is not None
+    check_log_and_replay(name, needs, logged=logged, scored=bool(kept_extras(settings.sources)))
+    check_dreams(name, needs)
+    if settings.augment and needs.lives:
+        raise Mistake(f"augment does not support {name}, which learns from rollouts. Use sac.")
+    check_guide(settings.guide, needs, acts=settings.steps > 0)
+    check_sources(
+        settings.sources, name, needs, alone=settings.data is None and settings.guide is None
+    )
+    check_hindsight(settings.hindsight, name, needs, logged=logged)
+    check_critic_obs(settings)
+    if settings.online and not (settings.steps and settings.updates):
+        raise Mistake("online fields need both updates=N and steps=M")
+    phase_iterations(settings, fresh=fresh)  # raises if the budget is too small
+
+
+def _default_envs(module: Any) -> int:
+    """Return the default number of envs: 8 for rollouts, 20 for rollouts that adapt, 64 for whole
+    episodes, 1 for replay."""
+    needs = module.needs(module.Config())
+    if needs.has_feed(EPISODES):
+        return 64
+    if needs.adapt:
+        return 20
+    return 1 if needs.replays else 8

@@ -1,0 +1,1 @@
+"""Evaluate frozen policies during training, and write what was measured as rows."""

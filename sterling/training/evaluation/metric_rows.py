@@ -1,0 +1,57 @@
+"""Columns of a row of metrics: from training episodes, and from evaluation episodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from sterling.training.agent import Agent
+
+
+def training_columns(tally: Any, alive: Bool[np.ndarray, "seed"]) -> dict[str, Any]:
+    """Return the columns of episodes that ended since the last row, from a source's ``tally``
+    (None: the source counts no episodes)."""
+    if tally is None:
+        return {}
+    episodes = np.maximum(tally.episodes, 1)
+    live = alive & (tally.episodes > 0)
+    means = {name: np.asarray(total) / episodes for name, total in tally.totals.items()}
+    return {
+        **{f"data/{name}": numbers_or_none(mean, live) for name, mean in means.items()},
+        "data/episodes": tally.episodes.tolist(),
+        "data/invalid": tally.invalid.tolist(),
+    }
+
+
+def evaluation_columns(
+    episodes: dict[str, dict[str, np.ndarray]], here: str, alive: Bool[np.ndarray, "seed"]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the columns of an evaluation: all for the world ``here``, and the return for other
+    worlds. Also return each seed's "return" here, and in all "worlds"."""
+    means = {
+        world: {
+            name: numbers_or_none(x.mean(1), alive) for name, x in each.items() if name != "ended"
+        }
+        for world, each in episodes.items()
+    }
+    returns = {world: each["return"] for world, each in means.items()}
+    row: dict[str, Any] = {f"evaluation/{name}": each for name, each in means[here].items()}
+    if len(returns) > 1:
+        row |= {f"evaluation/{world}/return": each for world, each in returns.items()}
+    return row, {"return": returns[here], "worlds": returns}
+
+
+def schedule_columns(agent: Agent, alive: Bool[np.ndarray, "seed"]) -> dict[str, Any]:
+    """Return the columns of fields that have a schedule: their values in the last iteration."""
+    found = {} if agent.schedules is None else agent.schedules.columns(agent.state)
+    return {name: numbers_or_none(values, alive) for name, values in found.items()}
+
+
+def numbers_or_none(
+    values: Float[np.ndarray, "seed"], valid: Bool[np.ndarray, "seed"]
+) -> list[float | None]:
+    """Return JSON numbers; None for seeds that are not valid or not finite."""
+    good = valid & np.isfinite(values)
+    return [float(v) if ok else None for v, ok in zip(values, good, strict=True)]

@@ -1,0 +1,1 @@
+"""The fields of an algorithm's Config: their types, presets, fitted defaults and schedules."""

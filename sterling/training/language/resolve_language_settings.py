@@ -1,0 +1,60 @@
+"""Complete the settings of a language run: absolute paths, the tokenizer, the context length."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+from sterling.system.terminal_messages import print_notice
+from sterling.training.config.settings import Settings
+from sterling.training.language import context_length
+from sterling.training.language.base_model import NEW_MODELS, language_settings, starting_model
+from sterling.training.language.text_world import asked_levels, make_voice, text_world
+from sterling.training.language.tokenizer_alphabet import with_alphabet
+
+PATHS = ("model", "texts", "dump", "replay", "pool")  # settings that name files
+
+
+def resolve_language_settings(settings: Settings) -> Settings:
+    """Return a language run's settings with absolute paths, a tokenizer that has all characters of
+    its texts, and the context length. Settings of a resumed run, which has these, stay as they are.
+    """
+    settings = with_absolute_paths(settings)
+    settings = with_context_length(with_alphabet(settings))
+    return warn_of_long_context(settings)
+
+
+def with_absolute_paths(settings: Settings) -> Settings:
+    """Return the settings with absolute paths, valid from every directory."""
+    speech = settings.speech
+    if speech is None:
+        return settings
+    paths = {name: getattr(speech, name) for name in PATHS}
+    absolute = {
+        name: os.path.abspath(at) for name, at in paths.items() if at and at not in NEW_MODELS
+    }
+    return dataclasses.replace(settings, speech=dataclasses.replace(speech, **absolute))
+
+
+def with_context_length(settings: Settings) -> Settings:
+    """Return the settings with the context length that the world's scenes need."""
+    if settings.context:
+        return settings
+    place, speech = text_world(settings), language_settings(settings)
+    context_length.check_scenes_begin(place, asked_levels(settings, place), speech.scene_seconds)
+    voice = make_voice(settings, place, starting_model(speech.model).tokenizer)
+    return dataclasses.replace(settings, context=voice.context)
+
+
+def warn_of_long_context(settings: Settings) -> Settings:
+    """Return the settings; print a notice if the context is longer than the model supports."""
+    speech = settings.speech
+    if speech is None or speech.model in NEW_MODELS:
+        return settings
+    models = starting_model(speech.model).models
+    supported = json.loads(models.origin or "{}").get("max_position_embeddings")
+    if isinstance(supported, int) and settings.context > supported:
+        said = f"the context has {settings.context} tokens, and {speech.model} supports {supported}"
+        print_notice(f"{said}; use --context {supported} to cut longer texts")
+    return settings

@@ -1,0 +1,65 @@
+"""Load trained reward models as scorers of text environments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sterling.algorithms.language import reward_model
+from sterling.language.models.generation import round_up_length
+from sterling.language.tokenizer import Tokenizer
+from sterling.language.worlds import reward_model_world
+from sterling.training.config.stored_settings import read_settings
+from sterling.training.language.base_model import load_learners, starting_model, with_kept_base
+from sterling.types import Mistake
+
+_score_jitted = jax.jit(reward_model.score)
+
+
+def register_reward_model(world: str) -> None:
+    """Load and register the reward model of ``scored:RUN:WORLD``; do nothing for other names. Raise
+    :class:`Mistake` if the run does not exist or is not a reward model's."""
+    if world.startswith(reward_model_world.PREFIX):
+        path, _ = reward_model_world.split_name(world)
+        if path not in reward_model_world.scorer_names():
+            reward_model_world.register_scorer(path, load_scorer(path))
+
+
+def load_scorer(path: str | Path, seed: int | None = None) -> reward_model_world.Scorer:
+    """Load a run's reward model as a scorer; ``seed``: which seed's (default: the first)."""
+    folder = Path(path)
+    settings = with_kept_base(read_settings(folder), folder)
+    if settings.algorithm != "reward" or settings.speech is None:
+        made = settings.algorithm
+        raise Mistake(f"{path} is a run of {made}, not a reward model. Name a run of `reward`.")
+    seeds = settings.seeds
+    if seed is not None and seed not in seeds:
+        raise Mistake(f"{path} has seeds {', '.join(map(str, seeds))}, not {seed}")
+    index = 0 if seed is None else seeds.index(seed)
+    state = jax.tree.map(lambda x: x[index], load_learners(folder, settings).state)
+    return make_scorer(state, starting_model(settings.speech.model).tokenizer)
+
+
+def make_scorer(state: reward_model.State, tokenizer: Tokenizer) -> reward_model_world.Scorer:
+    """Return a scorer for the reward model ``state`` of one seed. As in training, it reads the
+    conversation and the answer up to its end token. Inputs are padded so that few shapes are
+    compiled."""
+
+    def score(answers: Sequence[reward_model_world.AnsweredPrompt]) -> list[float]:
+        lines = [
+            [*tokenizer.encode_opening(messages), *tokenizer.encode(text), tokenizer.end]
+            for messages, text in answers
+        ]
+        room, rows = round_up_length(max(map(len, lines))), 1 << (len(lines) - 1).bit_length()
+        ids = np.full((rows, room), tokenizer.pad, np.int32)
+        lengths = np.ones(rows, np.int32)
+        for row, line in enumerate(lines):
+            ids[row, : len(line)], lengths[row] = line, len(line)
+        found = _score_jitted(state, jnp.asarray(ids), jnp.asarray(lengths))
+        return [float(x) for x in np.asarray(found)[: len(lines)]]
+
+    return score

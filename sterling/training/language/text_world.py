@@ -1,0 +1,64 @@
+"""The text environment of a language run: its questions, levels, and how answers are sampled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sterling.language.scene import TextWorld
+from sterling.language.scene_dialogue import ChatSettings
+from sterling.language.tokenizer import Tokenizer
+from sterling.language.worlds import find_world
+from sterling.language.worlds.held_out_questions import HeldOutSplit
+from sterling.needs import GENERATED
+from sterling.training.config.settings import Settings
+from sterling.training.language import context_length, reward_scorer
+from sterling.training.language.base_model import language_settings
+from sterling.training.phases.phase_sequence import learner_needs
+from sterling.types import Mistake
+
+
+def text_world(settings: Settings, *, judging: bool = False) -> TextWorld:
+    """Return the text environment. If questions are held out, it has only these for ``judging``,
+    and only the others otherwise."""
+    where, share = settings.environment, language_settings(settings).held_out
+    if isinstance(where, str):
+        reward_scorer.register_reward_model(where)
+    whole = find_world(where) if isinstance(where, str) else where()
+    return HeldOutSplit(whole, share, judging=judging) if share else whole
+
+
+def asked_levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
+    """Return the levels of difficulty of the setting "2", "0-3", "1,4", or "" for the easiest."""
+    text = language_settings(settings).levels
+    if not text:
+        return (place.levels[0],)
+    try:
+        ends = [tuple(map(int, part.split("-", 1))) for part in text.split(",")]
+        parts = [range(each[0], each[-1] + 1) for each in ends]
+        chosen = tuple(n for part in parts for n in part)
+    except ValueError:
+        raise Mistake(f"Cannot parse levels={text!r}. Write 2, 0-3 or 1,4.") from None
+    if not all(parts) or not set(chosen) <= set(place.levels):
+        known = f"{place.levels[0]} to {place.levels[-1]}"
+        raise Mistake(f"levels={text}: {place.name} has levels {known}.")
+    return chosen
+
+
+def make_voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> ChatSettings:
+    """Build a run's voice: tokenizer, context length and sampling settings. The context length is
+    the user's, or what the world's scenes need."""
+    needs, limit = learner_needs(settings), int(getattr(settings.config, "limit", 32))
+    speech = language_settings(settings)
+    sampling: dict[str, Any] = {"slots": speech.slots, "patience": speech.scene_seconds}
+    if needs.has_feed(GENERATED):
+        sampling |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
+    context = speech.context or settings.context
+    if not context:
+        whole: Any = (
+            place.world if isinstance(place, HeldOutSplit) else place
+        )  # one context for both
+        levels = asked_levels(settings, place)
+        context = context_length.world_context_length(
+            whole, levels, tokenizer, limit, speech.scene_seconds
+        )
+    return ChatSettings(tokenizer, limit, context, **sampling)

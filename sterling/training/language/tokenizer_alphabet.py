@@ -1,0 +1,93 @@
+"""Check that a language run's tokenizer has all characters of its texts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any
+
+from sterling import algorithms
+from sterling.experience.language.answer_pairs import read_pairs as pairs_of_file
+from sterling.language.adapters.jsonl_tasks import JsonlTasks, read_records
+from sterling.language.scene_dialogue import begin_scene
+from sterling.needs import PAIRS
+from sterling.system.terminal_messages import print_notice
+from sterling.training.config.settings import Settings
+from sterling.training.language.base_model import (
+    BYTES_SUFFIX,
+    NEW_MODELS,
+    language_settings,
+    starting_model,
+)
+from sterling.training.language.context_length import PROBED_SCENES
+from sterling.training.language.text_world import asked_levels, text_world
+from sterling.types import Mistake
+
+MAX_SHOWN = 8  # characters that the notice lists
+
+
+def with_alphabet(settings: Settings) -> Settings:
+    """Return a new run's settings, with a new model's tokens chosen to have all characters.
+
+    A new model's tokens are ASCII characters; if texts have other characters, its tokens are bytes
+    instead. A trained model keeps its tokenizer: characters that it lacks are read as the unknown
+    token, which no answer can contain; a notice says how many.
+    """
+    speech = language_settings(settings)
+    if settings.context or speech.replay:  # the run was begun before, or no questions are asked
+        return settings
+    texts, tokenizer = _sample_texts(settings), starting_model(speech.model).tokenizer
+    characters = tokenizer.unknown_characters("".join(texts))
+    if not characters:
+        return settings
+    count = sum(not set(characters).isdisjoint(text) for text in texts)
+    named = ", ".join(repr(each) for each in characters[:MAX_SHOWN])
+    named += f" and {len(characters) - MAX_SHOWN} more" if len(characters) > MAX_SHOWN else ""
+    where = f"{named} in {count} of {len(texts)} texts"
+    if speech.model not in NEW_MODELS:
+        print_notice(f"{speech.model} has no token for {where}: they are read as the unknown token")
+        return settings
+    model = speech.model + BYTES_SUFFIX
+    print_notice(
+        f"{speech.model} has no token for {where}: using {model}, whose tokens are UTF-8 bytes"
+    )
+    return dataclasses.replace(settings, speech=dataclasses.replace(speech, model=model))
+
+
+def _sample_texts(settings: Settings) -> list[str]:
+    """Return texts of a run: those of its file, or its world's first questions and solutions; all
+    questions if the world reads them from a file."""
+    path, needs = language_settings(settings).texts, algorithms.find(settings.algorithm).needs
+    if path and needs(settings.config).has_feed(PAIRS):
+        pairs = pairs_of_file(path)
+        return [
+            text for each in pairs for text in (*_message_texts(each), each.chosen, each.rejected)
+        ]
+    if path:
+        names = ("system", "prompt", "response")
+        found = read_records(path, names[1:])
+        return [each[name] for each in found for name in names if isinstance(each.get(name), str)]
+    place, texts = text_world(settings), []
+    family = getattr(getattr(place, "world", place), "family", None)
+    count = len(family.records) if isinstance(family, JsonlTasks) else PROBED_SCENES
+    for level in asked_levels(settings, place):
+        for seed in range(count):
+            texts += _question_and_solution(
+                place, seed, level, language_settings(settings).scene_seconds
+            )
+    return texts
+
+
+def _question_and_solution(place: Any, seed: int, level: int, seconds: float) -> list[str]:
+    """Return a question of the world, and its solution if the world has one."""
+    scene = begin_scene(place, seed, level, seconds)
+    if isinstance(scene, str) or scene.turn is None:
+        return []  # the run itself counts and reports scenes that fail
+    texts = _message_texts(scene.turn)
+    with contextlib.suppress(AttributeError, Mistake):  # not every world or file has solutions
+        texts.append(place.solve(scene))
+    return texts
+
+
+def _message_texts(turn: Any) -> list[str]:
+    return [each.content for each in turn.messages]

@@ -1,0 +1,223 @@
+"""Play with a trained agent in any environment, one observation after another."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Array, Key
+
+from sterling import random_keys
+from sterling.actor import Past
+from sterling.envs.hosted.shared_memory import (
+    ACTION_MASK,
+    OBSERVATION,
+    cast_observations,
+    space_leaves,
+)
+from sterling.experience import acting
+from sterling.experience.rollouts.adaptation_rollout import adapt_agent, steps_to_adapt
+from sterling.problem import critic_only_obs
+from sterling.training.agent import Agent
+from sterling.training.config.settings import Settings
+from sterling.training.single_seed_actor import SingleSeedActor
+from sterling.types import Mistake, World
+
+
+@runtime_checkable
+class PlayableRun(Protocol):
+    """What a Player needs of a trained run."""
+
+    settings: Settings
+    agent: Agent
+    asked: Iterator[int]  # the counter of random keys of actions
+
+    def world(self) -> Any:
+        """Return the run's world, for the forms of its observations and actions."""
+        ...
+
+    def place(self, seed: int | None = None) -> int:
+        """Return the index of a seed (default: the first)."""
+        ...
+
+
+class Player:
+    """One seed's agent in one environment, with its memory of the episode.
+
+        player = run.player()
+        obs, _ = env.reset()
+        action = player(obs)
+        obs, reward, terminated, truncated, _ = env.step(action)
+        player.notice(reward, terminated or truncated)
+
+    Most agents have no memory, and need no ``notice``. Agents that sample their actions even
+    without ``explore``, such as FQL's, use a new random key for each action, counted since the run
+    was trained or loaded, so that a sequence of actions can be repeated.
+    """
+
+    def __init__(self, run: PlayableRun, seed: int | None, explore: bool):
+        at = run.place(seed)
+        self._run, self._explore, self._seed = run, explore, run.settings.seeds[at]
+        world = run.world()
+        self._spec, self._to_world = world.spec, getattr(world, "to_world", np.asarray)
+        self._to_agent = getattr(world, "to_agent", None)
+        self._space = critic_only_obs.space_without(world.spec.obs, world.spec.unseen)
+        self._set_agent(jax.tree.map(lambda x: x[at : at + 1], run.agent))
+
+    def _set_agent(self, agent: Agent) -> None:
+        """Act with an agent of one seed from now on, from the start of an episode."""
+        self._actor = SingleSeedActor(agent, self._seed, self._explore)
+        past = acting.initial_past(agent, self._spec.action, (1, 1), self._keys(0))
+        self._kept = self._actor.remember(past)
+        self._memory: Any = None  # the memory after the last action
+        self._done: Any = None  # the last action
+
+    def __call__(self, obs: Any) -> Any:
+        """Return the action for one observation, in the forms of a Gymnasium environment; for
+        agents without a memory also the actions for several, ``(n, ...)``. Critic-only entries may
+        be left out.
+
+        Raise :class:`Mistake` for anything but an observation of the run's environment.
+        """
+        if (quick := self._quickly_checked(obs)) is not None:
+            return jax.tree.map(lambda x: x[0], self._to_world(self._acts(quick)))
+        space, obs = self._space, critic_only_obs.without_entries(obs, self._spec.unseen)
+        nested = isinstance(space, (spaces.Dict, spaces.Tuple))
+        given = jax.tree.map(np.asarray, obs) if nested else _as_arrays(obs)
+        parts = [self._seen(given)]
+        several = self._kept is None and _array_shapes(parts[0]) != _space_shapes(space)
+        if several and (rows := [self._seen(row) for row in _batch_rows(given)]):
+            several = _array_shapes(rows[0]) == _space_shapes(space)
+            parts = rows if several else parts
+        for part in parts:
+            check_observation(space, part)
+        batch = jax.tree.map(lambda *x: np.stack(x), *parts)
+        chosen = self._to_world(self._acts(cast_observations(space, batch)))
+        actions = jax.tree.map(np.asarray, chosen)
+        return actions if several else jax.tree.map(lambda x: x[0], actions)
+
+    def _quickly_checked(self, obs: Any) -> np.ndarray | None:
+        """Return one observation that is an array, as a batch, if it is of the simplest kind: a
+        vector or picture in the agent's own form, without NaN. None: check it in full."""
+        space = self._space
+        if type(space) is not spaces.Box or type(obs) is not np.ndarray or obs.shape != space.shape:
+            return None
+        seen = obs if self._to_agent is None else self._to_agent(obs)
+        is_real = obs.dtype.kind == "f"
+        if seen is not obs or obs.dtype.kind not in "fiu" or (is_real and np.isnan(obs).any()):
+            return None
+        kept = np.float32 if obs.dtype == np.float64 or space.dtype == np.float32 else obs.dtype
+        return obs.astype(kept, copy=False)[None]
+
+    @property
+    def _past(self) -> Past | None:
+        """Return what the agent remembers."""
+        return self._actor.past(self._kept)
+
+    def _seen(self, obs: Any) -> Any:
+        """Return an observation in the agent's form; unchanged if it is not a valid observation,
+        for the error message."""
+        see = self._to_agent
+        with contextlib.suppress(TypeError, LookupError, ValueError):
+            return see(obs) if see else obs
+        return obs
+
+    def act(self, obs: Any) -> Any:
+        """Return the agent's action for one observation, in the forms of the run's own world:
+        frames stacked, masks in one row, actions of bounded boxes in [-1, 1]."""
+        return self._acts(jax.tree.map(lambda x: np.asarray(x)[None], obs))[0]
+
+    def _acts(self, obs: Any) -> Any:
+        """Return the actions for a batch of observations."""
+        asked = next(self._run.asked)
+        noise = int(np.random.default_rng().integers(2**31)) if self._explore else asked
+        action, self._memory = self._actor.choose(self._kept, obs, noise)
+        self._done = action
+        return np.asarray(action)[0]
+
+    def notice(self, reward: float, last: bool) -> None:
+        """Pass on the reward of the last action; ``last``: the episode has ended."""
+        if self._memory is not None:
+            asked = next(self._run.asked)
+            answer = float(reward), bool(last), asked
+            self._kept = self._actor.follow(self._memory, self._done, *answer)
+
+    def adapt(self, world: World, levels: Key[Array, "seed"]) -> None:
+        """Adapt the agent to a level and act with it from now on; no-op if it does not adapt.
+
+        Args:
+            world: of one seed and one environment; the agent takes as many steps in it as it
+                adapts to in training.
+            levels: the random key that draws the level, ``(1,)``.
+        """
+        if not steps_to_adapt(self._run.agent):
+            return
+        chance = self._keys(next(self._run.asked))
+        at = self._run.place(self._seed)
+        agent = jax.tree.map(lambda x: x[at : at + 1], self._run.agent)
+        adapted = adapt_agent(agent, world, levels, chance).states
+        state = jax.tree.map(lambda x: x[0], adapted)
+        self._set_agent(dataclasses.replace(agent, state=state))
+
+    def _keys(self, asked: int) -> Key[Array, "1"]:
+        """Return the random key for a new memory."""
+        seed = jnp.asarray([self._seed], jnp.int32)
+        return random_keys.for_seeds(seed, "policy-memory", asked)
+
+
+def check_observation(space: Any, obs: Any) -> None:
+    """Raise :class:`Mistake` if an observation does not fit its space, or contains NaN."""
+    expected, found = _space_shapes(space), _array_shapes(obs)
+    if found != expected:
+        said = [", ".join(f"{name} {shape}".strip() for name, shape in one.items())
+                for one in (expected, found)]  # fmt: skip
+        raise Mistake(
+            f"an observation must have the shape {said[0]}; got {said[1]}{_mask_remedy(space, obs)}"
+        )
+    if any(np.isnan(x).any() for x in jax.tree.leaves(obs) if x.dtype.kind == "f"):
+        raise Mistake("an observation contains NaN, for which no action can be computed")
+
+
+def _space_shapes(space: Any) -> dict[str, tuple[int, ...]]:
+    return {"/".join(map(str, path)): leaf.shape or () for path, leaf in space_leaves(space)}
+
+
+def _array_shapes(obs: Any) -> dict[str, tuple[int, ...]]:
+    paths = jax.tree_util.tree_leaves_with_path(obs)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): x.shape for path, x in paths}
+
+
+def _batch_rows(obs: Any) -> list[Any]:
+    """Return the observations of a batch; [] if it is not a batch."""
+    lengths = {x.shape[:1] for x in jax.tree.leaves(obs)}
+    if len(lengths) != 1 or lengths == {()}:
+        return []
+    return [jax.tree.map(lambda x, at=at: x[at], obs) for at in range(lengths.pop()[0])]
+
+
+def _as_arrays(obs: Any) -> Any:
+    """Return an observation as an array; if that is not possible, its parts as arrays, for the
+    error message."""
+    with contextlib.suppress(ValueError):  # rows of several lengths
+        return np.asarray(obs) if not isinstance(obs, dict) else jax.tree.map(np.asarray, obs)
+    return jax.tree.map(np.asarray, obs)
+
+
+def _mask_remedy(space: Any, obs: Any) -> str:
+    """Return the remedy if the action mask is missing that the environment gives separately."""
+    is_dict = isinstance(obs, dict)
+    if (
+        not isinstance(space, spaces.Dict)
+        or ACTION_MASK not in space.spaces
+        or (is_dict and ACTION_MASK in obs)
+    ):
+        return ""
+    if set(space.spaces) == {OBSERVATION, ACTION_MASK}:
+        return f'; give {{"{OBSERVATION}": obs, "{ACTION_MASK}": mask}}'
+    return f'; give {{**obs, "{ACTION_MASK}": mask}}' * is_dict

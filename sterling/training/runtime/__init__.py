@@ -1,0 +1,1 @@
+"""While a run goes on: signals, diverging seeds, folder locks, memory, compilation, timing."""

@@ -1,0 +1,1 @@
+"""Steer a run: callbacks, conditions that stop it, the best policy beside the last."""

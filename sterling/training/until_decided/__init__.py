@@ -1,0 +1,1 @@
+"""Train more seeds until a comparison is decided. Built on whole runs."""

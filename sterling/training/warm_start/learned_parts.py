@@ -1,0 +1,115 @@
+"""The parts of an agent's learned state, and their names, which are the same in all algorithms.
+
+An array's name is its path in the algorithm's State, without the holders of networks (``nets``,
+``net``) and with one word for one thing: ``policy`` also for what a State calls ``actor``,
+``obs_statistics`` for ``normaliser``, ``torso`` for the encoder wherever it is. So PPO's
+``nets/policy/layers/0/weight`` and TD3's ``nets/actor/net/layers/0/weight`` have one name,
+``policy/layers/0/weight``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from sterling.nets.mlp import MLP
+from sterling.nets.running_statistics import ObsNormaliser, RewardNormaliser
+
+HOLDERS = ("nets", "net")
+SYNONYMS = {"actor": "policy", "normaliser": "obs_statistics"}
+OBS_STATISTICS, REWARD_STATISTICS = "obs_statistics", "reward_statistics"
+NETWORK, STATISTICS, OPTIMISER, NUMBER = "network", "statistics", "optimiser", "number"
+# numbers of a State that are computed from its settings or its dataset, or count
+NOT_LEARNED = ("planned", "iteration", "scale", "target")
+INSIDE_POLICY = re.compile(r"^policy/(?=(actor|critics|target)/|log_)")  # a State in a State
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One network, normaliser, optimiser or number of a State."""
+
+    name: str  # of the node in the tree
+    kind: str  # NETWORK, STATISTICS, OPTIMISER, NUMBER
+    leaves: dict[str, str]  # names of the arrays -> their paths in the State
+    form: str  # what arrays do not show: the activation; whether rewards are normalised
+
+    @property
+    def group(self) -> str:
+        """Return the first word of its name, by which messages name it."""
+        return self.name.partition("/")[0]
+
+
+def learned_parts(state: PyTree) -> list[Part]:
+    """Return the parts of a State (also of one of shapes alone) that were learned: all but its
+    Config, its counters, and numbers that are computed from settings or dataset."""
+    nodes = jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_part)
+    found = [(_path_text(path), node) for path, node in nodes]
+    found = [(path, node) for path, node in found if _is_learned(path.split("/"), node)]
+    names = Counter(role_name(path) for path, _ in found)
+    return [
+        _make_part(path, path if names[role_name(path)] > 1 else role_name(path), node)
+        for path, node in found
+    ]
+
+
+def role_name(path: str) -> str:
+    """Return the name of a node of a State, the same in all algorithms."""
+    words = INSIDE_POLICY.sub("", path).split("/")
+    words = [SYNONYMS.get(word, word) for word in words if word not in HOLDERS] or words
+    if "critics" in words and ("target" in words or "torso" in words):
+        words.remove("critics")
+    return "/".join(words if words != ["log_std"] else ["policy", "log_std"])
+
+
+def _make_part(path: str, name: str, node: Any) -> Part:
+    below = [_path_text(x) for x, _ in jax.tree_util.tree_leaves_with_path(node)]
+    leaves = {_join(name, x): _join(path, x) for x in below if x != "running"}
+    return Part(name, _kind_of(node), leaves, _form_of(node))
+
+
+def _kind_of(node: Any) -> str:
+    if _is_optimiser(node):
+        return OPTIMISER
+    if isinstance(node, (ObsNormaliser, RewardNormaliser)):
+        return STATISTICS
+    scalar = not isinstance(node, MLP) and node.ndim == 1  # only the seed axis
+    return NUMBER if scalar else NETWORK
+
+
+def _form_of(node: Any) -> str:
+    """Return what must be equal besides the arrays' shapes, in the words of messages."""
+    if isinstance(node, MLP):
+        return f"{node.activation}{' with layer norm' if node.norms else ''}"
+    if isinstance(node, RewardNormaliser):
+        return "normalised" if node.enabled else "not normalised"
+    return ""
+
+
+def _is_part(node: Any) -> bool:
+    return isinstance(node, (MLP, ObsNormaliser, RewardNormaliser)) or _is_optimiser(node)
+
+
+def _is_optimiser(node: Any) -> bool:
+    """Whether this is the state of an optimiser: optax's are named tuples."""
+    return hasattr(node, "_fields") and type(node).__module__.partition(".")[0] == "optax"
+
+
+def _is_learned(words: list[str], node: Any) -> bool:
+    if _is_part(node) or "config" in words:
+        return "config" not in words
+    counts = not jnp.issubdtype(node.dtype, jnp.floating)  # keys are no numbers either
+    return not counts and not (node.ndim == 1 and words[-1] in NOT_LEARNED)
+
+
+def _path_text(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _join(name: str, below: str) -> str:
+    return f"{name}/{below}" if below else name

@@ -1,0 +1,1 @@
+"""Run the trials of a study: in one process side by side, or in several."""

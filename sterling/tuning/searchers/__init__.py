@@ -1,0 +1,1 @@
+"""Choose which configuration to try next: random, Bayesian, halving, population-based."""

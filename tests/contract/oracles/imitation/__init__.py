@@ -1,0 +1,1 @@
+"""Oracles of algorithms that imitate somebody who acts beside them."""

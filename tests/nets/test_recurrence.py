@@ -1,0 +1,110 @@
+"""Recurrent units: the scan over a rollout is the recurrence, and both are as in the papers."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sterling.nets.recurrence.linear_recurrence import LRU, RADII
+from sterling.nets.recurrence.lstm_unit import LSTM
+from sterling.nets.recurrent_network import GRU, UNITS
+
+WIDTH, TIME, ENVS = 6, 13, 3
+
+
+def rollout(unit):
+    """A memory, inputs, and rows that begin an episode: also the first row, and two in a row."""
+    keys = jax.random.split(jax.random.key(1), 2)
+    hidden = jax.random.normal(keys[0], (ENVS, unit.size))
+    x = jax.random.normal(keys[1], (TIME, ENVS, WIDTH))
+    begins = np.zeros((TIME, ENVS), bool)
+    begins[[0, 4, 5, 9], [1, 0, 0, 2]] = True
+    return hidden, x, jnp.asarray(begins)
+
+
+def one_by_one(unit, hidden, x, begins):
+    """The recurrence, row after row."""
+    rows = []
+    for row, first in zip(x, begins, strict=True):
+        hidden = unit(jnp.where(first[:, None], 0.0, hidden), row)
+        rows.append(hidden)
+    return jnp.stack(rows)
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_a_rollout_is_unrolled_as_it_was_lived(kind):
+    """Values, and the gradients of parameters, inputs and the first memory."""
+    unit = UNITS[kind].create(jax.random.key(0), WIDTH, WIDTH)
+    hidden, x, begins = rollout(unit)
+
+    def total(way):
+        def weighed(unit, hidden, x):
+            made = way(unit, hidden, x, begins)
+            return jnp.sum(jnp.sin(unit.read(made, x))), made
+
+        grads, made = jax.grad(weighed, (0, 1, 2), has_aux=True)(unit, hidden, x)
+        return jax.tree.leaves(grads), made
+
+    (expected, memories), (found, unrolled) = total(one_by_one), total(type(unit).unroll)
+    np.testing.assert_allclose(unrolled, memories, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+    assert all(np.abs(each).max() > 1e-3 for each in expected)
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_nothing_from_before_an_episode_reaches_it(kind):
+    unit = UNITS[kind].create(jax.random.key(0), WIDTH, WIDTH)
+    hidden, x, begins = rollout(unit)
+    changed = x.at[:4, 0].add(3.0)
+    plain, other = (unit.unroll(hidden, each, begins) for each in (x, changed))
+    np.testing.assert_array_equal(plain[4:, 0], other[4:, 0])
+    assert np.abs(plain[3, 0] - other[3, 0]).max() > 0.1
+
+
+def test_the_linear_unit_by_hand():
+    unit = LRU.create(jax.random.key(2), WIDTH, WIDTH)
+    hidden, x, _ = rollout(unit)
+    x = x[0]
+    at = {name: np.asarray(getattr(unit, name), np.float64) for name in ("nu", "theta", "direct")}
+    decay = np.exp(-np.exp(at["nu"]) + 1j * np.exp(at["theta"]))
+    b, c = np.asarray(unit.inputs.weight), np.asarray(unit.outputs.weight)
+    before = np.asarray(hidden[:, :WIDTH]) + 1j * np.asarray(hidden[:, WIDTH:])
+    given = np.asarray(x) @ (b[:, :WIDTH] + 1j * b[:, WIDTH:])
+    h = decay * before + np.exp(np.asarray(unit.log_gamma)) * given
+    after = unit(hidden, x)
+    np.testing.assert_allclose(after, np.concatenate([h.real, h.imag], 1), rtol=1e-4, atol=1e-5)
+    # Re(C h) of the paper, with C = c_re - i c_im in the layout of the real parts
+    y = (h @ (c[:WIDTH] - 1j * c[WIDTH:])).real + at["direct"] * np.asarray(x)
+    y = np.asarray(jax.nn.gelu(jnp.asarray(y, jnp.float32)))
+    linear, gate = np.split(y @ np.asarray(unit.gate.weight), 2, 1)
+    expected = np.asarray(x) + linear / (1.0 + np.exp(-gate))
+    np.testing.assert_allclose(unit.read(after, x), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_linear_unit_begins_on_its_ring_and_never_explodes():
+    unit = LRU.create(jax.random.key(0), 256, 256)
+    radius = np.exp(-np.exp(np.asarray(unit.nu)))
+    assert RADII[0] <= radius.min() < 0.92
+    assert 0.98 < radius.max() <= RADII[1]
+    np.testing.assert_allclose(np.exp(unit.log_gamma), np.sqrt(1.0 - radius**2), rtol=1e-3)
+    assert unit.theta.shape == (256,)
+    wild = jnp.abs(jnp.exp(-jnp.exp(jnp.asarray([-10.0, 0.0, 30.0]))))
+    assert (wild <= 1.0).all()
+
+
+def test_the_lstm_by_hand():
+    unit = LSTM.create(jax.random.key(3), WIDTH, WIDTH)
+    hidden, x, _ = rollout(unit)
+    h, c = np.split(np.asarray(hidden), 2, 1)
+    sums = np.asarray(x[0]) @ np.asarray(unit.inputs.weight) + np.asarray(unit.inputs.bias)
+    write, keep, show, new = np.split(sums + h @ np.asarray(unit.hidden.weight), 4, 1)
+    on = lambda v: 1.0 / (1.0 + np.exp(-v))  # noqa: E731
+    c = on(keep) * c + on(write) * np.tanh(new)
+    h = on(show) * np.tanh(c)
+    after = unit(hidden, x[0])
+    np.testing.assert_allclose(after, np.concatenate([h, c], 1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(unit.read(after, x[0]), after[:, :WIDTH])
+    assert isinstance(UNITS["gru"].create(jax.random.key(0), 4, 4), GRU)

@@ -1,0 +1,176 @@
+"""Runs that are steered and whose seeds are trained in several processes: they stop together."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import sterling
+from sterling.training.processes import process_launcher
+from sterling.training.steering.process_agreement import (
+    ProcessAgreement,
+    mark_as_training,
+    posts_path,
+    read_posts,
+)
+from sterling.training.steering.stop_conditions import Patience, StopAt, mean_of_known
+from sterling.types import Mistake
+
+PPO = {
+    **{"preset": False, "envs": 4, "length": 8, "minibatch": 16, "epochs": 1, "width": 8},
+    **{"anneal": False, "seeds": 3, "log_every": 64, "evaluate_every": 64, "lr": 3e-2},
+    **{"evaluate_episodes": 2, "env_options": {"max_episode_steps": 100}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _two_processes(monkeypatch):
+    """As many on a machine with one core."""
+    cores = sorted(os.sched_getaffinity(0)) * 2
+    monkeypatch.setattr(process_launcher, "_cores", lambda: cores[:2])
+
+
+def train(steps, **options):
+    return sterling.train("ppo", "CartPole-v1", steps=steps, **{**PPO, **options})
+
+
+def same(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def rows(path):
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    return [
+        {k: v for k, v in json.loads(line).items() if not k.startswith("time/")} for line in lines
+    ]
+
+
+def test_processes_stop_together_where_one_process_would(tmp_path):
+    """Patience decides by the mean over the seeds of all processes; callbacks log for their own."""
+
+    class Logs:
+        def on_log(self, event):
+            event.log({"my/seed": list(event.seeds)})
+
+    how = {"patience": 3, "keep": "best"}
+    alone = train(1280, out=tmp_path / "alone", **how)
+    apart = train(1280, out=tmp_path / "apart", strategy="processes", callbacks=[Logs()], **how)
+    assert alone.result["stopped"]["by"] == "patience"
+    for name in ("stopped", "final", "best", "final_episodes", "steps"):
+        assert alone.result[name] == apart.result[name]
+    own = rows(tmp_path / "apart")
+    assert [row.pop("my/seed") for row in own] == [[0.0, 1.0, 2.0]] * len(own)
+    assert own == rows(tmp_path / "alone")
+    loaded = sterling.load(tmp_path / "apart")
+    same(alone.agent.state, loaded.agent.state)
+    same(alone.best.agent.state, loaded.best.agent.state)
+
+
+@pytest.mark.slow
+def test_a_callback_of_one_process_stops_all(tmp_path):
+    class Asks:
+        def on_log(self, event):
+            if 1 in event.seeds and event.step == 128:
+                event.stop("seed 1 asks")
+
+    apart = train(640, strategy="processes", callbacks=[Asks()], evaluate_every=0, seeds=2)
+    alone = train(128, evaluate_every=0, seeds=2)
+    assert apart.result["stopped"]["reason"] == "seed 1 asks"
+    assert apart.result["steps"] == 128
+    same(alone.agent.state.nets, apart.agent.state.nets)
+
+
+def test_a_callback_that_cannot_be_sent_is_refused_and_one_that_fails_is_named(tmp_path):
+    class Holds:
+        def __init__(self):
+            self.lock = threading.Lock()
+
+        def on_log(self, event):
+            pass
+
+    class Fails:
+        def on_log(self, event):
+            raise ValueError("boom")
+
+    how = {"strategy": "processes", "seeds": 2, "evaluate_episodes": 0}
+    with pytest.raises(Mistake, match="callback Holds cannot be sent to the processes"):
+        train(128, callbacks=[Holds()], out=tmp_path / "run", **how)
+    assert not (tmp_path / "run").exists()
+    words = r"the process of seed \d: the callback Fails failed in on_log: ValueError: boom \(test_"
+    with pytest.raises(Mistake, match=words):
+        train(128, callbacks=[Fails()], out=tmp_path / "run", **how)
+
+
+def never():
+    return False
+
+
+def test_the_first_post_counts_and_a_process_without_seeds_is_not_waited_for(tmp_path):
+    folders = [tmp_path / name for name in "abc"]
+    for folder in folders:
+        mark_as_training(folder)
+    ones = [ProcessAgreement(folder, folders) for folder in folders]
+    found = {}
+
+    def exchange(at, number):
+        post = {"iteration": 4, "returns": [number], "stop": None}
+        found[at] = ones[at].exchange(post, never)
+
+    thread = threading.Thread(target=exchange, args=(0, 1.0))
+    thread.start()
+    exchange_started = time.monotonic()
+    ones[2].end()  # all its seeds have failed: it posts no more
+    assert ones[1].exchange({"iteration": 4, "returns": [2.0], "stop": None}, lambda: True) is None
+    exchange(1, 9.0)  # again, after it was asked to leave
+    thread.join(30)
+    assert time.monotonic() - exchange_started < 30
+    assert found[0] == found[1]
+    assert [post["returns"] for post in found[0]] == [[1.0], [2.0]]
+
+
+def test_a_torn_post_is_written_again(tmp_path):
+    posts_path(tmp_path).write_text('{"iteration": 2, "ret')
+    one = ProcessAgreement(tmp_path, [tmp_path, tmp_path])
+    post = {"iteration": 2, "returns": None, "stop": None}
+    assert one.exchange(post, never) == [post, post]
+    assert read_posts(tmp_path) == {2: post}
+
+
+def test_conditions_judge_the_mean_of_seeds_that_have_not_failed():
+    assert mean_of_known([1.0, None, 2.0]) == 1.5
+    assert mean_of_known([None]) is None
+    assert not StopAt(2.0).reason_to_stop(1.9)
+    assert StopAt(2.0).reason_to_stop(2.0) == "the mean return 2 reached 2"
+    waits = Patience(2, {})
+    said = [waits.reason_to_stop(mean) for mean in (1.0, 1.0, 3.0, 2.0)]
+    assert said == ["", "", "", ""]
+    again = Patience(2, waits.to_json())
+    assert again.reason_to_stop(3.0) == "the mean return did not exceed 3 in 2 evaluations"
+    again.begin_phase()
+    assert again.to_json() == {"best": None, "waited": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "ends"), [(15, SystemExit), (9, Mistake)])
+def test_processes_that_are_killed_and_resumed_decide_as_before(number, ends, tmp_path):
+    class Kills:
+        def on_log(self, event):
+            if 1 in event.seeds and event.step == 192:
+                os.kill(os.getpid(), number)
+
+    how = {"patience": 3, "keep": "best", "checkpoint_minutes": 0.0}
+    whole = train(1280, out=tmp_path / "whole", **how)
+    with pytest.raises(ends):
+        train(1280, strategy="processes", callbacks=[Kills()], out=tmp_path / "cut", **how)
+    again = sterling.resume(tmp_path / "cut")
+    assert whole.result["stopped"] == again.result["stopped"]
+    assert whole.result["best"] == again.result["best"]
+    same(whole.agent.state, again.agent.state)
+    assert rows(tmp_path / "whole") == rows(tmp_path / "cut")
