@@ -13,6 +13,7 @@ from sterling import commands
 from sterling.cli_options import WRONG_USE, parse_command_line
 from sterling.system.interrupts import EXIT_INTERRUPTED, CtrlCHandler
 from sterling.system.mistake import Mistake
+from sterling.system.own_process import claim_process
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 PLACE_REFUSED = (  # errors of the file system about a path that the user gave
@@ -27,12 +28,14 @@ MEMORY_REMEDY = (
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code.
+    """Run the command, by default that of this process, and return its exit code.
 
     0: done; 1: every seed failed, or a score is below the published one; 2: wrong use, reported in
     one line; 130: interrupted, and there is nothing to resume. SystemExit 75 passes through: the
     run was stopped, is saved and can be resumed.
     """
+    if words is None:
+        claim_process()
     with CtrlCHandler() as leaving:  # before anything slow is imported
         try:
             return _run_command(sys.argv[1:] if words is None else words)

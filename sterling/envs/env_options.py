@@ -13,7 +13,10 @@ from sterling.types import Mistake
 
 MAX_INT32 = 2**31 - 1  # Sterling counts steps in 32 bits
 MAX_SECONDS = 1e9  # sockets need a finite timeout
-HOST_OPTIONS = ("workers", "timeout", "max_failures", "channels", "reward_weights", "max_items")
+HOST_OPTIONS = (
+    *("workers", "timeout", "max_failures", "channels", "reward_weights", "max_items"),
+    "max_edges",
+)
 RUN_OPTIONS = {  # arguments of ``envs.make`` that the run sets -> what to type instead
     "environment": "Leave it out",
     "purpose": "Leave it out",

@@ -20,14 +20,10 @@ from sterling.nets.convolution import (
     Torso,
     default_plan,
 )
-from sterling.nets.encoding.leaf_kind import (
-    ITEMS,
-    LeafKind,
-    one_hot,
-    sequence_items,
-    with_sequences,
-)
+from sterling.nets.encoding.graph_attention import GraphAttention
+from sterling.nets.encoding.leaf_kind import PADDED_GROUPS, LeafKind, one_hot, with_padded
 from sterling.nets.encoding.own_encoder import OwnEncoder
+from sterling.nets.encoding.padded_reader import create_padded_readers, read_padded
 from sterling.nets.encoding.residual_convolution import ResidualTorso
 from sterling.nets.encoding.sequence_attention import SequenceAttention
 from sterling.nets.mlp import hidden_sizes
@@ -38,7 +34,7 @@ PLANS = {"nature": NATURE_LAYERS, "grid": GRID_LAYERS}  # presets of plain convo
 ACTION_MASK = "action_mask"  # entry of a dict observation: which actions are allowed
 
 
-Part = Torso | ResidualTorso | SequenceAttention
+Part = Torso | ResidualTorso | SequenceAttention | GraphAttention
 
 
 class Encoder(eqx.Module):
@@ -75,10 +71,12 @@ class Encoder(eqx.Module):
             factory, name = choice
             own = OwnEncoder.create(key, space_without_mask(space), factory, name)
             return cls((), tuple(kinds), own.size, own, name)
-        kinds = with_sequences(_chosen_kinds(kinds, leaves, choice))
+        kinds = with_padded(_chosen_kinds(kinds, leaves, choice))
         parts = [
-            _create_torso(random_keys.fold(key, "part", index), kind, leaf, choice)
-            for index, (kind, leaf) in enumerate(zip(kinds, leaves, strict=True))
+            reader or _create_torso(random_keys.fold(key, "part", index), kind, leaf, choice)
+            for index, (kind, leaf, reader) in enumerate(
+                zip(kinds, leaves, create_padded_readers(key, kinds), strict=True)
+            )
         ]
         size = sum(map(feature_count, kinds, parts))
         return cls(tuple(parts), tuple(kinds), size, None, choice or "")
@@ -109,13 +107,15 @@ class Encoder(eqx.Module):
         """Return the features of observations with any leading axes."""
         if self.own is not None:
             return self.own(without_mask(obs))
-        parts = jax.tree.leaves(without_mask(obs))
-        features, count = [], parts[0]
-        for x, part, kind in zip(parts, self.parts, self.kinds, strict=True):
-            if kind.name == "count":
-                count = x
-            elif isinstance(part, SequenceAttention):
-                features.append(part(sequence_items(x, kind), count))
+        features, padded = [], []  # of ``padded`` the last entry is yet to come
+        for x, part, kind in zip(
+            jax.tree.leaves(without_mask(obs)), self.parts, self.kinds, strict=True
+        ):
+            if kind.name == "part":
+                padded.append((x, kind))
+            elif isinstance(part, SequenceAttention | GraphAttention):
+                features.append(read_padded(part, [*padded, (x, kind)]))
+                padded = []
             else:
                 features.append(_encode_leaf(x, part, kind))
         return jnp.concatenate(features, -1) if len(features) > 1 else features[0]
@@ -224,18 +224,16 @@ def _chosen_kinds(
 
 
 def padded_leaves(space: spaces.Space[Any]) -> list[bool]:
-    """Return which leaves hold a sequence's padded items, in the order of :func:`leaf_spaces`."""
-    return [title.rpartition(".")[2] == ITEMS for title in _leaf_titles(space)]
+    """Return which leaves belong to a padded sequence or graph, in the order of
+    :func:`leaf_spaces`."""
+    names = {name for group in PADDED_GROUPS for name in group}
+    return [title.rpartition(".")[2] in names for title in _leaf_titles(space)]
 
 
 def _create_torso(
     key: Key[Array, ""], kind: LeafKind, leaf: spaces.Space[Any], choice: str | None
 ) -> Part | None:
-    """Create the convolutions or the attention for a leaf; None if it needs neither."""
-    if kind.name == "sequence":
-        return SequenceAttention.create(
-            key, kind.sizes[0] if kind.sizes else math.prod(kind.shape[1:])
-        )
+    """Create the convolutions for a leaf; None if it needs none."""
     if kind.name != "picture" or kind.layout is None:
         return None
     height, width, channels, order = kind.layout
@@ -256,7 +254,7 @@ def feature_count(kind: LeafKind, torso: Part | None) -> int:
     """Return the number of features of a leaf."""
     if torso is not None:
         return torso.size
-    if kind.name == "count":
+    if kind.name == "part":
         return 0
     return sum(kind.sizes) if kind.sizes else math.prod(kind.shape)
 

@@ -26,6 +26,7 @@ HARMLESS_OPTIONS = (
     "flatten",
     "action_bound",
     "max_items",
+    "max_edges",
     "render_mode",
     "workers",
     "timeout",

@@ -1,4 +1,4 @@
-"""Runs that choose where episodes begin: a seed alone as among others, resumed bit for bit."""
+"""Runs with layers around their sources: a seed alone as among others, resumed bit for bit."""
 
 import json
 
@@ -26,6 +26,10 @@ RUNS = {
     ),
     "pool": ("ppo", "tictactoe:self", ROLLOUTS | {"sources": "pool:2,200"}),
     "go-explore": ("dqn", "corridor:6", REPLAYED | {"sources": "go-explore"}),
+    "rnd": ("ppo", "corridor:6", ROLLOUTS | {"sources": "rnd"}),
+    "icm": ("dqn", "corridor:6", REPLAYED | {"sources": "icm"}),
+    "disagreement": ("ppo", "corridor:6", ROLLOUTS | {"sources": "disagreement"}),
+    "counts": ("dqn", "corridor:6", REPLAYED | {"sources": "counts"}),
 }
 
 
@@ -45,7 +49,12 @@ def together(request, tmp_path_factory):
 def known(path):
     """What the newest checkpoint holds of levels, of an archive, or of a pool."""
     ends = ("/scores", "source/last", "archive/seen", "archive/start/elapsed")
-    ends += ("source/lived", "state/pool/state/nets/policy/layers/1/bias")
+    ends += (
+        "bonus/counts",
+        "bonus/optimiser/count",
+        "source/lived",
+        "state/pool/state/nets/policy/layers/1/bias",
+    )
     return {name: each for name, each in newest(path).items() if name.endswith(ends)}
 
 
@@ -62,6 +71,10 @@ def test_a_run_keeps_what_it_found_out(together):
         lived, pool = sorted(found.values(), key=np.ndim)
         assert lived.tolist() == [RUNS[name][2]["steps"]] * 3
         assert (pool[:, 0] != pool[:, 1]).any(1).all()  # members of different ages
+        return
+    if name in ("rnd", "icm", "disagreement", "counts"):
+        (learned,) = found.values()  # steps of Adam, or counts of observations
+        assert (learned.reshape(3, -1).sum(1) > 10).all()
         return
     assert len(found) == 2
     for each in found.values():

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sterling.system import own_process
 from sterling.system.trusted_folder import TrustedFolder
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.runtime import program_facts, program_store
@@ -149,6 +150,9 @@ def test_oldest_files_make_room(tmp_path):
 
 
 def test_off_switch_and_python(monkeypatch):
+    program_store.use_on_command_line()  # a program that calls a command's function
+    assert (call()[0], call()[0]) == (1, 1)
+    monkeypatch.setattr(own_process, "_own", [True])
     monkeypatch.setenv(program_store.SWITCH, "0")
     program_store.use_on_command_line()
     assert (call()[0], call()[0]) == (1, 1)

@@ -74,7 +74,8 @@ class HostWorld:
     ("1,0.5"). A factory may also build a PettingZoo environment of several agents: see
     ``envs/hosted/pettingzoo_parallel.py``. An environment that observes a dict may have an
     attribute ``unseen``, the names of entries that critics may get and policies do not: see
-    ``problem/critic_only_obs.py``. ``max_items`` is what a Sequence is padded to.
+    ``problem/critic_only_obs.py``. ``max_items`` and ``max_edges`` are
+    what a Sequence or Graph is padded to.
 
     If a process must be ended, the episodes of all its environments are lost. The others' episodes
     are truncated and listed in the same way, but do not count towards ``max_failures``. Raises
@@ -100,13 +101,14 @@ class HostWorld:
         channels: Any = "",
         reward_weights: Any = "",
         max_items: Any = None,  # int or None
+        max_edges: Any = None,  # int or None
     ):
         if workers is not None:
             check_whole_number("workers", workers, 0)
         check_seconds("timeout", timeout)
         check_whole_number("max_failures", max_failures, 1)
         self.name = name or (factory if isinstance(factory, str) else factory_name(factory))
-        self.seeds, self.envs, self._padded = len(seeds), envs, max_items is not None
+        self.seeds, self.envs = len(seeds), envs
         self.failures: list[tuple[int, str]] = []
         self._seed_env_pairs = [(seed, env) for seed in seeds for env in range(envs)]
         self._purpose, self._max_failures = purpose, max_failures
@@ -114,7 +116,7 @@ class HostWorld:
         self._failure_times = [collections.deque[float](maxlen=max_failures) for _ in range(total)]
         self._builds, self._unbuilt = np.zeros(total, int), np.ones(total, bool)
         self._must_reset = np.zeros(total, bool)  # whose episode is over
-        build = pad_factory(_env_builder(factory, self.name), max_items)
+        build = pad_factory(_env_builder(factory, self.name), max_items, max_edges)
         wanted = parse_channels(str(channels))
         report: ReportOptions = (tuple(wanted), declared_channels.parse_weights(reward_weights))
         default = 0 if IS_WINDOWS else os.cpu_count() or 1
@@ -186,9 +188,9 @@ class HostWorld:
 
     def to_agent(self, obs: Obs) -> Obs:
         """Convert the environment's observation, with its mask, to the form that agents see. Raises
-        Mistake for a sequence of more than ``max_items`` items."""
-        obs = pad_for_agent(self._runner.description.obs, obs) if self._padded else obs
-        return with_laid_out_mask(self._runner.description, obs)
+        Mistake for a sequence or graph that does not fit."""
+        description = self._runner.description
+        return with_laid_out_mask(description, pad_for_agent(description, obs))
 
     def close(self) -> None:
         """Close every environment and end every process."""

@@ -46,6 +46,7 @@ class EnvDescription(NamedTuple):
     weights: tuple[float, ...] = ()  # of the entries of a vector reward
     agents: tuple[str, ...] = ()  # names of the agents that those entries belong to
     unseen: Any = ()  # the environment's ``unseen``: entries that only critics get
+    unpadded: Any = None  # the environment's own observation space, if ``obs`` is padded
 
 
 def space_leaves(
@@ -117,6 +118,15 @@ def plain_space(space: Any, single: bool = False) -> Any:
         return spaces.Dict({key: plain_space(part, single) for key, part in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([plain_space(part, single) for part in space.spaces])
+    if isinstance(space, spaces.Sequence):
+        return spaces.Sequence(plain_space(space.feature_space))
+    if isinstance(space, spaces.Graph):
+        edge = None if space.edge_space is None else plain_space(space.edge_space)
+        return spaces.Graph(plain_space(space.node_space), edge)
+    return _plain_leaf(space, single)
+
+
+def _plain_leaf(space: Any, single: bool) -> Any:
     if isinstance(space, spaces.Box):
         dtype = np.float32 if single and _exceeds_32_bits(space) else space.dtype
         return spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=dtype)

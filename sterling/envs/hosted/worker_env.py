@@ -33,6 +33,7 @@ from sterling.envs.hosted.shared_memory import (
     plain_space,
     space_leaves,
 )
+from sterling.envs.padding.padded_observations import check_is_padded, unpadded_space
 
 SUPPORTED_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -83,7 +84,8 @@ def inspect_env(
     # an attribute ``unseen`` of another type means something else
     unseen = named if isinstance(named, str | tuple | list) else ()
     description = EnvDescription(
-        obs_space, plain_space(env.action_space), mask, wrap, agents=agents, unseen=unseen
+        *(obs_space, plain_space(env.action_space), mask, wrap),
+        **{"agents": agents, "unseen": unseen, "unpadded": unpadded_space(env)},
     )
     seen = add_mask(description, env, obs, info)
     writer = ObservationWriter(
@@ -256,9 +258,7 @@ def _check_space(name: str, space: Any) -> None:
     if not isinstance(space, spaces.Space):
         raise ContractViolation(f"it has no {name}. Set self.{name} to a space of gymnasium.spaces")
     for _, leaf in space_leaves(space):
-        if isinstance(leaf, spaces.Sequence) and name == "observation_space":
-            said = "Say how many items it may hold at most: --env max_items=16"
-            raise ContractViolation(f"{name} has a Sequence. {said}")
+        check_is_padded(name, leaf)
         if not isinstance(leaf, SUPPORTED_SPACES):
             raise ContractViolation(
                 f"{name} has a part of type {type(leaf).__name__}. Use Box, Discrete, "

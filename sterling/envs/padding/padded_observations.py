@@ -1,8 +1,9 @@
-"""Sequences in observations, padded to a stated maximum so that all observations have one shape.
+"""Sequences and graphs in observations, padded so that all observations have one shape.
 
 A ``Sequence`` becomes a Dict of two entries: ``padded_count``, the number of items, and
-``padded_items``, an array of ``max_items`` items whose last rows are padding. This file runs inside
-worker processes, so it imports nothing slow (no JAX).
+``padded_items``, an array of ``max_items`` items whose last rows are padding. A ``Graph`` becomes
+what ``padded_graphs.py`` says. This file runs inside worker processes, so it imports nothing slow
+(no JAX).
 """
 
 from __future__ import annotations
@@ -15,107 +16,130 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from sterling.envs.hosted.shared_memory import ContractViolation
+from sterling.envs.hosted.shared_memory import (
+    OBSERVATION,
+    ContractViolation,
+    EnvDescription,
+    plain_space,
+)
+from sterling.envs.padding.padded_graphs import NODE_COUNT, pad_graph, padded_graph_space
+from sterling.envs.padding.padded_items import pad_rows, padded_rows_space
 from sterling.system.mistake import Mistake
 
 COUNT, ITEMS = "padded_count", "padded_items"
 
 
 class PaddedObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """An environment whose sequences are padded to ``max_items`` items. Raises
-    :class:`ContractViolation` for an observation that holds more: nothing is cut."""
+    """An environment whose sequences are padded to ``max_items`` items, and graphs to as many nodes
+    and to ``max_edges`` edges. Raises :class:`ContractViolation` for an observation that holds
+    more: nothing is cut."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], max_items: int):
+    def __init__(self, env: gymnasium.Env[Any, Any], max_items: int, max_edges: int | None = None):
         super().__init__(env)
-        self.observation_space = _padded_space(env.observation_space, max_items)
+        self.unpadded_space = env.observation_space
+        self.observation_space = _padded_space(env.observation_space, max_items, max_edges)
 
     def observation(self, observation: Any) -> Any:
-        """Return the observation with its sequences padded."""
-        return pad(self.observation_space, observation)
+        """Return the observation with its sequences and graphs padded."""
+        return pad(self.observation_space, self.unpadded_space, observation)
 
 
-def pad_factory(factory: Callable[[], Any], max_items: Any) -> Callable[[], Any]:
+def pad_factory(
+    factory: Callable[[], Any], max_items: Any, max_edges: Any = None
+) -> Callable[[], Any]:
     """Return a factory of padded environments; the same one if ``max_items`` is None. Raises
-    Mistake unless it is a whole number from 1."""
-    if max_items is None:
-        return factory
+    Mistake unless the maxima are whole numbers from 1."""
     from sterling.envs.env_options import check_whole_number  # workers do not need it
 
+    if max_edges is not None:
+        check_whole_number("max_edges", max_edges, 1)
+        if max_items is None:
+            raise Mistake("max_edges needs max_items, the number of nodes. Add --env max_items=16.")
+    if max_items is None:
+        return factory
     check_whole_number("max_items", max_items, 1)
-    return functools.partial(build_padded, factory, max_items)
+    return functools.partial(build_padded, factory, max_items, max_edges)
 
 
-def build_padded(factory: Callable[[], Any], max_items: int) -> Any:
-    """Build an environment and pad its sequences; what is no Gymnasium environment stays as it
-    is. Raises :class:`ContractViolation` if there is no sequence to pad."""
+def build_padded(factory: Callable[[], Any], max_items: int, max_edges: int | None) -> Any:
+    """Build an environment and pad its observations; what is no Gymnasium environment stays as it
+    is. Raises :class:`ContractViolation` if there is nothing to pad."""
     env = factory()
     if not isinstance(env, gymnasium.Env):
         return env
-    if not _has_sequence(env.observation_space):
-        raise ContractViolation("observation_space has no Sequence. Leave out max_items")
-    return PaddedObservations(env, max_items)
+    if not _contains(env.observation_space, spaces.Sequence | spaces.Graph):
+        raise ContractViolation("observation_space has no Sequence or Graph. Leave out max_items")
+    if max_edges is not None and not _contains(env.observation_space, spaces.Graph):
+        raise ContractViolation("observation_space has no Graph. Leave out max_edges")
+    return PaddedObservations(env, max_items, max_edges)
 
 
-def _has_sequence(space: Any) -> bool:
+def _contains(space: Any, kind: Any) -> bool:
     if isinstance(space, spaces.Dict | spaces.Tuple):
         parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        return any(map(_has_sequence, parts))
-    return isinstance(space, spaces.Sequence)
+        return any(_contains(part, kind) for part in parts)
+    return isinstance(space, kind)
 
 
-def _padded_space(space: Any, most: int) -> Any:
+def _padded_space(space: Any, most: int, edges: int | None) -> Any:
     if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: _padded_space(part, most) for key, part in space.spaces.items()})
+        parts = {key: _padded_space(part, most, edges) for key, part in space.spaces.items()}
+        return spaces.Dict(parts)
     if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([_padded_space(part, most) for part in space.spaces])
+        return spaces.Tuple([_padded_space(part, most, edges) for part in space.spaces])
+    if isinstance(space, spaces.Graph):
+        return padded_graph_space(space, most, edges)
     if not isinstance(space, spaces.Sequence):
         return space
-    item = space.feature_space
-    if isinstance(item, spaces.Box):
-        low, high = np.minimum(item.low, 0), np.maximum(item.high, 0)  # padding is 0
-        bounds = [np.stack([bound] * most).astype(item.dtype) for bound in (low, high)]
-        items: Any = spaces.Box(bounds[0], bounds[1], dtype=item.dtype.type)
-    elif isinstance(item, spaces.Discrete):
-        items = spaces.MultiDiscrete([int(item.n)] * most, start=[int(item.start)] * most)
-    else:
-        raise ContractViolation(
-            f"observation_space has a Sequence of {type(item).__name__}. Use a Sequence of Box or "
-            "Discrete"
-        )
+    items = padded_rows_space(space.feature_space, most, "Sequence")
     return spaces.Dict({COUNT: spaces.Discrete(most + 1), ITEMS: items})
 
 
-def pad(space: Any, obs: Any) -> Any:
-    """Return an observation with its sequences padded to the form of ``space``, which has been
-    padded; what is padded already stays. Raises :class:`ContractViolation` for too many items."""
-    if isinstance(space, spaces.Dict):
-        if set(space.spaces) == {COUNT, ITEMS}:
-            return obs if isinstance(obs, dict) and COUNT in obs else _pad_items(space[ITEMS], obs)
-        return {key: pad(part, obs[key]) for key, part in space.spaces.items() if key in obs}
-    if isinstance(space, spaces.Tuple):
-        return tuple(pad(part, each) for part, each in zip(space.spaces, obs, strict=True))
+def pad(space: Any, unpadded: Any, obs: Any) -> Any:
+    """Return an observation of ``unpadded`` in the form of ``space``; what is padded already, and
+    an entry that ``unpadded`` lacks, such as an action mask, stays. Raises
+    :class:`ContractViolation` for what does not fit."""
+    if isinstance(unpadded, spaces.Sequence):
+        if isinstance(obs, dict) and COUNT in obs:
+            return obs
+        rows = pad_rows(space[ITEMS], unpadded.feature_space, obs, "item", "max_items")
+        return {COUNT: np.int64(len(obs)), ITEMS: rows}
+    if isinstance(unpadded, spaces.Graph):
+        is_padded = isinstance(obs, dict) and NODE_COUNT in obs
+        return obs if is_padded else pad_graph(space, unpadded, obs)
+    if isinstance(unpadded, spaces.Dict):
+        named = unpadded.spaces.items()
+        return obs | {key: pad(space[key], part, obs[key]) for key, part in named if key in obs}
+    if isinstance(unpadded, spaces.Tuple):
+        parts = zip(space.spaces, unpadded.spaces, obs, strict=True)
+        return tuple(pad(*each) for each in parts)
     return obs
 
 
-def pad_for_agent(space: Any, obs: Any) -> Any:
-    """Do the same in the main process. Raises Mistake for too many items."""
+def pad_for_agent(description: EnvDescription, obs: Any) -> Any:
+    """Do the same in the main process, with an action mask or without. Raises Mistake for what
+    does not fit."""
+    space, unpadded = description.obs, description.unpadded
     try:
-        return pad(space, obs)
+        if description.wrap and isinstance(obs, dict) and OBSERVATION in obs:
+            return obs | {OBSERVATION: pad(space[OBSERVATION], unpadded, obs[OBSERVATION])}
+        return pad(space, unpadded, obs)
     except ContractViolation as error:
         raise Mistake(f"{error}.") from error
 
 
-def _pad_items(items: Any, obs: Any) -> dict[str, Any]:
-    most, shape = items.shape[0], items.shape[1:]
-    if len(obs) > most:
-        raise ContractViolation(
-            f"an observation holds {len(obs)} items, more than max_items={most}. Use --env "
-            f"max_items={len(obs)} or more"
-        )
-    rows = np.zeros(items.shape, items.dtype) + getattr(items, "start", np.zeros((), items.dtype))
-    for index, value in enumerate(obs):
-        if np.shape(value) != shape:
-            said = f"but observation_space says {shape}"
-            raise ContractViolation(f"item {index} has shape {np.shape(value)}, {said}")
-        rows[index] = value
-    return {COUNT: np.int64(len(obs)), ITEMS: rows}
+def unpadded_space(env: gymnasium.Env[Any, Any]) -> Any:
+    """Return the observation space before it was padded; None if it was not."""
+    return plain_space(env.unpadded_space) if isinstance(env, PaddedObservations) else None
+
+
+def check_is_padded(name: str, leaf: spaces.Space[Any]) -> None:
+    """Raise :class:`ContractViolation` for a sequence or graph in an observation space."""
+    if name != "observation_space":
+        return
+    remedies = {spaces.Sequence: "--env max_items=16"}
+    remedies[spaces.Graph] = "--env max_items=16 (nodes) --env max_edges=64"
+    for kind, remedy in remedies.items():
+        if isinstance(leaf, kind):
+            said = f"Say how many items it may hold at most: {remedy}"
+            raise ContractViolation(f"{name} has a {kind.__name__}. {said}")

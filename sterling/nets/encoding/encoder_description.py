@@ -9,6 +9,7 @@ import jax
 
 from sterling.nets.convolution import NATURE_LAYERS
 from sterling.nets.encoding.encoder_choice import PRESETS
+from sterling.nets.encoding.graph_attention import GraphAttention
 from sterling.nets.encoding.leaf_kind import LeafKind, item_size
 from sterling.nets.encoding.residual_convolution import ResidualTorso
 from sterling.nets.encoding.sequence_attention import SequenceAttention
@@ -51,7 +52,7 @@ def _encoder_lines(encoder: Encoder) -> list[str]:
         return [f"observations: {kinds} -> {encoder.chosen} ({encoder.size:,} features)"]
     lines = []
     for kind, torso in zip(encoder.kinds, encoder.parts, strict=True):
-        if kind.name == "count":  # told with its sequence
+        if kind.name == "part":  # told with its sequence or graph
             continue
         title = f"observations {kind.title}:".replace(" :", ":")
         lines.append(f"{title} {_kind_text(kind)} -> {_reader_text(kind, torso)}")
@@ -76,9 +77,10 @@ def _kind_text(kind: LeafKind) -> str:
     count = math.prod(kind.shape)
     if kind.name == "picture" and kind.layout is not None:
         return f"picture {kind.layout.sides_text}"
-    if kind.name == "sequence":
+    if kind.name in ("sequence", "graph"):
         item = f"1 of {kind.sizes[0]}" if kind.sizes else item_size(kind)
-        return f"sequence of up to {kind.shape[0]} x {item}"
+        what = "nodes of" if kind.name == "graph" else "x"
+        return f"{kind.name} of up to {kind.shape[0]} {what} {item}"
     if kind.name == "categories":
         return f"{len(kind.sizes)} choices" if len(kind.sizes) != 1 else f"1 of {kind.sizes[0]}"
     shape = "x".join(map(str, kind.shape))
@@ -91,7 +93,7 @@ def _reader_text(kind: LeafKind, torso: Part | None) -> str:
         return f"one-hot ({sum(kind.sizes):,} features)"
     if torso is None:
         return "MLP"
-    if isinstance(torso, SequenceAttention):
+    if isinstance(torso, SequenceAttention | GraphAttention):
         return f"attention ({torso.size:,} features)"
     if isinstance(torso, ResidualTorso):
         name = PRESETS["impala"]

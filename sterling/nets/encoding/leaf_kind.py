@@ -1,4 +1,4 @@
-"""How one array of an observation is encoded; choices and padded sequences as rows of numbers."""
+"""How one array of an observation is encoded; choices and padded items as rows of numbers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,22 @@ from sterling.problem.picture_layout import PictureLayout
 
 # entries of a padded sequence, as in envs/padding/padded_observations.py
 COUNT, ITEMS = "padded_count", "padded_items"
+# entries of a padded graph, as in envs/padding/padded_graphs.py
+NODE_COUNT, NODES = "graph_node_count", "graph_nodes"
+EDGE_COUNT, EDGE_LINKS, EDGES = "graph_edge_count", "graph_edge_links", "graph_edges"
+# what is read together, in the order of jax.tree.leaves, and the kind of its last entry
+PADDED_GROUPS = {
+    (COUNT, ITEMS): "sequence",
+    (NODE_COUNT, NODES): "graph",
+    (EDGE_COUNT, EDGE_LINKS, NODE_COUNT, NODES): "graph",
+    (EDGE_COUNT, EDGE_LINKS, EDGES, NODE_COUNT, NODES): "graph",
+}
 
 
 class LeafKind(NamedTuple):
     """How one leaf of an observation is encoded."""
 
-    name: str  # picture, categories, vector, sequence, count (of the sequence after it)
+    name: str  # picture, categories, vector, sequence, graph, part (of the one after it)
     shape: tuple[int, ...]
     sizes: tuple[int, ...] = ()  # of categories: the number of values of each entry
     start: tuple[int, ...] = ()  # of categories: the first value of each entry
@@ -27,21 +37,29 @@ class LeafKind(NamedTuple):
     layout: PictureLayout | None = None  # of a picture
 
 
-def with_sequences(kinds: list[LeafKind]) -> list[LeafKind]:
-    """Return the kinds with those of padded sequences: of two neighbours, ``padded_count`` and
-    ``padded_items`` (see ``envs/padding/padded_observations.py``)."""
+def with_padded(kinds: list[LeafKind]) -> list[LeafKind]:
+    """Return the kinds with those of padded sequences and graphs: neighbours whose names are those
+    of :data:`PADDED_GROUPS` (see ``envs/padding/``)."""
     made = list(kinds)
-    for index in range(1, len(kinds)):
-        count, items = kinds[index - 1], kinds[index]
-        place, _, name = items.title.rpartition(".")
-        if name == ITEMS and count.title == f"{place}.{COUNT}".lstrip("."):
-            made[index - 1] = count._replace(name="count", sizes=(), title=place)
-            made[index] = items._replace(name="sequence", layout=None, title=place)
+    for names, group in PADDED_GROUPS.items():
+        for first in range(len(kinds) - len(names) + 1):
+            last = first + len(names)
+            place = kinds[first].title.rpartition(".")[0]
+            titles = [f"{place}.{name}".lstrip(".") for name in names]
+            if [kind.title for kind in kinds[first:last]] == titles:
+                parts = kinds[first : last - 1]
+                made[first : last - 1] = [part._replace(name="part") for part in parts]
+                made[last - 1] = kinds[last - 1]._replace(name=group, layout=None, title=place)
     return made
 
 
-def sequence_items(x: Array, kind: LeafKind) -> Float[Array, "... items inputs"]:
-    """Return a sequence's items as vectors, choices as one-hot rows."""
+def entry_name(kind: LeafKind) -> str:
+    """Return the name of a leaf in the dict that holds it; "" for a whole observation."""
+    return kind.title.rpartition(".")[2]
+
+
+def item_rows(x: Array, kind: LeafKind) -> Float[Array, "... items inputs"]:
+    """Return padded items as vectors, choices as one-hot rows."""
     lead = x.shape[: x.ndim - len(kind.shape)]
     if kind.sizes:
         start = np.asarray(kind.start, np.int32).reshape((1,) * len(lead) + (-1,))
@@ -51,7 +69,7 @@ def sequence_items(x: Array, kind: LeafKind) -> Float[Array, "... items inputs"]
 
 
 def item_size(kind: LeafKind) -> int:
-    """Return how many numbers an item of a sequence is encoded as."""
+    """Return how many numbers a padded item is encoded as."""
     return kind.sizes[0] if kind.sizes else math.prod(kind.shape[1:])
 
 

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
 from sterling.nets.mlp import Linear
@@ -36,12 +36,7 @@ class SequenceAttention(eqx.Module):
             **{"embed": (inputs, WIDTH), "query": (WIDTH, WIDTH), "key": (WIDTH, WIDTH)},
             **{"value": (WIDTH, WIDTH), "merge": (WIDTH, WIDTH), "last": (WIDTH, WIDTH)},
         }
-        layers = {}
-        for name, (before, after) in widths.items():
-            weight = jax.random.normal(random_keys.fold(key, name), (before, after), jnp.float32)
-            zeros = jnp.zeros(after, jnp.float32)
-            layers[name] = Linear(weight / math.sqrt(max(before, 1)), zeros)
-        return cls(layers)
+        return cls(create_layers(key, widths))
 
     def __call__(
         self, items: Float[Array, "... items inputs"], count: Int[Array, "..."]
@@ -54,11 +49,7 @@ class SequenceAttention(eqx.Module):
         x = self.layers["embed"](x) + jnp.asarray(_positions(most))[None]
         x = x + self._attend(x, real)
         x = jax.nn.relu(self.layers["last"](x))
-        total = jnp.where(real[..., None], x, 0.0).sum(1)
-        mean = total / jnp.maximum(real.sum(1, keepdims=True), 1).astype(jnp.float32)
-        # after the relu nothing is below 0, so 0 takes the place of padding
-        highest = jnp.where(real[..., None], x, 0.0).max(1)
-        return jnp.concatenate([mean, highest], -1).reshape(*lead, self.size)
+        return pool_real_items(x, real).reshape(*lead, self.size)
 
     def _attend(
         self, x: Float[Array, "rows items width"], real: Array
@@ -71,6 +62,26 @@ class SequenceAttention(eqx.Module):
         weights = jax.nn.softmax(jnp.where(real[:, None, None, :], scores, MASKED), -1)
         mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, heads("value"))
         return self.layers["merge"](mixed.reshape(x.shape))
+
+
+def create_layers(key: Key[Array, ""], widths: dict[str, tuple[int, int]]) -> dict[str, Linear]:
+    """Create linear layers of ``(inputs, outputs)`` with normal weights of variance 1 / inputs."""
+    layers = {}
+    for name, (before, after) in widths.items():
+        weight = jax.random.normal(random_keys.fold(key, name), (before, after), jnp.float32)
+        zeros = jnp.zeros(after, jnp.float32)
+        layers[name] = Linear(weight / math.sqrt(max(before, 1)), zeros)
+    return layers
+
+
+def pool_real_items(
+    x: Float[Array, "rows items width"], real: Bool[Array, "rows items"]
+) -> Float[Array, "rows features"]:
+    """Return mean and maximum over the real items, side by side; zeros if there is none. No entry
+    of ``x`` may be below 0, so that 0 takes the place of padding."""
+    x = jnp.where(real[..., None], x, 0.0)
+    mean = x.sum(1) / jnp.maximum(real.sum(1, keepdims=True), 1).astype(jnp.float32)
+    return jnp.concatenate([mean, x.max(1)], -1)
 
 
 def _positions(most: int) -> Float[np.ndarray, "items width"]:

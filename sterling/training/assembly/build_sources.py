@@ -11,6 +11,12 @@ from typing import Any
 from jaxtyping import Array, Key
 
 from sterling.actor import Actor
+from sterling.experience.exploration import (
+    forward_curiosity,
+    hash_counts,
+    model_disagreement,
+    random_network,
+)
 from sterling.experience.levels import go_explore, level_buffer, level_replay
 from sterling.experience.rollouts import self_play
 from sterling.experience.source_layers import Layer, Numbers
@@ -24,6 +30,8 @@ LAYERS = {
     for each in (
         *(level_replay.LAYER, level_buffer.ROBUST, level_buffer.ACCEL),
         *(go_explore.LAYER, self_play.LAYER),
+        *(random_network.LAYER, forward_curiosity.LAYER, model_disagreement.LAYER),
+        hash_counts.LAYER,
     )
 }
 

@@ -10,12 +10,17 @@ from typing import Any
 
 from gymnasium import spaces
 
+from sterling.problem.picture_layout import picture_layout
 from sterling.system.terminal_messages import print_notice
 
 ATARI = "Atari"  # the preset of Atari games without a preset of their own
-SMALL_VECTORS = "small vectors"  # of other environments that observe at most SMALL_SIZE numbers
+PICTURES = "pictures"  # the preset of other environments that observe a picture
+SMALL_VECTORS = "small vectors"  # of those that observe at most SMALL_SIZE numbers
 SMALL_SIZE = 100
-SOURCES = {SMALL_VECTORS: "RL Baselines3 Zoo's settings for LunarLander"}
+SOURCES = {
+    PICTURES: "RL Baselines3 Zoo's settings for Atari",
+    SMALL_VECTORS: "RL Baselines3 Zoo's settings for LunarLander",
+}
 
 
 def load_preset(algorithm: str, environment: Any) -> dict[str, Any]:
@@ -34,13 +39,15 @@ def load_kind_preset(
 ) -> dict[str, Any]:
     """Return the fields for environments of this kind, and print a notice of those that are not
     ``given``; {} if there are none. The environment is made once, to see what it observes."""
-    fields = _presets(algorithm).get(SMALL_VECTORS, {})
-    if not fields or not environment or not _observes_small_vectors(environment, options):
+    known = _presets(algorithm)
+    if not environment or not any(kind in known for kind in SOURCES):
         return {}
+    kind = _observed_kind(environment, options)
+    fields = known.get(kind, {})
     taken = ", ".join(f"{name}={value}" for name, value in fields.items() if name not in given)
     if taken:
         print_notice(
-            f"{algorithm}: settings for {SMALL_VECTORS} ({SOURCES[SMALL_VECTORS]}): {taken}; "
+            f"{algorithm}: settings for {kind} ({SOURCES[kind]}): {taken}; "
             "--no-preset keeps the defaults"
         )
     return dict(fields)
@@ -59,9 +66,9 @@ def _is_atari(environment: str) -> bool:
     return backend == "envpool" and envpool_env.is_atari(name)
 
 
-def _observes_small_vectors(environment: Any, options: Mapping[str, Any]) -> bool:
-    """Whether each observation is at most ``SMALL_SIZE`` numbers without an order in space. An
-    environment that cannot be made is none: the run itself will say why."""
+def _observed_kind(environment: Any, options: Mapping[str, Any]) -> str:
+    """Return the kind of what an environment observes; "" if it is neither a picture nor few
+    numbers. An environment that cannot be made is of no kind: the run itself will say why."""
     from sterling import envs
     from sterling.envs.hosted.worker_pool import WorldFailed
     from sterling.system.mistake import Mistake
@@ -69,12 +76,14 @@ def _observes_small_vectors(environment: Any, options: Mapping[str, Any]) -> boo
     try:
         world = envs.make(environment, (0,), 1, purpose="evaluate", **options)
     except (Mistake, WorldFailed):
-        return False
+        return ""
     try:
-        sizes = [_vector_size(space) for space in _leaf_spaces(world.spec.obs)]
+        leaves = _leaf_spaces(world.spec.obs)
     finally:
         world.close()
-    return sum(sizes) <= SMALL_SIZE
+    if any(isinstance(leaf, spaces.Box) and picture_layout(leaf) for leaf in leaves):
+        return PICTURES
+    return SMALL_VECTORS if sum(map(_vector_size, leaves)) <= SMALL_SIZE else ""
 
 
 def _leaf_spaces(space: Any) -> list[Any]:
@@ -87,7 +96,7 @@ def _leaf_spaces(space: Any) -> list[Any]:
 
 
 def _vector_size(space: Any) -> float:
-    """Return the numbers that a part of an observation is encoded as; infinity for pictures."""
+    """Return the numbers that a part of an observation is encoded as; infinity for matrices."""
     if isinstance(space, spaces.Discrete):
         return float(space.n)
     shape = space.shape or ()

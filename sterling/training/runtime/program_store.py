@@ -33,6 +33,7 @@ from jaxtyping import PyTree
 
 from sterling.algorithms import ALGORITHMS
 from sterling.envs.registry import NATIVE_BACKENDS, find_backend
+from sterling.system.own_process import is_own_process
 from sterling.system.trusted_folder import TrustedFolder
 from sterling.training.config.settings import Settings
 from sterling.training.runtime import program_facts
@@ -160,8 +161,9 @@ _process = _Process()
 
 
 def use_on_command_line() -> None:
-    """Let this process use stored programs, unless the environment variable ``SWITCH`` is 0."""
-    _process.from_command_line = os.environ.get(SWITCH, "1") != "0"
+    """Let this process use stored programs, if it was started for a command, unless the environment
+    variable ``SWITCH`` is 0."""
+    _process.from_command_line = is_own_process() and os.environ.get(SWITCH, "1") != "0"
 
 
 @contextlib.contextmanager

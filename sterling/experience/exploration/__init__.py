@@ -1,0 +1,1 @@
+"""Bonuses for what is new, which are added to a rollout's rewards."""

@@ -1,0 +1,180 @@
+"""Bonuses for what is new: their equations, what they learn, and what reaches a learner."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sterling
+from sterling import envs, random_keys
+from sterling.experience.exploration import (
+    forward_curiosity,
+    hash_counts,
+    model_disagreement,
+    random_network,
+)
+from sterling.experience.exploration.exploration_bonus import GAMMA
+from sterling.experience.rollouts.rollout import Rollout
+from sterling.training.assembly.build_sources import LAYERS
+from sterling.types import Mistake, Record
+
+BONUSES = {
+    "rnd": random_network.RandomNetwork,
+    "icm": forward_curiosity.ForwardCuriosity,
+    "disagreement": model_disagreement.ModelDisagreement,
+    "counts": hash_counts.HashCounts,
+}
+ROWS = 64
+
+
+def rows_of(name, cells, mask=None):
+    """Rows of a corridor of 12 cells whose next observations are ``cells``."""
+    spec = envs.make("corridor:12", (0,), 1).spec
+    cells = jnp.asarray(cells)
+    hot = jax.nn.one_hot(cells, 12)
+    zeros = jnp.zeros(len(cells))
+    mask = jnp.ones(len(cells), bool) if mask is None else mask
+    before = jax.nn.one_hot(jnp.maximum(cells - 1, 0), 12)
+    action = (cells % 2).astype(jnp.int32)
+    record = Record(before, action, zeros, zeros + 1.0, hot, zeros > 0, mask)
+    return BONUSES[name].create(jax.random.key(0), spec), record
+
+
+def given(name, bonus, cells):
+    return np.asarray(bonus.explore(rows_of(name, cells)[1], jax.random.key(1))[1])
+
+
+@pytest.mark.parametrize("name", BONUSES)
+def test_what_was_seen_often_pays_less_than_what_is_new(name):
+    bonus, rows = rows_of(name, np.arange(ROWS) % 4)
+    explore = eqx.filter_jit(lambda bonus, key: bonus.explore(rows, key)[0])
+    learned = bonus
+    for key in jax.random.split(jax.random.key(2), 300):
+        learned = explore(learned, key)
+    known, new = (np.mean(given(name, learned, cells)) for cells in ([0, 1, 2, 3], [8, 9, 10, 11]))
+    assert known < 0.3 * new
+    assert known < 0.3 * np.mean(given(name, bonus, [0, 1, 2, 3]))
+
+
+@pytest.mark.parametrize("name", BONUSES)
+def test_masked_rows_teach_nothing(name):
+    mask = jnp.arange(ROWS) < ROWS // 2
+    cells = np.where(np.arange(ROWS) < ROWS // 2, np.arange(ROWS) % 4, 7)
+    other = np.where(np.arange(ROWS) < ROWS // 2, np.arange(ROWS) % 4, 9)
+    learned = []
+    for each in (cells, other):
+        bonus, rows = rows_of(name, each, mask)
+        learned.append(bonus.explore(rows, jax.random.key(3))[0])
+    for x, y in zip(*map(jax.tree.leaves, learned), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7)
+
+
+def test_a_count_pays_one_by_its_root():
+    bonus, _ = rows_of("counts", [0])
+    for visits in (1, 4):  # 1, then 3 more and this one
+        amount = given("counts", bonus, [5] * visits)
+        np.testing.assert_allclose(amount, visits**-0.5, rtol=1e-6)
+
+
+def test_disagreement_is_the_variance_of_models():
+    bonus, rows = rows_of("disagreement", [3, 5])
+    seen = bonus.normaliser.update(rows.obs, rows.mask).batch(rows)
+    x = jnp.concatenate([bonus.features(seen.obs), jax.nn.one_hot(rows.action, 2)], -1)
+    each = [
+        np.asarray(jax.tree.map(lambda leaf, k=k: leaf[k], bonus.models)(x))
+        for k in range(model_disagreement.MODELS)
+    ]
+    expected = np.var(np.stack(each), 0).mean(-1)
+    np.testing.assert_allclose(given("disagreement", bonus, [3, 5]), expected, rtol=1e-5)
+
+
+def test_curiosity_trains_features_by_the_inverse_model_only():
+    bonus, rows = rows_of("icm", [3, 5])
+    grads = jax.grad(lambda nets: jnp.sum(nets.surprise(rows)))(bonus.nets)
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(grads.features))
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(grads.forward))
+    grads = jax.grad(lambda nets: jnp.sum(nets.inverse_loss(rows)))(bonus.nets)
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(grads.features))
+    logits = bonus.nets.inverse(
+        jnp.concatenate([bonus.nets.features(x) for x in (rows.obs, rows.next_obs)], -1)
+    )
+    expected = -jax.nn.log_softmax(logits)[np.arange(2), np.asarray(rows.action)]
+    np.testing.assert_allclose(bonus.nets.inverse_loss(rows), expected, rtol=1e-5)
+
+
+def collect(word, environment="corridor:6", length=40):
+    """Rows of a random policy, with a bonus and without, and the source with it."""
+
+    class Chance(eqx.Module):
+        def act(self, obs, keys, explore):
+            return jax.vmap(lambda key: jax.random.randint(key, (3,), 0, 2, jnp.int32))(keys), {}
+
+    keys = random_keys.for_seeds(jnp.asarray((0, 1), jnp.int32), "test", 0)
+    plain = Rollout.create(envs.make(environment, (0, 1), 3), length, keys)
+    layer = LAYERS[word]
+    source = layer.rollouts(plain, layer.numbers, keys, Chance())
+    assert source.traced == plain.traced
+    after, rows = source.live(Chance(), keys)
+    return after, rows, plain.live(Chance(), keys)[1]
+
+
+@pytest.mark.parametrize("word", BONUSES)
+def test_rewards_include_the_bonus_and_returns_do_not(word):
+    after, rows, plain = collect(word)
+    more = np.asarray(rows.reward - plain.reward)
+    mask = np.asarray(rows.mask)
+    assert (more[mask] > 0.0).all()
+    assert not more[~mask].any()
+    assert not np.isnan(more).any()
+    np.testing.assert_array_equal(rows.obs, plain.obs)
+    tally = after.tally
+    np.testing.assert_allclose(tally.totals["bonus"], more.sum((1, 2)), rtol=1e-4)
+    np.testing.assert_array_equal(tally.returns, np.asarray(plain.reward * plain.last).sum((1, 2)))
+    assert not np.any(after.reset_statistics().tally.totals["bonus"])
+
+
+def test_a_bonus_is_in_units_of_its_discounted_sum():
+    _, rows, plain = collect("icm")
+    source, keys = collect("icm")[0], random_keys.for_seeds(jnp.asarray((0, 1)), "test", 0)
+    raw = LAYERS["icm"].rollouts(
+        Rollout.create(envs.make("corridor:6", (0, 1), 3), 40, keys), (0.5,), keys, None
+    )
+    unscaled = eqx.tree_at(lambda own: own.scale.enabled, raw, False)
+    own = random_keys.fold_each(keys, "bonus")
+    for seed in range(2):
+        flat = jax.tree.map(lambda x, seed=seed: x[seed].reshape(-1, *x.shape[3:]), plain)
+        bonus = jax.tree.map(lambda x, seed=seed: x[seed], unscaled.bonus)
+        amount = np.asarray(bonus.explore(flat, own[seed])[1]).reshape(40, 3)
+        mask, last = np.asarray(rows.mask[seed]), np.asarray(rows.last[seed])
+        sums, running = [], np.zeros(3)
+        for time in range(40):
+            running = np.where(mask[time], GAMMA * running + amount[time], 0.0)
+            sums.extend(running[mask[time]])
+            running = np.where(last[time], 0.0, running)
+        expected = np.where(mask, 0.5 * np.clip(amount / np.std(sums), -10.0, 10.0), 0.0)
+        found = np.asarray(rows.reward - plain.reward)[seed]
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-5)
+    assert source.scale.running.shape == (2, 3)
+
+
+@pytest.mark.parametrize("environment", ["gymnasium:CartPole-v1", "envpool:CartPole-v1"])
+def test_worlds_on_the_host_give_bonuses_too(environment):
+    after, rows, plain = collect("rnd", environment, 12)
+    assert (np.asarray(rows.reward - plain.reward)[np.asarray(rows.mask)] > 0.0).all()
+    after.close()
+
+
+@pytest.mark.parametrize("words", ["rnd:0", "counts:-1", "icm:x", "disagreement:1,2"])
+def test_a_weight_that_is_none_is_refused(words):
+    with pytest.raises(Mistake, match="a weight of the bonus above 0"):
+        sterling.train("ppo", "corridor:6", steps=4_096, sources=words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", BONUSES)
+def test_ppo_crosses_a_corridor_that_it_does_not_cross_alone(word):
+    how = {"steps": 150_000, "seeds": 2, "preset": False, "evaluate_episodes": 10, "quiet": True}
+    how |= {"envs": 8, "length": 64, "minibatch": 128, "epochs": 4, "entropy_coef": 0.01}
+    run = sterling.train("ppo", "corridor:20", sources=word, **how)
+    assert run.final_mean == 1.0
