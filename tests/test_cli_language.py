@@ -76,6 +76,7 @@ def test_a_run_is_put_beside_what_it_began_with(runs):
     assert (alone.models[0].right == found.models[0].right).all()
 
 
+@pytest.mark.slow
 def test_plain_evaluation_gives_each_seed(imitates, capsys):
     code, out, _ = told(capsys, "evaluate", imitates / "sft", "--episodes", 4)
     assert code == 0

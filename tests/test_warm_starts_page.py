@@ -4,11 +4,14 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from sterling.cli_options import parse_command_line
 
 PAGE = (Path(__file__).parents[1] / "docs" / "warm-starts.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     first, second = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -157,6 +157,7 @@ def values(name):
     return np.asarray(found), expected, [run.player(seed)(seen).tolist() for seed in (0, 1)]
 
 
+@pytest.mark.slow
 def test_the_value_that_only_the_state_tells_is_found_and_without_it_the_mean():
     found, expected, actions = values("mappo")
     np.testing.assert_allclose(found, np.stack([expected] * 2), atol=0.1)

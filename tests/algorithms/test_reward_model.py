@@ -85,6 +85,7 @@ def test_at_first_nothing_is_preferred_and_the_first_step_changes_that():
     assert signals.metrics["reward/margin"] > 0.0
 
 
+@pytest.mark.slow
 def test_pieces_change_nothing():
     found = [LEARN(new(piece=piece), record(), KEY) for piece in (0, 2)]
     for name, value in found[0][1].metrics.items():
@@ -152,6 +153,7 @@ def test_it_finds_what_answers_are_worth_to_those_who_chose():
     np.testing.assert_allclose(np.polyfit(expected, chosen - rejected, 1)[0], 1.0, atol=0.2)
 
 
+@pytest.mark.slow
 def test_it_answers_with_its_own_model():
     ids = jnp.asarray([TOKENS.encode_opening([Message("user", "go")])], jnp.int32)
     lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)

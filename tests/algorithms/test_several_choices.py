@@ -37,6 +37,7 @@ class Match:
         return state, self._seen(state), reward, over, ~over
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dqn", "sac"])
 def test_what_is_seen_is_chosen(name):
     own = {"target_period": 25, "exploration_fraction": 0.5, "collect": 1, "huber": 10.0}

@@ -52,6 +52,7 @@ def test_rewards_from_the_best_demonstration(log, tmp_path, capsys):
     assert "observations and actions" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_actions_from_a_labelled_log(log, tmp_path, capsys):
     data = Dataset(log)
     block = next(data[:4].blocks())

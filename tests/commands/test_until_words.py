@@ -63,6 +63,7 @@ def test_json_is_the_comparison(capsys, tmp_path):
     assert decision["verdict"] == "larger"
 
 
+@pytest.mark.slow
 def test_a_study_that_is_stopped_says_how_it_goes_on_and_nothing_of_its_parts(
     tmp_path, capsys, monkeypatch
 ):

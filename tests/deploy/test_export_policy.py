@@ -178,6 +178,7 @@ def test_sampled_actions_take_their_noise_as_an_input(tmp_path):
         assert len(np.unique(drawn[0])) > 1
 
 
+@pytest.mark.slow
 def test_a_policy_that_always_draws_is_refused_without_sample(tmp_path):
     run = worlds.new_run("fql", worlds.WideTorques)
     with pytest.raises(Mistake, match="Add --sample"):

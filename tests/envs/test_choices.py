@@ -56,6 +56,7 @@ def test_choices_allowed_together_are_one():
     world.close()
 
 
+@pytest.mark.slow
 def test_a_policy_keeps_to_the_combinations():
     """Grid fails at an action that is not allowed, so that the run would too."""
     run = sterling.train("ppo", Grid, seeds=1, envs=1, evaluate_episodes=0, **SMALL)

@@ -84,6 +84,7 @@ def judged(run):
     return {tuple(line.ids[: line.own.index(True)]) for own in lines for line in own}
 
 
+@pytest.mark.slow
 def test_conversations_are_about_the_other_questions(tmp_path):
     sizes = {"updates": 4, "prompts": 16, "group": 2, "evaluate_episodes": 0}
     run = sterling.train("grpo", FEW, dump=str(tmp_path), **sizes, **TINY)

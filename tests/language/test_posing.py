@@ -113,6 +113,7 @@ def test_what_is_held_out_of_a_file_has_an_end_too(file, share):
     assert not whole
 
 
+@pytest.mark.slow
 def test_conversations_go_through_a_file_again_and_again(file):
     """The second of two seeds is asked what it would be asked alone: its groups tell at once, and
     when those of the first, which never do, are asked anew, it has no room."""

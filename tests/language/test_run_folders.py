@@ -97,6 +97,7 @@ def holds_everything(place, name, seeds):
     assert str(model.embedding.dtype) == "bfloat16"
 
 
+@pytest.mark.slow
 def test_it_plays_and_is_exported_there(place, capsys):
     old, new, agents = place
     assert main(["play", "further", "--episodes", "2"]) == 0
@@ -118,6 +119,7 @@ def test_what_it_was_asked_holds_from_any_directory(place):
     assert config["speech"]["texts"] == ""  # none stays none
 
 
+@pytest.mark.slow
 def test_it_is_judged_without_its_base_or_says_where_that_was(place):
     old, _, _ = place
     found = judge("whole", samples=1, problems=2, base=False)
@@ -128,6 +130,7 @@ def test_it_is_judged_without_its_base_or_says_where_that_was(place):
         judge("whole", samples=1, problems=2)
 
 
+@pytest.mark.slow
 def test_another_run_is_taught_with_it(place):
     run = sterling.train("sft", "reverse-text", model="whole", seeds=1, **SMALL)
     own = sterling.load("whole").language_model()[1]
@@ -145,6 +148,7 @@ def test_adapters_of_what_peft_cannot_open_are_refused(place, capsys, base):
     assert main(["export", base, f"merged-{base}"]) == 0
 
 
+@pytest.mark.slow
 def test_a_judge_is_not_exported_without_its_scores(place, capsys):
     asked = {"examples": 16, "batch": 4, "updates": 1, "evaluate_episodes": 0}
     sterling.train("reward", "reverse-text", model="nano", out="judge", **asked)

@@ -195,8 +195,8 @@ def test_a_policy_takes_the_environments_own_graphs():
 @pytest.mark.slow
 def test_ppo_learns_from_neighbours():
     run = sterling.train(
-        "ppo", Neighbours, steps=40_000, envs=32, length=32, minibatch=256, epochs=4, lr=1e-3, width=64,
-        workers=0, max_items=5, max_edges=4, preset=False, evaluate_episodes=200,
+        "ppo", Neighbours, steps=40_000, envs=32, length=32, minibatch=256, epochs=4, lr=1e-3,
+        width=64, workers=0, max_items=5, max_edges=4, preset=False, evaluate_episodes=200,
     )  # fmt: skip
     assert run.final_mean > 0.95, run.final_mean
 

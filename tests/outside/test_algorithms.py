@@ -208,6 +208,7 @@ def test_a_field_says_itself_what_it_may_be(postponed, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_script_s_object_is_trained_and_loaded_when_given_again(tmp_path, capsys):
     made = type("Local", (Mine,), {})
     small = {"length": 8, "minibatch": 16, "width": 8, "epochs": 1, "evaluate_episodes": 1}

@@ -296,6 +296,7 @@ def test_a_gymnasium_environment_is_checked_by_gymnasium_as_well():
     assert "Gymnasium's own checks" in found
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_line_each_and_leaves_with_0_or_1(written, capsys):
     assert main(["check", f"{written}/maze.py:make", "--quick"]) == 0
     shown = capsys.readouterr().out

@@ -102,6 +102,7 @@ def test_native_worlds_of_several_agents_keep_the_rules(name):
     assert any(each.what == "the reward is the sum of the agents' rewards" for each in findings)
 
 
+@pytest.mark.slow
 def test_pettingzoos_worlds_are_reviewed(capsys):
     words = ["check", "pettingzoo:mpe2/simple_spread_v3", "--quick", "--env", "state=true"]
     assert main([*words, "--env", "max_cycles=5"]) == 0

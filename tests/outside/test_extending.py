@@ -50,6 +50,7 @@ def test_a_command_is_understood_with_the_files_there(line, page):
         assert set(train.config_values(chosen)) <= {"width", "bonus", "lr"}
 
 
+@pytest.mark.slow
 def test_the_example_in_python_runs(page):
     runpy.run_path("in_python.py", run_name="__main__")
     assert (page / "runs/named/result.json").exists()

@@ -129,6 +129,7 @@ def test_the_command_line_wins_and_the_rest_is_the_files(run):
     assert found["env_options"] == {"max_episode_steps": 30}
 
 
+@pytest.mark.slow
 def test_options_of_the_environment_are_replaced_one_by_one(run, tmp_path):
     file = write(tmp_path, PPO + "env: {max_episode_steps: 30, stack: 2}\n")
     made = sterling.train(config=file, env={"max_episode_steps": 9}, steps=256, seeds=2)
@@ -172,6 +173,7 @@ def test_the_file_of_a_run_makes_the_same_run(run, suffix, tmp_path, capsys):
     assert results[0]["final"] == results[1]["final"]
 
 
+@pytest.mark.slow
 def test_the_file_of_a_run_with_a_log_phases_and_a_guide_makes_the_same_settings(
     run, tmp_path, capsys
 ):
@@ -223,6 +225,7 @@ def test_show_says_what_it_can_show(run, capsys):
     assert main(["show", "/nowhere", "--config"]) == 2
 
 
+@pytest.mark.slow
 def test_a_run_with_an_object_that_is_not_stored_cannot_be_made_again(tmp_path, capsys):
     import gymnasium
 

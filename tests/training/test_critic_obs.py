@@ -43,6 +43,7 @@ def values(run, obs):
     return jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
 
 
+@pytest.mark.slow
 def test_a_critic_finds_values_that_the_policy_cannot_see():
     run = sterling.train(
         "ppo", "probe:hidden", steps=20_000, critic_obs="state", **SMALL, **FIRST, epochs=4,
@@ -53,6 +54,7 @@ def test_a_critic_finds_values_that_the_policy_cannot_see():
     assert run.player()({"observation": np.zeros(1, np.float32)}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sac", "td3"])
 def test_off_policy_critics_see_it_too(name):
     fields = {"warmup": 256, "capacity": 4_096, "batch": 64, "width": 32, "lr": 3e-3, "gamma": 0.5}
@@ -91,6 +93,7 @@ def test_features_of_pictures_and_categories_are_told_apart():
     assert net.reads == (*[False] * picture, *[True] * 4, *[False] * 5)
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_loaded_and_evaluated(tmp_path):
     more = {"critic_obs": "wind", **SMALL, **FIRST, "seeds": 2}
     half = sterling.train("ppo", Pushed, steps=64, out=tmp_path / "run", **more)

@@ -69,6 +69,7 @@ def student(teacher, **more):
     return sterling.train("distill", Hints, **how)
 
 
+@pytest.mark.slow
 def test_a_student_does_what_the_teacher_would_as_far_as_it_can_see(teacher, tmp_path):
     run = student(teacher, out=tmp_path / "run")
     for clue, right in ((-1.0, 0), (1.0, 1)):
@@ -86,6 +87,7 @@ def test_a_student_that_sees_everything_equals_its_teacher(teacher):
     assert run.result["taught"]["difference"]["per_seed"] == [0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_the_teacher_acts_first_and_then_the_student(teacher):
     """Rows of the warm-up are the teacher's; all are labelled with what it would have done."""
     run = student(teacher, steps=2_048, seeds=1)
@@ -115,6 +117,7 @@ def test_a_seed_has_the_teacher_of_its_number(teacher):
     np.testing.assert_array_equal(loaded, found[np.array([1, 1, 0])])
 
 
+@pytest.mark.slow
 def test_students_are_resumed_and_loaded(teacher, tmp_path):
     student(teacher, out=tmp_path / "run", steps=512)
     longer = sterling.resume(tmp_path / "run", steps=1_024, environment=Hints)

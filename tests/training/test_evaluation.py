@@ -37,6 +37,7 @@ def pendulum():
     return sterling.train("ppo", "Pendulum-v1", seeds=2, evaluate_episodes=0, **PPO)
 
 
+@pytest.mark.slow
 def test_the_deviation_of_a_box_changes_nothing(pendulum):
     run = pendulum
     wild = softer(run.agent, lambda a: a.state.nets.log_std, lambda x: x + 2.0)

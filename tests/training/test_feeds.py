@@ -94,6 +94,7 @@ def test_each_kind_of_batch_comes_when_it_is_due():
     np.testing.assert_allclose(found["model/updates"], [1.8, 1.8])
 
 
+@pytest.mark.slow
 def test_a_seed_learns_alone_what_it_learns_beside_others():
     many, alone = advance(begun([4, 7]), 4)[0], advance(begun([7]), 4)[0]
     for x, y in zip(jax.tree.leaves(many.agent), jax.tree.leaves(alone.agent), strict=True):
@@ -102,6 +103,7 @@ def test_a_seed_learns_alone_what_it_learns_beside_others():
     np.testing.assert_array_equal(*(x[n] for x, n in zip(priorities, (1, 0), strict=True)))
 
 
+@pytest.mark.slow
 def test_batched_seeds_learn_the_same_up_to_rounding():
     one, other = (advance(begun([4, 7], strategy=word), 3)[0] for word in ("map", "vmap"))
     np.testing.assert_allclose(one.agent.state.seen, other.agent.state.seen, rtol=1e-5)
@@ -143,6 +145,7 @@ def test_what_an_update_finds_out_is_known_to_the_next():
     assert not (np.asarray(draw(heard, chances[1]).extras["place"]) == 0).all()
 
 
+@pytest.mark.slow
 def test_the_host_learns_the_same():
     compiled, host = advance(begun([3]), 3)[0], begun([3])
     for _ in range(3):

@@ -43,6 +43,7 @@ def test_who_has_no_use_for_it_is_told_so(algorithm, world, words):
         sterling.train(algorithm, world, steps=20_000, hindsight="future", **own)
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_word(tmp_path):
     run = sterling.train("dqn", "flip:3", hindsight="final:0.5", out=tmp_path / "run", **SMALL)
     assert json.loads((tmp_path / "run" / "config.json").read_text())["hindsight"] == "final:0.5"

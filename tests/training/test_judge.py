@@ -51,6 +51,7 @@ def test_episodes_that_never_end_are_cut_at_the_limit_and_said(capsys, monkeypat
     judge.close()
 
 
+@pytest.mark.slow
 def test_an_evaluation_has_a_limit_of_its_own_and_counts_what_did_not_end(run):
     """Pendulum's episodes are of 200 steps: with a limit of 100 none ends."""
     short, whole = run.evaluate(3, limit=100), run.evaluate(3)
@@ -69,6 +70,7 @@ def test_a_limit_of_an_evaluation_is_a_number_of_steps():
             sterling.train("ppo", "CartPole-v1", steps=8, evaluate_limit=limit)
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_limit_and_the_result_counts(tmp_path, capsys):
     made = sterling.train(
         "ppo", "gymnasium:Pendulum-v1", steps=64, envs=2, length=16, minibatch=32, epochs=1,

@@ -38,6 +38,7 @@ def rows(path):
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_log_then_the_world_is_one_run(data, tmp_path):
     run = sterling.train(
         "iql", WORLD, data=data, updates=300, steps=400, envs=4, seeds=2, out=tmp_path / "run",
@@ -81,6 +82,7 @@ def test_rows_after_the_switch_are_counted_from_there(data):
         assert driver._iterations_to_row() == left
 
 
+@pytest.mark.slow
 def test_updates_per_second_are_those_of_all_seeds(data):
     few = {"updates": 40, "seeds": 3, "width": 8, "batch": 8, "evaluate_episodes": 0}
     result = sterling.train("bc", WORLD, data=data, **few).result
@@ -88,6 +90,7 @@ def test_updates_per_second_are_those_of_all_seeds(data):
     assert found == pytest.approx(3 * 40, rel=0.01)
 
 
+@pytest.mark.slow
 def test_fields_change_with_the_first_step(data, tmp_path):
     run = sterling.train(
         "td3bc", WORLD, data=data, updates=20, steps=40, envs=4, evaluate_episodes=0,

@@ -117,6 +117,7 @@ def test_a_log_stays_beside_a_replay_whose_windows_change(data):
     same(before.source.source.sources[1].ring, lived.ring)
 
 
+@pytest.mark.slow
 def test_from_the_world_to_a_log_and_back(data):
     fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 2}
     then = [f"updates=12 data={data}", "steps=32", f"steps=32 environment={CONTINUOUS}"]

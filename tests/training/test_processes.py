@@ -180,6 +180,7 @@ def test_a_seed_that_diverges_takes_nothing_from_the_others(tmp_path):
     assert sterling.load(tmp_path / "run", environment=worlds(3e38)).result == run.result
 
 
+@pytest.mark.slow
 def test_what_a_world_fails_of_is_said_by_the_parent_in_one_line(tmp_path):
     how = {**SMALL, "env_options": {"workers": 0}}
     with pytest.raises(

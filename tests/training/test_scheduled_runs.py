@@ -248,6 +248,7 @@ def test_a_language_model_follows_one(tmp_path, one_layer):
     assert sterling.load(tmp_path / "run").result["updates"] == 4
 
 
+@pytest.mark.slow
 def test_a_world_on_the_host(tmp_path):
     how = {**PPO, "seeds": 1, "steps": 64, "out": tmp_path / "run"}
     sterling.train("ppo", "gymnasium:CartPole-v1", lr="cosine:1e-3:0", **how)

@@ -52,6 +52,7 @@ def rows(path):
     ]
 
 
+@pytest.mark.slow
 def test_processes_stop_together_where_one_process_would(tmp_path):
     """Patience decides by the mean over the seeds of all processes; callbacks log for their own."""
 
@@ -87,6 +88,7 @@ def test_a_callback_of_one_process_stops_all(tmp_path):
     same(alone.agent.state.nets, apart.agent.state.nets)
 
 
+@pytest.mark.slow
 def test_a_callback_that_cannot_be_sent_is_refused_and_one_that_fails_is_named(tmp_path):
     class Holds:
         def __init__(self):
