@@ -39,6 +39,7 @@ MEASURED = (  # each writes its page from its committed results when it is given
     "memory/run.py",
     "goals/run.py",
     "adaptation/run.py",
+    "exploration/run.py",
     "deploy/run.py",
     "shootout/run.py",
 )
