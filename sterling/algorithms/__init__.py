@@ -44,6 +44,7 @@ ALGORITHMS = {
     "r2d2": "sterling.algorithms.online.r2d2",
     "rebrac": "sterling.algorithms.offline.rebrac",
     "recurrent-ppo": "sterling.algorithms.online.recurrent_ppo",
+    "redq": "sterling.algorithms.continuous.redq",
     "sac": "sterling.algorithms.online.sac",
     "sac-lagrangian": "sterling.algorithms.safe.sac_lagrangian",
     "td3": "sterling.algorithms.online.td3",

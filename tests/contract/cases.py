@@ -201,6 +201,16 @@ CASES = {
             },
         ),
         Case(
+            "redq",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False, "learn": 1},
+                **{"members": 3, "delay": 2},
+            },
+        ),
+        Case(
             "sac-lagrangian",
             ("-costly", "-continuous-costly"),
             12_000,

@@ -73,8 +73,8 @@ def sac_lagrangian(key: Any, config: Any, rows: int, size: int) -> dict[str, Any
     return next_and_now(key, config, rows, size) | {"cost": normal(below, (rows, size))}
 
 
-def edac(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
-    """And which members the target asks, by a key below that of "next"."""
+def members(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """EDAC and REDQ: and which members the target asks, by a key below that of "next"."""
     found = next_and_now(key, config, rows, size)
     below = random_keys.fold(random_keys.fold(key, "next"), "members")
     return found | {"members": np.asarray(jax.random.permutation(below, config.members))}
@@ -126,5 +126,5 @@ DRAWS = {
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
     **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc"), next_and_now),
-    **{"edac": edac, "cql": cql, "fql": fql, "sac-lagrangian": sac_lagrangian},
+    **{**dict.fromkeys(("edac", "redq"), members), "cql": cql, "fql": fql, "sac-lagrangian": sac_lagrangian},
 }

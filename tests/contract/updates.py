@@ -134,6 +134,7 @@ STRETCHES = {
 }
 SOFT = {**REPLAYED, "tau": 0.05, "alpha": 0.3}
 QUANTILES = {"members": 2, "quantiles": 3, "drop": 1, "critic_width": 5, "critic_depth": 1}
+RANDOMISED = {"members": 3, "subset": 2, "delay": 3}
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
 WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, 0.0])}  # log deviations above 2
 FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, -5.0])}  # and below -5
@@ -277,6 +278,13 @@ UPDATES = [
     Update("sac masked choices", SOFT, is_continuous=False, has_choices=True),
     Update("tqc box", SOFT | QUANTILES, nudges=WIDE),
     Update("tqc box untuned", SOFT | QUANTILES | {"tune_alpha": False, "drop": 0, "n_step": 2}),
+    Update("redq critics alone", SOFT | RANDOMISED, {".updates": 33}),
+    Update("redq actor due", SOFT | RANDOMISED, {".updates": 32}, WIDE),
+    Update(
+        "redq actor due untuned",
+        SOFT | RANDOMISED | {"tune_alpha": False, "layer_norm": True, "n_step": 2, "subset": 3},
+        {".updates": 32},
+    ),
     Update("mbpo box", SOFT, KNOWN, nudges=WIDE),
     Update("mbpo choices", SOFT, KNOWN, is_continuous=False),
     Update("mbpo models box", MODELS, KNOWN, feed="model"),
