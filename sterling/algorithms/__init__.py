@@ -49,6 +49,7 @@ ALGORITHMS = {
     "redq": "sterling.algorithms.continuous.redq",
     "sac": "sterling.algorithms.online.sac",
     "sac-lagrangian": "sterling.algorithms.safe.sac_lagrangian",
+    "simba": "sterling.algorithms.continuous.simba",
     "td3": "sterling.algorithms.online.td3",
     "td3bc": "sterling.algorithms.offline.td3bc",
     "tqc": "sterling.algorithms.continuous.tqc",

@@ -231,6 +231,16 @@ CASES = {
             },
         ),
         Case(
+            "simba",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 16, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "tune_alpha": False, "learn": 1},
+                **{"critic_width": 16, "critic_blocks": 1},
+            },
+        ),
+        Case(
             "sac-lagrangian",
             ("-costly", "-continuous-costly"),
             12_000,

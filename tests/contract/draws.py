@@ -153,7 +153,7 @@ DRAWS = {
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
-    **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc", "crossq"), next_and_now),
+    **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba"), next_and_now),
     **{
         **dict.fromkeys(("edac", "redq"), members),
         "cql": cql,

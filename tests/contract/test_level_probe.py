@@ -24,7 +24,7 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
     "ppo": (REPLAY, ROBUST, ACCEL),
     "recurrent-ppo": (REPLAY, ROBUST),
     **dict.fromkeys(
-        ("a2c", "crossq", "dqn", "droq", "redq", "sac", "td3", "tqc", "trpo"), (REPLAY,)
+        ("a2c", "crossq", "dqn", "droq", "redq", "sac", "simba", "td3", "tqc", "trpo"), (REPLAY,)
     ),
     **dict.fromkeys(("openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }

@@ -158,6 +158,10 @@ RENORM_FAR = {  # running averages so far from the batch's that r and d are clip
     ".actor.net.running.layers[0].mean": np.array([9.0, -9.0, 0.0]),
     ".actor.net.layers[1].bias": np.array([0.0, 0.0, 3.0, 0.0]),
 }
+RESIDUAL = {
+    **{"width": 3, "critic_width": 3, "lr": 3e-3, "weight_decay": 0.2, "batch": 12, "gamma": 0.8},
+    **{"tau": 0.05, "alpha": 0.3},
+}
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
 WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, 0.0])}  # log deviations above 2
 FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, -5.0])}  # and below -5
@@ -321,6 +325,13 @@ UPDATES = [
         "crossq actor due untuned",
         JOINT | {"tune_alpha": False, "n_step": 2, "beta1": 0.9},
         COLD | {".updates": 32},
+    ),
+    Update("simba box", RESIDUAL, nudges={".actor.net.layers[3].bias": np.array([0, 0, 3, 0])}),
+    Update(
+        "simba box untuned",
+        RESIDUAL
+        | {"tune_alpha": False, "normalise_obs": False, "n_step": 2}
+        | {"members": 1, "blocks": 0, "critic_blocks": 1},
     ),
     Update("mbpo box", SOFT, KNOWN, nudges=WIDE),
     Update("mbpo choices", SOFT, KNOWN, is_continuous=False),
