@@ -225,9 +225,9 @@ CASES = {
             ("-continuous",),
             12_000,
             {
-                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"gamma": 0.8, "lr": 1e-3, "batch": 64, "width": 32, "capacity": 4_000},
                 **{"warmup": 400, "alpha": 0.01, "tune_alpha": False, "delay": 1},
-                **{"critic_width": 32, "renorm_warmup": 200},
+                **{"critic_width": 32, "renorm_warmup": 200, "momentum": 0.9},
             },
         ),
         Case(
