@@ -79,6 +79,7 @@ Finite = Annotated[float, Within()]
 Positive = Annotated[float, Within(0, above=True)]
 NotNegative = Annotated[float, Within(0)]
 Share = Annotated[float, Within(0, 1)]
+ShareBelowOne = Annotated[float, Within(0, 1, below=True)]
 Part = Annotated[float, Within(0, 1, above=True)]
 Inside = Annotated[float, Within(0, 1, above=True, below=True)]  # neither 0 nor 1
 Limit = Annotated[float, Within(0, above=True, endless=True)]  # infinite: no limit
@@ -89,7 +90,7 @@ Memory = Annotated[str, OneOf(("gru", "lstm", "lru"))]  # kinds of recurrent uni
 PLAIN_TYPES = {
     **dict.fromkeys(("Count", "Whole", "Layers", "Depth"), "int"),
     **dict.fromkeys(("Finite", "Positive", "NotNegative", "Share", "Part"), "float"),
-    **dict.fromkeys(("Inside", "Limit", "Width", "Number"), "float"),
+    **dict.fromkeys(("Inside", "Limit", "Width", "Number", "ShareBelowOne"), "float"),
     **dict.fromkeys(("Activation", "Memory"), "str"),
     "Sizes": SIZES_TYPE,
 }

@@ -122,7 +122,6 @@ def test_a_field_in_python_is_answered_in_the_same_form():
         ("any_percent_bc", "it is called bc here, with --top 0.1"),
         ("sac_n", "it is called edac here, with --diversity none"),
         ("HerReplayBuffer", "--hindsight future"),
-        ("crossq", "the nearest here is sac"),
     ],
 )
 def test_an_algorithm_of_another_library(word, said):

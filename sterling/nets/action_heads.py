@@ -182,5 +182,9 @@ class SquashedPolicy(eqx.Module):
         outputs = self.net(features)
         if self.actions.kind != "box":
             return self.actions.distribution(outputs, action_mask(obs))
+        return self.squashed_normal(outputs)
+
+    def squashed_normal(self, outputs: Float[Array, "... outputs"]) -> TanhNormal:
+        """Return the distribution of a Box, given the network's outputs."""
         mean, log_std = jnp.split(outputs, 2, -1)
         return TanhNormal(Normal(mean, jnp.clip(log_std, self.least, 2.0)))

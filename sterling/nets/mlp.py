@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -115,9 +115,16 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
         """Apply all layers."""
+        return self.apply(x, lambda y, index: y)
+
+    def apply(
+        self, x: Float[Array, "... inputs"], drop: Callable[[Array, int], Array]
+    ) -> Float[Array, "... outputs"]:
+        """Apply all layers; ``drop`` gets the outputs of each hidden linear layer, and its index,
+        and returns what is normalised and activated in their place (nets/dropout.py)."""
         activation = ACTIVATIONS[self.activation]
         for index, layer in enumerate(self.layers[:-1]):
-            x = layer(x)
+            x = drop(layer(x), index)
             x = activation(self.norms[index](x) if self.norms else x)
         x = self.layers[-1](x)
         return activation(x) if self.activate_last else x

@@ -16,14 +16,17 @@ SMALL_LEAF = 1024  # numbers; leaves with fewer are packed into one vector
 
 
 def adam(
-    eps: float = 1e-8, max_norm: Float[Array, ""] | float | None = None
+    eps: float = 1e-8,
+    max_norm: Float[Array, ""] | float | None = None,
+    beta1: Float[Array, ""] | float = 0.9,
 ) -> optax.GradientTransformation:
     """Return Adam's update direction (Kingma 2015); the caller multiplies by the step size.
+    ``beta1`` below 1 is the share of its first moments that an update keeps.
 
     Gradients are first scaled down to a global norm of at most ``max_norm``. The moments of all
     small leaves (such as biases) are stored in one vector, so they need few operations together.
     """
-    return _packed(optax.scale_by_adam(eps=eps), max_norm)
+    return _packed(optax.scale_by_adam(beta1, eps=eps), max_norm)
 
 
 def rmsprop(

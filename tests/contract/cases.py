@@ -201,6 +201,46 @@ CASES = {
             },
         ),
         Case(
+            "redq",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False, "learn": 1},
+                **{"members": 3, "delay": 2},
+            },
+        ),
+        Case(
+            "droq",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False, "learn": 1},
+                **{"delay": 2},
+            },
+        ),
+        Case(
+            "crossq",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 1e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "alpha": 0.01, "tune_alpha": False, "delay": 1},
+                **{"critic_width": 32, "renorm_warmup": 200, "momentum": 0.9},
+            },
+        ),
+        Case(
+            "simba",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 16, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "tune_alpha": False, "learn": 1},
+                **{"critic_width": 16, "critic_blocks": 1},
+            },
+        ),
+        Case(
             "sac-lagrangian",
             ("-costly", "-continuous-costly"),
             12_000,

@@ -73,11 +73,39 @@ def sac_lagrangian(key: Any, config: Any, rows: int, size: int) -> dict[str, Any
     return next_and_now(key, config, rows, size) | {"cost": normal(below, (rows, size))}
 
 
-def edac(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
-    """And which members the target asks, by a key below that of "next"."""
+def members(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """EDAC and REDQ: and which members the target asks, by a key below that of "next"."""
     found = next_and_now(key, config, rows, size)
     below = random_keys.fold(random_keys.fold(key, "next"), "members")
     return found | {"members": np.asarray(jax.random.permutation(below, config.members))}
+
+
+def droq(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """And which units stay: in each pass by a key below, of which each member has one, and each
+    layer of it one."""
+    found, shape = members(key, config, rows, size), (rows, config.width)
+    keys = {"target": random_keys.fold(key, "next"), "critics": key}
+    keys["actor"] = random_keys.fold(key, "now")
+    for name, count in (
+        ("target", config.subset),
+        ("critics", config.members),
+        ("actor", config.members),
+    ):
+        below = random_keys.split(random_keys.fold(keys[name], "critics"), "member", count)
+        found["kept_" + name] = np.stack(
+            [
+                [
+                    np.asarray(
+                        jax.random.bernoulli(
+                            random_keys.fold(each, "layer", i), 1.0 - config.dropout, shape
+                        )
+                    )
+                    for i in range(config.depth)
+                ]
+                for each in below
+            ]
+        )
+    return found
 
 
 def cql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
@@ -125,6 +153,12 @@ DRAWS = {
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
-    **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc"), next_and_now),
-    **{"edac": edac, "cql": cql, "fql": fql, "sac-lagrangian": sac_lagrangian},
+    **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba"), next_and_now),
+    **{
+        **dict.fromkeys(("edac", "redq"), members),
+        "cql": cql,
+        "droq": droq,
+        "fql": fql,
+        "sac-lagrangian": sac_lagrangian,
+    },
 }

@@ -23,7 +23,7 @@ COUNTED = 50.0  # observations in a normaliser
 MEMBERS = 10  # episodes in a batch of them
 
 
-def stirred(state: Any, counters: dict[str, float], nudges: dict[str, Any]) -> Any:
+def stirred(state: Any, counters: dict[str, Any], nudges: dict[str, Any]) -> Any:
     """Return the state with every leaf but the settings moved, each by numbers of its own.
 
     ``counters`` gives the values of those leaves that count, by the ends of their paths; ``nudges``
@@ -40,7 +40,7 @@ def stirred(state: Any, counters: dict[str, float], nudges: dict[str, Any]) -> A
     return jax.tree_util.tree_map_with_path(one, state)
 
 
-def moved(name: str, leaf: np.ndarray, counters: dict[str, float]) -> np.ndarray:
+def moved(name: str, leaf: np.ndarray, counters: dict[str, Any]) -> np.ndarray:
     """Return what stands at a path in the middle of a run."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     for end, value in counters.items():

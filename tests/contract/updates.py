@@ -34,7 +34,7 @@ class Update:
 
     label: str  # the algorithm's name, and what is special
     fields: dict[str, Any]
-    counters: dict[str, float] = dataclasses.field(default_factory=dict)
+    counters: dict[str, Any] = dataclasses.field(default_factory=dict)
     nudges: dict[str, Any] = dataclasses.field(default_factory=dict)
     is_continuous: bool = True
     has_choices: bool = False  # observations say which choices are allowed
@@ -134,6 +134,34 @@ STRETCHES = {
 }
 SOFT = {**REPLAYED, "tau": 0.05, "alpha": 0.3}
 QUANTILES = {"members": 2, "quantiles": 3, "drop": 1, "critic_width": 5, "critic_depth": 1}
+RANDOMISED = {"members": 3, "subset": 2, "delay": 3}
+DROPPED = {"delay": 3, "dropout": 0.3}
+JOINT = {
+    **{
+        "width": 5,
+        "depth": 1,
+        "critic_width": 4,
+        "critic_depth": 1,
+        "lr": 3e-3,
+        "batch": 12,
+        "gamma": 0.8,
+    },
+    **{"alpha": 0.3, "delay": 3, "momentum": 0.9, "renorm_warmup": 20},
+}
+COLD, WARM = (  # on either side of the warm-up's end
+    {".critics.nets.running.batches": np.full(2, count), ".actor.net.running.batches": count}
+    for count in (19, 20)
+)
+RENORM_FAR = {  # running averages so far from the batch's that r and d are clipped
+    ".critics.nets.running.layers[1].mean": np.array([[9.0, -9.0, 0.0, 0.0]] * 2),
+    ".critics.nets.running.layers[0].variance": np.array([[90.0, 0.0, 0.0, 0.0, 0.0]] * 2),
+    ".actor.net.running.layers[0].mean": np.array([9.0, -9.0, 0.0]),
+    ".actor.net.layers[1].bias": np.array([0.0, 0.0, 3.0, 0.0]),
+}
+RESIDUAL = {
+    **{"width": 3, "critic_width": 3, "lr": 3e-3, "weight_decay": 0.2, "batch": 12, "gamma": 0.8},
+    **{"tau": 0.05, "alpha": 0.3},
+}
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
 WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, 0.0])}  # log deviations above 2
 FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, -5.0])}  # and below -5
@@ -277,6 +305,34 @@ UPDATES = [
     Update("sac masked choices", SOFT, is_continuous=False, has_choices=True),
     Update("tqc box", SOFT | QUANTILES, nudges=WIDE),
     Update("tqc box untuned", SOFT | QUANTILES | {"tune_alpha": False, "drop": 0, "n_step": 2}),
+    Update("redq critics alone", SOFT | RANDOMISED, {".updates": 33}),
+    Update("redq actor due", SOFT | RANDOMISED, {".updates": 32}, WIDE),
+    Update(
+        "redq actor due untuned",
+        SOFT | RANDOMISED | {"tune_alpha": False, "layer_norm": True, "n_step": 2, "subset": 3},
+        {".updates": 32},
+    ),
+    Update("droq critics alone", SOFT | DROPPED, {".updates": 33}),
+    Update("droq actor due", SOFT | DROPPED, {".updates": 32}, WIDE),
+    Update(
+        "droq actor due untuned",
+        SOFT | DROPPED | {"tune_alpha": False, "layer_norm": False, "n_step": 2, "subset": 1},
+        {".updates": 32},
+    ),
+    Update("crossq critics alone", JOINT, WARM | {".updates": 33}),
+    Update("crossq actor due", JOINT, WARM | {".updates": 32}, RENORM_FAR),
+    Update(
+        "crossq actor due untuned",
+        JOINT | {"tune_alpha": False, "n_step": 2, "beta1": 0.9},
+        COLD | {".updates": 32},
+    ),
+    Update("simba box", RESIDUAL, nudges={".actor.net.layers[3].bias": np.array([0, 0, 3, 0])}),
+    Update(
+        "simba box untuned",
+        RESIDUAL
+        | {"tune_alpha": False, "normalise_obs": False, "n_step": 2}
+        | {"members": 1, "blocks": 0, "critic_blocks": 1},
+    ),
     Update("mbpo box", SOFT, KNOWN, nudges=WIDE),
     Update("mbpo choices", SOFT, KNOWN, is_continuous=False),
     Update("mbpo models box", MODELS, KNOWN, feed="model"),

@@ -19,17 +19,21 @@ def clipped(gradient: np.ndarray, most: float) -> np.ndarray:
 
 
 def direction(
-    state: Leaves, optimiser: str, gradient: np.ndarray, epsilon: float = 1e-8
+    state: Leaves,
+    optimiser: str,
+    gradient: np.ndarray,
+    epsilon: float = 1e-8,
+    beta1: float = 0.9,
 ) -> np.ndarray:
     """Move the moments below ``optimiser`` and return m / (sqrt(v) + epsilon), bias-corrected."""
     first, second = f"{optimiser}.mu", f"{optimiser}.nu"
     state[f"{optimiser}.count"] = state[f"{optimiser}.count"] + 1
     time = state[f"{optimiser}.count"]
-    m = 0.9 * state.vector(first) + 0.1 * gradient
+    m = beta1 * state.vector(first) + (1.0 - beta1) * gradient
     v = 0.999 * state.vector(second) + 0.001 * gradient**2
     state.put(first, m)
     state.put(second, v)
-    return (m / (1.0 - 0.9**time)) / (np.sqrt(v / (1.0 - 0.999**time)) + epsilon)
+    return (m / (1.0 - beta1**time)) / (np.sqrt(v / (1.0 - 0.999**time)) + epsilon)
 
 
 def descend(

@@ -1,0 +1,50 @@
+"""Residual feed-forward networks: SimBa's (Lee 2025, arXiv:2410.09754, section 4)."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from sterling import random_keys
+from sterling.nets.mlp import ACTIVATIONS, MLP, Linear, Norm, orthogonal_matrix
+
+EXPANSION = 4  # hidden units of a block, for each unit outside it
+
+
+class ResidualMLP(MLP):
+    """x_0 = linear(x); x_{k+1} = x_k + linear(activation(linear(norm(x_k)))), with four times as
+    many units inside; linear(norm(x_K)).
+
+    Without training each block changes little, and a linear path leads from the inputs to the
+    outputs. ``layers`` are the first, two of each block, the last; ``norms`` are the blocks', the
+    last.
+    """
+
+    @classmethod
+    def create(
+        cls, key: Key[Array, ""], sizes: tuple[int, int, int], blocks: int, activation: str = "relu"
+    ) -> ResidualMLP:
+        """Create a network of ``sizes`` inputs, units and outputs. Blocks begin with normal weights
+        of variance 2 / inputs (He 2015), first and last layer orthogonal; biases are 0."""
+        inputs, width, outputs = sizes
+        inside = [(width, EXPANSION * width), (EXPANSION * width, width)] * blocks
+        shapes = [(inputs, width), *inside, (width, outputs)]
+        layers = []
+        for index, shape in enumerate(shapes):
+            weight = jax.random.normal(random_keys.fold(key, "layer", index), shape)
+            is_inside = 0 < index < len(shapes) - 1
+            weight = weight * math.sqrt(2.0 / shape[0]) if is_inside else orthogonal_matrix(weight)
+            layers.append(Linear(weight, jnp.zeros(shape[1])))
+        norms = tuple(Norm(jnp.ones(width), jnp.zeros(width)) for _ in range(blocks + 1))
+        return cls(tuple(layers), activation, norms=norms)
+
+    def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
+        """Apply all layers."""
+        activation, (first, *inside, last) = ACTIVATIONS[self.activation], self.layers
+        x = first(x)
+        for norm, up, down in zip(self.norms, inside[::2], inside[1::2], strict=False):
+            x = x + down(activation(up(norm(x))))
+        return last(self.norms[-1](x))
