@@ -159,6 +159,8 @@ def test_statistics_need_a_model_and_stay_the_same(tmp_path):
     pickled = shutil.copy(MODELS / "ppo-normalised.pkl", tmp_path / "statistics.pkl")
     with pytest.raises(Mistake, match=r"holds no networks.*model\.zip\+"):
         resolve_init(pickled, [0])
+    with pytest.raises(Mistake, match=r"there is no file .*none\.zip"):
+        resolve_init(tmp_path / "none.zip", [0])
     with pytest.raises(Mistake, match=r"there is no file .*none\.pkl"):
         resolve_init(f"{MODELS / 'ppo.zip'}+{tmp_path / 'none.pkl'}", [0])
     init = resolve_init(f"{MODELS / 'ppo-normalised.zip'}+{pickled}", [0])

@@ -42,6 +42,8 @@ def resolve_init(word: str | os.PathLike[str] | None, seeds: Sequence[int]) -> I
     path = Path(one[1] if one else text)
     if path.is_file():
         return _resolve_file(path, one is not None)
+    if path.suffix in (MODEL_FILE, WEIGHTS_FILE, STATISTICS_FILE) and not path.exists():
+        raise Mistake(f"init: there is no file {path}.")
     config = run_folder.read_config(path)
     if config.get("speech"):
         raise Mistake(f"{path} trained a language model. Use model={path} instead of init.")
