@@ -98,7 +98,23 @@ def test_every_field_is_an_option_with_help(algorithm):
     [
         ("train ppo X --steps 9 --lrr 1", "Unknown option --lrr; did you mean --lr? (see"),
         ("train ppo X --steps 9 --batch 1", "Unknown option --batch; did you mean --minibatch?"),
-        ("train ppo CartPole-v1 --seeds 2", "ppo has no budget. Give steps=N"),
+        ("train ppo CartPole-v1 --seeds 2", "ppo has no budget. Give steps=N (--steps N)"),
+        ("train iql nothere.hdf5 --updates 9", "there is no file nothere.hdf5"),
+        (
+            "train iql Pendulum-v1 --updates 9",
+            "updates (and online fields) need a dataset: add data=FILE (--data FILE)",
+        ),
+        ("train ppo CartPole-v1 --steps 300 --init none.zip", "init: there is no file none.zip"),
+        (
+            "check examples/first_use/hover.py",
+            "examples/first_use/hover.py is not an algorithm: it lacks class Config. It holds an "
+            "environment, examples/first_use/hover.py:Hover.",
+        ),
+        (
+            "train ppo examples/first_use/hover.py --steps 300",
+            "examples/first_use/hover.py names no environment. Write "
+            "examples/first_use/hover.py:NAME; the file has Hover.",
+        ),
         ("train ppo X --steps 9 --guide-steps x", "--guide-steps: 'x' is not a number"),
         (
             "train sac Pendulum-v1 --steps 510 --guiding expansion",
@@ -129,6 +145,11 @@ def test_every_field_is_an_option_with_help(algorithm):
 )
 def test_wrong_use_is_one_line(text, answer, capsys):
     assert refused(text, capsys).startswith(answer)
+
+
+def test_a_misspelt_size_of_a_model_is_answered_with_its_name(capsys):
+    said = refused("train sft reverse-text --model nan --updates 5", capsys)
+    assert said.strip().endswith("config.json; did you mean nano?")
 
 
 def test_memory_that_does_not_suffice_is_told_in_one_line(monkeypatch, capsys):

@@ -15,6 +15,7 @@ PAGES = [
     *(ROOT / "benchmarks").glob("*/README.md"),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "migrate").glob("*.md")),
+    *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *sorted((ROOT / "benchmarks").glob("**/results/*.md")),
 ]
 LINK = re.compile(r"\]\(([^)\s]+)\)")

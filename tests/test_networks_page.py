@@ -9,6 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from sterling.algorithms import find
+from sterling.cli import main
 from sterling.cli_options import parse_command_line
 from sterling.nets.encoding.encoder_choice import PRESETS
 from sterling.problem.picture_layout import picture_layout
@@ -18,8 +19,21 @@ from sterling.tuning.search_space import parse_ranges, read_space
 PAGE = (Path(__file__).parents[1] / "docs" / "networks.md").read_text()
 
 
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_a_file_whose_observations_are_sequences_is_trained_in(tmp_path, monkeypatch, capsys):
+    (line,) = re.findall(r"^(sterling .*my_env.py.*)$", PAGE, re.MULTILINE)
+    (reading,) = re.findall(r"^(observations: sequence.*)$", PAGE, re.MULTILINE)
+    (tmp_path / "my_env.py").write_text(BLOCKS[0])
+    monkeypatch.chdir(tmp_path)
+    small = ["--steps", "256", "--length", "32", "--evaluate-episodes", "1"]
+    assert main([*shlex.split(line)[1:], *small]) == 0
+    assert reading in capsys.readouterr().out
+
+
 def test_the_example_trains_with_its_encoder():
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    _, code = BLOCKS
     found: dict = {"__name__": "networks_page"}
     exec(compile(code, "networks.md", "exec"), found)
     nets = found["run"].agent.state.nets

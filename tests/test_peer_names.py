@@ -222,3 +222,8 @@ def test_two_wrong_letters_in_any_long_option_are_recognised(letter):
         swapped = right[: 3 + letter] + right[4 + letter] + right[3 + letter] + right[5 + letter :]
         wrong = swapped[:-1]  # a swap, and the last letter is missing
         assert right in nearest_names(wrong, known, 3), wrong
+
+
+def test_a_name_that_several_backends_have_is_suggested_once():
+    known = ("CartPole-v1", "CartPole-v1", "CartPole-v0")
+    assert nearest_names("CartPol-v1", known, 3) == ["CartPole-v1", "CartPole-v0"]

@@ -30,5 +30,6 @@ def test_the_commands_are_understood():
     asked = [parse_command_line(shlex.split(line)[1:]) for line in lines]
     starts = [each.init for each in asked[:-1]]
     assert starts[1] == "runs/earlier:seed=3"
-    assert len(starts) == 5
+    assert len(starts) == 6
+    assert starts[4] == "model.zip+vec_normalize.pkl"
     assert asked[-1].steps == 50_000

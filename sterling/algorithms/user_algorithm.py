@@ -143,6 +143,8 @@ def _missing_part_hint(found: Any, word: str, lacking: list[str]) -> str:
     for name in user_imports.public_names(found) if isinstance(found, ModuleType) else ():
         if all(hasattr(own[name], part) for part in ("Config", "needs", "learn")):
             return f"; did you mean {word}:{name}?"
+        if all(hasattr(own[name], part) for part in ("reset", "step")):
+            return f". It holds an environment, {word}:{name}."
     near = did_you_mean(
         lacking[0], [name for name in own if name[0] != "_" and name not in REQUIRED_PARTS]
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import re
+from pathlib import Path
 from typing import Any
 
 from sterling.lookup import entry_points, user_imports
@@ -99,6 +100,9 @@ def find_backend(environment: Any) -> tuple[str, Any]:
     raise Mistake(_unknown_message(environment, known))
 
 
+FILE_SUFFIXES = (".hdf5", ".h5", ".npz", ".csv", ".parquet", ".jsonl")
+
+
 def _unknown_message(environment: str, known: list[str]) -> str:
     from sterling.envs.compiled import envpool_env
 
@@ -106,12 +110,14 @@ def _unknown_message(environment: str, known: list[str]) -> str:
     if elsewhere := unknown_environment(environment, known):
         return unknown + elsewhere
     head, slash, name = environment.partition("/")
+    if Path(environment).suffix in FILE_SUFFIXES:
+        return f"there is no file {environment}"
     if head == "ALE":  # ale-py's prefix of Atari games
         return unknown + did_you_mean(name, known, "`sterling list environments` lists all")
     if slash and not any(name.startswith(f"{head}/") for name in known):
         words = "a dataset (`sterling data make` makes one) nor an environment"
         return f"{environment} is neither {words} (`sterling list environments` lists all)"
-    near = did_you_mean(environment, known, "sterling.envs.names() lists all", 3)
+    near = did_you_mean(environment, known, "`sterling list environments` lists all", 3)
     reason = envpool_env.unavailable_reason()
     return unknown + near + (f" ({reason})" if reason else "")
 

@@ -67,7 +67,8 @@ def resolve_reference(word: str) -> tuple[str, str]:
     if name in gymnasium.registry and not hasattr(module, name):
         return "gymnasium", word
     if not name:
-        known = ", ".join(user_imports.public_names(module)) or "nothing that could be one"
+        names = [x for x in user_imports.public_names(module) if callable(getattr(module, x))]
+        known = ", ".join(names) or "nothing that could be one"
         raise Mistake(f"{word} names no environment. Write {word}:NAME; the file has {known}.")
     return environment_kind(user_imports.load(word), user_imports.short_name(word)), word
 

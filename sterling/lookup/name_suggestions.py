@@ -28,7 +28,9 @@ def nearest_names(wrong: str, known: Iterable[str], count: int = 1) -> list[str]
     same words in another order, a longer or shorter name that has all words of the other, and a
     name that begins with ``wrong``. Case and the marks between words are ignored.
     """
-    scored = ((_distance(wrong, each), place, each) for place, each in enumerate(known))
+    scored = (
+        (_distance(wrong, each), place, each) for place, each in enumerate(dict.fromkeys(known))
+    )
     return [each for far, _, each in sorted(one for one in scored if one[0] is not None)[:count]]
 
 

@@ -405,6 +405,7 @@ PLAIN = "def verify(task, response): return 1.0\ndef sample(seed, level): return
         ("def make(): raise SystemExit", ":make", r"make\(\) raised SystemExit"),
         ("def make(): return 3", ":make", r"what make\(\) returns has no sample"),
         ("sample = len", "", "the file has no verify"),
+        ("def make(): return 3", "", r"or name what makes the tasks, as \w+.py:make"),
         (f"levels = 3\n{PLAIN}{{}}", "", r"'levels' must be a range such as range\(3\)"),
         (f"seconds = 0\n{PLAIN}{{}}", "", "'seconds' must be a number over 0"),
         (f"count = 1.5\n{PLAIN}{{}}", "", "'count' must be a number of tasks, such as 100"),
@@ -414,6 +415,14 @@ def test_a_users_broken_file(tmp_path, text, name, said):
     path = written(tmp_path / "broken.py", text)
     with pytest.raises(Mistake, match=said):
         tasks.find_family(path + name)
+
+
+def test_who_takes_a_task_for_its_dict_is_told(tmp_path):
+    text = f"{PLAIN}{{}}\ndef solve(task): return task['answer']"
+    family = tasks.find_family(written(tmp_path / "broken.py", text))
+    task = Task("own", 0, 0, prompt="a", answer="b")
+    with pytest.raises(Mistake, match=r"solve raised .*write task.prompt and task.answer"):
+        family.solve(task)
 
 
 @pytest.mark.parametrize(

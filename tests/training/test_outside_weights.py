@@ -15,19 +15,24 @@ from collections import OrderedDict
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 import sterling
+from sterling.cli import main
+from sterling.lookup import user_imports
 from sterling.training.assembly.build_run import build_first_phase
+from sterling.training.config.config_file import read_config_file
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.saving import checkpoint, run_folder
-from sterling.training.warm_start.init_word import resolve_init
+from sterling.training.warm_start.init_word import check_same_files, resolve_init
 from sterling.training.warm_start.torch_tensors import read_tensors
 from sterling.types import Mistake
 
 MODELS = Path(__file__).parent / "sb3"
+some_pictures = user_imports.load(f"{MODELS / 'small_worlds.py'}:some_pictures")
 PREDICTED = json.loads((MODELS / "actions.json").read_text())
 OBS = np.float32(PREDICTED["obs"])
 PPO = {"length": 8, "minibatch": 16, "normalise_obs": False}
@@ -47,10 +52,10 @@ def begin(algorithm, init, world="boxes", seeds=1, **fields):
     return run
 
 
-def actions(run, world):
+def actions(run, world, obs=OBS):
     keys = jax.random.split(jax.random.key(0), 1)
-    found = np.asarray(run.agent.act(OBS[None], keys, False)[0][0])
-    if world == "choices":
+    found = np.asarray(run.agent.act(obs[None], keys, False)[0][0])
+    if world.endswith("choices"):
         return found
     low, high = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
     return low + (np.clip(found, -1.0, 1.0) + 1.0) / 2.0 * (high - low)
@@ -77,6 +82,103 @@ def test_policies_act_as_stable_baselines_predicted(model, algorithm, world, too
     np.testing.assert_allclose(actions(run, world), wanted, atol=1e-5)
 
 
+def normalised(run):
+    statistics = jax.tree.map(lambda x: x[0], run.agent.state.obs_statistics)
+    return np.asarray(statistics(jnp.asarray(OBS)))
+
+
+def test_the_statistics_of_vec_normalize_are_read(capsys):
+    """Its epsilon is 1e-3 there, and 1e-8 here."""
+    both = f"{MODELS / 'ppo-normalised.zip'}+{MODELS / 'ppo-normalised.pkl'}"
+    run = begin("ppo", both, normalise_obs=True)
+    line = capsys.readouterr().out
+    assert (
+        "with ppo-normalised.pkl took policy (7 of 7 arrays), value (6 of 6 arrays), obs_stat"
+        in line
+    )
+    assert "reward_statistics" in line
+    wanted = PREDICTED["normalised"]["ppo-normalised"]
+    np.testing.assert_allclose(normalised(run), wanted, atol=1e-5)
+    wanted = np.asarray(PREDICTED["actions"]["ppo-normalised"])
+    np.testing.assert_allclose(actions(run, "boxes"), wanted, atol=1e-5)
+    moments = run.agent.state.reward_statistics.moments
+    assert 100 < float(moments.count[0]) < 300
+    assert float(moments.variance[0]) > 1.0
+
+
+@pytest.mark.parametrize(("model", "algorithm"), [("sac", "sac"), ("ppo", "ppo")])
+def test_agents_that_do_not_normalise_fold_its_statistics(model, algorithm, capsys):
+    name = f"{model}-normalised"
+    run = begin(algorithm, f"{MODELS / name}.zip+{MODELS / name}.pkl")
+    assert "obs_statistics (folded into the first layers)" in capsys.readouterr().out
+    np.testing.assert_allclose(actions(run, "boxes"), PREDICTED["actions"][name], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "world"), [("ppo", "boxes"), ("a2c", "boxes"), ("dqn", "choices")]
+)
+def test_policies_of_pictures_act_as_stable_baselines_predicted(algorithm, world, capsys):
+    name = {"dqn": "dqn-pictures"}.get(algorithm, "ppo-pictures")
+    run = begin(algorithm, MODELS / f"{name}.zip", f"picture_{world}", width=6)
+    assert "torso (6 of 6 arrays)" in capsys.readouterr().out
+    seen, wanted = some_pictures(), np.asarray(PREDICTED["actions"][name])
+    np.testing.assert_allclose(actions(run, world, seen), wanted, atol=1e-5)
+    if algorithm == "dqn":
+        net, target = (jax.tree.map(lambda x: x[0], each) for each in
+                       (run.agent.state.net, run.agent.state.target))  # fmt: skip
+        np.testing.assert_allclose(net(jnp.asarray(seen)), PREDICTED["values"], atol=1e-5)
+        assert np.abs(net(jnp.asarray(seen)) - target(jnp.asarray(seen))).max() > 1e-2
+
+
+class Damaged(dict):
+    pass
+
+
+def test_a_pickle_of_statistics_runs_nothing(tmp_path):
+    path = tmp_path / "statistics.pkl"
+    both = f"{MODELS / 'ppo-normalised.zip'}+{path}"
+    genuine = (MODELS / "ppo-normalised.pkl").read_bytes()
+    wrong = {
+        pickle.dumps(Evil(tmp_path / "made")): r"asks for (posix|nt)\.mkdir, which no VecNormalize",
+        pickle.dumps(Damaged()): r"asks for .*Damaged, which no VecNormalize file needs",
+        pickle.dumps({"obs_rms": 1}): "it holds something else",
+        genuine[:500]: "or damaged",
+        genuine.replace(b"obs_rms", b"obs_rmx"): "or damaged",
+        genuine.replace(b"f8", b"O8"): "the type O8, which is no number",
+        b"": "or damaged",
+    }
+    for content, message in wrong.items():
+        path.write_bytes(content)
+        with pytest.raises(Mistake, match=message) as caught:
+            begin("ppo", both, normalise_obs=True)
+        assert "\n" not in str(caught.value)
+    assert not (tmp_path / "made").exists()
+
+
+def test_statistics_need_a_model_and_stay_the_same(tmp_path):
+    pickled = shutil.copy(MODELS / "ppo-normalised.pkl", tmp_path / "statistics.pkl")
+    with pytest.raises(Mistake, match=r"holds no networks.*model\.zip\+"):
+        resolve_init(pickled, [0])
+    with pytest.raises(Mistake, match=r"there is no file .*none\.zip"):
+        resolve_init(tmp_path / "none.zip", [0])
+    with pytest.raises(Mistake, match=r"there is no file .*none\.pkl"):
+        resolve_init(f"{MODELS / 'ppo.zip'}+{tmp_path / 'none.pkl'}", [0])
+    init = resolve_init(f"{MODELS / 'ppo-normalised.zip'}+{pickled}", [0])
+    shutil.copy(MODELS / "sac-normalised.pkl", pickled)
+    with pytest.raises(Mistake, match=r"statistics\.pkl has changed since"):
+        check_same_files(init)
+
+
+def test_a_run_that_began_with_statistics_can_be_written_as_settings_and_shown(tmp_path, capsys):
+    both = f"{MODELS / 'ppo-normalised.zip'}+{MODELS / 'ppo-normalised.pkl'}"
+    world = f"{MODELS / 'small_worlds.py'}:boxes"
+    how = {"steps": 64, "envs": 4, "width": 8, "preset": False, "evaluate_episodes": 1}
+    sterling.train("ppo", world, init=both, out=tmp_path / "run", **PPO, **how)
+    assert read_config_file(tmp_path / "run" / "config.json")["init"] == both
+    assert main(["show", str(tmp_path / "run")]) == 0
+    assert "ppo-normalised.pkl" in capsys.readouterr().out
+
+
 def test_an_installed_run_trains_on_and_is_evaluated(tmp_path):
     how = {"steps": 64, "envs": 4, "width": 8, "seeds": 2, "preset": False, "evaluate_episodes": 1}
     world = f"{MODELS / 'small_worlds.py'}:choices"
@@ -100,12 +202,22 @@ def test_an_installed_run_trains_on_and_is_evaluated(tmp_path):
         ("ppo", "ppo", "choices", {}, "3 inputs and 2 outputs, and in .* there are 3 and 3"),
         ("ppo", "ppo", "boxes", {"normalise_obs": True}, "Add --no-normalise-obs"),
         ("dqn", "ppo-choices", "choices", {}, "nothing of .* fits"),
+        ("ppo", "ppo-pictures", "picture_boxes", {"width": 8}, "of 6 units, and this run's of 8"),
+        ("ppo", "ppo-pictures", "boxes", {"width": 6}, "384 inputs and 2 outputs"),
     ],
 )  # fmt: skip
 def test_a_mismatch_names_the_options_to_set(algorithm, model, world, fields, message):
     with pytest.raises(Mistake, match=message) as caught:
         begin(algorithm, MODELS / f"{model}.zip", world, **fields)
     assert "\n" not in str(caught.value)
+
+
+def test_pictures_that_other_networks_would_read_are_refused(tmp_path):
+    for names, message in REFUSED.items():
+        path = with_policy(tmp_path, "policy.pth", torch_file(tensors_of(names), [bytes(16)]))
+        with pytest.raises(Mistake, match=message) as caught:
+            begin("ppo", path)
+        assert "\n" not in str(caught.value)
 
 
 class Evil:
@@ -153,6 +265,23 @@ def stored_tensor(size, strides, offset=0):
     return ("(dVx\n" + "".join(words) + "s.").encode()
 
 
+PPO_PICTURES = ("action_net.weight", "action_net.bias", "value_net.weight", "value_net.bias")
+REFUSED = {
+    ("actor.latent_pi.0.weight", "actor.latent_pi.0.bias", "actor.features_extractor.cnn.0.weight"):
+        "is a CnnPolicy of SAC, whose critics read actions",
+    (*PPO_PICTURES, "features_extractor.extractors.camera.cnn.0.weight"): "Other policies are not",
+    (*PPO_PICTURES, "features_extractor.layers.0.weight"): "an extractor of its own",
+    (*PPO_PICTURES, *(f"features_extractor.{each}.weight" for each in
+                      ("cnn.0", "cnn.2", "cnn.4", "linear.0"))): "convolutions of .2, 2.",
+}  # fmt: skip
+
+
+def tensors_of(names):
+    """Return a pickle of a dict with one tensor of zeros under several names."""
+    one = stored_tensor((2, 2), (1, 2))[len(b"(dVx\n") : -2]
+    return b"(d" + b"".join(b"V" + name.encode() + b"\n" + one + b"s" for name in names) + b"."
+
+
 def test_tensors_with_strides_and_offsets():
     storage = np.arange(4, dtype=np.float32).tobytes()
     read = read_tensors(torch_file(stored_tensor((2, 2), (1, 2)), [storage]), "file")["x"]
@@ -170,7 +299,7 @@ def test_tensors_with_strides_and_offsets():
     ("name", "content", "message"),
     [
         ("policy.pth", b"\x80\x02}q\x00.", "no file of torch 1.6 or later, or damaged"),
-        ("policy.pth", torch_file(pickle.dumps({})), "is not an MlpPolicy of PPO"),
+        ("policy.pth", torch_file(pickle.dumps({})), "is not an MlpPolicy .PPO"),
         ("policy.pth", torch_file(pickle.dumps([])), "no dict of tensors"),
         ("data", b"{", "no model of Stable-Baselines3, or damaged"),
         ("data", json.dumps({"use_sde": True}).encode(), "use_sde"),

@@ -59,7 +59,10 @@ def add_init_option(add: Any) -> None:
     start = (
         "start from the last checkpoint of a run (RUN:seed=N: of one seed), from a model.zip of "
     )
-    start += "Stable-Baselines3, or from a .safetensors file (docs/warm-starts.md)"
+    start += (
+        "Stable-Baselines3 (model.zip+vec_normalize.pkl: with what its VecNormalize saved), or "
+    )
+    start += "from a .safetensors file (docs/warm-starts.md)"
     add("--init", metavar="RUN", help=start)
 
 

@@ -17,7 +17,7 @@ GROUPS = {
     **{"speech": "LanguageSettings", "data": "LogSettings", "guide": "Guidance"},
     "init": "InitSettings",
 }
-HIDDEN = ("data.hash", "init.hash", "init.checkpoint", "init.seeds")
+HIDDEN = ("data.hash", "init.hash", "init.checkpoint", "init.seeds", "init.statistics_hash")
 FILES = {
     "config.json": "the resolved settings",
     "metrics.jsonl": "one row per log interval",

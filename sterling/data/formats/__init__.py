@@ -65,6 +65,9 @@ def detect_format(path: Path) -> str:
         for name, module in FORMATS.items():
             if module.recognises(path):
                 return name
+    if Path(path).suffix in (".csv", ".tsv", ".parquet"):
+        raise Mistake(f"{path} is a table. Say what its columns hold: sterling data import {path} "
+                      "--obs A,B --action C --reward D --episode E --out data/mine.")  # fmt: skip
     raise Mistake(f"{path} is not a dataset in a known format. Known: {', '.join(FORMATS)}.")
 
 

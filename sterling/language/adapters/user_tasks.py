@@ -34,6 +34,7 @@ from typing import Any
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
 from sterling.language.question_order import shuffled_index
 from sterling.language.task import Task, Verdict, check_level
+from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.types import Mistake
 
@@ -108,7 +109,7 @@ class UserTasks:
         try:
             return getattr(self._made, function)(*given)
         except (Exception, SystemExit) as error:  # the user's own error: reported in one line
-            detail = f"{self.file}: {function} raised {type(error).__name__}: {error}"
+            detail = f"{self.file}: {function} raised {type(error).__name__}: {_explained(error)}"
             raise Mistake(detail) from error
 
     def _fields(self, found: Any) -> dict[str, Any]:
@@ -124,12 +125,21 @@ class UserTasks:
         return found
 
 
+def _explained(error: BaseException) -> str:
+    """Return an error's text; who takes a task for the dict that ``sample`` returned is told."""
+    own = f"'{Task.__name__}' object is not subscriptable"
+    return f"{error} (write task.prompt and task.answer)" if own == str(error) else str(error)
+
+
 def make_answerer(setup: list[str]) -> Callable[[list[Any]], dict[str, Any]]:
     """Return the function that judges ``[task, response]``; called in the worker's process."""
     made = _load_tasks(Path(setup[0]), setup[1])
 
     def judge(question: list[Any]) -> dict[str, Any]:
-        verdict = made.verify(Task(**question[0]), question[1])
+        try:
+            verdict = made.verify(Task(**question[0]), question[1])
+        except TypeError as error:
+            raise TypeError(_explained(error)) from error
         if not isinstance(verdict, Verdict):
             reward = _read_reward(verdict)
             if reward is None:
@@ -170,7 +180,10 @@ def _load_tasks(path: Path, maker: str) -> Any:
     for need, form in (("sample", "sample(seed, level)"), ("verify", "verify(task, response)")):
         if not callable(getattr(made, need, None)):
             where = f"what {maker}() returns" if maker else "the file"
-            raise Mistake(f"{path.name}: {where} has no {need}; add def {form}")
+            known = [x for x in user_imports.public_names(module) if callable(getattr(module, x))]
+            other = f", or name what makes the tasks, as {path.name}:{known[-1]}"
+            choice = "" if maker or not known else other
+            raise Mistake(f"{path.name}: {where} has no {need}; add def {form}{choice}")
     return made
 
 

@@ -40,6 +40,7 @@ IGNORED_SETTINGS = (
     "init.hash",
     "init.checkpoint",
     "init.seeds",
+    "init.statistics_hash",
     "data.unchecked",
     "speech.dump",
     "speech.forget",

@@ -131,7 +131,8 @@ def _init_arguments(value: Any) -> dict[str, Any]:
     """Return what a run started from as ``init`` takes it, from config.json's form of it."""
     if not isinstance(value, Mapping):
         return {} if value is None else {"init": value}
-    return {"init": value.get("path")}
+    beside = f"+{value['statistics']}" if value.get("statistics") else ""
+    return {"init": f"{value.get('path')}{beside}"}
 
 
 def _with_given_fields(found: Mapping[str, Any]) -> dict[str, Any]:

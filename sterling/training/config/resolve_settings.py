@@ -198,7 +198,7 @@ def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
         raise Mistake(f"{name} trains no language model. Leave out model, levels and similar.")
     elif settings.data is None:
         if settings.updates or settings.online:
-            raise Mistake("updates (and online fields) need a dataset: add data=FILE")
+            raise Mistake("updates (and online fields) need a dataset: add data=FILE (--data FILE)")
         if needs.only_from_logs:
             raise Mistake(f"{name} learns from datasets only: give data=FILE and updates=N")
     elif needs.lives:

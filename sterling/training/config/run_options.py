@@ -87,6 +87,8 @@ class InitSettings:
     seeds: dict[str, int] = dataclasses.field(
         default_factory=dict
     )  # for each seed the run's seed that it starts from; empty: a file, for all seeds
+    statistics: str = ""  # a file that VecNormalize of Stable-Baselines3 saved beside the model
+    statistics_hash: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

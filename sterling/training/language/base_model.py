@@ -27,6 +27,7 @@ from sterling.language.models import lora, model_families, model_weights
 from sterling.language.models.causal_lm import MODEL_SIZES, LanguageModel, tiny, with_remat
 from sterling.language.models.model_folder import generation_config, load
 from sterling.language.tokenizer import Tokenizer, read_json
+from sterling.lookup.name_suggestions import did_you_mean
 from sterling.seed_axis import over_seeds
 from sterling.training.agent import Agent, create_agent, first_schedules
 from sterling.training.config.run_options import LanguageSettings
@@ -110,7 +111,7 @@ def _read_starting_model(model: str, kept: Path | None) -> StartingModel:
     if not (path / "config.json").is_file():
         raise Mistake(
             f"model={model!r} is neither a size ({', '.join(MODEL_SIZES)}) nor a folder with "
-            "config.json."
+            f"config.json{did_you_mean(path.name, MODEL_SIZES) or '.'}"
         )
     if "algorithm" in read_json(path / "config.json"):
         return _starting_model_of_run(path)

@@ -247,7 +247,9 @@ def phase_iterations(settings: Settings, *, fresh: bool = True) -> int:
             raise Mistake(f"updates={settings.updates} is below one iteration of {name}. {least}")
         return rounds
     if not settings.steps:
-        wanted = "steps=N" if settings.data is None else "updates=N, steps=N or both"
+        wanted = "steps=N (--steps N)"
+        if settings.data is not None:
+            wanted = "updates=N, steps=N or both (--updates N, --steps N)"
         raise Mistake(f"{name} has no budget. Give {wanted}.")
     each, warmup = steps_per_iteration(settings), warmup_steps(settings) if fresh else 0
     rounds = (settings.steps - warmup) // each

@@ -4,6 +4,7 @@ runs/earlier             the last checkpoint of a run
 runs/earlier:seed=3      only the state of its seed 3, for all seeds
 model.zip                a model of Stable-Baselines3
 weights.safetensors      arrays by name
+model.zip+statistics.pkl the same, with what its VecNormalize saved
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from sterling.training.saving.checkpoint_meta import checksum
 from sterling.types import Mistake
 
 MODEL_FILE, WEIGHTS_FILE = ".zip", ".safetensors"  # suffixes of the files that can be a start
+STATISTICS_FILE = ".pkl"  # suffix of what a VecNormalize of Stable-Baselines3 saved
 ONE_SEED = re.compile(r"(.+):seed=(-?\d+)")
+WITH_STATISTICS = re.compile(r"(.+\.(?:zip|safetensors))\+(.+\.pkl)")
 
 
 def resolve_init(word: str | os.PathLike[str] | None, seeds: Sequence[int]) -> InitSettings | None:
@@ -33,10 +36,14 @@ def resolve_init(word: str | os.PathLike[str] | None, seeds: Sequence[int]) -> I
     if not word:
         return None
     text = str(word)
+    if both := WITH_STATISTICS.fullmatch(text):
+        return _resolve_files(Path(both[1]), Path(both[2]))
     one = ONE_SEED.fullmatch(text)
     path = Path(one[1] if one else text)
     if path.is_file():
         return _resolve_file(path, one is not None)
+    if path.suffix in (MODEL_FILE, WEIGHTS_FILE, STATISTICS_FILE) and not path.exists():
+        raise Mistake(f"init: there is no file {path}.")
     config = run_folder.read_config(path)
     if config.get("speech"):
         raise Mistake(f"{path} trained a language model. Use model={path} instead of init.")
@@ -56,15 +63,30 @@ def read_run_arrays(init: InitSettings) -> dict[str, Any]:
     return checkpoint.read_arrays(place, "agent/state")[1]
 
 
-def check_same_file(init: InitSettings) -> Path:
-    """Return the path of the file that a run starts from; raise Mistake if it has changed."""
-    path = Path(init.path)
-    if not path.is_file() or _file_hash(path) != init.hash:
-        raise Mistake(f"{path} has changed since this run began. Restore it, or start a new run.")
-    return path
+def check_same_files(init: InitSettings) -> tuple[Path, Path | None]:
+    """Return the paths of the file that a run starts from and of the statistics beside it; raise
+    Mistake if one has changed."""
+    path, statistics = Path(init.path), Path(init.statistics) if init.statistics else None
+    for each, known in ((path, init.hash), (statistics, init.statistics_hash)):
+        if each is not None and (not each.is_file() or _file_hash(each) != known):
+            raise Mistake(f"{each} has changed since this run began. Restore it, or start a new "
+                          "run.")  # fmt: skip
+    return path, statistics
+
+
+def _resolve_files(path: Path, statistics: Path) -> InitSettings:
+    for each in (path, statistics):
+        if not each.is_file():
+            raise Mistake(f"there is no file {each}. init takes a model and what its VecNormalize "
+                          "saved, as model.zip+vec_normalize.pkl.")  # fmt: skip
+    found = str(statistics.resolve()), _file_hash(statistics)
+    return InitSettings(str(path.resolve()), _file_hash(path), "", {}, *found)
 
 
 def _resolve_file(path: Path, has_seed: bool) -> InitSettings:
+    if path.suffix == STATISTICS_FILE:
+        raise Mistake(f"{path} holds no networks. Give what VecNormalize saved after its model: "
+                      f"model.zip+{path}.")  # fmt: skip
     if path.suffix not in (MODEL_FILE, WEIGHTS_FILE):
         raise Mistake(
             f"{path} cannot be the start of a run. Give a run's folder, a {MODEL_FILE} of "

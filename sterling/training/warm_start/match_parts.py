@@ -188,7 +188,8 @@ def _check_encoder(
             raise Mistake(f"{learned.label} normalises other observations than this run.")
         raise Mistake(
             f"the networks of {learned.label} read observations as they are, and this "
-            "run normalises them. Add --no-normalise-obs (normalise_obs=False)."
+            "run normalises them. Add --no-normalise-obs (normalise_obs=False), or the statistics "
+            "that they were trained with (docs/warm-starts.md)."
         )
 
 

@@ -16,16 +16,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sterling.training.warm_start.policy_heads import BOTH, LOG_STD, RAW, TANH
+from sterling.training.warm_start.sb3_convolutions import read_convolutions
 from sterling.training.warm_start.torch_tensors import MAX_BYTES, read_tensors
 from sterling.types import Mistake
 
 ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "SiLU": "silu", "ELU": "elu"}
 TORCH_ACTIVATION = re.compile(r"activation\.(\w+)'")
-SUPPORTED = "MlpPolicy of PPO, A2C, SAC, TD3, DDPG and DQN"
+SUPPORTED = "MlpPolicy (PPO, A2C, SAC, TD3, DDPG, DQN) or CnnPolicy (PPO, A2C, DQN)"
+# networks with convolutions: Sterling's word before their names -> their extractor, by algorithm
+EXTRACTORS = {
+    "PPO or A2C": {"": "features_extractor"},
+    "DQN": {"": "q_net.features_extractor", "target/": "q_net_target.features_extractor"},
+}
 # by the name of a tensor that only they have: the algorithms, their activation by default, the form
 # of the policy's outputs, and the networks in order of their layers: Sterling's name -> torch's
 KINDS: dict[str, tuple[str, str, str, dict[str, tuple[str, ...]]]] = {
-    "mlp_extractor.policy_net": ("PPO or A2C", "Tanh", RAW, {
+    "action_net": ("PPO or A2C", "Tanh", RAW, {
         "policy": ("mlp_extractor.policy_net", "action_net"),
         "value": ("mlp_extractor.value_net", "value_net"),
     }),
@@ -65,7 +71,7 @@ def read_sb3_model(path: Path) -> OutsideModel:
     """Return the networks of a model's zip; raise Mistake for models that cannot be read."""
     settings, tensors, variables = _read_members(path)
     kind = next((kind for kind in KINDS if any(x.startswith(kind) for x in tensors)), None)
-    if kind is None or any("features_extractor." in name for name in tensors):
+    if kind is None or any("features_extractor.extractors" in name for name in tensors):
         raise Mistake(f"{path} is not an {SUPPORTED} of Stable-Baselines3. Other policies are not "
                       "read.")  # fmt: skip
     if settings.get("use_sde"):
@@ -74,11 +80,17 @@ def read_sb3_model(path: Path) -> OutsideModel:
     arrays: dict[str, np.ndarray] = {}
     for own, theirs in networks.items():
         arrays |= _network(own, theirs, tensors)
+    with_pictures = any("features_extractor." in each for each in tensors)
+    if with_pictures:
+        arrays = _with_convolutions(path, name, arrays, settings, tensors)
     arrays |= _deviations(head, arrays, tensors)
     if "log_ent_coef" in variables:
         arrays["log_alpha"] = variables["log_ent_coef"].reshape(())
     label = f"{path} ({name} of Stable-Baselines3)"
     activation = _activation(path, settings, default)
+    if with_pictures:
+        _check_relu(path, arrays, activation)
+        activation = "relu"
     is_box = LOG_STD in arrays
     return OutsideModel(label, arrays, activation, head, head == RAW and is_box)
 
@@ -119,6 +131,65 @@ def _network(
         made[f"{own}/layers/{number}/weight"] = tensors[name].T
         made[f"{own}/layers/{number}/bias"] = tensors[name.removesuffix("weight") + "bias"]
     return made
+
+
+def _with_convolutions(
+    path: Path,
+    name: str,
+    arrays: Mapping[str, np.ndarray],
+    settings: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Return the networks of a CnnPolicy: the convolutions, and the layer after them as the first
+    of every network. Raise Mistake where networks read other features than Sterling's would."""
+    if name not in EXTRACTORS:
+        raise Mistake(f"{path} is a CnnPolicy of {name}, whose critics read actions beside another "
+                      f"layer than Sterling's do. Of CnnPolicy, PPO's, A2C's and DQN's are "
+                      "read.")  # fmt: skip
+    if "normalize_images" in (settings.get("policy_kwargs") or {}):
+        raise Mistake(f"{path} was trained with normalize_images, and Sterling always divides "
+                      "bytes by 255.")  # fmt: skip
+    if _differ(tensors, "pi_features_extractor.", "vf_features_extractor."):
+        raise Mistake(f"{path} has other convolutions for the policy than for the value, and "
+                      "Sterling's share them: train with share_features_extractor=True."
+                      )  # fmt: skip
+    shape = (settings.get("observation_space") or {}).get("_shape", ())
+    made: dict[str, np.ndarray] = {}
+    for word, extractor in EXTRACTORS[name].items():
+        torso, inner = read_convolutions(str(path), extractor, shape, tensors)
+        made |= {f"{word}{each}": array for each, array in torso.items()}
+        networks = dict.fromkeys(
+            each.partition("/layers/")[0]
+            for each in arrays
+            if each.startswith("target/") == (word == "target/")
+        )
+        for own in networks:
+            made |= {f"{own}/layers/0/{part}": array for part, array in inner.items()}
+    return made | {_one_layer_later(each): array for each, array in arrays.items()}
+
+
+def _differ(tensors: Mapping[str, np.ndarray], one: str, other: str) -> bool:
+    """Whether tensors whose names begin with ``one`` differ from those that begin with
+    ``other``."""
+    return any(
+        not np.array_equal(array, tensors[other + name.removeprefix(one)])
+        for name, array in tensors.items()
+        if name.startswith(one)
+    )
+
+
+def _one_layer_later(name: str) -> str:
+    network, _, rest = name.partition("/layers/")
+    number, _, part = rest.partition("/")
+    return f"{network}/layers/{int(number) + 1}/{part}"
+
+
+def _check_relu(path: Path, arrays: Mapping[str, np.ndarray], activation: str) -> None:
+    """Raise Mistake if there are hidden layers after the convolutions' with another activation."""
+    deeper = any(name.endswith("/layers/2/weight") and "torso" not in name for name in arrays)
+    if deeper and activation != "relu":
+        raise Mistake(f"{path} has relu after its convolutions and {activation} after its other "
+                      "hidden layers, and Sterling has relu after all of them.")  # fmt: skip
 
 
 def _deviations(

@@ -61,7 +61,7 @@ def plan_start(
     try:
         match = match_parts(agent.state, learned)
     except Mistake as error:
-        raise Mistake(f"init: {error}{_remedy(source, settings, learned, agent)}") from error
+        raise Mistake(f"init: {error}{_remedy(error, source, settings, learned, agent)}") from error
     return match, _describe(init, learned, match)
 
 
@@ -128,9 +128,13 @@ def _check_spaces(source: tuple[Settings, Spec], own: tuple[Settings, Spec], sam
                       f"{hidden[1]}.")  # fmt: skip
 
 
-def _remedy(source: Settings | None, settings: Settings, learned: Learned, agent: Agent) -> str:
+def _remedy(
+    error: Mistake, source: Settings | None, settings: Settings, learned: Learned, agent: Agent
+) -> str:
     """Return what gives this run's networks the form of the earlier run's, or of a file the names
     that were looked for."""
+    if source is None and not str(error).startswith("nothing of"):
+        return ""
     if source is None:
         there = ", ".join(list(learned.arrays)[:SHOWN_NAMES])
         wanted = [name for part in learned_parts(agent.state) for name in part.leaves]

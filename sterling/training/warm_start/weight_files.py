@@ -1,4 +1,5 @@
-"""What agents can start from in a file: a model of Stable-Baselines3, or arrays by name."""
+"""What agents can start from in a file: a model of Stable-Baselines3, with the statistics of its
+VecNormalize or without, or arrays by name."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ from safetensors.numpy import load_file
 from sterling.envs.hosted.action_bounds import is_bounded
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
-from sterling.training.warm_start.init_word import MODEL_FILE, check_same_file
+from sterling.training.warm_start.init_word import MODEL_FILE, check_same_files
 from sterling.training.warm_start.learned_parts import (
     OBS_STATISTICS,
+    REWARD_STATISTICS,
     learned_parts,
     role_name,
 )
@@ -30,7 +32,9 @@ from sterling.training.warm_start.policy_heads import (
     policy_head,
     squash_note,
 )
+from sterling.training.warm_start.sb3_convolutions import TORSO
 from sterling.training.warm_start.sb3_model import OutsideModel, read_sb3_model
+from sterling.training.warm_start.vec_normalize_file import Normaliser, read_normaliser
 from sterling.types import Mistake
 
 DEFAULT_COUNT = 10_000.0  # observations that statistics without a count stand for
@@ -41,10 +45,28 @@ def learned_in_file(settings: Settings, agent: Agent, actions: Any) -> Learned:
     """Return what agents can start from in the settings' file. ``actions``: the environment's own
     action space, None if it is not known."""
     init: Any = settings.init
-    path = check_same_file(init)
+    path, statistics = check_same_files(init)
     if path.suffix == MODEL_FILE:
-        return _learned_in_model(settings, agent, actions, read_sb3_model(path))
-    return _learned_by_name(path, len(settings.seeds), _own_shapes(agent))
+        learned = _learned_in_model(settings, agent, actions, read_sb3_model(path))
+    else:
+        learned = _learned_by_name(path, len(settings.seeds), _own_shapes(agent))
+    if statistics is None:
+        return learned
+    return _with_statistics(learned, statistics, read_normaliser(statistics), len(settings.seeds))
+
+
+def _with_statistics(learned: Learned, path: Path, read: Normaliser, seeds: int) -> Learned:
+    """Return what is learned, with the statistics that a VecNormalize saved."""
+    own = {name: array.astype(np.float32) for name, array in read.arrays.items()}
+    wide = {name: np.broadcast_to(array, (seeds, *array.shape)) for name, array in own.items()}
+    scaled = {REWARD_STATISTICS: "normalised"} if read.scales_rewards else {}
+    return dataclasses.replace(
+        learned,
+        label=f"{learned.label} with {path.name}{f' ({read.note})' if read.note else ''}",
+        arrays={**learned.arrays, **wide},
+        forms={**learned.forms, **scaled},
+        knows_rewards=True,
+    )
 
 
 def _learned_by_name(path: Path, seeds: int, own: Mapping[str, tuple[int, ...]]) -> Learned:
@@ -141,9 +163,10 @@ def _check_sizes(
     theirs = {name: array.shape for name, array in arrays.items()}
     for network in _networks(theirs):
         its, here = _sizes(theirs, network), _sizes(own, network)
-        if not here or its == here:
+        if not here or its == here or network.endswith(TORSO):
             continue
-        if its[1:-1] != here[1:-1]:
+        ends = [its[0], its[-1]], [here[0], here[-1]]
+        if ends[0] == ends[1]:
             fact = f"hidden layers of {_listed(its)} units, and this run's of {_listed(here)}"
             remedy = _size_options(settings, its)
             raise Mistake(f"init: {network} of {model.label} has {fact}. {remedy}")

@@ -5,6 +5,7 @@ import numpy as np
 from gymnasium import spaces
 
 OBS = spaces.Box(-4.0, 4.0, (3,), np.float32)
+PICTURE = spaces.Box(0, 255, (44, 52, 2), np.uint8)
 
 
 class Small(gymnasium.Env):
@@ -28,6 +29,21 @@ class Small(gymnasium.Env):
         return self.seen
 
 
+class Pictures(Small):
+    """Random pictures that are not square; the reward is higher the darker the first pixel."""
+
+    def __init__(self, actions):
+        self.observation_space, self.action_space = PICTURE, actions
+
+    def step(self, action):
+        self.time += 1
+        return self._observation(), -float(self.seen[0, 0, 0]), False, self.time >= 10, {}
+
+    def _observation(self):
+        self.seen = self.np_random.integers(0, 256, PICTURE.shape, dtype=np.uint8)
+        return self.seen
+
+
 def boxes():
     """Two actions, whose bounds are not symmetric."""
     return Small(spaces.Box(np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])))
@@ -36,3 +52,19 @@ def boxes():
 def choices():
     """Three choices."""
     return Small(spaces.Discrete(3))
+
+
+def picture_boxes():
+    """Pictures, and two actions whose bounds are not symmetric."""
+    return Pictures(spaces.Box(np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])))
+
+
+def picture_choices():
+    """Pictures, and three choices."""
+    return Pictures(spaces.Discrete(3))
+
+
+def some_pictures():
+    """Return pictures of stripes, other ones in each, ``(8, 44, 52, 2)``."""
+    number, row, column, channel = np.ogrid[:8, :44, :52, :2]
+    return ((row * number + column * (7 - number) + 91 * channel * number) % 256).astype(np.uint8)
