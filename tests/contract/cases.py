@@ -172,6 +172,16 @@ CASES = {
             },
         ),
         Case(
+            "qr-dqn",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "quantiles": 5},
+                **{"exploration_fraction": 0.5, "exploration_final": 0.1, "adam_eps": 1e-8},
+            },
+        ),
+        Case(
             "r2d2",
             ("",),
             12_000,

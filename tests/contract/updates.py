@@ -128,6 +128,7 @@ DQN = {
     **{"exploration_initial": 0.9, "exploration_final": 0.1, "exploration_fraction": 0.5},
 }
 RAINBOW = {"double": True, "dueling": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0}
+QR = {"quantiles": 4, "adam_eps": 0.01}
 STRETCHES = {
     **{"width": 5, "lr": 3e-3, "batch": mid_run.ENVS, "gamma": 0.8, "burn_in": 2, "length": 5},
     **{"n_step": 2, "target_period": 5, "eta": 0.7, "max_grad_norm": 0.2, "rescale": 0.01},
@@ -253,6 +254,27 @@ UPDATES = [
     Update(
         "dqn masked double",
         DQN | {"double": True, "huber": float("inf"), "anneal": False},
+        {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("qr-dqn", DQN | QR, {".updates": 33}, is_continuous=False),
+    Update(
+        "qr-dqn double target due",
+        DQN | QR | {"double": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0},
+        {".updates": 34},
+        is_continuous=False,
+    ),
+    Update(
+        "qr-dqn masked",
+        DQN | QR | {"anneal": False},
+        {".updates": 33},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update(
+        "qr-dqn masked double",
+        DQN | QR | {"double": True, "huber": float("inf")},
         {".updates": 60},
         is_continuous=False,
         has_choices=True,
