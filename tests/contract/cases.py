@@ -172,6 +172,17 @@ CASES = {
             },
         ),
         Case(
+            "c51",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "adam_eps": 1e-8},
+                **{"exploration_fraction": 0.5, "exploration_final": 0.1},
+                **{"atoms": 21, "v_min": -3.0, "v_max": 7.0},
+            },
+        ),
+        Case(
             "qr-dqn",
             ("",),
             12_000,
@@ -179,6 +190,16 @@ CASES = {
                 **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
                 **{"capacity": 4_000, "warmup": 400, "target_period": 25, "quantiles": 5},
                 **{"exploration_fraction": 0.5, "exploration_final": 0.1, "adam_eps": 1e-8},
+            },
+        ),
+        Case(
+            "rainbow",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "adam_eps": 1e-8},
+                **{"atoms": 21, "v_min": -3.0, "v_max": 7.0},
             },
         ),
         Case(

@@ -103,6 +103,18 @@ def fql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     }
 
 
+def rainbow(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The noise of each stream for p, for the target network and for the choice of an action: of
+    the inputs and outputs of each layer in turn."""
+    outputs = {"value": config.atoms, "advantage": size * config.atoms}
+    found = {}
+    for role, stream in itertools.product(("now", "next", "choice"), outputs):
+        sizes = (mid_run.FEATURES, *(config.width,) * config.depth, outputs[stream])
+        below = random_keys.fold(random_keys.fold(key, role), stream)
+        found[f"{role} {stream}"] = normal(below, (sum(sizes) + sum(sizes[1:-1]),))
+    return found
+
+
 def epochs(key: Any, config: Any, rows: int) -> dict[str, Any]:
     """The policy gradient of text: of each epoch the order of rows, where there are minibatches."""
     if not hasattr(config, "minibatches"):
@@ -127,4 +139,5 @@ DRAWS = {
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
     **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc"), next_and_now),
     **{"edac": edac, "cql": cql, "fql": fql, "sac-lagrangian": sac_lagrangian},
+    "rainbow": rainbow,
 }

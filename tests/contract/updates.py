@@ -129,6 +129,12 @@ DQN = {
 }
 RAINBOW = {"double": True, "dueling": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0}
 QR = {"quantiles": 4, "adam_eps": 0.01}
+C51 = {name: x for name, x in DQN.items() if name != "huber"} | {
+    **{"atoms": 5, "v_min": -1.0, "v_max": 1.5, "adam_eps": 0.01},
+}
+NOISY = {name: x for name, x in C51.items() if not name.startswith("exploration")} | {
+    **{"width": 4, "max_grad_norm": 50.0},
+}
 STRETCHES = {
     **{"width": 5, "lr": 3e-3, "batch": mid_run.ENVS, "gamma": 0.8, "burn_in": 2, "length": 5},
     **{"n_step": 2, "target_period": 5, "eta": 0.7, "max_grad_norm": 0.2, "rescale": 0.01},
@@ -258,6 +264,27 @@ UPDATES = [
         is_continuous=False,
         has_choices=True,
     ),
+    Update("c51", C51, {".updates": 33}, is_continuous=False),
+    Update(
+        "c51 double target due",
+        C51 | {"double": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0},
+        {".updates": 34},
+        is_continuous=False,
+    ),
+    Update(
+        "c51 masked",
+        C51 | {"anneal": False},
+        {".updates": 33},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update(
+        "c51 masked double",
+        C51 | {"double": True},
+        {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
     Update("qr-dqn", DQN | QR, {".updates": 33}, is_continuous=False),
     Update(
         "qr-dqn double target due",
@@ -276,6 +303,14 @@ UPDATES = [
         "qr-dqn masked double",
         DQN | QR | {"double": True, "huber": float("inf")},
         {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("rainbow", NOISY, {".updates": 33}, is_continuous=False),
+    Update(
+        "rainbow masked target due",
+        NOISY | {"anneal": False, "max_grad_norm": 0.2, "priority": None, "n_step": 1},
+        {".updates": 34},
         is_continuous=False,
         has_choices=True,
     ),

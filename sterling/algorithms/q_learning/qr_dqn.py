@@ -28,7 +28,7 @@ from sterling import random_keys
 from sterling.algorithms.online import dqn
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.quantile_losses import quantile_huber, quantile_middles
-from sterling.equations.value_losses import td_target
+from sterling.equations.value_losses import outputs_of_action, td_target
 from sterling.field_types import Activation, Count, Depth, Limit, NotNegative, Share, Sizes, Whole
 from sterling.nets.action_heads import ONLINE, Actions, supported_actions
 from sterling.nets.mlp import MLP
@@ -56,9 +56,7 @@ class Config:
     tau: Share = 1.0  # share by which the target network moves at each change; 1: copy it
     exploration_initial: Share = 1.0  # initial epsilon
     exploration_final: Share = 0.01  # final epsilon
-    exploration_fraction: Share = (
-        0.02  # share of the planned updates over which epsilon is annealed
-    )
+    exploration_fraction: Share = 0.02  # share of the planned updates in which epsilon falls
     double: bool = False  # choose the next action by the online network (double DQN)
     n_step: Count = 1  # rewards summed before bootstrapping
     priority: NotNegative | None = None  # exponent of prioritised replay (0.6); None: uniform
@@ -155,14 +153,14 @@ def targets(state: State, batch: Record) -> Float[Array, "batch quantile"]:
     chooser = state.net if state.config.double else state.target
     best = dqn.mask_forbidden(chooser(batch.next_obs), batch.next_obs).argmax(-1)
     discount = state.config.gamma * batch.discount[:, None]
-    return td_target(batch.reward[:, None], discount, of_action(quantiles, best))
+    return td_target(batch.reward[:, None], discount, outputs_of_action(quantiles, best))
 
 
 def loss(
     net: QuantileNetwork, batch: Record, y: Float[Array, "batch quantile"], config: Config
 ) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
     """Return L of the module docstring, metrics, and each row's TD error of the mean."""
-    theta = of_action(net.all_quantiles(batch.obs), batch.action)
+    theta = outputs_of_action(net.all_quantiles(batch.obs), batch.action)
     shares = jnp.broadcast_to(quantile_middles(config.quantiles), theta.shape)
     each = config.quantiles * quantile_huber(theta, y, shares, config.huber)
     weight = batch.extras.get("weight", jnp.ones_like(batch.reward))
@@ -170,10 +168,3 @@ def loss(
     q = theta.mean(-1)
     metrics = {"loss/value": total, "value/q": masked_mean(q, batch.mask)}
     return total, (metrics, y.mean(-1) - q)
-
-
-def of_action(
-    outputs: Float[Array, "... actions outputs"], action: Int[Array, "..."]
-) -> Float[Array, "... outputs"]:
-    """Return what a network says of the given actions."""
-    return jnp.take_along_axis(outputs, action[..., None, None], -2)[..., 0, :]

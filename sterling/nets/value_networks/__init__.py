@@ -1,0 +1,1 @@
+"""Parts of networks that learn values of actions: noisy layers."""
