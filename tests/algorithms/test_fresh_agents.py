@@ -24,7 +24,8 @@ VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {
-    **dict.fromkeys(("c51", "dqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
+    **dict.fromkeys(("c51", "dqn", "iqn", "munchausen-dqn"), CHOICES),
+    **dict.fromkeys(("qr-dqn", "r2d2", "rainbow"), CHOICES),
     **dict.fromkeys(("fql", "rebrac", "td3", "td3bc", "tqc"), BOX),
 }
 ROLLOUTS = ("a2c", "ippo", "maml", "mappo", "ppo", "ppo-lagrangian", "recurrent-ppo", "trpo")
@@ -33,7 +34,9 @@ ONLINE = (
     "c51",
     "distill",
     "dqn",
+    "iqn",
     "mbpo",
+    "munchausen-dqn",
     "openes",
     "pebble",
     "qr-dqn",

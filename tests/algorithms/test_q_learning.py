@@ -9,7 +9,8 @@ import pytest
 import rlax
 from gymnasium import spaces
 
-from sterling.algorithms.q_learning import c51, qr_dqn, rainbow
+from sterling.algorithms.online import dqn
+from sterling.algorithms.q_learning import c51, iqn, munchausen_dqn, qr_dqn, rainbow
 from sterling.equations.quantile_losses import quantile_middles
 from sterling.types import Mistake, Record, Spec
 
@@ -19,6 +20,8 @@ SMALL = {
     qr_dqn: {"quantiles": 5, "exploration_initial": 0.4},
     c51: {**ATOMS, "exploration_initial": 0.4},
     rainbow: ATOMS,
+    iqn: {"cosines": 5, "policy_quantiles": 6, "exploration_initial": 0.4},
+    munchausen_dqn: {"exploration_initial": 0.4},
 }
 ALL = pytest.mark.parametrize("module", SMALL, ids=lambda module: module.__name__.split(".")[-1])
 
@@ -86,7 +89,11 @@ def test_the_loss_of_atoms_is_that_of_rlax(double):
 
 
 def q_of(module, state, obs):
-    return state.net(obs) if module is qr_dqn else c51.q_values(state.net(obs), state.config)
+    """Q as evaluation sees it."""
+    if module is iqn:
+        return iqn.q_values(state.net, obs, 6)
+    plain = module in (qr_dqn, munchausen_dqn)
+    return state.net(obs) if plain else c51.q_values(state.net(obs), state.config)
 
 
 @ALL
@@ -114,8 +121,38 @@ def test_evaluation_needs_no_randomness_and_exploring_has_some(module):
     assert np.unique(greedy[0]).tolist() == [best]
     explored = [np.asarray(module.act(state, obs, key, True)[0]) for key in keys]
     assert (explored[0] != explored[1]).any()
-    if module is not rainbow:  # epsilon is 0.4
+    if module not in (rainbow, iqn):  # epsilon is 0.4, and nothing else is random
         np.testing.assert_allclose(np.mean(explored[0] == best), 0.7, atol=0.04)
+
+
+def test_many_random_quantiles_have_the_mean_of_their_middles():
+    state, obs = agent(iqn), jnp.asarray([[0.3, -1.0, 2.0]])
+    drawn = iqn.q_values(state.net, obs, 20_000, jax.random.key(0))
+    np.testing.assert_allclose(drawn, iqn.q_values(state.net, obs, 500), atol=0.01)
+
+
+def test_munchausen_without_its_bonus_and_temperature_is_dqn():
+    state = agent(munchausen_dqn, alpha=0.0, temperature=1e-5)
+    other = agent(munchausen_dqn, seed=1).net
+    batch, plain = transitions(), dqn.Config(huber=float("inf"))
+    expected, (_, error) = dqn.loss(state.net, other, batch, plain)
+    found, (_, told) = munchausen_dqn.loss(state.net, other, batch, state.config)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(told, error, rtol=1e-4, atol=1e-4)
+
+
+def test_munchausen_bonus_is_bounded_on_both_sides():
+    """The likeliest action's bonus is near 0, and no bonus is below alpha l0."""
+    state, batch = agent(munchausen_dqn, temperature=0.5), transitions()
+    q = state.net(batch.obs)
+    best = dataclasses.replace(batch, action=q.argmax(-1).astype(jnp.int32))
+    _, (metrics, _) = munchausen_dqn.loss(state.net, state.net, best, state.config)
+    assert -0.9 * 0.5 * np.log(4.0) <= float(metrics["value/bonus"]) <= 0.0
+    sharp = agent(munchausen_dqn, temperature=1e-4)
+    worst = dataclasses.replace(batch, action=q.argmin(-1).astype(jnp.int32))
+    far = jax.tree.map(lambda x: 100.0 * x, sharp.net)
+    _, (metrics, _) = munchausen_dqn.loss(sharp.net, far, worst, sharp.config)
+    np.testing.assert_allclose(metrics["value/bonus"], -0.9, rtol=1e-5)
 
 
 def test_rainbow_draws_new_noise_in_every_update_for_each_of_three_networks():

@@ -115,6 +115,16 @@ def rainbow(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     return found
 
 
+def iqn(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The shares tau of predictions, of targets and of the choice of an action."""
+    counts = {"now": config.quantiles, "next": config.target_quantiles}
+    counts["choice"] = config.policy_quantiles
+    return {
+        role: np.asarray(jax.random.uniform(random_keys.fold(key, role), (rows, count)), np.float64)
+        for role, count in counts.items()
+    }
+
+
 def epochs(key: Any, config: Any, rows: int) -> dict[str, Any]:
     """The policy gradient of text: of each epoch the order of rows, where there are minibatches."""
     if not hasattr(config, "minibatches"):
@@ -139,5 +149,5 @@ DRAWS = {
     **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
     **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc"), next_and_now),
     **{"edac": edac, "cql": cql, "fql": fql, "sac-lagrangian": sac_lagrangian},
-    "rainbow": rainbow,
+    **{"iqn": iqn, "rainbow": rainbow},
 }

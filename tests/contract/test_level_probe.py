@@ -24,7 +24,7 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
     "ppo": (REPLAY, ROBUST, ACCEL),
     "recurrent-ppo": (REPLAY, ROBUST),
     **dict.fromkeys(("a2c", "dqn", "sac", "td3", "tqc", "trpo"), (REPLAY,)),
-    **dict.fromkeys(("c51", "qr-dqn", "rainbow"), (REPLAY,)),
+    **dict.fromkeys(("c51", "iqn", "munchausen-dqn", "qr-dqn", "rainbow"), (REPLAY,)),
     **dict.fromkeys(("openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }
 # what they compare was earned in different levels: too little is said of an action's last digits

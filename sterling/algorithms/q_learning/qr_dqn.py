@@ -56,7 +56,7 @@ class Config:
     tau: Share = 1.0  # share by which the target network moves at each change; 1: copy it
     exploration_initial: Share = 1.0  # initial epsilon
     exploration_final: Share = 0.01  # final epsilon
-    exploration_fraction: Share = 0.02  # share of the planned updates in which epsilon falls
+    exploration_fraction: Share = 0.1  # share of the planned updates in which epsilon falls
     double: bool = False  # choose the next action by the online network (double DQN)
     n_step: Count = 1  # rewards summed before bootstrapping
     priority: NotNegative | None = None  # exponent of prioritised replay (0.6); None: uniform
