@@ -22,7 +22,7 @@ def quantile_huber(
     quantiles: Float[Array, "... quantile"],
     targets: Float[Array, "... target"],
     shares: Float[Array, "... quantile"],
-    threshold: float = 1.0,
+    threshold: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, "..."]:
     """Return the mean of rho_tau over all pairs of a quantile and a target, per row.
 

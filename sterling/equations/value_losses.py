@@ -66,6 +66,13 @@ def q_of_action(q: Float[Array, "... actions"], action: Int[Array, "..."]) -> Fl
     return jnp.take_along_axis(q, action[..., None], -1)[..., 0]
 
 
+def outputs_of_action(
+    outputs: Float[Array, "... actions outputs"], action: Int[Array, "..."]
+) -> Float[Array, "... outputs"]:
+    """Return what a network says of the given actions, such as quantiles of their returns."""
+    return jnp.take_along_axis(outputs, action[..., None, None], -2)[..., 0, :]
+
+
 def dueling(
     value: Float[Array, "... 1"], advantage: Float[Array, "... actions"]
 ) -> Float[Array, "... actions"]:

@@ -16,7 +16,7 @@ SMALL_LEAF = 1024  # numbers; leaves with fewer are packed into one vector
 
 
 def adam(
-    eps: float = 1e-8,
+    eps: Float[Array, ""] | float = 1e-8,
     max_norm: Float[Array, ""] | float | None = None,
     beta1: Float[Array, ""] | float = 0.9,
 ) -> optax.GradientTransformation:

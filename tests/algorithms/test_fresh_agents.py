@@ -24,7 +24,8 @@ VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {
-    **dict.fromkeys(("dqn", "r2d2"), CHOICES),
+    **dict.fromkeys(("c51", "dqn", "iqn", "munchausen-dqn"), CHOICES),
+    **dict.fromkeys(("qr-dqn", "r2d2", "rainbow"), CHOICES),
     **dict.fromkeys(
         ("crossq", "droq", "fql", "rebrac", "redq", "simba", "td3", "td3bc", "tqc"), BOX
     ),
@@ -32,13 +33,18 @@ ONE_SPACE = {
 ROLLOUTS = ("a2c", "ippo", "maml", "mappo", "ppo", "ppo-lagrangian", "recurrent-ppo", "trpo")
 SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
 ONLINE = (
+    "c51",
     "crossq",
     "distill",
     "dqn",
     "droq",
+    "iqn",
     "mbpo",
+    "munchausen-dqn",
     "openes",
     "pebble",
+    "qr-dqn",
+    "rainbow",
     *ROLLOUTS,
     "r2d2",
     "redq",

@@ -172,6 +172,58 @@ CASES = {
             },
         ),
         Case(
+            "c51",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "adam_eps": 1e-8},
+                **{"exploration_fraction": 0.5, "exploration_final": 0.1},
+                **{"atoms": 21, "v_min": -3.0, "v_max": 7.0},
+            },
+        ),
+        Case(
+            "qr-dqn",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "quantiles": 5},
+                **{"exploration_fraction": 0.5, "exploration_final": 0.1, "adam_eps": 1e-8},
+            },
+        ),
+        Case(
+            "iqn",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "adam_eps": 1e-8},
+                **{"exploration_fraction": 0.5, "exploration_final": 0.1, "cosines": 8},
+                **{"quantiles": 4, "target_quantiles": 4, "policy_quantiles": 8},
+            },
+        ),
+        Case(
+            "munchausen-dqn",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "adam_eps": 1e-8},
+                **{"exploration_fraction": 0.5, "exploration_final": 0.1, "temperature": 0.01},
+            },
+        ),
+        Case(
+            "rainbow",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "adam_eps": 1e-8},
+                **{"atoms": 21, "v_min": -3.0, "v_max": 7.0},
+            },
+        ),
+        Case(
             "r2d2",
             ("",),
             12_000,

@@ -131,6 +131,28 @@ def fql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     }
 
 
+def rainbow(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The noise of each stream for p, for the target network and for the choice of an action: of
+    the inputs and outputs of each layer in turn."""
+    outputs = {"value": config.atoms, "advantage": size * config.atoms}
+    found = {}
+    for role, stream in itertools.product(("now", "next", "choice"), outputs):
+        sizes = (mid_run.FEATURES, *(config.width,) * config.depth, outputs[stream])
+        below = random_keys.fold(random_keys.fold(key, role), stream)
+        found[f"{role} {stream}"] = normal(below, (sum(sizes) + sum(sizes[1:-1]),))
+    return found
+
+
+def iqn(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The shares tau of predictions, of targets and of the choice of an action."""
+    counts = {"now": config.quantiles, "next": config.target_quantiles}
+    counts["choice"] = config.policy_quantiles
+    return {
+        role: np.asarray(jax.random.uniform(random_keys.fold(key, role), (rows, count)), np.float64)
+        for role, count in counts.items()
+    }
+
+
 def epochs(key: Any, config: Any, rows: int) -> dict[str, Any]:
     """The policy gradient of text: of each epoch the order of rows, where there are minibatches."""
     if not hasattr(config, "minibatches"):
@@ -161,4 +183,5 @@ DRAWS = {
         "fql": fql,
         "sac-lagrangian": sac_lagrangian,
     },
+    **{"iqn": iqn, "rainbow": rainbow},
 }

@@ -26,6 +26,7 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
     **dict.fromkeys(
         ("a2c", "crossq", "dqn", "droq", "redq", "sac", "simba", "td3", "tqc", "trpo"), (REPLAY,)
     ),
+    **dict.fromkeys(("c51", "iqn", "munchausen-dqn", "qr-dqn", "rainbow"), (REPLAY,)),
     **dict.fromkeys(("openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }
 # what they compare was earned in different levels: too little is said of an action's last digits

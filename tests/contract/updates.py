@@ -128,6 +128,17 @@ DQN = {
     **{"exploration_initial": 0.9, "exploration_final": 0.1, "exploration_fraction": 0.5},
 }
 RAINBOW = {"double": True, "dueling": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0}
+QR = {"quantiles": 4, "adam_eps": 0.01}
+C51 = {name: x for name, x in DQN.items() if name != "huber"} | {
+    **{"atoms": 5, "v_min": -1.0, "v_max": 1.5, "adam_eps": 0.01},
+}
+NOISY = {name: x for name, x in C51.items() if not name.startswith("exploration")} | {
+    **{"width": 4, "max_grad_norm": 50.0},
+}
+IQN = {"quantiles": 3, "target_quantiles": 4, "policy_quantiles": 2, "cosines": 3} | {
+    **{"adam_eps": 0.01, "width": 4}
+}
+MUNCHAUSEN = {"adam_eps": 0.01, "temperature": 0.4, "lowest_bonus": -0.5}
 STRETCHES = {
     **{"width": 5, "lr": 3e-3, "batch": mid_run.ENVS, "gamma": 0.8, "burn_in": 2, "length": 5},
     **{"n_step": 2, "target_period": 5, "eta": 0.7, "max_grad_norm": 0.2, "rescale": 0.01},
@@ -282,6 +293,72 @@ UPDATES = [
         "dqn masked double",
         DQN | {"double": True, "huber": float("inf"), "anneal": False},
         {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("c51", C51, {".updates": 33}, is_continuous=False),
+    Update(
+        "c51 double target due",
+        C51 | {"double": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0},
+        {".updates": 34},
+        is_continuous=False,
+    ),
+    Update(
+        "c51 masked",
+        C51 | {"anneal": False},
+        {".updates": 33},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update(
+        "c51 masked double",
+        C51 | {"double": True},
+        {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("qr-dqn", DQN | QR, {".updates": 33}, is_continuous=False),
+    Update(
+        "qr-dqn double target due",
+        DQN | QR | {"double": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0},
+        {".updates": 34},
+        is_continuous=False,
+    ),
+    Update(
+        "qr-dqn masked",
+        DQN | QR | {"anneal": False},
+        {".updates": 33},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update(
+        "qr-dqn masked double",
+        DQN | QR | {"double": True, "huber": float("inf")},
+        {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("iqn", DQN | IQN, {".updates": 33}, is_continuous=False),
+    Update(
+        "iqn masked double target due",
+        DQN | IQN | {"double": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0},
+        {".updates": 34},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("munchausen-dqn", DQN | MUNCHAUSEN, {".updates": 33}, is_continuous=False),
+    Update(
+        "munchausen-dqn masked target due",
+        DQN | MUNCHAUSEN | {"lowest_bonus": -9.0, "anneal": False, "huber": float("inf")},
+        {".updates": 34},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("rainbow", NOISY, {".updates": 33}, is_continuous=False),
+    Update(
+        "rainbow masked target due",
+        NOISY | {"anneal": False, "max_grad_norm": 0.2, "priority": None, "n_step": 1},
+        {".updates": 34},
         is_continuous=False,
         has_choices=True,
     ),

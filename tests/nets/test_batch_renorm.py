@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sterling.nets.batch_renorm import (
+from sterling.nets.special_layers.batch_renorm import (
     BatchRenorm,
     BatchStatistics,
     RenormalisedMLP,

@@ -6,9 +6,9 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling import algorithms
-from sterling.nets.dropout import DroppedCritics, dropped
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.q_ensemble import CriticEnsemble
+from sterling.nets.special_layers.dropout import DroppedCritics, dropped
 from sterling.types import Spec
 
 OBS, BOX = spaces.Box(-9.0, 9.0, (3,), np.float32), spaces.Box(-1.0, 1.0, (2,), np.float32)

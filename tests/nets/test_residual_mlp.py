@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sterling.nets.residual_mlp import ResidualMLP
+from sterling.nets.special_layers.residual_mlp import ResidualMLP
 
 SIZES, ROWS = (3, 8, 2), 5
 

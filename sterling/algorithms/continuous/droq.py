@@ -27,8 +27,8 @@ from jaxtyping import Array, Float, Key
 from sterling.algorithms.continuous import redq
 from sterling.algorithms.continuous.redq import State
 from sterling.field_types import ShareBelowOne
-from sterling.nets.dropout import DroppedCritics
 from sterling.nets.q_ensemble import CriticEnsemble
+from sterling.nets.special_layers.dropout import DroppedCritics
 from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, config
 
 can_use_unseen = True  # by the critics

@@ -1,7 +1,7 @@
 """SimBa: SAC with networks biased to simple functions (Lee 2025, arXiv:2410.09754).
 
     networks     s is divided by its running deviation, less its mean; residual blocks of two linear
-                 layers behind a layer norm, and a norm before the outputs (nets/residual_mlp.py)
+                 layers behind a layer norm, and a norm before the outputs (nets/special_layers/residual_mlp.py)
     target       y     = r + g (min_i Q'_i(s', a') - alpha log pi(a'|s')),     a' ~ pi(.|s')
     critics      L_Q   = 1/2 sum_i E[ w (Q_i(s, a) - y)^2 ]
     actor        L_pi  = E[ alpha log pi(a|s) - min_i Q_i(s, a) ],             a ~ pi(.|s)
@@ -46,8 +46,8 @@ from sterling.nets.action_heads import SquashedPolicy as Policy
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.optimiser import adam, descend
 from sterling.nets.q_ensemble import CriticEnsemble
-from sterling.nets.residual_mlp import ResidualMLP
 from sterling.nets.running_statistics import ObsNormaliser
+from sterling.nets.special_layers.residual_mlp import ResidualMLP
 from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, config
 
 LEAST = -10.0  # bound of the policy's log deviation

@@ -25,6 +25,7 @@ Evidence: benchmarks/scores/, docs/scores.md.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -139,7 +140,15 @@ def act(
     state: State, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """Return the best action; with ``explore`` and probability epsilon a random allowed one."""
-    actions, q = state.net.actions, mask_forbidden(state.net(obs), obs)
+    return act_by_values(state, state.net(obs), obs, key, explore)
+
+
+def act_by_values(
+    state: Any, q: Float[Array, "... actions"], obs: Obs, key: Key[Array, ""], explore: bool
+) -> tuple[Action, dict[str, Array]]:
+    """Return what ``act`` returns, given Q of every action. Here, in ``descend_q`` and in
+    ``epsilon`` ``state`` may be the State of any algorithm that has the fields of this one."""
+    actions, q = state.net.actions, mask_forbidden(q, obs)
     greedy = actions.distribution(q).mode()
     if not explore:
         return greedy, {}
@@ -153,8 +162,15 @@ def act(
 
 def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
     """Return log pi(a|s) of the greedy policy: 0 for the best action, -inf for others."""
-    same = action == state.net.actions.distribution(mask_forbidden(state.net(obs), obs)).mode()
-    return jnp.where(same.all(-1) if state.net.actions.kind == "multi" else same, 0.0, -jnp.inf)
+    return greedy_log_prob(state.net.actions, state.net(obs), obs, action)
+
+
+def greedy_log_prob(
+    actions: Actions, q: Float[Array, "env actions"], obs: Obs, action: Action
+) -> Float[Array, "env"]:
+    """Return what ``log_prob`` returns, given Q of every action."""
+    same = action == actions.distribution(mask_forbidden(q, obs)).mode()
+    return jnp.where(same.all(-1) if actions.kind == "multi" else same, 0.0, -jnp.inf)
 
 
 def value(state: State, obs: Obs) -> Float[Array, "env"]:
@@ -171,19 +187,26 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     grads, (metrics, error) = jax.grad(loss, has_aux=True)(
         state.net, state.target, batch, current_config
     )
-    direction, optimiser = adam(max_norm=config.max_grad_norm).update(grads, state.optimiser)
-    progress = state.updates.astype(jnp.float32)
-    lr = config.lr * (1.0 - progress / state.planned) if config.anneal else config.lr
-    net = descend(state.net, direction, lr)
-    updates = state.updates + 1
-    due = jnp.mod(updates, config.target_period) == 0
-    share = jnp.where(due, config.tau, 0.0)
-    target = jax.tree.map(lambda old, new: (1.0 - share) * old + share * new, state.target, net)
-    learned = State(net, target, optimiser, updates, state.planned, config)
+    learned = descend_q(state, grads)
     metrics = {**metrics, "loss/grad_norm": global_norm(grads), "policy/epsilon": epsilon(state)}
     if current is not None:
         metrics |= {"value/n_step": current[0].astype(jnp.float32), "value/gamma": current[1]}
     return learned, Signals(metrics, {"td_error": error})
+
+
+def descend_q(state: Any, grads: Any, eps: Float[Array, ""] | float = 1e-8) -> Any:
+    """Return the state after one step of Adam down ``grads``, its target moved if that is due."""
+    config = state.config
+    optimise = adam(eps, config.max_grad_norm)
+    direction, optimiser = optimise.update(grads, state.optimiser)
+    progress = state.updates.astype(jnp.float32)
+    lr = config.lr * (1.0 - progress / state.planned) if config.anneal else config.lr
+    net, updates = descend(state.net, direction, lr), state.updates + 1
+    due = jnp.mod(updates, config.target_period) == 0
+    share = jnp.where(due, config.tau, 0.0)
+    target = jax.tree.map(lambda old, new: (1.0 - share) * old + share * new, state.target, net)
+    fresh = {"net": net, "target": target, "optimiser": optimiser, "updates": updates}
+    return dataclasses.replace(state, **fresh)
 
 
 def loss(
@@ -225,7 +248,7 @@ def horizon(state: State) -> tuple[Int[Array, ""], Float[Array, ""]] | None:
     return jnp.round(n).astype(jnp.int32), gamma
 
 
-def epsilon(state: State) -> Float[Array, ""]:
+def epsilon(state: Any) -> Float[Array, ""]:
     """Return the probability of a random action, annealed linearly."""
     config = state.config
     over = jnp.maximum(config.exploration_fraction * state.planned, 1.0)

@@ -1,0 +1,1 @@
+"""Algorithms that learn values of discrete actions, beside dqn. One file each."""

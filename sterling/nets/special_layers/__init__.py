@@ -1,0 +1,1 @@
+"""Layers that few algorithms use: noise, dropout, batch renormalisation, residual blocks."""
