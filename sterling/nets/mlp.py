@@ -121,7 +121,7 @@ class MLP(eqx.Module):
         self, x: Float[Array, "... inputs"], drop: Callable[[Array, int], Array]
     ) -> Float[Array, "... outputs"]:
         """Apply all layers; ``drop`` gets the outputs of each hidden linear layer, and its index,
-        and returns what is normalised and activated in their place (nets/special_layers/dropout.py)."""
+        and returns what is normalised and activated in their place (special_layers/dropout.py)."""
         activation = ACTIVATIONS[self.activation]
         for index, layer in enumerate(self.layers[:-1]):
             x = drop(layer(x), index)
