@@ -41,6 +41,7 @@ ALGORITHMS = {
     "pebble": "sterling.algorithms.learned_rewards.pebble",
     "ppo": "sterling.algorithms.online.ppo",
     "ppo-lagrangian": "sterling.algorithms.safe.ppo_lagrangian",
+    "pqn": "sterling.algorithms.q_learning.pqn",
     "r2d2": "sterling.algorithms.online.r2d2",
     "rebrac": "sterling.algorithms.offline.rebrac",
     "recurrent-ppo": "sterling.algorithms.online.recurrent_ppo",

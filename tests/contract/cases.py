@@ -172,6 +172,16 @@ CASES = {
             },
         ),
         Case(
+            "pqn",
+            ("",),
+            40_000,
+            {
+                **{"gamma": 0.8, "q_lambda": 0.9, "lr": 5e-3, "length": 16, "minibatch": 64},
+                **{"epochs": 4, "width": 32, "exploration_fraction": 0.5},
+                "exploration_final": 0.1,
+            },
+        ),
+        Case(
             "r2d2",
             ("",),
             12_000,

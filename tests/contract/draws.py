@@ -120,7 +120,7 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 
 DRAWS = {
     "openes": openes,
-    **{"ppo": ppo, "trpo": trpo},
+    **{"ppo": ppo, "pqn": ppo, "trpo": trpo},
     **dict.fromkeys(("ippo", "mappo"), ippo),
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,

@@ -128,6 +128,10 @@ DQN = {
     **{"exploration_initial": 0.9, "exploration_final": 0.1, "exploration_fraction": 0.5},
 }
 RAINBOW = {"double": True, "dueling": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0}
+PQN = {
+    **{"width": 5, "depth": 2, "lr": 3e-3, "gamma": 0.8, "q_lambda": 0.7, "length": 6},
+    **{"minibatch": 7, "epochs": 2, "max_grad_norm": 0.2, "exploration_fraction": 0.5},
+}
 STRETCHES = {
     **{"width": 5, "lr": 3e-3, "batch": mid_run.ENVS, "gamma": 0.8, "burn_in": 2, "length": 5},
     **{"n_step": 2, "target_period": 5, "eta": 0.7, "max_grad_norm": 0.2, "rescale": 0.01},
@@ -254,6 +258,14 @@ UPDATES = [
         "dqn masked double",
         DQN | {"double": True, "huber": float("inf"), "anneal": False},
         {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("pqn", PQN, {".updates": 33}, is_continuous=False),
+    Update(
+        "pqn masked first updates",
+        PQN | {"minibatch": 24, "max_grad_norm": 50.0, "anneal": False, "layer_norm": False},
+        {".updates": 60, ".optimiser.count": 3.0},
         is_continuous=False,
         has_choices=True,
     ),

@@ -25,6 +25,7 @@ Evidence: benchmarks/scores/, docs/scores.md.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -136,9 +137,13 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 
 
 def act(
-    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+    state: Any, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
-    """Return the best action; with ``explore`` and probability epsilon a random allowed one."""
+    """Return the best action; with ``explore`` and probability epsilon a random allowed one.
+
+    Here, in ``log_prob``, ``value`` and ``epsilon``, ``state`` may be any object with ``net``,
+    ``updates``, ``planned`` and ``config``, so that other learners of Q can call these functions.
+    """
     actions, q = state.net.actions, mask_forbidden(state.net(obs), obs)
     greedy = actions.distribution(q).mode()
     if not explore:
@@ -151,13 +156,13 @@ def act(
     return jnp.where(is_random, random_action, greedy), {}
 
 
-def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+def log_prob(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
     """Return log pi(a|s) of the greedy policy: 0 for the best action, -inf for others."""
     same = action == state.net.actions.distribution(mask_forbidden(state.net(obs), obs)).mode()
     return jnp.where(same.all(-1) if state.net.actions.kind == "multi" else same, 0.0, -jnp.inf)
 
 
-def value(state: State, obs: Obs) -> Float[Array, "env"]:
+def value(state: Any, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(s, a), the expected return of the greedy policy."""
     return max_q(mask_forbidden(state.net(obs), obs), state.net.actions.sizes)
 
@@ -225,7 +230,7 @@ def horizon(state: State) -> tuple[Int[Array, ""], Float[Array, ""]] | None:
     return jnp.round(n).astype(jnp.int32), gamma
 
 
-def epsilon(state: State) -> Float[Array, ""]:
+def epsilon(state: Any) -> Float[Array, ""]:
     """Return the probability of a random action, annealed linearly."""
     config = state.config
     over = jnp.maximum(config.exploration_fraction * state.planned, 1.0)

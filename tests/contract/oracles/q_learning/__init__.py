@@ -1,0 +1,1 @@
+"""Oracles of the algorithms in sterling/algorithms/q_learning/."""
