@@ -25,13 +25,14 @@ BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {
     **dict.fromkeys(("dqn", "pqn", "r2d2"), CHOICES),
-    **dict.fromkeys(("fql", "rebrac", "td3", "td3bc", "tqc"), BOX),
+    **dict.fromkeys(("ddpg", "fql", "rebrac", "td3", "td3bc", "td7", "tqc"), BOX),
 }
 ROLLOUTS = (
     *("a2c", "ippo", "maml", "mappo", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo", "trpo"),
 )
 SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
 ONLINE = (
+    "ddpg",
     "distill",
     "dqn",
     "mbpo",
@@ -42,6 +43,7 @@ ONLINE = (
     "sac",
     "sac-lagrangian",
     "td3",
+    "td7",
     "tqc",
 )
 

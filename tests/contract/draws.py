@@ -124,7 +124,7 @@ DRAWS = {
     **dict.fromkeys(("ippo", "mappo"), ippo),
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
-    **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
+    **dict.fromkeys(("td3", "td3bc", "td7", "rebrac"), target_noise),
     **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc"), next_and_now),
     **{"edac": edac, "cql": cql, "fql": fql, "sac-lagrangian": sac_lagrangian},
 }

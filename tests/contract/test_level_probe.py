@@ -23,7 +23,7 @@ DROPPING = (ROBUST, ACCEL)  # levels of low scores are dropped, so their values 
 CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is chance
     "ppo": (REPLAY, ROBUST, ACCEL),
     "recurrent-ppo": (REPLAY, ROBUST),
-    **dict.fromkeys(("a2c", "dqn", "pqn", "sac", "td3", "tqc", "trpo"), (REPLAY,)),
+    **dict.fromkeys(("a2c", "ddpg", "dqn", "pqn", "sac", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
     **dict.fromkeys(("openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }
 # what they compare was earned in different levels: too little is said of an action's last digits

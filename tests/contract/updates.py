@@ -138,7 +138,14 @@ STRETCHES = {
 }
 SOFT = {**REPLAYED, "tau": 0.05, "alpha": 0.3}
 QUANTILES = {"members": 2, "quantiles": 3, "drop": 1, "critic_width": 5, "critic_depth": 1}
+DDPG = {**REPLAYED, "tau": 0.05}
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
+TD7 = {
+    **REPLAYED,
+    **{"target_noise": 0.4, "noise_clip": 0.3, "target_period": 5, "embedding": 4, "depth": 1},
+}
+BOUNDS = {".low": -0.5, ".high": 0.2, ".lowest": -0.9, ".highest": 0.6}  # some values reach them
+EDGE_OF_7 = {".target.actor.net.rest.layers[1].bias": np.array([1.5, -1.5])}
 WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, 0.0])}  # log deviations above 2
 FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, -5.0])}  # and below -5
 LOGGED = {**TINY, "batch": 12, "normalise_obs": True}
@@ -300,8 +307,13 @@ UPDATES = [
     Update("sac-lagrangian box", SOFT, RISEN, WIDE),
     Update("sac-lagrangian choices", SOFT | {"tune_alpha": False}, RISEN, is_continuous=False),
     Update("sac-lagrangian masked", SOFT, RISEN, is_continuous=False, has_choices=True),
+    Update("ddpg", DDPG, {".updates": 33}),
+    Update("ddpg normalised", DDPG | {"layer_norm": True, "n_step": 2}, {".updates": 0}),
     Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
     Update("td3 actor due", TD3, {".updates": 33}, EDGE),
+    Update("td7 critics alone", TD7, BOUNDS | {".updates": 32}, EDGE_OF_7),
+    Update("td7 actor due", TD7 | {"correction": 0.5}, BOUNDS | {".updates": 33}, EDGE_OF_7),
+    Update("td7 targets due", TD7 | {"layer_norm": True}, BOUNDS | {".updates": 34}, EDGE_OF_7),
     Update("bc choices", LOGGED, is_continuous=False, has_choices=True, has_log=True),
     Update("bc box", LOGGED, has_log=True),
     Update("bc squares", LOGGED | {"likelihood": False}, has_log=True),
