@@ -1,16 +1,17 @@
-"""Parallelised Q-network (Gallici 2025, arXiv:2407.04811): Q-learning on fresh rollouts of many
-environments, without a replay buffer and without a target network.
+"""Parallelised Q-network (PQN; Gallici 2025, arXiv:2407.04811).
 
     return      G_t  = r_t + g_t ( lambda G_{t+1} + (1 - lambda) max_a Q(s_{t+1}, a) )
     loss        L    = 1/2 E[ (G_t - Q(s_t, a_t))^2 ]
     behaviour   a uniformly at random with probability epsilon, else argmax_a Q(s, a)
 
-g is gamma times the environment's discount. The returns are Peng's Q(lambda): traces are not cut at
-random actions, and G bootstraps where a rollout or an episode ends, at a time limit from the true
-successor. They are computed once per rollout with the Q that acted, and are constants in ``epochs``
-passes of minibatches. Layer normalisation of all hidden layers takes the target network's part. The
-optimiser is RAdam (Liu 2020, arXiv:1908.03265). Forbidden actions have no part in the maximum.
-Several choices at once are learned as in dqn.
+Q-learning on fresh rollouts of many environments, without a replay buffer and without a target
+network, whose part layer normalisation of the hidden layers takes. g is gamma times the
+environment's discount. The returns are Peng's Q(lambda): traces are not cut at random actions, so
+Q is partly the value of the policy that explores. G bootstraps where a rollout or an episode ends,
+at a time limit from the true successor. Returns are computed once per rollout with the Q that
+acted, and are constants in ``epochs`` passes of minibatches. The optimiser is RAdam (Liu 2020,
+arXiv:1908.03265). Forbidden actions have no part in the maximum. Several choices at once are
+learned as in dqn.
 
 Deviations from the paper: initial weights are those of dqn; a convolution itself is not normalised,
 only the hidden layers behind it; rewards are not scaled (the authors scale CartPole's by 0.1).
