@@ -131,9 +131,9 @@ def test_an_algorithm_of_another_library(word, said):
         algorithms.find(word)
 
 
-def test_the_settings_that_make_edac_sac_n_are_understood():
-    row = next(row for row in TABLE["algorithms"] if row["word"] == "sac_n")
-    said = peer_table("algorithms")[TABLE["algorithms"].index(row)].here.split()
+def test_the_settings_that_make_cql_calibrated_are_understood():
+    row = next(row for row in TABLE["algorithms"] if row["word"] == "CalQL")
+    said = next(each for each in peer_table("algorithms") if each.word == "CalQL").here.split()
     chosen = parse_command_line(["train", *said[:1], "Pendulum-v1", "--steps", "99", *said[1:]])
     assert {name: getattr(chosen, name) for name in row["fields"]} == row["fields"]
 
