@@ -110,7 +110,7 @@ def test_a_field_in_python_is_answered_in_the_same_form():
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("ddpg", "the nearest here is td3, with --delay 1 --target-noise 0"),
+        ("ddpg_continuous_action", "it is called ddpg here"),
         ("sac_continuous_action", "it is called sac here"),
         ("dqn_atari", "it is called dqn here"),
         ("GRPOTrainer", "it is called grpo here"),
@@ -130,9 +130,9 @@ def test_an_algorithm_of_another_library(word, said):
         algorithms.find(word)
 
 
-def test_the_settings_that_make_td3_ddpg_are_understood():
-    row = next(row for row in TABLE["algorithms"] if row["word"] == "ddpg")
-    said = peer_table("algorithms")[TABLE["algorithms"].index(row)].here.split()
+def test_the_settings_that_make_cql_calibrated_are_understood():
+    row = next(row for row in TABLE["algorithms"] if row["word"] == "CalQL")
+    said = next(each for each in peer_table("algorithms") if each.word == "CalQL").here.split()
     chosen = parse_command_line(["train", *said[:1], "Pendulum-v1", "--steps", "99", *said[1:]])
     assert {name: getattr(chosen, name) for name in row["fields"]} == row["fields"]
 

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
+from sterling.system.mistake import Mistake
+
 
 def minibatch_indices(
     key: Key[Array, ""], rows: int, minibatch: int, epochs: int
@@ -18,3 +20,10 @@ def minibatch_indices(
     if pads := -rows % minibatch:
         every = jnp.pad(every, ((0, 0), (0, pads)), constant_values=-1)
     return every.reshape(-1, minibatch)
+
+
+def check_minibatch(minibatch: int, rows: int) -> None:
+    """Raise Mistake unless a minibatch fits into a rollout of ``rows`` rows."""
+    if not 0 < minibatch <= rows:
+        wrong = f"minibatch={minibatch} does not fit into a rollout of {rows} rows"
+        raise Mistake(f"{wrong} (envs x length). Set minibatch between 1 and {rows}.")

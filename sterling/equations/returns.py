@@ -36,6 +36,32 @@ def gae(
     return jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, decay), reverse=True)[1]
 
 
+def lambda_returns(
+    reward: Float[Array, "time ..."],
+    discount: Float[Array, "time ..."],
+    next_value: Float[Array, "time ..."],
+    trace: Bool[Array, "time ..."],
+    *,
+    lam: Float[Array, ""] | float,
+) -> Float[Array, "time ..."]:
+    """Return lambda-returns (Sutton & Barto 2018, eq. 12.20), across episode boundaries.
+
+        G_t = r_t + g_t ( (1 - lam c_t) V(s'_t) + lam c_t G_{t+1} )
+
+    ``discount`` g, ``next_value`` and ``trace`` c are those of :func:`gae`: where row t+1 does not
+    continue row t, G bootstraps from the true successor alone. With V = max_a Q these are the
+    returns of Peng's Q(lambda) (Peng & Williams 1996).
+    """
+
+    def back(ahead: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
+        reward, discount, value, share = row
+        total = reward + discount * ((1.0 - share) * value + share * ahead)
+        return total, total
+
+    rows = (reward, discount, next_value, lam * trace.astype(reward.dtype))
+    return jax.lax.scan(back, jnp.zeros_like(reward[0]), rows, reverse=True)[1]
+
+
 def continues(
     last: Bool[Array, "time ..."], mask: Bool[Array, "time ..."]
 ) -> Bool[Array, "time ..."]:

@@ -1,4 +1,4 @@
-"""Gradient steps: Adam and RMSprop (from optax) with gradient clipping, warm-up, descent."""
+"""Gradient steps: Adam, RAdam and RMSprop (from optax) with gradient clipping, warm-up, descent."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def adam(
     small leaves (such as biases) are stored in one vector, so they need few operations together.
     """
     return _packed(optax.scale_by_adam(beta1, eps=eps), max_norm)
+
+
+def radam(
+    eps: float = 1e-8, max_norm: Float[Array, ""] | float | None = None
+) -> optax.GradientTransformation:
+    """Return rectified Adam's update direction (Liu 2020, arXiv:1908.03265): bare momentum in the
+    first updates, then Adam's, whose length rises to that of :func:`adam` as v has seen more
+    gradients. As in the authors' code the change is at 5 degrees of freedom (paper: 4). Clipping
+    and storage are those of :func:`adam`."""
+    return _packed(optax.scale_by_radam(eps=eps), max_norm)
 
 
 def rmsprop(

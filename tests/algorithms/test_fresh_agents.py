@@ -25,16 +25,18 @@ BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {
     **dict.fromkeys(("c51", "dqn", "iqn", "munchausen-dqn"), CHOICES),
-    **dict.fromkeys(("qr-dqn", "r2d2", "rainbow"), CHOICES),
-    **dict.fromkeys(
-        ("crossq", "droq", "fql", "rebrac", "redq", "simba", "td3", "td3bc", "tqc"), BOX
-    ),
+    **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
+    **dict.fromkeys(("crossq", "ddpg", "droq", "fql", "rebrac", "redq", "simba"), BOX),
+    **dict.fromkeys(("td3", "td3bc", "td7", "tqc"), BOX),
 }
-ROLLOUTS = ("a2c", "ippo", "maml", "mappo", "ppo", "ppo-lagrangian", "recurrent-ppo", "trpo")
+ROLLOUTS = (
+    *("a2c", "ippo", "maml", "mappo", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo", "trpo"),
+)
 SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
 ONLINE = (
     "c51",
     "crossq",
+    "ddpg",
     "distill",
     "dqn",
     "droq",
@@ -52,6 +54,7 @@ ONLINE = (
     "sac-lagrangian",
     "simba",
     "td3",
+    "td7",
     "tqc",
 )
 

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 import sterling
 from sterling.algorithms.online import dqn, sac
+from sterling.algorithms.q_learning import pqn
 from sterling.types import Record, Spec
 
 SIZES = (3, 2)
@@ -94,7 +95,11 @@ def test_dqn_learns_as_from_a_table_of_joint_actions(double):
 
 def test_forbidden_choices_are_never_made():
     batch, every = masked_batch(200), []
-    for algorithm, fields in ((dqn, {"exploration_final": 1.0}), (sac, {})):
+    for algorithm, fields in (
+        (dqn, {"exploration_final": 1.0}),
+        (sac, {}),
+        (pqn, {"minibatch": 8}),
+    ):
         state = algorithm.init(jax.random.key(0), spec(), algorithm.Config(width=8, **fields))
         action, _ = algorithm.act(state, batch.obs, jax.random.key(3), True)
         assert action.shape == (200, 2)
@@ -102,7 +107,8 @@ def test_forbidden_choices_are_never_made():
         assert not (every[-1][:, 0] == 2).any()
         log_prob = algorithm.log_prob(state, batch.obs, action)
         assert log_prob.shape == (200,)
-    assert {tuple(x) for x in every[0]} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    for of_chance in (every[0], every[2]):
+        assert {tuple(x) for x in of_chance} == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
 def test_the_entropy_that_sac_aims_at_counts_what_each_choice_allows():

@@ -224,6 +224,16 @@ CASES = {
             },
         ),
         Case(
+            "pqn",
+            ("",),
+            40_000,
+            {
+                **{"gamma": 0.8, "q_lambda": 0.9, "lr": 5e-3, "length": 16, "minibatch": 64},
+                **{"epochs": 4, "width": 32, "exploration_fraction": 0.5},
+                "exploration_final": 0.05,  # Q is partly the value of the policy that explores
+            },
+        ),
+        Case(
             "r2d2",
             ("",),
             12_000,
@@ -323,6 +333,24 @@ CASES = {
                 **{"segment": 1, "queries": 50, "ask_every": 25, "most_labels": 400},
                 **{"members": 2, "reward_batch": 64, "reward_updates": 40, "reward_lr": 3e-3},
                 **{"reward_width": 32, "reward_depth": 1},
+            },
+        ),
+        Case(
+            "ddpg",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05},
+            },
+        ),
+        Case(
+            "td7",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "target_period": 25, "embedding": 16},
             },
         ),
         Case(

@@ -170,11 +170,11 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 
 DRAWS = {
     "openes": openes,
-    **{"ppo": ppo, "trpo": trpo},
+    **{"ppo": ppo, "pqn": ppo, "trpo": trpo},
     **dict.fromkeys(("ippo", "mappo"), ippo),
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
-    **dict.fromkeys(("td3", "td3bc", "rebrac"), target_noise),
+    **dict.fromkeys(("td3", "td3bc", "td7", "rebrac"), target_noise),
     **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba"), next_and_now),
     **{
         **dict.fromkeys(("edac", "redq"), members),

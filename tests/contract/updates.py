@@ -139,6 +139,10 @@ IQN = {"quantiles": 3, "target_quantiles": 4, "policy_quantiles": 2, "cosines": 
     **{"adam_eps": 0.01, "width": 4}
 }
 MUNCHAUSEN = {"adam_eps": 0.01, "temperature": 0.4, "lowest_bonus": -0.5}
+PQN = {
+    **{"width": 5, "depth": 2, "lr": 3e-3, "gamma": 0.8, "q_lambda": 0.7, "length": 6},
+    **{"minibatch": 7, "epochs": 2, "max_grad_norm": 0.2, "exploration_fraction": 0.5},
+}
 STRETCHES = {
     **{"width": 5, "lr": 3e-3, "batch": mid_run.ENVS, "gamma": 0.8, "burn_in": 2, "length": 5},
     **{"n_step": 2, "target_period": 5, "eta": 0.7, "max_grad_norm": 0.2, "rescale": 0.01},
@@ -173,7 +177,14 @@ RESIDUAL = {
     **{"width": 3, "critic_width": 3, "lr": 3e-3, "weight_decay": 0.2, "batch": 12, "gamma": 0.8},
     **{"tau": 0.05, "alpha": 0.3},
 }
+DDPG = {**REPLAYED, "tau": 0.05}
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
+TD7 = {
+    **REPLAYED,
+    **{"target_noise": 0.4, "noise_clip": 0.3, "target_period": 5, "embedding": 4, "depth": 1},
+}
+BOUNDS = {".low": -0.5, ".high": 0.2, ".lowest": -0.9, ".highest": 0.6}  # some values reach them
+EDGE_OF_7 = {".target.actor.net.rest.layers[1].bias": np.array([1.5, -1.5])}
 WIDE = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, 0.0])}  # log deviations above 2
 FAR = {".actor.net.layers[2].bias": np.array([0.0, 0.0, 3.0, -5.0])}  # and below -5
 LOGGED = {**TINY, "batch": 12, "normalise_obs": True}
@@ -362,6 +373,14 @@ UPDATES = [
         is_continuous=False,
         has_choices=True,
     ),
+    Update("pqn", PQN, {".updates": 33}, is_continuous=False),
+    Update(
+        "pqn masked first updates",
+        PQN | {"minibatch": 24, "max_grad_norm": 50.0, "anneal": False, "layer_norm": False},
+        {".updates": 60, ".optimiser.count": 3.0},
+        is_continuous=False,
+        has_choices=True,
+    ),
     Update("r2d2", STRETCHES, {".updates": 33}, is_continuous=False),
     Update(
         "r2d2 plain target due",
@@ -421,8 +440,13 @@ UPDATES = [
     Update("sac-lagrangian box", SOFT, RISEN, WIDE),
     Update("sac-lagrangian choices", SOFT | {"tune_alpha": False}, RISEN, is_continuous=False),
     Update("sac-lagrangian masked", SOFT, RISEN, is_continuous=False, has_choices=True),
+    Update("ddpg", DDPG, {".updates": 33}),
+    Update("ddpg normalised", DDPG | {"layer_norm": True, "n_step": 2}, {".updates": 0}),
     Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
     Update("td3 actor due", TD3, {".updates": 33}, EDGE),
+    Update("td7 critics alone", TD7, BOUNDS | {".updates": 32}, EDGE_OF_7),
+    Update("td7 actor due", TD7 | {"correction": 0.5}, BOUNDS | {".updates": 33}, EDGE_OF_7),
+    Update("td7 targets due", TD7 | {"layer_norm": True}, BOUNDS | {".updates": 34}, EDGE_OF_7),
     Update("bc choices", LOGGED, is_continuous=False, has_choices=True, has_log=True),
     Update("bc box", LOGGED, has_log=True),
     Update("bc squares", LOGGED | {"likelihood": False}, has_log=True),

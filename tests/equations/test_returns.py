@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from sterling.equations.masked_average import masked_mean, standardise
 from sterling.equations.policy_losses import clipped_surrogate, clipped_value_loss, kl_estimate
-from sterling.equations.returns import continues, gae
+from sterling.equations.returns import continues, gae, lambda_returns
 
 ADVANTAGES = jax.jit(gae)
 RLAX = jax.jit(rlax.truncated_generalized_advantage_estimation)
+LAMBDA_RETURNS = jax.jit(lambda_returns)
+RLAX_Q_LAMBDA = jax.jit(rlax.q_lambda)
 
 
 def advantages(reward, discount, values, last, mask, *, lam, gamma):
@@ -165,3 +167,55 @@ def test_lambda_zero_is_the_td_error(lam):
     )
     assert found[1] == 2.0
     assert found[0] == 3.0 + lam * 2.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**31), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_lambda_returns_of_the_best_values_equal_rlax_q_lambda(seed, lam, gamma):
+    rng = np.random.default_rng(seed)
+    reward, q = rng.normal(size=12).astype(np.float32), rng.normal(size=(13, 3)).astype(np.float32)
+    action, ends = rng.integers(3, size=12), rng.random(12) < 0.2
+    discount = (gamma * ~ends).astype(np.float32)
+    trace = continues(jnp.asarray(ends), jnp.ones(12, bool))
+    found = LAMBDA_RETURNS(reward, discount, q[1:].max(-1), trace, lam=jnp.float32(lam))
+    errors = RLAX_Q_LAMBDA(q[:-1], action, reward, discount, q[1:], jnp.full(12, lam, jnp.float32))
+    taken = np.take_along_axis(q[:-1], action[:, None], -1)[:, 0]
+    np.testing.assert_allclose(found - taken, errors, rtol=2e-4, atol=1e-5)
+
+
+def test_lambda_returns_by_hand():
+    # G_1 = 2 + 0.5 * 8 = 6, G_0 = 1 + 0.5 * (0.75 * 4 + 0.25 * 6) = 3.25
+    found = LAMBDA_RETURNS(
+        jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]), jnp.array([4.0, 8.0]),
+        jnp.array([True, False]), lam=jnp.float32(0.25),
+    )  # fmt: skip
+    np.testing.assert_allclose(found, [3.25, 6.0])
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
+def test_lambda_returns_bootstrap_at_a_cut_and_leak_nothing(lam):
+    """Row 1 is cut, row 2 is the reset (masked), rows 3 and 4 are the next episode."""
+    last, mask = jnp.array([0, 1, 0, 0, 0], bool), jnp.array([1, 1, 0, 1, 1], bool)
+    trace, half = continues(last, mask), jnp.full(5, 0.5)
+
+    def returns(reward, next_value):
+        rows = (jnp.asarray(reward), half, jnp.asarray(next_value), trace)
+        return np.asarray(LAMBDA_RETURNS(*rows, lam=jnp.float32(lam)))
+
+    found = returns([1.0, 1.0, 0.0, 7.0, 9.0], [2.0, 4.0, 10.0, 20.0, 40.0])
+    cut, final = 1.0 + 0.5 * 4.0, 9.0 + 0.5 * 40.0
+    first = 1.0 + 0.5 * ((1.0 - lam) * 2.0 + lam * cut)
+    third = 7.0 + 0.5 * ((1.0 - lam) * 20.0 + lam * final)
+    np.testing.assert_allclose(found[[0, 1, 3, 4]], [first, cut, third, final], rtol=1e-6)
+    again = returns([1.0, 1.0, -50.0, 1e3, -1e3], [2.0, 4.0, -1e3, 1e3, 50.0])
+    np.testing.assert_array_equal(found[:2], again[:2])
+
+
+def test_lambda_returns_less_the_value_are_advantages():
+    rng = np.random.default_rng(3)
+    reward, values = (jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in (8, 9))
+    trace, discount = jnp.asarray(rng.random(8) < 0.7), jnp.full(8, 0.9)
+    found = LAMBDA_RETURNS(reward, discount, values[1:], trace, lam=jnp.float32(0.8))
+    # where a trace ends, both bootstrap from the successor's value, so they may differ no more
+    expected = ADVANTAGES(reward, discount, values[:-1], values[1:], trace, lam=jnp.float32(0.8))
+    np.testing.assert_allclose(found - values[:-1], expected, rtol=1e-4, atol=1e-5)

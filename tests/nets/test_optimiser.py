@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from sterling.nets.optimiser import SMALL_LEAF, PackedLeaves, adam, global_norm
+from sterling.nets.optimiser import SMALL_LEAF, PackedLeaves, adam, global_norm, radam
 
 
 def tree(key, shapes):
@@ -36,6 +36,21 @@ def test_it_moves_as_optax_does(shapes, max_norm):
             expected, other = theirs.update(grads, other)
         for one, two in zip(jax.tree.leaves(direction), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_rectified_adam_begins_as_momentum_and_ends_as_adam():
+    """With equal gradients momentum steps by the gradient, and Adam by 1 (Liu 2020)."""
+    grads = {"weight": jnp.full(3, 0.5)}
+    state, steps = radam().init(grads), []
+    update = jax.jit(radam().update)
+    for _ in range(4):
+        direction, state = update(grads, state)
+        steps.append(float(direction["weight"][0]))
+    np.testing.assert_allclose(steps, 0.5, rtol=1e-4)
+    aged = jax.tree.map(lambda x: jnp.full_like(x, 100_000) if x.ndim == 0 else x, state)
+    m, v = (1.0 - 0.9**4) * 0.5, (1.0 - 0.999**4) * 0.25
+    wanted = (0.9 * m + 0.05) / np.sqrt(0.999 * v + 0.00025)
+    np.testing.assert_allclose(update(grads, aged)[0]["weight"], wanted, rtol=1e-4)
 
 
 @SHAPES

@@ -7,7 +7,7 @@
     temperature  L_a   = E[ alpha (H(pi(.|s)) + dim(A)) ]
 
 g is gamma times the environment's discount; w is 1, or prioritised replay's importance weight. All
-networks normalise inputs and hidden activations (special_layers/batch_renorm.py). Actions of the replay and
+networks normalise inputs and hidden activations (batch_renorm.py). Actions of the replay and
 of the policy have different statistics; normalised together, both are what the critics are trained
 on, and they need no slow copy. Critics in L_Q and the policy in L_pi use the batch's statistics;
 all else uses the running averages that these two passes update: a', Q_i in L_pi, and acting. Actor

@@ -1,7 +1,7 @@
 """SimBa: SAC with networks biased to simple functions (Lee 2025, arXiv:2410.09754).
 
     networks     s is divided by its running deviation, less its mean; residual blocks of two linear
-                 layers behind a layer norm, and a norm before the outputs (special_layers/residual_mlp.py)
+                 layers behind a layer norm, and a norm before the outputs (residual_mlp.py)
     target       y     = r + g (min_i Q'_i(s', a') - alpha log pi(a'|s')),     a' ~ pi(.|s')
     critics      L_Q   = 1/2 sum_i E[ w (Q_i(s, a) - y)^2 ]
     actor        L_pi  = E[ alpha log pi(a|s) - min_i Q_i(s, a) ],             a ~ pi(.|s)

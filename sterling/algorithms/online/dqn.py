@@ -137,7 +137,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 
 
 def act(
-    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+    state: Any, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """Return the best action; with ``explore`` and probability epsilon a random allowed one."""
     return act_by_values(state, state.net(obs), obs, key, explore)
@@ -146,8 +146,9 @@ def act(
 def act_by_values(
     state: Any, q: Float[Array, "... actions"], obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
-    """Return what ``act`` returns, given Q of every action. Here, in ``descend_q`` and in
-    ``epsilon`` ``state`` may be the State of any algorithm that has the fields of this one."""
+    """Return what ``act`` returns, given Q of every action. Here, in ``act``, ``log_prob``,
+    ``value``, ``descend_q`` and ``epsilon`` ``state`` may be the State of any algorithm that has
+    the fields of this one which they read."""
     actions, q = state.net.actions, mask_forbidden(q, obs)
     greedy = actions.distribution(q).mode()
     if not explore:
@@ -160,7 +161,7 @@ def act_by_values(
     return jnp.where(is_random, random_action, greedy), {}
 
 
-def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+def log_prob(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
     """Return log pi(a|s) of the greedy policy: 0 for the best action, -inf for others."""
     return greedy_log_prob(state.net.actions, state.net(obs), obs, action)
 
@@ -173,7 +174,7 @@ def greedy_log_prob(
     return jnp.where(same.all(-1) if actions.kind == "multi" else same, 0.0, -jnp.inf)
 
 
-def value(state: State, obs: Obs) -> Float[Array, "env"]:
+def value(state: Any, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(s, a), the expected return of the greedy policy."""
     return max_q(mask_forbidden(state.net(obs), obs), state.net.actions.sizes)
 

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from sterling import random_keys
 from sterling.equations.masked_average import masked_mean, standardise
-from sterling.equations.minibatches import minibatch_indices
+from sterling.equations.minibatches import check_minibatch, minibatch_indices
 from sterling.equations.policy_losses import clipped_surrogate, clipped_value_loss, kl_estimate
 from sterling.equations.returns import continues, gae
 from sterling.field_types import Activation, Count, Depth, Finite, Limit, NotNegative, Share, Sizes
@@ -35,7 +35,7 @@ from sterling.nets.mlp import MLP
 from sterling.nets.obs_encoder import Encoder, action_mask
 from sterling.nets.optimiser import adam, descend, global_norm
 from sterling.nets.running_statistics import ObsNormaliser, RewardNormaliser
-from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
+from sterling.types import Action, Obs, Record, Rollouts, Signals, Spec, config
 
 can_use_unseen = True  # by the critic
 
@@ -100,10 +100,7 @@ def needs(config: Config) -> Rollouts:
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """Create an agent."""
-    rows = spec.envs * config.length
-    if not 0 < config.minibatch <= rows:
-        wrong = f"minibatch={config.minibatch} does not fit into a rollout of {rows} rows"
-        raise Mistake(f"{wrong} (envs x length). Set minibatch between 1 and {rows}.")
+    check_minibatch(config.minibatch, spec.envs * config.length)
     torso = Encoder.create(random_keys.fold(key, "torso"), spec)
     actions = Actions.from_space(spec.action)
     sizes = (torso.size, *torso.hidden_sizes(config.width, config.depth))

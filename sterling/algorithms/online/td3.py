@@ -40,7 +40,7 @@ from sterling.nets.encoding.unseen_features import without_unseen_features
 from sterling.nets.mlp import MLP
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.optimiser import adam, descend
-from sterling.nets.q_ensemble import TwinCritics
+from sterling.nets.q_ensemble import CriticEnsemble, TwinCritics
 from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, config
 
 can_use_unseen = True  # by the critics
@@ -83,10 +83,10 @@ class Actor(eqx.Module):
 
 
 class Nets(eqx.Module):
-    """Actor and critics."""
+    """Actor and critics; learners that call this file's functions may have a single critic."""
 
     actor: Actor
-    critics: TwinCritics
+    critics: TwinCritics | CriticEnsemble
 
     def action(self, obs: Obs) -> Float[Array, "... n"]:
         """Return mu(s)."""
@@ -128,15 +128,21 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 
 def create_networks(key: Key[Array, ""], spec: Spec, config: Any) -> Nets:
     """Create actor and critics, for any Config with this file's fields of networks."""
-    actions = Actions.from_space(spec.action)
     torso = Encoder.create(random_keys.fold(key, "torso"), spec)
     hidden = torso.hidden_sizes(config.width, config.depth)
-    actor_key, critic_key = (random_keys.fold(key, name) for name in ("actor", "critics"))
-    net = MLP.uniform(actor_key, (torso.size, *hidden, actions.outputs), config.activation)
-    net = without_unseen_features(net, torso, spec)
+    actor = create_actor(key, torso, spec, config)
     kind = {"activation": config.activation, "layer_norm": config.layer_norm}
-    critics = TwinCritics.create(critic_key, torso, hidden, actions.outputs, **kind)
-    return Nets(Actor(net, actions), critics)
+    critic_key = random_keys.fold(key, "critics")
+    critics = TwinCritics.create(critic_key, torso, hidden, actor.actions.outputs, **kind)
+    return Nets(actor, critics)
+
+
+def create_actor(key: Key[Array, ""], torso: Encoder, spec: Spec, config: Any) -> Actor:
+    """Create an actor on the torso of the critics."""
+    actions = Actions.from_space(spec.action)
+    sizes = (torso.size, *torso.hidden_sizes(config.width, config.depth), actions.outputs)
+    net = MLP.uniform(random_keys.fold(key, "actor"), sizes, config.activation)
+    return Actor(without_unseen_features(net, torso, spec), actions)
 
 
 def act(
@@ -175,6 +181,14 @@ def learn_from_targets(
 ) -> tuple[Any, Signals]:
     """Update the critics once towards ``y``, every ``delay``-th time also the actor, by ``loss``,
     and the targets. ``state`` may be any dataclass with the fields of :class:`State`."""
+    updated, signals = update_critics(state, batch, y)
+    due = jnp.mod(updated.updates, state.config.delay) == 0
+    learned = jax.lax.cond(due, lambda: update_actor(updated, batch, loss), lambda: updated)
+    return learned, signals
+
+
+def update_critics(state: Any, batch: Record, y: Float[Array, "batch"]) -> tuple[Any, Signals]:
+    """Update the critics once towards ``y``, and count the update."""
     grads, (metrics, error) = jax.grad(critic_loss, has_aux=True)(state.nets.critics, batch, y)
     direction, critic_optimiser = adam().update(grads, state.critic_optimiser)
     critics = descend(state.nets.critics, direction, state.config.lr)
@@ -184,9 +198,7 @@ def learn_from_targets(
         critic_optimiser=critic_optimiser,
         updates=state.updates + 1,
     )
-    due = jnp.mod(updated.updates, state.config.delay) == 0
-    learned = jax.lax.cond(due, lambda: update_actor(updated, batch, loss), lambda: updated)
-    return learned, Signals(metrics, {"td_error": error})
+    return updated, Signals(metrics, {"td_error": error})
 
 
 def update_actor(state: Any, batch: Record, loss: ActorLoss) -> Any:
@@ -214,7 +226,7 @@ def target_action(state: Any, batch: Record, key: Key[Array, ""]) -> Float[Array
 
 
 def critic_loss(
-    critics: TwinCritics, batch: Record, y: Float[Array, "batch"]
+    critics: TwinCritics | CriticEnsemble, batch: Record, y: Float[Array, "batch"]
 ) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
     """Return L_Q of the module docstring, metrics, and |TD error| per row (mean over critics)."""
     action: Array = batch.action
@@ -226,8 +238,9 @@ def critic_loss(
     return loss, (metrics, jnp.mean(jnp.abs(errors), 0))
 
 
-def actor_loss(actor: Actor, critics: TwinCritics, batch: Record) -> Float[Array, ""]:
+def actor_loss(
+    actor: Actor, critics: TwinCritics | CriticEnsemble, batch: Record
+) -> Float[Array, ""]:
     """Return L_mu of the module docstring."""
     action = actor(critics.torso(batch.obs))
-    first, _ = critics.q_values(batch.obs, action)
-    return -masked_mean(first, batch.mask)
+    return -masked_mean(critics.q_values(batch.obs, action)[0], batch.mask)

@@ -19,7 +19,13 @@ def silu(x: np.ndarray) -> np.ndarray:
     return x / (1.0 + np.exp(-x))
 
 
-ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh, "gelu": gelu, "silu": silu}
+def elu(x: np.ndarray) -> np.ndarray:
+    """Return x, and exp(x) - 1 below 0 (Clevert 2016)."""
+    return np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0)))
+
+
+ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh, "gelu": gelu}
+ACTIVATIONS |= {"silu": silu, "elu": elu}
 
 
 def layer_norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
