@@ -17,6 +17,7 @@ from sterling.envs.padding.padded_items import pad_rows, padded_rows_space
 
 NODE_COUNT, NODES = "graph_node_count", "graph_nodes"
 EDGE_COUNT, EDGE_LINKS, EDGES = "graph_edge_count", "graph_edge_links", "graph_edges"
+ENDS: Any = spaces.Box(0, np.iinfo(np.int64).max, (2,), np.int64)  # type: ignore[arg-type]
 
 
 def padded_graph_space(graph: spaces.Graph, nodes: int, edges: int | None) -> spaces.Dict:
@@ -51,8 +52,7 @@ def pad_graph(space: spaces.Dict, graph: spaces.Graph, obs: Any) -> dict[str, An
             said = f"Use --env max_edges={len(links)} or more"
             raise ContractViolation(f"an observation holds {len(links)} edges. {said}")
         return padded
-    item = spaces.Box(0, space[EDGE_LINKS].nvec.max() - 1, (2,), np.int64)
-    rows = pad_rows(space[EDGE_LINKS], item, links, "edge", "max_edges")
+    rows = pad_rows(space[EDGE_LINKS], ENDS, links, "edge", "max_edges")
     is_wrong = ((links < 0) | (links >= len(obs.nodes))).any(-1)
     if is_wrong.any():
         wrong = int(np.argmax(is_wrong))

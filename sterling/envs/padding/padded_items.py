@@ -14,7 +14,7 @@ from gymnasium.spaces.utils import flatten, flatten_space
 from sterling.envs.hosted.shared_memory import ContractViolation
 
 
-def padded_rows_space(item: spaces.Space[Any], most: int, owner: str) -> spaces.Space[Any]:
+def padded_rows_space(item: Any, most: int, owner: str) -> spaces.Space[Any]:
     """Return the space of ``most`` items, padding included. An item that is neither a Box nor a
     Discrete is flattened to one row of numbers, its choices one-hot. Raises
     :class:`ContractViolation`, which names the space ``owner``, if it cannot be."""
@@ -32,9 +32,7 @@ def padded_rows_space(item: spaces.Space[Any], most: int, owner: str) -> spaces.
     return spaces.Box(bounds[0], bounds[1], dtype=item.dtype.type)
 
 
-def pad_rows(
-    rows_space: Any, item: spaces.Space[Any], items: Any, noun: str, option: str
-) -> np.ndarray:
+def pad_rows(rows_space: Any, item: Any, items: Any, noun: str, option: str) -> np.ndarray:
     """Return items as an array of ``rows_space``, padding last. ``noun`` (one of them) and
     ``option`` (what states the maximum) are for messages. Raises :class:`ContractViolation` for
     too many items, and for one of another shape."""
@@ -48,7 +46,7 @@ def pad_rows(
     rows = np.zeros(rows_space.shape, rows_space.dtype) + start
     is_row = isinstance(item, spaces.Box | spaces.Discrete)
     for index, each in enumerate(items):
-        value = each if is_row else flatten(item, each)
+        value: Any = each if is_row else flatten(item, each)
         if np.shape(value) != shape:
             said = f"but observation_space says {shape}"
             raise ContractViolation(f"{noun} {index} has shape {np.shape(value)}, {said}")

@@ -119,7 +119,8 @@ def pad(space: Any, unpadded: Any, obs: Any) -> Any:
 def pad_for_agent(description: EnvDescription, obs: Any) -> Any:
     """Do the same in the main process, with an action mask or without. Raises Mistake for what
     does not fit."""
-    space, unpadded = description.obs, description.unpadded
+    space: Any = description.obs
+    unpadded = description.unpadded
     try:
         if description.wrap and isinstance(obs, dict) and OBSERVATION in obs:
             return obs | {OBSERVATION: pad(space[OBSERVATION], unpadded, obs[OBSERVATION])}
@@ -137,9 +138,8 @@ def check_is_padded(name: str, leaf: spaces.Space[Any]) -> None:
     """Raise :class:`ContractViolation` for a sequence or graph in an observation space."""
     if name != "observation_space":
         return
-    remedies = {spaces.Sequence: "--env max_items=16"}
-    remedies[spaces.Graph] = "--env max_items=16 (nodes) --env max_edges=64"
-    for kind, remedy in remedies.items():
-        if isinstance(leaf, kind):
-            said = f"Say how many items it may hold at most: {remedy}"
-            raise ContractViolation(f"{name} has a {kind.__name__}. {said}")
+    said = "Say how many items it may hold at most: --env max_items=16"
+    if isinstance(leaf, spaces.Sequence):
+        raise ContractViolation(f"{name} has a Sequence. {said}")
+    if isinstance(leaf, spaces.Graph):
+        raise ContractViolation(f"{name} has a Graph. {said} (nodes) --env max_edges=64")

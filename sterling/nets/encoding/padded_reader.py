@@ -27,7 +27,8 @@ def create_padded_readers(key: Key[Array, ""], kinds: list[LeafKind]) -> list[Re
     readers: list[Reader | None] = []
     edges = 0  # numbers of an edge of the graph whose entries come
     for index, kind in enumerate(kinds):
-        own_key, reader = random_keys.fold(key, "part", index), None
+        own_key = random_keys.fold(key, "part", index)
+        reader: Reader | None = None
         if entry_name(kind) == EDGES:
             edges = item_size(kind)
         if kind.name == "sequence":

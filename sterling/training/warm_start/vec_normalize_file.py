@@ -47,7 +47,8 @@ class _Record:
     name = ""
 
     def __init__(self, *given: Any):
-        self.given, self.state = given, {}
+        self.given = given
+        self.state: Any = {}
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
