@@ -17,7 +17,7 @@ from sterling.envs.padding.padded_items import pad_rows, padded_rows_space
 
 NODE_COUNT, NODES = "graph_node_count", "graph_nodes"
 EDGE_COUNT, EDGE_LINKS, EDGES = "graph_edge_count", "graph_edge_links", "graph_edges"
-ENDS: Any = spaces.Box(0, np.iinfo(np.int64).max, (2,), np.int64)  # type: ignore[arg-type]
+ENDS: Any = spaces.Box(0, np.iinfo(np.int64).max, (2,), np.int64)
 
 
 def padded_graph_space(graph: spaces.Graph, nodes: int, edges: int | None) -> spaces.Dict:
