@@ -22,18 +22,20 @@ PAGE = (Path(__file__).parents[1] / "docs" / "networks.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_a_file_whose_observations_are_sequences_is_trained_in(tmp_path, monkeypatch, capsys):
-    (line,) = re.findall(r"^(sterling .*my_env.py.*)$", PAGE, re.MULTILINE)
-    (reading,) = re.findall(r"^(observations: sequence.*)$", PAGE, re.MULTILINE)
-    (tmp_path / "my_env.py").write_text(BLOCKS[0])
+@pytest.mark.parametrize("number", [0, 1], ids=["sequence", "graph"])
+def test_a_file_with_padded_observations_is_trained_in(number, tmp_path, monkeypatch, capsys):
+    file = ("my_env.py", "my_graph.py")[number]
+    (line,) = re.findall(rf"^(sterling .*{file}.*)$", PAGE, re.MULTILINE)
+    reading = re.findall(r"^(observations: .* -> attention.*)$", PAGE, re.MULTILINE)[number]
+    (tmp_path / file).write_text(BLOCKS[number])
     monkeypatch.chdir(tmp_path)
-    small = ["--steps", "256", "--length", "32", "--evaluate-episodes", "1"]
+    small = ["--steps", "256", "--length", "32", "--minibatch", "32", "--evaluate-episodes", "1"]
     assert main([*shlex.split(line)[1:], *small]) == 0
     assert reading in capsys.readouterr().out
 
 
 def test_the_example_trains_with_its_encoder():
-    _, code = BLOCKS
+    _, _, code = BLOCKS
     found: dict = {"__name__": "networks_page"}
     exec(compile(code, "networks.md", "exec"), found)
     nets = found["run"].agent.state.nets
@@ -43,7 +45,7 @@ def test_the_example_trains_with_its_encoder():
 
 def test_the_commands_are_understood():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 7
+    assert len(lines) == 8
     asked = [parse_command_line(shlex.split(line)[1:]) for line in lines]
     assert asked[0].width == (400, 300)
     assert asked[0].layer_norm
