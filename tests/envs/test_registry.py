@@ -87,7 +87,7 @@ def test_what_is_registered_with_gymnasium_is_found() -> None:
         ("data/hopper", "data/hopper is neither a dataset"),
         ("ALE/Pong-v5", "Unknown environment 'ALE/Pong-v5': it is called Pong-v5 here"),
         ("ALE/Pon-v5", "did you mean Pong-v5"),
-        ("xyzzy", r"Unknown environment 'xyzzy'; sterling.envs.names\(\) lists all"),
+        ("xyzzy", "Unknown environment 'xyzzy'; `sterling list environments` lists all"),
         ("no_such_package:Mine-v0", "package no_such_package cannot be imported"),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_world_of_small_vectors_has_settings_of_its_kind(capsys):
         assert config_of("dqn", names, 50_000).lr in (0.001, 0.004)
     for shape in ((9, 9, 1), (200,)):  # a picture, and many numbers
         assert config_of("dqn", Grid(shape), 200_000).lr == 1e-4
-    assert capsys.readouterr().err == ""
+    capsys.readouterr()
     config = config_of("ppo", Grid((9, 9, 1)), 200_000, lr=0.1)
     assert (config.lr, config.clip, config.epochs, config.width) == (0.1, 0.1, 4, 512)
     assert "ppo: settings for pictures (RL Baselines3 Zoo" in capsys.readouterr().err

@@ -100,19 +100,18 @@ class HostWorld:
         max_failures: Any = 3,
         channels: Any = "",
         reward_weights: Any = "",
-        max_items: Any = None,  # int or None
-        max_edges: Any = None,  # int or None
+        max_items: Any = None,
+        max_edges: Any = None,
     ):
         if workers is not None:
             check_whole_number("workers", workers, 0)
         check_seconds("timeout", timeout)
         check_whole_number("max_failures", max_failures, 1)
         self.name = name or (factory if isinstance(factory, str) else factory_name(factory))
-        self.seeds, self.envs = len(seeds), envs
+        self.seeds, self.envs, self._purpose = len(seeds), envs, purpose
         self.failures: list[tuple[int, str]] = []
         self._seed_env_pairs = [(seed, env) for seed in seeds for env in range(envs)]
-        self._purpose, self._max_failures = purpose, max_failures
-        total = len(self._seed_env_pairs)
+        self._max_failures, total = max_failures, len(self._seed_env_pairs)
         self._failure_times = [collections.deque[float](maxlen=max_failures) for _ in range(total)]
         self._builds, self._unbuilt = np.zeros(total, int), np.ones(total, bool)
         self._must_reset = np.zeros(total, bool)  # whose episode is over

@@ -181,8 +181,8 @@ def _load_tasks(path: Path, maker: str) -> Any:
         if not callable(getattr(made, need, None)):
             where = f"what {maker}() returns" if maker else "the file"
             known = [x for x in user_imports.public_names(module) if callable(getattr(module, x))]
-            other = f", or name what makes the tasks, as {path.name}:{known[-1]}"
-            choice = "" if maker or not known else other
+            other = f", or name what makes the tasks, as {path.name}:{known[-1]}" if known else ""
+            choice = "" if maker else other
             raise Mistake(f"{path.name}: {where} has no {need}; add def {form}{choice}")
     return made
 

@@ -27,14 +27,16 @@ def create_padded_readers(key: Key[Array, ""], kinds: list[LeafKind]) -> list[Re
     readers: list[Reader | None] = []
     edges = 0  # numbers of an edge of the graph whose entries come
     for index, kind in enumerate(kinds):
-        own_key = random_keys.fold(key, "part", index)
         reader: Reader | None = None
         if entry_name(kind) == EDGES:
             edges = item_size(kind)
-        if kind.name == "sequence":
-            reader = SequenceAttention.create(own_key, item_size(kind))
-        elif kind.name == "graph":
-            reader = GraphAttention.create(own_key, item_size(kind), edges)
+        if kind.name in ("sequence", "graph"):
+            own_key = random_keys.fold(key, "part", index)
+            reader = (
+                GraphAttention.create(own_key, item_size(kind), edges)
+                if kind.name == "graph"
+                else SequenceAttention.create(own_key, item_size(kind))
+            )
             edges = 0
         readers.append(reader)
     return readers
