@@ -2,9 +2,11 @@
 
 import ctypes
 import gc
+import json
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is imported
 
@@ -21,32 +23,7 @@ gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for 
 
 # Cases of these tests that make test runs; it leaves the others to make test-slow, because they are
 # the same promise again and take long.
-QUICK_CASES = {
-    "test_language_oracles::test_an_update_equals_its_oracle": (
-        *("grpo", "dpo", "reward", "sft", "token-ppo", "reinforce++", "cispo", "lite-ppo"),
-        *("expert-iteration", "reinforce", "gspo"),
-    ),
-    "test_adaptation_probe::test_maml_comes_near_the_return_of_the_right_action_in_each_level": (
-        "levels-hidden",
-    ),
-    "test_adaptation_probe::test_ppo_stays_below_the_return_of_one_action_for_all_levels": (
-        "levels-hidden-continuous",
-    ),
-    "test_export_policy::test_odd_forms_of_observations_and_actions": (".onnx",),
-    "test_checking::test_a_world_s_fault_is_named_in_its_own_line": (
-        *("same step", "mask", "hidden", "discount", "world"),
-    ),
-    "test_checking::test_a_planted_fault_is_named_in_its_own_line": ("type", "signature"),
-    "test_critic_obs::test_no_policy_reads_what_it_must_not_see": ("ppo",),
-    "test_checking_agents::test_native_worlds_of_several_agents_keep_the_rules": (
-        "probe:hidden-team",
-    ),
-    "test_checking_agents::test_a_world_of_several_agents_is_reviewed": ("-whats0",),
-    "test_recurrence::test_a_rollout_is_unrolled_as_it_was_lived": ("gru",),
-    "test_trpo::test_the_kl_after_a_step_is_positive_and_within_the_limit": ("0.01-action1",),
-    "test_config_file::test_the_file_of_a_run_makes_the_same_run": ("json",),
-    "test_phases::test_stopped_and_resumed_equals_uninterrupted": ("2",),
-}
+QUICK_CASES = json.loads((Path(__file__).parent / "quick_cases.json").read_text())
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks

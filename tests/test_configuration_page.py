@@ -14,6 +14,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text()
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

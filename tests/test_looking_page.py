@@ -25,6 +25,7 @@ def done(tmp_path_factory):
         yield codes
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_runs(done):
     assert len(done) == 6
     assert not any(done.values())

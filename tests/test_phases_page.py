@@ -4,12 +4,15 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from sterling.cli_options import parse_command_line
 from sterling.training.phases.phase_options import parse_phases
 
 PAGE = (Path(__file__).parents[1] / "docs" / "phases.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_example_tells_what_was_forgotten():
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     found: dict = {}

@@ -122,6 +122,7 @@ def test_wrong_words_in_python_are_one_line(given, said):
         sterling.train("ppo", "CartPole-v1", steps=1000, **given)
 
 
+@pytest.mark.slow
 def test_a_field_wins_over_an_option_of_the_environment_with_its_name():
     gymnasium = pytest.importorskip("gymnasium")
 

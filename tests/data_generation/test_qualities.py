@@ -64,6 +64,7 @@ def test_qualities_differ_as_their_names_say(made):
     assert begun < mean["full-replay"]  # it begins where nothing is learned yet
 
 
+@pytest.mark.slow
 def test_agents_are_trained_once(made):
     trainings = {name: any("training" in line for line in lines) for name, lines in made[1].items()}
     assert [name for name, trained in trainings.items() if trained] == ["medium"]

@@ -38,6 +38,7 @@ def do(*words):
     return command.carry_out(parser.parse_args([str(word) for word in words]))
 
 
+@pytest.mark.slow
 def test_actions_are_the_modes_of_each_seeds_policy(run, tmp_path, capsys):
     assert do("record", run, "--episodes", 3, "--out", tmp_path / "a") == 0
     assert "6 episodes" in capsys.readouterr().out

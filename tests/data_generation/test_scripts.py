@@ -42,6 +42,7 @@ def test_a_cube_is_moved_and_the_task_rewarded(cube):
     assert not [finding for finding in check(cube) if finding.severity == "error"]
 
 
+@pytest.mark.slow
 def test_the_rewards_are_those_the_environment_gives(cube):
     """By putting the environment into states of the log."""
     import gymnasium

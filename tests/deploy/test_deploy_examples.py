@@ -9,6 +9,7 @@ from pathlib import Path
 
 import deployed_worlds as worlds
 import numpy as np
+import pytest
 
 from sterling.cli_options import parse_command_line
 from sterling.deploy.export_policy import export_policy
@@ -62,6 +63,7 @@ def test_the_commands_of_the_page_are_understood():
         parse_command_line(shlex.split(line, comments=True)[1:])
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_runs(tmp_path):
     """With a small run in the place of the page's; the C program is compiled and run too."""
     export = {"CartPole-v1": worlds.new_run("ppo", "CartPole-v1")}

@@ -149,6 +149,7 @@ def test_a_batch_is_as_good_as_one_observation(tmp_path):
         np.testing.assert_allclose(from_numpy, own, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_odd_forms_of_observations_and_actions(suffix, tmp_path):
     for world, algorithm in ((worlds.OddForms, "ppo"), (worlds.WideTorques, "td3")):

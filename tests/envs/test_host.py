@@ -149,6 +149,7 @@ def test_a_mask_in_info_wraps_the_observation():
     np.testing.assert_array_equal(step.obs["action_mask"], [[[0, 1]]])
 
 
+@pytest.mark.slow
 def test_an_id_registered_only_here_and_a_closure_reach_the_workers():
     gymnasium.register("OnlyHere-v0", entry_point=lambda: Walk(1))
     length = 1

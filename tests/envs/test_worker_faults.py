@@ -251,6 +251,7 @@ def wait_gone(process, seconds):
     return not psutil.pid_exists(process)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", [False, True])
 def test_workers_do_not_outlive_a_killed_trainer(busy):
     script = f"""
@@ -282,6 +283,7 @@ def test_workers_do_not_outlive_a_killed_trainer(busy):
     assert wait_gone(worker, 8.0)
 
 
+@pytest.mark.slow
 def test_an_orderly_end_needs_no_close_and_no_main_guard(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

@@ -37,6 +37,7 @@ def numbers(line):
     return [float(x) for x in re.findall(r"-?\d+\.\d+", line.split("%")[0])]
 
 
+@pytest.mark.slow
 def test_a_run_is_put_beside_the_behaviour_of_its_log(made, capsys, monkeypatch):
     home, _ = made
     quick = functools.partial(compare_with_behaviour, updates=20, width=8)

@@ -103,6 +103,7 @@ def test_an_iteration_begins_episodes_that_continue_across_the_adaptation(world)
     assert (again != rows.extras["begun"][:, 0]).any()  # levels are drawn anew
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_before_and_after_in_the_same_held_out_levels():
     world = envs.make("probe:levels-hidden", (3, 8), ENVS, purpose="evaluate", strategy="map")
     for traced in (True, False):

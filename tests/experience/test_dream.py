@@ -314,6 +314,7 @@ class Preferring(Stretching):
     asked: ClassVar = {"priority": 0.6}
 
 
+@pytest.mark.slow
 def test_a_learner_is_fed_stretches_of_dreams():
     few = {"model_updates": 2, "learn": 2, "branches": 8, "model_batch": 8, "horizon": 2}
     how = {"steps": 140, "warmup": 100, "evaluate_episodes": 0, "preset": False}

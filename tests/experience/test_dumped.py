@@ -30,6 +30,7 @@ class StopsAfter:
         """Nothing is held."""
 
 
+@pytest.mark.slow
 def test_a_dump_goes_on_where_its_run_was_stopped(tmp_path):
     whole, broken, path = (tmp_path / name for name in ("whole", "broken", "run"))
     expected = sterling.train("grpo", "arithmetic", dump=str(whole), **FIELDS)

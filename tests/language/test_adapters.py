@@ -302,6 +302,7 @@ def test_a_users_module(tmp_path):
     family.close()
 
 
+@pytest.mark.slow
 def test_a_verifiers_fault_costs_one_response(tmp_path):
     family = tasks.find_family(written(tmp_path / "plus.py", MODULE))
     task = family.sample(3, 1)
@@ -320,6 +321,7 @@ def test_a_verifiers_fault_costs_one_response(tmp_path):
     family.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["", "try-again:"])
 def test_a_verifiers_fault_is_no_reward(tmp_path, world):
     """The scene is given up, as any that fails, and the result says why."""
@@ -476,6 +478,7 @@ def verify(task, response):
 """
 
 
+@pytest.mark.slow
 def test_a_slow_verdict_is_its_own_answers_and_no_others(tmp_path):
     """Its limit is the file's own: a scene's patience, which is shorter, does not cut it off."""
     family = tasks.find_family(written(tmp_path / "slow.py", SLOW))
@@ -547,6 +550,7 @@ def test_a_worker_that_cannot_begin_says_so():
         assert worker._process is None
 
 
+@pytest.mark.slow
 def test_reasoning_gym_poses_the_same_task_in_another_process():
     family = tasks.find_family("reasoning-gym:ransom_note")  # whose texts come from a set
     first = [family.sample(seed, 0) for seed in range(5)]

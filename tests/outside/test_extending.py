@@ -105,6 +105,7 @@ def test_a_world_of_the_page_passes_its_check(word, page):
     assert not [finding for finding in check_environment(word, quick=True) if finding.failed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["my_algorithm.py", "dqn"])
 def test_the_source_of_the_page_pays_in_a_world_on_the_host_too(learner, page):
     fields = {} if learner != "dqn" else {"warmup": 64, "width": 8, "capacity": 500, "batch": 8}

@@ -82,6 +82,7 @@ def test_a_student_does_what_the_teacher_would_as_far_as_it_can_see(teacher, tmp
     np.testing.assert_allclose(np.subtract(own, 1.0), taught["difference"]["per_seed"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_student_that_sees_everything_equals_its_teacher(teacher):
     run = student(teacher, obs="", steps=2_048)
     assert run.result["taught"]["difference"]["per_seed"] == [0.0, 0.0]

@@ -128,6 +128,7 @@ def test_a_closed_terminal_is_answered_like_sigterm(kind, tmp_path):
     assert all(checkpoint.read_iteration(path) > 0 for path in saved)
 
 
+@pytest.mark.slow
 def test_a_run_that_nohup_has_started_goes_on_without_its_terminal(tmp_path):
     path = tmp_path / "out"
     command = "train ppo probe:both --steps 2560 --log-every 128 --evaluate-episodes 2 --out"

@@ -170,6 +170,7 @@ def test_a_finished_offline_run_goes_on_online_as_if_both_had_been_asked_for(
     assert config["earlier"] == [{"steps": 0, "updates": 4}]
 
 
+@pytest.mark.slow
 def test_a_finished_offline_run_goes_on_in_another_world_beside_its_log(offline, tmp_path):
     finished, log = offline
     path = shutil.copytree(finished, tmp_path / "run")

@@ -179,6 +179,7 @@ def test_a_run_that_began_with_statistics_can_be_written_as_settings_and_shown(t
     assert "ppo-normalised.pkl" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_installed_run_trains_on_and_is_evaluated(tmp_path):
     how = {"steps": 64, "envs": 4, "width": 8, "seeds": 2, "preset": False, "evaluate_episodes": 1}
     world = f"{MODELS / 'small_worlds.py'}:choices"

@@ -90,6 +90,7 @@ def _data(tmp_path_factory):
     return logs.write("both-continuous", False, tmp_path_factory.mktemp("logs"))
 
 
+@pytest.mark.slow
 def test_from_the_log_to_the_world_is_two_phases(data):
     fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 2}
     how = {"data": data, "updates": 20, "share": 0.25, **fields}
@@ -156,6 +157,7 @@ def test_stopped_and_resumed_equals_uninterrupted(at, tmp_path):
     assert [row["phase"] for row in logs[0]] == [1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_every_world_is_judged_and_what_is_forgotten_told(tmp_path):
     how = {**PPO, "steps": 128, "evaluate_episodes": 3}
     run = sterling.train(
@@ -173,6 +175,7 @@ def test_every_world_is_judged_and_what_is_forgotten_told(tmp_path):
     assert first["CartPole"]["per_seed"] == there.result["final"]["return"]["per_seed"]
 
 
+@pytest.mark.slow
 def test_a_stored_run_is_judged_in_the_world_of_any_phase(tmp_path):
     how = {**PPO, "steps": 64, "evaluate_episodes": 2, "out": tmp_path / "run"}
     sterling.train("ppo", HERE, then="steps=64 env.max_episode_steps=7 epochs=2", **how)

@@ -261,6 +261,7 @@ def _lives(process):
         return False
 
 
+@pytest.mark.slow
 def test_a_part_that_another_process_holds_is_said_in_one_line(tmp_path):
     path = tmp_path / "run"
     held = f"{path / 'parts' / '0'} is in use by process {os.getpid()}"

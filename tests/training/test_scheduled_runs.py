@@ -77,6 +77,7 @@ def annealed(tmp_path_factory):
     return path, how, sterling.train("ppo", HERE, out=path, **how)
 
 
+@pytest.mark.slow
 def test_a_linear_schedule_to_zero_is_annealing(capsys):
     scheduled = sterling.train("ppo", HERE, steps=320, lr="linear:3e-3:0", **PPO)
     assert "ppo: lr follows its schedule, and anneal is off" in capsys.readouterr().err
@@ -225,6 +226,7 @@ def test_a_config_whose_optional_field_became_a_leaf_is_still_a_tree():
     assert jax.tree.structure(made) != jax.tree.structure(config)
 
 
+@pytest.mark.slow
 def test_from_a_log_to_the_world(tmp_path):
     data = tmp_path / "log"
     logs.write("both-continuous", False, data.parent)
@@ -241,6 +243,7 @@ def test_from_a_log_to_the_world(tmp_path):
     np.testing.assert_allclose([x[0] for x in held[4:]], [3e-3, 2e-3, 1e-3], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_language_model_follows_one(tmp_path, one_layer):
     how = {"model": "nano", "updates": 4, "evaluate_episodes": 0, "batch": 2, "log_every": 1}
     sterling.train("sft", "reverse-text", lr="linear:1e-3:2e-4", out=tmp_path / "run", **how)

@@ -278,6 +278,7 @@ def test_a_time_budget_stops_at_once_where_it_is_over_and_a_larger_one_continues
     same(again.agent.state, train(**how).agent.state)
 
 
+@pytest.mark.slow
 def test_a_stop_ends_the_run_in_its_phase_and_further_phases_can_follow(tmp_path):
     then = [{"steps": 128, "env.max_episode_steps": 50}, {"steps": 64}]
     path = tmp_path / "run"

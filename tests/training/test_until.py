@@ -176,6 +176,7 @@ def test_seeds_without_a_final_return_have_failed(tmp_path):
 CHOICE = f"{Path(__file__).parents[1] / 'contract' / 'choice.py'}:Choice"
 
 
+@pytest.mark.slow
 def test_a_channel_is_decided_in_its_own_direction(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fields = "length=16,minibatch=16,epochs=8,anneal=false,width=8"

@@ -65,6 +65,7 @@ def arrays(state):
     return {name: np.asarray(leaf) for name, leaf in names}
 
 
+@pytest.mark.slow
 def test_the_same_algorithm_takes_all_but_its_counters_and_settings(runs, capsys):
     before = arrays(sterling.load(runs / "ppo").agent.state)
     now = arrays(begin("ppo", HERE, runs / "ppo", seeds=2, lr=0.5).agent.state)
@@ -223,6 +224,7 @@ def _worlds(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_world_with_equal_spaces_and_one_with_more_choices(runs, worlds, capsys):
     run = begin("ppo", f"{worlds}:same", runs / "ppo", seeds=2)
     assert "policy (7 of 7 arrays)" in capsys.readouterr().out

@@ -83,6 +83,7 @@ def test_a_trial_logs_what_sterling_train_logs(tmp_path):
     assert lines[0]["returns"] == [list(each) for each in logged]
 
 
+@pytest.mark.slow
 def test_exploiting_copies_the_better_and_leaves_the_others_alone(tmp_path):
     base = settings("dqn")
     plan, half = StudyPlan(base, "last", tmp_path), STEPS // 2
