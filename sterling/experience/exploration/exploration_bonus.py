@@ -67,29 +67,33 @@ class ExplorationBonus(Around, eqx.Module):
         source, rows = self.source.live(agent, keys)
         own_keys = random_keys.fold_each(keys, "bonus")
         plain = dataclasses.replace(rows, start=None)
-        bonus, scale, amount = _give_bonuses(self.bonus, self.scale, plain, own_keys)
-        rows = dataclasses.replace(rows, reward=rows.reward + self.weight * amount)
-        given = self.given + self.weight * amount.sum((1, 2))
+        before = self.bonus, self.scale, self.given
+        (bonus, scale, given), reward = _give_bonuses(before, plain, own_keys, self.weight)
         changed = {"source": source, "bonus": bonus, "scale": scale, "given": given}
-        return dataclasses.replace(self, **changed), rows
+        return dataclasses.replace(self, **changed), dataclasses.replace(rows, reward=reward)
+
+
+Giver = tuple[Any, RewardNormaliser, Float[Array, "..."]]  # bonus, its scale, sum of what it gave
 
 
 @eqx.filter_jit  # for host worlds; no effect inside a compiled program
 def _give_bonuses(
-    bonus: Any, scale: RewardNormaliser, rows: Record, keys: Key[Array, "seed"]
-) -> tuple[Any, RewardNormaliser, Float[Array, "seed time env"]]:
-    """Return bonus and scale of every seed after the rows, and what each row is given."""
+    giver: Giver, rows: Record, keys: Key[Array, "seed"], weight: float
+) -> tuple[Giver, Float[Array, "seed time env"]]:
+    """Return every seed's giver after the rows, and the rows' rewards with the bonus."""
 
-    def each(bonus: Any, scale: RewardNormaliser, rows: Record, key: Key[Array, ""]) -> Any:
+    def each(giver: Giver, rows: Record, key: Key[Array, ""]) -> Any:
+        bonus, scale, given = giver
         shape = rows.mask.shape
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
-        learned, amount = bonus.explore(flat, key)
+        bonus, amount = bonus.explore(flat, key)
         amount = jnp.where(rows.mask, amount.reshape(shape), 0.0)
         scale = scale.update(amount, rows.last, rows.mask, GAMMA)
-        return learned, scale, jnp.where(rows.mask, scale.scale(amount), 0.0)
+        amount = jnp.where(rows.mask, weight * scale.scale(amount), 0.0)
+        return (bonus, scale, given + amount.sum()), rows.reward + amount
 
-    # one seed after another, so that sums round the same however many seeds there are
-    given: Any = over_seeds("map", each)(bonus, scale, rows, keys)
+    # one seed after another, so that all numbers round the same however many seeds there are
+    given: Any = over_seeds("map", each)(giver, rows, keys)
     return given
 
 
