@@ -111,10 +111,7 @@ def bonus_layer(
     def wrap(source: Rollout, numbers: Numbers, keys: Key[Array, "seed"], actor: Actor) -> Any:
         spec, seeds = source.world.spec, source.world.seeds
         own_keys = random_keys.fold_each(keys, "bonus")
-        bonus = jax.tree.map(
-            lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0],
-            *[create(key, spec) for key in own_keys],
-        )
+        bonus = over_seeds("map", lambda key: create(key, spec))(own_keys)
         scale = RewardNormaliser.create(spec.envs, scaled)
         scale = jax.tree.map(lambda x: jnp.repeat(x[None], seeds, 0), scale)
         return ExplorationBonus(source, bonus, scale, jnp.zeros(seeds), *numbers)
