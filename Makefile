@@ -59,7 +59,7 @@ define tests
 	XLA_FLAGS="$(LEAST)" $(PYTEST) -m "not as_users and $(1)" tests
 endef
 
-test: $(STAMP)  ## the tests that hold every promise (about 13 minutes on two idle cores)
+test: $(STAMP)  ## the tests that hold every promise (about 15 minutes on two idle cores)
 	$(call tests,not slow)
 
 test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases
