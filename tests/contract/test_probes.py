@@ -29,7 +29,7 @@ CLIMBS = {  # of those who learn under a limit
 }
 
 
-KINDS = {  # of learning; in make test one of each, in test-all every algorithm
+KINDS = {  # of learning; in make test one of each, in test-all every algorithm (see cases.FIRST)
     "ppo": "from rollouts",
     "ippo": "and in teams",
     "maml": "and after adapting to them",
@@ -45,7 +45,7 @@ KINDS = {  # of learning; in make test one of each, in test-all every algorithm
 
 
 def runs() -> Iterator[Any]:
-    """Every algorithm on every world; in ``make test`` one of each kind on "both", which has an
+    """Every algorithm on its worlds; in ``make test`` one of each kind on "both", which has an
     observation, a choice and a delay (who remembers, or learns under a limit, on the worlds further
     below), and one with each kind of experience that it gathers also on "limits", in which episodes
     are cut."""
