@@ -12,6 +12,8 @@ import sterling
 from sterling import envs
 from sterling.envs.padding.padded_observations import PaddedObservations
 from sterling.nets.encoding.encoder_description import describe_observations
+from sterling.nets.encoding.graph_attention import GraphAttention, Messages
+from sterling.nets.encoding.sequence_attention import HEADS, WIDTH
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.running_statistics import ObsNormaliser
 from sterling.types import Mistake
@@ -94,10 +96,19 @@ def test_links_edges_and_distant_nodes_count():
         assert np.abs(read(chain) - read(other)).max() > 1e-3
 
 
-def test_a_round_equals_its_equation():
-    from sterling.nets.encoding.graph_attention import Messages
-    from sterling.nets.encoding.sequence_attention import HEADS, WIDTH
+def test_messages_go_both_ways_along_edges_and_from_each_node_to_itself():
+    made = GraphAttention.create(jax.random.key(0), 2, 1)
+    links, is_edge = jnp.asarray([[[0, 1], [2, 0]]]), jnp.asarray([[True, False]])
+    features, is_node = jnp.ones((1, 2, 1)), jnp.asarray([[True, True, False]])
+    senders, receivers, edges = made._messages(links, features, is_edge, is_node)
+    real = np.flatnonzero(np.asarray(receivers[0]).any(-1))
+    goes = [tuple(int(x[0, row].argmax()) for x in (senders, receivers)) for row in real]
+    assert goes == [(0, 1), (1, 0), (0, 0), (1, 1)]
+    assert not np.asarray(senders[0])[np.setdiff1d(np.arange(7), real)].any()
+    assert np.abs(edges[0, 0] - edges[0, 2]).max() > 1e-3  # an own embedding for either way
 
+
+def test_a_round_equals_its_equation():
     made = Messages.create(jax.random.key(1))
     draw = np.random.default_rng(0)
     nodes = draw.normal(size=(1, 3, WIDTH)).astype(np.float32)
