@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.runtime
 
-.PHONY: demo lock newest test test-slow test-all lint types docs scores scores-slow shootout bench offline language judge reliability mutants browser probes clean
+.PHONY: demo lock newest test test-slow test-all lint types docs scores scores-slow shootout bench offline language judge reliability mutants browser all-cases clean
 
 # The versions that were tried, with their hashes; `pip install .` keeps the ranges of pyproject.toml.
 # Python translates what it imports, which is a small part of what is installed: --no-compile.
@@ -67,8 +67,8 @@ test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases
 
 test-all: test test-slow  ## every test
 
-probes: $(STAMP)  ## every algorithm on every probe world; test-all runs most on the hard ones only (an hour)
-	STERLING_ALL_PROBES=1 XLA_FLAGS="$(LEAST)" $(PYTEST) tests/contract/test_probes.py
+all-cases: $(STAMP)  ## every algorithm on every probe world, and killed; test-all takes fewer (an hour)
+	STERLING_ALL_CASES=1 XLA_FLAGS="$(LEAST)" $(PYTEST) tests/contract/test_probes.py tests/contract/test_resume.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -13,10 +13,10 @@ from sterling.algorithms import find
 
 KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits")
 HARD = ("both", "cut", "limits")  # worlds of which the others are easier forms
-# whose feeds are those of all others; these run on every world, the others on the hard ones
-# (``make probes``: all on every world), because 340 runs took longer than all other tests
+# whose feeds are those of all others: these run on every world, the others on the hard ones (``make
+# all-cases``: all on every world), because so many runs took longer than all other tests
 FIRST = ("ppo", "recurrent-ppo", "dqn", "r2d2", "sac", "td3", "openes", "maml", "ippo")
-EVERYWHERE = os.environ.get("STERLING_ALL_PROBES") == "1"
+EVERYWHERE = os.environ.get("STERLING_ALL_CASES") == "1"
 
 
 @dataclasses.dataclass(frozen=True)

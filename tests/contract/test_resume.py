@@ -1,7 +1,8 @@
 """Killed at any moment and resumed in a fresh process equals uninterrupted, bit for bit.
 
 ``test_seeds.py`` holds the same of a signal, for every algorithm within one process, and
-``tests/reliability/test_kills.py`` of a kill, for PPO; so these are slow tests.
+``tests/reliability/test_kills.py`` of a kill, for PPO; so these are slow tests, and one algorithm of
+each kind of source is killed (``make all-cases``: every one).
 """
 
 import json
@@ -16,7 +17,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from cases import CASES, each
+from cases import CASES, EVERYWHERE, FIRST, each
 from stopping import newest
 
 import sterling
@@ -39,7 +40,11 @@ def start(path: Path, kind: str, name: str, form: str, budget: dict) -> subproce
     return subprocess.Popen([sys.executable, "-c", PROGRAM, json.dumps(what)], env=os.environ)
 
 
-@pytest.mark.parametrize(("name", "form"), each())
+KILLED = (*FIRST, "bc", "distill", "dt", "iql", "mbpo", "pebble")
+RUNS = [run for run in each() if EVERYWHERE or getattr(run, "values", run)[0] in KILLED]
+
+
+@pytest.mark.parametrize(("name", "form"), RUNS)
 def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path, written_logs):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     budget = CASES[name].budget(f"both{form}", 6_400, written_logs)
