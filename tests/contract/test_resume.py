@@ -1,8 +1,8 @@
 """Killed at any moment and resumed in a fresh process equals uninterrupted, bit for bit.
 
 ``test_seeds.py`` holds the same of a signal, for every algorithm within one process, and
-``tests/reliability/test_kills.py`` of a kill, for PPO; so these are slow tests, and one algorithm of
-each kind of source is killed (``make all-cases``: every one).
+``tests/reliability/test_kills.py`` of a kill, for PPO; so these are slow tests, and one algorithm
+of each kind of source is killed (``make all-cases``: every one).
 """
 
 import json
