@@ -92,7 +92,8 @@ def _plain(leaf):
 
 @pytest.mark.parametrize(("name", "form"), each("ppo", "iql"))
 def test_vmap_is_close_over_a_few_updates(name, form, written_logs):
-    few = {"iterations": 3 if name == "ppo" else 48}
+    # crossq divides by deviations of batches, so rounding grows from update to update
+    few = {"iterations": {"ppo": 3, "crossq": 8}.get(name, 48)}
     together = train((name, form), [0, 1], written_logs, strategy="vmap", **few).agent.state
     alone = train((name, form), [1], written_logs, **few).agent.state
     for many, one in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
