@@ -208,7 +208,9 @@ def test_runs_are_equal_with_and_without_stored_programs(tmp_path):
         for name, more in (("fresh", {program_store.SWITCH: "0"}), ("first", {}), ("second", {}))
     }
     assert "make" in lowered["fresh"]
-    assert not {"make", "_advance_traced"} & set(lowered["second"])
+    # what creates an agent calls LAPACK, and such programs are not stored
+    assert "_advance_traced" in lowered["fresh"]
+    assert "_advance_traced" not in lowered["second"]
     assert leaves("fresh") == leaves("first") == leaves("second")
     for name, more in (("fresh", {program_store.SWITCH: "0"}), ("second", {})):
         sterling("resume", str(tmp_path / name), "--steps", "8_000", **more)
