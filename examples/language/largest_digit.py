@@ -21,4 +21,5 @@ class LargestDigit:
 
 
 def make():
+    """Return the task; `FILE.py:make` names it in a command."""
     return LargestDigit()
