@@ -89,7 +89,7 @@ def test_the_judge_of_a_run_is_that_of_the_seed_asked_for(judges):
 @pytest.mark.slow
 def test_a_pair_is_known_where_the_better_answer_has_the_higher_score(judges):
     run = sterling.load(judges)
-    found = _prefers_solution(run.agent, run.settings, 12)
+    found = _prefers_solution(run.agent, run.settings, 12, fresh=False)
     assert found.shape == (2, 12)
     apart = make_pairs(
         worlds.find_world("reverse-text"), asked_levels(run.settings, WORLD), 12, seed=1
