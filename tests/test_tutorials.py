@@ -49,6 +49,8 @@ def test_a_tutorial_says_what_it_needs_and_shows_files_as_they_are(page):
 def test_every_block_of_a_tutorial_runs_as_it_stands(page, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    # the tests' own processes set COLUMNS, at which the commands would wrap their lines
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     said = ""
     for kind, code in blocks(page):
         named = FILE.match(code)
@@ -64,7 +66,7 @@ def test_every_block_of_a_tutorial_runs_as_it_stands(page, tmp_path):
                 stderr=subprocess.STDOUT,
                 text=True,
                 cwd=tmp_path,
-                env={**os.environ, "PATH": path},
+                env={**env, "PATH": path},
                 timeout=1500,
             )
             assert done.returncode == 0, f"{code}{done.stdout[-2000:]}"
