@@ -30,7 +30,7 @@ LOG_AND_LANGUAGE_OPTIONS = (  # the options for datasets and for language models
 FORWARDED_OPTIONS = (
     *("steps", "updates", "seeds", "envs", "strategy", "preset", "evaluate_episodes"),
     *("evaluate_every", "evaluate_limit", "checkpoint_minutes", "log_every", "out"),
-    *("return_within", "failed", "sources", "hindsight", "max_episode_steps"),
+    *("return_within", "failed", "sources", "plasticity", "hindsight", "max_episode_steps"),
     *("critic_obs", "obs", "teacher", "encoder", "init"),
     *("stop_at", "patience", "time_budget", "keep"),
     *("guide", "guiding", "guide_steps", "tensorboard", "wandb", "quiet"),
@@ -112,6 +112,9 @@ def add_source_options(add: Any) -> None:
     anew = "replace goals in replay by achieved ones (hindsight): future, final or future:0.8 "
     anew += "(docs/goals.md)"
     add("--hindsight", metavar="WORD", help=anew)
+    upkeep = "keep networks able to learn: reset:EVERY, perturb:EVERY,KEEP, decay:RATE; and units, "
+    upkeep += "which logs dormant units; joined by + (docs/plasticity.md)"
+    add("--plasticity", metavar="WORDS", help=upkeep)
     hidden = "entries of a dict observation that the critic gets and the policy does not, such as "
     hidden += "state (docs/critic-obs.md)"
     add("--critic-obs", metavar="NAMES", help=hidden)

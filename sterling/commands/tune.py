@@ -35,7 +35,7 @@ FORWARDED_OPTIONS = (
     *("trials", "seeds", "test_seeds", "search", "objective", "key", "parallel", "workers"),
     *("eta", "least", "generations", "quantile", "envs", "strategy", "evaluate_episodes"),
     *("return_within", "failed", "metric", "sources", "hindsight", "max_episode_steps"),
-    *("critic_obs", "obs", "encoder"),
+    *("critic_obs", "obs", "encoder", "plasticity"),
     *("log_every", "preset", "updates", "steps", "out", "quiet", "space"),
     *train.LOG_AND_LANGUAGE_OPTIONS,
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Key, Num
 
 from sterling import random_keys
-from sterling.nets.mlp import orthogonal_matrix
+from sterling.nets.mlp import CHANNELS, orthogonal_matrix
 from sterling.problem.picture_layout import channels_first
 
 Layers = tuple[tuple[int, int, int], ...]  # (channels, kernel, stride) per layer
@@ -117,7 +118,7 @@ class Torso(eqx.Module):
         lead = x.shape[:-3]
         x = channels_last_floats(x, self.channels_first, self.is_bytes)
         for layer in self.layers:
-            x = jax.nn.relu(layer(x))
+            x = checkpoint_name(jax.nn.relu(layer(x)), CHANNELS)
         return x.reshape(*lead, self.size)
 
 

@@ -11,8 +11,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Key
 
+# marks of values in a program, by which training/plasticity/ finds them; they compute nothing
+HIDDEN, LAST_HIDDEN, CHANNELS = "hidden units", "last hidden units", "channels"
 ACTIVATIONS = {
     **{"tanh": jnp.tanh, "relu": jax.nn.relu, "silu": jax.nn.silu, "elu": jax.nn.elu},
     "gelu": jax.nn.gelu,
@@ -126,6 +129,7 @@ class MLP(eqx.Module):
         for index, layer in enumerate(self.layers[:-1]):
             x = drop(layer(x), index)
             x = activation(self.norms[index](x) if self.norms else x)
+            x = checkpoint_name(x, LAST_HIDDEN if index == len(self.layers) - 2 else HIDDEN)
         x = self.layers[-1](x)
         return activation(x) if self.activate_last else x
 

@@ -25,6 +25,7 @@ from sterling.training.blinded_algorithm import hide_unseen
 from sterling.training.config.settings import Settings
 from sterling.training.field_schedules import FieldSchedules
 from sterling.training.phases.phase_sequence import plan_phases
+from sterling.training.plasticity.network_upkeep import Upkeep, plan_upkeep
 from sterling.training.runtime.memory_footprint import check_agent_memory, check_network_memory
 from sterling.training.updates import FeedUpdates, StateAndHeard, check_metrics
 from sterling.types import (
@@ -45,6 +46,7 @@ class Agent(eqx.Module):
     needs: Any = eqx.field(static=True)
     strategy: str = eqx.field(static=True)
     schedules: FieldSchedules | None = None  # of fields that change in every iteration
+    plasticity: Upkeep | None = eqx.field(static=True, default=None)  # of the networks
 
     @classmethod
     def create(
@@ -143,15 +145,19 @@ class Agent(eqx.Module):
         """
         feeds = self.needs.feeds
         chances = [draws.presample(feed, feed_keys(feed, keys["draw"])) for feed in feeds]
+        measured = self.plasticity is not None and self.plasticity.units
 
         def learn(learned: StateAndHeard, seed: Array, chances: Any, key: Key[Array, ""]) -> Any:
             metrics: dict[str, Array] = {}
             for feed, chance in zip(feeds, chances, strict=True):
                 own = named.fold(key, feed.name) if feed.name else key
-                updates = FeedUpdates(self.algorithm, feed, draws, seed)
+                updates = FeedUpdates(self.algorithm, feed, draws, seed, measured)
                 learned, found = updates(learned, chance, own, iteration)
                 check_metrics(feed, feeds, found)
                 metrics |= found
+            if self.plasticity is not None:
+                state = self.plasticity.renewed(self.algorithm, learned[0], iteration, key)
+                learned = state, learned[1]
             return learned, metrics
 
         seeds = jnp.arange(len(keys["learn"]), dtype=jnp.int32)
@@ -233,7 +239,8 @@ def create_agent(
     shapes = jax.eval_shape(create, seeds, own).state
     check_agent_memory(settings, shapes)
     check_choice_is_used(settings.encoder, shapes, settings.title)
-    return create(seeds, own).with_schedules(first_schedules(settings), 0)
+    agent = create(seeds, own).with_schedules(first_schedules(settings), 0)
+    return dataclasses.replace(agent, plasticity=plan_upkeep(settings, spec))
 
 
 def first_schedules(settings: Settings) -> FieldSchedules | None:

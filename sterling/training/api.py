@@ -119,20 +119,21 @@ def train(
             (what the agents start from: an earlier run's folder, one of its seeds as
             ``"runs/earlier:seed=3"``, or a file of weights; see docs/warm-starts.md); ``augment``
             (a data augmentation, as ``"gaussian:0.0003"``); ``sources`` (layers around its
-            rollouts, as ``"plr"`` or ``"pool:4,10000"``); ``hindsight`` (how goals in the replay
-            buffer are relabelled, as ``"future"``); ``critic_obs`` or ``obs`` (entries of a dict
-            observation that only the critic gets, or the only ones that the policy gets; see
-            docs/critic-obs.md); ``encoder`` (of observations: nature, impala, grid, flat,
-            ``"my_nets.py:make"`` or the function; see docs/networks.md); ``teacher`` (the folder of
-            a run that ``distill`` imitates); ``return_within`` (``(low, high)``, bounds of returns
-            in an environment of your own; None for an end without a bound) and ``failed`` (what a
-            failed seed counts as in the result: a number, "worst" or "exclude"); for a language
-            model the fields of :class:`~sterling.training.config.run_options.LanguageSettings`
-            (``model``, ``levels``, ``curriculum``, ``texts``, ...); ``tensorboard`` (True: also
-            write metrics to OUT/tensorboard), ``wandb`` (a project of Weights & Biases), ``quiet``
-            (False: show progress; default True); every field of the Config, where a float field
-            takes a schedule too, as ``lr="linear:3e-4:0"`` (docs/schedules.md); and every option of
-            the environment, such as ``max_episode_steps=200``, if the Config has no such field.
+            rollouts, as ``"plr"`` or ``"pool:4,10000"``); ``plasticity`` (as ``"reset:200_000"``;
+            see docs/plasticity.md); ``hindsight`` (how goals in the replay are relabelled, as
+            ``"future"``); ``critic_obs`` or ``obs`` (entries of a dict observation that only the
+            critic gets, or the only ones that the policy gets; see docs/critic-obs.md); ``encoder``
+            (of observations: nature, impala, grid, flat, ``"my_nets.py:make"`` or the function; see
+            docs/networks.md); ``teacher`` (the folder of a run that ``distill`` imitates);
+            ``return_within`` (``(low, high)``, bounds of returns in an environment of your own;
+            None for an end without a bound) and ``failed`` (what a failed seed counts as in the
+            result: a number, "worst" or "exclude"); for a language model the fields of
+            :class:`~sterling.training.config.run_options.LanguageSettings` (``model``, ``levels``,
+            ``curriculum``, ``texts``, ...); ``tensorboard`` (True: also write metrics to
+            OUT/tensorboard), ``wandb`` (a project of Weights & Biases), ``quiet`` (False: show
+            progress; default True); every field of the Config, where a float field takes a schedule
+            too, as ``lr="linear:3e-4:0"`` (docs/schedules.md); and every option of the environment,
+            such as ``max_episode_steps=200``, if the Config has no such field.
 
     Raises:
         Mistake: a usage error, in one line.

@@ -13,6 +13,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import random_keys as named
 from sterling.experience.batch_draws import Draws
+from sterling.training.plasticity.hidden_unit_metrics import hidden_unit_metrics
 from sterling.types import Algorithm, Feed, Mistake
 
 UPDATE_COUNT = "updates"  # the metric that counts the updates of a feed with a name
@@ -27,6 +28,7 @@ class FeedUpdates:
     feed: Feed
     draws: Draws
     seed: Int[Array, ""]
+    measured: bool = False  # whether hidden units are measured
 
     def __call__(
         self,
@@ -78,7 +80,11 @@ class FeedUpdates:
         batch = self.draws.draw(self._as_now(state), self.seed, heard, chance)
         learn = getattr(self.algorithm, self.feed.learner)
         state, signals = learn(state, batch, key)
-        return (state, self.draws.heed(self.feed, heard, signals, batch)), signals.metrics
+        metrics = signals.metrics
+        if self.measured:
+            units_key = named.fold(key, "units")
+            metrics |= hidden_unit_metrics(self.algorithm, state, batch, units_key)
+        return (state, self.draws.heed(self.feed, heard, signals, batch)), metrics
 
     def _as_now(self, state: Any) -> Feed:
         """Return the feed with the current n and discount of n-step returns, from ``state``."""

@@ -37,7 +37,16 @@ FIRST_TEST_SEED = 1_000
 SEARCH_OPTIONS = ("eta", "least", "generations", "quantile")
 STUDY_OPTIONS = (
     *("envs", "strategy", "preset", "env_options", "evaluate_episodes", "log_every", "augment"),
-    *("sources", "hindsight", "critic_obs", "obs", "encoder", "return_within", "failed"),
+    *(
+        "sources",
+        "plasticity",
+        "hindsight",
+        "critic_obs",
+        "obs",
+        "encoder",
+        "return_within",
+        "failed",
+    ),
 )
 NAMED = (
     *("algorithm", "environment", "steps", "updates", "data", "trials", "seeds", "test_seeds"),

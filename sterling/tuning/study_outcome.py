@@ -114,7 +114,7 @@ def training_command(settings: Settings, fields: Fields) -> str:
         else:
             words += [word, _value_text(value)]
     words += [f"--env={key}={value}" for key, value in settings.env_options.items()]
-    for name in ("augment", "sources", "hindsight", "critic_obs", "obs", "encoder"):
+    for name in ("augment", "sources", "plasticity", "hindsight", "critic_obs", "obs", "encoder"):
         value = getattr(settings, name)
         words += [f"--{name.replace('_', '-')}={value}"] if value else []
     return shlex.join(words)

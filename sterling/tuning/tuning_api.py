@@ -115,7 +115,7 @@ def tune(
             halving; ``generations`` (10), ``quantile`` (0.25) of pbt and pb2; ``envs``,
             ``strategy`` (map, vmap), ``preset``, ``env_options`` (or ``env``),
             ``evaluate_episodes``, ``log_every``, ``augment``, ``sources``, ``hindsight``,
-            ``critic_obs``, ``obs``, ``encoder``, ``return_within``, ``failed``,
+            ``plasticity``, ``critic_obs``, ``obs``, ``encoder``, ``return_within``, ``failed``,
             those of a dataset and of a language model as in ``sterling.train``; fields of the
             Config: a value fixes one (``lr=3e-4``), a range searches it
             (``lr="1e-5..1e-2:log"``, ``activation=["tanh", "relu"]``); ``set`` (a mapping), for a

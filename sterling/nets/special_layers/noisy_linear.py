@@ -15,9 +15,10 @@ from itertools import pairwise
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Key
 
-from sterling.nets.mlp import ACTIVATIONS, MLP, Linear
+from sterling.nets.mlp import ACTIVATIONS, HIDDEN, LAST_HIDDEN, MLP, Linear
 
 
 class NoisyMLP(eqx.Module):
@@ -60,6 +61,7 @@ class NoisyMLP(eqx.Module):
             x = mean(x) + deviation(next(noise) * x) * next(noise)
             if index < last:
                 x = activation(self.mean.norms[index](x) if self.mean.norms else x)
+                x = checkpoint_name(x, LAST_HIDDEN if index == last - 1 else HIDDEN)
         return x
 
     def _noise(self, key: Key[Array, ""], rows: tuple[int, ...]) -> list[Float[Array, "... units"]]:

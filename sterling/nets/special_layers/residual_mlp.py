@@ -6,10 +6,11 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Key
 
 from sterling import random_keys
-from sterling.nets.mlp import ACTIVATIONS, MLP, Linear, Norm, orthogonal_matrix
+from sterling.nets.mlp import ACTIVATIONS, HIDDEN, MLP, Linear, Norm, orthogonal_matrix
 
 EXPANSION = 4  # hidden units of a block, for each unit outside it
 
@@ -46,5 +47,5 @@ class ResidualMLP(MLP):
         activation, (first, *inside, last) = ACTIVATIONS[self.activation], self.layers
         x = first(x)
         for norm, up, down in zip(self.norms, inside[::2], inside[1::2], strict=False):
-            x = x + down(activation(up(norm(x))))
+            x = x + down(checkpoint_name(activation(up(norm(x))), HIDDEN))
         return last(self.norms[-1](x))

@@ -16,6 +16,7 @@ TOP_LEVEL_SETTINGS = (
     "envs",
     "updates",
     "augment",
+    "plasticity",
     "sources",
     "hindsight",
     "critic_obs",

@@ -49,6 +49,7 @@ ARGUMENT_KINDS: dict[str, tuple[Any, str]] = {  # arguments that from Python may
     "init": ((str, os.PathLike), "a path, as 'runs/earlier' or 'runs/earlier:seed=3'"),
     "augment": (str, "text, as 'gaussian:0.0003'"),
     "sources": (str, "text, as 'plr' or 'pool:4,10000'"),
+    "plasticity": (str, "text, as 'reset:200_000'"),
     "hindsight": (str, "text, as 'future'"),
     "critic_obs": (str, "text, as 'state'"),
     "obs": (str, "text, as 'position,goal'"),

@@ -51,6 +51,7 @@ from sterling.training.phases.phase_sequence import (
     phase_iterations,
     total_iterations,
 )
+from sterling.training.plasticity.network_upkeep import check_plasticity
 
 
 def resolve_settings(
@@ -214,6 +215,7 @@ def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
     check_sources(
         settings.sources, name, needs, alone=settings.data is None and settings.guide is None
     )
+    check_plasticity(settings)
     check_hindsight(settings.hindsight, name, needs, logged=logged)
     check_critic_obs(settings)
     if settings.online and not (settings.steps and settings.updates):

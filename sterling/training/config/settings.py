@@ -61,6 +61,7 @@ class Settings:
         ""  # a data augmentation: see sterling.equations.transition_augmentation.parse_augmentation
     )
     sources: str = ""  # layers around its rollouts: see sterling.training.assembly.build_sources
+    plasticity: str = ""  # see sterling.training.plasticity.plasticity_words
     hindsight: str = (
         ""  # how the replay's goals are relabelled: see sterling.training.config.hindsight_option
     )

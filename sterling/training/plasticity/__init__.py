@@ -1,0 +1,1 @@
+"""Keep networks able to learn: resets, shrink and perturb, decay; metrics of units."""
