@@ -83,6 +83,8 @@ def make_batch(
         return stretches(needs, garbage, allowed, remembered)
     if getattr(needs, "of", None) == EPISODES:
         return whole_episodes(garbage)
+    if is_step(needs):
+        raise AssertionError("a step is one row of a rollout: see one_step")
     is_rollout, compared = isinstance(needs, Rollouts), getattr(needs, "labels", None)
     shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
     if isinstance(needs, Sequences):
@@ -126,6 +128,24 @@ def make_batch(
     if remembered:
         parts = with_past(parts, remembered, rng)
     return Record(**jax.tree.map(jnp.asarray, parts))
+
+
+def is_step(needs: Any) -> bool:
+    """Whether a batch is one step of one environment."""
+    return isinstance(needs, Rollouts) and needs.length == 1
+
+
+def one_step(
+    kind: str, continuous: bool, *, garbage: float = 50.0, allowed: bool = False
+) -> Record:
+    """Return a row ``(1, 1, ...)`` of a rollout: one that "goes on", "ends", is "cut", or is
+    "masked"."""
+    rows = make_batch(Rollouts(6), continuous, garbage=garbage, allowed=allowed)
+    ends, stops = rows.last & (rows.discount == 0.0), rows.last & (rows.discount > 0.0)
+    goes_on = rows.mask & ~rows.last & (rows.discount < 1.0)
+    kinds = {"goes on": goes_on, "ends": ends, "cut": stops, "masked": ~rows.mask}
+    time, env = np.argwhere(np.asarray(kinds[kind]))[-1]
+    return jax.tree.map(lambda x: x[time : time + 1, env : env + 1], rows)
 
 
 def whole_episodes(garbage: float) -> Record:

@@ -34,7 +34,7 @@ from sterling.equations import eligibility_traces
 from sterling.equations.value_losses import td_error
 from sterling.field_types import Count, Depth, NotNegative, Positive, Share, ShareBelowOne, Sizes
 from sterling.nets.action_heads import ONLINE, Actions, supported_actions
-from sterling.nets.distributions import ActionDistribution
+from sterling.nets.distributions import ActionDistribution, Normal
 from sterling.nets.obs_encoder import Encoder, action_mask
 from sterling.nets.running_statistics import ObsNormaliser, RewardNormaliser
 from sterling.nets.special_layers.sparse_mlp import SparseMLP
@@ -85,7 +85,7 @@ class Nets(eqx.Module):
             return self.actions.distribution(outputs, action_mask(obs))
         mean, scale = jnp.split(outputs, 2, -1)
         log_std = jnp.log(jax.nn.softplus(jnp.maximum(scale, LEAST)))
-        return self.actions.distribution(mean, log_std=jnp.where(scale < LEAST, scale, log_std))
+        return Normal(mean, jnp.where(scale < LEAST, scale, log_std))
 
 
 class State(eqx.Module):
@@ -161,7 +161,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
         nets, obs, batch, config.entropy_coef * jnp.sign(error)
     )
     is_continued = stream_continuity.is_continued(batch, state.expected)
-    decay = config.gamma * config.trace_lambda * is_continued
+    decay = jnp.where(is_continued, config.gamma * config.trace_lambda, 0.0)
     trace = eligibility_traces.accumulate(state.optimiser.trace, slope, decay)
     policy, size = eligibility_traces.ascend_along_trace(
         nets.policy, trace.policy, error, config.lr, config.kappa_policy

@@ -48,7 +48,7 @@ def fingerprint(obs: Obs) -> UInt32[Array, ""]:
         words = jax.lax.bitcast_convert_type(flat, jnp.uint32) if is_wide else flat
         places = jnp.arange(1, flat.size + 1, dtype=jnp.uint32)
         mixed = murmur_finaliser(words.astype(jnp.uint32) + murmur_finaliser(places))
-        total = murmur_finaliser(total) + mixed.sum(dtype=jnp.uint32)
+        total = murmur_finaliser(total) + jnp.sum(mixed, dtype=jnp.uint32)
     return total
 
 

@@ -151,7 +151,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     error = td_error(q, rewards.scale(batch.reward), discount, best)[0, 0]
     error = jnp.where(mask, error, 0.0)
     is_continued = stream_continuity.is_continued(batch, state.expected)
-    decay = config.gamma * config.trace_lambda * is_continued
+    decay = jnp.where(is_continued, config.gamma * config.trace_lambda, 0.0)
     trace = eligibility_traces.accumulate(state.optimiser.trace, slope, decay)
     net, size = eligibility_traces.ascend_along_trace(
         state.net, trace, error, config.lr, config.kappa

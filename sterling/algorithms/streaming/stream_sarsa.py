@@ -96,7 +96,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     rewards = state.reward_statistics.update(*args)
     q, slope = jax.value_and_grad(chosen_value)(net, obs, batch)
     is_continued = stream_continuity.is_continued(batch, state.expected)
-    decay = config.gamma * config.trace_lambda * state.share * is_continued
+    decay = jnp.where(is_continued, config.gamma * config.trace_lambda * state.share, 0.0)
     trace = eligibility_traces.accumulate(state.optimiser.trace, slope, decay)
     counted = jnp.where(mask, 1.0, 0.0)
     reward, discount = rewards.scale(batch.reward)[0, 0], config.gamma * batch.discount[0, 0]
