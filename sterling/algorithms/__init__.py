@@ -26,6 +26,7 @@ ALGORITHMS = {
     "awac": "sterling.algorithms.offline.awac",
     "bc": "sterling.algorithms.offline.bc",
     "c51": "sterling.algorithms.q_learning.c51",
+    "cma-es": "sterling.algorithms.evolution.cma_es",
     "cql": "sterling.algorithms.offline.cql",
     "crossq": "sterling.algorithms.continuous.crossq",
     "ddpg": "sterling.algorithms.continuous.ddpg",
