@@ -146,6 +146,13 @@ CASES = {
             envs=64,
         ),
         Case(
+            "cma-es",
+            ("", "-continuous"),
+            48_000,
+            {"noise_initial": 0.5, "limit": 4, "width": 4, "depth": 1, "normalise_obs": False},
+            envs=64,
+        ),
+        Case(
             "maml",
             ("", "-continuous"),
             100_000,

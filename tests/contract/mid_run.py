@@ -34,7 +34,9 @@ def stirred(state: Any, counters: dict[str, Any], nudges: dict[str, Any]) -> Any
         name = jax.tree_util.keystr(path)
         if ".config." in name or name.endswith(".planned"):
             return leaf
-        value = moved(name, np.asarray(leaf), counters) + np.asarray(nudges.get(name, 0))
+        is_axes = name.endswith((".covariance", ".basis", ".scales"))
+        found = axes(name, leaf) if is_axes else moved(name, np.asarray(leaf), counters)
+        value = found + np.asarray(nudges.get(name, 0))
         return jnp.asarray(value.astype(leaf.dtype))
 
     return jax.tree_util.tree_map_with_path(one, state)
@@ -60,6 +62,17 @@ def moved(name: str, leaf: np.ndarray, counters: dict[str, Any]) -> np.ndarray:
     return leaf + 0.3 * rng.normal(size=leaf.shape)
 
 
+def axes(name: str, leaf: np.ndarray) -> np.ndarray:
+    """Return a covariance matrix or its diagonal, orthogonal axes, or their lengths."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    if leaf.ndim == 1:
+        return rng.uniform(0.5, 2.0, leaf.shape)
+    wide = rng.normal(size=leaf.shape)
+    if name.endswith(".basis"):
+        return np.linalg.qr(wide)[0]
+    return np.eye(len(leaf)) + wide @ wide.T / len(leaf)
+
+
 def leaves_of(tree: Any) -> Leaves:
     """Return a tree's leaves by their paths, in float64."""
     found = jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -83,8 +96,6 @@ def make_batch(
         return stretches(needs, garbage, allowed, remembered)
     if getattr(needs, "of", None) == EPISODES:
         return whole_episodes(garbage)
-    if is_step(needs):
-        raise AssertionError("a step is one row of a rollout: see one_step")
     is_rollout, compared = isinstance(needs, Rollouts), getattr(needs, "labels", None)
     shape = (needs.length, ENVS) if is_rollout else (needs.batch,)
     if isinstance(needs, Sequences):

@@ -112,6 +112,7 @@ class Update:
 
 
 GOLDEN = Path(__file__).parent / "golden.json"
+UNCOUNTED = (".expected", ".basis")  # a hash, and eigenvectors (tests/algorithms/test_cma_es.py)
 KEY = 1  # of the update's randomness
 TINY = {"width": 5, "depth": 2, "lr": 3e-3}
 REPLAYED = {**TINY, "batch": 12, "gamma": 0.8}
@@ -240,6 +241,10 @@ STREAM = {"width": 5, "depth": 2, "lr": 0.9, "gamma": 0.8, "trace_lambda": 0.7}
 PLAIN_STREAM = STREAM | {"lr": 1e-3, "normalise_obs": False, "normalise_reward": False}
 ACTOR_STREAM = STREAM | {"kappa_policy": 2.5, "kappa_value": 1.7, "entropy_coef": 0.3}
 OPENES = {**TINY, "noise": 0.3, "weight_decay": 0.2, "limit": 6}
+GENERATION = {"width": 2, "depth": 1, "limit": 6}
+DIAGONAL = {"full_weights": 5, "normalise_obs": False}
+GENERATIONS = {".generation": 8, ".sigma": 0.4}
+EARLY = {".generation": 0, ".sigma": 0.7}
 
 UPDATES = [
     Update("ppo choices", PPO | PASSED, ITERATION, is_continuous=False),
@@ -341,6 +346,9 @@ UPDATES = [
     Update("stream-ac masked choices", ACTOR_STREAM, is_continuous=False, has_choices=True),
     Update("openes box", OPENES),
     Update("openes choices", OPENES | {"normalise_obs": False}, is_continuous=False),
+    Update("cma-es box", GENERATION, GENERATIONS),
+    Update("cma-es choices diagonal", GENERATION | DIAGONAL, GENERATIONS, is_continuous=False),
+    Update("cma-es choices first", GENERATION | {"width": 3}, EARLY, is_continuous=False),
     Update("dqn", DQN, {".updates": 33}, is_continuous=False),
     Update("dqn target due", DQN, {".updates": 34}, is_continuous=False),
     Update("dqn rainbow", DQN | RAINBOW, {".updates": 24}, is_continuous=False),
@@ -578,9 +586,10 @@ def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.nd
 
 
 def numbers(state: Leaves, metrics: Any) -> dict[str, float]:
-    """Return the metrics, and the sum and the length of all numbers of the state but hashes."""
+    """Return the metrics, and the sum and the length of all numbers of the state but hashes and
+    eigenvectors, whose signs are chance."""
     found = {name: float(value) for name, value in metrics.items()}
-    leaves = [leaf for path, leaf in state.items() if path != ".expected"]
+    leaves = [leaf for path, leaf in state.items() if not path.endswith(UNCOUNTED)]
     every = np.concatenate([np.nan_to_num(leaf, posinf=0.0).ravel() for leaf in leaves])
     found["state/sum"] = float(every.sum())
     found["state/norm"] = float(np.sqrt(np.square(every).sum()))

@@ -14,8 +14,8 @@ h is 0 where |p_s| is so long that the step size is about to rise, else 1. B and
 every 1 / (10 n (c_1 + c_mu)) generations. A member is computed from its key when needed, so none is
 stored. The policy is m.
 
-With more than ``full_weights`` weights, C is diagonal (sep-CMA-ES; Ros & Hansen 2008): a full one of
-n weights holds n^2 numbers, and its eigenvectors take n^3 operations. Weights and rates are in
+With more than ``full_weights`` weights, C is diagonal (sep-CMA-ES; Ros & Hansen 2008): a full one
+of n weights holds n^2 numbers, and its eigenvectors take n^3 operations. Weights and rates are in
 equations/covariance_adaptation.py.
 
 Deviations: members whose environment returned NaN do not count, and the rates are those of the
@@ -44,9 +44,10 @@ from sterling.algorithms.evolution.openes import Nets
 from sterling.equations import covariance_adaptation
 from sterling.equations.covariance_adaptation import Rates
 from sterling.field_types import Activation, Count, Depth, Positive, Sizes, Whole
+from sterling.needs import EPISODES
 from sterling.nets.optimiser import global_norm
 from sterling.nets.running_statistics import ObsNormaliser
-from sterling.types import Action, Mistake, Needs, Obs, Record, Signals, Spec, config
+from sterling.types import Action, Feed, Mistake, Needs, Obs, Record, Signals, Spec, config
 
 SMALLEST = 1e-14  # of C's eigenvalues
 
@@ -94,9 +95,7 @@ class Search(eqx.Module):
     def rates(self, points: int, count: Int[Array, ""]) -> Rates:
         """Return weights and rates, if ``count`` of the points count."""
         is_full = self.basis is not None
-        form = (
-            covariance_adaptation.full_rates if is_full else covariance_adaptation.diagonal_rates
-        )
+        form = covariance_adaptation.full_rates if is_full else covariance_adaptation.diagonal_rates
         return form(points, count, self.scales.size)
 
 
@@ -112,7 +111,7 @@ class State(eqx.Module):
 
 def needs(config: Config) -> Needs:
     """Ask for one whole episode of every env."""
-    return openes.needs(config)
+    return Needs(config.limit, (Feed(EPISODES),))
 
 
 def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:

@@ -20,8 +20,6 @@ Box is [-1, 1], and the environment clips them. Evidence: benchmarks/results/str
 
 from __future__ import annotations
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -32,7 +30,7 @@ from sterling import random_keys
 from sterling.algorithms.streaming import stream_continuity
 from sterling.equations import eligibility_traces
 from sterling.equations.value_losses import td_error
-from sterling.field_types import Count, Depth, NotNegative, Positive, Share, ShareBelowOne, Sizes
+from sterling.field_types import Depth, NotNegative, Positive, Share, ShareBelowOne, Sizes
 from sterling.nets.action_heads import ONLINE, Actions, supported_actions
 from sterling.nets.distributions import ActionDistribution, Normal
 from sterling.nets.obs_encoder import Encoder, action_mask

@@ -43,7 +43,7 @@ from sterling.algorithms.streaming import stream_continuity
 from sterling.equations import eligibility_traces
 from sterling.equations.factored_values import max_q, q_of_choices
 from sterling.equations.value_losses import td_error
-from sterling.field_types import Count, Depth, NotNegative, Positive, Share, ShareBelowOne, Sizes
+from sterling.field_types import Depth, NotNegative, Positive, Share, ShareBelowOne, Sizes
 from sterling.nets.action_heads import ONLINE, supported_actions
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.running_statistics import ObsNormaliser, RewardNormaliser

@@ -55,7 +55,7 @@ def outputs(state: Leaves, prefix: str, x: np.ndarray) -> np.ndarray:
 
 
 def obgd(
-    state: Leaves, params: str, trace: str, error: float, lr: float, kappa: float
+    state: Leaves, params: str, error: float, lr: float, *, kappa: float, trace: str = TRACE
 ) -> float:
     """Step along the trace (algorithm 3); return the step size."""
     z = state.vector(trace)

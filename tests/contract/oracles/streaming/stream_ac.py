@@ -41,7 +41,7 @@ def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, d
         trace = f"{streams.TRACE}.{name}"
         state.put(trace, decay * state.vector(trace) + slope)
         kappa = config[f"kappa_{name}"]
-        size = streams.obgd(state, part, trace, error, config["lr"], kappa)
+        size = streams.obgd(state, part, error, config["lr"], kappa=kappa, trace=trace)
         metrics[f"loss/{name}_step_size"] = size
         state.put(trace, streams.share(row) * state.vector(trace))
     streams.expect_successor(state, row)

@@ -28,7 +28,7 @@ def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, d
     after = streams.outputs(state, NET, streams.seen(state, row["next_obs"]))
     best = after[row.get("next_allowed", np.ones(len(q), bool))].max()
     error = reward + config["gamma"] * row["discount"] * best - q[action] if row["mask"] else 0.0
-    size = streams.obgd(state, ".net", streams.TRACE, error, config["lr"], config["kappa"])
+    size = streams.obgd(state, ".net", error, config["lr"], kappa=config["kappa"])
     kept = streams.share(row) if is_greedy else 0.0
     state.put(streams.TRACE, kept * state.vector(streams.TRACE))
     streams.expect_successor(state, row)

@@ -27,7 +27,7 @@ def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, d
 
     known, discount = state[".pending"]
     error = known + discount * chosen() if continued else 0.0
-    size = streams.obgd(state, ".net", streams.TRACE, error, config["lr"], config["kappa"])
+    size = streams.obgd(state, ".net", error, config["lr"], kappa=config["kappa"])
     reward, q = streams.scaled_reward(state, row, config), chosen()
     decay = config["gamma"] * config["trace_lambda"] * float(state[".share"]) if continued else 0.0
     trace = decay * state.vector(streams.TRACE) + gradient(chosen, state, ".net")
