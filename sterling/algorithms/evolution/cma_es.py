@@ -24,7 +24,8 @@ all observations. Equal returns are ranked by the member's number, which is chan
 is the number of envs, at least 4; the tutorial's is 4 + 3 log n, for returns without noise.
 
 The budget counts ``limit`` steps per env and iteration, however long episodes are; the metric
-``population/steps`` is the number of steps really taken. Evidence: benchmarks/results/streaming.md.
+``population/steps`` is the number of steps really taken.
+Evidence: none at published scale yet; probe worlds and an oracle in tests/contract/.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ step before has taught, and many iterations are one compiled program. delta time
 and the units of s and s' are, and how networks begin, stream_q.py says.
 
 Deviations from the authors' code are those of stream_q.py; actions are in units in which a bounded
-Box is [-1, 1], and the environment clips them. Evidence: benchmarks/results/streaming.md.
+Box is [-1, 1], and the environment clips them.
+Evidence: none at published scale yet; probe worlds and an oracle in tests/contract/.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ Deviations from the authors' code: it treats time limits as terminations and sho
 agent; the running return begins anew with each episode; an episode's first observation does not
 count in the moments; variances are divided by n, not n - 1; every unit keeps at least one input (a
 layer of up to 9 inputs would begin with none); encoders of images are those of all algorithms,
-neither sparse nor normalised. Evidence: benchmarks/results/streaming.md.
+neither sparse nor normalised.
+Evidence: none at published scale yet; probe worlds and an oracle in tests/contract/.
 """
 
 from __future__ import annotations

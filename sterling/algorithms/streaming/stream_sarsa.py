@@ -15,7 +15,8 @@ learned from. In between the state holds the trace z and two numbers, r / sd - Q
 observation is not stored. After an episode's last step a' is the action that the world ignores as
 it resets: it counts where a time limit cut the episode, and has g = 0 where the episode terminated.
 
-Deviations are those of stream_q.py. Evidence: benchmarks/results/streaming.md.
+Deviations are those of stream_q.py.
+Evidence: none at published scale yet; probe worlds and an oracle in tests/contract/.
 """
 
 from __future__ import annotations
@@ -41,16 +42,23 @@ class Config(stream_q.Config):
     """Defaults are the authors' for classic control."""
 
 
+class WaitingStep(eqx.Module):
+    """What is kept of a step until the next action is known."""
+
+    trace: dqn.QNetwork  # z, of this step included
+    error: Float[Array, ""]  # r / sd - Q(s, a)
+    discount: Float[Array, ""]  # g
+    share: Float[Array, ""]  # by how much z counts after this step's update
+
+
 class State(eqx.Module):
     """Everything that changes during training."""
 
     net: dqn.QNetwork
-    optimiser: optax.TraceState  # the eligibility trace z, of the step before included
+    optimiser: optax.TraceState  # a WaitingStep
     obs_statistics: ObsNormaliser
     reward_statistics: RewardNormaliser
     expected: UInt32[Array, ""]  # fingerprint of the observation that continues the stream
-    pending: Float[Array, "2"]  # of the step before: r / sd - Q(s, a), and g
-    share: Float[Array, ""]  # by how much z counts after the update that is pending
     updates: Int[Array, ""]
     planned: Float[Array, ""]  # updates planned
     config: Config
@@ -65,7 +73,9 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """Create an agent. Raises :class:`Mistake` for several environments, and for actions that are
     not choices."""
     made = stream_q.create("stream-sarsa", key, spec, config)
-    return State(**vars(made), pending=jnp.zeros(2), share=jnp.zeros(()))
+    zero = jnp.zeros(())
+    waiting = WaitingStep(made.optimiser.trace, zero, jnp.copy(zero), jnp.copy(zero))
+    return State(**vars(made) | {"optimiser": optax.TraceState(waiting)})
 
 
 def act(
@@ -89,26 +99,29 @@ def value(state: State, obs: Obs) -> Float[Array, "..."]:
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Make the update that the step before is waiting for, and prepare that of this step
     ``(1, 1, ...)``. ``key`` is not used."""
-    config, mask = state.config, batch.mask[0, 0]
+    config, waiting = state.config, state.optimiser.trace
     obs = state.obs_statistics(batch.obs)
     net, error, size = finish_update(state, obs, batch)
     args = (batch.reward, batch.last, batch.mask, config.gamma)
     rewards = state.reward_statistics.update(*args)
     q, slope = jax.value_and_grad(chosen_value)(net, obs, batch)
     is_continued = stream_continuity.is_continued(batch, state.expected)
-    decay = jnp.where(is_continued, config.gamma * config.trace_lambda * state.share, 0.0)
-    trace = eligibility_traces.accumulate(state.optimiser.trace, slope, decay)
-    counted = jnp.where(mask, 1.0, 0.0)
-    reward, discount = rewards.scale(batch.reward)[0, 0], config.gamma * batch.discount[0, 0]
+    decay = jnp.where(is_continued, config.gamma * config.trace_lambda * waiting.share, 0.0)
+    trace = eligibility_traces.accumulate(waiting.trace, slope, decay)
+    counts = batch.mask[0, 0]
+    following = WaitingStep(
+        eligibility_traces.scaled(trace, jnp.where(counts, 1.0, 0.0)),
+        jnp.where(counts, rewards.scale(batch.reward)[0, 0] - q, 0.0),
+        jnp.where(counts, config.gamma * batch.discount[0, 0], 0.0),
+        stream_continuity.trace_share(batch),
+    )
     learned = dataclasses.replace(
         state,
         net=net,
-        optimiser=optax.TraceState(eligibility_traces.scaled(trace, counted)),
+        optimiser=optax.TraceState(following),
         obs_statistics=state.obs_statistics.update(batch.next_obs, batch.mask),
         reward_statistics=rewards,
         expected=stream_continuity.fingerprint(batch.next_obs),
-        pending=jnp.where(mask, jnp.stack([reward - q, discount]), 0.0),
-        share=stream_continuity.trace_share(batch),
         updates=state.updates + 1,
     )
     metrics = {
@@ -126,11 +139,11 @@ def finish_update(
     """Return the network after the update of the step before, its error and its step size. a' is
     the action of this row, whose normalised observation is ``obs``. If this row does not continue
     the step before, the error is 0."""
-    config, (known, discount) = state.config, state.pending
-    error = known + discount * chosen_value(state.net, obs, batch)
+    config, waiting = state.config, state.optimiser.trace
+    error = waiting.error + waiting.discount * chosen_value(state.net, obs, batch)
     error = jnp.where(stream_continuity.is_continued(batch, state.expected), error, 0.0)
     net, size = eligibility_traces.ascend_along_trace(
-        state.net, state.optimiser.trace, error, config.lr, config.kappa
+        state.net, waiting.trace, error, config.lr, config.kappa
     )
     return net, error, size
 

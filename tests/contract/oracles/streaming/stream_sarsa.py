@@ -12,7 +12,8 @@ from oracles.pieces import streams
 from oracles.pieces.leaves import Leaves
 from oracles.pieces.slopes import gradient
 
-NET = ".net.advantage"
+NET, WAITING = ".net.advantage", ".optimiser.trace"
+TRACE = f"{WAITING}.trace"
 
 
 def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, dict]:
@@ -25,16 +26,19 @@ def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, d
     def chosen() -> float:
         return float(streams.outputs(state, NET, obs)[action])
 
-    known, discount = state[".pending"]
+    known, discount, share = (
+        float(state[f"{WAITING}.{x}"]) for x in ("error", "discount", "share")
+    )
     error = known + discount * chosen() if continued else 0.0
-    size = streams.obgd(state, ".net", error, config["lr"], kappa=config["kappa"])
+    size = streams.obgd(state, ".net", error, config["lr"], kappa=config["kappa"], trace=TRACE)
     reward, q = streams.scaled_reward(state, row, config), chosen()
-    decay = config["gamma"] * config["trace_lambda"] * float(state[".share"]) if continued else 0.0
-    trace = decay * state.vector(streams.TRACE) + gradient(chosen, state, ".net")
+    decay = config["gamma"] * config["trace_lambda"] * share if continued else 0.0
+    trace = decay * state.vector(TRACE) + gradient(chosen, state, ".net")
     counted = 1.0 if row["mask"] else 0.0
-    state.put(streams.TRACE, counted * trace)
-    state[".pending"] = counted * np.array([reward - q, config["gamma"] * row["discount"]])
-    state[".share"] = np.asarray(streams.share(row))
+    state.put(TRACE, counted * trace)
+    state[f"{WAITING}.error"] = np.asarray(counted * (reward - q))
+    state[f"{WAITING}.discount"] = np.asarray(counted * config["gamma"] * row["discount"])
+    state[f"{WAITING}.share"] = np.asarray(streams.share(row))
     streams.count_successor(state, row, config)
     streams.expect_successor(state, row)
     state[".updates"] = state[".updates"] + 1
