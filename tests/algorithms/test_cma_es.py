@@ -45,8 +45,16 @@ def test_points_that_do_not_count_change_nothing(count):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("sizes", list(NUMBERS["weights"]))
+def test_weights_are_those_of_another_implementation(sizes):
+    size, points = map(int, sizes.split(","))
+    found = jax.jit(full_rates, static_argnums=(0, 2))(points, jnp.int32(points), size).weights
+    np.testing.assert_allclose(found, NUMBERS["weights"][sizes], rtol=1e-4, atol=1e-6)
+
+
 def test_weights_of_parents_add_up_to_one_and_fall():
-    weights = np.asarray(full_rates(12, jnp.int32(10), 5).weights)
+    rates = jax.jit(full_rates, static_argnums=(0, 2))(12, jnp.int32(10), 5)
+    weights = np.asarray(rates.weights)
     np.testing.assert_allclose(weights[:5].sum(), 1.0, rtol=1e-5)
     assert (np.diff(weights[:10]) < 0).all()
     assert (weights[5:10] < 0).all()
@@ -85,9 +93,10 @@ def test_axes_are_those_of_the_covariance():
     start = cma_es.Search.create(5, 1.0, is_full=True)
     start = dataclasses.replace(start, covariance=covariance)
     found = jax.jit(cma_es.decompose)(start)
-    whole = (found.basis * found.scales**2) @ found.basis.T
+    basis, scales = np.asarray(found.basis), np.asarray(found.scales)
+    whole = (basis * scales**2) @ basis.T
     np.testing.assert_allclose(whole, covariance, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(5), atol=1e-5)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(5), atol=1e-5)
 
 
 def test_large_networks_have_a_diagonal_matrix():

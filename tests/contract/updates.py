@@ -238,10 +238,11 @@ MAML = {
     **{"value_coef": 0.6, "max_grad_norm": 0.5, "anneal": True},
 }
 STREAM = {"width": 5, "depth": 2, "lr": 0.9, "gamma": 0.8, "trace_lambda": 0.7}
+BEST = {".net.advantage.layers[2].bias": (0.0, 5.0, 0.0)}  # the action of the row is the best
 PLAIN_STREAM = STREAM | {"lr": 1e-3, "normalise_obs": False, "normalise_reward": False}
 ACTOR_STREAM = STREAM | {"kappa_policy": 2.5, "kappa_value": 1.7, "entropy_coef": 0.3}
 OPENES = {**TINY, "noise": 0.3, "weight_decay": 0.2, "limit": 6}
-GENERATION = {"width": 2, "depth": 1, "limit": 6}
+GENERATION = {"width": 2, "depth": 1, "limit": 6, "normalise_obs": True}
 DIAGONAL = {"full_weights": 5, "normalise_obs": False}
 GENERATIONS = {".generation": 8, ".sigma": 0.4}
 EARLY = {".generation": 0, ".sigma": 0.7}
@@ -315,6 +316,7 @@ UPDATES = [
     Update("maml box normalised", MAML, ITERATION),
     Update("maml box first order", MAML | PASSED | {"first_order": True}, ITERATION),
     Update("stream-q", STREAM, {".updates": 3}, is_continuous=False),
+    Update("stream-q best", STREAM, {".updates": 33}, BEST, is_continuous=False),
     Update("stream-q ends", PLAIN_STREAM, {".updates": 33}, is_continuous=False, step="ends"),
     Update("stream-q cut", STREAM, {".updates": 33}, is_continuous=False, step="cut"),
     Update("stream-q masked row", STREAM, {".updates": 3}, is_continuous=False, step="masked"),

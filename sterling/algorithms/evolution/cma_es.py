@@ -19,8 +19,8 @@ of n weights holds n^2 numbers, and its eigenvectors take n^3 operations. Weight
 equations/covariance_adaptation.py.
 
 Deviations: members whose environment returned NaN do not count, and the rates are those of the
-members that do; there are no restarts and no bounds; observations are normalised by the moments of
-all observations. Equal returns are ranked by the member's number, which is chance. The population
+members that do; there are no restarts and no bounds; observations may be normalised by the moments
+of all observations, which change what the weights mean as they move. Equal returns are ranked by the member's number, which is chance. The population
 is the number of envs, at least 4; the tutorial's is 4 + 3 log n, for returns without noise.
 
 The budget counts ``limit`` steps per env and iteration, however long episodes are; the metric
@@ -60,7 +60,7 @@ class Config:
     noise_initial: Positive = 0.3  # initial sigma: standard deviation of the members' weights
     full_weights: Whole = 2000  # weights up to which C is a full matrix; beyond it is diagonal
     limit: Count = 1000  # steps after which an episode is stopped and counted
-    normalise_obs: bool = True  # normalise observations by their running mean and std
+    normalise_obs: bool = False  # normalise observations by their running mean and std
     width: Sizes = 16  # units per hidden layer, or of each layer such as 400,300
     depth: Depth = 2  # hidden layers
     activation: Activation = "tanh"  # tanh, relu, silu, elu or gelu; after convolutions: relu

@@ -56,6 +56,10 @@ def main() -> None:
     """Write the numbers of both forms."""
     mean = np.array([1.0, -2.0, 0.5, 3.0])
     made = {
+        "weights": {
+            f"{size},{points}": CMA(np.zeros(size), 1.0, population_size=points)._weights.tolist()
+            for size, points in ((4, 8), (50, 4), (300, 64))  # in each another bound holds
+        },
         "full": rows(CMA(mean.copy(), SIGMA, population_size=POINTS)),
         "diagonal": rows(SepCMA(mean.copy(), SIGMA, population_size=POINTS)),
     }
