@@ -26,15 +26,19 @@ NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not 
 ONE_SPACE = {
     **dict.fromkeys(("c51", "dqn", "iqn", "munchausen-dqn"), CHOICES),
     **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
+    **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "fql", "rebrac", "redq", "simba"), BOX),
     **dict.fromkeys(("td3", "td3bc", "td7", "tqc"), BOX),
 }
+STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
 ROLLOUTS = (
+    *STREAMS,
     *("a2c", "ippo", "maml", "mappo", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo", "trpo"),
 )
 SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
 ONLINE = (
     "c51",
+    "cma-es",
     "crossq",
     "ddpg",
     "distill",
@@ -74,7 +78,8 @@ def fresh(name, space):
     """A small agent that learns from a log, if it can."""
     module = algorithms.find(name)
     costs = {"cost": Channel()}
-    spec = Spec(VECTOR, space, ROWS, 100, None if name in ONLINE else LOG, channels=costs)
+    envs = 1 if name in STREAMS else ROWS
+    spec = Spec(VECTOR, space, envs, 100, None if name in ONLINE else LOG, channels=costs)
     if hasattr(module, "several_agents"):
         side = joint(VECTOR, 2), joint(space, 2)
         spec = Spec(*side, ROWS, 100, agents=Agents(("left", "right")))
@@ -83,7 +88,8 @@ def fresh(name, space):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in NAMES if name not in (*ROLLOUTS, "dt", "mbpo", "openes", "pebble")]
+    "name",
+    [name for name in NAMES if name not in (*ROLLOUTS, "cma-es", "dt", "mbpo", "openes", "pebble")],
 )
 def test_needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)

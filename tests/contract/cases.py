@@ -65,6 +65,13 @@ VALUED = {**SMALL, "gamma": 0.8, "tau": 0.02}
 SOFT = {**VALUED, "alpha": 0.01, "tune_alpha": False, "depth": 2}
 PENALTY = {"penalty": 0.02, "n_actions": 4}
 SEQUENCES = {**SMALL, "batch": 32, "width": 16, "rise": 50, "length": 4, "layers": 2}
+STREAM = {
+    **{"gamma": 0.8, "lr": 0.01, "width": 32, "normalise_obs": False, "normalise_reward": False},
+    **{"exploration_fraction": 0.5, "exploration_final": 0.1},
+}
+ACTOR_STREAM = {
+    **{"gamma": 0.8, "lr": 0.01, "width": 32, "normalise_obs": False, "normalise_reward": False},
+}
 CASES = {
     case.name: case
     for case in (
@@ -136,6 +143,13 @@ CASES = {
                 **{"lr": 0.05, "noise": 0.1, "weight_decay": 0.0, "limit": 4, "width": 16},
                 "normalise_obs": False,
             },
+            envs=64,
+        ),
+        Case(
+            "cma-es",
+            ("", "-continuous"),
+            48_000,
+            {"noise_initial": 0.5, "limit": 4, "width": 4, "depth": 1, "normalise_obs": False},
             envs=64,
         ),
         Case(
@@ -241,6 +255,9 @@ CASES = {
                 "exploration_final": 0.05,  # Q is partly the value of the policy that explores
             },
         ),
+        Case("stream-q", ("",), 20_000, STREAM, envs=1),
+        Case("stream-sarsa", ("",), 20_000, STREAM, envs=1),
+        Case("stream-ac", ("", "-continuous"), 40_000, {**ACTOR_STREAM}, envs=1),
         Case(
             "r2d2",
             ("",),

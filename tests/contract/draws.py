@@ -50,11 +50,21 @@ def recurrent_ppo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]
 
 def openes(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """The direction of each pair, by the key that the batch names; layers one after the other."""
+    return directions(config, rows // 2, size)
+
+
+def cma_es(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same of each member."""
+    return directions(config, rows, size)
+
+
+def directions(config: Any, count: int, size: int) -> dict[str, Any]:
+    """So many directions in the space of a policy's weights."""
     sizes = (mid_run.FEATURES, *(config.width,) * config.depth, size)
-    count = sum((one + 1) * other for one, other in itertools.pairwise(sizes))
+    weights = sum((one + 1) * other for one, other in itertools.pairwise(sizes))
     born = mid_run.whole_episodes(0.0).start.key
-    below = [random_keys.fold(born, "direction", pair) for pair in range(rows // 2)]
-    return {"directions": np.stack([normal(each, (count,)) for each in below])}
+    below = [random_keys.fold(born, "direction", number) for number in range(count)]
+    return {"directions": np.stack([normal(each, (weights,)) for each in below])}
 
 
 def target_noise(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
@@ -170,6 +180,7 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 
 DRAWS = {
     "openes": openes,
+    "cma-es": cma_es,
     **{"ppo": ppo, "pqn": ppo, "trpo": trpo},
     **dict.fromkeys(("ippo", "mappo"), ippo),
     "ppo-lagrangian": ppo,

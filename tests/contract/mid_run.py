@@ -34,7 +34,9 @@ def stirred(state: Any, counters: dict[str, Any], nudges: dict[str, Any]) -> Any
         name = jax.tree_util.keystr(path)
         if ".config." in name or name.endswith(".planned"):
             return leaf
-        value = moved(name, np.asarray(leaf), counters) + np.asarray(nudges.get(name, 0))
+        is_axes = name.endswith((".covariance", ".basis", ".scales"))
+        found = axes(name, leaf) if is_axes else moved(name, np.asarray(leaf), counters)
+        value = found + np.asarray(nudges.get(name, 0))
         return jnp.asarray(value.astype(leaf.dtype))
 
     return jax.tree_util.tree_map_with_path(one, state)
@@ -58,6 +60,17 @@ def moved(name: str, leaf: np.ndarray, counters: dict[str, Any]) -> np.ndarray:
     if np.issubdtype(leaf.dtype, np.integer):
         raise AssertionError(f"{name} counts something; name it in counters")
     return leaf + 0.3 * rng.normal(size=leaf.shape)
+
+
+def axes(name: str, leaf: np.ndarray) -> np.ndarray:
+    """Return a covariance matrix or its diagonal, orthogonal axes, or their lengths."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    if leaf.ndim == 1:
+        return rng.uniform(0.5, 2.0, leaf.shape)
+    wide = rng.normal(size=leaf.shape)
+    if name.endswith(".basis"):
+        return np.linalg.qr(wide)[0]
+    return np.eye(len(leaf)) + wide @ wide.T / len(leaf)
 
 
 def leaves_of(tree: Any) -> Leaves:
@@ -126,6 +139,24 @@ def make_batch(
     if remembered:
         parts = with_past(parts, remembered, rng)
     return Record(**jax.tree.map(jnp.asarray, parts))
+
+
+def is_step(needs: Any) -> bool:
+    """Whether a batch is one step of one environment."""
+    return isinstance(needs, Rollouts) and needs.length == 1
+
+
+def one_step(
+    kind: str, continuous: bool, *, garbage: float = 50.0, allowed: bool = False
+) -> Record:
+    """Return a row ``(1, 1, ...)`` of a rollout: one that "goes on", "ends", is "cut", or is
+    "masked"."""
+    rows = make_batch(Rollouts(6), continuous, garbage=garbage, allowed=allowed)
+    ends, stops = rows.last & (rows.discount == 0.0), rows.last & (rows.discount > 0.0)
+    goes_on = rows.mask & ~rows.last & (rows.discount < 1.0)
+    kinds = {"goes on": goes_on, "ends": ends, "cut": stops, "masked": ~rows.mask}
+    time, env = np.argwhere(np.asarray(kinds[kind]))[-1]
+    return jax.tree.map(lambda x: x[time : time + 1, env : env + 1], rows)
 
 
 def whole_episodes(garbage: float) -> Record:

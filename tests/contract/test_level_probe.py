@@ -25,11 +25,12 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
     "recurrent-ppo": (REPLAY, ROBUST),
     **dict.fromkeys(("a2c", "crossq", "ddpg", "dqn", "droq", "pqn", "redq", "sac"), (REPLAY,)),
     **dict.fromkeys(("simba", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
+    **dict.fromkeys(("stream-ac", "stream-q", "stream-sarsa"), (REPLAY,)),
     **dict.fromkeys(("c51", "iqn", "munchausen-dqn", "qr-dqn", "rainbow"), (REPLAY,)),
-    **dict.fromkeys(("openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
+    **dict.fromkeys(("cma-es", "openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }
 # what they compare was earned in different levels: too little is said of an action's last digits
-COMPARING = ("openes", "pebble")
+COMPARING = ("cma-es", "openes", "pebble")
 DREAMING = ("mbpo",)  # values are those of a model's rewards, known to 0.25 after so few updates
 # the observation shows the level, so what an inner step adds is noise of few rows: steps are small,
 # and every update has more levels

@@ -14,6 +14,7 @@ import mid_run
 import numpy as np
 import teams
 from gymnasium import spaces
+from oracles.pieces import streams
 from oracles.pieces.leaves import Leaves
 
 from sterling import algorithms
@@ -41,6 +42,8 @@ class Update:
     has_log: bool = False
     has_state: bool = False  # observations have an entry that only critics see
     feed: str = ""  # the name of the feed that is learned from
+    step: str = "goes on"  # of a learner from single steps: the kind of row (mid_run.one_step)
+    is_continued: bool = True  # and whether it begins where the row before led to
 
     @property
     def name(self) -> str:
@@ -73,7 +76,8 @@ class Update:
         log = LOG if self.has_log else None
         if hasattr(self.module, "several_agents"):
             return teams.spec(OBS, action, mid_run.ENVS, self.has_choices, self.has_state)
-        return Spec(obs, action, mid_run.ENVS, 100, log, channels=COSTS)
+        envs = 1 if mid_run.is_step(self.needs) else mid_run.ENVS
+        return Spec(obs, action, envs, 100, log, channels=COSTS)
 
     @functools.cached_property
     def before(self) -> Any:
@@ -81,13 +85,21 @@ class Update:
         fresh = jax.jit(lambda key: self.module.init(key, self.spec, self.config))(
             jax.random.key(0)
         )
-        return mid_run.stirred(fresh, self.counters, self.nudges)
+        counters = self.counters
+        if mid_run.is_step(self.needs):
+            row = streams.row_of(mid_run.rows_of(self.batch(), True))
+            found = streams.fingerprint(row, "obs", "allowed")
+            counters = counters | {".expected": found if self.is_continued else 1}
+        return mid_run.stirred(fresh, counters, self.nudges)
 
     def batch(self, garbage: float = 50.0) -> Record:
         """Return the batch that is learned from."""
         needs = self.needs
         if hasattr(self.module, "several_agents"):
             return teams.make_batch(needs.length, self.spec, garbage)
+        if mid_run.is_step(needs):
+            choices = {"garbage": garbage, "allowed": self.has_choices}
+            return mid_run.one_step(self.step, self.is_continuous, **choices)
         remembered = self.config.width if hasattr(self.module, "recall") else 0
         return mid_run.make_batch(
             needs,
@@ -100,6 +112,7 @@ class Update:
 
 
 GOLDEN = Path(__file__).parent / "golden.json"
+UNCOUNTED = (".expected", ".basis")  # a hash, and eigenvectors (tests/algorithms/test_cma_es.py)
 KEY = 1  # of the update's randomness
 TINY = {"width": 5, "depth": 2, "lr": 3e-3}
 REPLAYED = {**TINY, "batch": 12, "gamma": 0.8}
@@ -224,7 +237,15 @@ MAML = {
     **{"adapt_length": 5, "length": 6, "epochs": 2, "clip": 0.15, "entropy_coef": 0.07},
     **{"value_coef": 0.6, "max_grad_norm": 0.5, "anneal": True},
 }
+STREAM = {"width": 5, "depth": 2, "lr": 0.9, "gamma": 0.8, "trace_lambda": 0.7}
+BEST = {".net.advantage.layers[2].bias": (0.0, 5.0, 0.0)}  # the action of the row is the best
+PLAIN_STREAM = STREAM | {"lr": 1e-3, "normalise_obs": False, "normalise_reward": False}
+ACTOR_STREAM = STREAM | {"kappa_policy": 2.5, "kappa_value": 1.7, "entropy_coef": 0.3}
 OPENES = {**TINY, "noise": 0.3, "weight_decay": 0.2, "limit": 6}
+GENERATION = {"width": 2, "depth": 1, "limit": 6, "normalise_obs": True}
+DIAGONAL = {"full_weights": 5, "normalise_obs": False}
+GENERATIONS = {".generation": 8, ".sigma": 0.4}
+EARLY = {".generation": 0, ".sigma": 0.7}
 
 UPDATES = [
     Update("ppo choices", PPO | PASSED, ITERATION, is_continuous=False),
@@ -294,8 +315,42 @@ UPDATES = [
     ),
     Update("maml box normalised", MAML, ITERATION),
     Update("maml box first order", MAML | PASSED | {"first_order": True}, ITERATION),
+    Update("stream-q", STREAM, {".updates": 3}, is_continuous=False),
+    Update("stream-q best", STREAM, {".updates": 33}, BEST, is_continuous=False),
+    Update("stream-q ends", PLAIN_STREAM, {".updates": 33}, is_continuous=False, step="ends"),
+    Update("stream-q cut", STREAM, {".updates": 33}, is_continuous=False, step="cut"),
+    Update("stream-q masked row", STREAM, {".updates": 3}, is_continuous=False, step="masked"),
+    Update(
+        "stream-q masked choices elsewhere",
+        STREAM,
+        {".updates": 33},
+        is_continuous=False,
+        has_choices=True,
+        is_continued=False,
+    ),
+    Update("stream-sarsa", STREAM, {".updates": 3}, is_continuous=False),
+    Update("stream-sarsa ends", PLAIN_STREAM, {".updates": 33}, is_continuous=False, step="ends"),
+    Update("stream-sarsa cut", STREAM, {".updates": 33}, is_continuous=False, step="cut"),
+    Update("stream-sarsa masked row", STREAM, {".updates": 3}, is_continuous=False, step="masked"),
+    Update(
+        "stream-sarsa masked choices elsewhere",
+        STREAM,
+        {".updates": 33},
+        is_continuous=False,
+        has_choices=True,
+        is_continued=False,
+    ),
+    Update("stream-ac box", ACTOR_STREAM),
+    Update("stream-ac box ends", ACTOR_STREAM | PLAIN_STREAM, step="ends"),
+    Update("stream-ac box elsewhere", ACTOR_STREAM, is_continued=False),
+    Update("stream-ac choices cut", ACTOR_STREAM, is_continuous=False, step="cut"),
+    Update("stream-ac masked row", ACTOR_STREAM, is_continuous=False, step="masked"),
+    Update("stream-ac masked choices", ACTOR_STREAM, is_continuous=False, has_choices=True),
     Update("openes box", OPENES),
     Update("openes choices", OPENES | {"normalise_obs": False}, is_continuous=False),
+    Update("cma-es box", GENERATION, GENERATIONS),
+    Update("cma-es choices diagonal", GENERATION | DIAGONAL, GENERATIONS, is_continuous=False),
+    Update("cma-es choices first", GENERATION | {"width": 3}, EARLY, is_continuous=False),
     Update("dqn", DQN, {".updates": 33}, is_continuous=False),
     Update("dqn target due", DQN, {".updates": 34}, is_continuous=False),
     Update("dqn rainbow", DQN | RAINBOW, {".updates": 24}, is_continuous=False),
@@ -533,9 +588,11 @@ def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.nd
 
 
 def numbers(state: Leaves, metrics: Any) -> dict[str, float]:
-    """Return the metrics, and the sum and the length of all numbers of the state."""
+    """Return the metrics, and the sum and the length of all numbers of the state but hashes and
+    eigenvectors, whose signs are chance."""
     found = {name: float(value) for name, value in metrics.items()}
-    every = np.concatenate([np.nan_to_num(leaf, posinf=0.0).ravel() for leaf in state.values()])
+    leaves = [leaf for path, leaf in state.items() if not path.endswith(UNCOUNTED)]
+    every = np.concatenate([np.nan_to_num(leaf, posinf=0.0).ravel() for leaf in leaves])
     found["state/sum"] = float(every.sum())
     found["state/norm"] = float(np.sqrt(np.square(every).sum()))
     return found

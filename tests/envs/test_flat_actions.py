@@ -186,7 +186,8 @@ CONTROL = [
 
 def make_agent(name, kind):
     algorithm, costs = algorithms.find(name), {"cost": Channel(better=-1)}
-    spec = Spec(spaces.Box(-1.0, 1.0, (3,), np.float32), SPACES[kind], envs=64, channels=costs)
+    envs = 1 if name.startswith("stream-") else 64
+    spec = Spec(spaces.Box(-1.0, 1.0, (3,), np.float32), SPACES[kind], envs=envs, channels=costs)
     config = algorithm.Config(**FIELDS.get(name, {}))
     jax.eval_shape(lambda key: algorithm.init(key, spec, config), jax.random.key(0))
 

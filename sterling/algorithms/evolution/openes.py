@@ -21,6 +21,7 @@ The budget counts ``limit`` steps per env and iteration, however long episodes a
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -80,6 +81,13 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     """Create an agent."""
     if spec.envs % 2:
         raise Mistake(f"openes needs an even number of envs (members are pairs), not {spec.envs}.")
+    nets = create_nets(key, spec, config)
+    moments = ObsNormaliser.create(spec.obs, config.normalise_obs)
+    return State(nets, adam().init(nets), moments, config)
+
+
+def create_nets(key: Key[Array, ""], spec: Spec, config: Any) -> Nets:
+    """Return a new policy, of a config that has this one's fields of networks."""
     torso = Encoder.create(random_keys.fold(key, "torso"), spec)
     actions = Actions.from_space(spec.action)
     sizes = (torso.size, *torso.hidden_sizes(config.width, config.depth))
@@ -88,13 +96,11 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
         *(random_keys.fold(key, "policy"), (*sizes, actions.outputs), activation, 0.01),
         layer_norm=config.layer_norm,
     )
-    nets = Nets(torso, policy, actions)
-    moments = ObsNormaliser.create(spec.obs, config.normalise_obs)
-    return State(nets, adam().init(nets), moments, config)
+    return Nets(torso, policy, actions)
 
 
 def act(
-    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+    state: Any, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """Return the policy's mode; the population's perturbations explore."""
     nets = state.nets

@@ -225,10 +225,10 @@ def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
 
 def _default_envs(module: Any) -> int:
     """Return the default number of envs: 8 for rollouts, 20 for rollouts that adapt, 64 for whole
-    episodes, 1 for replay."""
+    episodes, 1 for replay and for learning from each step as it comes."""
     needs = module.needs(module.Config())
     if needs.has_feed(EPISODES):
         return 64
     if needs.adapt:
         return 20
-    return 1 if needs.replays else 8
+    return 1 if needs.replays or needs.collect == 1 else 8

@@ -1,0 +1,1 @@
+"""Oracles of algorithms that learn from each step as it comes."""
