@@ -116,7 +116,7 @@ def add_source_options(add: Any) -> None:
     hidden += "state (docs/critic-obs.md)"
     add("--critic-obs", metavar="NAMES", help=hidden)
     add("--obs", metavar="NAMES", help="the only entries that the policy gets; the critic gets all")
-    encoded = "how observations become features: nature, impala, grid, flat, or your own: "
+    encoded = "how observations become features: nature, impala, grid, drq, flat, or your own: "
     encoded += "FILE.py:function (docs/networks.md)"
     add("--encoder", metavar="WORD", help=encoded)
 

@@ -122,7 +122,7 @@ def train(
             rollouts, as ``"plr"`` or ``"pool:4,10000"``); ``hindsight`` (how goals in the replay
             buffer are relabelled, as ``"future"``); ``critic_obs`` or ``obs`` (entries of a dict
             observation that only the critic gets, or the only ones that the policy gets; see
-            docs/critic-obs.md); ``encoder`` (of observations: nature, impala, grid, flat,
+            docs/critic-obs.md); ``encoder`` (of observations: nature, impala, grid, drq, flat,
             ``"my_nets.py:make"`` or the function; see docs/networks.md); ``teacher`` (the folder of
             a run that ``distill`` imitates); ``return_within`` (``(low, high)``, bounds of returns
             in an environment of your own; None for an end without a bound) and ``failed`` (what a
