@@ -22,7 +22,8 @@ of a sequence share one draw too. The numbers keep their type: bytes are rounded
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,15 +34,8 @@ from sterling import random_keys
 from sterling.problem.picture_layout import PictureLayout, picture_layout
 from sterling.types import Mistake, Obs, Record, Spec
 
-
-class PictureChange(Protocol):
-    """A random change of pictures whose sides are the last two axes but the channels'."""
-
-    def __call__(
-        self, x: Num[Array, "row h w rest"], key: Key[Array, ""]
-    ) -> Num[Array, "row h w rest"]:
-        """Return the pictures, each changed by a draw of its own."""
-        ...
+# changes pictures ``(row, height, width, rest)``, each by a draw of its own from the key
+PictureChange = Callable[[Array, Key[Array, ""]], Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +47,7 @@ class Shift:
     subpixel: bool = False
 
     def __post_init__(self) -> None:
-        _check_whole("shift", self.pixels, 0)
+        _check_least("shift", self.pixels, 0)
 
     def __call__(
         self, x: Num[Array, "row h w rest"], key: Key[Array, ""]
@@ -79,7 +73,7 @@ class Translate:
     pixels: int = 8
 
     def __post_init__(self) -> None:
-        _check_whole("translate", self.pixels, 0)
+        _check_least("translate", self.pixels, 0)
 
     def __call__(
         self, x: Num[Array, "row h w rest"], key: Key[Array, ""]
@@ -100,7 +94,7 @@ class Crop:
     pixels: int = 16
 
     def __post_init__(self) -> None:
-        _check_whole("crop", self.pixels, 0)
+        _check_least("crop", self.pixels, 0)
 
     def __call__(
         self, x: Num[Array, "row h w rest"], key: Key[Array, ""]
@@ -135,8 +129,8 @@ class Cutout:
     high: int = 30
 
     def __post_init__(self) -> None:
-        _check_whole("cutout", self.low, 0)
-        _check_whole("cutout", self.high, self.low)
+        _check_least("cutout", self.low, 0)
+        _check_least("cutout", self.high, self.low)
 
     def __call__(
         self, x: Num[Array, "row h w rest"], key: Key[Array, ""]
@@ -260,6 +254,6 @@ def _within(at: Int[Array, "row n"], side: int) -> Array:
     return (at >= 0) & (at < side)
 
 
-def _check_whole(name: str, pixels: float, least: int) -> None:
-    if pixels != int(pixels) or pixels < least:
-        raise Mistake(f"{name}: pixels must be a whole number of at least {least}, not {pixels}")
+def _check_least(name: str, pixels: int, least: int) -> None:
+    if pixels < least:
+        raise Mistake(f"{name}: pixels must be at least {least}, not {pixels}")

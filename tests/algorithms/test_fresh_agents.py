@@ -26,7 +26,7 @@ NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not 
 ONE_SPACE = {
     **dict.fromkeys(("c51", "dqn", "iqn", "munchausen-dqn"), CHOICES),
     **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
-    **dict.fromkeys(("crossq", "ddpg", "droq", "fql", "rebrac", "redq", "simba"), BOX),
+    **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
     **dict.fromkeys(("td3", "td3bc", "td7", "tqc"), BOX),
 }
 ROLLOUTS = (
@@ -40,6 +40,7 @@ ONLINE = (
     "distill",
     "dqn",
     "droq",
+    "drq-v2",
     "iqn",
     "mbpo",
     "munchausen-dqn",
