@@ -2,8 +2,8 @@
 
 The picture has 24 x 24 bytes: a square of 3 pixels at the target (grey) and one at the dot (white).
 An action moves the dot by up to 2 pixels in each direction. The reward of a step is 1 less the
-distance to the target in units of a quarter of the picture, at least 0; an episode has 25 steps.
-Random play gets about 5; moving straight to the target about 20.
+distance to the target in units of half the picture, at least 0; an episode has 25 steps. Random
+play gets 6.5, and moving straight to the target 23.3 (the means of 2,000 episodes).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Dot:
         """Move the dot; end the episode after its steps, as a time limit does."""
         dot = jnp.clip(state[:2] + REACH * action, EDGE, SIDE - 1 - EDGE)
         distance = jnp.sqrt(jnp.sum(jnp.square(dot - state[2:4])))
-        reward = jnp.maximum(1.0 - distance / (SIDE / 4), 0.0)
+        reward = jnp.maximum(1.0 - distance / (SIDE / 2), 0.0)
         state = jnp.concatenate([dot, state[2:4], state[4:] + 1.0])
         cut = state[4] >= STEPS
         return state, self.picture(state), reward, jnp.zeros((), bool), cut

@@ -38,13 +38,13 @@ PICTURES: dict[str, tuple[str, Callable[..., PictureChange]]] = {
     "cutout": ("LEAST,MOST", Cutout),
 }
 AUGMENTATIONS: dict[str, tuple[str, Callable[..., Augmentation | PictureChange]]] = {
-    **PICTURES,
     "gaussian": ("SIGMA", Gaussian),
     "uniform": ("ALPHA", Uniform),
     "scaling": ("LOW,HIGH", Scaling),
     "mixup": ("ALPHA", Mixup),
     "reflection": ("SIGNS/SIGNS, as -++-/-", reflection),
     "permutation": ("ORDER/ORDER, as 1,0/1,0; -1 is entry 1 with its sign changed", Symmetry),
+    **PICTURES,
 }
 
 

@@ -103,7 +103,7 @@ class Crop:
         _, height, width, _ = x.shape
         if min(height, width) < self.pixels + 2:
             raise Mistake(f"crop:{self.pixels} leaves nothing of {height}x{width}. Use less.")
-        less, top, left = self.draw(key, len(x))
+        less, top, left = (each.astype(jnp.float32) for each in self.draw(key, len(x)))
         rows, columns = (
             start[:, None] + _sides(side, start) * ((side - 1 - less) / (side - 1))[:, None]
             for start, side in ((top, height), (left, width))
@@ -117,7 +117,8 @@ class Crop:
         the part, and its first column."""
         size_key, place_key = (random_keys.fold(key, name) for name in ("size", "place"))
         less = jax.random.randint(size_key, (rows,), 0, self.pixels + 1)
-        place = jax.random.randint(place_key, (2, rows), 0, less + 1)
+        most = jnp.broadcast_to(less, (2, rows))
+        place = jax.random.randint(place_key, (2, rows), 0, most + 1)
         return less, place[0], place[1]
 
 
@@ -246,8 +247,9 @@ def _leaves(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
     return [space]
 
 
-def _sides(side: int, like: Array) -> Int[Array, "1 side"]:
-    return jnp.arange(side, dtype=jnp.int32)[None, :]
+def _sides(side: int, like: Array) -> Num[Array, "1 side"]:
+    """Return the places along a side, as numbers of the type of ``like``."""
+    return jnp.arange(side, dtype=like.dtype)[None, :]
 
 
 def _within(at: Int[Array, "row n"], side: int) -> Array:

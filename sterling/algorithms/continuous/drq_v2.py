@@ -17,9 +17,8 @@ action as if there were none. w is 1, or prioritised replay's importance weight.
 
 Deviations from the paper: t is counted in updates, and T is a share of the run's; shifted pictures
 of bytes are rounded to bytes; pictures with sides below 15 have one convolution. Shifts have
-fractions of pixels, as the paper says; in the authors' code all shifts are whole, as they are here
-without ``subpixel``. The paper repeats actions twice (``--repeat 2``) and stacks three frames
-(``--stack 3``).
+fractions of pixels where the authors' code draws whole ones, as is done here without ``subpixel``.
+The paper repeats every action twice and stacks three frames (``--env stack=3``).
 Evidence: none at published scale yet; probe worlds and an oracle in tests/contract/.
 """
 
