@@ -448,7 +448,11 @@ UPDATES = [
     Update("ddpg", DDPG, {".updates": 33}),
     Update("ddpg normalised", DDPG | {"layer_norm": True, "n_step": 2}, {".updates": 0}),
     Update("drq-v2", DRQ, {".updates": 17}, EDGE_OF_DRQ),
-    Update("drq-v2 last noise", DRQ | {"n_step": 1, "correction": 0.7}, {".updates": 60}),
+    Update(
+        "drq-v2 last noise",
+        DRQ | {"n_step": 1, "correction": 0.7, "layer_norm": True},
+        {".updates": 60},
+    ),
     Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
     Update("td3 actor due", TD3, {".updates": 33}, EDGE),
     Update("td7 critics alone", TD7, BOUNDS | {".updates": 32}, EDGE_OF_7),

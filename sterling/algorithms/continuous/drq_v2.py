@@ -37,14 +37,14 @@ from sterling.equations.masked_average import masked_mean
 from sterling.equations.picture_augmentation import OnPictures, Shift, picture_layouts
 from sterling.equations.polyak import polyak
 from sterling.equations.value_losses import td_target
-from sterling.field_types import Count, Depth, NotNegative, Share, Sizes, Whole, Width
+from sterling.field_types import Activation, Count, Depth, NotNegative, Share, Sizes, Whole, Width
 from sterling.nets.action_heads import ONLINE, Actions, supported_actions
 from sterling.nets.convolution import SHORTEST_DRQ_SIDE
 from sterling.nets.encoding.unseen_features import without_unseen_features
 from sterling.nets.mlp import MLP, hidden_sizes
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.optimiser import adam, descend
-from sterling.nets.special_layers.feature_trunk import Trunk
+from sterling.nets.special_layers.feature_trunk import Trunk, TrunkCritics
 from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, config
 
 can_use_unseen = True  # by the critics
@@ -74,6 +74,8 @@ class Config:
     features: Count = 50  # numbers to which each network's trunk reduces the encoder's features
     width: Sizes = 1024  # units per hidden layer, or of each layer such as 400,300
     depth: Depth = 2  # hidden layers after the trunk
+    activation: Activation = "relu"  # tanh, relu, silu, elu or gelu
+    layer_norm: bool = False  # normalise the critics' hidden layers
 
 
 class Actor(eqx.Module):
@@ -88,34 +90,19 @@ class Actor(eqx.Module):
         return jnp.tanh(self.net(self.trunk(features)))
 
 
-class Critics(eqx.Module):
-    """Q_1 and Q_2, on one trunk."""
-
-    trunk: Trunk
-    first: MLP
-    second: MLP
-
-    def __call__(
-        self, features: Float[Array, "... features"], action: Float[Array, "... n"]
-    ) -> Float[Array, "2 ..."]:
-        """Return Q_1(h, a) and Q_2(h, a)."""
-        x = jnp.concatenate([self.trunk(features), action], -1)
-        return jnp.stack([self.first(x)[..., 0], self.second(x)[..., 0]])
-
-
 class Nets(eqx.Module):
     """Encoder, actor and critics."""
 
     encoder: Encoder
     actor: Actor
-    critics: Critics
+    critics: TrunkCritics
 
 
 class State(eqx.Module):
     """Everything that changes during training."""
 
     nets: Nets
-    target: Critics
+    target: TrunkCritics
     critic_optimiser: optax.OptState  # of encoder and critics
     actor_optimiser: optax.OptState
     updates: Int[Array, ""]
@@ -139,17 +126,19 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     encoder = Encoder.create(random_keys.fold(key, "torso"), spec)
     hidden = hidden_sizes(config.width, config.depth)
 
-    def part(name: str, inputs: int, outputs: int) -> MLP:
-        sizes = (config.features + inputs, *hidden, outputs)
-        return MLP.orthogonal(random_keys.fold(key, name), sizes, "relu", scale=1.0)
+    def part(name: str, inputs: int, outputs: int, norm: bool) -> MLP:
+        sizes, kind = (config.features + inputs, *hidden, outputs), config.activation
+        own_key = random_keys.fold(key, name)
+        return MLP.orthogonal(own_key, sizes, kind, layer_norm=norm, scale=1.0)
 
     trunk, own = (
         Trunk.create(random_keys.fold(key, name), encoder, config.features)
         for name in ("critic trunk", "actor trunk")
     )
     own = dataclasses.replace(own, layer=without_unseen_features(own.layer, encoder, spec))
-    actor = Actor(own, part("actor", 0, actions.outputs), actions)
-    critics = Critics(trunk, part("first", actions.outputs, 1), part("second", actions.outputs, 1))
+    actor = Actor(own, part("actor", 0, actions.outputs, False), actions)
+    both = (part(name, actions.outputs, 1, config.layer_norm) for name in ("first", "second"))
+    critics = TrunkCritics(trunk, *both)
     return State(
         Nets(encoder, actor, critics),
         jax.tree.map(jnp.copy, critics),
@@ -218,7 +207,7 @@ def target(state: State, batch: Record, key: Key[Array, ""]) -> Float[Array, "ba
 
 
 def critic_loss(
-    nets: tuple[Encoder, Critics], batch: Record, y: Float[Array, "batch"]
+    nets: tuple[Encoder, TrunkCritics], batch: Record, y: Float[Array, "batch"]
 ) -> tuple[Float[Array, ""], tuple[Array, dict[str, Array], Float[Array, "batch"]]]:
     """Return L_Q of the module docstring, the features h, metrics, and |TD error| per row (mean
     over critics)."""
@@ -233,7 +222,7 @@ def critic_loss(
 
 def actor_loss(
     actor: Actor,
-    critics: Critics,
+    critics: TrunkCritics,
     features: Float[Array, "batch features"],
     noise: Float[Array, "batch n"],
     batch: Record,

@@ -25,3 +25,18 @@ class Trunk(eqx.Module):
     def __call__(self, features: Float[Array, "... features"]) -> Float[Array, "... n"]:
         """Return the outputs, in (-1, 1)."""
         return jnp.tanh(self.norm(self.layer(features)))
+
+
+class TrunkCritics(eqx.Module):
+    """Two critics Q_1 and Q_2 of continuous actions, on one trunk."""
+
+    trunk: Trunk
+    first: MLP
+    second: MLP
+
+    def __call__(
+        self, features: Float[Array, "... features"], action: Float[Array, "... n"]
+    ) -> Float[Array, "2 ..."]:
+        """Return Q_1(h, a) and Q_2(h, a)."""
+        x = jnp.concatenate([self.trunk(features), action], -1)
+        return jnp.stack([self.first(x)[..., 0], self.second(x)[..., 0]])
