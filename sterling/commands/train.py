@@ -145,8 +145,10 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     drawn = "how rows are sampled: all rows equally often (uniform), all episodes equally often "
     drawn += "(episodes), or episodes weighted by return (return); default: uniform"
     add("--sampling", metavar="WORD", help=drawn)
-    changed = "augment every batch, for example gaussian:0.0003 or reflection:-+/-; see "
-    changed += "docs/relabel.md"
+    changed = (
+        "augment every batch, for example gaussian:0.0003, reflection:-+/- or (pictures) shift:4; "
+    )
+    changed += "see docs/relabel.md"
     add("--augment", metavar="CHANGE", help=changed)
     broken = "train even if sterling data check finds errors in the dataset"
     add("--unchecked", action=argparse.BooleanOptionalAction, help=broken)
