@@ -83,7 +83,7 @@ class Translate:
         _, height, width, _ = x.shape
         rows, columns = dy[:, None] + _sides(height, dy), dx[:, None] + _sides(width, dx)
         moved = resample(x, rows, columns)
-        seen = _within(rows, height)[:, :, None] & _within(columns, width)[:, None, :]
+        seen = _is_inside(rows, height)[:, :, None] & _is_inside(columns, width)[:, None, :]
         return jnp.where(seen[..., None], moved, jnp.zeros_like(moved))
 
 
@@ -206,13 +206,13 @@ def resample(
 ) -> Num[Array, "row h w rest"]:
     """Return the pixels at these places: ``x[r, rows[r, i], columns[r, j]]``, with repeated edges,
     bilinear between pixels, in the type of ``x``."""
-    made = _take(_take(x, rows, 1), columns, 2)
+    made = _entries_at(_entries_at(x, rows, 1), columns, 2)
     if made.dtype == x.dtype:
         return made
     return (jnp.round(made) if jnp.issubdtype(x.dtype, jnp.integer) else made).astype(x.dtype)
 
 
-def _take(x: Num[Array, "row h w rest"], at: Num[Array, "row n"], axis: int) -> Array:
+def _entries_at(x: Num[Array, "row h w rest"], at: Num[Array, "row n"], axis: int) -> Array:
     """Return the entries of one axis at ``at``, whole numbers or fractions between two entries."""
     last = x.shape[axis] - 1
 
@@ -252,7 +252,7 @@ def _sides(side: int, like: Array) -> Num[Array, "1 side"]:
     return jnp.arange(side, dtype=like.dtype)[None, :]
 
 
-def _within(at: Int[Array, "row n"], side: int) -> Array:
+def _is_inside(at: Int[Array, "row n"], side: int) -> Array:
     return (at >= 0) & (at < side)
 
 
