@@ -23,15 +23,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from gymnasium import spaces
 from jaxtyping import Array, Int, Key, Num, Shaped
 
 from sterling import random_keys
-from sterling.problem.picture_layout import PictureLayout, picture_layout
+from sterling.problem.picture_layout import PictureLayout, all_leaf_spaces, picture_layout
 from sterling.types import Mistake, Obs, Record, Spec
 
 # changes pictures ``(row, height, width, rest)``, each by a draw of its own from the key
@@ -187,10 +185,10 @@ class OnPictures:
 def picture_layouts(spec: Spec) -> tuple[PictureLayout | None, ...]:
     """Return the layout of each array of an observation, None for those that are no picture. If
     nothing is one by the rule, but the user chose an encoder for pictures, shapes decide."""
-    by_rule = tuple(picture_layout(leaf) for leaf in _leaves(spec.obs))
+    by_rule = tuple(picture_layout(leaf) for leaf in all_leaf_spaces(spec.obs))
     if any(by_rule) or not spec.encoder:
         return by_rule
-    return tuple(picture_layout(leaf, by_shape=True) for leaf in _leaves(spec.obs))
+    return tuple(picture_layout(leaf, by_shape=True) for leaf in all_leaf_spaces(spec.obs))
 
 
 def on_pictures(change: PictureChange, spec: Spec, name: str) -> OnPictures:
@@ -236,15 +234,6 @@ def _change_leaf(
     moved = jnp.moveaxis(x, (down, down + 1), (1, 2))
     changed = change(moved.reshape(*moved.shape[:3], -1), key)
     return jnp.moveaxis(changed.reshape(moved.shape), (1, 2), (down, down + 1))
-
-
-def _leaves(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
-    """Return a space's leaves, in the order of ``jax.tree.leaves``."""
-    if isinstance(space, spaces.Dict):
-        return [leaf for name in sorted(space) for leaf in _leaves(space[name])]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for part in space for leaf in _leaves(part)]
-    return [space]
 
 
 def _sides(side: int, like: Array) -> Num[Array, "1 side"]:

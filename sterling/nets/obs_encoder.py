@@ -29,7 +29,7 @@ from sterling.nets.encoding.padded_reader import create_padded_readers, read_pad
 from sterling.nets.encoding.residual_convolution import ResidualTorso
 from sterling.nets.encoding.sequence_attention import SequenceAttention
 from sterling.nets.mlp import hidden_sizes
-from sterling.problem.picture_layout import picture_layout
+from sterling.problem.picture_layout import all_leaf_spaces, picture_layout
 from sterling.types import Mistake, Obs, Spec
 
 # presets of plain convolutions, and the shortest sides that they leave something of
@@ -133,18 +133,9 @@ def leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
             leaf
             for name in sorted(space)
             if name != ACTION_MASK
-            for leaf in _all_leaf_spaces(space[name])
+            for leaf in all_leaf_spaces(space[name])
         ]
-    return _all_leaf_spaces(space)
-
-
-def _all_leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
-    """Return all leaves of a space, in the order of ``jax.tree.leaves``."""
-    if isinstance(space, spaces.Dict):
-        return [leaf for name in sorted(space) for leaf in _all_leaf_spaces(space[name])]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for part in space for leaf in _all_leaf_spaces(part)]
-    return [space]
+    return all_leaf_spaces(space)
 
 
 def action_mask(obs: Obs) -> Bool[Array, "... actions"] | None:
