@@ -19,7 +19,7 @@ Deviations from the paper: t is counted in updates, and T is a share of the run'
 of bytes are rounded to bytes; pictures with sides below 15 have one convolution. Shifts have
 fractions of pixels where the authors' code draws whole ones, as is done here without ``subpixel``.
 The paper repeats every action twice and stacks three frames (``--env stack=3``).
-Evidence: none at published scale yet; probe worlds and an oracle in tests/contract/.
+Evidence: none at published scale yet; benchmarks/results/pixels.md, probe worlds, an oracle.
 """
 
 from __future__ import annotations
