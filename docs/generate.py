@@ -40,6 +40,7 @@ MEASURED = (  # each writes its page from its committed results when it is given
     "goals/run.py",
     "adaptation/run.py",
     "exploration/run.py",
+    "pixels/run.py",
     "deploy/run.py",
     "shootout/run.py",
 )

@@ -32,6 +32,7 @@ ALGORITHMS = {
     "ddpg": "sterling.algorithms.continuous.ddpg",
     "distill": "sterling.algorithms.imitation.distill",
     "dqn": "sterling.algorithms.online.dqn",
+    "drq-v2": "sterling.algorithms.continuous.drq_v2",
     "droq": "sterling.algorithms.continuous.droq",
     "dt": "sterling.algorithms.offline.dt",
     "edac": "sterling.algorithms.offline.edac",

@@ -119,7 +119,7 @@ def add_source_options(add: Any) -> None:
     hidden += "state (docs/critic-obs.md)"
     add("--critic-obs", metavar="NAMES", help=hidden)
     add("--obs", metavar="NAMES", help="the only entries that the policy gets; the critic gets all")
-    encoded = "how observations become features: nature, impala, grid, flat, or your own: "
+    encoded = "how observations become features: nature, impala, grid, drq, flat, or your own: "
     encoded += "FILE.py:function (docs/networks.md)"
     add("--encoder", metavar="WORD", help=encoded)
 
@@ -148,8 +148,10 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     drawn = "how rows are sampled: all rows equally often (uniform), all episodes equally often "
     drawn += "(episodes), or episodes weighted by return (return); default: uniform"
     add("--sampling", metavar="WORD", help=drawn)
-    changed = "augment every batch, for example gaussian:0.0003 or reflection:-+/-; see "
-    changed += "docs/relabel.md"
+    changed = (
+        "augment every batch, for example gaussian:0.0003, reflection:-+/- or (pictures) shift:4; "
+    )
+    changed += "see docs/relabel.md"
     add("--augment", metavar="CHANGE", help=changed)
     broken = "train even if sterling data check finds errors in the dataset"
     add("--unchecked", action=argparse.BooleanOptionalAction, help=broken)

@@ -14,7 +14,8 @@ can (g s, h a, g s'). The user must know whether that holds, and whether the rew
 
 An augmentation is called with a record, whose observations are ``(..., n)`` vectors of floats, and
 one key; it raises Mistake for other observations. Rewards, discounts, ``last`` and ``mask`` stay
-unchanged.
+unchanged. Changes of pictures are in :mod:`sterling.equations.picture_augmentation`, and
+the words for all of them in :mod:`sterling.equations.augmentation_words`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from gymnasium import spaces
 from jaxtyping import Array, Bool, Float, Key, Shaped
 
-from sterling.lookup.name_suggestions import did_you_mean
-from sterling.types import Action, Mistake, Record, Spec
+from sterling.types import Action, Mistake, Record
 
 NO_SIGN_MESSAGE = "Discrete actions have no sign. Give an order of the actions instead."
 Augmentation = Callable[[Record, Key[Array, ""]], Record]
@@ -182,60 +181,6 @@ def permutation(
     return Symmetry(tuple(obs_order), (), tuple(action_order), (), share)
 
 
-AUGMENTATIONS: dict[str, tuple[str, Callable[..., Augmentation]]] = {
-    "gaussian": ("SIGMA", Gaussian),
-    "uniform": ("ALPHA", Uniform),
-    "scaling": ("LOW,HIGH", Scaling),
-    "mixup": ("ALPHA", Mixup),
-    "reflection": ("SIGNS/SIGNS, as -++-/-", reflection),
-    "permutation": ("ORDER/ORDER, as 1,0/1,0; -1 is entry 1 with its sign changed", Symmetry),
-}
-
-
-def parse_augmentation(text: str) -> Augmentation:
-    """Parse an augmentation, given by name and numbers: ``gaussian``, ``gaussian:0.001``,
-    ``scaling:0.8,1.2``, ``reflection:-++-/-`` (observation/action), ``permutation:-0,-1/1,0``.
-
-    Raises Mistake for unknown names (with the nearest known one) and wrong numbers.
-    """
-    name, _, words = text.partition(":")
-    if name not in AUGMENTATIONS:
-        known = f"use one of {', '.join(AUGMENTATIONS)}"
-        raise Mistake(f"Unknown augmentation {name!r}{did_you_mean(name, AUGMENTATIONS, known)}")
-    form, make = AUGMENTATIONS[name]
-    try:
-        if name == "reflection":
-            signs = [tuple({"+": 1, "-": -1}[sign] for sign in x) for x in words.split("/")]
-            return make(*signs)
-        if name == "permutation":
-            return make(*(x for part in words.split("/") for x in _parse_signed_order(part)))
-        return make(*(float(word) for word in words.split(",") if words))
-    except (ValueError, KeyError, TypeError) as error:
-        raise Mistake(f"Cannot read augmentation {text!r}. Write {name}:{form}") from error
-
-
-def check_augmentation(change: Augmentation, spec: Spec) -> None:
-    """Raise Mistake if observations are not vectors of floats, or a symmetry's sizes do not fit."""
-    obs: Any = spec.obs
-    action: Any = spec.action
-    if not isinstance(obs, spaces.Box) or len(obs.shape) != 1 or obs.dtype.kind != "f":
-        raise Mistake(f"Augmentation needs observations that are vectors of floats, not {obs}.")
-    if not isinstance(change, Symmetry):
-        return
-    single = isinstance(action, spaces.Discrete)
-    size = int(action.n) if single else math.prod(action.shape or (0,))
-    for asked, there, what in (
-        (change.obs_order, obs.shape[0], "observations"),
-        (change.obs_sign, obs.shape[0], "observations"),
-        (change.action_order, size, "choices" if single else "actions"),
-        (change.action_sign, size, "choices" if single else "actions"),
-    ):
-        if asked and len(asked) != there:
-            raise Mistake(f"The symmetry has {len(asked)} {what}, the environment has {there}.")
-    if change.action_sign and not isinstance(action, spaces.Box):
-        raise Mistake(NO_SIGN_MESSAGE)
-
-
 def vector_observations(record: Record) -> Float[Array, "... n"]:
     """Return the observations. Raises Mistake if they are not vectors of floats."""
     obs: Any = record.obs
@@ -267,11 +212,3 @@ def _select_rows(
 ) -> Shaped[Array, "..."]:
     """Return ``new`` in the chosen rows, ``old`` elsewhere; ``chosen`` has their leading axes."""
     return jnp.where(chosen.reshape(chosen.shape + (1,) * (new.ndim - chosen.ndim)), new, old)
-
-
-def _parse_signed_order(words: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Parse "-0,1" to indices (0, 1) and signs (-1, 1); no signs if all are positive."""
-    each = [word.strip() for word in words.split(",") if words]
-    sign = tuple(-1 if word.startswith("-") else 1 for word in each)
-    order = tuple(int(word.lstrip("+-")) for word in each)
-    return order, sign if -1 in sign else ()

@@ -17,6 +17,8 @@ Layers = tuple[tuple[int, int, int], ...]  # (channels, kernel, stride) per laye
 NATURE_LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # Mnih 2015
 SHORTEST_NATURE_SIDE = 36  # below, the last of these layers has nothing left
 GRID_LAYERS = ((16, 3, 1),)  # Young & Tian 2019 (MinAtar), for grids
+DRQ_LAYERS = ((32, 3, 2), (32, 3, 1), (32, 3, 1), (32, 3, 1))  # Yarats 2021 (DrQ, DrQ-v2)
+SHORTEST_DRQ_SIDE = 15
 
 
 class Convolution(eqx.Module):
@@ -58,16 +60,25 @@ def convolve_by_products(
     weight: Float[Array, "kernel kernel inputs outputs"],
     stride: int,
 ) -> Float[Array, "batch h w outputs"]:
-    """Convolve by one matrix product of patches; the kernel must be a multiple of the stride.
+    """Convolve by one matrix product of patches. A kernel that is no multiple of the stride gets
+    zeros, and so do pictures that are too small for it then.
 
     On CPUs XLA (jaxlib 0.10) computes the gradients of a convolution inside a loop without its
     fast kernels: those of the Nature torso take 6.6 s at batch 256 where these take 0.18 s. Blocks
     of ``stride x stride`` become channels first, so that a patch consists of few slices.
     """
     kernel, _, inputs, outputs = weight.shape
-    across = kernel // stride
+    across = -(-kernel // stride)
     height, width = ((side - kernel) // stride + 1 for side in x.shape[1:3])
     rows, columns = height + across - 1, width + across - 1
+    short = [
+        max(size * stride - side, 0)
+        for size, side in zip((rows, columns), x.shape[1:3], strict=True)
+    ]
+    if across * stride > kernel or any(short):
+        more = (0, across * stride - kernel)
+        weight = jnp.pad(weight, (more, more, (0, 0), (0, 0)))
+        x = jnp.pad(x, ((0, 0), (0, short[0]), (0, short[1]), (0, 0)))
     blocks = x[:, : rows * stride, : columns * stride]
     blocks = blocks.reshape(-1, rows, stride, columns, stride, inputs)
     blocks = blocks.transpose(0, 1, 3, 2, 4, 5).reshape(-1, rows, columns, stride**2 * inputs)
@@ -80,12 +91,14 @@ def convolve_by_products(
 
 
 class Torso(eqx.Module):
-    """Convolutions, each followed by ReLU; images of bytes are scaled to [0, 1]."""
+    """Convolutions, each followed by ReLU; images of bytes are scaled to [0, 1], for DrQ's layers
+    to [-0.5, 0.5]."""
 
     layers: tuple[Convolution, ...]
     channels_first: bool = eqx.field(static=True)
     is_bytes: bool = eqx.field(static=True)
     size: int = eqx.field(static=True)  # number of output features
+    middle: float = eqx.field(static=True, default=0.0)  # subtracted from scaled bytes
 
     @classmethod
     def create(
@@ -111,12 +124,14 @@ class Torso(eqx.Module):
             layers.append(Convolution.orthogonal(each, channels, outputs, kernel, stride))
             height, width = ((side - kernel) // stride + 1 for side in (height, width))
             channels = outputs
-        return cls(tuple(layers), leads, is_bytes, height * width * channels)
+        middle = 0.5 if is_bytes and plan == DRQ_LAYERS else 0.0
+        return cls(tuple(layers), leads, is_bytes, height * width * channels, middle)
 
     def __call__(self, x: Num[Array, "... a b c"]) -> Float[Array, "... features"]:
         """Return the features of images with any leading axes."""
         lead = x.shape[:-3]
         x = channels_last_floats(x, self.channels_first, self.is_bytes)
+        x = x - self.middle if self.middle else x
         for layer in self.layers:
             x = checkpoint_name(jax.nn.relu(layer(x)), CHANNELS)
         return x.reshape(*lead, self.size)

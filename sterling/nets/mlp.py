@@ -75,15 +75,16 @@ class MLP(eqx.Module):
         activate_last: bool = False,
         *,
         layer_norm: bool = False,
+        scale: float = 2**0.5,
     ) -> MLP:
-        """Create orthogonal layers with gain sqrt(2), the last with gain ``last_scale``. With
+        """Create orthogonal layers with gain ``scale``, the last with gain ``last_scale``. With
         ``layer_norm`` every hidden layer is normalised."""
         shapes = list(pairwise(sizes))
-        scales = [2**0.5] * (len(shapes) - 1) + [last_scale]
+        scales = [scale] * (len(shapes) - 1) + [last_scale]
         raw = split_flat(jax.random.normal(key, (_total_size(shapes),)), shapes)
         made = [
-            Linear(scale * orthogonal_matrix(x), jnp.zeros(x.shape[1]))
-            for x, scale in zip(raw, scales, strict=True)
+            Linear(gain * orthogonal_matrix(x), jnp.zeros(x.shape[1]))
+            for x, gain in zip(raw, scales, strict=True)
         ]
         return cls(tuple(made), activation, activate_last, _hidden_norms(sizes, layer_norm))
 

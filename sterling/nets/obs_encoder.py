@@ -14,8 +14,10 @@ from jaxtyping import Array, Bool, Float, Key
 
 from sterling import random_keys
 from sterling.nets.convolution import (
+    DRQ_LAYERS,
     GRID_LAYERS,
     NATURE_LAYERS,
+    SHORTEST_DRQ_SIDE,
     SHORTEST_NATURE_SIDE,
     Torso,
     default_plan,
@@ -27,10 +29,12 @@ from sterling.nets.encoding.padded_reader import create_padded_readers, read_pad
 from sterling.nets.encoding.residual_convolution import ResidualTorso
 from sterling.nets.encoding.sequence_attention import SequenceAttention
 from sterling.nets.mlp import hidden_sizes
-from sterling.problem.picture_layout import picture_layout
+from sterling.problem.picture_layout import all_leaf_spaces, picture_layout
 from sterling.types import Mistake, Obs, Spec
 
-PLANS = {"nature": NATURE_LAYERS, "grid": GRID_LAYERS}  # presets of plain convolutions
+# presets of plain convolutions, and the shortest sides that they leave something of
+PLANS = {"nature": NATURE_LAYERS, "grid": GRID_LAYERS, "drq": DRQ_LAYERS}
+SHORTEST_SIDES = {"nature": SHORTEST_NATURE_SIDE, "drq": SHORTEST_DRQ_SIDE}
 ACTION_MASK = "action_mask"  # entry of a dict observation: which actions are allowed
 
 
@@ -129,18 +133,9 @@ def leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
             leaf
             for name in sorted(space)
             if name != ACTION_MASK
-            for leaf in _all_leaf_spaces(space[name])
+            for leaf in all_leaf_spaces(space[name])
         ]
-    return _all_leaf_spaces(space)
-
-
-def _all_leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
-    """Return all leaves of a space, in the order of ``jax.tree.leaves``."""
-    if isinstance(space, spaces.Dict):
-        return [leaf for name in sorted(space) for leaf in _all_leaf_spaces(space[name])]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for part in space for leaf in _all_leaf_spaces(part)]
-    return [space]
+    return all_leaf_spaces(space)
 
 
 def action_mask(obs: Obs) -> Bool[Array, "... actions"] | None:
@@ -242,9 +237,10 @@ def _create_torso(
     if choice == "impala":
         return ResidualTorso.create(key, shape, is_bytes, first=first)
     plan = PLANS[choice] if choice else default_plan(height, width)
-    if plan is NATURE_LAYERS and min(height, width) < SHORTEST_NATURE_SIDE:
+    shortest = SHORTEST_SIDES.get(choice or "", 0)
+    if min(height, width) < shortest:
         raise Mistake(
-            f"encoder nature needs pictures with sides of {SHORTEST_NATURE_SIDE} or more, not "
+            f"encoder {choice} needs pictures with sides of {shortest} or more, not "
             f"{kind.layout.sides_text}. Use impala or grid."
         )
     return Torso.create(key, shape, is_bytes, plan=plan, first=first)

@@ -64,6 +64,15 @@ def picture_layout(space: spaces.Space[Any], *, by_shape: bool = False) -> Pictu
     return layout._replace(channels=shape[0] * layout.channels, order=f"s{layout.order}")
 
 
+def all_leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
+    """Return all leaves of a space, in the order of ``jax.tree.leaves``."""
+    if isinstance(space, spaces.Dict):
+        return [leaf for name in sorted(space) for leaf in all_leaf_spaces(space[name])]
+    if isinstance(space, spaces.Tuple):
+        return [leaf for part in space for leaf in all_leaf_spaces(part)]
+    return [space]
+
+
 def channels_first(shape: tuple[int, ...]) -> bool:
     """Whether the first of three axes holds the channels, by the rule above."""
     first, middle, last = shape

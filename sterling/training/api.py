@@ -123,11 +123,11 @@ def train(
             see docs/plasticity.md); ``hindsight`` (how goals in the replay are relabelled, as
             ``"future"``); ``critic_obs`` or ``obs`` (entries of a dict observation that only the
             critic gets, or the only ones that the policy gets; see docs/critic-obs.md); ``encoder``
-            (of observations: nature, impala, grid, flat, ``"my_nets.py:make"`` or the function; see
-            docs/networks.md); ``teacher`` (the folder of a run that ``distill`` imitates);
-            ``return_within`` (``(low, high)``, bounds of returns in an environment of your own;
-            None for an end without a bound) and ``failed`` (what a failed seed counts as in the
-            result: a number, "worst" or "exclude"); for a language model the fields of
+            (of observations: nature, impala, grid, drq, flat, ``"my_nets.py:make"`` or the
+            function; see docs/networks.md); ``teacher`` (the folder of a run that ``distill``
+            imitates); ``return_within`` (``(low, high)``, bounds of returns in an environment of
+            your own; None for an end without a bound) and ``failed`` (what a failed seed counts as
+            in the result: a number, "worst" or "exclude"); for a language model the fields of
             :class:`~sterling.training.config.run_options.LanguageSettings` (``model``, ``levels``,
             ``curriculum``, ``texts``, ...); ``tensorboard`` (True: also write metrics to
             OUT/tensorboard), ``wandb`` (a project of Weights & Biases), ``quiet`` (False: show

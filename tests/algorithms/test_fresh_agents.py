@@ -27,7 +27,7 @@ ONE_SPACE = {
     **dict.fromkeys(("c51", "dqn", "iqn", "munchausen-dqn"), CHOICES),
     **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
-    **dict.fromkeys(("crossq", "ddpg", "droq", "fql", "rebrac", "redq", "simba"), BOX),
+    **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
     **dict.fromkeys(("td3", "td3bc", "td7", "tqc"), BOX),
 }
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
@@ -44,6 +44,7 @@ ONLINE = (
     "distill",
     "dqn",
     "droq",
+    "drq-v2",
     "iqn",
     "mbpo",
     "munchausen-dqn",

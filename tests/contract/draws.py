@@ -186,7 +186,9 @@ DRAWS = {
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "td3bc", "td7", "rebrac"), target_noise),
-    **dict.fromkeys(("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba"), next_and_now),
+    **dict.fromkeys(
+        ("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba", "drq-v2"), next_and_now
+    ),
     **{
         **dict.fromkeys(("edac", "redq"), members),
         "cql": cql,

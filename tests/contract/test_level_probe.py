@@ -23,7 +23,9 @@ DROPPING = (ROBUST, ACCEL)  # levels of low scores are dropped, so their values 
 CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is chance
     "ppo": (REPLAY, ROBUST, ACCEL),
     "recurrent-ppo": (REPLAY, ROBUST),
-    **dict.fromkeys(("a2c", "crossq", "ddpg", "dqn", "droq", "pqn", "redq", "sac"), (REPLAY,)),
+    **dict.fromkeys(
+        ("a2c", "crossq", "ddpg", "dqn", "droq", "drq-v2", "pqn", "redq", "sac"), (REPLAY,)
+    ),
     **dict.fromkeys(("simba", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
     **dict.fromkeys(("stream-ac", "stream-q", "stream-sarsa"), (REPLAY,)),
     **dict.fromkeys(("c51", "iqn", "munchausen-dqn", "qr-dqn", "rainbow"), (REPLAY,)),

@@ -191,6 +191,11 @@ RESIDUAL = {
     **{"tau": 0.05, "alpha": 0.3},
 }
 DDPG = {**REPLAYED, "tau": 0.05}
+DRQ = {
+    **{**REPLAYED, "tau": 0.05, "features": 4, "noise_initial": 0.9, "noise_final": 0.2},
+    **{"noise_fraction": 0.5, "noise_clip": 0.3, "depth": 1, "n_step": 3, "priority": 0.6},
+}
+EDGE_OF_DRQ = {".nets.actor.net.layers[1].bias": np.array([1.5, -1.5])}  # of the space
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
 TD7 = {
     **REPLAYED,
@@ -497,6 +502,12 @@ UPDATES = [
     Update("sac-lagrangian masked", SOFT, RISEN, is_continuous=False, has_choices=True),
     Update("ddpg", DDPG, {".updates": 33}),
     Update("ddpg normalised", DDPG | {"layer_norm": True, "n_step": 2}, {".updates": 0}),
+    Update("drq-v2", DRQ, {".updates": 17}, EDGE_OF_DRQ),
+    Update(
+        "drq-v2 last noise",
+        DRQ | {"n_step": 1, "correction": 0.7, "layer_norm": True},
+        {".updates": 60},
+    ),
     Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
     Update("td3 actor due", TD3, {".updates": 33}, EDGE),
     Update("td7 critics alone", TD7, BOUNDS | {".updates": 32}, EDGE_OF_7),

@@ -9,14 +9,13 @@ import pytest
 from gymnasium import spaces
 
 from sterling.equations import transition_augmentation
+from sterling.equations.augmentation_words import check_augmentation, parse_augmentation
 from sterling.equations.transition_augmentation import (
     Gaussian,
     Mixup,
     Scaling,
     Symmetry,
     Uniform,
-    check_augmentation,
-    parse_augmentation,
     permutation,
     reflection,
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sterling.nets.convolution import (
+    DRQ_LAYERS,
     GRID_LAYERS,
     NATURE_LAYERS,
     Torso,
@@ -16,7 +17,9 @@ from sterling.nets.convolution import (
 )
 
 
-@pytest.mark.parametrize(("outputs", "kernel", "stride"), [*NATURE_LAYERS, *GRID_LAYERS])
+@pytest.mark.parametrize(
+    ("outputs", "kernel", "stride"), [*NATURE_LAYERS, *GRID_LAYERS, DRQ_LAYERS[0]]
+)
 @pytest.mark.parametrize("sides", [(17, 14), pytest.param((8, 11), marks=pytest.mark.slow)])
 def test_products_of_patches_are_convolutions(outputs, kernel, stride, sides):
     """Values and gradients, also where the last rows are too few for another patch."""

@@ -13,6 +13,7 @@ PRESETS = {  # and what they are called in a run's first lines
     "nature": "Nature CNN",
     "impala": "IMPALA ResNet",
     "grid": "grid CNN",
+    "drq": "DrQ CNN",
     "flat": "flattened",
 }
 

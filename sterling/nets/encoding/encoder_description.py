@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from sterling.nets.convolution import NATURE_LAYERS
+from sterling.nets.convolution import DRQ_LAYERS, NATURE_LAYERS
 from sterling.nets.encoding.encoder_choice import PRESETS
 from sterling.nets.encoding.graph_attention import GraphAttention
 from sterling.nets.encoding.leaf_kind import LeafKind, item_size
@@ -98,5 +98,6 @@ def _reader_text(kind: LeafKind, torso: Part | None) -> str:
     if isinstance(torso, ResidualTorso):
         name = PRESETS["impala"]
     else:
-        name = PRESETS["nature" if len(torso.layers) == len(NATURE_LAYERS) else "grid"]
+        names = {len(NATURE_LAYERS): "nature", len(DRQ_LAYERS): "drq"}
+        name = PRESETS[names.get(len(torso.layers), "grid")]
     return f"{name} ({torso.size:,} features)"

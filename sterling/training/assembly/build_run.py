@@ -15,7 +15,7 @@ from jaxtyping import Array, Int, Key
 from sterling import algorithms, envs, random_keys
 from sterling.envs.env_options import check_reserved_names
 from sterling.envs.hosted.action_bounds import has_open_side
-from sterling.equations.transition_augmentation import check_augmentation, parse_augmentation
+from sterling.equations.augmentation_words import fit_augmentation
 from sterling.experience.batch_draws import Source
 from sterling.experience.offline.batch_augmentation import Augment
 from sterling.experience.offline.dataset_batches import DatasetSource
@@ -211,9 +211,7 @@ def _augment_batches(settings: Settings, source: Any, spec: Spec) -> Any:
     """Return the source with the settings' data augmentation, if there is one."""
     if not settings.augment:
         return source
-    change = parse_augmentation(settings.augment)
-    check_augmentation(change, spec)  # raises before anything is compiled
-    return Augment(source, change)
+    return Augment(source, fit_augmentation(settings.augment, spec))  # raises before compilation
 
 
 def make_world(settings: Settings, purpose: str = "train", copies: int | None = None) -> World:

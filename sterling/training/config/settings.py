@@ -57,9 +57,7 @@ class Settings:
     updates: int = 0  # gradient updates per seed from the log alone, before the first step
     online: dict[str, Any] = dataclasses.field(default_factory=dict)  # new fields once online
     guide: Guidance | None = None
-    augment: str = (
-        ""  # a data augmentation: see sterling.equations.transition_augmentation.parse_augmentation
-    )
+    augment: str = ""  # a data augmentation: see sterling.equations.augmentation_words
     sources: str = ""  # layers around its rollouts: see sterling.training.assembly.build_sources
     plasticity: str = ""  # see sterling.training.plasticity.plasticity_words
     hindsight: str = (
