@@ -20,8 +20,9 @@ equations/covariance_adaptation.py.
 
 Deviations: members whose environment returned NaN do not count, and the rates are those of the
 members that do; there are no restarts and no bounds; observations may be normalised by the moments
-of all observations, which change what the weights mean as they move. Equal returns are ranked by the member's number, which is chance. The population
-is the number of envs, at least 4; the tutorial's is 4 + 3 log n, for returns without noise.
+of all observations, which change what the weights mean as they move. Equal returns are ranked by
+the member's number, which is chance. The population is the number of envs, at least 4; the
+tutorial's is 4 + 3 log n, for returns without noise.
 
 The budget counts ``limit`` steps per env and iteration, however long episodes are; the metric
 ``population/steps`` is the number of steps really taken.
