@@ -62,6 +62,7 @@ ALGORITHMS = {
     "td7": "sterling.algorithms.continuous.td7",
     "tqc": "sterling.algorithms.continuous.tqc",
     "trpo": "sterling.algorithms.on_policy.trpo",
+    "v-mpo": "sterling.algorithms.on_policy.v_mpo",
     "xql": "sterling.algorithms.offline.xql",
     "dpo": "sterling.algorithms.language.dpo",
     "reward": "sterling.algorithms.language.reward_model",

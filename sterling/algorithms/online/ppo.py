@@ -212,13 +212,14 @@ def objective(
 def gradient_step(
     state: Any, carry: Any, rows: dict[str, Any], loss: Any
 ) -> tuple[Any, dict[str, Array]]:
-    """Make one gradient step, unless the KL has already exceeded its limit in this iteration."""
+    """Make one gradient step, unless the KL has already exceeded its limit in this iteration (a
+    Config may lack ``target_kl``)."""
     config, (nets, optimiser, active) = state.config, carry
     grads, metrics = jax.grad(loss, has_aux=True)(nets, rows, config)
     direction, moments = adam(1e-5, config.max_grad_norm).update(grads, optimiser)
     lr = config.lr * (1.0 - state.iteration / state.planned if config.anneal else 1.0)
     metrics = {**metrics, "loss/grad_norm": global_norm(grads)}
-    if config.target_kl is None:
+    if getattr(config, "target_kl", None) is None:
         return (descend(nets, direction, lr), moments, active), metrics
     active = active & (metrics["policy/kl"] <= 1.5 * config.target_kl)
     nets = descend(nets, direction, jnp.where(active, lr, 0.0))
