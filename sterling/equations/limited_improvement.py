@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from sterling.equations.masked_average import masked_mean
+
 LEAST = 1e-8  # of a dual variable
 NEVER = -1e30  # log-probability of what is left out: finite, so that gradients stay finite
 
@@ -59,6 +61,21 @@ def limited_kl_loss(
     first term alone and ``multiplier`` by the second alone (in brackets)."""
     constant = jax.lax.stop_gradient
     return constant(multiplier) * kl + multiplier * (limit - constant(kl))
+
+
+def limited_kl_losses(
+    kls: dict[str, Float[Array, "row"]],
+    multipliers: dict[str, Float[Array, ""]],
+    limits: dict[str, Float[Array, ""] | float],
+    mask: Bool[Array, "row"],
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """Return the sum over parts of a KL of the mean of :func:`limited_kl_loss`, and metrics."""
+    total, metrics = jnp.zeros(()), {}
+    for name, kl in kls.items():
+        total += masked_mean(limited_kl_loss(kl, multipliers[name], limits[name]), mask)
+        metrics[f"policy/kl_{name}"] = masked_mean(kl, mask)
+        metrics[f"policy/multiplier_{name}"] = multipliers[name]
+    return total, metrics
 
 
 def upper_half(x: Float[Array, "row"], mask: Bool[Array, "row"]) -> Bool[Array, "row"]:

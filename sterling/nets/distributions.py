@@ -114,7 +114,10 @@ class Normal(eqx.Module):
     def kl_parts(self, other: Normal) -> dict[str, Float[Array, "..."]]:
         """Return KL(self || .) of a normal with only the mean of ``other``, and of one with only
         its deviation (Abdolmaleki 2018b, arXiv:1812.02256, section 3.4)."""
-        only_mean, only_deviation = Normal(other.mean, self.log_std), Normal(self.mean, other.log_std)
+        only_mean, only_deviation = (
+            Normal(other.mean, self.log_std),
+            Normal(self.mean, other.log_std),
+        )
         return {"mean": self.kl(only_mean), "deviation": self.kl(only_deviation)}
 
 

@@ -35,7 +35,7 @@ from sterling.algorithms.online import ppo
 from sterling.equations.limited_improvement import (
     NEVER,
     improved_weights,
-    limited_kl_loss,
+    limited_kl_losses,
     positive,
     raw_dual,
     temperature_loss,
@@ -59,7 +59,6 @@ from sterling.nets.optimiser import adam
 from sterling.types import Action, Obs, Record, Rollouts, Signals, Spec, config
 
 can_use_unseen = True  # by the critic
-LIMITS = {"choices": "choices_kl", "mean": "mean_kl", "deviation": "deviation_kl"}
 
 
 @config
@@ -123,7 +122,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
     names = {each.name for each in dataclasses.fields(fields)} & set(vars(config))
     created = ppo.init(key, spec, ppo.Config(**{name: getattr(config, name) for name in names}))
     old, width = created.nets, created.nets.actions.outputs
-    pi = old.actions.distribution(jnp.zeros(width), None, old.log_std)
+    pi: Any = old.actions.distribution(jnp.zeros(width), None, old.log_std)
     duals = {name: raw_dual(config.multiplier) for name in pi.kl_parts(pi)}
     nets = Nets(**vars(old), duals=duals | {"temperature": raw_dual(config.temperature)})
     changed = {"nets": nets, "optimiser": adam().init(nets), "config": config}
@@ -164,9 +163,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     learned = dataclasses.replace(
         state,
         nets=nets,
-        target=jax.tree.map(
-            lambda x, y: jnp.where(due, x, y), _policy_parts(nets), state.target
-        ),
+        target=jax.tree.map(lambda x, y: jnp.where(due, x, y), _policy_parts(nets), state.target),
         optimiser=optimiser,
         obs_statistics=state.obs_statistics.update(batch.obs, batch.mask),
         reward_statistics=rewards,
@@ -186,19 +183,24 @@ def loss(
         pi.log_prob(rows["action"]), rows, duals["temperature"], config
     )
     value_loss = masked_mean(0.5 * jnp.square(value - rows["advantage"] - rows["value"]), mask)
-    total = improvement + temperature + value_loss
-    metrics = {
+    kls = rows["old"].kl_parts(pi)
+    limited, metrics = limited_kl_losses(kls, duals, kl_limits(config), mask)
+    total = improvement + temperature + limited + value_loss
+    return total, metrics | {
         "loss/policy": improvement,
         "loss/value": value_loss,
         "policy/entropy": masked_mean(pi.entropy(), mask),
         "policy/temperature": duals["temperature"],
     }
-    for name, kl in rows["old"].kl_parts(pi).items():
-        limited = limited_kl_loss(kl, duals[name], getattr(config, LIMITS[name]))
-        total += masked_mean(limited, mask)
-        metrics[f"policy/kl_{name}"] = masked_mean(kl, mask)
-        metrics[f"policy/multiplier_{name}"] = duals[name]
-    return total, metrics
+
+
+def kl_limits(config: Any) -> dict[str, Float[Array, ""] | float]:
+    """Return the limits e_i, by the parts of the KL. ``config`` may be any with their fields."""
+    return {
+        "choices": config.choices_kl,
+        "mean": config.mean_kl,
+        "deviation": config.deviation_kl,
+    }
 
 
 def improvement_losses(
