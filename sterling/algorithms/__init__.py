@@ -46,6 +46,7 @@ ALGORITHMS = {
     "munchausen-dqn": "sterling.algorithms.q_learning.munchausen_dqn",
     "openes": "sterling.algorithms.evolution.openes",
     "pebble": "sterling.algorithms.learned_rewards.pebble",
+    "ppg": "sterling.algorithms.on_policy.ppg",
     "ppo": "sterling.algorithms.online.ppo",
     "ppo-lagrangian": "sterling.algorithms.safe.ppo_lagrangian",
     "pqn": "sterling.algorithms.q_learning.pqn",

@@ -30,7 +30,8 @@ ONE_SPACE = {
     **dict.fromkeys(("td3", "td3bc", "td7", "tqc"), BOX),
 }
 ROLLOUTS = (
-    *("a2c", "ippo", "maml", "mappo", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo", "trpo"),
+    *("a2c", "ippo", "maml", "mappo", "ppg", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo"),
+    *("trpo", "v-mpo"),
 )
 SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
 ONLINE = (
@@ -42,6 +43,7 @@ ONLINE = (
     "droq",
     "iqn",
     "mbpo",
+    "mpo",
     "munchausen-dqn",
     "openes",
     "pebble",

@@ -25,6 +25,7 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
     "recurrent-ppo": (REPLAY, ROBUST),
     **dict.fromkeys(("a2c", "crossq", "ddpg", "dqn", "droq", "pqn", "redq", "sac"), (REPLAY,)),
     **dict.fromkeys(("simba", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
+    **dict.fromkeys(("mpo", "ppg", "v-mpo"), (REPLAY,)),
     **dict.fromkeys(("c51", "iqn", "munchausen-dqn", "qr-dqn", "rainbow"), (REPLAY,)),
     **dict.fromkeys(("openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }

@@ -207,7 +207,7 @@ def prior(
     if not isinstance(pi, Normal):
         return nets.critics.all_q_values(obs)[0].T, jax.nn.log_softmax(pi.logits).T, None
     noise = jax.random.normal(key, (samples, *pi.mean.shape))
-    raw = pi.mean + jnp.exp(pi.log_std) * noise
+    raw = pi.mean[None] + jnp.exp(pi.log_std)[None] * noise
     wide = jnp.broadcast_to(features, (samples, *features.shape))
     q = nets.critics.q_from_features(wide, jnp.tanh(raw))[0]
     return q, jnp.full(q.shape, -math.log(samples)), raw
@@ -259,4 +259,4 @@ def log_probs(pi: Any, old: Any, action: Any) -> Float[Array, "action batch"]:
     if action is None:
         return jax.nn.log_softmax(pi.logits).T
     only_mean, only_deviation = Normal(pi.mean, old.log_std), Normal(old.mean, pi.log_std)
-    return only_mean.log_prob(action) + only_deviation.log_prob(action)
+    return jax.vmap(lambda each: only_mean.log_prob(each) + only_deviation.log_prob(each))(action)

@@ -155,18 +155,20 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
 
 def run_epochs(
-    state: Any, rows: dict[str, Any], key: Key[Array, ""], loss: Any
+    state: Any, rows: dict[str, Any], key: Key[Array, ""], loss: Any, sizes: Any = None
 ) -> tuple[Any, optax.OptState, dict[str, Array]]:
-    """Make the gradient steps of all epochs; return networks, optimiser and mean metrics."""
+    """Make the gradient steps of all epochs; return networks, optimiser and mean metrics. ``sizes``
+    are the minibatch and the epochs, if not the Config's."""
     config, count = state.config, rows["mask"].size
+    rows_per_update, epochs = sizes or (config.minibatch, config.epochs)
 
     def update(carry: Any, index: Int[Array, "minibatch"]) -> tuple[Any, Any]:
         minibatch = jax.tree.map(lambda x: x[index], rows)
-        if count % config.minibatch:  # otherwise there is no padding
+        if count % rows_per_update:  # otherwise there is no padding
             minibatch["mask"] &= index >= 0
         return gradient_step(state, carry, minibatch, loss)
 
-    order = minibatch_indices(key, count, config.minibatch, config.epochs)
+    order = minibatch_indices(key, count, rows_per_update, epochs)
     start = (state.nets, state.optimiser, jnp.asarray(True))
     (nets, optimiser, _), metrics = jax.lax.scan(update, start, order)
     return nets, optimiser, jax.tree.map(lambda x: x.mean(), metrics)
