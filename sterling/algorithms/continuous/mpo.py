@@ -176,14 +176,12 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     grads, (metrics, error) = jax.grad(critic_loss, has_aux=True)(state.nets.critics, batch, y)
     direction, critic_state = adam().update(grads, critic_state)
     critics = descend(state.nets.critics, direction, config.lr)
-
     improve, features = jax.grad(improvement_loss, has_aux=True), critics.torso(batch.obs)
     learned = state.nets.actor, state.duals
     (grads, dual_grads), policy_metrics = improve(learned, state, features, batch, key)
     direction, actor_state = adam().update(grads, actor_state)
     nets = Nets(descend(state.nets.actor, direction, config.lr), critics)
     direction, dual_state = adam().update(dual_grads, dual_state)
-
     duals, updates = descend(state.duals, direction, config.dual_lr), state.updates + 1
     due, optimisers = updates % config.target_period == 0, (critic_state, actor_state, dual_state)
     target = jax.tree.map(lambda new, old: jnp.where(due, new, old), nets, state.target)
