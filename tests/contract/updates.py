@@ -297,7 +297,12 @@ UPDATES = [
         has_choices=True,
         feed="auxiliary",
     ),
-    Update("ppg auxiliary box", PPG | NORMALISED, ITERATION | KEPT, feed="auxiliary"),
+    Update(
+        "ppg auxiliary box far steps",  # so that it matters from which policy the KL is
+        PPG | NORMALISED | {"lr": 0.03, "clone_coef": 3.0},
+        ITERATION | KEPT,
+        feed="auxiliary",
+    ),
     Update("ippo box normalised", PPO | {"minibatch": 20}, ITERATION),
     Update("ippo team box", PPO | PASSED | {"reward": "team", "identity": False}, ITERATION),
     Update(
