@@ -44,7 +44,8 @@ class Labels:
 
 @dataclasses.dataclass(frozen=True)
 class Feed:
-    """One kind of batch: ``updates`` of them in every ``every``-th iteration.
+    """One kind of batch: ``updates`` of them in every ``every``-th iteration, the first after
+    ``after`` iterations without.
 
     A batch of the kind "fresh" is the iteration's whole rollout, ``(time, env, ...)``. A batch of
     "episodes" has one row per episode, ``(env, ...)`` (experience/rollouts/population_episodes.py).
@@ -60,6 +61,7 @@ class Feed:
     batch: int = 0
     updates: int = 1
     every: int = 1
+    after: int = 0  # iterations before the first that gets batches
     length: int = 0  # rows of a sequence; 0: single rows
     n_step: int = 1  # steps of n-step returns
     gamma: float = 1.0  # discount inside an n-step sum
@@ -110,7 +112,7 @@ class NeedsBase:
     def updates_of(self, iterations: int) -> int:
         """Return the gradient updates in a run's first ``iterations``, counting feeds when due."""
         idle = sum(
-            (iterations - -(-iterations // feed.every)) * feed.updates
+            (iterations - max(-(-(iterations - feed.after) // feed.every), 0)) * feed.updates
             for feed in self.feeds
             if not feed.whole
         )

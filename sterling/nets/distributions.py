@@ -45,6 +45,10 @@ class Categorical(eqx.Module):
         log_p, log_q = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(other.logits)
         return jnp.sum(jnp.exp(log_p) * (log_p - log_q), -1)
 
+    def kl_parts(self, other: Categorical) -> dict[str, Float[Array, "..."]]:
+        """Return the parts of KL(self || other) that have limits of their own: one."""
+        return {"choices": self.kl(other)}
+
 
 class MultiCategorical(eqx.Module):
     """Several independent categorical choices."""
@@ -71,6 +75,10 @@ class MultiCategorical(eqx.Module):
     def kl(self, other: MultiCategorical) -> Float[Array, "..."]:
         """Return KL(self || other), the sum of the choices', in nats."""
         return sum(p.kl(q) for p, q in zip(self.parts, other.parts, strict=True))  # type: ignore[return-value]
+
+    def kl_parts(self, other: MultiCategorical) -> dict[str, Float[Array, "..."]]:
+        """Return the parts of KL(self || other) that have limits of their own: one."""
+        return {"choices": self.kl(other)}
 
 
 class Normal(eqx.Module):
@@ -103,6 +111,15 @@ class Normal(eqx.Module):
         wider = self.log_std - other.log_std
         return jnp.sum(0.5 * (jnp.exp(2.0 * wider) + moved - 1.0) - wider, -1)
 
+    def kl_parts(self, other: Normal) -> dict[str, Float[Array, "..."]]:
+        """Return KL(self || .) of a normal with only the mean of ``other``, and of one with only
+        its deviation (Abdolmaleki 2018b, arXiv:1812.02256, section 3.4)."""
+        only_mean, only_deviation = (
+            Normal(other.mean, self.log_std),
+            Normal(self.mean, other.log_std),
+        )
+        return {"mean": self.kl(only_mean), "deviation": self.kl(only_deviation)}
+
 
 class ChoicesAndNumbers(eqx.Module):
     """Independent choices and normal numbers in one row: the choices as floats, then the numbers
@@ -133,6 +150,10 @@ class ChoicesAndNumbers(eqx.Module):
     def kl(self, other: ChoicesAndNumbers) -> Float[Array, "..."]:
         """Return KL(self || other), the sum of both parts', in nats."""
         return self.choices.kl(other.choices) + self.numbers.kl(other.numbers)
+
+    def kl_parts(self, other: ChoicesAndNumbers) -> dict[str, Float[Array, "..."]]:
+        """Return the parts of KL(self || other) that have limits of their own."""
+        return self.choices.kl_parts(other.choices) | self.numbers.kl_parts(other.numbers)
 
     def _row(
         self, choices: Int[Array, "... choices"], numbers: Float[Array, "... n"]

@@ -126,13 +126,19 @@ class MLP(eqx.Module):
     ) -> Float[Array, "... outputs"]:
         """Apply all layers; ``drop`` gets the outputs of each hidden linear layer, and its index,
         and returns what is normalised and activated in their place (special_layers/dropout.py)."""
+        x = self.layers[-1](self.hidden(x, drop))
+        return ACTIVATIONS[self.activation](x) if self.activate_last else x
+
+    def hidden(
+        self, x: Float[Array, "... inputs"], drop: Callable[[Array, int], Array] | None = None
+    ) -> Float[Array, "... hidden"]:
+        """Apply the hidden layers: return the inputs of the last one. ``drop`` as in ``apply``."""
         activation = ACTIVATIONS[self.activation]
         for index, layer in enumerate(self.layers[:-1]):
-            x = drop(layer(x), index)
+            x = layer(x) if drop is None else drop(layer(x), index)
             x = activation(self.norms[index](x) if self.norms else x)
             x = checkpoint_name(x, LAST_HIDDEN if index == len(self.layers) - 2 else HIDDEN)
-        x = self.layers[-1](x)
-        return activation(x) if self.activate_last else x
+        return x
 
 
 class PartialMLP(MLP):
@@ -140,10 +146,12 @@ class PartialMLP(MLP):
 
     reads: tuple[bool, ...] = eqx.field(static=True, default=())  # which features it reads
 
-    def __call__(self, x: Float[Array, "... features"]) -> Float[Array, "... outputs"]:
-        """Apply all layers to the features that the network reads."""
+    def hidden(
+        self, x: Float[Array, "... features"], drop: Callable[[Array, int], Array] | None = None
+    ) -> Float[Array, "... hidden"]:
+        """Apply the hidden layers to the features that the network reads."""
         reads = np.asarray(self.reads).reshape((1,) * (x.ndim - 1) + (-1,))
-        return super().__call__(jnp.where(reads, x, jnp.zeros_like(x)))
+        return super().hidden(jnp.where(reads, x, jnp.zeros_like(x)), drop)
 
 
 def hidden_sizes(width: int | tuple[int, ...], depth: int) -> tuple[int, ...]:

@@ -98,6 +98,13 @@ class CriticEnsemble(eqx.Module):
         """Return every Q_i(s, a) of continuous actions."""
         return self.outputs(obs, action)[..., 0]
 
+    def q_from_features(
+        self, features: Float[Array, "... features"], action: Float[Array, "... inputs"]
+    ) -> Float[Array, "member ..."]:
+        """Return every Q_i(s, a), given the torso's features of the observations."""
+        x = jnp.concatenate([features, action], -1)
+        return jax.vmap(lambda net: net(x))(self.nets)[..., 0]
+
     def outputs(
         self, obs: Obs, action: Float[Array, "... inputs"]
     ) -> Float[Array, "member ... outputs"]:

@@ -44,10 +44,11 @@ class FeedUpdates:
         def all_of_them(learned: StateAndHeard) -> tuple[StateAndHeard, dict[str, Array]]:
             return self._all(learned, chances, key)
 
-        if feed.every > 1:
+        if feed.every > 1 or feed.after:
             kinds = jax.eval_shape(all_of_them, learned)[1]
             none = {name: jnp.zeros(each.shape, each.dtype) for name, each in kinds.items()}
-            due = iteration % feed.every == 0
+            waited = iteration - feed.after
+            due = (waited >= 0) & (waited % feed.every == 0)
             learned, metrics = jax.lax.cond(
                 due, all_of_them, lambda learned: (learned, none), learned
             )

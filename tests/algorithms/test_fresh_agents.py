@@ -33,7 +33,8 @@ ONE_SPACE = {
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
 ROLLOUTS = (
     *STREAMS,
-    *("a2c", "ippo", "maml", "mappo", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo", "trpo"),
+    *("a2c", "ippo", "maml", "mappo", "ppg", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo"),
+    *("trpo", "v-mpo"),
 )
 SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
 ONLINE = (
@@ -47,6 +48,7 @@ ONLINE = (
     "drq-v2",
     "iqn",
     "mbpo",
+    "mpo",
     "munchausen-dqn",
     "openes",
     "pebble",

@@ -116,6 +116,27 @@ CASES = {
             },
         ),
         Case(
+            "v-mpo",
+            ("", "-continuous"),
+            40_000,
+            {
+                **{"gamma": 0.8, "gae_lambda": 0.9, "lr": 5e-3, "length": 16, "minibatch": 64},
+                **{"epochs": 4, "width": 16, "log_std": -0.5, "anneal": True},
+                **{"normalise_obs": False, "normalise_reward": False},
+            },
+        ),
+        Case(
+            "ppg",
+            ("", "-continuous"),
+            40_000,
+            {
+                **{"gamma": 0.8, "gae_lambda": 0.9, "lr": 5e-3, "length": 16, "minibatch": 64},
+                **{"epochs": 4, "width": 16, "log_std": -0.5, "entropy_coef": 0.0, "anneal": True},
+                **{"policy_iterations": 8, "auxiliary_minibatch": 128, "auxiliary_epochs": 2},
+                "normalise_reward": False,
+            },
+        ),
+        Case(
             "recurrent-ppo",
             ("", "-continuous"),
             40_000,
@@ -376,6 +397,16 @@ CASES = {
             {
                 **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
                 **{"warmup": 400, "tau": 0.05, "features": 16, "n_step": 1, "collect": 1},
+            },
+        ),
+        Case(
+            "mpo",
+            ("", "-continuous"),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "target_period": 25, "samples": 8, "n_step": 1},
+                **{"mean_kl": 0.03, "deviation_kl": 1e-3, "multiplier": 1.0, "temperature": 0.1},
             },
         ),
         Case(

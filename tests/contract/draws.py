@@ -36,6 +36,13 @@ def trpo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     return {"order": [np.argsort(each, kind="stable") for each in dice]}
 
 
+def ppg_auxiliary(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same of the auxiliary epochs over the rows of several iterations."""
+    shape = config.auxiliary_epochs, config.policy_iterations * rows
+    dice = np.asarray(jax.random.bits(key, shape))
+    return {"order": [np.argsort(each, kind="stable") for each in dice]}
+
+
 def ippo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """The same of the rows of all agents."""
     return ppo(key, config, rows * len(teams.NAMES), size)
@@ -75,6 +82,12 @@ def target_noise(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 def next_and_now(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """SAC and its kin: what samples the policy in s' and in s."""
     return {name: normal(random_keys.fold(key, name), (rows, size)) for name in ("next", "now")}
+
+
+def mpo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same, for each of several actions."""
+    shape = config.samples, rows, size
+    return {name: normal(random_keys.fold(key, name), shape) for name in ("next", "now")}
 
 
 def sac_lagrangian(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
@@ -181,7 +194,8 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 DRAWS = {
     "openes": openes,
     "cma-es": cma_es,
-    **{"ppo": ppo, "pqn": ppo, "trpo": trpo},
+    **{"ppo": ppo, "ppg": ppo, "pqn": ppo, "trpo": trpo, "v-mpo": ppo},
+    "ppg auxiliary": ppg_auxiliary,
     **dict.fromkeys(("ippo", "mappo"), ippo),
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
@@ -194,6 +208,7 @@ DRAWS = {
         "cql": cql,
         "droq": droq,
         "fql": fql,
+        "mpo": mpo,
         "sac-lagrangian": sac_lagrangian,
     },
     **{"iqn": iqn, "rainbow": rainbow},

@@ -18,6 +18,7 @@ from oracles.pieces import streams
 from oracles.pieces.leaves import Leaves
 
 from sterling import algorithms
+from sterling.needs import FRESH
 from sterling.problem.channels import Channel
 from sterling.types import Feed, Log, Needs, Record, Rollouts, Sequences, Signals, Spec
 
@@ -64,7 +65,10 @@ class Update:
     def needs(self) -> Any:
         """What it is fed: where it has several feeds, the one that is learned from."""
         needs = self.module.needs(self.config)
-        return needs.feed(self.feed) if isinstance(needs, Needs) else needs
+        if not isinstance(needs, Needs):
+            return needs
+        feed = needs.feed(self.feed)
+        return Rollouts(needs.collect) if feed.of == FRESH else feed
 
     @property
     def spec(self) -> Spec:
@@ -128,6 +132,21 @@ TRPO = {
     **{"width": 4, "depth": 1, "lr": 3e-3, "gamma": 0.8, "gae_lambda": 0.9, "length": 6},
     **{"minibatch": 7, "critic_epochs": 2, "target_kl": 0.02, "damping": 0.3, "cg_steps": 4},
 }
+DUAL = {"choices_kl": 0.03, "mean_kl": 0.05, "deviation_kl": 0.02, "temperature": 0.6}
+V_MPO = DUAL | {
+    **{"width": 4, "depth": 2, "lr": 3e-3, "gamma": 0.8, "gae_lambda": 0.9, "length": 6},
+    **{"minibatch": 7, "epochs": 2, "temperature_kl": 0.2, "multiplier": 0.8},
+}
+PPG = {
+    **{"width": 4, "depth": 2, "lr": 3e-3, "gamma": 0.8, "gae_lambda": 0.9, "length": 6},
+    **{"minibatch": 7, "epochs": 2, "clip": 0.15, "entropy_coef": 0.07, "value_coef": 0.6},
+    **{"policy_iterations": 2, "auxiliary_minibatch": 13, "auxiliary_epochs": 2},
+    **{"clone_coef": 0.7},
+}
+KEPT = {  # in the middle of a run some of the rows did not count
+    ".seen.mask": np.arange(48).reshape(2, 24) % 5 > 0,
+    ".seen.obs['action_mask']": np.arange(144).reshape(2, 24, 3) % 4 > 0,
+}
 FAR_STEP = {"target_kl": 1.0, "damping": 0.001, "shrink": 0.7}  # the line search goes back
 LIMITED = {"cost_limit": 0.4, "multiplier_lr": 0.3}
 RECURRENT = {name: x for name, x in PPO.items() if name != "depth"} | {"minibatch": 12}
@@ -190,6 +209,7 @@ RESIDUAL = {
     **{"width": 3, "critic_width": 3, "lr": 3e-3, "weight_decay": 0.2, "batch": 12, "gamma": 0.8},
     **{"tau": 0.05, "alpha": 0.3},
 }
+MPO = DUAL | REPLAYED | {"width": 4, "samples": 3, "target_period": 5, "n_step": 1}
 DDPG = {**REPLAYED, "tau": 0.05}
 DRQ = {
     **{**REPLAYED, "tau": 0.05, "features": 4, "noise_initial": 0.9, "noise_final": 0.2},
@@ -275,6 +295,40 @@ UPDATES = [
         has_choices=True,
     ),
     Update("trpo box", TRPO, ITERATION),
+    Update("v-mpo choices", V_MPO | PASSED, ITERATION, is_continuous=False),
+    Update(
+        "v-mpo masked choices old policy stays",
+        V_MPO | {"target_period": 2, "max_grad_norm": 0.3, "anneal": True},
+        ITERATION,
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("v-mpo box", V_MPO | {"target_period": 31}, ITERATION),
+    Update("ppg choices", PPG, ITERATION | KEPT, is_continuous=False),
+    Update(
+        "ppg masked choices",
+        PPG | {"clip_value": True, "max_grad_norm": 0.3, "anneal": True},
+        {".iteration": 31.0} | KEPT,
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update(
+        "ppg box normalised", PPG | NORMALISED | {"normalise_advantage": False}, ITERATION | KEPT
+    ),
+    Update(
+        "ppg auxiliary masked choices",
+        PPG | {"max_grad_norm": 0.3, "anneal": True},
+        ITERATION | KEPT,
+        is_continuous=False,
+        has_choices=True,
+        feed="auxiliary",
+    ),
+    Update(
+        "ppg auxiliary box far steps",  # so that it matters from which policy the KL is
+        PPG | NORMALISED | {"lr": 0.03, "clone_coef": 3.0},
+        ITERATION | KEPT,
+        feed="auxiliary",
+    ),
     Update("ippo box normalised", PPO | {"minibatch": 20}, ITERATION),
     Update("ippo team box", PPO | PASSED | {"reward": "team", "identity": False}, ITERATION),
     Update(
@@ -500,6 +554,15 @@ UPDATES = [
     Update("sac-lagrangian box", SOFT, RISEN, WIDE),
     Update("sac-lagrangian choices", SOFT | {"tune_alpha": False}, RISEN, is_continuous=False),
     Update("sac-lagrangian masked", SOFT, RISEN, is_continuous=False, has_choices=True),
+    Update(
+        "mpo box",
+        MPO,
+        {".updates": 33},
+        {".target.actor.net.layers[2].bias": np.array([0, 0, 3, 0])},
+    ),
+    Update("mpo box targets due", MPO | {"n_step": 2, "layer_norm": True}, {".updates": 34}),
+    Update("mpo choices", MPO, {".updates": 33}, is_continuous=False),
+    Update("mpo masked targets due", MPO, {".updates": 34}, is_continuous=False, has_choices=True),
     Update("ddpg", DDPG, {".updates": 33}),
     Update("ddpg normalised", DDPG | {"layer_norm": True, "n_step": 2}, {".updates": 0}),
     Update("drq-v2", DRQ, {".updates": 17}, EDGE_OF_DRQ),
@@ -582,7 +645,7 @@ def by_oracle(update: Update) -> tuple[Leaves, dict[str, float], dict[str, np.nd
     """Return an oracle's state after an update, its metrics and its numbers for each sample."""
     state, batch, config = mid_run.leaves_of(update.before), update.batch(), update.config
     size = mid_run.NUMBERS if update.is_continuous else mid_run.CHOICES
-    drawn = draws.none if update.feed else draws.DRAWS.get(update.name, draws.none)
+    drawn = draws.DRAWS.get(f"{update.name} {update.feed}".rstrip(), draws.none)
     noise = drawn(jax.random.key(KEY), config, batch.mask.size, size)
     needs = update.needs
     whole = isinstance(needs, Feed) and needs.whole

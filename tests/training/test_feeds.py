@@ -94,6 +94,14 @@ def test_each_kind_of_batch_comes_when_it_is_due():
     np.testing.assert_allclose(found["model/updates"], [1.8, 1.8])
 
 
+def test_a_feed_may_wait_before_its_first_batches():
+    feeds = (FEEDS[0], dataclasses.replace(FEEDS[1], after=1), FEEDS[2])
+    _, sums = advance(begun([0, 1], feeds), 5)
+    np.testing.assert_array_equal(sums["model/updates"], [6, 6])  # at iterations 1 and 3
+    needs = learner(feeds, ("logit",)).needs(None)
+    assert [needs.updates_of(n) for n in range(6)] == [0, 2, 7, 9, 14, 16]
+
+
 @pytest.mark.slow
 def test_a_seed_learns_alone_what_it_learns_beside_others():
     many, alone = advance(begun([4, 7]), 4)[0], advance(begun([7]), 4)[0]

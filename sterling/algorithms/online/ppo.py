@@ -155,18 +155,20 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
 
 def run_epochs(
-    state: Any, rows: dict[str, Any], key: Key[Array, ""], loss: Any
+    state: Any, rows: dict[str, Any], key: Key[Array, ""], loss: Any, sizes: Any = None
 ) -> tuple[Any, optax.OptState, dict[str, Array]]:
-    """Make the gradient steps of all epochs; return networks, optimiser and mean metrics."""
+    """Make the gradient steps of all epochs; return networks, optimiser and mean metrics. ``sizes``
+    are the minibatch and the epochs, if not the Config's."""
     config, count = state.config, rows["mask"].size
+    rows_per_update, epochs = sizes or (config.minibatch, config.epochs)
 
     def update(carry: Any, index: Int[Array, "minibatch"]) -> tuple[Any, Any]:
         minibatch = jax.tree.map(lambda x: x[index], rows)
-        if count % config.minibatch:  # otherwise there is no padding
+        if count % rows_per_update:  # otherwise there is no padding
             minibatch["mask"] &= index >= 0
         return gradient_step(state, carry, minibatch, loss)
 
-    order = minibatch_indices(key, count, config.minibatch, config.epochs)
+    order = minibatch_indices(key, count, rows_per_update, epochs)
     start = (state.nets, state.optimiser, jnp.asarray(True))
     (nets, optimiser, _), metrics = jax.lax.scan(update, start, order)
     return nets, optimiser, jax.tree.map(lambda x: x.mean(), metrics)
@@ -212,13 +214,14 @@ def objective(
 def gradient_step(
     state: Any, carry: Any, rows: dict[str, Any], loss: Any
 ) -> tuple[Any, dict[str, Array]]:
-    """Make one gradient step, unless the KL has already exceeded its limit in this iteration."""
+    """Make one gradient step, unless the KL has already exceeded its limit in this iteration (a
+    Config may lack ``target_kl``)."""
     config, (nets, optimiser, active) = state.config, carry
     grads, metrics = jax.grad(loss, has_aux=True)(nets, rows, config)
     direction, moments = adam(1e-5, config.max_grad_norm).update(grads, optimiser)
     lr = config.lr * (1.0 - state.iteration / state.planned if config.anneal else 1.0)
     metrics = {**metrics, "loss/grad_norm": global_norm(grads)}
-    if config.target_kl is None:
+    if getattr(config, "target_kl", None) is None:
         return (descend(nets, direction, lr), moments, active), metrics
     active = active & (metrics["policy/kl"] <= 1.5 * config.target_kl)
     nets = descend(nets, direction, jnp.where(active, lr, 0.0))

@@ -162,7 +162,7 @@ def check_log_and_replay(name: str, needs: Any, *, logged: bool, scored: bool) -
             f"{name} needs extras that are recorded while it acts ({', '.join(needs.keep)}), which "
             "no dataset holds. Leave out data."
         )
-    if logged and any(feed.every > 1 for feed in needs.feeds):
+    if logged and any(feed.every > 1 or feed.after for feed in needs.feeds):
         raise Mistake(
             f"{name} does not learn in every iteration, which data requires. Leave out data."
         )
