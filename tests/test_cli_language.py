@@ -10,8 +10,11 @@ import pytest
 import sterling
 from sterling import language
 from sterling.cli import main
+from sterling.commands.output.language_transcripts import turn_segments
 from sterling.evaluation.language.solve_rates import judge
 from sterling.language.models import lora, peft_folder
+from sterling.training.language.evaluate_scenes import answer_scenes
+from sterling.types import Mistake
 
 SHARED = {"seeds": 2, "evaluate_episodes": 8, "evaluate_every": 12, "limit": 8}
 
@@ -93,6 +96,42 @@ def test_play_prints_transcripts(imitates, capsys, sampled):
     assert out.count("\n  > ") == 3
     assert "mean reward" in out
     assert "seed 1, " + ("sampled" if sampled else "greedy") in out
+
+
+def shaken(x):
+    """Weights with noise."""
+    real = jnp.issubdtype(x.dtype, jnp.floating) and x.ndim > 2
+    return x + 0.5 * jax.random.normal(jax.random.key(x.size), x.shape) if real else x
+
+
+def test_the_policy_answers_texts_as_it_does_in_its_world(imitates):
+    run = sterling.load(imitates / "sft")
+    run.agent = jax.tree.map(shaken, run.agent)  # it has learned to say nothing so far
+    lines = answer_scenes(run.agent, run.settings, jnp.asarray([0, 1]), 3)[1]
+    _, tokenizer = run.language_model()
+    asked, expected = [], []
+    for line in lines:
+        heard, said = (ids for _, ids in turn_segments(line))
+        asked.append(tokenizer.decode(heard))
+        expected.append(tokenizer.decode(said))
+    assert run.policy(asked, seed=1) == expected
+    assert run.policy(asked[0], seed=1) == expected[0]
+    assert all(expected)
+    assert run.policy(asked) != expected  # another seed's model
+    drawn = {run.policy(asked[0], explore=True) for _ in range(4)}
+    assert len(drawn) > 1
+    for wrong, words in ((3, "is a text"), ([3], "is a text"), ("a" * 99, "than the context")):
+        with pytest.raises(Mistake, match=words):
+            run.policy(wrong)
+    with pytest.raises(Mistake, match=r"Ask it: run.policy"):
+        run.player()
+
+
+def test_a_language_model_is_not_written_as_one_file(imitates, capsys, tmp_path):
+    code, out, err = told(capsys, "export", imitates / "sft", tmp_path / "model.onnx")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"is written as a folder, for transformers and vLLM. Name it {tmp_path / 'model'}" in err
+    assert not list(tmp_path.iterdir())
 
 
 def test_compare_and_report_count_updates(imitates, capsys, tmp_path):

@@ -40,12 +40,18 @@ def carry_out(chosen: argparse.Namespace) -> int:
     """Write the policy or the model, and print what was written."""
     import sterling
     from sterling.system.atomic_files import check_writable
+    from sterling.types import Mistake
 
     check_writable(Path(chosen.where))
     run = sterling.load(chosen.folder)
     if run.settings.speech is None:
         return _write_policy(chosen, run)
     _refuse(chosen, POLICY_OPTIONS, f"{chosen.folder} trained a language model")
+    if chosen.where.suffix in POLICY_FILES:
+        raise Mistake(
+            f"{chosen.where}: a language model is written as a folder, for transformers and vLLM. "
+            f"Name it {chosen.where.with_suffix('')}."
+        )
     return _write_language_model(chosen, run)
 
 

@@ -62,6 +62,8 @@ class Player:
     """
 
     def __init__(self, run: PlayableRun, seed: int | None, explore: bool):
+        if run.settings.speech is not None:
+            raise Mistake("a language model has no player. Ask it: run.policy('a text')")
         at = run.place(seed)
         self._run, self._explore, self._seed = run, explore, run.settings.seeds[at]
         world = run.world()

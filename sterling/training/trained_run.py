@@ -89,11 +89,15 @@ class TrainedRun:
 
     def policy(self, obs: Any, seed: int | None = None, explore: bool = False) -> Any:
         """Return the action for one observation, in the forms of a Gymnasium environment, or the
-        actions for several, ``(n, ...)``.
+        actions for several, ``(n, ...)``. A language model answers a text, or a list of texts.
 
         ``seed`` chooses which seed's agent acts (default: the first). If the run stacks frames,
         ``obs`` must contain them. Raise :class:`Mistake` for agents with a memory, such as ``dt``.
         """
+        if self.settings.speech is not None:
+            from sterling.training.language.answer_texts import answer_texts
+
+            return answer_texts(self, obs, seed, explore)
         known = self._players.get((seed, explore))
         if known is None or known[0] is not self.agent:
             self.agent.check_memoryless("use run.player()")

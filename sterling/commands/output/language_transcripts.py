@@ -76,7 +76,7 @@ def print_line(console: Console, line: Transcript, tokenizer: Tokenizer) -> None
     from rich.text import Text
 
     seat = f", seat {line.seat}" if line.seat else ""
-    console.print(Text(f"\n{line.scene + 1}{seat}", style="dim"))
+    console.print(Text(f"\nscene {line.scene + 1}{seat}", style="dim"))
     spoken = 0
     for own, ids in turn_segments(line):
         text = tokenizer.decode(ids).strip("\n")

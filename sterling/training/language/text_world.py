@@ -47,11 +47,7 @@ def asked_levels(settings: Settings, place: TextWorld) -> tuple[int, ...]:
 def make_voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> ChatSettings:
     """Build a run's voice: tokenizer, context length and sampling settings. The context length is
     the user's, or what the world's scenes need."""
-    needs, limit = learner_needs(settings), int(getattr(settings.config, "limit", 32))
-    speech = language_settings(settings)
-    sampling: dict[str, Any] = {"slots": speech.slots, "patience": speech.scene_seconds}
-    if needs.has_feed(GENERATED):
-        sampling |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
+    limit, speech = answer_limit(settings), language_settings(settings)
     context = speech.context or settings.context
     if not context:
         whole: Any = (
@@ -61,4 +57,18 @@ def make_voice(settings: Settings, place: TextWorld, tokenizer: Tokenizer) -> Ch
         context = context_length.world_context_length(
             whole, levels, tokenizer, limit, speech.scene_seconds
         )
-    return ChatSettings(tokenizer, limit, context, **sampling)
+    return chat_settings(settings, tokenizer, context)
+
+
+def answer_limit(settings: Settings) -> int:
+    """Return the most tokens of an answer."""
+    return int(getattr(settings.config, "limit", 32))
+
+
+def chat_settings(settings: Settings, tokenizer: Tokenizer, context: int) -> ChatSettings:
+    """Return how a run's answers are sampled, within ``context`` tokens."""
+    needs, speech = learner_needs(settings), language_settings(settings)
+    sampling: dict[str, Any] = {"slots": speech.slots, "patience": speech.scene_seconds}
+    if needs.has_feed(GENERATED):
+        sampling |= {"temperature": needs.temperature, "top_k": needs.top_k, "top_p": needs.top_p}
+    return ChatSettings(tokenizer, answer_limit(settings), context, **sampling)
