@@ -134,7 +134,7 @@ class Symmetry:
     def __call__(self, record: Record, key: Key[Array, ""]) -> Record:
         """Change the rows that ``key`` draws."""
         vector_observations(record)
-        lead = record.mask.shape[:2]  # updates and rows; the steps of a sequence share one draw
+        lead = record.mask.shape[:1]  # rows; the steps of a sequence share one draw
         chosen = jax.random.uniform(key, lead) < self.share
         changed = self.changed(record)
         return jax.tree.map(lambda new, old: _select_rows(chosen, new, old), changed, record)

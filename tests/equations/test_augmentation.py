@@ -135,7 +135,7 @@ def test_only_a_share_of_the_rows_is_changed_and_each_wholly():
 
 def test_the_steps_of_a_stretch_are_changed_together():
     rows = record(rows=360)
-    rows = jax.tree.map(lambda x: x.reshape(6, 10, 6, *x.shape[1:]), rows)  # update, batch, time
+    rows = jax.tree.map(lambda x: x.reshape(60, 6, *x.shape[1:]), rows)  # batch, time
     after = reflection((-1, 1, 1))(rows, KEY)
     turned = np.asarray(after.obs[..., 0] != rows.obs[..., 0])
     assert (turned == turned[..., :1]).all()
