@@ -34,6 +34,7 @@ def test_every_command_of_the_page_runs(done):
     assert list(Path("runs/cartpole").glob("seed-*.mp4"))
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_reads_the_file(done):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     found: dict = {}

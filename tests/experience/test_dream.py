@@ -150,6 +150,7 @@ def test_stretches_lie_in_one_branch_and_begin_wherever_there_is_room(length, it
     assert np.abs(batch.obs[is_real]).max() <= 1.0
 
 
+@pytest.mark.slow
 def test_the_share_that_is_real_has_whatever_else_is_asked_of_dreams():
     asked = {"next_action": True, "n_step": 2, "gamma": 0.5}
     dream, agent = begun("observation", 3, asked=asked)
