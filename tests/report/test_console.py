@@ -28,3 +28,16 @@ def test_a_file_is_not_folded(tmp_path, monkeypatch):
             file.seek(0)
             lines = file.read().splitlines()
         assert any(name.strip() in line for line in lines) != folded
+
+
+def test_lines_of_a_file_end_with_their_text(tmp_path):
+    table = Table.grid(padding=(0, 2))
+    table.add_row("name", "a")
+    table.add_row("other", "a longer text")
+    with (tmp_path / "out").open("w+") as file:
+        console = PlainConsole(file=file)
+        console.print(table)
+        console.print("kept ", end="")
+        console.print("together")
+        file.seek(0)
+        assert file.read() == "name   a\nother  a longer text\nkept together\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +15,8 @@ class PlainConsole(Console):
     """A rich console without automatic colours that raises BrokenPipeError when its reader is gone.
 
     (As ``print`` does; rich itself would exit with code 1.) Files and pipes have no width, so lines
-    are not wrapped in them, unless COLUMNS is set.
+    are not wrapped in them, unless COLUMNS is set; nor do their lines end with the blanks with which
+    rich fills the last column of a table.
     """
 
     def __init__(self, **options: Any):
@@ -26,3 +28,7 @@ class PlainConsole(Console):
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError, as ``print`` does."""
         raise BrokenPipeError("the reader of the output is gone")
+
+    def _render_buffer(self, buffer: Any) -> str:
+        text = super()._render_buffer(buffer)
+        return text if self.is_terminal else re.sub(r" +(?=\n)", "", text)
