@@ -42,7 +42,7 @@ def rows(path):
 def test_a_log_then_the_world_is_one_run(data, tmp_path):
     run = sterling.train(
         "iql", WORLD, data=data, updates=300, steps=400, envs=4, seeds=2, out=tmp_path / "run",
-        evaluate_episodes=4, **SMALL,
+        evaluate_episodes=4, return_within=(-90, 90), **SMALL,
     )  # fmt: skip
     found = rows(tmp_path / "run")
     updates, steps = ([row[name] for row in found] for name in ("update", "step"))
@@ -58,6 +58,8 @@ def test_a_log_then_the_world_is_one_run(data, tmp_path):
     switch = run.result["switch"]
     at_switch = next(row for row in found if row["update"] == 300)["evaluation/return"]
     assert switch["before"]["per_seed"] == at_switch
+    within = [tuple(switch[each]["within"]) for each in ("before", "lowest", "dip")]
+    assert within == [(-90, 90), (-90, 90), (0, 180)]
     later = [
         row["evaluation/return"]
         for row in found

@@ -32,8 +32,14 @@ def switch_cost(
         None if one is None or other is None else max(one - other, 0.0)
         for one, other in zip(before, lowest, strict=True)
     ]
-    parts = {"before": before, "lowest": lowest, "dip": dip}
-    return {name: final_estimate(values, settings.seeds, failed) for name, values in parts.items()}
+    bounds = run_return_bounds(settings)
+    low, high = bounds or (None, None)
+    most = None if low is None or high is None else high - low
+    parts = {"before": (before, bounds), "lowest": (lowest, bounds), "dip": (dip, (0.0, most))}
+    return {
+        name: final_estimate(values, settings.seeds, failed, within)
+        for name, (values, within) in parts.items()
+    }
 
 
 def results_by_phase(
