@@ -77,7 +77,8 @@ def main(folder: str = "runs/search", steps: int = 200_000) -> sterling.TrainedR
         callbacks=[Tell()],
         out=folder,
     )
-    print(run.result["final"]["return"], run.result.get("stopped"))
+    print(run)
+    print("stopped:", run.result.get("stopped", {}).get("reason", "at the end"))
     env = Search()
     obs, _ = env.reset(seed=0)
     print("first action:", run.policy(obs))

@@ -13,6 +13,7 @@ import jax
 from sterling.nets.encoding.encoder_choice import find_encoder
 from sterling.problem.channels import channel_columns
 from sterling.references.return_bounds import return_bounds
+from sterling.statistics.scores.headline import Headline
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.statistics.scores.score_table import FailedRule
 from sterling.training.agent import Agent
@@ -65,7 +66,8 @@ class TrainedRun:
 
     def __repr__(self) -> str:
         measured = self.result.get("final", {}).get("return")
-        return f"TrainedRun({self.settings.title}, {self.settings.name}, return={measured})"
+        score = Headline.from_json(measured) if measured else "not evaluated"
+        return f"TrainedRun({self.settings.title}, {self.settings.name}, return: {score})"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the summary, the learning curve and the newest film."""
@@ -77,9 +79,8 @@ class TrainedRun:
     def film(
         self, path: str | Path | None = None, *, seed: int | None = None, steps: int = 500
     ) -> Film:
-        """Film ``steps`` environment steps of one seed's policy (default: the
-        first's) into ``path``, an .mp4 or a .gif (default: ``play.mp4`` in the run's folder). A
-        notebook shows the returned film."""
+        """Film ``steps`` environment steps of a seed's policy (default: the first's) into ``path``,
+        .mp4 or .gif (default: ``play.mp4`` in the run's folder). Notebooks show the result."""
         from sterling.training.evaluation.film_policy import film_policy
 
         if path is None and self.path is None:

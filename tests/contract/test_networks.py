@@ -65,8 +65,14 @@ def test_every_algorithm_uses_it_and_layers_of_any_size(name):
     assert (3, 5) in shapes or (case.envs, 3, 5) in shapes
     if listed:
         assert any(shape[-2:] == (6, 9) for shape in shapes), shapes
-        normalised = set() if name == "crossq" else {"layer_norm"}  # it has its own normalisation
-        assert known >= {"activation"} | normalised
+        assert known >= {"activation", "layer_norm"} - OWN.get(name, set())
+
+
+# what their papers' networks leave no choice of
+OWN = {
+    "crossq": {"layer_norm"},  # batch renormalisation
+    **dict.fromkeys(("stream-ac", "stream-q", "stream-sarsa"), {"activation", "layer_norm"}),
+}
 
 
 def _problem(name: str, action: Any) -> Spec:

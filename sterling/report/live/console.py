@@ -15,8 +15,8 @@ class PlainConsole(Console):
     """A rich console without automatic colours that raises BrokenPipeError when its reader is gone.
 
     (As ``print`` does; rich itself would exit with code 1.) Files and pipes have no width, so lines
-    are not wrapped in them, unless COLUMNS is set; nor do their lines end with the blanks with which
-    rich fills the last column of a table.
+    are not wrapped in them, unless COLUMNS is set. Their lines do not end with the blanks with
+    which rich fills a table's last column.
     """
 
     def __init__(self, **options: Any):
