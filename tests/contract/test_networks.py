@@ -71,7 +71,7 @@ def test_every_algorithm_uses_it_and_layers_of_any_size(name):
 # what their papers' networks leave no choice of
 OWN = {
     "crossq": {"layer_norm"},  # batch renormalisation
-    **dict.fromkeys(("stream-ac", "stream-q", "stream-sarsa"), {"activation", "layer_norm"}),
+    **{name: {"activation", "layer_norm"} for name in ("stream-ac", "stream-q", "stream-sarsa")},
 }
 
 
