@@ -84,7 +84,7 @@ class FeedUpdates:
         metrics = signals.metrics
         if self.measured:
             units_key = named.fold(key, "units")
-            metrics |= hidden_unit_metrics(self.algorithm, state, batch, units_key)
+            metrics = metrics | hidden_unit_metrics(self.algorithm, state, batch, units_key)
         return (state, self.draws.heed(self.feed, heard, signals, batch)), metrics
 
     def _as_now(self, state: Any) -> Feed:
