@@ -212,7 +212,7 @@ def _product(sizes: list[int]) -> int:
 RULES: dict[str, Rule] = {
     **{name: _elementwise(operation) for name, operation in SAME.items()},
     **{name: _reduce(operation) for name, operation in REDUCTIONS.items()},
-    **{"stop_gradient": _identity, "copy": _identity, "copy_p": _identity},
+    **{"stop_gradient": _identity, "copy": _identity, "copy_p": _identity, "name": _identity},
     **{"convert_element_type": _cast, "reshape": _reshape, "squeeze": _reshape},
     **{"expand_dims": _reshape, "transpose": _transpose, "broadcast_in_dim": _broadcast},
     **{"concatenate": _concatenate, "stack": _stack, "slice": _slice, "split": _split},
