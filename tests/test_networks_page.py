@@ -34,6 +34,7 @@ def test_a_file_with_padded_observations_is_trained_in(number, tmp_path, monkeyp
     assert reading in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_example_trains_with_its_encoder():
     _, _, code = BLOCKS
     found: dict = {"__name__": "networks_page"}

@@ -96,6 +96,7 @@ def test_windows_steps_gymnasium_environments_in_the_trainers_process(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_is_named_in_a_line(tmp_path):
     for words, reason in (
         (("ppo", "Pong-v5", "--steps", "100"), "EnvPool is not installed"),

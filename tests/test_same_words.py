@@ -68,6 +68,7 @@ def runs(tmp_path_factory):
     return one, other
 
 
+@pytest.mark.slow
 def test_python_takes_outputs_and_options_of_the_environment_by_name(runs):
     one, other = runs
     assert one.settings.env_options == other.settings.env_options == {"max_episode_steps": 20}
@@ -80,6 +81,7 @@ def test_quiet_false_shows_progress(capsys):
     assert "PPO on probe:constant" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_evaluate_compare_and_report_return_objects(runs, tmp_path):
     one, other = runs
     found = sterling.evaluate(one, episodes=2)

@@ -269,6 +269,7 @@ def test_ktos_reference_point_is_their_mean_gain():
     np.testing.assert_allclose(points[0], expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_one_that_was_cut_off_by_the_row_keeps_what_fits():
     short = Pairs.from_batch(
         record([("a", "bcdefg", "x"), ("abcdefg", "y", "zz")], 12)

@@ -130,6 +130,7 @@ def test_epsilon_falls_linearly_over_the_planned_share():
         np.testing.assert_allclose(dqn.epsilon(now), expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_exploring_is_uniform_as_often_as_epsilon_says_and_else_greedy():
     state = agent(exploration_initial=0.4)
     obs = jnp.broadcast_to(jnp.asarray([[0.3, -1.0, 2.0]]), (4000, 3))

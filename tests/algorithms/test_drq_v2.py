@@ -56,6 +56,7 @@ def _state():
     return make()
 
 
+@pytest.mark.slow
 def test_an_update_learns_from_shifted_pictures(state):
     """Shifting beforehand with the update's key, and not in it, is the same; both ends shift."""
     batch = batch_of()

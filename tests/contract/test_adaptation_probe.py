@@ -45,6 +45,7 @@ def test_maml_comes_near_the_return_of_the_right_action_in_each_level(world):
     assert (after >= known - NEAR[world] * (known - alike)).all()
 
 
+@pytest.mark.slow
 def test_a_policy_that_was_not_trained_to_adapt_does_not():
     """It makes one step of the same size from MAML's initial parameters."""
     world = "levels-hidden-continuous"

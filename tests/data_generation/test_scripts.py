@@ -84,6 +84,7 @@ def test_a_point_finds_its_way_whoever_works(tmp_path):
         assert 4 < np.linalg.norm(each.obs[-1] - each.obs[0]) < 24  # four cells of size 4
 
 
+@pytest.mark.slow
 def test_single_tasks_are_worlds(cube):
     world = envs.make("ogbench:cube-single-play-singletask-task2-v0", (0,), 1, workers=0)
     assert world.spec.obs.shape == (28,)

@@ -71,6 +71,7 @@ class Traced:
         return state, state, right - jnp.abs(action["by"][0] - state[0]), over, ~over
 
 
+@pytest.mark.slow
 def test_nested_actions_of_a_traced_world_pass_all_checks(capsys):
     assert main(["check", f"{__file__}:Traced"]) == 0
     assert "0 fail" in capsys.readouterr().out

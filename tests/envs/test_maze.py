@@ -99,6 +99,7 @@ def test_mazes_are_trained_and_judged_in_different_levels():
     assert (len(train), len(judged), len(train & judged)) == (200, 100, 0)
 
 
+@pytest.mark.slow
 def test_the_best_policy_gets_the_best_return():
     """A policy that goes by breadth-first search, in the world itself."""
     world = envs.make("maze:3x3", (0,), 4, levels=8)

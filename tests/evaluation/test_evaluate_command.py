@@ -52,6 +52,7 @@ def test_a_run_is_put_beside_the_behaviour_of_its_log(made, capsys, monkeypatch)
     assert re.search(r"seed 0 .*\nseed 1 ", told)
 
 
+@pytest.mark.slow
 def test_in_the_world_the_mode_differs_from_chance(made):
     """The behaviour's likeliest action is the best one, which is worth more than twice as much."""
     home, run = made

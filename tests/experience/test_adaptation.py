@@ -134,6 +134,7 @@ def trained():
     return sterling.train(Tries, "probe:levels-hidden", seeds=[3, 8], **how)
 
 
+@pytest.mark.slow
 def test_a_player_acts_with_the_state_adapted_to_the_level_that_its_key_draws(trained):
     world = envs.make("probe:levels-hidden", (0,), 1, strategy="map")
     obs, wanted, found = np.zeros(2, np.float32), [], []

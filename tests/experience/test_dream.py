@@ -215,6 +215,7 @@ def foretelling(horizon=3, **fields):
     return mbpo.State(state.policy, model), jnp.ones((6, 1))
 
 
+@pytest.mark.slow
 def test_branches_follow_themselves_and_stop_where_the_model_ends_them():
     state, obs = foretelling()
     likely = state.model.nets.net.layers[-1].bias.at[:, -1].set(0.0)
@@ -241,6 +242,7 @@ def test_only_elites_dream_each_as_often_as_the_other():
     np.testing.assert_array_equal(made, [2, 2, 2, 4, 4, 4])
 
 
+@pytest.mark.slow
 def test_held_out_places_teach_nothing_and_are_the_share_asked_for():
     held = np.asarray(mbpo.is_held_out(jnp.arange(10_000, dtype=jnp.int32), 0.2))
     assert abs(held.mean() - 0.2) < 0.02

@@ -145,6 +145,7 @@ def test_rewards_include_the_bonus_and_returns_do_not(word):
     assert not np.any(after.reset_statistics().tally.totals["bonus"])
 
 
+@pytest.mark.slow
 def test_a_bonus_is_in_units_of_its_discounted_sum():
     _, rows, plain = collect("icm")
     start, own = with_bonus("icm")[1].bonus, random_keys.fold_each(KEYS, "bonus")

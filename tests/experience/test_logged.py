@@ -92,6 +92,7 @@ def test_windows_sum_rewards_within_an_episode(data, mapped):
         assert discount == (0.0 if last and ENDED[episode] else 0.5 ** (count - 1))
 
 
+@pytest.mark.slow
 def test_a_horizon_sums_as_many_rows_as_it_says(data):
     source = DatasetSource.create(data, Transitions(batch=64, n_step=3, gamma=0.5))
     feed, index = source.needs.feeds[0], jnp.arange(14, dtype=jnp.int32)

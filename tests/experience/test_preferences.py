@@ -110,6 +110,7 @@ def drawn(source, agent):
     return draws.draw(source.feed, jnp.asarray(1), None, chance[1, 0])
 
 
+@pytest.mark.slow
 def test_batches_are_of_what_was_answered():
     source, agent = begun("both", 1)
     batch = drawn(source, agent)

@@ -185,6 +185,7 @@ def test_no_transition_joins_episodes_or_laps(n_step, gamma, priority):
     envs=some.integers(1, 3),
     spare=some.integers(0, 9),
 )
+@pytest.mark.slow
 def test_no_transition_joins_episodes_in_a_ring_of_any_size(n_step, collect, envs, spare):
     rows = collect + n_step + 2 + spare
     replay = make(
@@ -379,6 +380,7 @@ def test_warming_up_heeds_the_action_mask_and_keeps_it():
     np.testing.assert_array_equal(action, obs["action_mask"].argmax(-1))
 
 
+@pytest.mark.slow
 def test_numbers_of_every_type_come_back_bit_for_bit():
     rng = np.random.default_rng(0)
     shape = (2, 5, 3)  # seed, time, env

@@ -48,6 +48,7 @@ def clock(traced):
     return Clock(Rollout.create(world, LENGTH, at(0)), jnp.zeros((), jnp.int32))
 
 
+@pytest.mark.slow
 def test_a_world_on_the_host_is_lived_step_by_step_as_one_that_is_a_program():
     found = []
     for traced in (True, False):

@@ -116,6 +116,7 @@ def test_a_file_of_questions(tmp_path):
     assert "has levels 0 to 0, not 1" in told(family.sample, 0, 1)
 
 
+@pytest.mark.slow
 def test_a_long_file_is_not_shuffled_for_every_question(tmp_path):
     family = tasks.find_family(written(tmp_path / "long.jsonl", *QUESTIONS * 20_000))
     begun = time.process_time()

@@ -96,6 +96,7 @@ def test_conversations_are_about_the_other_questions(tmp_path):
     assert not asked & judged(run)
 
 
+@pytest.mark.slow
 def test_texts_are_about_the_other_questions(tmp_path, capsys):
     place, file = worlds.find_world(FEW), tmp_path / "texts.jsonl"
     scenes = [place.begin(seed, 0) for seed in range(100)]

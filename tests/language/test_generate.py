@@ -37,6 +37,7 @@ def answer(model, slots, temperature=1.0, total=7, limit=9, **cuts):
     return generate(model, asked, jax.random.key(3))
 
 
+@pytest.mark.slow
 def test_greedy_answers_equal_the_plain_ones():
     model = make()
     found, (ids, lengths) = answer(model, 7, 0.0), prompts()

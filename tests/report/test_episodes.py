@@ -98,6 +98,7 @@ def steps_of(count, obs=0):
     return EpisodeSteps(np.zeros(count, int), np.ones(count), np.ones(count), seen)
 
 
+@pytest.mark.slow
 def test_a_traced_run_keeps_its_episodes_and_the_same_result(traced):
     kept = read_episodes(traced.path)
     assert kept.columns["return"].shape == (2, 6)

@@ -108,6 +108,7 @@ def test_the_teacher_acts_first_and_then_the_student(teacher):
         assert (taken == right[: len(taken)]).all() == acts
 
 
+@pytest.mark.slow
 def test_a_seed_has_the_teacher_of_its_number(teacher):
     """Alone as among others; a seed that the teacher has not gets one in turn."""
     world = types.SimpleNamespace(spec=sterling.load(teacher, environment=Hints).world().spec)

@@ -47,6 +47,7 @@ def test_the_deviation_of_a_box_changes_nothing(pendulum):
     assert len(np.unique(one)) == 8  # eight starts
 
 
+@pytest.mark.slow
 def test_exploring_would_change_it(pendulum):
     """The actions of both kinds differ, so the test above can fail."""
     obs, keys = jnp.ones((2, 5, 3)), jax.random.split(jax.random.key(0))

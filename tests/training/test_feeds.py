@@ -82,6 +82,7 @@ def begun(seeds, feeds=FEEDS, keep=("logit",), strategy="map"):
     return Run(agent, source, names, jnp.zeros((), jnp.int32))
 
 
+@pytest.mark.slow
 def test_each_kind_of_batch_comes_when_it_is_due():
     run, sums = advance(begun([0, 1]), 5)
     np.testing.assert_array_equal(run.agent.state.calls, [[5, 9, 10]] * 2)
@@ -142,6 +143,7 @@ def test_stretches_follow_the_ring_and_keep_what_the_actor_recorded():
     np.testing.assert_array_equal(batch.obs[:, 1:][inner], batch.next_obs[:, :-1][inner])
 
 
+@pytest.mark.slow
 def test_what_an_update_finds_out_is_known_to_the_next():
     run = advance(begun([0]), 3)[0]
     draws, feed, heard, chances, draw = drawn(run, "policy")

@@ -34,6 +34,7 @@ def endless():
     return gymnasium.make("Pendulum-v1").unwrapped
 
 
+@pytest.mark.slow
 def test_episodes_that_never_end_are_cut_at_the_limit_and_said(capsys, monkeypatch):
     monkeypatch.setattr(evaluating, "PROGRESS_SECONDS", 0.0)
     made = sterling.train(

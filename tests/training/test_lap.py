@@ -149,6 +149,7 @@ def test_a_run_left_between_two_rows_goes_on_as_if_it_had_not_been(
     same(whole.agent.state, resumed.agent.state)
 
 
+@pytest.mark.slow
 def test_a_signal_is_heard_before_the_first_row(tmp_path):
     path = tmp_path / "run"
     options = {"steps": 10**9, "log_every": 10**9, "checkpoint_minutes": 0.0, **FIELDS["ppo"]}

@@ -72,6 +72,7 @@ def test_an_agent_acts_as_its_log_did(constant, tmp_path):
     np.testing.assert_array_equal(own.transitions().action, TORQUE / 2.0)
 
 
+@pytest.mark.slow
 def test_both_phases_learn_from_the_same_numbers(constant, tmp_path):
     """Also where they go on in the second phase, and another log was opened in between."""
     fields = {**SMALL, "updates": 4, "steps": 12, "warmup": 4, "envs": 4}

@@ -62,6 +62,7 @@ def test_a_finished_run_goes_on_as_if_it_had_been_longer_from_the_start(tmp_path
     assert sterling.resume(tmp_path / "run").result == longer.result  # finished again
 
 
+@pytest.mark.slow
 def test_schedules_run_over_the_larger_budget(tmp_path):
     sterling.train("dqn", "probe:both", steps=96, out=tmp_path / "run", **DQN, **HOW)
     longer = sterling.resume(tmp_path / "run", steps=160)
@@ -104,6 +105,7 @@ def test_the_command_line_goes_on(finished, tmp_path, capsys):
     assert json.loads((path / "result.json").read_text())["steps"] == 1_920
 
 
+@pytest.mark.slow
 def test_a_learner_from_a_log_is_given_more_updates(tmp_path):
     log = logs.write("both-continuous", False, tmp_path)
     how = {
@@ -155,6 +157,7 @@ def _offline(tmp_path_factory):
 
 
 @pytest.mark.parametrize("words", ["", "--environment probe:both-continuous"])
+@pytest.mark.slow
 def test_a_finished_offline_run_goes_on_online_as_if_both_had_been_asked_for(
     offline, tmp_path, words
 ):

@@ -49,6 +49,7 @@ def stored(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_a_run_folder_holds_its_networks(stored):
     plain = json.loads((stored / "config.json").read_text())
     assert plain["config"]["width"] == [12, 7]
@@ -73,6 +74,7 @@ def test_such_a_run_is_extended(stored, tmp_path):
     assert np.abs(np.asarray(after - before)).max() > 1e-5
 
 
+@pytest.mark.slow
 def test_a_run_folder_of_before_opens(stored, tmp_path):
     """Without the fields and settings that came with this page."""
     sterling.train("ppo", "probe:both", steps=256, out=tmp_path / "run", width=12, **SMALL)
@@ -162,6 +164,7 @@ def shown(environment, **options):
     return [line for line in text.getvalue().splitlines() if "observations" in line]
 
 
+@pytest.mark.slow
 def test_the_first_lines_say_how_observations_are_read(capsys):
     assert shown("probe:both") == ["observations: vector of 1 -> MLP"]
     lines = shown(Log(), evaluate_episodes=0)
@@ -170,6 +173,7 @@ def test_the_first_lines_say_how_observations_are_read(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_in_python_only_what_asks_for_a_look_is_printed(capsys):
     sterling.train("ppo", Log(), steps=256, width=4, **{**SMALL, "evaluate_episodes": 0})
     told = capsys.readouterr()

@@ -134,6 +134,7 @@ class Damaged(dict):
     pass
 
 
+@pytest.mark.slow
 def test_a_pickle_of_statistics_runs_nothing(tmp_path):
     path = tmp_path / "statistics.pkl"
     both = f"{MODELS / 'ppo-normalised.zip'}+{path}"

@@ -85,6 +85,7 @@ def played(player, seeds, at):
     raise AssertionError("the episode does not end")
 
 
+@pytest.mark.slow
 def test_a_player_remembers_what_evaluation_does(run):
     world = envs.make(WORLD, (0, 1), 1, purpose="evaluate")
     expected = evaluate(run.agent, world, jnp.asarray([0, 1], jnp.int32), 1)["return"][:, 0]

@@ -319,6 +319,7 @@ def test_resume_refuses_what_changes_nothing(tmp_path):
         _ = sterling.load(tmp_path / "run").best
 
 
+@pytest.mark.slow
 def test_the_commands_stop_a_run_and_show_its_best_policy(tmp_path, capsys):
     path = str(tmp_path / "run")
     small = [word for name in ("length", "minibatch", "epochs", "width")

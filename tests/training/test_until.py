@@ -31,6 +31,7 @@ def decided(tmp_path_factory):
     return path, until_decided(question(LEARNS, SLEEPS), path)
 
 
+@pytest.mark.slow
 def test_it_stops_as_soon_as_it_is_decided(decided):
     path, made = decided
     (decision,) = made.decisions
