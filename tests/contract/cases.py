@@ -13,8 +13,9 @@ from sterling.algorithms import find
 
 KINDS = ("constant", "observation", "delay", "action", "both", "cut", "limits")
 HARD = ("both", "cut", "limits")  # worlds of which the others are easier forms
-# whose feeds are those of all others: these run on every world, the others on the hard ones (``make
-# all-cases``: all on every world), because so many runs took longer than all other tests
+# whose feeds are those of all others: these run on every world with their first kind of actions,
+# the others on the hard ones; with a second kind on fewer (``make all-cases``: all on every world),
+# because so many runs took longer than all other tests
 FIRST = ("ppo", "recurrent-ppo", "dqn", "r2d2", "sac", "td3", "openes", "maml", "ippo")
 EVERYWHERE = os.environ.get("STERLING_ALL_CASES") == "1"
 
@@ -39,9 +40,14 @@ class Case:
         right or wrong."""
         if self.taught:
             return [f"both{form}" for form in self.spaces]
+        if self.steps and EVERYWHERE:
+            return [kind + form for form in self.spaces for kind in KINDS]
         if self.steps:
-            kinds = KINDS if EVERYWHERE or self.name in FIRST else HARD
-            return [kind + form for form in self.spaces for kind in kinds]
+            kinds, further = (KINDS, HARD) if self.name in FIRST else (HARD, ("both",))
+            first, *others = self.spaces
+            return [kind + first for kind in kinds] + [
+                kind + form for form in others for kind in further
+            ]
         valued = ("cut", "limits") if hasattr(find(self.name), "value") else ()
         own = [f"both{form}" for form in self.spaces]
         return own + [kind + self.spaces[-1] for kind in valued]
