@@ -34,7 +34,7 @@ def stirred(state: Any, counters: dict[str, Any], nudges: dict[str, Any]) -> Any
         name = jax.tree_util.keystr(path)
         if ".config." in name or name.endswith(".planned"):
             return leaf
-        is_axes = name.endswith((".covariance", ".basis", ".scales"))
+        is_axes = name.endswith((".covariance", ".root", ".scales"))
         found = axes(name, leaf) if is_axes else moved(name, np.asarray(leaf), counters)
         value = found + np.asarray(nudges.get(name, 0))
         return jnp.asarray(value.astype(leaf.dtype))
@@ -63,13 +63,11 @@ def moved(name: str, leaf: np.ndarray, counters: dict[str, Any]) -> np.ndarray:
 
 
 def axes(name: str, leaf: np.ndarray) -> np.ndarray:
-    """Return a covariance matrix or its diagonal, orthogonal axes, or their lengths."""
+    """Return a covariance matrix, another for its root, or lengths of axes."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     if leaf.ndim == 1:
         return rng.uniform(0.5, 2.0, leaf.shape)
     wide = rng.normal(size=leaf.shape)
-    if name.endswith(".basis"):
-        return np.linalg.qr(wide)[0]
     return np.eye(len(leaf)) + wide @ wide.T / len(leaf)
 
 

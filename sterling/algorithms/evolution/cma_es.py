@@ -1,6 +1,6 @@
 """Covariance matrix adaptation (CMA-ES; Hansen 2016, arXiv:1604.00772), of a policy's weights.
 
-    members      x_k = m + sigma y_k,   y_k = B D z_k,   z_k ~ N(0, I)          C = B D^2 B^T
+    members      x_k = m + sigma y_k,   y_k = C^1/2 z_k,   z_k ~ N(0, I)
     mean         m   <- m + sigma y_w,  y_w = sum of w_i y_i over the better half
     path         p_s <- (1 - c_s) p_s + sqrt(c_s (2 - c_s) mu_eff) C^-1/2 y_w
     step size    sigma <- sigma exp(c_s / d_s (|p_s| / E|N(0, I)| - 1))
@@ -10,9 +10,10 @@
     negative     w_i' = w_i n / |z_i|^2  where w_i < 0, else w_i
 
 Every env is a member that plays one whole episode; points are ranked by its return, the best first.
-h is 0 where |p_s| is so long that the step size is about to rise, else 1. B and D are computed anew
-every 1 / (10 n (c_1 + c_mu)) generations. A member is computed from its key when needed, so none is
-stored. The policy is m.
+h is 0 where |p_s| is so long that the step size is about to rise, else 1. C^1/2 is the symmetric
+root, computed anew every 1 / (10 n (c_1 + c_mu)) generations. (The tutorial's B D, of eigenvectors
+and axes, draws from the same distribution, but turns with the rounding of C where axes are nearly
+equal.) A member is computed from its key when needed, so none is stored. The policy is m.
 
 With more than ``full_weights`` weights, C is diagonal (sep-CMA-ES; Ros & Hansen 2008): a full one
 of n weights holds n^2 numbers, and its eigenvectors take n^3 operations. Weights and rates are in
@@ -75,8 +76,8 @@ class Search(eqx.Module):
     path_sigma: Float[Array, "n"]  # p_s
     path_c: Float[Array, "n"]  # p_c
     covariance: Float[Array, "..."]  # C: (n, n), or its diagonal (n,)
-    basis: Float[Array, "n n"] | None  # B; None where C is diagonal
-    scales: Float[Array, "n"]  # D
+    root: Float[Array, "n n"] | None  # C^1/2; None where C is diagonal
+    scales: Float[Array, "n"]  # lengths of the axes: the square roots of C's eigenvalues
 
     @classmethod
     def create(cls, size: int, sigma: Float[Array, ""] | float, *, is_full: bool) -> Search:
@@ -86,17 +87,15 @@ class Search(eqx.Module):
         form = (whole, jnp.copy(whole), one) if is_full else (one, None, jnp.copy(one))
         return cls(jnp.asarray(sigma, jnp.float32), zero, jnp.copy(zero), *form)
 
-    def turned(self, x: Float[Array, "... n"]) -> Float[Array, "... n"]:
-        """Return B x."""
-        return x if self.basis is None else x @ self.basis.T
-
     def stretched(self, z: Float[Array, "... n"]) -> Float[Array, "... n"]:
-        """Return y = B D z."""
-        return self.turned(z * self.scales.reshape((1,) * (z.ndim - 1) + (-1,)))
+        """Return y = C^1/2 z."""
+        if self.root is not None:
+            return z @ self.root
+        return z * self.scales.reshape((1,) * (z.ndim - 1) + (-1,))
 
     def rates(self, points: int, count: Int[Array, ""]) -> Rates:
         """Return weights and rates, if ``count`` of the points count."""
-        is_full = self.basis is not None
+        is_full = self.root is not None
         form = covariance_adaptation.full_rates if is_full else covariance_adaptation.diagonal_rates
         return form(points, count, self.scales.size)
 
@@ -183,7 +182,7 @@ def adapt_search(
     y, y_w = search.stretched(z), search.stretched(z_w)
     c_s, c_c = rates.c_sigma, rates.c_path
     kick = jnp.sqrt(c_s * (2.0 - c_s) * rates.effective)
-    path_sigma = (1.0 - c_s) * search.path_sigma + kick * search.turned(z_w)
+    path_sigma = (1.0 - c_s) * search.path_sigma + kick * z_w
     expected, norm = covariance_adaptation.expected_norm(size), jnp.linalg.norm(path_sigma)
     age = generation.astype(jnp.float32)
     warm = jnp.sqrt(1.0 - (1.0 - c_s) ** (2.0 * (age + 1.0)))
@@ -194,7 +193,7 @@ def adapt_search(
     weights = jnp.where(rates.weights < 0.0, rates.weights * far, rates.weights)
     kept = 1.0 + rates.c_one * (1.0 - h) * c_c * (2.0 - c_c) - rates.c_one
     kept = kept - rates.c_mu * rates.weights.sum()
-    is_full = search.basis is not None
+    is_full = search.root is not None
     one = jnp.outer(path_c, path_c) if is_full else jnp.square(path_c)
     mu = (y.T * weights[None]) @ y if is_full else weights @ jnp.square(y)
     adapted = dataclasses.replace(
@@ -210,13 +209,13 @@ def adapt_search(
 
 
 def decompose(search: Search) -> Search:
-    """Return the distribution with B and D of its C."""
-    if search.basis is None:
+    """Return the distribution with the root and the axes of its C."""
+    if search.root is None:
         scales = jnp.sqrt(jnp.maximum(search.covariance, SMALLEST))
         return dataclasses.replace(search, scales=scales)
     values, basis = eigenvectors(0.5 * (search.covariance + search.covariance.T))
     scales = jnp.sqrt(jnp.maximum(values, SMALLEST))
-    return dataclasses.replace(search, basis=basis, scales=scales)
+    return dataclasses.replace(search, root=(basis * scales[None]) @ basis.T, scales=scales)
 
 
 @jax.custom_batching.sequential_vmap

@@ -34,23 +34,23 @@ def learn(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[dict, d
 
 def adapt(state: Leaves, z: np.ndarray, generation: float) -> None:
     """Adapt the distribution to its points, the best first."""
-    is_full, (lam, n) = ".search.basis" in state, z.shape
-    basis = state[".search.basis"] if is_full else np.eye(n)
-    scales, sigma = state[".search.scales"], float(state[".search.sigma"])
+    is_full, (lam, n) = ".search.root" in state, z.shape
+    root = state[".search.root"] if is_full else np.diag(state[".search.scales"])
+    sigma = float(state[".search.sigma"])
     w, mu_eff, c_1, c_mu, c_c, c_s, d_s = rates(lam, n, is_full)
-    y, white = (z * scales) @ basis.T, z @ basis.T
+    y = z @ root
     parents = np.maximum(w, 0.0)
     y_w = parents @ y
     state.put(".nets", state.vector(".nets") + sigma * y_w)
     pull = math.sqrt(c_s * (2.0 - c_s) * mu_eff)
-    p_s = (1.0 - c_s) * state[".search.path_sigma"] + pull * (parents @ white)
+    p_s = (1.0 - c_s) * state[".search.path_sigma"] + pull * (parents @ z)
     normal = math.sqrt(n) * (1.0 - 1.0 / (4.0 * n) + 1.0 / (21.0 * n**2))
     length = float(np.linalg.norm(p_s))
     rises = length / math.sqrt(1.0 - (1.0 - c_s) ** (2.0 * (generation + 1.0)))
     h = float(rises < (1.4 + 2.0 / (n + 1.0)) * normal)
     pull = math.sqrt(c_c * (2.0 - c_c) * mu_eff)
     p_c = (1.0 - c_c) * state[".search.path_c"] + h * pull * y_w
-    signed = np.where(w < 0.0, w * n / (white**2).sum(1), w)
+    signed = np.where(w < 0.0, w * n / (z**2).sum(1), w)
     kept = 1.0 + c_1 * (1.0 - h) * c_c * (2.0 - c_c) - c_1 - c_mu * w.sum()
     outer = sum(weight * np.outer(each, each) for weight, each in zip(signed, y, strict=True))
     added = c_1 * np.outer(p_c, p_c) + c_mu * outer
@@ -69,7 +69,8 @@ def decompose(state: Leaves, whole: np.ndarray, is_full: bool) -> None:
         state[".search.scales"] = np.sqrt(whole)
         return
     values, vectors = np.linalg.eigh((whole + whole.T) / 2.0)
-    state[".search.basis"], state[".search.scales"] = vectors, np.sqrt(values)
+    state[".search.root"] = (vectors * np.sqrt(values)) @ vectors.T
+    state[".search.scales"] = np.sqrt(values)
 
 
 def rates(lam: int, n: int, is_full: bool) -> tuple[Any, ...]:
