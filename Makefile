@@ -68,7 +68,7 @@ test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases
 test-all: test test-slow  ## every test
 
 all-cases: $(STAMP)  ## every algorithm on every probe world, among levels, and killed; test-all takes fewer (an hour)
-	STERLING_ALL_CASES=1 XLA_FLAGS="$(LEAST)" $(PYTEST) tests/contract/test_probes.py tests/contract/test_resume.py tests/contract/test_level_probe.py
+	STERLING_ALL_CASES=1 XLA_FLAGS="$(LEAST)" $(PYTEST) tests/contract/test_probes.py tests/contract/test_resume.py tests/contract/test_level_probe.py tests/outside/test_extending.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
