@@ -80,9 +80,7 @@ def test_the_shield_of_the_page_holds(page):
 
 @pytest.mark.slow
 def test_the_algorithm_of_the_page_passes_the_check(page):
-    quick = (
-        os.environ.get("STERLING_ALL_CASES") != "1"
-    )  # the whole one takes ten minutes
+    quick = os.environ.get("STERLING_ALL_CASES") != "1"  # the whole one takes ten minutes
     findings = check_algorithm("my_algorithm.py", quick=quick)
     assert not [finding for finding in findings if finding.failed]
 
