@@ -132,6 +132,6 @@ def _change(tree: PyTree, change: Any) -> PyTree:
 
 
 def _with_seed_axis(state: PyTree) -> PyTree:
-    """Return the shapes of a one-seed ``state`` as those of an agent, whose leaves have a leading
-    axis of seeds, by which parts are told apart."""
+    """Return the shapes of one seed's ``state`` with a leading axis of seeds, as ``learned_parts``
+    expects them."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), state)
