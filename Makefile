@@ -50,13 +50,14 @@ demo: $(DEMO_STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a
 	$(STERLING) train ppo HalfCheetah-v5 --steps 400_000 --seeds 5 --out runs/demo
 	$(STERLING) play runs/demo --video runs/demo/cheetah.mp4
 
-# Most of the time goes into compiling. Where it matters how a program is compiled (is a seed alone
-# bit-equal to the same among several?) it is compiled as for users, elsewhere in the least time.
-PYTEST = $(KEEP_BYTECODE) $(BIN)/python -m pytest -n 3 --dist worksteal
-LEAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0
+# Most of the time goes into compiling, so it is done in the least time; tests marked as_users compile as
+# users do (tests/contract/conftest.py). Annotations of shapes are executed in the processes of the first line.
+PYTEST = XLA_FLAGS="$(LEAST)" $(KEEP_BYTECODE) $(BIN)/python -m pytest -n 3 --dist worksteal
+LEAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1
+ANNOTATED := tests/algorithms tests/contract tests/equations
 define tests
-	$(PYTEST) -m "as_users and $(1)" tests/contract
-	XLA_FLAGS="$(LEAST)" $(PYTEST) -m "not as_users and $(1)" tests
+	$(PYTEST) -m "$(1)" $(ANNOTATED)
+	$(PYTEST) -m "$(1)" $(ANNOTATED:%=--ignore=%) tests
 endef
 
 test: $(STAMP)  ## the tests that hold every promise (about 15 minutes on two idle cores)
@@ -68,7 +69,7 @@ test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases
 test-all: test test-slow  ## every test
 
 all-cases: $(STAMP)  ## every algorithm on every probe world, among levels, and killed; test-all takes fewer (an hour)
-	STERLING_ALL_CASES=1 XLA_FLAGS="$(LEAST)" $(PYTEST) tests/contract/test_probes.py tests/contract/test_resume.py tests/contract/test_level_probe.py tests/outside/test_extending.py
+	STERLING_ALL_CASES=1 $(PYTEST) tests/contract/test_probes.py tests/contract/test_resume.py tests/contract/test_level_probe.py tests/outside/test_extending.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

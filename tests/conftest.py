@@ -1,4 +1,8 @@
-"""One strict mode for every test: shape annotations are executed, nothing is promoted silently."""
+"""One strict mode for every test: nothing is promoted silently.
+
+Annotations of shapes are executed where ``tests/algorithms``, ``tests/contract`` or
+``tests/equations`` run: their conftest files switch that on for the process.
+"""
 
 import ctypes
 import gc
@@ -13,9 +17,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is imported
 import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
-from jaxtyping import install_import_hook
 
-install_import_hook("sterling", "beartype.beartype")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
