@@ -8,16 +8,20 @@ import ctypes
 import gc
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is imported
 
-import jax
-import pytest
-from jax.experimental.compilation_cache import compilation_cache
+sys.path.insert(0, str(Path(__file__).parent))
 
+import jax
+import kept_programs
+import pytest
+
+kept_programs.choose_folder()
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
@@ -46,13 +50,12 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compiled programs of tests do not go to the user's cache; tests and processes share them."""
-    folder = str(tmp_path_factory.getbasetemp().parent / "sterling-xla")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    compilation_cache.reset_cache()  # what was compiled while tests were collected had none
+def _own_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compiled programs do not go to the user's cache: tests share some, their processes others."""
+    worker = getattr(request.config, "workerinput", {}).get("workerid", "gw0")
+    if worker == "gw0":
+        kept_programs.remove_oldest(Path(os.environ[kept_programs.PLACE]))
+    kept_programs.use(children=tmp_path_factory.getbasetemp().parent / "sterling-xla")
 
 
 @pytest.fixture
