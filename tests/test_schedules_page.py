@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from sterling import schedule_words
 from sterling.cli_options import parse_command_line
@@ -15,6 +16,7 @@ from sterling.training.phases.phase_options import parse_phases
 PAGE = (Path(__file__).parents[1] / "docs" / "schedules.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_example_trains_with_two_schedules(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -4,6 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from sterling.cli_options import parse_command_line
 from sterling.training.config.stop_options import parse_stop_options
 from sterling.training.steering.callbacks import METHODS, Event
@@ -11,6 +13,7 @@ from sterling.training.steering.callbacks import METHODS, Event
 PAGE = (Path(__file__).parents[1] / "docs" / "steering.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_example_is_called_as_the_page_says(capsys):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     found: dict = {}

@@ -39,6 +39,7 @@ def test_the_loop_plays_a_world_of_pictures_with_the_runs_own_actions(tmp_path):
     assert [action for _, action in seen] == [int(run.policy(obs)) for obs, _ in seen]
 
 
+@pytest.mark.slow
 def test_the_loop_plays_atari_with_the_form_of_the_runs_observations(tmp_path):
     run = worlds.new_run("ppo", "Pong-v5")
     made = export_policy(run, tmp_path / "pong.onnx", steps=8)

@@ -30,6 +30,7 @@ def test_importing_the_registry_imports_no_backend() -> None:
     assert found.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_making_an_envpool_world_does_not_import_gymnax() -> None:
     code = "import sys, sterling.envs as e; e.make('CartPole-v1', (0,), 1)"
     code += "; print('gymnax' in sys.modules)"

@@ -1,5 +1,6 @@
 """Layer normalisation and batched ensembles against PyTorch's formulas written out."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +10,7 @@ from sterling.nets.mlp import MLP, Norm
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.q_ensemble import CriticEnsemble, TwinCritics
 
+values_of = eqx.filter_jit(lambda critics, obs, action: critics.q_values(obs, action))
 VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
 
@@ -28,7 +30,8 @@ def test_a_normalised_perceptron_by_hand():
         x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-6)
         x = np.maximum(x * np.asarray(norm.scale) + np.asarray(norm.shift), 0.0)
     x = x @ np.asarray(net.layers[-1].weight) + np.asarray(net.layers[-1].bias)
-    found = net(jnp.asarray(np.random.default_rng(1).normal(size=(7, 3)), jnp.float32))
+    seen = jnp.asarray(np.random.default_rng(1).normal(size=(7, 3)), jnp.float32)
+    found = eqx.filter_jit(net)(seen)
     np.testing.assert_allclose(found, x, rtol=1e-3, atol=1e-5)
 
 
@@ -39,8 +42,9 @@ def test_values_of_normalised_critics_stay_bounded_far_away():
     plain = TwinCritics.create(jax.random.key(0), torso, (16, 16), 2)
     action = 1e4 * jnp.ones((1, 2))
     limit = jnp.linalg.norm(twins.first.layers[-1].weight) * 4.0 + 1.0  # |row| = sqrt(16)
-    assert jnp.abs(twins.q_values(jnp.zeros((1, 3)), action)[0])[0] <= limit
-    assert jnp.abs(plain.q_values(jnp.zeros((1, 3)), action)[0])[0] > 10.0 * limit
+    obs = jnp.zeros((1, 3))
+    assert jnp.abs(values_of(twins, obs, action)[0])[0] <= limit
+    assert jnp.abs(values_of(plain, obs, action)[0])[0] > 10.0 * limit
 
 
 def test_members_of_an_ensemble_are_networks_of_their_own():
@@ -49,15 +53,15 @@ def test_members_of_an_ensemble_are_networks_of_their_own():
         jax.random.key(1), torso, (8, 8), 2, members=3, layer_norm=True
     )
     obs, action = jax.random.normal(jax.random.key(2), (4, 3)), jnp.full((4, 2), 0.3)
-    found = ensemble.q_values(obs, action)
+    found = values_of(ensemble, obs, action)
     assert found.shape == (3, 4)
-    x = jnp.concatenate([obs, action], 1)
+    x, alone = jnp.concatenate([obs, action], 1), eqx.filter_jit(lambda net, x: net(x))
     for index in range(3):
         net = jax.tree.map(lambda leaf, i=index: leaf[i], ensemble.nets)
-        np.testing.assert_allclose(found[index], net(x)[:, 0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found[index], alone(net, x)[:, 0], rtol=1e-5, atol=1e-6)
     assert np.unique(np.asarray(found).round(4)).size == found.size
     some = ensemble.take_members(jnp.array([2, 0]))
-    np.testing.assert_allclose(some.q_values(obs, action), found[jnp.array([2, 0])], rtol=1e-6)
+    np.testing.assert_allclose(values_of(some, obs, action), found[jnp.array([2, 0])], rtol=1e-6)
 
 
 def test_slopes_are_those_of_finite_differences():

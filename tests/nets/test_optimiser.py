@@ -29,11 +29,13 @@ def test_it_moves_as_optax_does(shapes, max_norm):
     clip = optax.clip_by_global_norm(max_norm) if max_norm else optax.identity()
     theirs = optax.chain(clip, optax.scale_by_adam(eps=1e-5))
     state, other = mine.init(params), theirs.init(params)
+    draw = jax.jit(lambda key: tree(key, shapes))
+    update, update_theirs = jax.jit(mine.update), jax.jit(theirs.update)
     for step in range(3):
-        grads = tree(jax.random.key(step + 1), shapes)
-        direction, state = mine.update(grads, state)
+        grads = draw(jax.random.key(step + 1))
+        direction, state = update(grads, state)
         with jax.numpy_dtype_promotion("standard"):
-            expected, other = theirs.update(grads, other)
+            expected, other = update_theirs(grads, other)
         for one, two in zip(jax.tree.leaves(direction), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from sterling.nets.obs_encoder import Encoder
 from sterling.problem.picture_layout import picture_layout
 from sterling.types import Mistake, Spec
 
+features_of = eqx.filter_jit(lambda encoder, seen: encoder(seen))
 ANY = (-np.inf, np.inf, np.float32)
 BYTES, UNIT = (0, 255, np.uint8), (0.0, 1.0, np.float32)
 
@@ -70,21 +73,22 @@ def test_other_forms_of_pictures_are_the_usual_one(shape):
         usual = jnp.moveaxis(jnp.concatenate([seen[:, :, i] for i in range(4)], 2), 2, -1)
     encoder = Encoder.create(jax.random.key(1), box(shape, kind))
     plain = Encoder.create(jax.random.key(1), box(usual.shape[2:], kind))
-    features = encoder(seen)
+    features = features_of(encoder, seen)
     assert features.shape == (2, 3, encoder.size)
-    np.testing.assert_allclose(features, plain(usual), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(features, features_of(plain, usual), rtol=1e-5, atol=1e-6)
 
 
 def test_the_residual_network_is_the_papers():
     """Espeholt 2018, figure 3: with 72 x 96 x 3, an LSTM of 256 and one of 64 for instructions the
     large network has 1.6 million parameters. The convolutions are 97,600 of them."""
-    torso = ResidualTorso.create(jax.random.key(0), (72, 96, 3), True, first=False)
+    shapes_of = partial(eqx.filter_eval_shape, ResidualTorso.create, jax.random.key(0))
+    torso = shapes_of((72, 96, 3), True, first=False)
     count = sum(leaf.size for leaf in jax.tree.leaves(torso))
     assert count == 97_600
     assert torso.size == 9 * 12 * 32
     after = (torso.size + 1) * 256 + 4 * 256 * (256 + 1 + 9 + 64 + 256 + 1)
     assert round((count + after) / 1e6, 1) == 1.6
-    atari = ResidualTorso.create(jax.random.key(0), (4, 84, 84), True, first=True)
+    atari = shapes_of((4, 84, 84), True, first=True)
     assert atari.size == 11 * 11 * 32
 
 
@@ -111,7 +115,8 @@ def test_the_residual_network_by_other_operations(sides):
                 x = x + convolve(unit.second, jax.nn.relu(inner))
         return jax.nn.relu(x).reshape(2, -1)
 
-    np.testing.assert_allclose(torso(x), forward(x), rtol=1e-3, atol=1e-4)
+    found, wanted = features_of(torso, x), jax.jit(forward)(x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
     assert max_pool(x).shape == (2, -(-sides[0] // 2), -(-sides[1] // 2), 3)
 
 
@@ -129,9 +134,11 @@ def test_the_residual_network_by_other_operations(sides):
     ],
 )
 def test_presets_and_what_is_said_of_them(shape, kind, preset, line):
-    encoder = Encoder.create(jax.random.key(0), spec(box(shape, kind), preset))
+    made_for = spec(box(shape, kind), preset)
+    encoder = eqx.filter_eval_shape(Encoder.create, jax.random.key(0), made_for)
     assert describe_observations({"net": encoder}) == [f"observations: {line}"]
-    assert encoder.size == encoder(jnp.zeros((1, *shape), kind[2])).shape[-1]
+    seen = jax.ShapeDtypeStruct((1, *shape), kind[2])
+    assert encoder.size == eqx.filter_eval_shape(features_of, encoder, seen).shape[-1]
 
 
 def test_every_array_of_an_observation_is_described():

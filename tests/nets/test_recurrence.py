@@ -44,7 +44,7 @@ def test_a_rollout_is_unrolled_as_it_was_lived(kind):
             made = way(unit, hidden, x, begins)
             return jnp.sum(jnp.sin(unit.read(made, x))), made
 
-        grads, made = jax.grad(weighed, (0, 1, 2), has_aux=True)(unit, hidden, x)
+        grads, made = jax.jit(jax.grad(weighed, (0, 1, 2), has_aux=True))(unit, hidden, x)
         return jax.tree.leaves(grads), made
 
     (expected, memories), (found, unrolled) = total(one_by_one), total(type(unit).unroll)
@@ -59,7 +59,8 @@ def test_nothing_from_before_an_episode_reaches_it(kind):
     unit = UNITS[kind].create(jax.random.key(0), WIDTH, WIDTH)
     hidden, x, begins = rollout(unit)
     changed = x.at[:4, 0].add(3.0)
-    plain, other = (unit.unroll(hidden, each, begins) for each in (x, changed))
+    unroll = jax.jit(lambda x: unit.unroll(hidden, x, begins))
+    plain, other = unroll(x), unroll(changed)
     np.testing.assert_array_equal(plain[4:, 0], other[4:, 0])
     assert np.abs(plain[3, 0] - other[3, 0]).max() > 0.1
 

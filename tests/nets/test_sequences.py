@@ -1,5 +1,6 @@
 """Sequences in observations: padded, masked, and read by attention."""
 
+import equinox as eqx
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -41,21 +42,25 @@ def encoder(most):
     return Encoder.create(jax.random.key(0), PaddedObservations(Growing(), most).observation_space)
 
 
+features_of = eqx.filter_jit(lambda encoder, obs: encoder(obs))
+
+
 @pytest.mark.parametrize("length", [1, 3])
 def test_padding_changes_nothing_and_order_does(length):
     items = np.random.default_rng(0).normal(size=(length, 2)).astype(np.float32)
-    short, long = encoder(3)(padded(items, 3)), encoder(8)(padded(items, 8))
+    short, long = (features_of(encoder(most), padded(items, most)) for most in (3, 8))
     np.testing.assert_allclose(short, long, rtol=1e-5, atol=1e-6)
     if length > 1:
-        assert np.abs(short - encoder(3)(padded(items[::-1], 3))).max() > 1e-3
+        assert np.abs(short - features_of(encoder(3), padded(items[::-1], 3))).max() > 1e-3
 
 
 def test_a_sequence_without_items_has_finite_gradients():
     def loss(made):
         return (made(padded(np.zeros((0, 2)), 3)) ** 2).sum()
 
-    np.testing.assert_array_equal(encoder(3)(padded(np.zeros((0, 2)), 3)), np.zeros((1, 128)))
-    gradients = jax.tree.leaves(jax.grad(loss)(encoder(3)))
+    found = features_of(encoder(3), padded(np.zeros((0, 2)), 3))
+    np.testing.assert_array_equal(found, np.zeros((1, 128)))
+    gradients = jax.tree.leaves(eqx.filter_jit(eqx.filter_grad(loss))(encoder(3)))
     assert all(np.isfinite(each).all() for each in gradients)
 
 

@@ -51,7 +51,9 @@ def same(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(("algorithm", "fields"), [("ppo", PPO), ("dqn", DQN)])
+@pytest.mark.parametrize(
+    ("algorithm", "fields"), [pytest.param("ppo", PPO, marks=pytest.mark.slow), ("dqn", DQN)]
+)
 def test_a_phase_that_changes_nothing_goes_on_as_if_it_were_none(algorithm, fields):
     """World, replay, counters and randomness go over: two halves are one whole, bit for bit."""
     fields = fields | {"evaluate_episodes": 0}
@@ -265,7 +267,7 @@ def test_older_checkpoints_say_whether_agents_acted():
 
 def test_the_command_line_takes_phases(tmp_path, capsys):
     words = ["train", "ppo", HERE, "--steps", "64", "--then", "steps=64 lr=1e-3", "--quiet"]
-    words += ["--envs", "4", "--length", "8", "--minibatch", "16", "--evaluate-episodes", "2"]
+    words += ["--envs", "4", "--length", "8", "--minibatch", "16", "--evaluate-episodes", "0"]
     assert cli.main([*words, "--out", str(tmp_path / "run")]) == 0
     more = ["resume", str(tmp_path / "run"), "--then", "steps=32", "--quiet"]
     assert cli.main(more) == 0

@@ -141,6 +141,7 @@ def test_a_run_reports_dormant_units_and_learns_after_a_reset(tmp_path):
     assert not equal(reset, net)
 
 
+@pytest.mark.slow
 def test_ensembles_are_measured_too(tmp_path):
     sterling.train(
         *("redq", "Pendulum-v1"), steps=120, seeds=1, evaluate_episodes=0, plasticity="units",

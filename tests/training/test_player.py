@@ -129,6 +129,7 @@ def test_what_asks_for_actions_by_one_observation_is_refused(run, log, tmp_path)
         TrainedPolicy.from_run(run, Dataset(log).spec)
 
 
+@pytest.mark.slow
 def test_what_remembers_can_guide(run):
     guided = sterling.train(
         "dqn", WORLD, steps=400, guide=Guidance(str(run.path), steps=10), evaluate_episodes=0,

@@ -110,6 +110,7 @@ def test_stopped_and_resumed_equals_uninterrupted(annealed, tmp_path):
     assert plain_rows(path) == plain_rows(tmp_path / "cut")
 
 
+@pytest.mark.slow
 def test_one_seed_alone_equals_the_same_seed_among_several(annealed):
     _, how, whole = annealed
     alone = sterling.train("ppo", HERE, **{**how, "seeds": [1]})

@@ -174,7 +174,7 @@ class Bits(gymnasium.Env):
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        ("ppo", FIRST),
+        pytest.param("ppo", FIRST, marks=pytest.mark.slow),
         ("recurrent-ppo", FIRST),
         ("dqn", {"width": 8, "warmup": 64, "capacity": 256, "batch": 8}),
         ("openes", {"width": 8, "limit": 2}),
