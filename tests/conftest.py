@@ -2,21 +2,58 @@
 
 Annotations of shapes are executed where ``tests/algorithms``, ``tests/contract`` or
 ``tests/equations`` run: their conftest files switch that on for the process.
+
+Nothing depends on the shell, the user or luck: what a terminal, a locale, a time zone, a umask and
+a home may change is set here, for the processes that tests start as well. Hypothesis draws the same
+examples every time. Tests marked slow may search at random, with more examples: they begin with
+``@settings(settings.get_profile("random"))``.
 """
 
+# ruff: noqa: E402  (what is set here is read when JAX and others are imported)
 import ctypes
 import gc
 import json
+import locale
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is imported
+with suppress(ImportError):
+    import readline  # noqa: F401  (it sets COLUMNS and LINES, for processes that are started)
+
+FAMILIES = {name for name in os.environ if name.startswith(("LC_", "GIT_", "XDG_"))}
+COLOURS = {"NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "PYTHON_COLORS"}
+TERMINAL = {"COLUMNS", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "LANG", "LANGUAGE"}
+for name in FAMILIES | COLOURS | TERMINAL | {"MPLCONFIGDIR", "MPLBACKEND"}:
+    os.environ[name] = ""
+    del os.environ[name]  # also where only C knows it, as what readline sets
+os.environ |= {"LC_ALL": "C.UTF-8", "TERM": "xterm", "TZ": "UTC"}
+# The user's settings of git are not read; a checkout may be another user's, as in containers.
+os.environ |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory"}
+os.environ["GIT_CONFIG_VALUE_0"] = "*"
+with suppress(locale.Error):
+    locale.setlocale(locale.LC_ALL, "")
+time.tzset()
+os.umask(0o022)
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the home of the process above them
+    _home = tempfile.TemporaryDirectory(prefix="sterling-home-")  # goes with the process
+    os.environ["HOME"] = _home.name
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
 import pytest
+from hypothesis import settings
 from jax.experimental.compilation_cache import compilation_cache
+
+settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "random", deadline=None, database=None, max_examples=1_000, print_blob=True
+)
+settings.load_profile("same")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -37,6 +74,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         quick = QUICK_CASES.get(f"{item.path.stem}::{item.originalname}")
         if quick is not None and item.callspec.id not in quick:
             item.add_marker(pytest.mark.slow)
+
+
+LEAST_DISK = 10 << 30  # bytes: compiled programs, runs and data sets of tests may take half of it
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Say once if the disk is nearly full, where tests might fail for that alone."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    warning = disk_warning(shutil.disk_usage(tempfile.gettempdir()).free)
+    if warning and terminal is not None and not hasattr(session.config, "workerinput"):
+        terminal.write_line(warning, yellow=True)
+
+
+def disk_warning(free: int) -> str:
+    """Return the line about a disk with ``free`` bytes; empty if that is enough."""
+    if free >= LEAST_DISK:
+        return ""
+    place = tempfile.gettempdir()
+    return f"WARNING: {place} has {free / 2**30:.1f} GB free; tests may need {LEAST_DISK >> 30} GB"
 
 
 def pytest_collection_finish() -> None:
