@@ -2,26 +2,37 @@
 
 Annotations of shapes are executed where ``tests/algorithms``, ``tests/contract`` or
 ``tests/equations`` run: their conftest files switch that on for the process.
+
+Nothing depends on the shell or the user (``fixed_environment.py``), nor on luck: Hypothesis draws
+the same examples every time. Tests marked slow may search at random, with more examples: they
+begin with ``@settings(settings.get_profile("random"))``.
 """
 
 import ctypes
 import gc
 import json
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when JAX is imported
-
 sys.path.insert(0, str(Path(__file__).parent))
 
+import fixed_environment  # noqa: F401  (before JAX and others are imported)
 import jax
 import kept_programs
 import pytest
+from hypothesis import settings
 
-kept_programs.choose_folder()
+settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.register_profile(
+    "random", deadline=None, database=None, max_examples=1_000, print_blob=True
+)
+settings.load_profile("same")
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
@@ -43,6 +54,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+LEAST_DISK = 10 << 30  # bytes: compiled programs, runs and data sets of tests may take half of it
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Say once if the disk is nearly full, where tests might fail for that alone."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    warning = disk_warning(shutil.disk_usage(tempfile.gettempdir()).free)
+    if warning and terminal is not None and not hasattr(session.config, "workerinput"):
+        terminal.write_line(warning, yellow=True)
+
+
+def disk_warning(free: int) -> str:
+    """Return the line about a disk with ``free`` bytes; empty if that is enough."""
+    if free >= LEAST_DISK:
+        return ""
+    place = tempfile.gettempdir()
+    return f"WARNING: {place} has {free / 2**30:.1f} GB free; tests may need {LEAST_DISK >> 30} GB"
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays: no search for cycles walks over it again."""
     gc.collect()
@@ -54,7 +84,7 @@ def _own_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     """Compiled programs do not go to the user's cache: tests share some, their processes others."""
     worker = getattr(request.config, "workerinput", {}).get("workerid", "gw0")
     if worker == "gw0":
-        kept_programs.remove_oldest(Path(os.environ[kept_programs.PLACE]))
+        kept_programs.remove_oldest(Path(os.environ[kept_programs.PROGRAMS]))
     kept_programs.use(children=tmp_path_factory.getbasetemp().parent / "sterling-xla")
 
 

@@ -12,23 +12,17 @@ import os
 from pathlib import Path
 
 import jax
+from fixed_environment import PROGRAMS
 from jax._src import compilation_cache
 from jax._src.compilation_cache_interface import CacheInterface
 
 MOST_BYTES = 2 << 30
 CHECKSUM_BYTES = len(hashlib.sha256().digest())
-PLACE = "STERLING_TEST_PROGRAMS"  # environment variable, for xdist's workers
-
-
-def choose_folder() -> None:
-    """Keep programs in the user's cache folder, before the tests set another one."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    os.environ.setdefault(PLACE, str(caches / "sterling" / "test-programs"))
 
 
 def use(children: Path) -> None:
     """Take this process's programs from the folder, and those of its children from ``children``."""
-    folder = os.environ[PLACE]
+    folder = os.environ[PROGRAMS]
     compilation_cache.get_file_cache = lambda path: (KeptPrograms(Path(path)), path)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(children)
     jax.config.update("jax_compilation_cache_dir", folder)

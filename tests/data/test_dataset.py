@@ -34,7 +34,7 @@ def check_rows(data, record):
     assert (np.asarray(record.discount)[last] == 0).tolist() == ends
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(EPISODES, some.data())
 def test_no_transition_joins_two_episodes(build, episodes, choose):
     data = build(*zip(*episodes, strict=True))
@@ -146,7 +146,7 @@ def test_joining_keeps_the_source_of_every_episode(build):
         concatenate([])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some.data())
 def test_the_hash_changes_with_any_number(build, choose):
     data = build([3, 4], [True, False], nested=True, extras=("log_prob", "info"))

@@ -27,7 +27,7 @@ NAMES = {"sterling": "a", "minari": "a", "d4rl": "a.hdf5", "npz": "a.npz"}
 
 
 @pytest.mark.parametrize("name", formats.WRITABLE_FORMATS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(episodes=EPISODES, chosen=some.data())
 def test_what_is_written_is_read(build, same, name, episodes, chosen):
     lengths, ended = zip(*episodes, strict=True)

@@ -130,7 +130,7 @@ def world_of(kind):
 
 
 @pytest.mark.parametrize("kind", LOSSLESS)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(plan=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_no_transition_joins_two_episodes_and_none_is_lost(kind, plan):
     PLAN[:] = [99] if kind == "time limit" else plan
@@ -148,7 +148,7 @@ def test_no_transition_joins_two_episodes_and_none_is_lost(kind, plan):
 
 
 @pytest.mark.parametrize("kind", LOSSY)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(plan=st.lists(st.integers(2, 5), min_size=1, max_size=4))
 def test_resets_that_cannot_wait_cost_the_first_transition_and_nothing_else(kind, plan):
     PLAN[:] = plan

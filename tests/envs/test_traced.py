@@ -58,7 +58,7 @@ def play(world: Any, steps: int, seeds: tuple[int, ...]) -> tuple[Any, Step]:
     return run(np.asarray(seeds))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(
     seeds=st.lists(st.integers(0, 999), min_size=1, max_size=3, unique=True),
     envs=st.integers(1, 4),

@@ -81,7 +81,7 @@ def test_a_row_without_a_mask_continues_nothing():
     np.testing.assert_allclose(found[:2], [1.0 + 0.5 * 4.0, 1.0 + 0.5 * 6.0])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**31), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_gae_equals_rlax(seed, lam, gamma):
     rng = np.random.default_rng(seed)
@@ -120,7 +120,7 @@ def test_clipped_surrogate_by_hand():
     np.testing.assert_allclose(found, [-1.2, -0.5, 1.5, 0.8], rtol=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**31), st.sampled_from([0.1, 0.2, 0.5]))
 def test_clipped_surrogate_equals_rlax(seed, clip):
     rng = np.random.default_rng(seed)
@@ -169,7 +169,7 @@ def test_lambda_zero_is_the_td_error(lam):
     assert found[0] == 3.0 + lam * 2.0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**31), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_lambda_returns_of_the_best_values_equal_rlax_q_lambda(seed, lam, gamma):
     rng = np.random.default_rng(seed)

@@ -88,7 +88,7 @@ class Odd(BaseScene):
         if self.kind == "raises":
             raise RuntimeError("the verifier\nis broken")
         if self.kind == "hangs":
-            time.sleep(60.0)
+            time.sleep(600.0)
         if self.kind == "nonsense":
             self.verdicts[seat].append("seven")
             return
@@ -262,7 +262,7 @@ def test_a_faulty_scene_costs_its_own_row(kind):
     begun = time.monotonic()
     world = OddWorld("plain", kind, "plain", "plain")
     after, record = collect(source(world, Generations(2, 2)), Speaker("a"), KEYS)
-    assert time.monotonic() - begun < 30.0  # of the 60 that it hangs for
+    assert time.monotonic() - begun < 120.0  # of the 600 that it hangs for
     np.testing.assert_array_equal(record.extras["valid"][0], [True, False, True, True])
     assert not record.mask[0, 1].any()
     assert (int(after.tally.invalid[0]), int(after.tally.episodes[0])) == (1, 3)

@@ -178,7 +178,7 @@ def test_no_transition_joins_episodes_or_laps(n_step, gamma, priority):
     assert seen > 40 * 100
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(
     n_step=some.integers(1, 4),
     collect=some.integers(1, 5),

@@ -6,6 +6,8 @@ import json
 import os
 import threading
 import time
+import tracemalloc
+import types
 from collections import Counter
 
 import pytest
@@ -119,10 +121,12 @@ def test_a_file_of_questions(tmp_path):
 @pytest.mark.slow
 def test_a_long_file_is_not_shuffled_for_every_question(tmp_path):
     family = tasks.find_family(written(tmp_path / "long.jsonl", *QUESTIONS * 20_000))
-    begun = time.process_time()
-    for seed in range(0, 10**9, 10**7):
+    tracemalloc.start()
+    for seed in range(0, 10**9, 10**8):
         family.sample(seed, 0)
-    assert time.process_time() - begun < 1.0  # 6 seconds where each of a hundred shuffles
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100_000  # bytes: an order of so many questions takes more
 
 
 def test_numbers_marks_and_system_messages_in_a_file(tmp_path):
@@ -209,8 +213,12 @@ def test_the_question_is_no_answer():
 
 
 def test_mathematics_in_other_threads_and_without_end(monkeypatch):
-    monkeypatch.setattr(math_answers, "SECONDS", 2.0)
-    found = {}
+    worker, found = math_answers._worker(), {}
+
+    def ask(question, seconds):  # only what never ends meets the limit, also on a busy machine
+        return worker.ask(question, 1.0 if "!" in question[0] else 60.0)
+
+    monkeypatch.setattr(math_answers, "_worker", lambda: types.SimpleNamespace(ask=ask))
     names = {"right": ("1/2", "0.5"), "late": ("100000000!", "1")}
     before = time.perf_counter()
     threads = [
@@ -224,7 +232,7 @@ def test_mathematics_in_other_threads_and_without_end(monkeypatch):
     for thread in threads:
         thread.join()
     assert found == {"right": RIGHT, "late": Verdict(0.0, "timeout")}
-    assert time.perf_counter() - before < 15.0
+    assert time.perf_counter() - before < 60.0
     assert compare_answers("1/2", "0.5") == RIGHT
 
 
@@ -263,7 +271,7 @@ def test_missing_packages_are_named(monkeypatch, tmp_path):
 
 MODULE = """
 levels = range(2)
-seconds = 1.0
+seconds = 5.0
 
 def sample(seed, level):
     return {"prompt": f"{seed}+{level}=", "answer": seed + level}
@@ -273,7 +281,7 @@ def verify(task, response):
     print("a verifier may print", flush=True)
     actions = {
         "raise": lambda: 1 / 0,
-        "hang": lambda: time.sleep(60),
+        "hang": lambda: time.sleep(600),
         "die": lambda: os._exit(3),
         "exit": lambda: sys.exit(3),
         "none": lambda: None,
@@ -310,7 +318,7 @@ def test_a_verifiers_fault_costs_one_response(tmp_path):
     nonsense = {"none": "None", "text": "'1.0'", "nan": "nan", "two": "2"}
     reasons = {
         "raise": "verifier raised: ZeroDivisionError: division by zero",
-        "hang": "verifier hung: no answer after 1 seconds",
+        "hang": "verifier hung: no answer after 5 seconds",
         "die": "verifier died: its process ended",
         "exit": "verifier raised: SystemExit: 3",
         **{name: f"verifier nonsense: verify returned {said}" for name, said in nonsense.items()},
@@ -474,7 +482,7 @@ def sample(seed, level):
 
 def verify(task, response):
     import time
-    time.sleep(1.0 if response == "0.5" else 0.0)
+    time.sleep(2.0 if response == "0.5" else 0.0)
     return float(response)
 """
 
@@ -486,7 +494,7 @@ def test_a_slow_verdict_is_its_own_answers_and_no_others(tmp_path):
     task = family.sample(0, 0)
     found = []
     for said in ("0.5", "0.25", "0.5", "0.75"):
-        with time_limit(0.2):
+        with time_limit(1.0):
             found.append(family.verify(task, said).reward)
     assert found == [0.5, 0.25, 0.5, 0.75]
 
@@ -496,11 +504,11 @@ def test_patience_goes_on_after_a_verdict(tmp_path):
     found = []
 
     def judged_and_then_idle():
-        with time_limit(0.2):
+        with time_limit(1.0):
             found.append(family.verify(family.sample(0, 0), "0.5").reward)
-            time.sleep(5.0)
+            time.sleep(60.0)
 
-    with pytest.raises(TimeoutError, match=r"longer than 0\.2 s"):
+    with pytest.raises(TimeoutError, match=r"longer than 1 s"):
         judged_and_then_idle()
     assert found == [0.5]
 
@@ -604,12 +612,12 @@ def test_an_answer_that_reasoning_gym_would_execute_does_no_harm(name, tmp_path)
 
 
 def test_formulas_are_still_judged(monkeypatch):
-    monkeypatch.setattr(reasoning_gym_tasks, "SECONDS", 1.0)
     family = tasks.find_family("reasoning-gym:simple_integration")
     task = family.sample(1, 0)
     answer = family.solve(task)
     assert family.verify(task, f"{answer} - 3 + 1*2") == RIGHT  # any constant
     assert family.verify(task, "sin(x)/2 + C").reason == "wrong"
+    monkeypatch.setattr(reasoning_gym_tasks, "SECONDS", 1.0)
     assert family.verify(task, "9**9**9**9**9").reward == 0.0
 
 

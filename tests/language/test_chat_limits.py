@@ -44,22 +44,23 @@ BOMBS = {
 @pytest.mark.parametrize("source", BOMBS, ids=lambda source: source[:40])
 def test_a_bomb_costs_one_line(source, monkeypatch):
     """Also where it is spent before any conversation: Jinja computes constants as it reads."""
-    monkeypatch.setattr(chat_template, "SECONDS", 1.0)
+    monkeypatch.setattr(chat_template, "SECONDS", 1.0 if LATE in BOMBS[source] else 60.0)
     begun = time.perf_counter()
     with pytest.raises(Mistake, match=BOMBS[source]) as told:
         ChatTemplate(source, {}, "it").render([Message("user", "hello")], reply=True)
     assert str(told.value).startswith("it ")
     assert "\n" not in str(told.value)
     assert len(str(told.value)) < 400
-    assert time.perf_counter() - begun < 10.0
+    assert time.perf_counter() - begun < 60.0
 
 
 def test_the_next_template_is_rendered_as_ever(monkeypatch):
-    monkeypatch.setattr(chat_template, "SECONDS", 1.0)
     good = ChatTemplate("{{ bos_token }}{{ messages[0].content }}", {"bos_token": "<s>"}, "good")
     for bomb in ("{{ 7 ** (9 ** 9) }}", "{{ 'a' * 10**10 }}"):
-        with pytest.raises(Mistake):
-            ChatTemplate(bomb, {}, "it").render([], reply=True)
+        with monkeypatch.context() as brief:
+            brief.setattr(chat_template, "SECONDS", 1.0)
+            with pytest.raises(Mistake):
+                ChatTemplate(bomb, {}, "it").render([], reply=True)
         assert good.render([Message("user", "\ud800é")], reply=True) == "<s>\ud800é"
 
 
@@ -78,7 +79,7 @@ def test_the_limit_holds_in_every_thread(monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30.0)
+        thread.join(120.0)
     assert said == [f"it cannot be read ({LATE}); use the model's own template"] * 2
 
 

@@ -40,11 +40,9 @@ PEOPLE = [{"name": "people", "columns": ["name", "age"], "rows": [["ada", 30], [
 def test_what_depends_on_more_than_the_tables_is_forbidden(term):
     """Also beside the right answer, where it could decide when a verdict comes."""
     for query in (f"select {term} from people", f"select name from people where {term} is not 7"):
-        before = time.perf_counter()
         found = sql_database.run_query(PEOPLE, query)
         assert found.rows is None
         assert found.reason in ("forbidden", "error")  # an error: this SQLite lacks the function
-        assert time.perf_counter() - before < 0.5
 
 
 @pytest.mark.parametrize(
@@ -71,13 +69,14 @@ def doubled(levels: int) -> str:
 
 def test_a_query_that_takes_forever_to_prepare_is_ended_from_outside(monkeypatch):
     """No count of steps and no clock within SQLite sees it; the next verdict is as ever."""
-    monkeypatch.setattr(sql_tasks, "SECONDS", 1.0)
     family = tasks.find_family("sql")
     task = family.sample(0, 0)
     assert family.verify(task, family.solve(task)) == RIGHT
     before = time.perf_counter()
-    assert family.verify(task, doubled(40)) in (Verdict(0.0, "timeout"), Verdict(0.0, "oom"))
-    assert time.perf_counter() - before < 10.0
+    with monkeypatch.context() as brief:
+        brief.setattr(sql_tasks, "SECONDS", 1.0)
+        assert family.verify(task, doubled(40)) in (Verdict(0.0, "timeout"), Verdict(0.0, "oom"))
+    assert time.perf_counter() - before < 60.0
     assert family.verify(task, family.solve(task)) == RIGHT
 
 
@@ -92,9 +91,7 @@ def test_the_right_answer_beside_a_burden_is_not_right():
     family = tasks.find_family("sql")
     task = family.sample(3, 0)
     burden = "printf('%.*c', 900000000, 'x') is not 'y'"
-    before = time.perf_counter()
     assert family.verify(task, f"{family.solve(task)} and {burden}") == Verdict(0.0, "forbidden")
-    assert time.perf_counter() - before < 5.0
 
 
 @pytest.fixture
@@ -108,11 +105,11 @@ def test_a_judge_that_reads_no_questions_is_not_waited_for():
     """A question longer than a pipe holds would wait for as long as the judge likes."""
     worker = Worker("judges:sleeping", None, 60.0)
     assert worker.ask(0.0) is None
-    worker._process.stdin.write(b"[1, 90.0, 60.0]\n")
+    worker._process.stdin.write(b"[1, 900.0, 600.0]\n")
     before = time.perf_counter()
     with pytest.raises(WorkerFault, match="hung: its process reads no questions"):
         worker.ask("x" * 2**20, 0.5)
-    assert time.perf_counter() - before < 10.0
+    assert time.perf_counter() - before < 60.0
 
 
 ANSWERS = {

@@ -148,7 +148,7 @@ def test_no_cheat_passes(name):
 
 BURDENS = {
     "endless loop": ("while True: pass", "timeout"),
-    "sleep": ("import time; time.sleep(60)", "timeout"),
+    "sleep": ("import time; time.sleep(600)", "timeout"),
     "deaf to SIGTERM": (
         "import signal, time\nfor s in (1, 2, 3, 15, 24): signal.signal(s, signal.SIG_IGN)\n"
         "while True: time.sleep(60)",
@@ -172,7 +172,7 @@ def test_a_burden_is_ended_in_time(name):
     begun = time.monotonic()
     assert run_code(code, "assert True", limits).verdict == verdict
     assert run_code(code, "assert True", Limits(0.5)).verdict in (verdict, "timeout", "refused")
-    assert time.monotonic() - begun < limits.seconds + 9
+    assert time.monotonic() - begun < limits.seconds + 60
 
 
 def test_a_fork_bomb_is_contained():

@@ -19,9 +19,9 @@ value = some.recursive(
     max_leaves=6,
 )
 fuzzed = settings(
-    derandomize=True, database=None, max_examples=300, deadline=None,
+    max_examples=300,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
+)
 
 
 def one_line(read):

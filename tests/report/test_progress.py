@@ -73,7 +73,7 @@ def test_a_long_compilation_is_announced(monkeypatch):
     monkeypatch.setattr(live_progress, "SILENT_SECONDS", 0.0)
     console = plain()
     sink = Progress(100, 2, "PPO on a world", console)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while not shown(console) and time.monotonic() < until:
         time.sleep(0.01)
     sink.write(ROW)

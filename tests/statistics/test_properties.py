@@ -12,7 +12,7 @@ from sterling.statistics.intervals.aggregates import AGGREGATES_BY_NAME
 FINITE = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
 SHAPES = st.tuples(st.integers(2, 6), st.integers(1, 4))
 TABLES = SHAPES.flatmap(lambda shape: arrays(np.float64, shape, elements=FINITE))
-quick = settings(max_examples=40, deadline=None)
+quick = settings(max_examples=40)
 
 
 @quick
@@ -137,7 +137,7 @@ def test_ranks_are_shared_out(first, second):
     np.testing.assert_allclose(made.probability.sum(1), 1.0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(arrays(np.float64, (3, 10), elements=FINITE), st.permutations(["a", "b", "c"]))
 def test_the_order_of_names_decides_nothing(scores, order):
     runs = dict(zip("abc", scores, strict=True))

@@ -84,6 +84,18 @@ def test_a_full_disk_costs_one_line_and_no_checkpoint(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000001", "000000000003"]
 
 
+def stop_in_a_save(process: int, folder: Path) -> None:
+    """Stop a process that saves again and again while it writes."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        os.kill(process, signal.SIGSTOP)
+        time.sleep(0.001)  # the signal arrives
+        if any(".tmp-" in path.name for path in folder.iterdir()):
+            return
+        os.kill(process, signal.SIGCONT)
+        time.sleep(0.001)
+
+
 def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path: Path) -> None:
     template = {f"x{i}": np.zeros(250_000) for i in range(10)}
     partials = 0
@@ -95,7 +107,10 @@ def test_killed_at_any_moment_the_newest_checkpoint_is_whole(tmp_path: Path) -> 
             process.stdin.write(f"{folder}\n")
             process.stdin.flush()
             child = int(process.stdout.readline())
-            time.sleep(np.random.default_rng().uniform(0, 0.3))
+            if attempt < 10:
+                stop_in_a_save(child, folder)
+            else:
+                time.sleep(np.random.default_rng(attempt).uniform(0, 0.3))
             os.kill(child, signal.SIGKILL)
             while process.stdout.readline() != "dead\n":
                 pass

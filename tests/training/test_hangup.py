@@ -117,7 +117,7 @@ def test_a_closed_terminal_is_answered_like_sigterm(kind, tmp_path):
     try:
         await_file(file, terminal)
         terminal.close()
-        assert terminal.process.wait(60) == 75
+        assert terminal.process.wait(120) == 75
     finally:
         terminal.process.kill()
     if kind == "tune":  # its state is the history, which was there
@@ -144,17 +144,21 @@ def test_a_run_that_nohup_has_started_goes_on_without_its_terminal(tmp_path):
 
 def test_a_hangup_that_comes_twice_is_one_request(tmp_path):
     program = (
-        "import time\n"
-        "from sterling.training.runtime.signals import DEBOUNCE_SECONDS as DEBOUNCE, Interrupt\n"
-        "with Interrupt() as interrupt:\n"
+        "import sys, time\n"
+        "from sterling.training.runtime import signals\n"
+        "signals.DEBOUNCE_SECONDS = 0.0\n"  # the next signal would be the second, however soon
+        "with signals.Interrupt() as interrupt:\n"
         "    print('go', flush=True)\n"
         "    while not interrupt.requested:\n        time.sleep(0.01)\n"
-        "    time.sleep(2 * DEBOUNCE + 1)\n"  # as a checkpoint that takes its time
+        "    print('asked', flush=True)\n"
+        "    sys.stdin.read()\n"  # as a checkpoint that takes its time
         "raise SystemExit(75)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
         assert process.stdout.readline() == b"go\n"
         process.send_signal(signal.SIGHUP)
-        time.sleep(1.0)  # longer than what counts as one signal
+        assert process.stdout.readline() == b"asked\n"
         process.send_signal(signal.SIGHUP)
-        assert process.wait(20) == 75
+        process.stdin.close()
+        assert process.wait(120) == 75

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 
 import jax
 import numpy as np
@@ -127,12 +126,11 @@ def test_the_first_post_counts_and_a_process_without_seeds_is_not_waited_for(tmp
 
     thread = threading.Thread(target=exchange, args=(0, 1.0))
     thread.start()
-    exchange_started = time.monotonic()
     ones[2].end()  # all its seeds have failed: it posts no more
     assert ones[1].exchange({"iteration": 4, "returns": [2.0], "stop": None}, lambda: True) is None
     exchange(1, 9.0)  # again, after it was asked to leave
-    thread.join(30)
-    assert time.monotonic() - exchange_started < 30
+    thread.join(120)
+    assert not thread.is_alive()
     assert found[0] == found[1]
     assert [post["returns"] for post in found[0]] == [[1.0], [2.0]]
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sterling.algorithms import ALGORITHMS
@@ -44,7 +44,6 @@ def test_options_are_equally_likely_and_keep_their_types():
     assert kl.options == (None, 0.02)
 
 
-@settings(deadline=None)  # the first call of a busy machine is slow
 @given(st.floats(0.0, 1.0))
 def test_unit_and_value_are_inverse(unit):
     for text, name in (("1e-5..1:log", "lr"), ("-1..1", "log_std"), ("0.9..0.999:1-log", "gamma")):
