@@ -8,6 +8,7 @@ import ctypes
 import gc
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+sys.path.append(str(Path(__file__).parent))  # tests import the modules beside this file
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
 
 
