@@ -35,6 +35,7 @@ settings.load_profile("same")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+sys.path.append(str(Path(__file__).parent))  # tests import the modules beside this file
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
 
 

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from every_case import every
 
 from sterling.cli_options import parse_command_line
 from sterling.commands import COMMANDS
@@ -25,6 +26,10 @@ MODULE = re.compile(r"`([a-z_]+/[a-z_]+\.py)`")  # a file of sterling/, said wit
 PLACES = ("", "sterling", "tests", "benchmarks")
 PYTHON = re.compile(r"python3? (-m )?((?:benchmarks|docs|examples|tests)[\w./-]*)")
 TARGET = re.compile(r"`make ([a-z-]+)`|^ {4}make ([a-z -]+?)(?: +#.*)?$", re.MULTILINE)
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
 
 
 def braces(path):
@@ -60,14 +65,14 @@ def in_text(text):
         yield " ".join(words.split())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every("page", PAGES, name_of)
 def test_links_lead_somewhere(page):
     links = {link.partition("#")[0] for link in LINK.findall(page.read_text())}
     dead = {link for link in links if link and ":" not in link and not there(page.parent, link)}
     assert not dead
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every("page", PAGES, name_of)
 def test_paths_are_there(page):
     text = LINK.sub("", page.read_text())
     named = {each for path in PATH.findall(text) for each in braces(path)}
@@ -79,14 +84,14 @@ def test_paths_are_there(page):
     assert not missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every("page", PAGES, name_of)
 def test_programs_are_there(page):
     for module, path in PYTHON.findall(page.read_text()):
         file = path.replace(".", "/") + ".py" if module else path
         assert (ROOT / file).exists(), path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every("page", PAGES, name_of)
 def test_make_has_its_targets(page):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {word for pair in TARGET.findall(page.read_text()) for word in "".join(pair).split()}
@@ -110,7 +115,7 @@ def words_of(line):
     return said[: next((i for i, word in enumerate(said) if word in {"|", ">", "&&", ";"}), None)]
 
 
-@pytest.mark.parametrize("line", [line for line in BLOCKS if "[--" not in line])
+@every("line", [line for line in BLOCKS if "[--" not in line])
 def test_a_command_of_a_block_is_understood(line):
     try:
         parse_command_line(words_of(line))
@@ -119,7 +124,7 @@ def test_a_command_of_a_block_is_understood(line):
             pytest.fail(f"{BLOCKS[line]}: {line}")
 
 
-@pytest.mark.parametrize("line", TEXT)
+@every("line", TEXT)
 def test_a_command_in_running_text_names_what_there_is(line, capsys):
     said = words_of(line)
     assert said[0].rstrip(":") in COMMANDS or said[0].startswith("-"), TEXT[line]

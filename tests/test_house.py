@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 
-import pytest
+from every_case import every
 
 ROOT = Path(__file__).parents[1] / "sterling"
 FILES = sorted(ROOT.rglob("*.py"))
-NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 BELOW_ALGORITHMS = {"types", "actor", "field_types", "random_keys", "needs", "config_class"}
 BELOW_ALGORITHMS |= {"lookup", "problem", "nets", "equations", "language"}
 READING_ORDER = ["Config", "State", "needs", "init", "act", "value", "learn"]
@@ -36,6 +35,10 @@ RIDDLES_IN_TEXT = re.compile(
     r"\b(nothing is lived|told anew|is told of|what is known of|the like|untold|who lives)\b",
     re.IGNORECASE,
 )
+
+
+def in_sterling(path: Path) -> str:
+    return str(path.relative_to(ROOT))
 
 
 def imported(path: Path) -> set[str]:
@@ -81,7 +84,7 @@ def annotated(module: ast.Module) -> Iterator[str]:
             yield from (each.id for each in names if isinstance(each, ast.Name))
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
+@every("path", FILES, in_sterling)
 def test_every_name_is_defined(path):
     """What linters call F821, which shape annotations forbid them to look for. Shapes' axes are
     written small, so a name in an annotation that begins with a capital must be defined too."""
@@ -98,20 +101,20 @@ def algorithm_files() -> list[Path]:
     return [p for p in (ROOT / "algorithms").glob("*/*.py") if p.name != "__init__.py"]
 
 
-@pytest.mark.parametrize("path", algorithm_files(), ids=lambda path: path.stem)
+@every("path", algorithm_files(), in_sterling)
 def test_an_algorithm_knows_nothing_of_files_loops_and_loggers(path):
     rooms = {Path(file).parts[0].removesuffix(".py") for file in imported(path)}
     assert rooms - {"algorithms"} <= BELOW_ALGORITHMS
 
 
-@pytest.mark.parametrize("path", algorithm_files(), ids=lambda path: path.stem)
+@every("path", algorithm_files(), in_sterling)
 def test_the_length_of_a_schedule_is_called_planned(path):
     """By that name a larger budget finds it (training/driver.py)."""
     text = path.read_text()
     assert "spec.iterations" not in text or "\n    planned: " in text
 
 
-@pytest.mark.parametrize("path", algorithm_files(), ids=lambda path: path.stem)
+@every("path", algorithm_files(), in_sterling)
 def test_an_algorithm_reads_in_one_order(path):
     names = [n.name for n in ast.parse(path.read_text()).body if hasattr(n, "name")]
     if "Config" not in names:
@@ -122,7 +125,7 @@ def test_an_algorithm_reads_in_one_order(path):
     assert len(path.read_text().splitlines()) <= 260
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
+@every("path", FILES, in_sterling)
 def test_files_and_functions_are_short(path):
     text = path.read_text()
     assert len(text.splitlines()) <= 300
@@ -137,7 +140,7 @@ def rooms() -> list[Path]:
     return [ROOT, *sorted(path.parent for path in ROOT.rglob("*/__init__.py"))]
 
 
-@pytest.mark.parametrize("room", rooms(), ids=lambda room: str(room.relative_to(ROOT)))
+@every("room", rooms(), in_sterling)
 def test_a_room_is_small_and_says_what_is_inside(room):
     files = [path for path in room.glob("*.py") if path.name != "__init__.py"]
     name = str(room.relative_to(ROOT))
@@ -150,7 +153,7 @@ def test_a_file_name_is_used_once():
     assert not [name for name, count in names.items() if count > 1]
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
+@every("path", FILES, in_sterling)
 def test_riddles_do_not_come_back(path):
     text = path.read_text()
     module = ast.parse(text)

@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
+from every_case import every
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -21,7 +21,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("text", ASKED)
+@every("text", ASKED)
 def test_every_dependency_is_locked_within_its_range(text):
     wanted = Requirement(text)
     name = canonicalize_name(wanted.name)
@@ -31,7 +31,7 @@ def test_every_dependency_is_locked_within_its_range(text):
         assert wanted.specifier.contains(version), f"{name} {version}; run make lock"
 
 
-@pytest.mark.parametrize("text", PROJECT["dependencies"])
+@every("text", PROJECT["dependencies"])
 def test_the_demo_installs_every_dependency(text):
     name = canonicalize_name(Requirement(text).name)
     assert name in [canonicalize_name(pinned) for pinned, _ in RUNTIME_PINS]

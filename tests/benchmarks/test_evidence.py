@@ -1,11 +1,13 @@
 """Every result file says where it comes from, or is listed as one that does not."""
 
+import functools
 import importlib.util
 import json
 import subprocess
 from pathlib import Path
 
 import pytest
+from every_case import every
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("evidence", ROOT / "benchmarks" / "evidence.py")
@@ -24,6 +26,10 @@ SAMPLE = {
     "hardware": {"cpu": "a processor", "cores": 2, "backend": "cpu"},
     "versions": {"python": "3.11.7", "jax": "0.10.2"},
 }
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
 
 
 def git(folder, *words):
@@ -130,7 +136,7 @@ def test_a_command_names_no_folder_of_this_machine():
     assert evidence.command(words) == "python benchmarks/x.py --peers-python python --only 'a b'"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", FILES, name_of)
 def test_a_result_file_says_where_it_comes_from(path):
     content, old = json.loads(path.read_text()), OLD.get(str(path.relative_to(ROOT)))
     blocks = content.get("provenance", [])
@@ -144,7 +150,7 @@ def test_a_result_file_says_where_it_comes_from(path):
         assert bool(blocks) != bool(old), "either a block, or an entry in unrecorded.json"
 
 
-@pytest.mark.parametrize("name", OLD)
+@every("name", OLD)
 def test_a_listed_file_is_there_and_its_listing_true(name):
     content = json.loads((ROOT / name).read_text())
     old = OLD[name]
@@ -158,9 +164,14 @@ def test_a_listed_file_is_there_and_its_listing_true(name):
     assert not shown or old["commit"] in shown  # a copy without history knows no better
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@functools.cache
+def text_of_pages():
+    return "".join(page.read_text() for page in PAGES)
+
+
+@every("path", FILES, name_of)
 def test_its_page_prints_it(path):
-    text = "".join(page.read_text() for page in PAGES)
+    text = text_of_pages()
     for line in evidence.lines(path):
         assert line.strip("*") in text, "run `make docs`"
 
@@ -170,7 +181,7 @@ def scripts():
     return [path for path in found if "parse_args" in path.read_text()]
 
 
-@pytest.mark.parametrize("path", scripts(), ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", scripts(), name_of)
 def test_every_script_that_measures_uses_the_one_writer(path):
     text = path.read_text()
     assert path.name in NO_RESULTS or "evidence.begin()" in text

@@ -4,7 +4,7 @@ import importlib.util
 import json
 from pathlib import Path
 
-import pytest
+from every_case import every
 
 from sterling.algorithms import ALGORITHMS
 
@@ -14,13 +14,13 @@ generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@every("name", ALGORITHMS)
 def test_a_page_is_up_to_date(name):
     written = (DOCS / "algorithms" / f"{name}.md").read_text()
     assert written == generate.page(name), "run `make docs`"
 
 
-@pytest.mark.parametrize("name", generate.MARKED)
+@every("name", generate.MARKED)
 def test_marked_parts_show_the_committed_results(name):
     assert (DOCS.parent / name).read_text() == generate.renewed(name), "run `make docs`"
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 
 import pytest
+from every_case import every
 
 from sterling.language import tasks
 from sterling.language.sandbox import Limits
@@ -26,7 +27,7 @@ def sampled(name, level, seeds=SEEDS):
     return family, [family.sample(seed, level) for seed in seeds]
 
 
-@pytest.mark.parametrize(("name", "level"), LEVELS)
+@every("name, level", LEVELS)
 def test_tasks_are_reproducible_plain_and_different(name, level):
     _, first = sampled(name, level)
     _, second = sampled(name, level)
@@ -39,13 +40,13 @@ def test_tasks_are_reproducible_plain_and_different(name, level):
         assert len({task.prompt for task in first}) > 30
 
 
-@pytest.mark.parametrize(("name", "level"), CHEAP)
+@every("name, level", CHEAP)
 def test_solutions_are_right(name, level):
     family, sample = sampled(name, level)
     assert {family.verify(task, family.solve(task)) for task in sample} == {RIGHT}
 
 
-@pytest.mark.parametrize(("name", "level"), CHEAP)
+@every("name, level", CHEAP)
 def test_the_solution_of_another_task_is_mostly_not_right(name, level):
     family, sample = sampled(name, level)
     taken = [
@@ -58,7 +59,7 @@ def test_the_solution_of_another_task_is_mostly_not_right(name, level):
     assert sum(taken) / len(taken) < {"instructions": 0.5, "chain": 0.25}.get(name, 0.1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_unknown_levels_are_refused(name):
     family = tasks.find_family(name)
     with pytest.raises(Mistake, match=f"{name} has levels 0 to {family.levels[-1]}, not 99"):

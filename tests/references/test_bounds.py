@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from every_case import every
 
 from sterling import references
 from sterling.envs import registry
@@ -19,7 +20,7 @@ FILE = Path(references.__file__).parent / "return_bounds.json"
 ENTRIES = json.loads(FILE.read_text())["bounds"]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["names"][0])
+@every("entry", ENTRIES, lambda entry: entry["names"][0])
 def test_every_entry_has_two_ends_and_a_reason(entry):
     assert parse_bounds(entry["within"]) != (None, None)
     assert len(entry["why"]) > 20

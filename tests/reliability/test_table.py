@@ -5,13 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
+from every_case import every
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reliability.md").read_text()
 NAMED = sorted(set(re.findall(r"`((?:tests|benchmarks)/[\w./-]+)`", PAGE)))
 
 
-@pytest.mark.parametrize("name", NAMED)
+@every("name", NAMED)
 def test_a_named_file_exists(name):
     assert (ROOT / name).is_file()
 
