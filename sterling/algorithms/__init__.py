@@ -44,6 +44,7 @@ ALGORITHMS = {
     "maml": "sterling.algorithms.meta.maml",
     "mappo": "sterling.algorithms.multi_agent.mappo",
     "mbpo": "sterling.algorithms.model_based.mbpo",
+    "mex": "sterling.algorithms.continuous.mex",
     "mpo": "sterling.algorithms.continuous.mpo",
     "munchausen-dqn": "sterling.algorithms.q_learning.munchausen_dqn",
     "openes": "sterling.algorithms.evolution.openes",

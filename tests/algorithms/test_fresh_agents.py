@@ -28,7 +28,7 @@ ONE_SPACE = {
     **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
-    **dict.fromkeys(("td3", "td3bc", "td7", "tqc"), BOX),
+    **dict.fromkeys(("mex", "td3", "td3bc", "td7", "tqc"), BOX),
 }
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
 ROLLOUTS = (
@@ -48,6 +48,7 @@ ONLINE = (
     "drq-v2",
     "iqn",
     "mbpo",
+    "mex",
     "mpo",
     "munchausen-dqn",
     "openes",

@@ -425,6 +425,15 @@ CASES = {
             },
         ),
         Case(
+            "mex",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05},
+            },
+        ),
+        Case(
             "td3",
             ("-continuous",),
             12_000,

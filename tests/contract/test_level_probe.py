@@ -28,7 +28,7 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
     ),
     **dict.fromkeys(("simba", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
     **dict.fromkeys(("stream-ac", "stream-q", "stream-sarsa"), (REPLAY,)),
-    **dict.fromkeys(("mpo", "ppg", "v-mpo"), (REPLAY,)),
+    **dict.fromkeys(("mex", "mpo", "ppg", "v-mpo"), (REPLAY,)),
     **dict.fromkeys(("c51", "iqn", "munchausen-dqn", "qr-dqn", "rainbow"), (REPLAY,)),
     **dict.fromkeys(("cma-es", "openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }

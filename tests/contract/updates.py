@@ -217,6 +217,7 @@ DRQ = {
 }
 EDGE_OF_DRQ = {".nets.actor.net.layers[1].bias": np.array([1.5, -1.5])}  # of the space
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
+MEX = TD3 | {"optimism": 0.3}
 TD7 = {
     **REPLAYED,
     **{"target_noise": 0.4, "noise_clip": 0.3, "target_period": 5, "embedding": 4, "depth": 1},
@@ -571,6 +572,8 @@ UPDATES = [
         DRQ | {"n_step": 1, "correction": 0.7, "layer_norm": True},
         {".updates": 60},
     ),
+    Update("mex critics alone", MEX, {".updates": 32}, EDGE),
+    Update("mex actor due", MEX | {"layer_norm": True}, {".updates": 33}, EDGE),
     Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
     Update("td3 actor due", TD3, {".updates": 33}, EDGE),
     Update("td7 critics alone", TD7, BOUNDS | {".updates": 32}, EDGE_OF_7),
