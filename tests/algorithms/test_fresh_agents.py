@@ -28,7 +28,7 @@ ONE_SPACE = {
     **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
-    **dict.fromkeys(("mex", "td3", "td3bc", "td7", "tqc"), BOX),
+    **dict.fromkeys(("d4pg", "fast-td3", "mex", "td3", "td3bc", "td7", "tqc"), BOX),
 }
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
 ROLLOUTS = (
@@ -41,11 +41,13 @@ ONLINE = (
     "c51",
     "cma-es",
     "crossq",
+    "d4pg",
     "ddpg",
     "distill",
     "dqn",
     "droq",
     "drq-v2",
+    "fast-td3",
     "iqn",
     "mbpo",
     "mex",
@@ -87,7 +89,8 @@ def fresh(name, space):
     if hasattr(module, "several_agents"):
         side = joint(VECTOR, 2), joint(space, 2)
         spec = Spec(*side, ROWS, 100, agents=Agents(("left", "right")))
-    config = settings(module, width=4, depth=1, normalise_obs=True, diversity=None, layers=1)
+    own = {"width": 4, "critic_width": 4, "depth": 1, "layers": 1, "diversity": None}
+    config = settings(module, normalise_obs=True, **own)
     return module, module.init(jax.random.key(0), spec, config)
 
 

@@ -397,6 +397,27 @@ CASES = {
             },
         ),
         Case(
+            "d4pg",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "target_period": 1, "n_step": 1},
+                **{"critic_width": 32, "atoms": 21, "v_min": -3.0, "v_max": 7.0},
+            },
+        ),
+        Case(
+            "fast-td3",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "learn": 1, "weight_decay": 0.0},
+                **{"critic_width": 32, "atoms": 21, "v_min": -3.0, "v_max": 7.0},
+                "normalise_obs": False,
+            },
+        ),
+        Case(
             "drq-v2",
             ("-continuous",),
             12_000,

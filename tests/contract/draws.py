@@ -199,7 +199,7 @@ DRAWS = {
     **dict.fromkeys(("ippo", "mappo"), ippo),
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
-    **dict.fromkeys(("td3", "mex", "td3bc", "td7", "rebrac"), target_noise),
+    **dict.fromkeys(("td3", "mex", "fast-td3", "td3bc", "td7", "rebrac"), target_noise),
     **dict.fromkeys(
         ("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba", "drq-v2"), next_and_now
     ),

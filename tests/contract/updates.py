@@ -211,6 +211,13 @@ RESIDUAL = {
 }
 MPO = DUAL | REPLAYED | {"width": 4, "samples": 3, "target_period": 5, "n_step": 1}
 DDPG = {**REPLAYED, "tau": 0.05}
+D4PG = {
+    **{"width": 4, "critic_width": 4, "critic_depth": 1, "lr": 3e-3, "batch": 12, "gamma": 0.8},
+    **{"atoms": 5, "v_min": -1.0, "v_max": 1.5, "tau": 0.3, "target_period": 5},
+}
+FAST_TD3 = {name: x for name, x in D4PG.items() if name != "target_period"} | {
+    **{"weight_decay": 0.2, "target_noise": 0.4, "noise_clip": 0.3},
+}
 DRQ = {
     **{**REPLAYED, "tau": 0.05, "features": 4, "noise_initial": 0.9, "noise_final": 0.2},
     **{"noise_fraction": 0.5, "noise_clip": 0.3, "depth": 1, "n_step": 3, "priority": 0.6},
@@ -244,6 +251,7 @@ DT = {
     **{"batch": 6, "width": 4, "layers": 2, "horizon": 4, "target": 1.0},
 }
 HALF = {".updates": 30}
+EDGE_OF_FAST = {".nets.actor.net.layers[2].bias": np.array([1.5, -1.5])}
 EDGE = {".target.actor.net.layers[2].bias": np.array([1.5, -1.5])}  # of the space
 LOW = {".value.layers[2].bias": np.array([-1.1])}  # values, so that errors reach all bounds
 MIDDLE = {".value.layers[2].bias": np.array([-0.65])}  # of the errors, so that both signs occur
@@ -566,6 +574,20 @@ UPDATES = [
     Update("mpo masked targets due", MPO, {".updates": 34}, is_continuous=False, has_choices=True),
     Update("ddpg", DDPG, {".updates": 33}),
     Update("ddpg normalised", DDPG | {"layer_norm": True, "n_step": 2}, {".updates": 0}),
+    Update("d4pg", D4PG, {".updates": 33}),
+    Update(
+        "d4pg targets due",
+        D4PG | {"layer_norm": True, "n_step": 2, "priority": 0.6},
+        {".updates": 34},
+    ),
+    Update("fast-td3 critics alone", FAST_TD3, {".updates": 32}, EDGE_OF_FAST),
+    Update("fast-td3 actor due", FAST_TD3, {".updates": 33}, EDGE_OF_FAST),
+    Update(
+        "fast-td3 actor due unclipped",
+        FAST_TD3 | {"clipped": False, "normalise_obs": False, "layer_norm": True, "n_step": 2},
+        {".updates": 33},
+        EDGE_OF_FAST,
+    ),
     Update("drq-v2", DRQ, {".updates": 17}, EDGE_OF_DRQ),
     Update(
         "drq-v2 last noise",
