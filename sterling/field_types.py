@@ -71,6 +71,7 @@ class OneOf:
 
 Count = Annotated[int, Within(1)]
 Whole = Annotated[int, Within(0)]
+AtLeastTwo = Annotated[int, Within(2)]
 Layers = Annotated[int, Within(1, MAX_LAYERS)]
 Depth = Annotated[int, Within(0, MAX_LAYERS)]  # 0: linear
 Sizes = Annotated[int | tuple[int, ...], LayerSizes()]  # 256, or for each layer 400,300
@@ -88,7 +89,7 @@ Activation = Annotated[str, OneOf(("tanh", "relu", "silu", "elu", "gelu"))]
 Memory = Annotated[str, OneOf(("gru", "lstm", "lru"))]  # kinds of recurrent units
 
 PLAIN_TYPES = {
-    **dict.fromkeys(("Count", "Whole", "Layers", "Depth"), "int"),
+    **dict.fromkeys(("Count", "Whole", "Layers", "Depth", "AtLeastTwo"), "int"),
     **dict.fromkeys(("Finite", "Positive", "NotNegative", "Share", "Part"), "float"),
     **dict.fromkeys(("Inside", "Limit", "Width", "Number", "ShareBelowOne"), "float"),
     **dict.fromkeys(("Activation", "Memory"), "str"),

@@ -64,6 +64,7 @@ ALGORITHMS = {
     "sac": "sterling.algorithms.online.sac",
     "sac-lagrangian": "sterling.algorithms.safe.sac_lagrangian",
     "simba": "sterling.algorithms.continuous.simba",
+    "simba-v2": "sterling.algorithms.continuous.simba_v2",
     "stream-ac": "sterling.algorithms.streaming.stream_ac",
     "stream-q": "sterling.algorithms.streaming.stream_q",
     "stream-sarsa": "sterling.algorithms.streaming.stream_sarsa",

@@ -122,6 +122,17 @@ def warmup_lr(lr: Float[Array, ""] | float, updates: Int[Array, ""], rise: int) 
     return lr * jnp.minimum((updates + 1).astype(jnp.float32) / max(rise, 1), 1.0)
 
 
+def falling_lr(
+    lr: Float[Array, ""] | float,
+    share: Float[Array, ""] | float,
+    updates: Int[Array, ""],
+    planned: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Return the step size after ``updates`` of ``planned`` ones; it falls in a straight line by
+    ``share`` of ``lr``, and stays there."""
+    return lr * (1.0 - share * jnp.minimum(updates.astype(jnp.float32) / planned, 1.0))
+
+
 def adamw_step(
     params: T,
     grads: T,

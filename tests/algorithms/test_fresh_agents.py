@@ -28,7 +28,8 @@ ONE_SPACE = {
     **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
-    **dict.fromkeys(("d4pg", "fast-td3", "mex", "td3", "td3bc", "td7", "tqc"), BOX),
+    **dict.fromkeys(("d4pg", "fast-td3", "mex", "simba-v2", "td3", "td3bc"), BOX),
+    **dict.fromkeys(("td7", "tqc"), BOX),
 }
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
 ROLLOUTS = (
@@ -36,7 +37,7 @@ ROLLOUTS = (
     *("a2c", "ippo", "maml", "mappo", "ppg", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo"),
     *("trpo", "v-mpo"),
 )
-SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
+SEVERAL = ("r2d2", "sac-lagrangian", "simba-v2")  # stretches, or batches of several kinds
 ONLINE = (
     "c51",
     "cma-es",
@@ -63,6 +64,7 @@ ONLINE = (
     "sac",
     "sac-lagrangian",
     "simba",
+    "simba-v2",
     "td3",
     "td7",
     "tqc",

@@ -355,6 +355,17 @@ CASES = {
             },
         ),
         Case(
+            "simba-v2",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 16, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "tune_alpha": False, "learn": 1},
+                **{"critic_width": 16, "critic_blocks": 1},
+                **{"atoms": 41, "v_max": 10.0, "alpha": 0.1},
+            },
+        ),
+        Case(
             "sac-lagrangian",
             ("-costly", "-continuous-costly"),
             12_000,

@@ -201,7 +201,8 @@ DRAWS = {
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "mex", "fast-td3", "td3bc", "td7", "rebrac"), target_noise),
     **dict.fromkeys(
-        ("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba", "drq-v2"), next_and_now
+        ("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba", "simba-v2", "drq-v2"),
+        next_and_now,
     ),
     **{
         **dict.fromkeys(("edac", "redq"), members),

@@ -209,6 +209,11 @@ RESIDUAL = {
     **{"width": 3, "critic_width": 3, "lr": 3e-3, "weight_decay": 0.2, "batch": 12, "gamma": 0.8},
     **{"tau": 0.05, "alpha": 0.3},
 }
+LONE = {"members": 1, "n_step": 2, "blocks": 0, "target_entropy": -0.7}
+SPHERICAL = {
+    **{"width": 3, "critic_width": 3, "atoms": 5, "v_max": 1.5, "critic_blocks": 1, "lr": 3e-3},
+    **{"lr_decay": 0.4, "batch": 12, "gamma": 0.8, "tau": 0.05, "alpha": 0.3},
+}
 MPO = DUAL | REPLAYED | {"width": 4, "samples": 3, "target_period": 5, "n_step": 1}
 DDPG = {**REPLAYED, "tau": 0.05}
 D4PG = {
@@ -552,6 +557,13 @@ UPDATES = [
         | {"tune_alpha": False, "normalise_obs": False, "n_step": 2}
         | {"members": 1, "blocks": 0, "critic_blocks": 1},
     ),
+    Update("simba-v2 box", SPHERICAL, {".updates": 33, ".largest": 3.5}),
+    Update(
+        "simba-v2 box untuned",
+        SPHERICAL | {"tune_alpha": False, "normalise_obs": False, "normalise_reward": False} | LONE,
+        {".updates": 300, ".largest": 0.0},
+    ),
+    Update("simba-v2 returns", SPHERICAL | {"collect": 6}, {".updates": 33}, feed="returns"),
     Update("mbpo box", SOFT, KNOWN, nudges=WIDE),
     Update("mbpo choices", SOFT, KNOWN, is_continuous=False),
     Update("mbpo models box", MODELS, KNOWN, feed="model"),
