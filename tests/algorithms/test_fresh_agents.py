@@ -28,7 +28,7 @@ ONE_SPACE = {
     **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
-    **dict.fromkeys(("d4pg", "fast-td3", "mex", "simba-v2", "td3", "td3bc"), BOX),
+    **dict.fromkeys(("curl", "d4pg", "fast-td3", "mex", "simba-v2", "td3", "td3bc"), BOX),
     **dict.fromkeys(("td7", "tqc"), BOX),
 }
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
@@ -42,6 +42,7 @@ ONLINE = (
     "c51",
     "cma-es",
     "crossq",
+    "curl",
     "d4pg",
     "ddpg",
     "distill",

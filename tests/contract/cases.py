@@ -438,6 +438,15 @@ CASES = {
             },
         ),
         Case(
+            "curl",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "features": 16, "n_step": 1, "collect": 1},
+            },
+        ),
+        Case(
             "mpo",
             ("", "-continuous"),
             12_000,

@@ -201,7 +201,7 @@ DRAWS = {
     "recurrent-ppo": recurrent_ppo,
     **dict.fromkeys(("td3", "mex", "fast-td3", "td3bc", "td7", "rebrac"), target_noise),
     **dict.fromkeys(
-        ("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba", "simba-v2", "drq-v2"),
+        ("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba", "simba-v2", "drq-v2", "curl"),
         next_and_now,
     ),
     **{

@@ -26,7 +26,7 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
     **dict.fromkeys(
         ("a2c", "crossq", "ddpg", "dqn", "droq", "drq-v2", "pqn", "redq", "sac"), (REPLAY,)
     ),
-    **dict.fromkeys(("d4pg", "fast-td3"), (REPLAY,)),
+    **dict.fromkeys(("curl", "d4pg", "fast-td3"), (REPLAY,)),
     **dict.fromkeys(("simba", "simba-v2", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
     **dict.fromkeys(("stream-ac", "stream-q", "stream-sarsa"), (REPLAY,)),
     **dict.fromkeys(("mex", "mpo", "ppg", "v-mpo"), (REPLAY,)),

@@ -606,6 +606,7 @@ UPDATES = [
         DRQ | {"n_step": 1, "correction": 0.7, "layer_norm": True},
         {".updates": 60},
     ),
+    Update("curl", DRQ | {"key_tau": 0.3}, {".updates": 17}, EDGE_OF_DRQ),
     Update("mex critics alone", MEX, {".updates": 32}, EDGE),
     Update("mex actor due", MEX | {"layer_norm": True}, {".updates": 33}, EDGE),
     Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
