@@ -25,6 +25,7 @@ ALGORITHMS = {
     "a2c": "sterling.algorithms.on_policy.a2c",
     "awac": "sterling.algorithms.offline.awac",
     "bc": "sterling.algorithms.offline.bc",
+    "bro": "sterling.algorithms.continuous.bro",
     "c51": "sterling.algorithms.q_learning.c51",
     "cma-es": "sterling.algorithms.evolution.cma_es",
     "cql": "sterling.algorithms.offline.cql",

@@ -29,7 +29,7 @@ ONE_SPACE = {
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
     **dict.fromkeys(("curl", "d4pg", "fast-td3", "mex", "simba-v2", "td3", "td3bc"), BOX),
-    **dict.fromkeys(("td7", "tqc"), BOX),
+    **dict.fromkeys(("bro", "td7", "tqc"), BOX),
 }
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
 ROLLOUTS = (
@@ -39,6 +39,7 @@ ROLLOUTS = (
 )
 SEVERAL = ("r2d2", "sac-lagrangian", "simba-v2")  # stretches, or batches of several kinds
 ONLINE = (
+    "bro",
     "c51",
     "cma-es",
     "crossq",

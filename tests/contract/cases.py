@@ -345,6 +345,16 @@ CASES = {
             },
         ),
         Case(
+            "bro",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 16, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False, "learn": 1},
+                **{"critic_width": 16, "critic_blocks": 1, "quantiles": 5, "resets": 2_000},
+            },
+        ),
+        Case(
             "simba",
             ("-continuous",),
             12_000,

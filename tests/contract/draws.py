@@ -84,6 +84,12 @@ def next_and_now(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     return {name: normal(random_keys.fold(key, name), (rows, size)) for name in ("next", "now")}
 
 
+def bro(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same, and what samples the exploring policy in s."""
+    found = normal(random_keys.fold(key, "explore"), (rows, size))
+    return next_and_now(key, config, rows, size) | {"explore": found}
+
+
 def mpo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """The same, for each of several actions."""
     shape = config.samples, rows, size
@@ -206,6 +212,7 @@ DRAWS = {
     ),
     **{
         **dict.fromkeys(("edac", "redq"), members),
+        "bro": bro,
         "cql": cql,
         "droq": droq,
         "fql": fql,

@@ -27,7 +27,7 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
         ("a2c", "crossq", "ddpg", "dqn", "droq", "drq-v2", "pqn", "redq", "sac"), (REPLAY,)
     ),
     **dict.fromkeys(("curl", "d4pg", "fast-td3"), (REPLAY,)),
-    **dict.fromkeys(("simba", "simba-v2", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
+    **dict.fromkeys(("bro", "simba", "simba-v2", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
     **dict.fromkeys(("stream-ac", "stream-q", "stream-sarsa"), (REPLAY,)),
     **dict.fromkeys(("mex", "mpo", "ppg", "v-mpo"), (REPLAY,)),
     **dict.fromkeys(("c51", "iqn", "munchausen-dqn", "qr-dqn", "rainbow"), (REPLAY,)),

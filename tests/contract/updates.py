@@ -209,6 +209,13 @@ RESIDUAL = {
     **{"width": 3, "critic_width": 3, "lr": 3e-3, "weight_decay": 0.2, "batch": 12, "gamma": 0.8},
     **{"tau": 0.05, "alpha": 0.3},
 }
+OPTIMISTIC = {
+    **{"width": 3, "critic_width": 3, "critic_blocks": 1, "quantiles": 3, "lr": 3e-3},
+    **{"dual_lr": 7e-3, "weight_decay": 0.2, "batch": 12, "gamma": 0.8, "tau": 0.05, "alpha": 0.3},
+    **{"optimism": 0.6, "kl_weight": 1.5, "kl_target": 0.003, "std_multiplier": 0.6},
+    **{"learn": 3, "warmup": 10, "resets": (57, 200)},  # of 4 envs: before updates 33 and 138
+}
+LOUD = np.array([0.0, 0.0, 2.5, 2.0])  # log deviations far from -10: KLs of few nats
 LONE = {"members": 1, "n_step": 2, "blocks": 0, "target_entropy": -0.7}
 SPHERICAL = {
     **{"width": 3, "critic_width": 3, "atoms": 5, "v_max": 1.5, "critic_blocks": 1, "lr": 3e-3},
@@ -549,6 +556,21 @@ UPDATES = [
         "crossq actor due untuned",
         JOINT | {"tune_alpha": False, "n_step": 2, "beta1": 0.9},
         COLD | {".updates": 32},
+    ),
+    Update("bro box", OPTIMISTIC, {".updates": 32}, {".nets.actor.net.layers[3].bias": LOUD}),
+    Update(
+        "bro box untuned",
+        OPTIMISTIC
+        | {"tune_alpha": False, "target_entropy": -0.7, "resets": 0, "n_step": 2}
+        | {"members": 3, "blocks": 0, "critic_blocks": 2, "kl_target": 9.0},
+        {".updates": 33},
+        {".nets.actor.net.layers[1].bias": LOUD},
+    ),
+    Update(
+        "bro box reset due",
+        OPTIMISTIC,
+        {".updates": 33},
+        {".initial.actor.net.layers[3].bias": 2.0 * LOUD},
     ),
     Update("simba box", RESIDUAL, nudges={".actor.net.layers[3].bias": np.array([0, 0, 3, 0])}),
     Update(
