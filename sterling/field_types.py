@@ -51,15 +51,18 @@ class Within:
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """The units of hidden layers: one whole number for all, or a list with one for each layer."""
+    """The units of hidden layers: one whole number for all, or a list with one for each layer; or
+    other whole numbers of which there may be one or several."""
+
+    least: int = 1
 
     def unmet_requirement(self, value: Any) -> str:
         """Return the requirement that ``value`` violates, in words; "" if it violates none."""
         sizes = value if isinstance(value, tuple) else (value,)
         whole = all(isinstance(size, int) and not isinstance(size, bool) for size in sizes)
-        if whole and 0 < len(sizes) <= MAX_LAYERS and min(sizes) >= 1:
+        if whole and 0 < len(sizes) <= MAX_LAYERS and min(sizes) >= self.least:
             return ""
-        return "a whole number of at least 1, or a list of them such as 400,300"
+        return f"a whole number of at least {self.least}, or a list of them such as 400,300"
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,11 @@ class OneOf:
 
 Count = Annotated[int, Within(1)]
 Whole = Annotated[int, Within(0)]
+AtLeastTwo = Annotated[int, Within(2)]
 Layers = Annotated[int, Within(1, MAX_LAYERS)]
 Depth = Annotated[int, Within(0, MAX_LAYERS)]  # 0: linear
 Sizes = Annotated[int | tuple[int, ...], LayerSizes()]  # 256, or for each layer 400,300
+Steps = Annotated[int | tuple[int, ...], LayerSizes(0)]  # 50000, or several: 15001,50001
 Number = Annotated[float, Within(endless=True)]
 Finite = Annotated[float, Within()]
 Positive = Annotated[float, Within(0, above=True)]
@@ -85,14 +90,15 @@ Inside = Annotated[float, Within(0, 1, above=True, below=True)]  # neither 0 nor
 Limit = Annotated[float, Within(0, above=True, endless=True)]  # infinite: no limit
 Width = Annotated[float, Within(0, endless=True)]  # of an interval; infinite: all numbers
 Activation = Annotated[str, OneOf(("tanh", "relu", "silu", "elu", "gelu"))]
-Memory = Annotated[str, OneOf(("gru", "lstm", "lru"))]  # kinds of recurrent units
+Memory = Annotated[str, OneOf(("gru", "lstm", "lru", "s5"))]  # kinds of recurrent units
 
 PLAIN_TYPES = {
-    **dict.fromkeys(("Count", "Whole", "Layers", "Depth"), "int"),
+    **dict.fromkeys(("Count", "Whole", "Layers", "Depth", "AtLeastTwo"), "int"),
     **dict.fromkeys(("Finite", "Positive", "NotNegative", "Share", "Part"), "float"),
     **dict.fromkeys(("Inside", "Limit", "Width", "Number", "ShareBelowOne"), "float"),
     **dict.fromkeys(("Activation", "Memory"), "str"),
     "Sizes": SIZES_TYPE,
+    "Steps": SIZES_TYPE,
 }
 _ANNOTATED = re.compile(r"(?:\w+\.)*Annotated\[\s*(\w+)\s*,.*\]", re.DOTALL)
 

@@ -162,6 +162,7 @@ class SquashedPolicy(eqx.Module):
     net: MLP
     actions: Actions = eqx.field(static=True)
     least: float = eqx.field(static=True, default=-20.0)  # log deviation's lower bound; upper: 2
+    squashed: bool = eqx.field(static=True, default=False)  # into the bounds by tanh, not clipped
 
     @classmethod
     def create(
@@ -187,4 +188,7 @@ class SquashedPolicy(eqx.Module):
     def squashed_normal(self, outputs: Float[Array, "... outputs"]) -> TanhNormal:
         """Return the distribution of a Box, given the network's outputs."""
         mean, log_std = jnp.split(outputs, 2, -1)
+        if self.squashed:
+            share = 0.5 * (1.0 + jnp.tanh(log_std))
+            return TanhNormal(Normal(mean, self.least + (2.0 - self.least) * share))
         return TanhNormal(Normal(mean, jnp.clip(log_std, self.least, 2.0)))

@@ -122,6 +122,33 @@ def warmup_lr(lr: Float[Array, ""] | float, updates: Int[Array, ""], rise: int) 
     return lr * jnp.minimum((updates + 1).astype(jnp.float32) / max(rise, 1), 1.0)
 
 
+def falling_lr(
+    lr: Float[Array, ""] | float,
+    share: Float[Array, ""] | float,
+    updates: Int[Array, ""],
+    planned: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Return the step size after ``updates`` of ``planned`` ones; it falls in a straight line by
+    ``share`` of ``lr``, and stays there."""
+    return lr * (1.0 - share * jnp.minimum(updates.astype(jnp.float32) / planned, 1.0))
+
+
+def adamw_step(
+    params: T,
+    grads: T,
+    state: optax.OptState,
+    rate: Float[Array, ""] | float,
+    decay: Float[Array, ""] | float,
+    *,
+    max_norm: Float[Array, ""] | float | None = None,
+) -> tuple[T, optax.OptState]:
+    """Return params - rate * (Adam's direction + decay * params), and the state of Adam (AdamW;
+    Loshchilov 2019, arXiv:1711.05101). ``max_norm`` as in :func:`adam`."""
+    direction, state = adam(max_norm=max_norm).update(grads, state)
+    steps = jax.tree.map(lambda d, p: d + decay * p, direction, params)
+    return descend(params, steps, rate), state
+
+
 def descend(params: T, direction: PyTree, rate: Float[Array, ""] | float) -> T:
     """Return params - rate * direction."""
     return jax.tree.map(lambda p, d: p - rate * d, params, direction)

@@ -172,13 +172,7 @@ class RewardNormaliser(eqx.Module):
         """Merge a rollout's discounted returns; the running return restarts with each episode."""
         if not self.enabled:
             return self
-
-        def step(running: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-            reward, last, mask = row
-            running = jnp.where(mask, gamma * running + reward, 0.0)
-            return jnp.where(last, 0.0, running), running
-
-        running, returns = jax.lax.scan(step, self.running, (reward, last, mask))
+        running, returns = running_returns(self.running, reward, last, mask, gamma)
         moments = self.moments.update(returns, mask)
         return RewardNormaliser(moments, running, self.enabled, self.clip)
 
@@ -188,3 +182,62 @@ class RewardNormaliser(eqx.Module):
             return reward
         scaled = reward * jax.lax.rsqrt(self.moments.variance + 1e-8)
         return jnp.clip(scaled, -self.clip, self.clip)
+
+
+class ReturnScale(eqx.Module):
+    """Divides rewards so that discounted returns have deviation 1 and stay within ``bound``:
+
+        scale = max(sd(G), max |G| / bound),   G_t = gamma G_{t-1} + r_t
+
+    as SimBa v2 does (Lee 2025, arXiv:2502.15280, section 4). G restarts with each episode. With
+    ``enabled`` False rewards stay unchanged.
+    """
+
+    statistics: RewardNormaliser
+    largest: Float[Array, ""]  # max |G| so far
+
+    @classmethod
+    def create(cls, envs: int, enabled: bool = True) -> ReturnScale:
+        """Create the scale of a run that has seen no rewards."""
+        return cls(RewardNormaliser.create(envs, enabled), jnp.zeros(()))
+
+    def update(
+        self,
+        reward: Float[Array, "time env"],
+        last: Bool[Array, "time env"],
+        mask: Bool[Array, "time env"],
+        gamma: Float[Array, ""] | float,
+    ) -> ReturnScale:
+        """Count a rollout's discounted returns."""
+        seen = self.statistics
+        if not seen.enabled:
+            return self
+        running, returns = running_returns(seen.running, reward, last, mask, gamma)
+        moments = seen.moments.update(returns, mask)
+        largest = jnp.maximum(self.largest, jnp.max(jnp.where(mask, jnp.abs(returns), 0.0)))
+        return ReturnScale(RewardNormaliser(moments, running, True, seen.clip), largest)
+
+    def divisor(self, bound: Float[Array, ""] | float) -> Float[Array, ""]:
+        """Return the scale."""
+        if not self.statistics.enabled:
+            return jnp.ones(())
+        deviation = jnp.sqrt(self.statistics.moments.variance + 1e-8)
+        return jnp.maximum(deviation, self.largest / bound)
+
+
+def running_returns(
+    running: Float[Array, "env"],
+    reward: Float[Array, "time env"],
+    last: Bool[Array, "time env"],
+    mask: Bool[Array, "time env"],
+    gamma: Float[Array, ""] | float,
+) -> tuple[Float[Array, "env"], Float[Array, "time env"]]:
+    """Return each env's discounted return after the rollout, and after each of its rows; it
+    restarts with each episode. ``running`` is what it was before the rollout."""
+
+    def step(running: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        reward, last, mask = row
+        running = jnp.where(mask, gamma * running + reward, 0.0)
+        return jnp.where(last, 0.0, running), running
+
+    return jax.lax.scan(step, running, (reward, last, mask))

@@ -1,5 +1,5 @@
 """DrQ-v2 on pictures: what the shifts and the encoder do. Its equations have an oracle
-(tests/contract/oracles/continuous/drq_v2.py), on vectors."""
+(tests/contract/oracles/pictures/drq_v2.py), on vectors."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import sterling
 from sterling import random_keys
-from sterling.algorithms.continuous import drq_v2
+from sterling.algorithms.pictures import drq_v2
 from sterling.experience.replay.ring_buffer import Ring
 from sterling.types import Mistake, Record, Spec
 

@@ -25,10 +25,11 @@ BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {
     **dict.fromkeys(("c51", "dqn", "iqn", "munchausen-dqn"), CHOICES),
-    **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
+    **dict.fromkeys(("bbf", "pqn", "qr-dqn", "r2d2", "rainbow", "spr"), CHOICES),
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
-    **dict.fromkeys(("td3", "td3bc", "td7", "tqc"), BOX),
+    **dict.fromkeys(("curl", "d4pg", "fast-td3", "mex", "simba-v2", "td3", "td3bc"), BOX),
+    **dict.fromkeys(("bro", "cem-rl", "td7", "tqc"), BOX),
 }
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
 ROLLOUTS = (
@@ -36,18 +37,27 @@ ROLLOUTS = (
     *("a2c", "ippo", "maml", "mappo", "ppg", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo"),
     *("trpo", "v-mpo"),
 )
-SEVERAL = ("r2d2", "sac-lagrangian")  # stretches, or batches of several kinds
+OTHER_NEEDS = ("cem-rl", "cma-es", "dt", "mbpo", "openes", "pebble")
+# stretches, or batches of several kinds
+SEVERAL = ("bbf", "r2d2", "sac-lagrangian", "simba-v2", "spr")
 ONLINE = (
+    "bbf",
+    "bro",
     "c51",
+    "cem-rl",
     "cma-es",
     "crossq",
+    "curl",
+    "d4pg",
     "ddpg",
     "distill",
     "dqn",
     "droq",
     "drq-v2",
+    "fast-td3",
     "iqn",
     "mbpo",
+    "mex",
     "mpo",
     "munchausen-dqn",
     "openes",
@@ -60,6 +70,8 @@ ONLINE = (
     "sac",
     "sac-lagrangian",
     "simba",
+    "simba-v2",
+    "spr",
     "td3",
     "td7",
     "tqc",
@@ -86,13 +98,15 @@ def fresh(name, space):
     if hasattr(module, "several_agents"):
         side = joint(VECTOR, 2), joint(space, 2)
         spec = Spec(*side, ROWS, 100, agents=Agents(("left", "right")))
-    config = settings(module, width=4, depth=1, normalise_obs=True, diversity=None, layers=1)
+    own = {"width": 4, "critic_width": 4, "depth": 1, "layers": 1, "diversity": None}
+    own |= {"members": envs} if name == "cem-rl" else {}
+    config = settings(module, normalise_obs=True, **own)
     return module, module.init(jax.random.key(0), spec, config)
 
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in NAMES if name not in (*ROLLOUTS, "cma-es", "dt", "mbpo", "openes", "pebble")],
+    [name for name in NAMES if name not in (*ROLLOUTS, *OTHER_NEEDS)],
 )
 def test_needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)

@@ -180,6 +180,16 @@ CASES = {
             envs=64,
         ),
         Case(
+            "cem-rl",
+            ("-continuous",),
+            16_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "tau": 0.02, "batch": 32, "width": 16, "depth": 2},
+                **{"members": 8, "limit": 16, "warmup": 256, "capacity": 8_000},
+                **{"variance_initial": 0.05, "noise_initial": 0.05, "noise_final": 1e-4},
+            },
+        ),
+        Case(
             "maml",
             ("", "-continuous"),
             100_000,
@@ -273,6 +283,34 @@ CASES = {
             },
         ),
         Case(
+            "spr",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 32, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "adam_eps": 1e-8},
+                **{"atoms": 21, "v_min": -3.0, "v_max": 7.0, "n_step": 1, "prediction_steps": 2},
+            },
+        ),
+        Case(
+            "bbf",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 32, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "tau": 0.05, "adam_eps": 1e-8, "n_step": 2},
+                **{"atoms": 21, "v_min": -3.0, "v_max": 7.0, "n_step_final": 1},
+                **{
+                    "gamma_initial": 0.7,
+                    "horizon_updates": 100,
+                    "reset_period": 500,
+                    "shrink": 0.8,
+                },
+                **{"weight_decay": 1e-3, "exploration_fraction": 0.5, "exploration_final": 0.1},
+                "prediction_steps": 2,
+            },
+        ),
+        Case(
             "pqn",
             ("",),
             40_000,
@@ -345,6 +383,16 @@ CASES = {
             },
         ),
         Case(
+            "bro",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 16, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "alpha": 0.01, "tune_alpha": False, "learn": 1},
+                **{"critic_width": 16, "critic_blocks": 1, "quantiles": 5, "resets": 2_000},
+            },
+        ),
+        Case(
             "simba",
             ("-continuous",),
             12_000,
@@ -352,6 +400,17 @@ CASES = {
                 **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 16, "capacity": 4_000},
                 **{"warmup": 400, "tau": 0.05, "tune_alpha": False, "learn": 1},
                 **{"critic_width": 16, "critic_blocks": 1},
+            },
+        ),
+        Case(
+            "simba-v2",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 16, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "tune_alpha": False, "learn": 1},
+                **{"critic_width": 16, "critic_blocks": 1},
+                **{"atoms": 41, "v_max": 10.0, "alpha": 0.1},
             },
         ),
         Case(
@@ -397,7 +456,37 @@ CASES = {
             },
         ),
         Case(
+            "d4pg",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "target_period": 1, "n_step": 1},
+                **{"critic_width": 32, "atoms": 21, "v_min": -3.0, "v_max": 7.0},
+            },
+        ),
+        Case(
+            "fast-td3",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "learn": 1, "weight_decay": 0.0},
+                **{"critic_width": 32, "atoms": 21, "v_min": -3.0, "v_max": 7.0},
+                "normalise_obs": False,
+            },
+        ),
+        Case(
             "drq-v2",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05, "features": 16, "n_step": 1, "collect": 1},
+            },
+        ),
+        Case(
+            "curl",
             ("-continuous",),
             12_000,
             {
@@ -422,6 +511,15 @@ CASES = {
             {
                 **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
                 **{"warmup": 400, "target_period": 25, "embedding": 16},
+            },
+        ),
+        Case(
+            "mex",
+            ("-continuous",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 64, "width": 32, "capacity": 4_000},
+                **{"warmup": 400, "tau": 0.05},
             },
         ),
         Case(

@@ -65,10 +65,21 @@ def cma_es(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     return directions(config, rows, size)
 
 
+def cem_rl(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The direction of each pair of new members."""
+    weights = weights_of(config, size)
+    return {"directions": normal(key, (config.members // 2, weights))}
+
+
+def weights_of(config: Any, size: int) -> int:
+    """Return the number of weights of a policy."""
+    sizes = (mid_run.FEATURES, *(config.width,) * config.depth, size)
+    return sum((one + 1) * other for one, other in itertools.pairwise(sizes))
+
+
 def directions(config: Any, count: int, size: int) -> dict[str, Any]:
     """So many directions in the space of a policy's weights."""
-    sizes = (mid_run.FEATURES, *(config.width,) * config.depth, size)
-    weights = sum((one + 1) * other for one, other in itertools.pairwise(sizes))
+    weights = weights_of(config, size)
     born = mid_run.whole_episodes(0.0).start.key
     below = [random_keys.fold(born, "direction", number) for number in range(count)]
     return {"directions": np.stack([normal(each, (weights,)) for each in below])}
@@ -82,6 +93,12 @@ def target_noise(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 def next_and_now(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """SAC and its kin: what samples the policy in s' and in s."""
     return {name: normal(random_keys.fold(key, name), (rows, size)) for name in ("next", "now")}
+
+
+def bro(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same, and what samples the exploring policy in s."""
+    found = normal(random_keys.fold(key, "explore"), (rows, size))
+    return next_and_now(key, config, rows, size) | {"explore": found}
 
 
 def mpo(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
@@ -157,10 +174,45 @@ def fql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 def rainbow(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """The noise of each stream for p, for the target network and for the choice of an action: of
     the inputs and outputs of each layer in turn."""
+    return noise_of_streams(key, config, (mid_run.FEATURES, *(config.width,) * config.depth), size)
+
+
+def spr(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same, of streams that read the first hidden layer."""
+    return noise_of_streams(key, config, (config.width,) * config.depth, size)
+
+
+def bbf(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The new weights of both networks, as a perceptron draws them."""
+    wide, depth, atoms = config.width, config.depth, config.atoms
+    sizes = {
+        "psi": (mid_run.FEATURES, wide),
+        "transition": (wide + size, wide, wide),
+        "projection": (wide,) * depth,
+        "value": (wide, atoms),
+        "advantage": (wide, size * atoms),
+        "predictor": (wide, wide),
+    }
+    found: dict[str, Any] = {}
+    for net, (part, each) in itertools.product(("net", "target"), sizes.items()):
+        below = random_keys.fold(random_keys.fold(key, f"new {net}"), part)
+        shapes = [(inputs + 1, outputs) for inputs, outputs in itertools.pairwise(each)]
+        total = sum(rows * columns for rows, columns in shapes)
+        unit = np.asarray(jax.random.uniform(below, (total,), minval=-1.0, maxval=1.0), np.float64)
+        ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
+        made = zip(np.split(unit, ends), shapes, strict=True)
+        found[f"{net} {part}"] = [x.reshape(s) / np.sqrt(s[0] - 1) for x, s in made]
+    return found
+
+
+def noise_of_streams(
+    key: Any, config: Any, before: tuple[int, ...], size: int
+) -> dict[str, np.ndarray]:
+    """The noise of both streams of atoms, behind layers of these sizes, in each of three roles."""
     outputs = {"value": config.atoms, "advantage": size * config.atoms}
     found = {}
     for role, stream in itertools.product(("now", "next", "choice"), outputs):
-        sizes = (mid_run.FEATURES, *(config.width,) * config.depth, outputs[stream])
+        sizes = (*before, outputs[stream])
         below = random_keys.fold(random_keys.fold(key, role), stream)
         found[f"{role} {stream}"] = normal(below, (sum(sizes) + sum(sizes[1:-1]),))
     return found
@@ -194,22 +246,26 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 DRAWS = {
     "openes": openes,
     "cma-es": cma_es,
+    "cem-rl": cem_rl,
+    "cem-rl critics": target_noise,
     **{"ppo": ppo, "ppg": ppo, "pqn": ppo, "trpo": trpo, "v-mpo": ppo},
     "ppg auxiliary": ppg_auxiliary,
     **dict.fromkeys(("ippo", "mappo"), ippo),
     "ppo-lagrangian": ppo,
     "recurrent-ppo": recurrent_ppo,
-    **dict.fromkeys(("td3", "td3bc", "td7", "rebrac"), target_noise),
+    **dict.fromkeys(("td3", "mex", "fast-td3", "td3bc", "td7", "rebrac"), target_noise),
     **dict.fromkeys(
-        ("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba", "drq-v2"), next_and_now
+        ("sac", "awac", "mbpo", "pebble", "tqc", "crossq", "simba", "simba-v2", "drq-v2", "curl"),
+        next_and_now,
     ),
     **{
         **dict.fromkeys(("edac", "redq"), members),
+        "bro": bro,
         "cql": cql,
         "droq": droq,
         "fql": fql,
         "mpo": mpo,
         "sac-lagrangian": sac_lagrangian,
     },
-    **{"iqn": iqn, "rainbow": rainbow},
+    **{"iqn": iqn, "rainbow": rainbow, "spr": spr, "bbf": bbf},
 }

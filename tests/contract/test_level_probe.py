@@ -26,10 +26,12 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
     **dict.fromkeys(
         ("a2c", "crossq", "ddpg", "dqn", "droq", "drq-v2", "pqn", "redq", "sac"), (REPLAY,)
     ),
-    **dict.fromkeys(("simba", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
+    **dict.fromkeys(("curl", "d4pg", "fast-td3"), (REPLAY,)),
+    **dict.fromkeys(("bro", "simba", "simba-v2", "td3", "td7", "tqc", "trpo"), (REPLAY,)),
     **dict.fromkeys(("stream-ac", "stream-q", "stream-sarsa"), (REPLAY,)),
-    **dict.fromkeys(("mpo", "ppg", "v-mpo"), (REPLAY,)),
+    **dict.fromkeys(("mex", "mpo", "ppg", "v-mpo"), (REPLAY,)),
     **dict.fromkeys(("c51", "iqn", "munchausen-dqn", "qr-dqn", "rainbow"), (REPLAY,)),
+    **dict.fromkeys(("bbf", "cem-rl", "spr"), ("",)),
     **dict.fromkeys(("cma-es", "openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }
 # what they compare was earned in different levels: too little is said of an action's last digits

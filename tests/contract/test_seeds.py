@@ -50,7 +50,9 @@ def train(run, seeds, folder, *, iterations=ITERATIONS, **options):
 def smaller(case):
     """Its settings, and networks of one layer, which take less time to compile."""
     narrow = {"width": 8}
-    own = {"dt": {"layers": 1}, "r2d2": narrow, "recurrent-ppo": narrow, "simba": {}}
+    own = {"dt": {"layers": 1}, "r2d2": narrow, "recurrent-ppo": narrow}
+    own |= {"simba": {}, "simba-v2": {}}
+    own |= {"bro": {"resets": (430, 900)}}  # before it is stopped, and after
     one = own.get(case.name, {"depth": 1})
     return {**case.fields, **one}
 

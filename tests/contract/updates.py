@@ -167,6 +167,12 @@ C51 = {name: x for name, x in DQN.items() if name != "huber"} | {
 NOISY = {name: x for name, x in C51.items() if not name.startswith("exploration")} | {
     **{"width": 4, "max_grad_norm": 50.0},
 }
+SPR = NOISY | {"batch": mid_run.ENVS, "n_step": 3, "prediction_steps": 3, "prediction_coef": 0.7}
+BBF = {name: x for name, x in SPR.items() if name not in ("anneal", "max_grad_norm", "sigma")} | {
+    **{"n_step": 4, "n_step_final": 2, "gamma_initial": 0.6, "horizon_updates": 40, "tau": 0.3},
+    **{"weight_decay": 0.2, "reset_period": 9, "shrink": 0.6, "exploration_fraction": 0.5},
+}
+BBF.pop("target_period")
 IQN = {"quantiles": 3, "target_quantiles": 4, "policy_quantiles": 2, "cosines": 3} | {
     **{"adam_eps": 0.01, "width": 4}
 }
@@ -209,14 +215,34 @@ RESIDUAL = {
     **{"width": 3, "critic_width": 3, "lr": 3e-3, "weight_decay": 0.2, "batch": 12, "gamma": 0.8},
     **{"tau": 0.05, "alpha": 0.3},
 }
+OPTIMISTIC = {
+    **{"width": 3, "critic_width": 3, "critic_blocks": 1, "quantiles": 3, "lr": 3e-3},
+    **{"dual_lr": 7e-3, "weight_decay": 0.2, "batch": 12, "gamma": 0.8, "tau": 0.05, "alpha": 0.3},
+    **{"optimism": 0.6, "kl_weight": 1.5, "kl_target": 0.003, "std_multiplier": 0.6},
+    **{"learn": 3, "warmup": 10, "resets": (57, 200)},  # of 4 envs: before updates 33 and 138
+}
+LOUD = np.array([0.0, 0.0, 2.5, 2.0])  # log deviations far from -10: KLs of few nats
+LONE = {"members": 1, "n_step": 2, "blocks": 0, "target_entropy": -0.7}
+SPHERICAL = {
+    **{"width": 3, "critic_width": 3, "atoms": 5, "v_max": 1.5, "critic_blocks": 1, "lr": 3e-3},
+    **{"lr_decay": 0.4, "batch": 12, "gamma": 0.8, "tau": 0.05, "alpha": 0.3},
+}
 MPO = DUAL | REPLAYED | {"width": 4, "samples": 3, "target_period": 5, "n_step": 1}
 DDPG = {**REPLAYED, "tau": 0.05}
+D4PG = {
+    **{"width": 4, "critic_width": 4, "critic_depth": 1, "lr": 3e-3, "batch": 12, "gamma": 0.8},
+    **{"atoms": 5, "v_min": -1.0, "v_max": 1.5, "tau": 0.3, "target_period": 5},
+}
+FAST_TD3 = {name: x for name, x in D4PG.items() if name != "target_period"} | {
+    **{"weight_decay": 0.2, "target_noise": 0.4, "noise_clip": 0.3},
+}
 DRQ = {
     **{**REPLAYED, "tau": 0.05, "features": 4, "noise_initial": 0.9, "noise_final": 0.2},
     **{"noise_fraction": 0.5, "noise_clip": 0.3, "depth": 1, "n_step": 3, "priority": 0.6},
 }
 EDGE_OF_DRQ = {".nets.actor.net.layers[1].bias": np.array([1.5, -1.5])}  # of the space
 TD3 = {**REPLAYED, "tau": 0.05, "target_noise": 0.4, "noise_clip": 0.3}
+MEX = TD3 | {"optimism": 0.3}
 TD7 = {
     **REPLAYED,
     **{"target_noise": 0.4, "noise_clip": 0.3, "target_period": 5, "embedding": 4, "depth": 1},
@@ -243,6 +269,7 @@ DT = {
     **{"batch": 6, "width": 4, "layers": 2, "horizon": 4, "target": 1.0},
 }
 HALF = {".updates": 30}
+EDGE_OF_FAST = {".nets.actor.net.layers[2].bias": np.array([1.5, -1.5])}
 EDGE = {".target.actor.net.layers[2].bias": np.array([1.5, -1.5])}  # of the space
 LOW = {".value.layers[2].bias": np.array([-1.1])}  # values, so that errors reach all bounds
 MIDDLE = {".value.layers[2].bias": np.array([-0.65])}  # of the errors, so that both signs occur
@@ -267,6 +294,8 @@ BEST = {".net.advantage.layers[2].bias": (0.0, 5.0, 0.0)}  # the action of the r
 PLAIN_STREAM = STREAM | {"lr": 1e-3, "normalise_obs": False, "normalise_reward": False}
 ACTOR_STREAM = STREAM | {"kappa_policy": 2.5, "kappa_value": 1.7, "entropy_coef": 0.3}
 OPENES = {**TINY, "noise": 0.3, "weight_decay": 0.2, "limit": 6}
+CEM_RL = {**REPLAYED, "width": 4, "members": 4, "limit": 6, "noise_final": 0.01}
+CEM_RL_COUNTERS = {".updates": 33, ".noise": 0.2, ".actor_optimisers.count": [7, 9]}
 GENERATION = {"width": 2, "depth": 1, "limit": 6, "normalise_obs": True}
 DIAGONAL = {"full_weights": 5, "normalise_obs": False}
 GENERATIONS = {".generation": 8, ".sigma": 0.4}
@@ -407,6 +436,10 @@ UPDATES = [
     Update("stream-ac masked choices", ACTOR_STREAM, is_continuous=False, has_choices=True),
     Update("openes box", OPENES),
     Update("openes choices", OPENES | {"normalise_obs": False}, is_continuous=False),
+    Update("cem-rl", CEM_RL, CEM_RL_COUNTERS),
+    Update("cem-rl critics", CEM_RL, {**CEM_RL_COUNTERS, ".updates": 45}, feed="critics"),
+    Update("cem-rl critics first turn", CEM_RL, CEM_RL_COUNTERS, feed="critics"),
+    Update("cem-rl actors", CEM_RL, CEM_RL_COUNTERS, feed="actors"),
     Update("cma-es box", GENERATION, GENERATIONS),
     Update("cma-es choices diagonal", GENERATION | DIAGONAL, GENERATIONS, is_continuous=False),
     Update("cma-es choices first", GENERATION | {"width": 3}, EARLY, is_continuous=False),
@@ -487,6 +520,23 @@ UPDATES = [
         is_continuous=False,
         has_choices=True,
     ),
+    Update("spr", SPR, {".updates": 33}, is_continuous=False),
+    Update(
+        "spr masked target due",
+        SPR | {"anneal": False, "max_grad_norm": 0.2, "priority": None, "prediction_steps": 5},
+        {".updates": 34},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("bbf", BBF, {".updates": 33, ".since": 6}, is_continuous=False),
+    Update(
+        "bbf masked renewal due",
+        BBF | {"priority": None, "prediction_steps": 5},
+        {".updates": 33, ".since": 8},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("bbf no renewal at the end", BBF, {".updates": 195, ".since": 60}, is_continuous=False),
     Update("pqn", PQN, {".updates": 33}, is_continuous=False),
     Update(
         "pqn masked first updates",
@@ -536,6 +586,21 @@ UPDATES = [
         JOINT | {"tune_alpha": False, "n_step": 2, "beta1": 0.9},
         COLD | {".updates": 32},
     ),
+    Update("bro box", OPTIMISTIC, {".updates": 32}, {".nets.actor.net.layers[3].bias": LOUD}),
+    Update(
+        "bro box untuned",
+        OPTIMISTIC
+        | {"tune_alpha": False, "target_entropy": -0.7, "resets": 0, "n_step": 2}
+        | {"members": 3, "blocks": 0, "critic_blocks": 2, "kl_target": 9.0},
+        {".updates": 33},
+        {".nets.actor.net.layers[1].bias": LOUD},
+    ),
+    Update(
+        "bro box reset due",
+        OPTIMISTIC,
+        {".updates": 33},
+        {".initial.actor.net.layers[3].bias": 2.0 * LOUD},
+    ),
     Update("simba box", RESIDUAL, nudges={".actor.net.layers[3].bias": np.array([0, 0, 3, 0])}),
     Update(
         "simba box untuned",
@@ -543,6 +608,13 @@ UPDATES = [
         | {"tune_alpha": False, "normalise_obs": False, "n_step": 2}
         | {"members": 1, "blocks": 0, "critic_blocks": 1},
     ),
+    Update("simba-v2 box", SPHERICAL, {".updates": 33, ".largest": 3.5}),
+    Update(
+        "simba-v2 box untuned",
+        SPHERICAL | {"tune_alpha": False, "normalise_obs": False, "normalise_reward": False} | LONE,
+        {".updates": 300, ".largest": 0.0},
+    ),
+    Update("simba-v2 returns", SPHERICAL | {"collect": 6}, {".updates": 33}, feed="returns"),
     Update("mbpo box", SOFT, KNOWN, nudges=WIDE),
     Update("mbpo choices", SOFT, KNOWN, is_continuous=False),
     Update("mbpo models box", MODELS, KNOWN, feed="model"),
@@ -565,12 +637,29 @@ UPDATES = [
     Update("mpo masked targets due", MPO, {".updates": 34}, is_continuous=False, has_choices=True),
     Update("ddpg", DDPG, {".updates": 33}),
     Update("ddpg normalised", DDPG | {"layer_norm": True, "n_step": 2}, {".updates": 0}),
+    Update("d4pg", D4PG, {".updates": 33}),
+    Update(
+        "d4pg targets due",
+        D4PG | {"layer_norm": True, "n_step": 2, "priority": 0.6},
+        {".updates": 34},
+    ),
+    Update("fast-td3 critics alone", FAST_TD3, {".updates": 32}, EDGE_OF_FAST),
+    Update("fast-td3 actor due", FAST_TD3, {".updates": 33}, EDGE_OF_FAST),
+    Update(
+        "fast-td3 actor due unclipped",
+        FAST_TD3 | {"clipped": False, "normalise_obs": False, "layer_norm": True, "n_step": 2},
+        {".updates": 33},
+        EDGE_OF_FAST,
+    ),
     Update("drq-v2", DRQ, {".updates": 17}, EDGE_OF_DRQ),
     Update(
         "drq-v2 last noise",
         DRQ | {"n_step": 1, "correction": 0.7, "layer_norm": True},
         {".updates": 60},
     ),
+    Update("curl", DRQ | {"key_tau": 0.3}, {".updates": 17}, EDGE_OF_DRQ),
+    Update("mex critics alone", MEX, {".updates": 32}, EDGE),
+    Update("mex actor due", MEX | {"layer_norm": True}, {".updates": 33}, EDGE),
     Update("td3 critics alone", TD3, {".updates": 32}, EDGE),
     Update("td3 actor due", TD3, {".updates": 33}, EDGE),
     Update("td7 critics alone", TD7, BOUNDS | {".updates": 32}, EDGE_OF_7),

@@ -111,7 +111,7 @@ def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Update critic, actor and targets once on transitions ``(batch, ...)``. ``key`` is not
     used."""
-    updated, signals = td3.update_critics(state, batch, target(state, batch))
+    updated, signals = td3.update_critics(state, batch, target(state, batch), td3.critic_loss)
     return td3.update_actor(updated, batch, td3.actor_loss), signals
 
 

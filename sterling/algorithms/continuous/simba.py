@@ -44,7 +44,7 @@ from sterling.field_types import Activation, Count, Finite, NotNegative, Share, 
 from sterling.nets.action_heads import ONLINE, supported_actions
 from sterling.nets.action_heads import SquashedPolicy as Policy
 from sterling.nets.obs_encoder import Encoder
-from sterling.nets.optimiser import adam, descend
+from sterling.nets.optimiser import adam, adamw_step, descend
 from sterling.nets.q_ensemble import CriticEnsemble
 from sterling.nets.running_statistics import ObsNormaliser
 from sterling.nets.special_layers.residual_mlp import ResidualMLP
@@ -142,7 +142,7 @@ def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
     """Count the observations of transitions ``(batch, ...)`` into the running statistics, then
     update critics, actor and temperature once."""
-    config, (critic_state, actor_state, alpha_state) = state.config, state.optimisers
+    config, (critic_state, actor_state, _) = state.config, state.optimisers
     normaliser = state.normaliser.update(batch.obs, batch.mask)
     batch = normaliser.batch(batch)
     y = target(state, batch, random_keys.fold(key, "next"))
@@ -152,13 +152,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     alpha = jnp.exp(state.log_alpha)
     grads, (policy_metrics, entropy) = actor_grad(state.actor, critics, batch, alpha, now)
     actor, actor_state = decayed_step(state.actor, grads, actor_state, config)
-    log_alpha = state.log_alpha
-    if config.tune_alpha:
-        half = -0.5 * float(actor.actions.outputs)
-        goal = jnp.asarray(half if config.target_entropy is None else config.target_entropy)
-        grads = jax.grad(sac.alpha_loss)(log_alpha, entropy, goal, batch)
-        direction, alpha_state = adam().update(grads, alpha_state)
-        log_alpha = descend(log_alpha, direction, config.lr)
+    log_alpha, alpha_state = temperature_step(state, batch, entropy, config.lr)
     learned = dataclasses.replace(
         state,
         actor=actor,
@@ -172,11 +166,25 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     return learned, Signals(metrics, {"td_error": error})
 
 
-def decayed_step(parameters: Any, grads: Any, optimiser: Any, config: Config) -> tuple[Any, Any]:
-    """Return parameters and optimiser after a step of AdamW (Loshchilov 2019)."""
+def temperature_step(
+    state: Any, batch: Record, entropy: Float[Array, "batch"], rate: Float[Array, ""] | float
+) -> tuple[Float[Array, ""], optax.OptState]:
+    """Return log alpha and its optimiser after a step of Adam on L_a of the module docstring. The
+    ``state`` may be any with the fields ``actor``, ``log_alpha``, ``optimisers`` and ``config``."""
+    config, log_alpha, optimiser = state.config, state.log_alpha, state.optimisers[2]
+    if not config.tune_alpha:
+        return log_alpha, optimiser
+    half = -0.5 * float(state.actor.actions.outputs)
+    goal = jnp.asarray(half if config.target_entropy is None else config.target_entropy)
+    grads = jax.grad(sac.alpha_loss)(log_alpha, entropy, goal, batch)
     direction, optimiser = adam().update(grads, optimiser)
-    decay = jax.tree.map(lambda d, p: d + config.weight_decay * p, direction, parameters)
-    return descend(parameters, decay, config.lr), optimiser
+    return descend(log_alpha, direction, rate), optimiser
+
+
+def decayed_step(parameters: Any, grads: Any, optimiser: Any, config: Any) -> tuple[Any, Any]:
+    """Return parameters and optimiser after a step of AdamW (Loshchilov 2019), for any Config with
+    ``lr`` and ``weight_decay``."""
+    return adamw_step(parameters, grads, optimiser, config.lr, config.weight_decay)
 
 
 def target(state: State, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch"]:

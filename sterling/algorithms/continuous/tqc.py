@@ -125,13 +125,14 @@ def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
     return sac.log_prob(state, obs, action)
 
 
-def value(state: State, obs: Obs) -> Float[Array, "env"]:
-    """Return the mean of all atoms at the policy's mode."""
+def value(state: Any, obs: Obs) -> Float[Array, "env"]:
+    """Return the mean of all atoms at the policy's mode. Here and in ``action_value`` ``state`` may
+    be any object with ``actor`` and ``critics``."""
     pi = state.actor(obs, state.critics.torso(obs))
     return state.critics.outputs(obs, pi.mode()).mean((0, -1))
 
 
-def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+def action_value(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
     """Return the mean of all atoms."""
     return state.critics.outputs(obs, state.actor.actions.flat(action)).mean((0, -1))
 

@@ -177,37 +177,42 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 
 
 def learn_from_targets(
-    state: Any, batch: Record, y: Float[Array, "batch"], loss: ActorLoss
+    state: Any, batch: Record, y: Float[Array, "batch"], loss: ActorLoss, of_critics: Any = None
 ) -> tuple[Any, Signals]:
     """Update the critics once towards ``y``, every ``delay``-th time also the actor, by ``loss``,
     and the targets. ``state`` may be any dataclass with the fields of :class:`State`."""
-    updated, signals = update_critics(state, batch, y)
+    updated, signals = update_critics(state, batch, y, of_critics or critic_loss)
     due = jnp.mod(updated.updates, state.config.delay) == 0
     learned = jax.lax.cond(due, lambda: update_actor(updated, batch, loss), lambda: updated)
     return learned, signals
 
 
-def update_critics(state: Any, batch: Record, y: Float[Array, "batch"]) -> tuple[Any, Signals]:
-    """Update the critics once towards ``y``, and count the update."""
-    grads, (metrics, error) = jax.grad(critic_loss, has_aux=True)(state.nets.critics, batch, y)
+def update_critics(
+    state: Any, batch: Record, y: Float[Array, "batch"], loss: Callable[..., Any]
+) -> tuple[Any, Signals]:
+    """Update the critics once towards ``y``, by a loss like ``critic_loss``; count the update."""
+    grads, (metrics, error) = jax.grad(loss, has_aux=True)(state.nets.critics, batch, y)
     direction, critic_optimiser = adam().update(grads, state.critic_optimiser)
     critics = descend(state.nets.critics, direction, state.config.lr)
-    updated = dataclasses.replace(
-        state,
-        nets=Nets(state.nets.actor, critics),
-        critic_optimiser=critic_optimiser,
-        updates=state.updates + 1,
-    )
+    nets, count = Nets(state.nets.actor, critics), state.updates + 1
+    fresh = {"nets": nets, "critic_optimiser": critic_optimiser, "updates": count}
+    updated = dataclasses.replace(state, **fresh)
     return updated, Signals(metrics, {"td_error": error})
 
 
 def update_actor(state: Any, batch: Record, loss: ActorLoss) -> Any:
     """Update the actor once by ``loss``, and move the targets."""
+    learned = step_actor(state, batch, loss)
+    target = polyak(learned.target, learned.nets, state.config.tau)
+    return dataclasses.replace(learned, target=target)
+
+
+def step_actor(state: Any, batch: Record, loss: Callable[..., Float[Array, ""]]) -> Any:
+    """Update the actor once by ``loss``; the targets stay."""
     grads = jax.grad(loss)(state.nets.actor, state.nets.critics, batch)
     direction, actor_optimiser = adam().update(grads, state.actor_optimiser)
     nets = Nets(descend(state.nets.actor, direction, state.config.lr), state.nets.critics)
-    target = polyak(state.target, nets, state.config.tau)
-    return dataclasses.replace(state, nets=nets, target=target, actor_optimiser=actor_optimiser)
+    return dataclasses.replace(state, nets=nets, actor_optimiser=actor_optimiser)
 
 
 def target(state: Any, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch"]:
@@ -219,7 +224,13 @@ def target(state: Any, batch: Record, key: Key[Array, ""]) -> Float[Array, "batc
 
 def target_action(state: Any, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch n"]:
     """Return the noisy target action a' of the module docstring, flat."""
-    config, action = state.config, state.target.action(batch.next_obs)
+    return noisy(state.target.action(batch.next_obs), key, state.config)
+
+
+def noisy(
+    action: Float[Array, "batch n"], key: Key[Array, ""], config: Any
+) -> Float[Array, "batch n"]:
+    """Return actions with the clipped noise e' of the module docstring, within the space."""
     noise = config.target_noise * jax.random.normal(key, action.shape)
     noise = jnp.clip(noise, -config.noise_clip, config.noise_clip)
     return jnp.clip(action + noise, -1.0, 1.0)

@@ -195,13 +195,18 @@ def targets(
 ) -> Float[Array, "batch atom"]:
     """Return the m_i of the module docstring, given the logits of p'(s', .) and the Q that chooses
     a*."""
-    support = make_support(config.v_min, config.v_max, config.atoms)
     best = dqn.mask_forbidden(q, batch.next_obs).argmax(-1)
-    p = jax.nn.softmax(outputs_of_action(following, best))
+    return projected(outputs_of_action(following, best), batch, config)
+
+
+def projected(
+    logits: Float[Array, "batch atom"], batch: Record, config: Any
+) -> Float[Array, "batch atom"]:
+    """Return the m_i of the module docstring, given the logits of the p' that is chosen."""
+    support = make_support(config.v_min, config.v_max, config.atoms)
     discount = config.gamma * batch.discount[:, None]
-    return project_onto_support(
-        td_target(batch.reward[:, None], discount, support[None]), p, support
-    )
+    y = td_target(batch.reward[:, None], discount, support[None])
+    return project_onto_support(y, jax.nn.softmax(logits), support)
 
 
 def loss(

@@ -27,6 +27,7 @@ OBS_STATISTICS, REWARD_STATISTICS = "obs_statistics", "reward_statistics"
 NETWORK, STATISTICS, OPTIMISER, NUMBER = "network", "statistics", "optimiser", "number"
 # numbers of a State that are computed from its settings or its dataset, or count
 NOT_LEARNED = ("planned", "iteration", "scale", "target")
+UNLEARNED_PARTS = ("config", "initial")  # settings, and weights that resets return to
 INSIDE_POLICY = re.compile(r"^policy/(?=(actor|critics|target)/|log_)")  # a State in a State
 
 
@@ -47,7 +48,7 @@ class Part:
 
 def learned_parts(state: PyTree) -> list[Part]:
     """Return the parts of a State (also of one of shapes alone) that were learned: all but its
-    Config, its counters, and numbers that are computed from settings or dataset."""
+    Config, its initial weights, its counters, and numbers computed from settings or dataset."""
     nodes = jax.tree_util.tree_leaves_with_path(state, is_leaf=_is_part)
     found = [(_path_text(path), node) for path, node in nodes]
     found = [(path, node) for path, node in found if _is_learned(path.split("/"), node)]
@@ -101,8 +102,8 @@ def _is_optimiser(node: Any) -> bool:
 
 
 def _is_learned(words: list[str], node: Any) -> bool:
-    if _is_part(node) or "config" in words:
-        return "config" not in words
+    if _is_part(node) or not {*words}.isdisjoint(UNLEARNED_PARTS):
+        return {*words}.isdisjoint(UNLEARNED_PARTS)
     counts = not jnp.issubdtype(node.dtype, jnp.floating)  # keys are no numbers either
     return not counts and not (node.ndim == 1 and words[-1] in NOT_LEARNED)
 

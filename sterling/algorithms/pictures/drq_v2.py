@@ -25,6 +25,7 @@ Evidence: none at published scale yet; benchmarks/results/pixels.md, probe world
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -152,7 +153,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 
 
 def act(
-    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+    state: Any, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """Return the actor's action in the space's own shape, with noise where ``explore`` holds."""
     action = state.nets.actor(state.nets.encoder(obs))
@@ -161,19 +162,19 @@ def act(
     return state.nets.actor.actions.shaped(jnp.clip(action, -1.0, 1.0)), {}
 
 
-def value(state: State, obs: Obs) -> Float[Array, "env"]:
+def value(state: Any, obs: Obs) -> Float[Array, "env"]:
     """Return min_i Q_i(s, mu(s)), the smaller critic's value of the actor's action."""
     features = state.nets.encoder(obs)
     return jnp.min(state.nets.critics(features, state.nets.actor(features)), 0)
 
 
-def action_value(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+def action_value(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
     """Return min_i Q_i(s, a)."""
     flat = state.nets.actor.actions.flat(action)
     return jnp.min(state.nets.critics(state.nets.encoder(obs), flat), 0)
 
 
-def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
+def learn(state: Any, batch: Record, key: Key[Array, ""]) -> tuple[Any, Signals]:
     """Update encoder, critics, actor and target once on transitions ``(batch, ...)``."""
     nets, lr = state.nets, state.config.lr
     shift_key, next_key, now_key = (random_keys.fold(key, x) for x in ("shift", "next", "now"))
@@ -198,7 +199,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     return learned, Signals(metrics, {"td_error": error})
 
 
-def target(state: State, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch"]:
+def target(state: Any, batch: Record, key: Key[Array, ""]) -> Float[Array, "batch"]:
     """Return the targets y of the module docstring."""
     features = state.nets.encoder(batch.next_obs)
     action = state.nets.actor(features) + clipped_noise(state, key, batch)
@@ -233,14 +234,14 @@ def actor_loss(
     return -masked_mean(jnp.min(critics(features, clipped), 0), batch.mask)
 
 
-def clipped_noise(state: State, key: Key[Array, ""], batch: Record) -> Float[Array, "batch n"]:
+def clipped_noise(state: Any, key: Key[Array, ""], batch: Record) -> Float[Array, "batch n"]:
     """Return clip(e, -c, c) of the module docstring."""
     shape = (batch.mask.size, state.nets.actor.actions.outputs)
     noise = noise_scale(state) * jax.random.normal(key, shape)
     return jnp.clip(noise, -state.config.noise_clip, state.config.noise_clip)
 
 
-def noise_scale(state: State) -> Float[Array, ""]:
+def noise_scale(state: Any) -> Float[Array, ""]:
     """Return sigma_t, annealed linearly."""
     config = state.config
     over = jnp.maximum(config.noise_fraction * state.planned, 1.0)

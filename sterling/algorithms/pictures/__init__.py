@@ -1,0 +1,1 @@
+"""Algorithms that learn what to see in pictures. One file each."""

@@ -1,0 +1,1 @@
+"""Oracles of the algorithms with search by whole episodes."""
