@@ -1,9 +1,8 @@
 """An algorithm's needs: which batches it learns from, how many, and how experience is collected.
 
-All needs have the same attributes: in an iteration every env takes ``collect`` steps, then each
-of the ``feeds`` that is due gives its batches. :class:`Needs` is the general form;
-:class:`Rollouts`, :class:`Transitions` and :class:`Sequences` are short forms. The needs of
-language-model learners have further numbers.
+In an iteration every env takes ``collect`` steps, then each of the ``feeds`` that is due gives its
+batches. :class:`Needs` is the general form; :class:`Rollouts`, :class:`Transitions` and
+:class:`Sequences` are short forms. The needs of language-model learners have further numbers.
 """
 
 from __future__ import annotations
@@ -102,11 +101,12 @@ class NeedsBase:
     warmup: Any = 0  # steps with random actions before the first update
     keep: Any = ()  # names of extras that the replay keeps: the actor's, and the world's channels
     adapt: Any = 0  # steps of every env that it adapts to; the first of an iteration
+    members: Any = 0  # envs, in each of which an iteration begins an episode; 0: episodes go on
 
     @property
     def updates(self) -> int:
-        """Return the gradient updates of an iteration in which every feed is due; 0 for feeds
-        that take everything collected as one batch."""
+        """Return the updates of an iteration in which every feed is due; 0 for feeds that take
+        everything collected as one batch."""
         return sum(feed.updates for feed in self.feeds if not feed.whole)
 
     def updates_of(self, iterations: int) -> int:
@@ -166,6 +166,7 @@ class Needs(NeedsBase):
     capacity: int = 1_000_000
     warmup: int = 0
     keep: tuple[str, ...] = ()
+    members: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,8 +211,7 @@ class Transitions(NeedsBase):
 
     @classmethod
     def of_config(cls, config: Any) -> Transitions:
-        """Return the needs of an off-policy algorithm, from the field names that all of them
-        share."""
+        """Return the needs of an off-policy algorithm, from field names that all of them share."""
         return cls(
             config.batch,
             config.collect,

@@ -27,6 +27,7 @@ ALGORITHMS = {
     "bc": "sterling.algorithms.offline.bc",
     "bro": "sterling.algorithms.continuous.bro",
     "c51": "sterling.algorithms.q_learning.c51",
+    "cem-rl": "sterling.algorithms.evolution.cem_rl",
     "cma-es": "sterling.algorithms.evolution.cma_es",
     "cql": "sterling.algorithms.offline.cql",
     "crossq": "sterling.algorithms.continuous.crossq",

@@ -29,7 +29,7 @@ ONE_SPACE = {
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
     **dict.fromkeys(("curl", "d4pg", "fast-td3", "mex", "simba-v2", "td3", "td3bc"), BOX),
-    **dict.fromkeys(("bro", "td7", "tqc"), BOX),
+    **dict.fromkeys(("bro", "cem-rl", "td7", "tqc"), BOX),
 }
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
 ROLLOUTS = (
@@ -37,10 +37,12 @@ ROLLOUTS = (
     *("a2c", "ippo", "maml", "mappo", "ppg", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo"),
     *("trpo", "v-mpo"),
 )
+OTHER_NEEDS = ("cem-rl", "cma-es", "dt", "mbpo", "openes", "pebble")
 SEVERAL = ("r2d2", "sac-lagrangian", "simba-v2")  # stretches, or batches of several kinds
 ONLINE = (
     "bro",
     "c51",
+    "cem-rl",
     "cma-es",
     "crossq",
     "curl",
@@ -94,13 +96,14 @@ def fresh(name, space):
         side = joint(VECTOR, 2), joint(space, 2)
         spec = Spec(*side, ROWS, 100, agents=Agents(("left", "right")))
     own = {"width": 4, "critic_width": 4, "depth": 1, "layers": 1, "diversity": None}
+    own |= {"members": envs} if name == "cem-rl" else {}
     config = settings(module, normalise_obs=True, **own)
     return module, module.init(jax.random.key(0), spec, config)
 
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in NAMES if name not in (*ROLLOUTS, "cma-es", "dt", "mbpo", "openes", "pebble")],
+    [name for name in NAMES if name not in (*ROLLOUTS, *OTHER_NEEDS)],
 )
 def test_needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)

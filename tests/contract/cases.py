@@ -180,6 +180,16 @@ CASES = {
             envs=64,
         ),
         Case(
+            "cem-rl",
+            ("-continuous",),
+            16_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "tau": 0.02, "batch": 32, "width": 16, "depth": 2},
+                **{"members": 8, "limit": 16, "warmup": 256, "capacity": 8_000},
+                **{"variance_initial": 0.05, "noise_initial": 0.05, "noise_final": 1e-4},
+            },
+        ),
+        Case(
             "maml",
             ("", "-continuous"),
             100_000,

@@ -65,10 +65,21 @@ def cma_es(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     return directions(config, rows, size)
 
 
+def cem_rl(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The direction of each pair of new members."""
+    weights = weights_of(config, size)
+    return {"directions": normal(key, (config.members // 2, weights))}
+
+
+def weights_of(config: Any, size: int) -> int:
+    """Return the number of weights of a policy."""
+    sizes = (mid_run.FEATURES, *(config.width,) * config.depth, size)
+    return sum((one + 1) * other for one, other in itertools.pairwise(sizes))
+
+
 def directions(config: Any, count: int, size: int) -> dict[str, Any]:
     """So many directions in the space of a policy's weights."""
-    sizes = (mid_run.FEATURES, *(config.width,) * config.depth, size)
-    weights = sum((one + 1) * other for one, other in itertools.pairwise(sizes))
+    weights = weights_of(config, size)
     born = mid_run.whole_episodes(0.0).start.key
     below = [random_keys.fold(born, "direction", number) for number in range(count)]
     return {"directions": np.stack([normal(each, (weights,)) for each in below])}
@@ -200,6 +211,8 @@ def none(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 DRAWS = {
     "openes": openes,
     "cma-es": cma_es,
+    "cem-rl": cem_rl,
+    "cem-rl critics": target_noise,
     **{"ppo": ppo, "ppg": ppo, "pqn": ppo, "trpo": trpo, "v-mpo": ppo},
     "ppg auxiliary": ppg_auxiliary,
     **dict.fromkeys(("ippo", "mappo"), ippo),

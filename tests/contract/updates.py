@@ -288,6 +288,8 @@ BEST = {".net.advantage.layers[2].bias": (0.0, 5.0, 0.0)}  # the action of the r
 PLAIN_STREAM = STREAM | {"lr": 1e-3, "normalise_obs": False, "normalise_reward": False}
 ACTOR_STREAM = STREAM | {"kappa_policy": 2.5, "kappa_value": 1.7, "entropy_coef": 0.3}
 OPENES = {**TINY, "noise": 0.3, "weight_decay": 0.2, "limit": 6}
+CEM_RL = {**REPLAYED, "width": 4, "members": 4, "limit": 6, "noise_final": 0.01}
+CEM_RL_COUNTERS = {".updates": 33, ".noise": 0.2, ".actor_optimisers.count": [7, 9]}
 GENERATION = {"width": 2, "depth": 1, "limit": 6, "normalise_obs": True}
 DIAGONAL = {"full_weights": 5, "normalise_obs": False}
 GENERATIONS = {".generation": 8, ".sigma": 0.4}
@@ -428,6 +430,10 @@ UPDATES = [
     Update("stream-ac masked choices", ACTOR_STREAM, is_continuous=False, has_choices=True),
     Update("openes box", OPENES),
     Update("openes choices", OPENES | {"normalise_obs": False}, is_continuous=False),
+    Update("cem-rl", CEM_RL, CEM_RL_COUNTERS),
+    Update("cem-rl critics", CEM_RL, {**CEM_RL_COUNTERS, ".updates": 45}, feed="critics"),
+    Update("cem-rl critics first turn", CEM_RL, CEM_RL_COUNTERS, feed="critics"),
+    Update("cem-rl actors", CEM_RL, CEM_RL_COUNTERS, feed="actors"),
     Update("cma-es box", GENERATION, GENERATIONS),
     Update("cma-es choices diagonal", GENERATION | DIAGONAL, GENERATIONS, is_continuous=False),
     Update("cma-es choices first", GENERATION | {"width": 3}, EARLY, is_continuous=False),

@@ -24,6 +24,7 @@ from sterling.experience.preferences.preference_queries import Preferences, need
 from sterling.experience.replay.imagined_rollouts import Dream, needs_without_dreams
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.rollouts.adaptation_rollout import Adaptation
+from sterling.experience.rollouts.new_episodes import NewEpisodes
 from sterling.experience.rollouts.population_episodes import Population
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.needs import DREAM, EPISODES, LABELS
@@ -169,7 +170,8 @@ def source_builder(
         if needs.adapt:
             return Adaptation.create(world, needs)
         begin = partial(Rollout.create, world, needs.collect, start)
-        rollouts = guided_rollout(settings, world, needs.collect, begin, agent)
+        rollouts: Any = guided_rollout(settings, world, needs.collect, begin, agent)
+        rollouts = NewEpisodes(rollouts) if needs.members else rollouts
         rollouts = build_sources.wrap_rollouts(settings.sources, rollouts, start, agent)
         if not needs.replays:
             return build_sources.wrap_source(settings.sources, rollouts)

@@ -44,7 +44,7 @@ def check_sources(words: str, name: str, needs: AnyNeeds, *, alone: bool) -> Non
     both = [layer.word for layer, _ in parse_layers(words) if layer.begins]
     if len(both) > 1:
         raise Mistake(f"{' and '.join(both)} each choose where episodes begin. Use one of them.")
-    if needs.has_feed(EPISODES):
+    if needs.has_feed(EPISODES) or needs.members:
         raise Mistake(f"{name} learns from whole episodes, which sources do not support. "
                       "Leave out sources.")  # fmt: skip
     if needs.adapt:

@@ -200,7 +200,7 @@ def check_guide(guide: Guidance | None, needs: Any, *, acts: bool) -> None:
     if guide.how not in GUIDANCE_KINDS:
         near = did_you_mean(guide.how, GUIDANCE_KINDS, f"there are {', '.join(GUIDANCE_KINDS)}")
         raise Mistake(f"Unknown kind of guide {guide.how!r}{near}")
-    if not needs.replays or not acts:
+    if not needs.replays or not acts or needs.members:
         raise Mistake(
             "guide needs an off-policy algorithm with a replay buffer, such as sac, and steps=N."
         )

@@ -224,9 +224,11 @@ def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
 
 
 def _default_envs(module: Any) -> int:
-    """Return the default number of envs: 8 for rollouts, 20 for rollouts that adapt, 64 for whole
-    episodes, 1 for replay and for learning from each step as it comes."""
+    """Return the default number of envs: that of the default members, 8 for rollouts, 20 for
+    rollouts that adapt, 64 for whole episodes, 1 for replay and for learning from each step."""
     needs = module.needs(module.Config())
+    if needs.members:
+        return int(needs.members)
     if needs.has_feed(EPISODES):
         return 64
     if needs.adapt:

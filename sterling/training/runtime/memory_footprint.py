@@ -94,7 +94,8 @@ def _memory_needs(settings: Settings) -> Iterator[MemoryNeed]:
     yield MemoryNeed("environments", _product(envs) * WORLD_BYTES, envs)
     yield _evaluation_need(settings, settings.evaluate_episodes, "evaluate_episodes")
     needs = algorithms.find(settings.algorithm).needs(config)
-    per_env = needs.has_feed(EPISODES) or needs.adapt  # every env has its own networks
+    # whether every env has its own networks
+    per_env = needs.has_feed(EPISODES) or needs.adapt or needs.members
     yield from _network_needs(settings, seeds * (settings.envs if per_env else 1))
     batch = {**_batch_numbers(needs, settings), "seeds": seeds}
     yield MemoryNeed("one iteration's experience", _product(batch) * ROW_BYTES, batch)
