@@ -36,10 +36,43 @@ def project_onto_support(
 ) -> Float[Array, "... atom"]:
     """Return the probabilities m_i of the atoms ``support``, at equal distances, given a
     distribution over any ``values``."""
-    inside = jnp.clip(values, support[0], support[-1])[..., None, :]
-    atoms = support.reshape((1,) * (inside.ndim - 2) + (-1, 1))
-    distance = jnp.abs(inside - atoms) / (support[1] - support[0])
-    return jnp.sum(jnp.clip(1.0 - distance, 0.0, 1.0) * probabilities[..., None, :], -1)
+    place = jnp.clip(values, support[0], support[-1]) - support[0]
+    place = place / (support[1] - support[0])
+    return jax.lax.platform_dependent(
+        place, probabilities, support, cpu=_sum_of_neighbours, default=_sum_over_pairs
+    )
+
+
+def _sum_over_pairs(
+    place: Float[Array, "... value"],
+    probabilities: Float[Array, "... value"],
+    support: Float[Array, "atom"],
+) -> Float[Array, "... atom"]:
+    """Return m as in the equation, always added in the same order. ``place`` are the values in
+    units of atoms: 0 is the first."""
+    atoms = jnp.arange(len(support), dtype=place.dtype)
+    atoms = atoms.reshape((1,) * (place.ndim - 1) + (-1, 1))
+    share = jnp.clip(1.0 - jnp.abs(place[..., None, :] - atoms), 0.0, 1.0)
+    return jnp.sum(share * probabilities[..., None, :], -1)
+
+
+def _sum_of_neighbours(
+    place: Float[Array, "... value"],
+    probabilities: Float[Array, "... value"],
+    support: Float[Array, "atom"],
+) -> Float[Array, "... atom"]:
+    """Return the same by giving each value's probability to its two neighbours. On CPUs this takes
+    a third (small batches) to a fortieth of the time; accelerators would add in any order."""
+    count = len(support)
+    low = jnp.clip(jnp.floor(place), 0.0, count - 2.0)
+    upper = (place - low) * probabilities
+    index = low.astype(jnp.int32)
+
+    def one_row(index: Array, lower: Array, upper: Array) -> Array:
+        return jnp.zeros(count, lower.dtype).at[index].add(lower).at[index + 1].add(upper)
+
+    rows = [x.reshape(-1, place.shape[-1]) for x in (index, probabilities - upper, upper)]
+    return jax.vmap(one_row)(*rows).reshape(*place.shape[:-1], count)
 
 
 def cross_entropy(

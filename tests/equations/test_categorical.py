@@ -58,3 +58,15 @@ def test_expectation_cross_entropy_and_entropy():
     np.testing.assert_array_equal(categorical_values.entropy(sure), np.zeros(2))
     half = jnp.asarray([[0.5, 0.5, 0.0]])
     np.testing.assert_allclose(categorical_values.entropy(half), [np.log(2.0)], rtol=1e-6)
+
+
+def test_accelerators_and_processors_compute_the_same_projection():
+    """Accelerators add over all pairs of values and atoms, processors to two neighbours each."""
+    _, chances = random_distributions()
+    rng = np.random.default_rng(2)
+    place = jnp.asarray(rng.uniform(0.0, 10.0, chances.shape), jnp.float32)
+    place = place.at[0].set(0.0).at[1].set(10.0).at[2].set(4.0)  # the ends, and all on one atom
+    support = categorical_values.make_support(-2.0, 3.0, 11)
+    found = categorical_values._sum_of_neighbours(place, chances, support)
+    expected = categorical_values._sum_over_pairs(place, chances, support)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
