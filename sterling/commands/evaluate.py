@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 from sterling.commands import evaluate_language, train
 from sterling.commands.options import option_values
+from sterling.commands.output import json_output
 
 DEFAULT_EPISODES = 20  # per seed
 METHODS = ("fqe", "model", "is", "wis", "pdis", "wpdis", "dr", "wdr")
@@ -30,6 +32,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     train.add_return_options(add)
     log = "a dataset to compare with or estimate from (the one that the run was trained from)"
     add("--data", type=Path, metavar="FILE", help=log)
+    as_json = "print what was found as JSON: one object, with every interval"
+    add("--json", action="store_true", help=as_json)
+    _add_estimator_options(parser)
+    evaluate_language.add_options(parser)
+
+
+def _add_estimator_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of off-policy evaluation."""
     group = parser.add_argument_group(
         "without an environment",
         "off-policy evaluation: estimates from the dataset alone; see docs/offpolicy.md",
@@ -52,7 +62,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     known = "action probabilities for importance sampling: the dataset's log_prob (logged, default "
     known += "if it has them) or those of a cloned behaviour policy (cloned)"
     add("--behaviour", choices=("logged", "cloned"), help=known)
-    evaluate_language.add_options(parser)
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
@@ -68,23 +77,39 @@ def carry_out(chosen: argparse.Namespace) -> int:
     run, options = evaluate_run.chosen_policies(run, options)
     if chosen.policy == "best":
         progress = run.result.get("best", {}).get("progress", [])
-        print(f"policy     best, of {', '.join(map(str, progress)) or 'an unfinished run'}")
+        _remark(
+            chosen, f"policy     best, of {', '.join(map(str, progress)) or 'an unfinished run'}"
+        )
     evaluate_run.check_options(run, options)
     if evaluate_language.is_asked(chosen):
         return evaluate_language.carry_out(chosen, run)
     path = evaluate_run.training_log(run)
     if chosen.method is None and chosen.data is None and path is not None and not path.exists():
-        print(f"The run's dataset {path} does not exist any more. If it was moved, pass "
-              "--data FILE.")  # fmt: skip
+        gone = (
+            f"The run's dataset {path} does not exist any more. If it was moved, pass --data FILE."
+        )
+        _remark(chosen, gone)
     found: Any = evaluate_run.evaluate(run, **options)
-    if found.log is None:
+    if chosen.json:
+        json_output.print_json(found)
+    elif found.log is None:
         _print_returns(found, DEFAULT_EPISODES if chosen.episodes is None else chosen.episodes)
-        return 0
+    else:
+        _print_estimates(found)
+    return 0
+
+
+def _remark(chosen: argparse.Namespace, line: str) -> None:
+    """Print a line about the evaluation: beside the result where that is JSON."""
+    print(line, file=sys.stderr if chosen.json else sys.stdout)
+
+
+def _print_estimates(found: Any) -> None:
+    """Print what a dataset says of each seed and of all."""
     for seed, score in found.per_seed.items():
         print(f"seed {seed:<5} {score:.6g}")
     print(f"\n{found.title}" if found.per_seed else found.title)
     _print_table(list(found.estimates.items()))
-    return 0
 
 
 def _print_returns(found: Any, episodes: int) -> None:

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from sterling.commands.options import option_values
+from sterling.commands.output import json_output
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,9 +57,12 @@ def carry_out(chosen: argparse.Namespace, run: Any) -> int:
     given = {name: getattr(chosen, name) for name in ("samples", "problems", "levels")}
     kept = {name: value for name, value in given.items() if value is not None}
     found = solve_rates.judge(run, chosen.beside or (), **kept)
-    print_judgement(found)
     with explain_write_errors(chosen.folder):
         paths = found.write(chosen.folder)
+    if chosen.json:
+        json_output.print_json(found)
+        return 0
+    print_judgement(found)
     for path in paths:
         print(path)
     return 0

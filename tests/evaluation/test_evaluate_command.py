@@ -1,6 +1,7 @@
 """``sterling evaluate``: in the world beside the behaviour, and without a world."""
 
 import functools
+import json
 import re
 
 import numpy as np
@@ -147,3 +148,17 @@ def test_a_log_that_is_gone_is_told_and_the_world_still_answers(made, tmp_path, 
         assert "behaviour (mode)" in capsys.readouterr().out
     finally:
         moved.rename(home / "log")
+
+
+@pytest.mark.parametrize(
+    "words", [pytest.param(["--episodes", "5"], marks=pytest.mark.slow), ["--method", "wis"]]
+)
+def test_as_json_it_is_one_object_and_remarks_stand_beside_it(made, words, capsys, monkeypatch):
+    home, _ = made
+    quick = functools.partial(compare_with_behaviour, updates=2, width=8)
+    monkeypatch.setattr("sterling.evaluation.compare_with_behaviour", quick)
+    assert main(["evaluate", str(home / "run"), *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["per_seed"]) == (set() if "--method" in words else {"0", "1"})
+    assert found["estimates"]
+    assert found["title"]
