@@ -44,7 +44,8 @@ def labels(axes):
 
 
 def line(axes, label):
-    return next(one for one in axes[0].get_lines() if one.get_label() == label)
+    found = {one.get_label().removesuffix(learning_curve.CUT): one for one in axes[0].get_lines()}
+    return found[label]
 
 
 def test_mean_of_seeds(tmp_path, axes):
@@ -93,3 +94,39 @@ def test_no_rows(tmp_path, axes):
     (folder / "metrics.jsonl").write_text("")
     learning_curve.draw_run_curve(folder)
     assert labels(axes) == ["final evaluation: 1.500 [-4.853, 7.853]"]
+
+
+def test_the_curves_and_not_their_interval_set_the_axis(tmp_path, axes):
+    """The interval of two seeds is 13 times as wide as they differ: the curve would be flat."""
+    rising = np.linspace(0.0, 100.0, 11)
+    returns = np.stack([rising, rising + 40.0], axis=1)
+    learning_curve.draw_run_curve(run_folder(tmp_path, returns, final=False))
+    bottom, top = axes[0].get_ylim()
+    assert bottom < 0.0
+    assert top > 140.0
+    assert top - bottom < 2 * 140.0
+    assert labels(axes) == [f"mean of 2 seeds, 95 % interval{learning_curve.CUT}"]
+
+
+def test_a_narrow_interval_is_shown_whole(tmp_path, axes):
+    rising = np.linspace(50.0, 150.0, 11)
+    returns = np.stack([rising, rising + 1.0], axis=1)
+    learning_curve.draw_run_curve(run_folder(tmp_path, returns, final=False))
+    bottom, top = axes[0].get_ylim()
+    least, most = sorted(axes[0].dataLim.intervaly)
+    assert bottom <= least
+    assert top >= most
+    assert labels(axes) == ["mean of 2 seeds, 95 % interval"]
+
+
+@pytest.mark.parametrize("failures", [0, 7])
+def test_the_legend_lies_below_the_curves(failures, tmp_path, axes):
+    returns = np.tile(np.linspace(0.0, 9.0, 6)[:, None], (1, 2 + failures))
+    failed = {12 + at: 3 for at in range(failures)}
+    learning_curve.draw_run_curve(run_folder(tmp_path, returns, failed=failed))
+    figure = axes[0].get_figure()
+    legend, inside = axes[0].get_legend().get_window_extent(), axes[0].get_window_extent()
+    assert legend.y1 < inside.y0
+    assert legend.y0 >= 0.0  # and all of it is on the picture
+    assert legend.x1 <= figure.bbox.x1
+    assert inside.height > 0.5 * figure.bbox.height

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,25 +24,31 @@ from sterling.statistics.scores.score_bounds import Bounds
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+HEIGHT, LEGEND_LINE = 4.0, 0.19  # inches: of the axes with their labels, of a line of the legend
+INTERVAL_ROOM = 0.25  # share of the curves' range that intervals may add to the axis on either side
+CUT = " (it goes beyond the picture)"
+
 
 def draw_run_curve(folder: str | Path) -> Path:
     """Draw ``metrics.jsonl`` and ``result.json`` of a run's ``folder`` as ``curve.png``.
 
     Thin lines are seeds (dashed up to a cross where one failed); the thick line is the mean of
     those that did not fail, where all of them are known, with its 95 % interval; the marker is the
-    evaluation of the final policies with its interval. Where no episode has ended yet the picture
-    says so.
+    evaluation of the final policies with its interval. The axis is that of the curves: an interval
+    that is far wider, such as that of two seeds, is cut, and the legend says so. Where no episode
+    has ended yet the picture says so.
     """
     folder = Path(folder)
     config, result = read_json(folder / "config.json"), read_json(folder / "result.json")
     rows = read_metrics(folder / "metrics.jsonl")
     curves = curves_from_rows(rows, config.get("seeds"))
     with plot_style.use_style():
-        figure = plot_style.new_figure(7.0, 4.2)
+        figure = plot_style.new_figure(7.0, HEIGHT)
         axes = figure.subplots()
         _draw_seeds(axes, curves)
         _draw_mean(axes, curves, return_limits(config, result))
-        _draw_final(axes, curves, result)
+        final = _draw_final(axes, curves, result)
+        _limit_axis(axes, [*curves.returns.ravel(), *final])
         _label_axes(axes, config, rows)
         return plot_style.save_figure(figure, folder / "curve", ["png"])[0]
 
@@ -89,15 +96,16 @@ def _draw_mean(axes: Axes, curves: SeedCurves, bounds: Bounds | None) -> None:
         axes.fill_between(x, made.low, made.high, color=BLUE, alpha=0.18, lw=0)
 
 
-def _draw_final(axes: Axes, curves: SeedCurves, result: dict[str, Any]) -> None:
-    """Draw the final policies' evaluation, slightly right of the curve."""
+def _draw_final(axes: Axes, curves: SeedCurves, result: dict[str, Any]) -> list[float]:
+    """Draw the final policies' evaluation, slightly right of the curve; return its value, if there
+    is one."""
     final = result.get("final", {}).get("return")
     if not final:
-        return
+        return []
     headline = Headline.from_json(final)
     made = headline.shown
     if made is None:
-        return
+        return []
     error = (
         None
         if made.low is None or made.high is None
@@ -107,6 +115,24 @@ def _draw_final(axes: Axes, curves: SeedCurves, result: dict[str, Any]) -> None:
     x = [steps.max() + 0.02 * np.ptp(steps)]
     look: dict[str, Any] = {"color": BLACK, "fmt": "D", "ms": 5, "capsize": 4, "zorder": 5}
     axes.errorbar(x, [made.value], error, label=f"final evaluation: {headline}", **look)
+    return [made.value]
+
+
+def _limit_axis(axes: Axes, values: Sequence[float]) -> None:
+    """Let the ``values`` of curves, and not their intervals, determine the axis of returns."""
+    known = np.asarray(values, np.float64)
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return
+    low, high = float(known.min()), float(known.max())
+    room = INTERVAL_ROOM * ((high - low) or abs(high) or 1.0)
+    least, most = sorted(axes.dataLim.intervaly)
+    bottom, top = max(least, low - room), min(most, high + room)
+    margin = 0.04 * ((top - bottom) or abs(top) or 1.0)
+    axes.set_ylim(bottom - margin, top + margin)
+    mean = [line for line in axes.get_lines() if "interval" in str(line.get_label())]
+    if mean and (least < bottom - margin or most > top + margin):
+        mean[0].set_label(f"{mean[0].get_label()}{CUT}")
 
 
 def _label_axes(axes: Axes, config: dict[str, Any], rows: list[Row]) -> None:
@@ -132,6 +158,16 @@ def _label_axes(axes: Axes, config: dict[str, Any], rows: list[Row]) -> None:
     axes.margins(x=0.02)
     if axes.get_legend_handles_labels()[0]:
         plot_style.format_steps_axis(axes)
-        axes.legend()
+        _place_legend(axes)
     else:
         axes.text(0.5, 0.5, "no episode has ended yet", ha="center", transform=axes.transAxes)
+
+
+def _place_legend(axes: Axes) -> None:
+    """Put the legend below the axes, where it hides no curve, and make room for it."""
+    count = len(axes.get_legend_handles_labels()[0])
+    columns = 1 if count <= 3 else 2
+    axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.14), borderaxespad=0.0, ncols=columns)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.set_size_inches(7.0, HEIGHT + LEGEND_LINE * -(-count // columns))
