@@ -24,6 +24,7 @@ GRADIENT_PRESETS = (
 ALGORITHMS = {
     "a2c": "sterling.algorithms.on_policy.a2c",
     "awac": "sterling.algorithms.offline.awac",
+    "bbf": "sterling.algorithms.q_learning.bbf",
     "bc": "sterling.algorithms.offline.bc",
     "bro": "sterling.algorithms.continuous.bro",
     "c51": "sterling.algorithms.q_learning.c51",
@@ -68,6 +69,7 @@ ALGORITHMS = {
     "sac-lagrangian": "sterling.algorithms.safe.sac_lagrangian",
     "simba": "sterling.algorithms.continuous.simba",
     "simba-v2": "sterling.algorithms.continuous.simba_v2",
+    "spr": "sterling.algorithms.q_learning.spr",
     "stream-ac": "sterling.algorithms.streaming.stream_ac",
     "stream-q": "sterling.algorithms.streaming.stream_q",
     "stream-sarsa": "sterling.algorithms.streaming.stream_sarsa",

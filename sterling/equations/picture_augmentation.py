@@ -4,12 +4,14 @@
     translate   x'[i, j] = x[i + dy, j + dx], 0 outside               dy, dx ~ U{-p, ..., p}
     crop        x'[i, j] = x[t + i (h - 1) / (H - 1), l + j (w - 1) / (W - 1)]
                 H - h = W - w = m,  m ~ U{0, ..., p},  t, l ~ U{0, ..., m}
+    brighten    x'       = x (1 + s clip(e, -2, 2)),   e ~ N(0, 1)
     cutout      x'[i, j] = 0 for t <= i < t + h, l <= j < l + w
                 h, w ~ U{low, ..., high},  t ~ U{0, ..., H - h},  l ~ U{0, ..., W - w}
 
 c clips to the picture: its edges are repeated. Between pixels x is bilinear. ``shift`` is DrQ's
 (Kostrikov 2020, arXiv:2004.13649, section 3.1), with fractions of pixels DrQ-v2's (Yarats 2021,
-arXiv:2107.09645, section 3.1). The others are RAD's (Laskin 2020, arXiv:2004.14990, section 4.1),
+arXiv:2107.09645, section 3.1). ``brighten`` is SPR's (Schwarzer 2021, arXiv:2007.05929, appendix
+D). The others are RAD's (Laskin 2020, arXiv:2004.14990, section 4.1),
 with pictures that keep their size: RAD translates in a larger black picture, and its crops are
 smaller than what is observed (84 of 100 pixels, the middle ones where it acts). Here a crop is
 enlarged, and by chance it is the whole picture, as it is where the agent acts.
@@ -62,6 +64,39 @@ class Shift:
         else:
             lot = jax.random.randint(key, (2, rows), -self.pixels, self.pixels + 1)
         return lot[0], lot[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Brighten:
+    """Multiplies all numbers of a picture by 1 + ``scale`` e, e standard normal, clipped to
+    [-2, 2]."""
+
+    scale: float = 0.05
+
+    def __call__(
+        self, x: Num[Array, "row h w rest"], key: Key[Array, ""]
+    ) -> Num[Array, "row h w rest"]:
+        """Brighten or darken every picture by a draw of its own."""
+        draw = jnp.clip(jax.random.normal(key, (len(x), 1, 1, 1)), -2.0, 2.0)
+        made = x.astype(jnp.float32) * (1.0 + self.scale * draw)
+        if jnp.issubdtype(x.dtype, jnp.integer):
+            made = jnp.clip(jnp.round(made), 0.0, float(jnp.iinfo(x.dtype).max))
+        return made.astype(x.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class InTurn:
+    """Applies one change after the other."""
+
+    changes: tuple[PictureChange, ...]
+
+    def __call__(
+        self, x: Num[Array, "row h w rest"], key: Key[Array, ""]
+    ) -> Num[Array, "row h w rest"]:
+        """Change every picture by draws of its own."""
+        for index, change in enumerate(self.changes):
+            x = change(x, random_keys.fold(key, "change", index))
+        return x
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +206,19 @@ class OnPictures:
         next_key = key if record.mask.ndim > 1 else random_keys.fold(key, "next")
         obs = self.on_obs(record.obs, key)
         return dataclasses.replace(record, obs=obs, next_obs=self.on_obs(record.next_obs, next_key))
+
+    def on_each_row(self, record: Record, key: Key[Array, ""]) -> Record:
+        """Change the observations of sequences ``(batch, time, ...)``, and the next observations,
+        each by a draw of its own."""
+        lead = record.mask.shape
+
+        def change(obs: Obs, name: str) -> Obs:
+            rows = jax.tree.map(lambda x: x.reshape(record.mask.size, *x.shape[2:]), obs)
+            rows = self.on_obs(rows, random_keys.fold(key, name))
+            return jax.tree.map(lambda x: x.reshape(*lead, *x.shape[1:]), rows)
+
+        obs, following = change(record.obs, "now"), change(record.next_obs, "next")
+        return dataclasses.replace(record, obs=obs, next_obs=following)
 
     def on_obs(self, obs: Obs, key: Key[Array, ""]) -> Obs:
         """Change the pictures of observations whose first axis is the row."""

@@ -53,6 +53,20 @@ def n_step_return(
     return jnp.sum(going * before * reward, -1), decay[..., -1], steps
 
 
+def annealed_steps(first: int, last: int, share: Float[Array, ""]) -> Int[Array, ""]:
+    """Return first^(1 - share) last^share, rounded: n of n-step returns, on its way from ``first``
+    to ``last`` (Schwarzer 2023, arXiv:2305.19452, section 3)."""
+    return jnp.round(first ** (1.0 - share) * last**share).astype(jnp.int32)
+
+
+def annealed_discount(
+    first: Float[Array, ""] | float, last: Float[Array, ""] | float, share: Float[Array, ""]
+) -> Float[Array, ""]:
+    """Return the discount whose distance from 1 is on its way from that of ``first`` to that of
+    ``last``, as :func:`annealed_steps`."""
+    return 1.0 - (1.0 - first) ** (1.0 - share) * (1.0 - jnp.asarray(last)) ** share
+
+
 def double_q(
     next_online: Float[Array, "... actions"], next_target: Float[Array, "... actions"]
 ) -> Float[Array, "..."]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -41,6 +43,12 @@ class Convolution(eqx.Module):
         """Convolve, by the method that is faster on this backend."""
         convolve = convolve_by_products if jax.default_backend() == "cpu" else convolve_xla
         return convolve(x, self.weight, self.stride) + self.bias.reshape(1, 1, 1, -1)
+
+    def same_size(self, x: Float[Array, "batch height width inputs"]) -> Array:
+        """Convolve a picture padded with zeros, so that with a stride of 1 it keeps its sides."""
+        kernel = self.weight.shape[0]
+        edge = ((kernel - 1) // 2, kernel // 2)
+        return self(jnp.pad(x, ((0, 0), edge, edge, (0, 0))))
 
 
 def convolve_xla(
@@ -97,7 +105,7 @@ class Torso(eqx.Module):
     layers: tuple[Convolution, ...]
     channels_first: bool = eqx.field(static=True)
     is_bytes: bool = eqx.field(static=True)
-    size: int = eqx.field(static=True)  # number of output features
+    grid: tuple[int, int, int] = eqx.field(static=True)  # height, width, channels of the output
     middle: float = eqx.field(static=True, default=0.0)  # subtracted from scaled bytes
 
     @classmethod
@@ -125,7 +133,12 @@ class Torso(eqx.Module):
             height, width = ((side - kernel) // stride + 1 for side in (height, width))
             channels = outputs
         middle = 0.5 if is_bytes and plan == DRQ_LAYERS else 0.0
-        return cls(tuple(layers), leads, is_bytes, height * width * channels, middle)
+        return cls(tuple(layers), leads, is_bytes, (height, width, channels), middle)
+
+    @property
+    def size(self) -> int:
+        """The number of output features."""
+        return math.prod(self.grid)
 
     def __call__(self, x: Num[Array, "... a b c"]) -> Float[Array, "... features"]:
         """Return the features of images with any leading axes."""

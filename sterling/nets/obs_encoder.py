@@ -35,6 +35,7 @@ from sterling.types import Mistake, Obs, Spec
 # presets of plain convolutions, and the shortest sides that they leave something of
 PLANS = {"nature": NATURE_LAYERS, "grid": GRID_LAYERS, "drq": DRQ_LAYERS}
 SHORTEST_SIDES = {"nature": SHORTEST_NATURE_SIDE, "drq": SHORTEST_DRQ_SIDE}
+IMPALA_WIDTHS = {"impala": 1, "impala-wide": 4}  # and their multiples of IMPALA's channels
 ACTION_MASK = "action_mask"  # entry of a dict observation: which actions are allowed
 
 
@@ -95,6 +96,13 @@ class Encoder(eqx.Module):
     def has_pictures(self) -> bool:
         """Whether there are convolutions, or attention over a sequence."""
         return any(part is not None for part in self.parts)
+
+    @property
+    def grid(self) -> tuple[int, int, int] | None:
+        """The height, width and channels of the features, if they are those of one picture alone;
+        None of others."""
+        part = self.parts[0] if len(self.parts) == 1 else None
+        return part.grid if isinstance(part, Torso | ResidualTorso) else None
 
     def hidden_sizes(self, width: int | tuple[int, ...], depth: int) -> tuple[int, ...]:
         """Return the units of the hidden layers that follow: ``depth`` layers, or one after
@@ -234,8 +242,9 @@ def _create_torso(
     height, width, channels, order = kind.layout
     first, is_bytes = order.endswith("chw"), leaf.dtype == np.uint8
     shape = (channels, height, width) if first else (height, width, channels)
-    if choice == "impala":
-        return ResidualTorso.create(key, shape, is_bytes, first=first)
+    if choice in IMPALA_WIDTHS:
+        widen = IMPALA_WIDTHS[choice]
+        return ResidualTorso.create(key, shape, is_bytes, first=first, widen=widen)
     plan = PLANS[choice] if choice else default_plan(height, width)
     shortest = SHORTEST_SIDES.get(choice or "", 0)
     if min(height, width) < shortest:

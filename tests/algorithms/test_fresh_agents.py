@@ -25,7 +25,7 @@ BOX, CHOICES = spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3)
 NAMES = [name for name, file in algorithms.ALGORITHMS.items() if "language" not in file]
 ONE_SPACE = {
     **dict.fromkeys(("c51", "dqn", "iqn", "munchausen-dqn"), CHOICES),
-    **dict.fromkeys(("pqn", "qr-dqn", "r2d2", "rainbow"), CHOICES),
+    **dict.fromkeys(("bbf", "pqn", "qr-dqn", "r2d2", "rainbow", "spr"), CHOICES),
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
     **dict.fromkeys(("curl", "d4pg", "fast-td3", "mex", "simba-v2", "td3", "td3bc"), BOX),
@@ -38,8 +38,10 @@ ROLLOUTS = (
     *("trpo", "v-mpo"),
 )
 OTHER_NEEDS = ("cem-rl", "cma-es", "dt", "mbpo", "openes", "pebble")
-SEVERAL = ("r2d2", "sac-lagrangian", "simba-v2")  # stretches, or batches of several kinds
+# stretches, or batches of several kinds
+SEVERAL = ("bbf", "r2d2", "sac-lagrangian", "simba-v2", "spr")
 ONLINE = (
+    "bbf",
     "bro",
     "c51",
     "cem-rl",
@@ -69,6 +71,7 @@ ONLINE = (
     "sac-lagrangian",
     "simba",
     "simba-v2",
+    "spr",
     "td3",
     "td7",
     "tqc",

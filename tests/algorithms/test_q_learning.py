@@ -10,7 +10,7 @@ import rlax
 from gymnasium import spaces
 
 from sterling.algorithms.online import dqn
-from sterling.algorithms.q_learning import c51, iqn, munchausen_dqn, qr_dqn, rainbow
+from sterling.algorithms.q_learning import bbf, c51, iqn, munchausen_dqn, qr_dqn, rainbow, spr
 from sterling.equations.quantile_losses import quantile_middles
 from sterling.types import Mistake, Record, Spec
 
@@ -20,10 +20,17 @@ SMALL = {
     qr_dqn: {"quantiles": 5, "exploration_initial": 0.4},
     c51: {**ATOMS, "exploration_initial": 0.4},
     rainbow: ATOMS,
+    spr: ATOMS,
+    bbf: {**ATOMS, "exploration_initial": 0.4, "exploration_final": 0.4},
     iqn: {"cosines": 5, "policy_quantiles": 6, "exploration_initial": 0.4},
     munchausen_dqn: {"exploration_initial": 0.4},
 }
-ALL = pytest.mark.parametrize("module", SMALL, ids=lambda module: module.__name__.split(".")[-1])
+LATER = (spr, bbf)  # acting is rainbow's and dqn's
+ALL = pytest.mark.parametrize(
+    "module",
+    [pytest.param(x, marks=pytest.mark.slow) if x in LATER else x for x in SMALL],
+    ids=lambda module: module.__name__.split(".")[-1],
+)
 
 
 def agent(module, obs=VECTOR, seed=0, **fields):
@@ -121,7 +128,7 @@ def test_evaluation_needs_no_randomness_and_exploring_has_some(module):
     assert np.unique(greedy[0]).tolist() == [best]
     explored = [np.asarray(module.act(state, obs, key, True)[0]) for key in keys]
     assert (explored[0] != explored[1]).any()
-    if module not in (rainbow, iqn):  # epsilon is 0.4, and nothing else is random
+    if module not in (rainbow, spr, iqn):  # epsilon is 0.4, and nothing else is random
         np.testing.assert_allclose(np.mean(explored[0] == best), 0.7, atol=0.04)
 
 
@@ -185,7 +192,7 @@ def test_other_actions_are_a_mistake(module):
             module.init(jax.random.key(0), Spec(VECTOR, space), module.Config())
 
 
-@pytest.mark.parametrize("module", [c51, rainbow])
+@pytest.mark.parametrize("module", [c51, rainbow, spr, bbf])
 def test_atoms_must_span_an_interval(module):
     with pytest.raises(Mistake, match="v_min=3 must be below v_max=3"):
         agent(module, v_min=3.0)

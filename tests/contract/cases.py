@@ -283,6 +283,34 @@ CASES = {
             },
         ),
         Case(
+            "spr",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 32, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "target_period": 25, "adam_eps": 1e-8},
+                **{"atoms": 21, "v_min": -3.0, "v_max": 7.0, "n_step": 1, "prediction_steps": 2},
+            },
+        ),
+        Case(
+            "bbf",
+            ("",),
+            12_000,
+            {
+                **{"gamma": 0.8, "lr": 3e-3, "batch": 32, "collect": 1, "learn": 1, "width": 32},
+                **{"capacity": 4_000, "warmup": 400, "tau": 0.05, "adam_eps": 1e-8, "n_step": 2},
+                **{"atoms": 21, "v_min": -3.0, "v_max": 7.0, "n_step_final": 1},
+                **{
+                    "gamma_initial": 0.7,
+                    "horizon_updates": 100,
+                    "reset_period": 500,
+                    "shrink": 0.8,
+                },
+                **{"weight_decay": 1e-3, "exploration_fraction": 0.5, "exploration_final": 0.1},
+                "prediction_steps": 2,
+            },
+        ),
+        Case(
             "pqn",
             ("",),
             40_000,

@@ -174,10 +174,45 @@ def fql(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
 def rainbow(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
     """The noise of each stream for p, for the target network and for the choice of an action: of
     the inputs and outputs of each layer in turn."""
+    return noise_of_streams(key, config, (mid_run.FEATURES, *(config.width,) * config.depth), size)
+
+
+def spr(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The same, of streams that read the first hidden layer."""
+    return noise_of_streams(key, config, (config.width,) * config.depth, size)
+
+
+def bbf(key: Any, config: Any, rows: int, size: int) -> dict[str, Any]:
+    """The new weights of both networks, as a perceptron draws them."""
+    wide, depth, atoms = config.width, config.depth, config.atoms
+    sizes = {
+        "psi": (mid_run.FEATURES, wide),
+        "transition": (wide + size, wide, wide),
+        "projection": (wide,) * depth,
+        "value": (wide, atoms),
+        "advantage": (wide, size * atoms),
+        "predictor": (wide, wide),
+    }
+    found: dict[str, Any] = {}
+    for net, (part, each) in itertools.product(("net", "target"), sizes.items()):
+        below = random_keys.fold(random_keys.fold(key, f"new {net}"), part)
+        shapes = [(inputs + 1, outputs) for inputs, outputs in itertools.pairwise(each)]
+        total = sum(rows * columns for rows, columns in shapes)
+        unit = np.asarray(jax.random.uniform(below, (total,), minval=-1.0, maxval=1.0), np.float64)
+        ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
+        made = zip(np.split(unit, ends), shapes, strict=True)
+        found[f"{net} {part}"] = [x.reshape(s) / np.sqrt(s[0] - 1) for x, s in made]
+    return found
+
+
+def noise_of_streams(
+    key: Any, config: Any, before: tuple[int, ...], size: int
+) -> dict[str, np.ndarray]:
+    """The noise of both streams of atoms, behind layers of these sizes, in each of three roles."""
     outputs = {"value": config.atoms, "advantage": size * config.atoms}
     found = {}
     for role, stream in itertools.product(("now", "next", "choice"), outputs):
-        sizes = (mid_run.FEATURES, *(config.width,) * config.depth, outputs[stream])
+        sizes = (*before, outputs[stream])
         below = random_keys.fold(random_keys.fold(key, role), stream)
         found[f"{role} {stream}"] = normal(below, (sum(sizes) + sum(sizes[1:-1]),))
     return found
@@ -232,5 +267,5 @@ DRAWS = {
         "mpo": mpo,
         "sac-lagrangian": sac_lagrangian,
     },
-    **{"iqn": iqn, "rainbow": rainbow},
+    **{"iqn": iqn, "rainbow": rainbow, "spr": spr, "bbf": bbf},
 }

@@ -91,7 +91,7 @@ def make_batch(
     ``remembered`` numbers a memory says what was remembered; a ``costly`` one has a channel "cost".
     """
     if is_stretch(needs):
-        return stretches(needs, garbage, allowed, remembered)
+        return stretches(needs, garbage, allowed, remembered, continuous)
     if getattr(needs, "of", None) == EPISODES:
         return whole_episodes(garbage)
     is_rollout, compared = isinstance(needs, Rollouts), getattr(needs, "labels", None)
@@ -218,15 +218,18 @@ def is_stretch(needs: Any) -> bool:
     return isinstance(needs, Feed) and bool(needs.length)
 
 
-def stretches(needs: Feed, garbage: float, allowed: bool, remembered: int) -> Record:
+def stretches(
+    needs: Feed, garbage: float, allowed: bool, remembered: int, continuous: bool
+) -> Record:
     """Return stretches ``(batch, time, ...)``: rollouts of so many environments side by side, whose
     rows say what was remembered after them. The first of them, as drawn, count for nothing."""
     rollout = Rollouts(needs.length)
-    rows = make_batch(rollout, False, garbage=garbage, allowed=allowed, remembered=remembered)
+    rows = make_batch(rollout, continuous, garbage=garbage, allowed=allowed, remembered=remembered)
     rng, batch = np.random.default_rng(8), needs.batch
     assert batch == ENVS
     memory = rng.normal(size=(rollout.length, batch, remembered)).astype(np.float32)
-    kept = {"begins": rows.extras["begins"], "memory": jnp.asarray(memory)}
+    begins = rows.extras.get("begins")
+    kept = {"begins": begins, "memory": jnp.asarray(memory)} if remembered else {}
     rows = dataclasses.replace(rows, extras=kept, start=None)
     rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
     weight = jnp.asarray(rng.uniform(0.3, 1.0, batch), jnp.float32)

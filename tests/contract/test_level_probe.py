@@ -31,7 +31,8 @@ CURRICULA = {  # who learns, and what may choose the levels meanwhile: "" is cha
     **dict.fromkeys(("stream-ac", "stream-q", "stream-sarsa"), (REPLAY,)),
     **dict.fromkeys(("mex", "mpo", "ppg", "v-mpo"), (REPLAY,)),
     **dict.fromkeys(("c51", "iqn", "munchausen-dqn", "qr-dqn", "rainbow"), (REPLAY,)),
-    **dict.fromkeys(("cem-rl", "cma-es", "openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
+    **dict.fromkeys(("bbf", "cem-rl", "spr"), ("",)),
+    **dict.fromkeys(("cma-es", "openes", "r2d2", "maml", "mbpo", "pebble"), ("",)),
 }
 # what they compare was earned in different levels: too little is said of an action's last digits
 COMPARING = ("cma-es", "openes", "pebble")

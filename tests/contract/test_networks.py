@@ -70,6 +70,7 @@ def test_every_algorithm_uses_it_and_layers_of_any_size(name):
 
 # what their papers' networks leave no choice of
 OWN = {
+    "bbf": {"layer_norm"},  # predictions are compared before the last hidden layer's activation
     "crossq": {"layer_norm"},  # batch renormalisation
     **{name: {"activation", "layer_norm"} for name in ("stream-ac", "stream-q", "stream-sarsa")},
 }

@@ -167,6 +167,12 @@ C51 = {name: x for name, x in DQN.items() if name != "huber"} | {
 NOISY = {name: x for name, x in C51.items() if not name.startswith("exploration")} | {
     **{"width": 4, "max_grad_norm": 50.0},
 }
+SPR = NOISY | {"batch": mid_run.ENVS, "n_step": 3, "prediction_steps": 3, "prediction_coef": 0.7}
+BBF = {name: x for name, x in SPR.items() if name not in ("anneal", "max_grad_norm", "sigma")} | {
+    **{"n_step": 4, "n_step_final": 2, "gamma_initial": 0.6, "horizon_updates": 40, "tau": 0.3},
+    **{"weight_decay": 0.2, "reset_period": 9, "shrink": 0.6, "exploration_fraction": 0.5},
+}
+BBF.pop("target_period")
 IQN = {"quantiles": 3, "target_quantiles": 4, "policy_quantiles": 2, "cosines": 3} | {
     **{"adam_eps": 0.01, "width": 4}
 }
@@ -514,6 +520,23 @@ UPDATES = [
         is_continuous=False,
         has_choices=True,
     ),
+    Update("spr", SPR, {".updates": 33}, is_continuous=False),
+    Update(
+        "spr masked target due",
+        SPR | {"anneal": False, "max_grad_norm": 0.2, "priority": None, "prediction_steps": 5},
+        {".updates": 34},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("bbf", BBF, {".updates": 33, ".since": 6}, is_continuous=False),
+    Update(
+        "bbf masked renewal due",
+        BBF | {"priority": None, "prediction_steps": 5},
+        {".updates": 33, ".since": 8},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update("bbf no renewal at the end", BBF, {".updates": 195, ".since": 60}, is_continuous=False),
     Update("pqn", PQN, {".updates": 33}, is_continuous=False),
     Update(
         "pqn masked first updates",

@@ -139,7 +139,7 @@ def test_what_is_no_encoder_is_refused_in_one_line(factory, said):
     ("chosen", "said"),
     [
         ("natur", "Unknown encoder 'natur'; did you mean nature?"),
-        ("resnet50", "use nature, impala, grid, drq, flat or FILE.py:make"),
+        ("resnet50", "use nature, impala, impala-wide, grid, drq, flat or FILE.py:make"),
         (3, "a name or a function make"),
         ("nowhere.py:make", "/nowhere.py"),
         ("FILE", "names no function. Write nets_of_mine:make"),

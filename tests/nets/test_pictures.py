@@ -121,6 +121,11 @@ def test_the_residual_network_by_other_operations(sides):
         ((4, 84, 84), BYTES, None, "picture 84x84x4 -> Nature CNN (3,136 features)"),
         ((9, 84, 84), BYTES, "drq", "picture 84x84x9 -> DrQ CNN (39,200 features)"),
         ((4, 84, 84), BYTES, "impala", "picture 84x84x4 -> IMPALA ResNet (3,872 features)"),
+        pytest.param(
+            *((20, 20, 1), UNIT, "impala-wide"),
+            "picture 20x20x1 -> IMPALA ResNet with 4 times its channels (1,152 features)",
+            marks=pytest.mark.slow,
+        ),
         ((10, 10, 4), UNIT, None, "picture 10x10x4 -> grid CNN (1,024 features)"),
         ((10, 10, 4), UNIT, "flat", "picture 10x10x4 as a vector of 400 -> MLP"),
         ((40, 40), ANY, "nature", "picture 40x40x1 -> Nature CNN (64 features)"),

@@ -36,7 +36,7 @@ from jaxtyping import Array, Float, Int, Key
 from sterling import random_keys
 from sterling.equations.factored_values import dueling_choices, max_q, q_of_choices
 from sterling.equations.masked_average import masked_mean
-from sterling.equations.value_losses import huber, td_error
+from sterling.equations.value_losses import annealed_discount, annealed_steps, huber, td_error
 from sterling.field_types import Activation, Count, Depth, Limit, NotNegative, Share, Sizes, Whole
 from sterling.nets.action_heads import FORBIDDEN_LOGIT, ONLINE, Actions, supported_actions
 from sterling.nets.mlp import MLP
@@ -242,11 +242,10 @@ def horizon(state: State) -> tuple[Int[Array, ""], Float[Array, ""]] | None:
     if not config.n_step_final and config.gamma_initial is None:
         return None
     p = jnp.minimum(state.updates.astype(jnp.float32) / config.horizon_updates, 1.0)
-    n = config.n_step ** (1.0 - p) * (config.n_step_final or config.n_step) ** p
-    gamma = jnp.asarray(config.gamma)
-    if config.gamma_initial is not None:
-        gamma = 1.0 - (1.0 - config.gamma_initial) ** (1.0 - p) * (1.0 - gamma) ** p
-    return jnp.round(n).astype(jnp.int32), gamma
+    n = annealed_steps(config.n_step, config.n_step_final or config.n_step, p)
+    if config.gamma_initial is None:
+        return n, jnp.asarray(config.gamma)
+    return n, annealed_discount(config.gamma_initial, config.gamma, p)
 
 
 def epsilon(state: Any) -> Float[Array, ""]:

@@ -21,6 +21,8 @@ Evidence: none at published scale yet; probe worlds and an oracle in tests/contr
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -90,13 +92,29 @@ class RainbowNetwork(eqx.Module):
         self, obs: Obs, key: Key[Array, ""] | None = None, shared: bool = True
     ) -> Float[Array, "... actions atom"]:
         """Return the logits of every action, with noise from ``key``: see NoisyMLP."""
-        features = self.torso(obs)
-        names = ("value", "advantage")
-        keys = [None if key is None else random_keys.fold(key, name) for name in names]
-        value = self.value(features, keys[0], shared)[..., None, :]
-        advantage = self.advantage(features, keys[1], shared)
-        advantage = advantage.reshape(*advantage.shape[:-1], self.actions.outputs, -1)
-        return value + advantage - jnp.mean(advantage, -2, keepdims=True)
+        return noisy_logits(self, self.torso(obs), key, shared)
+
+
+def noisy_logits(
+    net: Any, features: Float[Array, "... features"], key: Key[Array, ""] | None, shared: bool
+) -> Float[Array, "... actions atom"]:
+    """Return the logits of a network with the streams of RainbowNetwork, given what they read."""
+    names = ("value", "advantage")
+    keys = [None if key is None else random_keys.fold(key, name) for name in names]
+    value, advantage = (
+        net.value(features, keys[0], shared),
+        net.advantage(features, keys[1], shared),
+    )
+    return dueling_logits(value, advantage, net.actions.outputs)
+
+
+def dueling_logits(
+    value: Float[Array, "... atom"], advantage: Float[Array, "... numbers"], actions: int
+) -> Float[Array, "... actions atom"]:
+    """Return V_i + A_i - mean_a A_i; ``advantage`` has the atoms of the first action, then those
+    of the second ..."""
+    each = advantage.reshape(*advantage.shape[:-1], actions, -1)
+    return value[..., None, :] + each - jnp.mean(each, -2, keepdims=True)
 
 
 class State(eqx.Module):
@@ -141,22 +159,23 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 
 
 def act(
-    state: State, obs: Obs, key: Key[Array, ""], explore: bool
+    state: Any, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
     """Return the best action by mean weights; with ``explore`` by weights with noise, which is
-    independent in each environment."""
+    independent in each environment. Here, in ``log_prob`` and in ``value`` ``state`` may be that of
+    any algorithm whose network is called as this one."""
     noise = random_keys.fold(key, "noise") if explore else None
     q = c51.q_values(state.net(obs, noise, False), state.config)
     return state.net.actions.distribution(dqn.mask_forbidden(q, obs)).mode(), {}
 
 
-def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
+def log_prob(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
     """Return log pi(a|s) of the policy by mean weights: 0 for the best action, -inf for others."""
     q = c51.q_values(state.net(obs), state.config)
     return dqn.greedy_log_prob(state.net.actions, q, obs, action)
 
 
-def value(state: State, obs: Obs) -> Float[Array, "env"]:
+def value(state: Any, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(s, a) by mean weights, the expected return of the greedy policy."""
     return dqn.mask_forbidden(c51.q_values(state.net(obs), state.config), obs).max(-1)
 

@@ -12,6 +12,7 @@ from sterling.types import Mistake
 PRESETS = {  # and what they are called in a run's first lines
     "nature": "Nature CNN",
     "impala": "IMPALA ResNet",
+    "impala-wide": "IMPALA ResNet with 4 times its channels",
     "grid": "grid CNN",
     "drq": "DrQ CNN",
     "flat": "flattened",

@@ -11,7 +11,7 @@ from sterling.nets.convolution import DRQ_LAYERS, NATURE_LAYERS
 from sterling.nets.encoding.encoder_choice import PRESETS
 from sterling.nets.encoding.graph_attention import GraphAttention
 from sterling.nets.encoding.leaf_kind import LeafKind, item_size
-from sterling.nets.encoding.residual_convolution import ResidualTorso
+from sterling.nets.encoding.residual_convolution import IMPALA_CHANNELS, ResidualTorso
 from sterling.nets.encoding.sequence_attention import SequenceAttention
 from sterling.nets.obs_encoder import Encoder, Part
 from sterling.types import Mistake
@@ -96,7 +96,8 @@ def _reader_text(kind: LeafKind, torso: Part | None) -> str:
     if isinstance(torso, SequenceAttention | GraphAttention):
         return f"attention ({torso.size:,} features)"
     if isinstance(torso, ResidualTorso):
-        name = PRESETS["impala"]
+        is_wide = torso.grid[2] > IMPALA_CHANNELS[-1]
+        name = PRESETS["impala-wide" if is_wide else "impala"]
     else:
         names = {len(NATURE_LAYERS): "nature", len(DRQ_LAYERS): "drq"}
         name = PRESETS[names.get(len(torso.layers), "grid")]

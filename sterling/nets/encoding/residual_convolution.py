@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -24,8 +26,8 @@ class ResidualUnit(eqx.Module):
         self, x: Float[Array, "batch height width c"]
     ) -> Float[Array, "batch height width c"]:
         """Return the sum."""
-        inner = _same_size(self.first, jax.nn.relu(x))
-        return x + _same_size(self.second, jax.nn.relu(inner))
+        inner = self.first.same_size(jax.nn.relu(x))
+        return x + self.second.same_size(jax.nn.relu(inner))
 
 
 class ResidualBlock(eqx.Module):
@@ -47,7 +49,7 @@ class ResidualBlock(eqx.Module):
 
     def __call__(self, x: Float[Array, "batch height width c"]) -> Float[Array, "batch h w o"]:
         """Return the block's output."""
-        x = max_pool(_same_size(self.convolution, x))
+        x = max_pool(self.convolution.same_size(x))
         for unit in self.units:
             x = unit(x)
         return x
@@ -59,20 +61,33 @@ class ResidualTorso(eqx.Module):
     blocks: tuple[ResidualBlock, ...]
     channels_first: bool = eqx.field(static=True)
     is_bytes: bool = eqx.field(static=True)
-    size: int = eqx.field(static=True)  # number of output features
+    grid: tuple[int, int, int] = eqx.field(static=True)  # height, width, channels of the output
 
     @classmethod
     def create(
-        cls, key: Key[Array, ""], shape: tuple[int, ...], is_bytes: bool, *, first: bool
+        cls,
+        key: Key[Array, ""],
+        shape: tuple[int, ...],
+        is_bytes: bool,
+        *,
+        first: bool,
+        widen: int = 1,
     ) -> ResidualTorso:
-        """Create a torso for images of ``shape``; ``first``: whether channels come first."""
+        """Create a torso for images of ``shape``, with ``widen`` times IMPALA's channels;
+        ``first``: whether channels come first."""
         height, width, channels = (*shape[1:], shape[0]) if first else shape
         blocks = []
         keys = random_keys.split(key, "block", len(IMPALA_CHANNELS))
-        for each, outputs in zip(keys, IMPALA_CHANNELS, strict=True):
+        for each, count in zip(keys, IMPALA_CHANNELS, strict=True):
+            outputs = widen * count
             blocks.append(ResidualBlock.create(each, channels, outputs))
             height, width, channels = -(-height // 2), -(-width // 2), outputs
-        return cls(tuple(blocks), first, is_bytes, height * width * channels)
+        return cls(tuple(blocks), first, is_bytes, (height, width, channels))
+
+    @property
+    def size(self) -> int:
+        """The number of output features."""
+        return math.prod(self.grid)
 
     def __call__(self, x: Num[Array, "... a b c"]) -> Float[Array, "... features"]:
         """Return the features of images with any leading axes."""
@@ -101,8 +116,3 @@ def max_pool(x: Float[Array, "batch height width c"]) -> Float[Array, "batch h w
     for each in slices[1:]:
         pooled = jnp.maximum(pooled, each)
     return pooled
-
-
-def _same_size(layer: Convolution, x: Float[Array, "batch height width c"]) -> Array:
-    """Apply a 3 x 3 convolution to a picture padded with zeros, which keeps its sides."""
-    return layer(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
