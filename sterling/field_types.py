@@ -90,7 +90,7 @@ Inside = Annotated[float, Within(0, 1, above=True, below=True)]  # neither 0 nor
 Limit = Annotated[float, Within(0, above=True, endless=True)]  # infinite: no limit
 Width = Annotated[float, Within(0, endless=True)]  # of an interval; infinite: all numbers
 Activation = Annotated[str, OneOf(("tanh", "relu", "silu", "elu", "gelu"))]
-Memory = Annotated[str, OneOf(("gru", "lstm", "lru"))]  # kinds of recurrent units
+Memory = Annotated[str, OneOf(("gru", "lstm", "lru", "s5"))]  # kinds of recurrent units
 
 PLAIN_TYPES = {
     **dict.fromkeys(("Count", "Whole", "Layers", "Depth", "AtLeastTwo"), "int"),

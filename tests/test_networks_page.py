@@ -75,6 +75,6 @@ def test_the_table_is_the_rule(row):
 
 def test_every_preset_and_memory_is_named():
     assert set(re.findall(r"^\| `([\w-]+)` \| ", PAGE, re.MULTILINE)) == set(PRESETS)
-    for unit in ("gru", "lstm", "lru"):
+    for unit in ("gru", "lstm", "lru", "s5"):
         assert f"`{unit}`" in PAGE
         assert make_config(find("recurrent-ppo"), {"memory": unit}, "recurrent-ppo").memory == unit

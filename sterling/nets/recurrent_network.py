@@ -16,6 +16,7 @@ from sterling.nets.mlp import MLP, Linear, orthogonal_matrix
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.recurrence.linear_recurrence import LRU
 from sterling.nets.recurrence.lstm_unit import LSTM
+from sterling.nets.recurrence.state_space import S5
 from sterling.types import Action, Obs, Spec
 
 
@@ -88,6 +89,7 @@ UNITS: dict[str, Any] = {
     "gru": GRU,
     "lstm": LSTM,
     "lru": LRU,
+    "s5": S5,
 }  # by the field ``memory`` of a Config
 
 
@@ -100,7 +102,7 @@ class RecurrentCore(eqx.Module):
 
     torso: Encoder
     before: MLP
-    memory: GRU | LSTM | LRU
+    memory: GRU | LSTM | LRU | S5
     actions: Actions = eqx.field(static=True)
 
     @staticmethod

@@ -148,6 +148,7 @@ UNITS = [
         for name, world, unit in (
             *(("recurrent-ppo", PAID, "lru"), ("recurrent-ppo", "memory", "lstm")),
             *(("r2d2", "memory", "lru"), ("r2d2", "memory", "lstm")),
+            *(("recurrent-ppo", "memory", "s5"), ("r2d2", "memory", "s5")),
         )
     ),
 ]

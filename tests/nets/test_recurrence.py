@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 from sterling.nets.recurrence.linear_recurrence import LRU, RADII
 from sterling.nets.recurrence.lstm_unit import LSTM
+from sterling.nets.recurrence.state_space import S5, STEPS, normal_hippo
 from sterling.nets.recurrent_network import GRU, UNITS
 
 WIDTH, TIME, ENVS = 6, 13, 3
@@ -108,3 +111,52 @@ def test_the_lstm_by_hand():
     np.testing.assert_allclose(after, np.concatenate([h, c], 1), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(unit.read(after, x[0]), after[:, :WIDTH])
     assert isinstance(UNITS["gru"].create(jax.random.key(0), 4, 4), GRU)
+
+
+def test_the_state_space_layer_begins_as_hippo_n_held_over_its_steps():
+    """In plain NumPy, with the whole real system and its matrix exponential."""
+    unit = S5.create(jax.random.key(2), WIDTH, WIDTH)
+    unit = eqx.tree_at(lambda at: at.log_step, unit, jnp.full(WIDTH, np.log(0.3)))
+    states, n = 2 * WIDTH, np.arange(2 * WIDTH)
+    legs = -np.sqrt(np.outer(2 * n + 1, 2 * n + 1))  # HiPPO-LegS: below the diagonal, n + 1 on it
+    legs = np.tril(legs, -1) - np.diag(n + 1.0)
+    root = np.sqrt(n + 0.5)
+    normal = legs + np.outer(root, root)  # plus the term of rank one
+    np.testing.assert_allclose(normal_hippo(states), normal, atol=1e-12)
+    frequency, vectors = np.linalg.eigh(-1j * (normal + 0.5 * np.eye(states)))
+    vectors = vectors[:, WIDTH:]
+    np.testing.assert_allclose(
+        normal @ vectors, vectors * (-0.5 + 1j * frequency[WIDTH:]), atol=1e-9
+    )
+    np.testing.assert_allclose(unit.frequency, frequency[WIDTH:], rtol=1e-5)
+    real, imaginary = np.split(np.asarray(unit.inputs.weight, np.float64), 2, 1)
+    driven = 2.0 * (vectors @ (real + 1j * imaginary).T).real  # B_real
+    real, imaginary = np.split(np.asarray(unit.outputs.weight, np.float64), 2, 0)
+    shown = ((real - 1j * imaginary).T @ vectors.conj().T).real  # C_real: C is stored doubled
+    passed = expm(0.3 * normal)
+    held = np.linalg.solve(normal, passed - np.eye(states)) @ driven
+    _, x, _ = rollout(unit)
+    h, memory = np.zeros((ENVS, states)), jnp.zeros((ENVS, unit.size))
+    for row in np.asarray(x):
+        h, memory = h @ passed.T + row @ held.T, unit(memory, jnp.asarray(row))
+    y = h @ shown.T + np.asarray(unit.direct) * row
+    g = np.asarray(jax.nn.gelu(jnp.asarray(y, jnp.float32)))
+    expected = row + g / (1.0 + np.exp(-g @ np.asarray(unit.gate.weight)))
+    np.testing.assert_allclose(unit.read(memory, jnp.asarray(row)), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_state_space_layer_by_hand():
+    """One step with a step size of each unit's own, in complex numbers."""
+    unit = S5.create(jax.random.key(2), WIDTH, WIDTH)
+    hidden, x, _ = rollout(unit)
+    rate = -np.exp(np.asarray(unit.log_damping)) + 1j * np.asarray(unit.frequency)
+    np.testing.assert_allclose(rate.real, -0.5, rtol=1e-6)
+    step = np.exp(np.asarray(unit.log_step))
+    assert STEPS[0] < step.min() < 0.05 < step.max() < STEPS[1]
+    b = np.asarray(unit.inputs.weight)
+    before = np.asarray(hidden[:, :WIDTH]) + 1j * np.asarray(hidden[:, WIDTH:])
+    given = np.asarray(x[0]) @ (b[:, :WIDTH] + 1j * b[:, WIDTH:])
+    decay = np.exp(rate * step)
+    h = decay * before + (decay - 1.0) / rate * given
+    found = unit(hidden, x[0])
+    np.testing.assert_allclose(found, np.concatenate([h.real, h.imag], 1), rtol=1e-4, atol=1e-5)

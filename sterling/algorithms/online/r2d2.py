@@ -21,9 +21,9 @@ episodes follow the policy closely, and the run's budget changes nothing.
 
 Deviations from the paper: sequences begin at any row and may cross episodes, where the memory is
 reset as in acting (the paper's end with an episode and overlap by half); a GRU instead of an LSTM
-(which ``memory`` can choose, or a linear recurrent unit, nets/recurrence/linear_recurrence.py);
-actors and learner alternate. Recorded memories are those of acting, and are not refreshed when
-their sequence is learned from. ``correction`` is constant.
+(which ``memory`` can choose, or one of the linear units in nets/recurrence/); actors and
+learner alternate. Recorded memories are those of acting, and are not refreshed when their sequence
+is learned from. ``correction`` is constant.
 Evidence: benchmarks/results/memory.md.
 """
 
@@ -84,7 +84,7 @@ class Config:
     eta: Share = 0.9  # weight of a sequence's largest error in its priority (the rest: mean error)
     max_grad_norm: Limit = 40.0  # gradients are clipped to this global norm
     width: Count = 128  # size of the memory, and of hidden layers
-    memory: Memory = "gru"  # kind of unit: gru, lstm or lru (linear)
+    memory: Memory = "gru"  # kind of unit: gru, lstm, lru or s5 (both linear)
     activation: Activation = "relu"  # of the value streams: tanh, relu, silu, elu or gelu
     layer_norm: bool = False  # normalise the hidden layers of the value streams
 

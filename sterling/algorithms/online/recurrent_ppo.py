@@ -3,9 +3,9 @@
     memory      h_t = GRU(h_{t-1}, tanh(W [features(s_t), a_{t-1}, r_{t-1}]))      h_{-1} = 0
     policy      pi(.|h_t)          value  V(h_t)          losses as in ppo.py
 
-``memory`` chooses another unit than the GRU: an LSTM, or a linear recurrent unit (lru), which
-computes a rollout by an associative scan instead of step by step. Its equations are in
-nets/recurrence/linear_recurrence.py.
+``memory`` chooses another unit than the GRU: an LSTM, a linear recurrent unit (lru) or a state
+space layer (s5). The last two compute a rollout by an associative scan instead of step by step;
+their equations are in nets/recurrence/linear_recurrence.py and state_space.py.
 
 The previous action and reward are inputs beside the observation, so an agent can learn to adapt
 within an episode whose environment is drawn anew (Duan 2016, "RL^2", arXiv:1611.02779). An update
@@ -63,7 +63,7 @@ class Config:
     normalise_obs: bool = True  # normalise observations by their running mean and std
     normalise_reward: bool = True  # divide rewards by the running std of the discounted return
     width: Count = 64  # size of the memory, and of hidden layers
-    memory: Memory = "gru"  # kind of unit: gru, lstm or lru (linear)
+    memory: Memory = "gru"  # kind of unit: gru, lstm, lru or s5 (both linear)
     activation: Activation = "tanh"  # before and after the memory: tanh, relu, silu, elu or gelu
     layer_norm: bool = False  # normalise the hidden layers of policy and value
     log_std: Finite = 0.0  # initial log standard deviation of continuous actions

@@ -1,1 +1,1 @@
-"""Recurrent units beside the GRU: the LSTM and the linear recurrent unit."""
+"""Recurrent units beside the GRU: the LSTM, the linear recurrent unit and S5."""

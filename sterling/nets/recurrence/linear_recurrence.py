@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Complex, Float, Key
 
 from sterling import random_keys
 from sterling.nets.mlp import Linear, orthogonal_matrix
+from sterling.nets.recurrence.diagonal_scan import along, to_complex, to_real, unroll_diagonal
 
 RADII = (0.9, 0.999)  # between which |lambda| begins: memories of 10 to 1,000 steps
 MOST_PHASE = math.pi / 10.0  # largest initial phase of lambda per step
@@ -68,7 +69,7 @@ class LRU(eqx.Module):
         self, hidden: Float[Array, "... numbers"], x: Float[Array, "... inputs"]
     ) -> Float[Array, "... numbers"]:
         """Return the memory after input ``x``."""
-        return _to_real(_along(self._decay(), x) * _to_complex(hidden) + self._driven(x))
+        return to_real(along(self._decay(), x) * to_complex(hidden) + self._driven(x))
 
     def unroll(
         self,
@@ -77,16 +78,13 @@ class LRU(eqx.Module):
         begins: Bool[Array, "time env"],
     ) -> Float[Array, "time env numbers"]:
         """Return the memory after every row; before a row that ``begins`` an episode it is 0."""
-        given = self._driven(x)
-        decay = jnp.where(begins[..., None], 0.0, _along(self._decay(), x))
-        given = given.at[0].add(decay[0] * _to_complex(hidden))
-        return _to_real(jax.lax.associative_scan(_compose, (decay, given))[1])
+        return unroll_diagonal(self._decay(), self._driven(x), hidden, begins)
 
     def read(
         self, hidden: Float[Array, "... numbers"], x: Float[Array, "... width"]
     ) -> Float[Array, "... width"]:
         """Return the features of memories and of the inputs that led to them."""
-        y = jax.nn.gelu(self.outputs(hidden) + x * _along(self.direct, x))
+        y = jax.nn.gelu(self.outputs(hidden) + x * along(self.direct, x))
         linear, gate = jnp.split(self.gate(y), 2, -1)
         return x + linear * jax.nn.sigmoid(gate)
 
@@ -97,24 +95,4 @@ class LRU(eqx.Module):
     def _driven(self, x: Float[Array, "... inputs"]) -> Complex[Array, "... width"]:
         """Return exp(log_gamma) B x."""
         gamma = jnp.exp(self.log_gamma)
-        return _to_complex(self.inputs(x) * _along(jnp.concatenate([gamma, gamma]), x))
-
-
-def _compose(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Compose two maps h -> a h + b, the second after the first."""
-    (a, b), (after_a, after_b) = first, second
-    return after_a * a, after_a * b + after_b
-
-
-def _along(row: Array, x: Array) -> Array:
-    """Return a row with as many axes as ``x``."""
-    return row.reshape((1,) * (x.ndim - 1) + (-1,))
-
-
-def _to_complex(x: Float[Array, "... numbers"]) -> Complex[Array, "... width"]:
-    real, imaginary = jnp.split(x, 2, -1)
-    return jax.lax.complex(real, imaginary)
-
-
-def _to_real(x: Complex[Array, "... width"]) -> Float[Array, "... numbers"]:
-    return jnp.concatenate([x.real, x.imag], -1)
+        return to_complex(self.inputs(x) * along(jnp.concatenate([gamma, gamma]), x))
