@@ -170,7 +170,7 @@ def source_builder(
         if needs.adapt:
             return Adaptation.create(world, needs)
         begin = partial(Rollout.create, world, needs.collect, start)
-        rollouts = guided_rollout(settings, world, needs.collect, begin, agent)
+        rollouts: Any = guided_rollout(settings, world, needs.collect, begin, agent)
         rollouts = NewEpisodes(rollouts) if needs.members else rollouts
         rollouts = build_sources.wrap_rollouts(settings.sources, rollouts, start, agent)
         if not needs.replays:
