@@ -22,6 +22,9 @@ from jax.experimental.compilation_cache import compilation_cache
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 sys.path.append(str(Path(__file__).parent))  # tests import the modules beside this file
+from programs_at_import import ProgramsAtImport  # noqa: E402
+
+PROGRAMS = ProgramsAtImport()
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
 
 
@@ -41,8 +44,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """From here on programs are compiled by the import of this module."""
+    PROGRAMS.module = collector.nodeid
+
+
+@pytest.fixture
+def programs_at_import() -> ProgramsAtImport:
+    """The programs that were compiled while tests were collected."""
+    return PROGRAMS
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays: no search for cycles walks over it again."""
+    PROGRAMS.module = None
     gc.collect()
     gc.freeze()
 
