@@ -19,13 +19,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent))  # tests import the modules beside this file
 
 import fixed_environment  # noqa: F401  (before JAX and others are imported)
 import jax
 import kept_programs
 import pytest
 from hypothesis import settings
+from programs_at_import import ProgramsAtImport
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile(
@@ -35,7 +36,8 @@ settings.load_profile("same")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-sys.path.append(str(Path(__file__).parent))  # tests import the modules beside this file
+
+PROGRAMS = ProgramsAtImport()
 gc.set_threshold(10_000, 10, 10)  # what is traced is many objects: looking for cycles took 6 %
 
 
@@ -74,8 +76,20 @@ def disk_warning(free: int) -> str:
     return f"WARNING: {place} has {free / 2**30:.1f} GB free; tests may need {LEAST_DISK >> 30} GB"
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """From here on programs are compiled by the import of this module."""
+    PROGRAMS.module = collector.nodeid
+
+
+@pytest.fixture
+def programs_at_import() -> ProgramsAtImport:
+    """The programs that were compiled while tests were collected."""
+    return PROGRAMS
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays: no search for cycles walks over it again."""
+    PROGRAMS.module = None
     gc.collect()
     gc.freeze()
 

@@ -10,6 +10,7 @@ import sys
 
 import jax
 import pytest
+from every_case import every
 
 from sterling.algorithms import ALGORITHMS, find
 from sterling.cli import main
@@ -76,7 +77,7 @@ def test_options_may_stand_before_the_algorithm():
     assert (train.config_values(chosen), chosen.seeds) == ({"lr": 1e-3}, [3, 7])
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@every("algorithm", ALGORITHMS)
 def test_every_field_is_an_option_with_help(algorithm):
     _, fields = config_fields(algorithm)
     real = dataclasses.fields(find(algorithm).Config)

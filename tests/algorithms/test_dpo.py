@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 from sterling.algorithms.language import dpo
@@ -23,7 +24,7 @@ from sterling.types import Comparisons, Mistake, Spec
 LOSSES = (*dpo.WITH_REFERENCE, *dpo.WITHOUT_REFERENCE)
 TOKENS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
 ASKED = [("copy ab", "ab", "ba"), ("copy xyz", "xyz", "xz"), ("go", "yes", "no"), ("a", "b", "cc")]
-KEY = jax.random.key(0)
+KEY = constant_key(0)
 READ = jax.jit(lambda model, ids: model.log_prob(ids)[0])
 LEARN = jax.jit(dpo.learn)
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 import sterling
@@ -17,7 +18,7 @@ from sterling.experience.replay.ring_buffer import Ring
 from sterling.types import Mistake, Record, Spec
 
 ROWS, SIDE = 6, 17
-KEY = jax.random.key(1)
+KEY = constant_key(1)
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 PICTURE = spaces.Box(0, 255, (2, SIDE, SIDE), np.uint8)
 learn = jax.jit(drq_v2.learn)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 from sterling.actor import Past
@@ -20,7 +21,7 @@ SEVERAL = spaces.MultiDiscrete([2, 3])
 VECTOR = spaces.Box(-np.inf, np.inf, (OBS,), np.float32)
 AS_IT_IS = np.full(OBS, 1.0 - STD_OFFSET)  # deviations at which observations pass unscaled
 LOG = Log(np.zeros(OBS), AS_IT_IS, (0.0, 1.0), (-50.0, 20.0), 9)
-KEY = jax.random.key(0)
+KEY = constant_key(0)
 
 
 def make(action=BOX, log=LOG, **fields):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 from sterling import random_keys
@@ -14,7 +15,7 @@ from sterling.types import Mistake, Record, Spec
 OBS, ACTIONS, ROWS = 3, 2, 16
 BOX = spaces.Box(-1.0, 1.0, (ACTIONS,), np.float32)
 VECTOR = spaces.Box(-np.inf, np.inf, (OBS,), np.float32)
-KEY = jax.random.key(4)
+KEY = constant_key(4)
 
 
 def batch_of():

@@ -5,13 +5,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 from sterling.algorithms.offline import iql
 from sterling.types import Log, Mistake, Record, Spec
 
 CHOICES, OBS = spaces.Discrete(2), spaces.Box(-np.inf, np.inf, (3,), np.float32)
-KEY = jax.random.key(0)
+KEY = constant_key(0)
 FIELDS = {"depth": 0, "gamma": 0.5, "lr": 0.1, "tau": 0.1, "expectile": 0.8, "beta": 1.0}
 learn = jax.jit(iql.learn)
 

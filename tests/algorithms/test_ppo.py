@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
@@ -17,7 +18,7 @@ import updates
 from sterling.algorithms.online import ppo
 from sterling.types import Rollouts, Spec
 
-KEY = jax.random.key(3)
+KEY = constant_key(3)
 SMALL = {"width": 8, "length": 10, "epochs": 3, "lr": 0.01, "normalise_obs": False}
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 from sterling.algorithms.language import reward_model
@@ -19,7 +20,7 @@ from sterling.types import Comparisons, Mistake, Spec
 
 TOKENS = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
 ASKED = [("copy ab", "ab", "ba"), ("copy xyz", "xyz", "xz"), ("go", "yes", "no"), ("a", "b", "cc")]
-KEY = jax.random.key(0)
+KEY = constant_key(0)
 LEARN, SCORE = jax.jit(reward_model.learn), jax.jit(reward_model.score)
 READ = jax.jit(lambda state, ids: state.model.hidden(ids)[0, -1] @ state.head)
 

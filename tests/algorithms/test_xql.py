@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 from sterling.algorithms.offline import iql, xql
@@ -17,7 +18,7 @@ OBS, ROWS = 3, 16
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 CHOICES = spaces.Discrete(3)
 VECTOR = spaces.Box(-np.inf, np.inf, (OBS,), np.float32)
-KEY = jax.random.key(0)
+KEY = constant_key(0)
 learn = jax.jit(xql.learn)
 
 

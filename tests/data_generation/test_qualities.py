@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 
 import sterling
 from sterling import envs
@@ -24,7 +25,7 @@ from sterling.evaluation import TrainedPolicy, behaviour, estimate_policy_value
 from sterling.evaluation.off_policy import importance_estimates
 from sterling.types import Mistake
 
-KEYS = partial(jax.random.split, jax.random.key(0))
+KEYS = partial(jax.random.split, constant_key(0))
 LARGEST = np.finfo(np.float32).max
 CART = DatasetOrder("CartPole-v1", "medium", 3000, steps=12_000)
 

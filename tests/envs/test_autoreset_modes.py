@@ -21,7 +21,13 @@ from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Mistake
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-KEYS = jax.random.split(jax.random.key(0), 2)
+
+
+@functools.cache
+def fixed_keys():
+    return jax.random.split(jax.random.key(0), 2)
+
+
 ENVS = 3
 
 
@@ -82,9 +88,9 @@ def host(wrap, **how):
 
 def draws(world, length=7, count=2):
     """``count`` rollouts end to end, as (seed * env, time) rows, and what was tallied."""
-    source, parts = Rollout.create(world, length, KEYS), []
+    source, parts = Rollout.create(world, length, fixed_keys()), []
     for _ in range(count):
-        source, batch = source.live(Idle(), KEYS)
+        source, batch = source.live(Idle(), fixed_keys())
         parts.append(jax.tree.map(np.asarray, batch))
     rows = jax.tree.map(lambda *xs: np.concatenate(xs, 1).swapaxes(1, 2), *parts)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows), source.tally

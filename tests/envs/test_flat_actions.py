@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from every_case import every
 from gymnasium import spaces
 
 import sterling
@@ -202,7 +203,7 @@ def documented():
     return dict(zip(SPACES, named, strict=True))
 
 
-@pytest.mark.parametrize(("name", "kind"), itertools.product(CONTROL, SPACES))
+@every("name, kind", itertools.product(CONTROL, SPACES))
 def test_an_algorithm_takes_an_action_space_or_names_one_that_does(name, kind):
     if name in documented()[kind]:
         make_agent(name, kind)

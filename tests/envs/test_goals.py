@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 from gymnasium import spaces
 
 from sterling import envs, random_keys
@@ -15,7 +16,7 @@ from sterling.envs.world_wrappers import ActionRepeat, ClipReward, TimeLimit
 from sterling.problem.goal_obs import ACHIEVED, DESIRED, OBSERVATION
 from sterling.types import Mistake
 
-ONE = jnp.zeros(1, jnp.int32)
+ONE = constant_array([0], np.int32)
 
 
 def lived(world, steps, hold=15):

@@ -1,5 +1,6 @@
 """What a host world tells of a Gymnasium environment that behaves."""
 
+import functools
 import sys
 import threading
 
@@ -17,7 +18,11 @@ from sterling.envs.hosted.hosted_env import HostWorld
 from sterling.types import Mistake
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-KEYS = jax.random.split(jax.random.key(0), 2)
+
+
+@functools.cache
+def fixed_keys():
+    return jax.random.split(jax.random.key(0), 2)
 
 
 class Walk(gymnasium.Env):
@@ -73,8 +78,8 @@ class Parts(gymnasium.Env):
 
 def run(world, actions):
     """All steps' answers, with the first observation."""
-    _, obs = world.reset(KEYS[: world.seeds])
-    return obs, [world.step(None, action, KEYS[: world.seeds])[1] for action in actions]
+    _, obs = world.reset(fixed_keys()[: world.seeds])
+    return obs, [world.step(None, action, fixed_keys()[: world.seeds])[1] for action in actions]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

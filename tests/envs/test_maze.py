@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 
 from sterling import envs, random_keys
 from sterling.envs.native import maze
 from sterling.types import Mistake
 
-KEY = jax.random.key(0)
+KEY = constant_key(0)
 
 
 def ways(task, level):

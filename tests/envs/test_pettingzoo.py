@@ -1,6 +1,8 @@
 """PettingZoo's environments: agents in their order, who leaves, cuts, masks, different spaces. The
 environments here are written out; one is the package's own."""
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,7 +14,10 @@ from sterling.envs.hosted import pettingzoo_env
 from sterling.envs.hosted.hosted_env import HostWorld
 from sterling.types import Mistake
 
-KEYS = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "test", 0)
+
+@functools.cache
+def fixed_keys():
+    return random_keys.for_seeds(jnp.zeros(1, jnp.int32), "test", 0)
 
 
 class Counters:
@@ -67,8 +72,8 @@ class Counters:
 def lived(factory, steps=6, action=(1, 2, 3)):
     """The steps of a world in this process."""
     world = HostWorld(factory, (0,), 1, workers=0)
-    _, obs = world.reset(KEYS)
-    answers = [world.step(None, np.array([[action]]), KEYS)[1] for _ in range(steps)]
+    _, obs = world.reset(fixed_keys())
+    answers = [world.step(None, np.array([[action]]), fixed_keys())[1] for _ in range(steps)]
     return world.spec, obs, answers
 
 
@@ -176,7 +181,7 @@ def test_simple_spread_shows_its_state_on_request():
     world = envs.make(name, (0,), 2, state=True, workers=0)
     try:
         assert world.spec.unseen == ("state",)
-        _, obs = world.reset(KEYS)
+        _, obs = world.reset(fixed_keys())
         own = np.asarray(obs["observation"])[0]
         np.testing.assert_allclose(obs["state"][0], own.reshape(2, -1), atol=1e-6)
     finally:
@@ -200,7 +205,7 @@ def test_simple_spread_by_its_name():
     world = envs.make("pettingzoo:mpe2/simple_spread_v3", (0, 1), 2, N=4, workers=0)
     try:
         assert world.spec.agents.names == ("agent_0", "agent_1", "agent_2", "agent_3")
-        _, obs = world.reset(KEYS)
+        _, obs = world.reset(fixed_keys())
         assert obs["observation"].shape[:3] == (2, 2, 4)
     finally:
         world.close()

@@ -1,5 +1,6 @@
 """Environments that raise, die, hang or talk nonsense, in real processes."""
 
+import functools
 import os
 import pathlib
 import re
@@ -22,7 +23,13 @@ from sterling.envs.hosted.worker_pool import WorldFailed
 from sterling.experience.rollouts.rollout import Rollout
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-KEYS = jax.random.split(jax.random.key(0), 1)
+
+
+@functools.cache
+def fixed_keys():
+    return jax.random.split(jax.random.key(0), 1)
+
+
 FAULT = 9  # the action that makes an environment fail
 
 
@@ -76,7 +83,7 @@ def host():
 
     def make(kind, envs, workers, **options):
         made.append(HostWorld(lambda: Fragile(kind), (0,), envs, workers=workers, **options))
-        made[-1].reset(KEYS)
+        made[-1].reset(fixed_keys())
         return made[-1]
 
     yield make
@@ -86,7 +93,7 @@ def host():
 
 
 def step(world, *actions):
-    return world.step(None, np.array([actions]), KEYS)[1]
+    return world.step(None, np.array([actions]), fixed_keys())[1]
 
 
 FAULTS = {
@@ -188,7 +195,7 @@ def test_a_reset_that_fails_is_tried_again_and_then_given_up(host, tmp_path):
     world = HostWorld(
         lambda: Moody("raises"), (0,), 1, workers=1
     )  # one reset to check, one to start
-    world.reset(KEYS)
+    world.reset(fixed_keys())
     ended, reset, after = step(world, 0), step(world, 0), step(world, 0)
     world.close()
     assert [bool(s.mask[0, 0]) for s in (ended, reset, after)] == [True, False, True]
@@ -201,7 +208,7 @@ def test_a_diverged_policy_is_not_blamed_on_the_environment():
         action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
     world = HostWorld(lambda: Push("raises"), (0,), 2, workers=0, max_failures=1)
-    world.reset(KEYS)
+    world.reset(fixed_keys())
     answer = step(world, [np.float32(np.nan)], [np.float32(0.0)])
     np.testing.assert_array_equal(answer.mask, [[False, True]])
     np.testing.assert_array_equal(answer.last, [[True, False]])
@@ -234,7 +241,7 @@ def test_a_crash_reaches_the_learner_as_masked_rows_only(host):
             return jax.numpy.concatenate([action, action * 0], 1), {}
 
     world = host("raises", envs=2, workers=1)
-    source, batch = Rollout.create(world, 6, KEYS).live(Saboteur(), KEYS)
+    source, batch = Rollout.create(world, 6, fixed_keys()).live(Saboteur(), fixed_keys())
     assert source.tally.invalid.tolist() == [1]
     assert source.tally.episodes.tolist() == [0]
     mask, obs, next_obs = (np.asarray(x) for x in (batch.mask[0], batch.obs[0], batch.next_obs[0]))

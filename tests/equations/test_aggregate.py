@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import token_averages
 from sterling.types import Mistake
 
-LOSS = jnp.asarray([[1.0, 2.0, 3.0], [10.0, jnp.nan, jnp.inf], [4.0, 6.0, jnp.nan]])
-MASK = jnp.asarray([[True, True, True], [True, False, False], [True, True, False]])
-GROUP = jnp.asarray([2, 0, 2], jnp.int32)
+LOSS = constant_array([[1.0, 2.0, 3.0], [10.0, np.nan, np.inf], [4.0, 6.0, np.nan]])
+MASK = constant_array([[True, True, True], [True, False, False], [True, True, False]])
+GROUP = constant_array([2, 0, 2], np.int32)
 
 
 @pytest.mark.parametrize(

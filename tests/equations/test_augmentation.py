@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 from sterling.equations import transition_augmentation
@@ -21,7 +22,7 @@ from sterling.equations.transition_augmentation import (
 )
 from sterling.types import Mistake, Record, Spec
 
-KEY = jax.random.key(0)
+KEY = constant_key(0)
 EVERY = ["gaussian:0.1", "uniform:0.1", "scaling:0.5,2", "mixup:0.4", "reflection:-+-/+-"]
 
 

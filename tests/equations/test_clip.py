@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import ratio_clipping
 from sterling.types import Mistake
 
-RATIO = jnp.asarray([[0.5, 0.9, 1.0, 1.25, 6.0]])
-LOG_PROB = jnp.log(jnp.asarray([[0.1, 0.2, 0.3, 0.4, 0.5]]))
-UP, DOWN = jnp.ones((1, 5)), jnp.full((1, 5), -1.0)
+RATIO = constant_array([[0.5, 0.9, 1.0, 1.25, 6.0]])
+LOG_PROB = constant_array(np.log([[0.1, 0.2, 0.3, 0.4, 0.5]]))
+UP, DOWN = constant_array(np.ones((1, 5))), constant_array(np.full((1, 5), -1.0))
 
 
 def loss(rule, advantage, **limits):

@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import kl_estimates
 from sterling.types import Mistake
 
 rng = np.random.default_rng(3)
-LOGITS, REFERENCE, STALE = (jnp.asarray(rng.normal(size=5), jnp.float32) for _ in range(3))
-Q = jax.nn.log_softmax(REFERENCE)
+LOGITS, REFERENCE, STALE = (constant_array(rng.normal(size=5), np.float32) for _ in range(3))
+Q = constant_array(np.asarray(REFERENCE) - np.log(np.exp(REFERENCE).sum()))
 
 
 def kl(logits):

@@ -4,14 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import group_advantages
 from sterling.types import Mistake
 
 # Rows of groups 4, 0 and 2, in no order: (1, 0, 2), (5, 3) and (7) alone.
-GROUP = jnp.asarray([4, 0, 4, 2, 4, 0], jnp.int32)
-REWARD = jnp.asarray([1.0, 5.0, 0.0, 7.0, 2.0, 3.0])
-ALL = jnp.ones(6, bool)
+GROUP = constant_array([4, 0, 4, 2, 4, 0], np.int32)
+REWARD = constant_array([1.0, 5.0, 0.0, 7.0, 2.0, 3.0])
+ALL = constant_array(np.ones(6, bool))
 
 
 def test_baselines_by_hand():

@@ -4,17 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import importance_sampling as eq
 
 # Two episodes of two steps. Single-step ratios: (2, 1/2) and (1/2, 3); so w = (2, 1), (1/2, 3/2).
-LOG_PI = jnp.log(jnp.array([[0.8, 0.2], [0.2, 0.6]]))
-LOG_MU = jnp.log(jnp.array([[0.4, 0.4], [0.4, 0.2]]))
-REWARD = jnp.array([[1.0, 4.0], [2.0, 8.0]])
+LOG_PI = constant_array(np.log([[0.8, 0.2], [0.2, 0.6]]))
+LOG_MU = constant_array(np.log([[0.4, 0.4], [0.4, 0.2]]))
+REWARD = constant_array([[1.0, 4.0], [2.0, 8.0]])
 GAMMA = 0.5
-RATIO = jnp.array([[2.0, 1.0], [0.5, 1.5]])
-Q = jnp.array([[1.0, 2.0], [3.0, 4.0]])
-V = jnp.array([[2.0, 1.0], [1.0, 2.0]])
+RATIO = constant_array([[2.0, 1.0], [0.5, 1.5]])
+Q = constant_array([[1.0, 2.0], [3.0, 4.0]])
+V = constant_array([[2.0, 1.0], [1.0, 2.0]])
 
 
 def test_ratios_multiply_up():
@@ -74,22 +75,25 @@ def test_what_no_episode_would_have_done_is_no_number_to_divide_by():
     ("made", "by_hand"),
     [
         # returns 1 + 4/2 = 3 and 2 + 8/2 = 6; last ratios 1 and 3/2
-        (eq.trajectory_is(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2),
-        (eq.weighted_trajectory_is(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2.5),
+        (lambda: eq.trajectory_is(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2),
+        (lambda: eq.weighted_trajectory_is(RATIO, REWARD, GAMMA), (1 * 3 + 1.5 * 6) / 2.5),
         # first rewards 2*1, .5*2; second halved 1*2, 1.5*4
-        (eq.per_decision_is(RATIO, REWARD, GAMMA), (2 + 2 + 1 + 6) / 2),
-        (eq.weighted_per_decision_is(RATIO, REWARD, GAMMA), (2 + 1) / 2.5 + (2 + 6) / 2.5),
+        (lambda: eq.per_decision_is(RATIO, REWARD, GAMMA), (2 + 2 + 1 + 6) / 2),
+        (lambda: eq.weighted_per_decision_is(RATIO, REWARD, GAMMA), (2 + 1) / 2.5 + (2 + 6) / 2.5),
         # w_t (r - Q): 0, (4-2)/2 = 1; .5 * -1, 1.5 * (8-4)/2 = 3; w_{t-1} V: 2, 2*1/2; 1, .5*2/2
-        (eq.doubly_robust(RATIO, REWARD, Q, V, GAMMA), (0 + 1 - 0.5 + 3 + 2 + 1 + 1 + 0.5) / 2),
         (
-            eq.weighted_doubly_robust(RATIO, REWARD, Q, V, GAMMA),
+            lambda: eq.doubly_robust(RATIO, REWARD, Q, V, GAMMA),
+            (0 + 1 - 0.5 + 3 + 2 + 1 + 1 + 0.5) / 2,
+        ),
+        (
+            lambda: eq.weighted_doubly_robust(RATIO, REWARD, Q, V, GAMMA),
             -0.5 / 2.5 + (1 + 3) / 2.5 + (2 + 1) / 2 + (1 + 0.5) / 2.5,
         ),
     ],
     ids=["is", "wis", "pdis", "wpdis", "dr", "wdr"],
 )
 def test_estimators_equal_what_a_person_finds(made, by_hand):
-    np.testing.assert_allclose(eq.ratio_of_sums(made), by_hand, rtol=1e-6)
+    np.testing.assert_allclose(eq.ratio_of_sums(made()), by_hand, rtol=1e-6)
 
 
 def test_the_same_policy_gives_the_mean_return_by_every_estimator():
@@ -126,7 +130,9 @@ def test_contributions_average_to_the_estimate():
             eq.episode_contributions(sums).mean(), eq.ratio_of_sums(sums), rtol=1e-6
         )
     np.testing.assert_allclose(
-        eq.episode_contributions(eq.trajectory_is(RATIO, REWARD, GAMMA)), [3.0, 9.0], rtol=1e-6
+        eq.episode_contributions(eq.trajectory_is(RATIO, REWARD, GAMMA)),
+        [3.0, 9.0],
+        rtol=1e-6,
     )
 
 

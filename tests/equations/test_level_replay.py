@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import level_scores as plr
 
-SCORE = jnp.array([0.2, 0.9, 0.0, 0.5])  # of level 2, which was never seen, nothing is known
-LAST = jnp.array([3, 7, 0, 8], jnp.int32)
-SEEN = LAST > 0
+SCORE = constant_array([0.2, 0.9, 0.0, 0.5])  # of level 2, which was never seen, nothing is known
+LAST = constant_array([3, 7, 0, 8], np.int32)
+SEEN = constant_array(np.asarray(LAST) > 0)
 
 
 def test_priorities_by_rank():

@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import likelihood_ratios, ratio_clipping, token_averages
 from sterling.types import Mistake
 
-NEW = jnp.log(jnp.asarray([[0.5, 0.2, 0.4], [0.1, 0.9, 0.3]]))
-OLD = jnp.log(jnp.asarray([[0.25, 0.4, 0.1], [0.2, 0.3, 0.6]]))
-MASK = jnp.asarray([[True, True, True], [True, True, False]])
+NEW = constant_array(np.log([[0.5, 0.2, 0.4], [0.1, 0.9, 0.3]]))
+OLD = constant_array(np.log([[0.25, 0.4, 0.1], [0.2, 0.3, 0.6]]))
+MASK = constant_array([[True, True, True], [True, True, False]])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 from sterling.equations.augmentation_words import fit_augmentation, parse_augmentation
@@ -21,7 +22,7 @@ from sterling.equations.picture_augmentation import (
 )
 from sterling.types import Mistake, Record, Spec
 
-KEY = jax.random.key(3)
+KEY = constant_key(3)
 ROWS, HEIGHT, WIDTH = 40, 9, 12
 ACTION = spaces.Box(-1.0, 1.0, (1,), np.float32)
 PICTURES = np.random.default_rng(0).integers(0, 256, (ROWS, HEIGHT, WIDTH, 2)).astype(np.uint8)

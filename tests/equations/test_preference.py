@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import preference_losses
 
-CHOSEN, REJECTED = jnp.asarray([2.0, 0.0, -1.0]), jnp.asarray([-1.0, 0.0, 1.0])
+CHOSEN, REJECTED = constant_array([2.0, 0.0, -1.0]), constant_array([-1.0, 0.0, 1.0])
 Z = 0.5 * np.asarray([3.0, 0.0, -2.0])
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import (
     group_advantages,
@@ -21,13 +22,13 @@ FOUND = json.loads(
     (Path(__file__).parents[2] / "benchmarks" / "parity" / "results" / "trl.json").read_text()
 )
 FIXED, CASES = FOUND["tensors"], FOUND["cases"]
-TOKENS = jnp.asarray(FIXED["tokens"], jnp.int32)
+TOKENS = constant_array(FIXED["tokens"], np.int32)
 LENGTH = np.asarray(FIXED["lengths"])
-MASK = jnp.asarray(np.arange(TOKENS.shape[1])[None] < LENGTH[:, None])
-TOOLS = jnp.asarray(FIXED["tools"], bool)
-GROUP = jnp.asarray(FIXED["group"], jnp.int32)
+MASK = constant_array(np.arange(TOKENS.shape[1])[None] < LENGTH[:, None])
+TOOLS = constant_array(FIXED["tools"], bool)
+GROUP = constant_array(FIXED["group"], np.int32)
 NEW, OLD, REFERENCE = (
-    jnp.asarray(FIXED[name], jnp.float32) for name in ("new", "old", "reference")
+    constant_array(FIXED[name], np.float32) for name in ("new", "old", "reference")
 )
 AGGREGATION = {
     "grpo": "sequence",
@@ -202,7 +203,7 @@ def test_preference_losses_and_gradients_equal_trl(name):
         ("reward model", {}),
         (
             "reward model, margin",
-            {"margin": jnp.asarray(FIXED["margins"], jnp.float32), "centring": 0.01},
+            {"margin": constant_array(FIXED["margins"], np.float32), "centring": 0.01},
         ),
     ],
 )

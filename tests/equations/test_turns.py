@@ -3,17 +3,18 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 from sterling.equations import returns, turn_credit
 
 GAMMA, LAM = 0.9, 0.7
 # Two turns with a tool's answer between; the second row has one turn and is padded.
-MASK = jnp.asarray([[1, 1, 0, 0, 1, 1, 0], [0, 1, 1, 1, 0, 0, 0]], bool)
-TURN = jnp.asarray([[0, 0, 0, 1, 1, 1, 1], [-1, 0, 0, 0, -1, -1, -1]], jnp.int32)
+MASK = constant_array([[1, 1, 0, 0, 1, 1, 0], [0, 1, 1, 1, 0, 0, 0]], bool)
+TURN = constant_array([[0, 0, 0, 1, 1, 1, 1], [-1, 0, 0, 0, -1, -1, -1]], np.int32)
 rng = np.random.default_rng(0)
-VALUE = jnp.asarray(rng.normal(size=MASK.shape), jnp.float32)
-REWARD = jnp.where(MASK, jnp.asarray(rng.normal(size=MASK.shape), jnp.float32), 0.0)
-LAST = jnp.asarray([0.0, 0.4])
+VALUE = constant_array(rng.normal(size=MASK.shape), np.float32)
+REWARD = constant_array(np.where(MASK, rng.normal(size=MASK.shape), 0.0))
+LAST = constant_array([0.0, 0.4])
 
 
 def dense(row, gamma, lam):

@@ -1,5 +1,7 @@
 """What actors remember: when it begins anew, and that it is of what was really done."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,11 @@ from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.experience.rollouts.rollout import Rollout
 
 ENVS, SEEDS = 3, (0, 1)
-KEYS = jax.random.split(jax.random.key(0), len(SEEDS))
+
+
+@functools.cache
+def fixed_keys():
+    return jax.random.split(jax.random.key(0), len(SEEDS))
 
 
 class Counting(eqx.Module):
@@ -51,14 +57,14 @@ class Host:
 
 def rollout(length, actor, kind=lambda world: world):
     world = kind(envs.make("probe:cut-continuous", SEEDS, ENVS))
-    return Rollout.create(world, length, KEYS, actor)
+    return Rollout.create(world, length, fixed_keys(), actor)
 
 
 @pytest.mark.parametrize("kind", [lambda world: world, Host], ids=["traced", "host"])
 def test_a_memory_begins_anew_in_the_row_of_the_reset_and_not_in_the_last(kind):
     actor = Counting()
-    source, first = rollout(7, actor, kind).live(actor, KEYS)
-    _, second = source.live(actor, KEYS)
+    source, first = rollout(7, actor, kind).live(actor, fixed_keys())
+    _, second = source.live(actor, fixed_keys())
     count = np.concatenate([first.extras["count"], second.extras["count"]], 1)[0, :, 0]
     begins = np.concatenate([first.extras["begins"], second.extras["begins"]], 1)[0, :, 0]
     mask = np.concatenate([first.mask, second.mask], 1)[0, :, 0]
@@ -76,7 +82,7 @@ def test_a_memory_begins_anew_in_the_row_of_the_reset_and_not_in_the_last(kind):
 def test_a_random_warm_up_is_remembered_as_what_was_done():
     actor = Counting()
     source = rollout(4, actor)
-    _, rows = source.live(RandomActor(actor, source.world), KEYS)
+    _, rows = source.live(RandomActor(actor, source.world), fixed_keys())
     np.testing.assert_array_equal(rows.extras["done"][:, 1:], rows.action[:, :-1, :, 0])
     assert np.unique(rows.action).size == rows.action.size
     np.testing.assert_array_equal(rows.extras["count"][0, :, 0], [1, 2, 3, 4])
@@ -86,11 +92,11 @@ def test_learner_and_guide_remember_what_either_of_them_did():
     learner, guide = Counting(0.25), Counting(-0.5)
     rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
     begun = GuidedRollout.create(lambda actor: rollout(4, actor), learner, guide, rule)
-    made, rows = begun.live(learner, KEYS)
+    made, rows = begun.live(learner, fixed_keys())
     assert set(np.unique(rows.action)) == {np.float32(0.25), np.float32(-0.5)}
     np.testing.assert_array_equal(rows.extras["done"][:, 1:], rows.action[:, :-1, :, 0])
     np.testing.assert_array_equal(made.source.past.memory[1], made.source.past.memory[0])
-    _, more = made.live(learner, KEYS)
+    _, more = made.live(learner, fixed_keys())
     np.testing.assert_array_equal(more.start.memory, made.source.past.memory[0])
 
 
@@ -101,7 +107,7 @@ def test_a_guide_may_remember_where_the_learner_does_not():
 
     rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
     begun = GuidedRollout.create(lambda actor: rollout(4, actor), Forgetful(), Counting(), rule)
-    made, rows = begun.live(Forgetful(), KEYS)
+    made, rows = begun.live(Forgetful(), fixed_keys())
     assert set(np.unique(rows.action)) == {np.float32(0.25), np.float32(0.75)}
     assert rows.start is None
     assert int(made.source.past.memory[1][0, 0]) == 4

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 import sterling
 from sterling import envs, random_keys
@@ -21,7 +22,7 @@ from sterling.training.evaluation.evaluate_policy import BEFORE, evaluate
 from sterling.training.evaluation.film_policy import adapting_reset
 from sterling.types import Rollouts, Signals, config
 
-ENVS, SEEDS = 6, jnp.asarray([3, 8], jnp.int32)
+ENVS, SEEDS = 6, constant_array([3, 8], np.int32)
 FIRST, ALL = 9, 16  # rows to adapt to, and all rows; an episode has two rows and a reset
 
 

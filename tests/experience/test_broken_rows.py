@@ -1,5 +1,7 @@
 """Steps in which a world broke: what is masked, and what nothing is learned of."""
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +13,12 @@ from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Spec, Step, Transitions
 
-KEYS = random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "test", 0)
+
+@functools.cache
+def fixed_keys():
+    return random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "test", 0)
+
+
 NAN = float("nan")
 
 
@@ -48,7 +55,7 @@ def test_what_is_not_finite_is_masked_until_the_reset(seen, reward):
     good = [(1.0, 1.0, False, True)]
     rest = [(3.0, 1.0, False, True), (4.0, 1.0, True, True), (5.0, 0.0, False, False)]
     world = World([*good, (seen, reward, False, True), *rest, (6.0, 1.0, False, True)])
-    source, rows = Rollout.create(world, 6, KEYS).live(Actor(), KEYS)
+    source, rows = Rollout.create(world, 6, fixed_keys()).live(Actor(), fixed_keys())
     assert rows.mask[0, :, 0].tolist() == [True, False, False, False, False, True]
     assert bool(jnp.isfinite(rows.obs).all() & jnp.isfinite(rows.reward).all())
     assert source.tally.invalid.tolist() == [1]
@@ -59,8 +66,8 @@ def test_what_was_done_in_a_step_that_crashed_is_no_next_action():
     answers = [(1.0, 1.0, False, True), (2.0, 1.0, False, True), (9.0, 0.0, True, False)]
     answers += [(10.0 + n, 1.0, False, True) for n in range(5)]
     needs = Transitions(64, collect=8, capacity=60, next_action=True)
-    source = Rollout.create(World(answers), needs.collect, KEYS)
-    _, batch = collect(Replay.create(source, needs, 1, KEYS), Actor(), KEYS)
+    source = Rollout.create(World(answers), needs.collect, fixed_keys())
+    _, batch = collect(Replay.create(source, needs, 1, fixed_keys()), Actor(), fixed_keys())
     first, after = np.asarray(batch.obs)[0, 0, :, 0], np.asarray(batch.extras["next_action"])[0, 0]
     last, mask = np.asarray(batch.last)[0, 0], np.asarray(batch.mask)[0, 0]
     assert set(first[mask]) >= {0.0, 1.0, 9.0, 10.0}

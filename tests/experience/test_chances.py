@@ -1,5 +1,7 @@
 """Who draws by which chance: nobody's draws are another's."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,11 @@ from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Step
 
 ENVS, SEEDS = 3, (0, 1)
-KEYS = jax.random.split(jax.random.key(0), len(SEEDS))
+
+
+@functools.cache
+def fixed_keys():
+    return jax.random.split(jax.random.key(0), len(SEEDS))
 
 
 class Noted(eqx.Module):
@@ -47,7 +53,7 @@ class Chancy:
 
 @pytest.mark.parametrize("traced", [True, False])
 def test_collection_explores_and_the_world_has_chances_of_its_own(traced):
-    _, rows = Rollout.create(Chancy(traced), 5, KEYS).live(Noted(), KEYS)
+    _, rows = Rollout.create(Chancy(traced), 5, fixed_keys()).live(Noted(), fixed_keys())
     assert rows.extras["explored"].all()
     drawn, reward = np.asarray(rows.extras["drawn"]), np.asarray(rows.reward)
     assert np.unique(drawn).size == drawn.size
@@ -57,8 +63,8 @@ def test_collection_explores_and_the_world_has_chances_of_its_own(traced):
 
 def test_learner_and_guide_draw_apart():
     rule = JumpStart.create(len(SEEDS), ENVS, steps=1000, fade=1_000_000)
-    source = GuidedRollout(Rollout.create(Chancy(True), 5, KEYS), Noted(), rule)
-    _, rows = source.live(Noted(), KEYS)
+    source = GuidedRollout(Rollout.create(Chancy(True), 5, fixed_keys()), Noted(), rule)
+    _, rows = source.live(Noted(), fixed_keys())
     own, done = np.asarray(rows.extras["drawn"]), np.asarray(rows.action)[..., 0]
     guided = own != done
     assert guided.mean() > 0.9  # the guide acts for almost as long as an episode lasts

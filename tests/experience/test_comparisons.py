@@ -1,6 +1,7 @@
 """Pairs of answers: what they are made of, how they lie in a batch, and what is refused."""
 
 import copy
+import functools
 import json
 from random import Random
 
@@ -23,7 +24,11 @@ from sterling.language.tokenizer import Tokenizer
 from sterling.types import Comparisons, Mistake
 
 TOKENS = Tokenizer.characters()
-KEYS = jax.random.split(jax.random.key(0), 2)
+
+
+@functools.cache
+def fixed_keys():
+    return jax.random.split(jax.random.key(0), 2)
 
 
 @pytest.fixture(name="pairs")
@@ -114,7 +119,7 @@ def test_slips_are_of_all_kinds_and_of_all_sizes():
 
 
 def test_a_row_is_a_text_and_its_mask_the_answer(pairs, source):
-    _, drawn = collect(source, None, KEYS)
+    _, drawn = collect(source, None, fixed_keys())
     assert drawn.mask.shape[:3] == (2, 3, 8)
     record = jax.tree.map(lambda x: x[1, 2], drawn)
     known = {pair.messages[-1].content: pair for pair in pairs}
@@ -132,7 +137,7 @@ def test_a_row_is_a_text_and_its_mask_the_answer(pairs, source):
 
 
 def test_what_a_record_says_beside_the_tokens(source):
-    record = jax.tree.map(lambda x: x[0, 0], collect(source, None, KEYS)[1])
+    record = jax.tree.map(lambda x: x[0, 0], collect(source, None, fixed_keys())[1])
     np.testing.assert_array_equal(record.extras["group"], [0, 1, 2, 3, 0, 1, 2, 3])
     np.testing.assert_array_equal(record.extras["score"], [1, 1, 1, 1, 0, 0, 0, 0])
     np.testing.assert_array_equal(record.reward.sum(1), record.extras["score"])
@@ -150,8 +155,8 @@ def test_what_a_record_says_beside_the_tokens(source):
 
 def test_draws_are_a_function_of_the_key_alone_compiled_or_not(source):
     assert source.traced
-    _, first = collect(source, None, KEYS)
-    _, again = jax.jit(lambda keys: collect(source, None, keys))(KEYS)
+    _, first = collect(source, None, fixed_keys())
+    _, again = jax.jit(lambda keys: collect(source, None, keys))(fixed_keys())
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(one, other)
     assert jnp.any(first.obs[0] != first.obs[1])  # seeds
@@ -162,7 +167,7 @@ def test_draws_are_a_function_of_the_key_alone_compiled_or_not(source):
 
 def test_all_pairs_are_drawn_alike(pairs):
     source = PairSource.create(pairs, Comparisons(1200), TOKENS)
-    _, drawn = collect(source, None, KEYS[:1])
+    _, drawn = collect(source, None, fixed_keys()[:1])
     found = np.unique(np.asarray(drawn.obs[0, 0, :1200]), axis=0, return_counts=True)[1]
     assert len(found) == 12
     assert np.all(np.abs(found - 100) < 45)

@@ -1,6 +1,7 @@
 """Conversations with a speaker whose words are written down beforehand."""
 
 import dataclasses
+import functools
 import time
 from types import SimpleNamespace
 
@@ -51,7 +52,11 @@ from sterling.types import Generations, Mistake, Record, Texts
 
 TOKENIZER = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ,!")
 VOICE = ChatSettings(TOKENIZER, limit=6, context=64, patience=0.2)
-KEYS = jax.random.split(jax.random.key(0), 1)
+
+
+@functools.cache
+def fixed_keys():
+    return jax.random.split(jax.random.key(0), 1)
 
 
 class Speaker:
@@ -134,7 +139,7 @@ def test_lines_hold_what_was_heard_and_said_token_by_token():
     world = worlds.find_world("try-again:copy-text")
     scene = world.begin(1, 0)
     asked = scene.turn.messages
-    (line,) = play_scenes(Speaker("zz"), [[scene]], VOICE, KEYS)[0]
+    (line,) = play_scenes(Speaker("zz"), [[scene]], VOICE, fixed_keys())[0]
     own = [i for i, mine in zip(line.ids, line.own, strict=True) if mine]
     assert own == [*TOKENIZER.encode("zz"), TOKENIZER.end] * line.turns
     assert line.turns == len(line.verdicts) == 3
@@ -148,7 +153,7 @@ def test_lines_hold_what_was_heard_and_said_token_by_token():
 
 def test_a_turn_that_was_cut_is_closed_before_the_next():
     scene = worlds.find_world("try-again:copy-text").begin(1, 0)
-    (line,) = play_scenes(Speaker("zz", stops=False), [[scene]], VOICE, KEYS)[0]
+    (line,) = play_scenes(Speaker("zz", stops=False), [[scene]], VOICE, fixed_keys())[0]
     assert line.cut
     first = line.own.index(True) + 2
     assert (line.ids[first], line.own[first]) == (TOKENIZER.end, False)
@@ -203,7 +208,7 @@ def test_a_question_about_thoughts_begins_none():
 def test_lines_end_where_the_context_does():
     short = ChatSettings(TOKENIZER, limit=6, context=40)
     scene = worlds.find_world("try-again:copy-text").begin(1, 0)
-    (line,) = play_scenes(Speaker("zz"), [[scene]], short, KEYS)[0]
+    (line,) = play_scenes(Speaker("zz"), [[scene]], short, fixed_keys())[0]
     assert line.cut
     assert len(line.ids) <= 40
     assert 0 < line.turns < 3
@@ -211,7 +216,7 @@ def test_lines_end_where_the_context_does():
 
 def test_rewards_stand_at_the_last_token_of_their_turn():
     world = OddWorld("plain")
-    _, record = collect(source(world, Generations(2, 1)), Speaker("a", "bc"), KEYS)
+    _, record = collect(source(world, Generations(2, 1)), Speaker("a", "bc"), fixed_keys())
     np.testing.assert_array_equal(record.extras["score"][0], [1.0, 0.0])
     np.testing.assert_array_equal(record.mask[0].sum(1), [2, 3])  # the letters, and the end
     for row in range(2):
@@ -228,19 +233,18 @@ def test_rewards_stand_at_the_last_token_of_their_turn():
 
 def test_an_answer_that_was_cut_off_has_had_its_verdict():
     """Nothing comes after it, so there is no value to go on with."""
-    drawn = collect(source(OddWorld("plain"), Generations(1, 1)), Speaker("a", stops=False), KEYS)[
-        1
-    ]
+    begun = source(OddWorld("plain"), Generations(1, 1))
+    _, drawn = collect(begun, Speaker("a", stops=False), fixed_keys())
     assert bool(drawn.extras["cut"][0, 0])
     assert drawn.discount[0][drawn.last[0]].tolist() == [0.0]
-    ended = collect(source(OddWorld("plain"), Generations(1, 1)), Speaker("a"), KEYS)[1]
+    ended = collect(source(OddWorld("plain"), Generations(1, 1)), Speaker("a"), fixed_keys())[1]
     assert not ended.extras["cut"].any()
 
 
 def test_a_scene_that_the_context_was_too_short_for_goes_on():
     short = ChatSettings(TOKENIZER, limit=6, context=40)
     scene = worlds.find_world("try-again:copy-text").begin(1, 0)
-    lines = play_scenes(Speaker("zz"), [[scene]], short, KEYS)[0]
+    lines = play_scenes(Speaker("zz"), [[scene]], short, fixed_keys())[0]
     made = to_record([GroupedLines.from_groups([lines])], short, 1)
     assert bool(made.extras["cut"][0, 0])
     assert made.discount[0][made.last[0]].tolist() == [1.0]
@@ -249,7 +253,7 @@ def test_a_scene_that_the_context_was_too_short_for_goes_on():
 def test_where_one_seats_line_is_full_the_others_is_not_over_either():
     narrow = ChatSettings(TOKENIZER, limit=6, context=64)
     scene = Duet()
-    first, second = play_scenes(Speaker("a"), [[scene]], narrow, KEYS)[0]
+    first, second = play_scenes(Speaker("a"), [[scene]], narrow, fixed_keys())[0]
     assert scene.turn is not None
     made = to_record([GroupedLines.from_groups([[first, second]])], narrow, 2)
     assert made.discount[0][made.last[0]].tolist() == [1.0, 1.0]
@@ -261,7 +265,7 @@ def test_where_one_seats_line_is_full_the_others_is_not_over_either():
 def test_a_faulty_scene_costs_its_own_row(kind):
     begun = time.monotonic()
     world = OddWorld("plain", kind, "plain", "plain")
-    after, record = collect(source(world, Generations(2, 2)), Speaker("a"), KEYS)
+    after, record = collect(source(world, Generations(2, 2)), Speaker("a"), fixed_keys())
     assert time.monotonic() - begun < 120.0  # of the 600 that it hangs for
     np.testing.assert_array_equal(record.extras["valid"][0], [True, False, True, True])
     assert not record.mask[0, 1].any()
@@ -283,15 +287,15 @@ def test_where_nothing_works_the_run_stops_and_says_why():
     with pytest.raises(
         Mistake, match="every scene of odd failed, the first with: RuntimeError: the verifier is"
     ):
-        collect(source(OddWorld("raises"), Generations(2, 2)), Speaker("a"), KEYS)
+        collect(source(OddWorld("raises"), Generations(2, 2)), Speaker("a"), fixed_keys())
 
 
 def test_groups_without_a_difference_are_asked_anew():
     words = ["a", "a", "b", "b", "a", "b", "a", "b"]  # two flat groups, then two that tell
-    _, once = collect(source(OddWorld("plain"), Generations(2, 2)), Speaker(*words), KEYS)
+    _, once = collect(source(OddWorld("plain"), Generations(2, 2)), Speaker(*words), fixed_keys())
     assert once.extras["score"][0].tolist() == [1.0, 1.0, 0.0, 0.0]
     after, twice = collect(
-        source(OddWorld("plain"), Generations(2, 2, rounds=2)), Speaker(*words), KEYS
+        source(OddWorld("plain"), Generations(2, 2, rounds=2)), Speaker(*words), fixed_keys()
     )
     assert twice.extras["score"][0].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert twice.extras["group"][0].tolist() == [0, 0, 1, 1]
@@ -308,7 +312,7 @@ def test_every_round_asks_arms_of_its_own():
 
     asked: list[int] = []
     needs = Generations(8, 1, rounds=3)  # one answer tells nothing, so there is always a next
-    collect(source(Asked("plain"), needs, tuple(range(50))), Speaker("a"), KEYS)
+    collect(source(Asked("plain"), needs, tuple(range(50))), Speaker("a"), fixed_keys())
     rounds = np.reshape(asked, (3, 8))
     assert len(np.unique(rounds, axis=0)) == 3
 
@@ -316,11 +320,11 @@ def test_every_round_asks_arms_of_its_own():
 def test_the_last_round_takes_groups_that_tell_before_others():
     words = ["a", "a", "b", "b", "a", "b", "b", "b", "a", "a", "b", "a"]
     needs = Generations(3, 2, rounds=2)
-    _, drawn = collect(source(OddWorld("plain"), needs), Speaker(*words), KEYS)
+    _, drawn = collect(source(OddWorld("plain"), needs), Speaker(*words), fixed_keys())
     # the first round has one that tells, its third; the second round's third tells, and then
     # there is room for one that does not
     assert drawn.extras["score"][0].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
-    _, once = collect(source(OddWorld("plain"), Generations(3, 2)), Speaker(*words), KEYS)
+    _, once = collect(source(OddWorld("plain"), Generations(3, 2)), Speaker(*words), fixed_keys())
     assert once.extras["score"][0].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0]  # in their order
 
 
@@ -338,7 +342,8 @@ def test_a_game_that_the_same_seat_always_wins_tells_nothing():
 def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
     voice = ChatSettings(TOKENIZER, limit=6, context=256)
     host = ConversationHost(worlds.find_world("game:nim"), voice, Generations(2, 3), (0,))
-    _, record = collect(Conversation.create(host, 1), Speaker("!"), KEYS)  # an illegal move loses
+    begun = Conversation.create(host, 1)
+    _, record = collect(begun, Speaker("!"), fixed_keys())  # an illegal move loses
     assert record.mask.shape[1] == 12
     valid = np.asarray(record.extras["valid"][0])
     groups = np.asarray(record.extras["group"][0])[valid]
@@ -356,7 +361,7 @@ def test_a_curriculum_follows_what_it_is_told():
             arms = arms.record_answers(right, sound).heed(asked, worth, none)
         assert arms.count[0].tolist() == [40, 40]
         assert arms.probabilities()[0, 1] > 0.75
-        chosen = arms.choose(KEYS, 200)
+        chosen = arms.choose(fixed_keys(), 200)
         assert 0.6 < chosen.mean() <= 1.0
     even = Curriculum.create("uniform", 1, 2).record_answers(right, sound).heed(asked, worth, none)
     np.testing.assert_allclose(even.probabilities()[0], [0.5, 0.5])
@@ -421,7 +426,8 @@ def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):
 @pytest.mark.parametrize("kind", [pytest.param("learnable", marks=pytest.mark.slow), "advantage"])
 def test_arms_are_learned_of_where_batches_wait_too(kind):
     """What a learner finds out late is told of the arms of the batch that it learned from."""
-    shape = collect(source(Levels(), Generations(6, 2), (0, 1, 2)), Speaker("a", "b", "b"), KEYS)[1]
+    begun = source(Levels(), Generations(6, 2), (0, 1, 2))
+    shape = collect(begun, Speaker("a", "b", "b"), fixed_keys())[1]
     blank = jax.tree.map(jnp.zeros_like, shape)
     late = taught(kind, 1, lambda source: DelayedSource.create(source, 2, blank)).source.curriculum
     assert late.probabilities()[0, 0] > 0.75
@@ -470,7 +476,7 @@ def test_what_was_asked_for_another_seeds_sake_is_not_told():
 def test_signals_reach_the_arms_that_were_asked():
     needs = Generations(8, 1)
     begun = source(OddWorld("plain"), needs, levels=(0, 1, 2), curriculum="advantage")
-    drawn, record = collect(begun, Speaker("a"), KEYS)
+    drawn, record = collect(begun, Speaker("a"), fixed_keys())
     worth = (drawn.asked == 2).astype(jnp.float32)
     found = {"advantage": worth, "score": record.extras["score"]}
     after = tell(drawn, begun_draws(drawn, record), record, found, SAID)
@@ -483,7 +489,7 @@ def batches(number, wrap):
     drawn = wrap(source(OddWorld("plain"), Generations(2, 2)))
     found = []
     for word in ("a", "b", "aa", "bb")[:number]:
-        drawn, record = collect(drawn, Speaker(word, "b"), KEYS)
+        drawn, record = collect(drawn, Speaker(word, "b"), fixed_keys())
         found.append(record)
     return found
 
@@ -505,14 +511,14 @@ def test_batches_are_read_as_they_were_written(tmp_path):
     written = batches(3, lambda source: BatchRecorder(source, none, tmp_path))
     again = RecordedBatches(none, tmp_path)
     for expected in written:
-        again, found = collect(again, None, KEYS)
+        again, found = collect(again, None, fixed_keys())
         assert jax.tree.structure(found) == jax.tree.structure(expected)
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             np.testing.assert_array_equal(one, other)
     with pytest.raises(Mistake, match="has no batch 000003"):
-        collect(again, None, KEYS)
+        collect(again, None, fixed_keys())
     with pytest.raises(Mistake, match=r"folder .*nowhere does not exist"):
-        collect(RecordedBatches(none, tmp_path / "nowhere"), None, KEYS)
+        collect(RecordedBatches(none, tmp_path / "nowhere"), None, fixed_keys())
     path = tmp_path / "000001.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(Mistake, match="is damaged"):
@@ -534,7 +540,7 @@ def test_lines_of_old_batches_were_cut_where_the_last_row_is_discounted(tmp_path
     extras = {name: x for name, x in batch.extras.items() if name != "cut"}
     old = dataclasses.replace(batch, discount=discount, extras=extras)
     write_batch(tmp_path / "000000.safetensors", old)
-    _, found = collect(RecordedBatches(none, tmp_path), None, KEYS)
+    _, found = collect(RecordedBatches(none, tmp_path), None, fixed_keys())
     assert batch.last.any(-1).all()
     assert found.extras["cut"][0].tolist() == [True, False, True, True]
 
@@ -545,8 +551,8 @@ def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
     pool = SolvedGroups.load_folder(tmp_path, 3, 2, 1, tokens)
     assert pool.groups.mask.shape[0] == 2  # only the first batch had right answers
     mixed = Mix((source(OddWorld("plain"), Generations(2, 2)), pool))
-    after, draws = mixed.collect(Speaker("b"), KEYS)
-    record = batches_of(draws, KEYS, SAID)
+    after, draws = mixed.collect(Speaker("b"), fixed_keys())
+    record = batches_of(draws, fixed_keys(), SAID)
     assert record.extras["score"][0].tolist() == [0, 0, 0, 0, 1, 0, 1, 0, 1, 0]
     assert record.extras["group"][0].tolist() == [0, 0, 1, 1, 4, 4, 5, 5, 6, 6]
     np.testing.assert_array_equal(record.extras["source"][0, :, 0], [0] * 4 + [1] * 6)
@@ -580,7 +586,7 @@ def test_seats_of_a_game_are_remembered_as_groups_apart(tmp_path):
     )
     write_batch(tmp_path / "000000.safetensors", batch)
     pool = SolvedGroups.load_folder(tmp_path, 2, 2, 2, 3)
-    _, record = collect(pool, None, KEYS)
+    _, record = collect(pool, None, fixed_keys())
     assert record.obs[0, :, 0].tolist() == [0, 1, 2, 3] * 2
     assert record.extras["group"][0].tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
 

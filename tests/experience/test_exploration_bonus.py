@@ -1,5 +1,7 @@
 """Bonuses for what is new: their equations, what they learn, and what reaches a learner."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -103,7 +105,9 @@ def test_curiosity_trains_features_by_the_inverse_model_only():
     np.testing.assert_allclose(bonus.nets.inverse_loss(rows), expected, rtol=1e-5)
 
 
-KEYS = random_keys.for_seeds(jnp.asarray((0, 1), jnp.int32), "test", 0)
+@functools.cache
+def fixed_keys():
+    return random_keys.for_seeds(jnp.asarray((0, 1), jnp.int32), "test", 0)
 
 
 class Chance(eqx.Module):
@@ -115,17 +119,17 @@ class Chance(eqx.Module):
 
 def with_bonus(word, environment="corridor:6", length=40):
     """A rollout, and the same with a bonus."""
-    plain = Rollout.create(envs.make(environment, (0, 1), 3), length, KEYS)
+    plain = Rollout.create(envs.make(environment, (0, 1), 3), length, fixed_keys())
     layer = LAYERS[word]
-    return plain, layer.rollouts(plain, layer.numbers, KEYS, Chance())
+    return plain, layer.rollouts(plain, layer.numbers, fixed_keys(), Chance())
 
 
 def collect(*how):
     """The source with a bonus after it acted, its rows, and those without a bonus."""
     plain, source = with_bonus(*how)
     assert source.traced == plain.traced
-    after, rows = source.live(Chance(), KEYS)
-    return after, rows, plain.live(Chance(), KEYS)[1] if plain.traced else None
+    after, rows = source.live(Chance(), fixed_keys())
+    return after, rows, plain.live(Chance(), fixed_keys())[1] if plain.traced else None
 
 
 @pytest.mark.parametrize("word", BONUSES)
@@ -148,7 +152,7 @@ def test_rewards_include_the_bonus_and_returns_do_not(word):
 @pytest.mark.slow
 def test_a_bonus_is_in_units_of_its_discounted_sum():
     _, rows, plain = collect("icm")
-    start, own = with_bonus("icm")[1].bonus, random_keys.fold_each(KEYS, "bonus")
+    start, own = with_bonus("icm")[1].bonus, random_keys.fold_each(fixed_keys(), "bonus")
     for seed in range(2):
         flat = jax.tree.map(lambda x, seed=seed: x[seed].reshape(-1, *x.shape[3:]), plain)
         bonus = jax.tree.map(lambda x, seed=seed: x[seed], start)

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 import sterling
 from sterling import envs, random_keys
@@ -27,7 +28,7 @@ class Ordered(eqx.Module):
         return jnp.take_along_axis(self.order[:, None], first[..., None], 2)[..., 0], {}
 
 
-UP, DOWN = jnp.arange(9, dtype=jnp.int32), jnp.arange(8, -1, -1, dtype=jnp.int32)
+UP, DOWN = constant_array(range(9)), constant_array(range(8, -1, -1))
 
 
 def at(time):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 from gymnasium import spaces
 
 import sterling
@@ -16,7 +17,7 @@ from sterling.envs.traced_world import TracedWorld
 from sterling.experience.rollouts.population_episodes import Population, PopulationActor
 from sterling.training.agent import Agent
 
-ENVS, SEEDS = 6, jnp.asarray([3, 8], jnp.int32)
+ENVS, SEEDS = 6, constant_array([3, 8], np.int32)
 FIELDS = {"width": 8, "depth": 1, "noise": 0.5}
 
 

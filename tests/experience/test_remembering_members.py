@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 from gymnasium import spaces
 
 from sterling import random_keys
@@ -14,7 +15,7 @@ from sterling.experience.rollouts.population_episodes import Population
 from sterling.training.agent import Agent
 from sterling.types import Feed, Needs, Spec, Step, config
 
-ENVS, SEEDS, LENGTH = 4, jnp.asarray([3, 8], jnp.int32), 3
+ENVS, SEEDS, LENGTH = 4, constant_array([3, 8], np.int32), 3
 UNIT = spaces.Box(-np.inf, np.inf, (1,), np.float32)
 
 

@@ -1,5 +1,7 @@
 """How much a replay has room for, and whether it keeps priorities."""
 
+import functools
+
 import jax.numpy as jnp
 import pytest
 
@@ -8,13 +10,16 @@ from sterling.experience.replay.replay_buffer import SPARE_ROWS, Replay
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Transitions
 
-KEYS = random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "test", 0)
+
+@functools.cache
+def fixed_keys():
+    return random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "test", 0)
 
 
 def made(steps, **needs):
     asked = Transitions(8, collect=1, capacity=100_000, **needs)
     world = envs.make("probe:both", (0,), 2)
-    return Replay.create(Rollout.create(world, 1, KEYS), asked, 1, KEYS, steps)
+    return Replay.create(Rollout.create(world, 1, fixed_keys()), asked, 1, fixed_keys(), steps)
 
 
 def test_there_is_no_room_for_more_steps_than_are_taken():

@@ -4,15 +4,15 @@ import dataclasses
 from pathlib import Path
 
 import equinox as eqx
-import jax.numpy as jnp
 import pytest
+from constants import constant_array
 
 from sterling.experience.language.delayed_batches import DelayedSource
 from sterling.experience.offline.batch_augmentation import Augment
 from sterling.experience.offline.mixed_sources import Mix
 from sterling.experience.offline.recorded_batches import BatchRecorder
 
-NONE = jnp.zeros((), jnp.int32)
+NONE = constant_array(0)
 WRAPPERS = {
     "augment": lambda source: Augment(source, lambda record, key: record),
     "dump": lambda source: BatchRecorder(source, NONE, Path()),

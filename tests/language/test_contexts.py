@@ -1,5 +1,6 @@
 """Lines are as long as the scenes, and the texts to imitate, need them."""
 
+import functools
 import json
 import time
 
@@ -23,7 +24,11 @@ from sterling.training.language.text_world import asked_levels
 from sterling.types import Mistake, Texts
 
 TOKENIZER = Tokenizer.characters()
-KEYS = jax.random.split(jax.random.key(0), 1)
+
+
+@functools.cache
+def fixed_keys():
+    return jax.random.split(jax.random.key(0), 1)
 
 
 class Poor:
@@ -63,7 +68,7 @@ def room(name, limit, level=0):
 def test_every_turn_of_poor_answers_has_room(name, limit, text):
     scene = worlds.find_world(name).begin(77, 0)
     voice = ChatSettings(TOKENIZER, limit, room(name, limit))
-    (line,) = play_scenes(Poor(text), [[scene]], voice, KEYS)[0]
+    (line,) = play_scenes(Poor(text), [[scene]], voice, fixed_keys())[0]
     assert scene.turn is None  # it was played to its end
     assert not line.full
     assert len(line.ids) <= voice.context

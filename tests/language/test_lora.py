@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 from safetensors.numpy import load_file, save_file
 
 from sterling.language.models import lora, peft_folder
@@ -17,7 +18,7 @@ from sterling.language.models.model_folder import load, save
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Mistake
 
-IDS = jnp.arange(24, dtype=jnp.int32).reshape(2, 12)
+IDS = constant_array(np.arange(24).reshape(2, 12))
 FIXTURES = Path(__file__).parent / "fixtures"
 
 

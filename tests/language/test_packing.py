@@ -1,5 +1,6 @@
 """Lines in packs are read as they would be alone, and in fewer tokens."""
 
+import functools
 from functools import partial
 
 import jax
@@ -12,9 +13,13 @@ from sterling.language.models.causal_lm import LanguageModel, qwen3_form
 from sterling.language.models.sequence_packing import PackedBatch
 
 VOCABULARY, TIME = 7, 20
-MODEL = jax.jit(
-    lambda key: LanguageModel.create(key, VOCABULARY, 16, qwen3_form(16, 2, 1), 2),
-)(jax.random.key(0))
+
+
+@functools.cache
+def made_model():
+    create = jax.jit(lambda key: LanguageModel.create(key, VOCABULARY, 16, qwen3_form(16, 2, 1), 2))
+    with jax.ensure_compile_time_eval():  # programs may ask for it while they are traced
+        return create(jax.random.key(0))
 
 
 def batch(seed, prompts=6, group=5):
@@ -39,7 +44,7 @@ def plain(ids, mask):
         log_prob, entropy = model.log_prob(ids, 0.7)
         return jnp.sum(jnp.where(mask, log_prob * log_prob + entropy, 0.0))
 
-    return jax.value_and_grad(loss)(MODEL)
+    return jax.value_and_grad(loss)(made_model())
 
 
 @partial(jax.jit, static_argnums=(2, 3))
@@ -53,7 +58,7 @@ def packed(ids, mask, piece, unit):
         return loss(model, lines, rows.reshape(-1, TIME - 1))
 
     rows = mask.reshape(-1, unit, TIME - 1)
-    return gradient_accumulation.summed_gradient(MODEL, flat, (ids, mask), rows, piece)
+    return gradient_accumulation.summed_gradient(made_model(), flat, (ids, mask), rows, piece)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +86,9 @@ def test_gradients_are_those_of_rows(piece, unit):
 )
 def test_log_probs_are_those_of_rows(seed):
     ids, mask = batch(seed)
-    found = jax.jit(lambda: gradient_accumulation.token_log_probs(MODEL, (ids, mask), 0.7, 4))()
-    expected = jax.jit(lambda: MODEL.log_prob(ids, 0.7)[0])()
+    model = made_model()
+    found = jax.jit(lambda: gradient_accumulation.token_log_probs(model, (ids, mask), 0.7, 4))()
+    expected = jax.jit(lambda: model.log_prob(ids, 0.7)[0])()
     np.testing.assert_allclose(found[mask], expected[mask], rtol=1e-5, atol=1e-5)
 
 

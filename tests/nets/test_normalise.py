@@ -5,6 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 from gymnasium import spaces
 
 from sterling.nets.running_statistics import Moments, ObsNormaliser, RewardNormaliser
@@ -13,7 +14,7 @@ from sterling.types import Log, Spec
 PLAIN = Spec(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2))
 MEAN, STD = np.array([100.0, -2.0], np.float32), np.array([5.0, 0.5], np.float32)
 LOGGED = dataclasses.replace(PLAIN, log=Log(MEAN, STD, (0.0, 1.0), (0.0, 1.0), 10))
-FAR = jnp.asarray([[0.0, 500.0], [-500.0, 12.5]])
+FAR = constant_array([[0.0, 500.0], [-500.0, 12.5]])
 GAMMA, STEPS, ENVS = 0.9, 9, 3
 
 

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 from gymnasium import spaces
 
 from sterling import envs, random_keys
@@ -147,19 +148,19 @@ class Bad:
     ("wrong", "said"),
     [
         (
-            {"state": jnp.zeros(())},
+            {"state": constant_array(0.0)},
             "the state of step has a different structure from that of Bad",
         ),
         (
-            {"state": {"place": jnp.zeros(())}},
+            {"state": {"place": constant_array(0.0)}},
             r"state of step\['place'\] is float32\[\], but that",
         ),
         (
-            {"obs": jnp.zeros(2)},
+            {"obs": constant_array([0.0, 0.0])},
             r"observation of step is float32\[2\], but that of Bad.reset is",
         ),
-        ({"reward": jnp.zeros(1)}, "step must return one number as reward"),
-        ({"terminated": jnp.zeros(())}, "must return a bool as terminated; got float32"),
+        ({"reward": constant_array([0.0])}, "step must return one number as reward"),
+        ({"terminated": constant_array(0.0)}, "must return a bool as terminated; got float32"),
         ({"more": 1}, r"step\(state, action, key\) must return state, obs, reward, terminated and"),
     ],
 )

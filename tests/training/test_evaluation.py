@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 
 import sterling
 from sterling import envs
@@ -16,7 +17,7 @@ from sterling.training.evaluation.evaluate_policy import evaluate
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 import logs
 
-SEEDS = jnp.asarray([0, 1], jnp.int32)
+SEEDS = constant_array([0, 1], np.int32)
 PPO = {"steps": 64, "envs": 2, "length": 16, "minibatch": 32, "epochs": 1, "width": 8}
 
 

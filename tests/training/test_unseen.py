@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 from gymnasium import spaces
 
 import sterling
@@ -22,7 +23,7 @@ from sterling.training.agent import Agent
 from sterling.training.blinded_algorithm import BlindedAlgorithm
 from sterling.types import Log, Mistake, Record, Spec
 
-SEED = jnp.zeros(1, jnp.int32)
+SEED = constant_array([0], np.int32)
 SMALL = {"evaluate_episodes": 4, "preset": False, "seeds": 1, "envs": 4}
 FIRST = {"length": 8, "minibatch": 32, "width": 8}
 BOX = spaces.Box(-1.0, 1.0, (1,), np.float32)

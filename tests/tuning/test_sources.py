@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from every_case import every
 
 import sterling
 from sterling.algorithms import ALGORITHMS
@@ -124,7 +125,7 @@ def test_supervised_learning_is_judged_by_answers(tmp_path):
     assert all(0.0 <= score <= 1.0 for score in tuned.report["incumbent"]["tuning"]["per_seed"])
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@every("name", ALGORITHMS)
 def test_every_algorithm_has_a_space_of_its_own(name):
     assert search_space.read_space(name, None)
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from every_case import every
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,7 +104,7 @@ def test_a_space_survives_json():
     assert Space.from_json(made.to_json()) == made
 
 
-@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if not is_language_algorithm(a)])
+@every("algorithm", [a for a in ALGORITHMS if not is_language_algorithm(a)])
 def test_every_algorithm_has_a_space_of_floats_around_its_defaults(algorithm):
     from sterling import algorithms
 

@@ -84,10 +84,10 @@ class Tabular:
                 raise Mistake(f"{what} does not hold probabilities. Make its rows sum to 1.")
         if (given < 0).any() or (given > 1).any():
             raise Mistake("end does not hold probabilities. Give numbers between 0 and 1.")
-        self._next = jnp.asarray(self.transition, jnp.float32)
-        self._reward = jnp.asarray(self.reward, jnp.float32)
-        self._end = jnp.asarray(self.end, jnp.float32)
-        self._start = jnp.asarray(self.start, jnp.float32)
+        self._next = jax.device_put(self.transition.astype(np.float32))
+        self._reward = jax.device_put(self.reward.astype(np.float32))
+        self._end = jax.device_put(self.end.astype(np.float32))
+        self._start = jax.device_put(self.start.astype(np.float32))
 
     states = property(lambda self: self.reward.shape[0], doc="The number of states.")
     actions = property(lambda self: self.reward.shape[1], doc="The number of actions.")
