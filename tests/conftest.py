@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import the modules beside this file
 
+import cost_of_an_algorithm
 import fixed_environment  # noqa: F401  (before JAX and others are imported)
 import jax
 import kept_programs
@@ -48,13 +49,17 @@ QUICK_CASES = json.loads((Path(__file__).parent / "quick_cases.json").read_text(
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow the cases that :data:`QUICK_CASES` leaves out."""
+    """Mark as slow the cases that :data:`QUICK_CASES` leaves out. Refuse tests that would have more
+    cases with every new algorithm, if they are not listed."""
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
             continue
         quick = QUICK_CASES.get(f"{item.path.stem}::{item.originalname}")
         if quick is not None and item.callspec.id not in quick:
             item.add_marker(pytest.mark.slow)
+    grown = cost_of_an_algorithm.grown(x for x in items if not x.get_closest_marker("slow"))
+    if grown:
+        raise pytest.UsageError("\n".join(grown))
 
 
 LEAST_DISK = 10 << 30  # bytes: compiled programs, runs and data sets of tests may take half of it

@@ -81,7 +81,7 @@ def test_options_may_stand_before_the_algorithm():
 def test_every_field_is_an_option_with_help(algorithm):
     _, fields = config_fields(algorithm)
     real = dataclasses.fields(find(algorithm).Config)
-    assert [(f.name, f.kind) for f in fields] == [(f.name, f.type) for f in real]
+    assert [(f.name, f.kind) for f in fields] == [(f.name, f.type) for f in real], algorithm
     given = []
     for field, true in zip(fields, real, strict=True):
         assert field.comment, f"{algorithm}: {field.name} has no comment beside it"
@@ -90,7 +90,7 @@ def test_every_field_is_an_option_with_help(algorithm):
         else:
             given.append(f"--{field.name}={true.default}")
     own = train.config_values(parse_command_line(["train", algorithm, "X", "--steps", "1", *given]))
-    assert own == {true.name: true.default for true in real}
+    assert own == {true.name: true.default for true in real}, algorithm
 
 
 @pytest.mark.parametrize(

@@ -78,10 +78,9 @@ ONLINE = (
 )
 
 
-def cases(names):
-    """Every algorithm with every kind of actions that it can take."""
-    both = [(name, space) for name in names for space in (BOX, CHOICES)]
-    return [(name, space) for name, space in both if ONE_SPACE.get(name, space) is space]
+def spaces_of(name):
+    """Return every kind of actions that an algorithm can take."""
+    return [space for space in (BOX, CHOICES) if ONE_SPACE.get(name, space) is space]
 
 
 def settings(module, **fields):
@@ -89,8 +88,8 @@ def settings(module, **fields):
     return module.Config(**{name: x for name, x in fields.items() if name in own})
 
 
-def fresh(name, space):
-    """A small agent that learns from a log, if it can."""
+def problem_of(name, space):
+    """A small problem, with a log if the algorithm can learn from one, and small settings."""
     module = algorithms.find(name)
     costs = {"cost": Channel()}
     envs = 1 if name in STREAMS else ROWS
@@ -100,15 +99,21 @@ def fresh(name, space):
         spec = Spec(*side, ROWS, 100, agents=Agents(("left", "right")))
     own = {"width": 4, "critic_width": 4, "depth": 1, "layers": 1, "diversity": None}
     own |= {"members": envs} if name == "cem-rl" else {}
-    config = settings(module, normalise_obs=True, **own)
-    return module, module.init(jax.random.key(0), spec, config)
+    return module, spec, settings(module, normalise_obs=True, **own)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name in NAMES if name not in (*ROLLOUTS, *OTHER_NEEDS)],
-)
-def test_needs_are_the_settings_of_the_same_name(name):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_new_agent(name, monkeypatch):
+    """What holds of every algorithm, in one test of each, which names the kind of actions."""
+    if name not in (*ROLLOUTS, *OTHER_NEEDS):
+        needs_are_the_settings_of_the_same_name(name)
+    for space in spaces_of(name):
+        no_two_parts_are_drawn_from_one_key(name, space, monkeypatch)
+        if name not in ONLINE:
+            every_answer_is_about_what_is_seen_in_the_logs_units(name, space)
+
+
+def needs_are_the_settings_of_the_same_name(name):
     module = algorithms.find(name)
     asked = {"batch": 7, "collect": 3, "learn": 5, "capacity": 1100, "warmup": 13}
     needs = module.needs(settings(module, **asked))
@@ -119,19 +124,31 @@ def test_needs_are_the_settings_of_the_same_name(name):
     assert feed.next_action == (name == "rebrac")
 
 
-@pytest.mark.parametrize(("name", "space"), cases(NAMES))
-def test_no_two_parts_of_a_new_agent_are_drawn_from_one_key(name, space, monkeypatch):
-    drawn, fold = [], random_keys.fold
+def no_two_parts_are_drawn_from_one_key(name, space, monkeypatch):
+    """Keys are computed, and of all that is drawn from them only the shapes."""
+    drawn, fold, split = [], random_keys.fold, random_keys.split
 
     def noted(key, purpose, counter=0):
-        if not any(isinstance(x, jax.core.Tracer) for x in (key, counter)):
+        if any(isinstance(x, jax.core.Tracer) for x in (key, counter)):
+            return fold(key, purpose, counter)
+        with jax.ensure_compile_time_eval():
             drawn.append((*np.asarray(jax.random.key_data(key)).tolist(), purpose, int(counter)))
-        return fold(key, purpose, counter)
+            return fold(key, purpose, counter)
 
-    monkeypatch.setattr(random_keys, "fold", noted)
-    fresh(name, space)
-    assert len(drawn) > 1
-    assert len(set(drawn)) == len(drawn)
+    def parted(key, purpose, count):
+        if isinstance(key, jax.core.Tracer):
+            return split(key, purpose, count)
+        with jax.ensure_compile_time_eval():
+            return split(key, purpose, count)
+
+    module, spec, config = problem_of(name, space)
+    key = jax.random.key(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(random_keys, "fold", noted)
+        patched.setattr(random_keys, "split", parted)
+        jax.eval_shape(lambda: module.init(key, spec, config))
+    assert len(drawn) > 1, space
+    assert len(set(drawn)) == len(drawn), space
 
 
 def acted(module, state, space, obs, key):
@@ -144,10 +161,10 @@ def acted(module, state, space, obs, key):
     return module.recall(state, past, obs, key, True)[0]
 
 
-@pytest.mark.parametrize(("name", "space"), cases(name for name in NAMES if name not in ONLINE))
-def test_every_answer_is_about_what_is_seen_in_the_logs_units(name, space):
+def every_answer_is_about_what_is_seen_in_the_logs_units(name, space):
     """(x - mean) / (deviation + 1e-3), in every question about an observation."""
-    module, state = fresh(name, space)
+    module, spec, config = problem_of(name, space)
+    state = jax.jit(lambda key: module.init(key, spec, config))(jax.random.key(0))
     plain = eqx.tree_at(
         lambda s: s.normaliser,
         state,

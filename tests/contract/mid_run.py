@@ -150,11 +150,12 @@ def one_step(
     """Return a row ``(1, 1, ...)`` of a rollout: one that "goes on", "ends", is "cut", or is
     "masked"."""
     rows = make_batch(Rollouts(6), continuous, garbage=garbage, allowed=allowed)
+    rows = jax.tree.map(np.asarray, rows)
     ends, stops = rows.last & (rows.discount == 0.0), rows.last & (rows.discount > 0.0)
     goes_on = rows.mask & ~rows.last & (rows.discount < 1.0)
     kinds = {"goes on": goes_on, "ends": ends, "cut": stops, "masked": ~rows.mask}
-    time, env = np.argwhere(np.asarray(kinds[kind]))[-1]
-    return jax.tree.map(lambda x: x[time : time + 1, env : env + 1], rows)
+    time, env = np.argwhere(kinds[kind])[-1]
+    return jax.tree.map(lambda x: jnp.asarray(x[time : time + 1, env : env + 1]), rows)
 
 
 def whole_episodes(garbage: float) -> Record:

@@ -174,8 +174,8 @@ def test_pieces_change_nothing(name):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", algorithms.GRADIENT_PRESETS)
-def test_every_name_stands_for_fields_that_there_are(name):
-    module = algorithms.find(name)
-    needs = module.needs(module.Config(**algorithms.preset_fields(name)))
-    assert isinstance(needs, Generations)
+def test_every_name_stands_for_fields_that_there_are():
+    for name in algorithms.GRADIENT_PRESETS:
+        module = algorithms.find(name)
+        needs = module.needs(module.Config(**algorithms.preset_fields(name)))
+        assert isinstance(needs, Generations), name

@@ -20,7 +20,7 @@ from sterling.report.runs.run_groups import group_results
 # preference each and are compared as if it were the same; td3, one of whose actors of such a small
 # size stays constant, at the best action for no preference.
 NAMES = ("ppo", "recurrent-ppo", "dqn", "r2d2", "sac")
-QUICK = {("ppo", "objectives-continuous"), ("dqn", "objectives")}
+QUICK = {("ppo", "objectives-continuous")}
 
 
 def runs():

@@ -111,7 +111,7 @@ def test_probe_world_is_solved(name, world, written_logs):
         np.testing.assert_allclose(action, np.stack([answer.action] * 2), atol=0.2)
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
+@pytest.mark.parametrize("name", ["dqn", pytest.param("ppo", marks=pytest.mark.slow)])
 def test_what_the_other_side_gains_is_lost(name):
     case = CASES[name]
     run = sterling.train(

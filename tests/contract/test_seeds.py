@@ -1,6 +1,6 @@
 """Seeds alone equal seeds together, exactly under `map`; a run that was stopped by a signal, saved
-and resumed equals an uninterrupted one, bit for bit. Every algorithm; in ``make test`` one of each
-kind of experience.
+and resumed equals an uninterrupted one, bit for bit. Every algorithm; in ``make test`` one that
+learns from a replay (quick_cases.json): tests/training/test_scheduled_runs.py holds it of PPO.
 
 Both are asked of one trained run, whose program is compiled once. What a fresh process makes of a
 run that was killed is in ``test_resume.py``.
@@ -15,7 +15,7 @@ from stopping import Stop, leaves
 import sterling
 from sterling.algorithms import find
 
-KINDS = {  # of what runs learn from and keep; one of each in make test, every algorithm in test-all
+KINDS = {  # of what runs learn from and keep; make test runs some of them, test-all every algorithm
     "ppo": "rollouts, compiled with the world",
     "recurrent-ppo": "and a memory that goes on from one to the next",
     "maml": "rollouts before and after every env has adapted",
@@ -92,7 +92,7 @@ def _plain(leaf):
     return np.asarray(jax.random.key_data(leaf) if keyed else leaf)
 
 
-@pytest.mark.parametrize(("name", "form"), each("ppo", "iql"))
+@pytest.mark.parametrize(("name", "form"), each("ppo"))
 def test_vmap_is_close_over_a_few_updates(name, form, written_logs):
     # crossq divides by deviations of batches, so rounding grows from update to update
     few = {"iterations": {"ppo": 3, "crossq": 8}.get(name, 48)}

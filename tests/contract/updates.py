@@ -86,10 +86,12 @@ class Update:
     @functools.cached_property
     def before(self) -> Any:
         """The state in the middle of a run."""
-        fresh = jax.jit(lambda key: self.module.init(key, self.spec, self.config))(
-            jax.random.key(0)
-        )
-        counters = self.counters
+        problem = (self.is_continuous, self.has_choices, self.has_log, self.has_state)
+        own = (self.name, self.config, problem)
+        if own not in _fresh:  # updates of one configuration begin at one state
+            init = jax.jit(lambda key: self.module.init(key, self.spec, self.config))
+            _fresh[own] = init(jax.random.key(0))
+        fresh, counters = _fresh[own], self.counters
         if mid_run.is_step(self.needs):
             row = streams.row_of(mid_run.rows_of(self.batch(), True))
             found = streams.fingerprint(row, "obs", "allowed")
@@ -115,6 +117,7 @@ class Update:
         )
 
 
+_fresh: dict[Any, Any] = {}
 GOLDEN = Path(__file__).parent / "golden.json"
 UNCOUNTED = (".expected",)  # a hash
 KEY = 1  # of the update's randomness
@@ -475,6 +478,13 @@ UPDATES = [
         is_continuous=False,
         has_choices=True,
     ),
+    Update(
+        "c51 masked double target due",
+        C51 | {"double": True, "n_step": 3, "priority": 0.6, "max_grad_norm": 50.0},
+        {".updates": 34},
+        is_continuous=False,
+        has_choices=True,
+    ),
     Update("qr-dqn", DQN | QR, {".updates": 33}, is_continuous=False),
     Update(
         "qr-dqn double target due",
@@ -493,6 +503,13 @@ UPDATES = [
         "qr-dqn masked double",
         DQN | QR | {"double": True, "huber": float("inf")},
         {".updates": 60},
+        is_continuous=False,
+        has_choices=True,
+    ),
+    Update(
+        "qr-dqn masked double target due",
+        DQN | QR | {"double": True, "n_step": 3, "huber": float("inf"), "max_grad_norm": 50.0},
+        {".updates": 34},
         is_continuous=False,
         has_choices=True,
     ),
@@ -580,6 +597,7 @@ UPDATES = [
         {".updates": 32},
     ),
     Update("crossq critics alone", JOINT, WARM | {".updates": 33}),
+    Update("crossq critics alone before the warm-up's end", JOINT, COLD | {".updates": 33}),
     Update("crossq actor due", JOINT, WARM | {".updates": 32}, RENORM_FAR),
     Update(
         "crossq actor due untuned",
@@ -652,6 +670,7 @@ UPDATES = [
         EDGE_OF_FAST,
     ),
     Update("drq-v2", DRQ, {".updates": 17}, EDGE_OF_DRQ),
+    Update("drq-v2 after the noise's end", DRQ, {".updates": 60}, EDGE_OF_DRQ),
     Update(
         "drq-v2 last noise",
         DRQ | {"n_step": 1, "correction": 0.7, "layer_norm": True},
@@ -664,6 +683,9 @@ UPDATES = [
     Update("td3 actor due", TD3, {".updates": 33}, EDGE),
     Update("td7 critics alone", TD7, BOUNDS | {".updates": 32}, EDGE_OF_7),
     Update("td7 actor due", TD7 | {"correction": 0.5}, BOUNDS | {".updates": 33}, EDGE_OF_7),
+    Update(
+        "td7 actor due normalised", TD7 | {"layer_norm": True}, BOUNDS | {".updates": 33}, EDGE_OF_7
+    ),
     Update("td7 targets due", TD7 | {"layer_norm": True}, BOUNDS | {".updates": 34}, EDGE_OF_7),
     Update("bc choices", LOGGED, is_continuous=False, has_choices=True, has_log=True),
     Update("bc box", LOGGED, has_log=True),
@@ -702,9 +724,23 @@ UPDATES = [
     Update("fql", FQL, has_log=True),
     Update("fql least", FQL | {"q_agg": "min", "normalise_q": True}, has_log=True),
     Update("dt box", DT, {".updates": 40}, has_log=True),
+    Update("dt box after the rise", DT, {".updates": 200}, has_log=True),
     Update("dt choices", DT | {"heads": 2}, {".updates": 200}, is_continuous=False, has_log=True),
 ]
 BY_LABEL = {update.label: update for update in UPDATES}
+# What these run is run by others above, or by a file in tests/algorithms; test-slow compares them.
+FURTHER = (
+    *("ppo choices", "a2c choices", "v-mpo choices", "ppg choices"),
+    *("ippo box normalised", "mappo box normalised", "recurrent-ppo choices"),
+    *("maml choices", "maml box normalised", "stream-ac masked choices", "cma-es choices first"),
+    *("c51", "c51 double target due", "c51 masked double"),
+    *("qr-dqn", "qr-dqn double target due", "qr-dqn masked double", "r2d2"),
+    *("sac choices", "tqc box untuned", "redq actor due untuned", "droq actor due untuned"),
+    *("crossq actor due untuned", "simba box untuned", "mbpo choices", "pebble choices"),
+    *("sac-lagrangian choices", "mpo box targets due", "mpo choices", "ddpg normalised"),
+    *("drq-v2 last noise", "td7 critics alone", "td7 actor due", "xql choices", "edac choices"),
+    *("cql box", "cql calibrated choices", "fql least", "dt choices"),
+)
 
 
 @functools.cache

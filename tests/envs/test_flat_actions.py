@@ -1,6 +1,6 @@
 """Nested actions reach an environment in its own form, and policies choose and give numbers."""
 
-import itertools
+import functools
 import re
 from pathlib import Path
 
@@ -186,6 +186,7 @@ CONTROL = [
 ]
 
 
+@functools.cache  # many refusals name the same others
 def make_agent(name, kind):
     algorithm, costs = algorithms.find(name), {"cost": Channel(better=-1)}
     envs = 1 if name.startswith("stream-") else 64
