@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.runtime
 
-.PHONY: demo lock newest test test-slow test-all lint types docs scores scores-slow shootout bench offline language judge reliability mutants browser all-cases clean
+.PHONY: demo lock newest test test-slow test-slow-part test-changed test-all lint types docs scores scores-slow shootout bench offline language judge reliability mutants browser all-cases clean
 
 # The versions that were tried, with their hashes; `pip install .` keeps the ranges of pyproject.toml.
 # Python translates what it imports, which is a small part of what is installed: --no-compile.
@@ -56,15 +56,22 @@ PYTEST = XLA_FLAGS="$(LEAST)" $(KEEP_BYTECODE) $(BIN)/python -m pytest -n 3 --di
 LEAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1
 ANNOTATED := tests/algorithms tests/contract tests/equations
 define tests
-	$(PYTEST) -m "$(1)" $(ANNOTATED)
-	$(PYTEST) -m "$(1)" $(ANNOTATED:%=--ignore=%) tests
+	$(PYTEST) -m "$(1)" $(2) $(ANNOTATED)
+	$(PYTEST) -m "$(1)" $(2) $(ANNOTATED:%=--ignore=%) tests
 endef
 
 test: $(STAMP)  ## the tests that hold every promise (about 15 minutes on two idle cores)
 	$(call tests,not slow)
 
-test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases
-	$(call tests,slow)
+test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases; PART=3/6: a part, if it has not passed
+	$(if $(PART),$(BIN)/python -m checks.passed_parts $(PART) -- $(MAKE) test-slow-part PART=$(PART),$(call tests,slow))
+
+test-slow-part: $(STAMP)
+	$(call tests,slow,-p checks.slow_parts --part $(PART))
+
+SINCE := main
+test-changed: $(STAMP)  ## the tests, quick and slow, that a change since SINCE (a commit or branch) can affect
+	$(BIN)/python -m checks.changed --since $(SINCE) --first $(ANNOTATED) -- env $(PYTEST)
 
 test-all: test test-slow  ## every test
 
