@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.runtime
 
-.PHONY: demo lock newest test test-slow test-all lint types docs scores scores-slow shootout bench offline language judge reliability mutants browser all-cases clean
+.PHONY: demo lock newest test test-slow test-slow-part test-changed test-all lint types docs scores scores-slow shootout bench offline language judge reliability mutants browser all-cases clean
 
 # The versions that were tried, with their hashes; `pip install .` keeps the ranges of pyproject.toml.
 # Python translates what it imports, which is a small part of what is installed: --no-compile.
@@ -62,11 +62,23 @@ test: $(STAMP)  ## the tests that hold every promise (about 10 minutes on two id
 	$(PYTEST) -m "not slow" $(OTHERS)
 
 # Both groups run whatever fails; checks/slow_runs.json then says what did, and at which commit.
-test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases (an hour)
+test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases (an hour); PART=3/6: a part, unless it has passed
+ifdef PART
+	$(BIN)/python -m checks.passed_parts $(PART) -- $(MAKE) test-slow-part PART=$(PART)
+else
 	rm -rf build/slow
 	-$(PYTEST) -m slow --junitxml=build/slow/annotated.xml $(ANNOTATED)
 	-$(PYTEST) -m slow --junitxml=build/slow/others.xml $(OTHERS)
 	$(BIN)/python checks/slow_runs.py record build/slow/annotated.xml build/slow/others.xml
+endif
+
+test-slow-part: $(STAMP)
+	$(PYTEST) -m slow -p checks.slow_parts --part $(PART) $(ANNOTATED)
+	$(PYTEST) -m slow -p checks.slow_parts --part $(PART) $(OTHERS)
+
+SINCE := main
+test-changed: $(STAMP)  ## the tests, quick and slow, that a change since SINCE (a commit or branch) can affect
+	$(BIN)/python -m checks.changed --since $(SINCE) --first $(ANNOTATED) -- env $(PYTEST)
 
 test-all: test test-slow  ## every test
 
