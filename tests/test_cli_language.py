@@ -13,10 +13,19 @@ from sterling.cli import main
 from sterling.commands.output.language_transcripts import turn_segments
 from sterling.evaluation.language.solve_rates import judge
 from sterling.language.models import lora, peft_folder
+from sterling.language.models.causal_lm import MODEL_SIZES
 from sterling.training.language.evaluate_scenes import answer_scenes
 from sterling.types import Mistake
 
 SHARED = {"seeds": 2, "evaluate_episodes": 8, "evaluate_every": 12, "limit": 8}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_layer():
+    """The smallest new language model has one layer: its programs compile in half the time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(MODEL_SIZES, "nano", (16, 1, 2, 1))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Exported policies choose the run's own actions, in every format, and without Sterling."""
 
 import dataclasses
+import functools
 import json
 import subprocess
 import sys
@@ -37,6 +38,7 @@ CASES = {
 }
 
 
+@functools.cache
 def run_of(case):
     algorithm, world, fields = CASES[case]
     return worlds.new_run(algorithm, world, **fields)

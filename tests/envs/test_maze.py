@@ -35,8 +35,9 @@ def ways(task, level):
 
 def test_every_room_is_reached_and_the_best_return_is_that_of_the_shortest_way():
     task = maze.make("4x5")[0]
+    draw = jax.jit(task.level)
     for number in range(6):
-        level = task.level(jax.random.fold_in(KEY, number))
+        level = draw(jax.random.fold_in(KEY, number))
         found = ways(task, level)
         assert sorted(found) == list(range(20))
         assert level.start != level.goal
@@ -82,8 +83,8 @@ def test_steps_and_what_is_seen_by_hand():
 
 def test_an_edit_is_one_door():
     task = maze.make("3x3")[0]
-    level = task.level(KEY)
-    edited = jax.vmap(lambda key: task.edit(level, key))(jax.random.split(KEY, 50))
+    level = jax.jit(task.level)(KEY)
+    edited = jax.jit(jax.vmap(lambda key: task.edit(level, key)))(jax.random.split(KEY, 50))
     assert ((np.asarray(edited.doors) != np.asarray(level.doors)).sum(1) == 1).all()
     assert len(np.unique(np.asarray(edited.doors), axis=0)) > 8
     assert (edited.goal == level.goal).all()

@@ -88,12 +88,13 @@ def test_the_state_says_who_stands_where_and_changes_nothing_else():
     assert (plain.spec.unseen, told.spec.unseen) == ((), ("state",))
     key, action = jax.random.split(jax.random.key(0), 1), jnp.full((1, 8, 2), 1, jnp.int32)
     (one, first), (two, whole) = plain.reset(key), told.reset(key)
+    move, move_told = jax.jit(plain.step), jax.jit(told.step)
     for _ in range(3):
         np.testing.assert_array_equal(first, whole["observation"])
         state = np.asarray(whole["state"]).reshape(1, 8, 3, 9)
         np.testing.assert_array_equal(state[:, :, :2], np.asarray(first)[..., :9])
         np.testing.assert_array_equal(state[:, :, 2], np.asarray(first)[:, :, 0, 9:18])
-        (one, left), (two, right) = plain.step(one, action, key), told.step(two, action, key)
+        (one, left), (two, right) = move(one, action, key), move_told(two, action, key)
         np.testing.assert_array_equal(left.channels["reward"], right.channels["reward"])
         first, whole = left.obs, right.obs
     pictures = [task.grid_image(np.asarray(x)) for task, x in ((plain.task, first),)]

@@ -58,6 +58,7 @@ def test_players_without_a_mistake_draw_and_chance_loses_to_them():
     table = tictactoe.perfect_moves()
     world = envs.make("tictactoe:self", (0, 1), 64, purpose="evaluate")
     keys, random = jax.random.split(jax.random.key(0), 2), np.random.default_rng(0)
+    move, fold = jax.jit(world.step), jax.jit(jax.vmap(jax.random.fold_in, (0, None)))
 
     def returns(perfect):
         state, obs = world.reset(keys)
@@ -68,8 +69,7 @@ def test_players_without_a_mistake_draw_and_chance_loses_to_them():
             place = ((own + 2 * other) * 3 ** np.arange(9)).sum(-1).astype(int)
             allowed = (mask & table[place]) if perfect else mask
             action = (allowed * random.random(allowed.shape)).argmax(-1)
-            state, step = world.step(state, jnp.asarray(action), jax.vmap(
-                lambda key, time=time: jax.random.fold_in(key, time))(keys))  # fmt: skip
+            state, step = move(state, jnp.asarray(action), fold(keys, time))
             assert set(np.unique(step.discount)) <= {0.0, 1.0}  # one side's own game
             found += np.asarray(step.reward)[np.asarray(step.last)].tolist()
             obs = step.obs
@@ -87,9 +87,9 @@ def test_what_the_next_mover_gains_the_mover_loses():
     world = envs.make("tictactoe:self", (0,), 1)
     keys = jax.random.split(jax.random.key(0), 1)
     state, _ = world.reset(keys)
-    steps = []
+    steps, move = [], jax.jit(world.step)
     for square in (0, 3, 1, 4, 2):
-        state, step = world.step(state, jnp.full((1, 1), square, jnp.int32), keys)
+        state, step = move(state, jnp.full((1, 1), square, jnp.int32), keys)
         steps.append(step)
     reward, discount, last, mask = (
         jnp.stack([getattr(step, name)[0, 0] for step in steps])

@@ -1,5 +1,6 @@
 """A source behind a change is the same source, and its draws are changed seed by seed."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,6 +45,9 @@ class Nobody:
         raise AssertionError
 
 
+drawn = eqx.filter_jit(lambda source, keys: collect(source, Nobody(), keys))
+
+
 def keys(at=0, seeds=2):
     return jax.random.split(jax.random.key(at), seeds)
 
@@ -51,14 +55,14 @@ def keys(at=0, seeds=2):
 @pytest.mark.parametrize("needs", [Transitions(64, updates=2), Sequences(16, 5)], ids=type)
 def test_what_the_source_draws_is_changed_with_a_key_for_each_seed(data, needs):
     source = DatasetSource.create(data, needs)
-    _, plain = collect(source, Nobody(), keys())
-    after, record = collect(Augment(source, Gaussian(0.1)), Nobody(), keys())
+    _, plain = drawn(source, keys())
+    after, record = drawn(Augment(source, Gaussian(0.1)), keys())
     noise = np.asarray(record.obs - plain.obs)
     assert 0.09 < noise.std() < 0.11
     assert not np.allclose(noise[0], noise[1])
     for name in ("action", "reward", "discount", "last", "mask"):
         np.testing.assert_array_equal(getattr(record, name), getattr(plain, name))
-    _, later = collect(after, Nobody(), keys(1))
+    _, later = drawn(after, keys(1))
     assert not np.allclose(later.obs, record.obs)
 
 
@@ -77,8 +81,8 @@ def test_a_compiled_draw_and_one_from_a_file_are_changed_alike(data):
 
 def test_a_seed_draws_the_same_alone(data):
     source = Augment(DatasetSource.create(data, Transitions(8)), Gaussian(0.1))
-    _, both = collect(source, Nobody(), keys())
-    _, alone = collect(source, Nobody(), keys()[1:])
+    _, both = drawn(source, keys())
+    _, alone = drawn(source, keys()[1:])
     np.testing.assert_array_equal(both.obs[1:], alone.obs)
 
 

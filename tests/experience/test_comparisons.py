@@ -31,14 +31,19 @@ def fixed_keys():
     return jax.random.split(jax.random.key(0), 2)
 
 
-@pytest.fixture(name="pairs")
+@pytest.fixture(name="pairs", scope="module")
 def _pairs():
     return make_pairs(worlds.find_world("reverse-text"), (0, 1), 12)
 
 
-@pytest.fixture(name="source")
+@pytest.fixture(name="source", scope="module")
 def _source(pairs):
     return PairSource.create(pairs, Comparisons(4, 3), TOKENS)
+
+
+@pytest.fixture(name="drawn", scope="module")
+def _drawn(source):
+    return collect(source, None, fixed_keys())[1]
 
 
 def write(folder, *records):
@@ -118,8 +123,7 @@ def test_slips_are_of_all_kinds_and_of_all_sizes():
     assert {type(add_typos(each, random)) for each in ("", "7", "-")} == {str}
 
 
-def test_a_row_is_a_text_and_its_mask_the_answer(pairs, source):
-    _, drawn = collect(source, None, fixed_keys())
+def test_a_row_is_a_text_and_its_mask_the_answer(pairs, drawn):
     assert drawn.mask.shape[:3] == (2, 3, 8)
     record = jax.tree.map(lambda x: x[1, 2], drawn)
     known = {pair.messages[-1].content: pair for pair in pairs}
@@ -136,8 +140,8 @@ def test_a_row_is_a_text_and_its_mask_the_answer(pairs, source):
         assert jnp.all(record.action[row, length:] == TOKENS.pad)
 
 
-def test_what_a_record_says_beside_the_tokens(source):
-    record = jax.tree.map(lambda x: x[0, 0], collect(source, None, fixed_keys())[1])
+def test_what_a_record_says_beside_the_tokens(drawn):
+    record = jax.tree.map(lambda x: x[0, 0], drawn)
     np.testing.assert_array_equal(record.extras["group"], [0, 1, 2, 3, 0, 1, 2, 3])
     np.testing.assert_array_equal(record.extras["score"], [1, 1, 1, 1, 0, 0, 0, 0])
     np.testing.assert_array_equal(record.reward.sum(1), record.extras["score"])
@@ -153,21 +157,21 @@ def test_what_a_record_says_beside_the_tokens(source):
     np.testing.assert_array_equal(openings[:4], openings[4:])
 
 
-def test_draws_are_a_function_of_the_key_alone_compiled_or_not(source):
+def test_draws_are_a_function_of_the_key_alone_compiled_or_not(source, drawn):
     assert source.traced
-    _, first = collect(source, None, fixed_keys())
-    _, again = jax.jit(lambda keys: collect(source, None, keys))(fixed_keys())
+    first, compiled = drawn, jax.jit(lambda keys: collect(source, None, keys))
+    _, again = compiled(fixed_keys())
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(one, other)
     assert jnp.any(first.obs[0] != first.obs[1])  # seeds
     assert jnp.any(first.obs[0, 0] != first.obs[0, 1])  # updates
-    _, other = collect(source, None, jax.random.split(jax.random.key(1), 2))
+    _, other = compiled(jax.random.split(jax.random.key(1), 2))
     assert jnp.any(first.obs != other.obs)
 
 
 def test_all_pairs_are_drawn_alike(pairs):
     source = PairSource.create(pairs, Comparisons(1200), TOKENS)
-    _, drawn = collect(source, None, fixed_keys()[:1])
+    _, drawn = jax.jit(lambda keys: collect(source, None, keys))(fixed_keys()[:1])
     found = np.unique(np.asarray(drawn.obs[0, 0, :1200]), axis=0, return_counts=True)[1]
     assert len(found) == 12
     assert np.all(np.abs(found - 100) < 45)

@@ -30,9 +30,15 @@ BONUSES = {
 ROWS = 64
 
 
+@functools.cache
+def fresh(name):
+    """A bonus of the corridor that has seen nothing."""
+    spec = envs.make("corridor:12", (0,), 1).spec
+    return eqx.filter_jit(lambda key: BONUSES[name].create(key, spec))(jax.random.key(0))
+
+
 def rows_of(name, cells, mask=None):
     """Rows of a corridor of 12 cells whose next observations are ``cells``."""
-    spec = envs.make("corridor:12", (0,), 1).spec
     cells = jnp.asarray(cells)
     hot = jax.nn.one_hot(cells, 12)
     zeros = jnp.zeros(len(cells))
@@ -40,20 +46,22 @@ def rows_of(name, cells, mask=None):
     before = jax.nn.one_hot(jnp.maximum(cells - 1, 0), 12)
     action = (cells % 2).astype(jnp.int32)
     record = Record(before, action, zeros, zeros + 1.0, hot, zeros > 0, mask)
-    return BONUSES[name].create(jax.random.key(0), spec), record
+    return fresh(name), record
+
+
+explore = eqx.filter_jit(lambda bonus, rows, key: bonus.explore(rows, key))
 
 
 def given(name, bonus, cells):
-    return np.asarray(bonus.explore(rows_of(name, cells)[1], jax.random.key(1))[1])
+    return np.asarray(explore(bonus, rows_of(name, cells)[1], jax.random.key(1))[1])
 
 
 @pytest.mark.parametrize("name", BONUSES)
 def test_what_was_seen_often_pays_less_than_what_is_new(name):
     bonus, rows = rows_of(name, np.arange(ROWS) % 4)
-    explore = eqx.filter_jit(lambda bonus, key: bonus.explore(rows, key)[0])
     learned = bonus
     for key in jax.random.split(jax.random.key(2), 150):
-        learned = explore(learned, key)
+        learned, _ = explore(learned, rows, key)
     known, new = (np.mean(given(name, learned, cells)) for cells in ([0, 1, 2, 3], [8, 9, 10, 11]))
     assert known < 0.3 * new
     assert known < 0.3 * np.mean(given(name, bonus, [0, 1, 2, 3]))
@@ -67,7 +75,7 @@ def test_masked_rows_teach_nothing(name):
     learned = []
     for each in (cells, other):
         bonus, rows = rows_of(name, each, mask)
-        learned.append(bonus.explore(rows, jax.random.key(3))[0])
+        learned.append(explore(bonus, rows, jax.random.key(3))[0])
     for x, y in zip(*map(jax.tree.leaves, learned), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7)
 
@@ -93,10 +101,11 @@ def test_disagreement_is_the_variance_of_models():
 
 def test_curiosity_trains_features_by_the_inverse_model_only():
     bonus, rows = rows_of("icm", [3, 5])
-    grads = jax.grad(lambda nets: jnp.sum(nets.surprise(rows)))(bonus.nets)
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda nets, of: jnp.sum(of(nets, rows))))
+    grads = gradient(bonus.nets, type(bonus.nets).surprise)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(grads.features))
     assert any(np.any(leaf) for leaf in jax.tree.leaves(grads.forward))
-    grads = jax.grad(lambda nets: jnp.sum(nets.inverse_loss(rows)))(bonus.nets)
+    grads = gradient(bonus.nets, type(bonus.nets).inverse_loss)
     assert any(np.any(leaf) for leaf in jax.tree.leaves(grads.features))
     logits = bonus.nets.inverse(
         jnp.concatenate([bonus.nets.features(x) for x in (rows.obs, rows.next_obs)], -1)
@@ -128,8 +137,10 @@ def collect(*how):
     """The source with a bonus after it acted, its rows, and those without a bonus."""
     plain, source = with_bonus(*how)
     assert source.traced == plain.traced
-    after, rows = source.live(Chance(), fixed_keys())
-    return after, rows, plain.live(Chance(), fixed_keys())[1] if plain.traced else None
+    if not plain.traced:
+        return *source.live(Chance(), fixed_keys()), None
+    live = eqx.filter_jit(lambda source: source.live(Chance(), fixed_keys()))
+    return *live(source), live(plain)[1]
 
 
 @pytest.mark.parametrize("word", BONUSES)

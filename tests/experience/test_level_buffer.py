@@ -1,5 +1,7 @@
 """New levels are tried without being learned from; the lowest scores make room for them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +70,12 @@ def live(source, time):
     return source.live(Idle(), at(time))
 
 
+@functools.cache
+def usual_history():
+    """Forty rounds of the usual buffer."""
+    return history(made(), 40)
+
+
 def history(source, rounds):
     """Before each round and after it, and its rows."""
     found = []
@@ -79,7 +87,7 @@ def history(source, rounds):
 
 
 def test_rows_of_levels_without_a_score_are_masked_and_scored():
-    for before, after, rows in history(made(), 12):
+    for before, after, rows in usual_history()[:12]:
         level, end = np.asarray(rows.extras["level"]), np.asarray(rows.last)
         content = np.take_along_axis(np.asarray(after.source.book)[:, None], level, 2)
         shown = np.asarray(rows.next_obs)[..., 0]
@@ -104,7 +112,7 @@ def test_rows_of_levels_without_a_score_are_masked_and_scored():
 
 def test_a_score_is_the_mean_gain_of_a_level_s_rows():
     """Losses count as 0; rows in which the world resets count not at all."""
-    before, after, rows = history(made(), 6)[-1]
+    before, after, rows = usual_history()[5]
     gain = np.maximum(np.asarray(Idle().advantage(rows)), 0.0)
     level, over = np.asarray(rows.extras["level"]), np.asarray(rows.last)
     reset = np.zeros_like(over)
@@ -119,7 +127,7 @@ def test_a_score_is_the_mean_gain_of_a_level_s_rows():
 
 
 def test_the_lowest_scores_make_room_but_not_those_in_use():
-    for before, after, _ in history(made(), 40)[20:]:
+    for before, after, _ in usual_history()[20:]:
         for seed in range(2):
             old, new = (np.asarray(x.source.book)[seed] for x in (before, after))
             changed = set(np.flatnonzero(old != new))

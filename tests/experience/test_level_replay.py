@@ -1,5 +1,7 @@
 """Prioritised level replay as a source: rows say their level, levels are chosen by their scores."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,9 +59,15 @@ def at(time):
     return random_keys.for_seeds(jnp.asarray(SEEDS, jnp.int32), "test", time)
 
 
+@functools.cache
 def made(task=Numbered):
     world = TracedWorld(task(), SEEDS, ENVS, levels=LEVELS)
     return LevelRollout.create(Rollout.create(world, 20, at(0)), at(1))
+
+
+@jax.jit
+def live(source, time):
+    return source.live(Idle(), at(time))
 
 
 def shown(source, obs):
@@ -72,7 +80,7 @@ def shown(source, obs):
 def test_rows_say_the_level_that_they_were_lived_in(task):
     source = made(task)
     for time in range(2, 5):
-        source, rows = jax.jit(lambda source, time: source.live(Idle(), at(time)))(source, time)
+        source, rows = live(source, time)
         level = np.asarray(rows.extras["level"])
         # an episode's first observation is the one after the masked row
         np.testing.assert_array_equal(level, shown(source, rows.next_obs))
@@ -85,12 +93,11 @@ def test_rows_say_the_level_that_they_were_lived_in(task):
 def test_the_next_levels_are_drawn_by_the_chances_and_episodes_are_counted():
     source = made()
     edges = jnp.stack([(jnp.arange(LEVELS) >= 5).astype(jnp.float32)] * 2)
-    source, rows = source.live(Idle(), at(2))
+    source, rows = live(source, 2)
     begun = np.asarray(~rows.mask).sum((1, 2))
     np.testing.assert_array_equal(source.count, begun)
-    _, rows = LevelRollout(source.source, source.told, edges, source.last, source.count).live(
-        Idle(), at(3)
-    )
+    edged = LevelRollout(source.source, source.told, edges, source.last, source.count)
+    _, rows = live(edged, 3)
     level, masked = np.asarray(rows.extras["level"]), ~np.asarray(rows.mask)
     later = np.cumsum(masked, 1) >= 2  # the next one may have been drawn before
     assert (level[later] == 5).all()
@@ -99,7 +106,7 @@ def test_the_next_levels_are_drawn_by_the_chances_and_episodes_are_counted():
 
 def test_the_count_of_a_level_is_that_of_its_newest_episode():
     source = made()
-    source, rows = source.live(Idle(), at(2))
+    source, rows = live(source, 2)
     for seed in range(2):
         number, last = 0, np.zeros(LEVELS, int)
         for time, env in np.ndindex(20, ENVS):

@@ -1,5 +1,7 @@
 """Older selves in a game: rows as the agent lives them, by hand, and who is in the pool."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -39,10 +41,16 @@ def ordered(order):
     return Ordered(jnp.tile(order, (len(SEEDS), 1)))
 
 
+@functools.cache
 def made(members=2, every=1000, order=DOWN, length=60):
     world = envs.make("tictactoe:self", SEEDS, ENVS)
     lived = Rollout.create(world, length, at(0))
     return OpponentPool.create(lived, (float(members), float(every)), at(0), ordered(order))
+
+
+@eqx.filter_jit
+def live(source, agent, time):
+    return source.live(agent, at(time))
 
 
 def games(rows, seed, env):
@@ -58,7 +66,7 @@ def games(rows, seed, env):
 
 
 def test_a_row_is_a_move_and_its_answer_where_somebody_sits_opposite():
-    _, rows = made().live(ordered(UP), at(1))
+    _, rows = live(made(), ordered(UP), jnp.int32(1))
     seated = np.asarray(rows.discount)[:, :, :4][np.asarray(rows.mask)[:, :, :4]]
     assert set(seated.tolist()) == {0.0, 1.0}
     alone = np.asarray(rows.discount)[:, :, 4:][np.asarray(rows.mask)[:, :, 4:]]
@@ -79,7 +87,7 @@ def test_a_row_is_a_move_and_its_answer_where_somebody_sits_opposite():
 
 
 def test_observations_are_the_agents_own_side():
-    _, rows = made().live(ordered(UP), at(1))
+    _, rows = live(made(), ordered(UP), jnp.int32(1))
     own, other = np.moveaxis(np.asarray(rows.obs["board"]).reshape(2, 60, ENVS, 2, 9), 3, 0)
     mask = np.asarray(rows.mask)[:, :, :4]
     assert not own[:, :, :4, 6:][mask].any()
@@ -109,7 +117,7 @@ def test_each_member_answers_in_its_own_envs():
     mixed = jnp.stack([jnp.tile(UP, (2, 1)), jnp.tile(DOWN, (2, 1))], 1)
     state = eqx.tree_at(lambda state: state.pool.order, source.source.state, mixed)
     source = eqx.tree_at(lambda source: source.source.state, source, state)
-    _, rows = source.live(ordered(jnp.roll(UP, -3)), at(1))  # 3 4 5 first
+    _, rows = live(source, ordered(jnp.roll(UP, -3)), jnp.int32(1))  # 3 4 5 first
     other = np.asarray(rows.obs["board"]).reshape(2, 60, ENVS, 2, 9)[..., 1, :]
     assert other[:, :, :2, 0].any()
     assert not other[:, :, :2, 8].any()
@@ -122,7 +130,7 @@ def test_the_agent_takes_a_member_s_place_when_its_time_has_come():
     for time in range(10):
         agent = ordered(jnp.full(9, time, jnp.int32))  # a mark, not a player
         before = np.asarray(source.source.state.pool.order)[:, :, 0]
-        source, _ = source.live(agent, at(time))
+        source, _ = live(source, agent, jnp.int32(time))
         after = np.asarray(source.source.state.pool.order)[:, :, 0]
         changed = before != after
         seen.append(changed.sum(1).tolist())

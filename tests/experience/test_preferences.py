@@ -1,6 +1,7 @@
 """Pairs of stretches that are compared: where they lie, who answers, what is kept and drawn."""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -21,6 +22,7 @@ FIELDS = {"queries": 6, "most_labels": 10, "ask_every": 5, "reward_batch": 16}
 FIELDS |= {"width": 4, "reward_width": 4, "reward_depth": 1, "batch": 8}
 
 
+@functools.cache
 def begun(world, segment, seeds=(0, 1), **fields):
     """Answers around a replay of a warm-up, and the agent."""
     config = pebble.Config(**{**FIELDS, "warmup": 120, "segment": segment, **fields})

@@ -66,7 +66,7 @@ def test_the_next_template_is_rendered_as_ever(monkeypatch):
 
 def test_the_limit_holds_in_every_thread(monkeypatch):
     """Signals, which only reach a main thread, are not what it is made of."""
-    monkeypatch.setattr(chat_template, "SECONDS", 1.0)
+    monkeypatch.setattr(chat_template, "SECONDS", 0.3)
     said = []
 
     def render():

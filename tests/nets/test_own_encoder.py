@@ -75,18 +75,19 @@ def seen(lead: tuple[int, ...]) -> dict[str, jax.Array]:
 def test_observations_reach_it_whole_with_any_leading_axes(lead):
     encoder = Encoder.create(jax.random.key(0), spec(make))
     obs = seen(lead)
-    found = encoder(obs)
+    found = eqx.filter_jit(encoder)(obs)
     assert found.shape == (*lead, FEATURES) == (*lead, encoder.size)
     flat = {name: x.reshape(-1, *SPACE[name].shape) for name, x in obs.items()}
     flat.pop("action_mask")
-    plain = make(jax.random.key(0), spaces.Dict({"speed": VECTOR}))(flat)
+    plain = eqx.filter_jit(make(jax.random.key(0), spaces.Dict({"speed": VECTOR})))(flat)
     np.testing.assert_allclose(found.reshape(-1, FEATURES), plain, rtol=1e-5, atol=1e-6)
 
 
 def test_its_arrays_are_the_ones_that_are_trained():
     encoder = Encoder.create(jax.random.key(0), spec(make))
     assert sum(leaf.size for leaf in jax.tree.leaves(encoder)) == 4 * 5 + 5 + 5 * 3 + 3 + 3
-    grads = jax.grad(lambda encoder: jnp.sum(encoder(seen((4,)))))(encoder)
+    loss = eqx.filter_grad(lambda encoder: jnp.sum(encoder(seen((4,)))))
+    grads = eqx.filter_jit(loss)(encoder)
     assert all(np.abs(leaf).max() > 0.0 for leaf in jax.tree.leaves(grads))
     assert not encoder.is_flat
     assert encoder.hidden_sizes(64, 3) == (64,)

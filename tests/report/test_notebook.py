@@ -9,10 +9,14 @@ import sterling
 from sterling.report.live import notebook_html
 
 
+def train(**options):
+    small = {"envs": 4, "length": 8, "minibatch": 16, "epochs": 1, "width": 8, "preset": False}
+    how = {"steps": 256, "evaluate_episodes": 2, **small, **options}
+    return sterling.train("ppo", "CartPole-v1", **how)
+
+
 def test_a_run_shows_its_summary_curve_and_film(tmp_path):
-    run = sterling.train(
-        "ppo", "CartPole-v1", steps=2_048, evaluate_episodes=2, out=tmp_path / "a<b"
-    )
+    run = train(out=tmp_path / "a<b")
     shown = run._repr_html_()
     assert "final return" in shown
     assert "a&lt;b" in shown
@@ -28,7 +32,7 @@ def test_a_run_shows_its_summary_curve_and_film(tmp_path):
 
 
 def test_a_run_without_folder_shows_its_summary():
-    run = sterling.train("ppo", "CartPole-v1", steps=2_048, evaluate_episodes=2)
+    run = train()
     assert "final return" in run._repr_html_()
     with pytest.raises(sterling.Mistake, match="no folder"):
         run.film()

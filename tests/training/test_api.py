@@ -29,9 +29,15 @@ def train(steps=1_280, seeds=2, **options):
     )
 
 
-def test_a_run_folder_holds_what_is_promised(tmp_path):
-    run = train(out=tmp_path / "run", log_every=128)
-    path = tmp_path / "run"
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run, and its folder."""
+    path = tmp_path_factory.mktemp("finished") / "run"
+    return train(out=path, log_every=128), path
+
+
+def test_a_run_folder_holds_what_is_promised(finished):
+    run, path = finished
     assert {"config.json", "metrics.jsonl", "checkpoints", "curve.png", "result.json"} <= {
         file.name for file in path.iterdir()
     }
@@ -55,9 +61,9 @@ def test_a_run_folder_holds_what_is_promised(tmp_path):
     assert all(len(row["data/return"]) == 2 for row in rows)
 
 
-def test_a_loaded_run_acts_as_the_trained_one(tmp_path):
-    run = train(out=tmp_path / "run")
-    loaded = sterling.load(tmp_path / "run")
+def test_a_loaded_run_acts_as_the_trained_one(finished):
+    run, path = finished
+    loaded = sterling.load(path)
     for one, other in zip(
         jax.tree.leaves(run.agent.state), jax.tree.leaves(loaded.agent.state), strict=True
     ):
@@ -65,7 +71,7 @@ def test_a_loaded_run_acts_as_the_trained_one(tmp_path):
     obs = np.array([1.0], np.float32)
     assert run.policy(obs) == loaded.policy(obs)
     assert loaded.result == run.result
-    assert sterling.resume(tmp_path / "run").result == run.result
+    assert sterling.resume(path).result == run.result
 
 
 def test_every_seed_that_explodes_is_named_and_the_run_ends(tmp_path):
@@ -158,10 +164,9 @@ def test_a_bound_that_is_wrong_or_has_no_effect_is_refused(bound, said):
                   action_bound=bound, workers=0)  # fmt: skip
 
 
-def test_a_folder_with_a_run_is_not_written_into(tmp_path):
-    train(out=tmp_path / "run")
+def test_a_folder_with_a_run_is_not_written_into(finished):
     with pytest.raises(Mistake, match="already holds a run"):
-        train(out=tmp_path / "run")
+        train(out=finished[1])
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import sterling
 from sterling.config_class import replace_leaves
 from sterling.report.runs.read_runs import read_results
 from sterling.report.runs.setting_differences import flat_settings
+from sterling.training.assembly.build_run import build_first_phase
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.config.settings import Settings
 from sterling.training.phases.phase_options import parse_phases
@@ -137,9 +139,7 @@ def test_processes_train_the_same_agents(annealed, tmp_path):
 
 
 def test_a_larger_budget_stretches_a_schedule(annealed, tmp_path):
-    _, how, _ = annealed
-    path = tmp_path / "run"
-    sterling.train("ppo", HERE, out=path, **{**how, "seeds": 1})
+    path = shutil.copytree(annealed[0], tmp_path / "run")
     sterling.resume(path, steps=640)
     share = np.concatenate([np.arange(10) / 10, np.arange(10, 20) / 20])
     np.testing.assert_allclose(rows(path), 3e-3 * (1 - share), rtol=1e-5)
@@ -332,9 +332,9 @@ def test_a_stored_schedule_is_checked():
 
 
 def test_without_a_schedule_the_agents_are_the_same_tree():
-    run = sterling.train("ppo", HERE, steps=32, **PPO)
-    assert run.agent.schedules is None
-    assert run.agent.at_iteration(jnp.int32(0)) is run.agent
+    agent = build_first_phase(settings_of()).agent
+    assert agent.schedules is None
+    assert agent.at_iteration(jnp.int32(0)) is agent
 
 
 @pytest.fixture(scope="module")

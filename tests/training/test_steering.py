@@ -111,8 +111,15 @@ class StopsAt:
             event.stop("seen enough")
 
 
-def test_a_callback_stops_the_run_which_a_larger_budget_continues(tmp_path):
-    path = tmp_path / "run"
+@pytest.fixture(name="plain", scope="module")
+def _plain(tmp_path_factory):
+    """A run of 384 steps that nothing steers, and its folder."""
+    path = tmp_path_factory.mktemp("plain") / "run"
+    return train(384, out=path), path
+
+
+def test_a_callback_stops_the_run_which_a_larger_budget_continues(plain, tmp_path):
+    path, (whole, usual) = tmp_path / "run", plain
     run = train(out=path, callbacks=[StopsAt(128)])
     stopped = run.result["stopped"]
     assert (stopped["by"], stopped["reason"], stopped["step"]) == ("StopsAt", "seen enough", 128)
@@ -120,11 +127,11 @@ def test_a_callback_stops_the_run_which_a_larger_budget_continues(tmp_path):
     assert timeless(sterling.resume(path).result) == timeless(run.result)  # it is finished
     with pytest.raises(Mistake, match="already has 128 steps"):
         sterling.resume(path, steps=128)
-    whole, again = train(384, out=tmp_path / "whole"), sterling.resume(path, steps=384)
+    again = sterling.resume(path, steps=384)
     assert "stopped" not in again.result
     same(whole.agent.state, again.agent.state)
     seen = [row | {"steps": 384} for row in rows(path)]  # 640 were planned at first
-    assert seen == rows(tmp_path / "whole")
+    assert seen == rows(usual)
     (earlier,) = run_folder.read_config(path)["earlier"]
     assert earlier["steps"] == 640
 
@@ -136,34 +143,32 @@ class Fails:
             raise ValueError("what\nnow")
 
 
-def test_a_callback_that_raises_is_named_and_nothing_is_lost(tmp_path):
+def test_a_callback_that_raises_is_named_and_nothing_is_lost(plain, tmp_path):
     words = r"^the callback Fails failed in on_log: ValueError: what now \(test_steering.py:\d+\)"
     with pytest.raises(Mistake, match=words) as caught:
-        train(out=tmp_path / "run", callbacks=[Fails()])
+        train(384, out=tmp_path / "run", callbacks=[Fails()])
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
     assert [row["step"] for row in rows(tmp_path / "run")] == [64, 128]
     assert rows(tmp_path / "run")[-1]["my/number"] == [1.0, 1.0]
-    again, whole = sterling.resume(tmp_path / "run"), train(out=tmp_path / "whole")
+    again, whole = sterling.resume(tmp_path / "run"), plain[0]
     same(whole.agent.state, again.agent.state)
     assert timeless(whole.result) == timeless(again.result)
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ({"number": 1.0}, "needs a slash"),
-        ({"data/return": 1.0}, "is a column of the run"),
-        ({"my/number": "much"}, "must be a number"),
-        ({"my/number": [1.0, 2.0, 3.0]}, "a list of 2"),
-    ],
-)
-def test_numbers_that_cannot_be_logged_are_refused(value, words):
+def test_numbers_that_cannot_be_logged_are_refused():
     class Logs:
         def on_log(self, event):
-            event.log(value)
+            for value, words in (
+                ({"number": 1.0}, "needs a slash"),
+                ({"data/return": 1.0}, "is a column of the run"),
+                ({"my/number": "much"}, "must be a number"),
+            ):
+                with pytest.raises(Mistake, match=words):
+                    event.log(value)
+            event.log({"my/number": [1.0, 2.0, 3.0]})
 
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(Mistake, match="a list of 2"):
         train(64, callbacks=[Logs()], evaluate_episodes=0)
 
 
@@ -309,14 +314,14 @@ def test_options_without_effect_are_refused(options, words, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_resume_refuses_what_changes_nothing(tmp_path):
-    train(64, out=tmp_path / "run", evaluate_episodes=0)
+def test_resume_refuses_what_changes_nothing(plain):
+    path = plain[1]
     with pytest.raises(Mistake, match=r"is finished\. Give a larger budget"):
-        sterling.resume(tmp_path / "run", time_budget=1)
+        sterling.resume(path, time_budget=1)
     with pytest.raises(Mistake, match="resume has no option 'stop'"):
-        sterling.resume(tmp_path / "run", stop=1)
+        sterling.resume(path, stop=1)
     with pytest.raises(Mistake, match=r"kept no best policy\. Train with keep"):
-        _ = sterling.load(tmp_path / "run").best
+        _ = sterling.load(path).best
 
 
 @pytest.mark.slow

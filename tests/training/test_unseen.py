@@ -196,12 +196,19 @@ def test_algorithms_of_every_kind_of_experience_learn_without_it(name, fields):
     assert action == told
 
 
-def test_a_policy_earns_what_one_can_that_does_not_see_it():
-    """It learns what is right in both states; its value is the mean over them."""
-    run = sterling.train(
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A run that has learned, and its folder."""
+    path = tmp_path_factory.mktemp("learned") / "run"
+    return sterling.train(
         "ppo", "probe:hidden", steps=20_000, **SMALL, **FIRST, epochs=4, lr=5e-3, gamma=0.8,
-        normalise_reward=False, normalise_obs=False,
-    )  # fmt: skip
+        normalise_reward=False, normalise_obs=False, out=path,
+    ), path  # fmt: skip
+
+
+def test_a_policy_earns_what_one_can_that_does_not_see_it(learned):
+    """It learns what is right in both states; its value is the mean over them."""
+    run, _ = learned
     obs = jax.tree.map(jnp.asarray, HiddenProbe().solution()[0])
     found = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
     np.testing.assert_allclose(found, [[1.0, 1.0]], atol=0.25)
@@ -239,9 +246,9 @@ def test_a_log_of_such_a_world_holds_it_and_its_learners_do_not_see_it(tmp_path)
     assert again.player()(alone) == run.player()(alone)
 
 
-def test_a_run_is_saved_and_loaded(tmp_path):
-    run = sterling.train("ppo", "probe:hidden", steps=64, **SMALL, **FIRST, out=tmp_path / "run")
-    again = sterling.load(tmp_path / "run")
+def test_a_run_is_saved_and_loaded(learned):
+    run, path = learned
+    again = sterling.load(path)
     assert (
         again.agent.algorithm
         == run.agent.algorithm
