@@ -1,6 +1,7 @@
 """Nested actions reach an environment in its own form, and policies choose and give numbers."""
 
 import functools
+import itertools
 import re
 from pathlib import Path
 
@@ -195,6 +196,7 @@ def make_agent(name, kind):
     jax.eval_shape(lambda key: algorithm.init(key, spec, config), jax.random.key(0))
 
 
+@functools.cache
 def documented():
     """The algorithms that docs/choosing.md names for each kind of actions."""
     page = (Path(__file__).parents[2] / "docs" / "choosing.md").read_text()
