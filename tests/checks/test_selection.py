@@ -10,13 +10,13 @@ PLANTED = [
     (
         "sterling/algorithms/q_learning/iqn.py",
         "tests/contract/test_structure.py",
-        "test_every_leaf_equals_the_oracle",
+        "test_its_updates_equal_their_oracles",
         "iqn",
     ),
     (
         "tests/contract/oracles/q_learning/iqn.py",
         "tests/contract/test_structure.py",
-        "test_every_leaf_equals_the_oracle",
+        "test_its_updates_equal_their_oracles",
         "iqn",
     ),
     ("sterling/data/formats/d4rl.py", "tests/data/test_formats.py", "test_any", None),
@@ -52,7 +52,7 @@ def test_what_every_test_needs_selects_everything(file):
 
 def test_one_algorithm_selects_its_own_cases():
     chosen = selection.select(["sterling/algorithms/q_learning/iqn.py"])
-    cases = chosen["tests/contract/test_structure.py"]["test_every_leaf_equals_the_oracle"]
+    cases = chosen["tests/contract/test_structure.py"]["test_its_updates_equal_their_oracles"]
     assert cases.keeps("iqn-double")
     assert not cases.keeps("dqn")
     assert not cases.keeps("qr-dqn")

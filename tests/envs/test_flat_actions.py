@@ -178,7 +178,11 @@ SPACES = {
     "binary": spaces.MultiBinary(2),
     "hybrid": HybridAction((2,), -np.ones(1), np.ones(1)),
 }
-FIELDS = {"edac": {"diversity": None}, "dt": {"target": 1.0, "horizon": 4}}
+FIELDS = {
+    "cem-rl": {"members": 64},
+    "edac": {"diversity": None},
+    "dt": {"target": 1.0, "horizon": 4},
+}
 NOT_OF_ONE_AGENT = {"ippo", "mappo", "maml", "distill", "pebble"}
 CONTROL = [
     name
