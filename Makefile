@@ -53,13 +53,12 @@ demo: $(DEMO_STAMP)  ## five seeds of PPO on HalfCheetah-v5: curve, result and a
 # Most of the time goes into compiling, so it is done in the least time; tests marked as_users compile as
 # users do (tests/contract/conftest.py). Annotations of shapes are executed in the processes of the first line.
 PYTEST = XLA_FLAGS="$(LEAST)" $(KEEP_BYTECODE) $(BIN)/python -m pytest -n 3 --dist worksteal
-LEAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1
+LEAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0
 ANNOTATED := tests/algorithms tests/contract tests/equations
 OTHERS := $(ANNOTATED:%=--ignore=%) tests
 
 test: $(STAMP)  ## the tests that hold every promise (about 10 minutes on two idle cores)
-	$(PYTEST) -m "not slow" $(ANNOTATED)
-	$(PYTEST) -m "not slow" $(OTHERS)
+	$(PYTEST) -m "not slow" $(ANNOTATED); first=$$?; $(PYTEST) -m "not slow" $(OTHERS) && exit $$first
 
 # Both groups run whatever fails; checks/slow_runs.json then says what did, and at which commit.
 test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases (an hour); PART=3/6: a part, unless it has passed
