@@ -156,7 +156,10 @@ def turns(algorithm: str) -> LearningTest:
     return LearningTest(f"{algorithm}-turns", test, "error", 1.0, -1, 2, measure)
 
 
-PROBES, LOG = "contract/test_probes.py::", "training/test_log.py::test_only_the_best_episodes"
+PROBES, LOG = (
+    "contract/test_probes.py::",
+    "training/test_offline_to_online.py::test_only_the_best_episodes",
+)
 LEVELS = "contract/test_level_probe.py::test_the_known_answers_are_reached_in_every_level"
 OBJECTIVES = "contract/test_objectives_probe.py::test_every_preference_gets_what_is_best_for_it"
 TESTS = [  # those that make test runs

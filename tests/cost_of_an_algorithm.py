@@ -19,14 +19,14 @@ TESTS = Path(__file__).parent
 MOST_CASES, MOST_COMPILING = 12, 2  # that one algorithm adds
 MANY = 12  # cases that name so many algorithms grow with their list
 COMPILING = {  # test -> cases that one algorithm adds
-    "contract/test_structure.py::test_its_updates_equal_their_oracles": 1,
+    "contract/test_update_oracles.py::test_its_updates_equal_their_oracles": 1,
     "algorithms/test_fresh_agents.py::test_a_new_agent": 1,
 }
 STATIC = {  # shapes are traced, or files are read
-    "contract/test_networks.py::test_every_algorithm_uses_it_and_layers_of_any_size": 1,
+    "contract/test_networks.py::test_every_algorithm_uses_the_chosen_encoder_and_layer_sizes": 1,
 }
 LANGUAGE = {  # in place of the first three
-    "contract/test_language_oracles.py::test_an_update_equals_its_oracle": 1,
+    "contract/test_language_oracles.py::test_language_update_equals_its_numpy_oracle": 1,
 }
 LISTED = COMPILING | STATIC | LANGUAGE
 

@@ -12,7 +12,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "agents.md").read_text()
 
 
 @pytest.mark.slow
-def test_the_example_learns_to_meet():
+def test_agents_page_example_learns_to_meet():
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     found: dict = {}
     exec(compile(code, "agents.md", "exec"), found)
@@ -21,7 +21,7 @@ def test_the_example_learns_to_meet():
     assert final["return"]["per_seed"][0] >= 2 * -(6 + 4 + 2)  # the shortest way of both
 
 
-def test_the_commands_are_understood():
+def test_agents_page_commands_parse():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 6
     trains = [parse_command_line(shlex.split(line)[1:]) for line in lines if "train" in line]

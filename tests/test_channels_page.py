@@ -9,7 +9,7 @@ import jax.numpy as jnp
 PAGE = Path(__file__).parents[1] / "docs" / "channels.md"
 
 
-def test_the_task_of_the_page_reports_its_channel():
+def test_channels_page_example_task_reports_its_channel():
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     found: dict = {}
     exec(compile(code, str(PAGE), "exec"), found)

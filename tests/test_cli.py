@@ -46,7 +46,7 @@ def refused(text, capsys):
     return lines[0].removeprefix("sterling: ")
 
 
-def test_train_understands():
+def test_train_command_parses_options_and_fields():
     chosen = words(
         "train ppo HalfCheetah-v5 --steps 1_000_000 --seeds 5 --out runs/a --lr 3e-4 --no-anneal "
         "--max_grad_norm=1 --log-std -1e-3 --target-kl inf --epochs 1e1 --env a=1 --env b=true "
@@ -143,16 +143,16 @@ def test_every_field_is_an_option_with_help(algorithm):
         ("list environments nonesuch", "No environment's name contains 'nonesuch'"),
     ],
 )
-def test_wrong_use_is_one_line(text, answer, capsys):
+def test_wrong_command_line_is_refused_in_one_line(text, answer, capsys):
     assert refused(text, capsys).startswith(answer)
 
 
-def test_a_misspelt_size_of_a_model_is_answered_with_its_name(capsys):
+def test_misspelt_model_size_suggests_the_name(capsys):
     said = refused("train sft reverse-text --model nan --updates 5", capsys)
     assert said.strip().endswith("config.json; did you mean nano?")
 
 
-def test_memory_that_does_not_suffice_is_told_in_one_line(monkeypatch, capsys):
+def test_out_of_memory_error_of_a_command_is_one_line(monkeypatch, capsys):
     def carry_out(chosen):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 5 bytes.")
 
@@ -161,7 +161,7 @@ def test_memory_that_does_not_suffice_is_told_in_one_line(monkeypatch, capsys):
     assert said.startswith("out of memory (Out of memory allocating 5 bytes). Use fewer")
 
 
-def test_a_full_disk_is_told_in_one_line_by_whoever_meets_it(monkeypatch, capsys):
+def test_full_disk_error_of_a_command_is_one_line(monkeypatch, capsys):
     def carry_out(chosen):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -171,7 +171,7 @@ def test_a_full_disk_is_told_in_one_line_by_whoever_meets_it(monkeypatch, capsys
 
 
 @pytest.mark.parametrize("platform", ["nonesuch", "cuda"])
-def test_a_platform_that_is_not_there_is_told_in_one_line(platform, tmp_path):
+def test_missing_jax_platform_is_named_in_one_line(platform, tmp_path):
     line = ["-m", "sterling", "train", "ppo", "CartPole-v1", "--steps", "5000", "--out", "run"]
     done = subprocess.run(
         [sys.executable, *line],
@@ -189,7 +189,7 @@ def test_a_platform_that_is_not_there_is_told_in_one_line(platform, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_home_is_found_where_the_shell_leaves_it_to_us(monkeypatch, tmp_path):
+def test_command_line_expands_the_home_directory_in_paths(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     asked = []
     monkeypatch.setattr(train, "carry_out", lambda chosen: asked.append(chosen.out) or 0)
@@ -219,7 +219,7 @@ def test_train_help_shows_fields_with_comments_and_defaults(capsys, monkeypatch)
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_lists(capsys):
+def test_list_command_prints_algorithms_and_environments(capsys):
     assert main(["list", "algorithms"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(ALGORITHMS)
@@ -237,14 +237,14 @@ def run_folder(tmp_path_factory):
     return folder
 
 
-def test_train_leaves_a_run(run_folder, capsys):
+def test_train_command_writes_a_run_folder(run_folder, capsys):
     names = {path.name for path in run_folder.iterdir()}
     assert {"config.json", "metrics.jsonl", "result.json", "curve.png", "checkpoints"} <= names
     config = json.loads((run_folder / "config.json").read_text())
     assert (config["config"]["length"], config["seeds"]) == (32, [0, 1])
 
 
-def test_evaluate(run_folder, capsys):
+def test_evaluate_command_prints_seeds_and_interval(run_folder, capsys):
     assert main(["evaluate", str(run_folder), "--episodes", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[:2]] == [["seed", "0"], ["seed", "1"]]
@@ -255,7 +255,7 @@ def test_evaluate(run_folder, capsys):
     assert lines[2].endswith("2 episodes each")
 
 
-def test_evaluate_within_declared_returns(run_folder, capsys):
+def test_evaluate_command_takes_return_bounds(run_folder, capsys):
     words = ["evaluate", str(run_folder), "--episodes", "2", "--return-within", "5,6"]
     assert main(words) == 0
     told = capsys.readouterr()
@@ -269,7 +269,7 @@ def test_resuming_a_complete_run_shows_its_result(run_folder, capsys):
     assert (run_folder / "metrics.jsonl").read_bytes() == before
 
 
-def test_play(run_folder, capsys):
+def test_play_command_writes_a_film(run_folder, capsys):
     film = run_folder / "film.gif"
     assert main(["play", str(run_folder), "--video", str(film), "--seed", "1", "--steps", "5"]) == 0
     assert film.stat().st_size > 1000
@@ -283,7 +283,7 @@ def test_training_twice_into_a_folder_is_refused(run_folder, capsys):
 
 
 @pytest.mark.slow
-def test_a_log_is_learned_from(tmp_path, capsys):
+def test_train_command_learns_from_a_dataset(tmp_path, capsys):
     data, out = tmp_path / "log", tmp_path / "run"
     make = f"data make CartPole-v1 --quality random --size 400 --seed 0 --out {data}"
     assert main(make.split()) == 0

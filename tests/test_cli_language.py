@@ -54,7 +54,7 @@ def told(capsys, *words):
 
 
 @pytest.mark.slow
-def test_models_are_judged_side_by_side_and_written_down(runs, capsys):
+def test_evaluate_command_compares_two_language_models(runs, capsys):
     asked = ("--samples", 4, "--problems", 6)
     code, out, _ = told(capsys, "evaluate", runs / "grpo", "--beside", runs / "sft", *asked)
     assert code == 0
@@ -78,7 +78,7 @@ def test_models_are_judged_side_by_side_and_written_down(runs, capsys):
 
 
 @pytest.mark.slow  # test_run_folders.py asks for the base as well
-def test_a_run_is_put_beside_what_it_began_with(runs):
+def test_solve_rates_compare_a_language_run_with_its_base_model(runs):
     found = judge(runs / "grpo", samples=2, problems=4, levels="0-1")
     assert [model.label for model in found.models] == ["base", "grpo"]
     assert found.levels == (0, 1, 0, 1)
@@ -89,7 +89,7 @@ def test_a_run_is_put_beside_what_it_began_with(runs):
 
 
 @pytest.mark.slow
-def test_plain_evaluation_gives_each_seed(imitates, capsys):
+def test_evaluate_command_of_a_language_run_prints_each_seed(imitates, capsys):
     code, out, _ = told(capsys, "evaluate", imitates / "sft", "--episodes", 4)
     assert code == 0
     assert "seed 0" in out
@@ -113,7 +113,7 @@ def shaken(x):
     return x + 0.5 * jax.random.normal(jax.random.key(x.size), x.shape) if real else x
 
 
-def test_the_policy_answers_texts_as_it_does_in_its_world(imitates):
+def test_language_run_policy_answers_texts_as_in_its_world(imitates):
     run = sterling.load(imitates / "sft")
     run.agent = jax.tree.map(shaken, run.agent)  # it has learned to say nothing so far
     lines = answer_scenes(run.agent, run.settings, jnp.asarray([0, 1]), 3)[1]
@@ -136,7 +136,7 @@ def test_the_policy_answers_texts_as_it_does_in_its_world(imitates):
         run.player()
 
 
-def test_a_language_model_is_not_written_as_one_file(imitates, capsys, tmp_path):
+def test_export_command_refuses_a_language_model_as_onnx(imitates, capsys, tmp_path):
     code, out, err = told(capsys, "export", imitates / "sft", tmp_path / "model.onnx")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"is written as a folder, for transformers and vLLM. Name it {tmp_path / 'model'}" in err
@@ -156,7 +156,7 @@ def test_compare_and_report_count_updates(imitates, capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_adapters_alone_are_taught_and_exported(runs, capsys):
+def test_lora_language_run_trains_and_exports_adapters(runs, capsys):
     shared = {"model": str(runs / "sft"), "limit": 8, "evaluate_episodes": 4, "examples": 64}
     words = {"lora": 2, "forget": True, "updates": 2, "seeds": [3, 5], "out": runs / "lora"}
     made = sterling.train("sft", "reverse-text", **shared, **words)
@@ -198,7 +198,7 @@ def test_adapters_alone_are_taught_and_exported(runs, capsys):
         (("export", "sft", "new", "--adapters"), "has no LoRA adapters"),
     ],
 )
-def test_wrong_use_is_one_line(imitates, capsys, words, said):
+def test_wrong_language_command_options_are_refused_in_one_line(imitates, capsys, words, said):
     folders = ("sft", "further", "nowhere", "new")
     words = [imitates / word if word in folders else word for word in words]
     code, _, err = told(capsys, *words)

@@ -15,7 +15,7 @@ YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
 
 
 @pytest.mark.slow
-def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
+def test_configuration_page_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     found: dict = {}
@@ -29,7 +29,7 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert "Report: report/index.html" in out
 
 
-def test_the_file_of_the_page_is_understood(tmp_path, capsys):
+def test_configuration_page_yaml_file_is_read(tmp_path, capsys):
     (tmp_path / "run.yaml").write_text(YAML)
     found = read_config_file(tmp_path / "run.yaml")
     assert (found["lr"], found["length"], found["steps"]) == (3e-4, 32, 20_000)
@@ -38,7 +38,7 @@ def test_the_file_of_the_page_is_understood(tmp_path, capsys):
     assert "steps=64 is below one iteration of ppo" in capsys.readouterr().err
 
 
-def test_the_commands_are_understood(tmp_path, monkeypatch):
+def test_configuration_page_commands_parse(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.yaml").write_text(YAML)
     (tmp_path / "study.yaml").write_text("algorithm: ppo\nenvironment: CartPole-v1\n")
@@ -53,12 +53,12 @@ ANSWERS = re.findall(r"^\| `(train .*)` \| `(sterling: .*)` \|$", PAGE, re.MULTI
 
 
 @pytest.mark.parametrize(("line", "answer"), ANSWERS)
-def test_the_answers_are_as_shown(line, answer, capsys):
+def test_configuration_page_error_messages_are_as_shown(line, answer, capsys):
     with pytest.raises(SystemExit) as left:
         raise SystemExit(main(shlex.split(line)))
     assert left.value.code == 2
     assert capsys.readouterr().err == answer + "\n"
 
 
-def test_there_are_answers():
+def test_configuration_page_shows_three_error_messages():
     assert len(ANSWERS) == 3

@@ -12,7 +12,7 @@ from sterling.cli_options import parse_command_line
 PAGE = (Path(__file__).parents[1] / "docs" / "critic-obs.md").read_text()
 
 
-def test_the_commands_are_understood():
+def test_critic_obs_page_commands_parse():
     lines = re.findall(r"^ *(sterling train .*)$", PAGE, re.MULTILINE)
     chosen = [parse_command_line(shlex.split(line)[1:]) for line in lines if "my_robot" in line]
     assert [each.critic_obs or each.obs for each in chosen] == [
@@ -22,7 +22,7 @@ def test_the_commands_are_understood():
 
 
 @pytest.mark.slow
-def test_the_student_loses_what_the_clue_does_not_say(tmp_path):
+def test_critic_obs_page_student_return_is_below_the_teachers(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "hints.py").write_text(code)
     world, teacher = f"{tmp_path / 'hints.py'}:Hints", tmp_path / "teacher"

@@ -66,14 +66,14 @@ def in_text(text):
 
 
 @every("page", PAGES, name_of)
-def test_links_lead_somewhere(page):
+def test_documentation_links_lead_to_existing_files(page):
     links = {link.partition("#")[0] for link in LINK.findall(page.read_text())}
     dead = {link for link in links if link and ":" not in link and not there(page.parent, link)}
     assert not dead
 
 
 @every("page", PAGES, name_of)
-def test_paths_are_there(page):
+def test_documentation_names_existing_paths(page):
     text = LINK.sub("", page.read_text())
     named = {each for path in PATH.findall(text) for each in braces(path)}
     missing = {path for path in named if not there(ROOT, path)}
@@ -85,14 +85,14 @@ def test_paths_are_there(page):
 
 
 @every("page", PAGES, name_of)
-def test_programs_are_there(page):
+def test_documentation_names_existing_scripts(page):
     for module, path in PYTHON.findall(page.read_text()):
         file = path.replace(".", "/") + ".py" if module else path
         assert (ROOT / file).exists(), path
 
 
 @every("page", PAGES, name_of)
-def test_make_has_its_targets(page):
+def test_documentation_names_existing_make_targets(page):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {word for pair in TARGET.findall(page.read_text()) for word in "".join(pair).split()}
     assert named <= targets
@@ -116,7 +116,7 @@ def words_of(line):
 
 
 @every("line", [line for line in BLOCKS if "[--" not in line])
-def test_a_command_of_a_block_is_understood(line):
+def test_documentation_code_block_commands_parse(line):
     try:
         parse_command_line(words_of(line))
     except SystemExit as left:  # help and version leave as well, with code 0
@@ -125,7 +125,7 @@ def test_a_command_of_a_block_is_understood(line):
 
 
 @every("line", TEXT)
-def test_a_command_in_running_text_names_what_there_is(line, capsys):
+def test_documentation_inline_commands_name_existing_options(line, capsys):
     said = words_of(line)
     assert said[0].rstrip(":") in COMMANDS or said[0].startswith("-"), TEXT[line]
     try:
@@ -136,7 +136,7 @@ def test_a_command_in_running_text_names_what_there_is(line, capsys):
             assert wrong not in told, f"{TEXT[line]}: {line}"
 
 
-def test_a_command_that_is_none_and_an_option_that_is_none_are_found():
+def test_documentation_check_refuses_unknown_commands_and_options():
     with pytest.raises(SystemExit):
         parse_command_line(["trian", "ppo"])
     with pytest.raises(SystemExit):

@@ -28,7 +28,7 @@ def bash(script, *words):
 
 
 @pytest.mark.slow
-def test_a_dict_and_picture_world_with_a_callback(tmp_path, capsys):
+def test_first_use_example_dict_world_with_a_callback_runs(tmp_path, capsys):
     sys.path.insert(0, str(EXAMPLES))
     import dict_world
 
@@ -40,7 +40,7 @@ def test_a_dict_and_picture_world_with_a_callback(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_from_a_dataset_to_a_policy_in_onnx(tmp_path):
+def test_first_use_example_dataset_to_onnx_runs(tmp_path):
     import numpy as np
     import onnxruntime
 
@@ -52,7 +52,7 @@ def test_from_a_dataset_to_a_policy_in_onnx(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_own_algorithm_in_an_own_environment_as_a_figure(tmp_path):
+def test_first_use_example_own_algorithm_to_figure_runs(tmp_path):
     bash("own_algorithm.sh", tmp_path, "4_096", "2")
     assert (tmp_path / "figure/index.html").exists()
     assert list((tmp_path / "figure").rglob("*.png"))

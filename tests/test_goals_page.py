@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "goals.md").read_text()
 
 
 @pytest.mark.slow
-def test_the_example_keeps_to_every_rule():
+def test_goals_page_example_passes_environment_check():
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     found: dict = {}
     exec(compile(code, "goals.md", "exec"), found)
@@ -24,7 +24,7 @@ def test_the_example_keeps_to_every_rule():
     assert JUDGE_CHECK in [each.what for each in findings]
 
 
-def test_the_commands_are_understood():
+def test_goals_page_commands_parse():
     lines = re.findall(r"^ *(sterling train .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 4
     words = [parse_command_line(shlex.split(line)[1:]).hindsight for line in lines]

@@ -102,20 +102,20 @@ def algorithm_files() -> list[Path]:
 
 
 @every("path", algorithm_files(), in_sterling)
-def test_an_algorithm_knows_nothing_of_files_loops_and_loggers(path):
+def test_algorithm_modules_import_only_lower_packages(path):
     rooms = {Path(file).parts[0].removesuffix(".py") for file in imported(path)}
     assert rooms - {"algorithms"} <= BELOW_ALGORITHMS
 
 
 @every("path", algorithm_files(), in_sterling)
-def test_the_length_of_a_schedule_is_called_planned(path):
+def test_algorithm_schedule_length_is_stored_as_planned(path):
     """By that name a larger budget finds it (training/driver.py)."""
     text = path.read_text()
     assert "spec.iterations" not in text or "\n    planned: " in text
 
 
 @every("path", algorithm_files(), in_sterling)
-def test_an_algorithm_reads_in_one_order(path):
+def test_algorithm_modules_define_functions_in_one_order(path):
     names = [n.name for n in ast.parse(path.read_text()).body if hasattr(n, "name")]
     if "Config" not in names:
         return  # a part of an algorithm, such as its discrete form
@@ -141,7 +141,7 @@ def rooms() -> list[Path]:
 
 
 @every("room", rooms(), in_sterling)
-def test_a_room_is_small_and_says_what_is_inside(room):
+def test_source_folders_are_small_and_have_a_docstring(room):
     files = [path for path in room.glob("*.py") if path.name != "__init__.py"]
     name = str(room.relative_to(ROOT))
     assert len(files) <= FOLDER_LIMIT or name in ALL_OF_ONE_KIND
@@ -154,7 +154,7 @@ def test_a_file_name_is_used_once():
 
 
 @every("path", FILES, in_sterling)
-def test_riddles_do_not_come_back(path):
+def test_source_names_avoid_listed_unclear_words(path):
     text = path.read_text()
     module = ast.parse(text)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -166,7 +166,7 @@ def test_riddles_do_not_come_back(path):
     assert not RIDDLES_IN_TEXT.findall(text)
 
 
-def test_the_files_of_the_listing_test_are_there():
+def test_listing_benchmark_names_existing_files():
     bugs = json.loads((ROOT.parent / "benchmarks" / "listing" / "bugs.json").read_text())
     assert len(bugs) == 30
     assert all((ROOT.parent / file).exists() for bug in bugs for file in bug["files"])

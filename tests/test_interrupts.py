@@ -114,19 +114,19 @@ def interrupted(program, tmp_path, times=1):
 
 
 @pytest.mark.parametrize("where", WORK)
-def test_an_interrupt_is_obeyed_in(where, tmp_path):
+def test_ctrl_c_ends_the_command_with_code_130(where, tmp_path):
     for times in (1, 3) if where == "python" else (1,):  # terminals deliver it twice
         code, out, err, tidy = interrupted(WORK[where], tmp_path, times)
         assert (code, out, err) == (130, "", "stopped\n")
         assert tidy or times > 1  # a repeated one may cut it short
 
 
-def test_who_forgets_an_interrupt_is_ended(tmp_path):
+def test_ctrl_c_swallowed_by_user_code_still_ends_the_command(tmp_path):
     code, out, err, _ = interrupted(DEAF, tmp_path)
     assert (code, out, err) == (130, "forgotten\n", "stopped\n")
 
 
-def test_everything_is_put_back():
+def test_ctrl_c_handler_restores_previous_handlers():
     before = signal.getsignal(signal.SIGINT), sys.unraisablehook
     leaving = CtrlCHandler()
     with pytest.raises(KeyboardInterrupt), leaving:
@@ -136,7 +136,7 @@ def test_everything_is_put_back():
     assert signal.set_wakeup_fd(-1) == -1
 
 
-def test_an_ignored_interrupt_stays_ignored():
+def test_ctrl_c_handler_keeps_an_ignored_sigint_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     with CtrlCHandler() as leaving:
         os.kill(os.getpid(), signal.SIGINT)
@@ -144,7 +144,7 @@ def test_an_ignored_interrupt_stays_ignored():
     assert not leaving.asked
 
 
-def test_an_interrupt_before_the_command_line_is_there_is_silent():
+def test_ctrl_c_during_import_exits_silently():
     line = "\n".join(
         [
             "import runpy, sys",

@@ -30,7 +30,7 @@ def test_no_two_keys_of_a_run_are_equal():
     assert len(np.unique(everything, axis=0)) == len(everything)
 
 
-def test_order_of_names_matters():
+def test_random_key_depends_on_the_order_of_purposes():
     key = jax.random.key(0)
     there = random_keys.fold(random_keys.fold(key, "act", 1), "world", 2)
     back = random_keys.fold(random_keys.fold(key, "world", 2), "act", 1)

@@ -12,7 +12,7 @@ from sterling.training.assembly.build_sources import parse_layers
 PAGE = (Path(__file__).parents[1] / "docs" / "levels.md").read_text()
 
 
-def test_the_example_begins_the_first_level_everywhere():
+def test_levels_page_example_starts_the_first_level():
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     found: dict = {}
     exec(compile(code, "levels.md", "exec"), found)
@@ -21,7 +21,7 @@ def test_the_example_begins_the_first_level_everywhere():
     np.testing.assert_array_equal(level.doors, np.tile(found["world"].book.doors[0], (2, 3, 1)))
 
 
-def test_the_commands_are_understood():
+def test_levels_page_commands_parse():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 9
     words = [parse_command_line(shlex.split(line)[1:]).sources for line in lines]

@@ -32,12 +32,12 @@ def test_every_dependency_is_locked_within_its_range(text):
 
 
 @every("text", PROJECT["dependencies"])
-def test_the_demo_installs_every_dependency(text):
+def test_runtime_requirements_pin_every_dependency(text):
     name = canonicalize_name(Requirement(text).name)
     assert name in [canonicalize_name(pinned) for pinned, _ in RUNTIME_PINS]
 
 
-def test_the_demo_installs_the_versions_that_tests_install():
+def test_runtime_requirements_are_a_subset_of_the_lock():
     assert set(RUNTIME_PINS) <= set(PINS)
     assert len(RUNTIME_PINS) < 0.7 * len(PINS)
 
@@ -48,6 +48,6 @@ def test_every_locked_package_carries_a_hash():
     assert all("--hash=sha256:" in block for block in blocks)
 
 
-def test_dependencies_that_are_tried_carry_both_bounds():
+def test_pyproject_dependencies_have_an_upper_bound():
     loose = [text for text in ASKED if "<" not in text and "==" not in text]
     assert not loose, "give each dependency a lower and an upper bound"

@@ -26,7 +26,7 @@ def done(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_command_of_the_page_runs(done):
+def test_looking_page_commands_run(done):
     assert len(done) == 6
     assert not any(done.values())
     assert Path("public/index.html").exists()
@@ -35,7 +35,7 @@ def test_every_command_of_the_page_runs(done):
 
 
 @pytest.mark.slow
-def test_the_code_of_the_page_reads_the_file(done):
+def test_looking_page_python_reads_the_episodes_file(done):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     found: dict = {}
     exec(compile(code, str(PAGE), "exec"), found)

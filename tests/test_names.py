@@ -16,11 +16,11 @@ from sterling.lookup.name_suggestions import did_you_mean, parse_literal
         ("transformer", "; there are ppo, SAC"),
     ],
 )
-def test_hint(wrong, said):
+def test_did_you_mean_suggests_the_nearest_name(wrong, said):
     assert did_you_mean(wrong, ["ppo", "SAC"], "there are ppo, SAC") == said
 
 
-def test_hint_is_nothing_where_nothing_is_near():
+def test_did_you_mean_is_empty_where_nothing_is_near():
     assert did_you_mean("transformer", ["ppo"]) == ""
 
 
@@ -35,11 +35,11 @@ def test_hint_is_nothing_where_nothing_is_near():
         ("a", "a"),
     ],
 )
-def test_literal(text, value):
+def test_parse_literal_of_command_line_values(text, value):
     assert parse_literal(text) == value
 
 
-def test_what_makes_another_environment_has_another_name():
+def test_factory_names_of_different_factories_differ():
     def make():
         return None
 
@@ -56,7 +56,7 @@ def test_what_makes_another_environment_has_another_name():
     assert len(set(names)) == 5
 
 
-def test_what_a_factory_takes_from_around_it_is_in_its_name():
+def test_factory_name_includes_closure_and_default_values():
     def made(size, kind=int, other=None):
         def make(words="a"):
             return kind(size, words, other)
@@ -69,7 +69,7 @@ def test_what_a_factory_takes_from_around_it_is_in_its_name():
     assert factory_name(other).endswith(" kind=float size=2>")
 
 
-def test_lambdas_of_a_loop_have_names_of_their_own():
+def test_factory_names_of_lambdas_in_a_loop_differ():
     names = []
     loop = "for kind in (int, str): names.append(called(lambda: kind(1)))"
     exec(loop, {"called": factory_name, "names": names})

@@ -23,7 +23,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["sequence", "graph"])
-def test_a_file_with_padded_observations_is_trained_in(number, tmp_path, monkeypatch, capsys):
+def test_networks_page_padded_observation_files_train(number, tmp_path, monkeypatch, capsys):
     file = ("my_env.py", "my_graph.py")[number]
     (line,) = re.findall(rf"^(sterling .*{file}.*)$", PAGE, re.MULTILINE)
     reading = re.findall(r"^(observations: .* -> attention.*)$", PAGE, re.MULTILINE)[number]
@@ -35,7 +35,7 @@ def test_a_file_with_padded_observations_is_trained_in(number, tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_the_example_trains_with_its_encoder():
+def test_networks_page_example_trains_with_its_own_encoder():
     _, _, code = BLOCKS
     found: dict = {"__name__": "networks_page"}
     exec(compile(code, "networks.md", "exec"), found)
@@ -44,7 +44,7 @@ def test_the_example_trains_with_its_encoder():
     assert [layer.weight.shape[1:] for layer in nets.policy.layers] == [(20, 32), (32, 16), (16, 2)]
 
 
-def test_the_commands_are_understood():
+def test_networks_page_commands_parse():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 8
     asked = [parse_command_line(shlex.split(line)[1:]) for line in lines]
@@ -61,7 +61,7 @@ ROWS = re.findall(r"^\| `(\(.*?\))` (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_the_table_is_the_rule(row):
+def test_networks_page_table_matches_image_recognition(row):
     assert len(ROWS) == 8
     shape, numbers, read = row
     low, high, kind = {"uint8": (0, 255, np.uint8), "floats in 0..1": (0.0, 1.0, np.float32)}.get(
@@ -73,7 +73,7 @@ def test_the_table_is_the_rule(row):
     assert read.split(", pointed")[0] == (f"picture {layout.sides_text}" if layout else vector)
 
 
-def test_every_preset_and_memory_is_named():
+def test_networks_page_names_every_encoder_preset_and_memory_unit():
     assert set(re.findall(r"^\| `([\w-]+)` \| ", PAGE, re.MULTILINE)) == set(PRESETS)
     for unit in ("gru", "lstm", "lru", "s5"):
         assert f"`{unit}`" in PAGE

@@ -97,7 +97,7 @@ def test_windows_steps_gymnasium_environments_in_the_trainers_process(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_had_is_named_in_a_line(tmp_path):
+def test_windows_limits_are_named_in_one_line(tmp_path):
     for words, reason in (
         (("ppo", "Pong-v5", "--steps", "100"), "EnvPool is not installed"),
         (("ppo", "gymnasium:CartPole-v1", "--steps", "2_048", "--env", "workers=1"), "workers=0"),

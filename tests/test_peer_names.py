@@ -39,7 +39,7 @@ def options_of(algorithm):
     return ["--" + name.replace("_", "-") for name in (*fields, *TRAIN_ARGUMENTS)]
 
 
-def test_every_name_of_the_table_leads_to_something_that_exists():
+def test_peer_names_table_leads_to_existing_names():
     for row in TABLE["options"]:
         assert set(row["here"]) <= all_fields() | set(TRAIN_ARGUMENTS), row
         assert row["here"] or row["remark"], row
@@ -56,14 +56,14 @@ def test_every_name_of_the_table_leads_to_something_that_exists():
     )
 
 
-def test_names_that_are_the_same_here_need_no_answer():
+def test_peer_names_equal_to_own_names_mean_the_same():
     """A word that is also ours must mean the same: it is accepted."""
     for row in TABLE["options"]:
         if row["word"] in row["here"]:
             assert row["value"] == "same", row
 
 
-def test_no_name_is_answered_twice_in_one_way():
+def test_peer_names_table_has_no_duplicate_rows():
     rows = [(peer, row["word"], here) for row in TABLE["options"]
             for peer in row["peers"] for here in row["here"] or [""]]  # fmt: skip
     assert len(set(rows)) == len(rows)
@@ -98,11 +98,11 @@ def test_no_name_is_answered_twice_in_one_way():
         ("ppo", "--env-kwargs", None, "it is called --env here"),
     ],
 )
-def test_an_option_of_another_library(algorithm, typed, value, said):
+def test_peer_option_name_is_answered_with_the_own_name(algorithm, typed, value, said):
     assert said in unknown_option(typed, options_of(algorithm), value=value)
 
 
-def test_a_field_in_python_is_answered_in_the_same_form():
+def test_peer_option_name_in_python_is_answered_alike():
     assert unknown_option("learning_rate", ["lr"], value="0.1") == (
         ": it is called lr here. Write lr=0.1"
     )
@@ -129,13 +129,13 @@ def test_a_field_in_python_is_answered_in_the_same_form():
         ("HerReplayBuffer", "--hindsight future"),
     ],
 )
-def test_an_algorithm_of_another_library(word, said):
+def test_peer_algorithm_name_is_answered_with_the_own_name(word, said):
     assert said in unknown_algorithm(word)
     with pytest.raises(Mistake, match=re.escape(said)):
         algorithms.find(word)
 
 
-def test_the_settings_that_make_cql_calibrated_are_understood():
+def test_peer_name_calql_settings_parse():
     row = next(row for row in TABLE["algorithms"] if row["word"] == "CalQL")
     said = next(each for each in peer_table("algorithms") if each.word == "CalQL").here.split()
     chosen = parse_command_line(["train", *said[:1], "Pendulum-v1", "--steps", "99", *said[1:]])
@@ -143,7 +143,7 @@ def test_the_settings_that_make_cql_calibrated_are_understood():
 
 
 @pytest.mark.parametrize("row", TABLE["environments"], ids=lambda row: row["example"])
-def test_an_environment_of_another_library(row):
+def test_peer_environment_name_is_answered_with_the_own_name(row):
     known = [name for each in names().values() for name in each]
     said = unknown_environment(row["example"], known)
     assert row["example_here"] in said
@@ -152,12 +152,12 @@ def test_an_environment_of_another_library(row):
 
 
 @pytest.mark.parametrize("name", ["PongNoFrameskip-v4", "HalfCheetah-v2", "halfcheetah-medium-v2"])
-def test_an_environment_of_another_library_is_not_accepted(name):
+def test_peer_environment_name_is_not_accepted(name):
     with pytest.raises(Mistake, match=r"Pong-v5 here|HalfCheetah-v5"):
         find_backend(name)
 
 
-def test_the_list_shows_the_table(capsys):
+def test_list_names_command_shows_the_peer_names_table(capsys):
     assert main(["list", "names", "clip_range"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in lines] == [
@@ -168,7 +168,7 @@ def test_the_list_shows_the_table(capsys):
     assert "called Pong-v5 here" in capsys.readouterr().err
 
 
-def test_the_list_of_algorithms_answers_too(capsys):
+def test_list_algorithms_command_answers_peer_names(capsys):
     assert main(["list", "algorithms", "ppo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [name for name in ALGORITHMS if "ppo" in name]
@@ -221,7 +221,7 @@ def test_misspelt_options_are_recognised_and_unrelated_words_are_not():
 
 
 @pytest.mark.parametrize("letter", range(3))
-def test_two_wrong_letters_in_any_long_option_are_recognised(letter):
+def test_long_option_names_with_two_typos_are_suggested(letter):
     known = options_of("ppo")
     for right in (each for each in known if len(each) > 9):
         swapped = right[: 3 + letter] + right[4 + letter] + right[3 + letter] + right[5 + letter :]

@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "phases.md").read_text()
 
 
 @pytest.mark.slow
-def test_the_example_tells_what_was_forgotten():
+def test_phases_page_example_reports_forgetting():
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     found: dict = {}
     exec(compile(code, "phases.md", "exec"), found)
@@ -22,7 +22,7 @@ def test_the_example_tells_what_was_forgotten():
     assert list(result["forgotten"]) == ["CartPole-v1"]
 
 
-def test_the_commands_are_understood():
+def test_phases_page_commands_parse():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 5
     asked = [parse_command_line(shlex.split(line)[1:]) for line in lines]

@@ -9,7 +9,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "platforms.md").read_text()
 
 
 @pytest.mark.slow
-def test_the_notebook_shows_a_run_and_a_film(tmp_path, monkeypatch):
+def test_platforms_page_notebook_shows_a_run_and_a_film(tmp_path, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     found: dict = {}

@@ -22,7 +22,7 @@ def pieces():
     return [(code, command) for code, command in (each.groups() for each in form.finditer(PAGE))]
 
 
-def test_the_code_of_the_page_holds(tmp_path, monkeypatch):
+def test_record_page_python_and_import_command_agree(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     for code, command in pieces():
@@ -34,7 +34,7 @@ def test_the_code_of_the_page_holds(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_page_is_carried_out(tmp_path, monkeypatch, capsys):
+def test_record_page_code_and_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
@@ -58,5 +58,5 @@ def test_every_option_of_tables_is_explained():
 
 
 @pytest.mark.parametrize("environment", ["LunarLander-v3", "CartPole-v1"])
-def test_the_environments_of_the_page_exist(environment):
+def test_record_page_environments_are_registered(environment):
     assert environment in gymnasium.registry

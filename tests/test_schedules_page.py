@@ -31,7 +31,7 @@ def test_the_example_trains_with_two_schedules(tmp_path, monkeypatch):
     np.testing.assert_allclose([row["schedule/clip"][0] for row in rows], clip, rtol=1e-5)
 
 
-def test_the_commands_are_understood(tmp_path, monkeypatch):
+def test_schedules_page_commands_parse(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("schedule.csv").write_text("step,value\n0,3e-4\n100000,0\n")
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
@@ -45,7 +45,7 @@ def test_the_commands_are_understood(tmp_path, monkeypatch):
     assert dict(tuned.set) == {"lr": "linear:1e-3:0"}
 
 
-def test_the_words_of_the_table_are_schedules():
+def test_schedules_page_table_words_parse():
     words = re.findall(r"^\| `([^`]+)` \|", PAGE, re.MULTILINE)
     known = [word for word in words if word.partition(".")[2] not in ("csv", "py:falling")]
     assert len(known) == 8

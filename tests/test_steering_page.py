@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "steering.md").read_text()
 
 
 @pytest.mark.slow
-def test_the_example_is_called_as_the_page_says(capsys):
+def test_steering_page_callback_example_runs(capsys):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     found: dict = {}
     rows = []
@@ -27,7 +27,7 @@ def test_the_example_is_called_as_the_page_says(capsys):
     assert {name for name in METHODS if f"def {name}(self, event)" in code} == set(METHODS)
 
 
-def test_the_table_names_what_an_event_has():
+def test_steering_page_table_lists_event_attributes():
     table = PAGE[PAGE.index("| of an event") :]
     named = [name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
              for name in re.findall(r"`(\w+)", cell)]  # fmt: skip
@@ -36,7 +36,7 @@ def test_the_table_names_what_an_event_has():
     assert all(hasattr(Event, name) or re.search(rf"\b{name}\b", attributes) for name in named)
 
 
-def test_the_commands_are_understood():
+def test_steering_page_commands_parse():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 7
     asked = [parse_command_line(shlex.split(line)[1:]) for line in lines]

@@ -32,7 +32,7 @@ def alike(line):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_a_tutorial_says_what_it_needs_and_shows_files_as_they_are(page):
+def test_tutorial_has_its_sections_and_shows_example_files_unchanged(page):
     text = page.read_text()
     for words in ("**You need**", "**It takes**", "## Where to go next"):
         assert words in text

@@ -12,7 +12,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "warm-starts.md").read_text()
 
 
 @pytest.mark.slow
-def test_the_examples_run(tmp_path, monkeypatch, capsys):
+def test_warm_starts_page_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     first, second = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (line,) = re.findall(r"^    (init: .*)$", PAGE, re.MULTILINE)
@@ -25,7 +25,7 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     assert found["run"].result["steps"] == 2048
 
 
-def test_the_commands_are_understood():
+def test_warm_starts_page_commands_parse():
     lines = re.findall(r"^(sterling .*)$", PAGE, re.MULTILINE)
     asked = [parse_command_line(shlex.split(line)[1:]) for line in lines]
     starts = [each.init for each in asked[:-1]]

@@ -22,7 +22,7 @@ AREAS = {
     "training": ("training/test_*.py",),
     "algorithms": (
         "algorithms/test_*.py",
-        "contract/test_structure.py",
+        "contract/test_update_oracles.py",
         "contract/test_language_oracles.py",
     ),
 }

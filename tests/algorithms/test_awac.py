@@ -59,7 +59,7 @@ def fixed_choices(**fields):
     return eqx.tree_at(every, state, [x for b in biases for x in (jnp.zeros((OBS, 2)), b)])
 
 
-def test_targets_of_choices_by_hand():
+def test_awac_target_for_discrete_actions_matches_hand_values():
     batch = batch_of(FORMS[1])
     y = awac.target(fixed_choices(), batch, jax.random.key(0))
     expected = batch.reward + 0.5 * batch.discount * (0.25 * 11.0 + 0.75 * 13.0)
@@ -67,7 +67,7 @@ def test_targets_of_choices_by_hand():
 
 
 @pytest.mark.parametrize(("temperature", "most"), [(1.0, 100.0), (0.5, 100.0), (0.05, 2.0)])
-def test_weights_of_choices_by_hand(temperature, most):
+def test_awac_advantage_weights_for_discrete_actions_match_hand_values(temperature, most):
     """min Q = (1, 3) and V = 1/4 + 9/4 = 2.5, so that advantages are -1.5 and 0.5."""
     state = fixed_choices(temperature=temperature, most=most)
     batch = batch_of(FORMS[1])
@@ -77,7 +77,7 @@ def test_weights_of_choices_by_hand(temperature, most):
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_weights_of_boxes_by_hand():
+def test_awac_advantage_weights_for_continuous_actions_match_reference():
     state, batch, key = make(temperature=0.7), batch_of(BOX), jax.random.key(4)
     mean = np.tanh(np.asarray(state.actor.net(batch.obs)))
     noise = np.asarray(jax.random.normal(key, (ROWS, ACTIONS)))
@@ -87,7 +87,7 @@ def test_weights_of_boxes_by_hand():
     np.testing.assert_allclose(found, np.exp((q - v) / 0.7), rtol=1e-4)
 
 
-def test_the_actor_s_loss_is_a_weighted_likelihood():
+def test_awac_actor_loss_is_advantage_weighted_log_likelihood():
     state, batch = make(), batch_of(BOX)
     weight = np.random.default_rng(2).uniform(0.0, 3.0, ROWS).astype(np.float32)
     mean = np.tanh(np.asarray(state.actor.net(batch.obs)))
@@ -98,7 +98,7 @@ def test_the_actor_s_loss_is_a_weighted_likelihood():
 
 
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
-def test_an_update_changes_everything_that_learns(space):
+def test_awac_update_changes_actor_critics_and_target(space):
     state, batch = make(space, tau=0.1), batch_of(space)
     after, signals = jax.jit(awac.learn)(state, batch, jax.random.key(0))
     for name in ("actor", "critics"):
@@ -120,7 +120,7 @@ def test_an_update_changes_everything_that_learns(space):
 
 
 @pytest.mark.parametrize("temperature", [0.1, 1000.0])
-def test_small_temperatures_choose_large_ones_imitate(temperature):
+def test_awac_small_temperature_maximises_and_large_one_imitates_the_log(temperature):
     """Choice 0 is logged three times as often and pays 0, choice 1 pays 1; then the world ends."""
     action = jnp.asarray(np.arange(ROWS) % 4 == 0, jnp.int32)
     batch = batch_of(
@@ -140,7 +140,7 @@ def test_small_temperatures_choose_large_ones_imitate(temperature):
     assert abs(found - (1.0 if temperature == 0.1 else 0.25)) < 0.05
 
 
-def test_a_value_is_the_mode_s_or_the_policy_s():
+def test_awac_value_uses_mean_over_choices_or_mode_of_a_continuous_policy():
     np.testing.assert_allclose(awac.value(fixed_choices(), jnp.zeros((4, OBS))), 2.5)
     state, obs = make(), batch_of(BOX).obs
     action, _ = awac.act(state, obs, jax.random.key(0), False)
@@ -148,7 +148,7 @@ def test_a_value_is_the_mode_s_or_the_policy_s():
     np.testing.assert_allclose(awac.value(state, obs), expected, rtol=1e-5)
 
 
-def test_actions_keep_to_their_space():
+def test_awac_actions_match_action_space_and_multidiscrete_is_refused():
     state = make(spaces.Box(-1.0, 1.0, (2, 3), np.float32))
     obs = jnp.zeros((50, OBS))
     action, _ = awac.act(state, obs, jax.random.key(0), True)

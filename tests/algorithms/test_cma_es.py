@@ -19,7 +19,7 @@ ADAPT = jax.jit(cma_es.adapt_search)
 
 
 @pytest.mark.parametrize("form", ["full", "diagonal"])
-def test_every_generation_is_that_of_another_implementation(form):
+def test_cma_es_generations_equal_reference_package(form):
     rows = NUMBERS[form]
     points, size = np.shape(rows[0]["white"])
     search = cma_es.Search.create(size, NUMBERS["sigma"], is_full=form == "full")
@@ -33,7 +33,7 @@ def test_every_generation_is_that_of_another_implementation(form):
 
 
 @pytest.mark.parametrize("count", [5, 8])
-def test_points_that_do_not_count_change_nothing(count):
+def test_cma_es_ignores_masked_candidates(count):
     rng = np.random.default_rng(0)
     z = rng.normal(size=(8, 3)).astype(np.float32)
     z[count:] = 77.0
@@ -45,13 +45,13 @@ def test_points_that_do_not_count_change_nothing(count):
 
 
 @pytest.mark.parametrize("sizes", list(NUMBERS["weights"]))
-def test_weights_are_those_of_another_implementation(sizes):
+def test_cma_es_recombination_weights_equal_reference_package(sizes):
     size, points = map(int, sizes.split(","))
     found = jax.jit(full_rates, static_argnums=(0, 2))(points, jnp.int32(points), size).weights
     np.testing.assert_allclose(found, NUMBERS["weights"][sizes], rtol=1e-4, atol=1e-6)
 
 
-def test_weights_of_parents_add_up_to_one_and_fall():
+def test_cma_es_parent_weights_sum_to_one_and_decrease():
     rates = jax.jit(full_rates, static_argnums=(0, 2))(12, jnp.int32(10), 5)
     weights = np.asarray(rates.weights)
     np.testing.assert_allclose(weights[:5].sum(), 1.0, rtol=1e-5)
@@ -80,12 +80,12 @@ def minimise(is_full, generations=150):
     return np.asarray(jax.jit(lambda: jax.lax.scan(step, start, keys)[1])())
 
 
-def test_a_full_matrix_finds_the_axes_and_a_diagonal_one_cannot():
+def test_cma_es_full_covariance_solves_rotated_problem_diagonal_does_not():
     assert minimise(True)[-1] < 1e-4
     assert minimise(False)[-1] > 1.0
 
 
-def test_axes_are_those_of_the_covariance():
+def test_cma_es_axes_are_eigenvectors_of_the_covariance():
     rng = np.random.default_rng(2)
     wide = rng.normal(size=(5, 5))
     covariance = jnp.asarray(wide @ wide.T + np.eye(5), jnp.float32)
@@ -98,7 +98,7 @@ def test_axes_are_those_of_the_covariance():
     np.testing.assert_allclose(found.scales**2, np.linalg.eigvalsh(covariance), rtol=1e-4)
 
 
-def test_large_networks_have_a_diagonal_matrix():
+def test_cma_es_uses_diagonal_covariance_for_large_networks():
     spec = Spec(spaces.Box(-1.0, 1.0, (4,), np.float32), spaces.Discrete(2), 8, 10)
     small = {"width": 3, "depth": 1}  # 4 x 3 + 3 + 3 x 2 + 2 = 23 weights
     full = cma_es.init(jax.random.key(0), spec, cma_es.Config(**small, full_weights=23))
@@ -107,7 +107,7 @@ def test_large_networks_have_a_diagonal_matrix():
     assert diagonal.search.covariance.shape == (23,)
 
 
-def test_a_few_envs_are_refused():
+def test_cma_es_refuses_fewer_than_four_envs():
     spec = Spec(spaces.Box(-1.0, 1.0, (4,), np.float32), spaces.Discrete(2), 3, 10)
     with pytest.raises(Mistake, match="at least 4 envs"):
         cma_es.init(jax.random.key(0), spec, cma_es.Config())

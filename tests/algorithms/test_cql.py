@@ -47,7 +47,7 @@ def make(module, space, **fields):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
-def test_without_a_penalty_it_is_sac(space):
+def test_cql_with_zero_penalty_equals_sac(space):
     """Every network, target and temperature, over several updates."""
     batch = batch_of(space)
     one = make(cql, space, penalty=0.0, actor_lr=0.01, backup_entropy=True, target_entropy=-1.0)
@@ -70,7 +70,7 @@ def plain(net, x):
 
 
 @pytest.mark.slow
-def test_the_gap_of_choices_by_hand():
+def test_cql_conservative_gap_for_discrete_actions_matches_hand_values():
     batch, state = batch_of(FORMS[1]), make(cql, FORMS[1])
     assert cql.sample_actions(state, batch, jax.random.key(0)) is None
     found = cql.conservative_gaps(state.critics, batch, None, state.config)
@@ -81,7 +81,7 @@ def test_the_gap_of_choices_by_hand():
 
 
 @pytest.mark.slow
-def test_the_gap_of_boxes_by_hand():
+def test_cql_conservative_gap_for_continuous_actions_matches_hand_values():
     batch, state = batch_of(BOX), make(cql, BOX, n_actions=4)
     drawn = cql.sample_actions(state, batch, jax.random.key(5))
     actions, log_density = (np.asarray(x) for x in drawn)
@@ -106,7 +106,7 @@ def test_the_gap_of_boxes_by_hand():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
-def test_the_loss_adds_half_the_penalty_times_both_gaps(space):
+def test_cql_critic_loss_adds_half_the_penalty_times_both_gaps(space):
     batch, state = batch_of(space), make(cql, space, penalty=3.0)
     drawn, y = cql.sample_actions(state, batch, jax.random.key(0)), jnp.ones(ROWS)
     loss, (metrics, _) = cql.critic_loss(state.critics, state, batch, y, drawn)
@@ -117,7 +117,7 @@ def test_the_loss_adds_half_the_penalty_times_both_gaps(space):
     np.testing.assert_allclose(metrics["value/gap"], gap[:, mask].mean(), rtol=1e-5)
 
 
-def test_the_target_has_no_entropy_unless_asked():
+def test_cql_target_has_no_entropy_unless_backup_entropy():
     batch = batch_of(FORMS[1])
     y = {b: cql.target(make(cql, FORMS[1], backup_entropy=b), batch, jax.random.key(0))
          for b in (False, True)}  # fmt: skip
@@ -129,14 +129,14 @@ def test_the_target_has_no_entropy_unless_asked():
 
 
 @pytest.mark.parametrize(("target_gap", "sign"), [(-50.0, 1.0), (50.0, -1.0)])
-def test_the_multiplier_follows_the_gap(target_gap, sign):
+def test_cql_lagrange_multiplier_follows_the_conservative_gap(target_gap, sign):
     state = make(cql, FORMS[1], target_gap=target_gap, penalty=2.0)
     np.testing.assert_allclose(jnp.exp(state.log_penalty), 2.0, rtol=1e-6)
     after, _ = jax.jit(cql.learn)(state, batch_of(FORMS[1]), jax.random.key(0))
     assert sign * (after.log_penalty - state.log_penalty) > 0.0
 
 
-def test_the_temperature_moves_at_the_policy_s_pace():
+def test_cql_temperature_uses_the_actor_learning_rate():
     """As in the authors' code; Adam's first step is as long as the step size."""
     state = make(cql, BOX, lr=0.01, actor_lr=0.003, target_gap=1.0)
     after, _ = jax.jit(cql.learn)(state, batch_of(BOX), jax.random.key(0))
@@ -146,7 +146,7 @@ def test_the_temperature_moves_at_the_policy_s_pace():
     np.testing.assert_allclose(moved, [0.003, 0.01], rtol=1e-3)
 
 
-def test_a_gap_out_of_reach_does_not_blow_the_multiplier_up():
+def test_cql_lagrange_multiplier_is_capped_for_unreachable_gap():
     state = make(cql, FORMS[1], target_gap=-50.0, penalty=2.0, lr=10.0)
     for index in range(3):
         state, _ = jax.jit(cql.learn)(state, batch_of(FORMS[1]), jax.random.key(index))
@@ -155,7 +155,7 @@ def test_a_gap_out_of_reach_does_not_blow_the_multiplier_up():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
-def test_an_unknown_return_leaves_cql_as_it_is(space):
+def test_cal_ql_with_unknown_return_equals_cql(space):
     unknown = batch_of(space, extras={"monte_carlo": jnp.full(ROWS, -jnp.inf)})
     found = []
     for calibrated in (True, False):
@@ -166,7 +166,7 @@ def test_an_unknown_return_leaves_cql_as_it_is(space):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
-def test_cal_ql_never_pushes_a_policy_s_action_below_the_log_s_return():
+def test_cal_ql_never_pushes_policy_actions_below_the_logged_return():
     """Above every Q lies the return: only uniform actions are pushed down, not the policy's."""
     batch = batch_of(BOX, extras={"monte_carlo": jnp.full(ROWS, 40.0)})
     state = make(cql, BOX, calibrated=True, n_actions=4)
@@ -187,7 +187,7 @@ def test_cal_ql_never_pushes_a_policy_s_action_below_the_log_s_return():
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
-def test_calibrated_values_stay_at_the_log_s_returns(calibrated):
+def test_cal_ql_keeps_values_at_the_logged_returns(calibrated):
     """One state, the log holds choice 0, worth 1, and the world ends. A penalty drives the other
     choices from where they begin (about 5) below every bound; with returns known, down to 1."""
     batch = batch_of(
@@ -215,7 +215,7 @@ def test_calibrated_values_stay_at_the_log_s_returns(calibrated):
         assert (q < 0.0).all()
 
 
-def test_forbidden_choices_are_not_pushed():
+def test_cql_does_not_push_down_masked_actions():
     batch, state = batch_of(FORMS[1]), make(cql, FORMS[1])
     mask = jnp.broadcast_to(jnp.array([1, 0, 1], jnp.int8)[None], (ROWS, 3))
     masked = dataclasses.replace(
@@ -227,7 +227,7 @@ def test_forbidden_choices_are_not_pushed():
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_needs_and_mistakes():
+def test_cql_needs_monte_carlo_returns_if_calibrated_and_refuses_multidiscrete():
     assert cql.needs(cql.Config()).monte_carlo is None
     assert cql.needs(cql.Config(calibrated=True, gamma=0.9)).monte_carlo == 0.9
     with pytest.raises(Mistake, match=r"cql does not support MultiDiscrete.*Use bc"):

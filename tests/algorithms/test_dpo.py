@@ -82,7 +82,7 @@ def lost(state, batch, kl=0.0):
 
 
 @pytest.mark.slow
-def test_dpos_gradient_is_the_closed_form():
+def test_dpo_gradient_equals_the_closed_form():
     state, batch = moved("dpo"), record(ASKED[1:2])
     asked, *both = ASKED[1]
 
@@ -106,7 +106,7 @@ def test_dpos_gradient_is_the_closed_form():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_loss_is_its_formula_on_answers_read_alone(loss):
+def test_preference_loss_equals_its_formula_on_answers_scored_one_by_one(loss):
     state, batch = moved(loss), record(ASKED[:2])
     said = [[answer_log_prob(state.model, asked, x) for x in both] for asked, *both in ASKED[:2]]
     if loss in dpo.WITHOUT_REFERENCE:
@@ -144,7 +144,7 @@ def test_a_loss_is_its_formula_on_answers_read_alone(loss):
     "loss",
     [x if x == "dpo" else pytest.param(x, marks=pytest.mark.slow) for x in LOSSES],
 )
-def test_learning_lowers_the_loss_and_prefers_the_preferred(loss):
+def test_preference_learning_lowers_loss_and_raises_accuracy(loss):
     state, batch = dpo.begin(model(), config(loss, lr=3e-3, rise=1)), record()
     assert (state.reference is None) == (loss in dpo.WITHOUT_REFERENCE)
     before, first = lost(state, batch)
@@ -171,7 +171,7 @@ def test_learning_lowers_the_loss_and_prefers_the_preferred(loss):
     assert int(learned.updates) == 30
 
 
-def test_it_begins_at_the_reference():
+def test_dpo_policy_begins_at_the_reference_model():
     state, batch = dpo.begin(model(), config("dpo")), record()
     _, signals = LEARN(state, batch, KEY)
     np.testing.assert_allclose(signals.metrics["loss/preference"], np.log(2.0), rtol=1e-6)
@@ -196,7 +196,7 @@ def drawn(source, key):
 
 
 @pytest.mark.slow
-def test_a_taste_holds_for_answers_that_were_never_seen():
+def test_dpo_preference_generalises_to_unseen_answers():
     random = Random(0)
     source, held = (compared([tasteful(random) for _ in range(n)], 32) for n in (256, 64))
 
@@ -215,7 +215,7 @@ def test_a_taste_holds_for_answers_that_were_never_seen():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["dpo", "kto", "orpo"])
-def test_pieces_change_nothing(loss):
+def test_dpo_gradient_accumulation_leaves_the_update_unchanged(loss):
     states = [moved(loss), moved(loss, piece=2)]
     whole, parts = (LEARN(state, record(), KEY) for state in states)
     for name, value in whole[1].metrics.items():
@@ -226,7 +226,7 @@ def test_pieces_change_nothing(loss):
 
 
 @pytest.mark.slow
-def test_a_pair_of_which_a_row_failed_does_not_count():
+def test_dpo_leaves_out_pairs_with_an_invalid_row():
     batch, few = record(), record(ASKED[:3])
     valid = batch.extras["valid"].at[7].set(False)  # the last pair's rejected answer
     batch = dataclasses.replace(batch, extras={**batch.extras, "valid": valid})
@@ -237,7 +237,7 @@ def test_a_pair_of_which_a_row_failed_does_not_count():
     assert jnp.all(learned.model.embedding == moved("kto").model.embedding)
 
 
-def test_ktos_mismatched_answers_are_those_to_the_next_prompt():
+def test_kto_mismatched_answers_are_those_to_the_next_prompt():
     found = Pairs.from_batch(record()).mismatched()
     for number, (asked, *_) in enumerate(ASKED):
         for side in (0, 1):
@@ -253,7 +253,7 @@ def test_ktos_mismatched_answers_are_those_to_the_next_prompt():
 
 
 @pytest.mark.slow
-def test_ktos_reference_point_is_their_mean_gain():
+def test_kto_reference_point_is_the_mean_gain_of_mismatched_answers():
     state = moved("kto")
     gains = []
     for number, (asked, *_) in enumerate(ASKED):
@@ -271,7 +271,7 @@ def test_ktos_reference_point_is_their_mean_gain():
 
 
 @pytest.mark.slow
-def test_one_that_was_cut_off_by_the_row_keeps_what_fits():
+def test_kto_mismatched_answer_cut_off_by_row_length_keeps_what_fits():
     short = Pairs.from_batch(
         record([("a", "bcdefg", "x"), ("abcdefg", "y", "zz")], 12)
     ).mismatched()
@@ -280,7 +280,7 @@ def test_one_that_was_cut_off_by_the_row_keeps_what_fits():
 
 
 @pytest.mark.slow
-def test_per_token_gains_are_ipos_own():
+def test_ipo_per_token_gain_is_the_mean_over_answer_tokens():
     summed, mean = moved("ipo"), moved("ipo", per_token=True)
     pairs = Pairs.from_batch(record())
     tokens = pairs.mask.sum(-1).astype(jnp.float32)
@@ -296,7 +296,7 @@ def test_per_token_gains_are_ipos_own():
     assert lost(summed, record())[0] != lost(mean, record())[0]
 
 
-def test_it_answers():
+def test_dpo_act_generates_answers_greedily_unless_exploring():
     ids = jnp.asarray([TOKENS.encode_opening([Message("user", "go")])], jnp.int32)
     lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
     number = jnp.zeros(1, jnp.int32)
@@ -315,13 +315,13 @@ def test_it_answers():
         ({"loss": "kto", "batch": 1}, "Set batch=2 or more"),
     ],
 )
-def test_configs_that_contradict_themselves(fields, said):
+def test_dpo_refuses_contradictory_configs(fields, said):
     for check in (dpo.needs, lambda given: dpo.begin(model(), given)):
         with pytest.raises(Mistake, match=said):
             check(dpo.Config(**fields))
 
 
-def test_it_wants_a_world_of_text():
+def test_dpo_refuses_an_environment_without_text():
     space = spaces.Discrete(37)
     with pytest.raises(Mistake, match="Name a text world"):
         dpo.init(KEY, Spec(space, space), dpo.Config())
@@ -330,7 +330,7 @@ def test_it_wants_a_world_of_text():
     assert dpo.needs(dpo.Config()) == Comparisons(32, 1)
 
 
-def test_ktos_reference_point_reads_no_more_pairs_at_a_time_than_a_piece(monkeypatch):
+def test_kto_reference_point_reads_at_most_one_piece_of_pairs_at_a_time(monkeypatch):
     seen, read = set(), LanguageModel.hidden
 
     def counted(self, ids, mask=None, **how):

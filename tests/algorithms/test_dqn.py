@@ -66,13 +66,13 @@ def test_errors_and_loss_equal_rlax(double, dueling):
     np.testing.assert_allclose(loss, optax.losses.huber_loss(expected).mean(), rtol=1e-4)
 
 
-def test_the_gradient_does_not_reach_the_target():
+def test_dqn_loss_passes_no_gradient_to_the_target_network():
     state, batch = agent(double=True), transitions()
     grads = jax.grad(lambda net: dqn.loss(state.net, net, batch, state.config)[0])(state.target)
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(grads))
 
 
-def test_weights_and_masks_decide_what_counts():
+def test_dqn_loss_applies_sample_weights_and_masks():
     state = agent()
     batch = transitions(extras={"weight": jnp.asarray([1.0, 0, 0, 0, 0, 0, 0, 2.0])})
     loss, (_, error) = dqn.loss(state.net, state.target, batch, state.config)
@@ -84,7 +84,7 @@ def test_weights_and_masks_decide_what_counts():
     np.testing.assert_allclose(loss, optax.losses.huber_loss(error)[:3].mean(), rtol=1e-5)
 
 
-def test_the_target_is_copied_every_period_or_follows_by_tau():
+def test_dqn_target_network_is_copied_every_period_or_follows_by_tau():
     copied = agent(target_period=3, lr=0.1)
     first, batch = copied.net, transitions()
     learn = jax.jit(dqn.learn)
@@ -103,14 +103,14 @@ def test_the_target_is_copied_every_period_or_follows_by_tau():
     )
 
 
-def test_signals_hold_every_rows_error():
+def test_dqn_signals_hold_the_td_error_of_every_row():
     state, signals = jax.jit(dqn.learn)(agent(), transitions(), jax.random.key(0))
     _, (_, error) = dqn.loss(agent().net, agent().target, transitions(), agent().config)
     np.testing.assert_allclose(signals.samples["td_error"], error, rtol=1e-4, atol=1e-5)
     assert int(state.updates) == 1
 
 
-def test_the_target_moves_for_ever():
+def test_dqn_target_network_still_updates_past_two_to_the_24_updates():
     """Whole numbers as floats end at 2^24: a target that waits for the next one is frozen."""
     state, batch = agent(target_period=1, lr=0.1), transitions()
     late = jnp.full_like(state.updates, 2**24)
@@ -131,7 +131,7 @@ def test_epsilon_falls_linearly_over_the_planned_share():
 
 
 @pytest.mark.slow
-def test_exploring_is_uniform_as_often_as_epsilon_says_and_else_greedy():
+def test_dqn_exploration_is_epsilon_greedy():
     state = agent(exploration_initial=0.4)
     obs = jnp.broadcast_to(jnp.asarray([[0.3, -1.0, 2.0]]), (4000, 3))
     greedy, _ = dqn.act(state, obs, jax.random.key(0), False)
@@ -145,7 +145,7 @@ def test_exploring_is_uniform_as_often_as_epsilon_says_and_else_greedy():
     assert extras == {}
 
 
-def test_forbidden_actions_are_neither_taken_nor_bootstrapped_from():
+def test_dqn_masked_actions_are_neither_taken_nor_bootstrapped_from():
     space = spaces.Dict({"obs": VECTOR, "action_mask": spaces.MultiBinary(4)})
     state = agent(space, exploration_initial=0.5, double=True)
     mask = jnp.broadcast_to(jnp.asarray([[0, 1, 0, 1]], jnp.int8), (500, 4))
@@ -163,7 +163,7 @@ def test_forbidden_actions_are_neither_taken_nor_bootstrapped_from():
     np.testing.assert_allclose(error, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_where_nothing_is_allowed_everything_is():
+def test_dqn_all_zero_action_mask_allows_every_action():
     """At a cut some worlds allow nothing; its value is that of the best action all the same."""
     space = spaces.Dict({"obs": VECTOR, "action_mask": spaces.MultiBinary(4)})
     for double in (False, True):
@@ -177,7 +177,7 @@ def test_where_nothing_is_allowed_everything_is():
         np.testing.assert_allclose(error, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_pictures_are_learned_from():
+def test_dqn_trains_convolutional_encoder_on_pictures():
     state = agent(spaces.Box(0, 255, (4, 36, 36), np.uint8), dueling=True, width=8)
     obs = jax.random.randint(jax.random.key(0), (8, 4, 36, 36), 0, 256).astype(jnp.uint8)
     learned, _ = jax.jit(dqn.learn)(state, transitions(obs=obs), jax.random.key(1))
@@ -185,7 +185,7 @@ def test_pictures_are_learned_from():
     assert not np.array_equal(*kernels)
 
 
-def test_needs_say_what_replay_has_to_do():
+def test_dqn_needs_follow_the_replay_settings():
     plain = dqn.needs(dqn.Config(batch=7, collect=3, learn=2, capacity=99, warmup=5))
     assert plain == Transitions(7, 3, 2, 99, 5)
     every = dqn.needs(dqn.Config(n_step=3, gamma=0.9, priority=0.6, correction=0.5))
@@ -195,7 +195,7 @@ def test_needs_say_what_replay_has_to_do():
 BBF = {"n_step": 10, "n_step_final": 3, "gamma_initial": 0.97, "gamma": 0.997}
 
 
-def test_the_horizon_goes_as_in_bbf():
+def test_dqn_horizon_schedule_of_n_step_and_gamma_follows_bbf():
     """Its exponential schedules, of n and of 1 - gamma."""
     state = agent(**BBF, horizon_updates=100)
     assert dqn.needs(state.config).n_step == 10
@@ -207,7 +207,7 @@ def test_the_horizon_goes_as_in_bbf():
         np.testing.assert_allclose(gamma, 1 - far, rtol=1e-6)
 
 
-def test_one_half_of_the_horizon_may_change_alone():
+def test_dqn_n_step_and_gamma_schedules_work_separately():
     at = {"updates": jnp.int32(50)}
     longer = dataclasses.replace(agent(n_step=2, n_step_final=8, horizon_updates=100), **at)
     n, gamma = dqn.horizon(longer)
@@ -219,7 +219,7 @@ def test_one_half_of_the_horizon_may_change_alone():
     assert dqn.horizon(agent(n_step=3)) is None
 
 
-def test_values_are_learned_with_the_discount_of_now():
+def test_dqn_learns_with_the_current_scheduled_gamma():
     state = agent(gamma=0.9, gamma_initial=0.5)
     learned, signals = dqn.learn(state, transitions(), jax.random.key(0))
     wanted, told = dqn.learn(agent(gamma=0.5), transitions(), jax.random.key(0))
@@ -231,7 +231,7 @@ def test_values_are_learned_with_the_discount_of_now():
 
 
 @pytest.mark.slow
-def test_a_changing_horizon_finds_the_values_of_its_end():
+def test_dqn_with_scheduled_horizon_reaches_values_of_the_final_gamma():
     gamma = 0.8
     run = sterling.train(
         "dqn",
@@ -264,7 +264,7 @@ def test_other_action_spaces_are_a_mistake(space, remedy):
 
 
 @pytest.mark.slow
-def test_every_switch_together_solves_a_probe_world():
+def test_dqn_with_every_option_solves_a_probe_environment():
     """Values and actions both matter there, and rewards come late."""
     gamma = 0.8
     run = sterling.train(

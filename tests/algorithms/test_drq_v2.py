@@ -58,7 +58,7 @@ def _state():
 
 
 @pytest.mark.slow
-def test_an_update_learns_from_shifted_pictures(state):
+def test_drq_v2_update_trains_on_shifted_pictures(state):
     """Shifting beforehand with the update's key, and not in it, is the same; both ends shift."""
     batch = batch_of()
     shifted = state.augment(batch, random_keys.fold(KEY, "shift"))
@@ -74,7 +74,7 @@ def test_an_update_learns_from_shifted_pictures(state):
     assert not np.allclose(errors, others, rtol=1e-2)
 
 
-def test_only_the_critics_train_the_encoder(state):
+def test_drq_v2_encoder_is_trained_by_the_critics_alone(state):
     """Without a next value the critics' loss does not depend on the actor, nor does the encoder."""
     batch = batch_of(discount=jnp.zeros(ROWS))
     after = learn(state, batch, KEY)[0]
@@ -85,7 +85,7 @@ def test_only_the_critics_train_the_encoder(state):
     assert equal(learn(other, batch, KEY)[0].nets.encoder, after.nets.encoder)
 
 
-def test_the_targets_are_those_of_critics_alone(state):
+def test_drq_v2_target_networks_hold_critics_without_the_encoder(state):
     """Targets follow the critics, trunk included; they read features of the encoder as it is."""
     after = learn(state, batch_of(), KEY)[0]
     wanted = jax.tree.map(lambda x, y: 0.99 * x + 0.01 * y, state.target, after.nets.critics)
@@ -99,7 +99,7 @@ def test_the_targets_are_those_of_critics_alone(state):
     assert not np.allclose(target(dark, batch_of(), KEY), target(state, batch_of(), KEY))
 
 
-def test_the_encoder_of_the_paper():
+def test_drq_v2_encoder_has_the_size_of_the_paper():
     """84 x 84 x 9 give 39,200 features (the authors' code); bytes become -0.5 to 0.5."""
     config = drq_v2.Config()
     spec = Spec(spaces.Box(0, 255, (9, 84, 84), np.uint8), BOX)
@@ -111,7 +111,7 @@ def test_the_encoder_of_the_paper():
     assert made.nets.encoder.parts[0].middle == 0.5
 
 
-def test_small_pictures_and_a_chosen_encoder(state):
+def test_drq_v2_encoder_choice_for_small_pictures_and_by_name(state):
     assert state.nets.encoder.chosen == "drq"
     small = make(spaces.Box(0, 255, (2, 14, 14), np.uint8))
     assert small.nets.encoder.chosen == ""
@@ -120,21 +120,21 @@ def test_small_pictures_and_a_chosen_encoder(state):
         make(spaces.Box(0, 255, (2, 14, 14), np.uint8), encoder="drq")
 
 
-def test_vectors_are_not_shifted():
+def test_drq_v2_does_not_shift_vector_observations():
     vector = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     batch = batch_of(vector)
     shifted, plain = (learn(make(vector, shift=shift), batch, KEY)[0] for shift in (4, 0))
     assert equal(shifted.nets, plain.nets)
 
 
-def test_noise_falls_to_its_last_value(state):
+def test_drq_v2_exploration_noise_falls_to_its_final_value(state):
     """T is 0.32 of 100 planned updates."""
     for updates, wanted in ((0, 1.0), (16, 0.55), (32, 0.1), (99, 0.1)):
         now = eqx.tree_at(lambda x: x.updates, state, jnp.asarray(updates, jnp.int32))
         np.testing.assert_allclose(drq_v2.noise_scale(now), wanted, rtol=1e-5)
 
 
-def test_actions_are_noisy_only_where_they_explore(state):
+def test_drq_v2_actions_are_noisy_only_while_exploring(state):
     obs = batch_of().obs
     still = drq_v2.act(state, obs, KEY, False)[0]
     moved = drq_v2.act(state, obs, KEY, True)[0]
@@ -142,7 +142,7 @@ def test_actions_are_noisy_only_where_they_explore(state):
     np.testing.assert_allclose(moved, jnp.clip(still + noise, -1.0, 1.0), rtol=1e-5)
 
 
-def test_choices_are_refused():
+def test_drq_v2_refuses_discrete_actions():
     with pytest.raises(Mistake, match="drq-v2 does not support Discrete"):
         drq_v2.init(KEY, Spec(PICTURE, spaces.Discrete(3)), drq_v2.Config())
 
@@ -173,7 +173,7 @@ def run_on(task, name, **fields):
     )
 
 
-def test_every_frame_of_a_stack_is_stored_once():
+def test_replay_buffer_stores_every_frame_of_a_frame_stack_once():
     """Three frames of three channels, in either order: the replay buffer holds the newest."""
     for shape, stored in (((9, 84, 84), (3, 84, 84)), ((3, 84, 84, 3), (1, 84, 84, 3))):
         ring = jax.eval_shape(
@@ -185,7 +185,7 @@ def test_every_frame_of_a_stack_is_stored_once():
 
 
 @pytest.mark.slow
-def test_it_learns_from_stacks_that_are_cut_out_first():
+def test_drq_v2_trains_on_frame_stacks_with_cutout_augmentation():
     run = run_on(Still(), "drq-v2", env_options={"stack": 3}, features=4, augment="cutout:2,5")
     assert not run.result["failed_seeds"]
 
@@ -195,6 +195,6 @@ def test_it_learns_from_stacks_that_are_cut_out_first():
     ("name", "task", "augment"),
     [("dqn", Still(3), "shift:2"), ("sac", Still(), "crop:4"), ("sac", Still(3), "translate:3")],
 )
-def test_other_learners_take_shifted_pictures(name, task, augment):
+def test_dqn_and_sac_train_on_augmented_frame_stacks(name, task, augment):
     run = run_on(task, name, augment=augment, env_options={"stack": 2})
     assert not run.result["failed_seeds"]

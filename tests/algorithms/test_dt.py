@@ -64,11 +64,11 @@ def outputs(state, batch):
 RECALL = jax.jit(dt.recall, static_argnums=4)
 
 
-def test_it_asks_for_stretches_with_undiscounted_returns():
+def test_decision_transformer_needs_sequences_with_undiscounted_returns():
     assert dt.needs(dt.Config(batch=8, length=5, learn=2)) == Sequences(8, 5, 2, 1.0)
 
 
-def test_scale_target_and_horizon_are_the_logs():
+def test_decision_transformer_takes_return_scale_and_target_from_the_log():
     state = make()
     assert float(state.scale) == 50.0
     np.testing.assert_allclose(state.target, 20.0 / 50.0)
@@ -79,7 +79,7 @@ def test_scale_target_and_horizon_are_the_logs():
         make(log=None, target=3.0)
 
 
-def test_an_action_is_predicted_from_what_was_before_it():
+def test_decision_transformer_attention_is_causal():
     """Changing the return, the state or the action at step 2 changes what the causal order lets."""
     state, batch = make(), batch_of()
     clean = outputs(state, batch)
@@ -96,7 +96,7 @@ def test_an_action_is_predicted_from_what_was_before_it():
         assert np.abs(found[:, first:] - clean[:, first:]).max() > 1e-3
 
 
-def test_padding_does_not_matter():
+def test_decision_transformer_ignores_padding():
     state, batch = make(), batch_of()
     mask = batch.mask.at[:, :2].set(False)
     padded = dataclasses.replace(batch, mask=mask)
@@ -109,7 +109,7 @@ def test_padding_does_not_matter():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("action", [BOX, CHOICES, SEVERAL], ids=["box", "choices", "several"])
-def test_the_loss_by_hand(action):
+def test_decision_transformer_loss_matches_hand_values(action):
     state, batch = make(action), batch_of(action)
     batch = dataclasses.replace(batch, mask=batch.mask.at[0, :3].set(False))
     out, taken, mask = (np.asarray(x) for x in (outputs(state, batch), batch.action, batch.mask))
@@ -129,7 +129,7 @@ def test_the_loss_by_hand(action):
     np.testing.assert_allclose(found, each[mask].mean(), rtol=1e-4)
 
 
-def test_the_step_size_rises_and_weights_decay():
+def test_decision_transformer_warms_up_learning_rate_and_decays_weights():
     batch = batch_of()
     state = make(rise=4, lr=0.01, weight_decay=0.5)
     once, signals = jax.jit(dt.learn)(state, batch, KEY)
@@ -148,7 +148,7 @@ def begun(state, envs):
     return Past(dt.memory(state, envs, KEY), action, none, none + 1.0, jnp.ones(envs, bool))
 
 
-def test_remembering_equals_looking_at_the_whole():
+def test_decision_transformer_step_by_step_acting_equals_whole_sequence():
     """Acting step by step gives what the model says of the same steps at once, also when more
     than it can see have passed."""
     state = make(target=30.0)
@@ -176,7 +176,7 @@ def test_remembering_equals_looking_at_the_whole():
         np.testing.assert_allclose(actions[last], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_actions_of_any_shape_are_remembered():
+def test_decision_transformer_context_flattens_actions_of_any_shape():
     """A box of (2, 3) numbers is six in the context."""
     state = make(spaces.Box(-1.0, 1.0, (2, 3), np.float32))
     obs, no = jnp.ones((ENVS, OBS)), jnp.zeros(ENVS, bool)
@@ -187,7 +187,7 @@ def test_actions_of_any_shape_are_remembered():
     np.testing.assert_array_equal(memory.context.action[:, -2], action.reshape(ENVS, 6))
 
 
-def test_choices_are_sampled_only_to_explore():
+def test_decision_transformer_samples_discrete_actions_only_to_explore():
     state = make(CHOICES)
     obs = jnp.zeros((500, OBS))
     greedy = RECALL(state, begun(state, 500), obs, KEY, False)[0]
@@ -197,7 +197,7 @@ def test_choices_are_sampled_only_to_explore():
 
 
 @pytest.mark.slow
-def test_asking_for_a_high_return_picks_the_better_action():
+def test_decision_transformer_high_target_return_selects_the_better_action():
     """Two steps; an action of 1 earns 1, of 0 nothing; the log is of chance."""
     rng = np.random.default_rng(0)
     taken = rng.integers(2, size=(2000, 2))

@@ -54,7 +54,7 @@ def as_twins(ensemble):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("space", FORMS, ids=["box", "discrete"])
-def test_two_members_without_diversity_are_sac(space):
+def test_edac_with_two_members_and_no_diversity_is_sac(space):
     state, batch = make(space, members=2, target_entropy=-1.0), batch_of(space)
     config = sac.Config(width=8, depth=1, lr=0.01, alpha=0.3, target_entropy=-1.0)
     fresh = jax.jit(lambda key: sac.init(key, Spec(VECTOR, space), config))(jax.random.key(0))
@@ -75,7 +75,7 @@ def test_two_members_without_diversity_are_sac(space):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_the_target_takes_the_smallest_member():
+def test_edac_target_is_the_minimum_over_the_ensemble():
     state, batch = make(FORMS[1], members=5), batch_of(FORMS[1])
     y = edac.target(state, batch, jax.random.key(0))
     q = np.asarray(state.target.all_q_values(batch.next_obs)).min(0)
@@ -86,7 +86,7 @@ def test_the_target_takes_the_smallest_member():
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_subset_is_drawn_anew_and_the_policy_sees_the_mean():
+def test_edac_target_draws_a_random_subset_and_actor_uses_the_ensemble_mean():
     state, batch = make(FORMS[1], members=4, subset=1, backup_entropy=False), batch_of(FORMS[1])
     logits = np.asarray(state.actor.net(batch.next_obs))
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
@@ -107,7 +107,7 @@ def test_a_subset_is_drawn_anew_and_the_policy_sees_the_mean():
     np.testing.assert_allclose(loss, -values.mean(), rtol=1e-5)
 
 
-def test_deviations_have_the_authors_bounds():
+def test_edac_log_std_bounds_are_those_of_the_authors():
     """Theirs are (-5, 2), SAC's (-20, 2)."""
     obs, config = jnp.ones((1, OBS)), sac.Config(width=8, depth=1)
     other = jax.jit(lambda key: sac.init(key, Spec(VECTOR, BOX), config))(jax.random.key(0))
@@ -119,7 +119,7 @@ def test_deviations_have_the_authors_bounds():
 
 
 @pytest.mark.slow
-def test_no_diversity_is_the_limit_of_little():
+def test_edac_zero_diversity_is_the_limit_of_small_diversity():
     batch = batch_of(BOX)
     after = [learn(make(diversity=eta), batch, jax.random.key(0))[0] for eta in (None, 0.0, 1e-6)]
     for other in after[1:]:
@@ -129,7 +129,7 @@ def test_no_diversity_is_the_limit_of_little():
 
 
 @pytest.mark.slow
-def test_the_critics_loss_by_finite_differences():
+def test_edac_critic_loss_matches_finite_differences():
     state, batch = make(diversity=2.0), batch_of(BOX)
     y, mask = jnp.ones(ROWS), np.asarray(batch.mask)
     loss, (metrics, error) = edac.critic_loss(state.critics, batch, y, 2.0)
@@ -151,7 +151,7 @@ def test_the_critics_loss_by_finite_differences():
 
 
 @pytest.mark.slow
-def test_diversity_makes_members_differ():
+def test_edac_diversity_lowers_gradient_similarity_of_the_ensemble():
     batch, alike = batch_of(BOX), {}
     for eta in (None, 5.0):
         state = make(diversity=eta, members=4, width=16)
@@ -164,7 +164,7 @@ def test_diversity_makes_members_differ():
 
 
 @pytest.mark.slow
-def test_settings_of_rlpd_learn():
+def test_edac_learns_with_rlpd_settings():
     state = make(members=10, subset=2, layer_norm=True, backup_entropy=False)
     assert len(state.critics.nets.norms) == 1
     after, signals = learn(state, batch_of(BOX), jax.random.key(0))
@@ -183,12 +183,12 @@ def test_settings_of_rlpd_learn():
         (BOX, {"subset": 4}, r"subset=4 must lie between 1 and members=3"),
     ],
 )
-def test_mistakes(space, fields, words):
+def test_edac_refuses_invalid_settings_and_spaces(space, fields, words):
     with pytest.raises(Mistake, match=words):
         make(space, **fields)
 
 
-def test_wanted_entropy():
+def test_edac_offline_target_entropy_counts_allowed_actions():
     box, choice = (make(space).actor.actions for space in FORMS)
     obs = jnp.zeros((2, OBS))
     assert edac.offline_target_entropy(box, None, obs) == -2.0

@@ -48,7 +48,7 @@ def mlp(net, x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("divergence", fdvl.DIVERGENCES)
-def test_the_value_moves_by_the_dual_loss(divergence):
+def test_fdvl_value_network_steps_along_the_dual_loss(divergence):
     state, batch = make(divergence=divergence, weight=0.7), batch_of()
     x = jnp.concatenate([batch.obs, batch.action], 1)
     q = jnp.minimum(mlp(state.target.first, x), mlp(state.target.second, x))
@@ -69,7 +69,7 @@ def test_the_value_moves_by_the_dual_loss(divergence):
 
 
 @pytest.mark.slow
-def test_the_policy_moves_as_in_xql():
+def test_fdvl_policy_update_equals_xql():
     """At equal first parameters both have the same advantages, hence the same weights."""
     one, _ = jax.jit(fdvl.learn)(make(), batch_of(), KEY)
     other, _ = jax.jit(xql.learn)(make(xql), batch_of(), KEY)
@@ -80,7 +80,7 @@ def test_the_policy_moves_as_in_xql():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("divergence", fdvl.DIVERGENCES)
-def test_values_reach_the_largest_of_a_small_log(divergence):
+def test_fdvl_values_approach_the_maximum_of_a_small_log(divergence):
     """One state, three actions that end it with reward 0, 1 or 2, a fifth of them the best."""
     rng = np.random.default_rng(1)
     action = rng.choice(3, size=2000, p=[0.5, 0.3, 0.2]).astype(np.int32)
@@ -101,14 +101,14 @@ def test_values_reach_the_largest_of_a_small_log(divergence):
     assert float(fdvl.value(trained(make(weight=0.6, **made)), zeros[:1])[0]) < 1.9
 
 
-def test_wrong_use_is_named():
+def test_fdvl_refuses_unknown_divergence_and_multidiscrete():
     with pytest.raises(Mistake, match="chi_square"):
         fdvl.needs(fdvl.Config(divergence="kl"))
     with pytest.raises(Mistake, match="bc"):
         make(action=spaces.MultiDiscrete([2, 3]))
 
 
-def test_total_variation_has_a_minimum_above_one_half_only():
+def test_fdvl_total_variation_needs_weight_above_one_half():
     with pytest.raises(Mistake, match=r"needs weight > 0\.5"):
         fdvl.needs(fdvl.Config(weight=0.5))
     fdvl.needs(fdvl.Config(weight=0.5, divergence="chi_square"))

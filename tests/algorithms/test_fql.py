@@ -70,7 +70,7 @@ def plain_target(state, batch, key, how):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["mean", "min"])
-def test_the_target_equals_the_plain_one(how):
+def test_fql_target_equals_plain_reference(how):
     state, batch = make(q_agg=how), batch_of()
     found = jax.jit(fql.target)(state, batch, KEY)
     np.testing.assert_allclose(found, plain_target(state, batch, KEY, how), rtol=1e-4, atol=1e-5)
@@ -102,7 +102,7 @@ def plain_actor_loss(actors, critics, batch, config, key):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("normalise", [False, True])
-def test_an_update_equals_the_plain_one(normalise):
+def test_fql_update_equals_plain_reference(normalise):
     state, batch = make(normalise_q=normalise, flow_steps=3, alpha=2.0), batch_of()
     config = fql.Config(normalise_q=normalise, flow_steps=3, alpha=2.0)
 
@@ -134,7 +134,7 @@ def test_an_update_equals_the_plain_one(normalise):
     assert signals.samples["td_error"].shape == (ROWS,)
 
 
-def test_no_gradient_reaches_the_flow_through_the_policy():
+def test_fql_one_step_policy_passes_no_gradient_to_the_flow():
     state, batch = make(alpha=0.0), batch_of()
 
     def grads(config):
@@ -171,7 +171,7 @@ def trained(alpha):
 
 
 @pytest.mark.slow
-def test_near_the_flow_it_samples_both_modes_and_away_from_it_the_better():
+def test_fql_large_alpha_samples_both_modes_small_alpha_the_better_one():
     obs = jnp.zeros((1000, OBS))
     actions = [
         np.asarray(fql.act(trained(alpha), obs, jax.random.key(5), False)[0])[:, 0]
@@ -183,7 +183,7 @@ def test_near_the_flow_it_samples_both_modes_and_away_from_it_the_better():
     assert (better > 0.2).mean() > 0.95
 
 
-def test_wrong_use_is_named():
+def test_fql_refuses_discrete_actions_and_unknown_q_aggregation():
     with pytest.raises(Mistake, match="Use cql, iql"):
         make(spaces.Discrete(3))
     with pytest.raises(Mistake, match="Use bc"):

@@ -46,7 +46,7 @@ def rollout(alive, last):
 
 
 @pytest.mark.parametrize("reward", ["own", "team"])
-def test_every_agent_of_every_environment_is_a_column_of_its_own(reward):
+def test_ippo_treats_every_agent_of_every_env_as_its_own_column(reward):
     alive = np.ones((LENGTH + 1, ENVS, 3), bool)
     alive[2:, 1, 0] = False  # red leaves the second environment in the step at time 1
     last = np.zeros((LENGTH, ENVS), bool)
@@ -72,7 +72,7 @@ def test_every_agent_of_every_environment_is_a_column_of_its_own(reward):
     )
 
 
-def test_an_agents_answer_goes_by_what_it_sees_and_who_it_is():
+def test_ippo_value_depends_on_own_observation_and_agent_identity():
     obs = seen((ENVS,))
     same = obs | {"own": jnp.broadcast_to(obs["own"][:, :1], obs["own"].shape)}
     known, unknown = (np.asarray(ippo.value(made(identity=i), same)) for i in (True, False))
@@ -85,7 +85,7 @@ def test_an_agents_answer_goes_by_what_it_sees_and_who_it_is():
 
 
 @pytest.mark.parametrize("identity", [True, False])
-def test_each_agents_mask_binds_it_alone(identity):
+def test_ippo_action_mask_applies_to_its_own_agent_alone(identity):
     lead = (300,)
     allowed = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]], np.int8)
     obs = seen(lead) | {"action_mask": jnp.broadcast_to(allowed, (*lead, 3, 4))}

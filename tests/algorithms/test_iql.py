@@ -74,7 +74,7 @@ def test_losses_by_hand():
     np.testing.assert_allclose(signals.samples["td_error"][:2], np.abs(errors).mean(0), rtol=1e-5)
 
 
-def test_steps_by_hand():
+def test_iql_first_update_steps_match_hand_values():
     """Adam's first step is the step size against the gradient's sign, whatever its size."""
     after, _ = learn(fixed(), batch_of(), KEY)
     close = {"rtol": 1e-4}
@@ -91,20 +91,20 @@ def test_steps_by_hand():
     assert after.updates == 6
 
 
-def test_the_policy_steps_in_full_without_annealing():
+def test_iql_policy_learning_rate_is_constant_without_annealing():
     after, _ = learn(fixed(anneal=False), batch_of(), KEY)
     moved = bias(after.policy.net) - np.log([0.25, 0.75])
     np.testing.assert_allclose(moved, [-0.1, 0.1], rtol=1e-3)
 
 
-def test_beyond_what_was_planned_the_policy_s_step_stays_at_zero():
+def test_iql_annealed_policy_learning_rate_stays_at_zero_past_the_plan():
     for updates in (10, 15, 20):  # of 10
         state = eqx.tree_at(lambda s: s.updates, fixed(), jnp.int32(updates))
         np.testing.assert_allclose(iql.policy_lr(state), 0.0, atol=1e-7)
 
 
 @pytest.mark.parametrize(("expectile", "value"), [(0.5, 2.0), (0.8, 2.6), (0.95, 2.9)])
-def test_the_value_is_the_expectile_of_the_logs_actions(expectile, value):
+def test_iql_value_is_the_expectile_of_the_logged_actions(expectile, value):
     """Of targets 1 and 3: tau (3 - v) = (1 - tau) (v - 1), so v = 1 + 2 tau."""
     state = fixed(expectile=expectile, tau=0.0)
 
@@ -115,7 +115,7 @@ def test_the_value_is_the_expectile_of_the_logs_actions(expectile, value):
     np.testing.assert_allclose(bias(after.value), [value], atol=0.02)
 
 
-def test_rewards_are_scaled_by_the_range_of_the_logs_returns():
+def test_iql_rewards_are_scaled_by_the_return_range_of_the_log():
     log = Log(np.zeros(3), np.ones(3), (0.0, 1.0), (-100.0, 400.0), 9)
     assert make(log=log, scale_reward=True).reward_scale == 2.0
     assert make(log=log).reward_scale == 1.0
@@ -125,7 +125,7 @@ def test_rewards_are_scaled_by_the_range_of_the_logs_returns():
     np.testing.assert_allclose(signals.samples["td_error"][:2], np.abs(errors).mean(0), rtol=1e-5)
 
 
-def test_what_it_says_of_states_and_actions():
+def test_iql_value_action_value_and_act_match_fixed_networks():
     state, obs = fixed(), jnp.zeros((2, 3))
     np.testing.assert_allclose(iql.value(state, obs), [2.0, 2.0])
     np.testing.assert_allclose(iql.action_value(state, obs, jnp.array([0, 1])), [1.5, 2.5])

@@ -40,7 +40,7 @@ def seen(lead, stateful=False, seed=0):
 
 @pytest.mark.parametrize("identity", [True, False])
 @pytest.mark.parametrize("stateful", [True, False])
-def test_policies_go_by_what_an_agent_sees_itself(identity, stateful):
+def test_mappo_policy_depends_on_own_observation_alone(identity, stateful):
     state, obs = made(stateful, identity=identity), seen((ENVS,), stateful)
     other = obs | {"x": obs["x"].at[:, 1:].add(1.0)}
     if stateful:
@@ -56,7 +56,7 @@ def test_policies_go_by_what_an_agent_sees_itself(identity, stateful):
     )
 
 
-def test_the_critic_reads_the_state_and_an_agents_own_and_not_the_others():
+def test_mappo_critic_reads_global_state_and_own_observation_only():
     state, obs = made(stateful=True), seen((ENVS,), True)
     before = np.asarray(mappo.value(state, obs))
     told = np.asarray(mappo.value(state, obs | {"state": obs["state"].at[0].add(1.0)}))
@@ -65,7 +65,7 @@ def test_the_critic_reads_the_state_and_an_agents_own_and_not_the_others():
     np.testing.assert_array_equal(before != moved, [[False, False, True]] * ENVS)
 
 
-def test_without_a_state_the_critic_reads_what_all_see_and_of_the_gone_nothing():
+def test_mappo_critic_without_state_reads_all_agents_but_no_dead_ones():
     state, obs = made(), seen((ENVS,))
     before = np.asarray(mappo.value(state, obs))
     changed = obs["x"].at[:, 2].add(1.0)
@@ -76,7 +76,7 @@ def test_without_a_state_the_critic_reads_what_all_see_and_of_the_gone_nothing()
     assert (np.asarray(one) != before).all()  # who is there is seen
 
 
-def test_the_whole_is_laid_side_by_side_for_every_agent():
+def test_mappo_critic_input_joins_observations_of_all_agents():
     state, obs = made(), seen((LENGTH, ENVS))
     wide = mappo._critic_obs(state, obs)
     assert [x.shape for x in wide["whole"]] == [(LENGTH, ENVS, 3, 2)] * 3 + [(LENGTH, ENVS, 3, 3)]
@@ -88,7 +88,7 @@ def test_the_whole_is_laid_side_by_side_for_every_agent():
 
 
 @pytest.mark.parametrize("identity", [True, False])
-def test_observations_that_are_no_dict_are_read_alike(identity):
+def test_mappo_accepts_observations_that_are_no_dict(identity):
     spec = Spec(OWN, joint(spaces.Discrete(4), 3), ENVS, agents=Agents(NAMES))
     config = mappo.Config(**SMALL, identity=identity)
     state, x = mappo.init(jax.random.key(0), spec, config), seen((ENVS,))["x"]
@@ -97,7 +97,7 @@ def test_observations_that_are_no_dict_are_read_alike(identity):
 
 
 @pytest.mark.parametrize("identity", [True, False])
-def test_each_agents_mask_binds_it_alone(identity):
+def test_mappo_action_mask_applies_to_its_own_agent_alone(identity):
     lead = (300,)
     allowed = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]], np.int8)
     obs = seen(lead, True) | {"action_mask": jnp.broadcast_to(allowed, (*lead, 3, 4))}
@@ -107,7 +107,7 @@ def test_each_agents_mask_binds_it_alone(identity):
     assert mappo.value(state, obs).shape == (300, 3)
 
 
-def test_pictures_of_the_state_are_read_by_the_critic_alone():
+def test_mappo_picture_state_is_read_by_the_critic_alone():
     picture = spaces.Box(0, 255, (3, 12, 12), np.uint8)
     obs = spaces.Dict({"x": OWN, "state": picture})
     known = {"agents": Agents(NAMES), "unseen": ("state",)}
@@ -118,7 +118,7 @@ def test_pictures_of_the_state_are_read_by_the_critic_alone():
     assert mappo.act(state, {"x": given["x"]}, jax.random.key(1), False)[0].shape == (ENVS, 3)
 
 
-def test_the_reward_is_the_teams_unless_told_otherwise():
+def test_mappo_reward_is_the_team_sum_unless_reward_is_own():
     obs = seen((LENGTH + 1, ENVS))
     own = np.random.default_rng(1).normal(size=(LENGTH, ENVS, 3)).astype(np.float32)
     none = jnp.zeros((LENGTH, ENVS))
@@ -133,7 +133,7 @@ def test_the_reward_is_the_teams_unless_told_otherwise():
     np.testing.assert_array_equal(alone, own.reshape(LENGTH, -1))
 
 
-def test_a_world_of_one_agent_is_refused():
+def test_mappo_refuses_a_single_agent_environment():
     with pytest.raises(Mistake, match="mappo needs an environment with several agents"):
         sterling.train("mappo", "probe:both", steps=4096, preset=False)
 
@@ -158,7 +158,7 @@ def values(name):
 
 
 @pytest.mark.slow
-def test_the_value_that_only_the_state_tells_is_found_and_without_it_the_mean():
+def test_mappo_critic_learns_values_that_only_the_state_tells():
     found, expected, actions = values("mappo")
     np.testing.assert_allclose(found, np.stack([expected] * 2), atol=0.1)
     assert actions == [[1, 1, 1]] * 2

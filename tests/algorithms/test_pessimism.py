@@ -81,7 +81,7 @@ def promised_too_much(penalty):
     return (value - truth).max(1), truth.mean()
 
 
-def test_conservative_values_are_lower_bounds_of_the_policy_s_true_value():
+def test_cql_values_are_lower_bounds_of_the_true_policy_value():
     """Kumar 2020, theorem 3.2, for the policy softmax Q that CQL(H) assumes (alpha = 1)."""
     excess, plain = promised_too_much(0.0)
     assert (excess > 0.05).all()  # the worst action's value is a guess, and nothing corrects it
@@ -91,7 +91,7 @@ def test_conservative_values_are_lower_bounds_of_the_policy_s_true_value():
 
 
 @pytest.mark.slow
-def test_more_members_promise_less_where_the_log_says_nothing_and_there_alone():
+def test_larger_edac_ensemble_lowers_q_of_unlogged_actions_alone():
     found = {}
     for members in (2, 16):
         fields = {"depth": 1, "width": 32, "alpha": 0.05, "batch": ROWS, "backup_entropy": False}

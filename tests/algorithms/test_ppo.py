@@ -35,7 +35,7 @@ def rollout():
 @pytest.mark.parametrize(
     "minibatch", [5, 24, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (1, 8, 23))]
 )
-def test_every_epoch_goes_through_all_rows(minibatch):
+def test_ppo_epoch_goes_through_all_rows_in_minibatches(minibatch):
     """Of 24 rows; a last minibatch with fewer rows learns from these alone. The oracle takes the
     rows of a permutation one minibatch after another, and knows of no pads."""
     fields = updates.PPO | updates.PASSED | {"minibatch": minibatch, "epochs": 1}
@@ -48,7 +48,7 @@ def test_every_epoch_goes_through_all_rows(minibatch):
         np.testing.assert_allclose(value, metrics[name], rtol=1e-5, atol=5e-6, err_msg=name)
 
 
-def test_an_orders_chance_is_the_keys():
+def test_ppo_minibatch_order_depends_on_the_random_key():
     """Another key deals the rows into other minibatches; the same key into the same."""
     state, batch, learn = agent(16), rollout(), jax.jit(ppo.learn)
     found = [learn(state, batch, key)[0].nets.value.layers[0].weight for key in (KEY, KEY)]
@@ -58,7 +58,7 @@ def test_an_orders_chance_is_the_keys():
 
 
 @pytest.mark.slow
-def test_masked_rows_still_teach_nothing():
+def test_ppo_masked_rows_do_not_change_the_update():
     state, batch = agent(16), rollout()
     assert not batch.mask.all()
     garbage = jnp.where(batch.mask, batch.reward, 50.0)
@@ -67,7 +67,7 @@ def test_masked_rows_still_teach_nothing():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)
 
 
-def test_a_rollout_is_seen_through_the_statistics_of_those_before():
+def test_ppo_normalises_a_rollout_by_statistics_of_earlier_ones():
     """The first as it is, the second with the moments of the first's rows that count."""
     state, batch = agent(16, normalise_obs=True), rollout()
     batch = dataclasses.replace(batch, obs=5.0 + 2.0 * batch.obs)
@@ -80,7 +80,7 @@ def test_a_rollout_is_seen_through_the_statistics_of_those_before():
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_a_new_policy_hardly_prefers_anything_and_values_are_of_unit_gain():
+def test_ppo_policy_and_value_heads_have_orthogonal_initial_gains():
     """Singular values of a layer are its gain: 0.01 and 1 in the last, sqrt(2) before."""
     nets = agent(16).nets
     for net, gain, choices in ((nets.policy, 0.01, 3), (nets.value, 1.0, 1)):

@@ -13,13 +13,13 @@ OBS = spaces.Box(-9.0, 9.0, (4,), np.float32)
 SIZES = (3, 2)
 
 
-def test_a_minibatch_must_fit_into_a_rollout():
+def test_pqn_refuses_a_minibatch_larger_than_a_rollout():
     config = pqn.Config(length=4, minibatch=17)
     with pytest.raises(Mistake, match="minibatch=17 does not fit into a rollout of 16 rows"):
         pqn.init(jax.random.key(0), Spec(OBS, spaces.Discrete(2), 4), config)
 
 
-def test_of_several_choices_the_mean_is_learned():
+def test_pqn_multidiscrete_q_is_the_mean_over_choices():
     """Errors of one step (lambda 0) and of a whole rollout (lambda 1), summed by hand."""
     rng = np.random.default_rng(0)
     obs = rng.normal(size=(4, 1, 4)).astype(np.float32)

@@ -58,7 +58,7 @@ def by_rlax(loss, *arguments):
 
 
 @pytest.mark.parametrize("double", [False, True])
-def test_the_loss_of_quantiles_is_that_of_rlax(double):
+def test_qr_dqn_quantile_loss_equals_rlax(double):
     state = agent(qr_dqn, double=double, huber=0.7)
     state = dataclasses.replace(state, target=agent(qr_dqn, seed=1).net)
     batch = transitions()
@@ -79,7 +79,7 @@ def test_the_loss_of_quantiles_is_that_of_rlax(double):
 
 
 @pytest.mark.parametrize("double", [False, True])
-def test_the_loss_of_atoms_is_that_of_rlax(double):
+def test_c51_categorical_loss_equals_rlax(double):
     state = agent(c51, double=double)
     state = dataclasses.replace(state, target=agent(c51, seed=1).net)
     batch = transitions()
@@ -104,7 +104,7 @@ def q_of(module, state, obs):
 
 
 @ALL
-def test_forbidden_actions_are_neither_taken_nor_valued(module):
+def test_distributional_q_masked_actions_are_neither_taken_nor_valued(module):
     space = spaces.Dict({"obs": VECTOR, "action_mask": spaces.MultiBinary(4)})
     state = agent(module, space)
     mask = jnp.broadcast_to(jnp.asarray([[0, 1, 0, 1]], jnp.int8), (500, 4))
@@ -119,7 +119,7 @@ def test_forbidden_actions_are_neither_taken_nor_valued(module):
 
 
 @ALL
-def test_evaluation_needs_no_randomness_and_exploring_has_some(module):
+def test_distributional_q_evaluation_is_deterministic_and_exploration_random(module):
     state, obs = agent(module), jnp.broadcast_to(jnp.asarray([[0.3, -1.0, 2.0]]), (2000, 3))
     keys = jax.random.key(0), jax.random.key(1)
     greedy = [module.act(state, obs, key, False)[0] for key in keys]
@@ -132,13 +132,13 @@ def test_evaluation_needs_no_randomness_and_exploring_has_some(module):
         np.testing.assert_allclose(np.mean(explored[0] == best), 0.7, atol=0.04)
 
 
-def test_many_random_quantiles_have_the_mean_of_their_middles():
+def test_iqn_random_quantiles_average_to_the_quantile_midpoints():
     state, obs = agent(iqn), jnp.asarray([[0.3, -1.0, 2.0]])
     drawn = iqn.q_values(state.net, obs, 20_000, jax.random.key(0))
     np.testing.assert_allclose(drawn, iqn.q_values(state.net, obs, 500), atol=0.01)
 
 
-def test_munchausen_without_its_bonus_and_temperature_is_dqn():
+def test_munchausen_dqn_without_bonus_and_temperature_is_dqn():
     state = agent(munchausen_dqn, alpha=0.0, temperature=1e-5)
     other = agent(munchausen_dqn, seed=1).net
     batch, plain = transitions(), dqn.Config(huber=float("inf"))
@@ -148,7 +148,7 @@ def test_munchausen_without_its_bonus_and_temperature_is_dqn():
     np.testing.assert_allclose(told, error, rtol=1e-4, atol=1e-4)
 
 
-def test_munchausen_bonus_is_bounded_on_both_sides():
+def test_munchausen_bonus_is_clipped_on_both_sides():
     """The likeliest action's bonus is near 0, and no bonus is below alpha l0."""
     state, batch = agent(munchausen_dqn, temperature=0.5), transitions()
     q = state.net(batch.obs)
@@ -162,7 +162,7 @@ def test_munchausen_bonus_is_bounded_on_both_sides():
     np.testing.assert_allclose(metrics["value/bonus"], -0.9, rtol=1e-5)
 
 
-def test_rainbow_draws_new_noise_in_every_update_for_each_of_three_networks():
+def test_rainbow_draws_new_noise_in_every_update_for_each_network():
     """With the target equal to the network and nothing learned yet, only noise tells them apart."""
     state, batch = agent(rainbow, lr=0.0), transitions()
     learn = jax.jit(rainbow.learn)
@@ -174,7 +174,7 @@ def test_rainbow_draws_new_noise_in_every_update_for_each_of_three_networks():
 
 
 @pytest.mark.slow
-def test_pictures_are_learned_from():
+def test_rainbow_trains_convolutional_encoder_on_pictures():
     space = spaces.Box(0, 255, (4, 36, 36), np.uint8)
     state = agent(rainbow, space, width=8)
     obs = jax.random.randint(jax.random.key(0), (8, 4, 36, 36), 0, 256).astype(jnp.uint8)
@@ -185,7 +185,7 @@ def test_pictures_are_learned_from():
 
 
 @ALL
-def test_other_actions_are_a_mistake(module):
+def test_distributional_q_refuses_other_action_spaces(module):
     name = module.__name__.split(".")[-1].replace("_", "-")
     for space in (spaces.Box(-1.0, 1.0, (2,)), spaces.MultiDiscrete([2, 2])):
         with pytest.raises(Mistake, match=rf"{name} does not support .* actions. Use "):
@@ -193,7 +193,7 @@ def test_other_actions_are_a_mistake(module):
 
 
 @pytest.mark.parametrize("module", [c51, rainbow, spr, bbf])
-def test_atoms_must_span_an_interval(module):
+def test_categorical_q_refuses_an_empty_value_support(module):
     with pytest.raises(Mistake, match="v_min=3 must be below v_max=3"):
         agent(module, v_min=3.0)
     with pytest.raises(Mistake, match=r"atoms=1 is no distribution\. Set atoms"):

@@ -23,7 +23,7 @@ SEEDS, ENVS = (0, 1), 3
 
 
 @pytest.mark.parametrize("world", ["memory", pytest.param("cut", marks=pytest.mark.slow)])
-def test_a_stretch_repeats_what_acting_remembered(world):
+def test_r2d2_learning_repeats_the_recurrent_state_of_acting(world):
     """Of every row that is learned from, also after a reset within burn-in or stretch."""
     lived = envs.make(f"probe:{world}", SEEDS, ENVS)
     spec = dataclasses.replace(lived.spec, envs=ENVS)
@@ -47,7 +47,7 @@ def test_a_stretch_repeats_what_acting_remembered(world):
     assert np.ptp(wanted) > 0.1
 
 
-def test_what_is_rescaled_comes_back():
+def test_r2d2_value_rescaling_is_inverted_by_unrescaling():
     values = jnp.asarray([-1e4, -30.0, -1.0, -1e-4, 0.0, 1e-5, 0.3, 7.0, 500.0, 1e6])
     for eps in (0.0, 1e-3, 0.1):
         back = unrescale_value(rescale_value(values, eps), eps)
@@ -57,7 +57,7 @@ def test_what_is_rescaled_comes_back():
     assert abs(float(rescale_value(jnp.asarray(99.0), 1e-3)) - 9.099) < 1e-5
 
 
-def test_returns_within_a_stretch_end_where_it_or_an_episode_does():
+def test_n_step_returns_within_a_sequence_stop_at_its_end_or_the_episode_end():
     reward = jnp.asarray([1.0, 2.0, 4.0, 8.0, 16.0])
     trace = jnp.asarray([True, True, False, True, False])  # the third row is its episode's last
     total, decay, steps = stretch_n_step_returns(reward, jnp.full(5, 0.5), trace, 3)
@@ -66,14 +66,14 @@ def test_returns_within_a_stretch_end_where_it_or_an_episode_does():
     assert decay.tolist() == [0.125, 0.25, 0.5, 0.25, 0.5]
 
 
-def test_every_env_explores_by_a_share_of_its_own():
+def test_r2d2_every_env_explores_with_its_own_epsilon():
     config = r2d2.Config(exploration=0.4, spread=7.0)
     found = np.asarray(r2d2.epsilon(config, 8))
     np.testing.assert_allclose(found[[0, 1, 7]], [0.4, 0.4**2, 0.4**8], rtol=1e-5)
     np.testing.assert_allclose(r2d2.epsilon(config, 1), [0.4**4.5], rtol=1e-5)
 
 
-def test_actions_that_are_no_choice_are_refused_in_a_line():
+def test_r2d2_refuses_continuous_actions():
     box = spaces.Box(-1.0, 1.0, (2,), np.float32)
     with pytest.raises(Mistake, match=r"r2d2 does not support .* actions. Use recurrent-ppo"):
         r2d2.init(jax.random.key(0), Spec(box, box), r2d2.Config())

@@ -46,7 +46,7 @@ def make(space=BOX, **fields):
 
 
 @pytest.mark.slow
-def test_targets_by_hand_at_an_end_at_a_cut_and_between():
+def test_rebrac_targets_match_hand_values_at_termination_and_truncation():
     state, batch = make(critic_penalty=0.7, target_noise=0.0, gamma=0.9), batch_of()
     y, far = rebrac.target(state, batch, jax.random.key(0))
     action = np.asarray(state.target.action(batch.next_obs))
@@ -60,14 +60,14 @@ def test_targets_by_hand_at_an_end_at_a_cut_and_between():
     np.testing.assert_allclose(far, np.where(kind > 1, distance, 0.0), rtol=1e-4, atol=1e-6)
 
 
-def test_without_a_critic_penalty_targets_are_those_of_td3():
+def test_rebrac_targets_without_critic_penalty_equal_td3():
     state, batch = make(critic_penalty=0.0), batch_of()
     found, _ = rebrac.target(state, batch, jax.random.key(3))
     np.testing.assert_allclose(found, td3.target(state, batch, jax.random.key(3)), rtol=1e-6)
 
 
 @pytest.mark.slow
-def test_the_actor_s_loss_is_that_of_td3bc_in_other_units():
+def test_rebrac_actor_loss_equals_td3_bc_in_other_units():
     """alpha = 1 / (dim(A) beta), where both critics are one."""
     state, batch, beta = make(), batch_of(), 0.2
     first = state.nets.critics.first
@@ -79,7 +79,7 @@ def test_the_actor_s_loss_is_that_of_td3bc_in_other_units():
         np.testing.assert_allclose(one, beta * ACTIONS * other, rtol=1e-3, atol=1e-6)
 
 
-def test_the_actor_s_loss_by_hand():
+def test_rebrac_actor_loss_matches_hand_values():
     state, batch = make(), batch_of()
     action = state.nets.action(batch.obs)
     q = np.min(state.nets.critics.q_values(batch.obs, action), 0)
@@ -90,7 +90,7 @@ def test_the_actor_s_loss_by_hand():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_the_actor_does_not_mind_the_scale_of_values():
+def test_rebrac_actor_gradient_is_invariant_to_the_scale_of_q():
     state, batch = make(), batch_of()
 
     def last(critics):
@@ -106,7 +106,7 @@ def test_the_actor_does_not_mind_the_scale_of_values():
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
 
 
-def test_actor_and_targets_move_every_second_update():
+def test_rebrac_actor_and_targets_update_every_second_update():
     state, batch = make(), batch_of()
     once, _ = learn(state, batch, jax.random.key(0))
     twice, signals = learn(once, batch, jax.random.key(1))
@@ -121,7 +121,7 @@ def test_actor_and_targets_move_every_second_update():
 
 
 @pytest.mark.slow
-def test_a_large_penalty_imitates():
+def test_rebrac_large_actor_penalty_imitates_the_log():
     batch = batch_of(mask=jnp.ones(ROWS, bool))
     keys = jax.random.split(jax.random.key(0), 1500)
     state = make(actor_penalty=100.0, width=32, lr=3e-3)
@@ -131,7 +131,7 @@ def test_a_large_penalty_imitates():
     np.testing.assert_allclose(action, batch.action, atol=0.1)
 
 
-def test_needs_and_mistakes():
+def test_rebrac_needs_next_actions_and_refuses_discrete_spaces():
     needs = rebrac.needs(rebrac.Config(batch=7))
     assert needs.next_action
     assert needs.batch == 7
@@ -143,7 +143,7 @@ def test_needs_and_mistakes():
         make(spaces.MultiDiscrete([2, 2]))
 
 
-def test_actions_of_any_shape():
+def test_rebrac_supports_actions_of_any_shape():
     state = make(spaces.Box(-1.0, 1.0, (2, 3), np.float32))
     action = jnp.zeros((ROWS, 2, 3))
     batch = batch_of(action=action, extras={"next_action": action})

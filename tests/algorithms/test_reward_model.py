@@ -54,7 +54,7 @@ def scores(state, texts=ASKED):
     return np.array(found).reshape(-1, 2)
 
 
-def test_a_score_is_read_at_the_last_token():
+def test_reward_model_score_is_read_at_the_last_token():
     state, source = new(), compared()
     found = SCORE(state, source.ids.reshape(-1, 16), source.length.reshape(-1))
     np.testing.assert_allclose(found.reshape(-1, 2), scores(state), rtol=1e-4, atol=1e-5)
@@ -64,7 +64,7 @@ def test_a_score_is_read_at_the_last_token():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("centring", [0.0, 0.3])
-def test_the_loss_is_bradleys_and_terrys(centring):
+def test_reward_model_loss_is_bradley_terry(centring):
     state = new(centring=centring)
     _, signals = LEARN(state, record(), KEY)
     c, r = scores(state).T
@@ -76,7 +76,7 @@ def test_the_loss_is_bradleys_and_terrys(centring):
     np.testing.assert_allclose(told["reward/middle"], (c + r).mean() / 2, rtol=1e-3, atol=1e-5)
 
 
-def test_at_first_nothing_is_preferred_and_the_first_step_changes_that():
+def test_reward_model_begins_indifferent_and_learns_from_the_first_step():
     state = reward_model.begin(new().model, reward_model.Config(rise=1))
     learned, signals = LEARN(state, record(), KEY)
     np.testing.assert_allclose(signals.metrics["loss/reward"], np.log(2.0), rtol=1e-6)
@@ -87,7 +87,7 @@ def test_at_first_nothing_is_preferred_and_the_first_step_changes_that():
 
 
 @pytest.mark.slow
-def test_pieces_change_nothing():
+def test_reward_model_gradient_accumulation_leaves_the_update_unchanged():
     found = [LEARN(new(piece=piece), record(), KEY) for piece in (0, 2)]
     for name, value in found[0][1].metrics.items():
         np.testing.assert_allclose(found[1][1].metrics[name], value, rtol=1e-4, atol=1e-6)
@@ -97,7 +97,7 @@ def test_pieces_change_nothing():
 
 
 @pytest.mark.slow
-def test_a_pair_of_which_a_row_failed_does_not_count():
+def test_reward_model_leaves_out_pairs_with_an_invalid_row():
     batch = record()
     valid = batch.extras["valid"].at[3].set(False)
     batch = dataclasses.replace(batch, extras={**batch.extras, "valid": valid})
@@ -132,7 +132,7 @@ def drawn(source, key):
 
 
 @pytest.mark.slow
-def test_it_finds_what_answers_are_worth_to_those_who_chose():
+def test_reward_model_recovers_the_true_reward_differences_of_unseen_answers():
     """Also of answers that it has never seen: differences of scores are those of worth."""
     source = dataclasses.replace(compared(preferred(8192, 0)), needs=Comparisons(64))
 
@@ -155,7 +155,7 @@ def test_it_finds_what_answers_are_worth_to_those_who_chose():
 
 
 @pytest.mark.slow
-def test_it_answers_with_its_own_model():
+def test_reward_model_act_answers_with_its_own_language_model():
     ids = jnp.asarray([TOKENS.encode_opening([Message("user", "go")])], jnp.int32)
     lengths, total = jnp.asarray([ids.shape[1]], jnp.int32), jnp.asarray(1)
     number = jnp.zeros(1, jnp.int32)
@@ -166,7 +166,7 @@ def test_it_answers_with_its_own_model():
     assert answers.ids[0, 0] == likeliest
 
 
-def test_it_wants_a_world_of_text():
+def test_reward_model_refuses_an_environment_without_text():
     space = spaces.Discrete(37)
     with pytest.raises(Mistake, match="Name a text world"):
         reward_model.init(KEY, Spec(space, space), reward_model.Config())

@@ -71,7 +71,7 @@ def fixed_choices():
 ENTROPY = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
 
 
-def test_target_by_hand_at_an_end_and_at_a_cut():
+def test_sac_target_matches_hand_values_at_termination_and_truncation():
     batch = batch_of(
         jnp.array([0, 1]), 2, reward=jnp.array([1.0, 2.0]), discount=jnp.array([1.0, 0.0])
     )
@@ -176,7 +176,7 @@ def plain_update(state, batch, noises, wanted):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("discrete", [False, True])
-def test_an_update_equals_the_plain_one(discrete):
+def test_sac_update_equals_plain_reference(discrete):
     state = make(spaces.Discrete(ACTIONS) if discrete else BOX)
     batch = discrete_batch() if discrete else continuous_batch()
     key = jax.random.key(4)
@@ -203,7 +203,7 @@ def test_an_update_equals_the_plain_one(discrete):
     )
 
 
-def test_the_temperature_stays_without_tuning():
+def test_sac_temperature_is_constant_without_tuning():
     after, _ = learn(make(tune_alpha=False), continuous_batch(), jax.random.key(0))
     np.testing.assert_allclose(jnp.exp(after.log_alpha), 0.3, rtol=1e-6)
 
@@ -211,7 +211,7 @@ def test_the_temperature_stays_without_tuning():
 @pytest.mark.parametrize(
     ("wanted", "way"), [pytest.param(-9.0, -1.0, marks=pytest.mark.slow), (9.0, 1.0)]
 )
-def test_a_temperature_that_begins_at_0_is_tuned_all_the_same(wanted, way):
+def test_sac_temperature_that_begins_at_0_is_still_tuned(wanted, way):
     """Its logarithm begins at that of 1e-6. Adam's first step is the step size: down where the
     policy is more random than asked for, up where it is less."""
     tuned = make(alpha=0.0, target_entropy=wanted)
@@ -232,7 +232,7 @@ def test_target_entropy_counts_the_allowed_actions():
     assert sac.target_entropy(actions, -7.0, obs, share=0.98) == -7.0
 
 
-def test_forbidden_actions_are_never_taken():
+def test_sac_masked_actions_are_never_taken():
     space = spaces.Dict({"action_mask": spaces.MultiBinary(3), "x": VECTOR})
     state = make(spaces.Discrete(3), space)
     obs = {"action_mask": jnp.tile(jnp.array([[1, 0, 1]]), (500, 1)), "x": jnp.zeros((500, OBS))}
@@ -255,7 +255,7 @@ def test_actions_have_the_shape_of_their_space():
 
 
 @pytest.mark.slow  # DQN's test of pictures asks it of the same encoder
-def test_pictures_are_learned_by_the_critics():
+def test_sac_picture_encoder_is_trained_by_the_critics():
     space = spaces.Box(0, 255, (10, 10, 4), np.uint8)
     state = make(BOX, space)
     pictures = jax.random.randint(jax.random.key(1), (ROWS, 10, 10, 4), 0, 255).astype(jnp.uint8)

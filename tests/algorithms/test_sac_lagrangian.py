@@ -39,7 +39,7 @@ def fresh(costs, last, mask):
         ([0.0, 90.0, 90.0], [False, False, False], [True, True, True], 0.5),
     ],
 )
-def test_the_multiplier_moves_by_what_episodes_cost_that_just_finished(costs, last, mask, found):
+def test_sac_lagrangian_multiplier_moves_by_the_cost_of_finished_episodes(costs, last, mask, found):
     state = begun(0.5)
     learned, signals = algorithm.learn_constraint(
         state, fresh(costs, last, mask), jax.random.key(1)
@@ -49,12 +49,12 @@ def test_the_multiplier_moves_by_what_episodes_cost_that_just_finished(costs, la
     assert eqx.tree_equal(dataclasses.replace(learned, multiplier=state.multiplier), state)
 
 
-def test_the_multiplier_stays_at_zero_while_less_is_spent():
+def test_sac_lagrangian_multiplier_stays_at_zero_below_the_cost_limit():
     rows = fresh([0.0, 0.0, 0.0], [True] * 3, [True] * 3)
     assert float(algorithm.learn_constraint(begun(0.1), rows, jax.random.key(1))[0].multiplier) == 0
 
 
-def test_a_channel_that_is_no_cost_is_refused_in_a_line():
+def test_sac_lagrangian_refuses_a_channel_that_is_no_cost():
     spec = Spec(OBS, BOX, 4, 100, channels={"speed": Channel(reduce="mean")})
     with pytest.raises(Mistake, match=r"no channel 'cost' of one number.*it reports none"):
         algorithm.init(jax.random.key(0), spec, CONFIG)

@@ -10,7 +10,7 @@ from sterling.language.models.generation import Prompts
 from sterling.language.models.token_sampling import Sampling
 
 
-def test_it_says_the_likeliest_unless_it_explores():
+def test_sft_act_decodes_greedily_unless_exploring():
     state = sft.begin(tiny(12, "nano"), sft.Config())
     ids, number = (
         jnp.tile(jnp.asarray([[3, 4, 5]], jnp.int32), (8, 1)),

@@ -29,7 +29,7 @@ def batch(seed):
     return Record(*rows, jnp.zeros(ROWS, bool), jnp.ones(ROWS, bool))
 
 
-def test_log_deviations_lie_between_minus_10_and_2():
+def test_simba_log_std_lies_between_minus_10_and_2():
     state = fresh()
     for bias, bound in ((-50.0, -10.0), (50.0, 2.0)):
         far = eqx.tree_at(lambda s: s.actor.net.layers[-1].bias, state, jnp.full(4, bias))
@@ -37,7 +37,7 @@ def test_log_deviations_lie_between_minus_10_and_2():
         np.testing.assert_array_equal(pi.normal.log_std, jnp.full((1, 2), bound))
 
 
-def test_observations_are_seen_in_units_of_all_that_were_replayed():
+def test_simba_normalises_observations_by_all_replayed_ones():
     state, key = fresh(), jax.random.key(1)
     for seed in range(3):
         state, _ = simba.learn(state, batch(seed), key)
@@ -48,7 +48,7 @@ def test_observations_are_seen_in_units_of_all_that_were_replayed():
     assert np.abs(np.asarray(state.normaliser(jnp.full((1, 3), 1e4)))).min() > 100  # no clipping
 
 
-def test_weights_decay_and_the_temperature_does_not():
+def test_simba_weight_decay_spares_the_temperature():
     """Where Adam has nothing to do: with gradients of 0 parameters shrink by lr * weight_decay."""
     state = fresh(lr=0.1, weight_decay=0.5)
     nothing = jax.tree.map(jnp.zeros_like, state.actor)

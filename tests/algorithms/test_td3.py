@@ -55,14 +55,14 @@ def linear(**fields):
     return eqx.tree_at(parts, state, values)
 
 
-def test_target_without_noise_by_hand():
+def test_td3_target_without_noise_matches_hand_values():
     batch = batch_of(2, reward=jnp.array([1.0, 2.0]), discount=jnp.array([1.0, 0.0]))
     y = td3.target(linear(target_noise=0.0), batch, jax.random.key(0))
     smaller = min(2.0 * np.tanh(1.0), 1.0 + np.tanh(1.0))
     np.testing.assert_allclose(y, [1.0 + 0.5 * smaller, 2.0], rtol=1e-6)
 
 
-def test_target_noise_is_clipped_and_so_are_the_actions():
+def test_td3_target_policy_noise_and_actions_are_clipped():
     batch = batch_of(400, reward=jnp.zeros(400), discount=jnp.ones(400))
     state = linear(target_noise=100.0, noise_clip=0.1)  # all noise is at its bound
     smaller = np.asarray(td3.target(state, batch, jax.random.key(0))) / 0.5
@@ -119,7 +119,7 @@ def plain_update(state, batch, key):
 
 
 @pytest.mark.slow
-def test_an_update_equals_the_plain_one():
+def test_td3_update_equals_plain_reference():
     state, batch, key = make(delay=1), batch_of(), jax.random.key(4)
     after, signals = learn(state, batch, key)
     expected = jax.jit(plain_update)(state, batch, key)
@@ -129,7 +129,7 @@ def test_an_update_equals_the_plain_one():
     assert signals.samples["td_error"].shape == (ROWS,)
 
 
-def test_a_row_s_error_is_the_mean_size_of_both_critics():
+def test_td3_td_error_is_the_mean_absolute_error_of_both_critics():
     critics, batch = make().nets.critics, batch_of()
     y = jnp.linspace(-3.0, 3.0, ROWS)
     found = jax.jit(td3.critic_loss)(critics, batch, y)[1][1]
@@ -143,7 +143,7 @@ def same(one, other):
     return all(bool((a == b).all()) for a, b in pairs)
 
 
-def test_actor_and_targets_move_every_third_update():
+def test_td3_actor_and_targets_update_every_third_update():
     state = make(delay=3)
     moved = []
     for index in range(6):
@@ -156,7 +156,7 @@ def test_actor_and_targets_move_every_third_update():
     assert moved == [False, False, True, False, False, True]
 
 
-def test_the_delayed_part_is_a_real_branch_under_a_scan_of_single_seeds():
+def test_td3_delayed_update_compiles_to_a_conditional_in_a_scan_over_seeds():
     """So that updates without the actor cost nothing: also where seeds run one after another."""
     state, batch = make(), batch_of()
     states, batches = (jax.tree.map(lambda x: jnp.stack([x, x]), t) for t in (state, batch))
@@ -171,7 +171,7 @@ def test_the_delayed_part_is_a_real_branch_under_a_scan_of_single_seeds():
     assert "conditional(" in jax.jit(over_seeds).lower(states, batches).compile().as_text()
 
 
-def test_exploration_is_noise_around_the_actor():
+def test_td3_exploration_adds_noise_to_the_actor_output():
     state, obs = make(exploration_noise=0.1), jnp.zeros((5_000, OBS))
     calm, _ = td3.act(state, obs, jax.random.key(0), False)
     noisy, _ = td3.act(state, obs, jax.random.key(0), True)
@@ -188,7 +188,7 @@ def test_actions_have_the_shape_of_their_space():
     learn(state, batch_of(action=jnp.zeros((ROWS, 2, 3))), jax.random.key(0))
 
 
-def test_pictures_are_learned_by_the_critics():
+def test_td3_picture_encoder_is_trained_by_the_critics():
     state = make(obs=spaces.Box(0, 255, (10, 10, 4), np.uint8), delay=1)
     pictures = jax.random.randint(jax.random.key(1), (ROWS, 10, 10, 4), 0, 255).astype(jnp.uint8)
     batch = batch_of(obs=pictures, next_obs=pictures)
@@ -204,6 +204,6 @@ def test_pictures_are_learned_by_the_critics():
         (spaces.MultiDiscrete([2, 2]), "Use dqn, sac or ppo"),
     ],
 )
-def test_other_actions_are_a_mistake(action, remedy):
+def test_td3_refuses_other_action_spaces(action, remedy):
     with pytest.raises(Mistake, match=f"td3 does not support .* {remedy}"):
         make(action)

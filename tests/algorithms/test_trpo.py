@@ -22,7 +22,7 @@ SEVERAL = spaces.MultiDiscrete([3, 2])
 
 @pytest.mark.parametrize("action", [SEVERAL, updates.BOX])
 @pytest.mark.parametrize("limit", [0.01, 0.3])
-def test_the_kl_after_a_step_is_positive_and_within_the_limit(action, limit):
+def test_trpo_kl_after_a_step_is_positive_and_within_the_limit(action, limit):
     config = trpo.Config(
         width=6, length=LENGTH, minibatch=8, target_kl=limit, damping=1e-3, critic_epochs=1
     )

@@ -112,7 +112,7 @@ def plain_update(state, batch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("action", [BOX, CHOICES], ids=["box", "choices"])
-def test_an_update_equals_the_plain_one(action):
+def test_xql_update_equals_plain_reference(action):
     state, batch = make(action), batch_of(action)
     after, signals = learn(state, batch, jax.random.key(4))
     expected = jax.jit(plain_update)(state, batch)
@@ -123,7 +123,7 @@ def test_an_update_equals_the_plain_one(action):
     assert int(after.updates) == 1
 
 
-def test_the_policys_step_size_falls_along_a_cosine():
+def test_xql_policy_learning_rate_follows_a_cosine():
     state = make(anneal=True)
     rates = [dataclasses.replace(state, updates=jnp.asarray(n, jnp.int32)) for n in (0, 5, 10)]
     found = [iql.policy_lr(state) for state in rates]
@@ -131,7 +131,7 @@ def test_the_policys_step_size_falls_along_a_cosine():
     np.testing.assert_allclose(iql.policy_lr(make(anneal=False)), 0.01)
 
 
-def test_rewards_and_observations_are_scaled_by_the_log():
+def test_xql_scales_rewards_and_observations_by_the_log():
     log = Log(np.full(OBS, 3.0), np.full(OBS, 2.0 - STD_OFFSET), (0.0, 1.0), (-50.0, 150.0), 9)
     state = make(log=log, scale_reward=True, normalise_obs=True)
     np.testing.assert_allclose(state.reward_scale, 5.0)
@@ -152,7 +152,7 @@ def test_rewards_and_observations_are_scaled_by_the_log():
 
 
 @pytest.mark.slow
-def test_values_are_soft_maxima_of_a_small_log():
+def test_xql_values_are_soft_maxima_of_a_small_log():
     """One state, three actions that end it with reward 0, 1 or 2, the best one of them rare."""
     share = np.array([0.5, 0.4, 0.1])
     rng = np.random.default_rng(1)
@@ -177,6 +177,6 @@ def test_values_are_soft_maxima_of_a_small_log():
         assert xql.act(state, zeros[:1], jax.random.key(0), False)[0] == 2
 
 
-def test_several_choices_at_once_are_refused():
+def test_xql_refuses_multidiscrete_actions():
     with pytest.raises(Mistake, match="bc"):
         make(spaces.MultiDiscrete([2, 3]))

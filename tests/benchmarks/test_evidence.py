@@ -49,7 +49,7 @@ def repository(tmp_path):
     return tmp_path
 
 
-def test_a_committed_tree_is_named_with_machine_and_versions(repository):
+def test_evidence_records_commit_hardware_and_versions(repository):
     begun = evidence.begin(repository)
     assert set(begun) == set(evidence.FIELDS) - {"seeds"}
     assert len(begun["commit"]) == 40
@@ -58,7 +58,7 @@ def test_a_committed_tree_is_named_with_machine_and_versions(repository):
 
 
 @pytest.mark.parametrize("changed", ["sterling/a.py", "benchmarks/b/run.py", "sterling/new.py"])
-def test_a_changed_tree_is_refused_and_the_file_named(repository, changed):
+def test_evidence_refuses_uncommitted_code(repository, changed):
     (repository / changed).write_text("2\n")
     with pytest.raises(SystemExit, match=changed):
         evidence.begin(repository)
@@ -73,19 +73,19 @@ def test_a_changed_tree_is_refused_and_the_file_named(repository, changed):
         "README.md",
     ],
 )
-def test_results_and_prose_do_not_change_the_code(repository, changed):
+def test_evidence_accepts_uncommitted_results_and_documents(repository, changed):
     (repository / changed).parent.mkdir(exist_ok=True)
     (repository / changed).write_text("2\n")
     assert len(evidence.begin(repository)["commit"]) == 40  # not refused
 
 
-def test_a_run_of_a_changed_tree_is_refused():
+def test_evidence_refuses_a_run_of_uncommitted_code():
     config = {"git": {"commit": "0" * 40, "dirty": True}, "time": "", "hardware": {}}
     with pytest.raises(SystemExit, match="differs"):
         evidence.of_run(config, "python x.py")
 
 
-def test_a_file_of_parts_has_one_block_for_each(tmp_path):
+def test_evidence_has_one_provenance_block_per_part(tmp_path):
     path = tmp_path / "made.json"
     evidence.write_part(path, "one", {"score": 1}, SAMPLE, [0])
     evidence.write_part(path, "two", {"score": 2}, SAMPLE, [0, 1, 2])
@@ -105,7 +105,7 @@ def test_a_file_of_parts_has_one_block_for_each(tmp_path):
         evidence.note(path, "log", 8)
 
 
-def test_the_parts_that_are_named_are_measured_and_the_page_is_written(tmp_path, monkeypatch):
+def test_evidence_measures_the_named_parts_and_writes_the_page(tmp_path, monkeypatch):
     made, path = [], tmp_path / "made.json"
     parts = {name: lambda name=name: made.append(name) or len(made) for name in ("one", "two")}
     monkeypatch.setattr(evidence, "begin", lambda: SAMPLE)
@@ -125,7 +125,7 @@ def test_the_parts_that_are_named_are_measured_and_the_page_is_written(tmp_path,
         evidence.measure_parts(path, parts, {"one": 1, "two": 3}, list)
 
 
-def test_a_command_names_no_folder_of_this_machine():
+def test_evidence_command_contains_no_local_paths():
     words = [
         str(ROOT / "benchmarks" / "x.py"),
         "--peers-python",
@@ -137,7 +137,7 @@ def test_a_command_names_no_folder_of_this_machine():
 
 
 @every("path", FILES, name_of)
-def test_a_result_file_says_where_it_comes_from(path):
+def test_every_benchmark_result_file_has_provenance(path):
     content, old = json.loads(path.read_text()), OLD.get(str(path.relative_to(ROOT)))
     blocks = content.get("provenance", [])
     for block in blocks:
@@ -151,7 +151,7 @@ def test_a_result_file_says_where_it_comes_from(path):
 
 
 @every("name", OLD)
-def test_a_listed_file_is_there_and_its_listing_true(name):
+def test_unrecorded_result_files_exist_and_are_listed_correctly(name):
     content = json.loads((ROOT / name).read_text())
     old = OLD[name]
     assert old.get("missing") or old.get("dirty")
@@ -170,7 +170,7 @@ def text_of_pages():
 
 
 @every("path", FILES, name_of)
-def test_its_page_prints_it(path):
+def test_benchmark_pages_print_the_provenance_of_results(path):
     text = text_of_pages()
     for line in evidence.lines(path):
         assert line.strip("*") in text, "run `make docs`"
@@ -182,6 +182,6 @@ def scripts():
 
 
 @every("path", scripts(), name_of)
-def test_every_script_that_measures_uses_the_one_writer(path):
+def test_every_benchmark_script_records_evidence(path):
     text = path.read_text()
     assert path.name in NO_RESULTS or "evidence.begin()" in text

@@ -50,12 +50,12 @@ def package(tmp_path):
         ("comparison turned round", "batch is None", "batch is not None"),
     ],
 )
-def test_a_learner_gets_the_bugs_of_learners(package, operator, before, after):
+def test_mutation_sites_include_operator_changes(package, operator, before, after):
     found = {(m.operator, m.before, m.after) for m in sites.every(package, ["learner.py"])}
     assert (operator, before, after) in found
 
 
-def test_a_mask_a_gradient_and_a_check_can_be_dropped(package):
+def test_mutation_sites_drop_masks_stop_gradients_and_checks(package):
     found = {(m.operator, m.after) for m in sites.every(package, ["learner.py"])}
     plain = "batch.reward + 0.5 * value"
     assert ("mask dropped", f"masked_mean({plain}, jnp.ones_like(batch.mask))") in found
@@ -63,18 +63,18 @@ def test_a_mask_a_gradient_and_a_check_can_be_dropped(package):
     assert ("check dropped", "pass") in found
 
 
-def test_texts_are_left_alone(package):
+def test_mutation_sites_exclude_strings(package):
     assert not [m for m in sites.every(package, ["learner.py"]) if "there is" in m.before[:20]]
 
 
-def test_what_is_planted_is_what_was_named(package):
+def test_planted_mutant_equals_its_description(package):
     for mutant in sites.every(package, ["learner.py"]):
         tree = sites.planted(package, mutant)
         assert ast.unparse(tree) != ast.unparse(ast.parse(LEARNER))
         assert mutant.after in " ".join(ast.unparse(tree).split()) or len(mutant.after) == 160
 
 
-def test_a_sample_is_a_function_of_its_seed(package):
+def test_mutant_sample_is_determined_by_its_seed(package):
     every = sites.every(package, ["learner.py"])
     names = [m.name for m in sites.sample(every, 10, 1)]
     assert names == [m.name for m in sites.sample(every[::-1], 10, 1)]
@@ -82,7 +82,7 @@ def test_a_sample_is_a_function_of_its_seed(package):
     assert len({m.operator for m in sites.sample(every, 10, 1)}) == 10
 
 
-def test_a_function_that_others_hold_runs_the_planted_bug(tmp_path):
+def test_planted_mutant_replaces_functions_already_imported(tmp_path):
     path = tmp_path / "sums.py"
     path.write_text("def add(a, b):\n    return [x + y for x, y in zip(a, b)]\n")
     space: dict = {}
@@ -93,7 +93,7 @@ def test_a_function_that_others_hold_runs_the_planted_bug(tmp_path):
     assert held([1, 2], [5, 5]) == [-4, -3]
 
 
-def test_the_page_counts_equivalent_bugs_out_and_names_every_other():
+def test_mutants_page_excludes_equivalent_mutants_and_lists_missed_ones():
     spec = importlib.util.spec_from_file_location("mutants_report", HERE / "report.py")
     report = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(report)

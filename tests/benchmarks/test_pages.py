@@ -15,17 +15,17 @@ SPEC.loader.exec_module(generate)
 
 
 @every("name", ALGORITHMS)
-def test_a_page_is_up_to_date(name):
+def test_algorithm_page_is_up_to_date(name):
     written = (DOCS / "algorithms" / f"{name}.md").read_text()
     assert written == generate.page(name), "run `make docs`"
 
 
 @every("name", generate.MARKED)
-def test_marked_parts_show_the_committed_results(name):
+def test_generated_parts_of_pages_show_the_committed_results(name):
     assert (DOCS.parent / name).read_text() == generate.renewed(name), "run `make docs`"
 
 
-def test_a_bar_inside_the_interval_is_not_reached():
+def test_benchmark_score_against_a_bar_inside_its_interval_cannot_tell():
     from run import against
 
     from sterling.statistics import Estimate
@@ -37,7 +37,7 @@ def test_a_bar_inside_the_interval_is_not_reached():
     assert against(Estimate(9.5, None, None, 1, "none (one run)", 0.95), 0) == "cannot tell"
 
 
-def test_the_score_page_says_what_was_changed_and_replaced():
+def test_scores_page_lists_changed_and_replaced_tasks():
     tasks = json.loads(generate.TASKS.read_text())
     page = (DOCS / "scores.md").read_text()
     said = [each for task in tasks for each in task.get("changed", [])]
@@ -47,7 +47,7 @@ def test_the_score_page_says_what_was_changed_and_replaced():
     assert "reached" not in page
 
 
-def test_the_life_of_a_run_is_as_traced_and_short_to_read():
+def test_life_of_a_run_page_equals_the_traced_calls():
     found = generate.life_of_a_run.traced()
     assert len(generate.life_of_a_run.chain(found)) <= 14
     generate.life_of_a_run.traced = lambda: found

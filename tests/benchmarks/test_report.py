@@ -33,7 +33,7 @@ def rates(*values):
     return [{"seconds": 1.0, "steps_per_second": value} for value in values]
 
 
-def test_seconds_are_compared_within_repetitions_with_the_peers_best_variant():
+def test_speed_report_compares_seconds_with_the_peers_best_variant():
     found = results(
         cartpole__sb3=seconds(100, 100, 100),
         cartpole__sb3_one_thread=seconds(30, 40, 90),
@@ -45,7 +45,7 @@ def test_seconds_are_compared_within_repetitions_with_the_peers_best_variant():
     assert row["reached"]
 
 
-def test_the_best_variant_by_rate_is_the_fastest():
+def test_speed_report_compares_rates_with_the_fastest_variant():
     found = results(
         ppo__sb3_dummy=rates(10), ppo__sb3_subprocess=rates(20), ppo__sb3_dummy_one_thread=rates(5),
         ppo__sterling=rates(79),
@@ -56,14 +56,14 @@ def test_the_best_variant_by_rate_is_the_fastest():
     assert not row["reached"]
 
 
-def test_a_time_limit_is_missed_by_the_median_not_by_one_repetition():
+def test_speed_report_judges_a_time_limit_by_the_median():
     (row,) = report.compare(results(startup__help=seconds(0.2, 9.0, 0.3)))
     assert row["reached"]
     (row,) = report.compare(results(startup__help=seconds(0.2, 1.6, 1.7)))
     assert not row["reached"]
 
 
-def test_share_of_the_matrix_rate_uses_the_better_product():
+def test_speed_report_share_of_matrix_rate_uses_the_faster_library():
     found = results(
         sac__matrix_jax=[{"flops_per_second": 4e11}],
         sac__matrix_torch=[{"flops_per_second": 2e11}],
@@ -72,20 +72,20 @@ def test_share_of_the_matrix_rate_uses_the_better_product():
     assert report.shares(found) == {"sac/sterling": pytest.approx(0.5)}
 
 
-def test_programs_are_summed_over_stages_and_sorted():
+def test_speed_report_sums_compile_stages_per_program():
     stages = {"trace": 0.5, "lower": 0.25, "compile": 0.25}
     compiled = {"small": {"compile": 0.5}, "large": stages}
     rows = report.programs({"measurements": {"a/b": [{"compile": compiled}]}})
     assert rows == [["a/b", "1.50", "`large` 1.00, `small` 0.50"]]
 
 
-def test_update_flops_of_one_unit_networks_counted_by_hand():
+def test_sac_update_flops_of_one_unit_networks():
     # obs 1, action 1, width 1: policy 1 + 1 + 2 = 4 multiply-adds, critic 2 + 1 + 1 = 4
     # target 4 + 8; critics 2 (4 + 8 - 2); policy 4 + 8 + 8 + (8 - 1); two operations each
     assert bounds.sac_update_flops(1, 1, 1, 1) == 2 * (12 + 20 + 27)
 
 
-def test_a_target_that_only_the_median_reaches_is_told_so():
+def test_speed_report_says_when_only_the_median_reaches_a_target():
     row = {"kind": "at least", "target": 4.0, "low": 3.2, "high": 7.2, "reached": True}
     assert report.reached(row) == "by the median, not by every repetition"
     assert report.reached(row | {"low": 4.0}) == "yes"

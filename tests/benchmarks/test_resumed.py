@@ -33,7 +33,7 @@ def simulated(verdicts, monkeypatch, out, names):
     return tried
 
 
-def test_an_incomplete_group_goes_on_at_its_commit_only(verdicts, monkeypatch, tmp_path):
+def test_resumed_benchmark_continues_only_at_the_same_commit(verdicts, monkeypatch, tmp_path):
     out = tmp_path / "made.json"
     assert simulated(verdicts, monkeypatch, out, ["a | 5"]) == ["a | 5"]
     assert simulated(verdicts, monkeypatch, out, ["a | 5", "b | 5"]) == ["b | 5"]

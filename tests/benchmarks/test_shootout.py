@@ -35,13 +35,13 @@ def results(tmp_path, monkeypatch):
     return tmp_path / "results"
 
 
-def test_every_contest_names_listed_algorithms_once():
+def test_shootout_contests_name_listed_algorithms_once():
     for contest in page.contests():
         assert set(contest["algorithms"]) <= set(ALGORITHMS)
         assert len(set(contest["algorithms"])) == len(contest["algorithms"])
 
 
-def test_the_better_algorithm_comes_first_and_what_lacks_is_said(results):
+def test_shootout_page_ranks_algorithms_and_lists_missing_runs(results):
     made, lacking = page.sections(CONTEST)
     assert len(made) == 1
     rows = [line for line in made[0].splitlines() if line.startswith(("| fast", "| slow"))]
@@ -55,11 +55,11 @@ def test_the_better_algorithm_comes_first_and_what_lacks_is_said(results):
     ]
 
 
-def test_equal_time_is_counted_without_compilation(results):
+def test_shootout_equal_time_excludes_compilation(results):
     assert run.steps_in_time(CONTEST, "fast") == 200  # 100 steps in 3 of the 5 seconds
 
 
-def test_logs_are_kept_thin_with_their_last_row(results):
+def test_shootout_metric_logs_are_thinned_keeping_the_last_row(results):
     rows = page.read(results / "Mine-v0" / "steps" / "fast.json")["log"]
     assert len(rows) <= run.ROWS + 1
     assert rows[-1]["step"] == 300

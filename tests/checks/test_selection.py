@@ -9,13 +9,13 @@ PLANTED = [
     ("sterling/equations/returns.py", "tests/equations/test_returns.py", "test_any", None),
     (
         "sterling/algorithms/q_learning/iqn.py",
-        "tests/contract/test_structure.py",
+        "tests/contract/test_update_oracles.py",
         "test_its_updates_equal_their_oracles",
         "iqn",
     ),
     (
         "tests/contract/oracles/q_learning/iqn.py",
-        "tests/contract/test_structure.py",
+        "tests/contract/test_update_oracles.py",
         "test_its_updates_equal_their_oracles",
         "iqn",
     ),
@@ -52,7 +52,7 @@ def test_what_every_test_needs_selects_everything(file):
 
 def test_one_algorithm_selects_its_own_cases():
     chosen = selection.select(["sterling/algorithms/q_learning/iqn.py"])
-    cases = chosen["tests/contract/test_structure.py"]["test_its_updates_equal_their_oracles"]
+    cases = chosen["tests/contract/test_update_oracles.py"]["test_its_updates_equal_their_oracles"]
     assert cases.keeps("iqn-double")
     assert not cases.keeps("dqn")
     assert not cases.keeps("qr-dqn")

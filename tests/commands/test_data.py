@@ -34,7 +34,7 @@ def logged(tmp_path):
     return tmp_path / "a.hdf5"
 
 
-def test_from_a_foreign_file_to_a_repaired_one_and_out_again(logged, tmp_path, capsys):
+def test_data_import_check_repair_and_export_commands(logged, tmp_path, capsys):
     own = tmp_path / "own"
     words = ("--environment", "Pendulum-v1", "--reference", -1500, -150)
     assert do("import", logged, own, *words) == 0
@@ -53,7 +53,7 @@ def test_from_a_foreign_file_to_a_repaired_one_and_out_again(logged, tmp_path, c
     assert metadata["dataset_id"] == "out-v0"
 
 
-def test_describing_prints_figures_and_draws(logged, tmp_path, capsys):
+def test_data_describe_command_prints_figures_and_draws_a_picture(logged, tmp_path, capsys):
     own = tmp_path / "own"
     do("import", logged, own, "--environment", "Pendulum-v1")
     capsys.readouterr()
@@ -68,7 +68,7 @@ def test_describing_prints_figures_and_draws(logged, tmp_path, capsys):
         do("describe", own, "--out", tmp_path / "a.gif")
 
 
-def test_many_findings_of_a_kind_are_counted(logged, tmp_path, capsys):
+def test_data_check_command_counts_many_findings_of_a_kind(logged, tmp_path, capsys):
     with h5py.File(logged, "a") as file:
         file["rewards"][::20] = np.nan
     do("import", logged, tmp_path / "own")
@@ -79,7 +79,7 @@ def test_many_findings_of_a_kind_are_counted(logged, tmp_path, capsys):
     assert capsys.readouterr().out.count("error: nan: episode") == 10
 
 
-def test_a_damaged_file_is_an_error_and_a_missing_one_is_wrong_use(tmp_path, capsys):
+def test_data_check_command_of_a_damaged_or_missing_file(tmp_path, capsys):
     (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 and no more")
     assert do("check", tmp_path / "a.npz") == 1
     assert "error: file:" in capsys.readouterr().err

@@ -46,7 +46,7 @@ def test_a_table_becomes_a_checked_dataset(log, tmp_path, capsys):
     assert Dataset(out).rows == 18
 
 
-def test_the_check_at_the_end_decides_the_exit_code(log, tmp_path, capsys):
+def test_data_import_command_exit_code_follows_the_check(log, tmp_path, capsys):
     rows = log.read_text().splitlines()
     rows[2] = rows[2][:-1] + "1"  # terminated, and three more steps follow
     log.write_text("\n".join(rows))
@@ -68,7 +68,9 @@ def test_the_check_at_the_end_decides_the_exit_code(log, tmp_path, capsys):
         (["no.csv", "out", *COLUMNS], "There is no file"),
     ],
 )
-def test_wrong_use_is_told_in_one_line(words, said, log, monkeypatch, capsys):
+def test_data_import_command_refuses_wrong_options_in_one_line(
+    words, said, log, monkeypatch, capsys
+):
     tmp_path = log.parent
     monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / "log.npz", observations=np.zeros((2, 1)))
@@ -79,7 +81,7 @@ def test_wrong_use_is_told_in_one_line(words, said, log, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_without_an_environment_it_is_learned_from_and_not_evaluated(log, tmp_path, capsys):
+def test_imported_table_trains_without_an_environment(log, tmp_path, capsys):
     out, run = str(tmp_path / "mine"), tmp_path / "run"
     assert main(["data", "import", str(log), *COLUMNS, "--terminal", "done", "--out", out]) == 0
     words = ["train", "iql", out, "--updates", "4", "--width", "8", "--batch", "8"]

@@ -37,7 +37,7 @@ def _log(tmp_path):
     return tmp_path / "log"
 
 
-def test_rewards_from_the_best_demonstration(log, tmp_path, capsys):
+def test_data_relabel_command_writes_rewards_from_the_best_demonstration(log, tmp_path, capsys):
     out = tmp_path / "out"
     assert do("relabel", log, out, "--rewards-from", log, "--best", 1, "--beta", 1) == 0
     told = capsys.readouterr().out
@@ -53,7 +53,7 @@ def test_rewards_from_the_best_demonstration(log, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_actions_from_a_labelled_log(log, tmp_path, capsys):
+def test_data_relabel_command_writes_actions_from_a_labelled_dataset(log, tmp_path, capsys):
     data = Dataset(log)
     block = next(data[:4].blocks())
     hidden = {**block.arrays, "action": np.full((40, 1), np.nan, np.float32)}
@@ -74,7 +74,7 @@ def test_actions_from_a_labelled_log(log, tmp_path, capsys):
     assert Dataset(tmp_path / "other").hash != made.hash
 
 
-def test_wrong_use_costs_one_line(log, tmp_path, capsys):
+def test_data_relabel_command_refuses_wrong_options_in_one_line(log, tmp_path, capsys):
     out = tmp_path / "out"
     with pytest.raises(Mistake, match="--seed has an effect only with --actions-from"):
         do("relabel", log, out, "--rewards-from", log, "--seed", 1)

@@ -28,7 +28,7 @@ def run_folder(folder, algorithm, scores, environment="CartPole-v1", steps=100_0
     return folder
 
 
-def test_check_scores_passes_what_agrees(tmp_path, capsys):
+def test_check_scores_command_passes_runs_within_the_published_band(tmp_path, capsys):
     folder = run_folder(tmp_path / "a", "ppo", [485.0, 480.0, 484.0, 488.0, 481.0])
     assert do("check_scores", folder) == 0
     told = capsys.readouterr().out
@@ -38,9 +38,7 @@ def test_check_scores_passes_what_agrees(tmp_path, capsys):
     assert "500k steps, training returns" in told
 
 
-def test_check_scores_cannot_tell_five_seeds_at_the_cap_from_runs_that_sometimes_fail(
-    tmp_path, capsys
-):
+def test_check_scores_command_cannot_tell_with_five_seeds_at_the_cap(tmp_path, capsys):
     assert do("check_scores", run_folder(tmp_path / "a", "ppo", [500.0] * 5)) == 0
     told = capsys.readouterr().out
     assert "5 seeds: 500.0 [239.1, 500.0]" in told
@@ -58,13 +56,13 @@ def test_check_scores_counts_failed_seeds_as_asked(tmp_path, capsys):
     assert do("check_scores", folder, "--failed", "exclude") == 0
 
 
-def test_check_scores_fails_what_is_below(tmp_path, capsys):
+def test_check_scores_command_fails_runs_below_the_published_band(tmp_path, capsys):
     folder = run_folder(tmp_path / "a", "ppo", [100.0, 101.0, 99.0, 100.0, 100.0])
     assert do("check_scores", folder) == 1
     assert "below" in capsys.readouterr().out
 
 
-def test_check_scores_decides_by_like_measurements_only(tmp_path, capsys):
+def test_check_scores_command_decides_by_the_same_protocol_only(tmp_path, capsys):
     scores = [1000.0, 1001.0, 999.0, 1000.0, 1000.0]
     folder = run_folder(tmp_path / "a", "ppo", scores, "HalfCheetah-v5", 1_000_000)
     assert do("check_scores", folder) == 0
@@ -88,7 +86,7 @@ def theirs(tmp_path):
     return path
 
 
-def test_compare_in_words(theirs, capsys):
+def test_compare_command_prints_the_verdict_in_words(theirs, capsys):
     assert do("compare", theirs) == 0
     told = capsys.readouterr().out
     assert "sac tends to score higher than ppo on Hopper: in 1.00 [>0.50, 1.00] of pairs" in told
@@ -97,7 +95,7 @@ def test_compare_in_words(theirs, capsys):
     assert "45 % of all runs" in told
 
 
-def test_what_few_seeds_cannot_exclude_is_said_once(theirs, capsys):
+def test_compare_command_mentions_unseen_collapses_once(theirs, capsys):
     """By the closing text, and by no note of each group."""
     assert do("compare", theirs) == 0
     assert " ".join(capsys.readouterr().out.split()).count("a collapse of up to") == 1
@@ -141,7 +139,7 @@ def test_compare_with_nothing_to_compare(tmp_path, capsys):
     ("words", "said"),
     [(["--alpha", "2"], "between 0 and 1"), (["--tasks", "Ant"], "no run on Ant")],
 )
-def test_compare_refuses(theirs, words, said):
+def test_compare_command_refuses_invalid_options(theirs, words, said):
     with pytest.raises(Mistake, match=said):
         do("compare", theirs, *words)
 

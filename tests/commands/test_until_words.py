@@ -31,7 +31,9 @@ STUDY = (
         ("compare ppo --until-decided --environment X --steps 5", "at least two different labels"),
     ],
 )
-def test_wrong_use_is_one_line(words, said, capsys, tmp_path, monkeypatch):
+def test_compare_command_refuses_wrong_until_decided_options_in_one_line(
+    words, said, capsys, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert main(words.split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -48,7 +50,9 @@ def test_wrong_use_is_one_line(words, said, capsys, tmp_path, monkeypatch):
         ("--per-look 0", "0 seeds per look and at most 7 seeds"),
     ],
 )
-def test_what_training_needs_is_said_before_it(words, said, capsys, tmp_path):
+def test_compare_until_decided_refuses_impossible_trainings_beforehand(
+    words, said, capsys, tmp_path
+):
     assert main([*STUDY.split(), *words.split(), "--out", str(tmp_path / "study")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
@@ -56,7 +60,7 @@ def test_what_training_needs_is_said_before_it(words, said, capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_json_is_the_comparison(capsys, tmp_path):
+def test_compare_until_decided_prints_json(capsys, tmp_path):
     assert main([*STUDY.split(), "--out", str(tmp_path / "study")]) == 0
     (decision,) = json.loads(capsys.readouterr().out)["decisions"]
     assert (decision["first"], decision["second"]) == ("fast", "slow")
@@ -64,9 +68,7 @@ def test_json_is_the_comparison(capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_that_is_stopped_says_how_it_goes_on_and_nothing_of_its_parts(
-    tmp_path, capsys, monkeypatch
-):
+def test_compare_until_decided_stopped_by_sigterm_says_how_to_resume(tmp_path, capsys, monkeypatch):
     """A signal in a part's checkpoint is answered by the part, which is a run like every other."""
 
     def then(write):

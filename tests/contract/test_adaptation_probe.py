@@ -38,7 +38,7 @@ def evaluated(algorithm, world, steps, fields, envs):
 
 
 @pytest.mark.parametrize("world", FIELDS)
-def test_maml_comes_near_the_return_of_the_right_action_in_each_level(world):
+def test_maml_after_adaptation_nears_the_best_return_of_each_hidden_level(world):
     before, after, alike, known = evaluated("maml", world, BUDGET[world], FIELDS[world], ENVS)
     assert (before <= alike + 1e-5).all()
     assert (after <= known + 1e-5).all()
@@ -46,7 +46,7 @@ def test_maml_comes_near_the_return_of_the_right_action_in_each_level(world):
 
 
 @pytest.mark.slow
-def test_a_policy_that_was_not_trained_to_adapt_does_not():
+def test_maml_untrained_initial_parameters_do_not_adapt():
     """It makes one step of the same size from MAML's initial parameters."""
     world = "levels-hidden-continuous"
     _, after, alike, known = evaluated("maml", world, ITERATION, FIELDS[world] | {"lr": 0.0}, ENVS)
@@ -54,7 +54,7 @@ def test_a_policy_that_was_not_trained_to_adapt_does_not():
 
 
 @pytest.mark.parametrize("world", FIELDS)
-def test_ppo_stays_below_the_return_of_one_action_for_all_levels(world):
+def test_ppo_stays_below_the_best_single_action_in_hidden_levels(world):
     case = CASES["ppo"]
     _, after, alike, known = evaluated("ppo", world, case.steps, case.fields, case.envs)
     assert (after <= alike + 1e-5).all()

@@ -50,12 +50,12 @@ def probed(name, world, hindsight, steps):
         ("td3", "goals-continuous", 24_000),
     ],
 )
-def test_what_was_achieved_teaches_what_was_never_wanted(name, world, steps):
+def test_hindsight_relabelling_solves_the_goal_probe(name, world, steps):
     assert solved(probed(name, world, "future", steps), world).all()
 
 
 @pytest.mark.slow
-def test_without_hindsight_it_cannot_be_known():
+def test_goal_probe_is_unsolved_without_hindsight():
     assert not solved(probed("dqn", "goals", "", 12_000), "goals").any()
 
 
@@ -76,14 +76,14 @@ def together(tmp_path_factory):
 
 @pytest.mark.as_users
 @pytest.mark.slow
-def test_a_seed_alone_is_the_same_among_several(together):
+def test_hindsight_run_of_a_seed_is_independent_of_other_seeds(together):
     for many, one in zip(leaves(together[1]), leaves(run([1])), strict=True):
         np.testing.assert_array_equal(many[1], one[0])
 
 
 @pytest.mark.as_users
 @pytest.mark.slow
-def test_stopped_and_resumed_equals_uninterrupted(together, tmp_path):
+def test_hindsight_run_resumes_bit_for_bit(together, tmp_path):
     whole, path = together[0], tmp_path / "broken"
     with pytest.raises(SystemExit):
         run([0, 1, 2], out=path, sinks=[Stop()])

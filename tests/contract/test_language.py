@@ -54,7 +54,7 @@ def slow(*names):
 
 
 @pytest.mark.parametrize("name", ["grpo", *slow("sft", "rloo", "token-ppo")])
-def test_what_is_rewarded_is_learned(name):
+def test_language_algorithms_learn_the_rewarded_answer(name):
     learns = 60 if name in ("token-ppo", "rloo") else 40
     run = train(name, learns, evaluate_episodes=64, evaluate_every=learns)  # by chance it is 0.01
     assert run.result["final"]["return"]["per_seed"][0] > 0.8
@@ -63,7 +63,7 @@ def test_what_is_rewarded_is_learned(name):
 @pytest.mark.as_users
 @pytest.mark.parametrize("name", ["grpo", *slow("sft", "token-ppo")])
 @pytest.mark.usefixtures("one_layer")
-def test_map_is_bit_equal_to_each_seed_alone(name):
+def test_language_training_under_map_equals_each_seed_alone(name):
     together, alone = train(name, 4, (0, 1, 2), piece=4), train(name, 4, (1,), piece=4)
     leaves = [jax.tree.leaves(run.agent.state) for run in (together, alone)]
     for many, one in zip(*leaves, strict=True):
@@ -71,7 +71,7 @@ def test_map_is_bit_equal_to_each_seed_alone(name):
 
 
 @pytest.mark.slow
-def test_vmap_is_close_over_a_few_updates():
+def test_language_training_under_vmap_is_close_to_each_seed_alone():
     together, alone = train("grpo", 2, (0, 1), "vmap"), train("grpo", 2, (1,))
     leaves = [jax.tree.leaves(run.agent.state) for run in (together, alone)]
     for many, one in zip(*leaves, strict=True):
@@ -100,7 +100,7 @@ def start(path, kind, dies):
 
 
 @pytest.mark.slow  # tests/experience/test_dumped.py stops and resumes one by a signal
-def test_killed_inside_a_rollout_and_resumed_equals_uninterrupted(tmp_path):
+def test_language_training_killed_in_a_rollout_resumes_exactly(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert start(whole, "train", 0).returncode == 0
     assert start(broken, "train", 600).returncode == -9  # 128 answers an iteration, 2 seeds
@@ -161,7 +161,7 @@ def make_batch(rows=8, tokens=6):
 
 
 @pytest.mark.parametrize("name", ["grpo", *slow("sft", "rloo", "token-ppo")])
-def test_pieces_change_nothing(name):
+def test_language_gradient_accumulation_leaves_the_update_unchanged(name):
     module = algorithms.find(name)
 
     def moved(piece):
@@ -174,7 +174,7 @@ def test_pieces_change_nothing(name):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=2e-5)
 
 
-def test_every_name_stands_for_fields_that_there_are():
+def test_language_presets_name_existing_config_fields():
     for name in algorithms.GRADIENT_PRESETS:
         module = algorithms.find(name)
         needs = module.needs(module.Config(**algorithms.preset_fields(name)))

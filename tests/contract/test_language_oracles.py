@@ -28,14 +28,14 @@ def close(found, wanted, what):
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=5e-6, err_msg=what)
 
 
-def test_every_learner_has_an_oracle():
+def test_every_language_algorithm_has_an_oracle():
     names = {"sft", "dpo", "reward", *algorithms.GRADIENT_PRESETS}
     quick = [label for label in language_updates.UPDATES if label not in FURTHER]
     assert {label.split()[0] for label in quick} == names
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_an_update_equals_its_oracle(label):
+def test_language_update_equals_its_numpy_oracle(label):
     """All that is asked of an update in one test, so that one process compiles it."""
     found = []
     for check in CHECKS:

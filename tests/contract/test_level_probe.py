@@ -62,7 +62,7 @@ def runs():
                 yield pytest.param(*run, marks=() if run in QUICK else (pytest.mark.slow,))
 
 
-def test_everybody_who_lives_among_levels_is_listed():
+def test_level_probe_cases_list_every_algorithm_with_environment_levels():
     """All but those whose probe worlds have costs or several agents, and who needs a teacher."""
     living = {name for name, case in CASES.items() if case.steps}
     own = {name for name in living if CASES[name].spaces[-1] in ("", "-continuous")}
@@ -77,7 +77,7 @@ def with_fields(case, changes):
 
 
 @pytest.mark.parametrize(("name", "world", "sources"), list(runs()))
-def test_the_known_answers_are_reached_in_every_level(name, world, sources):
+def test_level_probe_values_and_actions_are_solved_in_every_level(name, world, sources):
     case = with_fields(CASES[name], OTHERWISE.get(name, {}))
     steps = case.steps if sources in ("", REPLAY) else 2 * case.steps  # half of them are trials
     run = sterling.train(
@@ -119,7 +119,7 @@ FEW = {"ppo": {"steps": 16 * 8 * 12}, "dqn": {"steps": 800}}
 @pytest.mark.parametrize(
     ("name", "sources"), [("ppo", REPLAY), ("ppo", ROBUST), ("ppo", ACCEL), ("dqn", REPLAY)]
 )
-def test_episodes_begin_in_the_levels_that_rows_name_and_are_judged_in_others(name, sources):
+def test_level_rollout_begins_in_the_named_levels_and_evaluates_on_others(name, sources):
     """What an episode really began in is what the channel ``begun`` reports."""
     asked = {"fields": CASES[name].fields, "preset": False, "envs": 8, "seeds": 2}
     settings = resolve_settings(name, "probe:levels", sources=sources, **FEW[name], **asked)

@@ -58,7 +58,7 @@ def known(path):
     return {name: each for name, each in newest(path).items() if name.endswith(ends)}
 
 
-def test_a_run_keeps_what_it_found_out(together):
+def test_level_sources_save_what_they_found_in_the_run_folder(together):
     name, path, _ = together
     assert json.loads((path / "config.json").read_text())["sources"] == RUNS[name][2].get(
         "sources", ""
@@ -81,13 +81,13 @@ def test_a_run_keeps_what_it_found_out(together):
         assert (each > 0).sum() > (10 if name == "go-explore" else 0.7 * 3 * 12)
 
 
-def test_a_seed_alone_is_the_same_among_several(together):
+def test_level_run_of_a_seed_is_independent_of_other_seeds(together):
     name, _, several = together
     for many, one in zip(leaves(several), leaves(train(name, [1])), strict=True):
         np.testing.assert_array_equal(many[1], one[0])
 
 
-def test_stopped_and_resumed_equals_uninterrupted(together, tmp_path):
+def test_level_run_resumes_bit_for_bit(together, tmp_path):
     name, whole, run = together
     path = tmp_path / "broken"
     with pytest.raises(SystemExit):

@@ -37,7 +37,7 @@ class TwoSeen:
 
 @pytest.mark.as_users
 @pytest.mark.slow
-def test_an_evolution_strategy_over_memories_trains_alike_alone_and_beside_others():
+def test_openes_with_recurrent_members_trains_a_seed_independently():
     how = {"steps": 3 * 8 * 20, "envs": 8, "limit": 20, "evaluate_episodes": 2, "width": 8}
     how |= {"normalise_obs": False, "preset": False}
     many = sterling.train(TwoSeen, "CartPole-v1", seeds=[4, 7], **how)

@@ -41,7 +41,7 @@ def algorithm_names() -> list[str]:
 
 
 @pytest.mark.parametrize("name", algorithm_names())
-def test_every_algorithm_uses_it_and_layers_of_any_size(name):
+def test_every_algorithm_uses_the_chosen_encoder_and_layer_sizes(name):
     """Shapes only: nothing is computed."""
     module, case = find(name), CASES[name]
     fields = {key: x for key, x in case.fields.items() if key not in ("width", "depth")}
@@ -82,7 +82,7 @@ def _problem(name: str, action: Any) -> Spec:
 
 
 @pytest.mark.parametrize(("name", "refused"), [("ippo", False), ("mappo", True)])
-def test_teams(name, refused):
+def test_multi_agent_algorithms_use_the_chosen_encoder(name, refused):
     """The central critic of mappo reads all agents' arrays one by one."""
     space = spaces.Box(-1.0, 1.0, (2, 3), np.float32)
     joint = Spec(space, spaces.MultiDiscrete([2, 2]), envs=8, agents=Agents(("a", "b")))

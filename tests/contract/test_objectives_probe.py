@@ -41,7 +41,7 @@ def values(run, world, obs):
 
 
 @pytest.mark.parametrize(("name", "world"), list(runs()))
-def test_every_preference_gets_what_is_best_for_it(name, world, tmp_path):
+def test_objectives_probe_is_solved_for_every_preference(name, world, tmp_path):
     case, folder = CASES[name], tmp_path / "run"
     run = sterling.train(
         name, f"probe:{world}", steps=case.steps, envs=case.envs, seeds=2, evaluate_episodes=400,

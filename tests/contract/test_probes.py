@@ -77,7 +77,7 @@ def _runs_for_long(monkeypatch):
 
 @pytest.mark.usefixtures("_runs_for_long")
 @pytest.mark.parametrize(("name", "world"), list(runs()))
-def test_probe_world_is_solved(name, world, written_logs):
+def test_probe_values_and_actions_are_solved_by_every_algorithm(name, world, written_logs):
     case = CASES[name]
     budget = case.budget(world, case.steps or case.updates * case.envs, written_logs)
     programs = loop.compiled_advance().jitted._cache_size()
@@ -112,7 +112,7 @@ def test_probe_world_is_solved(name, world, written_logs):
 
 
 @pytest.mark.parametrize("name", ["dqn", pytest.param("ppo", marks=pytest.mark.slow)])
-def test_what_the_other_side_gains_is_lost(name):
+def test_zero_sum_return_alternates_sign_in_the_turn_probe(name):
     case = CASES[name]
     run = sterling.train(
         name, "probe:turns", steps=case.steps, envs=case.envs, seeds=2, evaluate_episodes=0,
@@ -156,13 +156,13 @@ UNITS = [
 
 @pytest.mark.parametrize(("name", "world", "unit"), UNITS)
 @pytest.mark.usefixtures("_runs_for_long")
-def test_every_kind_of_memory_remembers(name, world, unit):
+def test_every_recurrent_unit_solves_the_memory_probe(name, world, unit):
     check_memory(name, world, {"memory": unit})
 
 
 @pytest.mark.parametrize(("name", "world"), list(remembered()))
 @pytest.mark.usefixtures("_runs_for_long")
-def test_what_was_seen_first_is_remembered(name, world):
+def test_recurrent_algorithms_solve_the_memory_probe(name, world):
     check_memory(name, world, {})
 
 
@@ -201,7 +201,7 @@ def check_memory(name, world, own):
 )  # fmt: skip
 @pytest.mark.parametrize("form", [pytest.param("", marks=pytest.mark.slow), "-continuous"])
 @pytest.mark.usefixtures("_runs_for_long")
-def test_a_limit_is_met_and_no_more_is_given_up_than_it_asks(name, form, tmp_path):
+def test_safe_algorithms_meet_the_cost_limit_with_the_best_return(name, form, tmp_path):
     case, limit = CASES[name], 0.25 if form else 0.125
     steps = case.steps if form else 3 * case.steps
     sterling.train(

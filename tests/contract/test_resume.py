@@ -59,7 +59,7 @@ RUNS = [run for run in each() if EVERYWHERE or getattr(run, "values", run)[0] in
 
 
 @pytest.mark.parametrize(("name", "form"), RUNS)
-def test_killed_and_resumed_equals_uninterrupted(name, form, tmp_path, written_logs):
+def test_training_killed_and_resumed_equals_uninterrupted(name, form, tmp_path, written_logs):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     budget = CASES[name].budget(f"both{form}", 6_400, written_logs)
     assert start(whole, "train", name, form, budget).wait() == 0

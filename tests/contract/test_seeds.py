@@ -64,7 +64,7 @@ def together(request, written_logs):
 
 
 @pytest.mark.as_users
-def test_map_is_bit_equal_to_each_seed_alone(together, written_logs):
+def test_training_under_map_equals_each_seed_alone_bit_for_bit(together, written_logs):
     run, several = together
     alone = train(run, [1], written_logs)
     for many, one in zip(leaves(several), leaves(alone), strict=True):
@@ -72,7 +72,7 @@ def test_map_is_bit_equal_to_each_seed_alone(together, written_logs):
 
 
 @pytest.mark.as_users
-def test_stopped_and_resumed_equals_uninterrupted(together, tmp_path, written_logs):
+def test_training_stopped_by_a_signal_resumes_bit_for_bit(together, tmp_path, written_logs):
     run, whole = together
     path = tmp_path / "broken"
     with pytest.raises(SystemExit) as left:
@@ -93,7 +93,7 @@ def _plain(leaf):
 
 
 @pytest.mark.parametrize(("name", "form"), each("ppo"))
-def test_vmap_is_close_over_a_few_updates(name, form, written_logs):
+def test_training_under_vmap_is_close_to_each_seed_alone(name, form, written_logs):
     # crossq divides by deviations of batches, so rounding grows from update to update
     few = {"iterations": {"ppo": 3, "crossq": 8}.get(name, 48)}
     together = train((name, form), [0, 1], written_logs, strategy="vmap", **few).agent.state

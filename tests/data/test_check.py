@@ -38,7 +38,7 @@ def data(build):
     return build([6, 8, 5, 7, 9], [True, False, True, False, True])
 
 
-def test_nothing_is_found_where_nothing_is_wrong(data):
+def test_check_finds_nothing_in_a_valid_dataset(data):
     assert check(data) == []
     assert require_valid(data) is data
 
@@ -52,7 +52,7 @@ def test_nothing_is_found_where_nothing_is_wrong(data):
         ("obs", 15, 8, [7]),  # the last observation
     ],
 )
-def test_a_nan_is_found_and_its_steps_are_left_out(data, column, at, step, pieces):
+def test_check_finds_nan_and_repair_drops_its_steps(data, column, at, step, pieces):
     broken = changed(data, **{column: put(at, np.nan)})
     findings = check(broken)
     assert places(findings, "nan") == [("error", 1, step)]
@@ -69,7 +69,7 @@ def test_a_nan_is_found_and_its_steps_are_left_out(data, column, at, step, piece
     )
 
 
-def test_actions_outside_and_on_the_edge(data):
+def test_check_and_repair_clip_actions_outside_the_bounds(data):
     broken = changed(data, action=put((7, 1), 2.5))
     assert places(check(broken), "action") == [("error", 1, 1)]
     mended = repair_dataset(broken, check(broken))
@@ -83,14 +83,14 @@ def test_actions_outside_and_on_the_edge(data):
     np.testing.assert_allclose(mended[3].action, edge[3].action, atol=1e-4)
 
 
-def test_choices_that_do_not_exist(build):
+def test_check_finds_discrete_actions_that_do_not_exist(build):
     broken = changed(build([6, 8], [1, 0], discrete=True), action=put(8, 5))  # 2, 3 and 4 do
     findings = check(broken)
     assert places(findings, "action") == [("error", 1, 2)]
     assert repair_dataset(broken, findings).lengths.tolist() == [6, 2, 5]
 
 
-def test_an_end_in_the_middle_splits_the_episode(data):
+def test_check_finds_terminals_inside_episodes_and_repair_splits_them(data):
     broken = changed(data, discount=put(9, 0.0))
     findings = check(broken)
     assert places(findings, "terminal") == [("error", 1, 3)]
@@ -101,7 +101,7 @@ def test_an_end_in_the_middle_splits_the_episode(data):
     assert not places(check(changed(data, masks, discount=put(9, 0.0))), "terminal")
 
 
-def test_ends_at_the_time_limit_are_cuts(build):
+def test_check_finds_terminals_at_the_time_limit_and_repair_truncates(build):
     data = build([200, 200, 200], [True, True, True], environment="Pendulum-v1")
     findings = check(data)
     assert places(findings, "terminal") == [("error", 0, None)]
@@ -117,7 +117,7 @@ def test_ends_at_the_time_limit_are_cuts(build):
     assert not places(check(build([20, 20, 20], [True, False, True])), "terminal")
 
 
-def test_the_limit_that_the_environment_was_given_comes_first(build):
+def test_check_uses_the_datasets_own_max_episode_steps(build):
     def at(length, ended, **options):
         found = check(build([length] * 3, [ended] * 3, environment="Pendulum-v1", options=options))
         return {one.kind for one in found if one.severity == "error"}
@@ -129,7 +129,7 @@ def test_the_limit_that_the_environment_was_given_comes_first(build):
     assert at(300, False, max_episode_steps=-1) == set()
 
 
-def test_a_discount_that_is_none(data):
+def test_check_finds_discounts_outside_0_and_1(data):
     broken = changed(data, discount=put(9, 1.5))
     assert places(check(broken), "terminal") == [("error", 1, 3)]
 
@@ -140,7 +140,7 @@ def far(array):
     array[:, 2] = 0
 
 
-def test_a_successor_from_the_next_episode_is_found(data):
+def test_check_finds_next_obs_taken_from_the_next_episode(data):
     whole = changed(data, obs=far)
     assert not places(check(whole), "next_obs")
     block = next(whole.blocks())
@@ -156,7 +156,7 @@ def test_a_successor_from_the_next_episode_is_found(data):
     assert not places(check(mended), "next_obs")
 
 
-def test_where_successors_cross_resets_all_are_found(build):
+def test_check_finds_every_next_obs_that_crosses_a_reset(build):
     """Also those of an episode of one step, and of one that moved as far by itself."""
     lengths = [6, 8, 1, 7, 5, 6, 9]
     whole = changed(build(lengths, [False] * 7), obs=far)
@@ -175,7 +175,7 @@ def test_where_successors_cross_resets_all_are_found(build):
     assert not first & {one.obs[-1].tobytes() for one in mended}
 
 
-def test_a_jump_by_chance_in_one_stream_is_not_all_of_it(build):
+def test_check_reports_one_jump_in_a_continuous_stream_alone(build):
     """Pieces of a walk: one of twenty ends with a step ten times as long as the rest."""
     data = build([5] * 20, [False] * 20)
 
@@ -186,7 +186,7 @@ def test_a_jump_by_chance_in_one_stream_is_not_all_of_it(build):
     assert places(check(changed(data, obs=walk)), "next_obs") == [("error", 4, 4)]
 
 
-def test_episodes_cut_out_of_one_stream_are_no_fault(build):
+def test_check_accepts_episodes_cut_from_one_stream(build):
     data = build([6, 8, 5], [False] * 3)
 
     def stream(array):
@@ -196,7 +196,7 @@ def test_episodes_cut_out_of_one_stream_are_no_fault(build):
 
 
 @pytest.mark.filterwarnings("error")
-def test_resets_are_found_among_numbers_whose_squares_overflow(build):
+def test_check_finds_crossed_resets_in_very_large_observations(build):
     whole = changed(build([6, 8, 5], [False] * 3), obs=far)
 
     def large(array):
@@ -206,7 +206,7 @@ def test_resets_are_found_among_numbers_whose_squares_overflow(build):
     assert places(check(changed(whole, obs=large)), "next_obs") == [("error", 0, 5)]
 
 
-def test_a_reset_within_an_episode_is_suspected(build):
+def test_check_warns_of_a_reset_inside_an_episode(build):
     data = build([60] * 8, [False] * 8)
 
     def walk(array):
@@ -216,13 +216,13 @@ def test_a_reset_within_an_episode_is_suspected(build):
     assert places(check(changed(data, obs=walk)), "reset") == [("warning", 5, 29)]
 
 
-def test_duplicates_and_empty_episodes_are_dropped(data):
+def test_repair_drops_duplicate_episodes(data):
     twice = data[[0, 1, 0, 2, 1]]
     assert places(check(twice), "duplicate") == [("warning", 2, None), ("warning", 4, None)]
     assert repair_dataset(twice, check(twice)).lengths.tolist() == [6, 8, 5]
 
 
-def test_episodes_that_are_all_empty_are_told(build):
+def test_check_refuses_a_dataset_of_empty_episodes(build):
     data = build([0, 0], [False, False])
     assert data.ended.tolist() == [False, False]
     warnings = [("warning", 0, None), ("warning", 1, None)]
@@ -231,20 +231,20 @@ def test_episodes_that_are_all_empty_are_told(build):
         require_valid(data)
 
 
-def test_an_empty_episode_is_dropped(build):
+def test_repair_drops_an_empty_episode(build):
     data = build([3, 0, 4], [True, False, True])
     assert places(check(data), "empty") == [("warning", 1, None)]
     assert repair_dataset(data, check(data)).lengths.tolist() == [3, 4]
 
 
-def test_rewards_that_tell_nothing(data, build):
+def test_check_warns_of_constant_rewards(data, build):
     zeros = changed(data, reward=np.zeros_like)
     assert places(check(zeros), "reward") == [("warning", None, None)]
     ones = changed(data, reward=np.ones_like)
     assert not places(check(ones), "reward")  # lengths differ: it pays to live
 
 
-def test_types_shapes_and_spaces(data, build):
+def test_check_finds_wrong_dtypes_shapes_and_spaces(data, build):
     whole = changed(build([6, 8], [1, 0], discrete=True), action=lambda a: a.astype(np.float32))
     findings = check(whole)
     assert places(findings, "type") == [("error", None, None)]
@@ -256,7 +256,7 @@ def test_types_shapes_and_spaces(data, build):
     assert check(data[:0])[0].kind == "empty"
 
 
-def test_observations_and_log_probabilities_that_cannot_be(build):
+def test_check_finds_impossible_observations_and_log_probs(build):
     data = build([6, 8], [1, 0], nested=True, discrete=True, extras=("log_prob",))
     outside = changed(data, **{"obs/parts/1": put(9, 9)})
     assert places(check(outside), "observation") == [("error", 1, 2)]
@@ -266,7 +266,7 @@ def test_observations_and_log_probabilities_that_cannot_be(build):
     assert repair_dataset(nan, check(nan)).lengths.tolist() == [6, 1, 6]
 
 
-def test_what_was_assumed_is_said(data):
+def test_check_repeats_the_assumptions_in_source_notes(data):
     facts = data.facts.with_notes("the spaces were guessed from the numbers")
     assert [str(one) for one in check(data.with_facts(facts))] == [
         "warning: assumed: dataset: source 0 (made): the spaces were guessed from the numbers"

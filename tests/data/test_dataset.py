@@ -49,7 +49,7 @@ def test_no_transition_joins_two_episodes(build, episodes, choose):
     assert sum(rows) == part.rows
 
 
-def test_rows_are_as_an_agent_would_have_lived_them(build):
+def test_dataset_transitions_are_in_agent_units(build):
     data = build([4, 3], [True, False], extras=("log_prob", "info"))
     assert data.spec.action.low.tolist() == [-1, -1]
     record = data.transitions(np.array([[6, 0], [3, 3]]))
@@ -67,7 +67,7 @@ def test_rows_are_as_an_agent_would_have_lived_them(build):
         data.transitions(np.array([7]))
 
 
-def test_rows_are_asked_for_by_numbers_or_by_a_mask(build):
+def test_dataset_rows_are_selected_by_indices_or_a_mask(build):
     data = build([4, 3], [True, False])
     chosen = np.arange(7) % 3 == 2
     for mask in (chosen, chosen.tolist()):
@@ -83,7 +83,7 @@ def test_rows_are_asked_for_by_numbers_or_by_a_mask(build):
             data.transitions(wrong)
 
 
-def test_the_device_answers_as_the_host_does(build):
+def test_device_dataset_equals_host_dataset(build):
     data = build([4, 0, 3, 6], [1, 0, 0, 1], nested=True, discrete=True, extras=("log_prob",))[1:]
     there = to_device(data)
     assert isinstance(there, DeviceDataset)
@@ -97,7 +97,7 @@ def test_the_device_answers_as_the_host_does(build):
     assert to_device(data, memory=10).dataset is data
 
 
-def test_integers_that_32_bits_do_not_hold_are_seen_as_floats():
+def test_dataset_64_bit_integer_observations_become_floats():
     columns = {
         "obs": np.array([[2**33], [5], [2**40]]),
         "action": np.array([0, 1]),
@@ -113,7 +113,7 @@ def test_integers_that_32_bits_do_not_hold_are_seen_as_floats():
         assert np.asarray(rows.next_obs).tolist() == [[5.0], [2.0**40]]
 
 
-def test_selections_name_the_best_and_keep_the_order(build):
+def test_dataset_top_and_where_keep_the_episode_order(build):
     data = build([2] * 10, [True] * 10)
     best = data.top(0.3)
     assert len(best) == 3
@@ -172,7 +172,7 @@ def test_the_hash_changes_with_lengths(build):
     assert Dataset.from_block(other, *spaces_of(data)).hash != data.hash
 
 
-def test_lengths_that_do_not_fit_are_refused(build):
+def test_dataset_with_inconsistent_episode_lengths_is_refused(build):
     data = build([3, 4], [False, False])
     block = next(data.blocks())
     other = type(block)(block.arrays, np.array([3, 3, 1]), np.zeros(3, np.int32))
@@ -180,7 +180,7 @@ def test_lengths_that_do_not_fit_are_refused(build):
         Dataset.from_block(other, *spaces_of(data))
 
 
-def test_what_is_larger_than_memory_is_mapped(build, same, tmp_path):
+def test_dataset_larger_than_memory_is_memory_mapped(build, same, tmp_path):
     data = build([30, 40, 20], [True, False, True])
     data.save(tmp_path / "own")
     data.save(tmp_path / "a.npz", "npz")
@@ -196,7 +196,7 @@ def test_what_is_larger_than_memory_is_mapped(build, same, tmp_path):
         Dataset(tmp_path / "a.npz", memory=100)
 
 
-def test_mapping_works_where_memory_is_limited(tmp_path):
+def test_memory_mapped_dataset_reads_under_a_process_memory_limit(tmp_path):
     """80 MB of data in a process that may take 50 MB more than it has."""
     program = """
         import resource, sys
@@ -240,7 +240,7 @@ def test_mapping_works_where_memory_is_limited(tmp_path):
     assert done.stdout.strip() == "limited", done.stderr
 
 
-def test_a_folder_in_which_somebody_was_killed_before_the_first_file_is_written_to(tmp_path):
+def test_dataset_save_accepts_a_folder_with_only_partial_files(tmp_path):
     (tmp_path / ".obs.partial-123").write_bytes(b"unfinished")
     check_destination(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
@@ -248,7 +248,7 @@ def test_a_folder_in_which_somebody_was_killed_before_the_first_file_is_written_
         check_destination(tmp_path)
 
 
-def test_what_somebody_who_was_killed_left_goes_when_the_folder_is_written_to(build, tmp_path):
+def test_dataset_save_removes_partial_files_of_dead_processes(build, tmp_path):
     with subprocess.Popen(["true"]) as process:
         pass
     left = tmp_path / f".obs.partial-{process.pid}"

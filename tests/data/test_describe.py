@@ -39,7 +39,7 @@ def tabular(episodes, ended=True, actions=3, **facts):
     )
 
 
-def test_quality_and_coverage_are_those_of_the_paper():
+def test_describe_quality_and_coverage_follow_the_paper():
     data = tabular([([(0, 0, 1.0), (1, 0, 1.0)], 2), ([(0, 0, 0.0), (1, 1, 4.0)], 2)])
     found = describe(data, reference=(1.0, 5.0))
     assert found.quality.value == pytest.approx(0.5)  # (3 - 1) / (5 - 1)
@@ -57,7 +57,7 @@ def test_quality_and_coverage_are_those_of_the_paper():
         describe(data[:0])
 
 
-def test_every_pair_of_whole_numbers_is_a_cell_of_its_own():
+def test_describe_counts_distinct_discrete_state_action_pairs():
     grid = [(i, j, k) for i in range(8) for j in range(8) for k in range(4)]
     obs = np.array([[(i, j), (i, j)] for i, j, _ in grid]).reshape(-1, 2)
     columns = {
@@ -71,7 +71,7 @@ def test_every_pair_of_whole_numbers_is_a_cell_of_its_own():
     assert describe(data).pairs == 256
 
 
-def test_figures_that_happen_to_be_0_or_1_are_no_successes():
+def test_describe_does_not_treat_constant_0_or_1_as_success_rates():
     """Every episode has one step, and probability 1: that is not one of many lengths."""
     made = tabular([([(0, 0, float(n % 2))], 1) for n in range(20)], reference=(0.0, 1.0))
     block = next(made.blocks())
@@ -85,7 +85,7 @@ def test_figures_that_happen_to_be_0_or_1_are_no_successes():
     assert str(found.lengths) == "1.000 (no spread seen in 20)"
 
 
-def test_references_come_from_the_dataset_or_from_the_table(build):
+def test_describe_takes_reference_scores_from_dataset_or_table(build):
     own = build([3, 4], [1, 1], reference=(0.0, 2.0))
     assert describe(own).reference == (0.0, 2.0)
     assert describe(build([3, 4], [1, 1], environment="Hopper-v5")).reference[1] == 3234.3
@@ -93,7 +93,7 @@ def test_references_come_from_the_dataset_or_from_the_table(build):
 
 
 @pytest.mark.parametrize("ends", [(2.0, 1.0), (1.0, 1.0), (float("nan"), 1.0)])
-def test_references_in_the_wrong_order_are_refused(build, tmp_path, ends):
+def test_reference_scores_in_the_wrong_order_are_refused(build, tmp_path, ends):
     data = build([3, 4], [1, 1])
     for ask in (
         lambda: describe(data, reference=ends),
@@ -103,7 +103,7 @@ def test_references_in_the_wrong_order_are_refused(build, tmp_path, ends):
             ask()
 
 
-def test_the_command_says_all_only_of_all(tmp_path, capsys):
+def test_describe_command_prints_100_percent_only_for_all_rows(tmp_path, capsys):
     """One reward of 3,000 differs, and one of 250 episodes was cut."""
     steps = [(0, 0, 0.0)] * 12
     made = tabular([(steps, 1)] * 249 + [([(0, 0, 1.0), *steps[1:]], 1)])
@@ -122,7 +122,7 @@ def test_the_command_says_all_only_of_all(tmp_path, capsys):
     assert "; 100% terminated" in said
 
 
-def test_stitching_is_what_a_better_continuation_brings():
+def test_describe_stitching_gain_of_crossing_episodes():
     """Both meet in state 5; from there one earns 10 and the other nothing."""
     poor = [(0, 0, 0.0), (5, 0, 0.0), (6, 0, 0.0)], 7
     rich = [(1, 0, 0.0), (5, 1, 0.0), (8, 0, 10.0)], 9
@@ -133,7 +133,7 @@ def test_stitching_is_what_a_better_continuation_brings():
     assert (describe(apart).crossing, describe(apart).gain) == (0.0, 0.0)
 
 
-def test_continuations_hidden_by_a_cut_do_not_count():
+def test_describe_stitching_ignores_truncated_continuations():
     poor = [(0, 0, 0.0), (5, 0, 0.0)], 7
     rich = [(1, 0, 0.0), (5, 1, 10.0)], 9
     assert describe(tabular([poor, rich], ended=False)).gain == 0.0
@@ -152,7 +152,7 @@ def world(random_world, random_policy, episodes=40):
     return tabular(made)
 
 
-def test_randomness_of_the_policy_and_of_the_world():
+def test_describe_measures_policy_and_environment_stochasticity():
     calm = describe(world(False, False))
     assert calm.policy == pytest.approx(0.0, abs=0.05)
     assert calm.world == 0.0
@@ -161,12 +161,12 @@ def test_randomness_of_the_policy_and_of_the_world():
     assert wild.world > 0.9
 
 
-def test_a_policy_that_does_not_look_keeps_all_its_variance(build):
+def test_describe_action_variance_of_an_observation_blind_policy(build):
     assert describe(build([50] * 20, [True] * 20)).policy > 0.8
 
 
 @pytest.mark.filterwarnings("error")
-def test_the_unit_of_observations_does_not_matter(build):
+def test_describe_is_invariant_to_observation_scale(build):
     data = build([50] * 20, [True] * 20)
     block = next(data.blocks())
     large = {**block.arrays, "obs": block.arrays["obs"] * np.float32(2.0**80)}  # 1e24
@@ -176,7 +176,7 @@ def test_the_unit_of_observations_does_not_matter(build):
 
 
 @pytest.mark.parametrize("column", ["obs", "action", "reward"])
-def test_what_holds_no_numbers_is_not_described(build, tmp_path, capsys, column):
+def test_describe_refuses_nan_values(build, tmp_path, capsys, column):
     data = build([5, 6], [1, 1])
     block = next(data.blocks())
     block.arrays[column].reshape(-1)[3] = np.nan
@@ -201,7 +201,7 @@ def learners(found, **changes):
     ]
 
 
-def test_recommendations_follow_the_figures(build):
+def test_recommend_algorithms_from_dataset_description(build):
     found = describe(build([20] * 30, [True] * 30, reference=(-20.0, 20.0)))
     estimate = found.quality
     good, poor = (dataclasses.replace(estimate, value=value) for value in (0.9, 0.2))

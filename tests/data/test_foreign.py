@@ -22,7 +22,7 @@ ZEROS = np.zeros((6, 1), np.float32)
 REWARDS = np.arange(6, dtype=np.float32)
 
 
-def test_d4rl_without_successors_gives_up_the_last_step_of_a_cut_and_keeps_that_of_an_end(tmp_path):
+def test_d4rl_without_next_obs_drops_the_last_step_of_truncated_episodes(tmp_path):
     path = d4rl(
         tmp_path / "a.hdf5",
         observations=STREAM,
@@ -62,7 +62,7 @@ def test_d4rl_with_successors_keeps_every_step_and_finds_unrecorded_resets(tmp_p
     assert any("1 resets were not recorded" in note for note in data.facts.sources[0].notes)
 
 
-def test_a_limit_cuts_what_has_no_timeouts(tmp_path):
+def test_d4rl_without_timeouts_is_cut_at_the_given_limit(tmp_path):
     flags = dict(terminals=np.zeros(6))
     path = d4rl(tmp_path / "a.hdf5", observations=STREAM, actions=ZEROS, rewards=REWARDS, **flags)
     for wrong in (0, -5):
@@ -121,7 +121,7 @@ def test_ogbench_masks_are_discounts_also_within_a_trajectory(tmp_path):
     assert data.ended.tolist() == [False]
 
 
-def test_anybodys_arrays(tmp_path):
+def test_npz_with_generic_array_names_is_read(tmp_path):
     np.savez(
         tmp_path / "a.npz",
         obs=STREAM,
@@ -141,7 +141,7 @@ CUTS = {name: np.array([0, 0, 1, 0, 0, 0]) for name in ("truncations", "truncate
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("known", [("rewards",), (), ("rewards", "masks"), ("masks",)])
-def test_an_npz_that_says_where_it_was_cut_is_not_ogbenchs(tmp_path, cut, known):
+def test_npz_with_truncation_flags_is_not_read_as_ogbench(tmp_path, cut, known):
     """Whose terminals are no ends, whatever else there is."""
     more = {"rewards": REWARDS, "masks": np.ones(6)}
     np.savez(
@@ -161,7 +161,7 @@ def test_an_npz_that_says_where_it_was_cut_is_not_ogbenchs(tmp_path, cut, known)
 
 
 @pytest.mark.parametrize("more", [{}, {"next_observations": STREAM + 1}, {"done": [0, 0, 1] * 2}])
-def test_an_npz_that_does_not_say_where_it_was_cut_is_noted(tmp_path, more):
+def test_npz_without_truncation_flags_is_noted(tmp_path, more):
     arrays = {"observations": STREAM, "actions": ZEROS, "rewards": REWARDS}
     ends = np.array([0, 0, 0, 0, 0, 1])
     np.savez(tmp_path / "a.npz", **arrays, terminals=ends, **more)
@@ -207,7 +207,7 @@ def test_an_npz_is_read_piece_by_piece(tmp_path, monkeypatch, same, write):
         Dataset(tmp_path / "rows.npz", memory=100)
 
 
-def test_memory_that_does_not_suffice_is_said_in_one_line(tmp_path, monkeypatch):
+def test_npz_beyond_memory_is_refused_in_one_line(tmp_path, monkeypatch):
     np.savez(tmp_path / "a.npz", observations=STREAM, actions=ZEROS, terminals=np.ones(6))
 
     def none(*_):
@@ -241,7 +241,7 @@ def test_importing_joins_files_and_takes_an_environments_spaces(tmp_path):
         convert_files(files, tmp_path / "out", environment="CartPole-v1")
 
 
-def test_what_is_missing_or_too_short_is_named(tmp_path):
+def test_missing_or_short_dataset_arrays_are_named(tmp_path):
     path = d4rl(tmp_path / "d.hdf5", observations=STREAM, actions=ZEROS[:4], terminals=REWARDS)
     with pytest.raises(Mistake, match="array 'rewards' is missing"):
         Dataset(path)
@@ -269,7 +269,7 @@ def foreign(folder, form, **arrays):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_no_numbers_of_every_row_is_left_out_and_noted(tmp_path, form):
+def test_non_numeric_dataset_columns_are_left_out_and_noted(tmp_path, form):
     more = {"goal": ZEROS, "task": np.array([b"a"] * 6), "z": REWARDS * 1j, "gain": np.ones(4)}
     if form == "d4rl":
         more = {f"infos__{name}": array for name, array in more.items()}
@@ -300,7 +300,7 @@ def test_what_is_no_numbers_of_every_row_is_left_out_and_noted(tmp_path, form):
         ({name: array[:0] for name, array in {**PLAIN, **FORMS["npz"]}.items()}, "no rows"),
     ],
 )
-def test_what_cannot_be_learned_from_is_told_in_one_line(tmp_path, form, wrong, said):
+def test_unusable_dataset_arrays_are_refused_in_one_line(tmp_path, form, wrong, said):
     if "masks" in FORMS[form] and not len(wrong.get("actions", STREAM)):
         wrong = {**wrong, "masks": np.ones(0)}
     with pytest.raises(Mistake, match=said) as told:
@@ -309,7 +309,7 @@ def test_what_cannot_be_learned_from_is_told_in_one_line(tmp_path, form, wrong, 
     assert "\n" not in str(told.value)
 
 
-def test_other_flags_that_are_nan_are_refused_too(tmp_path):
+def test_nan_timeout_flags_are_refused(tmp_path):
     cut = np.where(REWARDS == 2, np.nan, 0)
     for form in ("d4rl", "npz"):
         with pytest.raises(Mistake, match="array 'timeouts' is NaN at row 2"):

@@ -29,7 +29,7 @@ NAMES = {"sterling": "a", "minari": "a", "d4rl": "a.hdf5", "npz": "a.npz"}
 @pytest.mark.parametrize("name", formats.WRITABLE_FORMATS)
 @settings(max_examples=15)
 @given(episodes=EPISODES, chosen=some.data())
-def test_what_is_written_is_read(build, same, name, episodes, chosen):
+def test_dataset_formats_round_trip(build, same, name, episodes, chosen):
     lengths, ended = zip(*episodes, strict=True)
     flat = name == "d4rl"
     data = build(
@@ -120,7 +120,7 @@ def test_we_open_what_minari_writes(tmp_path, monkeypatch):
     assert data.facts.sources[0].generator == "hand-made"
 
 
-def test_a_space_that_minari_knows_and_nothing_learns_from_is_named(build, tmp_path):
+def test_minari_text_space_is_refused_by_name(build, tmp_path):
     path = build([3], [True]).save(tmp_path / "a", "minari")
     file = path / "data" / "metadata.json"
     said = json.loads(file.read_text())
@@ -162,7 +162,7 @@ def test_numbers_in_another_byte_order_are_read_and_written(build, same, tmp_pat
     same(read, Dataset(read.save(tmp_path / f"f{NAMES[name]}", name)))
 
 
-def test_d4rl_says_what_it_has_no_place_for(build, tmp_path):
+def test_d4rl_export_notes_what_it_cannot_store(build, tmp_path):
     data = build([3, 4], [True, False], extras=("info",))
     read = Dataset(data.save(tmp_path / "a.hdf5", "d4rl"))
     assert read[0].extras["height"].tolist() == data[0].infos["height"][:3].tolist()
@@ -189,7 +189,7 @@ def test_a_damaged_file_is_refused_in_one_line(build, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["sterling", "minari", "d4rl"])
-def test_a_changed_file_is_only_imported_where_that_is_said(build, tmp_path, name):
+def test_changed_dataset_file_is_imported_only_with_changed_option(build, tmp_path, name):
     """Otherwise what is damaged would get a hash that says it is whole."""
     data = build([40, 40], [True, False])
     path = data.save(tmp_path / NAMES[name], name)
@@ -212,7 +212,7 @@ def test_a_changed_file_is_only_imported_where_that_is_said(build, tmp_path, nam
 
 
 @pytest.mark.parametrize("name", formats.WRITABLE_FORMATS)
-def test_no_flipped_bit_changes_a_number_unnoticed(build, same, tmp_path, name):
+def test_dataset_hash_detects_flipped_bits(build, same, tmp_path, name):
     data = build([9, 8], [True, False], extras=("log_prob",))
     path = data.save(tmp_path / NAMES[name], name)
     files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
@@ -231,7 +231,7 @@ def test_no_flipped_bit_changes_a_number_unnoticed(build, same, tmp_path, name):
     assert refused > 10
 
 
-def test_names_are_hinted_at(build, tmp_path):
+def test_misspelt_dataset_format_or_file_suggests_a_name(build, tmp_path):
     data = build([3], [True])
     with pytest.raises(Mistake, match="did you mean minari"):
         data.save(tmp_path / "a", "minary")
@@ -249,7 +249,7 @@ def test_names_are_hinted_at(build, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["d4rl", "minari"])
-def test_two_columns_of_one_name_are_refused_where_there_is_one_place(build, tmp_path, name):
+def test_dataset_columns_that_collide_in_a_format_are_refused(build, tmp_path, name):
     data = build([3, 4], [True, False], extras=("log_prob",))
     block = next(data.blocks())
     arrays = {**block.arrays, "extra/goal": np.ones(7), "info/goal": np.zeros(9)}
@@ -271,7 +271,7 @@ def test_minari_with_an_episode_too_short_names_it(build, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sterling", "npz", "d4rl"])
-def test_a_crash_while_writing_leaves_the_old_file_whole(build, same, tmp_path, name, monkeypatch):
+def test_failed_dataset_save_keeps_the_old_file(build, same, tmp_path, name, monkeypatch):
     old, new = build([3, 4], [True, False]), build([9, 9], [True, False], seed=1)
     path = old.save(tmp_path / NAMES[name], name)
 
@@ -288,7 +288,7 @@ def test_a_crash_while_writing_leaves_the_old_file_whole(build, same, tmp_path, 
     assert not [each for each in tmp_path.rglob("*") if "partial" in each.name]
 
 
-def test_writing_over_a_dataset_leaves_nothing_of_the_old(build, same, tmp_path):
+def test_dataset_save_over_a_dataset_removes_the_old_columns(build, same, tmp_path):
     build([3, 4], [True, False], extras=("log_prob",)).save(tmp_path / "a")
     new = build([5], [True], seed=1)
     new.save(tmp_path / "a")
@@ -296,14 +296,14 @@ def test_writing_over_a_dataset_leaves_nothing_of_the_old(build, same, tmp_path)
     assert len(list((tmp_path / "a").glob("*.npy"))) == len(new.columns) + 1
 
 
-def test_a_folder_of_something_else_is_not_written_over(build, tmp_path):
+def test_dataset_save_refuses_a_foreign_folder(build, tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(Mistake, match="Choose another name"):
         build([3], [True]).save(tmp_path)
 
 
 @pytest.mark.parametrize("name", formats.WRITABLE_FORMATS)
-def test_a_file_of_something_else_is_not_written_over(build, tmp_path, name):
+def test_dataset_save_refuses_a_foreign_file(build, tmp_path, name):
     data, path = build([3], [True]), tmp_path / "x"
     with zipfile.ZipFile(tmp_path / "letter", "w") as file:
         file.writestr("word/document.xml", "dear")

@@ -29,7 +29,7 @@ def notes(data):
     return [note for source in data.facts.sources for note in source.notes]
 
 
-def test_actions_beyond_one_are_bounded_by_what_was_seen(tmp_path):
+def test_guessed_action_bounds_are_the_observed_range(tmp_path):
     random = np.random.default_rng(0)
     action = random.normal(30.0, 5.0, (ROWS, 3)).astype(np.float32)
     action[:, 1], action[:, 2] = -7.0, np.linspace(0.0, 0.5, ROWS)
@@ -48,20 +48,20 @@ def test_actions_beyond_one_are_bounded_by_what_was_seen(tmp_path):
     assert not any(one.startswith("error") for one in findings)
 
 
-def test_actions_within_one_keep_their_bounds(tmp_path):
+def test_guessed_action_bounds_of_small_actions_are_minus_one_to_one(tmp_path):
     data = Dataset(npz(tmp_path / "a.npz", actions=np.full((ROWS, 1), 0.5, np.float32)))
     assert data.action_space == spaces.Box(-1.0, 1.0, (1,), np.float32)
     assert flat_arrays.GUESSED_SPACES_NOTE in notes(data)
     assert flat_arrays.GUESSED_BOUNDS_NOTE not in notes(data)
 
 
-def test_what_is_not_finite_makes_no_bounds(tmp_path):
+def test_guessed_action_bounds_ignore_non_finite_values(tmp_path):
     action = np.array([[3.0], [np.nan], [9.0], [np.inf]] * 2)
     data = Dataset(npz(tmp_path / "a.npz", actions=action))
     assert data.action_space == spaces.Box(3.0, 9.0, (1,), np.float64)
 
 
-def test_guesses_are_joined_by_bounds_that_hold_both(tmp_path, capsys):
+def test_joined_datasets_have_guessed_bounds_that_hold_both(tmp_path, capsys):
     files = [
         npz(tmp_path / f"{at}.npz", actions=np.linspace(at, 5 * at, ROWS)[:, None]) for at in (1, 2)
     ]
@@ -73,7 +73,7 @@ def test_guesses_are_joined_by_bounds_that_hold_both(tmp_path, capsys):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, bool])
 @pytest.mark.parametrize("shape", [(), (1,), (2,)])
-def test_whole_numbers_of_any_type_are_choices(tmp_path, dtype, shape):
+def test_integer_actions_of_any_dtype_become_discrete(tmp_path, dtype, shape):
     """Also bytes, as small files keep them, and truths."""
     chosen = np.arange(ROWS * int(np.prod(shape))).reshape(ROWS, *shape) % 2
     data = Dataset(npz(tmp_path / "a.npz", actions=chosen.astype(dtype)))
@@ -84,12 +84,12 @@ def test_whole_numbers_of_any_type_are_choices(tmp_path, dtype, shape):
     np.testing.assert_array_equal(data.transitions().action, wanted)
 
 
-def test_a_truth_that_never_changes_is_one_of_two_choices(tmp_path):
+def test_constant_boolean_action_becomes_discrete_2(tmp_path):
     data = Dataset(npz(tmp_path / "a.npz", actions=np.zeros(ROWS, bool)))
     assert data.action_space == spaces.Discrete(2)
 
 
-def test_a_lone_choice_in_a_column_is_a_choice(tmp_path):
+def test_integer_action_column_becomes_discrete(tmp_path):
     chosen = np.arange(ROWS) % 2
     for name, action in (("row", chosen), ("column", chosen[:, None])):
         data = Dataset(npz(tmp_path / f"{name}.npz", actions=action))
@@ -99,7 +99,7 @@ def test_a_lone_choice_in_a_column_is_a_choice(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["rows", "column", "floats", "bools"])
-def test_choices_are_the_environments_however_they_are_kept(tmp_path, form):
+def test_discrete_actions_of_any_storage_take_the_environments_space(tmp_path, form):
     chosen = np.arange(ROWS) % 2
     made = {
         "rows": chosen.astype(np.int32),
@@ -124,7 +124,7 @@ def lake(path, observations):
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float32])
-def test_observed_choices_are_the_environments(tmp_path, dtype):
+def test_discrete_observations_take_the_environments_space(tmp_path, dtype):
     path = lake(tmp_path / "lake.npz", np.arange(ROWS).astype(dtype))
     data = convert_files([path], tmp_path / "out", environment="FrozenLake-v1")
     assert (data.obs_space, data.action_space) == (spaces.Discrete(16), spaces.Discrete(4))
@@ -144,14 +144,16 @@ def test_observed_choices_are_the_environments(tmp_path, dtype):
         ),
     ],
 )
-def test_what_is_no_choice_of_the_environment_is_refused(tmp_path, observations, words):
+def test_observations_outside_the_environments_discrete_space_are_refused(
+    tmp_path, observations, words
+):
     path = lake(tmp_path / "lake.npz", observations)
     with pytest.raises(Mistake, match=words) as error:
         convert_files([path], tmp_path / "out", environment="FrozenLake-v1")
     assert "\n" not in str(error.value)
 
 
-def test_choices_are_no_torques(tmp_path):
+def test_discrete_actions_are_refused_for_a_box_environment(tmp_path):
     arrays = dict(observations=np.zeros((ROWS, 3)), actions=np.zeros(ROWS, int))
     path = npz(tmp_path / "a.npz", **arrays)
     with pytest.raises(Mistake, match=r"The file's action space is Discrete\(1\), but .* is Box"):

@@ -98,7 +98,7 @@ def test_frames_become_episodes(tmp_path, version):
     assert flat_arrays.GUESSED_BOUNDS_NOTE in source.notes
 
 
-def test_what_is_not_there(tmp_path):
+def test_lerobot_without_rewards_and_ends_is_noted(tmp_path):
     """One part of an observation is a plain box; without rewards and ends they are told so."""
     lacking = ("observation.touch", "observation.images.top", "next.reward", "next.success",
                "next.done")  # fmt: skip
@@ -109,13 +109,13 @@ def test_what_is_not_there(tmp_path):
     assert "there are no rewards; they are set to zero" in data.facts.sources[0].notes
 
 
-def test_the_command_converts(tmp_path, capsys):
+def test_data_import_command_converts_lerobot(tmp_path, capsys):
     path = folder(tmp_path / "set", "v3.0")
     assert main(["data", "import", str(path), str(tmp_path / "own")]) == 0
     assert Dataset(tmp_path / "own").hash == Dataset(path).hash
 
 
-def test_damage_is_refused_in_one_line(tmp_path, monkeypatch):
+def test_damaged_lerobot_folder_is_refused_in_one_line(tmp_path, monkeypatch):
     table = frames()
     gap = folder(tmp_path / "gap", "v3.0", table.filter(pyarrow.compute.field("index") != 1))
     with pytest.raises(Mistake, match="The files have 9 frames, but meta/info\\.json states 10"):

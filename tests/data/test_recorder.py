@@ -51,7 +51,7 @@ def act(env, turn=1):
     return env.step({"turn": turn, "push": np.array([1.5], np.float32)})
 
 
-def test_an_episode_of_dicts_tuples_and_pictures_is_what_was_seen(tmp_path):
+def test_recorder_stores_dict_tuple_and_image_observations(tmp_path):
     with Recorder(Parts(), tmp_path / "a", environment="Parts-v0") as env:
         env.reset()
         for turn in (0, 1, 1):
@@ -70,7 +70,7 @@ def test_an_episode_of_dicts_tuples_and_pictures_is_what_was_seen(tmp_path):
     assert check(data) == []
 
 
-def test_cuts_resets_and_the_end_of_the_program_are_truncations(tmp_path):
+def test_recorder_marks_time_limits_resets_and_exit_as_truncations(tmp_path):
     with Recorder(Parts(end=9, cut=2), tmp_path / "a") as env:
         env.reset()
         act(env)
@@ -89,7 +89,7 @@ def test_cuts_resets_and_the_end_of_the_program_are_truncations(tmp_path):
     assert not data.ended.any()
 
 
-def test_recordings_are_appended_to_and_so_are_datasets(tmp_path):
+def test_recorder_appends_to_recordings_and_datasets(tmp_path):
     def record(folder, episodes, **how):
         with Recorder(gymnasium.make("CartPole-v1"), folder, **how) as env:
             for seed in range(episodes):
@@ -182,7 +182,7 @@ def test_a_kill_leaves_every_finished_episode(tmp_path):
         assert env.episodes == len(data)
 
 
-def test_a_damaged_file_is_named_and_spaces_without_arrays_are_refused(tmp_path):
+def test_recorder_names_damaged_files_and_refuses_unsupported_spaces(tmp_path):
     with Recorder(Parts(), tmp_path / "a") as env:
         env.reset()
         act(env)
@@ -202,7 +202,7 @@ def test_a_damaged_file_is_named_and_spaces_without_arrays_are_refused(tmp_path)
         Recorder(gymnasium.make_vec("CartPole-v1", 2), tmp_path / "b")
 
 
-def test_the_options_of_an_environment_are_kept(tmp_path):
+def test_recorder_stores_environment_options(tmp_path):
     made = gymnasium.make("CartPole-v1", max_episode_steps=7, sutton_barto_reward=True)
     with Recorder(made, tmp_path / "a") as env:
         env.reset(seed=0)

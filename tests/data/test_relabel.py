@@ -60,7 +60,7 @@ def pushed(episodes, steps, actions):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_without_regularisation_the_plan_is_the_best_assignment(seed):
+def test_optimal_transport_plan_approaches_the_best_assignment(seed):
     cost = np.random.default_rng(seed).uniform(size=(6, 6)).astype(np.float32)
     padded = np.full((8, 9), 5.0, np.float32)
     padded[:6, :6] = cost
@@ -74,7 +74,7 @@ def test_without_regularisation_the_plan_is_the_best_assignment(seed):
     np.testing.assert_allclose(plan[:6].sum(1), 1 / 6, rtol=1e-4)  # each step has its mass
 
 
-def test_unequal_lengths_keep_both_marginals():
+def test_optimal_transport_plan_keeps_both_marginals():
     cost = np.random.default_rng(0).uniform(size=(5, 3)).astype(np.float32)
     everyone = (jnp.ones(5, bool), jnp.ones(3, bool))
     plan = np.asarray(transport_plan(jnp.asarray(cost), *everyone, 0.1, 1_000))
@@ -82,7 +82,7 @@ def test_unequal_lengths_keep_both_marginals():
     np.testing.assert_allclose(plan.sum(0), 1 / 3, rtol=1e-3)
 
 
-def test_the_demonstrations_own_episode_gets_the_highest_reward():
+def test_otr_rewards_the_demonstration_highest():
     paths = [circle(9, 1.0), circle(12), circle(30, 1.5), circle(20, 0.5, 1.0)]
     log = dataset(paths, reference=(0.0, 9.0), environment="Circle-v0")
     shown = log[[1]]
@@ -99,7 +99,7 @@ def test_the_demonstrations_own_episode_gets_the_highest_reward():
     assert not log.returns.any()  # the old one is as it was
 
 
-def test_the_best_of_several_demonstrations_counts_and_padding_does_not():
+def test_otr_uses_the_best_demonstration_and_ignores_padding():
     log = dataset([circle(9, 0.3), circle(12, 0.1, 2.0), circle(17, 0.2, 1.0)])
     one, other = dataset([circle(10)]), dataset([circle(33, 0.0, 1.5)])
     alone = [otr(log, shown, beta=1.0) for shown in (one, other)]
@@ -112,7 +112,7 @@ def test_the_best_of_several_demonstrations_counts_and_padding_does_not():
     np.testing.assert_allclose(among[2].reward, single[0].reward, rtol=1e-4)
 
 
-def test_actions_are_compared_where_that_is_asked_for():
+def test_otr_compares_actions_on_request():
     path = circle(12)
     action = np.concatenate([np.ones((12, 1)), -np.ones((12, 1))]).astype(np.float32)
     log = dataset([path, path], action)
@@ -122,7 +122,7 @@ def test_actions_are_compared_where_that_is_asked_for():
     assert alike[0].total == pytest.approx(alike[1].total)
 
 
-def test_rewards_refuse_what_cannot_be_compared():
+def test_otr_refuses_incomparable_demonstrations():
     log = dataset([circle(9)])
     with pytest.raises(Mistake, match="The demonstrations are empty"):
         otr(log, log[:0])
@@ -136,7 +136,7 @@ def test_rewards_refuse_what_cannot_be_compared():
         otr(log, dataset([broken]))
 
 
-def test_a_linear_systems_actions_are_recovered(tmp_path):
+def test_inverse_dynamics_recovers_continuous_actions(tmp_path):
     space = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 8.0], np.float32))
     action = np.random.default_rng(1).uniform(space.low, space.high, (600, 2)).astype(np.float32)
     paths = pushed(20, 30, action)
@@ -163,7 +163,7 @@ def test_a_linear_systems_actions_are_recovered(tmp_path):
     np.testing.assert_array_equal(made[0].obs, hidden[0].obs)
 
 
-def test_choices_are_recovered_exactly():
+def test_inverse_dynamics_recovers_discrete_actions():
     choice = np.random.default_rng(2).integers(5, 8, 600)
     step = np.array([[-1.0, 0.0], [1.0, 0.5], [0.0, -2.0]])[choice - 5]
     paths, at = pushed(20, 30, step), 360
@@ -176,7 +176,7 @@ def test_choices_are_recovered_exactly():
     assert "0.00% of the actions are wrong" in made.facts.sources[0].notes[-1]
 
 
-def test_actions_refuse_what_cannot_be_learned():
+def test_inverse_dynamics_refuses_unlearnable_datasets():
     log = dataset([circle(9), circle(4)])
     with pytest.raises(Mistake, match="The labelled episodes are empty"):
         inverse_actions(log, log[:0])
@@ -211,7 +211,7 @@ def test_actions_refuse_what_cannot_be_learned():
     ],
     ids=str,
 )
-def test_stored_actions_are_agents_actions_inverted(space):
+def test_to_stored_action_inverts_to_agent_action(space):
     space.seed(0)
     stored = np.stack([space.sample() for _ in range(20)])
     again = to_stored_action(space, to_agent_action(space, stored))

@@ -82,7 +82,7 @@ def plain(count, terminal=False, reward=0.0):
     return made | {"reward": np.append(np.zeros(count - 1), reward)} | flags(count, terminal)
 
 
-def test_what_tensorflow_datasets_wrote():
+def test_rlds_folder_written_by_tensorflow_datasets_is_read():
     """Seven episodes of two splits, in its order; number e has e + 3 steps."""
     assert formats.detect_format(TOY) == "rlds"
     data = Dataset(TOY)
@@ -108,12 +108,12 @@ def test_what_tensorflow_datasets_wrote():
     assert "left out, not numbers: language, observation/image" in source.notes
 
 
-def test_the_command_converts(tmp_path):
+def test_data_import_command_converts_rlds(tmp_path):
     assert main(["data", "import", str(TOY), str(tmp_path / "own")]) == 0
     assert Dataset(tmp_path / "own").hash == Dataset(TOY).hash
 
 
-def test_a_rewarded_end_is_kept_and_others_are_only_seen(tmp_path):
+def test_rlds_last_step_is_kept_only_if_rewarded(tmp_path):
     episodes = [plain(3, True, 1.0), plain(3, True), plain(3), plain(1), {}]
     data = Dataset(folder(tmp_path / "set", PLAIN, episodes))
     assert data.lengths.tolist() == [3, 2, 2]
@@ -123,7 +123,7 @@ def test_a_rewarded_end_is_kept_and_others_are_only_seen(tmp_path):
     assert len(found["obs"]) == 7 + 3
 
 
-def test_an_action_of_parts_is_one_vector_and_choices_stay_choices(tmp_path):
+def test_rlds_dict_actions_become_one_vector(tmp_path):
     steps = {
         "observation": {"arm": {"pose": ("float32", 2)}, "seen": ("int64",)},
         "action": {"grip": ("bool",), "move": ("float32", 2)},
@@ -149,7 +149,7 @@ def test_an_action_of_parts_is_one_vector_and_choices_stay_choices(tmp_path):
         assert next(data.blocks(9)).arrays["action"].tolist() == [0, 4]
 
 
-def test_actions_beyond_one_are_bounded_by_those_of_rows(tmp_path):
+def test_rlds_action_bounds_ignore_the_meaningless_last_action(tmp_path):
     """The last action means nothing, but where its step is rewarded."""
     for name, episode, most in (("cut", plain(3), 5.0), ("rewarded", plain(3, True, 1.0), 9.0)):
         episode["action"] = np.array([-2.0, 5.0, 9.0])
@@ -157,7 +157,7 @@ def test_actions_beyond_one_are_bounded_by_those_of_rows(tmp_path):
         assert data.action_space == spaces.Box(-2.0, most, (1,), np.float32)
 
 
-def test_damage_is_refused_in_one_line(tmp_path):
+def test_damaged_rlds_folder_is_refused_in_one_line(tmp_path):
     whole = folder(tmp_path / "whole", PLAIN, [plain(3), plain(4)])
     file = "own-train.tfrecord-00000-of-00001"
 
@@ -184,7 +184,7 @@ def test_damage_is_refused_in_one_line(tmp_path):
         Dataset(gone)
 
 
-def test_what_does_not_fit_is_refused_in_one_line(tmp_path):
+def test_inconsistent_rlds_episodes_are_refused_in_one_line(tmp_path):
     short = {**plain(3), "action": np.zeros(2)}
     with pytest.raises(
         Mistake, match=r"episode 0: 'action' does not match .*2 numbers, but 3 steps"
@@ -207,14 +207,14 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path):
         Dataset(bad)
 
 
-def test_without_its_packages_it_names_them(monkeypatch):
+def test_rlds_without_its_packages_names_the_pip_extra(monkeypatch):
     tfrecord._import_modules.cache_clear()
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
     with pytest.raises(Mistake, match=r'pip install "sterling-rl\[rlds\]"'):
         Dataset(TOY)
 
 
-def test_packed_tensors(tmp_path):
+def test_rlds_zlib_tensors_are_read(tmp_path):
     """A step's numbers as one zipped string; and one that is no such string."""
     good = np.array([zlib.compress(np.float32([t, 7]).tobytes()) for t in range(3)], object)
     bad = np.array([b"no", b"no", b"no"], object)

@@ -45,7 +45,7 @@ def changed(**columns):
     return {**ROWS, **columns}
 
 
-def test_a_terminated_row_is_kept_and_a_truncated_one_gives_its_observation():
+def test_table_keeps_terminated_rows_and_uses_truncated_rows_as_next_obs():
     data = import_table(ROWS, **HOW)
     # the end of episode 1 has no successor that matters: a copy; episode 2 loses its last action
     assert first_obs(data) == [[0, 1, 2, 2], [10, 11, 12]]
@@ -68,7 +68,7 @@ def test_every_transition_is_that_of_the_table():
     np.testing.assert_array_equal(rows.discount, [1, 1, 0, 1, 1])
 
 
-def test_without_terminations_all_episodes_are_truncated_unless_the_user_says_otherwise():
+def test_table_without_terminal_column_has_truncated_episodes():
     plain = {**HOW, "terminal": None}
     data = import_table(ROWS, **plain)
     assert columns(data)[0] == ([0, 1], [1, 2], [1, 1])
@@ -79,7 +79,7 @@ def test_without_terminations_all_episodes_are_truncated_unless_the_user_says_ot
         import_table(ROWS, **HOW, terminal_at_end=True)
 
 
-def test_successors_in_the_table_keep_every_row():
+def test_table_with_next_obs_columns_keeps_every_row():
     table = changed(na=[1.0, 2.0, 3.0, 11.0, 12.0, 13.0], nb=ROWS["b"])
     data = import_table(table, **HOW, next_obs=["na", "nb"])
     assert first_obs(data) == [[0, 1, 2, 3], [10, 11, 12, 13]]
@@ -92,7 +92,7 @@ def test_successors_in_the_table_keep_every_row():
 
 
 @pytest.mark.parametrize("flag", [2, 3])  # on the row with the last action, on the observation
-def test_a_last_row_with_an_observation_only_is_the_successor(flag):
+def test_table_last_row_with_only_an_observation_is_next_obs(flag):
     nan = float("nan")
     table = {
         "id": [1, 1, 1, 1, 2, 2],
@@ -108,7 +108,7 @@ def test_a_last_row_with_an_observation_only_is_the_successor(flag):
     assert "the last row of 2 episodes holds an observation only" in notes(data)
 
 
-def test_rows_are_put_in_order_of_time_and_episodes_together():
+def test_table_rows_are_sorted_by_time_and_episode():
     order = [5, 0, 3, 2, 1, 4]
     table = {name: [cells[at] for at in order] for name, cells in ROWS.items()}
     data = import_table(table, **HOW, time="t")
@@ -120,7 +120,7 @@ def test_rows_are_put_in_order_of_time_and_episodes_together():
     assert "1 rows have the same time as the row before" in notes(again)
 
 
-def test_a_pause_separates_episodes_and_dates_are_seconds():
+def test_table_time_gap_separates_episodes_and_parses_dates():
     times = ["2024-05-01T12:00:00", "2024-05-01 12:00:01", "2024-05-01T12:00:02+00:00"]
     times += ["2024-05-01T12:10:00Z", "2024-05-01T12:10:01Z", "2024-05-01T12:10:02Z"]
     plain = {"obs": "a", "action": "u", "reward": "r"}
@@ -137,7 +137,7 @@ def test_a_pause_separates_episodes_and_dates_are_seconds():
         import_table(changed(t=[0, "noon", 2, 3, 4, 5]), **plain, time="t", gap=1)
 
 
-def test_flags_alone_delimit_episodes_and_a_timeout_is_no_termination():
+def test_table_flags_delimit_episodes_and_timeouts_truncate():
     plain = {"obs": "a", "action": "u", "reward": "r", "terminal": "done"}
     data = import_table(changed(cut=[0, 0, 0, 0, 1, 0]), **plain, timeout="cut")
     assert first_obs(data) == [[0, 1, 2, 2], [10, 11]]
@@ -148,7 +148,7 @@ def test_flags_alone_delimit_episodes_and_a_timeout_is_no_termination():
         import_table(changed(done=[0, 0, 7, 0, 0, 0]), **plain)
 
 
-def test_texts_are_choices_in_sorted_order_and_the_user_may_number_them(tmp_path):
+def test_table_text_actions_become_sorted_discrete_choices(tmp_path):
     table = changed(u=["stay", "left", "stay", "right", "stay", "left"])
     data = import_table(table, tmp_path / "sorted", **HOW)
     assert columns(data)[0][0] == [2, 0, 2]  # left, right, stay
@@ -166,14 +166,14 @@ def test_texts_are_choices_in_sorted_order_and_the_user_may_number_them(tmp_path
         concatenate([data, other])
 
 
-def test_texts_among_observations_become_one_number_for_each():
+def test_table_text_observations_become_one_hot():
     table = changed(w=["sun", "rain", "sun", "rain", "rain", "sun"])
     data = import_table(table, **{**HOW, "obs": "a,w"})
     assert data.facts.labels["obs"] == ["a", "w=rain", "w=sun"]
     assert data[0].obs.tolist() == [[0, 0, 1], [1, 1, 0], [2, 0, 1], [2, 0, 1]]
 
 
-def test_whole_numbers_are_choices_and_others_are_not():
+def test_table_integer_actions_become_discrete():
     def space(u, **how):
         return import_table(changed(u=u), **HOW, **how).action_space
 
@@ -190,7 +190,7 @@ def test_whole_numbers_are_choices_and_others_are_not():
     assert (real.low, real.high) == (np.float32(-2.5), np.float32(1.5))
 
 
-def test_several_columns_of_actions():
+def test_table_with_several_action_columns_is_multidiscrete():
     table = changed(v=[0, 1, 2, 3, 4, 4])
     both = import_table(table, **{**HOW, "action": "u,v"})
     assert both.action_space == spaces.MultiDiscrete([3, 5])
@@ -235,13 +235,13 @@ def test_missing_entries_are_named_or_left_out():
         ({"one_episode": True}, "--one-episode contradicts --episode"),
     ],
 )
-def test_wrong_layouts_are_told_in_one_line(options, words):
+def test_invalid_table_columns_are_refused_in_one_line(options, words):
     with pytest.raises(Mistake, match=words) as caught:
         import_table(ROWS, **{**HOW, **options})
     assert "\n" not in str(caught.value)
 
 
-def test_wildcards_leave_out_what_is_named_and_keep_the_tables_order():
+def test_table_wildcard_observations_exclude_named_columns():
     data = import_table(ROWS, **{**HOW, "obs": "*"})
     assert data.facts.labels["obs"] == ["t", "a", "b"]
     constant = import_table(ROWS, **{**HOW, "reward": 0}, extra="t")
@@ -302,7 +302,7 @@ def test_tables_are_read_in_pieces(tmp_path, monkeypatch):
     assert len({*whole, *pieces}) == 1
 
 
-def test_several_tables_share_columns_but_no_episodes(tmp_path):
+def test_several_tables_are_joined_without_sharing_episodes(tmp_path):
     second = changed(u=[4, 0, 0, 0, 0, 0])
     data = import_table([ROWS, second], tmp_path / "out", **HOW)
     assert [one.source.name for one in data] == ["the table"] * 4
@@ -310,7 +310,7 @@ def test_several_tables_share_columns_but_no_episodes(tmp_path):
     assert data.action_space == spaces.Discrete(5)  # of both
 
 
-def test_damaged_files_are_named(tmp_path):
+def test_damaged_csv_file_is_named_with_its_line(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("id,a,u,r\n1,0.5,0,1\n1,0.5\n")
     how = {"obs": "a", "action": "u", "reward": "r", "episode": "id"}

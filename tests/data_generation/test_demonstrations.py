@@ -83,7 +83,7 @@ def play(script, out, name="Walk-v0", **how):
     return record_demonstrations(order, out)
 
 
-def test_keys_that_are_held_or_tapped_are_the_actions(tmp_path):
+def test_keyboard_demonstration_records_held_and_tapped_keys_as_actions(tmp_path):
     script = [
         [],  # idle
         [key(DOWN, LEFT)],
@@ -103,7 +103,7 @@ def test_keys_that_are_held_or_tapped_are_the_actions(tmp_path):
     assert data.facts.sources[0].name == "a human with a keyboard"
 
 
-def test_episodes_are_written_as_they_end_and_backspace_discards(tmp_path):
+def test_keyboard_demonstration_saves_episodes_and_backspace_discards(tmp_path):
     script = [
         [key(DOWN, LEFT)],
         [key(UP, LEFT), key(DOWN, pygame.K_BACKSPACE)],
@@ -121,19 +121,19 @@ def test_episodes_are_written_as_they_end_and_backspace_discards(tmp_path):
     assert [one for one in check(Dataset(tmp_path / "a")) if one.severity == "error"] == []
 
 
-def test_an_environment_that_waits_takes_one_step_for_each_press(tmp_path):
+def test_turn_based_demonstration_steps_once_per_key_press(tmp_path):
     script = [[], [key(DOWN, RIGHT)], [], [], [key(UP, RIGHT)], [key(DOWN, LEFT)], []]
     assert play(script, tmp_path / "a", wait=True) == 1
     assert Dataset(tmp_path / "a")[0].action.tolist() == [2, 0]
 
 
-def test_keys_that_the_environment_declares(tmp_path):
+def test_keyboard_demonstration_uses_the_environments_declared_keys(tmp_path):
     script = [[], [key(DOWN, pygame.K_d)], [key(UP, pygame.K_d), key(DOWN, LEFT)]]
     assert play(script, tmp_path / "a", "Declaring-v0", keys=None, idle=None) == 1
     assert Dataset(tmp_path / "a")[0].action.tolist() == [1, 2, 0]
 
 
-def test_the_command_from_the_window_to_the_check(tmp_path, capsys):
+def test_data_record_command_records_keyboard_demonstrations(tmp_path, capsys):
     Walk.script = [[key(DOWN, RIGHT)]]
     words = ["data", "record", "Walk-v0", "--by", "keyboard", "--keys", "left=0,right=2"]
     out = str(tmp_path / "demo")
@@ -145,7 +145,7 @@ def test_the_command_from_the_window_to_the_check(tmp_path, capsys):
     assert "no episode was recorded" in capsys.readouterr().out
 
 
-def test_actions_of_boxes_are_added_and_clipped():
+def test_key_bindings_of_box_actions_add_and_clip():
     space = spaces.Box(np.array([-1.0, 0.0]), np.array([1.0, 2.0]), dtype=np.float64)
     bound = parse_bindings("w=0.5:1,d=0.8:0,a=-0.8:0", space, "0:0.5")
     assert bound.action([]).tolist() == [0, 0.5]
@@ -157,7 +157,7 @@ def test_actions_of_boxes_are_added_and_clipped():
     assert several.action(["e"]).tolist() == [0, 0]
 
 
-def test_a_gamepads_axes_cover_the_range_of_each_component():
+def test_gamepad_axes_cover_the_range_of_each_box_component():
     space = spaces.Box(np.array([-1.0, 0.0]), np.array([1.0, 4.0]), dtype=np.float64)
     axes = parse_axes("0,-3", space)
     assert isinstance(axes, AxisBindings)
@@ -168,7 +168,7 @@ def test_a_gamepads_axes_cover_the_range_of_each_component():
         parse_axes("0", space)
 
 
-def test_a_gamepads_events():
+def test_gamepad_events_update_the_pressed_buttons():
     pygame.display.init()
     pressed = Pressed()
     for kind, facts in (
@@ -202,14 +202,14 @@ def test_a_gamepads_events():
         ({"env_options": {"render_mode": None}}, "renders? .*picture"),
     ],
 )
-def test_wrong_use_is_told_in_one_line(how, said, tmp_path, monkeypatch):
+def test_invalid_demonstration_options_are_refused_in_one_line(how, said, tmp_path, monkeypatch):
     monkeypatch.setattr(Walk, "render", lambda self: None) if "env_options" in how else None
     with pytest.raises(Mistake, match=said) as caught:
         play([], tmp_path / "a", **how)
     assert "\n" not in str(caught.value)
 
 
-def test_without_a_display_one_line_says_so(tmp_path, monkeypatch):
+def test_demonstration_without_a_display_is_refused(tmp_path, monkeypatch):
     for name in ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(Mistake, match=r"there is no display for a window\. Run it on a machine"):
@@ -217,7 +217,7 @@ def test_without_a_display_one_line_says_so(tmp_path, monkeypatch):
     assert not (tmp_path / "a").exists()
 
 
-def test_examples_of_keys_can_be_typed():
+def test_example_key_bindings_parse():
     for space in (spaces.Discrete(2), spaces.Discrete(9, start=1), spaces.Box(-1, 1, (3,))):
         for buttons in (False, True):
             parse_bindings(example_keys(space, buttons=buttons), space, None)

@@ -48,7 +48,7 @@ def made(kept, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_qualities_differ_as_their_names_say(made):
+def test_dataset_qualities_differ_in_return_as_named(made):
     data = made[0]
     assert {name: one.rows for name, one in data.items() if name != "medium-replay"} == {
         name: 3000 for name in data if name != "medium-replay"
@@ -66,13 +66,13 @@ def test_qualities_differ_as_their_names_say(made):
 
 
 @pytest.mark.slow
-def test_agents_are_trained_once(made):
+def test_dataset_qualities_share_one_training(made):
     trainings = {name: any("training" in line for line in lines) for name, lines in made[1].items()}
     assert [name for name, trained in trainings.items() if trained] == ["medium"]
 
 
 @pytest.mark.parametrize("quality", ["random", "medium", "medium-replay", "full-replay"])
-def test_rows_are_cartpoles_own(made, quality):
+def test_generated_rows_follow_cartpole_dynamics(made, quality):
     data = made[0][quality]
     rows = data.transitions()
     pushed = jax.vmap(CartPole().step)(rows.obs, rows.action, KEYS(len(rows.reward)))[1]
@@ -86,7 +86,7 @@ def test_rows_are_cartpoles_own(made, quality):
     assert not {kind for kind in kinds if kind[0] == "error"}
 
 
-def test_sources_say_how_to_make_it_again(made):
+def test_generated_dataset_sources_hold_the_command_to_reproduce(made):
     one = made[0]["medium-expert"].facts
     medium, expert = one.sources
     assert one.environment == "CartPole-v1"
@@ -102,7 +102,7 @@ def test_sources_say_how_to_make_it_again(made):
 
 
 @pytest.mark.slow
-def test_equal_words_give_equal_bytes(made, tmp_path):
+def test_generated_dataset_is_reproducible_byte_for_byte(made, tmp_path):
     """With a training of its own: nothing is taken from the one before."""
     for quality in ("medium", "medium-replay"):
         order = dataclasses.replace(CART, quality=quality)
@@ -116,7 +116,7 @@ def test_equal_words_give_equal_bytes(made, tmp_path):
     assert other.hash != made[0]["random"].hash
 
 
-def test_actions_are_stored_as_the_environment_takes_them(kept, tmp_path):
+def test_generated_actions_are_stored_in_environment_units(kept, tmp_path):
     order = DatasetOrder("Pendulum-v1", "random", 500)
     data = make_dataset(order, tmp_path / "random", kept)
     action = np.concatenate([one.action for one in data])[:, 0]
@@ -141,7 +141,7 @@ def pendulum(kept, tmp_path_factory):
     return make_dataset(order, tmp_path_factory.mktemp("pendulum") / "expert", kept)
 
 
-def test_what_the_world_clips_is_kept_beside(pendulum):
+def test_generated_dataset_keeps_unclipped_chosen_actions(pendulum):
     data, rows = pendulum, pendulum.transitions()
     chosen = np.asarray(rows.extras["chosen"])
     assert (abs(chosen) > 1).any()
@@ -150,7 +150,7 @@ def test_what_the_world_clips_is_kept_beside(pendulum):
     np.testing.assert_allclose(stored, 2 * chosen, rtol=1e-6)
 
 
-def test_the_policy_that_acted_has_ratios_of_one_on_its_own_log(kept, pendulum):
+def test_behaviour_policy_has_importance_ratio_one_on_its_own_dataset(kept, pendulum):
     """Also where the world clipped what it chose, and where its bounds are not -1 and 1."""
     data = pendulum
     (home,) = kept.glob("ppo-Pendulum-v1-4096-0")
@@ -163,7 +163,7 @@ def test_the_policy_that_acted_has_ratios_of_one_on_its_own_log(kept, pendulum):
 
 
 @pytest.mark.slow
-def test_a_replaying_learners_past_is_lived_again(kept, tmp_path):
+def test_full_replay_dataset_of_dqn_follows_cartpole_dynamics(kept, tmp_path):
     order = DatasetOrder("CartPole-v1", "full-replay", 10_000, agent="dqn", steps=2024)
     data = make_dataset(order, tmp_path / "replay", kept)
     assert data.rows == 2024 - len(data) + (~data.ended[-1:]).sum()  # but for the resets
@@ -175,7 +175,7 @@ def test_a_replaying_learners_past_is_lived_again(kept, tmp_path):
     np.testing.assert_allclose(rows.next_obs, pushed, atol=1e-5)
 
 
-def test_resets_are_no_experience(tmp_path):
+def test_envpool_autoreset_rows_are_not_in_generated_datasets(tmp_path):
     data = make_dataset(DatasetOrder("envpool:CartPole-v1", "random", 700), tmp_path / "pool")
     assert data.rows == 700
     assert data.ended[:-1].all()
@@ -193,13 +193,13 @@ def test_resets_are_no_experience(tmp_path):
         ({"quality": "scripted"}, "There is no script for 'CartPole-v1'"),
     ],
 )
-def test_wrong_orders(changed, said, tmp_path):
+def test_invalid_dataset_orders_are_refused(changed, said, tmp_path):
     with pytest.raises(Mistake, match=said):
         make_dataset(dataclasses.replace(CART, **changed), tmp_path / "never", tmp_path)
     assert not (tmp_path / "never").exists()
 
 
-def test_the_command(capsys, tmp_path):
+def test_data_make_command_writes_a_dataset(capsys, tmp_path):
     out = str(tmp_path / "data")
     words = ["data", "make", "CartPole-v1", "--quality", "random", "--size", "300", "--out", out]
     assert main(words) == 0
@@ -214,7 +214,7 @@ def test_the_command(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(("world", "size"), [("tabular:chain-8", 400), ("CartPole-v1", 8)])
-def test_the_command_says_the_return_as_describe_does(world, size, capsys, tmp_path):
+def test_data_make_command_prints_the_return_as_describe(world, size, capsys, tmp_path):
     """Returns of 0 and 1 are no successes, and that of one episode is called a return too."""
     out = str(tmp_path / "data")
     assert (
@@ -247,7 +247,7 @@ class Signed(gymnasium.Env):
         return np.array([action], np.float32), float(action), False, False, {}
 
 
-def test_choices_are_stored_in_the_environments_own_numbers(tmp_path):
+def test_generated_discrete_actions_keep_the_environments_start(tmp_path):
     order = DatasetOrder("Signed-v0", "random", 60, env_options={"workers": 0})
     with registered("Signed-v0", Signed):
         data = make_dataset(order, tmp_path / "signed")
@@ -277,7 +277,7 @@ class Absurd(eqx.Module):
         return jnp.full((1, 2, 1), jnp.nan), {}
 
 
-def test_a_world_that_gives_no_experience_is_given_up():
+def test_collect_rows_gives_up_when_every_step_is_invalid():
     space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
     world = envs.make(lambda: Measured(space), (0,), 2, workers=0)
     with pytest.raises(Mistake, match=r"All 2,048 steps were invalid.*bounds"):
@@ -296,7 +296,7 @@ BOXES = {
     "name",
     ["half", *(pytest.param(x, marks=pytest.mark.slow) for x in ("bytes", "huge", "free"))],
 )
-def test_actions_are_stored_as_they_were_done(tmp_path, name):
+def test_generated_box_actions_equal_those_received_by_the_environment(tmp_path, name):
     """Also where a box has one bound, or holds integers."""
     space = BOXES[name]
     order = DatasetOrder("Measured-v0", "random", 60, env_options={"workers": 0})

@@ -61,7 +61,7 @@ def test_actions_are_the_modes_of_each_seeds_policy(run, tmp_path, capsys):
     assert Dataset(tmp_path / "b").hash != data.hash
 
 
-def test_noise_replaces_that_share_of_the_choices(run, tmp_path):
+def test_recorded_run_noise_replaces_a_share_of_discrete_actions(run, tmp_path):
     asked = RunRecording(run, 40, seed=1, noise=0.5)
     data, loaded = record_run(asked, tmp_path / "a"), sterling.load(run)
     rows = data.transitions()
@@ -72,14 +72,14 @@ def test_noise_replaces_that_share_of_the_choices(run, tmp_path):
     assert "with noise 0.5" in data.facts.sources[0].name
 
 
-def test_exploring_stores_the_probability_of_the_choice(run, tmp_path):
+def test_recorded_run_with_exploration_stores_log_probs(run, tmp_path):
     data = record_run(RunRecording(run, 4, seed=0, explore=True), tmp_path / "a")
     log_prob = np.asarray(data.transitions().extras["log_prob"])
     assert (log_prob < 0).all()
     assert abs(np.exp(log_prob).mean() - 0.5) < 0.2  # hardly trained: nearly uniform
 
 
-def test_options_shorten_episodes_and_are_kept(run, tmp_path):
+def test_recorded_run_stores_environment_options(run, tmp_path):
     words = ("--episodes", 2, "--seed", 0, "--env", "max_episode_steps=3")
     assert do("record", run, *words, "--out", tmp_path / "a") == 0
     data = Dataset(tmp_path / "a")
@@ -142,7 +142,7 @@ class Endless(gymnasium.Env):
         (("--keys", "left=0"), "--keys needs --by keyboard or --by gamepad"),
     ],
 )
-def test_wrong_use_is_told_in_one_line(run, tmp_path, words, said):
+def test_data_record_run_refuses_invalid_options_in_one_line(run, tmp_path, words, said):
     with pytest.raises(Mistake, match=said):
         do("record", run, *words, "--out", tmp_path / "a")
     assert not (tmp_path / "a").exists()

@@ -34,7 +34,7 @@ class Counting(gymnasium.Env):
         (0, 400, [1024.0] * 9),  # of episodes that never end the first draw is long enough
     ],
 )
-def test_the_limit_is_that_of_an_episode(length, limit, wanted):
+def test_episode_returns_step_limit_is_per_episode(length, limit, wanted):
     world = envs.make(lambda: Counting(length), (0,), 2, purpose="evaluate", workers=0)
     try:
         found = policy_rollouts.episode_returns(

@@ -27,7 +27,7 @@ def cube(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_cube_is_moved_and_the_task_rewarded(cube):
+def test_ogbench_cube_script_moves_the_cube_and_is_rewarded(cube):
     assert (cube.lengths.tolist(), cube.ended.tolist()) == ([1000], [False])
     one = cube[0]
     assert one.obs.shape == (1001, 28)
@@ -43,7 +43,7 @@ def test_a_cube_is_moved_and_the_task_rewarded(cube):
 
 
 @pytest.mark.slow
-def test_the_rewards_are_those_the_environment_gives(cube):
+def test_ogbench_script_rewards_equal_the_environments(cube):
     """By putting the environment into states of the log."""
     import gymnasium
 
@@ -65,7 +65,7 @@ def test_the_rewards_are_those_the_environment_gives(cube):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["puzzle-3x3-noisy-v0", "scene-play-singletask-v0"])
-def test_buttons_drawers_and_windows(name, tmp_path):
+def test_ogbench_puzzle_and_scene_scripts_press_buttons(name, tmp_path):
     data = scripted(name, 1000, tmp_path)
     buttons = data[0].infos["button_states"]
     assert len(np.unique(buttons, axis=0)) > 1  # something was pressed
@@ -74,7 +74,7 @@ def test_buttons_drawers_and_windows(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_point_finds_its_way_whoever_works(tmp_path):
+def test_ogbench_pointmaze_script_is_independent_of_workers(tmp_path):
     name = "pointmaze-medium-stitch-v0"
     one = scripted(name, 500, tmp_path)
     two = scripted(name, 500, tmp_path, workers=2)
@@ -85,7 +85,7 @@ def test_a_point_finds_its_way_whoever_works(tmp_path):
 
 
 @pytest.mark.slow
-def test_single_tasks_are_worlds(cube):
+def test_ogbench_singletask_environments_are_registered(cube):
     world = envs.make("ogbench:cube-single-play-singletask-task2-v0", (0,), 1, workers=0)
     assert world.spec.obs.shape == (28,)
     world.close()
@@ -113,7 +113,7 @@ def reach(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_an_arm_reaches_its_goals_whoever_works(reach, tmp_path):
+def test_metaworld_script_reaches_goals_independently_of_workers(reach, tmp_path):
     assert reach.lengths.tolist() == [500, 200]
     assert not reach.ended.any()
     assert reach.returns[0] > 3000
@@ -130,7 +130,7 @@ def test_an_arm_reaches_its_goals_whoever_works(reach, tmp_path):
     assert again.hash == reach.hash
 
 
-def test_a_log_is_learned_from_in_the_world_it_was_made_in(reach):
+def test_metaworld_dataset_trains_with_its_environment_options(reach):
     """With the goal to be seen, which is not what EnvPool gives unasked."""
     how = {"data": reach.path, "updates": 2, "evaluate_episodes": 1, "batch": 8}
     run = sterling.train("bc", **how)
@@ -154,7 +154,7 @@ def test_a_log_is_learned_from_in_the_world_it_was_made_in(reach):
         ("cub-single-v0", "There is no script for 'cub-single-v0'"),
     ],
 )
-def test_wrong_names(name, said, tmp_path):
+def test_unknown_scripted_collections_are_refused(name, said, tmp_path):
     with pytest.raises(Mistake, match=said):
         scripted(name, 10, tmp_path)
 
@@ -162,13 +162,15 @@ def test_wrong_names(name, said, tmp_path):
 @pytest.mark.parametrize(
     ("package", "name"), [("ogbench", "cube-single-play-v0"), ("minigrid", "BabyAI-GoToObj-v0")]
 )
-def test_a_missing_package_is_named(package, name, tmp_path, monkeypatch):
+def test_scripted_collection_without_its_package_names_the_pip_extra(
+    package, name, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(Mistake, match=rf'pip install "sterling-rl\[{package}\]"'):
         scripted(name, 10, tmp_path)
 
 
-def test_missing_policies_are_named(tmp_path, monkeypatch):
+def test_missing_metaworld_policies_name_the_pip_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "metaworld.policies", None)
     with pytest.raises(Mistake, match='pip install --no-deps "metaworld>='):
         scripted("MetaWorld/Reach-v3", 10, tmp_path)

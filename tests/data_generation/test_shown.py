@@ -9,7 +9,7 @@ from sterling.data_generation.make_dataset import make_dataset
 from sterling.system import interrupts
 
 
-def test_a_training_is_shown_and_its_end_by_an_interrupt_said(tmp_path):
+def test_data_make_training_reports_metrics_and_its_interruption(tmp_path):
     rows = []
 
     class Watching:
@@ -33,7 +33,7 @@ def test_a_training_is_shown_and_its_end_by_an_interrupt_said(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command_shows_a_training_on_standard_error(tmp_path, capsys, monkeypatch):
+def test_data_make_command_shows_training_progress_on_stderr(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "data make CartPole-v1 --quality expert --size 50 --steps 600 --out made"
     assert main(words.split()) == 0

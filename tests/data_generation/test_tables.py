@@ -19,7 +19,7 @@ def uniform(mdp):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_values_solve_bellmans_equation(name):
+def test_tabular_mdp_values_solve_the_bellman_equation(name):
     mdp = make_tabular(name)
     policy = mdp.greedy(mdp.reward, 0.3)
     q = mdp.values(policy, GAMMA)
@@ -37,7 +37,7 @@ def test_values_solve_bellmans_equation(name):
     assert occupied == pytest.approx(mdp.expected_return(policy, GAMMA))
 
 
-def test_a_chain_of_two_by_hand():
+def test_tabular_mdp_chain_of_two_has_the_hand_computed_return():
     mdp = make_tabular("chain-2")
     right = np.array([[0.0, 1.0], [0.0, 1.0]])
     # each try arrives with chance 0.9: 0.9 + 0.1 * g * (the same again)
@@ -45,7 +45,7 @@ def test_a_chain_of_two_by_hand():
     assert mdp.expected_return(right, 1.0, horizon=1) == pytest.approx(0.9)
 
 
-def test_the_world_plays_what_the_table_says():
+def test_tabular_mdp_environment_return_matches_the_exact_return():
     mdp = make_tabular("grid-4x4")
     policy = mdp.greedy(mdp.optimal(GAMMA), 0.2)
     world = envs.make("tabular:grid-4x4", (0,), 256)
@@ -68,7 +68,7 @@ def test_the_world_plays_what_the_table_says():
     assert float(play()) == pytest.approx(mdp.expected_return(policy, GAMMA), abs=0.03)
 
 
-def test_a_log_is_worth_what_its_policy_is(tmp_path):
+def test_tabular_log_mean_return_matches_the_policys_exact_return(tmp_path):
     mdp = make_tabular("random-16x4-0")
     policy = mdp.greedy(mdp.optimal(GAMMA), 0.5)
     data = make_log(mdp, policy, 3000, 60, seed=1)
@@ -92,7 +92,7 @@ def test_a_log_is_worth_what_its_policy_is(tmp_path):
     assert Dataset(data.save(tmp_path / "log")).hash == data.hash
 
 
-def test_numbers_instead_of_vectors():
+def test_tabular_mdp_with_integer_observations():
     mdp = make_tabular("chain-8-numbers")
     data = make_log(mdp, uniform(mdp), 5, seed=0)
     assert data.obs_space == mdp.obs
@@ -115,7 +115,7 @@ def test_numbers_instead_of_vectors():
         (lambda: make_log(make_tabular("chain-8"), np.ones((8, 2)), 5), "each row must sum to 1"),
     ],
 )
-def test_wrong_tables(wrong, said):
+def test_invalid_tabular_mdps_are_refused(wrong, said):
     with pytest.raises(Mistake, match=said):
         wrong()
 

@@ -25,7 +25,7 @@ atari_loop = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(atari_loop)
 
 
-def test_the_loop_plays_a_world_of_pictures_with_the_runs_own_actions(tmp_path):
+def test_deploy_example_loop_plays_pictures_with_the_runs_actions(tmp_path):
     world = worlds.PicturesOfChoices
     run, env = worlds.new_run("dqn", world, width=16), as_gymnasium(world())
     export_policy(run, tmp_path / "policy.onnx", steps=5)
@@ -40,7 +40,7 @@ def test_the_loop_plays_a_world_of_pictures_with_the_runs_own_actions(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_loop_plays_atari_with_the_form_of_the_runs_observations(tmp_path):
+def test_deploy_example_atari_loop_sees_the_runs_observations(tmp_path):
     run = worlds.new_run("ppo", "Pong-v5")
     made = export_policy(run, tmp_path / "pong.onnx", steps=8)
     assert made.agreement.largest == 0
@@ -57,7 +57,7 @@ def test_the_loop_plays_atari_with_the_form_of_the_runs_observations(tmp_path):
     assert [action for _, action in seen] == [int(run.policy(obs)) for obs, _ in seen]
 
 
-def test_the_commands_of_the_page_are_understood():
+def test_deploy_page_commands_parse():
     lines = re.findall(r"^ *(sterling (?:export|serve|train) .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 7
     for line in lines:
@@ -65,7 +65,7 @@ def test_the_commands_of_the_page_are_understood():
 
 
 @pytest.mark.slow
-def test_the_python_of_the_page_runs(tmp_path):
+def test_deploy_page_python_runs(tmp_path):
     """With a small run in the place of the page's; the C program is compiled and run too."""
     export = {"CartPole-v1": worlds.new_run("ppo", "CartPole-v1")}
     run = export["CartPole-v1"]

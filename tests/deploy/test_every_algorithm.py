@@ -13,7 +13,7 @@ NAMES = ("edac", "fql", "iql", "mbpo", "openes", "td3")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_an_algorithm_is_exported(name, tmp_path):
+def test_export_policy_supports_algorithms_of_every_kind(name, tmp_path):
     assert name in ALGORITHMS
     run = worlds.new_run(name, "Pendulum-v1", **FIELDS.get(name, {}))
     for suffix in (".npz", ".onnx", ".c"):

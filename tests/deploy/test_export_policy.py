@@ -46,7 +46,7 @@ def run_of(case):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("case", CASES)
-def test_a_file_chooses_the_runs_own_actions(case, suffix, tmp_path):
+def test_exported_policy_chooses_the_runs_own_actions(case, suffix, tmp_path):
     made = export_policy(run_of(case), tmp_path / f"policy{suffix}", steps=STEPS)
     assert made.path.exists()
     assert (made.agreement.steps, made.agreement.ties) == (STEPS, 0)
@@ -55,7 +55,7 @@ def test_a_file_chooses_the_runs_own_actions(case, suffix, tmp_path):
         assert ("NumPy" in made.checked_with) == (compiler() is None)
 
 
-def test_the_runs_choices_are_not_all_the_same():
+def test_exported_policy_test_cases_choose_varied_actions():
     """Otherwise the test above would say little."""
     for case, kinds in (("vector", 2), ("values", 2), ("picture", 8)):
         rows, _ = record_steps(run_of(case), None, STEPS)
@@ -64,7 +64,7 @@ def test_the_runs_choices_are_not_all_the_same():
 
 @pytest.mark.parametrize("suffix", [".npz", ".onnx", ".c"])
 @pytest.mark.parametrize(("operation", "wrong"), [("tanh", "sin"), ("sub", "add"), ("max", "min")])
-def test_a_wrong_operation_is_found_and_nothing_is_written(
+def test_export_policy_detects_a_wrong_operation_and_writes_nothing(
     operation, wrong, suffix, tmp_path, monkeypatch
 ):
     """Each of them is a planted error: a sign, another activation, a clip from the other side."""
@@ -77,7 +77,7 @@ def test_a_wrong_operation_is_found_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_sign_in_a_writer_is_found(tmp_path, monkeypatch):
+def test_export_policy_detects_a_wrong_sign_in_a_file_writer(tmp_path, monkeypatch):
     monkeypatch.setitem(c_operations.SIGNS, "sub", "+")
     monkeypatch.setitem(onnx_file.SAME, "sub", "Add")
     for suffix in (".c", ".onnx"):
@@ -87,7 +87,7 @@ def test_a_wrong_sign_in_a_writer_is_found(tmp_path, monkeypatch):
     assert export_policy(run_of("memory"), tmp_path / "policy.npz", steps=STEPS).path.exists()
 
 
-def test_an_agreement_is_written_into_the_file(tmp_path):
+def test_exported_policy_file_holds_the_agreement(tmp_path):
     run = run_of("squashed")
     for suffix in FORMATS:
         export_policy(run, tmp_path / f"policy{suffix}", steps=STEPS)
@@ -105,7 +105,7 @@ def test_an_agreement_is_written_into_the_file(tmp_path):
     assert {"actor.net.layers.0.weight", "actor.net.layers.0.bias"} <= set(names)
 
 
-def test_a_file_is_used_without_sterling_and_jax(tmp_path):
+def test_exported_policy_runs_without_sterling_and_jax(tmp_path):
     """In a Python that cannot import them."""
     run, rows = run_of("memory"), []
     export_policy(run, tmp_path / "policy.safetensors", steps=STEPS)
@@ -132,7 +132,7 @@ print(json.dumps(made))
     np.testing.assert_allclose(json.loads(done.stdout), [row[2] for row in rows], atol=1e-5)
 
 
-def test_a_batch_is_as_good_as_one_observation(tmp_path):
+def test_exported_policy_answers_batches_as_single_observations(tmp_path):
     rng = np.random.default_rng(1)
     for case, shape in (("squashed", (3,)), ("picture", (3, 12, 12))):
         run = run_of(case)
@@ -153,13 +153,13 @@ def test_a_batch_is_as_good_as_one_observation(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_odd_forms_of_observations_and_actions(suffix, tmp_path):
+def test_export_policy_supports_unusual_observation_and_action_spaces(suffix, tmp_path):
     for world, algorithm in ((worlds.OddForms, "ppo"), (worlds.WideTorques, "td3")):
         made = export_policy(worlds.new_run(algorithm, world), tmp_path / f"p{suffix}", steps=STEPS)
         assert made.agreement.largest < 1e-5
 
 
-def test_actions_of_float64_stay_within_bounds_that_float32_misses(tmp_path):
+def test_exported_policy_float64_actions_stay_within_bounds(tmp_path):
     export_policy(worlds.new_run("td3", worlds.WideTorques), tmp_path / "p.npz", steps=5)
     policy, space = Policy(tmp_path / "p.npz"), worlds.WideTorques.action_space
     for obs in 100.0 * np.random.default_rng(0).normal(size=(50, 3)):
@@ -182,7 +182,7 @@ def test_sampled_actions_take_their_noise_as_an_input(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_policy_that_always_draws_is_refused_without_sample(tmp_path):
+def test_export_policy_refuses_a_sampling_only_policy_without_sample(tmp_path):
     run = worlds.new_run("fql", worlds.WideTorques)
     with pytest.raises(Mistake, match="Add --sample"):
         export_policy(run, tmp_path / "policy.npz", steps=5)
@@ -190,7 +190,7 @@ def test_a_policy_that_always_draws_is_refused_without_sample(tmp_path):
     assert made.agreement.largest < 1e-4
 
 
-def test_an_operation_that_files_lack_is_named():
+def test_export_policy_names_an_unsupported_operation():
     run = run_of("vector")
 
     def act(state, obs, key, explore):
@@ -203,7 +203,7 @@ def test_an_operation_that_files_lack_is_named():
 
 
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
-def test_c_is_compiled_with_every_warning_and_driven_by_a_program(tmp_path):
+def test_exported_c_source_compiles_without_warnings_and_runs(tmp_path):
     run = run_of("memory")
     export_policy(run, tmp_path / "policy.c", steps=5)
     (tmp_path / "main.c").write_text(
@@ -233,7 +233,7 @@ int main(void) {
     np.testing.assert_allclose([float(x) for x in said.stdout.split()], expected, atol=1e-5)
 
 
-def test_the_command_says_what_was_compared_and_refuses_mistakes(tmp_path, capsys):
+def test_export_command_reports_the_agreement_and_refuses_mistakes(tmp_path, capsys):
     out = tmp_path / "run"
     sterling.train("ppo", "CartPole-v1", steps=256, envs=2, length=64, seeds=2, out=out,
                    width=8, minibatch=64, epochs=1, evaluate_episodes=0)  # fmt: skip

@@ -103,7 +103,7 @@ def test_sessions_remember_their_own_episodes():
         np.testing.assert_allclose(made[name], own, atol=1e-5)
 
 
-def test_dict_observations_and_lists_of_choices_are_json():
+def test_policy_server_accepts_dict_observations_as_json():
     run = worlds.new_run("ppo", worlds.OddForms)
     obs = {"place": [[0.1, 0.2], [0.3, 0.4]], "kind": 2, "parts": [[1, 0], [1, 2]],
            "action_mask": [0, 1, 0, 1, 0]}  # fmt: skip
@@ -143,7 +143,7 @@ def test_a_wrong_request_gets_400_and_one_line(body, line):
     assert good[0] == 200
 
 
-def test_other_paths_and_garbage_do_not_end_the_server():
+def test_policy_server_survives_wrong_paths_and_garbage():
     run = worlds.new_run("ppo", "CartPole-v1")
 
     async def talk(port, server):
@@ -183,7 +183,7 @@ def test_requests_of_one_session_never_share_a_batch():
         assert order == sorted(order)
 
 
-def test_an_error_of_the_policy_is_told_to_its_clients():
+def test_request_batching_passes_policy_errors_to_clients():
     def answer(requests):
         raise Mistake("no")
 

@@ -57,14 +57,14 @@ class Mixed(Counters):
 
 
 @pytest.mark.parametrize("space", EACH, ids=str)
-def test_the_space_of_each_comes_back_out_of_that_of_all(space):
+def test_agent_space_recovers_the_single_space_from_the_joint_one(space):
     whole = joint(space, 3)
     assert agent_space(whole, 3) == space
     leaves = jax.tree.leaves(whole.sample())
     assert all(np.shape(leaf)[0] == 3 for leaf in leaves)
 
 
-def test_wrong_agents_are_told_so():
+def test_agent_axis_refuses_invalid_names_and_mixed_spaces():
     with pytest.raises(Mistake, match="each name once"):
         Agents(("red", "red"))
     with pytest.raises(Mistake, match="is not a valid agent name"):
@@ -75,7 +75,7 @@ def test_wrong_agents_are_told_so():
         envs.make(Mixed, (0,), 1)
 
 
-def test_the_problem_of_one_agent_has_no_trace_of_the_others():
+def test_single_agent_spec_drops_the_agent_axis():
     alive = spaces.MultiBinary(3)
     obs = spaces.Dict({"own": joint(EACH[0], 3), "alive": alive})
     agents = Agents(NAMES)
@@ -87,7 +87,7 @@ def test_the_problem_of_one_agent_has_no_trace_of_the_others():
 
 
 @pytest.mark.parametrize("strategy", ["map", "vmap"])
-def test_every_agents_action_and_reward_are_in_its_own_row(strategy):
+def test_multi_agent_actions_and_rewards_stand_in_each_agents_row(strategy):
     world = envs.make(Counters, (0, 1), 4, strategy=strategy)
     start = random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "test", 0)
     _, rows = Rollout.create(world, 7, start).live(RandomActor(None, world), start)
@@ -100,7 +100,7 @@ def test_every_agents_action_and_reward_are_in_its_own_row(strategy):
     np.testing.assert_array_equal(np.asarray(rows.extras["episode/reward"])[:, 2:3], ended)
 
 
-def test_chance_does_what_each_agent_may():
+def test_multi_agent_random_actions_respect_each_agents_mask():
     world = envs.make(Counters, (0,), 32)
     start = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "test", 0)
     _, rows = Rollout.create(world, 7, start).live(RandomActor(None, world), start)
@@ -108,7 +108,7 @@ def test_chance_does_what_each_agent_may():
     assert done == [{1, 2, 3}, {0, 2, 3}, {0, 1, 3}]
 
 
-def test_who_learns_for_one_agent_is_not_made_for_several():
+def test_single_agent_algorithms_refuse_multi_agent_environments_and_vice_versa():
     for name in ("recurrent-ppo", "sac"):
         with pytest.raises(Mistake, match=f"{name} trains one agent.* 3\. Use ippo"):
             sterling.train(name, Counters, steps=60_000, preset=False)
@@ -116,7 +116,7 @@ def test_who_learns_for_one_agent_is_not_made_for_several():
         sterling.train("ippo", "probe:both", steps=4096, preset=False)
 
 
-def test_what_several_agents_see_is_neither_stacked_nor_flattened():
+def test_multi_agent_environments_refuse_frame_stack_and_flatten():
     for options, said in (({"stack": 2}, "stack=1"), ({"flatten": True}, "Leave out flatten")):
         with pytest.raises(Mistake, match=said):
             envs.make("spread:2-agents-3x3", (0,), 1, **options)
@@ -124,7 +124,7 @@ def test_what_several_agents_see_is_neither_stacked_nor_flattened():
         envs.make("trials:2:spread:2-agents-3x3", (0,), 1)
 
 
-def test_a_reward_that_is_no_row_of_agents_is_told_so():
+def test_multi_agent_environments_refuse_a_scalar_reward():
     class One(Counters):
         def step(self, state, action, key):
             return state, self._seen(), jnp.zeros(()), state > 0, state > 0

@@ -138,7 +138,7 @@ def world_of(kind):
 @pytest.mark.parametrize("kind", LOSSLESS)
 @settings(max_examples=5)
 @given(plan=st.lists(st.integers(1, 5), min_size=1, max_size=4))
-def test_no_transition_joins_two_episodes_and_none_is_lost(kind, plan):
+def test_autoreset_transitions_join_no_episodes_and_lose_no_row(kind, plan):
     PLAN[:] = [99] if kind == "time limit" else plan
     rows, tally = draws(world_of(kind))
     check(rows, truncates=kind in ("time limit", "cuts itself"))
@@ -156,7 +156,7 @@ def test_no_transition_joins_two_episodes_and_none_is_lost(kind, plan):
 @pytest.mark.parametrize("kind", LOSSY)
 @settings(max_examples=5)
 @given(plan=st.lists(st.integers(2, 5), min_size=1, max_size=4))
-def test_resets_that_cannot_wait_cost_the_first_transition_and_nothing_else(kind, plan):
+def test_same_step_autoreset_costs_only_the_first_transition(kind, plan):
     PLAN[:] = plan
     rows, tally = draws(world_of(kind))
     check(rows, truncates=kind == "same step, cut")
@@ -169,7 +169,7 @@ def test_resets_that_cannot_wait_cost_the_first_transition_and_nothing_else(kind
 
 
 @pytest.mark.parametrize("kind", LOSSY)
-def test_episodes_of_one_step_are_not_mistaken_for_experience(kind):
+def test_autoreset_handles_episodes_of_one_step(kind):
     PLAN[:] = [1, 3]
     rows, _ = draws(world_of(kind))
     obs, next_obs = (jax.tree.leaves(x)[0] for x in (rows.obs, rows.next_obs))
@@ -178,7 +178,7 @@ def test_episodes_of_one_step_are_not_mistaken_for_experience(kind):
     assert (rows.discount[~rows.mask] == 1.0).all()
 
 
-def test_a_vector_environment_written_in_numpy():
+def test_vector_env_runs_a_numpy_vectorised_environment():
     world = VectorWorld(
         lambda n: gymnasium.make_vec("CartPole-v1", n, vectorization_mode="vector_entry_point"),
         (0, 1),
@@ -205,7 +205,7 @@ class Ledger(gymnasium.Env):
         return self.reset()[0], 0.0, False, False, {}
 
 
-def test_integers_that_32_bits_do_not_hold_are_floats():
+def test_vector_env_turns_64_bit_integers_into_floats():
     """They would wrap silently: 2**33 would be seen as 0."""
     for world in (
         VectorWorld(lambda n: SyncVectorEnv([Ledger] * n), (0, 1), ENVS),
@@ -218,7 +218,7 @@ def test_integers_that_32_bits_do_not_hold_are_floats():
         assert world.spec.obs["wide"].dtype == np.float32
 
 
-def test_what_does_not_fit_is_refused_in_one_line():
+def test_vector_env_refuses_wrong_copies_and_unknown_autoreset():
     env = SyncVectorEnv([Counter] * 4)
     with pytest.raises(Mistake, match="has 4 copies, but 2 seeds x 3 envs are 6"):
         VectorWorld(lambda count: env, (0, 1), 3)

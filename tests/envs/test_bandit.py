@@ -22,12 +22,12 @@ def test_the_best_return_of_small_bandits_by_hand(arms, pulls, expected):
     assert bandit.bayes_optimal_return(arms, pulls) == pytest.approx(expected)
 
 
-def test_the_best_return_is_that_of_the_literature():
+def test_bandit_bayes_optimal_return_matches_the_literature():
     """Duan 2016, table 1: the Gittins index gets 6.6 and RL^2 6.7 of 10 pulls of 5 arms."""
     assert 6.6 <= bandit.bayes_optimal_return(5, 10) <= 6.7
 
 
-def test_an_arm_pays_by_its_chance_and_chances_are_uniform():
+def test_bandit_arms_pay_by_their_uniform_probabilities():
     task, limit = bandit.make("3-arms-50-pulls")
     assert limit == 0
     states, _ = jax.vmap(task.reset)(jax.random.split(jax.random.key(0), 4000))
@@ -40,7 +40,7 @@ def test_an_arm_pays_by_its_chance_and_chances_are_uniform():
         assert float(paid.mean()) == pytest.approx(float(state.chance[arm]), abs=0.03)
 
 
-def test_an_episode_ends_after_its_pulls_and_the_next_has_other_chances():
+def test_bandit_episode_ends_after_its_pulls_with_new_arms():
     world = envs.make("bandit:2-arms-3-pulls", (0,), 1)
     start = random_keys.for_seeds(jnp.zeros(1, jnp.int32), "test", 0)
     state, _ = world.reset(start)
@@ -57,7 +57,7 @@ def test_an_episode_ends_after_its_pulls_and_the_next_has_other_chances():
 @pytest.mark.parametrize(
     "name", ["bandit:0-arms-3-pulls", "bandit:two-arms", "bandit:2-arms-0-pulls"]
 )
-def test_other_names_are_refused_in_a_line(name):
+def test_bandit_refuses_unknown_names(name):
 
     with pytest.raises(Mistake, match="Unknown environment"):
         envs.make(name, (0,), 1)

@@ -37,7 +37,7 @@ def test_one_step_equals_gymnasium(name):
 
 
 @pytest.mark.parametrize("name", sorted(classic_control.TASKS))
-def test_starts_are_spread_like_gymnasiums(name):
+def test_classic_control_start_states_are_distributed_as_in_gymnasium(name):
     """Means and deviations of 2,000 first observations."""
     task, _ = classic_control.make(name)
     own = np.asarray(jax.vmap(task.reset)(jax.random.split(jax.random.key(1), 2000))[1])

@@ -9,7 +9,7 @@ from sterling.envs.native import corridor
 from sterling.types import Mistake
 
 
-def test_the_way_leads_through_and_every_other_action_back():
+def test_corridor_forward_action_advances_and_the_other_returns():
     task, limit = corridor.make("12")
     key = jax.random.key(0)
     assert limit == 24
@@ -26,6 +26,6 @@ def test_the_way_leads_through_and_every_other_action_back():
 
 
 @pytest.mark.parametrize("name", ["corridor:0", "corridor:long"])
-def test_other_names_are_refused_in_a_line(name):
+def test_corridor_refuses_unknown_names(name):
     with pytest.raises(Mistake, match="Unknown environment"):
         envs.make(name, (0,), 1)

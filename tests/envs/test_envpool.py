@@ -65,7 +65,7 @@ def random_actions(world: Any, steps: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "limit"), [("CartPole-v1", 13), ("Hopper-v5", 11), ("CartPole-v1", 500)]
 )
-def test_no_transition_joins_two_episodes(name: str, limit: int) -> None:
+def test_envpool_transitions_join_no_two_episodes(name: str, limit: int) -> None:
     world = EnvPoolWorld(name, SEEDS, ENVS, max_episode_steps=limit)
     actions = random_actions(world, 120)
     _, step = compiled(world, actions)
@@ -85,14 +85,14 @@ def test_no_transition_joins_two_episodes(name: str, limit: int) -> None:
     assert (step.last & (step.discount == 1.0)).any() == truncated.any()
 
 
-def test_the_successor_of_a_cut_is_the_cut_state_itself() -> None:
+def test_envpool_truncated_step_keeps_its_final_observation() -> None:
     """Hopper cut after 11 steps: its next observation is what 12 free steps show, not a reset."""
     world, free = (EnvPoolWorld("Hopper-v5", SEEDS, ENVS, max_episode_steps=n) for n in (4, 400))
     actions = random_actions(world, 4)
     np.testing.assert_array_equal(compiled(world, actions)[1].obs, compiled(free, actions)[1].obs)
 
 
-def test_doubles_cross_the_boundary_intact() -> None:
+def test_envpool_doubles_pass_the_xla_boundary_intact() -> None:
     """Without ``enable_x64`` around EnvPool's calls, memory was silently corrupted."""
     world = EnvPoolWorld("HalfCheetah-v5", SEEDS, ENVS)
     actions = random_actions(world, 50)
@@ -106,7 +106,7 @@ def test_doubles_cross_the_boundary_intact() -> None:
     np.testing.assert_array_equal(step.reward, reward.astype(np.float32))
 
 
-def test_a_seed_is_the_same_whichever_seeds_run_beside_it() -> None:
+def test_envpool_seed_is_independent_of_other_seeds() -> None:
     together, alone = (
         EnvPoolWorld("Hopper-v5", SEEDS, ENVS),
         EnvPoolWorld("Hopper-v5", SEEDS[1:], ENVS),
@@ -118,20 +118,20 @@ def test_a_seed_is_the_same_whichever_seeds_run_beside_it() -> None:
     assert not np.array_equal(compiled(evaluated, actions)[1].obs, both.obs)
 
 
-def test_integers_stay_in_32_bits() -> None:
+def test_envpool_integer_observations_stay_int32() -> None:
     world = EnvPoolWorld("FrozenLake-v1", SEEDS, ENVS)
     first, step = compiled(world, random_actions(world, 5))
     assert first.dtype == step.obs.dtype == jnp.int32
 
 
-def test_a_row_of_integers_is_a_row_of_choices() -> None:
+def test_envpool_integer_vector_actions_are_multidiscrete() -> None:
     world = EnvPoolWorld("RubiksCube-v0", SEEDS, ENVS)
     np.testing.assert_array_equal(world.spec.action.nvec, [6, 1, 3])
     actions = np.zeros((3, len(SEEDS), ENVS, 3), np.int32)
     np.testing.assert_array_equal(compiled(world, actions)[1].obs["step_count"][:, 0, 0], [1, 2, 3])
 
 
-def test_atari_scores_whole_games_while_the_learner_sees_lives() -> None:
+def test_envpool_atari_scores_whole_games_while_lives_end_episodes() -> None:
     world = make("Breakout-v5", SEEDS, ENVS)
     actions = random_actions(world, 400)
     step = compiled(world, actions)[1]
@@ -153,7 +153,7 @@ def test_atari_scores_whole_games_while_the_learner_sees_lives() -> None:
     assert (step.discount[step.last] == 0.0).all()
 
 
-def test_atari_is_evaluated_over_whole_games_with_raw_rewards() -> None:
+def test_envpool_atari_evaluation_uses_whole_games_and_raw_rewards() -> None:
     world = make("Breakout-v5", SEEDS, ENVS, purpose="evaluate")
     actions = random_actions(world, 400)
     step = compiled(world, actions)[1]
@@ -167,7 +167,7 @@ def test_atari_is_evaluated_over_whole_games_with_raw_rewards() -> None:
 
 
 @pytest.mark.parametrize("clip", [True, False])
-def test_asking_for_clipped_rewards_leaves_the_scores_alone(
+def test_envpool_reward_clipping_does_not_clip_scores(
     monkeypatch: pytest.MonkeyPatch, clip: bool
 ) -> None:
     """EnvPool is told not to clip, whatever was asked for: it would clip the scores as well."""
@@ -189,7 +189,7 @@ def test_asking_for_clipped_rewards_leaves_the_scores_alone(
         make("MsPacman-v5", (0,), 1, reward_clip="no")
 
 
-def test_frames_of_atari_are_those_envpool_stacks_itself() -> None:
+def test_envpool_atari_frame_stack_equals_envpools_own() -> None:
     world = make("Pong-v5", SEEDS, ENVS)
     actions = random_actions(world, 30)
     _, step = compiled(world, actions)
@@ -200,7 +200,7 @@ def test_frames_of_atari_are_those_envpool_stacks_itself() -> None:
 
 
 @pytest.mark.slow
-def test_a_rollout_tallies_games_not_lives() -> None:
+def test_envpool_rollout_tally_counts_games_not_lives() -> None:
     from sterling.experience.rollouts.rollout import Rollout
 
     class Random:
@@ -227,17 +227,17 @@ def test_a_rollout_tallies_games_not_lives() -> None:
         ({"num_threads": "two"}, "cannot be made with num_threads='two'"),
     ],
 )
-def test_options_that_do_not_exist_are_named(options: dict[str, Any], said: str) -> None:
+def test_envpool_refuses_unknown_options(options: dict[str, Any], said: str) -> None:
     with pytest.raises(Mistake, match=said):
         EnvPoolWorld("CartPole-v1", SEEDS, ENVS, **options)
 
 
-def test_worlds_with_several_players_are_refused() -> None:
+def test_envpool_refuses_multi_player_tasks() -> None:
     with pytest.raises(Mistake, match="2 simultaneous players"):
         EnvPoolWorld("TicTacToe-v1", SEEDS, ENVS)
 
 
-def test_a_listed_task_that_does_not_run_here_says_why(capsys):
+def test_envpool_listing_says_why_a_task_is_unusable(capsys):
     assert (
         unusable_reason("Chess-v1")
         == "needs 2 simultaneous players; EnvPool worlds here have one agent"
@@ -250,7 +250,7 @@ def test_a_listed_task_that_does_not_run_here_says_why(capsys):
     assert f"envpool    Chess-v1  (does not run here: {unusable_reason('Chess-v1')})" in lines
 
 
-def test_a_task_whose_system_library_is_missing_names_the_package():
+def test_envpool_names_the_missing_system_package():
     reason = unusable_reason("BigfishEasy-v0")
     if reason is None:  # Qt 5 is installed here
         make("envpool:BigfishEasy-v0", (0,), 1).close()

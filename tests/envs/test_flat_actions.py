@@ -74,19 +74,19 @@ class Traced:
 
 
 @pytest.mark.slow
-def test_nested_actions_of_a_traced_world_pass_all_checks(capsys):
+def test_nested_actions_of_a_traced_environment_pass_the_check_command(capsys):
     assert main(["check", f"{__file__}:Traced"]) == 0
     assert "0 fail" in capsys.readouterr().out
 
 
-def test_numbers_beyond_the_bounds_are_clipped():
+def test_nested_box_actions_are_clipped_to_their_bounds():
     world = envs.make(Traced, (0,), 1)
     found = world.to_world(np.array([[[1.0, 7.0]]], np.float32))
     np.testing.assert_array_equal(found["by"][0, 0], [2.0])
     assert found["go"][0, 0] == 1
 
 
-def test_choices_come_first_and_numbers_are_rescaled():
+def test_hybrid_actions_put_choices_first_and_rescale_numbers():
     world = envs.make(Nested, (0,), 1, workers=0)
     try:
         space = world.spec.action
@@ -111,7 +111,7 @@ def test_choices_come_first_and_numbers_are_rescaled():
         (spaces.Tuple([spaces.Box(0.0, 9.0, (2,)), spaces.Box(-np.inf, np.inf, (1,))]), None),
     ],
 )
-def test_one_kind_of_leaves_becomes_one_plain_space(space, flat):
+def test_nested_actions_of_one_kind_become_a_plain_space(space, flat):
     run = sterling.train(
         "ppo", lambda: Nested(space), steps=16, envs=2, length=4, minibatch=8, epochs=1, width=4,
         workers=0, evaluate_episodes=1, preset=False,
@@ -124,7 +124,7 @@ def test_one_kind_of_leaves_becomes_one_plain_space(space, flat):
     assert space.contains(run.policy(np.zeros(4, np.float32)))
 
 
-def test_a_leaf_that_no_policy_supports_is_named():
+def test_nested_actions_refuse_an_unsupported_leaf_space():
     space = spaces.Dict({"say": spaces.Text(3), "do": spaces.Discrete(2)})
     with pytest.raises(Mistake, match=r"has a part of type Text\. Use Box, Discrete"):
         envs.make(lambda: Nested(space), (0,), 1, workers=0).close()
@@ -157,7 +157,7 @@ def test_the_joint_log_probability_is_the_sum_of_its_parts():
 
 
 @pytest.mark.slow
-def test_ppo_learns_both_parts_and_is_loaded_again(tmp_path):
+def test_ppo_learns_hybrid_actions_and_reloads(tmp_path):
     run = sterling.train(
         "ppo", Nested, steps=24_000, seeds=2, envs=8, workers=0, lr=3e-3, normalise_reward=False,
         gamma=0.5, length=32, minibatch=64, out=tmp_path / "run",
@@ -211,7 +211,7 @@ def documented():
 
 
 @every("name, kind", itertools.product(CONTROL, SPACES))
-def test_an_algorithm_takes_an_action_space_or_names_one_that_does(name, kind):
+def test_algorithms_accept_an_action_space_or_name_one_that_does(name, kind):
     if name in documented()[kind]:
         make_agent(name, kind)
         return

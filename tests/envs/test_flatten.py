@@ -11,7 +11,7 @@ from sterling.types import Mistake
 SEEDS = (0, 1)
 
 
-def test_a_flat_world_shows_the_same_numbers():
+def test_flatten_wrapper_shows_the_same_numbers():
     start = random_keys.for_seeds(jnp.asarray(SEEDS), "reset", 0)
     plain = envs.make("Breakout-MinAtar", SEEDS, 3)
     flat = envs.make("Breakout-MinAtar", SEEDS, 3, flatten=True)
@@ -27,7 +27,7 @@ def test_a_flat_world_shows_the_same_numbers():
         np.testing.assert_array_equal(step.reward, flat_step.reward)
 
 
-def test_bytes_become_numbers_from_0_to_1():
+def test_flatten_wrapper_scales_bytes_to_0_to_1():
     world = envs.make("Pong-v5", (0,), 2, flatten=True)
     assert world.spec.obs.shape == (4 * 84 * 84,)
     assert float(world.spec.obs.high.max()) == 1.0
@@ -38,6 +38,6 @@ def test_bytes_become_numbers_from_0_to_1():
     world.close()
 
 
-def test_what_is_no_box_is_refused():
+def test_flatten_wrapper_refuses_spaces_other_than_box():
     with pytest.raises(Mistake, match="Leave out flatten"):
         envs.make("gymnasium:FrozenLake-v1", (0,), 1, flatten=True)

@@ -35,14 +35,14 @@ def flip_what_differs(obs, time):
 
 
 @pytest.mark.parametrize("bits", [2, 5])
-def test_the_best_policy_gets_what_is_said(bits):
+def test_bit_flip_optimal_policy_gets_the_stated_return(bits):
     total, success = play(bits, flip_what_differs, 500, 60)
     assert success.all()
     task = bit_flip.make(str(bits))[0]
     assert abs(total.mean() - task.best) < 5 * total.std() / np.sqrt(total.size)
 
 
-def test_chance_does_not_find_the_goal_and_is_cut():
+def test_bit_flip_random_policy_never_succeeds_and_is_truncated():
     def chance(obs, time):
         return jax.random.randint(jax.random.key(time), (1, 200), 0, 20)
 
@@ -53,6 +53,6 @@ def test_chance_does_not_find_the_goal_and_is_cut():
 
 
 @pytest.mark.parametrize("name", ["flip:1", "flip:few"])
-def test_other_names_are_told_so(name):
+def test_bit_flip_refuses_unknown_names(name):
     with pytest.raises(Mistake, match="Unknown environment"):
         envs.make(name, (0,), 1)

@@ -63,7 +63,7 @@ SIMULATED = {
         *(pytest.param(each, marks=pytest.mark.slow) for each in list(SIMULATED)[1:]),
     ],
 )
-def test_simulators_answer_as_their_judges_say(name):
+def test_goal_judges_of_simulators_equal_their_rewards(name):
     world = envs.make(name, (0,), 16, **SIMULATED[name])
     try:
         rows = lived(world, 220)
@@ -78,7 +78,7 @@ def test_simulators_answer_as_their_judges_say(name):
         world.close()
 
 
-def test_a_pool_whose_goals_are_turned_has_no_judge():
+def test_envpool_goal_with_rotations_has_no_goal_judge():
     world = envs.make("HandManipulateBlock-v1", (0,), 1)
     assert world.spec.judge is None
     assert not world.spec.channels
@@ -100,7 +100,7 @@ class Scaled(GoalProbe):
 
 
 @pytest.mark.parametrize("continuous", [False, True])
-def test_what_stands_around_a_world_judges_as_it_answers(continuous):
+def test_goal_judge_passes_through_wrappers(continuous):
     inner = TracedWorld(Scaled(continuous), (0,), 8)
     for world, most in ((inner, 5.0), (TimeLimit(ClipReward(inner), 3), 1.0)):
         reward, _ = check(world, lived(world, 40, hold=2))
@@ -108,7 +108,7 @@ def test_what_stands_around_a_world_judges_as_it_answers(continuous):
     assert ActionRepeat(inner, 2).spec.judge is None  # nobody sees what is achieved in between
 
 
-def test_a_judge_without_goals_is_told_so():
+def test_goal_judge_without_goal_observations_is_refused():
     class Lost(GoalProbe):
         @property
         def obs(self):
@@ -163,7 +163,7 @@ class Single(Walk):
         return -float(away(achieved, desired).max() > 0.5)
 
 
-def test_a_gymnasium_environment_is_judged_by_its_own_reward():
+def test_gymnasium_goal_environment_is_judged_by_compute_reward():
     world = HostWorld(Judged, (0,), 4, workers=0)
     try:
         reward, discount = check(world, lived(world, 60, hold=1))
@@ -177,7 +177,7 @@ def test_a_gymnasium_environment_is_judged_by_its_own_reward():
     ("factory", "words"),
     [(Single, "shape .* for 2 rows"), (Walk, "but no compute_reward")],
 )
-def test_one_that_cannot_judge_others_is_told_so_when_it_is_asked(factory, words):
+def test_goal_judge_refuses_missing_or_unbatched_compute_reward(factory, words):
     world = HostWorld(factory, (0,), 1, workers=0, name="walk")
     with pytest.raises(Mistake, match=words):
         world.spec.judge(jnp.zeros(1), jnp.zeros(1))

@@ -86,7 +86,7 @@ def run(world, actions):
 @pytest.mark.parametrize(
     ("terminated", "truncated", "discount"), [(True, False, 0), (False, True, 1), (True, True, 0)]
 )
-def test_the_step_after_an_end_is_masked_and_no_successor_is_hidden(
+def test_hosted_env_masks_the_reset_step_and_keeps_final_observations(
     workers, terminated, truncated, discount
 ):
     world = HostWorld(lambda: Walk(3, terminated, truncated), (0, 1), 2, workers=workers)
@@ -115,7 +115,7 @@ def first_obs(seeds, workers, purpose="train"):
     return obs, steps[3].obs
 
 
-def test_copies_differ_and_depend_on_nothing_but_seed_index_and_purpose():
+def test_hosted_env_copies_are_seeded_by_seed_index_and_purpose():
     both, both_next = first_obs((3, 4), 2)
     alone, alone_next = first_obs((4,), 0)
     assert len(np.unique(np.stack([both, both_next])[..., 1])) == 8  # later resets differ as well
@@ -124,7 +124,7 @@ def test_copies_differ_and_depend_on_nothing_but_seed_index_and_purpose():
     assert not np.intersect1d(alone[..., 1], first_obs((4,), 0, "test")[0][..., 1]).size
 
 
-def test_observations_are_trees_and_masks_of_allowed_actions_are_observed():
+def test_hosted_env_observes_dict_observations_with_action_masks():
     world = HostWorld(Parts, (0,), 2, workers=1)
     obs, (step,) = run(world, [np.array([[[1, 2], [1, 2]]])])
     world.close()
@@ -137,7 +137,7 @@ def test_observations_are_trees_and_masks_of_allowed_actions_are_observed():
     assert not world.failures
 
 
-def test_a_mask_in_info_wraps_the_observation():
+def test_hosted_env_adds_the_action_mask_of_info_to_the_observation():
     class Informed(Walk):
         action_space = spaces.Discrete(2)
 
@@ -155,7 +155,7 @@ def test_a_mask_in_info_wraps_the_observation():
 
 
 @pytest.mark.slow
-def test_an_id_registered_only_here_and_a_closure_reach_the_workers():
+def test_hosted_env_workers_receive_locally_registered_ids_and_closures():
     gymnasium.register("OnlyHere-v0", entry_point=lambda: Walk(1))
     length = 1
     for factory in ("OnlyHere-v0", lambda: Walk(length)):
@@ -165,7 +165,7 @@ def test_an_id_registered_only_here_and_a_closure_reach_the_workers():
         assert step.last.all()
 
 
-def test_actions_keep_the_environments_own_bounds_and_type():
+def test_hosted_env_actions_keep_bounds_and_dtype_of_the_environment():
     class Push(Walk):
         action_space = spaces.Box(-0.1, 0.1, (2,), np.float64)
 
@@ -226,13 +226,13 @@ BREACHES = {
 
 
 @pytest.mark.parametrize("line", BREACHES)
-def test_a_breach_of_contract_is_named_in_one_line(line):
+def test_hosted_env_names_a_breach_of_the_gymnasium_api(line):
     with pytest.raises(Mistake, match=line) as caught:
         HostWorld(BREACHES[line], (0,), 1, workers=0)
     assert "\n" not in str(caught.value)
 
 
-def test_a_breach_of_contract_is_found_in_a_worker_too():
+def test_hosted_env_names_a_breach_of_the_api_in_a_worker():
     with pytest.raises(Mistake, match="returned something of type int"):
         HostWorld(lambda: 3, (0,), 1, workers=1)
     with pytest.raises(Mistake, match="`Nonsense` doesn't exist"):
@@ -277,7 +277,7 @@ class Takes(gymnasium.Env):
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_actions_are_told_in_the_environments_own_numbers(name):
+def test_hosted_env_sends_actions_in_the_environments_own_units(name):
     """By ``to_world`` as by a step."""
     space, action, expected = TAKEN[name]
     world = envs.make(lambda: Takes(space), (0,), 1, workers=0)
@@ -291,7 +291,7 @@ def test_actions_are_told_in_the_environments_own_numbers(name):
         world.close()
 
 
-def test_integers_are_rounded_and_clipped_before_they_are_cast():
+def test_hosted_env_rounds_and_clips_integer_actions_before_casting():
     """In the world as in logs: a cast would wrap around and truncate."""
     given = np.array([300.0, -3.0, 2.7, -0.9, 1e30], np.float32)
     np.testing.assert_array_equal(

@@ -79,7 +79,9 @@ def world_of(*how: Any, workers: int = 0, **named: Any) -> Any:
         (spaces.MultiDiscrete([2, 3]), [[[0, 0, 1], [1, 1, 0]], [[0, 1, 0], [0, 0, 0]]]),
     ],
 )
-def test_a_mask_with_an_axis_per_choice_allows_combinations(way, action, masks, workers):
+def test_reported_action_mask_with_an_axis_per_choice_allows_combinations(
+    way, action, masks, workers
+):
     world = world_of(action, *masks, way=way, workers=workers)
     count = int(np.prod(action.nvec))
     assert world.spec.action == spaces.Discrete(count)
@@ -99,7 +101,7 @@ def test_a_mask_with_an_axis_per_choice_allows_combinations(way, action, masks, 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_policy_is_asked_with_the_mask_and_keeps_to_it(way):
+def test_policy_asks_for_the_reported_action_mask_and_keeps_to_it(way):
     """As quickstart.md has it; Masked fails at a forbidden action, so that the run would too."""
     make = lambda: Masked(spaces.MultiDiscrete([2, 2]), PAIRS, way=way)  # noqa: E731
     run = sterling.train(
@@ -118,7 +120,7 @@ def test_a_policy_is_asked_with_the_mask_and_keeps_to_it(way):
             act(obs)
 
 
-def test_a_missing_mask_of_named_observations_is_asked_for():
+def test_policy_asks_for_a_missing_action_mask_of_a_dict_observation():
     run = sterling.train(
         "ppo",
         lambda: Named(spaces.Discrete(6), [[0, 1, 0], [0, 0, 0]]),  # one choice, in a grid
@@ -158,13 +160,13 @@ SAID = {"method": r"action_masks\(\)", "info": r'info\["action_mask"\]'}
         ),
     ],
 )
-def test_a_mask_that_cannot_be_is_named_as_the_user_does(way, action, masks, said):
+def test_reported_action_mask_of_invalid_values_is_refused(way, action, masks, said):
     with pytest.raises(Mistake, match=f"{SAID[way]} .*{said}") as caught:
         world_of(action, *masks, way=way)
     assert "observation" not in str(caught.value)
 
 
-def test_a_mask_of_numbers_is_a_mask():
+def test_reported_action_mask_of_floats_is_converted():
     world = world_of(spaces.Discrete(3), np.array([0.0, 1.0, 1.0]))
     _, obs = world.reset(random_keys.for_seeds(jax.numpy.arange(1), "reset", 0))
     np.testing.assert_array_equal(obs["action_mask"], [[[0, 1, 1]]])

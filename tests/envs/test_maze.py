@@ -33,7 +33,7 @@ def ways(task, level):
     return found
 
 
-def test_every_room_is_reached_and_the_best_return_is_that_of_the_shortest_way():
+def test_maze_best_return_is_that_of_the_shortest_path():
     task = maze.make("4x5")[0]
     draw = jax.jit(task.level)
     for number in range(6):
@@ -44,7 +44,7 @@ def test_every_room_is_reached_and_the_best_return_is_that_of_the_shortest_way()
         assert task.best(level) == pytest.approx(1.0 - 0.01 * found[int(level.start)])
 
 
-def test_doors_are_a_spanning_tree_and_some_more():
+def test_maze_doors_form_a_spanning_tree_plus_extras():
     task = maze.make("5x5")[0]
     many = jax.jit(jax.vmap(task.level))(jax.random.split(KEY, 400))
     count = np.asarray(many.doors.sum(1))
@@ -61,7 +61,7 @@ def test_doors_are_a_spanning_tree_and_some_more():
     assert sorted(chosen) == np.flatnonzero(task._spanning_tree(weight)).tolist()
 
 
-def test_steps_and_what_is_seen_by_hand():
+def test_maze_steps_and_observations_match_hand_values():
     """Two rooms side by side over two others; only the left ones and the lower ones are joined."""
     task, limit = maze.make("2x2")
     assert task.pairs.tolist() == [[0, 1], [0, 2], [1, 3], [2, 3]]
@@ -81,7 +81,7 @@ def test_steps_and_what_is_seen_by_hand():
     assert task.best(shut) == 0.0
 
 
-def test_an_edit_is_one_door():
+def test_maze_level_edit_changes_one_door():
     task = maze.make("3x3")[0]
     level = jax.jit(task.level)(KEY)
     edited = jax.jit(jax.vmap(lambda key: task.edit(level, key)))(jax.random.split(KEY, 50))
@@ -91,7 +91,7 @@ def test_an_edit_is_one_door():
     assert (edited.start == level.start).all()
 
 
-def test_mazes_are_trained_and_judged_in_different_levels():
+def test_maze_trains_and_evaluates_on_different_levels():
     made = []
     for purpose in ("train", "evaluate"):
         book = envs.make("maze:4x4", (0,), 1, purpose=purpose).book
@@ -102,7 +102,7 @@ def test_mazes_are_trained_and_judged_in_different_levels():
 
 
 @pytest.mark.slow
-def test_the_best_policy_gets_the_best_return():
+def test_maze_shortest_path_policy_gets_the_best_return():
     """A policy that goes by breadth-first search, in the world itself."""
     world = envs.make("maze:3x3", (0,), 4, levels=8)
     task, seeds, move = world.task, jnp.zeros(1, jnp.int32), jax.jit(world.task.step)
@@ -126,6 +126,6 @@ def test_the_best_policy_gets_the_best_return():
 
 
 @pytest.mark.parametrize("name", ["maze:1x1", "maze:0x4", "maze:5"])
-def test_other_names_are_refused_in_a_line(name):
+def test_maze_refuses_unknown_names(name):
     with pytest.raises(Mistake, match="Unknown environment"):
         envs.make(name, (0,), 1)

@@ -35,7 +35,9 @@ EVERY = ("CartPole-v1", "envpool:CartPole-v1", "gymnax:CartPole-v1", "gymnasium:
         ({"name": "abc"}, "has no option 'name'; it has"),
     ],
 )
-def test_a_value_that_cannot_be_is_named(name: str, options: dict[str, Any], said: str) -> None:
+def test_env_options_refuse_impossible_values(
+    name: str, options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(Mistake, match=said):
         envs.make(name, (0,), 1, **options)
 
@@ -44,7 +46,7 @@ def test_a_value_that_cannot_be_is_named(name: str, options: dict[str, Any], sai
     ("name", "none"), [(each, 0) for each in EVERY if "pool" not in each and "ium" not in each]
     + [("gymnasium:CartPole-v1", -1), *((each, None) for each in EVERY)],
 )  # fmt: skip
-def test_no_limit_and_the_usual_one_can_be_asked_for(name: str, none: int | None) -> None:
+def test_env_options_accept_no_time_limit(name: str, none: int | None) -> None:
     options = {"workers": 0} if name.startswith("gymnasium") else {}
     world = envs.make(name, (0,), 1, max_episode_steps=none, **options)
     assert (world.seeds, world.spec.envs) == (1, 1)
@@ -65,13 +67,13 @@ def test_no_limit_and_the_usual_one_can_be_asked_for(name: str, none: int | None
         ({"max_failures": None}, f"max_failures=None {WHOLE} 1"),
     ],
 )
-def test_what_supervises_processes_is_checked(options: dict[str, Any], said: str) -> None:
+def test_env_options_of_worker_processes_are_validated(options: dict[str, Any], said: str) -> None:
     for environment in ("gymnasium:CartPole-v1", lambda: gymnasium.make("CartPole-v1")):
         with pytest.raises(Mistake, match=said):
             envs.make(environment, (0,), 1, **options)
 
 
-def test_threads_that_would_abort_the_process_are_refused() -> None:
+def test_env_options_refuse_a_negative_envpool_thread_count() -> None:
     with pytest.raises(Mistake, match=f"num_threads=-1 {WHOLE} 0"):
         envs.make("envpool:CartPole-v1", (0,), 1, num_threads=-1)
 
@@ -87,7 +89,7 @@ def test_threads_that_would_abort_the_process_are_refused() -> None:
         ("gymnasium:Reacher-v5", {"spec": 3, "workers": 0}, "TypeError: .* argument 'spec' "),
     ],
 )
-def test_what_the_environment_itself_refuses_is_told_in_one_line(
+def test_env_options_refused_by_the_environment_are_reported_in_one_line(
     name: str, options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises((Mistake, WorldFailed), match=said) as caught:
@@ -95,7 +97,7 @@ def test_what_the_environment_itself_refuses_is_told_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_every_argument_that_a_run_gives_itself_is_refused_as_an_option() -> None:
+def test_env_options_refuse_arguments_that_the_run_sets() -> None:
     parameters = inspect.signature(make).parameters
     assert set(parameters) - {"stack", "flatten", "action_bound", "options"} == set(RUN_OPTIONS)
     for name in RUN_OPTIONS:
@@ -103,7 +105,9 @@ def test_every_argument_that_a_run_gives_itself_is_refused_as_an_option() -> Non
             sterling.train("ppo", "CartPole-v1", steps=512, env_options={name: "map"})
 
 
-def test_the_command_line_says_it_in_one_line(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_env_options_error_is_one_line_on_the_command_line(
+    tmp_path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["train", "ppo", "CartPole-v1", "--steps", "512", "--out", str(tmp_path / "run")]
     assert main([*words, "--env", "seeds=3"]) == 2
     said = capsys.readouterr().err.splitlines()

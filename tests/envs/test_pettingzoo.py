@@ -77,7 +77,7 @@ def lived(factory, steps=6, action=(1, 2, 3)):
     return world.spec, obs, answers
 
 
-def test_every_agent_stands_in_its_own_row():
+def test_pettingzoo_agents_stand_in_their_own_rows():
     spec, obs, answers = lived(Counters)
     assert spec.agents.names == ("red", "green", "blue")
     np.testing.assert_array_equal(obs["observation"][0, 0, :, 0], [1, 2, 3])
@@ -85,7 +85,7 @@ def test_every_agent_stands_in_its_own_row():
     assert answers[0].reward.item() == 321.0
 
 
-def test_who_leaves_is_gone_until_the_next_episode():
+def test_pettingzoo_agent_that_leaves_stays_dead_until_the_next_episode():
     _, _, answers = lived(Counters)
     alive = [answer.obs["alive"][0, 0].tolist() for answer in answers]
     assert alive == [[1, 1, 1], [1, 0, 1], [1, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 1]]
@@ -96,7 +96,7 @@ def test_who_leaves_is_gone_until_the_next_episode():
     assert [bool(answer.mask.item()) for answer in answers] == [1, 1, 1, 1, 0, 1]
 
 
-def test_those_who_are_cut_are_seen_to_be_there():
+def test_pettingzoo_truncated_agents_stay_alive_with_discount_one():
     _, _, answers = lived(lambda: Counters(cut=True))
     assert answers[3].last.item()
     assert answers[3].discount.item() == 1.0
@@ -104,18 +104,18 @@ def test_those_who_are_cut_are_seen_to_be_there():
     np.testing.assert_array_equal(answers[3].obs["observation"][0, 0, :, 0], [1, 0, 3])
 
 
-def test_masks_in_info_are_each_agents_own():
+def test_pettingzoo_action_masks_in_info_are_per_agent():
     spec, obs, _ = lived(lambda: Counters(told=True, leave=9), 1, (1, 2, 3))
     assert spec.obs["action_mask"].shape == (3, 4)
     np.testing.assert_array_equal(obs["action_mask"][0, 0], 1 - np.eye(4)[:3])
 
 
-def test_agents_rewards_are_not_weighted():
+def test_pettingzoo_refuses_reward_weights():
     with pytest.raises(Mistake, match="the rewards of several agents are summed"):
         HostWorld(Counters, (0,), 1, workers=0, reward_weights="1,1,1")
 
 
-def test_shorter_vectors_and_fewer_choices_are_filled_up():
+def test_pettingzoo_pads_shorter_vectors_and_fewer_actions():
     spec, obs, _ = lived(lambda: Counters(sizes=(4, 2, 3), longer=2), 1, (1, 1, 1))
     np.testing.assert_array_equal(obs["observation"][0, 0], [[1, 0, 0], [2, 0, 0], [3, 3, 3]])
     allowed = [[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]]
@@ -123,7 +123,7 @@ def test_shorter_vectors_and_fewer_choices_are_filled_up():
     assert spec.action == spaces.MultiDiscrete([4, 4, 4])
 
 
-def test_other_differences_are_refused():
+def test_pettingzoo_refuses_mixed_spaces_and_turn_based_games():
     class Mixed(Counters):
         def observation_space(self, agent):
             return spaces.Discrete(5) if agent == "blue" else spaces.Box(0, 9, (1,), np.float32)
@@ -137,7 +137,7 @@ def test_other_differences_are_refused():
             HostWorld(made, (0,), 1, workers=0)
 
 
-def test_a_missing_package_is_named_with_what_installs_it(monkeypatch):
+def test_pettingzoo_names_the_missing_package(monkeypatch):
     monkeypatch.setattr(pettingzoo_env, "_package_folder", lambda package: None)
     with pytest.raises(Mistake, match=r"needs PettingZoo: pip install 'sterling-rl\[pettingzoo\]'"):
         envs.make("pettingzoo:mpe2/simple_spread_v3", (0,), 1)
@@ -153,7 +153,7 @@ class Stated(Counters):
         return np.array([self.time, *(name in self.agents for name in self.possible_agents)], float)
 
 
-def test_the_state_is_shown_once_for_all_where_it_is_asked_for():
+def test_pettingzoo_global_state_is_observed_once_on_request():
     spec, obs, answers = lived(Stated)
     assert spec.unseen == ("state",)
     assert spec.obs["state"].shape == (4,)
@@ -164,7 +164,7 @@ def test_the_state_is_shown_once_for_all_where_it_is_asked_for():
     assert lived(Counters)[0].unseen == ()
 
 
-def test_a_state_that_cannot_be_shown_is_told_so():
+def test_pettingzoo_refuses_a_missing_global_state():
     class Without(Counters):
         unseen = ("state",)
 
@@ -191,7 +191,7 @@ def test_simple_spread_shows_its_state_on_request():
 
 
 @pytest.mark.slow
-def test_a_users_own_is_learned_from_in_processes(tmp_path):
+def test_pettingzoo_user_environment_trains_with_ippo(tmp_path):
     run = sterling.train(
         "ippo", lambda: Counters(told=True), steps=128, seeds=2, envs=2, length=16, minibatch=48,
         preset=False, evaluate_episodes=2, out=tmp_path / "run", env_options={"workers": 1},

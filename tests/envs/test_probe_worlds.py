@@ -67,7 +67,7 @@ def play(name: str, policy: Any, steps: int = 60, envs: int = 8) -> dict[str, np
 @pytest.mark.parametrize(
     "name", [each for each in NAMES if make_probe(each).kind not in (*MEMORY_KINDS, CONSTRAINT)]
 )
-def test_the_solution_satisfies_bellmans_equation_on_every_row(name: str) -> None:
+def test_probe_solution_satisfies_the_bellman_equation(name: str) -> None:
     task = make_probe(name)
     rows = play(name, lambda obs: best_action(task, obs))
     solution = task.solution(GAMMA)
@@ -82,7 +82,7 @@ def test_the_solution_satisfies_bellmans_equation_on_every_row(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["action", "both", "action-continuous", "both-continuous"])
-def test_any_other_action_is_worse(name: str) -> None:
+def test_probe_best_action_beats_any_other(name: str) -> None:
     task = make_probe(name)
 
     def other(obs: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ def test_any_other_action_is_worse(name: str) -> None:
     assert (rows["reward"][rows["mask"]] < 1.0 - 0.05).all()
 
 
-def test_a_cut_taken_for_an_end_would_be_far_from_the_answer() -> None:
+def test_cut_probe_value_differs_if_truncation_is_taken_for_termination() -> None:
     rows = play("cut", lambda obs: np.zeros(len(obs), np.int32), envs=1)
     assert rows["last"].any()
     assert (rows["discount"] == 1.0).all()
@@ -101,7 +101,7 @@ def test_a_cut_taken_for_an_end_would_be_far_from_the_answer() -> None:
     assert make_probe("cut").solution(GAMMA).value[0] > 1.5 * mistaken
 
 
-def test_limits_has_ends_and_cuts_side_by_side() -> None:
+def test_limits_probe_has_terminations_and_truncations() -> None:
     rows = play("limits", lambda obs: np.zeros(len(obs), np.int32))
     left, right = rows["last"] & (rows["obs"] < 0), rows["last"] & (rows["obs"] > 0)
     assert left.any()
@@ -111,7 +111,7 @@ def test_limits_has_ends_and_cuts_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("form", ["", "-continuous"])
-def test_the_best_under_a_limit_costs_the_limit_and_earns_what_is_said(form: str) -> None:
+def test_constraint_probe_optimum_costs_the_limit(form: str) -> None:
     task, limit = make_probe(f"constraint{form}"), 0.18
     seen = jnp.linspace(-1.0, 1.0, 10_001)[:, None]
     right = jnp.full((10_001, 1), 2.0 * limit**0.5 - 1.0)
@@ -137,7 +137,7 @@ def every_action(continuous: bool) -> Any:
 
 
 @pytest.mark.parametrize("name", ["levels", "levels-continuous"])
-def test_the_answers_in_levels_are_the_best_of_all_actions(name: str) -> None:
+def test_level_probe_answers_are_the_best_of_all_actions(name: str) -> None:
     task = make_level_probe(name)
     answers = task.answers(np.array([-0.9, -0.5, 0.6, 1.0]), GAMMA)
     many = every_action(task.continuous)
@@ -158,7 +158,7 @@ def test_the_answers_in_levels_are_the_best_of_all_actions(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["levels-hidden", "levels-hidden-continuous"])
-def test_the_best_returns_in_hidden_levels_are_those_of_all_actions(name: str) -> None:
+def test_hidden_level_probe_best_returns_are_those_of_all_actions(name: str) -> None:
     task, levels = make_level_probe(name), np.array([-0.9, -0.5, 0.6, 0.7, 1.0], np.float32)
     key = jax.random.key(0)
 
@@ -174,7 +174,7 @@ def test_the_best_returns_in_hidden_levels_are_those_of_all_actions(name: str) -
     np.testing.assert_array_equal(shown, np.zeros((len(levels), 2)))
 
 
-def test_an_edited_level_is_one_and_much_like_it() -> None:
+def test_level_probe_edit_changes_a_level_slightly() -> None:
     task, each = make_level_probe("levels"), jax.random.split(jax.random.key(0), 200)
     level = jax.vmap(task.level)(each)
     assert 60 < int((level > 0).sum()) < 140
@@ -186,7 +186,7 @@ def test_an_edited_level_is_one_and_much_like_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["objectives", "objectives-continuous"])
-def test_the_answers_for_preferences_are_the_best_of_all_actions(name: str) -> None:
+def test_objectives_probe_answers_are_the_best_of_all_actions(name: str) -> None:
     task = objectives_probe.make_objectives_probe(name)
     many = every_action(task.continuous)
 
@@ -210,7 +210,7 @@ def test_the_answers_for_preferences_are_the_best_of_all_actions(name: str) -> N
     assert means == pytest.approx(objectives_probe.BEST_MEANS, abs=2e-3)
 
 
-def test_each_part_of_a_channel_may_have_a_direction_of_its_own() -> None:
+def test_channel_parts_may_have_separate_directions() -> None:
     two = Channel(parts=("gain", "cost"), directions=(1, -1))
     assert {name: each.better for name, each in channel_columns({"of": two}).items()} == {
         "of.gain": 1, "of.cost": -1,
@@ -224,7 +224,7 @@ def test_each_part_of_a_channel_may_have_a_direction_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", OTHER_PROBES)
-def test_probes_of_other_files_are_worlds(name: str) -> None:
+def test_other_probes_run_as_environments(name: str) -> None:
     world = TracedWorld(make(name)[0], (0, 1), 3)
     _, obs = world.reset(random_keys.for_seeds(jnp.arange(2, dtype=jnp.int32), "reset", 0))
     assert world.spec.obs.contains(jax.tree.map(lambda x: np.asarray(x)[0, 0], obs))

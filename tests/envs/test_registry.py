@@ -52,7 +52,7 @@ def test_making_an_envpool_world_does_not_import_gymnax() -> None:
         ("gymnasium.envs:Blackjack-v1", "HostWorld"),
     ],
 )
-def test_a_name_finds_its_backend(name: str, kind: str) -> None:
+def test_env_name_selects_its_backend(name: str, kind: str) -> None:
     options = {"workers": 0} if kind == "HostWorld" else {}
     world = make(name, (0, 1), 2, **options)
     assert unwrapped(world) == kind
@@ -61,7 +61,7 @@ def test_a_name_finds_its_backend(name: str, kind: str) -> None:
     world.close()
 
 
-def test_a_function_is_an_environment_too() -> None:
+def test_env_factory_function_is_accepted_as_environment() -> None:
     world = make(lambda: gymnasium.make("Pendulum-v1"), (0,), 1, workers=0)
     assert unwrapped(world) == "HostWorld"
     np.testing.assert_array_equal(world.spec.action.high, [1.0])
@@ -72,7 +72,7 @@ def test_a_function_is_an_environment_too() -> None:
         make(lambda: gymnasium.make("Pendulum-v1"), (0,), 1, gravity=3.0)
 
 
-def test_what_is_registered_with_gymnasium_is_found() -> None:
+def test_gymnasium_registered_ids_are_found() -> None:
     gymnasium.register("Mine-v0", lambda: gymnasium.make("CartPole-v1"), max_episode_steps=5)
     world = make("Mine-v0", (0,), 1, workers=0)
     assert unwrapped(world) == "HostWorld"
@@ -93,7 +93,7 @@ def test_what_is_registered_with_gymnasium_is_found() -> None:
         ("no_such_package:Mine-v0", "package no_such_package cannot be imported"),
     ],
 )
-def test_an_unknown_name_says_what_is_near(
+def test_unknown_env_name_suggests_the_nearest(
     name: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for known in [each for each in gymnasium.registry if each.startswith("ALE/")]:
@@ -111,7 +111,7 @@ def test_an_unknown_name_says_what_is_near(
         ("Pong-v5", {"stack_num": 2}, "Use stack=2"),
     ],
 )
-def test_an_unknown_option_is_named(name: str, options: dict[str, Any], said: str) -> None:
+def test_unknown_env_option_is_named(name: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(Mistake, match=said):
         make(name, (0,), 1, **options)
 
@@ -127,7 +127,7 @@ def test_an_unknown_option_is_named(name: str, options: dict[str, Any], said: st
         ({"strategy": "loop"}, "strategy 'loop'"),
     ],
 )
-def test_wrong_arguments_are_named(arguments: dict[str, Any], said: str) -> None:
+def test_make_env_refuses_invalid_arguments(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(Mistake, match=said):
         make("probe:cut", **{"seeds": (0,), "envs": 1, **arguments})
 
@@ -152,7 +152,7 @@ def test_a_time_limit_reaches_every_backend() -> None:
         world.close()
 
 
-def test_atari_rules_depend_on_the_purpose() -> None:
+def test_atari_settings_depend_on_the_purpose() -> None:
     purposes = ("train", "train/from-8", "evaluate")
     train, resumed, evaluate = (make("Pong-v5", (0,), 1, purpose=p) for p in purposes)
     for world in (train, resumed, evaluate):
@@ -164,7 +164,7 @@ def test_atari_rules_depend_on_the_purpose() -> None:
     assert make("Pong-v5", (0,), 1, repeat_action_probability=0.25).stack == 4
 
 
-def test_names_lists_every_backend_and_searches() -> None:
+def test_env_names_list_and_search_every_backend() -> None:
     every = names()
     assert len(every["envpool"]) > 1_600
     assert "Breakout-MinAtar" in every["gymnax"]
@@ -175,7 +175,7 @@ def test_names_lists_every_backend_and_searches() -> None:
     assert found["probe"] == []
 
 
-def test_without_envpool_the_next_backend_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_env_registry_falls_back_without_envpool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert envpool_env.names() == []
     assert unwrapped(make("CartPole-v1", (0,), 1)) == "TracedWorld"

@@ -38,7 +38,7 @@ def best_by_search(level, height, width):
     return found
 
 
-def test_the_best_return_is_that_of_a_search_through_all_ways():
+def test_spread_best_return_equals_exhaustive_search():
     task = Spread(2, 2, 3)
     rng = np.random.default_rng(0)
     for _ in range(12):
@@ -47,14 +47,14 @@ def test_the_best_return_is_that_of_a_search_through_all_ways():
         np.testing.assert_allclose(task.best(level), best_by_search(level, 2, 3), atol=1e-9)
 
 
-def test_the_best_on_average_is_the_mean_over_all_ways_to_begin():
+def test_spread_best_mean_return_is_the_mean_over_all_starts():
     task = Spread(2, 2, 2)
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     every = [task.best(Level(jnp.array(one), jnp.array(two))) for one in pairs for two in pairs]
     np.testing.assert_allclose(task.best_on_average(), np.mean(every), atol=1e-12)
 
 
-def test_a_landmark_is_held_by_the_first_who_stands_there():
+def test_spread_landmark_is_held_by_the_first_agent_there():
     task = Spread(3, 1, 4)
     level = Level(jnp.array([0, 1, 3], jnp.int32), jnp.array([0, 1, 2], jnp.int32))
     key = jax.random.key(0)
@@ -71,7 +71,7 @@ def test_a_landmark_is_held_by_the_first_who_stands_there():
     assert not reward.any()
 
 
-def test_a_world_of_it_begins_apart_and_pays_the_team_for_what_is_left_alone():
+def test_spread_agents_begin_apart_and_share_the_team_reward():
     world = envs.make("spread:2-agents-3x3", (0,), 64)
     _, obs = world.reset(jax.random.split(jax.random.key(0), 1))
     places = np.asarray(obs)[0, :, :, :9].argmax(-1)
@@ -83,7 +83,7 @@ def test_a_world_of_it_begins_apart_and_pays_the_team_for_what_is_left_alone():
     np.testing.assert_allclose(reward, info["reward"].sum())
 
 
-def test_the_state_says_who_stands_where_and_changes_nothing_else():
+def test_spread_state_shows_positions_and_changes_nothing_else():
     plain, told = (envs.make(f"spread:2-agents-3x3{form}", (0,), 8) for form in ("", "-state"))
     assert (plain.spec.unseen, told.spec.unseen) == ((), ("state",))
     key, action = jax.random.split(jax.random.key(0), 1), jnp.full((1, 8, 2), 1, jnp.int32)
@@ -102,7 +102,7 @@ def test_the_state_says_who_stands_where_and_changes_nothing_else():
     np.testing.assert_array_equal(pictures[0], same)
 
 
-def test_names_that_cannot_be():
+def test_spread_refuses_impossible_names():
     assert knows("3-agents-4x4")
     assert knows("3-agents-4x4-state")
     assert not knows("3-agents-4x4-stat")

@@ -29,7 +29,7 @@ def played(squares):
     return rows
 
 
-def test_three_in_a_line_win_for_whoever_moves_and_the_board_is_handed_over():
+def test_tictactoe_three_in_a_line_wins_and_swaps_the_board():
     rows = played([0, 3, 1, 4, 2])  # the first side takes the upper row
     assert [row[:2] for row in rows] == [(0.0, False)] * 4 + [(1.0, True)]
     assert rows[0][2].tolist() == [[0] * 9, [1] + [0] * 8]  # seen by the second side
@@ -50,11 +50,11 @@ def test_three_in_a_line_win_for_whoever_moves_and_the_board_is_handed_over():
         ("o...x...o", [1, 3, 5, 7]),  # two opposite corners: an edge, or a fork is lost to
     ],
 )
-def test_perfect_moves_are_those_that_are_known(position, good):
+def test_tictactoe_perfect_moves_match_known_positions(position, good):
     assert np.flatnonzero(tictactoe.perfect_moves()[number(position)]).tolist() == list(good)
 
 
-def test_players_without_a_mistake_draw_and_chance_loses_to_them():
+def test_tictactoe_perfect_players_draw_and_beat_random_ones():
     table = tictactoe.perfect_moves()
     world = envs.make("tictactoe:self", (0, 1), 64, purpose="evaluate")
     keys, random = jax.random.split(jax.random.key(0), 2), np.random.default_rng(0)
@@ -82,7 +82,7 @@ def test_players_without_a_mistake_draw_and_chance_loses_to_them():
     assert (lost < 0).mean() > 0.3
 
 
-def test_what_the_next_mover_gains_the_mover_loses():
+def test_tictactoe_zero_sum_discount_alternates_advantage_sign():
     """The discount is -1 while the game goes on, and advantages of a whole game alternate."""
     world = envs.make("tictactoe:self", (0,), 1)
     keys = jax.random.split(jax.random.key(0), 1)
@@ -101,6 +101,6 @@ def test_what_the_next_mover_gains_the_mover_loses():
     np.testing.assert_allclose(found, [0.5**4, -(0.5**3), 0.5**2, -0.5, 1.0])
 
 
-def test_other_names_are_refused_in_a_line():
+def test_tictactoe_refuses_unknown_names():
     with pytest.raises(Mistake, match="Unknown environment"):
         envs.make("tictactoe:me", (0,), 1)

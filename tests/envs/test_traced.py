@@ -66,7 +66,7 @@ def play(world: Any, steps: int, seeds: tuple[int, ...]) -> tuple[Any, Step]:
     end=st.sampled_from([0.0, 0.3, 1.0]),
     strategy=st.sampled_from(["vmap", "map"]),
 )
-def test_no_transition_joins_two_episodes(
+def test_traced_world_transitions_join_no_two_episodes(
     seeds: list[int], envs: int, limit: int, end: float, strategy: str
 ) -> None:
     world = TracedWorld(Diary(end), tuple(seeds), envs, limit=limit, strategy=strategy)
@@ -88,7 +88,7 @@ def test_no_transition_joins_two_episodes(
         assert cut.all()
 
 
-def test_under_map_seeds_are_bit_equal_to_each_alone() -> None:
+def test_traced_world_seeds_under_map_equal_each_alone_bit_for_bit() -> None:
     seeds = (5, 6, 7)
     together = TracedWorld(Diary(), seeds, 3, strategy="map", limit=9)
     first, step = play(together, 40, seeds)
@@ -101,12 +101,12 @@ def test_under_map_seeds_are_bit_equal_to_each_alone() -> None:
             np.testing.assert_array_equal(one[:, 0], all_seeds[:, index])
 
 
-def test_an_env_does_not_depend_on_how_many_run_beside_it() -> None:
+def test_traced_world_env_is_independent_of_the_number_of_envs() -> None:
     few, many = (play(TracedWorld(Diary(), (1,), envs), 30, (1,))[1].obs for envs in (2, 5))
     np.testing.assert_array_equal(few, many[:, :, :2])
 
 
-def test_wrong_strategy_and_limit_are_refused() -> None:
+def test_traced_world_refuses_unknown_strategy_and_negative_limit() -> None:
     with pytest.raises(Mistake, match="'vmap' or 'map'"):
         TracedWorld(Diary(), (0,), 1, strategy="loop")
     with pytest.raises(Mistake, match="time limit of -1"):
@@ -124,7 +124,7 @@ def gymnax_step(name: str, state: dict[str, float], action: Any) -> tuple[Any, f
 
 @pytest.mark.parametrize("action", [0, 1])
 @pytest.mark.parametrize("start", [(0.1, -0.2, 0.03, 0.4), (2.39, 1.0, -0.1, 0.7)])
-def test_cartpole_moves_as_gymnasium_does(start: tuple[float, ...], action: int) -> None:
+def test_gymnax_cartpole_dynamics_equal_gymnasium(start: tuple[float, ...], action: int) -> None:
     env = gymnasium.make("CartPole-v1").unwrapped
     env.reset()
     env.state = np.array(start)
@@ -137,7 +137,9 @@ def test_cartpole_moves_as_gymnasium_does(start: tuple[float, ...], action: int)
 
 @pytest.mark.parametrize("torque", [-3.0, 0.7])
 @pytest.mark.parametrize("start", [(3.0, -1.5), (-0.4, 7.9)])
-def test_pendulum_moves_as_gymnasium_does(start: tuple[float, float], torque: float) -> None:
+def test_gymnax_pendulum_dynamics_equal_gymnasium(
+    start: tuple[float, float], torque: float
+) -> None:
     env = gymnasium.make("Pendulum-v1").unwrapped
     env.reset()
     env.state = np.array(start)
@@ -149,19 +151,19 @@ def test_pendulum_moves_as_gymnasium_does(start: tuple[float, float], torque: fl
     assert found[1] == pytest.approx(float(reward), rel=1e-5)
 
 
-def test_gymnax_cuts_where_the_clock_is_not_part_of_the_task() -> None:
+def test_gymnax_time_limit_truncates_where_time_is_no_part_of_the_task() -> None:
     _, step = play(gymnax_env.make("Breakout-MinAtar", (0,), 2, max_episode_steps=3), 8, (0,))
     np.testing.assert_array_equal(np.flatnonzero(step.last[:, 0, 0]), [2, 6])
     assert (step.discount == 1.0).all()
 
 
-def test_gymnax_ends_where_the_clock_is_part_of_the_task() -> None:
+def test_gymnax_time_limit_terminates_where_time_is_part_of_the_task() -> None:
     _, step = play(gymnax_env.make("DiscountingChain-bsuite", (0,), 2), 101, (0,))
     np.testing.assert_array_equal(np.flatnonzero(step.last[:, 0, 0]), [99])
     assert (step.discount[99] == 0.0).all()
 
 
-def test_gymnax_answers_quietly_in_float32() -> None:
+def test_gymnax_env_runs_in_float32_without_warnings() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         first, step = play(gymnax_env.make("Pong-misc", (0,), 1), 3, (0,))

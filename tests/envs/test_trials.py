@@ -44,7 +44,7 @@ def played(world, actions):
 
 
 @pytest.mark.parametrize("right", [1, 0])
-def test_episodes_of_a_trial_are_of_one_level_and_the_next_trial_is_of_another(right):
+def test_trial_repeats_one_level_and_the_next_trial_changes_it(right):
     """They last 3 steps where the action is 1 and else are cut after 5."""
     each = 3 if right else 5
     world = envs.make(Trials(Rooms(), 2, limit=5), (0,), 1)
@@ -79,7 +79,7 @@ class Counting:
         return jnp.ones(count.shape, jnp.int32), count, {"count": count}
 
 
-def test_a_memory_lasts_for_the_whole_trial():
+def test_actor_memory_lasts_for_a_whole_trial():
     world, start = (
         envs.make(Trials(Rooms(), 3), (0,), 1),
         random_keys.for_seeds(jnp.zeros(1, jnp.int32), "a", 0),
@@ -91,7 +91,7 @@ def test_a_memory_lasts_for_the_whole_trial():
     np.testing.assert_array_equal(rows.extras["count"][0, :, 0], expected)
 
 
-def test_trials_of_native_worlds_by_name():
+def test_trials_of_native_environments_are_made_by_name():
     world = envs.make("trials:3:maze:3x3", (0, 1), 2, levels=10, purpose="evaluate")
     assert set(world.spec.obs.spaces) == {"obs", "reward", "ended"}
     assert world.task.limit == 36
@@ -103,7 +103,7 @@ def test_trials_of_native_worlds_by_name():
     assert envs.make("trials:2:CartPole-v1", (0,), 1).task.limit == 500
 
 
-def test_what_a_task_reports_comes_through_and_tasks_without_levels_begin_anew():
+def test_trials_pass_channels_on_and_reset_tasks_without_levels():
     world = envs.make("trials:2:hazards:3x4", (0,), 1)
     assert set(world.spec.channels) == {"cost"}
     _, step = played(world, [1] * 40)
@@ -123,12 +123,12 @@ def test_what_a_task_reports_comes_through_and_tasks_without_levels_begin_anew()
         ("trials:2:envpool:Acrobot-v1", "Unknown environment"),
     ],
 )
-def test_other_names_are_refused_in_a_line(name, said):
+def test_trials_refuse_unknown_names(name, said):
     with pytest.raises(Mistake, match=said):
         envs.make(name, (0,), 1)
 
 
-def test_levels_are_edited_where_the_inner_task_can():
+def test_trials_edit_levels_where_the_inner_task_can():
     trials = envs.make("trials:2:maze:3x3", (0,), 1).task
     level, key = trials.level(jax.random.key(0)), jax.random.key(1)
     same = jax.tree.map(jnp.array_equal, trials.edit(level, key), trials.task.edit(level, key))
@@ -136,7 +136,7 @@ def test_levels_are_edited_where_the_inner_task_can():
     assert not hasattr(envs.make("trials:2:hazards:3x4", (0,), 1).task, "edit")
 
 
-def test_names_of_what_a_trial_shows_are_taken():
+def test_trials_refuse_a_task_that_observes_the_added_names():
     task = Rooms()
     task.obs = spaces.Dict({"reward": spaces.Box(0.0, 1.0, (1,))})
     with pytest.raises(Mistake, match="task already observes 'reward', which a trial adds"):

@@ -107,7 +107,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_cuts_the_episode_and_disturbs_no_other_process(host, kind):
+def test_worker_fault_cuts_the_episode_and_disturbs_no_other_process(host, kind):
     limit = {"timeout": 5.0} if kind == "hangs" else {}
     world = host(kind, envs=3, workers=2, **limit)  # 0 and 1 share a process, 2 has its own
     before = step(world, 0, 0, 0)
@@ -144,7 +144,7 @@ def test_a_worker_killed_between_steps_is_replaced(host):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_repeated_failure_ends_the_run_with_one_clear_line(host, workers):
+def test_worker_pool_ends_the_run_after_repeated_failures(host, workers):
     world = host("raises", envs=2, workers=workers, max_failures=3, name="toy")
     for _ in range(2):
         step(world, FAULT, 0)
@@ -156,7 +156,7 @@ def test_repeated_failure_ends_the_run_with_one_clear_line(host, workers):
     assert len(world.failures) == 3
 
 
-def test_failures_far_apart_are_forgiven(host, monkeypatch):
+def test_worker_pool_forgives_failures_far_apart(host, monkeypatch):
     world = host("raises", envs=1, workers=0, max_failures=2)
     clock = time.monotonic()
     for failure in range(4):
@@ -166,7 +166,7 @@ def test_failures_far_apart_are_forgiven(host, monkeypatch):
     assert len(world.failures) == 4
 
 
-def test_what_cannot_be_built_fails_at_once():
+def test_environment_that_cannot_be_built_fails_at_once():
     def explode():
         raise OSError("no such simulator")
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_built_fails_at_once():
         HostWorld(lambda: os._exit(3), (0,), 2, workers=2)
 
 
-def test_a_reset_that_fails_is_tried_again_and_then_given_up(host, tmp_path):
+def test_failing_environment_reset_is_retried_then_given_up(host, tmp_path):
     class Moody(Fragile):
         """Its second and third resets raise, whoever asks."""
 
@@ -203,7 +203,7 @@ def test_a_reset_that_fails_is_tried_again_and_then_given_up(host, tmp_path):
     assert all("RuntimeError: not today" in reason for _, reason in world.failures)
 
 
-def test_a_diverged_policy_is_not_blamed_on_the_environment():
+def test_non_finite_actions_are_not_counted_as_environment_failures():
     class Push(Fragile):
         action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
@@ -216,7 +216,7 @@ def test_a_diverged_policy_is_not_blamed_on_the_environment():
     assert not world.failures
 
 
-def test_an_interrupted_step_is_not_mistaken_for_the_next(host):
+def test_interrupted_worker_step_is_not_taken_for_the_next(host):
     world = host("hangs", envs=2, workers=2)
     step(world, 0, 0)
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -233,7 +233,7 @@ def test_an_interrupted_step_is_not_mistaken_for_the_next(host):
     assert {reason for _, reason in world.failures} == {"its process was interrupted"}
 
 
-def test_a_crash_reaches_the_learner_as_masked_rows_only(host):
+def test_worker_crash_reaches_the_learner_as_masked_rows(host):
     class Saboteur:
         def act(self, obs, keys, explore):
             is_second_step = obs[:, :1, 1] == 2.0  # of the first environment
@@ -298,7 +298,7 @@ def test_workers_do_not_outlive_a_killed_trainer(busy, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_orderly_end_needs_no_close_and_no_main_guard(tmp_path):
+def test_worker_processes_end_without_close_or_main_guard(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import gymnasium, jax, psutil\n"

@@ -85,7 +85,7 @@ WORLDS = pytest.mark.parametrize("build", [walk, pendulum_pool, pendulum_host])
 
 
 @WORLDS
-def test_rescaled_actions_are_clipped_and_stretched(build: Any) -> None:
+def test_rescale_action_clips_and_stretches_to_the_bounds(build: Any) -> None:
     space, unit = build().spec.action, uniform((20, 2, ENVS, 1), -1.5, 1.5)
     stretched = space.low + (np.clip(unit, -1.0, 1.0) + 1.0) * 0.5 * (space.high - space.low)
     outside = RescaleAction(build())
@@ -95,20 +95,20 @@ def test_rescaled_actions_are_clipped_and_stretched(build: Any) -> None:
     assert isinstance(found.obs, type(expected.obs))
 
 
-def test_rescaling_to_the_same_bounds_changes_no_bit() -> None:
+def test_rescale_action_to_the_same_bounds_changes_no_bit() -> None:
     actions = uniform((20, 2, ENVS, 6))
     inner = EnvPoolWorld("HalfCheetah-v5", SEEDS, ENVS)
     outside = RescaleAction(EnvPoolWorld("HalfCheetah-v5", SEEDS, ENVS))
     np.testing.assert_array_equal(answers(outside, actions)[1].obs, answers(inner, actions)[1].obs)
 
 
-def test_unbounded_and_discrete_actions_are_not_rescaled() -> None:
+def test_rescale_action_refuses_unbounded_and_discrete_actions() -> None:
     with pytest.raises(Mistake, match="Only a bounded Box"):
         RescaleAction(EnvPoolWorld("CartPole-v1", SEEDS, ENVS))
 
 
 @WORLDS
-def test_clipped_rewards_leave_the_score_alone(build: Any) -> None:
+def test_clip_reward_leaves_the_score_unclipped(build: Any) -> None:
     actions = uniform((20, 2, ENVS, 1), 2.0, 2.5)
     found, expected = answers(ClipReward(build()), actions)[1], answers(build(), actions)[1]
     np.testing.assert_array_equal(found.reward, np.sign(expected.reward))
@@ -118,7 +118,7 @@ def test_clipped_rewards_leave_the_score_alone(build: Any) -> None:
 
 
 @WORLDS
-def test_a_stack_never_holds_frames_of_two_episodes(build: Any) -> None:
+def test_frame_stack_never_holds_frames_of_two_episodes(build: Any) -> None:
     depth, actions = 3, uniform((40, 2, ENVS, 1), 2.0, 6.0)
     world = FrameStack(build(), depth)
     size = build().spec.obs.shape[0]
@@ -140,7 +140,7 @@ def test_a_stack_never_holds_frames_of_two_episodes(build: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [(10, 10, 4), (10, 12)])
-def test_pictures_without_a_first_axis_of_channels_get_one_for_the_stack(shape: Any) -> None:
+def test_frame_stack_adds_a_channel_axis_to_pictures_without_one(shape: Any) -> None:
     """Every frame of the stack is a whole picture, the newest last; bytes, so (10, 12) is grey."""
 
     class Picture(Walk):
@@ -168,12 +168,12 @@ def test_pictures_without_a_first_axis_of_channels_get_one_for_the_stack(shape: 
     assert clock[..., 0].tolist() == [[0, 0, 1], [0, 1, 2], [1, 2, 3], [0, 0, 0]]
 
 
-def test_choices_are_not_stacked() -> None:
+def test_frame_stack_refuses_discrete_observations() -> None:
     with pytest.raises(Mistake, match="cannot be stacked"):
         FrameStack(EnvPoolWorld("FrozenLake-v1", SEEDS, ENVS), 4)
 
 
-def test_a_repeated_action_stops_at_the_end() -> None:
+def test_action_repeat_stops_at_the_episode_end() -> None:
     """Actions of 5: the first beyond 22 is step 5; with 3 to a step that is in the second one."""
     actions = np.full((5, 2, ENVS, 1), 5.0, np.float32)
     _, step = answers(ActionRepeat(walk(22.0), 3), actions)
@@ -186,7 +186,7 @@ def test_a_repeated_action_stops_at_the_end() -> None:
     assert (np.asarray(step.last) == (clock == 5.0)).all()
 
 
-def test_repeated_actions_add_up_scores_too() -> None:
+def test_action_repeat_sums_rewards_and_scores() -> None:
     actions = np.full((2, 2, ENVS, 1), 5.0, np.float32)
     step = answers(ActionRepeat(ClipReward(walk(22.0)), 3), actions)[1]
     np.testing.assert_array_equal(step.reward[:, 0, 0], [-3.0, -2.0])
@@ -209,7 +209,7 @@ def test_a_time_limit_cuts_and_resets(stack: int) -> None:
     np.testing.assert_array_equal(step.reward, np.where(clock > 0.0, -15.0, 0.0))
 
 
-def test_a_time_limit_lets_earlier_ends_be_ends() -> None:
+def test_time_limit_keeps_earlier_terminations() -> None:
     actions = np.full((12, 2, ENVS, 1), 5.0, np.float32)
     limited, free = (answers(w, actions)[1] for w in (TimeLimit(walk(22.0), 5), walk(22.0)))
     np.testing.assert_array_equal(limited.discount, free.discount)
@@ -228,7 +228,7 @@ def test_a_time_limit_equals_the_worlds_own() -> None:
     ("wrap", "remedy"), [(TimeLimit, "max_episode_steps"), (ActionRepeat, "frame_skip")]
 )
 @pytest.mark.parametrize("build", [pendulum_pool, pendulum_host])
-def test_worlds_that_cannot_stand_still_are_refused(wrap: Any, remedy: str, build: Any) -> None:
+def test_wrappers_refuse_environments_that_cannot_pause(wrap: Any, remedy: str, build: Any) -> None:
     world = build()
     with pytest.raises(Mistake, match=remedy):
         wrap(world, 4)

@@ -51,7 +51,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("text", EVERY)
-def test_a_change_keeps_what_is_not_its_own(text):
+def test_transition_augmentation_keeps_other_fields_unchanged(text):
     before = record()
     change = jax.jit(parse_augmentation(text))
     after = change(before, KEY)
@@ -65,7 +65,7 @@ def test_a_change_keeps_what_is_not_its_own(text):
     assert not np.array_equal(after.obs, change(before, jax.random.key(1)).obs)
 
 
-def test_noise_is_the_same_on_both_observations_and_of_the_size_asked_for():
+def test_augmentation_noise_is_shared_by_obs_and_next_obs_with_given_scale():
     before = record()
     for change, deviation in ((Gaussian(0.1), 0.1), (Uniform(0.1), 0.1 / 3**0.5)):
         after = change(before, KEY)
@@ -77,7 +77,7 @@ def test_noise_is_the_same_on_both_observations_and_of_the_size_asked_for():
     assert float(jnp.abs(Uniform(0.1)(before, KEY).obs - before.obs).max()) <= 0.1 + 1e-6
 
 
-def test_scaling_multiplies_a_row_by_one_number():
+def test_scaling_augmentation_multiplies_a_row_by_one_factor():
     before = record()
     after = Scaling(0.5, 2.0)(before, KEY)
     factor = after.obs / before.obs
@@ -87,7 +87,7 @@ def test_scaling_multiplies_a_row_by_one_number():
     assert 1.9 < float(factor.max()) <= 2.0 + 1e-4
 
 
-def test_mixing_moves_the_observation_towards_its_successor():
+def test_mixup_augmentation_moves_the_observation_towards_the_next():
     before = record()
     after = Mixup(0.4)(before, KEY)
     same(after.next_obs, before.next_obs)
@@ -108,7 +108,7 @@ def test_mixing_moves_the_observation_towards_its_successor():
     ],
     ids=["reflection", "permutation", "both", "choices"],
 )
-def test_a_symmetry_applied_twice_is_the_identity(change, discrete):
+def test_symmetry_augmentation_applied_twice_is_the_identity(change, discrete):
     before = record(discrete=discrete)
     once = change(before, KEY)
     assert not np.array_equal(once.obs, before.obs)
@@ -116,14 +116,14 @@ def test_a_symmetry_applied_twice_is_the_identity(change, discrete):
     same(change(once, KEY), before)
 
 
-def test_a_rotation_of_three_is_not_its_own_inverse():
+def test_permutation_augmentation_of_three_is_not_its_own_inverse():
     turn = permutation((1, 2, 0), share=1.0)
     before = record()
     np.testing.assert_array_equal(turn(before, KEY).obs[:, 0], before.obs[:, 1])
     same(turn(turn(turn(before, KEY), KEY), KEY).obs, before.obs)
 
 
-def test_only_a_share_of_the_rows_is_changed_and_each_wholly():
+def test_symmetry_augmentation_changes_a_share_of_whole_rows():
     before = record()
     after = reflection((-1, -1, -1), (-1, -1), share=0.25)(before, KEY)
     turned = np.asarray(after.obs[:, 0] != before.obs[:, 0])
@@ -134,7 +134,7 @@ def test_only_a_share_of_the_rows_is_changed_and_each_wholly():
     same(after.extras["next_action"], before.extras["next_action"] * sign)
 
 
-def test_the_steps_of_a_stretch_are_changed_together():
+def test_symmetry_augmentation_changes_all_steps_of_a_sequence_together():
     rows = record(rows=360)
     rows = jax.tree.map(lambda x: x.reshape(60, 6, *x.shape[1:]), rows)  # batch, time
     after = reflection((-1, 1, 1))(rows, KEY)
@@ -143,7 +143,7 @@ def test_the_steps_of_a_stretch_are_changed_together():
     assert 0.2 < turned.mean() < 0.8
 
 
-def test_a_systems_symmetry_leaves_its_transitions_true():
+def test_symmetry_augmentation_of_a_linear_system_keeps_its_dynamics():
     """Two carts on springs, mirrored and exchanged: x' = A x + B u."""
     coupling, push = np.array([[0.8, 0.1], [0.1, 0.8]]), 0.3 * np.eye(2)
     random = np.random.default_rng(0)
@@ -167,7 +167,7 @@ def test_a_systems_symmetry_leaves_its_transitions_true():
     assert np.abs(follows(wrong.obs, wrong.action) - wrong.next_obs).max() > 0.1
 
 
-def test_choices_are_exchanged_and_stay_empty_at_an_episodes_end():
+def test_symmetry_augmentation_permutes_discrete_actions():
     before = record(discrete=True)
     after = Symmetry((), (-1,) * 3, (1, 0, 2), (), 1.0)(before, KEY)
     np.testing.assert_array_equal(after.action, np.array([1, 0, 2])[before.action])
@@ -177,7 +177,7 @@ def test_choices_are_exchanged_and_stay_empty_at_an_episodes_end():
     np.testing.assert_array_equal(np.asarray(after.extras["next_action"])[going], expected[going])
 
 
-def test_names_say_everything():
+def test_augmentation_words_parse_to_transition_augmentations():
     assert parse_augmentation("gaussian") == Gaussian(3e-4)
     assert parse_augmentation("gaussian:0.0003") == Gaussian(0.0003)
     assert parse_augmentation("scaling:0.6,1.4") == Scaling(0.6, 1.4)
@@ -202,13 +202,13 @@ def test_names_say_everything():
         ("mixup:0", "alpha must be above 0 and finite, not 0"),
     ],
 )
-def test_wrong_names_cost_one_line(text, said):
+def test_augmentation_words_refuse_wrong_names(text, said):
     with pytest.raises(Mistake, match=said) as caught:
         parse_augmentation(text)
     assert "\n" not in str(caught.value)
 
 
-def test_only_vectors_of_floats_are_changed():
+def test_transition_augmentation_refuses_other_than_float_vectors():
     vector = spaces.Box(-1, 1, (3,), np.float32)
     fine = Spec(vector, spaces.Box(-1, 1, (2,), np.float32))
     choices = Spec(vector, spaces.Discrete(3))
@@ -232,7 +232,7 @@ def test_only_vectors_of_floats_are_changed():
         transition_augmentation.reflection((-1, 1, 1), (1, 1, 1))(record(), KEY)
 
 
-def test_actions_that_are_no_vector_have_no_symmetry():
+def test_symmetry_augmentation_refuses_actions_that_are_no_vector():
     """Neither several arrays nor one of more axes."""
     change, plain = permutation((1, 0, 2), (1, 0)), record()
     for action in ({"a": plain.action}, jnp.stack([plain.action] * 2, -1)):

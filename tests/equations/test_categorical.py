@@ -17,7 +17,7 @@ def random_distributions(rows=6, count=7):
     return (jnp.asarray(x, jnp.float32) for x in (values, chances))
 
 
-def test_the_projection_is_that_of_rlax():
+def test_categorical_projection_equals_rlax():
     """Of values that have other distances, some beyond both ends of the support."""
     support = categorical_values.make_support(-2.0, 3.0, 11)
     values, chances = random_distributions()
@@ -30,7 +30,7 @@ def test_the_projection_is_that_of_rlax():
     np.testing.assert_allclose(found, np.stack(expected), atol=1e-6)
 
 
-def test_a_projection_keeps_the_mean_of_what_lies_inside():
+def test_categorical_projection_keeps_the_mean_within_the_support():
     support = categorical_values.make_support(-20.0, 30.0, 9)
     values, chances = random_distributions()
     found = categorical_values.project_onto_support(values, chances, support)
@@ -38,14 +38,14 @@ def test_a_projection_keeps_the_mean_of_what_lies_inside():
     np.testing.assert_allclose(found @ support, (values * chances).sum(-1), rtol=1e-4, atol=1e-5)
 
 
-def test_the_papers_support():
+def test_categorical_support_matches_the_paper():
     """Its z_i for N = 51 on [-10, 10] are 0.4 apart."""
     support = np.asarray(categorical_values.make_support(-10.0, 10.0, 51))
     assert (support[0], support[25], support[50]) == pytest.approx((-10.0, 0.0, 10.0), abs=1e-5)
     np.testing.assert_allclose(np.diff(support), np.full(50, 0.4), rtol=1e-4)
 
 
-def test_expectation_cross_entropy_and_entropy():
+def test_categorical_expectation_cross_entropy_and_entropy_match_hand_values():
     support = categorical_values.make_support(0.0, 2.0, 3)
     logits = jnp.log(jnp.asarray([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]))
     np.testing.assert_allclose(

@@ -23,7 +23,7 @@ def test_gumbel_loss_by_hand():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_gumbel_loss_goes_on_along_its_tangent():
+def test_gumbel_loss_continues_along_its_tangent_past_the_clip():
     slope = jax.grad(lambda u: gumbel_loss(u, 1.0, 3.0))
     for error in (3.0, 5.0, 1000.0):
         np.testing.assert_allclose(slope(error), np.exp(3.0) - 1.0, rtol=1e-5)
@@ -67,12 +67,12 @@ def test_dual_loss_by_hand():
 
 
 @pytest.mark.parametrize(("weight", "expected"), [(0.6, 0.0), (0.7, 0.5), (0.9, 2.0)])
-def test_total_variation_minimiser_is_a_quantile(weight, expected):
+def test_dual_loss_total_variation_minimiser_is_a_quantile(weight, expected):
     """P(Q > v) = (1 - w) / w: 2/3, 3/7 and 1/9 of four targets are above -1..0, 0.5 and 2."""
     assert abs(minimiser(lambda u: dual_loss(u, weight, "total_variation")) - expected) < 0.01
 
 
-def test_chi_square_minimiser_solves_its_equation():
+def test_dual_loss_chi_square_minimiser_solves_its_equation():
     for weight in (0.4, 0.6, 0.8):
         v = minimiser(lambda u, w=weight: dual_loss(u, w, "chi_square"))
         above = np.maximum(TARGETS - v, 0.0)
@@ -82,13 +82,13 @@ def test_chi_square_minimiser_solves_its_equation():
 
 
 @pytest.mark.parametrize("divergence", ["total_variation", "chi_square"])
-def test_dual_limit_is_the_maximum(divergence):
+def test_dual_loss_minimiser_approaches_the_maximum(divergence):
     values = [minimiser(lambda u, w=w: dual_loss(u, w, divergence)) for w in (0.6, 0.8, 0.99)]
     assert values[0] <= values[1] <= values[2]
     assert abs(values[2] - TARGETS.max()) < 0.01
 
 
-def test_the_gumbel_scale_is_a_constant():
+def test_gumbel_scale_passes_no_gradient():
     mask = jnp.array([True, True])
     slope = jax.grad(lambda error: gumbel_scale(error, mask, 0.5, 7.0))(jnp.array([0.5, 2.0]))
     np.testing.assert_array_equal(slope, np.zeros(2))

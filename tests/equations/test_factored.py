@@ -21,18 +21,18 @@ def joint(q):
     return np.stack(columns, 1)
 
 
-def test_the_best_joint_action_is_the_best_of_each_choice():
+def test_factored_max_q_is_the_best_of_each_choice():
     np.testing.assert_allclose(max_q(jnp.asarray(Q), SIZES), joint(Q).max(1), rtol=1e-6)
 
 
-def test_q_of_an_action_is_that_of_the_table():
+def test_factored_q_of_choices_equals_the_joint_action_table():
     for at, action in enumerate(JOINT):
         rows = jnp.broadcast_to(jnp.asarray(action, jnp.int32), (5, 3))
         found = q_of_choices(jnp.asarray(Q), rows, SIZES)
         np.testing.assert_allclose(found, joint(Q)[:, at], rtol=1e-5, atol=1e-6)
 
 
-def test_the_soft_value_is_the_expectation_over_all_joint_actions():
+def test_factored_soft_value_is_the_expectation_over_joint_actions():
     logits = np.random.default_rng(1).normal(size=Q.shape).astype(np.float32)
     alpha = 0.3
     parts = [np.exp(x) / np.exp(x).sum(1, keepdims=True) for x in np.split(logits, STARTS[1:], 1)]
@@ -43,7 +43,7 @@ def test_the_soft_value_is_the_expectation_over_all_joint_actions():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_advantages_of_each_choice_have_the_mean_zero():
+def test_factored_dueling_advantages_of_each_choice_have_mean_zero():
     value = jnp.arange(5.0)[:, None]
     found = np.asarray(dueling_choices(value, jnp.asarray(Q), SIZES))
     for part in np.split(found, STARTS[1:], 1):

@@ -10,7 +10,7 @@ from sterling.equations.flow_matching import flow_matching_loss, integrate_euler
 from sterling.nets.mlp import MLP
 
 
-def test_the_path_and_its_loss_by_hand():
+def test_flow_matching_path_and_loss_match_hand_values():
     noise, data = jnp.array([[1.0, 2.0]]), jnp.array([[3.0, -2.0]])
     np.testing.assert_allclose(interpolate(noise, data, jnp.array([[0.25]])), [[1.5, 1.0]])
     velocity = jnp.array([[2.0, 0.0]])
@@ -18,7 +18,7 @@ def test_the_path_and_its_loss_by_hand():
     np.testing.assert_allclose(flow_matching_loss(data - noise, noise, data), [0.0])
 
 
-def test_euler_steps_by_hand():
+def test_flow_euler_steps_match_hand_values():
     start = jnp.array([[1.0, -2.0]])
     found = integrate_euler(
         lambda x, t: jnp.broadcast_to(t, x.shape), start, 4
@@ -28,7 +28,7 @@ def test_euler_steps_by_hand():
     np.testing.assert_allclose(found, start * 1.1**10, rtol=1e-5)
 
 
-def test_the_exact_field_of_a_normal_carries_noise_to_it():
+def test_flow_of_exact_normal_velocity_carries_noise_to_the_normal():
     """For data N(m, s^2) the mean velocity is known in closed form."""
     m, s = 2.0, 0.5
 
@@ -44,7 +44,7 @@ def test_the_exact_field_of_a_normal_carries_noise_to_it():
 
 
 @pytest.mark.slow
-def test_two_modes_are_recovered():
+def test_flow_matching_recovers_two_modes():
     net = MLP.uniform(jax.random.key(0), (2, 64, 64, 1), "elu")
 
     def field(net, x, t):

@@ -18,21 +18,21 @@ Q = constant_array([[1.0, 2.0], [3.0, 4.0]])
 V = constant_array([[2.0, 1.0], [1.0, 2.0]])
 
 
-def test_ratios_multiply_up():
+def test_importance_ratios_accumulate_by_product():
     np.testing.assert_allclose(eq.cumulative_ratio(LOG_PI, LOG_MU), RATIO, rtol=1e-6)
 
 
-def test_ratios_can_be_bounded():
+def test_importance_ratios_are_clipped_at_the_bound():
     found = eq.cumulative_ratio(LOG_PI, LOG_MU, 1.25)
     np.testing.assert_allclose(found, [[1.25, 1.0], [0.5, 1.25]], rtol=1e-6)
 
 
-def test_what_the_policy_never_does_counts_nothing_from_then_on():
+def test_importance_ratio_is_zero_after_an_action_the_policy_never_takes():
     log_pi = jnp.array([[0.0, -jnp.inf, 0.0]])
     np.testing.assert_array_equal(eq.cumulative_ratio(log_pi, jnp.zeros((1, 3))), [[1.0, 0.0, 0.0]])
 
 
-def test_weighted_means_do_not_see_how_large_ratios_are():
+def test_relative_importance_ratios_stay_finite_over_long_episodes():
     """Two hundred steps at one nat each, where float32 ends at 88."""
     near = eq.cumulative_ratio(LOG_PI, LOG_MU)
     relative = eq.relative_ratio(LOG_PI, LOG_MU)
@@ -49,12 +49,12 @@ def test_weighted_means_do_not_see_how_large_ratios_are():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_relative_ratios_are_bounded_before_they_are_compared():
+def test_relative_importance_ratios_are_clipped_before_normalisation():
     found = eq.relative_ratio(LOG_PI, LOG_MU, 1.25)  # of [[2, 1], [0.5, 1.5]], cut at 1.25
     np.testing.assert_allclose(found, [[1.0, 0.8], [0.4, 1.0]], rtol=1e-6)
 
 
-def test_a_column_without_weight_adds_nothing():
+def test_weighted_importance_sampling_ignores_columns_without_weight():
     terms, weights = jnp.array([[2.0, 5.0], [4.0, 7.0]]), jnp.array([[1.0, 0.0], [2.0, 0.0]])
     np.testing.assert_allclose(eq.ratio_of_sums((terms, weights)), 6.0 / 3.0, rtol=1e-6)
     # ratio 2 of column 0: 2 + 2 (2 - 2) / 3 and 2 + 2 (4 - 4) / 3; column 1 divides by nothing
@@ -66,7 +66,7 @@ def test_a_column_without_weight_adds_nothing():
     np.testing.assert_allclose(eq.episode_contributions(light), [0.4, 1.2], rtol=1e-6)
 
 
-def test_what_no_episode_would_have_done_is_no_number_to_divide_by():
+def test_relative_importance_ratio_is_zero_where_no_episode_has_weight():
     log_pi = jnp.full((2, 2), -jnp.inf)
     np.testing.assert_array_equal(eq.relative_ratio(log_pi, jnp.zeros((2, 2))), jnp.zeros((2, 2)))
 
@@ -92,11 +92,11 @@ def test_what_no_episode_would_have_done_is_no_number_to_divide_by():
     ],
     ids=["is", "wis", "pdis", "wpdis", "dr", "wdr"],
 )
-def test_estimators_equal_what_a_person_finds(made, by_hand):
+def test_importance_sampling_estimators_match_hand_values(made, by_hand):
     np.testing.assert_allclose(eq.ratio_of_sums(made()), by_hand, rtol=1e-6)
 
 
-def test_the_same_policy_gives_the_mean_return_by_every_estimator():
+def test_importance_sampling_of_the_same_policy_is_the_mean_return():
     ones = jnp.ones((2, 2))
     for estimator in (
         *(eq.trajectory_is, eq.weighted_trajectory_is),
@@ -105,7 +105,7 @@ def test_the_same_policy_gives_the_mean_return_by_every_estimator():
         np.testing.assert_allclose(eq.ratio_of_sums(estimator(ones, REWARD, GAMMA)), 4.5, rtol=1e-6)
 
 
-def test_a_right_model_leaves_no_variance_in_a_world_without_chance():
+def test_doubly_robust_with_exact_model_has_no_variance():
     """Deterministic world, deterministic judged policy: DR is V of the start for every episode
     whose actions it would have taken, and for the others too."""
     reward = jnp.array([[1.0, 4.0], [0.0, 4.0]])  # the second episode did something else first
@@ -116,14 +116,14 @@ def test_a_right_model_leaves_no_variance_in_a_world_without_chance():
     np.testing.assert_allclose(terms[:, 0], [3.0, 3.0], rtol=1e-6)
 
 
-def test_counts_are_a_resample():
+def test_importance_sampling_counts_equal_a_bootstrap_resample():
     sums = eq.weighted_per_decision_is(RATIO, REWARD, GAMMA)
     twice = jax.tree.map(lambda x: jnp.concatenate([x, x[:1]]), sums)
     counted = eq.ratio_of_sums(sums, jnp.array([2.0, 1.0]))
     np.testing.assert_allclose(counted, eq.ratio_of_sums(twice), rtol=1e-6)
 
 
-def test_contributions_average_to_the_estimate():
+def test_importance_sampling_episode_contributions_average_to_the_estimate():
     for estimator in (eq.trajectory_is, eq.weighted_trajectory_is, eq.weighted_per_decision_is):
         sums = estimator(RATIO, REWARD, GAMMA)
         np.testing.assert_allclose(

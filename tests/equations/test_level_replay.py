@@ -13,7 +13,7 @@ LAST = constant_array([3, 7, 0, 8], np.int32)
 SEEN = constant_array(np.asarray(LAST) > 0)
 
 
-def test_priorities_by_rank():
+def test_level_replay_rank_priorities_match_hand_values():
     """Ranks 3, 1, -, 2; with beta 0.5 weights 1/9, 1, 0, 1/4, which are 4, 36, 0, 9 of 49."""
     found = plr.rank_probabilities(SCORE, SEEN, 0.5)
     np.testing.assert_allclose(found, np.array([4, 36, 0, 9]) / 49, rtol=1e-6)
@@ -24,7 +24,7 @@ def test_priorities_by_rank():
     np.testing.assert_allclose(sharp, np.array([3.0**-10, 1, 0, 2.0**-10]) / total, rtol=1e-5)
 
 
-def test_staleness():
+def test_level_replay_staleness_matches_hand_values():
     """After 10 episodes levels are 7, 3, - and 2 episodes old."""
     found = plr.staleness_probabilities(jnp.int32(10), LAST, SEEN)
     np.testing.assert_allclose(found, np.array([7, 3, 0, 2]) / 12, rtol=1e-6)
@@ -34,7 +34,7 @@ def test_staleness():
     np.testing.assert_allclose(new, [0.5, 0.5, 0.0])
 
 
-def test_chances_of_the_next_level():
+def test_level_replay_probabilities_mix_rank_and_staleness():
     """Three of four are seen: 3/4 of the mixture, and 1/4 for the one that is not."""
     found = plr.level_probabilities(SCORE, LAST, jnp.int32(10), beta=0.5, rho=0.1)
     rank, stale = np.array([4, 36, 0, 9]) / 49, np.array([7, 3, 0, 2]) / 12
@@ -43,7 +43,7 @@ def test_chances_of_the_next_level():
     assert float(found.sum()) == pytest.approx(1.0)
 
 
-def test_at_first_all_are_new_and_at_last_none_is():
+def test_level_replay_probabilities_when_all_or_no_levels_are_new():
     none = plr.level_probabilities(
         jnp.zeros(5), jnp.zeros(5, jnp.int32), jnp.int32(0), beta=0.1, rho=0.1
     )
@@ -53,7 +53,7 @@ def test_at_first_all_are_new_and_at_last_none_is():
     assert float(found[4]) > 0.99
 
 
-def test_scores_are_the_mean_size_of_errors_of_each_level():
+def test_level_scores_are_the_mean_absolute_error_of_each_level():
     error = jnp.array([[1.0, -3.0, 9.0], [0.5, -0.5, 2.0]])
     level = jnp.array([[1, 1, 1], [3, 3, 0]], jnp.int32)
     mask = jnp.array([[True, True, False], [True, True, True]])
@@ -63,7 +63,7 @@ def test_scores_are_the_mean_size_of_errors_of_each_level():
     np.testing.assert_allclose(slow, [6.5, 7 - 0.19 * 5, 7.0, 7 - 0.19 * 6.5], rtol=1e-6)
 
 
-def test_levels_are_drawn_by_their_chances():
+def test_levels_are_drawn_by_their_replay_probabilities():
     chance = jnp.array([0.0, 0.5, 0.0, 0.3, 0.2, 0.0])
     share = jax.random.uniform(jax.random.key(0), (20_000,))
     found = (
@@ -75,7 +75,7 @@ def test_levels_are_drawn_by_their_chances():
     np.testing.assert_array_equal(ends, [1, 1, 3, 3, 4])
 
 
-def test_several_levels_are_drawn_without_replacement():
+def test_distinct_levels_are_drawn_without_replacement():
     """Second is one of the others by its share of what is left: of 0.5, 0.3 and 0.2 in turn."""
     chance = jnp.array([0.5, 0.0, 0.3, 0.2])
     own = jax.random.split(jax.random.key(0), 20_000)

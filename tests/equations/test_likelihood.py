@@ -22,13 +22,13 @@ MASK = constant_array([[True, True, True], [True, True, False]])
         ("sum", [[4.0] * 3, [1.5, 1.5, 1.0]]),
     ],
 )
-def test_ratios_by_hand(level, ratio):
+def test_likelihood_ratios_by_level_match_hand_values(level, ratio):
     found = likelihood_ratios.log_ratio(NEW, OLD, MASK, level)
     np.testing.assert_allclose(jnp.exp(found), ratio, rtol=1e-6)
 
 
 @pytest.mark.parametrize("level", likelihood_ratios.RATIO_LEVELS)
-def test_what_was_not_sampled_is_never_read(level):
+def test_likelihood_ratio_never_reads_masked_tokens(level):
     filled = jnp.where(MASK, NEW, jnp.nan)
 
     def loss(log_prob):
@@ -40,7 +40,7 @@ def test_what_was_not_sampled_is_never_read(level):
     assert gradient[1, 2] == 0.0
 
 
-def test_old_probabilities_pass_no_gradient():
+def test_likelihood_ratio_passes_no_gradient_to_old_log_probs():
     for level in likelihood_ratios.RATIO_LEVELS:
         found = jax.grad(
             lambda old, how=level: likelihood_ratios.log_ratio(NEW, old, MASK, how).sum()
@@ -58,7 +58,7 @@ def gspo(log_prob, advantage, weights, old=OLD, mask=MASK):
 
 @pytest.mark.parametrize("advantage", [[1.0, -1.0], [-1.0, -2.0], [1.0, 2.0]])
 @pytest.mark.parametrize("near", [1.0, 0.01])  # beyond the clip, and within it
-def test_gradient_per_token_is_gspos_where_a_row_shares_its_advantage(advantage, near):
+def test_token_level_gradient_equals_gspo_for_a_shared_row_advantage(advantage, near):
     new, advantage = OLD + near * (NEW - OLD), jnp.asarray(advantage)
 
     def by_token(log_prob):
@@ -73,7 +73,7 @@ def test_gradient_per_token_is_gspos_where_a_row_shares_its_advantage(advantage,
     np.testing.assert_allclose(gradient, through_mean, rtol=1e-5, atol=1e-7)
 
 
-def test_gradient_per_token_is_not_gspos_where_advantages_differ_in_a_row():
+def test_token_level_gradient_differs_from_gspo_for_unequal_advantages():
     advantage = jnp.asarray([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
 
     def loss(log_prob):
@@ -82,7 +82,7 @@ def test_gradient_per_token_is_not_gspos_where_advantages_differ_in_a_row():
     np.testing.assert_allclose(jax.grad(loss)(NEW), advantage)  # the mean's would be 1/3 each
 
 
-def test_sum_is_the_answers_own_ratio_with_its_own_gradient():
+def test_sum_level_ratio_is_the_ratio_of_the_whole_answer():
     def loss(log_prob):
         ratio = jnp.exp(likelihood_ratios.log_ratio(log_prob, OLD, MASK, "sum"))
         return token_averages.aggregate(ratio, MASK, jnp.zeros(2, jnp.int32), "sequence")
@@ -92,7 +92,7 @@ def test_sum_is_the_answers_own_ratio_with_its_own_gradient():
     np.testing.assert_allclose(gradient, [[2.0] * 3, [0.75, 0.75, 0.0]], rtol=1e-6)
 
 
-def test_weights_of_stale_samples_are_cut_and_constant():
+def test_behaviour_weights_of_stale_samples_are_clipped_and_constant():
     found = likelihood_ratios.behaviour_weight(NEW, OLD, MASK, 2.5)
     np.testing.assert_allclose(found, [[2.0, 0.5, 2.5], [0.5, 2.5, 1.0]], rtol=1e-6)
     whole = likelihood_ratios.behaviour_weight(NEW, OLD, MASK, jnp.inf, "sum")
@@ -101,7 +101,7 @@ def test_weights_of_stale_samples_are_cut_and_constant():
     np.testing.assert_array_equal(gradient, np.zeros((2, 3)))
 
 
-def test_uncut_weights_make_a_stale_mean_that_of_the_newer_policy():
+def test_unclipped_behaviour_weights_make_the_stale_mean_unbiased():
     """E_behaviour[w f] = E_proximal[f], by enumeration of the answers of two tokens."""
     rng = np.random.default_rng(0)
     proximal, behaviour = (
@@ -117,14 +117,14 @@ def test_uncut_weights_make_a_stale_mean_that_of_the_newer_policy():
     )
 
 
-def test_tokens_and_rows_outside_the_band_are_not_kept():
+def test_ratio_bounds_drop_tokens_and_rows_outside():
     token = likelihood_ratios.within_ratio_bounds(NEW, OLD, MASK, low=0.6, high=3.5)
     np.testing.assert_array_equal(token, [[True, False, False], [False, True, False]])
     row = likelihood_ratios.within_ratio_bounds(NEW, OLD, MASK, "sum", low=0.0, high=3.0)
     np.testing.assert_array_equal(row, [[False] * 3, [True, True, False]])
 
 
-def test_the_ends_of_the_band_are_kept():
+def test_ratio_bounds_include_their_ends():
     same = likelihood_ratios.within_ratio_bounds(OLD, OLD, MASK, low=0.5, high=1.0)
     np.testing.assert_array_equal(same, MASK)
     np.testing.assert_array_equal(
@@ -132,13 +132,13 @@ def test_the_ends_of_the_band_are_kept():
     )
 
 
-def test_a_row_without_tokens_has_a_ratio_of_one():
+def test_likelihood_ratio_of_a_row_without_tokens_is_one():
     nothing = jnp.zeros((2, 3), bool)
     for level in likelihood_ratios.RATIO_LEVELS:
         found = likelihood_ratios.log_ratio(NEW, OLD, nothing, level)
         np.testing.assert_array_equal(found, np.zeros((2, 3)))
 
 
-def test_unknown_levels_are_refused_with_the_nearest():
+def test_likelihood_ratio_refuses_unknown_levels_and_names_the_nearest():
     with pytest.raises(Mistake, match="did you mean sequence"):
         likelihood_ratios.log_ratio(NEW, OLD, MASK, "seq")

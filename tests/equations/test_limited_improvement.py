@@ -60,7 +60,7 @@ def of_limits(learned, duals):
     return limited_kl_losses(learned["kl"], duals, LIMITS, every)[0]
 
 
-def test_v_mpo_is_rlax_s():
+def test_v_mpo_losses_equal_rlax():
     learned, value = numbers()
     rows = {"advantage": value[0], "mask": jnp.ones(ROWS, bool)}
     config = v_mpo.Config(temperature_kl=EPSILON)
@@ -82,7 +82,7 @@ def test_v_mpo_is_rlax_s():
     agree(ours, theirs, learned)
 
 
-def test_mpo_is_rlax_s():
+def test_mpo_losses_equal_rlax():
     learned, value = numbers(1)
 
     def ours(learned):
@@ -102,7 +102,7 @@ def test_mpo_is_rlax_s():
     agree(ours, theirs, learned)
 
 
-def test_at_the_best_temperature_the_weights_keep_the_limit():
+def test_mpo_weights_at_the_optimal_temperature_meet_the_kl_limit():
     """What the temperature's loss is for: KL(q || p) is its ``limit`` where its slope is 0."""
     value = jnp.asarray([0.0, 1.0, 3.0, -2.0])
     log_prior = jnp.log(jnp.asarray([0.1, 0.2, 0.3, 0.4]))
@@ -123,11 +123,11 @@ def test_at_the_best_temperature_the_weights_keep_the_limit():
 
 
 @pytest.mark.parametrize("value", [1e-6, 0.5, 10.0, 1000.0])
-def test_a_dual_variable_begins_at_its_setting(value):
+def test_mpo_dual_variable_begins_at_its_setting(value):
     np.testing.assert_allclose(positive(raw_dual(value)), value, rtol=1e-3)
 
 
-def test_the_upper_half_is_of_the_rows_that_count():
+def test_v_mpo_upper_half_counts_unmasked_rows_only():
     x = jnp.asarray([5.0, 1.0, 2.0, 9.0, 3.0, 2.0])
     mask = jnp.asarray([True, True, True, False, True, True])
     np.testing.assert_array_equal(upper_half(x, mask), [True, False, False, False, True, False])
@@ -135,7 +135,7 @@ def test_the_upper_half_is_of_the_rows_that_count():
     assert not upper_half(x, jnp.zeros(6, bool)).any()
 
 
-def test_the_parts_of_a_normal_s_kl_are_the_kls_of_half_changed_ones():
+def test_normal_kl_splits_into_mean_and_deviation_parts():
     """And by the equations of V-MPO's appendix: 1/2 (m - m')^2 / s^2 and the rest."""
     rng = np.random.default_rng(3)
     mean, log_std, new_mean, new_log_std = rng.normal(size=(4, 6, 2)).astype(np.float32)

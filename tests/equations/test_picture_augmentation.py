@@ -55,7 +55,7 @@ def by_loops(place):
     return made
 
 
-def test_shifts_by_whole_pixels_repeat_the_edges():
+def test_picture_shift_by_whole_pixels_repeats_the_edges():
     change = Shift(3)
     dy, dx = (np.asarray(each) for each in change.draw(KEY, ROWS))
     assert set(dy) == set(dx) == set(range(-3, 4))
@@ -66,7 +66,7 @@ def test_shifts_by_whole_pixels_repeat_the_edges():
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
-def test_shifts_by_fractions_of_pixels_are_bilinear(kind):
+def test_picture_shift_by_subpixels_is_bilinear(kind):
     change = Shift(3, subpixel=True)
     dy, dx = (np.asarray(each, np.float64) for each in change.draw(KEY, ROWS))
     for drawn in (dy, dx):
@@ -79,7 +79,7 @@ def test_shifts_by_fractions_of_pixels_are_bilinear(kind):
     assert np.abs(np.asarray(found, np.float64) - wanted).max() < rounding
 
 
-def test_what_a_translation_brings_in_is_black():
+def test_picture_translation_fills_with_black():
     change = Translate(4)
     dy, dx = (np.asarray(each) for each in Shift(4).draw(KEY, ROWS))
 
@@ -92,7 +92,7 @@ def test_what_a_translation_brings_in_is_black():
     np.testing.assert_array_equal(found, by_loops(place))
 
 
-def test_crops_are_enlarged_parts():
+def test_picture_crop_is_resized_to_the_full_picture():
     change = Crop(4)
     less, top, left = (np.asarray(each) for each in change.draw(KEY, ROWS))
     assert set(less) == set(range(5))
@@ -110,7 +110,7 @@ def test_crops_are_enlarged_parts():
     np.testing.assert_array_equal(np.asarray(found)[whole], PICTURES[whole])
 
 
-def test_a_cutout_is_one_black_rectangle():
+def test_picture_cutout_blackens_one_rectangle():
     change = Cutout(2, 5)
     first, end = (np.asarray(each) for each in change.draw(KEY, ROWS, (HEIGHT, WIDTH)))
     assert set((end - first).ravel()) == {2, 3, 4, 5}
@@ -138,7 +138,7 @@ LAYOUTS = {  # spaces, and how their axes come from (height, width, frame, chann
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_every_frame_and_channel_moves_alike(name):
+def test_picture_augmentation_moves_all_frames_and_channels_alike(name):
     """Pictures of the same numbers in all frames and channels stay so, whatever their axes."""
     shape, order = LAYOUTS[name]
     spec = Spec(spaces.Box(0, 255, shape, np.uint8), ACTION)
@@ -155,7 +155,7 @@ def test_every_frame_and_channel_moves_alike(name):
     assert not np.array_equal(after.next_obs, after.obs)  # draws of its own
 
 
-def test_only_the_pictures_of_an_observation_change():
+def test_picture_augmentation_changes_only_pictures_of_a_dict_observation():
     """Two pictures move alike; vectors, bytes among them, stay."""
     picture = spaces.Box(0, 255, (HEIGHT, WIDTH), np.uint8)
     space = spaces.Dict({"z": spaces.Box(0, 255, (4,), np.uint8), "right": picture,
@@ -171,7 +171,7 @@ def test_only_the_pictures_of_an_observation_change():
     assert not np.array_equal(after["left"], grey)
 
 
-def test_the_steps_of_a_sequence_move_alike():
+def test_picture_augmentation_moves_all_steps_of_a_sequence_alike():
     """The successor of a step is the observation of the next one, moved as it is there."""
     change = fit_augmentation(
         "shift:3", Spec(spaces.Box(0, 255, (HEIGHT, WIDTH), np.uint8), ACTION)
@@ -183,7 +183,7 @@ def test_the_steps_of_a_sequence_move_alike():
     assert not np.array_equal(after.obs, obs)
 
 
-def test_a_key_changes_the_draws_and_nothing_else():
+def test_picture_augmentation_changes_draws_by_key_and_no_other_field():
     spec = Spec(spaces.Box(0, 255, (HEIGHT, WIDTH), np.uint8), ACTION)
     grey = jnp.asarray(PICTURES[..., 0])
     before = record(grey, grey)
@@ -196,7 +196,7 @@ def test_a_key_changes_the_draws_and_nothing_else():
             np.testing.assert_array_equal(getattr(one, name), getattr(before, name))
 
 
-def test_floats_are_pictures_by_shape_if_an_encoder_for_pictures_is_chosen():
+def test_picture_augmentation_accepts_float_pictures_if_an_encoder_is_chosen():
     wide = spaces.Box(-np.inf, np.inf, (5, 5), np.float32)
     assert picture_layouts(Spec(wide, ACTION)) == (None,)
     chosen = dataclasses.replace(Spec(wide, ACTION), encoder="grid")
@@ -204,7 +204,7 @@ def test_floats_are_pictures_by_shape_if_an_encoder_for_pictures_is_chosen():
     assert isinstance(fit_augmentation("shift:1", chosen), OnPictures)
 
 
-def test_words():
+def test_augmentation_words_parse_to_picture_augmentations():
     assert parse_augmentation("shift") == Shift(4)
     assert parse_augmentation("shift:2") == Shift(2)
     assert parse_augmentation("subpixel-shift") == Shift(4, subpixel=True)
@@ -224,7 +224,7 @@ def test_words():
         ("cutout:1,2,3", "Write cutout:LEAST,MOST"),
     ],
 )
-def test_wrong_words_cost_one_line(text, said):
+def test_picture_augmentation_refuses_wrong_words(text, said):
     if said is None:
         assert parse_augmentation(text) == Cutout(4, 30)
         return
@@ -233,7 +233,7 @@ def test_wrong_words_cost_one_line(text, said):
     assert "\n" not in str(caught.value)
 
 
-def test_what_does_not_fit_the_pictures_costs_one_line():
+def test_picture_augmentation_refuses_spaces_that_do_not_fit():
     vector = Spec(spaces.Box(-1, 1, (3,), np.float32), ACTION)
     with pytest.raises(Mistake, match=r"shift:4 changes pictures, and Box.* has none\."):
         fit_augmentation("shift:4", vector)
@@ -247,7 +247,7 @@ def test_what_does_not_fit_the_pictures_costs_one_line():
         fit_augmentation("gaussian", small)
 
 
-def test_resampling_at_its_own_places_changes_nothing():
+def test_picture_resample_at_pixel_positions_is_the_identity():
     rows = jnp.broadcast_to(jnp.arange(HEIGHT), (ROWS, HEIGHT))
     columns = jnp.broadcast_to(jnp.arange(WIDTH), (ROWS, WIDTH))
     np.testing.assert_array_equal(resample(jnp.asarray(PICTURES), rows, columns), PICTURES)

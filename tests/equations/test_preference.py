@@ -16,7 +16,7 @@ def logistic(z):
     return np.log1p(np.exp(-z))
 
 
-def test_totals_and_means_leave_out_what_is_masked():
+def test_answer_log_prob_sums_and_means_ignore_masked_tokens():
     log_prob = jnp.asarray([[-1.0, -3.0, jnp.nan], [jnp.nan, jnp.nan, jnp.nan]])
     mask = jnp.asarray([[True, True, False], [False, False, False]])
     np.testing.assert_allclose(preference_losses.sequence_log_prob(log_prob, mask), [-4.0, 0.0])
@@ -29,7 +29,7 @@ def test_dpo_and_its_smoothing():
     np.testing.assert_allclose(smooth, 0.9 * logistic(Z) + 0.1 * logistic(-Z), rtol=1e-6)
 
 
-def test_smoothing_is_best_where_the_margin_says_how_many_labels_are_right():
+def test_dpo_label_smoothing_minimum_is_at_the_true_log_odds():
     right = jnp.asarray([np.log(0.8 / 0.2)], jnp.float32)
     slope = jax.grad(lambda c: preference_losses.dpo(c, jnp.zeros(1), 1.0, 0.2).sum())(right)
     np.testing.assert_allclose(slope, [0.0], atol=1e-6)
@@ -43,7 +43,7 @@ def test_ipo_with_and_without_lengths():
     np.testing.assert_allclose(found, (np.asarray([1.0, 0.0, -1.5]) - 2.0) ** 2)
 
 
-def test_hinge():
+def test_hinge_preference_loss_matches_hand_values():
     np.testing.assert_allclose(preference_losses.hinge(CHOSEN, REJECTED, 0.5), [0.0, 1.0, 2.0])
 
 
@@ -69,7 +69,7 @@ def test_ktos_reference_is_a_constant_and_never_negative():
     assert float(slope) == 0.0
 
 
-def test_orpo_is_the_ratio_of_odds():
+def test_orpo_loss_is_the_log_ratio_of_odds():
     chosen, rejected = np.asarray([0.9, 0.5, 0.2]), np.asarray([0.6, 0.5, 0.4])
     ratio = (chosen / (1 - chosen)) / (rejected / (1 - rejected))
     of = [jnp.log(jnp.asarray(each, jnp.float32)) for each in (chosen, rejected)]
@@ -95,7 +95,7 @@ def test_orpo_is_exact_for_an_answer_that_is_almost_certain():
     np.testing.assert_allclose(found, [np.log1p(np.exp(-odds))], rtol=1e-5)
 
 
-def test_simpo():
+def test_simpo_loss_matches_hand_values():
     found = preference_losses.simpo(CHOSEN, REJECTED, 0.5, 0.25)
     np.testing.assert_allclose(found, logistic(Z - 0.25), rtol=1e-6)
 
@@ -110,7 +110,7 @@ def test_bradley_terry_with_margin_and_centring():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_a_sure_answer_counts_as_one_in_ten_million_less_than_sure():
+def test_orpo_loss_caps_the_odds_of_a_certain_answer():
     """log odds of exp(-1e-7): -1e-7 - ln(1 - exp(-1e-7)) = 16.118."""
     sure, even = jnp.zeros(1), jnp.full(1, -np.log(2.0))  # log odds of a half: 0
     np.testing.assert_allclose(preference_losses.orpo(even, sure, 0.5), 0.5 * 16.11810, rtol=1e-4)

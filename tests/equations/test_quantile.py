@@ -8,7 +8,7 @@ import rlax
 from sterling.equations.quantile_losses import quantile_huber, quantile_middles
 
 
-def test_the_loss_is_that_of_rlax():
+def test_quantile_huber_loss_equals_rlax():
     """rlax sums over the quantiles of one row; here it is their mean."""
     rng = np.random.default_rng(0)
     quantiles, targets = (jnp.asarray(rng.normal(size=(6, n)) * 2.0, jnp.float32) for n in (5, 7))
@@ -22,7 +22,7 @@ def test_the_loss_is_that_of_rlax():
     np.testing.assert_allclose(found * 5.0, expected, rtol=1e-5)
 
 
-def test_the_loss_is_least_at_the_quantiles():
+def test_quantile_huber_loss_is_minimal_at_the_quantiles():
     """Nearly without Huber's parabola, the minimum is at the empirical quantiles."""
     targets = jnp.linspace(-1.0, 1.0, 1001)
     shares = quantile_middles(4)
@@ -35,6 +35,6 @@ def test_the_loss_is_least_at_the_quantiles():
     assert (jnp.abs(jax.grad(loss)(expected + 0.2)) > 0.01).all()
 
 
-def test_targets_are_constants():
+def test_quantile_huber_loss_passes_no_gradient_to_targets():
     slope = jax.grad(lambda y: quantile_huber(jnp.zeros(2), y, quantile_middles(2)))
     np.testing.assert_array_equal(slope(jnp.ones(3)), jnp.zeros(3))

@@ -30,7 +30,7 @@ def advantages(reward, discount, values, last, mask, *, lam, gamma):
     )
 
 
-def test_two_steps_by_hand():
+def test_gae_of_two_steps_matches_hand_values():
     # delta_1 = 2 + 0.9 * 3 - 1 = 3.7, delta_0 = 1 + 0.9 * 1 - 0.5 = 1.4
     # A_1 = 3.7, A_0 = 1.4 + 0.9 * 0.8 * 3.7 = 4.064
     found = advantages(
@@ -39,14 +39,14 @@ def test_two_steps_by_hand():
     np.testing.assert_allclose(found, [4.064, 3.7], rtol=1e-6)
 
 
-def test_an_end_does_not_bootstrap():
+def test_gae_does_not_bootstrap_at_termination():
     found = advantages(
         [1.0, 5.0], [1.0, 0.0], [0.5, 1.0, 100.0], [False, True], [True] * 2, lam=1.0, gamma=0.5
     )
     np.testing.assert_allclose(found, [1.0 + 0.5 * 5.0 - 0.5, 4.0], rtol=1e-6)
 
 
-def test_a_cut_in_the_middle_bootstraps_and_leaks_nothing():
+def test_gae_bootstraps_at_truncation_and_does_not_leak_across_episodes():
     """Row 1 is cut, row 2 is the reset (masked), rows 3 and 4 are the next episode."""
     reward, discount = [1.0, 1.0, 0.0, 7.0, 9.0], [1.0] * 5
     last, mask = [False, True, False, False, False], [True, True, False, True, True]
@@ -62,12 +62,12 @@ def test_a_cut_in_the_middle_bootstraps_and_leaks_nothing():
     np.testing.assert_array_equal(found[:2], again[:2])
 
 
-def test_masked_row_at_the_start_and_end_at_the_last_row():
+def test_continues_is_true_after_masked_start_and_false_at_a_last_row():
     last, mask = jnp.array([False, False, True]), jnp.array([False, True, True])
     np.testing.assert_array_equal(continues(last, mask), [True, True, False])
 
 
-def test_a_row_without_a_mask_continues_nothing():
+def test_gae_trace_ends_at_a_masked_row():
     """Row 2 is where a world crashed: it ends row 1, although row 1 is not marked as a last one."""
     last, mask = jnp.array([False, False, True, False, False]), jnp.array([True] * 5)
     np.testing.assert_array_equal(continues(last, mask), [True, True, False, True, False])
@@ -97,7 +97,7 @@ def test_gae_equals_rlax(seed, lam, gamma):
     np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-5)
 
 
-def test_lambda_one_is_the_discounted_return_less_the_value():
+def test_gae_with_lambda_one_is_the_discounted_return_less_the_value():
     rng = np.random.default_rng(0)
     reward, values = rng.normal(size=6), rng.normal(size=7)
     found = advantages(reward, [1.0] * 6, values, [False] * 6, [True] * 6, lam=1.0, gamma=0.9)
@@ -105,7 +105,7 @@ def test_lambda_one_is_the_discounted_return_less_the_value():
     np.testing.assert_allclose(found[0], total - values[0], rtol=1e-5)
 
 
-def test_envs_are_independent_columns():
+def test_gae_treats_envs_as_independent_columns():
     rng = np.random.default_rng(1)
     parts = [jnp.asarray(rng.normal(size=(5, 3)), jnp.float32) for _ in range(4)]
     trace = jnp.asarray(rng.random((5, 3)) < 0.7)
@@ -140,20 +140,20 @@ def test_clipped_value_takes_the_larger_error():
     np.testing.assert_allclose(found, [0.5 * 1.5**2, 0.5 * 0.9**2], rtol=1e-6)
 
 
-def test_a_value_that_moved_down_is_clipped_around_its_old_value():
+def test_clipped_value_loss_clips_a_decreased_value_around_the_old_one():
     value, old, target = jnp.array([-1.0]), jnp.array([1.0]), jnp.array([-1.0])
     found = clipped_value_loss(value, old, target, 0.5)  # limited to 0.5: an error of 1.5
     np.testing.assert_allclose(found, [0.5 * 1.5**2], rtol=1e-6)
 
 
-def test_kl_estimate_is_exact_on_average():
+def test_policy_kl_estimate_is_exact_on_average():
     old, new = np.array([0.2, 0.3, 0.5]), np.array([0.4, 0.4, 0.2])
     found = kl_estimate(jnp.asarray(np.log(new / old), jnp.float32))
     assert (np.asarray(found) >= 0.0).all()
     np.testing.assert_allclose((old * found).sum(), (old * np.log(old / new)).sum(), rtol=1e-5)
 
 
-def test_averages_leave_out_masked_rows():
+def test_masked_mean_and_standardise_ignore_masked_rows():
     x, mask = jnp.array([1.0, 3.0, 1e9]), jnp.array([True, True, False])
     assert masked_mean(x, mask) == 2.0
     assert masked_mean(x, jnp.zeros(3, bool)) == 0.0
@@ -161,7 +161,7 @@ def test_averages_leave_out_masked_rows():
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.5])
-def test_lambda_zero_is_the_td_error(lam):
+def test_gae_with_lambda_zero_is_the_td_error(lam):
     found = advantages(
         [1.0, 1.0], [1.0, 1.0], [0.0, 2.0, 3.0], [False] * 2, [True] * 2, lam=lam, gamma=1.0
     )

@@ -19,7 +19,7 @@ def test_soft_value_subtracts_the_weighted_log_probability():
     np.testing.assert_allclose(found, [1.1, 1.4], rtol=1e-6)
 
 
-def test_soft_value_of_choices_is_the_expectation_over_them():
+def test_discrete_soft_value_is_the_expectation_over_actions():
     probability = np.array([0.25, 0.75])
     q = np.array([4.0, 8.0])
     entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
@@ -29,7 +29,7 @@ def test_soft_value_of_choices_is_the_expectation_over_them():
     np.testing.assert_allclose(found, 7.0 + 0.5 * entropy, rtol=1e-6)
 
 
-def test_an_impossible_choice_adds_nothing_and_keeps_gradients_finite():
+def test_soft_value_ignores_impossible_actions_with_finite_gradients():
     def at(logits):
         log_prob = jax.nn.log_softmax(jnp.where(jnp.array([True, True, False]), logits, -1e9))
         return soft_value_discrete(jnp.array([1.0, 3.0, 1e6]), log_prob, 0.1)
@@ -39,14 +39,14 @@ def test_an_impossible_choice_adds_nothing_and_keeps_gradients_finite():
     np.testing.assert_allclose(slope, [-0.5, 0.5, 0.0], atol=1e-6)
 
 
-def test_the_best_soft_value_is_the_log_sum_exp():
+def test_soft_value_of_the_best_policy_is_the_log_sum_exp():
     """max over pi of V is alpha log sum exp(Q / alpha), reached by softmax(Q / alpha)."""
     q, alpha = jnp.array([0.3, -1.0, 0.8]), 0.7
     found = soft_value_discrete(q, jax.nn.log_softmax(q / alpha), alpha)
     np.testing.assert_allclose(found, alpha * jax.nn.logsumexp(q / alpha), rtol=1e-5)
 
 
-def test_temperature_falls_when_the_policy_is_more_random_than_asked():
+def test_temperature_loss_lowers_temperature_above_the_target_entropy():
     entropy = jnp.array([1.0, 3.0])
     loss = temperature_loss(jnp.log(jnp.float32(0.5)), entropy, -1.0)
     np.testing.assert_allclose(loss, [1.0, 2.0], rtol=1e-6)
@@ -62,6 +62,6 @@ def test_polyak_moves_by_its_share():
 
 
 @pytest.mark.parametrize(("alpha", "tuned", "first"), [(0.0, True, 1e-6), (0.0, False, 0.0)])
-def test_a_temperature_that_is_learned_does_not_begin_at_0(alpha, tuned, first):
+def test_initial_temperature_is_above_zero_if_tuned(alpha, tuned, first):
     assert float(initial_alpha(alpha, tuned)) == np.float32(first)
     assert float(initial_alpha(0.3, tuned)) == np.float32(0.3)

@@ -105,7 +105,7 @@ def test_advantages_equal_trl(name):
     np.testing.assert_allclose(found, CASES[name]["advantages"], rtol=1e-5, atol=1e-6)
 
 
-def test_the_fixed_tensors_reach_every_limit():
+def test_trl_reference_tensors_reach_every_clip_bound():
     """Otherwise the cases above would agree without having compared the limits."""
     new, advantage = log_prob(NEW), jnp.asarray(CASES["grpo"]["advantages"], jnp.float32)
     advantage = jnp.broadcast_to(advantage[:, None], MASK.shape)
@@ -220,6 +220,6 @@ def test_overlong_penalty_equals_trl():
     np.testing.assert_allclose(found, case["loss"], rtol=1e-6, atol=1e-7)
 
 
-def test_every_case_is_compared():
+def test_every_trl_reference_case_is_compared():
     compared = {*POLICY, *PREFERENCES, "reward model", "reward model, margin", "overlong"}
     assert compared == set(CASES)

@@ -19,18 +19,18 @@ def test_conjugate_gradient_solves_a_positive_definite_system():
     np.testing.assert_allclose(found, np.linalg.solve(matrix, target), rtol=1e-3, atol=1e-4)
 
 
-def test_conjugate_gradient_of_nothing_is_nothing():
+def test_conjugate_gradient_of_zero_is_zero():
     np.testing.assert_array_equal(conjugate_gradient(lambda x: x, jnp.zeros(3), 5), np.zeros(3))
 
 
 @pytest.mark.parametrize(
     ("most", "share"), [(2.0, 1.0), (0.5, 0.5), (0.3, 0.25), (0.125, 0.125), (0.1, 0.0)]
 )
-def test_the_line_search_takes_the_first_share_that_is_accepted(most, share):
+def test_line_search_takes_the_first_accepted_step(most, share):
     assert float(backtracking(lambda x: x <= most, 0.5, 4)) == share
 
 
-def test_kl_of_normals_and_choices_is_the_integral():
+def test_kl_of_normal_and_categorical_distributions_equals_numeric_integral():
     """Of normals by a fine sum over a line; of choices by the sum of p log(p / q)."""
     x, normal = np.linspace(-20.0, 20.0, 40001), lambda m, s: (m, np.log(s))
     (m, s), (n, t) = normal(0.3, 0.8), normal(-0.5, 1.7)

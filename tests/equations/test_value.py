@@ -29,7 +29,7 @@ def targets(steps):
     return total + decay * jnp.take_along_axis(jnp.asarray(NEXT_VALUE), final, 1), count
 
 
-def test_three_step_returns_are_the_published_ones():
+def test_n_step_returns_of_three_steps_equal_published_values():
     found, count = targets(3)
     np.testing.assert_allclose(found, THREE_STEP, rtol=1e-5)
     np.testing.assert_array_equal(count, [[3, 3, 3, 2, 1]] * 2)
@@ -44,7 +44,7 @@ def test_n_step_returns_equal_rlax(steps):
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_a_window_of_one_row_needs_no_product(counts):
+def test_n_step_return_of_a_single_row_compiles_without_a_product(counts):
     """A product over rows that always count would be a constant, which XLA computes slowly while it
     compiles, and warns of."""
     parts = jnp.array([[2.0]]), jnp.array([[0.5]]), jnp.array([[counts]])
@@ -60,7 +60,7 @@ def test_n_step_return_stops_where_rows_do_not_follow():
     assert (float(total), float(decay), int(count)) == (2.0, 0.25, 2)
 
 
-def test_huber_of_the_published_numbers():
+def test_huber_loss_equals_published_values():
     found = jnp.asarray([-2, 0.5, 0, 0.5, 2, 4, 132])
     wanted = jnp.asarray([0, -0.5, 0, 1, 1, 2, 0.3])
     expected = [1.5, 0.5, 0, 0.125, 0.5, 1.5, 131.2]
@@ -96,7 +96,7 @@ def test_td_errors_equal_rlax_with_and_without_double_selection():
     )
 
 
-def test_dueling_keeps_the_mean_at_the_value_and_the_order_of_the_advantages():
+def test_dueling_q_has_mean_value_and_advantage_order():
     q = value_losses.dueling(
         jnp.asarray([[2.0], [0.0]]), jnp.asarray([[1.0, 3.0, 5.0], [0.0, 0.0, 6.0]])
     )

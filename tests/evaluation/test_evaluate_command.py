@@ -39,7 +39,7 @@ def numbers(line):
 
 
 @pytest.mark.slow
-def test_a_run_is_put_beside_the_behaviour_of_its_log(made, capsys, monkeypatch):
+def test_evaluate_command_compares_a_run_with_the_behaviour_of_its_log(made, capsys, monkeypatch):
     home, _ = made
     quick = functools.partial(compare_with_behaviour, updates=20, width=8)
     monkeypatch.setattr("sterling.evaluation.compare_with_behaviour", quick)
@@ -54,7 +54,7 @@ def test_a_run_is_put_beside_the_behaviour_of_its_log(made, capsys, monkeypatch)
 
 
 @pytest.mark.slow
-def test_in_the_world_the_mode_differs_from_chance(made):
+def test_evaluate_run_in_the_environment_separates_mode_from_sampling(made):
     """The behaviour's likeliest action is the best one, which is worth more than twice as much."""
     home, run = made
     data = sterling.Dataset(home / "log")
@@ -69,7 +69,7 @@ def test_in_the_world_the_mode_differs_from_chance(made):
     assert len(found.per_seed) == 2
 
 
-def test_without_a_world_the_value_is_that_of_the_table(made, capsys):
+def test_off_policy_evaluation_without_an_environment_equals_the_table(made, capsys):
     home, _ = made
     words = ["--data", str(home / "log"), "--method", "model", "--gamma", str(GAMMA)]
     assert main(["evaluate", str(home / "run"), *words]) == 0
@@ -88,7 +88,7 @@ def test_without_a_world_the_value_is_that_of_the_table(made, capsys):
 @pytest.mark.parametrize(
     "method", ["wpdis", *(pytest.param(x, marks=pytest.mark.slow) for x in ("fqe", "wdr"))]
 )
-def test_methods_take_their_words(made, capsys, method):
+def test_evaluate_command_passes_options_to_every_off_policy_method(made, capsys, method):
     home, _ = made
     words = ["--method", method, "--policy", "sampled", "--gamma", "0.9"]
     words += [] if method == "wpdis" else ["--updates", "20"]
@@ -99,11 +99,11 @@ def test_methods_take_their_words(made, capsys, method):
     assert method in told
 
 
-def test_the_command_knows_every_method():
+def test_evaluate_command_knows_every_off_policy_method():
     assert evaluate.METHODS == METHODS
 
 
-def test_a_policy_is_of_the_seed_that_is_asked_for(made):
+def test_trained_policy_is_of_the_requested_seed(made):
     home, run = made
     data = sterling.Dataset(home / "log")
     one, other = (TrainedPolicy.from_run(run, data.spec, seed) for seed in (0, 1))
@@ -122,14 +122,14 @@ def test_a_policy_is_of_the_seed_that_is_asked_for(made):
         (["--method", "fqe", "--behaviour", "cloned"], "no field 'behaviour'"),
     ],
 )
-def test_wrong_words_cost_one_line(made, capsys, words, said):
+def test_evaluate_command_refuses_wrong_options_in_one_line(made, capsys, words, said):
     assert main(["evaluate", str(made[0] / "run"), *words]) == 2
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1
 
 
-def test_a_log_of_another_problem_is_refused(made, tmp_path):
+def test_evaluate_run_refuses_a_dataset_of_another_environment(made, tmp_path):
     for name in ("chain-8", "random-16x3-0"):
         world = make_tabular(name)
         other = make_log(world, np.full(world.reward.shape, 1 / world.actions), 3, 10, 0)
@@ -138,7 +138,7 @@ def test_a_log_of_another_problem_is_refused(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_log_that_is_gone_is_told_and_the_world_still_answers(made, tmp_path, capsys):
+def test_evaluate_command_works_without_the_dataset(made, tmp_path, capsys):
     home, _ = made
     moved = (home / "log").rename(home / "moved")
     try:

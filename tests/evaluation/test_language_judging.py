@@ -73,7 +73,7 @@ def spoken(said):
         ("limit", 6, "other: limit 6 tokens, nothing: 8 tokens"),
     ],
 )
-def test_answers_that_are_sampled_otherwise_are_noted(said, name, value, note):
+def test_solve_rate_notes_different_sampling_settings(said, name, value, note):
     own = said.candidate
     config = dataclasses.replace(own.settings.config, **{name: value})
     settings = dataclasses.replace(own.settings, config=config)
@@ -82,7 +82,7 @@ def test_answers_that_are_sampled_otherwise_are_noted(said, name, value, note):
     assert solve_rates._comparability_notes([dataclasses.replace(own, label="other"), own]) == []
 
 
-def test_gained_and_lost_are_counted():
+def test_paired_problems_count_gained_and_lost():
     first = np.array([[True, True, False, False, False]])
     second = np.array([[True, False, True, True, False]])
     made = paired_change(("sft", "rl"), first, second)
@@ -95,7 +95,7 @@ def test_gained_and_lost_are_counted():
     assert turned.difference.low == pytest.approx(-made.difference.high, abs=1e-6)
 
 
-def test_the_interval_of_a_difference_holds_whatever_the_rates_are():
+def test_paired_difference_interval_covers_at_every_rate():
     n = 12
     outcomes = [(win, loss) for win in range(n + 1) for loss in range(n + 1 - win)]
     ends = {each: difference_interval(*each, n) for each in outcomes}
@@ -108,13 +108,13 @@ def test_the_interval_of_a_difference_holds_whatever_the_rates_are():
         assert held >= 0.95 - 1e-9
 
 
-def test_exact_and_score_intervals_agree_on_many_problems():
+def test_paired_difference_exact_and_score_intervals_agree():
     assert difference_interval(40, 10, MAX_EXACT) == pytest.approx(
         difference_interval(40, 10, MAX_EXACT + 1), abs=0.01
     )
 
 
-def test_several_seeds_share_their_problems():
+def test_paired_problems_are_shared_by_several_seeds():
     rng = np.random.default_rng(0)
     first = rng.random((5, 40)) < 0.3
     made = paired_change(("a", "b"), first, first | (rng.random((5, 40)) < 0.5))
@@ -123,7 +123,7 @@ def test_several_seeds_share_their_problems():
     assert "5 seeds and 40 problems" in made.difference.method
 
 
-def test_solved_is_right_at_last_or_all_the_reward_there_is():
+def test_solved_answer_is_right_or_has_the_full_reward():
     assert is_solved(line("x", RIGHT))
     assert is_solved(line("x", WRONG, Verdict(0.64, "right")))  # tried again, for less
     assert is_solved(line("x", Verdict(1.0, "won")))
@@ -132,7 +132,7 @@ def test_solved_is_right_at_last_or_all_the_reward_there_is():
     assert not is_solved(Transcript(0, 0))
 
 
-def test_a_judge_that_is_pleased_is_not_the_world(spoken):
+def test_solved_answer_ignores_the_reward_model_judge(spoken):
     pleased = JudgedVerdict(0.9, "wrong", WRONG)
     assert not is_solved(line("x", pleased))
     rows = [[line("x", pleased), line("y", JudgedVerdict(0.6, "right", RIGHT))]]
@@ -144,7 +144,7 @@ def test_a_judge_that_is_pleased_is_not_the_world(spoken):
     assert answer_statistics.compare_with_gold(spoken([[line("x", RIGHT)]])) is None
 
 
-def test_reasons_are_counted_failures_and_cuts_too(spoken):
+def test_answer_verdict_reasons_count_failures_and_truncations(spoken):
     rows = [
         [line("x", RIGHT), line("y", WRONG)],
         [line("z", failed="TimeoutError: took longer"), Transcript(3, 0, cut=True)],
@@ -158,7 +158,7 @@ def test_reasons_are_counted_failures_and_cuts_too(spoken):
     assert next(iter(counted)) == "right"
 
 
-def test_length_repetition_and_variety(spoken):
+def test_answer_statistics_of_length_repetition_and_variety(spoken):
     assert answer_statistics.repeated_share(line("abcdefgh")) == 0.0
     assert answer_statistics.repeated_share(line("aaaaaaaa")) == pytest.approx(
         0.8
@@ -176,13 +176,13 @@ def test_length_repetition_and_variety(spoken):
     assert found["greedy"].value == 0.0
 
 
-def test_every_level_has_its_own_rate(spoken):
+def test_solve_rate_by_level_separates_levels(spoken):
     rows = [[line("x", RIGHT)], [line("x", WRONG)], [line("x", RIGHT)], [line("x", WRONG)]]
     found = answer_statistics.solve_rate_by_level(spoken(rows, levels=(1, 2, 1, 2)))
     assert {level: made.value for level, made in found.items()} == {1: 1.0, 2: 0.0}
 
 
-def test_effective_sample_size_of_weights():
+def test_answer_log_prob_mismatch_effective_sample_size():
     away = [np.array([0.1, -0.1]), np.array([0.0]), np.array([math.log(3.0)])]
     found = answer_statistics.log_prob_mismatch(away)
     assert found.effective == pytest.approx((1 + 1 + 3) ** 2 / (3 * (1 + 1 + 9)))
@@ -192,7 +192,7 @@ def test_effective_sample_size_of_weights():
     assert math.isnan(answer_statistics.log_prob_mismatch([]).mean)
 
 
-def test_everybody_is_asked_the_same_and_differs_by_chance(said):
+def test_sampled_answers_ask_all_seeds_the_same_problems(said):
     assert [len(own) for seed in said.lines for own in seed] == [5] * 12
     assert said.levels == (0, 1) * 3
     asked = [[tuple(own[0].ids[: own[0].own.index(True)]) for own in seed] for seed in said.lines]
@@ -205,7 +205,7 @@ def test_everybody_is_asked_the_same_and_differs_by_chance(said):
     assert said.solved.shape == (2, 6, 5)
 
 
-def test_a_fresh_model_samples_what_it_computes(said):
+def test_sampled_answers_log_probs_equal_the_models(said):
     entropy, mismatch = answer_statistics.entropy_and_mismatch(said)
     assert mismatch.mean < 2e-6
     assert mismatch.largest < 1e-4
@@ -214,7 +214,7 @@ def test_a_fresh_model_samples_what_it_computes(said):
     assert 0.0 < entropy.value < math.log(103)
 
 
-def test_another_models_log_probs_are_noticed(said):
+def test_answer_log_prob_mismatch_detects_another_model(said):
     single = jax.tree.map(lambda x: x[0], said.candidate.agent.state.model)
     louder = eqx.tree_at(lambda model: model.embedding, single, single.embedding * 1.5)
     lines = [one for own in said.lines[0] for one in own]
@@ -226,6 +226,6 @@ def test_another_models_log_probs_are_noticed(said):
 
 
 @pytest.mark.parametrize(("problems", "samples"), [(0, 4), (4, 0)])
-def test_nothing_asked_is_refused(said, problems, samples):
+def test_sampled_answers_refuse_zero_problems_or_samples(said, problems, samples):
     with pytest.raises(Mistake, match="it must be at least 1"):
         sample_answers(said.candidate, problems, samples)

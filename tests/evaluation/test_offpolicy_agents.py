@@ -50,7 +50,7 @@ def obs(rows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "sac", "dqn"])
-def test_choices_come_as_often_as_their_probability_says(name):
+def test_policy_probabilities_equal_action_frequencies(name):
     policy, rows = agent(name, CHOICE), 4000
     here = jnp.broadcast_to(obs(1), (rows, 3))
     chances = np.exp(np.asarray(action_log_probs(policy, here, 4)))
@@ -61,7 +61,7 @@ def test_choices_come_as_often_as_their_probability_says(name):
 
 
 @pytest.mark.parametrize("name", [pytest.param("ppo", marks=pytest.mark.slow), "sac"])
-def test_densities_of_boxes_integrate_to_one(name):
+def test_policy_densities_of_continuous_actions_integrate_to_one(name):
     """Importance: uniform actions weighted by the density; Normals also lie outside [-1, 1]."""
     policy = agent(name, BOX)
     rows, width = 200_000, 1.0 if name == "sac" else 5.0
@@ -71,7 +71,7 @@ def test_densities_of_boxes_integrate_to_one(name):
     assert np.exp(log_p).mean() * (2 * width) ** 4 == pytest.approx(1.0, abs=0.1)
 
 
-def test_what_ppo_recorded_is_its_log_prob():
+def test_ppo_log_prob_equals_the_recorded_one():
     module = ppo
     init = jax.jit(lambda key: module.init(key, BOX, module.Config(minibatch=64)))
     state = init(jax.random.key(0))
@@ -82,14 +82,14 @@ def test_what_ppo_recorded_is_its_log_prob():
     )
 
 
-def test_a_mode_is_certain_of_its_choice():
+def test_deterministic_policy_has_probability_one_at_its_mode():
     policy = agent("ppo", CHOICE, sampled=False)
     chances = np.exp(np.asarray(action_log_probs(policy, obs(20), 4)))
     np.testing.assert_array_equal(chances.max(-1), 1.0)
     np.testing.assert_array_equal(chances.argmax(-1), policy.sample(obs(20), jax.random.key(0)))
 
 
-def test_flat_and_shaped_are_inverse():
+def test_action_heads_flat_and_shaped_actions_are_inverse():
     actions = Actions.from_space(BOX.action)
     action = jnp.arange(24.0).reshape(3, 2, 2, 2)
     assert actions.flat(action).shape == (3, 2, 4)
@@ -195,7 +195,7 @@ def regulated(gain, noise, episodes, steps, seed):
 
 
 @pytest.mark.slow
-def test_fitted_q_of_a_controller_states_no_interval_before_it_has_converged():
+def test_fitted_q_of_a_controller_gives_no_interval_before_convergence():
     """V(x) = -(p x^2 + q), p = 1 / (1 - g c^2), q = g p s^2 / (1 - g) under x' = c x + s e."""
     gamma, c = 0.9, 0.9 + 0.4 * 0.2
     p = 1 / (1 - gamma * c**2)
@@ -217,7 +217,7 @@ SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("fqe", "mode
 
 
 @pytest.mark.parametrize("method", ["wpdis", *SLOW])
-def test_continuous_actions_are_judged(method):
+def test_off_policy_estimates_support_continuous_actions(method):
     """Reward 1 - (a - 1/2)^2 in one step: of a normal around 0.3, 1 - 0.3^2 - 0.2^2."""
     data = lived("action-continuous", gaussian(0.0), 600)
     fields = {"updates": 600, "width": 16, "lr": 3e-3, "members": 3}
@@ -227,7 +227,7 @@ def test_continuous_actions_are_judged(method):
     assert found.low < found.value < found.high
 
 
-def test_a_deterministic_policy_of_a_box_is_sent_to_fqe():
+def test_deterministic_continuous_policy_needs_fitted_q_evaluation():
     data = lived("action-continuous", gaussian(0.0), 20)
     module = td3
     spec = data.spec
@@ -241,7 +241,7 @@ def test_a_deterministic_policy_of_a_box_is_sent_to_fqe():
 
 
 @pytest.mark.slow
-def test_the_imitation_of_a_normal_is_that_normal():
+def test_behaviour_clone_of_a_normal_policy_is_that_normal():
     data = lived("action-continuous", gaussian(0.2), 800)
     found = clone_behaviour(data, updates=800, width=16, lr=3e-3)
     seen = jnp.zeros((2000, 1))
@@ -253,7 +253,7 @@ def test_the_imitation_of_a_normal_is_that_normal():
     assert not still.has_log_prob
 
 
-def test_values_stay_within_what_rewards_allow():
+def test_fitted_q_values_stay_within_the_reward_bounds():
     """A policy that only does what nobody logged, judged by wild networks: no running away."""
     data = lived("delay-continuous", gaussian(-0.5), 100)
     fields = {"updates": 300, "width": 32, "lr": 0.1, "tau": 1.0}
@@ -262,7 +262,7 @@ def test_values_stay_within_what_rewards_allow():
 
 
 @pytest.mark.slow
-def test_rewards_of_later_steps_are_discounted():
+def test_off_policy_estimates_discount_later_rewards():
     """0, then 1 in the second step."""
     data = lived("delay-continuous", gaussian(0.0), 100)
     policy = Around(jnp.asarray(0.0))

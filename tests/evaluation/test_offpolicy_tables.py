@@ -35,7 +35,7 @@ def truth_of(method, policy=JUDGED):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_a_large_log_finds_the_value(method):
+def test_off_policy_estimates_on_a_large_log_equal_the_true_value(method):
     data = make_log(MDP, ACTING, 1500, LIMIT, seed=3)
     found = estimate_policy_value(
         TabularPolicy.from_table(JUDGED),
@@ -55,7 +55,7 @@ SLOW = [pytest.param(method, marks=pytest.mark.slow) for method in ("dr", "wdr",
 
 
 @pytest.mark.parametrize("method", ["pdis", "wpdis", *SLOW])
-def test_intervals_hold_the_value_as_often_as_they_say(method):
+def test_off_policy_intervals_cover(method):
     """Fifty logs; below 42 of 50 a 95 % interval would fall once in ten thousand times."""
     policy, truth = TabularPolicy.from_table(JUDGED), truth_of(method)
     fields = {"draws": 20} if method == "model" else {}
@@ -72,7 +72,7 @@ def test_intervals_hold_the_value_as_often_as_they_say(method):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["dr", "wdr"])
-def test_intervals_hold_the_value_on_small_logs_too(method):
+def test_off_policy_intervals_cover_on_small_logs(method):
     """Forty logs of 30 episodes in which a rare detour decides: arms by the sample's own skewness
     and degrees of freedom by the effective sample size alone held it in 32."""
     grid = make_tabular("grid-4x4")
@@ -99,7 +99,7 @@ def test_intervals_hold_the_value_on_small_logs_too(method):
     ("few", "enough", "fields"),
     [(30, 600, TABLE), pytest.param(50, 1500, {"width": 32, "lr": 3e-3}, marks=pytest.mark.slow)],
 )
-def test_fitted_q_states_no_interval_before_it_has_converged(few, enough, fields):
+def test_fitted_q_gives_no_interval_before_convergence(few, enough, fields):
     """With too few updates all networks say what the behaviour is worth, and agree on it."""
     policy, truth = TabularPolicy.from_table(JUDGED), truth_of("fqe")
     data = make_log(MDP, ACTING, 100, LIMIT, 0)
@@ -113,7 +113,7 @@ def test_fitted_q_states_no_interval_before_it_has_converged(few, enough, fields
 
 
 @pytest.mark.slow
-def test_intervals_of_fitted_q_hold_the_value():
+def test_fitted_q_intervals_cover():
     policy, truth = TabularPolicy.from_table(JUDGED), truth_of("fqe")
     made = [
         estimate_policy_value(
@@ -125,7 +125,7 @@ def test_intervals_of_fitted_q_hold_the_value():
     assert abs(np.mean([one.value for one in made]) - truth) < 0.3
 
 
-def test_every_method_gives_the_behaviour_its_own_return():
+def test_off_policy_methods_return_the_behaviours_own_return():
     """Judged and acting policy are one: importance sampling is the mean return, exactly."""
     data = make_log(MDP, ACTING, 50, LIMIT, 0)
     own = behaviour(data, gamma=GAMMA)
@@ -147,7 +147,7 @@ def endless():
     )
 
 
-def test_a_cut_ends_the_return_of_importance_sampling():
+def test_importance_sampling_return_ends_at_truncation():
     data, policy = endless()
     lived = sum(0.9**t for t in range(5))
     assert estimate_policy_value(policy, data, "wpdis", gamma=0.9).value == pytest.approx(
@@ -160,21 +160,21 @@ def test_a_cut_ends_the_return_of_importance_sampling():
 @pytest.mark.parametrize(
     "method", ["fqe", "dr", *(pytest.param(x, marks=pytest.mark.slow) for x in ("model", "wdr"))]
 )
-def test_a_cut_is_looked_beyond_by_values(method):
+def test_off_policy_values_bootstrap_beyond_truncation(method):
     data, policy = endless()
     fields = {**TABLE, "updates": 1500} if method == "fqe" else {}
     found = estimate_policy_value(policy, data, method, gamma=0.9, **fields)
     assert found.value == pytest.approx(10.0, abs=0.1)
 
 
-def test_the_behaviour_is_carried_on_beyond_cuts():
+def test_behaviour_return_may_be_continued_beyond_truncation():
     data, _ = endless()
     found = behaviour(data, gamma=0.9, beyond=True, **{**TABLE, "updates": 1500})
     assert found.value == pytest.approx(10.0, abs=0.1)
     assert "continued by a learned value" in found.method
 
 
-def test_an_end_is_worth_nothing_beyond():
+def test_off_policy_value_after_termination_is_zero():
     mdp = Tabular(np.ones((1, 2, 1)), np.ones((1, 2)), np.ones((1, 2)), np.ones(1))
     data = make_log(mdp, np.full((1, 2), 0.5), 20, 5, 0)
     policy = TabularPolicy.from_table(np.array([[0.3, 0.7]]))
@@ -185,7 +185,7 @@ def test_an_end_is_worth_nothing_beyond():
 
 
 @pytest.mark.slow
-def test_networks_find_the_value_too():
+def test_off_policy_estimates_with_hidden_layers_equal_the_true_value():
     """Hidden layers instead of a table, for fitted Q and inside doubly robust estimates."""
     data, policy = make_log(MDP, ACTING, 400, LIMIT, 1), TabularPolicy.from_table(JUDGED)
     fields = {"updates": 1500, "width": 32, "lr": 3e-3}
@@ -196,7 +196,7 @@ def test_networks_find_the_value_too():
 
 
 @pytest.mark.slow
-def test_the_behaviour_can_be_cloned_where_the_log_is_silent():
+def test_off_policy_behaviour_is_cloned_without_logged_probabilities():
     data, policy = make_log(MDP, ACTING, 300, LIMIT, 2), TabularPolicy.from_table(JUDGED)
     arrays = {k: v for k, v in data._block.arrays.items() if not k.startswith("extra/")}
     silent = Dataset.from_block(
@@ -214,7 +214,7 @@ def test_the_behaviour_can_be_cloned_where_the_log_is_silent():
         estimate_policy_value(policy, silent, "wpdis", gamma=GAMMA, behaviour="logged")
 
 
-def test_what_is_logged_after_an_end_counts_for_nothing():
+def test_off_policy_estimates_ignore_rows_after_termination():
     """OGBench's logs go on where a task was done; there the discount is 0."""
     data, policy = make_log(MDP, ACTING, 90, 12, 4), TabularPolicy.from_table(JUDGED)
     whole = [episode for episode in data if len(episode) == 12]
@@ -260,7 +260,7 @@ def weighted_by_hand(method, data):
 
 
 @pytest.mark.parametrize("method", [*WITHOUT_MODEL, "dr", "wdr"])
-def test_policies_far_apart_are_judged_or_refused_in_one_line(method):
+def test_off_policy_estimates_of_distant_policies_are_finite_or_refused(method):
     data = make_log(MDP, ACTING, 20, 200, 5)
 
     class Far(TabularPolicy):
@@ -285,13 +285,13 @@ def test_policies_far_apart_are_judged_or_refused_in_one_line(method):
             estimate_policy_value(far, data, method, gamma=GAMMA)
 
 
-def test_an_estimate_that_is_no_number_is_refused_in_one_line():
+def test_off_policy_estimates_refuse_non_finite_results():
     data = make_log(MDP, ACTING, 20, LIMIT, 0).with_rewards(lambda reward: reward * np.nan)
     with pytest.raises(Mistake, match=r"pdis has no finite interval.*use fqe"):
         estimate_policy_value(TabularPolicy.from_table(JUDGED), data, "pdis", gamma=GAMMA)
 
 
-def test_a_small_effective_sample_is_warned_of():
+def test_off_policy_estimates_warn_of_a_small_effective_sample_size():
     data = make_log(MDP, np.full((16, 4), 0.25), 20, LIMIT, 0)
     found = estimate_policy_value(
         TabularPolicy.from_table(MDP.greedy(BEST, 0.0)), data, "is", gamma=GAMMA
@@ -302,7 +302,7 @@ def test_a_small_effective_sample_is_warned_of():
     assert size < 10
 
 
-def test_clipping_bounds_ratios_and_says_so():
+def test_importance_ratio_clipping_narrows_the_interval_and_is_noted():
     data, policy = make_log(MDP, ACTING, 100, LIMIT, 0), TabularPolicy.from_table(JUDGED)
     free, clipped = (
         estimate_policy_value(policy, data, "pdis", gamma=GAMMA, clip=c) for c in (None, 1.0)
@@ -313,7 +313,7 @@ def test_clipping_bounds_ratios_and_says_so():
 
 
 @pytest.mark.parametrize("kind", ["jackknife", "skew-t", "bca", "bootstrap", "bootstrap-se"])
-def test_every_kind_of_interval_surrounds_the_estimate(kind):
+def test_off_policy_intervals_of_every_kind_contain_the_estimate(kind):
     data = make_log(MDP, ACTING, 60, LIMIT, 0)
     found = estimate_policy_value(
         TabularPolicy.from_table(JUDGED), data, "wpdis", gamma=GAMMA, interval=kind
@@ -322,7 +322,7 @@ def test_every_kind_of_interval_surrounds_the_estimate(kind):
     assert kind in found.method
 
 
-def test_one_episode_gives_no_interval():
+def test_off_policy_estimate_of_one_episode_has_no_interval():
     data = make_log(MDP, ACTING, 1, LIMIT, 0)
     for method in ("wpdis", "model", "fqe"):
         fields = {**TABLE, "updates": 10} if method == "fqe" else {}
@@ -332,7 +332,7 @@ def test_one_episode_gives_no_interval():
         assert (found.low, found.high) == (None, None)
 
 
-def test_equal_arguments_give_equal_numbers():
+def test_off_policy_estimates_are_deterministic_by_seed():
     data, policy = make_log(MDP, ACTING, 40, LIMIT, 0), TabularPolicy.from_table(JUDGED)
     fields = {**TABLE, "updates": 50}
     first, again = (
@@ -343,7 +343,7 @@ def test_equal_arguments_give_equal_numbers():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_log_without_rows_is_refused_in_one_line(method):
+def test_off_policy_estimates_refuse_an_empty_dataset(method):
     data = make_log(MDP, ACTING, 5, LIMIT, 0).where(lambda episode: False)
     with pytest.raises(Mistake, match="the dataset has no rows"):
         estimate_policy_value(TabularPolicy.from_table(JUDGED), data, method, gamma=GAMMA)
@@ -370,14 +370,14 @@ def test_a_log_without_rows_is_refused_in_one_line(method):
         ("model", {"draws": 1}, "draws is 1; an interval needs at least 2"),
     ],
 )
-def test_wrong_use_is_told_in_one_line(method, fields, said):
+def test_off_policy_estimates_refuse_invalid_arguments(method, fields, said):
     data = make_log(MDP, ACTING, 5, LIMIT, 0)
     with pytest.raises(Mistake, match=said) as caught:
         estimate_policy_value(TabularPolicy.from_table(JUDGED), data, method, **fields)
     assert "\n" not in str(caught.value)
 
 
-def test_a_log_larger_than_memory_is_judged_from_its_file(tmp_path):
+def test_off_policy_estimates_read_a_memory_mapped_dataset(tmp_path):
     data, policy = make_log(MDP, ACTING, 300, LIMIT, 0), TabularPolicy.from_table(JUDGED)
     data.save(tmp_path / "log")
     mapped = Dataset(tmp_path / "log", memory=1)
@@ -393,7 +393,7 @@ def test_a_log_larger_than_memory_is_judged_from_its_file(tmp_path):
     assert first == second
 
 
-def test_a_log_may_leave_out_episodes_and_keep_its_order():
+def test_off_policy_estimates_accept_a_part_of_a_dataset():
     """A part of a dataset (rows that do not begin at 0) is judged as if it were all."""
     data, policy = make_log(MDP, ACTING, 60, LIMIT, 0), TabularPolicy.from_table(JUDGED)
     part = data[20:50]

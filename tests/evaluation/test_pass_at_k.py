@@ -13,7 +13,7 @@ from sterling.evaluation.language.seed_and_problem_intervals import (
 from sterling.types import Mistake
 
 
-def test_it_is_the_share_of_subsets_with_a_right_answer():
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_answer():
     for answers in (1, 2, 5, 7):
         for right in range(answers + 1):
             marks = [True] * right + [False] * (answers - right)
@@ -25,7 +25,7 @@ def test_it_is_the_share_of_subsets_with_a_right_answer():
 
 @pytest.mark.parametrize("chance", [0.02, 0.2, 0.7])
 @pytest.mark.parametrize("k", [1, 4, 10])
-def test_it_has_no_bias_where_the_plug_in_has(chance, k):
+def test_pass_at_k_is_unbiased_where_the_plug_in_is_not(chance, k):
     right = np.random.default_rng(0).binomial(10, chance, 40_000)
     found, truth = pass_at_k(right, 10, k), 1 - (1 - chance) ** k
     error = found.std() / np.sqrt(found.size)
@@ -35,18 +35,18 @@ def test_it_has_no_bias_where_the_plug_in_has(chance, k):
         assert plugged.mean() < truth - 4 * plugged.std() / np.sqrt(found.size)
 
 
-def test_many_answers_are_counted_without_overflow():
+def test_pass_at_k_of_many_answers_does_not_overflow():
     found = pass_at_k(np.array([0, 1, 5000]), 10_000, 5000)
     assert found == pytest.approx([0.0, 0.5, 1.0])
 
 
 @pytest.mark.parametrize(("right", "k"), [(1, 0), (1, 5), (5, 1), (-1, 1)])
-def test_what_cannot_be_is_refused(right, k):
+def test_pass_at_k_refuses_impossible_counts(right, k):
     with pytest.raises(Mistake):
         pass_at_k(np.array([right]), 4, k)
 
 
-def test_the_curve_has_powers_of_two_and_the_end_and_rises():
+def test_pass_at_k_curve_has_powers_of_two_and_rises():
     assert plotted_ks(1) == (1,)
     assert plotted_ks(16) == (1, 2, 4, 8, 16)
     assert plotted_ks(12) == (1, 2, 4, 8, 12)
@@ -65,7 +65,7 @@ def world(rng, seeds, problems, middle):
 
 
 @pytest.mark.parametrize(("seeds", "middle", "k"), [(3, 0.0, 1), (5, 0.0, 4), (3, 4.0, 4)])
-def test_intervals_hold_the_number_of_other_seeds_and_problems(seeds, middle, k):
+def test_seed_and_problem_intervals_of_pass_at_k_cover(seeds, middle, k):
     rng, answers, trials = np.random.default_rng(1), 8, 300
     everyone = world(rng, 1500, 1500, middle)
     truth = (1 - (1 - everyone) ** k).mean()
@@ -78,7 +78,7 @@ def test_intervals_hold_the_number_of_other_seeds_and_problems(seeds, middle, k)
 
 
 @pytest.mark.slow
-def test_with_one_seed_they_hold_the_number_of_other_problems_and_say_so():
+def test_seed_and_problem_interval_of_one_seed_covers_problems_and_says_so():
     rng, trials = np.random.default_rng(2), 300
     chances = 1 / (1 + np.exp(-1.0 - 1.5 * rng.normal(size=200_000)))
     held = 0
@@ -93,13 +93,13 @@ def test_with_one_seed_they_hold_the_number_of_other_problems_and_say_so():
 
 @pytest.mark.parametrize("seeds", [1, 3])
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_all_alike_is_no_certainty(seeds, value):
+def test_seed_and_problem_interval_of_equal_values_is_not_empty(seeds, value):
     made = two_way_estimate(np.full((seeds, 50), value))
     assert made.value == value
     assert made.high - made.low == pytest.approx(1 - 0.025 ** (1 / 50))
 
 
-def test_seeds_that_differ_widen_the_interval():
+def test_seed_and_problem_interval_widens_with_seed_differences():
     rng = np.random.default_rng(3)
     alike = 0.5 + 0.2 * rng.normal(size=(1, 60)) + np.zeros((3, 1))
     apart = alike + np.array([[-0.2], [0.0], [0.2]])
@@ -107,7 +107,7 @@ def test_seeds_that_differ_widen_the_interval():
     assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
 
 
-def test_problems_that_have_no_number_are_left_out_and_counted():
+def test_seed_and_problem_interval_leaves_out_problems_without_a_value():
     values = np.array([[1.0, np.nan, 2.0], [1.0, 5.0, 2.0]])
     made = two_way_without_missing(values)
     assert made.value == pytest.approx(1.5)

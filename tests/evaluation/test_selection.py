@@ -14,14 +14,14 @@ def test_rank_correlation_of_known_orders():
     assert rank_correlation([1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.0]) == pytest.approx(0.6)
 
 
-def test_regret_is_what_the_choice_lacks():
+def test_policy_selection_regret_is_the_lost_return_of_the_choice():
     estimates, truths = [3.0, 2.0, 1.0], [5.0, 10.0, 0.0]
     assert regret(estimates, truths) == pytest.approx(0.5)
     assert regret(estimates, truths, k=2) == 0.0
     assert regret([1.0, 2.0, 3.0], truths) == 1.0
 
 
-def test_estimates_with_intervals_are_taken():
+def test_policy_selection_accepts_estimates_with_intervals():
     made = [Estimate(x, None, None, 1, "none", 0.95) for x in (1.0, 2.0)]
     assert regret(made, [0.0, 1.0]) == 0.0
     assert rank_correlation(made, [0.0, 1.0]) == pytest.approx(1.0)
@@ -35,6 +35,6 @@ def test_estimates_with_intervals_are_taken():
         (lambda: rank_correlation([1.0, 1.0], [1.0, 2.0]), "with different values"),
     ],
 )
-def test_wrong_use_is_told(call, said):
+def test_policy_selection_refuses_invalid_arguments(call, said):
     with pytest.raises(Mistake, match=said):
         call()

@@ -61,7 +61,7 @@ def rollout(length, actor, kind=lambda world: world):
 
 
 @pytest.mark.parametrize("kind", [lambda world: world, Host], ids=["traced", "host"])
-def test_a_memory_begins_anew_in_the_row_of_the_reset_and_not_in_the_last(kind):
+def test_actor_memory_resets_in_the_reset_row_and_not_in_the_last_row(kind):
     actor = Counting()
     source, first = rollout(7, actor, kind).live(actor, fixed_keys())
     _, second = source.live(actor, fixed_keys())
@@ -79,7 +79,7 @@ def test_a_memory_begins_anew_in_the_row_of_the_reset_and_not_in_the_last(kind):
     assert earned.tolist() == [0.0, *4 * [1.0], 0.0, 1.0]
 
 
-def test_a_random_warm_up_is_remembered_as_what_was_done():
+def test_actor_memory_records_random_warm_up_actions():
     actor = Counting()
     source = rollout(4, actor)
     _, rows = source.live(RandomActor(actor, source.world), fixed_keys())
@@ -88,7 +88,7 @@ def test_a_random_warm_up_is_remembered_as_what_was_done():
     np.testing.assert_array_equal(rows.extras["count"][0, :, 0], [1, 2, 3, 4])
 
 
-def test_learner_and_guide_remember_what_either_of_them_did():
+def test_guided_rollout_memories_of_learner_and_guide_hold_the_actions_taken():
     learner, guide = Counting(0.25), Counting(-0.5)
     rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
     begun = GuidedRollout.create(lambda actor: rollout(4, actor), learner, guide, rule)
@@ -100,7 +100,7 @@ def test_learner_and_guide_remember_what_either_of_them_did():
     np.testing.assert_array_equal(more.start.memory, made.source.past.memory[0])
 
 
-def test_a_guide_may_remember_where_the_learner_does_not():
+def test_guided_rollout_accepts_a_recurrent_guide_and_a_memoryless_learner():
     class Forgetful(eqx.Module):
         def act(self, obs, keys, explore):
             return jnp.full((len(SEEDS), ENVS, 1), 0.75), {}

@@ -80,7 +80,7 @@ def rows_of(world, count=0):
     return source, jax.tree.map(np.asarray, draws.record)
 
 
-def test_every_env_stays_in_one_level_and_acts_with_the_state_adapted_to_it(world):
+def test_adaptation_rollout_keeps_each_env_in_one_level_with_its_adapted_state(world):
     _, rows = rows_of(world)
     assert rows.mask.shape == (2, ALL, ENVS)
     begun, right = rows.extras["begun"], rows.extras["right"]
@@ -94,7 +94,7 @@ def test_every_env_stays_in_one_level_and_acts_with_the_state_adapted_to_it(worl
     assert 0 < wanted.mean() < 1
 
 
-def test_an_iteration_begins_episodes_that_continue_across_the_adaptation(world):
+def test_adaptation_rollout_episodes_continue_across_the_adaptation_step(world):
     source, rows = rows_of(world)
     resets = np.arange(ALL) % 3 == 2  # no reset of its own at the beginning, nor at row FIRST
     np.testing.assert_array_equal(rows.mask, np.tile(~resets[:, None], (2, 1, ENVS)))
@@ -105,7 +105,7 @@ def test_an_iteration_begins_episodes_that_continue_across_the_adaptation(world)
 
 
 @pytest.mark.slow
-def test_it_is_evaluated_before_and_after_in_the_same_held_out_levels():
+def test_adaptation_is_evaluated_before_and_after_on_the_same_held_out_levels():
     world = envs.make("probe:levels-hidden", (3, 8), ENVS, purpose="evaluate", strategy="map")
     for traced in (True, False):
         world.traced = traced
@@ -119,7 +119,7 @@ def test_it_is_evaluated_before_and_after_in_the_same_held_out_levels():
         assert found["ended"].all()
 
 
-def test_a_world_without_levels_is_one_task():
+def test_adaptation_treats_an_environment_without_levels_as_one_task():
     made = envs.make("probe:action", (3, 8), ENVS, strategy="map")
     rows = rows_of(made)[1]
     assert rows.mask.shape == (2, ALL, ENVS)
@@ -136,7 +136,7 @@ def trained():
 
 
 @pytest.mark.slow
-def test_a_player_acts_with_the_state_adapted_to_the_level_that_its_key_draws(trained):
+def test_adaptation_player_acts_with_the_state_adapted_to_its_level(trained):
     world = envs.make("probe:levels-hidden", (0,), 1, strategy="map")
     obs, wanted, found = np.zeros(2, np.float32), [], []
     for number in range(6):
@@ -153,7 +153,7 @@ def test_a_player_acts_with_the_state_adapted_to_the_level_that_its_key_draws(tr
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_film_shows_the_adapted_policy_in_its_level(trained, seed):
+def test_adaptation_video_shows_the_adapted_policy(trained, seed):
     world = envs.make("probe:levels-hidden", (0,), 1, strategy="map")
     player, rewards = trained.player(3), []
     frames = Scene(world, lambda obs, copy: obs, 30.0).frames(
@@ -168,7 +168,7 @@ def test_a_film_shows_the_adapted_policy_in_its_level(trained, seed):
 
 
 @pytest.mark.parametrize("strategy", ["map", pytest.param("processes", marks=pytest.mark.slow)])
-def test_results_and_rows_contain_both_returns_under_every_strategy(strategy, tmp_path):
+def test_adaptation_results_hold_returns_before_and_after(strategy, tmp_path):
     how = {"steps": 4 * ALL * ENVS, "envs": ENVS, "seeds": 2, "evaluate_episodes": 10}
     how |= {"log_every": 2 * ALL * ENVS, "evaluate_every": 2 * ALL * ENVS, "preset": False}
     path = tmp_path / "tries.py"
@@ -215,7 +215,7 @@ def learn(state, batch, key):
 '''
 
 
-def test_mistakes_have_one_line_messages(tmp_path):
+def test_adaptation_refuses_invalid_settings(tmp_path):
     how = {"steps": 4 * ALL * ENVS, "envs": ENVS, "evaluate_episodes": 0}
     with pytest.raises(sterling.Mistake, match=r"levels that it draws itself.* Leave out sources"):
         sterling.train("maml", "maze:3x3", sources="plr", **how)

@@ -53,7 +53,7 @@ def keys(at=0, seeds=2):
 
 
 @pytest.mark.parametrize("needs", [Transitions(64, updates=2), Sequences(16, 5)], ids=type)
-def test_what_the_source_draws_is_changed_with_a_key_for_each_seed(data, needs):
+def test_batch_augmentation_uses_a_separate_key_per_seed(data, needs):
     source = DatasetSource.create(data, needs)
     _, plain = drawn(source, keys())
     after, record = drawn(Augment(source, Gaussian(0.1)), keys())
@@ -66,7 +66,7 @@ def test_what_the_source_draws_is_changed_with_a_key_for_each_seed(data, needs):
     assert not np.allclose(later.obs, record.obs)
 
 
-def test_a_compiled_draw_and_one_from_a_file_are_changed_alike(data):
+def test_batch_augmentation_is_equal_for_compiled_and_memory_mapped_datasets(data):
     needs = Transitions(8)
     source = Augment(DatasetSource.create(data, needs), reflection((-1, 1), (-1,)))
     mapped = Augment(DatasetSource(HostDataset(data), None, None, None, needs), source.change)
@@ -79,14 +79,14 @@ def test_a_compiled_draw_and_one_from_a_file_are_changed_alike(data):
     assert (np.asarray(one.action) > 0).any()
 
 
-def test_a_seed_draws_the_same_alone(data):
+def test_batch_augmentation_draws_of_a_seed_are_independent_of_other_seeds(data):
     source = Augment(DatasetSource.create(data, Transitions(8)), Gaussian(0.1))
     _, both = drawn(source, keys())
     _, alone = drawn(source, keys()[1:])
     np.testing.assert_array_equal(both.obs[1:], alone.obs)
 
 
-def test_it_is_its_source_in_everything_else(data):
+def test_batch_augmentation_passes_other_calls_to_its_source(data):
     told = []
 
     class Told(DatasetSource):

@@ -51,7 +51,7 @@ class World:
 
 
 @pytest.mark.parametrize(("seen", "reward"), [(NAN, 1.0), (2.0, NAN), (np.inf, 1.0)])
-def test_what_is_not_finite_is_masked_until_the_reset(seen, reward):
+def test_rollout_masks_non_finite_steps_until_the_reset(seen, reward):
     good = [(1.0, 1.0, False, True)]
     rest = [(3.0, 1.0, False, True), (4.0, 1.0, True, True), (5.0, 0.0, False, False)]
     world = World([*good, (seen, reward, False, True), *rest, (6.0, 1.0, False, True)])
@@ -61,7 +61,7 @@ def test_what_is_not_finite_is_masked_until_the_reset(seen, reward):
     assert source.tally.invalid.tolist() == [1]
 
 
-def test_what_was_done_in_a_step_that_crashed_is_no_next_action():
+def test_replay_next_action_excludes_the_action_of_a_crashed_step():
     """The world crashes in the third step and begins again at 9."""
     answers = [(1.0, 1.0, False, True), (2.0, 1.0, False, True), (9.0, 0.0, True, False)]
     answers += [(10.0 + n, 1.0, False, True) for n in range(5)]

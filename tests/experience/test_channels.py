@@ -79,7 +79,7 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_every_reduction_by_hand_and_masked_rows_do_not_count(name):
+def test_channel_reductions_match_hand_values_and_ignore_masked_rows(name):
     source, record = drawn(WRAPPERS[name](world()), 8)  # two episodes, each with its masked row
     tally = source.tally
     assert tally.episodes.tolist() == [4, 4]
@@ -93,7 +93,7 @@ def test_every_reduction_by_hand_and_masked_rows_do_not_count(name):
     np.testing.assert_array_equal(record.extras["aims"][1, 1, 1], [5.0, 10.0])
 
 
-def test_repeated_actions_reduce_as_episodes_do():
+def test_action_repeat_reduces_channels_as_episodes_do():
     source, record = drawn(ActionRepeat(world(), 2), 2)
     np.testing.assert_array_equal(record.extras["spent"][0, :, 0], [-6.0, -2.0])
     np.testing.assert_array_equal(record.extras["speed"][0, :, 0], [-3.0, -2.0])
@@ -102,14 +102,14 @@ def test_repeated_actions_reduce_as_episodes_do():
     assert float(source.tally.totals["spent"][0]) == 2 * -8.0
 
 
-def test_evaluation_counts_by_the_same_rule():
+def test_evaluation_reduces_channels_as_rollouts_do():
     found = evaluate(Idle(), world(), jnp.arange(2, dtype=jnp.int32), 3)
     assert set(found) == {*EXPECTED, "ended"}
     for column, value in EXPECTED.items():
         np.testing.assert_allclose(found[column], np.full((2, 3), value), rtol=1e-6, err_msg=column)
 
 
-def test_a_channel_that_is_not_a_number_breaks_the_episode():
+def test_non_finite_channel_value_invalidates_the_episode():
     class Broken(Walk):
         def reported(self, reward):
             paid = super().reported(reward)
@@ -122,7 +122,7 @@ def test_a_channel_that_is_not_a_number_breaks_the_episode():
     assert source.tally.episodes.tolist() == [0, 0]
 
 
-def test_a_world_without_channels_records_nothing_more():
+def test_rollout_of_an_environment_without_channels_records_no_extras():
     from sterling.envs.probes.probe_worlds import make_probe
 
     source, record = drawn(world(make_probe("both")), 4)
@@ -130,7 +130,7 @@ def test_a_world_without_channels_records_nothing_more():
     assert set(source.tally.totals) == {"return", "length"}
 
 
-def test_what_a_step_reports_must_be_what_is_declared():
+def test_rollout_refuses_channels_that_differ_from_the_declaration():
     class Silent(Walk):
         def step(self, *given):
             return super().step(*given)[:5]
@@ -152,7 +152,7 @@ def test_what_a_step_reports_must_be_what_is_declared():
             drawn(world(task), 1)
 
 
-def test_a_name_that_the_actor_records_too_is_refused():
+def test_rollout_refuses_a_channel_named_like_an_actor_extra():
     class Recording(Idle):
         def act(self, obs, keys, explore):
             action, _ = super().act(obs, keys, explore)
@@ -176,12 +176,12 @@ def test_a_name_that_the_actor_records_too_is_refused():
         (lambda: check_channels({"a/b": Channel()}), "is not a valid channel name"),
     ],
 )
-def test_declarations_that_cannot_be_are_refused(made, said):
+def test_channels_refuse_invalid_declarations(made, said):
     with pytest.raises(Mistake, match=said):
         made()
 
 
-def test_columns_name_the_parts_of_vectors():
+def test_channel_columns_name_the_parts_of_vectors():
     assert list(channel_columns(CHANNELS)) == [
         "spent",
         "speed",
@@ -193,7 +193,7 @@ def test_columns_name_the_parts_of_vectors():
     assert channel_columns(CHANNELS)["aims.far"] == dataclasses.replace(CHANNELS["aims"], parts=())
 
 
-def test_totals_of_no_steps():
+def test_episode_totals_of_no_steps_are_zero():
     totals = episode_totals.empty_totals(CHANNELS, (1, 1))
     found = episode_totals.channel_values(CHANNELS, totals)
     assert float(found["speed"][0, 0]) == 0.0

@@ -135,7 +135,7 @@ def source(world, needs, levels=(0,), curriculum="uniform"):
     return Conversation.create(ConversationHost(world, VOICE, needs, levels), 1, curriculum)
 
 
-def test_lines_hold_what_was_heard_and_said_token_by_token():
+def test_conversation_rollout_transcript_holds_both_sides_token_by_token():
     world = worlds.find_world("try-again:copy-text")
     scene = world.begin(1, 0)
     asked = scene.turn.messages
@@ -151,7 +151,7 @@ def test_lines_hold_what_was_heard_and_said_token_by_token():
     assert "wrong" in TOKENIZER.decode(line.ids)
 
 
-def test_a_turn_that_was_cut_is_closed_before_the_next():
+def test_conversation_rollout_closes_a_truncated_turn_before_the_next():
     scene = worlds.find_world("try-again:copy-text").begin(1, 0)
     (line,) = play_scenes(Speaker("zz", stops=False), [[scene]], VOICE, fixed_keys())[0]
     assert line.cut
@@ -177,7 +177,7 @@ def thinking(folder):
     ("text", "reason"),
     [("maybe {}? let me", "no answer"), ("maybe 3\n</think>\n\n{}", "right"), ("{}", "no answer")],
 )
-def test_a_thought_that_the_template_began_is_no_answer(tmp_path, text, reason):
+def test_conversation_thought_opened_by_the_chat_template_is_no_answer(tmp_path, text, reason):
     tokenizer = thinking(tmp_path)
     assert tokenizer.starts_in_thought
     assert not TOKENIZER.starts_in_thought
@@ -192,12 +192,12 @@ def test_a_thought_that_the_template_began_is_no_answer(tmp_path, text, reason):
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "tools:arithmetic"])
-def test_demonstrations_end_a_thought_that_the_template_began(tmp_path, name):
+def test_made_demonstrations_close_a_thought_opened_by_the_template(tmp_path, name):
     voice = ChatSettings(thinking(tmp_path), 64, 256)
     assert all(line.right for line in make_demonstrations(worlds.find_world(name), (0,), voice, 4))
 
 
-def test_a_question_about_thoughts_begins_none():
+def test_conversation_question_mentioning_think_tags_opens_no_thought():
     talk = SceneBatch([Odd("<think>")], ChatSettings(Tokenizer.characters(), 8, 64))
     (line,) = talk.waiting()
     talk.add_answer(line, talk.settings.tokenizer.encode("a"), [0.0], False)
@@ -205,7 +205,7 @@ def test_a_question_about_thoughts_begins_none():
     assert talk.finish()[0].reward == 1.0
 
 
-def test_lines_end_where_the_context_does():
+def test_conversation_transcripts_end_at_the_context_length():
     short = ChatSettings(TOKENIZER, limit=6, context=40)
     scene = worlds.find_world("try-again:copy-text").begin(1, 0)
     (line,) = play_scenes(Speaker("zz"), [[scene]], short, fixed_keys())[0]
@@ -214,7 +214,7 @@ def test_lines_end_where_the_context_does():
     assert 0 < line.turns < 3
 
 
-def test_rewards_stand_at_the_last_token_of_their_turn():
+def test_conversation_rewards_stand_at_the_last_token_of_their_turn():
     world = OddWorld("plain")
     _, record = collect(source(world, Generations(2, 1)), Speaker("a", "bc"), fixed_keys())
     np.testing.assert_array_equal(record.extras["score"][0], [1.0, 0.0])
@@ -231,7 +231,7 @@ def test_rewards_stand_at_the_last_token_of_their_turn():
     np.testing.assert_array_equal(record.obs[0, :, 1:], record.action[0, :, :-1])
 
 
-def test_an_answer_that_was_cut_off_has_had_its_verdict():
+def test_truncated_final_answer_has_discount_zero():
     """Nothing comes after it, so there is no value to go on with."""
     begun = source(OddWorld("plain"), Generations(1, 1))
     _, drawn = collect(begun, Speaker("a", stops=False), fixed_keys())
@@ -241,7 +241,7 @@ def test_an_answer_that_was_cut_off_has_had_its_verdict():
     assert not ended.extras["cut"].any()
 
 
-def test_a_scene_that_the_context_was_too_short_for_goes_on():
+def test_conversation_longer_than_the_context_is_truncated_with_discount_one():
     short = ChatSettings(TOKENIZER, limit=6, context=40)
     scene = worlds.find_world("try-again:copy-text").begin(1, 0)
     lines = play_scenes(Speaker("zz"), [[scene]], short, fixed_keys())[0]
@@ -250,7 +250,7 @@ def test_a_scene_that_the_context_was_too_short_for_goes_on():
     assert made.discount[0][made.last[0]].tolist() == [1.0]
 
 
-def test_where_one_seats_line_is_full_the_others_is_not_over_either():
+def test_full_context_of_one_seat_truncates_the_other_seats_too():
     narrow = ChatSettings(TOKENIZER, limit=6, context=64)
     scene = Duet()
     first, second = play_scenes(Speaker("a"), [[scene]], narrow, fixed_keys())[0]
@@ -262,7 +262,7 @@ def test_where_one_seats_line_is_full_the_others_is_not_over_either():
 @pytest.mark.parametrize(
     "kind", ["raises", "hangs", "nonsense", "judges twice", "judges nobody", "never begins"]
 )
-def test_a_faulty_scene_costs_its_own_row(kind):
+def test_conversation_rollout_masks_the_row_of_a_failing_scene(kind):
     begun = time.monotonic()
     world = OddWorld("plain", kind, "plain", "plain")
     after, record = collect(source(world, Generations(2, 2)), Speaker("a"), fixed_keys())
@@ -277,20 +277,20 @@ def test_a_faulty_scene_costs_its_own_row(kind):
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, bool])
-def test_rewards_are_numbers_of_any_library(kind):
+def test_conversation_verdict_rewards_may_be_numbers_of_any_library(kind):
     check_verdicts([[SimpleNamespace(reward=kind(1))], [Verdict(0.5, "partly")]])
     with pytest.raises(ValueError, match="without a finite reward"):
         check_verdicts([[SimpleNamespace(reward=np.float32("nan"))]])
 
 
-def test_where_nothing_works_the_run_stops_and_says_why():
+def test_conversation_rollout_stops_if_every_scene_fails():
     with pytest.raises(
         Mistake, match="every scene of odd failed, the first with: RuntimeError: the verifier is"
     ):
         collect(source(OddWorld("raises"), Generations(2, 2)), Speaker("a"), fixed_keys())
 
 
-def test_groups_without_a_difference_are_asked_anew():
+def test_conversation_groups_of_equal_rewards_are_sampled_again():
     words = ["a", "a", "b", "b", "a", "b", "a", "b"]  # two flat groups, then two that tell
     _, once = collect(source(OddWorld("plain"), Generations(2, 2)), Speaker(*words), fixed_keys())
     assert once.extras["score"][0].tolist() == [1.0, 1.0, 0.0, 0.0]
@@ -302,7 +302,7 @@ def test_groups_without_a_difference_are_asked_anew():
     assert int(after.tally.episodes[0]) == 8  # what was asked and thrown away counts too
 
 
-def test_every_round_asks_arms_of_its_own():
+def test_conversation_resampling_rounds_ask_other_curriculum_levels():
     class Asked(OddWorld):
         levels = range(50)
 
@@ -317,7 +317,7 @@ def test_every_round_asks_arms_of_its_own():
     assert len(np.unique(rounds, axis=0)) == 3
 
 
-def test_the_last_round_takes_groups_that_tell_before_others():
+def test_last_resampling_round_prefers_groups_with_unequal_rewards():
     words = ["a", "a", "b", "b", "a", "b", "b", "b", "a", "a", "b", "a"]
     needs = Generations(3, 2, rounds=2)
     _, drawn = collect(source(OddWorld("plain"), needs), Speaker(*words), fixed_keys())
@@ -328,7 +328,7 @@ def test_the_last_round_takes_groups_that_tell_before_others():
     assert once.extras["score"][0].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0]  # in their order
 
 
-def test_a_game_that_the_same_seat_always_wins_tells_nothing():
+def test_game_group_won_by_the_same_seat_is_uninformative():
     lines = [
         Transcript(game, seat, verdicts=(Verdict(float(seat), ""),))
         for game in (0, 1)
@@ -339,7 +339,7 @@ def test_a_game_that_the_same_seat_always_wins_tells_nothing():
     assert _is_informative(lines)  # though the other seat's are all the same
 
 
-def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
+def test_game_seats_are_rows_in_separate_groups():
     voice = ChatSettings(TOKENIZER, limit=6, context=256)
     host = ConversationHost(worlds.find_world("game:nim"), voice, Generations(2, 3), (0,))
     begun = Conversation.create(host, 1)
@@ -350,7 +350,7 @@ def test_both_seats_of_a_game_are_rows_of_groups_of_their_own():
     assert set(np.bincount(groups)[np.unique(groups)]) == {3}
 
 
-def test_a_curriculum_follows_what_it_is_told():
+def test_curriculum_probabilities_follow_the_recorded_answers():
     asked = jnp.array([[0, 0, 1, 1, -1]])
     worth, none = jnp.array([[0.0, 0.0, 1.0, 1.0, 9.0]]), jnp.zeros((1, 2))
     right, sound = np.array([[2.0, 1.0]]), np.array([[2.0, 2.0]])
@@ -415,7 +415,7 @@ def taught(kind, rounds, wrap=lambda source: source, count=40):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["learnable", "advantage"])
 @pytest.mark.parametrize("rounds", [1, 4])
-def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):
+def test_curriculum_seldom_asks_a_level_that_is_never_solved(kind, rounds):
     """Also where groups that are all alike are asked anew, and never reach the learner."""
     arms = taught(kind, rounds).curriculum
     assert arms.value[0, 1] < 0.05
@@ -424,7 +424,7 @@ def test_a_level_that_is_never_solved_is_seldom_asked(kind, rounds):
 
 
 @pytest.mark.parametrize("kind", [pytest.param("learnable", marks=pytest.mark.slow), "advantage"])
-def test_arms_are_learned_of_where_batches_wait_too(kind):
+def test_curriculum_learns_from_the_arms_of_delayed_batches(kind):
     """What a learner finds out late is told of the arms of the batch that it learned from."""
     begun = source(Levels(), Generations(6, 2), (0, 1, 2))
     shape = collect(begun, Speaker("a", "b", "b"), fixed_keys())[1]
@@ -441,7 +441,7 @@ def test_arms_are_learned_of_where_batches_wait_too(kind):
     assert (drawn[3].source.asked != drawn[3].waiting[-1][1][0]).any()
 
 
-def test_a_replay_asks_nothing():
+def test_language_settings_refuse_curriculum_or_pool_with_replay():
     needs, said = Generations(2, 2), LanguageSettings(replay="somewhere")
     check_language_settings("grpo", said, needs)
     with pytest.raises(Mistake, match="Leave out pool, curriculum"):
@@ -450,7 +450,7 @@ def test_a_replay_asks_nothing():
         )
 
 
-def test_what_no_conversation_has_is_refused():
+def test_language_settings_refuse_options_no_conversation_has():
     with pytest.raises(Mistake, match="Leave out texts, examples"):
         check_language_settings(
             "grpo", LanguageSettings(texts="some.jsonl", examples=3), Generations(2, 2)
@@ -463,7 +463,7 @@ def test_what_no_conversation_has_is_refused():
         resolve_settings("grpo", "arithmetic", updates=1, steps=9)
 
 
-def test_what_was_asked_for_another_seeds_sake_is_not_told():
+def test_resampling_for_another_seed_is_not_recorded_in_the_curriculum():
     """A seed that has its groups would not have been asked again, were it alone."""
     needs, words = Generations(1, 2, rounds=2), ["a", "b", "b", "b", "a", "b", "a", "a"]
     host = ConversationHost(OddWorld("plain"), VOICE, needs, (0,))
@@ -473,7 +473,7 @@ def test_what_was_asked_for_another_seeds_sake_is_not_told():
     assert drawn.tally.episodes.tolist() == [2, 4]
 
 
-def test_signals_reach_the_arms_that_were_asked():
+def test_advantage_signals_reach_the_curriculum_arms_that_were_asked():
     needs = Generations(8, 1)
     begun = source(OddWorld("plain"), needs, levels=(0, 1, 2), curriculum="advantage")
     drawn, record = collect(begun, Speaker("a"), fixed_keys())
@@ -494,7 +494,7 @@ def batches(number, wrap):
     return found
 
 
-def test_what_waits_is_handed_on_unchanged():
+def test_delayed_batches_are_passed_on_unchanged():
     plain = batches(4, lambda source: source)
     late = batches(
         4, lambda source: DelayedSource.create(source, 2, jax.tree.map(jnp.zeros_like, plain[0]))
@@ -506,7 +506,7 @@ def test_what_waits_is_handed_on_unchanged():
             np.testing.assert_array_equal(one, other)
 
 
-def test_batches_are_read_as_they_were_written(tmp_path):
+def test_recorded_batches_are_read_as_written(tmp_path):
     none = jnp.zeros((), jnp.int32)
     written = batches(3, lambda source: BatchRecorder(source, none, tmp_path))
     again = RecordedBatches(none, tmp_path)
@@ -525,14 +525,14 @@ def test_batches_are_read_as_they_were_written(tmp_path):
         read_batch(path)
 
 
-def test_batches_of_other_seeds_are_refused(tmp_path):
+def test_recorded_batches_refuse_another_number_of_seeds(tmp_path):
     none = jnp.zeros((), jnp.int32)
     batches(1, lambda source: BatchRecorder(source, none, tmp_path))
     with pytest.raises(Mistake, match="was written with 1 seeds, and this run has 2; set seeds=1"):
         collect(RecordedBatches(none, tmp_path), None, jax.random.split(jax.random.key(0), 2))
 
 
-def test_lines_of_old_batches_were_cut_where_the_last_row_is_discounted(tmp_path):
+def test_recorded_batches_without_cut_infer_it_from_the_last_discount(tmp_path):
     """Before ``cut`` was written a line whose scene was over ended in a discount of 0."""
     none = jnp.zeros((), jnp.int32)
     (batch,) = batches(1, lambda source: source)
@@ -545,7 +545,7 @@ def test_lines_of_old_batches_were_cut_where_the_last_row_is_discounted(tmp_path
     assert found.extras["cut"][0].tolist() == [True, False, True, True]
 
 
-def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
+def test_solved_answer_pool_keeps_right_answers_in_their_groups(tmp_path):
     none = jnp.zeros((), jnp.int32)
     tokens = batches(4, lambda source: BatchRecorder(source, none, tmp_path))[0].mask.shape[-1]
     pool = SolvedGroups.load_folder(tmp_path, 3, 2, 1, tokens)
@@ -573,7 +573,7 @@ def test_right_answers_are_remembered_in_groups_of_their_own(tmp_path):
     np.testing.assert_array_equal(longer.groups.mask[..., :tokens], pool.groups.mask)
 
 
-def test_seats_of_a_game_are_remembered_as_groups_apart(tmp_path):
+def test_solved_answer_pool_keeps_game_seats_in_separate_groups(tmp_path):
     """Two questions of two games each; a line of the second question's is missing."""
     number = jnp.array([[0, 1, 0, 1, 2, 3, 2, 7]])  # question * seats + seat, and what fills up
     lines = jnp.tile(jnp.arange(8)[None, :, None], (1, 1, 3))
@@ -591,7 +591,7 @@ def test_seats_of_a_game_are_remembered_as_groups_apart(tmp_path):
     assert record.extras["group"][0].tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
 
 
-def test_demonstrations_are_the_worlds_own_solutions(tmp_path):
+def test_demonstrations_are_the_solutions_of_the_text_environment(tmp_path):
     world = worlds.find_world("tools:arithmetic")
     voice = ChatSettings(Tokenizer.characters(), limit=24, context=128)
     texts = Demonstrations.from_transcripts(
@@ -617,6 +617,6 @@ def test_demonstrations_are_the_worlds_own_solutions(tmp_path):
         make_demonstrations(OddWorld("plain"), (0,), voice, 1)
 
 
-def test_verdicts_are_numbers():
+def test_verdict_refuses_a_non_finite_reward():
     with pytest.raises(Mistake):
         Verdict(float("nan"), "nonsense")

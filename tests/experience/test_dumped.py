@@ -31,7 +31,7 @@ class StopsAfter:
 
 
 @pytest.mark.slow
-def test_a_dump_goes_on_where_its_run_was_stopped(tmp_path):
+def test_batch_dump_of_a_resumed_run_equals_the_uninterrupted_one(tmp_path):
     whole, broken, path = (tmp_path / name for name in ("whole", "broken", "run"))
     expected = sterling.train("grpo", "arithmetic", dump=str(whole), **FIELDS)
     stop = [StopsAfter(2)]

@@ -57,7 +57,7 @@ def given(name, bonus, cells):
 
 
 @pytest.mark.parametrize("name", BONUSES)
-def test_what_was_seen_often_pays_less_than_what_is_new(name):
+def test_exploration_bonus_is_smaller_for_visited_than_for_new_states(name):
     bonus, rows = rows_of(name, np.arange(ROWS) % 4)
     learned = bonus
     for key in jax.random.split(jax.random.key(2), 150):
@@ -68,7 +68,7 @@ def test_what_was_seen_often_pays_less_than_what_is_new(name):
 
 
 @pytest.mark.parametrize("name", BONUSES)
-def test_masked_rows_teach_nothing(name):
+def test_exploration_bonus_ignores_masked_rows(name):
     mask = jnp.arange(ROWS) < ROWS // 2
     cells = np.where(np.arange(ROWS) < ROWS // 2, np.arange(ROWS) % 4, 7)
     other = np.where(np.arange(ROWS) < ROWS // 2, np.arange(ROWS) % 4, 9)
@@ -80,14 +80,14 @@ def test_masked_rows_teach_nothing(name):
         np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7)
 
 
-def test_a_count_pays_one_by_its_root():
+def test_hash_count_bonus_is_one_over_the_root_of_visits():
     bonus, _ = rows_of("counts", [0])
     for visits in (1, 4):  # 1, then 3 more and this one
         amount = given("counts", bonus, [5] * visits)
         np.testing.assert_allclose(amount, visits**-0.5, rtol=1e-6)
 
 
-def test_disagreement_is_the_variance_of_models():
+def test_disagreement_bonus_is_the_variance_of_the_models():
     bonus, rows = rows_of("disagreement", [3, 5])
     seen = bonus.normaliser.update(rows.obs, rows.mask).batch(rows)
     x = jnp.concatenate([bonus.features(seen.obs), jax.nn.one_hot(rows.action, 2)], -1)
@@ -99,7 +99,7 @@ def test_disagreement_is_the_variance_of_models():
     np.testing.assert_allclose(given("disagreement", bonus, [3, 5]), expected, rtol=1e-5)
 
 
-def test_curiosity_trains_features_by_the_inverse_model_only():
+def test_curiosity_features_are_trained_by_the_inverse_model_alone():
     bonus, rows = rows_of("icm", [3, 5])
     gradient = eqx.filter_jit(eqx.filter_grad(lambda nets, of: jnp.sum(of(nets, rows))))
     grads = gradient(bonus.nets, type(bonus.nets).surprise)
@@ -144,7 +144,7 @@ def collect(*how):
 
 
 @pytest.mark.parametrize("word", BONUSES)
-def test_rewards_include_the_bonus_and_returns_do_not(word):
+def test_exploration_bonus_is_added_to_rewards_but_not_to_returns(word):
     after, rows, plain = collect(word)
     more = np.asarray(rows.reward - plain.reward)
     mask = np.asarray(rows.mask)
@@ -161,7 +161,7 @@ def test_rewards_include_the_bonus_and_returns_do_not(word):
 
 
 @pytest.mark.slow
-def test_a_bonus_is_in_units_of_its_discounted_sum():
+def test_exploration_bonus_is_normalised_by_its_discounted_sum():
     _, rows, plain = collect("icm")
     start, own = with_bonus("icm")[1].bonus, random_keys.fold_each(fixed_keys(), "bonus")
     for seed in range(2):
@@ -181,7 +181,7 @@ def test_a_bonus_is_in_units_of_its_discounted_sum():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", ["gymnasium:CartPole-v1", "envpool:CartPole-v1"])
-def test_worlds_on_the_host_give_bonuses_too(environment):
+def test_exploration_bonus_works_with_host_environments(environment):
     after, rows, _ = collect("rnd", environment, 12)
     more = np.asarray(rows.reward)[np.asarray(rows.mask)] - 1.0  # a pole that stands pays 1
     assert (more > 0.0).all()
@@ -189,14 +189,14 @@ def test_worlds_on_the_host_give_bonuses_too(environment):
 
 
 @pytest.mark.parametrize("words", ["rnd:0", "counts:-1", "icm:x", "disagreement:1,2"])
-def test_a_weight_that_is_none_is_refused(words):
+def test_exploration_bonus_refuses_a_weight_of_zero_or_less(words):
     with pytest.raises(Mistake, match="a weight of the bonus above 0"):
         sterling.train("ppo", "corridor:6", steps=4_096, sources=words)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("word", BONUSES)
-def test_ppo_crosses_a_corridor_that_it_does_not_cross_alone(word):
+def test_ppo_with_exploration_bonus_crosses_a_long_corridor(word):
     how = {"steps": 300_000, "seeds": 3, "preset": False, "evaluate_episodes": 10, "quiet": True}
     how |= {"envs": 8, "length": 64, "minibatch": 128, "epochs": 4, "entropy_coef": 0.01}
     run = sterling.train("ppo", "corridor:30", sources=word, **how)

@@ -40,7 +40,7 @@ def lived(steps):
     return source, jax.tree.map(lambda *x: np.concatenate(x, 1), *rows)
 
 
-def test_chance_crosses_with_an_archive_and_every_way_that_is_kept_is_the_shortest():
+def test_go_explore_archive_keeps_shortest_ways_to_every_cell():
     source, rows = lived(1_000)
     archive = source.archive
     assert (rows.reward.sum((1, 2)) > 3).all()  # without one in 4,000 steps: about one time
@@ -54,7 +54,7 @@ def test_chance_crosses_with_an_archive_and_every_way_that_is_kept_is_the_shorte
         assert (np.asarray(archive.score[seed])[filled] == 0.0).all()
 
 
-def test_envs_go_back_after_some_steps_and_where_an_episode_is_over():
+def test_go_explore_returns_envs_to_archived_cells():
     _, rows = lived(500)
     for seed, env in np.ndindex(2, ENVS):
         last, back = (np.flatnonzero(x[seed, :, env]) for x in (rows.last, ~rows.mask))
@@ -70,7 +70,7 @@ def test_envs_go_back_after_some_steps_and_where_an_episode_is_over():
     assert len(np.unique(places)) == CELLS  # to all of them
 
 
-def test_better_ways_replace_worse_ones():
+def test_go_explore_archive_replaces_worse_trajectories():
     """One seed, three envs: in cells a, a, b."""
     a, b = (int(cells(jnp.full((1, 1, 1), x))[0, 0]) for x in (0.0, 1.0))
     room = Start(None, jnp.zeros((1, SLOTS)), jnp.zeros((1, SLOTS), jnp.int32),
@@ -101,7 +101,7 @@ def test_better_ways_replace_worse_ones():
     assert held(archive) == [(7, 50, 2), (9, 50, 1)]
 
 
-def test_cells_are_told_apart_and_do_not_depend_on_where_they_are_seen():
+def test_go_explore_cells_are_distinct_and_robust_to_small_changes():
     many = jax.random.uniform(jax.random.key(0), (1, 400, 6), minval=-9.0, maxval=9.0)
     slot = np.asarray(cells(many))
     assert len(np.unique(slot)) > 360  # of 400 in 4,096 slots some 19 meet another
@@ -111,12 +111,12 @@ def test_cells_are_told_apart_and_do_not_depend_on_where_they_are_seen():
     np.testing.assert_array_equal(cells(near + 0.05), cells(near))
 
 
-def test_cells_that_were_seen_less_are_gone_back_to_more():
+def test_go_explore_selects_seldom_visited_cells_more_often():
     filled, seen = jnp.array([True, False, True, True]), jnp.array([0, 0, 3, 8], jnp.int32)
     found = go_explore._cumulative_weights(filled, seen)
     np.testing.assert_allclose(found, np.cumsum([1, 0, 1 / 2, 1 / 3]), rtol=1e-6)
 
 
-def test_worlds_that_cannot_go_back_are_refused_in_a_line():
+def test_go_explore_refuses_environments_that_cannot_restore_a_state():
     with pytest.raises(Mistake, match="PoolWorld cannot begin an episode in a given start"):
         sterling.train("ppo", "envpool:CartPole-v1", steps=4_000, sources="go-explore")

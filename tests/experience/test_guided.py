@@ -32,7 +32,7 @@ def source(rule, length):
     return GuidedRollout(rollout, Always(0.5), rule)
 
 
-def test_the_guide_begins_and_the_learner_takes_over_for_good():
+def test_jump_start_guide_acts_first_then_the_learner_to_the_episode_end():
     rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=1_000_000)
     made, record = source(rule, 8).live(Always(-0.5), jax.random.split(jax.random.key(1), 2))
     guided = np.asarray(record.action)[..., 0] == 0.5  # (seed, time, env)
@@ -49,7 +49,7 @@ def test_the_guide_begins_and_the_learner_takes_over_for_good():
 
 
 @pytest.mark.parametrize("rule", ["jump-start", "expansion"])
-def test_a_draw_is_one_loop_that_equals_its_steps(rule, monkeypatch):
+def test_guided_rollout_of_many_steps_equals_single_steps(rule, monkeypatch):
     """A program of many steps is no longer than one of a few, and gives what single steps give."""
     begun = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=20)
     begun = begun if rule == "jump-start" else Expansion(temperature=0.5)
@@ -66,7 +66,7 @@ def test_a_draw_is_one_loop_that_equals_its_steps(rule, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_guide_fades():
+def test_jump_start_guide_fades_out():
     rule = JumpStart.create(len(SEEDS), ENVS, steps=4, fade=8)
     made, _ = source(rule, 8).live(Always(-0.5), jax.random.split(jax.random.key(1), 2))
     _, later = made.live(Always(-0.5), jax.random.split(jax.random.key(2), 2))
@@ -74,7 +74,7 @@ def test_the_guide_fades():
     assert (fresh == -0.5).all()
 
 
-def test_every_handover_from_0_to_the_last_is_as_likely_and_their_bound_falls():
+def test_jump_start_handover_step_is_uniform_and_its_bound_falls():
     rule, envs_ = JumpStart.create(2, 5_000, steps=4, fade=2), 5_000
     keys, begun = jax.random.split(jax.random.key(0), 2), jnp.zeros((2, envs_), jnp.int32)
     for last in (4, 2, 0, 0):  # steps times what is left
@@ -83,7 +83,7 @@ def test_every_handover_from_0_to_the_last_is_as_likely_and_their_bound_falls():
         np.testing.assert_allclose(share, (np.arange(5) <= last) / (last + 1), atol=0.02)
 
 
-def test_a_critic_chooses_between_the_two():
+def test_policy_expansion_chooses_guide_or_learner_by_the_critic():
     for slope, share in ((0.0, 0.5), (30.0, 1.0), (-30.0, 0.0), (0.5, 1 / (1 + np.exp(-1.0)))):
         made = source(Expansion(temperature=0.5), 8)
         _, record = made.live(Always(-0.5, slope), jax.random.split(jax.random.key(3), 2))

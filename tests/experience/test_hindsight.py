@@ -59,7 +59,7 @@ def indexed(ring, index, rows):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_index_is_what_walking_finds(seed):
+def test_episode_index_equals_a_walk_through_the_ring_buffer(seed):
     """Over several turns of a ring, which grows in one of them."""
     like = jnp.zeros((SEEDS, ENVS, 1))
     ring = Ring.create(ROWS, like, like)
@@ -178,7 +178,7 @@ def right(now, goal, count, gamma):
 
 @pytest.mark.parametrize(("count", "gamma"), [(1, 1.0), (3, 0.9)])
 @pytest.mark.parametrize("kind", [FUTURE, FINAL])
-def test_windows_are_as_if_lived_for_what_their_episode_achieved(kind, count, gamma):
+def test_hindsight_windows_equal_experience_for_the_achieved_goal(kind, count, gamma):
     told = kept = 0
     for batch, given, held in lived(made(kind, n_step=count, gamma=gamma), 14):
         for i in np.flatnonzero(batch.mask):
@@ -205,7 +205,7 @@ def test_windows_are_as_if_lived_for_what_their_episode_achieved(kind, count, ga
     assert kept > 100
 
 
-def test_a_share_is_told_anew_and_the_rest_as_it_was_lived():
+def test_hindsight_relabels_the_set_share_of_rows():
     told, all_rows, steps = 0, 0, []
     for batch, given, _ in lived(made(share=0.25, capacity=400 * ENVS), 20):
         anew = batch.obs["desired_goal"][:, 0] >= 0.0
@@ -223,7 +223,7 @@ def test_a_share_is_told_anew_and_the_rest_as_it_was_lived():
     np.testing.assert_allclose(share, 1 / 6, atol=5 * np.sqrt(5 / 36 / len(steps)))
 
 
-def test_no_row_of_a_replay_without_hindsight_is_counted():
+def test_replay_without_hindsight_keeps_no_episode_index():
     needs = Transitions(batch=8, collect=4, capacity=20 * ENVS)
     start = random_keys.for_seeds(jnp.arange(SEEDS, dtype=jnp.int32), "start", 0)
     plain = Replay.create(Rollout.create(Marked(), 4, start), needs, 1, start)
@@ -231,7 +231,7 @@ def test_no_row_of_a_replay_without_hindsight_is_counted():
     assert len(jax.tree.leaves(made())) == len(jax.tree.leaves(plain)) + 2
 
 
-def test_a_world_that_starts_anew_parts_episodes():
+def test_hindsight_episode_index_separates_episodes_at_a_restart():
     """Rows after a restart are no part of the episode before it."""
 
     class Simulator(Marked):

@@ -86,7 +86,7 @@ def history(source, rounds):
     return found
 
 
-def test_rows_of_levels_without_a_score_are_masked_and_scored():
+def test_level_buffer_masks_rows_of_unscored_levels_and_scores_them():
     for before, after, rows in usual_history()[:12]:
         level, end = np.asarray(rows.extras["level"]), np.asarray(rows.last)
         content = np.take_along_axis(np.asarray(after.source.book)[:, None], level, 2)
@@ -110,7 +110,7 @@ def test_rows_of_levels_without_a_score_are_masked_and_scored():
     assert (~mask & ~started).any()
 
 
-def test_a_score_is_the_mean_gain_of_a_level_s_rows():
+def test_level_buffer_score_is_the_mean_positive_advantage_of_a_level():
     """Losses count as 0; rows in which the world resets count not at all."""
     before, after, rows = usual_history()[5]
     gain = np.maximum(np.asarray(Idle().advantage(rows)), 0.0)
@@ -126,7 +126,7 @@ def test_a_score_is_the_mean_gain_of_a_level_s_rows():
                 assert float(after.kept.scores[seed, number]) == pytest.approx(wanted, rel=1e-5)
 
 
-def test_the_lowest_scores_make_room_but_not_those_in_use():
+def test_level_buffer_replaces_lowest_scores_but_no_level_in_use():
     for before, after, _ in usual_history()[20:]:
         for seed in range(2):
             old, new = (np.asarray(x.source.book)[seed] for x in (before, after))
@@ -142,7 +142,7 @@ def test_the_lowest_scores_make_room_but_not_those_in_use():
     assert worth.mean() > 700.0  # of levels between 0 and 1000, those that are worth most stay
 
 
-def test_replays_are_of_scored_levels_and_make_half_of_the_episodes():
+def test_level_buffer_replays_scored_levels_in_half_of_the_episodes():
     replays, trials = 0, 0
     for before, after, rows in history(made(size=60), 60)[20:]:
         chosen = np.asarray(after.kept.chosen)
@@ -169,7 +169,7 @@ def test_replays_are_of_scored_levels_and_make_half_of_the_episodes():
 
 
 @pytest.mark.parametrize("edits", [1, 3])
-def test_most_new_levels_are_edits_of_what_was_replayed(edits):
+def test_level_buffer_makes_most_new_levels_by_editing_replayed_ones(edits):
     edited, new = 0, 0
     for before, after, _ in history(made(edits), 40)[20:]:
         for seed in range(2):
@@ -182,14 +182,14 @@ def test_most_new_levels_are_edits_of_what_was_replayed(edits):
     assert edited / (edited + new) == pytest.approx(0.8, abs=0.15)
 
 
-def test_new_levels_are_the_world_s_where_these_are_a_fixed_number():
+def test_level_buffer_draws_new_levels_from_a_fixed_level_set():
     source = made(levels=6)
     assert len(np.unique(np.asarray(source.source.book))) == 6
     _, after, _ = history(source, 10)[-1]
     assert set(np.unique(np.asarray(after.source.book))) <= set(np.asarray(source.world.book))
 
 
-def test_which_rows_are_trials_by_hand():
+def test_level_buffer_trial_rows_match_hand_values():
     begins = jnp.array([[0, 1], [1, 0], [0, 0], [0, 1]]) > 0
     level = jnp.array([[0, 1], [2, 1], [2, 1], [2, 0]], jnp.int32)
     tried = jnp.array([True, True, False])
@@ -198,7 +198,7 @@ def test_which_rows_are_trials_by_hand():
 
 
 @pytest.mark.parametrize("name", ["ppo", "recurrent-ppo"])
-def test_what_is_tried_teaches_nothing(name):
+def test_level_buffer_trial_rollouts_leave_agents_unchanged(name):
     """A rollout of trials alone leaves networks and normalisers as they are."""
     settings = resolve_settings(
         name, "maze:3x3", steps=4_096, envs=4, sources="plr-robust", preset=False,
@@ -232,7 +232,7 @@ def test_what_is_tried_teaches_nothing(name):
         ("dqn", "maze:3x3", "accel", "dqn has no advantage"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_line(name, environment, sources, said):
+def test_level_buffer_refuses_invalid_settings(name, environment, sources, said):
     with pytest.raises(Mistake, match=said) as told:
         sterling.train(
             name, environment, steps=90_000, envs=8, evaluate_episodes=0, sources=sources,
@@ -241,7 +241,7 @@ def test_what_cannot_be_is_told_in_a_line(name, environment, sources, said):
     assert "\n" not in str(told.value)
 
 
-def test_a_task_that_cannot_edit_its_levels_is_told_so():
+def test_level_buffer_refuses_editing_without_an_edit_method():
     class Fixed:
         obs, action = Numbered.obs, Numbered.action
         level, begin, step = Numbered.level, Numbered.begin, Numbered.step

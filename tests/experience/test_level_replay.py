@@ -77,7 +77,7 @@ def shown(source, obs):
 
 
 @pytest.mark.parametrize("task", [Numbered, Failing])
-def test_rows_say_the_level_that_they_were_lived_in(task):
+def test_level_rollout_rows_name_the_level_they_were_collected_in(task):
     source = made(task)
     for time in range(2, 5):
         source, rows = live(source, time)
@@ -90,7 +90,7 @@ def test_rows_say_the_level_that_they_were_lived_in(task):
     assert len(np.unique(level)) == LEVELS
 
 
-def test_the_next_levels_are_drawn_by_the_chances_and_episodes_are_counted():
+def test_level_rollout_draws_next_levels_by_weight_and_counts_episodes():
     source = made()
     edges = jnp.stack([(jnp.arange(LEVELS) >= 5).astype(jnp.float32)] * 2)
     source, rows = live(source, 2)
@@ -104,7 +104,7 @@ def test_the_next_levels_are_drawn_by_the_chances_and_episodes_are_counted():
     assert (level[~later] != 5).any()
 
 
-def test_the_count_of_a_level_is_that_of_its_newest_episode():
+def test_level_rollout_last_count_of_a_level_is_its_newest_episode():
     source = made()
     source, rows = live(source, 2)
     for seed in range(2):
@@ -116,7 +116,7 @@ def test_the_count_of_a_level_is_that_of_its_newest_episode():
         np.testing.assert_array_equal(source.last[seed], last)
 
 
-def test_what_was_learned_decides_what_is_played():
+def test_level_replay_plays_new_levels_then_those_of_largest_error():
     """First levels that were not seen yet, then the one whose errors are the largest."""
     feed = Feed("fresh")
 
@@ -142,7 +142,7 @@ def test_what_was_learned_decides_what_is_played():
     assert (np.asarray(rows.extras["level"])[later] == 3).mean() > 0.95
 
 
-def test_rows_of_a_replay_move_scores_slowly():
+def test_level_replay_scores_move_slowly_for_replayed_rows():
     source = LevelReplay.create(made())
     _, draws = source.collect(Idle(), at(2))
     zeros = jnp.zeros(4)
@@ -167,18 +167,18 @@ def test_rows_of_a_replay_move_scores_slowly():
         ("ppo", "envpool:CartPole-v1", {"sources": "plr"}, "cannot begin an episode in a given"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_line(name, environment, options, said):
+def test_level_replay_refuses_invalid_settings(name, environment, options, said):
     with pytest.raises(Mistake, match=said):
         sterling.train(name, environment, steps=4_000, envs=1, evaluate_episodes=0, **options)
 
 
-def test_a_log_or_a_guide_is_refused_beside_it(tmp_path):
+def test_level_replay_refuses_to_combine_with_a_dataset_or_guide(tmp_path):
     guide = Guidance(str(tmp_path), steps=3)
     with pytest.raises(Mistake, match="combined with data or guide"):
         sterling.train("dqn", "maze:3x3", steps=90_000, sources="plr", guide=guide)
 
 
-def test_trials_are_replayed_too():
+def test_level_replay_works_with_trials():
     world = envs.make("trials:2:maze:3x3", SEEDS, ENVS, levels=5)
     source = LevelRollout.create(Rollout.create(world, 40, at(0)), at(1))
 

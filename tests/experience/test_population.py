@@ -62,7 +62,7 @@ def played(world, limit=10):
     )
 
 
-def test_each_env_plays_its_own_members_episode_and_nothing_after_it_counts(world):
+def test_population_env_plays_one_episode_of_its_member(world):
     """The same episodes by a plain loop over every env's perturbed network, in NumPy."""
     agent, source, rows, lives = played(world)
     own = random_keys.fold_each(random_keys.for_seeds(SEEDS, "draw", 0), "episodes")
@@ -92,13 +92,13 @@ def test_each_env_plays_its_own_members_episode_and_nothing_after_it_counts(worl
     np.testing.assert_array_equal(source.tally.totals["length"], lengths.sum(1))
 
 
-def test_an_episode_counts_as_it_stands_at_the_limit(world):
+def test_population_episodes_are_cut_at_the_step_limit(world):
     rows = played(world, limit=3)[2]
     assert rows.extras["episode/length"].max() == 3
     assert rows.mask.all()
 
 
-def test_opposites_lie_on_both_sides_of_the_mean():
+def test_population_perturbations_are_antithetic_pairs():
     agent = agent_for(TracedWorld(Count(), (3, 8), ENVS))
     members = PopulationActor.create(agent, ENVS, random_keys.for_seeds(SEEDS, "draw", 0))
     for own, every in zip(
@@ -111,7 +111,7 @@ def test_opposites_lie_on_both_sides_of_the_mean():
         assert len(np.unique(pairs[:, :, 0, 0])) == 2 * ENVS // 2  # no two pairs are alike
 
 
-def test_equal_returns_share_their_ranks_and_move_nothing():
+def test_openes_centred_ranks_of_equal_returns_are_shared():
     every = jnp.ones(4, bool)
     found = openes.centred_ranks(jnp.asarray([5.0, 5.0, 1.0, 9.0]), every)
     np.testing.assert_allclose(found, [0.0, 0.0, -0.5, 0.5])
@@ -129,7 +129,7 @@ class Broken(Count):
         return state, jnp.where(state[0] == 2.0, jnp.nan, obs), *rest
 
 
-def test_where_a_world_answers_nan_the_pair_teaches_nothing():
+def test_openes_ignores_pairs_with_a_non_finite_episode():
     world = TracedWorld(Broken(), (3, 8), ENVS, strategy="map")
     agent, source, rows, _ = played(world)
     broken = rows.extras["episode/length"] == 0
@@ -148,7 +148,7 @@ def test_where_a_world_answers_nan_the_pair_teaches_nothing():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(learned))
 
 
-def test_the_mean_goes_towards_what_was_paid_for():
+def test_openes_moves_the_mean_towards_higher_returns():
     """One parameter of a world whose return is the action itself: its bias must grow."""
     world = TracedWorld(Count(), (3, 8), 64, strategy="map")
     agent = agent_for(world)
@@ -161,7 +161,7 @@ def test_the_mean_goes_towards_what_was_paid_for():
 
 
 @pytest.mark.slow
-def test_planned_steps_are_the_budget_and_lived_ones_are_told():
+def test_population_steps_follow_the_planned_budget_and_are_logged():
     seen = []
 
     class Keep:
@@ -180,7 +180,7 @@ def test_planned_steps_are_the_budget_and_lived_ones_are_told():
     assert sum(row["data/episodes"][0] for row in seen) == 3 * 8
 
 
-def test_what_cannot_be_is_said_in_one_line():
+def test_population_training_of_openes_refuses_invalid_settings():
     how = {"steps": 64 * 20, "limit": 20, "evaluate_episodes": 0}
     with pytest.raises(sterling.Mistake, match=r"even number of envs .*, not 3"):
         sterling.train("openes", "CartPole-v1", envs=3, **how)
@@ -189,7 +189,7 @@ def test_what_cannot_be_is_said_in_one_line():
 
 
 @pytest.mark.slow
-def test_a_world_on_the_host_is_played_too():
+def test_population_episodes_work_with_host_environments():
     how = {"steps": 2 * 4 * 20, "envs": 4, "limit": 20, "evaluate_episodes": 2, "preset": False}
     run = sterling.train("openes", "gymnasium:CartPole-v1", env_options={"workers": 0}, **how)
     assert run.result["steps"] == 160

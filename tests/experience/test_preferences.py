@@ -50,7 +50,7 @@ def returns(pairs):
     return np.where(right, 1.0, -1.0).sum(-1)
 
 
-def test_the_better_stretch_is_preferred_and_no_more_is_asked_than_may_be():
+def test_preference_queries_label_the_better_segment_within_the_budget():
     source = visited(*begun("both", 1))
     np.testing.assert_array_equal(source.pairs.count, [6, 6])
     source = visited(source, None, 3)
@@ -62,7 +62,7 @@ def test_the_better_stretch_is_preferred_and_no_more_is_asked_than_may_be():
     assert set(expected.ravel()) == {0.0, 0.5, 1.0}
 
 
-def test_mistakes_turn_answers_round():
+def test_preference_labeller_mistakes_flip_labels():
     kept = visited(*begun("both", 1)).pairs
     turned = visited(*begun("both", 1, mistakes=1.0)).pairs
     some = visited(*begun("both", 1, mistakes=0.5)).pairs
@@ -83,7 +83,7 @@ def seen_by(monkeypatch, source, agent):
     return seen
 
 
-def test_stretches_are_of_one_episode_and_of_experience_alone(monkeypatch):
+def test_preference_query_segments_lie_within_one_episode(monkeypatch):
     seen = seen_by(monkeypatch, *begun("delay", 2))  # two steps, then a row that is a reset
     assert len(seen) == 24
     for each in seen:
@@ -92,13 +92,13 @@ def test_stretches_are_of_one_episode_and_of_experience_alone(monkeypatch):
 
 
 @pytest.mark.slow
-def test_nothing_is_asked_where_no_stretch_is_whole():
+def test_preference_queries_are_skipped_without_a_whole_segment():
     source, agent = begun("delay", 3)  # no episode is as long
     np.testing.assert_array_equal(visited(source, agent).pairs.count, [0, 0])
 
 
 @pytest.mark.slow
-def test_a_seed_alone_is_asked_the_same():
+def test_preference_queries_of_a_seed_are_independent_of_other_seeds():
     several = visited(*begun("both", 1)).pairs
     alone = visited(*begun("both", 1, seeds=(1,)), seeds=(1,)).pairs
     for many, one in zip(jax.tree.leaves(several), jax.tree.leaves(alone), strict=True):
@@ -113,7 +113,7 @@ def drawn(source, agent):
 
 
 @pytest.mark.slow
-def test_batches_are_of_what_was_answered():
+def test_preference_batches_hold_the_labelled_segments():
     source, agent = begun("both", 1)
     batch = drawn(source, agent)
     assert not batch.mask.any()  # nothing was asked yet
@@ -130,7 +130,7 @@ def test_batches_are_of_what_was_answered():
 
 
 @pytest.mark.slow
-def test_the_reward_in_a_row_is_not_what_is_learned_from():
+def test_pebble_learns_from_predicted_and_not_from_recorded_reward():
     _, agent = begun("both", 1)
     state = jax.tree.map(lambda x: x[0], agent.state)
     rng = np.random.default_rng(0)
@@ -149,7 +149,7 @@ def test_the_reward_in_a_row_is_not_what_is_learned_from():
     assert abs(missed[0] - missed[1]) > 0.01
 
 
-def test_whoever_is_asked_at_the_terminal_answers_by_1_2_or_neither(monkeypatch, capsys):
+def test_terminal_preference_labeller_accepts_1_2_or_equal(monkeypatch, capsys):
     typed = iter(["3", "2", "=", "1"])
     monkeypatch.setattr("builtins.input", lambda _: next(typed))
     zeros, yes = jnp.zeros((4, 1)), jnp.ones(4, bool)
@@ -158,7 +158,7 @@ def test_whoever_is_asked_at_the_terminal_answers_by_1_2_or_neither(monkeypatch,
     assert "Type 1, 2 or =." in capsys.readouterr().out
 
 
-def test_labellers_of_files_are_found_and_others_refused(tmp_path):
+def test_preference_labellers_load_from_files_and_refuse_wrong_ones(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("def second(first, second):\n    return 1\n\n\nbad = 3\n")
     assert preference_labellers.find(f"{path}:second")(None, None) == 1

@@ -6,7 +6,7 @@ import numpy as np
 from sterling.experience.replay.priority_tree import Priorities
 
 
-def test_weights_are_the_smallest_priority_over_a_row_s_own_to_the_power_of_the_correction():
+def test_priority_importance_weights_match_hand_values():
     made = Priorities.create(1, 4, 1.0, 0.5)
     made = made.admit(jnp.arange(4), jnp.asarray([[True, True, True, False]]))
     made = Priorities(made.tree.put(jnp.asarray([[0, 1, 2]]), jnp.asarray([[4.0, 1.0, 3.0]])),
@@ -16,7 +16,7 @@ def test_weights_are_the_smallest_priority_over_a_row_s_own_to_the_power_of_the_
     np.testing.assert_allclose(weight, [[0.5, 1.0, 3**-0.5, 3**-0.5]], rtol=1e-6)
 
 
-def test_where_no_row_may_be_drawn_none_is_found_and_weights_are_finite():
+def test_priority_tree_without_drawable_rows_gives_finite_weights():
     """0 times infinity would be no number in the loss, though the mask leaves the row out."""
     made = Priorities.create(2, 40, 1.0, 0.5)
     made = made.admit(jnp.asarray([7]), jnp.asarray([[False], [True]]))

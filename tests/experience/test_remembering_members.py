@@ -101,7 +101,7 @@ def world(kind):
 
 
 @pytest.mark.parametrize("kind", ["compiled", "host", "failing"])
-def test_a_member_s_memory_is_its_own_and_begins_anew_with_its_episode(kind):
+def test_population_member_memory_resets_with_its_episode(kind):
     own = world(kind)
     algorithm = Counting()
     start = random_keys.for_seeds(SEEDS, "agent", 0)

@@ -166,7 +166,7 @@ def check(batch, now, rows, n_step=1, gamma=1.0):
         ),
     ],
 )
-def test_no_transition_joins_episodes_or_laps(n_step, gamma, priority):
+def test_replay_transitions_join_no_episodes_or_ring_laps(n_step, gamma, priority):
     world = Counter(seeds=(0, 5), envs=2)
     replay = make(world, capacity=46, n_step=n_step, gamma=gamma, priority=priority)
     rows, seen = 23, 0
@@ -186,7 +186,7 @@ def test_no_transition_joins_episodes_or_laps(n_step, gamma, priority):
     spare=some.integers(0, 9),
 )
 @pytest.mark.slow
-def test_no_transition_joins_episodes_in_a_ring_of_any_size(n_step, collect, envs, spare):
+def test_replay_transitions_join_no_episodes_for_any_ring_size(n_step, collect, envs, spare):
     rows = collect + n_step + 2 + spare
     replay = make(
         Counter(envs=envs), n_step=n_step, gamma=0.5, collect=collect, capacity=rows * envs
@@ -203,7 +203,7 @@ def test_no_transition_joins_episodes_in_a_ring_of_any_size(n_step, collect, env
     ("n_step", "priority"),
     [(1, 0.0), pytest.param(3, 0.0, marks=pytest.mark.slow), (2, 0.5)],
 )
-def test_stacks_are_rebuilt_exactly(n_step, priority):
+def test_replay_rebuilds_frame_stacks_exactly(n_step, priority):
     replay = make(Counter(envs=2, stack=3), capacity=50, n_step=n_step, priority=priority)
     for batch in drawn(replay, 40)[1]:
         rows = flat(batch)
@@ -240,7 +240,7 @@ class Unsaved(Counter):
         ),
     ],
 )
-def test_nothing_joins_what_was_before_a_resume_to_what_came_after(n_step, priority, stack, before):
+def test_replay_transitions_never_join_rows_across_a_resume(n_step, priority, stack, before):
     """Also where the ring is full, and with every row remembered from before."""
     how = {"capacity": 60, "batch": 512, "n_step": n_step, "priority": priority}
     replay, _ = drawn(make(Unsaved(envs=2, stack=stack), **how), before)
@@ -274,7 +274,7 @@ def test_nothing_joins_what_was_before_a_resume_to_what_came_after(n_step, prior
         assert last in met or end[env, 3] == 0
 
 
-def test_what_was_done_next_was_done_or_the_row_counts_as_a_last_one():
+def test_replay_next_action_is_the_taken_one_or_the_row_is_last():
     """Also of the newest row, and of those before a resume."""
     how = {"capacity": 60, "batch": 512, "next_action": True}
     replay, first = drawn(make(Unsaved(envs=2), **how), 2)
@@ -286,14 +286,14 @@ def test_what_was_done_next_was_done_or_the_row_counts_as_a_last_one():
         assert not batch.last[batch.mask].all()
 
 
-def test_only_one_frame_is_kept():
+def test_replay_of_frame_stacks_keeps_one_frame_per_step():
     whole, single = make(Counter(stack=3)), make(Counter(stack=3))
     assert single.ring.wide[0].shape == (1, 30, 1, 1, FIELDS, 1)
     assert single.ring.wide[0].dtype == jnp.uint8
     assert whole.source.obs.shape == (1, 1, 3, FIELDS, 1)
 
 
-def test_every_remembered_row_is_drawn_equally_often():
+def test_replay_draws_rows_uniformly():
     replay = make(Counter(envs=2), capacity=40, batch=4000, n_step=2)
     batch = flat(drawn(replay, 12)[1][-1])
     place = batch.obs[:, 4].astype(int) * 2 + batch.obs[:, 1].astype(int)
@@ -304,7 +304,7 @@ def test_every_remembered_row_is_drawn_equally_often():
 
 
 @pytest.mark.parametrize("priority", [pytest.param(0.0, marks=pytest.mark.slow), 0.7])
-def test_a_seed_draws_the_same_alone_and_beside_others(priority):
+def test_replay_draws_of_a_seed_are_independent_of_other_seeds(priority):
     together = make(Counter(seeds=(3, 1, 7), envs=2), capacity=46, priority=priority)
     alone = make(Counter(seeds=(1,), envs=2), capacity=46, priority=priority)
     for many, one in zip(drawn(together, 8)[1], drawn(alone, 8)[1], strict=True):
@@ -312,7 +312,7 @@ def test_a_seed_draws_the_same_alone_and_beside_others(priority):
 
 
 @pytest.mark.parametrize("priority", [pytest.param(0.0, marks=pytest.mark.slow), 0.7])
-def test_worlds_on_the_host_draw_what_compiled_ones_do(priority):
+def test_replay_of_host_and_compiled_environments_draws_alike(priority):
     needs = {"capacity": 46, "warmup": 6, "priority": priority}
     start = random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "warm", 0)
     compiled = make(Counter(envs=2), **needs).warm_up(Teller(), start)
@@ -337,7 +337,7 @@ def test_worlds_on_the_host_draw_what_compiled_ones_do(priority):
         spaces.Box(-1.0, 1.0, (2, 3)),
     ],
 )
-def test_warming_up_takes_the_asked_steps_at_random(space):
+def test_replay_warm_up_takes_uniform_random_actions(space):
     world = Counter(envs=3)
     world.spec = dataclasses.replace(world.spec, action=space)
     replay = make(world, capacity=900, warmup=700)
@@ -376,7 +376,7 @@ class Forbidding(Counter):
         return {"obs": obs, "action_mask": jax.nn.one_hot(obs[..., 3], 9, dtype=jnp.int8)}
 
 
-def test_warming_up_heeds_the_action_mask_and_keeps_it():
+def test_replay_warm_up_respects_and_stores_the_action_mask():
     replay = make(Forbidding(), capacity=300, warmup=200)
     replay = replay.warm_up(
         Teller(), random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "warm", 0)
@@ -389,7 +389,7 @@ def test_warming_up_heeds_the_action_mask_and_keeps_it():
 
 
 @pytest.mark.slow
-def test_numbers_of_every_type_come_back_bit_for_bit():
+def test_ring_buffer_stores_every_dtype_bit_for_bit():
     rng = np.random.default_rng(0)
     shape = (2, 5, 3)  # seed, time, env
 
@@ -425,7 +425,7 @@ def test_numbers_of_every_type_come_back_bit_for_bit():
 @pytest.mark.parametrize(
     "size", [1, 31, 1025, *(pytest.param(x, marks=pytest.mark.slow) for x in (1024, 3000))]
 )
-def test_the_sum_tree_finds_places_in_proportion(size):
+def test_sum_tree_finds_places_in_proportion_to_priority(size):
     rng = np.random.default_rng(size)
     values = np.where(rng.random((2, size)) < 0.3, 0.0, rng.random((2, size))).astype(np.float32)
     values[:, 0] = 0.5
@@ -443,7 +443,7 @@ def test_the_sum_tree_finds_places_in_proportion(size):
         assert ((before - 1e-5 <= share[each]) & (share[each] <= after + 1e-5)).all()
 
 
-def test_of_several_values_for_one_place_the_largest_stays_and_nowhere_is_passed_over():
+def test_sum_tree_put_keeps_the_largest_of_duplicates_and_skips_nowhere():
     put, first = jax.jit(SumTree.put), jnp.asarray([[7, 8, NOWHERE, NOWHERE, NOWHERE]])
     tree = put(SumTree.zeros(1, 100), first, jnp.asarray([[9.0, 1.0, 1.0, 1.0, 1.0]]))
     place = jnp.asarray([[7, 7, 7, NOWHERE, 99]])
@@ -452,7 +452,7 @@ def test_of_several_values_for_one_place_the_largest_stays_and_nowhere_is_passed
     assert float(tree.total[0]) == 10.0
 
 
-def test_rows_are_drawn_and_weighted_by_their_last_error():
+def test_prioritised_replay_draws_and_weights_rows_by_td_error():
     replay = make(Counter(), capacity=40, batch=2000, priority=0.5, correction=0.8)
     replay, batches = drawn(replay, 5)
     new = flat(batches[-1])
@@ -490,7 +490,7 @@ def assert_alike(one, other):
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_step", "priority"), [(1, 0.0), (3, 0.6)])
 @pytest.mark.parametrize("stack", [0, 3])
-def test_a_replay_for_few_steps_is_small_and_draws_alike(n_step, priority, stack):
+def test_replay_sized_for_few_steps_draws_as_a_large_one(n_step, priority, stack):
     """And one that is given more steps goes on as if it had had them from the start."""
     how = {"capacity": 10_000, "n_step": n_step, "priority": priority}
     worlds = [Counter(seeds=(0, 5), envs=2, stack=stack) for _ in range(2)]
@@ -510,7 +510,7 @@ def test_a_replay_for_few_steps_is_small_and_draws_alike(n_step, priority, stack
 @pytest.mark.parametrize(
     ("n_step", "priority"), [pytest.param(1, 0.0, marks=pytest.mark.slow), (3, 0.6)]
 )
-def test_a_full_replay_can_be_given_room(n_step, priority):
+def test_replay_grows_its_capacity_without_losing_rows(n_step, priority):
     how = {"n_step": n_step, "priority": priority, "batch": 256}
     replay, _ = drawn(make(Counter(envs=2), capacity=46, **how), 40)
     assert int(replay.ring.count) == replay.ring.rows == 23
@@ -524,7 +524,7 @@ def test_a_full_replay_can_be_given_room(n_step, priority):
         assert oldest <= now - rows + 2
 
 
-def test_wrong_use_is_named():
+def test_replay_refuses_invalid_settings_and_misuse():
     with pytest.raises(
         Mistake, match="capacity of 12 is too small for 3 envs; set capacity to at least 21"
     ):
@@ -540,7 +540,7 @@ def test_wrong_use_is_named():
         tell(replay, replayed(replay), batches[0], {})
 
 
-def test_a_capacity_that_memory_cannot_hold_is_refused_before_it_is_asked_for(monkeypatch):
+def test_replay_refuses_a_capacity_beyond_free_memory(monkeypatch):
     words = r"of (1|,000)+ transitions for each of 2 seeds needs \S+ GB, but \S+ GB are free;"
     with pytest.raises(Mistake, match=words) as error:
         make(Counter(seeds=(0, 1)), capacity=10**12)
@@ -554,7 +554,7 @@ def test_a_capacity_that_memory_cannot_hold_is_refused_before_it_is_asked_for(mo
     make(Counter(), capacity=400)
 
 
-def test_stacks_of_vectors_are_kept_whole():
+def test_replay_keeps_stacks_of_vectors_whole():
     """Only pictures are wide enough to be stored frame by frame."""
     source, start = make(Counter()).source, random_keys.for_seeds(jnp.zeros(1, jnp.int32), "x", 0)
     stacked, single = (Replay.create(source, Transitions(8, 4), n, start).ring for n in (2, 1))
@@ -562,7 +562,7 @@ def test_stacks_of_vectors_are_kept_whole():
 
 
 @pytest.mark.parametrize("priority", [0.0, 0.6])
-def test_an_iteration_never_copies_what_is_kept(priority):
+def test_replay_iteration_updates_the_ring_buffer_in_place(priority):
     """The compiled loop writes in place: its time does not grow with the capacity."""
     rows = 70_000
     replay = make(Counter(), capacity=rows, priority=priority, collect=1)
@@ -600,7 +600,7 @@ class Reporting(Counter):
 
 
 @pytest.mark.parametrize("n_step", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_channels_that_are_kept_come_back_summed_over_the_window(n_step):
+def test_replay_sums_kept_channels_over_the_n_step_window(n_step):
     world, gamma = Reporting(seeds=(0, 1), envs=2), 0.5
     keep = ("spent", "place", "aims")
     needs = Transitions(batch=64, collect=8, capacity=60, n_step=n_step, gamma=gamma, keep=keep)
@@ -620,7 +620,7 @@ def test_channels_that_are_kept_come_back_summed_over_the_window(n_step):
         assert float(batch.extras["place"][0, 0, row]) == clocks[0]
 
 
-def test_only_channels_of_the_world_can_be_kept():
+def test_replay_refuses_to_keep_undeclared_channels():
     start = random_keys.for_seeds(jnp.arange(1, dtype=jnp.int32), "test", 0)
     needs = Transitions(batch=4, capacity=60, keep=("cost",))
     with pytest.raises(
@@ -629,7 +629,7 @@ def test_only_channels_of_the_world_can_be_kept():
         Replay.create(Rollout.create(Reporting(), 1, start), needs, 1, start)
 
 
-def test_sums_of_a_horizon_are_those_of_fewer_steps_and_another_discount():
+def test_replay_horizon_schedule_sums_equal_smaller_n_and_gamma():
     replay = make(Counter(seeds=(0, 1), envs=2), capacity=60, n_step=4, gamma=0.9)
     replay, _ = drawn(replay, 9)
     _, draws = replay.collect(Teller(), random_keys.for_seeds(jnp.arange(2), "draw", 9))

@@ -22,7 +22,7 @@ def made(steps, **needs):
     return Replay.create(Rollout.create(world, 1, fixed_keys()), asked, 1, fixed_keys(), steps)
 
 
-def test_there_is_no_room_for_more_steps_than_are_taken():
+def test_replay_capacity_is_bounded_by_the_planned_steps():
     assert made(None).ring.rows == 50_000  # the capacity, in two environments
     assert made(10**9).ring.rows == 50_000
     few = made(100).ring.rows
@@ -30,5 +30,5 @@ def test_there_is_no_room_for_more_steps_than_are_taken():
 
 
 @pytest.mark.parametrize(("priority", "kept"), [(0.0, False), (0.1, True), (1.0, True)])
-def test_priorities_are_kept_where_they_count(priority, kept):
+def test_replay_keeps_priorities_only_where_used(priority, kept):
     assert (made(100, priority=priority).priorities is not None) is kept

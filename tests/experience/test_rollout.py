@@ -58,7 +58,7 @@ def drawn(traced=True, bad=False, steps=STEPS):
 
 
 @pytest.mark.parametrize("traced", [True, False])
-def test_an_agent_explores_and_no_two_steps_share_a_chance(traced):
+def test_rollout_explores_with_a_new_random_key_in_every_step(traced):
     _, record = drawn(traced)
     assert np.asarray(record.extras["explore"]).all()
     for seen in (record.obs, record.action):
@@ -67,7 +67,7 @@ def test_an_agent_explores_and_no_two_steps_share_a_chance(traced):
 
 
 @pytest.mark.parametrize("traced", [True, False])
-def test_rows_and_tally_by_hand(traced):
+def test_rollout_rows_and_episode_tally_match_hand_values(traced):
     """Three steps, the row of the reset, three steps, the row of the reset."""
     source, record = drawn(traced)
     each = np.ones((len(SEEDS), 1, ENVS))
@@ -84,7 +84,7 @@ def test_rows_and_tally_by_hand(traced):
 
 
 @pytest.mark.parametrize("traced", [True, False])
-def test_what_is_no_number_ends_the_episode_without_being_experience(traced):
+def test_rollout_ends_an_episode_at_non_finite_values_without_learning(traced):
     """Nothing of a broken episode counts, until the world has begun another."""
     source, record = drawn(traced, bad=True)
     mask = np.tile([1, 0, 0, 0], 2)[None, :, None] * np.ones((len(SEEDS), 1, ENVS))
@@ -95,7 +95,7 @@ def test_what_is_no_number_ends_the_episode_without_being_experience(traced):
     np.testing.assert_array_equal(source.tally.invalid, [2 * ENVS] * 2)
 
 
-def test_guide_learner_and_the_choice_between_them_have_chances_of_their_own():
+def test_guided_rollout_gives_guide_learner_and_choice_separate_random_keys():
     """Were they one, whose turn it is would tell how large the action is."""
     world = TracedWorld(Throws(), SEEDS, ENVS, strategy="map")
     seeds = jnp.asarray(SEEDS, jnp.int32)

@@ -49,7 +49,7 @@ def clock(traced):
 
 
 @pytest.mark.slow
-def test_a_world_on_the_host_is_lived_step_by_step_as_one_that_is_a_program():
+def test_stepwise_rollout_is_equal_for_host_and_compiled_environments():
     found = []
     for traced in (True, False):
         source, rows = clock(traced), []
@@ -68,9 +68,7 @@ def test_a_world_on_the_host_is_lived_step_by_step_as_one_that_is_a_program():
 
 @pytest.mark.parametrize("environment", HOST)
 @pytest.mark.parametrize("word", [word for word in LAYERS if word not in BONUSES])
-def test_a_source_that_no_host_world_can_serve_is_refused_before_anything_starts(
-    word, environment, tmp_path
-):
+def test_sources_that_need_a_compiled_environment_refuse_host_ones(word, environment, tmp_path):
     how = {"steps": 4_000, "envs": 8, "sources": word, "out": tmp_path / "run"}
     said = r"\A[^\n]*(cannot begin an episode in a given start|two-player)[^\n]*\Z"
     with pytest.raises(Mistake, match=said):

@@ -11,7 +11,7 @@ from sterling.types import Record
 
 
 @pytest.mark.parametrize(("kept", "windows"), [(1, 0), (2, 0), (3, 1), (5, 3)])
-def test_windows_begin_in_every_row_of_which_the_last_is_here_and_in_no_other(kept, windows):
+def test_n_step_windows_begin_in_every_row_with_a_complete_window(kept, windows):
     """Windows of three rows."""
     obs, action = jnp.zeros((1, 2, 1)), jnp.zeros((1, 2, 1))
     ring = Ring.create(9, obs, action)

@@ -32,19 +32,19 @@ class Source(eqx.Module):
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
-def test_closing_closes_the_source(wrap):
+def test_wrapped_source_is_closed_with_its_wrapper(wrap):
     source = Source()
     wrap(source).close()
     assert source.closed == [True]
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_a_draw_is_compiled_where_the_source_s_may_be(name):
+def test_wrapped_source_draw_is_compiled_where_the_inner_one_is(name):
     for traced in (True, False):
         assert WRAPPERS[name](Source(traced=traced)).traced == (traced and name != "dump")
 
 
-def test_a_mixture_is_compiled_where_all_its_sources_may_be():
+def test_mixed_sources_are_compiled_where_all_sources_are():
     on_host, on_device = Source(traced=False), Source()
     assert Mix((on_device, on_device)).traced
     assert not Mix((on_host, on_device)).traced

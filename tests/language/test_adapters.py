@@ -40,13 +40,13 @@ def told(call, *given):
 
 
 @pytest.mark.parametrize("fields", [("prompt", "response"), ("prompt", "chosen", "rejected")])
-def test_the_form_that_is_asked_for_has_the_fields_that_are_needed(tmp_path, fields):
+def test_jsonl_error_shows_an_example_with_the_required_fields(tmp_path, fields):
     for text in ("", "{oops", "[1]"):
         said = told(read_records, written(tmp_path / "it.jsonl", text), fields)
         assert json.loads(said[said.index("{", said.index("such as")) :]).keys() == set(fields)
 
 
-def test_records_of_demonstrations_and_preferences(tmp_path):
+def test_jsonl_records_of_demonstrations_and_preferences_are_read(tmp_path):
     path = written(tmp_path / "a.jsonl", {"prompt": "a", "response": "b", "more": [1]}, "", "")
     assert read_records(path, ("prompt", "response")) == [
         {"prompt": "a", "response": "b", "more": [1]}
@@ -76,7 +76,7 @@ def test_records_of_demonstrations_and_preferences(tmp_path):
         ('{"prompt": "a", "answer": ' + "9" * 5000 + "}", "is not JSON"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, line, said):
+def test_malformed_jsonl_line_is_named(tmp_path, line, said):
     path = written(tmp_path / "bad.jsonl", QUESTIONS[0], "", line)
     message = told(read_records, path, ("prompt", "answer"))
     assert message.startswith("bad.jsonl, line 3")
@@ -84,7 +84,7 @@ def test_a_bad_line_is_named(tmp_path, line, said):
         tasks.find_family(path)
 
 
-def test_a_bad_file_is_named(tmp_path):
+def test_unusable_jsonl_file_is_named(tmp_path):
     assert "holds no records" in told(
         read_records, written(tmp_path / "no.jsonl", "\n"), ("prompt",)
     )
@@ -104,7 +104,7 @@ def test_a_bad_file_is_named(tmp_path):
     assert "'system' must be a text" in told(tasks.find_family, path)
 
 
-def test_a_file_of_questions(tmp_path):
+def test_jsonl_questions_become_a_task_family(tmp_path):
     family = tasks.find_family(written(tmp_path / "questions.jsonl", *QUESTIONS))
     assert isinstance(family, Family)
     for start in (0, 5, 1000):  # each record once in as many seeds
@@ -119,7 +119,7 @@ def test_a_file_of_questions(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_long_file_is_not_shuffled_for_every_question(tmp_path):
+def test_long_jsonl_file_is_shuffled_once(tmp_path):
     family = tasks.find_family(written(tmp_path / "long.jsonl", *QUESTIONS * 20_000))
     tracemalloc.start()
     for seed in range(0, 10**9, 10**8):
@@ -129,7 +129,7 @@ def test_a_long_file_is_not_shuffled_for_every_question(tmp_path):
     assert most < 100_000  # bytes: an order of so many questions takes more
 
 
-def test_numbers_marks_and_system_messages_in_a_file(tmp_path):
+def test_jsonl_answers_accept_numbers_markers_and_system_messages(tmp_path):
     lines = [{"prompt": "6*7?", "answer": "6*7 is\n#### 42", "system": "be brief"}]
     family = tasks.find_family(written(tmp_path / "marks.jsonl", *lines))
     task = family.sample(0, 0)
@@ -140,7 +140,7 @@ def test_numbers_marks_and_system_messages_in_a_file(tmp_path):
     assert family.verify(family.sample(0, 0), "2.5") == RIGHT
 
 
-def test_a_file_beside_a_family(tmp_path):
+def test_jsonl_file_mixes_with_a_task_family(tmp_path):
     family = tasks.find_family(f"{written(tmp_path / 'q.jsonl', *QUESTIONS)}*2+arithmetic")
     counts = Counter(family.sample(seed, 0).family for seed in range(60))
     assert counts["arithmetic"] == 60 - counts[str(tmp_path / "q.jsonl")]
@@ -155,7 +155,7 @@ SAME = [
 DIFFERENT = [("0.51", "1/2"), ("x+1", "x"), ("(2,1)", "(1,2)"), ("-7", "7"), ("", "7")]
 
 
-def test_mathematics():
+def test_math_answers_are_compared_symbolically():
     assert [compare_answers(*pair) for pair in SAME] == [RIGHT] * len(SAME)
     assert not any(compare_answers(*pair).reward for pair in DIFFERENT)
     assert compare_answers("\\frac{", "1/2").reason in ("malformed", "wrong")
@@ -184,7 +184,7 @@ SUMS = [
 ]
 
 
-def test_a_number_is_said_and_not_computed():
+def test_math_answer_must_be_a_number_not_an_unevaluated_sum():
     question = "What is 6*7, or 84/2, or 40+2?"
     assert {each: compare_answers(each, "42", question) for each in NUMBERS} == dict.fromkeys(
         NUMBERS, RIGHT
@@ -196,7 +196,7 @@ def test_a_number_is_said_and_not_computed():
     assert [compare_answers(*pair) for pair in written] == [RIGHT] * len(written)
 
 
-def test_the_question_is_no_answer():
+def test_math_answer_that_repeats_the_question_is_wrong():
     asked = {
         "Simplify $\\frac{6}{8}$": (r"\frac34", r"\frac{6}{8}", "3/4"),
         "He ate 1/2, what is left?": ("0.5", "2/4+0", "1/2"),
@@ -212,7 +212,7 @@ def test_the_question_is_no_answer():
         assert compare_answers(right, truth, prompt) == RIGHT
 
 
-def test_mathematics_in_other_threads_and_without_end(monkeypatch):
+def test_math_answer_comparison_times_out_in_any_thread(monkeypatch):
     worker, found = math_answers._worker(), {}
 
     def ask(question, seconds):  # only what never ends meets the limit, also on a busy machine
@@ -236,7 +236,7 @@ def test_mathematics_in_other_threads_and_without_end(monkeypatch):
     assert compare_answers("1/2", "0.5") == RIGHT
 
 
-def test_mathematics_of_a_file(tmp_path):
+def test_jsonl_answers_are_compared_as_mathematics(tmp_path):
     path = written(tmp_path / "math.jsonl", {"prompt": "half?", "answer": r"#### \frac{1}{2}"})
     family = tasks.find_family(f"{path}:math")
     task = family.sample(0, 0)
@@ -259,7 +259,7 @@ def missing(monkeypatch, package):
     )
 
 
-def test_missing_packages_are_named(monkeypatch, tmp_path):
+def test_missing_math_verify_or_reasoning_gym_names_the_pip_extra(monkeypatch, tmp_path):
     path = written(tmp_path / "math.jsonl", *QUESTIONS)
     remedy = 'pip install "sterling-rl[reasoning]"'
     missing(monkeypatch, "math_verify")
@@ -299,7 +299,7 @@ def solve(task):
 """
 
 
-def test_a_users_module(tmp_path):
+def test_user_module_becomes_a_task_family(tmp_path):
     family = tasks.find_family(written(tmp_path / "plus.py", MODULE))
     assert isinstance(family, Family)
     task = family.sample(3, 1)
@@ -312,7 +312,7 @@ def test_a_users_module(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_verifiers_fault_costs_one_response(tmp_path):
+def test_failing_user_verifier_costs_one_response(tmp_path):
     family = tasks.find_family(written(tmp_path / "plus.py", MODULE))
     task = family.sample(3, 1)
     nonsense = {"none": "None", "text": "'1.0'", "nan": "nan", "two": "2"}
@@ -332,7 +332,7 @@ def test_a_verifiers_fault_costs_one_response(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", ["", "try-again:"])
-def test_a_verifiers_fault_is_no_reward(tmp_path, world):
+def test_failing_user_verifier_fails_the_scene_instead_of_a_reward(tmp_path, world):
     """The scene is given up, as any that fails, and the result says why."""
     place = worlds.find_world(world + written(tmp_path / "plus.py", MODULE))
     scenes = [place.begin(seed, 0) for seed in range(2)]
@@ -359,7 +359,7 @@ def verify(task, response):
 
 
 @pytest.mark.slow
-def test_a_run_counts_its_verifiers_faults_and_learns_nothing_from_them(tmp_path, capsys):
+def test_grpo_counts_verifier_failures_and_excludes_their_scenes(tmp_path, capsys):
     file, few = written(tmp_path / "odd.py", FAULTY), {"prompts": 8, "group": 2, "limit": 2}
     result = sterling.train("grpo", file, model="nano", updates=1, evaluate_episodes=8, **few,
                             out=tmp_path / "run").result  # fmt: skip
@@ -389,7 +389,7 @@ def make():
 """
 
 
-def test_what_a_users_function_makes(tmp_path):
+def test_user_factory_function_makes_a_task_family(tmp_path):
     written(tmp_path / "beside.py", 'WORD = "hey"')
     family = tasks.find_family(f"{written(tmp_path / 'shout.py', MAKER)}:make")
     task = family.sample(2, 0)
@@ -422,13 +422,13 @@ PLAIN = "def verify(task, response): return 1.0\ndef sample(seed, level): return
         (f"count = 1.5\n{PLAIN}{{}}", "", "'count' must be a number of tasks, such as 100"),
     ],
 )
-def test_a_users_broken_file(tmp_path, text, name, said):
+def test_broken_user_task_file_is_refused(tmp_path, text, name, said):
     path = written(tmp_path / "broken.py", text)
     with pytest.raises(Mistake, match=said):
         tasks.find_family(path + name)
 
 
-def test_who_takes_a_task_for_its_dict_is_told(tmp_path):
+def test_user_solve_that_indexes_a_task_is_told_to_use_attributes(tmp_path):
     text = f"{PLAIN}{{}}\ndef solve(task): return task['answer']"
     family = tasks.find_family(written(tmp_path / "broken.py", text))
     task = Task("own", 0, 0, prompt="a", answer="b")
@@ -449,19 +449,19 @@ def test_who_takes_a_task_for_its_dict_is_told(tmp_path):
         ('{"prompt": "a", "answer": (1, 2)}', "the answer plain JSON"),
     ],
 )
-def test_a_users_broken_sample(tmp_path, value, said):
+def test_invalid_user_sample_is_refused(tmp_path, value, said):
     family = tasks.find_family(written(tmp_path / "broken.py", PLAIN + value))
     with pytest.raises(Mistake, match=said):
         family.sample(0, 0)
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_missing_user_task_file_suggests_a_name(tmp_path):
     written(tmp_path / "mine.py", MODULE)
     said = told(tasks.find_family, str(tmp_path / "main.py:make"))
     assert said.endswith("main.py is not a file; did you mean mine.py?")
 
 
-def test_a_worker_leaves_no_process():
+def test_answer_worker_close_leaves_no_process():
     worker = Worker("operator:itemgetter", 1, 10.0)
     assert worker.ask(["a", "b"]) == "b"
     with pytest.raises(WorkerFault, match="raised: IndexError"):
@@ -488,7 +488,7 @@ def verify(task, response):
 
 
 @pytest.mark.slow
-def test_a_slow_verdict_is_its_own_answers_and_no_others(tmp_path):
+def test_slow_user_verifier_outlasts_the_scene_time_limit(tmp_path):
     """Its limit is the file's own: a scene's patience, which is shorter, does not cut it off."""
     family = tasks.find_family(written(tmp_path / "slow.py", SLOW))
     task = family.sample(0, 0)
@@ -499,7 +499,7 @@ def test_a_slow_verdict_is_its_own_answers_and_no_others(tmp_path):
     assert found == [0.5, 0.25, 0.5, 0.75]
 
 
-def test_patience_goes_on_after_a_verdict(tmp_path):
+def test_scene_time_limit_resumes_after_a_user_verdict(tmp_path):
     family = tasks.find_family(written(tmp_path / "slow.py", SLOW))
     found = []
 
@@ -513,7 +513,7 @@ def test_patience_goes_on_after_a_verdict(tmp_path):
     assert found == [0.5]
 
 
-def test_an_interrupted_question_leaves_no_answer_to_the_next(monkeypatch):
+def test_answer_worker_discards_the_reply_to_an_interrupted_request(monkeypatch):
     worker = Worker("operator:itemgetter", 1, 10.0)
     assert worker.ask("ab") == "b"
 
@@ -528,7 +528,7 @@ def test_an_interrupted_question_leaves_no_answer_to_the_next(monkeypatch):
     worker.close()
 
 
-def test_an_answer_to_another_question_is_refused():
+def test_answer_worker_refuses_a_reply_to_another_request():
     worker = Worker("operator:itemgetter", 1, 10.0)
     assert worker.ask("ab") == "b"
     worker._process.stdin.write(json.dumps([9, 10.0, "cd"]).encode() + b"\n")
@@ -539,7 +539,7 @@ def test_an_answer_to_another_question_is_refused():
 
 
 @pytest.mark.parametrize("name", ["chain_sum", "letter_counting", "gsm_symbolic", "n_queens"])
-def test_reasoning_gym(name):
+def test_reasoning_gym_dataset_samples_and_verifies(name):
     family = tasks.find_family(f"reasoning-gym:{name}")
     assert isinstance(family, Family)
     for level in (family.levels[0], family.levels[-1]):
@@ -551,7 +551,7 @@ def test_reasoning_gym(name):
         assert family.verify(task, "") == NO_ANSWER
 
 
-def test_a_worker_that_cannot_begin_says_so():
+def test_answer_worker_that_cannot_start_reports_the_error():
     worker = Worker("no_such_module:make", None, 10.0)
     for _ in range(2):
         with pytest.raises(WorkerFault, match="raised: ModuleNotFoundError"):
@@ -595,7 +595,7 @@ def test_levels_that_reasoning_gym_itself_refuses_are_left_out():
 
 
 @pytest.mark.parametrize("name", sorted(reasoning_gym_tasks.EXECUTED_ANSWERS))
-def test_an_answer_that_reasoning_gym_would_execute_does_no_harm(name, tmp_path):
+def test_reasoning_gym_executable_answers_are_forbidden(name, tmp_path):
     family = tasks.find_family(f"reasoning-gym:{name}")
     task = family.sample(1, 0)
     made = tmp_path / "made"
@@ -611,7 +611,7 @@ def test_an_answer_that_reasoning_gym_would_execute_does_no_harm(name, tmp_path)
     assert family.verify(task, family.solve(task)).reward == 1.0
 
 
-def test_formulas_are_still_judged(monkeypatch):
+def test_reasoning_gym_formula_answers_are_verified(monkeypatch):
     family = tasks.find_family("reasoning-gym:simple_integration")
     task = family.sample(1, 0)
     answer = family.solve(task)
@@ -621,7 +621,7 @@ def test_formulas_are_still_judged(monkeypatch):
     assert family.verify(task, "9**9**9**9**9").reward == 0.0
 
 
-def test_every_data_set_of_reasoning_gym_is_known_not_to_execute_answers():
+def test_reasoning_gym_datasets_that_execute_answers_are_all_listed():
     gym = reasoning_gym_tasks.import_package()
     found = {
         name for name in gym.factory.DATASETS if reasoning_gym_tasks._executes_answers(name)
@@ -632,7 +632,7 @@ def test_every_data_set_of_reasoning_gym_is_known_not_to_execute_answers():
         assert not reasoning_gym_tasks.EXECUTES.search(score.replace('eval(entry["answer"])', ""))
 
 
-def test_an_unknown_data_set_that_executes_is_refused(monkeypatch):
+def test_reasoning_gym_unlisted_dataset_that_executes_answers_is_refused(monkeypatch):
     monkeypatch.setattr(reasoning_gym_tasks, "EXECUTED_ANSWERS", {})
     said = told(tasks.find_family, "reasoning-gym:n_queens")
     assert said.endswith("it may execute answers and is not known to be safe; choose another")

@@ -42,7 +42,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("source", BOMBS, ids=lambda source: source[:40])
-def test_a_bomb_costs_one_line(source, monkeypatch):
+def test_chat_template_bomb_is_stopped_in_one_line(source, monkeypatch):
     """Also where it is spent before any conversation: Jinja computes constants as it reads."""
     monkeypatch.setattr(chat_template, "SECONDS", 1.0 if LATE in BOMBS[source] else 60.0)
     begun = time.perf_counter()
@@ -54,7 +54,7 @@ def test_a_bomb_costs_one_line(source, monkeypatch):
     assert time.perf_counter() - begun < 60.0
 
 
-def test_the_next_template_is_rendered_as_ever(monkeypatch):
+def test_chat_template_renders_after_a_template_bomb(monkeypatch):
     good = ChatTemplate("{{ bos_token }}{{ messages[0].content }}", {"bos_token": "<s>"}, "good")
     for bomb in ("{{ 7 ** (9 ** 9) }}", "{{ 'a' * 10**10 }}"):
         with monkeypatch.context() as brief:
@@ -64,7 +64,7 @@ def test_the_next_template_is_rendered_as_ever(monkeypatch):
         assert good.render([Message("user", "\ud800é")], reply=True) == "<s>\ud800é"
 
 
-def test_the_limit_holds_in_every_thread(monkeypatch):
+def test_chat_template_time_limit_holds_in_every_thread(monkeypatch):
     """Signals, which only reach a main thread, are not what it is made of."""
     monkeypatch.setattr(chat_template, "SECONDS", 0.3)
     said = []
@@ -83,7 +83,7 @@ def test_the_limit_holds_in_every_thread(monkeypatch):
     assert said == [f"it cannot be read ({LATE}); use the model's own template"] * 2
 
 
-def test_our_own_templates_need_no_process(monkeypatch):
+def test_built_in_chat_template_renders_without_a_process(monkeypatch):
     monkeypatch.setattr(chat_template, "_worker", None)
     said = ChatTemplate(PLAIN_TEMPLATE, {"eos_token": "</s>"}, "ours").render(
         [Message("user", "a")], reply=True
@@ -91,7 +91,7 @@ def test_our_own_templates_need_no_process(monkeypatch):
     assert said == "user:\na\nassistant:\n"
 
 
-def test_a_question_that_is_asked_often_is_rendered_once(monkeypatch):
+def test_chat_template_rendering_is_cached(monkeypatch):
     asked = []
     real = ChatTemplate._ask
     monkeypatch.setattr(

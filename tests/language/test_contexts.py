@@ -65,7 +65,7 @@ def room(name, limit, level=0):
         ("gym:CartPole-v1,turns=9", 1, "01"),
     ],
 )
-def test_every_turn_of_poor_answers_has_room(name, limit, text):
+def test_context_length_fits_every_turn_of_wrong_answers(name, limit, text):
     scene = worlds.find_world(name).begin(77, 0)
     voice = ChatSettings(TOKENIZER, limit, room(name, limit))
     (line,) = play_scenes(Poor(text), [[scene]], voice, fixed_keys())[0]
@@ -74,7 +74,7 @@ def test_every_turn_of_poor_answers_has_room(name, limit, text):
     assert len(line.ids) <= voice.context
 
 
-def test_room_is_never_less_than_for_replies_twice_as_long_as_answers():
+def test_context_length_allows_replies_twice_the_answer_limit():
     opening = len(
         TOKENIZER.encode_opening(worlds.find_world("arithmetic").begin(0, 0).turn.messages)
     )
@@ -82,7 +82,7 @@ def test_room_is_never_less_than_for_replies_twice_as_long_as_answers():
     assert room("arithmetic", 64) < opening + 64 + 16  # of one turn: nothing is said between
 
 
-def test_room_is_the_same_each_time_and_asks_no_judge():
+def test_context_length_is_deterministic_and_calls_no_scorer():
     def judge(asked):
         judged.append(asked)
         return [0.0] * len(asked)
@@ -123,7 +123,7 @@ class FaultyWorld:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 600.0])
-def test_faulty_scenes_cost_little_and_are_heard_as_far_as_they_go(seconds):
+def test_context_length_probe_tolerates_failing_scenes(seconds):
     world = FaultyWorld(seconds)
     found = context_length.world_context_length(world, (0,), TOKENIZER, 2, 1.0 if seconds else 60.0)
     # a world that hangs is not waited for again and again
@@ -154,9 +154,7 @@ def in_need(scene):
         (in_need, ""),
     ],
 )
-def test_a_solve_that_fails_is_told_once_and_its_scenes_count_as_far_as_they_go(
-    answer, words, capsys
-):
+def test_context_length_probe_warns_once_of_a_failing_solve(answer, words, capsys):
     found = context_length.world_context_length(Unsolved(answer), (0,), TOKENIZER, 2, 10.0)
     assert found == context_length.round_up_context(
         4 + 3 * 2 + 2 * 45
@@ -166,7 +164,7 @@ def test_a_solve_that_fails_is_told_once_and_its_scenes_count_as_far_as_they_go(
     assert words in said
 
 
-def test_an_error_of_the_tokenizer_is_not_taken_for_one_of_the_world(monkeypatch):
+def test_context_length_probe_raises_tokenizer_errors(monkeypatch):
     def fail(tokenizer, ids):
         raise IndexError("of ours")
 
@@ -187,7 +185,7 @@ class Unposed(FaultyWorld):
         return Faulty(0.0, [])
 
 
-def test_a_level_of_which_no_scene_begins_is_refused_before_the_run():
+def test_language_level_whose_scenes_never_begin_is_refused():
     context_length.check_scenes_begin(Unposed(0.0), (0,), 10.0)
     with pytest.raises(Mistake, match=r"no scene of level 1 begins \(ValueError: nothing to ask\)"):
         context_length.check_scenes_begin(Unposed(0.0), (0, 1), 10.0)
@@ -203,7 +201,7 @@ def test_a_level_of_which_no_scene_begins_is_refused_before_the_run():
 
 
 @pytest.mark.parametrize("levels", ["0-1-2", "-1", "0,", "x"])
-def test_levels_that_say_no_range_are_refused(levels):
+def test_invalid_language_levels_option_is_refused(levels):
     asked = resolve_settings(
         "grpo", "arithmetic", speech=LanguageSettings("nano", levels=levels), updates=1
     )
@@ -211,7 +209,7 @@ def test_levels_that_say_no_range_are_refused(levels):
         asked_levels(asked, worlds.find_world("arithmetic"))
 
 
-def test_a_range_turned_round_is_refused_beside_others_too():
+def test_reversed_language_levels_range_is_refused():
     asked = resolve_settings(
         "grpo", "arithmetic", speech=LanguageSettings("nano", levels="1,2-1"), updates=1
     )
@@ -232,7 +230,7 @@ def solutions(name, limit, level=0, **asked):
     ("name", "limit", "level"),
     [("sql", 32, 0), ("json-format", 32, 3), ("instructions", 32, 0), ("reverse-text", 4, 4)],
 )
-def test_solutions_longer_than_an_answer_are_imitated(name, limit, level, capsys):
+def test_sft_context_grows_for_solutions_longer_than_the_answer_limit(name, limit, level, capsys):
     lines, voice, how = solutions(name, limit, level)
     assert not any(line.cut or line.failed for line in lines)
     assert how.context > voice.context
@@ -242,12 +240,12 @@ def test_solutions_longer_than_an_answer_are_imitated(name, limit, level, capsys
     assert capsys.readouterr().err == ""
 
 
-def test_solutions_that_fit_leave_the_context_as_the_scenes_need_it():
+def test_sft_context_is_unchanged_where_solutions_fit():
     _, voice, how = solutions("reverse-text", 32)
     assert how == voice
 
 
-def test_solutions_longer_than_the_context_asked_for_are_left_out_and_counted(capsys):
+def test_sft_solutions_beyond_the_given_context_are_left_out_and_counted(capsys):
     whole, _, _ = solutions("sql", 32)
     lengths = sorted(len(line.ids) for line in whole)
     lines, _, how = solutions("sql", 32, context=lengths[9])
@@ -272,7 +270,7 @@ def write(tmp_path, *records):
     return str(path)
 
 
-def test_texts_of_a_file_fit_and_keep_their_system_message(tmp_path, capsys):
+def test_sft_context_fits_file_texts_with_their_system_message(tmp_path, capsys):
     lines, voice, how = solutions("reverse-text", 8, texts=write(tmp_path, *RECORDS))
     assert voice.context < how.context == context_length.round_up_context(3 + 8 + 1 + 240 + 1)
     asked = (Message("system", "be brief"), Message("user", "c"))
@@ -288,7 +286,7 @@ def test_texts_of_a_file_fit_and_keep_their_system_message(tmp_path, capsys):
     assert short.context == 8  # a file of short texts needs no room for the world's scenes
 
 
-def test_a_context_that_is_asked_for_leaves_long_texts_of_a_file_out(tmp_path, capsys):
+def test_sft_file_texts_beyond_the_given_context_are_left_out(tmp_path, capsys):
     path = write(tmp_path, *RECORDS)
     lines, _, how = solutions("reverse-text", 8, texts=path, context=40)
     assert [line.cut for line in lines] == [False, True]
@@ -299,13 +297,13 @@ def test_a_context_that_is_asked_for_leaves_long_texts_of_a_file_out(tmp_path, c
         Demonstrations.from_transcripts(lines, how, Texts(4))
 
 
-def test_a_system_message_is_a_text(tmp_path):
+def test_sft_system_message_must_be_a_string(tmp_path):
     path = write(tmp_path, RECORDS[0], {**RECORDS[0], "system": 1})
     with pytest.raises(Mistake, match=r"texts\.jsonl, record 2: 'system' must be a text"):
         read_demonstrations(path, ChatSettings(TOKENIZER, 8, 64))
 
 
-def test_a_run_begins_with_solutions_longer_than_its_answers():
+def test_sft_run_starts_with_solutions_longer_than_the_answer_limit():
     asked = LanguageSettings(model="nano", levels="4", examples=32)
     settings = resolve_settings("sft", "reverse-text", updates=1, fields={"limit": 4}, speech=asked)
     run = build_language_run.run_builder(settings)(jnp.zeros(1, jnp.int32), None, False)
@@ -313,7 +311,7 @@ def test_a_run_begins_with_solutions_longer_than_its_answers():
     assert (run.source.texts.extras["score"] == 1.0).all()
 
 
-def test_a_curriculum_has_levels_to_choose_between():
+def test_curriculum_with_one_level_is_refused():
     asked = LanguageSettings(model="nano", curriculum="learnable")
     settings = resolve_settings("grpo", "reverse-text", updates=1, speech=asked)
     begin = build_language_run.run_builder(settings)

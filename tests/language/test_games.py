@@ -23,7 +23,7 @@ def chance(world, dice):
 
 
 @pytest.mark.parametrize("name", GAMES)
-def test_the_rewards_of_the_last_turns_add_up_to_one(name):
+def test_two_player_game_final_rewards_sum_to_one(name):
     world, dice, ends = worlds.find_world(name), random.Random(0), set()
     for seed in range(60):
         scene = world.begin(seed, dice.choice(world.levels))
@@ -50,7 +50,7 @@ def test_an_illegal_move_loses(name, text):
     assert scene.verdicts[0][-1].reason == "won"
 
 
-def test_tic_tac_toe_is_told_and_won():
+def test_tic_tac_toe_messages_show_the_board_until_a_win():
     world = worlds.find_world("game:tic-tac-toe")
     scene = world.begin(0, 0)
     assert scene.turn.messages == (Message("user", "x: .../.../..."),)
@@ -65,7 +65,7 @@ def test_tic_tac_toe_is_told_and_won():
     assert [each[-1].reason for each in scene.verdicts] == ["illegal", "won"]
 
 
-def test_perfect_play_never_loses_and_draws_against_itself():
+def test_tic_tac_toe_solver_never_loses():
     world, dice = worlds.find_world("game:tic-tac-toe"), random.Random(0)
     assert play(world, world.begin(0, 0), world.solve, world.solve) == [0.5, 0.5]
     for seed in range(20):
@@ -73,7 +73,7 @@ def test_perfect_play_never_loses_and_draws_against_itself():
         assert play(world, world.begin(seed, 0), chance(world, dice), world.solve)[1] >= 0.5
 
 
-def test_nim_is_won_exactly_where_the_sum_of_nim_says_so():
+def test_nim_solver_wins_exactly_where_the_nim_sum_is_nonzero():
     world = worlds.find_world("game:nim")
     for seed in range(30):
         scene = world.begin(seed, seed % 4)
@@ -81,7 +81,7 @@ def test_nim_is_won_exactly_where_the_sum_of_nim_says_so():
         assert play(world, scene, world.solve, world.solve)[0] == float(winning)
 
 
-def test_nim_tells_its_heaps_and_takes_from_them():
+def test_nim_messages_list_the_heaps_after_a_move():
     world = worlds.find_world("game:nim")
     scene = world.begin(0, 2)
     scene.position = (3, 1, 2)

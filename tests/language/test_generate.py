@@ -38,7 +38,7 @@ def answer(model, slots, temperature=1.0, total=7, limit=9, **cuts):
 
 
 @pytest.mark.slow
-def test_greedy_answers_equal_the_plain_ones():
+def test_greedy_generation_equals_uncached_decoding():
     model = make()
     found, (ids, lengths) = answer(model, 7, 0.0), prompts()
     likeliest = jax.jit(lambda ids: jnp.argmax(model(ids[None])[0], -1))
@@ -57,7 +57,7 @@ def test_greedy_answers_equal_the_plain_ones():
 @pytest.mark.parametrize(
     "slots", [1, 3, *(pytest.param(count, marks=pytest.mark.slow) for count in (2, 5))]
 )
-def test_slots_change_nothing_but_the_order_of_work(slots):
+def test_generation_is_independent_of_the_number_of_slots(slots):
     model = make(1.0)
     alone, shared = answer(model, 7), answer(model, slots)
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(shared), strict=True):
@@ -65,7 +65,7 @@ def test_slots_change_nothing_but_the_order_of_work(slots):
     assert len(set(np.asarray(alone.length))) > 2  # some rows were done before others
 
 
-def test_recorded_log_probs_are_the_learners():
+def test_generation_log_probs_equal_the_learners():
     model = make(3.0)
     found, (ids, lengths) = answer(model, 3, 0.7), prompts()
     learners = jax.jit(lambda ids: model.log_prob(ids, 0.7))
@@ -81,13 +81,13 @@ def test_recorded_log_probs_are_the_learners():
         assert (entropy >= 0.0).all()
 
 
-def test_only_as_many_prompts_as_there_are_get_answers():
+def test_generation_answers_only_the_given_number_of_prompts():
     found = answer(make(), 2, total=3)
     assert (found.length[:3] > 0).all()
     assert (found.length[3:] == 0).all()
 
 
-def test_cuts_leave_the_likeliest_and_say_their_probability():
+def test_top_k_and_top_p_keep_the_likeliest_tokens_renormalised():
     scores = jnp.log(jnp.array([[0.1, 0.4, 0.2, 0.3]] * 3))
     two = np.asarray(jnp.exp(log_probs(scores, Sampling.for_rows(3, top_k=2))))
     np.testing.assert_allclose(two[0], [0.0, 4 / 7, 0.0, 3 / 7], rtol=1e-5)
@@ -102,7 +102,7 @@ def test_cuts_leave_the_likeliest_and_say_their_probability():
 @pytest.mark.parametrize(
     "size", [1, 103, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 17, 1000))]
 )
-def test_the_first_token_above_a_share_is_drawn(size):
+def test_token_sampling_inverts_the_cumulative_distribution(size):
     """Found in pieces, against one long sum; no token without probability is ever drawn."""
     scores = 3.0 * jax.random.normal(jax.random.key(size), (50, size))
     chance = jax.random.uniform(jax.random.key(1), (50,)).at[0].set(0.0).at[1].set(1.0 - 2**-23)
@@ -128,7 +128,7 @@ def test_tokens_are_drawn_by_their_probability():
 
 
 @pytest.mark.slow
-def test_log_probs_in_pieces_equal_those_at_once(monkeypatch):
+def test_token_log_probs_in_chunks_equal_those_at_once(monkeypatch):
     model, ids = make(), prompts()[0]
 
     def total(model):
@@ -141,14 +141,14 @@ def test_log_probs_in_pieces_equal_those_at_once(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_buckets_are_few_and_large_enough():
+def test_generation_length_buckets_are_few_and_large_enough():
     sizes = [round_up_length(n) for n in range(1, 2049)]
     assert all(size >= n for n, size in enumerate(sizes, 1))
     assert all(size <= 1.5 * n for n, size in enumerate(sizes, 1) if n > 8)
     assert sorted(set(sizes))[:6] == [8, 12, 16, 24, 32, 48]
 
 
-def test_wrong_words_are_named():
+def test_invalid_model_size_and_top_p_are_refused():
     with pytest.raises(Mistake, match="nano, tiny, small"):
         tiny(10, "huge")
     with pytest.raises(Mistake, match="top_p"):

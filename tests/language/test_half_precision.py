@@ -44,14 +44,14 @@ def kinds(tree):
     ("algorithm", "fields"),
     [("sft", {}), ("grpo", {"kl": "k3"}), ("token-ppo", {}), ("dpo", {}), ("reward", {})],
 )
-def test_what_is_taught_whole_has_float32(half, algorithm, fields):
+def test_full_finetuning_of_bfloat16_models_uses_float32(half, algorithm, fields):
     asked = LanguageSettings(model=str(half))
     settings = resolve_settings(algorithm, "reverse-text", updates=4, speech=asked, fields=fields)
     assert kinds(create_learners(settings).state) == {"float32"}
 
 
 @pytest.mark.slow
-def test_answers_are_learned_from(half):
+def test_grpo_on_bfloat16_weights_equals_float32_weights(half):
     """As from the same weights written in float32: nothing is rounded on the way. The bonus of
     entropy moves the weights whatever the answers were worth."""
     model, tokenizer = language.load(half)
@@ -71,7 +71,7 @@ def test_answers_are_learned_from(half):
     assert 1e-5 < moved < 1e-2  # two steps of Adam, whose size still rises
 
 
-def test_small_steps_are_kept_and_come_back(half, taught):
+def test_float32_master_weights_keep_small_steps_across_load(half, taught):
     before = language.load(half)[0].embedding.astype(jnp.float32)
     after = taught.agent.state.model.embedding[0]
     moved = float(jnp.abs(after - before).max())
@@ -82,7 +82,7 @@ def test_small_steps_are_kept_and_come_back(half, taught):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_run_goes_on_from_all_that_another_learned(taught):
+def test_base_model_from_a_run_has_its_float32_weights(taught):
     asked = LanguageSettings(model=str(taught.path))
     begun = create_learners(
         resolve_settings("sft", "reverse-text", updates=2, speech=asked)
@@ -90,7 +90,7 @@ def test_a_run_goes_on_from_all_that_another_learned(taught):
     np.testing.assert_array_equal(begun.embedding, taught.agent.state.model.embedding)
 
 
-def test_it_is_written_in_the_folder_s_own_type(half, taught):
+def test_exported_model_has_the_base_folders_dtype(half, taught):
     assert kinds(taught.language_model()[0]) == {"bfloat16"}
     out = half.parent / "exported"
     assert main(["export", str(taught.path), str(out)]) == 0
@@ -100,7 +100,7 @@ def test_it_is_written_in_the_folder_s_own_type(half, taught):
     np.testing.assert_array_equal(model.embedding, rounded)
 
 
-def test_adapters_leave_the_base_as_it_is_stored(half):
+def test_lora_keeps_the_base_in_bfloat16_and_adapters_in_float32(half):
     asked = LanguageSettings(model=str(half), lora=2)
     model = create_learners(
         resolve_settings("sft", "reverse-text", updates=2, speech=asked)

@@ -50,7 +50,7 @@ def adapted(model):
     return stirred(lora.add_adapters(model, rank=3, alpha=5.0, key=jax.random.key(2)))
 
 
-def test_a_model_begins_as_it_was(model):
+def test_fresh_lora_adapters_leave_the_model_unchanged(model):
     fresh = lora.add_adapters(model, rank=4)
     assert (logits_of(fresh) == logits_of(model)).all()
     count = sum(leaf.size for leaf in jax.tree.leaves(lora.split_trainable(fresh)[0]))
@@ -62,7 +62,7 @@ def test_a_model_begins_as_it_was(model):
     assert 0.12 < np.abs(first).max() <= 0.125
 
 
-def test_the_change_is_alpha_over_rank_b_a(model):
+def test_lora_weight_change_is_alpha_over_rank_times_b_a(model):
     only = stirred(lora.add_adapters(model, rank=3, alpha=6.0, targets=["v_proj"]))
     each = lora.adapted_linears(only)["queries"].adapters[0]
     start = 64 + 16
@@ -74,7 +74,7 @@ def test_the_change_is_alpha_over_rank_b_a(model):
 
 
 @pytest.mark.parametrize("targets", [TARGETS, ("q_proj", "up_proj"), ("k_proj", "gate_proj")])
-def test_merged_computes_the_same(model, targets):
+def test_merged_lora_model_computes_the_same_logits(model, targets):
     mixed = stirred(lora.add_adapters(model, rank=3, targets=targets))
     assert far(logits_of(mixed), logits_of(model)) > 0.01
     plain = lora.merge_adapters(mixed)
@@ -113,7 +113,7 @@ def test_without_adapters_everything_is_learned(model):
     assert eqx.tree_equal(lora.join_trainable(learned, fixed), model)
 
 
-def test_a_cached_step_has_the_adapters_too(adapted):
+def test_cached_decoding_applies_lora_adapters(adapted):
     cache = adapted.stack.empty(2, 12)
     logits, _ = jax.jit(lambda ids, cache: adapted.next_tokens(ids, cache, 0))(IDS, cache)
     assert far(logits, logits_of(adapted)[:, -1]) < 1e-5
@@ -131,7 +131,7 @@ def test_adapters_are_float32_beside_half_precision(model):
     assert far(logits_of(mixed), logits_of(plain)) < 0.05
 
 
-def test_peft_holds_the_adapters(adapted, model, tmp_path):
+def test_peft_folder_round_trips_lora_adapters(adapted, model, tmp_path):
     peft_folder.write_adapters(tmp_path / "adapter", adapted, "some/model")
     again = peft_folder.read_adapters(tmp_path / "adapter", model)
     assert eqx.tree_equal(again, adapted)
@@ -148,13 +148,13 @@ def test_peft_holds_the_adapters(adapted, model, tmp_path):
         peft_folder.write_adapters(tmp_path / "adapter", adapted)
 
 
-def test_a_whole_folder_has_the_adapters_merged(model, adapted, tmp_path):
+def test_saved_model_folder_has_lora_adapters_merged(model, adapted, tmp_path):
     save(tmp_path / "it", adapted, Tokenizer.characters("abc"))
     again, _ = load(tmp_path / "it")
     assert far(logits_of(again), logits_of(adapted)) < 1e-5
 
 
-def test_rank_stabilised_adapters_are_scaled_as_they_were_learned(adapted, model, tmp_path):
+def test_peft_rank_stabilised_lora_scale_is_read(adapted, model, tmp_path):
     peft_folder.write_adapters(tmp_path / "it", adapted)
     path = tmp_path / "it" / "adapter_config.json"
     config = json.loads(path.read_text())
@@ -163,7 +163,7 @@ def test_rank_stabilised_adapters_are_scaled_as_they_were_learned(adapted, model
     assert scale == pytest.approx(5.0 / 3**0.5)
 
 
-def test_options_of_peft_that_change_nothing_are_read_over(adapted, model, tmp_path):
+def test_peft_config_options_without_effect_are_ignored(adapted, model, tmp_path):
     """As PEFT 0.21 writes them all, and what tells only how learning began or was done."""
     path = peft_folder.write_adapters(tmp_path / "it", adapted)
     config = json.loads((path / "adapter_config.json").read_text())
@@ -178,7 +178,7 @@ def test_options_of_peft_that_change_nothing_are_read_over(adapted, model, tmp_p
         assert eqx.tree_equal(peft_folder.read_adapters(path, model), adapted)
 
 
-def test_adapters_that_do_not_fit_are_refused(adapted, model, tmp_path):
+def test_unsupported_peft_adapters_are_refused(adapted, model, tmp_path):
     path = peft_folder.write_adapters(tmp_path / "it", adapted)
     config = json.loads((path / "adapter_config.json").read_text())
     for values, said in (
@@ -220,7 +220,7 @@ def test_adapters_that_do_not_fit_are_refused(adapted, model, tmp_path):
         peft_folder.read_adapters(tmp_path, model)
 
 
-def test_adapters_that_make_no_sense_are_refused(model, adapted):
+def test_invalid_lora_targets_and_rank_are_refused(model, adapted):
     with pytest.raises(Mistake, match="did you mean q_proj"):
         lora.add_adapters(model, targets=["qproj"])
     with pytest.raises(Mistake, match="rank 0"):

@@ -71,7 +71,7 @@ def packed(ids, mask, piece, unit):
         ),
     ],
 )
-def test_gradients_are_those_of_rows(piece, unit):
+def test_packed_sequence_gradients_equal_row_gradients(piece, unit):
     for seed in range(3):
         ids, mask = batch(seed)
         expected, grads = plain(ids, mask)
@@ -84,7 +84,7 @@ def test_gradients_are_those_of_rows(piece, unit):
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 )
-def test_log_probs_are_those_of_rows(seed):
+def test_packed_sequence_log_probs_equal_row_log_probs(seed):
     ids, mask = batch(seed)
     model = made_model()
     found = jax.jit(lambda: gradient_accumulation.token_log_probs(model, (ids, mask), 0.7, 4))()
@@ -92,7 +92,7 @@ def test_log_probs_are_those_of_rows(seed):
     np.testing.assert_allclose(found[mask], expected[mask], rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_shared_is_read_once():
+def test_packed_sequences_share_a_common_prompt_prefix():
     """Of eight lines of 18 tokens, 16 of them the prompt's: the others repeat its last token."""
     random = np.random.default_rng(0)
     ids = random.integers(VOCABULARY, size=(8, TIME)).astype(np.int32)
@@ -107,7 +107,7 @@ def test_what_is_shared_is_read_once():
     assert np.unique(place[place < 4 * TIME]).size == 18 + 7 * 3
 
 
-def test_lines_of_which_none_is_learned_from_take_no_time():
+def test_fully_masked_lines_are_not_packed():
     ids, mask = batch(0)
     assert PackedBatch.from_lines(ids, jnp.zeros_like(mask), 4, 1).pieces == 0
     grads, told = packed(ids, jnp.zeros_like(mask), 4, 1)

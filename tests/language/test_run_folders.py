@@ -66,12 +66,12 @@ def moved(tmp_path_factory, names):
 
 
 @pytest.mark.parametrize("name", TAUGHT)
-def test_everything_is_in_the_run(place, name):
+def test_language_run_folder_is_self_contained(place, name):
     holds_everything(place, name, TAUGHT[name])
 
 
 @pytest.mark.slow
-def test_everything_is_in_a_run_of_seeds_apart(place_apart):
+def test_language_run_folder_of_seed_processes_is_self_contained(place_apart):
     holds_everything(place_apart, "apart", [0, 1])
     old, new, _ = place_apart
     config = json.loads((new / "apart" / "config.json").read_text())
@@ -98,7 +98,7 @@ def holds_everything(place, name, seeds):
 
 
 @pytest.mark.slow
-def test_it_plays_and_is_exported_there(place, capsys):
+def test_moved_language_run_plays_and_exports(place, capsys):
     old, new, agents = place
     assert main(["play", "further", "--episodes", "2"]) == 0
     assert capsys.readouterr().out.count("\n  > ") == 2
@@ -112,7 +112,7 @@ def test_it_plays_and_is_exported_there(place, capsys):
     assert config["base_model_name_or_path"] == str(old / "folder")
 
 
-def test_what_it_was_asked_holds_from_any_directory(place):
+def test_language_run_config_stores_absolute_base_model_paths(place):
     old, new, _ = place
     config = json.loads((new / "further" / "config.json").read_text())
     assert config["speech"]["model"] == str(old / "adapters")
@@ -120,7 +120,7 @@ def test_what_it_was_asked_holds_from_any_directory(place):
 
 
 @pytest.mark.slow
-def test_it_is_judged_without_its_base_or_says_where_that_was(place):
+def test_moved_language_run_is_judged_or_names_its_missing_base_model(place):
     old, _, _ = place
     found = judge("whole", samples=1, problems=2, base=False)
     assert [model.label for model in found.models] == ["whole"]
@@ -131,14 +131,14 @@ def test_it_is_judged_without_its_base_or_says_where_that_was(place):
 
 
 @pytest.mark.slow
-def test_another_run_is_taught_with_it(place):
+def test_language_run_serves_as_base_model_of_another(place):
     run = sterling.train("sft", "reverse-text", model="whole", seeds=1, **SMALL)
     own = sterling.load("whole").language_model()[1]
     assert run.language_model()[1].encode("a\nb") == own.encode("a\nb")
 
 
 @pytest.mark.parametrize("base", ["of-run", pytest.param("size", marks=pytest.mark.slow)])
-def test_adapters_of_what_peft_cannot_open_are_refused(place, capsys, base):
+def test_adapter_export_without_a_peft_base_is_refused(place, capsys, base):
     if base == "size":
         sterling.train("sft", "reverse-text", model="nano", lora=2, out="size", **SMALL)
     assert main(["export", base, "refused", "--adapters"]) == 2
@@ -149,7 +149,7 @@ def test_adapters_of_what_peft_cannot_open_are_refused(place, capsys, base):
 
 
 @pytest.mark.slow
-def test_a_judge_is_not_exported_without_its_scores(place, capsys):
+def test_reward_model_export_is_refused(place, capsys):
     asked = {"examples": 16, "batch": 4, "updates": 1, "evaluate_episodes": 0}
     sterling.train("reward", "reverse-text", model="nano", out="judge", **asked)
     assert main(["export", "judge", "speaker"]) == 2

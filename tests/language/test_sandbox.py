@@ -44,7 +44,7 @@ ADD = "def add(a, b):\n    return a + b\n"
 TESTS = "assert add(1, 2) == 3\nassert add('a', 'b') == 'ab'\n"
 
 
-def test_a_right_program_passes_and_a_wrong_one_fails_with_the_line():
+def test_sandbox_passes_a_right_program_and_names_the_failing_test_line():
     assert run_code(ADD, TESTS, LIMITS).verdict == "pass"
     wrong = run_code("def add(a, b):\n    return 3\n", TESTS, LIMITS)
     assert (wrong.verdict, wrong.detail) == ("fail", "line 2: assert add('a', 'b') == 'ab'")
@@ -61,13 +61,13 @@ def test_a_right_program_passes_and_a_wrong_one_fails_with_the_line():
         ("import ctypes; ctypes.string_at(0)", "signal 11"),
     ],
 )
-def test_a_broken_program_is_an_error_that_names_itself(code, word):
+def test_sandbox_reports_a_broken_program_as_error(code, word):
     outcome = run_code(code, TESTS, LIMITS)
     assert outcome.verdict == "error"
     assert word in outcome.detail
 
 
-def test_every_kind_of_value_comes_back_as_it_was():
+def test_sandbox_returns_every_python_value_type_unchanged():
     values = [1, -2.5, float("inf"), 10**40, "é\n", b"\x00\xff", None, True, 2 + 1j]
     values += [(1, (2,)), [[]], {1, 2}, frozenset({3}), {"a": [1], (1, 2): {}}]
     tests = f"inf = float('inf')\nassert same({values!r}) == {values!r}\n"
@@ -75,7 +75,7 @@ def test_every_kind_of_value_comes_back_as_it_was():
     assert run_code("def same(x): return x", tests, LIMITS).verdict == "pass"
 
 
-def test_objects_generators_exceptions_and_changes_in_place_reach_the_tests():
+def test_sandbox_tests_see_objects_generators_exceptions_and_mutations():
     code = """
 class Bad(ValueError): pass
 class Stack:
@@ -136,7 +136,7 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_no_cheat_passes(name):
+def test_sandbox_cheating_programs_do_not_pass(name):
     tests = "assert all(add(i, 1) == i + 1 for i in range(3)), 'call-me'\n"
     tests += "assert [*map(add, [1, 2], [3, 4])] == [4, 6]\nassert 4 in [add(1, 3)]\n"
     assert run_code(CHEATS[name], tests, LIMITS).verdict in (
@@ -166,7 +166,7 @@ BURDENS = {
 
 
 @pytest.mark.parametrize("name", BURDENS)
-def test_a_burden_is_ended_in_time(name):
+def test_sandbox_ends_programs_beyond_time_memory_output_and_file_limits(name):
     code, verdict = BURDENS[name]
     limits = replace(LIMITS, seconds=BRIEF) if verdict == "timeout" else LIMITS
     begun = time.monotonic()
@@ -196,7 +196,7 @@ UNCOUNTED = {
 
 
 @pytest.mark.parametrize("name", UNCOUNTED)
-def test_nothing_is_had_that_the_limits_do_not_count(name):
+def test_sandbox_denies_resources_outside_its_limits(name):
     code = f"""import ctypes, os
 c = ctypes.CDLL(None, use_errno=True)
 CLONE = 56 if os.uname().machine == "x86_64" else 220
@@ -210,7 +210,7 @@ def check(result):
         assert "Function not implemented" in outcome.detail or "not permitted" in outcome.detail
 
 
-def test_threads_and_processes_can_still_be_had():
+def test_sandbox_allows_threads_and_subprocesses():
     code = """import subprocess, threading
 seen = []
 thread = threading.Thread(target=seen.append, args=(1,))
@@ -243,14 +243,14 @@ def test_a_daemon_does_not_outlive_its_run():
         "import os; os.setuid(0)",
     ],
 )
-def test_nothing_outside_is_reached(code):
+def test_sandbox_denies_outside_files_and_network(code):
     outcome = run_python(code, WALLED)
     assert outcome.verdict in ("error", "refused")
     assert "Error" in outcome.detail or outcome.verdict == "refused"
     assert not Path("/tmp/sterling-escape").exists()
 
 
-def test_secrets_of_the_environment_are_not_handed_on(monkeypatch):
+def test_sandbox_hides_environment_variables(monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hush")
     outcome = run_python("import os; print(dict(os.environ)); os.system('env')", LIMITS)
     assert outcome.verdict == "pass"
@@ -271,7 +271,7 @@ def test_output_is_cut_at_its_limit():
     assert (outcome.verdict, outcome.output) == ("error", "x" * 100)
 
 
-def test_tests_that_test_nothing_are_refused():
+def test_sandbox_refuses_empty_or_invalid_hidden_tests():
     for tests in ("", "  \n# only words\n"):
         with pytest.raises(Mistake, match="every program would pass"):
             run_code(ADD, tests)
@@ -296,7 +296,7 @@ def without_walls(body: str, stream: str = "stdout") -> str:
     return str(getattr(done, stream))
 
 
-def test_without_walls_it_refuses_unless_told_otherwise():
+def test_sandbox_without_isolation_refuses_to_run_unless_allowed():
     body = f"print(isolation())\nprint(run_code({ADD!r}, {TESTS!r}))\n"
     body += f"print(run_code({ADD!r}, {TESTS!r}, l).verdict)\n"
     body += "print(run_code('import os; os._exit(0)', 'assert True', l).verdict)\n"
@@ -310,7 +310,7 @@ def test_without_walls_it_refuses_unless_told_otherwise():
     assert lines[2:] == ["pass", "error", "timeout", "pass"]
 
 
-def test_without_walls_a_warning_is_given_once():
+def test_sandbox_without_isolation_warns_once():
     said = without_walls("for _ in range(2): run_python('1', l)\n", "stderr").splitlines()
     assert len(said) == 1
     assert said[0].startswith("WARNING: no sandbox can be built here (")

@@ -105,7 +105,7 @@ CALLS = {
 }
 
 
-def test_calls_that_pass_the_walls_are_answered_by_them():
+def test_sandbox_filter_answers_forbidden_system_calls():
     """Every answer is the filter's own, also where this kernel lacks the call or would refuse it
     for another reason: the kernel is not asked."""
     asked = {name: (number[ARM], *number[2]) for name, number in CALLS.items()}
@@ -115,7 +115,7 @@ def test_calls_that_pass_the_walls_are_answered_by_them():
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="other machines have no such calls")
-def test_calls_by_other_numbers_are_missing():
+def test_sandbox_filter_blocks_system_calls_of_other_abis():
     """x32's numbers, and those of 32 bits by an interrupt: the filter knows the machine."""
     code = """import mmap
 print(call(0x40000000 + 39), call(0x40000000 + 520))
@@ -145,7 +145,7 @@ print(os.path.exists("/proc/keys"))
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_secret_of_the_sessions_keyring_is_not_found(cut):
+def test_sandbox_hides_the_session_keyring(cut):
     """Two walls: the keyring is not the session's, and calls that ask for keys are missing."""
     program = f"{HEAD}CUT, CODE = {cut}, {HEAD + SEARCH + PRY!r}{PLANT}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -160,7 +160,7 @@ def test_a_secret_of_the_sessions_keyring_is_not_found(cut):
         assert walled[:3] == [MISSING, f"{MISSING} {MISSING}", "False"]
 
 
-def test_buffers_hold_little():
+def test_sandbox_limits_kernel_buffer_memory():
     """Of sockets and pipes, as many as one process may have open: bytes that stay in the kernel."""
     code = """import fcntl, socket
 def fill(write):
@@ -201,7 +201,7 @@ print(json.dumps([held, pipes, sorted(refused)]))"""
         assert refused == [REFUSED]
 
 
-def test_open_files_cannot_be_put_in_flight():
+def test_sandbox_forbids_sending_file_descriptors():
     """Files in a message count for no process: a chain of them holds more than any limit."""
     code = """import socket
 one, other = socket.socketpair()
@@ -210,7 +210,7 @@ except OSError as error: print(error.strerror)"""
     assert inside(code) in ("", f"{REFUSED}\n")
 
 
-def test_programs_still_do_what_programs_do():
+def test_sandbox_allows_event_loops_pools_and_subprocesses():
     """Event loops, pools, pipes between processes, temporary files."""
     code = """import asyncio, concurrent.futures, multiprocessing, sqlite3, subprocess, tempfile
 async def twice(x):

@@ -36,7 +36,7 @@ def play(scene: Scene, talk) -> list[str]:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_any_talk_ends_in_time_with_a_verdict_for_each_thing_said(name):
+def test_text_world_scenes_end_with_one_verdict_per_answer(name):
     world = worlds.find_world(name)
     assert isinstance(world, TextWorld)
     for seed in range(25):
@@ -61,7 +61,7 @@ def test_any_talk_ends_in_time_with_a_verdict_for_each_thing_said(name):
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_scene_is_the_same_each_time(name):
+def test_text_world_scene_is_reproducible(name):
     world, runs = worlds.find_world(name), []
     for _ in range(2):
         scene, dice, heard = world.begin(7, world.levels[-1]), random.Random(1), []
@@ -79,7 +79,7 @@ def test_a_scene_is_the_same_each_time(name):
 
 
 @pytest.mark.parametrize("name", [name for name in WORLDS if not name.startswith(("g", "c"))])
-def test_demonstrations_get_the_whole_reward(name):
+def test_text_world_solutions_get_full_reward(name):
     world = worlds.find_world(name)
     for level in world.levels:
         for seed in range(5):
@@ -88,7 +88,7 @@ def test_demonstrations_get_the_whole_reward(name):
             assert scene.verdicts[0][-1].reward == 1.0
 
 
-def test_later_attempts_are_worth_less_and_hear_only_the_reason():
+def test_try_again_world_discounts_later_attempts():
     world = worlds.find_world("try-again:reverse-text", attempts=3, keep=0.5)
     for wrong in range(3):
         scene = world.begin(0, 0)
@@ -105,7 +105,7 @@ def test_later_attempts_are_worth_less_and_hear_only_the_reason():
     assert sum(each.reward for each in scene.verdicts[0]) == 0
 
 
-def test_a_tool_is_called_then_the_task_is_answered():
+def test_tool_world_scene_calls_a_tool_then_answers():
     world = worlds.find_world("tools:arithmetic")
     scene = world.begin(3, 4)
     task = scene.turn.messages[-1].content
@@ -117,7 +117,7 @@ def test_a_tool_is_called_then_the_task_is_answered():
     assert [(v.reward, v.reason) for v in scene.verdicts[0]] == [(0.0, "call"), (1.0, "right")]
 
 
-def test_calls_are_limited_and_faulty_ones_are_told():
+def test_tool_world_limits_calls_and_reports_faulty_ones():
     world = worlds.find_world("tools:arithmetic,limit=3")
     scene = world.begin(0, 0)
     for text, reply in (
@@ -133,7 +133,7 @@ def test_calls_are_limited_and_faulty_ones_are_told():
     ]
 
 
-def test_a_described_world_tells_its_tools_and_takes_functions():
+def test_tool_world_describes_its_tools_and_accepts_functions():
     def shout(text: str) -> str:
         """Write in capitals."""
         return text.upper()
@@ -155,7 +155,7 @@ def test_a_described_world_tells_its_tools_and_takes_functions():
 @pytest.mark.parametrize(
     "name", ["game:nim", "game:tic-tac-toe", "gym:FrozenLake-v1", "arithmetic"]
 )
-def test_what_is_thought_and_how_answers_are_marked_is_alike_in_every_world(name, form):
+def test_every_text_world_ignores_thoughts_and_reads_answer_markers(name, form):
     world = worlds.find_world(name)
     scene = world.begin(0, 0)
     scene.say(form.format(wrong="z9", right=world.solve(scene)))
@@ -166,7 +166,7 @@ def test_what_is_thought_and_how_answers_are_marked_is_alike_in_every_world(name
 
 
 @pytest.mark.parametrize("thought", ["<calc>1+1</calc>", "<tool_call> is how one calls"])
-def test_calls_that_are_only_thought_of_are_not_made(thought):
+def test_tool_calls_inside_thoughts_are_ignored(thought):
     world = worlds.find_world("tools:arithmetic")
     scene = world.begin(0, 0)
     scene.say(f"<think>{thought}</think>\n{world.family.solve(scene.task)}")
@@ -174,7 +174,7 @@ def test_calls_that_are_only_thought_of_are_not_made(thought):
     assert [verdict.reason for verdict in scene.verdicts[0]] == ["right"]
 
 
-def test_an_environment_is_told_and_moved_by_words():
+def test_gymnasium_text_world_takes_word_actions():
     world = worlds.find_world("gym:FrozenLake-v1", is_slippery=False)
     scene = world.begin(0, 0)
     assert scene.turn.messages == (Message("user", "left/down/right/up? 0"),)
@@ -187,7 +187,7 @@ def test_an_environment_is_told_and_moved_by_words():
     assert (scene.verdicts[0][-1].reward, scene.verdicts[0][-1].reason) == (0.0, "ended")
 
 
-def test_what_is_no_action_is_answered_and_costs_a_little():
+def test_gymnasium_text_world_penalises_invalid_actions():
     world = worlds.find_world("gym:FrozenLake-v1", is_slippery=False)
     scene = world.begin(0, 0)
     scene.say("jump")
@@ -202,7 +202,7 @@ def test_what_is_no_action_is_answered_and_costs_a_little():
     ("name", "level"),
     [("FrozenLake-v1,is_slippery=false", 1.0), ("CliffWalking-v1", 1.0), ("Taxi-v4", 0.9)],
 )
-def test_a_planned_environment_is_solved(name, level):
+def test_gymnasium_text_world_solver_plans_tabular_environments(name, level):
     if name.partition(",")[0] not in gymnasium.registry:
         name = name.replace("v4", "v3")  # Gymnasium renamed it
     world = worlds.find_world(f"gym:{name}")
@@ -213,7 +213,7 @@ def test_a_planned_environment_is_solved(name, level):
     assert not hasattr(worlds.find_world("gym:CartPole-v1"), "solve")
 
 
-def test_users_may_describe_what_is_seen():
+def test_gymnasium_text_world_takes_a_describe_function():
     world = TextGym("CartPole-v1", describe=lambda obs: "left" if obs[2] > 0 else "right", turns=5)
     scene = world.begin(0, 0)
     assert scene.turn.messages[0].content in ("left/right? left", "left/right? right")
@@ -252,13 +252,13 @@ def test_users_may_describe_what_is_seen():
         ("arithmetic,speed=2", "has no options"),
     ],
 )
-def test_a_wrong_name_is_told_with_the_nearest_right_one(name, words):
+def test_unknown_text_world_name_suggests_the_nearest(name, words):
     with pytest.raises(Mistake, match=words) as mistake:
         worlds.find_world(name)
     assert "\n" not in str(mistake.value)
 
 
-def test_a_module_that_fails_to_make_a_world_says_why(tmp_path, monkeypatch):
+def test_user_text_world_module_that_fails_is_named(tmp_path, monkeypatch):
     (tmp_path / "places.py").write_text("def make():\n    return 1 / 0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(Mistake, match=r"places:make raises ZeroDivisionError: division by zero"):
@@ -267,6 +267,6 @@ def test_a_module_that_fails_to_make_a_world_says_why(tmp_path, monkeypatch):
         worlds.find_world("places:mke")
 
 
-def test_every_name_that_is_told_is_found():
+def test_every_listed_text_world_name_is_found():
     for name in worlds.world_names():
         assert worlds.find_world(name).name == name

@@ -28,7 +28,7 @@ def sampled(name, level, seeds=SEEDS):
 
 
 @every("name, level", LEVELS)
-def test_tasks_are_reproducible_plain_and_different(name, level):
+def test_task_family_samples_are_reproducible_json_and_distinct(name, level):
     _, first = sampled(name, level)
     _, second = sampled(name, level)
     assert first == second
@@ -41,13 +41,13 @@ def test_tasks_are_reproducible_plain_and_different(name, level):
 
 
 @every("name, level", CHEAP)
-def test_solutions_are_right(name, level):
+def test_task_family_solutions_are_right(name, level):
     family, sample = sampled(name, level)
     assert {family.verify(task, family.solve(task)) for task in sample} == {RIGHT}
 
 
 @every("name, level", CHEAP)
-def test_the_solution_of_another_task_is_mostly_not_right(name, level):
+def test_task_family_rejects_solutions_of_other_tasks(name, level):
     family, sample = sampled(name, level)
     taken = [
         family.verify(task, family.solve(other)).reward == 1.0
@@ -67,7 +67,7 @@ def test_unknown_levels_are_refused(name):
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "copy-text", "countdown-mini", "chain"])
-def test_easy_levels_are_tiny(name):
+def test_easiest_task_level_has_short_prompts_and_answers(name):
     family, sample = sampled(name, 0, range(300))
     assert max(len(task.prompt) for task in sample) <= 18
     assert max(len(family.solve(task)) for task in sample) <= 8
@@ -81,7 +81,7 @@ def test_easy_levels_are_tiny(name):
         ("copy-text", str),
     ],
 )
-def test_words(name, change):
+def test_word_tasks_apply_their_string_operation(name, change):
     family, sample = sampled(name, 2)
     for task in sample:
         verb, word = task.prompt.split()
@@ -91,7 +91,7 @@ def test_words(name, change):
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "chain", "modular-addition"])
-def test_numbers_are_what_python_computes(name):
+def test_number_task_answers_equal_python(name):
     for level in tasks.find_family(name).levels:
         family, sample = sampled(name, level)
         for task in sample:
@@ -101,7 +101,7 @@ def test_numbers_are_what_python_computes(name):
             assert family.verify(task, f"it is {truth}").reason == "malformed"
 
 
-def test_a_chain_shows_what_is_left_after_each_step():
+def test_chain_task_solution_lists_intermediate_remainders():
     family = tasks.find_family("chain")
     task = next(t for t in (family.sample(s, 0) for s in SEEDS) if "*" in t.prompt)
     inner = re.fullmatch(r"\((\(.*?\)).*\)%(\d+)=", task.prompt)
@@ -146,7 +146,7 @@ def test_countdown_reads_only_expressions(response, verdict):
     assert (found.reason, found.reward) == verdict
 
 
-def test_countdown_is_no_win_for_a_division_by_zero():
+def test_countdown_division_by_zero_is_wrong():
     answer = {"numbers": [5, 3, 3], "target": 0, "solution": "3-3"}
     task = Task("countdown", 0, 0, "make 0 from 5 3 3", answer)
     assert tasks.find_family("countdown").verify(task, "5/(3-3)").reason == "wrong"
@@ -166,7 +166,7 @@ OPERATIONS = {
 }
 
 
-def test_list_operations():
+def test_list_operation_task_answers_equal_python():
     seen = set()
     for level in tasks.find_family("list-operations").levels:
         family, sample = sampled("list-operations", level, range(100))
@@ -224,7 +224,7 @@ def test_knights_and_knaves_have_exactly_one_solution():
             assert family.verify(task, "a is a knight").reason == "malformed"
 
 
-def test_boolean_circuits_are_what_python_computes():
+def test_boolean_circuit_task_answers_equal_python():
     family, sample = sampled("boolean-circuit", 4)
     for task in sample:
         *parts, asked = task.prompt.split()
@@ -288,7 +288,7 @@ NEARLY = {
 
 
 @pytest.mark.parametrize("level", tasks.find_family("sql").levels)
-def test_a_query_that_is_nearly_right_is_wrong(level):
+def test_sql_task_rejects_nearly_right_queries(level):
     family, sample = sampled("sql", level)
     asked = [(task, change(task.answer["query"])) for task in sample for change in NEARLY.values()]
     asked = [(task, query) for task, query in asked if query != task.answer["query"]]
@@ -296,7 +296,7 @@ def test_a_query_that_is_nearly_right_is_wrong(level):
     assert [query for task, query in asked if family.verify(task, query).reward] == []
 
 
-def test_the_order_of_rows_counts_where_it_is_asked_for():
+def test_sql_task_row_order_counts_only_where_asked():
     family, sample = sampled("sql", 2)
     ordered = next(task for task in sample if task.answer["ordered"])
     query = ordered.answer["query"]
@@ -315,7 +315,7 @@ def test_instructions_give_partial_credit():
     assert family.verify(task, "BIG RED SUN").reason == "partly"
 
 
-def test_hidden_tests_of_programs_agree_with_their_solutions():
+def test_program_task_hidden_tests_pass_for_the_solution():
     for level in Program.levels:
         family, sample = sampled("program", level)
         for task in sample:
@@ -338,7 +338,7 @@ def passes(code, tests):
 
 
 @pytest.mark.parametrize("level", [2, 3])
-def test_a_program_that_is_nearly_right_fails_a_hidden_test(level):
+def test_program_task_hidden_tests_reject_nearly_right_programs(level):
     lists = [[-1], [0], [1], [-2, -1], [7], [8], [4, 7], [30, -20], [11, -9], [-9, 8]]
     lists += [[over + by, -20] for over in range(-5, 21) for by in (0, 1)]
     asked = 0
@@ -379,13 +379,13 @@ def test_programs_run_in_the_sandbox(level):
         ("def f(v): '\0'", "malformed"),
     ],
 )
-def test_wrong_programs(code, reason):
+def test_program_task_verdicts_of_wrong_programs(code, reason):
     _, (task,) = sampled("program", 0, [0])
     family = Program(Limits(seconds=1.0 if reason == "timeout" else 30.0))
     assert family.verify(task, code) == Verdict(0.0, reason)
 
 
-def test_a_mixture_keeps_its_shares_and_sends_verdicts_to_its_members():
+def test_task_mixture_keeps_its_shares_and_delegates_verification():
     family = tasks.find_family("arithmetic*3+reverse-text")
     sample = [family.sample(seed, 1) for seed in range(400)]
     counts = Counter(task.family for task in sample)
@@ -397,7 +397,7 @@ def test_a_mixture_keeps_its_shares_and_sends_verdicts_to_its_members():
     assert sample[0] == member.sample(0, 1)
 
 
-def test_a_mixture_has_the_levels_of_its_longest_member():
+def test_task_mixture_has_the_levels_of_its_longest_member():
     family = tasks.find_family("countdown-mini + program")
     assert family.levels == range(6)
     levels = {task.family: task.level for task in (family.sample(seed, 5) for seed in SEEDS)}
@@ -420,7 +420,7 @@ def test_a_mixture_has_the_levels_of_its_longest_member():
         ("chain+", "no task is called ''"),
     ],
 )
-def test_unknown_names_and_weights(name, said):
+def test_unknown_task_family_names_and_weights_are_refused(name, said):
     with pytest.raises(Mistake, match=said) as raised:
         tasks.find_family(name)
     assert "\n" not in str(raised.value)

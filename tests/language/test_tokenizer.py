@@ -95,7 +95,7 @@ def joined(tokenizer: Tokenizer, talk: list[Message]) -> list[int]:
 
 
 @pytest.mark.parametrize("make", [Tokenizer.characters, Tokenizer.bytes])
-def test_texts_come_back(make):
+def test_tokenizer_encode_decode_round_trips(make):
     tokenizer = make()
     text = "sort 3 1\t2\n  is <|it|>?" if make == Tokenizer.bytes else "sort 3 1 2\n  is <|it|>?"
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -105,7 +105,7 @@ def test_texts_come_back(make):
     assert tokenizer.decode([tokenizer.end, *tokenizer.encode("x"), tokenizer.pad, 9999]) == "x"
 
 
-def test_bytes_know_every_language():
+def test_byte_tokenizer_encodes_any_unicode():
     tokenizer = Tokenizer.bytes()
     assert tokenizer.decode(tokenizer.encode("naïve 数学 🎲")) == "naïve 数学 🎲"
 
@@ -118,7 +118,7 @@ def test_unknown_characters_are_one_token_each():
     assert tokenizer.decode(ids) == "ab"
 
 
-def test_own_conversations_have_one_token_for_each_role():
+def test_built_in_tokenizer_has_one_token_per_role():
     tokenizer = Tokenizer.characters("abcd 2+")
     opened = tokenizer.encode_opening([Message("user", "2+2")])
     assert len(opened) == 5
@@ -136,7 +136,7 @@ def test_own_conversations_have_one_token_for_each_role():
 @pytest.mark.parametrize(
     ("template", "end"), [(CHATML, "<|im_end|>"), (LLAMA, "<|eot_id|>"), ("", "<|endoftext|>")]
 )
-def test_turns_joined_are_the_conversation_written_at_once(tmp_path, template, end):
+def test_tokenizer_turn_by_turn_equals_the_whole_conversation(tmp_path, template, end):
     """Llama 3's trims what is said, so that turn is compared without its new lines."""
     settings = {"eos_token": "<|endoftext|>", "bos_token": {"content": "<|begin|>"}}
     tokenizer = Tokenizer.read(folder_of(tmp_path, settings | {"chat_template": template}))
@@ -150,7 +150,7 @@ def test_turns_joined_are_the_conversation_written_at_once(tmp_path, template, e
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
-def test_conversations_are_those_of_transformers(name):
+def test_chat_template_tokens_equal_transformers(name):
     """Recorded from apply_chat_template by benchmarks/parity/folders.py."""
     folder = Path(__file__).parent / "fixtures" / name
     tokenizer = Tokenizer.read(folder)
@@ -161,14 +161,14 @@ def test_conversations_are_those_of_transformers(name):
         assert joined(tokenizer, talk[:end]) == ids
 
 
-def test_tokens_that_a_folder_does_not_name_are_not_written(tmp_path):
+def test_tokenizer_omits_a_null_bos_token(tmp_path):
     settings = {"eos_token": "<|eot_id|>", "bos_token": None, "chat_template": LLAMA}
     tokenizer = Tokenizer.read(folder_of(tmp_path, settings))
     opened = tokenizer.encode_opening([Message("user", "a")])
     assert opened[0] == tokenizer.encode("<|start_header_id|>")[0]
 
 
-def test_what_was_thought_earlier_does_not_change_the_tokens_between_turns(tmp_path):
+def test_chat_template_thoughts_do_not_change_continuation_tokens(tmp_path):
     settings = {"eos_token": "<|im_end|>", "chat_template": THINKING}
     tokenizer = Tokenizer.read(folder_of(tmp_path, settings))
     between = tokenizer.encode_continuation([Message("user", "mark")])
@@ -187,7 +187,7 @@ ASKS_FOR_CALLS = WITH_TOOLS + "{%- if tools %}{{- '|write <tool_call>' }}{%- end
 SCHEMA = '{"type": "function", "function": {"name": "é", "parameters": {"properties": {}}}}'
 
 
-def test_tools_are_shown_as_the_template_shows_them():
+def test_chat_template_shows_tool_schemas():
     template = ChatTemplate(ASKS_FOR_CALLS, {}, "it")
     asked = Message("user", "1+1=")
     for system, told in (("be brief", "be brief"), ("", "be helpful")):
@@ -197,7 +197,7 @@ def test_tools_are_shown_as_the_template_shows_them():
 
 
 @pytest.mark.parametrize("source", [WITH_TOOLS, CHATML, LLAMA])
-def test_tools_are_told_in_words_where_calls_would_be_written_otherwise(source):
+def test_chat_template_of_another_call_format_describes_tools_in_text(source):
     """Also by a template that shows tools, but asks for calls in another form."""
     talk = [Message("system", "be brief", (SCHEMA,)), Message("user", "1+1=")]
     shown = ChatTemplate(source, {"bos_token": ""}, "it").render(talk, reply=True)
@@ -205,7 +205,7 @@ def test_tools_are_told_in_words_where_calls_would_be_written_otherwise(source):
     assert shown.count(SCHEMA) == 1
 
 
-def test_padding_is_never_an_end(tmp_path):
+def test_tokenizer_pad_token_is_never_a_stop_token(tmp_path):
     settings = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": CHATML}
     generation = {"eos_token_id": [2, 0]}
     path = folder_of(tmp_path, settings, generation_config=generation)
@@ -228,7 +228,7 @@ def test_a_tokenizer_comes_back_from_its_folder(tmp_path):
     assert tokenizer.encode(PAD) == [tokenizer.pad]
 
 
-def test_templates_of_several_the_default_is_taken(tmp_path):
+def test_tokenizer_takes_the_default_of_several_chat_templates(tmp_path):
     named = [{"name": "tools", "template": "x"}, {"name": "default", "template": CHATML}]
     settings = {"eos_token": "<|im_end|>", "chat_template": named}
     tokenizer = Tokenizer.read(folder_of(tmp_path, settings))
@@ -237,7 +237,7 @@ def test_templates_of_several_the_default_is_taken(tmp_path):
     )
 
 
-def test_templates_can_do_what_transformers_lets_them():
+def test_chat_template_supports_the_jinja_extensions_of_transformers():
     source = (
         "{% for message in messages %}{% if loop.index > 2 %}{% break %}{% endif %}"
         "{% generation %}{{ message | tojson }}{% endgeneration %}{% endfor %}"
@@ -258,12 +258,12 @@ def test_templates_can_do_what_transformers_lets_them():
         "{{ raise_exception('no') }}",
     ],
 )
-def test_templates_stay_in_the_sandbox(attack):
+def test_chat_template_jinja_sandbox_refuses_attacks(attack):
     with pytest.raises(Mistake, match="it refuses a conversation of user"):
         ChatTemplate(attack, {}, "it").render([Message("user", "a")], reply=False)
 
 
-def test_broken_tokenizers_are_refused_in_one_line(tmp_path):
+def test_broken_tokenizer_files_are_refused_in_one_line(tmp_path):
     with pytest.raises(Mistake, match=r"no tokenizer\.json; open"):
         Tokenizer.read(tmp_path)
     path = folder_of(tmp_path, {"chat_template": CHATML})
@@ -289,7 +289,7 @@ def test_broken_tokenizers_are_refused_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("odd", [5, ["a"], {"a": 1}, [{"name": "default", "template": 5}]])
-def test_templates_that_are_no_texts_are_refused(tmp_path, odd):
+def test_chat_template_that_is_not_text_is_refused(tmp_path, odd):
     path = folder_of(tmp_path, {"eos_token": "<|im_end|>", "chat_template": odd})
     with pytest.raises(Mistake, match="chat_template is neither a text"):
         Tokenizer.read(path)
@@ -298,7 +298,7 @@ def test_templates_that_are_no_texts_are_refused(tmp_path, odd):
         Tokenizer.read(path)
 
 
-def test_tokens_that_are_no_texts_name_none(tmp_path):
+def test_tokenizer_ignores_special_tokens_of_wrong_type(tmp_path):
     settings = {"eos_token": "<|im_end|>", "pad_token": 7, "chat_template": CHATML}
     path = folder_of(tmp_path, settings, generation_config={"eos_token_id": [True, -1]})
     tokenizer = Tokenizer.read(path)

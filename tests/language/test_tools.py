@@ -39,12 +39,12 @@ def test_the_calculator_computes(expression, value):
         "*".join(["10**1000"] * 2),
     ],
 )
-def test_the_calculator_refuses_everything_else_in_one_line(expression):
+def test_calculator_refuses_other_input_in_one_line(expression):
     with pytest.raises(ValueError, match=r"\A[^\n]+\Z"):
         calculate(expression)
 
 
-def test_search_ranks_by_the_weight_of_shared_words():
+def test_corpus_search_ranks_by_weighted_shared_words():
     corpus = Corpus(["the cat sat", "", "the dog sat on the mat", "A zebra and the Cat", "the the"])
     assert corpus.search("cat", 5) == ["the cat sat", "A zebra and the Cat"]  # the shorter first
     assert corpus.search("the zebra", 1) == ["A zebra and the Cat"]  # a rare word weighs more
@@ -79,7 +79,7 @@ def test_a_typed_function_becomes_a_tool():
     json.dumps(made.schema)
 
 
-def test_a_function_that_says_too_little_is_refused():
+def test_tool_function_without_docstring_or_types_is_refused():
     def silent(x: int):
         return x
 
@@ -121,7 +121,7 @@ def call(name: str, **arguments) -> str:
     return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
 
-def test_calls_in_both_spellings_are_answered_in_order():
+def test_tool_calls_in_both_formats_are_answered_in_order():
     text = f"let me see <calc>6*7</calc> and\n{call('calc', expression='1+1')}<double>21</double>"
     assert say(text) == [(True, "42"), (True, "2"), (True, "42")]
     assert say(call("weather", city="Rome", days=2, unit="F")) == [(True, "Rome: 2 F, None")]
@@ -130,7 +130,7 @@ def test_calls_in_both_spellings_are_answered_in_order():
     assert say("the answer is <b>42</b>, and 3 < 4 > 2") == []
 
 
-def test_a_schema_need_not_say_what_it_does_not_restrict():
+def test_tool_schema_may_omit_properties_and_required():
     """JSON Schema's ``required`` and ``properties`` may be left out; tools are made by hand too."""
     now = tool_calls.Tool("now", "Tell the time.", {"type": "object"}, lambda: "noon")
     kind = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -148,7 +148,7 @@ def pick(number: Literal[1, 2, 3, "all"], unit: Literal["C", "F"] | None = None)
     return f"{number!r} {unit}"
 
 
-def test_what_may_be_null_may_be_left_out_in_so_many_words():
+def test_nullable_tool_arguments_accept_null():
     assert say(call("weather", city="Rome", at=None)) == [(True, "Rome: 1 C, None")]
     assert say(call("weather", city="Rome", at=[1])) == [(True, "Rome: 1 C, [1]")]
     known = tool_calls.tools_by_name([pick])
@@ -170,7 +170,7 @@ def test_what_may_be_null_may_be_left_out_in_so_many_words():
         ("4", (False, "error: number must be one of 1, 2, 3, all")),
     ],
 )
-def test_one_of_several_values_is_called_in_short(text, reply):
+def test_enum_tool_argument_accepts_the_short_call_format(text, reply):
     known = tool_calls.tools_by_name([pick])
     (asked,) = tool_calls.find_calls(f"<pick>{text}</pick>", known)
     assert tool_calls.run_call(asked, known) == reply
@@ -198,7 +198,7 @@ def test_one_of_several_values_is_called_in_short(text, reply):
         ("<tool_call>" + "[" * 100_000 + "</tool_call>", "a call is JSON with name and arguments"),
     ],
 )
-def test_a_faulty_call_is_answered_by_what_is_wrong(text, reply):
+def test_faulty_tool_call_is_answered_with_its_error(text, reply):
     assert say(text) == [(False, f"error: {reply}")]
 
 
@@ -217,7 +217,7 @@ def test_python_runs_in_the_sandbox():
         assert (good, told[:14]) == (False, "error: refused")
 
 
-def test_a_file_of_lines_can_be_searched(tmp_path):
+def test_search_tool_reads_a_text_file(tmp_path):
     (tmp_path / "facts.txt").write_text("Paris is the capital of France\nRome is in Italy\n")
     known = tool_calls.tools_by_name([f"search:{tmp_path / 'facts.txt'}"])
     (asked,) = tool_calls.find_calls("<search>capital of france</search>", known)

@@ -52,7 +52,7 @@ def test_a_reward_is_between_0_and_1(reward):
         ("<answer>42", "<answer>42"),
     ],
 )
-def test_what_a_response_answers_in_the_end(response, answer):
+def test_final_answer_is_extracted_from_a_response(response, answer):
     assert final_answer(response) == answer
 
 
@@ -75,7 +75,7 @@ def test_code_is_taken_out_of_its_fences(response, code):
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_any_response_gets_a_verdict(name, data):
+def test_task_verifier_accepts_any_response_text(name, data):
     judge_a_damaged_solution(name, data)
 
 
@@ -102,7 +102,7 @@ def judge_a_damaged_solution(name, data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_long_and_empty_responses_are_judged_at_once(name):
+def test_task_verifier_judges_long_and_empty_responses_quickly(name):
     family = FAMILIES[name]
     task = family.sample(0, family.levels[-1])
     assert family.verify(task, " \n").reason == "no answer"
@@ -121,7 +121,7 @@ SLOW = [
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("sql", "program")])
-def test_verifiers_that_run_in_this_process_end_soon_whatever_is_said(name):
+def test_in_process_verifiers_end_quickly_on_adversarial_responses(name):
     """The table in docs/language_judging.md says why; none of them is killed at a limit."""
     family = FAMILIES[name]
     task = family.sample(0, family.levels[-1])
@@ -132,7 +132,7 @@ def test_verifiers_that_run_in_this_process_end_soon_whatever_is_said(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_solution_is_right_in_every_wrapping(name):
+def test_task_verifier_accepts_a_solution_in_every_answer_format(name):
     family = FAMILIES[name]
     assert isinstance(family, Family)
     task = family.sample(3, family.levels[0])
@@ -153,11 +153,11 @@ def test_a_solution_is_right_in_every_wrapping(name):
         *("(" * 60 + "3" + ")" * 59, "(" * 110, "True"),
     ],
 )
-def test_what_is_no_expression(text):
+def test_invalid_arithmetic_expressions_evaluate_to_none(text):
     assert arithmetic_text.evaluate_text(text) is None
 
 
-def test_expressions_are_exact():
+def test_arithmetic_expressions_are_evaluated_exactly():
     assert arithmetic_text.evaluate_text("1/3*3 - -(2*4)") == (9, [1, 3, 3, 2, 4])
     assert arithmetic_text.evaluate_text("1/(2-2)") == (None, [1, 2, 2])
     assert arithmetic_text.evaluate_text("-" * 119 + "3") == (-3, [3])
@@ -190,7 +190,7 @@ PEOPLE = [{"name": "people", "columns": ["name", "age"], "rows": [["ada", 30], [
         ("", ""),
     ],
 )
-def test_a_query_can_only_read(query, reason, tmp_path):
+def test_sql_query_can_only_read(query, reason, tmp_path):
     found = sql_database.run_query(PEOPLE, query.replace("FILE", str(tmp_path / "made")))
     assert found.reason == reason
     assert not found.rows
@@ -208,24 +208,24 @@ ENDLESS = "with recursive t(x) as (select 1 union all select x+1 from t) select"
         f"{ENDLESS} upper(x) from t order by 1",
     ],
 )
-def test_a_query_cannot_run_for_long(query):
+def test_sql_query_times_out(query):
     before = time.perf_counter()
     assert sql_database.run_query(PEOPLE, query) == (None, "timeout")
     assert time.perf_counter() - before < 60.0
 
 
-def test_only_so_many_rows_are_fetched():
+def test_sql_query_fetches_a_limited_number_of_rows():
     assert len(sql_database.run_query(PEOPLE, f"{ENDLESS} x from t", 7).rows) == 7
 
 
-def test_rows_are_compared_as_a_multiset_or_in_order():
+def test_sql_rows_are_compared_as_a_multiset_or_in_order():
     one, other = [(1, "a"), (2.0000001, "b")], [(2, "b"), (1, "a")]
     assert sql_database.same_rows(one, other, ordered=False)
     assert not sql_database.same_rows(one, other, ordered=True)
     assert not sql_database.same_rows([(1,), (1,), (2,)], [(1,), (2,), (2,)], ordered=False)
 
 
-def test_all_json_of_other_types_is_wrong():
+def test_json_format_task_rejects_values_of_other_types():
     family, task = FAMILIES["json-format"], FAMILIES["json-format"].sample(0, 0)
     ((key, value),) = task.answer.items()
     for wrong in (f'"{value}"', f"{value}.0", f"[{value}]", "true"):

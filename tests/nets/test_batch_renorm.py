@@ -41,7 +41,7 @@ def layer():
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_training_is_ioffes_algorithm_on_the_rows_that_count(rows, warm):
+def test_batch_renorm_training_equals_ioffes_algorithm_on_unmasked_rows(rows, warm):
     made, by, scale, shift = layer()
     garbage = jnp.asarray(np.where(MASK[:, None], rows, 70.0), jnp.float32)
     found, batch = made.train(garbage, jnp.asarray(MASK), by, jnp.asarray(warm))
@@ -51,7 +51,7 @@ def test_training_is_ioffes_algorithm_on_the_rows_that_count(rows, warm):
     np.testing.assert_allclose(batch.variance, rows[MASK].var(0), atol=1e-6)
 
 
-def test_every_bound_is_reached_by_these_rows(rows):
+def test_batch_renorm_test_rows_reach_every_clip_bound(rows):
     x, std = rows[MASK], np.sqrt(VARIANCE + 1e-3)
     r, d = np.sqrt(x.var(0) + 1e-3) / std, (x.mean(0) - MEAN) / std
     assert r[0] > 3
@@ -60,7 +60,7 @@ def test_every_bound_is_reached_by_these_rows(rows):
     assert d[3] < -5
 
 
-def test_the_gradient_takes_r_and_d_as_constants(rows):
+def test_batch_renorm_gradient_takes_r_and_d_as_constants(rows):
     made, by, scale, _ = layer()
     x, keep = rows[MASK], np.random.default_rng(2).normal(size=(MASK.sum(), UNITS))
     mask, warm = jnp.ones(len(x), bool), jnp.asarray(True)
@@ -83,7 +83,7 @@ def test_the_gradient_takes_r_and_d_as_constants(rows):
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
 
 
-def test_within_the_bounds_training_computes_what_is_computed_otherwise(rows):
+def test_batch_renorm_training_equals_inference_within_the_bounds(rows):
     made, _, _, _ = layer()
     x = jnp.asarray(rows, jnp.float32)
     near = BatchStatistics(jnp.asarray(rows.mean(0) + 0.5, jnp.float32), jnp.full(UNITS, 1.5))
@@ -91,7 +91,7 @@ def test_within_the_bounds_training_computes_what_is_computed_otherwise(rows):
     np.testing.assert_allclose(trained, made(x, near), rtol=1e-4, atol=1e-5)
 
 
-def test_statistics_of_other_rows_change_each_output_of_a_batch(rows):
+def test_batch_renorm_outputs_depend_on_the_other_rows_of_the_batch(rows):
     """Which is why (s, a) and (s', a') go through critics as one batch."""
     net = RenormalisedMLP.create(jax.random.key(0), (UNITS, 5, 1))
     x, mask = jnp.asarray(rows, jnp.float32), jnp.ones(ROWS, bool)
@@ -100,7 +100,7 @@ def test_statistics_of_other_rows_change_each_output_of_a_batch(rows):
     assert np.abs(np.asarray(both[:4] - half)).max() > 1e-3
 
 
-def test_running_averages_reach_the_statistics_of_what_is_seen(rows):
+def test_batch_renorm_running_averages_converge_to_batch_statistics(rows):
     """And the warm-up ends after as many batches as it should have."""
     net = RenormalisedMLP.create(jax.random.key(0), (UNITS, 5, 1))
     x, mask = jnp.asarray(3.0 * rows + 1.0, jnp.float32), jnp.asarray(MASK)
@@ -117,7 +117,7 @@ def test_running_averages_reach_the_statistics_of_what_is_seen(rows):
     np.testing.assert_array_equal(outputs[0], outputs[99])  # the batch's statistics alone
 
 
-def test_parameters_and_running_averages_are_told_apart():
+def test_batch_renorm_splits_parameters_from_running_averages():
     net = RenormalisedMLP.create(jax.random.key(0), (UNITS, 5, 1))
     parameters, running = split_running(net)
     assert not jax.tree.leaves(parameters.running)

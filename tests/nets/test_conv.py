@@ -22,7 +22,7 @@ from sterling.nets.convolution import (
     ("outputs", "kernel", "stride"), [*NATURE_LAYERS, *GRID_LAYERS, DRQ_LAYERS[0]]
 )
 @pytest.mark.parametrize("sides", [(17, 14), pytest.param((8, 11), marks=pytest.mark.slow)])
-def test_products_of_patches_are_convolutions(outputs, kernel, stride, sides):
+def test_convolution_by_patch_products_equals_xla(outputs, kernel, stride, sides):
     """Values and gradients, also where the last rows are too few for another patch."""
     keys = jax.random.split(jax.random.key(0), 3)
     x = jax.random.normal(keys[0], (3, *sides, 5))
@@ -51,7 +51,7 @@ def test_products_of_patches_are_convolutions(outputs, kernel, stride, sides):
         ((6, 9, 6), False, 6),
     ],
 )
-def test_the_axis_of_channels(shape, first, channels):
+def test_convolution_finds_the_channel_axis(shape, first, channels):
     """Two equal sides tell which axis is not one, otherwise the shorter end."""
     torso = eqx.filter_eval_shape(Torso.create, jax.random.key(0), shape, False)
     assert torso.channels_first == first

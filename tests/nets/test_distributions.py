@@ -26,7 +26,7 @@ def test_normal_log_prob_and_entropy_equal_scipy():
     np.testing.assert_allclose(normal().entropy(), truth.entropy().sum(-1), rtol=1e-5)
 
 
-def test_normal_samples_follow_the_normal():
+def test_normal_samples_follow_the_distribution():
     wide = Normal(jnp.full((20_000, 1), 1.5), jnp.full((20_000, 1), jnp.log(jnp.float32(0.3))))
     sample = np.asarray(wide.sample(jax.random.key(0)))[:, 0]
     assert stats.kstest(sample, stats.norm(1.5, 0.3).cdf).pvalue > 1e-3
@@ -34,7 +34,7 @@ def test_normal_samples_follow_the_normal():
 
 
 @pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.8, -1.0), (-1.5, 0.3)])
-def test_tanh_normal_log_prob_is_a_density_that_integrates_to_one(mean, log_std):
+def test_tanh_normal_density_integrates_to_one(mean, log_std):
     """The density at its own samples, put beside the change of variables, and integrated."""
     count = 4_000
     pi = TanhNormal(Normal(jnp.full((count, 1), mean), jnp.full((count, 1), log_std)))
@@ -83,13 +83,13 @@ def test_categorical_log_prob_and_entropy_equal_scipy():
     assert pi.mode().tolist() == [1, 0]
 
 
-def test_categorical_samples_have_the_probabilities():
+def test_categorical_samples_follow_the_probabilities():
     pi = Categorical(jnp.broadcast_to(jnp.log(jnp.array([0.2, 0.5, 0.3])), (20_000, 3)))
     counts = np.bincount(np.asarray(pi.sample(jax.random.key(0))), minlength=3)
     assert stats.chisquare(counts, 20_000 * np.array([0.2, 0.5, 0.3])).pvalue > 1e-3
 
 
-def test_masked_categorical_never_picks_what_is_forbidden():
+def test_masked_categorical_never_samples_masked_actions():
     actions = Actions.from_space(spaces.Discrete(4))
     mask = jnp.tile(jnp.array([[True, False, True, False]]), (20_000, 1))
     outputs = jnp.tile(jnp.array([[0.0, 50.0, 0.0, 3.0]]), (20_000, 1))
@@ -105,7 +105,7 @@ def test_masked_categorical_never_picks_what_is_forbidden():
     assert jnp.isfinite(jax.grad(entropy_sum)(outputs)).all()
 
 
-def test_several_choices_are_independent():
+def test_multi_categorical_choices_are_independent():
     parts = (Categorical(jnp.zeros((8_000, 2))), Categorical(jnp.zeros((8_000, 3))))
     pi = MultiCategorical(parts)
     sample = np.asarray(pi.sample(jax.random.key(3)))
@@ -117,6 +117,6 @@ def test_several_choices_are_independent():
 
 
 @pytest.mark.parametrize("space", [spaces.MultiBinary([3, 2]), spaces.MultiDiscrete([[2, 3]])])
-def test_a_grid_of_choices_is_named(space):
+def test_action_heads_refuse_multidiscrete_grids(space):
     with pytest.raises(Mistake, match="Flatten it to one axis"):
         Actions.from_space(space)

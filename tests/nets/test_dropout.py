@@ -30,7 +30,7 @@ def batch(rows=50):
     return (jnp.asarray(rng.normal(size=(rows, size)), jnp.float32) for size in (3, 2))
 
 
-def test_units_are_dropped_at_the_rate_and_means_stay():
+def test_dropout_keeps_the_rate_and_the_mean():
     x = jnp.full((400, 500), 2.0)
     found = np.asarray(dropped(x, 0.3, jax.random.key(0)))
     np.testing.assert_allclose(np.unique(found), [0.0, 2.0 / 0.7], rtol=1e-6)
@@ -38,7 +38,7 @@ def test_units_are_dropped_at_the_rate_and_means_stay():
     np.testing.assert_allclose(found.mean(), 2.0, atol=0.02)
 
 
-def test_rows_members_layers_and_keys_have_draws_of_their_own():
+def test_dropout_masks_differ_by_row_member_layer_and_key():
     x = jnp.ones((2, 64))
     found = dropped(x, 0.5, jax.random.key(0))
     assert np.any(found[0] != found[1])
@@ -55,7 +55,7 @@ def test_rows_members_layers_and_keys_have_draws_of_their_own():
     assert np.abs(np.asarray(q - other)).max() > 0.01
 
 
-def test_without_dropout_the_critics_are_as_they_are():
+def test_dropped_critics_with_rate_zero_equal_plain_critics():
     made, (obs, action) = critics(), batch()
 
     @jax.jit
@@ -66,7 +66,7 @@ def test_without_dropout_the_critics_are_as_they_are():
     np.testing.assert_allclose(*both(made), rtol=1e-6)
 
 
-def test_droq_drops_nothing_where_it_is_asked():
+def test_droq_act_and_value_use_no_dropout():
     droq = algorithms.find("droq")
     config = droq.Config(width=8, dropout=0.9)
     begin = eqx.filter_jit(lambda key: droq.init(key, Spec(OBS, BOX, 4, 100), config))

@@ -23,7 +23,7 @@ GRID = spaces.MultiDiscrete(np.array([[2, 3, 2], [2, 2, 4]]))
         (spaces.Box(0.0, 9.0, (), np.float32), [2.0, 3.0], [[2], [3]]),
     ],
 )  # fmt: skip
-def test_parts_of_any_shape_become_one_row(space, obs, expected):
+def test_obs_encoder_flattens_arrays_of_any_shape(space, obs, expected):
     encoder = Encoder.create(jax.random.key(0), space)
     seen = jnp.asarray(obs, jnp.int32 if np.dtype(space.dtype).kind == "i" else jnp.float32)
     np.testing.assert_array_equal(encoder(seen), expected)
@@ -32,7 +32,7 @@ def test_parts_of_any_shape_become_one_row(space, obs, expected):
 
 @pytest.mark.parametrize("sizes", [(2, 3, 1, 7, 3, 2), (4, 4, 4, 4, 4, 4), (5,)])
 @pytest.mark.parametrize("kind", [np.int32, np.uint8, np.int8])
-def test_choices_are_one_hot_one_by_one(sizes, kind):
+def test_obs_encoder_one_hot_encodes_each_discrete_choice(sizes, kind):
     """Also where they count from elsewhere, and all zeros where there is no such choice."""
     start = [5, 0, 2, 1, 0, 3][: len(sizes)]
     encoder = Encoder.create(jax.random.key(0), spaces.MultiDiscrete(sizes, start=start))
@@ -46,14 +46,14 @@ def test_choices_are_one_hot_one_by_one(sizes, kind):
 
 
 @pytest.mark.parametrize("sizes", [np.full((30, 30), 3), 2 + np.arange(900).reshape(30, 30) % 4])
-def test_a_large_grid_is_a_small_program(sizes):
+def test_obs_encoder_of_a_large_grid_compiles_to_a_small_program(sizes):
     """With operations for each entry 30 x 30 took half a minute to compile."""
     encoder = Encoder.create(jax.random.key(0), spaces.MultiDiscrete(sizes))
     program = jax.make_jaxpr(encoder)(jnp.zeros((4, 30, 30), jnp.int32))
     assert str(program).count("\n") < 60
 
 
-def test_only_the_outermost_mask_is_left_out():
+def test_obs_encoder_leaves_out_only_the_outermost_action_mask():
     mask, own = spaces.MultiBinary(2), spaces.Box(-1.0, 1.0, (1,), np.float32)
     inner = spaces.Dict({"action_mask": mask, "own": own})
     space = spaces.Dict({"action_mask": mask, "piece": inner})
@@ -62,7 +62,7 @@ def test_only_the_outermost_mask_is_left_out():
     np.testing.assert_array_equal(Encoder.create(jax.random.key(0), space)(seen), [[0, 1, 0.5]])
 
 
-def test_what_has_no_numbers_is_refused():
+def test_obs_encoder_refuses_text_spaces():
     with pytest.raises(Mistake, match="type Text are not supported"):
         Encoder.create(jax.random.key(0), spaces.Text(3))
 
@@ -77,7 +77,7 @@ def test_what_has_no_numbers_is_refused():
         spaces.Box(0, 255, (8, 8, 0), np.uint8),
     ],
 )
-def test_nothing_to_see_is_refused(space):
+def test_obs_encoder_refuses_empty_spaces(space):
     """It ended in a division by zero."""
     with pytest.raises(Mistake, match="holds no numbers"):
         Encoder.create(jax.random.key(0), space)

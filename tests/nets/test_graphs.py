@@ -71,7 +71,7 @@ def read(instance, nodes=6, edges=8, space=None):
     return np.asarray(features_of(made, jax.tree.map(jnp.asarray, obs)))
 
 
-def test_neither_padding_nor_order_changes_features():
+def test_graph_attention_ignores_padding_and_node_order():
     one = graph()
     order, place = np.array([2, 0, 1]), np.array([1, 2, 0])  # place[order[i]] = i
     shuffled = GraphInstance(one.nodes[order], one.edges[::-1], place[one.edge_links][::-1])
@@ -79,7 +79,7 @@ def test_neither_padding_nor_order_changes_features():
     np.testing.assert_allclose(read(one), read(shuffled), rtol=1e-5, atol=1e-6)
 
 
-def test_padding_is_masked_whatever_it_holds():
+def test_graph_attention_masks_padding_of_any_content():
     env = PaddedObservations(Neighbours(), 6, 8)
     made = Encoder.create(jax.random.key(0), env.observation_space)
     obs = jax.tree.map(jnp.asarray, env.observation(graph()))
@@ -91,7 +91,7 @@ def test_padding_is_masked_whatever_it_holds():
     np.testing.assert_array_equal(features_of(made, obs), features_of(made, other))
 
 
-def test_links_edges_and_distant_nodes_count():
+def test_graph_attention_depends_on_links_edges_and_distant_nodes():
     chain = graph(4, ((0, 1), (1, 2), (2, 3)))
     relinked = chain._replace(edge_links=np.array([[0, 1], [1, 2], [1, 3]]))
     reweighted = chain._replace(edges=chain.edges[::-1])
@@ -100,7 +100,7 @@ def test_links_edges_and_distant_nodes_count():
         assert np.abs(read(chain) - read(other)).max() > 1e-3
 
 
-def test_messages_go_both_ways_along_edges_and_from_each_node_to_itself():
+def test_graph_attention_messages_go_both_ways_and_to_self():
     made = GraphAttention.create(jax.random.key(0), 2, 1)
     links, is_edge = jnp.asarray([[[0, 1], [2, 0]]]), jnp.asarray([[True, False]])
     features, is_node = jnp.ones((1, 2, 1)), jnp.asarray([[True, True, False]])
@@ -112,7 +112,7 @@ def test_messages_go_both_ways_along_edges_and_from_each_node_to_itself():
     assert np.abs(edges[0, 0] - edges[0, 2]).max() > 1e-3  # an own embedding for either way
 
 
-def test_a_round_equals_its_equation():
+def test_graph_attention_round_equals_its_equation():
     made = Messages.create(jax.random.key(1))
     draw = np.random.default_rng(0)
     nodes = draw.normal(size=(1, 3, WIDTH)).astype(np.float32)
@@ -142,7 +142,7 @@ def test_a_round_equals_its_equation():
     np.testing.assert_allclose(found[0], expected, rtol=2e-5, atol=2e-5)
 
 
-def test_graphs_without_edges_or_features():
+def test_graph_attention_handles_graphs_without_edges_or_features():
     bare, chosen = spaces.Graph(NODE, None), spaces.Graph(spaces.Discrete(3), spaces.Discrete(2))
     alone = GraphInstance(np.ones((2, 2), np.float32), None, None)
     assert read(alone, 6, None, bare).shape == (128,)
@@ -154,7 +154,7 @@ def test_graphs_without_edges_or_features():
     np.testing.assert_array_equal(read(none), np.zeros(128))
 
 
-def test_what_does_not_fit_is_named():
+def test_padded_graph_observation_refuses_what_does_not_fit():
     env = PaddedObservations(Neighbours(), 4, 2)
     for instance, said in (
         (graph(5), "holds 5 nodes, more than max_items=4"),
@@ -166,7 +166,7 @@ def test_what_does_not_fit_is_named():
             env.observation(instance)
 
 
-def test_missing_or_useless_maxima_are_refused():
+def test_padded_graph_env_refuses_missing_or_useless_maxima():
     with pytest.raises(Mistake, match="--env max_edges=64"):
         envs.make(Neighbours, (0,), 1, workers=0)
     with pytest.raises(Mistake, match="--env max_edges=64"):
@@ -177,7 +177,7 @@ def test_missing_or_useless_maxima_are_refused():
         envs.make("gymnasium:FrozenLake-v1", (0,), 1, workers=0, max_items=8, max_edges=8)
 
 
-def test_a_graph_in_a_dict_beside_a_vector():
+def test_obs_encoder_reads_a_graph_beside_a_vector():
     space = spaces.Dict(graph=Neighbours.observation_space, speed=spaces.Box(-1.0, 1.0, (3,)))
     env = Neighbours()
     env.observation_space = space
@@ -194,7 +194,7 @@ def test_a_graph_in_a_dict_beside_a_vector():
     assert [leaf.shape for leaf in jax.tree.leaves(statistics)][:1] != [(6, 2)]
 
 
-def test_a_policy_takes_the_environments_own_graphs():
+def test_policy_accepts_the_environments_own_graph_observations():
     run = sterling.train(
         "ppo", Neighbours, steps=16, envs=2, length=4, minibatch=8, epochs=1, width=4, workers=0,
         max_items=5, max_edges=4, evaluate_episodes=0, preset=False,
@@ -208,7 +208,7 @@ def test_a_policy_takes_the_environments_own_graphs():
 
 
 @pytest.mark.slow
-def test_ppo_learns_from_neighbours():
+def test_ppo_with_graph_attention_learns_from_neighbours():
     run = sterling.train(
         "ppo", Neighbours, steps=40_000, envs=32, length=32, minibatch=256, epochs=4, lr=1e-3,
         width=64, workers=0, max_items=5, max_edges=4, preset=False, evaluate_episodes=200,
@@ -216,7 +216,7 @@ def test_ppo_learns_from_neighbours():
     assert run.result["final"]["return"]["estimate"] > 0.95
 
 
-def test_items_of_a_sequence_may_be_dicts():
+def test_padded_sequence_items_may_be_dicts():
     class Words(Neighbours):
         observation_space = spaces.Sequence(
             spaces.Dict(kind=spaces.Discrete(3), size=spaces.Box(0.0, 1.0, (2,), np.float32))

@@ -14,7 +14,7 @@ values_of = eqx.filter_jit(lambda critics, obs, action: critics.q_values(obs, ac
 VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
 
-def test_rows_are_normalised_by_themselves():
+def test_layer_norm_normalises_rows_separately():
     x = np.random.default_rng(0).normal(2.0, 3.0, (5, 4)).astype(np.float32)
     scale, shift = np.array([1.0, 2.0, 0.5, -1.0]), np.array([0.0, 1.0, 0.0, 3.0])
     expected = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-6)
@@ -22,7 +22,7 @@ def test_rows_are_normalised_by_themselves():
     np.testing.assert_allclose(norm(jnp.asarray(x)), expected * scale + shift, rtol=1e-4, atol=1e-5)
 
 
-def test_a_normalised_perceptron_by_hand():
+def test_layer_norm_mlp_matches_hand_values():
     net = MLP.uniform(jax.random.key(0), (3, 6, 5, 2), layer_norm=True)
     x = np.random.default_rng(1).normal(size=(7, 3))
     for layer, norm in zip(net.layers[:-1], net.norms, strict=True):
@@ -35,7 +35,7 @@ def test_a_normalised_perceptron_by_hand():
     np.testing.assert_allclose(found, x, rtol=1e-3, atol=1e-5)
 
 
-def test_values_of_normalised_critics_stay_bounded_far_away():
+def test_layer_norm_critics_stay_bounded_far_from_the_data():
     """A hidden layer of unit rows bounds the value whatever goes in (Ball 2023, section 4.2)."""
     torso = Encoder.create(jax.random.key(0), VECTOR)
     twins = TwinCritics.create(jax.random.key(0), torso, (16, 16), 2, layer_norm=True)
@@ -47,7 +47,7 @@ def test_values_of_normalised_critics_stay_bounded_far_away():
     assert jnp.abs(values_of(plain, obs, action)[0])[0] > 10.0 * limit
 
 
-def test_members_of_an_ensemble_are_networks_of_their_own():
+def test_critic_ensemble_members_are_separate_networks():
     torso = Encoder.create(jax.random.key(0), VECTOR)
     ensemble = CriticEnsemble.create(
         jax.random.key(1), torso, (8, 8), 2, members=3, layer_norm=True
@@ -64,7 +64,7 @@ def test_members_of_an_ensemble_are_networks_of_their_own():
     np.testing.assert_allclose(values_of(some, obs, action), found[jnp.array([2, 0])], rtol=1e-6)
 
 
-def test_slopes_are_those_of_finite_differences():
+def test_critic_ensemble_action_gradients_equal_finite_differences():
     torso = Encoder.create(jax.random.key(0), VECTOR)
     ensemble = CriticEnsemble.create(jax.random.key(1), torso, (16,), 2, members=3)
     obs, action = jax.random.normal(jax.random.key(2), (4, 3)), jnp.full((4, 2), 0.3)

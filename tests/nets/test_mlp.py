@@ -11,7 +11,7 @@ from sterling.nets.mlp import MLP
 SIZES = (40, 300, 200, 7)
 
 
-def test_glorots_weights_are_those_of_jax():
+def test_mlp_glorot_weights_are_distributed_as_jax_initialisers():
     """In scale and shape: the same uniform distribution, another order of random numbers."""
     made = MLP.glorot(jax.random.key(0), SIZES, "gelu")
     for layer, shape in zip(made.layers, itertools.pairwise(SIZES), strict=True):
@@ -24,7 +24,7 @@ def test_glorots_weights_are_those_of_jax():
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.1
 
 
-def test_gelu_is_applied_between_layers():
+def test_mlp_applies_gelu_between_layers():
     made = MLP.glorot(jax.random.key(0), (3, 4, 2), "gelu")
     x = jnp.asarray([[0.5, -2.0, 1.0]])
     inner = jax.nn.gelu(x @ made.layers[0].weight)

@@ -17,20 +17,20 @@ def rows(count=5):
     return jax.random.normal(jax.random.key(1), (count, 3))
 
 
-def test_without_a_key_weights_are_the_means():
+def test_noisy_mlp_without_a_key_uses_mean_weights():
     net, x = network(), rows()
     np.testing.assert_array_equal(net(x), net.mean(x))
     silent = network(sigma=0.0)
     np.testing.assert_allclose(silent(x, jax.random.key(2)), silent.mean(x), atol=1e-6)
 
 
-def test_deviations_begin_at_sigma_over_the_root_of_the_inputs():
+def test_noisy_mlp_deviation_begins_at_sigma_over_root_inputs():
     for layer, inputs in zip(network(0.4).deviation.layers, SIZES[:-1], strict=True):
         for leaf in (layer.weight, layer.bias):
             np.testing.assert_allclose(leaf, np.full(leaf.shape, 0.4 / inputs**0.5), rtol=1e-6)
 
 
-def test_noise_is_shared_by_rows_or_independent():
+def test_noisy_mlp_noise_is_shared_by_rows_or_independent():
     net, same = network(), jnp.ones((4, 3))
     together = net(same, jax.random.key(2))
     np.testing.assert_allclose(together, together[:1].repeat(4, 0), rtol=1e-6)
@@ -40,7 +40,7 @@ def test_noise_is_shared_by_rows_or_independent():
     assert not np.allclose(together, other)
 
 
-def test_outputs_of_one_layer_have_the_papers_variance():
+def test_noisy_mlp_output_variance_matches_the_paper():
     """E f(e)^2 = E|e| = sqrt(2 / pi): of a weight's noise its square, 2 / pi, and of a bias's
     itself."""
     net = NoisyMLP.create(jax.random.key(0), (3, 2), 0.7)
@@ -52,7 +52,7 @@ def test_outputs_of_one_layer_have_the_papers_variance():
     np.testing.assert_allclose(found.mean(0), net.mean(x)[0], atol=0.03)
 
 
-def test_hidden_layers_may_be_normalised():
+def test_noisy_mlp_hidden_layers_may_use_layer_norm():
     net, x = network(layer_norm=True), rows()
     assert len(net.mean.norms) == 1
     silent = network(0.0, layer_norm=True)

@@ -18,17 +18,17 @@ FAR = constant_array([[0.0, 500.0], [-500.0, 12.5]])
 GAMMA, STEPS, ENVS = 0.9, 9, 3
 
 
-def test_without_a_log_everything_passes():
+def test_obs_normaliser_without_a_log_is_the_identity():
     """Positions from 0 to 500 stay apart."""
     np.testing.assert_array_equal(ObsNormaliser.of_log(PLAIN)(FAR), FAR)
 
 
-def test_with_a_log_nothing_is_cut():
+def test_obs_normaliser_of_a_log_does_not_clip():
     found = ObsNormaliser.of_log(LOGGED)(FAR)
     np.testing.assert_allclose(found, (np.asarray(FAR) - MEAN) / (STD + 1e-3), rtol=1e-5)
 
 
-def test_agents_of_both_kinds_have_one_form():
+def test_obs_normaliser_has_one_structure_with_and_without_a_log():
     """A run is loaded without its log."""
     one, other = (ObsNormaliser.of_log(spec) for spec in (PLAIN, LOGGED))
     assert jnp.asarray(one.moments[0].mean).shape == jnp.asarray(other.moments[0].mean).shape
@@ -36,11 +36,11 @@ def test_agents_of_both_kinds_have_one_form():
 
 
 @pytest.mark.parametrize("spec", [PLAIN, LOGGED])
-def test_what_is_not_asked_for_passes(spec):
+def test_obs_normaliser_disabled_is_the_identity(spec):
     np.testing.assert_array_equal(ObsNormaliser.of_log(spec, enabled=False)(FAR), FAR)
 
 
-def test_running_statistics_cut_at_ten_deviations():
+def test_obs_normaliser_of_running_statistics_clips_at_ten_deviations():
     np.testing.assert_allclose(ObsNormaliser.create(PLAIN.obs)(FAR), np.clip(FAR, -10, 10))
 
 
@@ -75,7 +75,7 @@ def discounted(reward, last, mask):
     return np.array(found)
 
 
-def test_running_statistics_are_those_of_all_rows_that_count():
+def test_obs_normaliser_running_statistics_equal_numpy_on_unmasked_rows():
     """Merged rollout by rollout they equal NumPy's of everything at once."""
     obs, _, mask = rollouts(features=(2,))
     normaliser = ObsNormaliser.create(PLAIN.obs)
@@ -90,7 +90,7 @@ def test_running_statistics_are_those_of_all_rows_that_count():
     np.testing.assert_allclose(normaliser(jnp.asarray(obs[0, :1])), wanted, rtol=1e-3, atol=1e-4)
 
 
-def test_rewards_are_divided_by_the_deviation_of_returns():
+def test_reward_normaliser_divides_by_the_deviation_of_returns():
     """Each episode has a return of its own, that goes on from one rollout into the next."""
     rewards, lasts, masks = rollouts()
     normaliser = RewardNormaliser.create(ENVS)
@@ -105,7 +105,7 @@ def test_rewards_are_divided_by_the_deviation_of_returns():
     np.testing.assert_allclose(scaled, np.array([0.5, -2.0]) / returns.std(), rtol=1e-4)
 
 
-def test_a_rollout_of_nothing_changes_nothing():
+def test_running_moments_ignore_a_fully_masked_rollout():
     """Where every world crashed at once no row counts."""
     batch = jnp.asarray([[100.0, 3.0], [106.0, 5.0]])
     seen = Moments.create((2,)).update(batch, jnp.ones(2, bool))

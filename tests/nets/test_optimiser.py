@@ -23,7 +23,7 @@ SHAPES = pytest.mark.parametrize("shapes", [MIXED, [(3,), (4,)], [(64, 64)]])
 
 @SHAPES
 @pytest.mark.parametrize("max_norm", [None, 0.5])
-def test_it_moves_as_optax_does(shapes, max_norm):
+def test_adam_on_packed_leaves_equals_optax(shapes, max_norm):
     params = tree(jax.random.key(0), shapes)
     mine = adam(1e-5, max_norm)
     clip = optax.clip_by_global_norm(max_norm) if max_norm else optax.identity()
@@ -40,7 +40,7 @@ def test_it_moves_as_optax_does(shapes, max_norm):
             np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
 
 
-def test_rectified_adam_begins_as_momentum_and_ends_as_adam():
+def test_radam_begins_as_momentum_and_ends_as_adam():
     """With equal gradients momentum steps by the gradient, and Adam by 1 (Liu 2020)."""
     grads = {"weight": jnp.full(3, 0.5)}
     state, steps = radam().init(grads), []
@@ -56,7 +56,7 @@ def test_rectified_adam_begins_as_momentum_and_ends_as_adam():
 
 
 @SHAPES
-def test_packing_loses_nothing(shapes):
+def test_optimiser_packed_leaves_unpack_exactly(shapes):
     full = tree(jax.random.key(0), shapes)
     back = PackedLeaves.from_tree(full).unpack(full)
     for one, two in zip(jax.tree.leaves(back), jax.tree.leaves(full), strict=True):
@@ -64,7 +64,7 @@ def test_packing_loses_nothing(shapes):
     np.testing.assert_allclose(global_norm(full), optax.global_norm(full), rtol=1e-6)
 
 
-def test_every_leaf_keeps_its_kind():
+def test_optimiser_keeps_the_dtype_of_every_leaf():
     kinds = {"scale": jnp.ones(4), "weight": jnp.ones((4, 4), jnp.bfloat16)}
     with jax.numpy_dtype_promotion("standard"):
         direction, _ = adam().update(kinds, adam().init(kinds))

@@ -10,13 +10,13 @@ from sterling.nets.mlp import orthogonal_matrix
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
-def test_rows_or_columns_are_orthonormal(shape):
+def test_orthogonal_matrix_has_orthonormal_rows_or_columns(shape):
     made = np.asarray(orthogonal_matrix(jax.random.normal(jax.random.key(0), shape)))
     product = made.T @ made if shape[0] >= shape[1] else made @ made.T
     np.testing.assert_allclose(product, np.eye(min(shape)), atol=1e-6)
 
 
-def test_no_batch_of_decompositions():
+def test_orthogonal_matrix_under_vmap_runs_no_batched_decomposition():
     """Batches of them block each other for good (see ``_qr``); each is the same as alone."""
     normal = jax.random.normal(jax.random.key(0), (2, 3, 40, 8))
     many = jax.vmap(jax.vmap(orthogonal_matrix))

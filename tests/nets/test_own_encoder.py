@@ -72,7 +72,7 @@ def seen(lead: tuple[int, ...]) -> dict[str, jax.Array]:
 
 
 @pytest.mark.parametrize("lead", [(), (5,), (2, 3, 4)])
-def test_observations_reach_it_whole_with_any_leading_axes(lead):
+def test_own_encoder_receives_whole_observations_with_leading_axes(lead):
     encoder = Encoder.create(jax.random.key(0), spec(make))
     obs = seen(lead)
     found = eqx.filter_jit(encoder)(obs)
@@ -83,7 +83,7 @@ def test_observations_reach_it_whole_with_any_leading_axes(lead):
     np.testing.assert_allclose(found.reshape(-1, FEATURES), plain, rtol=1e-5, atol=1e-6)
 
 
-def test_its_arrays_are_the_ones_that_are_trained():
+def test_own_encoder_arrays_are_trained():
     encoder = Encoder.create(jax.random.key(0), spec(make))
     assert sum(leaf.size for leaf in jax.tree.leaves(encoder)) == 4 * 5 + 5 + 5 * 3 + 3 + 3
     loss = eqx.filter_grad(lambda encoder: jnp.sum(encoder(seen((4,)))))
@@ -130,7 +130,7 @@ def fails(*given: Any) -> Any:
         (lambda key, space: eqx.nn.Lambda(None), "raises TypeError"),
     ],
 )
-def test_what_is_no_encoder_is_refused_in_one_line(factory, said):
+def test_own_encoder_refuses_invalid_factories(factory, said):
     with pytest.raises(Mistake, match=said) as raised:
         Encoder.create(jax.random.key(0), spec(factory, VECTOR))
     assert "\n" not in str(raised.value)
@@ -148,7 +148,7 @@ def test_what_is_no_encoder_is_refused_in_one_line(factory, said):
         ("FILE:SIZE", "is a int, not a function"),
     ],
 )
-def test_wrong_names_are_refused(chosen, said, tmp_path):
+def test_own_encoder_refuses_wrong_names(chosen, said, tmp_path):
     file = tmp_path / "nets_of_mine.py"
     file.write_text("SIZE = 3\n\n\ndef make(key, space):\n    return None\n")
     chosen = chosen.replace("FILE", str(file)) if isinstance(chosen, str) else chosen
@@ -158,7 +158,7 @@ def test_wrong_names_are_refused(chosen, said, tmp_path):
     assert expected in str(raised.value).replace("nets_of_mine.py", "nets_of_mine")
 
 
-def test_a_reference_does_not_depend_on_the_folder(tmp_path, monkeypatch):
+def test_own_encoder_reference_does_not_depend_on_the_folder(tmp_path, monkeypatch):
     (tmp_path / "nets_elsewhere.py").write_text("def make(key, space):\n    return None\n")
     monkeypatch.chdir(tmp_path)
     word = encoder_reference("nets_elsewhere.py:make")
@@ -172,7 +172,7 @@ def test_a_reference_does_not_depend_on_the_folder(tmp_path, monkeypatch):
     assert find_encoder(own)[0] is own.factory
 
 
-def test_an_algorithm_that_ignores_the_choice_is_refused():
+def test_own_encoder_is_refused_by_an_algorithm_that_ignores_it():
     with pytest.raises(Mistake, match="mine makes no encoder from its Spec"):
         check_choice_is_used("nature", {"weights": jnp.ones(3)}, "mine")
     plain = Encoder.create(jax.random.key(0), VECTOR)

@@ -56,12 +56,12 @@ def spec(space, encoder=None):
         ((17,), ANY, None),
     ],
 )
-def test_the_rule(shape, kind, expected):
+def test_picture_layout_is_told_from_shape_and_dtype(shape, kind, expected):
     assert picture_layout(box(shape, kind)) == expected
 
 
 @pytest.mark.parametrize("shape", [(4, 40, 38, 3), (4, 3, 40, 38), (40, 38)])
-def test_other_forms_of_pictures_are_the_usual_one(shape):
+def test_obs_encoder_reads_other_picture_layouts_as_the_usual_one(shape):
     """Stacks are merged into channels frame by frame, and grey pictures have one channel."""
     kind = BYTES
     seen = jax.random.randint(jax.random.key(0), (2, 3, *shape), 0, 256).astype(jnp.uint8)
@@ -78,7 +78,7 @@ def test_other_forms_of_pictures_are_the_usual_one(shape):
     np.testing.assert_allclose(features, features_of(plain, usual), rtol=1e-5, atol=1e-6)
 
 
-def test_the_residual_network_is_the_papers():
+def test_residual_convolution_has_the_size_of_the_impala_paper():
     """Espeholt 2018, figure 3: with 72 x 96 x 3, an LSTM of 256 and one of 64 for instructions the
     large network has 1.6 million parameters. The convolutions are 97,600 of them."""
     shapes_of = partial(eqx.filter_eval_shape, ResidualTorso.create, jax.random.key(0))
@@ -93,7 +93,7 @@ def test_the_residual_network_is_the_papers():
 
 
 @pytest.mark.parametrize("sides", [(12, 12), (9, 14)])
-def test_the_residual_network_by_other_operations(sides):
+def test_residual_convolution_equals_xla_operations(sides):
     """With XLA's own convolutions and window reduction, padded as TensorFlow's SAME."""
     torso = ResidualTorso.create(jax.random.key(0), (*sides, 3), False, first=False)
     x = jax.random.normal(jax.random.key(1), (2, *sides, 3))
@@ -138,7 +138,7 @@ def test_the_residual_network_by_other_operations(sides):
         ((20, 4, 4), ANY, None, "20x4x4 as a vector of 320 -> MLP"),
     ],
 )
-def test_presets_and_what_is_said_of_them(shape, kind, preset, line):
+def test_obs_encoder_presets_are_described(shape, kind, preset, line):
     made_for = spec(box(shape, kind), preset)
     encoder = eqx.filter_eval_shape(Encoder.create, jax.random.key(0), made_for)
     assert describe_observations({"net": encoder}) == [f"observations: {line}"]
@@ -146,7 +146,7 @@ def test_presets_and_what_is_said_of_them(shape, kind, preset, line):
     assert encoder.size == eqx.filter_eval_shape(features_of, encoder, seen).shape[-1]
 
 
-def test_every_array_of_an_observation_is_described():
+def test_obs_encoder_description_lists_every_array():
     space = spaces.Dict(
         {
             "camera": box((64, 64, 3), BYTES),
@@ -174,14 +174,14 @@ def test_every_array_of_an_observation_is_described():
         ((4, 84, 84), BYTES, "flat", "Leave out encoder=flat"),
     ],
 )
-def test_a_huge_vector_is_pointed_out(shape, kind, preset, remedy):
+def test_obs_encoder_description_notes_a_huge_vector(shape, kind, preset, remedy):
     encoder = Encoder.create(jax.random.key(0), spec(box(shape, kind), preset))
     _, note = describe_observations(encoder)
     assert note.startswith(f"note: observations: {np.prod(shape):,} numbers of shape")
     assert remedy in note
 
 
-def test_bytes_are_scaled_also_when_flattened():
+def test_obs_encoder_scales_bytes_also_when_flattened():
     encoder = Encoder.create(jax.random.key(0), spec(box((8, 8, 3), BYTES), "flat"))
     np.testing.assert_allclose(encoder(jnp.full((1, 8, 8, 3), 51, jnp.uint8)), 0.2, rtol=1e-6)
 
@@ -193,6 +193,6 @@ def test_bytes_are_scaled_also_when_flattened():
         ((10, 10, 4), "nature", "sides of 36 or more, not 10x10x4. Use impala or grid"),
     ],
 )
-def test_presets_that_do_not_suit_are_refused(shape, preset, said):
+def test_obs_encoder_presets_refuse_unsuitable_spaces(shape, preset, said):
     with pytest.raises(Mistake, match=said):
         Encoder.create(jax.random.key(0), spec(box(shape, ANY), preset))

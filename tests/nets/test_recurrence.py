@@ -37,7 +37,7 @@ def one_by_one(unit, hidden, x, begins):
 
 
 @pytest.mark.parametrize("kind", UNITS)
-def test_a_rollout_is_unrolled_as_it_was_lived(kind):
+def test_recurrent_unit_scan_equals_step_by_step_recurrence(kind):
     """Values, and the gradients of parameters, inputs and the first memory."""
     unit = UNITS[kind].create(jax.random.key(0), WIDTH, WIDTH)
     hidden, x, begins = rollout(unit)
@@ -58,7 +58,7 @@ def test_a_rollout_is_unrolled_as_it_was_lived(kind):
 
 
 @pytest.mark.parametrize("kind", UNITS)
-def test_nothing_from_before_an_episode_reaches_it(kind):
+def test_recurrent_unit_resets_its_state_at_episode_starts(kind):
     unit = UNITS[kind].create(jax.random.key(0), WIDTH, WIDTH)
     hidden, x, begins = rollout(unit)
     changed = x.at[:4, 0].add(3.0)
@@ -68,7 +68,7 @@ def test_nothing_from_before_an_episode_reaches_it(kind):
     assert np.abs(plain[3, 0] - other[3, 0]).max() > 0.1
 
 
-def test_the_linear_unit_by_hand():
+def test_lru_step_matches_hand_values():
     unit = LRU.create(jax.random.key(2), WIDTH, WIDTH)
     hidden, x, _ = rollout(unit)
     x = x[0]
@@ -88,7 +88,7 @@ def test_the_linear_unit_by_hand():
     np.testing.assert_allclose(unit.read(after, x), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_the_linear_unit_begins_on_its_ring_and_never_explodes():
+def test_lru_eigenvalues_begin_on_their_ring_and_stay_stable():
     unit = LRU.create(jax.random.key(0), 256, 256)
     radius = np.exp(-np.exp(np.asarray(unit.nu)))
     assert RADII[0] <= radius.min() < 0.92
@@ -99,7 +99,7 @@ def test_the_linear_unit_begins_on_its_ring_and_never_explodes():
     assert (wild <= 1.0).all()
 
 
-def test_the_lstm_by_hand():
+def test_lstm_step_matches_hand_values():
     unit = LSTM.create(jax.random.key(3), WIDTH, WIDTH)
     hidden, x, _ = rollout(unit)
     h, c = np.split(np.asarray(hidden), 2, 1)

@@ -27,7 +27,7 @@ def linear(x, layer):
     return x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
 
 
-def test_two_blocks_are_the_papers_equations():
+def test_residual_mlp_blocks_equal_the_simba_paper():
     net, x = made(2), np.random.default_rng(1).normal(size=(ROWS, 3))
     y = linear(x, net.layers[0])
     y = y + linear(np.maximum(linear(normed(y, net.norms[0]), net.layers[1]), 0), net.layers[2])
@@ -36,13 +36,13 @@ def test_two_blocks_are_the_papers_equations():
     np.testing.assert_allclose(net(jnp.asarray(x, jnp.float32)), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_sizes_are_four_times_as_wide_inside():
+def test_residual_mlp_hidden_size_is_four_times_the_width():
     shapes = [layer.weight.shape for layer in made(1).layers]
     assert shapes == [(3, 8), (8, 32), (32, 8), (8, 2)]
     assert [layer.weight.shape for layer in made(0).layers] == [(3, 8), (8, 2)]
 
 
-def test_ends_begin_orthogonal_and_blocks_with_hes_variance():
+def test_residual_mlp_initial_weights_are_orthogonal_and_he():
     net = ResidualMLP.create(jax.random.key(0), (6, 128, 4), 2)
     first, last = np.asarray(net.layers[0].weight), np.asarray(net.layers[-1].weight)
     np.testing.assert_allclose(first @ first.T, np.eye(6), atol=1e-5)

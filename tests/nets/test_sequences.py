@@ -46,7 +46,7 @@ features_of = eqx.filter_jit(lambda encoder, obs: encoder(obs))
 
 
 @pytest.mark.parametrize("length", [1, 3])
-def test_padding_changes_nothing_and_order_does(length):
+def test_sequence_attention_ignores_padding_but_not_order(length):
     items = np.random.default_rng(0).normal(size=(length, 2)).astype(np.float32)
     short, long = (features_of(encoder(most), padded(items, most)) for most in (3, 8))
     np.testing.assert_allclose(short, long, rtol=1e-5, atol=1e-6)
@@ -54,7 +54,7 @@ def test_padding_changes_nothing_and_order_does(length):
         assert np.abs(short - features_of(encoder(3), padded(items[::-1], 3))).max() > 1e-3
 
 
-def test_a_sequence_without_items_has_finite_gradients():
+def test_sequence_attention_of_an_empty_sequence_has_finite_gradients():
     def loss(made):
         return (made(padded(np.zeros((0, 2)), 3)) ** 2).sum()
 
@@ -64,12 +64,12 @@ def test_a_sequence_without_items_has_finite_gradients():
     assert all(np.isfinite(each).all() for each in gradients)
 
 
-def test_items_are_not_normalised():
+def test_obs_normaliser_skips_sequence_items():
     space = PaddedObservations(Growing(), 3).observation_space
     assert not jax.tree.leaves(ObsNormaliser.create(space))
 
 
-def test_a_world_pads_and_cuts_nothing():
+def test_padded_sequence_env_pads_and_never_truncates():
     world = envs.make(Growing, (0,), 1, workers=0, max_items=2, max_failures=9)
     keys = random_keys.for_seeds(jnp.asarray((0,)), "reset", 0)
     _, obs = world.reset(keys)
@@ -83,7 +83,7 @@ def test_a_world_pads_and_cuts_nothing():
     world.close()
 
 
-def test_a_policy_takes_the_environments_own_observations():
+def test_policy_accepts_the_environments_own_sequence_observations():
     run = sterling.train(
         "ppo", Growing, steps=16, envs=2, length=4, minibatch=8, epochs=1, width=4, workers=0,
         max_items=2, max_failures=99, evaluate_episodes=0, preset=False,
@@ -95,14 +95,14 @@ def test_a_policy_takes_the_environments_own_observations():
         run.policy((item,) * 3)
 
 
-def test_a_missing_or_useless_maximum_is_refused():
+def test_padded_sequence_env_refuses_a_missing_or_useless_maximum():
     with pytest.raises(Mistake, match="--env max_items=16"):
         envs.make(Growing, (0,), 1, workers=0)
     with pytest.raises(Mistake, match="Leave out max_items"):
         envs.make("gymnasium:FrozenLake-v1", (0,), 1, workers=0, max_items=2)
 
 
-def test_choices_are_one_hot_in_a_sequence():
+def test_padded_sequence_of_discrete_items_is_one_hot():
     class Words(Growing):
         observation_space = spaces.Dict(said=spaces.Sequence(spaces.Discrete(3, start=1)))
 

@@ -66,7 +66,7 @@ def plain(net, x, mask):
     return np.stack([norm(row, net.norm) for row in x])
 
 
-def test_forward_equals_the_plain_one():
+def test_transformer_forward_equals_plain_reference():
     net, x = make(), tokens()
     mask = jnp.array(
         [[False, False, True, True, True, True], [True, True, False, True, True, True]]
@@ -78,7 +78,7 @@ def test_forward_equals_the_plain_one():
 
 
 @pytest.mark.parametrize("positions", KINDS)
-def test_later_tokens_do_not_change_earlier_outputs(positions):
+def test_transformer_is_causal(positions):
     net, x = make(positions), tokens()
     changed = x.at[:, 4:].set(100.0)
     before, after = run(net, x), run(net, changed)
@@ -86,7 +86,7 @@ def test_later_tokens_do_not_change_earlier_outputs(positions):
     assert np.abs(before[:, 4:] - after[:, 4:]).max() > 0.1
 
 
-def test_masked_tokens_change_no_others_and_stay_finite():
+def test_transformer_masked_tokens_do_not_affect_others():
     net, x = make("rotary"), tokens()
     mask = jnp.arange(TIME)[None] >= jnp.array([[2], [0]])
     clean, dirty = run(net, x, mask), run(net, x.at[0, :2].set(1e4), mask)
@@ -97,7 +97,7 @@ def test_masked_tokens_change_no_others_and_stay_finite():
 
 @pytest.mark.parametrize("positions", KINDS)
 @pytest.mark.parametrize("pieces", [(1,) * TIME, (3, 1, 2)])
-def test_steps_with_a_cache_equal_the_whole(positions, pieces):
+def test_transformer_steps_with_a_cache_equal_the_whole_sequence(positions, pieces):
     net, x = make(positions), tokens()
     mask = jnp.arange(TIME)[None] >= jnp.array([[2], [0]])
     whole, step = run(net, x, mask), eqx.filter_jit(Transformer.step)
@@ -110,7 +110,7 @@ def test_steps_with_a_cache_equal_the_whole(positions, pieces):
     np.testing.assert_allclose(jnp.concatenate(found, 1), whole, rtol=2e-5, atol=2e-6)
 
 
-def test_more_layers_than_run_side_by_side_are_the_same():
+def test_transformer_with_more_layers_than_unrolled_is_unchanged():
     """Six layers, of which four are compiled side by side, against one after another."""
     net, x = make(layers=6), tokens()
     at = jnp.arange(TIME, dtype=jnp.int32)[None]
@@ -125,7 +125,7 @@ def test_more_layers_than_run_side_by_side_are_the_same():
     np.testing.assert_allclose(run(net, x), net.norm(expected), rtol=1e-4, atol=1e-5)
 
 
-def test_rotary_products_depend_on_distances_only():
+def test_rotary_embedding_products_depend_on_distances_only():
     q, k = jax.random.normal(jax.random.key(3), (2, 1, 1, 1, 4))
 
     def product(one, other):
@@ -138,14 +138,14 @@ def test_rotary_products_depend_on_distances_only():
     np.testing.assert_allclose(apply_rotation(q, rotations(jnp.array([[0]]), rotary_rates(4))), q)
 
 
-def test_positions_matter_where_they_are_given():
+def test_transformer_positions_matter_where_given():
     x = jnp.broadcast_to(tokens(1, 1), (1, TIME, WIDTH))  # the same token again and again
     assert np.ptp(run(make("none"), x), 1).max() < 1e-5
     assert np.ptp(run(make("learned"), x), 1).max() > 1e-3
 
 
 @pytest.mark.slow
-def test_it_learns_to_copy_the_token_before():
+def test_transformer_learns_to_copy_the_previous_token():
     """Attention by position: the output at t is the input at t - 1."""
     net = Transformer.create(jax.random.key(0), 16, layers=1, heads=2, positions="rotary")
     read = jnp.eye(16)[:, :4]
@@ -173,7 +173,7 @@ def test_it_learns_to_copy_the_token_before():
     assert after < 0.3
 
 
-def test_wrong_sizes_are_named():
+def test_transformer_refuses_wrong_sizes():
     for width, heads, positions in ((8, 3, "none"), (6, 2, "rotary")):
         with pytest.raises(Mistake, match="heads"):
             Transformer.create(jax.random.key(0), width, layers=1, heads=heads, positions=positions)

@@ -29,7 +29,7 @@ class Mine:
     learn = staticmethod(ppo.learn)
 
 
-def test_an_algorithm_has_one_word_however_it_is_given(written, monkeypatch):
+def test_user_algorithm_file_module_and_object_have_one_reference(written, monkeypatch):
     path = f"{written}/mine.py"
     module = user_imports.load(path)
     monkeypatch.chdir(written)
@@ -41,7 +41,7 @@ def test_an_algorithm_has_one_word_however_it_is_given(written, monkeypatch):
     assert algorithms.find("sterling.algorithms.online.ppo") is ppo
 
 
-def test_an_object_that_cannot_be_imported_keeps_its_name_and_stays_in_this_process():
+def test_unimportable_user_algorithm_is_refused_for_seed_processes():
     made = type("Local", (Mine,), {})
     word = algorithms.reference_to(made)
     assert (word, algorithms.find(word)) == ("Local", made)
@@ -77,13 +77,13 @@ def lacking(*parts):
         (lacking(), "cannot be hashed"),
     ],
 )  # fmt: skip
-def test_what_is_no_algorithm_is_told_in_a_line(made, said):
+def test_object_that_is_no_algorithm_is_refused_in_one_line(made, said):
     with pytest.raises(Mistake, match=said) as found:
         algorithms.reference_to(made)
     assert "\n" not in str(found.value)
 
 
-def test_a_file_whose_algorithm_is_an_object_in_it_is_told_so(written):
+def test_user_algorithm_file_suggests_the_class_inside(written):
     (written / "boxed.py").write_text(
         "from sterling.algorithms.online import ppo\n"
         "class Mine:\n    Config, needs, init = ppo.Config, ppo.needs, ppo.init\n"
@@ -94,7 +94,7 @@ def test_a_file_whose_algorithm_is_an_object_in_it_is_told_so(written):
     assert algorithms.find(f"{written}/boxed.py:Mine").Config is ppo.Config
 
 
-def test_a_config_inherits_fields_and_changes_some(written):
+def test_user_algorithm_config_inherits_and_overrides_fields(written):
     made = user_imports.load(f"{written}/mine.py").Config
     real = {each.name: each for each in dataclasses.fields(made)}
     assert list(real)[: len(dataclasses.fields(ppo.Config))] == [
@@ -106,7 +106,7 @@ def test_a_config_inherits_fields_and_changes_some(written):
     assert len(leaves) == len(jax.tree.leaves(ppo.Config())) + 1
 
 
-def test_the_command_line_reads_an_inherited_config_without_importing_it(written):
+def test_command_line_parses_an_inherited_config_without_import(written):
     word = f"{written}/mine.py"
     about, found = algorithm_options.config_fields(word)
     real = dataclasses.fields(user_imports.load(word).Config)
@@ -146,7 +146,7 @@ def _parser():
         "    other: int = 3  # in between\n@config\nclass Config(Middle):\n",
     ],
 )
-def test_a_base_class_is_followed_however_it_is_imported(text, tmp_path):
+def test_command_line_follows_config_base_classes_through_any_import(text, tmp_path):
     file = tmp_path / "inheriting.py"
     file.write_text(f"from sterling.types import config\n{text}    mine: float = 1.0  # my own\n")
     _, found = algorithm_options.config_fields(str(file))
@@ -155,7 +155,7 @@ def test_a_base_class_is_followed_however_it_is_imported(text, tmp_path):
     assert (found[-1].name, found[-1].comment) == ("mine", "my own")
 
 
-def test_a_field_that_a_user_declares_means_what_he_says(written):
+def test_user_algorithm_config_field_ranges_are_enforced(written):
     word = f"{written}/mine.py"
     asked = {"steps": 4_096}
     assert resolve_settings(word, "probe:both", fields={"limit": 0.1}, **asked).config.limit == 0.1
@@ -184,7 +184,7 @@ class Config(ppo.Config):
 
 
 @pytest.mark.parametrize("postponed", ["", "from __future__ import annotations\n"])
-def test_a_field_says_itself_what_it_may_be(postponed, tmp_path):
+def test_user_algorithm_config_field_types_declare_allowed_values(postponed, tmp_path):
     file = tmp_path / f"own_types{len(postponed)}.py"
     file.write_text(postponed + OWN_TYPES)
     _, found = algorithm_options.config_fields(str(file))
@@ -209,7 +209,7 @@ def test_a_field_says_itself_what_it_may_be(postponed, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_script_s_object_is_trained_and_loaded_when_given_again(tmp_path, capsys):
+def test_user_algorithm_object_is_trained_and_must_be_given_again_on_load(tmp_path, capsys):
     made = type("Local", (Mine,), {})
     small = {"length": 8, "minibatch": 16, "width": 8, "epochs": 1, "evaluate_episodes": 1}
     run = sterling.train(made, "probe:both", steps=128, out=tmp_path / "run", **small)
@@ -234,7 +234,7 @@ def test_a_script_s_object_is_trained_and_loaded_when_given_again(tmp_path, caps
         ((Feed("dream", batch=8),), r"lacks imagine\(state, obs, valid, key\)"),
     ],
 )
-def test_feeds_that_cannot_be_fed_are_refused(feeds, said):
+def test_user_algorithm_with_invalid_feeds_is_refused(feeds, said):
     parts = {name: staticmethod(getattr(ppo, name)) for name in ("init", "act", "learn")}
     needs = staticmethod(lambda config: Needs(4, feeds))
     made = type(

@@ -43,7 +43,7 @@ def wrong(findings):
 
 @pytest.mark.slow  # test_extending.py asks it of the page's algorithm
 @pytest.mark.parametrize("module", [ppo, dqn], ids=["ppo", "dqn"])
-def test_nothing_is_wrong_with_an_update_of_ours(module):
+def test_check_finds_nothing_in_built_in_algorithms(module):
     assert wrong(of_updates(module)) == []
 
 
@@ -100,7 +100,7 @@ def short(state, obs):
     ],
     ids=["mask", "discount", "key", "space", "type", "metric", "signature"],
 )  # fmt: skip
-def test_a_planted_fault_is_named_in_its_own_line(parts, what, said):
+def test_check_names_a_planted_algorithm_fault(parts, what, said):
     found = [one for one in of_updates(algorithm(dqn, **parts)) if one.failed]
     assert found[0].what == what
     assert re.search(said, found[0].said)
@@ -114,7 +114,7 @@ def unmasked_stretches(state, batch, key):
 
 
 @pytest.mark.slow
-def test_learners_of_several_kinds_of_batches_are_checked_feed_by_feed():
+def test_check_reviews_each_feed_of_an_algorithm():
     names = ("memory", "recall")
     parts = {name: getattr(r2d2, name) for name in names}
     good = of_updates(algorithm(r2d2, **parts))
@@ -125,7 +125,7 @@ def test_learners_of_several_kinds_of_batches_are_checked_feed_by_feed():
     assert wrong(bad) == [what]
 
 
-def test_an_algorithm_that_takes_no_actions_is_told_so():
+def test_check_reports_an_algorithm_that_supports_no_actions():
     def init(key, spec, config):
         raise Mistake("not today")
 
@@ -134,7 +134,7 @@ def test_an_algorithm_that_takes_no_actions_is_told_so():
 
 
 @pytest.mark.slow
-def test_runs_of_an_algorithm_hold_and_a_wrong_one_does_not_solve_a_probe_world():
+def test_check_trains_probe_environments_and_fails_a_wrong_algorithm():
     assert wrong(check_algorithm("dqn", quick=True)) == []
 
     def learn(state, batch, key):
@@ -263,14 +263,14 @@ AUTORESET = "the step after an episode's last step resets and is masked"
         "discount",
     ],
 )
-def test_a_world_s_fault_is_named_in_its_own_line(environment, whats):
+def test_check_names_a_planted_environment_fault(environment, whats):
     findings = list(check_environment(environment, quick=True))
     assert wrong(findings) == whats
     if whats and isinstance(environment, Walk):
         assert next(one for one in findings if one.failed).where.startswith("test_checking.py:")
 
 
-def test_chance_outside_the_state_is_seen():
+def test_check_finds_environment_randomness_outside_the_key():
     assert "the same key gives the same episodes" in wrong(check_environment(Noisy(), quick=True))
 
 
@@ -297,7 +297,7 @@ def test_a_gymnasium_environment_is_checked_by_gymnasium_as_well():
 
 
 @pytest.mark.slow
-def test_the_command_prints_a_line_each_and_leaves_with_0_or_1(written, capsys):
+def test_check_command_prints_findings_and_exit_code(written, capsys):
     assert main(["check", f"{written}/maze.py:make", "--quick"]) == 0
     shown = capsys.readouterr().out
     assert "maze:make: 13 hold, 0 fail, 0 not checked" in shown

@@ -73,7 +73,7 @@ class Together:
         ("idle", ["every agent that is there has an allowed action"]),
     ],
 )
-def test_a_world_of_several_agents_is_reviewed(fault, whats):
+def test_check_reviews_a_multi_agent_environment(fault, whats):
     findings = list(check_environment(Together(fault), quick=True))
     assert wrong(findings) == whats
     said = {finding.what: finding.said for finding in findings}
@@ -83,7 +83,7 @@ def test_a_world_of_several_agents_is_reviewed(fault, whats):
     assert "the reward is the sum of the agents' rewards" in said
 
 
-def test_a_reward_that_is_not_the_agents_sum_is_named():
+def test_check_finds_a_team_reward_that_is_not_the_sum():
     world = envs.make(Together(), (0,), 2)
     played = play_randomly(world, (0,), 6, 0)
     more = dataclasses.replace(played, reward=played.reward + 1.0)
@@ -96,14 +96,14 @@ def test_a_reward_that_is_not_the_agents_sum_is_named():
 
 
 @pytest.mark.parametrize("name", ["spread:2-agents-3x3", "probe:limits-team", "probe:hidden-team"])
-def test_native_worlds_of_several_agents_keep_the_rules(name):
+def test_check_finds_nothing_in_native_multi_agent_environments(name):
     findings = list(check_environment(name, quick=True))
     assert wrong(findings) == []
     assert any(each.what == "the reward is the sum of the agents' rewards" for each in findings)
 
 
 @pytest.mark.slow
-def test_pettingzoos_worlds_are_reviewed(capsys):
+def test_check_command_reviews_pettingzoo_environments(capsys):
     words = ["check", "pettingzoo:mpe2/simple_spread_v3", "--quick", "--env", "state=true"]
     assert main([*words, "--env", "max_cycles=5"]) == 0
     shown = capsys.readouterr().out

@@ -36,7 +36,7 @@ def page(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_example_is_short(name):
+def test_extending_page_examples_are_short(name):
     """Thirty lines for what is the subject; definitions and blank lines apart for an algorithm."""
     lines = [line for line in FILES[name].splitlines() if line.strip() and line[0] != "#"]
     imports = [line for line in lines if re.match(r"import|from", line)]
@@ -44,7 +44,7 @@ def test_an_example_is_short(name):
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_is_understood_with_the_files_there(line, page):
+def test_extending_page_commands_parse(line, page):
     chosen = parse_command_line(shlex.split(line)[1:])
     if chosen.command == "train":
         assert {chosen.algorithm, (chosen.sources or "").partition(":")[0]} & set(FILES)
@@ -52,7 +52,7 @@ def test_a_command_is_understood_with_the_files_there(line, page):
 
 
 @pytest.mark.slow
-def test_the_example_in_python_runs(page):
+def test_extending_page_python_example_runs(page):
     runpy.run_path("in_python.py", run_name="__main__")
     assert (page / "runs/named/result.json").exists()
     assert (page / "runs/given/result.json").exists()
@@ -61,14 +61,14 @@ def test_the_example_in_python_runs(page):
 @pytest.mark.parametrize(
     "word", ["my_algorithm.py", pytest.param("small_ppo.py", marks=pytest.mark.slow)]
 )
-def test_an_algorithm_of_the_page_keeps_to_the_contract_in_its_updates(word, page):
+def test_extending_page_algorithms_pass_the_update_checks(word, page):
     for finding in check_algorithm(word):
         assert not finding.failed, finding
         if "seed alone" in finding.what:
             break
 
 
-def test_the_shield_of_the_page_holds(page):
+def test_extending_page_shield_lowers_the_cost(page):
     """In the lower left corner, beside a hazard to the right: only a slip leads there."""
     shielded, bare = runpy.run_path("my_shield.py")["make"](3, 6), Hazards(3, 6)
     keys = jax.random.split(jax.random.key(0), 400)
@@ -79,21 +79,21 @@ def test_the_shield_of_the_page_holds(page):
 
 
 @pytest.mark.slow
-def test_the_algorithm_of_the_page_passes_the_check(page):
+def test_extending_page_algorithm_passes_check(page):
     quick = os.environ.get("STERLING_ALL_CASES") != "1"  # the whole one takes ten minutes
     findings = check_algorithm("my_algorithm.py", quick=quick)
     assert not [finding for finding in findings if finding.failed]
 
 
 @pytest.mark.slow
-def test_the_algorithm_that_remembers_passes_the_check(page):
+def test_extending_page_memory_algorithm_passes_check(page):
     findings = list(check_algorithm("my_memory.py", quick=True))
     assert not [finding for finding in findings if finding.failed]
     assert sum("learn ignores masked rows" in finding.what for finding in findings) == 2
 
 
 @pytest.mark.slow
-def test_with_its_gain_s_sign_wrong_it_fails_the_check(page):
+def test_extending_page_algorithm_with_wrong_sign_fails_check(page):
     assert FILES["my_algorithm.py"].count(" - gain") == 1
     (page / "upside_down.py").write_text(FILES["my_algorithm.py"].replace(" - gain", " + gain"))
     failed = [one.what for one in check_algorithm("upside_down.py", quick=True) if one.failed]
@@ -104,13 +104,13 @@ def test_with_its_gain_s_sign_wrong_it_fails_the_check(page):
 @pytest.mark.parametrize(
     "word", ["my_world.py:make", "my_levels.py:Targets", "my_simulator.py:Counters"]
 )
-def test_a_world_of_the_page_passes_its_check(word, page):
+def test_extending_page_environments_pass_check(word, page):
     assert not [finding for finding in check_environment(word, quick=True) if finding.failed]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learner", ["my_algorithm.py", "dqn"])
-def test_the_source_of_the_page_pays_in_a_world_on_the_host_too(learner, page):
+def test_extending_page_source_layer_works_with_host_environments(learner, page):
     fields = {} if learner != "dqn" else {"warmup": 64, "width": 8, "capacity": 500, "batch": 8}
     how = {"steps": 256, "envs": 2, "evaluate_episodes": 0, "preset": False, **fields}
     options = {"env_options": {"workers": 0}, "log_every": 128}

@@ -12,18 +12,18 @@ from sterling.types import Mistake
 
 
 @pytest.mark.parametrize("word", ["a.py", "a/b.py:make", "a.b", "a:make", "a.b:C.d", "~/x.py"])
-def test_a_reference_is_told_by_its_form(word):
+def test_user_import_references_are_recognised(word):
     assert user_imports.is_reference(word)
 
 
 @pytest.mark.parametrize(
     "word", ["ppo", "dr-grpo", "HalfCheetah-v5", "probe:both", "tools:arithmetic", "data/x.npz"]
 )
-def test_a_name_is_no_reference(word):
+def test_plain_names_are_not_user_import_references(word):
     assert not user_imports.is_reference(word)
 
 
-def test_no_name_of_an_environment_is_taken_for_a_reference():
+def test_environment_names_are_not_user_import_references():
     names = [f"{backend}:some" for backend in registry.BACKENDS]
     names += [name for name in worlds.world_names() if ":" in name]
     assert not [name for name in names if user_imports.is_reference(name)]
@@ -46,7 +46,7 @@ def test_a_file_may_be_called_as_a_module_of_the_standard_library(tmp_path):
     assert hasattr(queue, "Queue")
 
 
-def test_what_can_be_imported_again_has_a_word(written):
+def test_importable_user_objects_have_a_reference(written):
     maze = user_imports.load(f"{written}/maze.py")
     for thing in (maze.make, maze.Corridor, maze.task):
         assert user_imports.load(user_imports.reference_to(thing)) is thing
@@ -68,7 +68,7 @@ def test_what_can_be_imported_again_has_a_word(written):
         ("{}/lacks.py", r"lacks.py cannot be imported: ModuleNotFoundError: No module named 'nix'"),
     ],
 )
-def test_what_cannot_be_imported_is_told_in_a_line(word, said, written):
+def test_unimportable_user_code_is_refused_in_one_line(word, said, written):
     (written / "syntax.py").write_text("def\n")
     (written / "raises.py").write_text("x = 1\n1 / 0\n")
     (written / "leaves.py").write_text("import sys\nsys.exit(3)\n")

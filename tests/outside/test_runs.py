@@ -33,7 +33,7 @@ def run(written, tmp_path_factory):
     return folder
 
 
-def test_what_can_be_imported_again_is_written_with_its_hash(run, written):
+def test_user_code_files_are_stored_in_config_with_their_hash(run, written):
     config = json.loads((run / "config.json").read_text())
     assert config["algorithm"] == f"{written}/mine.py"
     assert config["environment"] == f"{written}/maze.py:make"
@@ -44,13 +44,13 @@ def test_what_can_be_imported_again_is_written_with_its_hash(run, written):
     assert (result["algorithm"], result["environment"]) == ("mine", "maze:make")
 
 
-def test_the_run_is_evaluated(run, capsys):
+def test_run_of_user_code_is_evaluated(run, capsys):
     assert main(["evaluate", str(run), "--episodes", "2"]) == 0
     assert "seed 0" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_the_run_is_compared_and_reported(run, tmp_path, capsys):
+def test_run_of_user_code_is_compared_and_reported(run, tmp_path, capsys):
     assert main(["compare", str(run)]) == 0
     assert main(["report", str(run), "--out", str(tmp_path / "page")]) == 0
     shown = capsys.readouterr().out
@@ -58,7 +58,7 @@ def test_the_run_is_compared_and_reported(run, tmp_path, capsys):
     assert "mine" in (tmp_path / "page" / "index.html").read_text()
 
 
-def test_it_goes_on_and_a_changed_file_is_said_in_one_line(run, written, capsys):
+def test_resume_warns_of_a_changed_user_code_file(run, written, capsys):
     file = written / "mine.py"
     before = file.read_text()
     try:
@@ -71,7 +71,7 @@ def test_it_goes_on_and_a_changed_file_is_said_in_one_line(run, written, capsys)
     assert json.loads((run / "result.json").read_text())["steps"] == 1024
 
 
-def test_a_file_that_is_gone_is_named(run, written):
+def test_resume_names_a_missing_user_code_file(run, written):
     (written / "maze.py").rename(written / "away.py")
     try:
         with pytest.raises(Mistake, match=r"there is no file .*maze.py"):
@@ -81,7 +81,9 @@ def test_a_file_that_is_gone_is_named(run, written):
 
 
 @pytest.mark.slow
-def test_processes_and_studies_import_the_files_again(written, tmp_path, monkeypatch, capsys):
+def test_seed_processes_and_tuning_trials_import_user_code_files(
+    written, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(written)
     apart = ["train", "mine.py", "maze.py:make", *TINY, *SHORT, "--strategy", "processes"]
     assert main([*apart, "--out", str(tmp_path / "apart")]) == 0
@@ -98,7 +100,7 @@ def test_processes_and_studies_import_the_files_again(written, tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_two_algorithms_are_compared_until_it_is_decided(written, tmp_path, monkeypatch, capsys):
+def test_user_algorithms_are_compared_until_decided(written, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(written)
     words = ["compare", "mine.py", "small=mine.py:lr=1e-5", "--until-decided", "--steps", "512"]
     words += ["--environment", "maze.py:make", "--max-seeds", "6", "--per-look", "6"]
@@ -109,7 +111,7 @@ def test_two_algorithms_are_compared_until_it_is_decided(written, tmp_path, monk
     assert {"mine", "small"} <= {path.name for path in (tmp_path / "study").iterdir()}
 
 
-def test_a_package_s_names_work_as_listed_ones_and_are_listed(installed, capsys):
+def test_entry_point_algorithms_and_environments_are_found_and_listed(installed, capsys):
     chosen = parse_command_line(["train", "maze-ppo", "maze-3", *TINY, "--limit", "0.5"])
     assert train.config_values(chosen) == {"limit": 0.5}
     settings = resolve_settings("maze-ppo", "maze-3", steps=4_096, fields={"limit": 0.5})
@@ -128,7 +130,7 @@ def test_a_package_s_names_work_as_listed_ones_and_are_listed(installed, capsys)
     assert find_backend("maze-3")[0] == "task"
 
 
-def test_a_package_s_source_stands_around_rollouts_and_is_listed(installed, capsys):
+def test_entry_point_source_layer_wraps_rollouts_and_is_listed(installed, capsys):
     def run(sources):
         settings = resolve_settings("ppo", "CartPole-v1", steps=4_096, sources=sources)
         assert Settings.from_json(settings.to_json()) == settings
@@ -167,7 +169,7 @@ def test_a_package_s_source_stands_around_rollouts_and_is_listed(installed, caps
         ("packed_maze.py", "packed_maze.py has no 'LAYER'"),
     ],
 )
-def test_a_source_that_is_none_is_told_in_a_line(words, said, installed, monkeypatch):
+def test_invalid_source_layer_is_refused_in_one_line(words, said, installed, monkeypatch):
     monkeypatch.chdir(installed)
     with pytest.raises(Mistake) as told:
         resolve_settings("ppo", "CartPole-v1", steps=4_096, sources=words)
@@ -175,5 +177,5 @@ def test_a_source_that_is_none_is_told_in_a_line(words, said, installed, monkeyp
     assert "\n" not in str(told.value)
 
 
-def test_a_package_s_tasks_are_asked_by_their_name(installed):
+def test_entry_point_language_tasks_are_found_by_name(installed):
     assert worlds.find_world("plus-one").levels == range(1)

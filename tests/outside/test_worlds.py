@@ -42,7 +42,7 @@ def steps(world, count):
     [("make", "task", {}), ("Corridor", "task", {}), ("world", "world", {}),
      ("undeclared", "factory", {"workers": 0})],
 )  # fmt: skip
-def test_a_corridor_is_the_same_world_however_it_is_made(name, kind, options, written):
+def test_user_environment_is_equal_as_file_factory_and_object(name, kind, options, written):
     word = f"{written}/maze.py:{name}"
     assert find_backend(word) == (kind, word)
     world = envs.make(word, (0, 1), 2, strategy="map", **options)
@@ -54,14 +54,14 @@ def test_a_corridor_is_the_same_world_however_it_is_made(name, kind, options, wr
     assert steps(again, 5) == [*row, row[0]]
 
 
-def test_a_task_itself_is_a_world_and_takes_a_time_limit(written):
+def test_user_task_object_takes_a_time_limit(written):
     task = user_imports.load(f"{written}/maze.py:task")
     world = envs.make(task, (0,), 1, max_episode_steps=2)
     assert steps(world, 2) == [(0.0, False, True), (0.0, True, True)]
     assert envs.make(f"{written}/maze.py:make", (0,), 1, length=7).task.length == 7
 
 
-def test_a_gymnasium_factory_in_a_file_is_built_by_the_workers(written):
+def test_user_gymnasium_factory_is_built_in_worker_processes(written):
     word = f"{written}/maze.py:gym"
     assert find_backend(word)[0] == "factory"
     world = envs.make(word, (0,), 2, workers=1)
@@ -75,7 +75,7 @@ def test_a_gymnasium_factory_in_a_file_is_built_by_the_workers(written):
     world.close()
 
 
-def test_an_object_gets_the_word_that_imports_it(written, monkeypatch):
+def test_environment_reference_of_a_user_object(written, monkeypatch):
     monkeypatch.chdir(written)
     path = f"{written}/maze.py"
     maze = user_imports.load(path)
@@ -119,7 +119,7 @@ def test_an_object_gets_the_word_that_imports_it(written, monkeypatch):
         ("no_such:make", {}, "there is no module no_such"),
     ],
 )
-def test_wrong_worlds_are_told_in_a_line(word, options, said, written):
+def test_invalid_user_environments_are_refused_in_one_line(word, options, said, written):
     with pytest.raises(Exception, match=said) as found:
         envs.make(word.format(written), (0,), 1, **options)
     assert type(found.value).__name__ in ("Mistake", "WorldFailed")
@@ -164,12 +164,12 @@ class Bad:
         ({"more": 1}, r"step\(state, action, key\) must return state, obs, reward, terminated and"),
     ],
 )
-def test_a_task_that_does_not_fit_together_is_told_in_a_line(wrong, said):
+def test_user_task_with_inconsistent_shapes_is_refused(wrong, said):
     with pytest.raises(Mistake, match=said):
         envs.make(Bad(**wrong), (0,), 1)
 
 
-def test_a_task_of_a_user_s_own_reports_channels_and_is_judged_in_another():
+def test_user_task_reports_channels_and_has_an_evaluation_task():
     task = Bad(terminated=jnp.ones((), bool), truncated=jnp.zeros((), bool), more={"cost": 2.0})
     task.channels = {"cost": Channel(better=-1)}
     task.evaluation_task = Bad(terminated=jnp.ones((), bool))
@@ -181,7 +181,7 @@ def test_a_task_of_a_user_s_own_reports_channels_and_is_judged_in_another():
         assert {name: float(each[0, 0]) for name, each in step.channels.items()} == reported
 
 
-def test_a_task_that_raises_is_named_with_its_line():
+def test_user_task_that_raises_is_named_with_its_line():
     bad = Bad()
     bad.reset = lambda key: jnp.zeros(2) + jnp.zeros(3)
     with pytest.raises(
@@ -190,7 +190,7 @@ def test_a_task_that_raises_is_named_with_its_line():
         envs.make(bad, (0,), 1)
 
 
-def test_what_is_built_already_is_told_how_it_is_given():
+def test_environment_instance_is_refused_and_a_factory_suggested():
     with pytest.raises(
         Mistake, match=r"an environment, not a factory of them. Write `lambda: \w+\(\.\.\.\)`"
     ):

@@ -21,18 +21,18 @@ ENTRIES = json.loads(FILE.read_text())["bounds"]
 
 
 @every("entry", ENTRIES, lambda entry: entry["names"][0])
-def test_every_entry_has_two_ends_and_a_reason(entry):
+def test_every_return_bounds_entry_has_bounds_and_a_reason(entry):
     assert parse_bounds(entry["within"]) != (None, None)
     assert len(entry["why"]) > 20
 
 
-def test_every_name_is_an_environment():
+def test_every_return_bounds_name_is_a_registered_environment():
     known = [name for names in registry.names().values() for name in names]
     for pattern in (pattern for entry in ENTRIES for pattern in entry["names"]):
         assert any(fnmatch.fnmatchcase(name, pattern) for name in known), pattern
 
 
-def test_prefixes_and_options_that_change_nothing_are_the_registrys():
+def test_return_bounds_backends_and_harmless_options_match_the_registry():
     assert bounds.BACKENDS == SEARCH_ORDER
     assert set(HOST_OPTIONS) - {"reward_weights"} <= set(bounds.HARMLESS_OPTIONS)
 
@@ -57,17 +57,17 @@ def test_prefixes_and_options_that_change_nothing_are_the_registrys():
         (None, None),
     ],
 )
-def test_by_name(environment, within):
+def test_return_bounds_are_found_by_environment_name(environment, within):
     assert return_bounds(environment) == within
 
 
-def test_an_option_that_may_change_the_range_undoes_the_bounds():
+def test_return_bounds_are_dropped_with_env_options_that_may_change_them():
     assert return_bounds("CartPole-v1", {"max_episode_steps": 1000}) is None
     assert return_bounds("CartPole-v1", {"max_episode_steps": None, "workers": 2}) == (0, 500)
     assert return_bounds("Pong-v5", {"repeat_action_probability": 0.25}) == (-21, 21)
 
 
-def test_a_users_environment_declares_its_own():
+def test_user_environment_declares_its_return_bounds():
     def build():
         raise AssertionError("not built to be asked")
 
@@ -77,7 +77,7 @@ def test_a_users_environment_declares_its_own():
 
 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0"])
-def test_random_episodes_lie_inside(environment):
+def test_random_episode_returns_lie_within_the_return_bounds(environment):
     low, high = return_bounds(environment)
     import gymnasium
 

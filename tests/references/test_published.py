@@ -17,7 +17,7 @@ from sterling.references.published_scores import (
 from sterling.types import Mistake
 
 
-def test_every_file_is_read_and_every_tolerance_is_accounted_for():
+def test_every_published_scores_file_loads_with_explained_tolerances():
     references = load()
     assert len(references) > 2000
     assert {one.source.name for one in references} >= {"SB3 RL Zoo", "CleanRL", "CORL", "gymnax"}
@@ -39,7 +39,7 @@ def test_every_file_is_read_and_every_tolerance_is_accounted_for():
         ("ppo", "HalfCheetah-v3", "Tianshou", 5783.9, 1_000_000),
     ],
 )
-def test_known_numbers(algorithm, environment, source, value, steps):
+def test_known_published_scores_are_found(algorithm, environment, source, value, steps):
     found = [
         one
         for one in find(algorithm, environment)
@@ -48,7 +48,7 @@ def test_known_numbers(algorithm, environment, source, value, steps):
     assert value in [one.value for one in found]
 
 
-def test_rule():
+def test_default_tolerance_of_published_scores():
     assert default_tolerance(-100.0) == 10.0
     assert default_tolerance(100.0, 50.0, "std over evaluation episodes", 1) == 50.0
     assert default_tolerance(10.0, 2.0, "std over seeds", 4) == pytest.approx(
@@ -56,7 +56,7 @@ def test_rule():
     )  # t_3 2 / 2
 
 
-def test_names_are_compared_without_version_and_decoration():
+def test_published_score_task_names_ignore_version_and_prefix():
     assert task_name("PongNoFrameskip-v4") == task_name("ALE/Pong-v5") == "pong"
     assert task_name("CheetahRun-v1") == task_name("cheetah-run")
     assert task_name("Breakout-MinAtar") != task_name("Breakout-v5")
@@ -82,7 +82,7 @@ GOOD = {"algorithm": "ppo", "environment": "A-v0", "value": 1, "tolerance": 0.1}
         ([GOOD, GOOD], "has ppo on A-v0 twice; add a variant"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path, entries, said):
+def test_invalid_published_score_entries_are_refused(tmp_path, entries, said):
     shared = {"metric": "return", "returns": "evaluation", "policy": "unknown", "taken": "last"}
     source = {"name": "x", "title": "x", "url": None, "commit": None}
     path = tmp_path / "x.json"
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_said(tmp_path, entries, said):
         read_references(path)
 
 
-def test_a_whole_file_that_is_wrong(tmp_path):
+def test_invalid_published_scores_file_is_refused(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("{")
     with pytest.raises(Mistake, match="not a file of published scores"):

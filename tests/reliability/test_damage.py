@@ -13,7 +13,7 @@ CASES = 6  # of each kind; benchmarks/reliability/damage.py tries hundreds
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", damage.READERS)
-def test_a_damaged_file_is_a_result_or_one_line(kind):
+def test_damaged_run_and_dataset_files_give_a_result_or_one_line(kind):
     """In a process that JAX has not begun to work in: such processes can be forked."""
     program = (
         f"import sys; sys.path.insert(0, {str(Path(damage.__file__).parent)!r}); import damage\n"
@@ -51,6 +51,6 @@ def outcomes():
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_campaign_sees_what_does_not_hold(outcomes, fault):
+def test_damage_campaign_detects_tracebacks_and_crashes(outcomes, fault):
     """Each way in which reading can fail is told from a result."""
     assert FAULTS[fault] in outcomes[fault]

@@ -53,7 +53,7 @@ def names_the_file(said, name):
 @pytest.mark.slow
 @fuzzed
 @given(data=some.data())
-def test_an_edited_study_is_a_result_or_one_line(valid, tmp_path_factory, data):
+def test_edited_study_json_gives_a_result_or_one_line(valid, tmp_path_factory, data):
     path = edited(valid["study"], "study.json", tmp_path_factory.getbasetemp(), data)
     assert names_the_file(one_line(lambda: tuning_api.open_study(path)), "study.json")
 
@@ -72,7 +72,7 @@ LONG = "x" * 300 + ".py"  # longer than a name of a file may be
         ({"algorithm": LONG}, "there is no file .*xxx"),
     ],
 )
-def test_an_edited_word_of_a_study_names_the_file(valid, tmp_path, edit, words):
+def test_edited_study_json_field_names_the_file(valid, tmp_path, edit, words):
     path = tmp_path / "study"
     shutil.copytree(valid["study"], path)
     asked = json.loads((path / "study.json").read_text())
@@ -85,7 +85,7 @@ def test_an_edited_word_of_a_study_names_the_file(valid, tmp_path, edit, words):
 @pytest.mark.slow
 @fuzzed
 @given(data=some.data())
-def test_an_edited_report_of_a_study_is_a_result_or_one_line(valid, tmp_path_factory, data):
+def test_edited_tuning_report_json_gives_a_result_or_one_line(valid, tmp_path_factory, data):
     path = edited(valid["study"], "report.json", tmp_path_factory.getbasetemp(), data)
     assert names_the_file(one_line(lambda: tuning_api.resume(path)), "report.json")
 
@@ -93,13 +93,13 @@ def test_an_edited_report_of_a_study_is_a_result_or_one_line(valid, tmp_path_fac
 @pytest.mark.slow
 @fuzzed
 @given(data=some.data())
-def test_an_edited_history_of_a_study_is_a_result_or_one_line(valid, tmp_path_factory, data):
+def test_edited_trials_jsonl_gives_a_result_or_one_line(valid, tmp_path_factory, data):
     path = edited(valid["study"], "trials.jsonl", tmp_path_factory.getbasetemp(), data)
     said = one_line(lambda: stored_study.read_lines(path / "trials.jsonl"))
     assert names_the_file(said, "trials.jsonl")
 
 
-def test_a_study_of_more_trials_than_can_be_is_refused_before_they_are_drawn(valid, tmp_path):
+def test_study_json_with_too_many_trials_is_refused_before_drawing(valid, tmp_path):
     path = tmp_path / "study"
     shutil.copytree(valid["study"], path)
     asked = json.loads((path / "study.json").read_text())
@@ -111,7 +111,7 @@ def test_a_study_of_more_trials_than_can_be_is_refused_before_they_are_drawn(val
 @pytest.mark.slow
 @fuzzed
 @given(data=some.data())
-def test_an_edited_question_is_a_result_or_one_line(valid, tmp_path_factory, data):
+def test_edited_question_json_gives_a_result_or_one_line(valid, tmp_path_factory, data):
     path = edited(valid["comparison"], "question.json", tmp_path_factory.getbasetemp(), data)
     said = one_line(lambda: until_decided(files.asked(), path))
     assert said is None or "question" in said
@@ -120,6 +120,6 @@ def test_an_edited_question_is_a_result_or_one_line(valid, tmp_path_factory, dat
 @pytest.mark.slow
 @fuzzed
 @given(data=some.data(), name=some.sampled_from(["metrics.jsonl", "result.json"]))
-def test_edited_parts_are_a_result_or_one_line(valid, tmp_path_factory, data, name):
+def test_edited_seed_process_parts_give_a_result_or_one_line(valid, tmp_path_factory, data, name):
     path = edited(valid["parts"], f"parts/1/{name}", tmp_path_factory.getbasetemp(), data)
     assert names_the_file(one_line(lambda: files.READERS["parts"](path)), name)

@@ -49,7 +49,7 @@ def run(tmp_path_factory):
 
 @fuzzed
 @given(data=some.data())
-def test_an_edited_config_is_a_result_or_one_line(run, tmp_path, data):
+def test_edited_config_json_gives_a_result_or_one_line(run, tmp_path, data):
     config = json.loads((run / "config.json").read_text()) | data.draw(
         some.sampled_from([{}, PARTS])
     )
@@ -79,7 +79,7 @@ def test_an_edited_config_is_a_result_or_one_line(run, tmp_path, data):
         ({"algorithm": LONG}, "there is no file xxx"),
     ],
 )
-def test_an_edited_field_is_named(run, tmp_path, edit, words):
+def test_edited_config_json_field_is_named(run, tmp_path, edit, words):
     said = refused(run, tmp_path, edit, words)
     assert "Undo what was edited there" in said
 
@@ -92,7 +92,7 @@ def test_an_edited_field_is_named(run, tmp_path, edit, words):
         ({"custom_environment": True, "steps": "x"}, "steps must be a whole number"),
     ],
 )
-def test_a_run_of_what_is_not_stored_names_the_file_and_what_to_give(run, tmp_path, edit, words):
+def test_config_json_of_an_unstored_object_names_what_to_pass(run, tmp_path, edit, words):
     said = refused(run, tmp_path, edit, words)
     assert "undo" not in said  # it may be as it was written
 
@@ -107,14 +107,14 @@ def refused(run, tmp_path, edit, words):
     return str(caught.value)
 
 
-def test_a_wrong_algorithm_that_is_given_again_is_no_fault_of_the_file(run):
+def test_wrong_algorithm_argument_is_not_blamed_on_config_json(run):
     with pytest.raises(Mistake, match="is not an algorithm") as caught:
         read_settings(run, algorithm=object())
     assert "config.json" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["null", "5", "[" * DEEP + "]" * DEEP, "\xff", ""])
-def test_a_config_that_is_no_object_costs_one_line(tmp_path, text):
+def test_config_json_that_is_no_json_object_is_refused_in_one_line(tmp_path, text):
     (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
     for read in (read_settings, read_runs.read_json if text == "" else run_folder.read_config):
         target = tmp_path / "config.json" if read is read_runs.read_json else tmp_path
@@ -124,7 +124,7 @@ def test_a_config_that_is_no_object_costs_one_line(tmp_path, text):
 
 @fuzzed
 @given(data=some.data())
-def test_a_report_on_damaged_folders_is_a_page_or_one_line(run, tmp_path, data):
+def test_read_results_of_edited_run_folders_gives_a_result_or_one_line(run, tmp_path, data):
     names = ("config.json", "result.json", "metrics.jsonl")
     which = data.draw(some.sampled_from(names))
     for name in names:
@@ -139,7 +139,7 @@ def test_a_report_on_damaged_folders_is_a_page_or_one_line(run, tmp_path, data):
 
 
 @pytest.mark.parametrize("phases", [True, [5], [{"env_options": 3}]])
-def test_edited_phases_are_named_by_a_report(phases, run, tmp_path):
+def test_read_results_names_edited_phases_in_config_json(phases, run, tmp_path):
     for name in ("config.json", "result.json", "metrics.jsonl"):
         (tmp_path / name).write_bytes((run / name).read_bytes())
     config = json.loads((run / "config.json").read_text()) | {"phases": phases}
@@ -150,7 +150,7 @@ def test_edited_phases_are_named_by_a_report(phases, run, tmp_path):
 
 @fuzzed
 @given(data=some.data())
-def test_edited_meta_with_a_right_checksum_falls_back_to_the_older(run, tmp_path_factory, data):
+def test_edited_checkpoint_meta_falls_back_to_the_older_checkpoint(run, tmp_path_factory, data):
     folder_ = tmp_path_factory.mktemp("checkpoints")
     tree = {"x": np.arange(3.0)}
     checkpoint.save(folder_, 1, tree, {"alive": [True]})
@@ -176,7 +176,7 @@ def test_edited_meta_with_a_right_checksum_falls_back_to_the_older(run, tmp_path
         *(pytest.param(x, marks=pytest.mark.slow) for x in ({"alive": []}, {"phase": None})),
     ],
 )
-def test_a_run_resumes_from_the_checkpoint_before_one_with_wrong_keys(run, tmp_path, edit, capsys):
+def test_resume_falls_back_from_a_checkpoint_with_wrong_meta_keys(run, tmp_path, edit, capsys):
     path = tmp_path / "run"
     shutil.copytree(run, path)
     (path / "result.json").unlink()
@@ -190,6 +190,6 @@ def test_a_run_resumes_from_the_checkpoint_before_one_with_wrong_keys(run, tmp_p
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "a\x00b"])
-def test_a_folder_that_no_file_system_takes_costs_one_line(tmp_path, name):
+def test_invalid_run_folder_name_is_refused_in_one_line(tmp_path, name):
     with pytest.raises(Mistake, match="cannot be a run folder"):
         sterling.train("ppo", "probe:both", steps=256, out=f"{tmp_path}/{name}", **SMALL)

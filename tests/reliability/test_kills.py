@@ -25,7 +25,7 @@ def log(tmp_path_factory):
 @pytest.mark.parametrize(
     "kind", [kind if kind == "ppo" else pytest.param(kind, marks=slow) for kind in KINDS]
 )
-def test_killed_at_writes_and_resumed_a_run_ends_the_same(kind, tmp_path, log):
+def test_run_killed_by_sigkill_at_a_write_resumes_identically(kind, tmp_path, log):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     kills.go_on(kind, whole, log)
     code, _ = kills.finish(kills.start(kind, broken, log, "9"))
@@ -34,7 +34,7 @@ def test_killed_at_writes_and_resumed_a_run_ends_the_same(kind, tmp_path, log):
     assert outcome(kind, broken) == outcome(kind, whole)
 
 
-def test_a_write_that_is_counted_is_the_last(tmp_path, log):
+def test_kill_at_the_first_write_leaves_no_config_json(tmp_path, log):
     code, _ = kills.finish(kills.start("ppo", tmp_path / "run", log, "1"))
     assert code == -signal.SIGKILL
     assert not (tmp_path / "run" / "config.json").exists()

@@ -13,11 +13,11 @@ NAMED = sorted(set(re.findall(r"`((?:tests|benchmarks)/[\w./-]+)`", PAGE)))
 
 
 @every("name", NAMED)
-def test_a_named_file_exists(name):
+def test_reliability_page_names_existing_files(name):
     assert (ROOT / name).is_file()
 
 
-def test_every_promise_names_a_test():
+def test_reliability_page_names_a_test_for_every_promise():
     rows = [line for line in PAGE.splitlines() if line.startswith("|") and "---" not in line]
     promises = [row for row in rows if "tested by" not in row and "tried" not in row]
     counts = [row for row in promises if re.search(r"\| \d+ \| \d+ \|", row)]
@@ -26,7 +26,7 @@ def test_every_promise_names_a_test():
 
 
 @pytest.mark.parametrize("name", ["damage", "kills"])
-def test_counts_are_those_that_are_kept(name):
+def test_reliability_page_counts_equal_the_stored_campaign_results(name):
     file = ROOT / "benchmarks" / "results" / f"reliability-{name}.json"
     for kind, found in json.loads(file.read_text())["parts"].items():
         tried = found.get("tried", found.get("cases"))

@@ -54,7 +54,7 @@ def text_of(path):
     return bare, checker.pictures
 
 
-def test_a_whole_report(run, spread, tmp_path):
+def test_report_of_two_algorithms_on_two_environments_has_all_sections(run, spread, tmp_path):
     runs = [
         run(f"{name}-{world}", name, spread(mean * scale), environment=world, steps=1_000_000)
         for world, scale in (("Hopper-v5", 1.0), ("Walker2d-v5", 1.3))
@@ -80,7 +80,7 @@ def test_a_whole_report(run, spread, tmp_path):
     assert names == {"index.html", *(f"{kind}.svg" for kind in kinds)}
 
 
-def test_awkward_runs_are_shown_and_named(run, spread, tmp_path):
+def test_report_names_failed_unfinished_and_single_seed_runs(run, spread, tmp_path):
     runs = [
         run("a", "sac", [5.0]),
         run("b", "ppo", [1.0, None, 3.0]),
@@ -100,7 +100,7 @@ def test_awkward_runs_are_shown_and_named(run, spread, tmp_path):
     assert "(one run, no interval)" in words
 
 
-def test_nothing_but_an_interrupted_run_without_a_log(run, tmp_path):
+def test_report_of_one_unfinished_run_without_metrics(run, tmp_path):
     words, pictures = text_of(
         write_report([run("a", "sac", [1.0], rows=0, finished=False)], tmp_path / "o")
     )
@@ -108,12 +108,12 @@ def test_nothing_but_an_interrupted_run_without_a_log(run, tmp_path):
     assert pictures == 0
 
 
-def test_a_log_that_took_no_step_is_no_curve(run, spread, tmp_path):
+def test_report_of_runs_without_steps_has_no_sample_efficiency(run, spread, tmp_path):
     words, _ = text_of(write_report([run("a", "sac", spread(1.0), steps=0)], tmp_path / "out"))
     assert "Sample efficiency" not in words
 
 
-def test_scores_of_other_libraries(tmp_path):
+def test_report_of_atari_scores_from_a_csv_file(tmp_path):
     lines = [f"{name},{task},{n},{5 * k + n}" for k, name in enumerate("xy") for task in
              ("Breakout", "Pong") for n in range(5)]  # fmt: skip
     table = tmp_path / "theirs.csv"
@@ -123,7 +123,7 @@ def test_scores_of_other_libraries(tmp_path):
     assert pictures == 4
 
 
-def test_without_a_table_no_aggregate_is_made_up(run, spread, tmp_path):
+def test_report_without_normalisation_table_has_no_aggregate(run, spread, tmp_path):
     runs = [
         run(f"{name}{world}", name, spread(1.0), environment=world)
         for world in ("CartPole-v1", "Mine-v0")
@@ -136,7 +136,7 @@ def test_without_a_table_no_aggregate_is_made_up(run, spread, tmp_path):
         normalise_groups(groups, "nonsense")
 
 
-def test_the_table_that_knows_most_is_taken_and_the_rest_named(run, spread):
+def test_normalisation_table_with_most_environments_is_chosen(run, spread):
     worlds = ("CartPole-v1", "Hopper-v5", "Walker2d-v5")
     runs = [run(f"sac{world}", "sac", spread(9.0), environment=world) for world in worlds]
     groups, _ = group_results(read_results([*runs, run("ppo", "ppo", spread(1.0))])[0])
@@ -152,7 +152,7 @@ def test_the_table_that_knows_most_is_taken_and_the_rest_named(run, spread):
     np.testing.assert_allclose(made.scores["sac"].values[2], expected)
 
 
-def test_games_of_minatar_are_normalised_by_their_own_table(tmp_path):
+def test_minatar_scores_are_normalised_by_the_minatar_table(tmp_path):
     games = ("Breakout-MinAtar", "Asterix-MinAtar", "Freeway-MinAtar")
     lines = [f"{name},{game},{n},{5 + n}" for name in "xy" for game in games for n in range(5)]
     (tmp_path / "games.csv").write_text("\n".join(["algorithm,task,run,score", *lines, ""]))
@@ -179,7 +179,7 @@ def test_only_returns_are_normalised(run, spread, tmp_path, metric):
             write_report(runs, tmp_path / "out", ReportRequest(metric, table="mujoco-td3"))
 
 
-def test_a_place_that_cannot_be_written_to(run, tmp_path):
+def test_report_to_an_unwritable_path_is_refused(run, tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(Mistake, match="cannot be written to"):
         write_report([run("a", "sac", [1.0, 2.0])], tmp_path / "out" / "deeper")
@@ -196,7 +196,7 @@ def test_curves_show_median_band_and_single_runs(run):
     assert [text.get_text() for text in axes.texts] == ["sac"]
 
 
-def test_curves_say_what_they_count(run):
+def test_learning_curve_axis_names_updates_and_steps(run):
     """Also of a run that learned from a log, was evaluated on the way, and then took steps."""
     folder = run("both", "iql", [5.0, 6.0], steps=300, updates=700)
     rows = [
@@ -217,7 +217,7 @@ def test_curves_say_what_they_count(run):
     assert axes.yaxis.label.get_window_extent().y0 >= 0
 
 
-def test_the_area_under_curves_says_what_it_counts(run, tmp_path):
+def test_sample_efficiency_plot_names_updates(run, tmp_path):
     folder = run("both", "iql", [5.0, 6.0], steps=300, updates=700)
     rows = [{"step": 0, "update": at, "evaluation/return": [1.0, 2.0]} for at in (500, 1000)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -225,7 +225,7 @@ def test_the_area_under_curves_says_what_it_counts(run, tmp_path):
     assert "first 1k updates" in (tmp_path / "out" / "efficiency.svg").read_text()
 
 
-def test_labels_keep_apart():
+def test_plot_labels_are_spread_out():
     places = plot_style.spread_out({"a": 0.50, "b": 0.51, "c": 0.90, "d": 0.52}, 0.1)
     ordered = sorted(places.values())
     assert min(np.diff(ordered)) >= 0.1 - 1e-9
@@ -234,13 +234,13 @@ def test_labels_keep_apart():
     assert plot_style.spread_out({"a": 0.2, "b": 0.7}, 0.1) == {"a": 0.2, "b": 0.7}
 
 
-def test_colours_differ_and_dashes_follow():
+def test_plot_palette_has_distinct_colours_and_line_styles():
     looks = list(plot_style.palette([f"label {at}" for at in range(10)]).values())
     assert len({(look["color"], str(look["linestyle"])) for look in looks}) == 10
     assert "#F0E442" not in plot_style.COLOURS  # yellow vanishes on white
 
 
-def test_equal_pictures_are_equal_files(tmp_path):
+def test_equal_figures_are_saved_as_equal_bytes(tmp_path):
     paths = []
     for name in ("a", "b"):
         with plot_style.use_style():
@@ -253,7 +253,7 @@ def test_equal_pictures_are_equal_files(tmp_path):
     assert pdf[0] == pdf[1]
 
 
-def test_the_style_leaves_no_trace():
+def test_plot_style_restores_matplotlib_rcparams():
     import matplotlib
 
     before = dict(matplotlib.rcParams)
@@ -272,13 +272,13 @@ def test_settings_that_differ_are_listed(run):
     assert table.rows == [["lr", "0.001", "0.1"]]
 
 
-def test_different_budgets_are_a_caution(run, spread):
+def test_run_caveats_mention_different_budgets(run, spread):
     runs = [run("a", "sac", spread(1.0)), run("b", "ppo", spread(1.0), steps=9000)]
     told = collect_cautions(group_results(read_results(runs)[0])[0], [])
     assert any("budgets differ (sac 1k and ppo 9k)" in one for one in told)
 
 
-def test_budgets_of_updates_and_of_steps_are_not_one(run, spread):
+def test_run_caveats_distinguish_update_and_step_budgets(run, spread):
     """As many updates as another took steps, with or without steps after them."""
     runs = [run("a", "sac", spread(1.0)), run("b", "iql", spread(1.0), updates=1000)]
     told = collect_cautions(group_results(read_results(runs)[0])[0], [])

@@ -8,7 +8,7 @@ from rich.table import Table
 from sterling.report.live.console import PlainConsole
 
 
-def test_a_reader_that_leaves_is_a_broken_pipe():
+def test_console_raises_broken_pipe_when_its_reader_is_closed():
     reader, writer = os.pipe()
     os.close(reader)
     table = Table("one", "two")
@@ -16,7 +16,7 @@ def test_a_reader_that_leaves_is_a_broken_pipe():
         PlainConsole(file=file).print(table)
 
 
-def test_a_file_is_not_folded(tmp_path, monkeypatch):
+def test_console_does_not_wrap_lines_in_a_file(tmp_path, monkeypatch):
     table, name = Table("what", "how much"), "a name with many words " * 10
     table.add_row(name, "1")
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -30,7 +30,7 @@ def test_a_file_is_not_folded(tmp_path, monkeypatch):
         assert any(name.strip() in line for line in lines) != folded
 
 
-def test_lines_of_a_file_end_with_their_text(tmp_path):
+def test_console_writes_no_trailing_spaces_to_a_file(tmp_path):
     table = Table.grid(padding=(0, 2))
     table.add_row("name", "a")
     table.add_row("other", "a longer text")

@@ -35,7 +35,7 @@ def held(run):
     return hold
 
 
-def test_a_clear_difference_is_decided(held, spread):
+def test_clear_difference_of_two_algorithms_is_decided(held, spread):
     one = held(sac=spread(200.0), ppo=spread(100.0))
     (pair,) = one.pairs
     assert (pair.first, pair.second, pair.verdict, one.how) == (
@@ -54,12 +54,12 @@ def test_a_clear_difference_is_decided(held, spread):
     assert pair.better.value == 1.0
 
 
-def test_the_better_comes_first_whatever_the_order(held, spread):
+def test_pair_lists_the_better_algorithm_first(held, spread):
     (pair,) = held(ppo=spread(100.0), sac=spread(200.0)).pairs
     assert (pair.first, pair.verdict) == ("sac", "larger")
 
 
-def test_no_difference_is_not_called_equality(held, spread):
+def test_pair_without_difference_is_called_not_distinguished(held, spread):
     (pair,) = held(sac=spread(101.0), ppo=spread(100.0)).pairs
     assert pair.verdict == "equal"
     words = pair_sentence(pair, "Hopper-v5")
@@ -68,7 +68,7 @@ def test_no_difference_is_not_called_equality(held, spread):
     assert f"{pair.need}" in words.replace(",", "") or pair.need > 200
 
 
-def test_the_seeds_that_are_missing_are_counted(held):
+def test_pair_states_the_number_of_seeds_needed(held):
     (pair,) = held(sac=[1.0, 2.0, 3.0, 4.0, 5.0], ppo=[0.0, 1.0, 2.0, 3.0, 4.0]).pairs
     assert (pair.verdict, pair.better.value) == ("equal", 0.68)
     assert pair.need == 41  # Noether: 7.85 / 6 / 0.18^2
@@ -78,7 +78,7 @@ def test_the_seeds_that_are_missing_are_counted(held):
     )
 
 
-def test_the_seeds_that_are_missing_depend_on_alpha(held):
+def test_seeds_needed_depend_on_alpha(held):
     scores = {"sac": [1.0, 2, 3, 4, 5, 6, 7, 8], "ppo": [0.5, 1.5, 2.5, 3.5, 4.5, 5, 6, 7]}
     (pair,) = held(alpha=0.01, **scores).pairs
     assert pair.need == runs_to_show_tendency(pair.better.value, alpha=0.01)
@@ -86,7 +86,7 @@ def test_the_seeds_that_are_missing_depend_on_alpha(held):
 
 
 @pytest.mark.parametrize("seeds", [(2, 2), (3, 3), (4, 4), (4, 20)])
-def test_so_few_seeds_decide_nothing(held, seeds):
+def test_pair_with_too_few_seeds_is_undecided(held, seeds):
     one = held(sac=np.arange(seeds[0]) + 50.0, ppo=np.arange(seeds[1]) * 1.0)
     (pair,) = one.pairs
     assert (one.how, pair.verdict) == ("none", "undecided")
@@ -97,12 +97,12 @@ def test_so_few_seeds_decide_nothing(held, seeds):
     assert pair.better.low <= 0.5 <= pair.better.high
 
 
-def test_among_more_labels_it_takes_more_seeds(held):
+def test_three_labels_with_six_seeds_each_are_decided(held):
     far = {name: np.arange(6.0) + 50 * at for at, name in enumerate(("a", "b", "c"))}
     assert {pair.verdict for pair in held(**far).pairs} == {"larger"}
 
 
-def test_who_has_too_few_seeds_does_not_hold_up_the_others(held):
+def test_label_with_too_few_seeds_does_not_block_other_pairs(held):
     far = {"x": np.arange(5.0), "y": np.arange(7.0) + 50, "z": np.arange(9.0) + 90}
     said = {(pair.first, pair.second): pair for pair in held(**far).pairs}
     assert said["z", "y"].verdict == "larger"
@@ -110,7 +110,7 @@ def test_who_has_too_few_seeds_does_not_hold_up_the_others(held):
     assert "between 3 labels nothing is decided with fewer than 6 at 5%" in said["z", "x"].why
 
 
-def test_unequal_numbers_of_seeds_are_exchanged_together(held):
+def test_pair_with_unequal_seed_counts_is_decided(held):
     one = held(sac=np.arange(5.0) + 50, ppo=np.arange(9.0))
     assert (one.how, one.pairs[0].verdict, one.pairs[0].seeds) == (
         TENDENCY_METHOD,
@@ -119,7 +119,7 @@ def test_unequal_numbers_of_seeds_are_exchanged_together(held):
     )
 
 
-def test_the_interval_excludes_one_half_exactly_where_the_pair_is_decided(held):
+def test_better_probability_interval_excludes_half_iff_pair_is_decided(held):
     rng = np.random.default_rng(0)
     for at in range(12):
         scores = {
@@ -133,7 +133,7 @@ def test_the_interval_excludes_one_half_exactly_where_the_pair_is_decided(held):
 COLLAPSES = {"steady": np.linspace(790, 810, 20), "bold": [1000.0] * 14 + [300.0] * 6}
 
 
-def test_tendency_and_means_that_point_apart_are_said(held):
+def test_pair_sentence_mentions_tendency_and_means_that_disagree(held):
     one = held(**COLLAPSES)
     (pair,) = one.pairs
     assert (pair.first, pair.better.value) == ("steady", 0.3)  # the higher mean comes first
@@ -145,12 +145,12 @@ def test_tendency_and_means_that_point_apart_are_said(held):
     assert len(pair_sentences([held(sac=[1.0, 2, 3, 4, 5], ppo=[51.0, 52, 53, 54, 55])])) == 1
 
 
-def test_what_so_few_seeds_cannot_exclude_is_said(held, spread):
+def test_method_paragraph_states_the_collapse_rate_few_seeds_cannot_exclude(held, spread):
     told = method_paragraph([held(sac=spread(200.0), ppo=spread(100.0))], 0.05)
     assert "a collapse of up to 45 % of all runs would have stayed unseen in 5 seeds" in told
 
 
-def test_means_are_decided_within_bounds_only(held, spread, run):
+def test_mean_comparison_needs_declared_bounds(held, spread, run):
     scores = {"sac": spread(450.0, 20), "ppo": spread(100.0, 20)}
     with pytest.raises(Mistake, match="add --within LOW,HIGH"):
         held(about="mean", **scores)
@@ -170,18 +170,18 @@ def test_means_are_decided_within_bounds_only(held, spread, run):
 
 
 @pytest.mark.parametrize(("alpha", "said"), [(0.05, "5%"), (0.001, "0.1%"), (0.025, "2.5%")])
-def test_what_error_is_allowed_is_said_in_full(held, alpha, said):
+def test_method_paragraph_states_the_error_rate(held, alpha, said):
     one = held(sac=np.arange(5.0), ppo=np.arange(5.0) + 9)
     assert f"is about {said}, measured for many shapes" in method_paragraph([one], alpha)
 
 
-def test_identical_scores_need_no_seeds_at_all(held):
+def test_pair_of_identical_scores_states_no_seed_count(held):
     (pair,) = held(sac=[5.0] * 5, ppo=[5.0] * 5).pairs
     assert (pair.verdict, pair.need) == ("equal", None)
     assert "no number of seeds" in pair_sentence(pair, "x")
 
 
-def test_one_seed_decides_nothing(held, spread):
+def test_pair_with_one_seed_is_not_compared(held, spread):
     (pair,) = held(sac=[500.0], ppo=spread(1.0)).pairs
     assert (pair.verdict, pair.difference.low) == ("undecided", None)
     assert (
@@ -200,7 +200,7 @@ def test_failed_seeds_are_not_dropped_silently(held, spread):
     assert str(made).startswith("1 of 5 seeds failed; mean of the other 4: 200")
 
 
-def test_failed_seeds_count_as_said(held, spread):
+def test_failed_seeds_count_as_the_given_score(held, spread):
     one = held(sac=[*spread(200.0, 4), None], ppo=spread(100.0), failed=0.0)
     assert one.standings[0].made.made.value == pytest.approx(160.0)
     assert one.pairs[0].verdict == "equal"
@@ -224,7 +224,7 @@ def test_another_algorithm_changes_no_interval(held, spread, run):
     assert alone.pairs[0].difference in [pair.difference for pair in more.pairs]
 
 
-def test_intervals_end_at_what_scores_can_be(run):
+def test_score_intervals_end_at_the_declared_bounds(run):
     scores = (0.88, 0.93, 0.97)
     bounded, free = run("grpo", "grpo", scores, within=(0.0, 1.0)), run("rloo", "rloo", scores)
     groups = group_results(read_results([bounded, free])[0])[0]
@@ -237,7 +237,7 @@ def test_intervals_end_at_what_scores_can_be(run):
     assert mean_training_returns(low)["Hopper-v5"][1]["sft"].low == 0.0
 
 
-def test_areas_are_over_the_same_steps_however_far_a_log_goes(run):
+def test_mean_training_return_covers_the_same_steps_for_all_runs(run):
     def rising(name, total, rows):
         folder = run(name, name, [0.0, 0.0], steps=total)
         log = [{"step": k * total // rows, "data/return": [k * total / rows / 1000] * 2}
@@ -253,14 +253,14 @@ def test_areas_are_over_the_same_steps_however_far_a_log_goes(run):
     assert made["long"].value == pytest.approx(15.0, abs=0.02)
 
 
-def test_welch_is_scipys():
+def test_welch_interval_equals_scipy():
     first, second = np.array([1.0, 2.0, 4.0]), np.array([7.0, 9.0, 8.0, 30.0])
     made = welch_interval(first, second)
     theirs = stats.ttest_ind(first, second, equal_var=False).confidence_interval()
     assert (made.low, made.high) == pytest.approx((theirs.low, theirs.high))
 
 
-def test_the_worst_is_what_the_runs_declare(run, spread):
+def test_failed_worst_score_is_the_runs_declared_bound(run, spread):
     scores = [*spread(200.0, 4), None]
     known = run("a", "sac", scores, within=(0.0, 500.0)), run("b", "ppo", spread(100.0))
     groups = group_results(read_results([known[0]])[0])[0]

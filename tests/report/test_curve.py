@@ -48,7 +48,7 @@ def line(axes, label):
     return found[label]
 
 
-def test_mean_of_seeds(tmp_path, axes):
+def test_learning_curve_draws_the_mean_of_seeds(tmp_path, axes):
     returns = np.array([[0.0, 2.0], [1.0, 5.0], [2.0, 6.0]])
     path = learning_curve.draw_run_curve(run_folder(tmp_path, returns))
     assert path == tmp_path / "curve.png"
@@ -59,7 +59,7 @@ def test_mean_of_seeds(tmp_path, axes):
     assert axes[0].get_title(loc="left") == "PPO on CartPole-v1"
 
 
-def test_gaps_are_bridged_but_nothing_is_made_up(tmp_path, axes):
+def test_learning_curve_bridges_gaps_without_extrapolation(tmp_path, axes):
     nan = np.nan
     returns = np.array([[nan, 1.0], [0.0, 1.0], [nan, 1.0], [4.0, 1.0], [nan, 1.0]])
     learning_curve.draw_run_curve(run_folder(tmp_path, returns))
@@ -67,7 +67,7 @@ def test_gaps_are_bridged_but_nothing_is_made_up(tmp_path, axes):
     np.testing.assert_allclose(mean.get_xydata(), [[200, 0.5], [300, 1.5], [400, 2.5]])
 
 
-def test_one_seed(tmp_path, axes):
+def test_learning_curve_of_one_seed_has_no_mean(tmp_path, axes):
     learning_curve.draw_run_curve(run_folder(tmp_path, np.array([[1.0], [2.0]]), final=False))
     assert labels(axes) == ["seed 10"]
 
@@ -84,12 +84,12 @@ def test_failed_seed_is_dashed_and_left_out_of_the_mean(tmp_path, axes):
 
 
 @pytest.mark.parametrize("returns", [[[np.nan, np.nan]] * 2, [[]]])
-def test_nothing_to_show_is_said(tmp_path, axes, returns):
+def test_learning_curve_without_episodes_says_so(tmp_path, axes, returns):
     learning_curve.draw_run_curve(run_folder(tmp_path, returns, final=False))
     assert [text.get_text() for text in axes[0].texts] == ["no episode has ended yet"]
 
 
-def test_no_rows(tmp_path, axes):
+def test_learning_curve_without_metric_rows_shows_the_final_evaluation(tmp_path, axes):
     folder = run_folder(tmp_path, [[1.0]])
     (folder / "metrics.jsonl").write_text("")
     learning_curve.draw_run_curve(folder)

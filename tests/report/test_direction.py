@@ -57,14 +57,14 @@ def test_less_cost_counts_as_better(pair, metric, about):
     assert "higher" not in pair_sentences([contest])[0]
 
 
-def test_returns_of_the_same_runs_are_compared_upwards(pair):
+def test_pair_comparison_of_return_prefers_higher(pair):
     groups, _ = group_results(read_results(pair, "return")[0], None)
     (contest,) = compare_on_environments(groups)
     assert contest.pairs[0].first == "b"
     assert "higher" in pair_sentences([contest])[0]
 
 
-def test_over_several_environments_less_is_better_too(run, pair):
+def test_overall_comparison_of_cost_prefers_lower(run, pair):
     more = [run("c2", "a", [0.0] * 30, environment="Walker2d-v5"),
             run("d2", "b", [0.0] * 30, environment="Walker2d-v5")]  # fmt: skip
     pair += [costly(folder, costs) for folder, costs in zip(more, (LOW, HIGH), strict=True)]
@@ -74,13 +74,13 @@ def test_over_several_environments_less_is_better_too(run, pair):
     assert "tends to score lower" in overall_sentence(one)
 
 
-def test_the_command_says_lower(pair, capsys):
+def test_compare_command_says_lower_for_cost(pair, capsys):
     chosen = parse_command_line(["compare", *map(str, pair), "--metric", "cost"])
     command.carry_out(chosen)
     assert "first tends to score lower" in capsys.readouterr().out
 
 
-def test_the_worst_cost_is_the_upper_bound(run):
+def test_failed_worst_cost_is_the_upper_bound(run):
     folder = costly(run("x", "a", [0.0] * 30), LOW, lost=(2,))
     groups, _ = group_results(read_results([folder], "cost")[0], None)
     assert groups[0].scores_with("worst").max() == 100.0

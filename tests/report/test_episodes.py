@@ -99,7 +99,7 @@ def steps_of(count, obs=0):
 
 
 @pytest.mark.slow
-def test_a_traced_run_keeps_its_episodes_and_the_same_result(traced):
+def test_compiled_run_stores_evaluation_episodes(traced):
     kept = read_episodes(traced.path)
     assert kept.columns["return"].shape == (2, 6)
     assert not kept.steps  # no step is recorded in the compiled evaluation
@@ -109,7 +109,7 @@ def test_a_traced_run_keeps_its_episodes_and_the_same_result(traced):
     assert apart.result["final"] == traced.result["final"]
 
 
-def test_a_run_that_trains_keeps_its_latest_evaluation(traced, reader):
+def test_training_run_stores_the_episodes_of_its_latest_evaluation(traced, reader):
     ((row, kept),) = reader.seen
     assert not kept.facts["final"]
     assert kept.facts["step"] == row["step"] == 128
@@ -117,7 +117,7 @@ def test_a_run_that_trains_keeps_its_latest_evaluation(traced, reader):
     assert read_episodes(traced.path).facts["final"]
 
 
-def test_episodes_are_played_again_step_by_step(traced):
+def test_stored_episodes_are_replayed_step_by_step(traced):
     kept = read_episodes(traced.path)
     wanted = [(0, 5), (1, 2)]
     again, other = replay_episodes(traced, kept, wanted)
@@ -130,7 +130,7 @@ def test_episodes_are_played_again_step_by_step(traced):
         assert np.abs(steps.obs[""][0]).max() <= 0.05  # CartPole's first observation
 
 
-def test_an_episode_that_goes_differently_is_found(traced):
+def test_replayed_episode_with_another_return_is_reported(traced):
     kept = read_episodes(traced.path)
     columns = kept.columns | {"return": kept.columns["return"] + 1}
     changed = dataclasses.replace(kept, columns=columns)
@@ -139,7 +139,7 @@ def test_an_episode_that_goes_differently_is_found(traced):
     assert not again.steps
 
 
-def test_a_hosted_run_records_the_extremes_while_it_is_evaluated(hosted):
+def test_host_environment_run_records_worst_and_best_episodes(hosted):
     kept = read_episodes(hosted.path)
     assert {(0, n) for n in range(6)} == {which for which in kept.steps if which[0] == 0}
     assert kept.channels == ["cost"]
@@ -152,7 +152,7 @@ def test_a_hosted_run_records_the_extremes_while_it_is_evaluated(hosted):
     assert kept.start_text((1, 3)).startswith("reset(seed=")
 
 
-def test_the_worst_and_the_best_are_chosen_without_failed_seeds():
+def test_choose_episodes_ignores_failed_seeds():
     made = some([[3, 1, 2], [0, 5, 1]])
     assert choose_episodes(made, 3) == [(1, 0), (0, 1), (1, 2)]
     assert choose_episodes(made, 2, best=True) == [(1, 1), (0, 0)]
@@ -161,7 +161,7 @@ def test_the_worst_and_the_best_are_chosen_without_failed_seeds():
     assert choose_episodes(failed, 1) == [(0, 1)]
 
 
-def test_files_stay_small_and_the_extremes_go_last(monkeypatch, tmp_path):
+def test_episodes_file_drops_extreme_episodes_last(monkeypatch, tmp_path):
     made = some([[float(n) for n in range(9)]], seeds=[0])
     every = {(0, n): steps_of(10, obs=20) for n in range(9)}
     whole, bare = every[0, 0].size, every[0, 0].without_obs().size
@@ -172,7 +172,7 @@ def test_files_stay_small_and_the_extremes_go_last(monkeypatch, tmp_path):
     assert {(0, n) for n in (0, 1, 2, 6, 7, 8)} == set(read.steps)
 
 
-def test_parts_are_merged_in_the_order_of_the_seeds():
+def test_episodes_of_seed_processes_are_merged_in_seed_order():
     one = dataclasses.replace(some([[1], [3]], seeds=[0, 2]), steps={(2, 0): steps_of(2)})
     made = merge_episodes([one, some([[2]], seeds=[1], failed_seeds=[1])], [0, 1, 2])
     assert made.columns["return"][:, 0].tolist() == [1, 2, 3]
@@ -180,7 +180,7 @@ def test_parts_are_merged_in_the_order_of_the_seeds():
     assert list(made.steps) == [(2, 0)]
 
 
-def test_a_damaged_file_costs_one_line(tmp_path):
+def test_damaged_episodes_file_is_refused_in_one_line(tmp_path):
     write_episodes(tmp_path, some([[1]], seeds=[0]))
     path = tmp_path / "episodes.safetensors"
     path.write_bytes(path.read_bytes()[:-3])
@@ -188,7 +188,7 @@ def test_a_damaged_file_costs_one_line(tmp_path):
         read_episodes(tmp_path)
 
 
-def test_lines_over_time_and_counts():
+def test_sparkline_and_action_counts_of_an_episode():
     assert sparkline(np.array([0.0, 1.0, 0.5])) == "▁█▅"
     assert len(sparkline(np.arange(1000.0), 60)) == 60
     assert action_counts(np.array([1, 0, 1])) == [("0", 1), ("1", 2)]
@@ -225,7 +225,7 @@ def test_show_films_the_episodes_in_the_world_of_the_evaluation(traced, tmp_path
     assert (seed, number) in kept.steps  # what was played again is kept: the next look is free
 
 
-def test_show_alone_prints_what_the_run_is(traced, capsys):
+def test_show_command_prints_the_run_overview(traced, capsys):
     assert main(["show", str(traced.path)]) == 0
     printed = capsys.readouterr().out
     assert "finished" in printed
@@ -245,12 +245,12 @@ def test_show_alone_prints_what_the_run_is(traced, capsys):
         (["--best", "1", "--page", "page.txt"], "a page is an .html file"),
     ],
 )
-def test_wrong_words_cost_one_line(traced, capsys, words, said):
+def test_show_command_refuses_wrong_options_in_one_line(traced, capsys, words, said):
     assert main(["show", str(traced.path), *words]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_run_without_evaluation_says_so(tmp_path, traced, capsys):
+def test_show_command_of_a_run_without_evaluation(tmp_path, traced, capsys):
     (tmp_path / "config.json").write_text((traced.path / "config.json").read_text())
     assert main(["show", str(tmp_path), "--worst", "1"]) == 2
     assert "has no evaluation yet" in capsys.readouterr().err

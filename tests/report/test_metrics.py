@@ -32,7 +32,7 @@ def row(step, returns=(1.0, None)):
     }
 
 
-def test_rows_come_back(tmp_path):
+def test_metrics_file_rows_are_read_back(tmp_path):
     sink = MetricsFile(tmp_path / "run" / "metrics.jsonl")
     sink.write(row(10))
     sink.write(row(20))
@@ -40,7 +40,7 @@ def test_rows_come_back(tmp_path):
     sink.close()
 
 
-def test_arrays_and_numbers_that_are_not_finite(tmp_path):
+def test_metrics_file_writes_non_finite_numbers_as_null(tmp_path):
     sink = MetricsFile(tmp_path / "metrics.jsonl")
     sink.write({"step": np.int64(3), "a": jnp.array([1.0, jnp.nan]), "b": float("inf"), "c": True})
     text = sink.path.read_text()
@@ -60,7 +60,7 @@ def test_truncate_drops_later_rows_and_goes_on(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
-def test_rows_are_dropped_where_there_is_no_room(tmp_path):
+def test_metrics_file_truncates_on_a_full_disk(tmp_path):
     sink = MetricsFile(tmp_path / "metrics.jsonl")
     for step in (10, 20, 30):
         sink.write(row(step))
@@ -71,7 +71,7 @@ def test_rows_are_dropped_where_there_is_no_room(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
-def test_torn_last_line(tmp_path):
+def test_metrics_file_ignores_a_torn_last_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps(row(10)) + '\n{"step": 2')
     assert [r["step"] for r in read_metrics(path)] == [10]
@@ -91,7 +91,7 @@ def room(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_rows_that_a_full_disk_refuses_wait_until_there_is_room(tmp_path, capsys):
+def test_metrics_file_buffers_rows_on_a_full_disk(tmp_path, capsys):
     sink = MetricsFile(tmp_path / "metrics.jsonl")
     sink.write(row(10))
     with room(sink.path.stat().st_size + 20):
@@ -108,7 +108,7 @@ def test_rows_that_a_full_disk_refuses_wait_until_there_is_room(tmp_path, capsys
     assert MetricsFile(sink.path).path.read_text().count("\n") == 5
 
 
-def test_broken_line_and_missing_file(tmp_path):
+def test_metrics_file_with_a_broken_line_or_missing_is_refused(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
     with pytest.raises(Mistake, match="line 2 is not valid JSON"):
@@ -117,7 +117,7 @@ def test_broken_line_and_missing_file(tmp_path):
         read_metrics(tmp_path / "nothing")
 
 
-def test_scalars():
+def test_row_scalars_average_and_split_seeds():
     found = row_scalars(
         {**row(10, (1.0, None, 4.0)), "time/seconds": 2, "note": "x", "loss/a": [None]}
     )
@@ -126,7 +126,7 @@ def test_scalars():
     }  # fmt: skip
 
 
-def test_tensorboard(tmp_path):
+def test_tensorboard_sink_writes_scalars(tmp_path):
     """Read back as TensorBoard reads it; without the library the remedy is named."""
     if importlib.util.find_spec("tensorboard") is None:
         with pytest.raises(Mistake, match=r'pip install "sterling-rl\[tensorboard\]"'):
@@ -162,7 +162,7 @@ def test_a_resumed_run_has_each_step_once_in_tensorboard(tmp_path, monkeypatch):
     assert found == [(10, 1.0), (20, 2.0), (30, 2.0), (40, 2.0)]
 
 
-def test_weights_and_biases(tmp_path, monkeypatch):
+def test_weights_and_biases_sink_writes_an_offline_run(tmp_path, monkeypatch):
     """Offline, so that nothing leaves the machine; without the library the remedy is named."""
     if importlib.util.find_spec("wandb") is None:
         with pytest.raises(Mistake, match=r'pip install "sterling-rl\[wandb\]"'):
@@ -176,7 +176,7 @@ def test_weights_and_biases(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("sink", [TensorBoard, WeightsAndBiases])
-def test_missing_package_is_named(sink, monkeypatch):
+def test_missing_sink_package_is_named(sink, monkeypatch):
     for package in ("tensorboard.compat.proto.event_pb2", "wandb"):
         monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
     with pytest.raises(Mistake, match="pip install"):

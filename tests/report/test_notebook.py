@@ -15,7 +15,7 @@ def train(**options):
     return sterling.train("ppo", "CartPole-v1", **how)
 
 
-def test_a_run_shows_its_summary_curve_and_film(tmp_path):
+def test_notebook_html_of_a_run_has_summary_curve_and_film(tmp_path):
     run = train(out=tmp_path / "a<b")
     shown = run._repr_html_()
     assert "final return" in shown
@@ -31,14 +31,14 @@ def test_a_run_shows_its_summary_curve_and_film(tmp_path):
     assert film._repr_html_() in run._repr_html_()
 
 
-def test_a_run_without_folder_shows_its_summary():
+def test_notebook_html_of_a_run_without_folder_has_its_summary():
     run = train()
     assert "final return" in run._repr_html_()
     with pytest.raises(sterling.Mistake, match="no folder"):
         run.film()
 
 
-def test_a_large_film_is_named_not_shown(tmp_path, monkeypatch):
+def test_notebook_html_names_a_large_film_without_embedding_it(tmp_path, monkeypatch):
     monkeypatch.setattr(notebook_html, "INLINE_BYTES", 10)
     (tmp_path / "long.mp4").write_bytes(b"x" * 11)
     shown = notebook_html.video_tag(tmp_path / "long.mp4")

@@ -45,7 +45,7 @@ def runs(run, spread):
                                                           PIT: [-100, 100]}})),
     ],
 )  # fmt: skip
-def test_every_form_of_a_table_holds_the_same_references(name, content, tmp_path):
+def test_own_normalisation_table_formats_are_equivalent(name, content, tmp_path):
     (tmp_path / name).write_text(content)
     made = table(tmp_path / name)
     assert made.references("hills:make") == made.references(HILLS) == (0.0, 10.0)
@@ -56,7 +56,7 @@ def test_every_form_of_a_table_holds_the_same_references(name, content, tmp_path
     assert scores.normaliser == made.identity
 
 
-def test_the_version_that_the_table_spells_comes_first(tmp_path):
+def test_own_normalisation_table_prefers_the_exact_version(tmp_path):
     (tmp_path / "a.json").write_text('{"Pit-v1": [0, 1], "Pit-v0": [0, 2]}')
     made = table(str(tmp_path / "a.json"))
     assert [made.references(f"Pit-v{at}")[1] for at in (0, 1)] == [2, 1]
@@ -80,7 +80,9 @@ def test_the_version_that_the_table_spells_comes_first(tmp_path):
         ("mine", None, "unknown normalisation table 'mine'; .* or a file of your own"),
     ],
 )
-def test_wrong_tables_are_told_in_one_line(name, content, said, runs, capsys):
+def test_invalid_own_normalisation_tables_are_refused_in_one_line(
+    name, content, said, runs, capsys
+):
     tmp_path = runs[0].parent
     if content is not None:
         (tmp_path / name).write_text(content)
@@ -93,7 +95,7 @@ def test_wrong_tables_are_told_in_one_line(name, content, said, runs, capsys):
         assert told.count("\n") == 1
 
 
-def test_reports_have_aggregates_and_profiles_of_ones_own_worlds(tmp_path, runs):
+def test_report_normalised_by_an_own_table_has_aggregates_and_profiles(tmp_path, runs):
     (tmp_path / "own.csv").write_text(CSV)
     asked = ReportRequest(table=str(tmp_path / "own.csv"))
     page = write_report(runs, tmp_path / "out", asked).read_text()
@@ -107,7 +109,7 @@ def test_reports_have_aggregates_and_profiles_of_ones_own_worlds(tmp_path, runs)
     assert "The table few.json knows fewer than two of the environments" in page
 
 
-def test_comparisons_state_the_aggregates(tmp_path, runs, capsys):
+def test_compare_command_states_normalised_aggregates(tmp_path, runs, capsys):
     (tmp_path / "own.csv").write_text(CSV)
     words = ["compare", *map(str, runs), "--normalise", str(tmp_path / "own.csv")]
     assert main([*words, "--json"]) == 0
@@ -125,7 +127,7 @@ def test_comparisons_state_the_aggregates(tmp_path, runs, capsys):
     assert "Normalised" not in capsys.readouterr().out
 
 
-def test_checks_of_scores_state_the_normalised_mean(tmp_path, runs, capsys):
+def test_check_scores_command_states_the_normalised_mean(tmp_path, runs, capsys):
     (tmp_path / "own.csv").write_text(CSV)
     words = ["check-scores", *map(str, runs), "--normalise", str(tmp_path / "own.csv")]
     assert main(words) == 0
@@ -134,7 +136,7 @@ def test_checks_of_scores_state_the_normalised_mean(tmp_path, runs, capsys):
     assert told.count("not normalised: own.csv has no Moor-v0") == 2
 
 
-def test_references_of_a_cost_may_fall(tmp_path, run, spread, capsys):
+def test_normalisation_references_of_a_cost_may_decrease(tmp_path, run, spread, capsys):
     (tmp_path / "own.json").write_text('{"Pit-v0": [100, 0]}')
     folder = run("a", "ppo", [25.0, 25.0, 25.0, 25.0], environment=PIT, within=(0.0, 200.0))
     assert main(["check-scores", str(folder), "--normalise", str(tmp_path / "own.json")]) == 0

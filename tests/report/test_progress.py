@@ -19,7 +19,7 @@ def plain():
     return Console(file=io.StringIO(), width=200)
 
 
-def test_a_run_is_announced_before_its_first_row():
+def test_progress_prints_a_title_before_the_first_row():
     console = plain()
     sink = Progress(100, 2, "PPO on a world", console)
     sink.write(ROW)
@@ -31,7 +31,7 @@ def test_a_run_is_announced_before_its_first_row():
     assert "return 2" in line
 
 
-def test_slow_runs_say_how_slow_and_how_long():
+def test_progress_of_slow_runs_prints_rate_and_time_left():
     console = plain()
     sink = Progress(2, 2, "GRPO on a world", console)
     slow = {"step": 0, "update": 1, "updates": 2, "time/updates_per_second": 0.017}
@@ -42,7 +42,7 @@ def test_slow_runs_say_how_slow_and_how_long():
     assert "1:58 left" in line
 
 
-def test_what_is_left_is_counted_as_the_speed_is():
+def test_progress_time_left_uses_the_unit_of_the_speed():
     """After a log the world: updates lie behind and ahead, and steps are what takes time."""
     console = plain()
     sink = Progress(1000, 2, "IQL on a log", console)
@@ -53,7 +53,7 @@ def test_what_is_left_is_counted_as_the_speed_is():
     assert "2:00 left" in line  # 600 steps of two seeds at 10 a second
 
 
-def test_where_no_speed_is_known_no_time_is_said():
+def test_progress_without_speed_prints_no_time_left():
     console = plain()
     sink = Progress(100, 2, "PPO on a world", console)
     sink.write(ROW | {"time/steps_per_second": 0.0})
@@ -61,7 +61,7 @@ def test_where_no_speed_is_known_no_time_is_said():
     assert "left" not in shown(console)[1]
 
 
-def test_what_never_began_says_nothing():
+def test_progress_closed_before_a_row_prints_nothing():
     console = plain()
     sink = Progress(100, 2, "PPO on a world", console)
     sink.close()
@@ -82,7 +82,7 @@ def test_a_long_compilation_is_announced(monkeypatch):
     assert title.startswith("PPO on a world: ")
 
 
-def test_returns_never_leave_what_is_possible():
+def test_progress_return_interval_stays_within_bounds():
     console = plain()
     sink = Progress(100, 2, "GRPO on a world", console)
     sink.return_within = (0.0, 1.0)
@@ -91,7 +91,7 @@ def test_returns_never_leave_what_is_possible():
     assert "return 0.650 [0.000, 1.000]" in shown(console)[1]
 
 
-def test_the_mean_of_seeds_that_go_on_is_called_that():
+def test_progress_names_the_mean_of_seeds_that_have_not_failed():
     console = plain()
     sink = Progress(100, 2, "PPO on a world", console)
     sink.write({**ROW, "failed": [1]})

@@ -18,7 +18,7 @@ def only(results):
     return results[0]
 
 
-def test_a_run_folder(run):
+def test_read_results_of_a_run_folder(run):
     results, notes = read_results([run("a", "sac", [1.0, None, 3.0])])
     one = only(results)
     np.testing.assert_array_equal(one.scores, [1.0, np.nan, 3.0])
@@ -48,7 +48,7 @@ CHANGES = "Some runs were made by code with changes that were not committed (mar
         (("aaaaaaaaa", False), (None, False), []),
     ],
 )  # fmt: skip
-def test_two_commits_and_changes_that_were_not_committed_are_told_apart(first, second, told, run):
+def test_run_caveats_mention_different_git_commits(first, second, told, run):
     runs = [
         run(name, name, [1.0] * 6, git={"commit": commit, "dirty": dirty})
         for name, (commit, dirty) in (("sac", first), ("ppo", second))
@@ -57,7 +57,7 @@ def test_two_commits_and_changes_that_were_not_committed_are_told_apart(first, s
     assert [line for line in found if "commit" in line] == told
 
 
-def test_folders_of_runs_are_opened_and_others_passed_over(run, tmp_path):
+def test_read_results_opens_folders_of_runs_and_skips_others(run, tmp_path):
     for name in ("b", "a"):
         run(f"all/{name}", name, [1.0, 2.0])
     (tmp_path / "empty").mkdir()
@@ -75,14 +75,14 @@ def test_a_study_is_read_as_the_runs_of_its_contenders(run, tmp_path):
     assert notes == []
 
 
-def test_an_interrupted_run_keeps_its_curve_and_has_no_score(run):
+def test_read_results_of_an_unfinished_run_has_curve_but_no_score(run):
     results, notes = read_results([run("a", "sac", [1.0, 2.0], rows=7, finished=False)])
     assert only(results).scores is None
     assert only(results).steps == 350
     assert "is not finished (350 of 1,000 steps)" in notes[0]
 
 
-def test_a_logged_column_is_averaged_over_the_last_tenth(run):
+def test_read_results_averages_a_metric_column_over_the_last_tenth(run):
     folder = run("a", "sac", [20.0, None], finished=False)
     one = only(read_results([folder], "data/return")[0])
     np.testing.assert_allclose(one.scores, [(18 + 19 + 20) / 3, np.nan])
@@ -92,7 +92,7 @@ def test_a_logged_column_is_averaged_over_the_last_tenth(run):
         read_results([folder], "time/seconds")
 
 
-def test_a_run_that_lived_from_the_start_is_counted_in_steps(run):
+def test_read_results_counts_a_run_with_dataset_and_env_in_steps(run):
     """A log was learned from beside its steps: updates stand in its rows too."""
     folder = run("both", "edac", [5.0, 6.0], data="log", updates=0)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -102,7 +102,7 @@ def test_a_run_that_lived_from_the_start_is_counted_in_steps(run):
     assert (one.curves.steps[-1], one.curves.unit) == (1000, "steps")
 
 
-def test_a_missing_metric_is_said(run):
+def test_read_results_names_a_missing_metric(run):
     one, other = run("a", "sac", [1.0, 2.0]), run("b", "sac", [3.0, 4.0])
     with pytest.raises(Mistake, match="no run has the metric 'retrn'; did you mean return"):
         read_results([one, other], "retrn")
@@ -114,7 +114,7 @@ def test_a_missing_metric_is_said(run):
     assert "has no 'success' in its result" in notes[0]
 
 
-def test_files_of_other_libraries(tmp_path):
+def test_read_results_of_a_csv_file_of_another_library(tmp_path):
     table = tmp_path / "theirs.csv"
     table.write_text("algorithm,task,run,score\nx,A,0,1\nx,A,1,2\nx,B,0,3\ny,A,0,nan\ny,A,1,5\n")
     results, _ = read_results([table])
@@ -137,7 +137,7 @@ def test_a_file_that_is_given_twice_counts_once(tmp_path):
     assert (group.seeds, notes) == ([3, 7, 3, 7], [])  # numbers of another file are other runs
 
 
-def test_files_of_curves_whose_runs_have_steps_of_their_own(tmp_path):
+def test_read_results_of_curve_files_with_different_steps(tmp_path):
     table = tmp_path / "grid.csv"
     rows = [f"{seed},{k * 1000 + seed},{100 * k + seed}" for seed in range(5) for k in range(1, 11)]
     rows += ["5,1000,1", "5,9000,nan", "6,4000,40", "6,5000,50"]
@@ -155,7 +155,7 @@ def test_files_of_curves_whose_runs_have_steps_of_their_own(tmp_path):
     assert np.isnan(values[5, steps > 5100]).all()  # nothing is known of it there
 
 
-def test_columns_beside_steps_are_curves(tmp_path):
+def test_read_results_of_a_wide_csv_file_of_curves(tmp_path):
     table = tmp_path / "wide.csv"
     table.write_text("Step,ppo,sac\n" + "".join(f"{k},{k},{2 * k}\n" for k in range(10)))
     results, _ = read_results([table])
@@ -166,7 +166,7 @@ def test_columns_beside_steps_are_curves(tmp_path):
     assert results[0].curves.returns.tolist() == [list(range(10))]
 
 
-def test_nothing_to_read_is_a_mistake(tmp_path):
+def test_read_results_refuses_missing_or_empty_folders(tmp_path):
     with pytest.raises(Mistake, match="does not exist"):
         read_results([tmp_path / "absent"])
     with pytest.raises(Mistake, match="no run found in"):
@@ -192,7 +192,7 @@ def test_a_seed_that_is_there_twice_counts_once(run):
     assert "seeds 1 were already counted" in notes[0]
 
 
-def test_labels_name_the_settings_that_differ_or_what_the_user_says(run):
+def test_run_labels_name_differing_settings_or_the_given_label(run):
     first = run("a", "sac", [1.0, 2.0])
     second = run("b", "sac", [3.0, 4.0], settings={"lr": 0.1}, steps=20_000)
     results, _ = read_results([first, second, run("c", "ppo", [1.0, 1.0])])
@@ -238,7 +238,7 @@ def log(path, **more):
         ({"updates": 1}, {"updates": 0}, ("1 update", "0 updates")),
     ],
 )  # fmt: skip
-def test_runs_that_learned_from_something_else_are_compared(run, one, other, said):
+def test_runs_of_different_datasets_are_separate_groups(run, one, other, said):
     first, second = run("a", "iql", [1.0, 2.0], **one), run("b", "iql", [3.0, 4.0], **other)
     assert named(first, second) == {f"iql {words}": [0, 1] for words in said}
 
@@ -253,17 +253,17 @@ def test_runs_that_learned_from_something_else_are_compared(run, one, other, sai
         ({"updates": 0, "online": {}, "augment": "", "env_options": {}, "data": None}, {}),
     ],
 )
-def test_what_says_nothing_of_the_training_tells_no_runs_apart(run, one, other):
+def test_settings_irrelevant_to_training_do_not_split_groups(run, one, other):
     first = run("a", "iql", [1.0, 2.0], **one)
     assert named(first, run("b", "iql", [3.0], seeds=[7], **other)) == {"iql": [0, 1, 7]}
 
 
-def test_logs_of_one_name_and_other_content_are_not_one(run):
+def test_datasets_of_equal_name_and_other_hash_are_separate_groups(run):
     runs = [run(f"{at}/iql", "iql", [1.0], data=log("x.npz", hash=at)) for at in "ab"]
     assert named(*runs) == {"iql (a/iql)": [0], "iql (b/iql)": [0]}
 
 
-def test_many_settings_are_named_by_as_much_of_the_path_as_it_takes(run):
+def test_run_labels_use_the_shortest_distinguishing_path(run):
     one, other = ({name: value for name in "abcd"} for value in (1, 2))
     runs = [
         run("exp1/ppo", "ppo", [1.0], settings=one),
@@ -274,12 +274,12 @@ def test_many_settings_are_named_by_as_much_of_the_path_as_it_takes(run):
     assert distinguishing_endings(["/a/b/c", "/d/b/c", "/a/b/e"]) == ["a/b/c", "d/b/c", "a/b/e"]
 
 
-def test_budgets_that_are_written_alike_are_not_pooled(run):
+def test_nearly_equal_budgets_are_separate_groups(run):
     runs = [run(f"{n}", "ppo", [1.0], steps=n) for n in (1_000_000, 1_000_100)]
     assert named(*runs) == {"ppo (1000000)": [0], "ppo (1000100)": [0]}
 
 
-def test_equal_seeds_of_other_settings_all_count_under_a_given_label(run):
+def test_given_label_pools_runs_of_different_settings(run):
     first, second = run("a", "iql", [1.0, 2.0]), run("b", "iql", [3.0, 4.0], updates=9)
     assert named(f"ours={first}", f"ours={second}") == {"ours": [0, 1, 0, 1]}
 
@@ -296,7 +296,7 @@ def test_an_unfinished_run_hides_no_finished_one(run):
     assert group.scores.tolist() == pytest.approx([9.0, 0.95, 1.9])
 
 
-def test_only_the_tasks_asked_for(run):
+def test_group_results_keeps_only_the_asked_environments(run):
     results, _ = read_results(
         [run("a", "sac", [1.0, 2.0]), run("b", "sac", [1.0], environment="Ant-v5")]
     )

@@ -31,7 +31,7 @@ def first_action(obs):
     return np.zeros(1, np.int32)
 
 
-def test_atari_by_envpool(tmp_path):
+def test_film_of_atari_through_envpool(tmp_path):
     seen = []
     path = record_film("Pong-v5", {}, lambda obs: (seen.append(obs), np.array([3]))[1],
                   tmp_path / "new" / "pong.mp4", steps=40)  # fmt: skip
@@ -50,7 +50,7 @@ def mujoco_draws(backend):
     return not subprocess.run(asked, env=environment, capture_output=True, check=False).returncode
 
 
-def test_mujoco_by_envpool(tmp_path, monkeypatch):
+def test_film_of_mujoco_through_envpool(tmp_path, monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     rng, path = np.random.default_rng(0), tmp_path / "cheetah.gif"
 
@@ -68,7 +68,7 @@ def test_mujoco_by_envpool(tmp_path, monkeypatch):
     assert movement(path) > 1.0
 
 
-def test_minatar_is_painted(tmp_path):
+def test_film_of_minatar_is_drawn(tmp_path):
     path = record_film("Breakout-MinAtar", {}, first_action, tmp_path / "breakout.mp4", steps=8)
     assert pictures(path)[0].shape == (320, 320, 3)  # 10 x 10 cells
     assert movement(path) > 0.5
@@ -99,7 +99,7 @@ class Lamp(gymnasium.Env):
         return np.full((321, 333, 3), int(100 * self.level), np.uint8)
 
 
-def test_factory_gets_actions_in_its_own_units(tmp_path):
+def test_film_of_a_gymnasium_factory_uses_environment_units(tmp_path):
     """An agent's 1 is this environment's 2."""
     told = []
     path = record_film(
@@ -113,7 +113,7 @@ def test_factory_gets_actions_in_its_own_units(tmp_path):
     assert told == [(0.0, over) for over in (False, False, True, True, False)]  # 3 ends, 4 resets
 
 
-def test_what_cannot_be_drawn_leaves_no_file(tmp_path):
+def test_film_of_an_undrawable_environment_leaves_no_file(tmp_path):
     path = tmp_path / "film.mp4"
     with pytest.raises(Mistake, match="render_mode"):
         record_film(lambda: Lamp(None), {}, lambda obs: np.zeros((1, 1)), path)
@@ -126,7 +126,7 @@ def test_what_cannot_be_drawn_leaves_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_opengl_the_package_is_named(tmp_path, monkeypatch):
+def test_film_without_opengl_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_FILENAMES", "/nonexistent")  # no driver to be found
     with pytest.raises(Mistake, match="apt-get install libegl1"):
@@ -134,7 +134,7 @@ def test_without_opengl_the_package_is_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{"stack": 2}, {"flatten": True}, {"max_episode_steps": 0}])
-def test_options_of_ours_are_not_the_environments(options, tmp_path):
+def test_film_applies_wrapper_options_outside_the_environment(options, tmp_path):
     seen = []
 
     def act(obs):
@@ -145,7 +145,7 @@ def test_options_of_ours_are_not_the_environments(options, tmp_path):
     assert seen[0].shape == ((1, 8) if "stack" in options else (1, 4))
 
 
-def test_a_film_that_cannot_be_is_refused_in_one_line(tmp_path):
+def test_film_with_invalid_path_or_steps_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Mistake, match="cannot be written"):
         record_film("CartPole-v1", {}, first_action, tmp_path / "file" / "film.gif", steps=3)
@@ -153,7 +153,7 @@ def test_a_film_that_cannot_be_is_refused_in_one_line(tmp_path):
         record_film("CartPole-v1", {}, first_action, tmp_path / "film.gif", steps=0)
 
 
-def test_an_environment_without_render_is_a_mistake(tmp_path):
+def test_film_of_an_environment_without_render_is_refused(tmp_path):
     class Bare(gymnasium.Env):
         observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 

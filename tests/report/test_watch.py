@@ -86,7 +86,7 @@ def status(server, path, **headers):
         return error.code
 
 
-def test_a_torn_line_waits_and_a_rewritten_log_is_read_anew(tmp_path):
+def test_metrics_tail_waits_for_a_torn_line_and_rereads_a_rewritten_file(tmp_path):
     tail = MetricsTail(tmp_path / "metrics.jsonl")
     assert not tail.poll()
     write_rows(tmp_path, ROWS[:1], ending='{"step": 200, "da')
@@ -105,7 +105,7 @@ def test_a_torn_line_waits_and_a_rewritten_log_is_read_anew(tmp_path):
     assert (len(tail.rows), tail.generation, tail.broken) == (1, 2, 1)
 
 
-def test_states(tmp_path, root):
+def test_watch_page_run_states(tmp_path, root):
     assert describe_run(root / "a")["state"] == "finished"
     assert describe_run(root / "study" / "b")["state"] == "stopped"
     lost = make_run(tmp_path / "lost", [row(100, [None] * 3, failed=[0, 1, 2])])
@@ -119,7 +119,7 @@ def test_states(tmp_path, root):
     os.close(descriptor)
 
 
-def test_a_description_has_progress_return_and_speed(root):
+def test_watch_page_run_state_has_progress_return_and_speed(root):
     done, going = describe_run(root / "a"), describe_run(root / "study" / "b")
     assert (done["progress"], done["budget"], done["unit"]) == (400, 400, "steps")
     assert done["return"]["value"] == 60.0
@@ -129,14 +129,14 @@ def test_a_description_has_progress_return_and_speed(root):
     assert going["problems"] == []
 
 
-def test_damaged_files_are_named_and_stop_nothing(root):
+def test_watch_page_names_damaged_run_files(root):
     (root / "a" / "result.json").write_text("{")
     runs = WatchedRuns(root).summaries()
     assert [each["problems"] for each in runs] == [["result.json is damaged"], []]
     assert runs[0]["state"] == "stopped"
 
 
-def test_files_of_wrong_values_stop_nothing(tmp_path):
+def test_watch_page_tolerates_wrong_values_in_run_files(tmp_path):
     odd = [{"step": "x", "failed": 3, "data/return": 5}, {"data/return": [1.0]}, {}]
     wrong = {"phases": [1], "seeds": 4, "steps": "many", "config": 3, "environment": None}
     make_run(tmp_path / "runs" / "d", odd, {"final": [], "failed_seeds": 2}, **wrong)
@@ -148,7 +148,7 @@ def test_files_of_wrong_values_stop_nothing(tmp_path):
     assert runs.details("d")["warnings"]
 
 
-def test_points_hold_each_seeds_latest_value_and_the_interval_of_the_mean(root):
+def test_watch_page_points_hold_seed_values_and_mean_interval(root):
     write_rows(root / "a", [*ROWS, row(400, [60.0, None, 8.0])])
     runs = WatchedRuns(root)
     made = runs.points("a", "data/return", -1, 0)
@@ -162,7 +162,7 @@ def test_points_hold_each_seeds_latest_value_and_the_interval_of_the_mean(root):
     assert runs.points("a", "return", -1, 0)["mean"] == made["mean"]
 
 
-def test_only_new_points_are_sent_and_all_after_a_rewrite(root):
+def test_watch_page_sends_only_new_points_until_a_rewrite(root):
     runs = WatchedRuns(root)
     runs.summaries()
     first = runs.points("study/b", "data/return", -1, 0)
@@ -174,7 +174,7 @@ def test_only_new_points_are_sent_and_all_after_a_rewrite(root):
     assert (anew["generation"], anew["after"], anew["x"]) == (1, 0, [100])
 
 
-def test_failed_seeds_leave_the_mean(tmp_path):
+def test_watch_page_mean_excludes_failed_seeds(tmp_path):
     make_run(tmp_path / "runs" / "c", [*ROWS, row(400, [70.0, None, 30.0], failed=[1])])
     runs = WatchedRuns(tmp_path / "runs")
     runs.summaries()
@@ -217,7 +217,7 @@ def test_films_are_served_in_ranges(server):
         "/api/points?run=a&column=x&generation=x&after=0",
     ],
 )
-def test_nothing_else_is_served(server, root, path):
+def test_watch_server_serves_no_other_files(server, root, path):
     (root / "a" / "link.mp4").symlink_to(root.parent / "secret.mp4")
     get(server, "/api/runs").close()
     assert status(server, path) == 404
@@ -230,7 +230,7 @@ def test_other_hosts_are_refused(server):
     assert server.server_address[0] == "127.0.0.1"
 
 
-def test_static_files_hold_all_and_no_script_of_a_run_gets_out(root, tmp_path):
+def test_static_watch_page_is_complete_and_escapes_run_text(root, tmp_path):
     closing = "</script><script>alert(1)</script>"
     make_run(root / "c", [row(100, [1.0, 2.0, 3.0], **{NAUGHTY: [1.0] * 3})], algorithm=closing)
     page = write_static_page(root, tmp_path / "page")
@@ -253,7 +253,9 @@ def test_static_files_hold_all_and_no_script_of_a_run_gets_out(root, tmp_path):
         ([".", "--port", "99999999"], "cannot be used"),
     ],
 )
-def test_wrong_words_cost_one_line(tmp_path, monkeypatch, capsys, words, said):
+def test_watch_command_refuses_wrong_options_in_one_line(
+    tmp_path, monkeypatch, capsys, words, said
+):
     monkeypatch.chdir(tmp_path)
     assert main(["watch", *words]) == 2
     assert said in capsys.readouterr().err

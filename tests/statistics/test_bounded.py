@@ -9,13 +9,13 @@ from sterling.statistics.intervals.bounded_mean import bounded_mean, probability
 from sterling.types import Mistake
 
 
-def test_five_scores_at_the_cap():
+def test_bounded_mean_interval_of_five_scores_at_the_cap():
     low, high = bounded_mean(np.full(5, 500.0), 0.0, 500.0, 0.95)
     assert low == pytest.approx(500 * 0.025 ** (1 / 5))  # 239: Clopper and Pearson's, times 500
     assert high == 500.0
 
 
-def test_the_papers_definition_by_monte_carlo():
+def test_bounded_mean_interval_equals_the_papers_definition_by_monte_carlo():
     values = np.array([0.1, 0.35, 0.4, 0.8])
     order = np.sort(np.random.default_rng(0).uniform(size=(200_000, 4)), axis=1)
     gaps = np.diff(np.append(values, 1.0))
@@ -27,7 +27,7 @@ def test_the_papers_definition_by_monte_carlo():
     assert low < values.mean() < high
 
 
-def test_a_chance_by_hand():
+def test_bounded_mean_probability_below_matches_hand_values():
     """g_1 a + g_2 b of two knots is uniform between them; of three, piecewise quadratic."""
     assert probability_below(np.array([[0.0], [2.0]]), np.array([0.5])) == pytest.approx(0.25)
     three = np.array([[0.0], [1.0], [3.0]])
@@ -35,7 +35,7 @@ def test_a_chance_by_hand():
     assert probability_below(three, np.array([2.0])) == pytest.approx(1 - 1 / 6)
 
 
-def test_one_bound_gives_one_end():
+def test_bounded_mean_with_one_bound_has_one_finite_end():
     values = np.array([3.0, 4.0, 9.0])
     low, high = bounded_mean(values, 0.0, None, 0.95)
     assert 0.0 < low < 3.0
@@ -46,7 +46,7 @@ def test_one_bound_gives_one_end():
     assert bounded_mean(values, -np.inf, np.inf, 0.95) == (-np.inf, np.inf)
 
 
-def test_columns_are_computed_alone():
+def test_bounded_mean_treats_columns_separately():
     values = np.random.default_rng(1).uniform(size=(6, 2, 3))
     lows, highs = bounded_mean(values, 0.0, 1.0, 0.9)
     assert lows.shape == highs.shape == (2, 3)
@@ -54,7 +54,7 @@ def test_columns_are_computed_alone():
     assert (lows[1, 2], highs[1, 2]) == (low, high)
 
 
-def test_a_score_outside_of_the_bounds_is_refused():
+def test_bounded_mean_refuses_a_score_outside_the_bounds():
     with pytest.raises(Mistake, match="501 lies above the declared bound 500"):
         bounded_mean(np.array([501.0, 3.0]), 0.0, 500.0, 0.95)
     with pytest.raises(Mistake, match="-1 lies below the declared bound 0"):
@@ -63,7 +63,7 @@ def test_a_score_outside_of_the_bounds_is_refused():
 
 @pytest.mark.parametrize("n", [2, 5, 20])
 @pytest.mark.parametrize("fails", [0.02, 0.1, 0.5])
-def test_it_covers_a_cap_with_failures(n, fails):
+def test_bounded_mean_interval_covers_capped_scores_with_failures(n, fails):
     rng = np.random.default_rng(n)
     collapsed = rng.uniform(size=(n, 2000)) < fails
     values = np.where(collapsed, rng.uniform(50, 450, (n, 2000)), 500.0)
@@ -73,7 +73,7 @@ def test_it_covers_a_cap_with_failures(n, fails):
     assert (low <= mean).mean() >= 0.97
 
 
-def test_many_scores_are_drawn_and_agree_with_the_exact_quantile(monkeypatch):
+def test_bounded_mean_drawn_quantile_agrees_with_the_exact_one(monkeypatch):
     values = np.random.default_rng(3).beta(2.0, 1.0, 60)
     exact = bounded_mean(values, 0.0, 1.0, 0.95)
     monkeypatch.setattr(bounded, "MAX_EXACT_SCORES", 10)
@@ -85,14 +85,14 @@ def test_many_scores_are_drawn_and_agree_with_the_exact_quantile(monkeypatch):
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 4), (3, 7), (7, 7), (180, 400)])
-def test_of_successes_it_is_the_exact_binomial_interval(successes, n):
+def test_bounded_mean_of_successes_is_the_clopper_pearson_interval(successes, n):
     scores = np.repeat([1.0, 0.0], [successes, n - successes])
     low, high = bounded_mean(scores, 0.0, 1.0, 0.95)
     found = binomtest(successes, n).proportion_ci(0.95, method="exact")
     assert (low, high) == pytest.approx((found.low, found.high), abs=1e-9)
 
 
-def test_the_drawn_quantile_lies_two_standard_errors_low(monkeypatch):
+def test_bounded_mean_drawn_quantile_lies_two_standard_errors_low(monkeypatch):
     """Plain NumPy: of 20,000 means the 0.025 * 20,000 - 2 sqrt(0.025 * 20,000) = 455th."""
     values = np.random.default_rng(3).beta(2.0, 1.0, 60)
     monkeypatch.setattr(bounded, "MAX_EXACT_SCORES", 10)

@@ -35,7 +35,7 @@ def measured(scores, true, bounds):
 
 @pytest.mark.parametrize("n", [2, *SIZES, 20])
 @pytest.mark.parametrize("bounds", [(None, None), (-100.0, 100.0), (-100.0, None)])
-def test_normal_scores_away_from_bounds_have_students_interval(bounds, n):
+def test_estimate_of_normal_scores_covers_as_students_interval(bounds, n):
     scores, true = drawn("normal", np.random.default_rng(n), (n, 20_000))
     held, width = measured(scores, true, bounds)
     assert 0.94 <= held <= 0.96  # neither too narrow nor too wide
@@ -44,7 +44,7 @@ def test_normal_scores_away_from_bounds_have_students_interval(bounds, n):
 
 @pytest.mark.parametrize("n", [2, *SIZES, 20])
 @pytest.mark.parametrize("fails", [0.02, 0.1, 0.3])
-def test_scores_at_a_cap_are_covered_and_by_no_more_than_the_range(fails, n):
+def test_estimate_covers_scores_at_a_cap_with_bounded_width(fails, n):
     rng = np.random.default_rng(n)
     scores = np.where(rng.random((n, 2_000)) < fails, rng.uniform(50, 450, (n, 2_000)), 500.0)
     true = 500.0 - 250.0 * fails
@@ -61,7 +61,7 @@ def test_scores_at_a_cap_are_covered_and_by_no_more_than_the_range(fails, n):
 
 @pytest.mark.parametrize("n", [3, 5, 10])
 @pytest.mark.parametrize("kind", ["gamma", "uniform", "near the cap"])
-def test_spread_out_scores_between_bounds(kind, n):
+def test_estimate_covers_spread_out_scores_between_bounds(kind, n):
     rng = np.random.default_rng(n)
     shape = (n, 2_000)
     scores, true = {
@@ -77,7 +77,7 @@ def test_spread_out_scores_between_bounds(kind, n):
 @pytest.mark.parametrize(
     "rate", ["0.7", "0.99", *(pytest.param(x, marks=pytest.mark.slow) for x in ("0.5", "0.9"))]
 )
-def test_success_rate(rate, n):
+def test_success_rate_interval_covers_and_is_clopper_pearson(rate, n):
     scores, true = drawn(rate, np.random.default_rng(0), (1_000, n))
     made = [estimate(row, within=(0, 1)) for row in scores]
     assert {one.method for one in made} == {"bounded"}
@@ -88,7 +88,7 @@ def test_success_rate(rate, n):
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_successes_over_tasks(n):
+def test_success_rate_interval_covers_over_several_tasks(n):
     rng, rates = np.random.default_rng(n), np.array([0.5, 0.8, 0.9, 0.97])
     made = [estimate((rng.random((n, 4)) < rates).astype(float), within=(0, 1)) for _ in range(500)]
     assert np.mean([one.low <= rates.mean() <= one.high for one in made]) >= AT_LEAST
@@ -99,7 +99,7 @@ def test_successes_over_tasks(n):
     "kind", [pytest.param("normal", marks=pytest.mark.slow), "log-normal", "0.7"]
 )
 @pytest.mark.parametrize("what", ["mean", "iqm"])
-def test_over_tasks(what, kind, n):
+def test_aggregate_intervals_cover_over_several_tasks(what, kind, n):
     rng = np.random.default_rng(1)
     true = drawn(kind, rng, (1,))[1]
     if what == "iqm":
@@ -120,13 +120,13 @@ def test_over_tasks(what, kind, n):
     ("shift", "true"),
     [(0.0, 0.5), pytest.param(1.0, 0.7602, marks=pytest.mark.slow), (3.0, 0.9831)],
 )
-def test_probability_of_improvement(n, shift, true):
+def test_probability_of_improvement_interval_covers(n, shift, true):
     rng = np.random.default_rng(2)
     made = [improve(rng.normal(shift, size=n), rng.normal(size=n)) for _ in range(300)]
     assert np.mean([one.low <= true <= one.high for one in made]) >= AT_LEAST - 0.02
 
 
-def test_profile_band():
+def test_performance_profile_band_covers():
     rng, taus = np.random.default_rng(3), np.array([-1.0, 0.0, 1.0])
     true = np.array([0.8413, 0.5, 0.1587])
     held = []

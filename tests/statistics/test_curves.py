@@ -20,7 +20,7 @@ from sterling.statistics import (
 from sterling.types import Mistake
 
 
-def test_a_run_is_a_whole_curve():
+def test_learning_curve_area_resamples_whole_runs():
     # a pure run effect, constant over 50 points of time: the area knows no more than one point
     effect = np.random.default_rng(0).normal(size=10)
     curves = np.repeat(effect[:, None], 50, axis=1)
@@ -32,7 +32,7 @@ def test_a_run_is_a_whole_curve():
     assert area.high - area.low > 5 * (high - low)
 
 
-def test_area_by_hand():
+def test_learning_curve_area_matches_hand_values():
     # steps 0, 1, 3: trapezoids 1.5 + 5 over 3
     assert auc([[1.0, 2.0, 3.0]], [0, 1, 3]).value == pytest.approx(6.5 / 3)
     assert auc([[4.0], [6.0]]).value == 5.0
@@ -46,7 +46,7 @@ def test_area_by_hand():
         auc([[1.0, 2.0]], [1, 2, 3])
 
 
-def test_curve():
+def test_learning_curve_interval_band_and_tolerance():
     runs = np.array([[0.0, 1.0], [2.0, 5.0], [4.0, 3.0], [6.0, 7.0], [8.0, 9.0]])
     made = curve(runs, [10, 20], band=1.0)
     assert made.median.tolist() == [4.0, 5.0]
@@ -61,7 +61,7 @@ def test_curve():
         curve([1.0, 2.0])
 
 
-def test_failed_curves():
+def test_learning_curves_of_failed_runs_must_be_declared():
     runs = np.array([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
     with pytest.raises(Mistake, match="1 of 3 failed"):
         curve(runs)
@@ -73,7 +73,7 @@ def test_failed_curves():
         auc(runs)
 
 
-def test_tolerance_is_what_n_runs_support():
+def test_tolerance_band_confidence_is_what_n_runs_support():
     runs = np.arange(10.0)
     made = tolerance(runs, 0.8)
     assert (made.low, made.high) == (0.0, 9.0)
@@ -86,7 +86,7 @@ def test_tolerance_is_what_n_runs_support():
     assert many.high - many.low < 95
 
 
-def test_tolerance_holds_what_it_says():
+def test_tolerance_band_covers_as_stated():
     rng = np.random.default_rng(0)
     held = []
     for _ in range(1000):
@@ -100,7 +100,7 @@ def test_tolerance_holds_what_it_says():
         tolerance([1.0, 2.0], 80)
 
 
-def test_power():
+def test_seed_power_and_needed_runs_match_known_values():
     # Cohen (1988): 64 runs of each for d = 0.5, 26 for 0.8, 17 for 1
     assert [need(effect) for effect in (0.5, 0.8, 1.0)] == [64, 26, 17]
     assert power(0.5, 64) == pytest.approx(0.8015, abs=1e-4)
@@ -119,7 +119,7 @@ def test_power():
             wrong()
 
 
-def test_generalisation_gap_is_paired():
+def test_generalisation_gap_pairs_runs():
     rng = np.random.default_rng(0)
     skill = rng.normal(0, 10, (6, 1))
     train, test = skill + rng.normal(1, 0.1, (6, 4)), skill + rng.normal(0, 0.1, (6, 9))
@@ -132,7 +132,7 @@ def test_generalisation_gap_is_paired():
         generalisation_gap(train, test, failed="exclude")
 
 
-def test_worst_context():
+def test_worst_context_is_the_one_of_lowest_mean_and_matches_cvar():
     rng = np.random.default_rng(0)
     scores = Scores.from_values(
         rng.normal([3.0, 1.0, 2.0], 0.1, (5, 3)), tasks=["light", "heavy", "long"]
@@ -149,7 +149,7 @@ def test_worst_context():
     assert tail.value == pytest.approx(made.estimate.value)
 
 
-def test_ranks_may_change_between_contexts():
+def test_rank_changes_between_contexts_are_found():
     rng = np.random.default_rng(0)
     point = {"a": rng.normal(2, 0.1, 5), "b": rng.normal(1, 0.1, 5)}
     family = {"a": rng.normal(1, 0.1, (5, 3)), "b": rng.normal(2, 0.1, (5, 3))}
@@ -162,12 +162,12 @@ def test_ranks_may_change_between_contexts():
         rank_changes(point, {"a": [1.0]})
 
 
-def test_one_run_has_no_tolerance_to_be_sure_of():
+def test_tolerance_band_of_one_run_is_empty():
     made = tolerance([4.0])
     assert (made.low, made.high, made.confidence, made.n) == (None, None, 0.0, 1)
 
 
-def test_points_at_which_all_runs_are_equal_have_no_interval_unless_bounds_are_declared():
+def test_learning_curve_points_of_equal_runs_have_no_interval_without_bounds():
     runs = np.array([[5.0, 1.0], [5.0, 2.0], [5.0, 2.0]])  # at the second they differ by 1
     made, inside = curve(runs), curve(runs, within=(0.0, 10.0))
     assert np.isnan([made.low[0], made.high[0]]).all()

@@ -28,7 +28,7 @@ RAGGED = Scores.from_values(
 
 
 @pytest.mark.parametrize("what", ["mean", "median", "iqm", "gap", "cvar", "worst"])
-def test_one_run_has_no_interval(what):
+def test_estimate_of_one_run_has_no_interval_for_any_aggregate(what):
     for scores in ([5.0], [[5.0, 6.0]]):
         made = estimate(scores, what)
         assert (made.low, made.high, made.n, made.method) == (None, None, 1, "none (one run)")
@@ -39,18 +39,18 @@ def test_one_run_has_no_interval(what):
     assert str(tolerance([1.0])) == "one run shows no spread"
 
 
-def test_fewer_than_four_scores_have_no_quarters():
+def test_iqm_of_fewer_than_four_scores_is_the_mean():
     assert estimate([1.0, 2.0, 9.0], "iqm").value == pytest.approx(4.0)  # the mean
     assert estimate([1.0, 2.0, 3.0, 9.0], "iqm").value == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("what", ["mean", "median", "iqm", "gap", "cvar", "worst"])
-def test_constant_scores(what):
+def test_estimate_of_constant_scores_has_no_interval(what):
     made = estimate(np.full((4, 3), 0.3), what, draws=200)
     assert (made.low, made.high, made.method) == (None, None, "none (no spread seen)")
 
 
-def test_constant_successes_are_not_certain():
+def test_success_rate_of_all_successes_still_has_an_interval():
     made = estimate([1, 1, 1, 1, 1], within=(0, 1))
     assert (made.method, made.high) == ("bounded", 1.0)
     assert made.low == pytest.approx(0.4781762499)
@@ -59,7 +59,7 @@ def test_constant_successes_are_not_certain():
     assert iqm.low is None  # a mean is what successes have
 
 
-def test_rates_of_several_episodes():
+def test_success_rate_over_several_episodes_uses_the_beta_interval():
     rates = [0.9, 1.0, 0.95, 0.85]
     made = estimate(rates, episodes=20)
     assert made.method == "beta"
@@ -69,13 +69,13 @@ def test_rates_of_several_episodes():
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
-def test_runs_that_all_agree_do_not_say_how_much_episodes_of_one_run_agree(rate):
+def test_success_rate_of_identical_runs_ignores_the_episode_count(rate):
     """Runs that always or never succeed are five observations, however many episodes they have."""
     many, once = estimate([rate] * 5, episodes=20), estimate([rate] * 5, within=(0, 1))
     assert (many.low, many.high) == pytest.approx((once.low, once.high))
 
 
-def test_unequal_numbers_of_runs():
+def test_estimate_accepts_unequal_run_counts_per_task():
     made = estimate(RAGGED)
     assert made.value == pytest.approx((2.5 + 15.0) / 2)  # each task counts the same
     assert made.n == 2
@@ -90,7 +90,7 @@ def test_unequal_numbers_of_runs():
         estimate(RAGGED, shared=True)
 
 
-def test_a_missing_task_is_said():
+def test_score_table_names_a_missing_task():
     scores = Scores.from_values([[1.0, NAN]], tasks=["Ant", "Hopper"], mask=[[True, False]])
     with pytest.raises(Mistake, match="no run counts on task 'Hopper'; select"):
         estimate(scores)
@@ -101,7 +101,7 @@ def test_a_missing_task_is_said():
         ranks({"a": [1.0], "b": [[1.0, 2.0]]})
 
 
-def test_ties_count_half():
+def test_probability_of_improvement_counts_ties_half():
     assert improve([1.0, 1.0], [1.0, 1.0]).value == 0.5
     assert improve([1.0, 2.0], [1.0, 3.0]).value == pytest.approx((0.5 + 0 + 1 + 0) / 4)
     made = ranks({"a": [[1.0, 2.0]] * 3, "b": [[1.0, 3.0]] * 3}, draws=50)
@@ -114,7 +114,7 @@ def test_ties_count_half():
     assert made.rank_probabilities("d").tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
-def test_a_clean_sweep_is_not_certain():
+def test_probability_of_improvement_of_a_clean_sweep_is_not_certain():
     made = improve([4.0, 5.0, 6.0], [1.0, 2.0, 3.0])
     assert (made.value, made.high) == (1.0, 1.0)
     assert made.low < 0.5  # three against three never show anything at 95 %
@@ -122,7 +122,7 @@ def test_a_clean_sweep_is_not_certain():
     assert improve([4.0, 5.0], [1.0, 2.0], interval="bootstrap").low == 1.0  # as elsewhere
 
 
-def test_failed_runs_in_every_function():
+def test_failed_runs_must_be_declared_in_every_statistic():
     scores = [1.0, NAN, 3.0]
     with pytest.raises(Mistake, match="say what they count as"):
         improve(scores, [1.0, 2.0])
@@ -132,14 +132,14 @@ def test_failed_runs_in_every_function():
     assert tolerance(scores, failed="exclude").n == 2
 
 
-def test_a_function_of_the_table():
+def test_estimate_accepts_a_function_of_the_score_table():
     scores = np.random.default_rng(0).normal(size=(6, 3))
     made = estimate(scores, lambda table: table.max(0).mean(), draws=200)
     assert made.value == pytest.approx(scores.max(0).mean())
     assert made.low < made.value < made.high
 
 
-def test_shared_runs_keep_their_rows():
+def test_shared_runs_are_resampled_as_whole_rows():
     # each run is good or bad everywhere: its tasks are no independent evidence
     scores = np.repeat(np.random.default_rng(0).normal(size=(5, 1)), 20, axis=1)
     apart, together = estimate(scores), estimate(scores, shared=True)
@@ -149,7 +149,7 @@ def test_shared_runs_keep_their_rows():
     assert iqm.high - iqm.low > 2 * (estimate(scores, "iqm", draws=500).high - iqm.value)
 
 
-def test_the_worst_possible_score_must_be_declared_where_failures_count_as_it():
+def test_failed_worst_needs_a_declared_worst_score():
     for asked in (
         improve,
         lambda *scores, **how: ranks(dict(zip("ab", scores, strict=True)), **how),
@@ -158,12 +158,12 @@ def test_the_worst_possible_score_must_be_declared_where_failures_count_as_it():
             asked([1.0, NAN], [1.0, 2.0], failed="worst")
 
 
-def test_the_median_of_one_task_is_that_of_its_runs():
+def test_median_of_one_task_is_the_median_of_its_runs():
     assert estimate([1.0, 2.0, 10.0], "median").value == 2.0
     assert estimate([[1.0, 5.0], [2.0, 5.0], [12.0, 5.0]], "median").value == 5.0  # of task means
 
 
-def test_only_an_end_beside_one_half_is_shown_as_beyond_it():
+def test_probability_format_shows_the_side_of_one_half():
     def shown(low, high):
         return format_probability(Estimate(0.8, low, high, 5, "exact", 0.95))
 
@@ -172,12 +172,12 @@ def test_only_an_end_beside_one_half_is_shown_as_beyond_it():
     assert shown(0.1, 0.498) == "0.80 [0.10, <0.50]"
 
 
-def test_no_scores_at_all_have_no_estimate_whatever_failed_ones_count_as():
+def test_headline_of_no_scores_has_no_estimate():
     for failed in (None, 0.0, "exclude"):
         assert headline([], failed=failed).made is None
 
 
-def test_rounding_puts_no_end_past_a_value_of_either_sign():
+def test_interval_trimming_never_passes_the_estimate():
     for value in (5.0, -5.0):
         found = _trim_to_bounds(
             value + 1e-12, value - 1e-12, value, (None, None), find_aggregate("mean")
@@ -185,11 +185,11 @@ def test_rounding_puts_no_end_past_a_value_of_either_sign():
         assert found == (value, value)
 
 
-def test_a_task_without_spread_hides_no_skewness_of_the_others():
+def test_skewness_ignores_tasks_without_spread():
     runs, skewness = effective_runs_and_skewness(make_sample([[1.0, 1.0], [1.0, 2.0], [1.0, 9.0]]))
     assert (runs, float(skewness) > 0.1) == (3.0, True)
 
 
-def test_a_profile_has_a_level_between_0_and_1():
+def test_performance_profile_refuses_a_level_outside_0_and_1():
     with pytest.raises(Mistake, match="level"):
         profile([1.0, 2.0], [0.0, 1.0], level=2.0)

@@ -8,7 +8,7 @@ from sterling.types import Mistake
 SCORES = [900.0, 950.0, None, None, None]
 
 
-def test_failed_seeds_leave_no_single_number():
+def test_headline_with_failed_seeds_has_no_single_number():
     made = headline(SCORES)
     assert made.made is None
     assert made.lost == 3
@@ -22,7 +22,7 @@ def test_failed_seeds_leave_no_single_number():
     assert Headline.from_json(plain) == made
 
 
-def test_where_the_worst_is_known_failures_are_counted_at_it_beside():
+def test_headline_shows_failures_at_the_declared_worst_score():
     made = headline(SCORES, within=(0, 1000))
     assert made.made is None
     counted = estimate([900.0, 950.0, 0, 0, 0], within=(0, 1000))
@@ -37,7 +37,7 @@ def test_where_the_worst_is_known_failures_are_counted_at_it_beside():
 @pytest.mark.parametrize(
     ("failed", "value"), [("exclude", 925.0), ("worst", 370.0), (-100.0, 310.0)]
 )
-def test_the_caller_chooses(failed, value):
+def test_headline_counts_failures_as_the_caller_declares(failed, value):
     made = headline(SCORES, failed=failed, within=(0 if failed != -100.0 else None, 1000))
     assert made.made.value == value
     assert "3 of 5 failed" in made.made.method
@@ -46,7 +46,7 @@ def test_the_caller_chooses(failed, value):
         headline(SCORES, failed="worst")
 
 
-def test_all_failed_and_none():
+def test_headline_of_all_failed_and_of_no_failed_seeds():
     assert str(headline([None, None])) == "2 of 2 seeds failed"
     assert headline([None, None]).to_json()["estimate"] is None
     assert headline([None, None], failed="worst", within=(0, 1)).made.value == 0.0
@@ -55,7 +55,7 @@ def test_all_failed_and_none():
     assert "failed" not in whole.to_json()
 
 
-def test_few_seeds_stand_beside_the_interval():
+def test_headline_lists_few_seeds_beside_the_interval():
     made = headline([400.0, 500.0, None, 450.0], failed=0.0)
     assert made.seeds == "400, 500, failed, 450"
     assert "seeds 400, 500, failed, 450" in made.full_text()
@@ -63,7 +63,7 @@ def test_few_seeds_stand_beside_the_interval():
     assert headline([1.0] * 6).seeds == ""
 
 
-def test_files_from_before_are_read():
+def test_headline_reads_older_json():
     old = {"per_seed": [1.0, 2.0], "estimate": 1.5, "low": 0.0, "high": 3.0, "n": 2}
     old |= {"method": "skew-t", "level": 0.95}
     made = Headline.from_json(old)

@@ -7,7 +7,7 @@ from sterling.statistics import Estimate, estimate
 from sterling.types import Mistake
 
 
-def test_known_interval():
+def test_t_interval_of_five_scores_matches_hand_values():
     # mean 3, s = sqrt(2.5), s / sqrt(5) = 0.70711; t table: t_4(0.975) = 2.776
     made = estimate([1.0, 2.0, 3.0, 4.0, 5.0], interval="t")
     assert made.value == 3.0
@@ -16,19 +16,19 @@ def test_known_interval():
     assert (made.n, made.method, made.level) == (5, "t", 0.95)
 
 
-def test_two_runs_need_a_wide_interval():
+def test_t_interval_of_two_runs_is_wide():
     made = estimate([0, 2], interval="t")  # s / sqrt(2) = 1; t_1(0.975) = 12.706
     assert made.high - made.value == pytest.approx(12.706, abs=1e-3)
 
 
-def test_level():
+def test_t_interval_follows_the_confidence_level():
     made = estimate(
         np.asarray([1.0, 2.0, 3.0, 4.0, 5.0]), level=0.9, interval="t"
     )  # t_4(0.95) = 2.132
     assert made.high - made.value == pytest.approx(2.132 * 0.70711, abs=1e-3)
 
 
-def test_an_interval_ends_where_the_number_must():
+def test_estimate_interval_is_cut_at_declared_bounds():
     wide = estimate([0.9, 0.94, 0.7])
     assert wide.low > 0.0
     assert wide.high > 1.0
@@ -38,20 +38,20 @@ def test_an_interval_ends_where_the_number_must():
     assert estimate([0.5], within=(0.0, 1.0)).high is None
 
 
-def test_five_seeds_at_the_cap():
+def test_estimate_of_five_seeds_at_the_cap():
     made = estimate([500.0] * 5, within=(0, 500))
     assert str(made) == "500.0 [239.1, 500.0]"
     assert made.method == "bounded"
 
 
-def test_scores_near_a_cap_stay_below_it_and_allow_for_a_failure():
+def test_estimate_near_a_cap_stays_below_and_allows_for_failure():
     made = estimate([500, 500, 487], within=(0, 500))
     assert 100 < made.low < 200  # three seeds that did not fail: one in three might
     assert made.value < made.high <= 500
     assert estimate([500, 500, 487]).high > 500  # undeclared
 
 
-def test_returns_of_0_are_no_success_rates():
+def test_estimate_does_not_treat_zero_returns_as_success_rates():
     made = estimate([0.0, 0.0, 0.0])  # points of Montezuma's Revenge
     assert (made.low, made.high) == (None, None)
     assert str(made) == "0.000 (no spread seen in 3)"
@@ -59,7 +59,7 @@ def test_returns_of_0_are_no_success_rates():
     assert estimate([0, 0, 0], within=(0, 1)).high == pytest.approx(1 - 0.025 ** (1 / 3))
 
 
-def test_ppo_on_cartpole_is_never_worse_than_nothing():
+def test_estimate_of_cartpole_returns_stays_within_bounds():
     made = estimate([242.6 + 100 * x for x in (-1, 1, 0.5, -0.5, 0)], within=(0, 500))
     assert 0 <= made.low < made.high <= 500
     assert made.high - made.low < 250
@@ -67,7 +67,7 @@ def test_ppo_on_cartpole_is_never_worse_than_nothing():
     assert (with_one_at_the_cap.low, with_one_at_the_cap.high) == pytest.approx((55, 464), abs=5)
 
 
-def test_one_declared_bound_gives_one_bounded_end():
+def test_estimate_with_one_declared_bound_has_one_bounded_end():
     scores = [0.0, 20.0, 3.0]
     made, students = estimate(scores, within=(0, None)), estimate(scores)
     assert made.method == "bounded below, t above"
@@ -79,7 +79,7 @@ def test_one_declared_bound_gives_one_bounded_end():
     assert estimate([20, 21, 22], within=(0, None)).method == "t"  # far from it
 
 
-def test_a_wrong_declaration_is_dropped_and_said():
+def test_estimate_drops_and_reports_a_violated_bound():
     made = estimate([3.0, 700.0, 200.0], within=(0, 500))
     assert made.method.endswith("declared upper bound 500 dropped: a score is 700")
     assert made.high > 500
@@ -91,21 +91,21 @@ def test_a_wrong_declaration_is_dropped_and_said():
         estimate([1.0], within=(0, 1, 2))
 
 
-def test_what_so_many_seeds_cannot_exclude():
+def test_estimate_caution_names_the_unseen_collapse_share():
     text = "a collapse of up to 45 % of all runs would have stayed unseen in 5 seeds"
     assert estimate([1.0, 2.0, 3.0, 4.0, 5.0]).caution == text
     assert estimate([500.0] * 5, within=(0, 500)).caution == ""  # the interval allows for it
     assert estimate([1.0]).caution == ""
 
 
-def test_one_run_has_no_interval():
+def test_estimate_of_one_run_has_no_interval():
     made = estimate([4512.3])
     assert (made.value, made.low, made.high, made.n) == (4512.3, None, None, 1)
     assert made.method == "none (one run)"
     assert str(made) == "4512 (one run, no interval)"
 
 
-def test_equal_runs_show_no_spread():
+def test_estimate_of_equal_runs_has_no_interval_without_bounds():
     made = estimate([0.1, 0.1, 0.1])
     assert (made.value, made.low, made.high) == (pytest.approx(0.1), None, None)
     assert made.method == "none (no spread seen)"
@@ -124,18 +124,18 @@ def test_equal_runs_show_no_spread():
         ([-2.0, -2.0], "-2.000 (no spread seen in 2)"),
     ],
 )
-def test_written(scores, text):
+def test_estimate_text_format(scores, text):
     assert str(estimate(scores, interval="t")) == text
 
 
-def test_to_json():
+def test_estimate_to_json():
     assert estimate([3.0, 3.0]).to_json() == {
         "value": 3.0, "low": None, "high": None, "n": 2, "method": "none (no spread seen)",
         "level": 0.95,
     }  # fmt: skip
 
 
-def test_what_a_failed_run_counts_as_must_be_said():
+def test_estimate_of_non_finite_scores_needs_a_failed_declaration():
     scores = [1.0, 2.0, float("nan"), 4.0]
     with pytest.raises(Mistake, match=r"1 of 4 scores are not finite .* failed=<number>"):
         estimate(scores)
@@ -157,7 +157,7 @@ def test_what_a_failed_run_counts_as_must_be_said():
         estimate(scores, failed=float("nan"))
 
 
-def test_wrong_use():
+def test_estimate_refuses_invalid_arguments():
     with pytest.raises(Mistake, match="at least one score per run"):
         estimate([])
     with pytest.raises(Mistake, match="between 0 and 1"):
@@ -180,7 +180,7 @@ def test_wrong_use():
         estimate([[1.0, 2.0], [2.0, 3.0]], "iqm", key=-1)
 
 
-def test_from_json():
+def test_estimate_from_json():
     made = estimate([1.0, 2.0])
     plain = made.to_json()
     assert Estimate.from_json({**plain, "per_seed": [1.0, 2.0]}) == made

@@ -26,7 +26,7 @@ def run_folder(path, algorithm, environment, scores, seeds=None):
     return path
 
 
-def test_run_folders(tmp_path):
+def test_load_scores_from_run_folders(tmp_path):
     ppo = [
         run_folder(tmp_path / "ppo-a", "ppo", "Ant-v5", [1.0, 2.0]),
         run_folder(tmp_path / "ppo-b", "ppo", "Hopper-v5", [3.0, None], [0, 7]),
@@ -47,7 +47,7 @@ def test_run_folders(tmp_path):
         Scores.load(*ppo, sac)
 
 
-def test_two_settings_of_one_algorithm_keep_apart(tmp_path):
+def test_load_scores_keeps_two_settings_of_one_algorithm_apart(tmp_path):
     slow = run_folder(tmp_path / "slow", "ppo", "Ant-v5", [1.0, 2.0])
     fast = run_folder(tmp_path / "fast", "ppo", "Ant-v5", [3.0, 4.0])
     assert list(load(slow, fast)) == ["slow", "fast"]
@@ -58,7 +58,7 @@ def test_two_settings_of_one_algorithm_keep_apart(tmp_path):
         load(tmp_path / "one" / "same", tmp_path / "other" / "same")
 
 
-def test_curves_of_run_folders(tmp_path):
+def test_load_scores_curves_from_run_folders(tmp_path):
     folder = run_folder(tmp_path / "run", "ppo", "Ant-v5", [1.0, 2.0])
     scores = load(folder, what="curve")["ppo"]
     assert scores.steps.tolist() == [10.0, 30.0]
@@ -68,7 +68,7 @@ def test_curves_of_run_folders(tmp_path):
     assert np.isnan(load(failed, what="curve")["ppo"].values[1, 0]).tolist() == [False, True]
 
 
-def test_curves_of_two_environments_share_the_steps_of_the_first(tmp_path):
+def test_load_scores_curves_of_two_environments_share_steps(tmp_path):
     def logged(name, environment, rows):
         folder = run_folder(tmp_path / name, "ppo", environment, [1.0, 2.0])
         lines = [json.dumps({"step": at, "data/return": both}) + "\n" for at, both in rows]
@@ -87,7 +87,7 @@ def test_curves_of_two_environments_share_the_steps_of_the_first(tmp_path):
         load(ant, late, what="curve")
 
 
-def test_several_files_are_joined_unless_they_hold_one_name_twice(tmp_path):
+def test_load_scores_joins_files_unless_a_name_repeats(tmp_path):
     one, two, again = (tmp_path / f"{name}.csv" for name in ("one", "two", "again"))
     one.write_text("PPO\n1\n2\n")
     two.write_text("SAC\n3\n4\n")
@@ -101,7 +101,7 @@ def test_several_files_are_joined_unless_they_hold_one_name_twice(tmp_path):
         load(one, two, again)
 
 
-def test_long_csv(tmp_path):
+def test_load_scores_from_long_csv(tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text(
         "algorithm,env,seed,return\nppo,Ant,0,1\nppo,Ant,1,2\nppo,Hopper,0,\nppo,Hopper,1,nan\n"
@@ -121,7 +121,7 @@ def test_long_csv(tmp_path):
         load(timed)
 
 
-def test_wide_csv(tmp_path):
+def test_load_scores_from_wide_csv(tmp_path):
     path = tmp_path / "walker.csv"
     path.write_text(",PPO,SAC\n0,1.5,2.5\n1,3.5,\n")  # as adastop and pandas write them
     found = load(path)
@@ -137,7 +137,7 @@ def test_wide_csv(tmp_path):
         load(path)
 
 
-def test_wide_csv_of_curves(tmp_path):
+def test_load_scores_curves_from_wide_csv(tmp_path):
     path = tmp_path / "runs.csv"
     path.write_text("Step,ppo,sac\n1000,1,2\n2000,3,\n3000,5,6\n")
     found = load(path)
@@ -155,7 +155,7 @@ def test_wide_csv_of_curves(tmp_path):
         load(path)
 
 
-def test_runs_that_are_logged_at_steps_of_their_own(tmp_path, monkeypatch):
+def test_load_scores_aligns_runs_logged_at_different_steps(tmp_path, monkeypatch):
     path = tmp_path / "own.csv"
     path.write_text("seed,step,score\n0,10,1\n0,20,3\n1,11,2\n1,15,nan\n1,21,4\n2,10,7\n2,12,nan\n")
     scores = Scores.load(path)
@@ -174,7 +174,7 @@ def test_runs_that_are_logged_at_steps_of_their_own(tmp_path, monkeypatch):
     np.testing.assert_array_equal(few.final().values[:, 0], [3.0, 4.0, np.nan])
 
 
-def test_json(tmp_path):
+def test_load_scores_from_json(tmp_path):
     path = tmp_path / "SPR.json"
     path.write_text(json.dumps({"Alien": [1, 2, 3], "Pong": [-1, None]}))
     scores = Scores.load(path)
@@ -197,7 +197,7 @@ def test_json(tmp_path):
         load(path)
 
 
-def test_files_that_are_not_there(tmp_path):
+def test_load_scores_refuses_missing_and_unknown_files(tmp_path):
     with pytest.raises(Mistake, match="nothing to load"):
         load()
     with pytest.raises(Mistake, match="does not exist"):
@@ -209,7 +209,7 @@ def test_files_that_are_not_there(tmp_path):
         load(tmp_path / "notes.txt")
 
 
-def test_tables_are_whole():
+def test_normalisation_tables_are_complete():
     assert tables() == ["atari", "d4rl", "dmc", "minatar", "mujoco-td3"]
     assert len(table("atari").scores) == 57
     for name in tables():
@@ -221,7 +221,7 @@ def test_tables_are_whole():
             assert low < high
 
 
-def test_known_references():
+def test_normalisation_table_references_match_published_values():
     assert table("atari").references("ALE/Breakout-v5") == (1.7, 30.5)
     assert table("atari").references("BreakoutNoFrameskip-v4") == (1.7, 30.5)
     assert table("atari").references("road_runner") == (11.5, 7845.0)
@@ -236,7 +236,7 @@ def test_known_references():
         table("procgen")
 
 
-def test_the_longest_ending_of_a_task_is_taken_off():
+def test_normalisation_table_strips_the_longest_task_suffix():
     two = Table(
         "own",
         1,
@@ -250,7 +250,7 @@ def test_the_longest_ending_of_a_task_is_taken_off():
     assert two.references("maze-dense") == (0.0, 1.0)
 
 
-def test_games_of_minatar_are_not_ataris():
+def test_normalisation_table_tells_minatar_from_atari():
     for name in ("Breakout-MinAtar", "MinAtar/Breakout-v1", "minatar:breakout"):
         assert table("minatar").references(name) == (0.0, 28.0)
         with pytest.raises(
@@ -264,7 +264,7 @@ def test_games_of_minatar_are_not_ataris():
     assert both.references("ALE/Breakout-v5") == (0.0, 30.0)
 
 
-def test_normalised_scores_say_by_what():
+def test_normalised_scores_name_their_table():
     scores = Scores.from_values(
         [[1.7, -20.7], [30.5, 14.6]], tasks=["Breakout", "Pong"], name="ppo"
     )
@@ -280,12 +280,12 @@ def test_normalised_scores_say_by_what():
         normalise([[5.0]], flat, tasks=["a"])
 
 
-def test_normalised_curves():
+def test_normalise_applies_to_learning_curves():
     curves = Scores.from_values(np.full((2, 1, 3), 500.0), tasks=["walker-run"], steps=[0, 1, 2])
     assert (normalise(curves, "dmc").values == 0.5).all()
 
 
-def test_names_must_fit():
+def test_scores_refuse_names_that_do_not_match():
     with pytest.raises(Mistake, match="do not match a table"):
         Scores.from_values([[1.0, 2.0]], tasks=["a"])
     with pytest.raises(Mistake, match="named twice"):

@@ -12,7 +12,7 @@ def of_means(scores, within, **rest):
     return made
 
 
-def test_without_bounds_it_is_refused():
+def test_comparison_of_means_refuses_missing_bounds():
     scores = {"a": np.arange(5.0), "b": np.arange(5.0)}
     with pytest.raises(Mistake, match=r"needs the bounds of the scores, within=\(low, high\)"):
         compare(scores, about="mean")
@@ -25,14 +25,14 @@ def test_without_bounds_it_is_refused():
         compare(scores, about="median")
 
 
-def test_a_collapse_that_no_run_showed_decides_nothing():
+def test_comparison_of_means_allows_for_an_unseen_collapse():
     steady, lucky = np.linspace(790, 810, 5), np.full(5, 1000.0)
     made = of_means({"a": lucky, "b": steady}, (0.0, 1000.0), interims=1)
     assert made.verdict == "equal"
     assert made.means.low < 0.0 < made.difference < made.means.high
 
 
-def test_a_large_difference_of_means_is_decided_and_the_interval_says_so():
+def test_comparison_of_means_decides_a_large_difference():
     low, high = np.linspace(50, 60, 20), np.linspace(440, 450, 20)
     made = of_means({"a": high, "b": low}, (0.0, 500.0), interims=1, per_interim=None)
     assert (made.verdict, made.about) == ("larger", "mean")
@@ -44,7 +44,7 @@ def test_a_large_difference_of_means_is_decided_and_the_interval_says_so():
     assert early.decisions[0].interim > 1  # five runs leave too much open
 
 
-def test_an_interval_that_touches_0_decides_nothing():
+def test_comparison_of_means_is_equal_where_the_interval_touches_0():
     """Five of five at a bound, one-sided error 1/32: Clopper and Pearson's ends are 1/2, so the
     means of two such algorithms lie in [-1, 0] and [0, 1]; (1/2)^5 = 1/32."""
     runs = {"a": np.full(5, -1.0), "b": np.full(5, 1.0)}
@@ -54,7 +54,7 @@ def test_an_interval_that_touches_0_decides_nothing():
     assert (back.means.low, back.means.high, back.verdict) == (0.0, 2.0, "equal")
 
 
-def test_a_look_waits_for_its_runs():
+def test_comparison_of_means_waits_for_the_runs_of_a_look():
     scores = {"a": np.linspace(0.4, 0.6, 5), "b": np.linspace(0.5, 0.7, 5)}
     made = compare(scores, about="mean", within=(0.0, 1.0), interims=3)
     assert (made.interim, made.finished) == (1, False)

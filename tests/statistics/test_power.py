@@ -12,7 +12,7 @@ from sterling.types import Mistake
 @pytest.mark.parametrize(
     ("effect", "n", "alpha"), [(0.5, 20, 0.05), (1.0, 10, 0.05), (1.5, 5, 0.05), (1.0, 10, 0.01)]
 )
-def test_the_power_of_t_is_how_often_students_test_rejects(effect, n, alpha):
+def test_t_test_power_equals_the_simulated_rejection_rate(effect, n, alpha):
     rng = np.random.default_rng(0)
     first, second = rng.normal(effect, 1.0, (n, 20_000)), rng.normal(0.0, 1.0, (n, 20_000))
     rejected = (stats.ttest_ind(first, second).pvalue < alpha).mean()
@@ -21,7 +21,7 @@ def test_the_power_of_t_is_how_often_students_test_rejects(effect, n, alpha):
 
 @pytest.mark.parametrize("effect", [0.3, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("wanted", [0.5, 0.8, 0.95])
-def test_the_runs_needed_are_the_first_that_suffice(effect, wanted):
+def test_needed_runs_are_the_fewest_that_reach_the_power(effect, wanted):
     runs = need(effect, wanted)
     assert power(effect, runs) >= wanted
     assert runs == 2 or power(effect, runs - 1) < wanted
@@ -40,11 +40,11 @@ def test_the_runs_needed_are_the_first_that_suffice(effect, wanted):
         (1.0, 0.3, 0.01, 8),  # nor do 7 at 1 %: 2^-6 > 1.25 x 0.01
     ],
 )
-def test_the_runs_for_a_tendency_are_noethers(probability, wanted, alpha, runs):
+def test_runs_to_show_a_tendency_follow_noethers_formula(probability, wanted, alpha, runs):
     assert runs_to_show_tendency(probability, wanted, alpha=alpha) == runs
 
 
-def test_an_effect_is_a_tendency_of_normal_scores():
+def test_normal_effect_size_equals_its_tendency():
     """P(first > second) is Phi(effect / sqrt 2): 0.7602 for one standard deviation."""
     for effect in (0.5, 1.0, -1.0):
         share = float(stats.norm.cdf(effect / np.sqrt(2.0)))
@@ -55,13 +55,13 @@ def test_an_effect_is_a_tendency_of_normal_scores():
     ("effect", "n", "interims", "seen"),
     [(2.0, 5, 1, 0.70), (1.0, 10, 1, 0.54), (1.5, 15, 3, 0.96), (0.0, 10, 1, 0.05)],
 )
-def test_the_power_of_compare_is_that_of_the_page(effect, n, interims, seen):
+def test_compare_power_equals_the_documented_values(effect, n, interims, seen):
     """docs/statistics.md; three standard errors of 100 comparisons are up to 0.15."""
     found = power(effect, n, test="compare", interims=interims, draws=100)
     assert found == pytest.approx(seen, abs=3.0 * np.sqrt(max(seen * (1 - seen), 0.04) / 100))
 
 
-def test_the_power_of_compare_depends_on_its_key_alone():
+def test_compare_power_is_deterministic_by_key():
     again = [power(1.0, 8, test="compare", draws=60, key=key) for key in (3, 3, 4)]
     assert again[0] == again[1]
     assert again[0] != again[2]
@@ -78,11 +78,11 @@ def test_the_power_of_compare_depends_on_its_key_alone():
         (lambda: power(1.0, 4, test="compare"), "cannot decide anything"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(wrong, said):
+def test_seed_power_refuses_invalid_arguments(wrong, said):
     with pytest.raises(Mistake, match=said):
         wrong()
 
 
-def test_power_lies_between_0_and_1_for_tendencies_too():
+def test_tendency_power_refuses_values_outside_0_and_1():
     with pytest.raises(Mistake, match="power"):
         runs_to_show_tendency(0.7, power=1.5)

@@ -17,7 +17,7 @@ quick = settings(max_examples=40)
 
 @quick
 @given(TABLES, st.lists(FINITE, min_size=1, max_size=8, unique=True))
-def test_profiles_fall(scores, taus):
+def test_performance_profiles_decrease(scores, taus):
     made = profile(scores, sorted(taus))
     for line in (made.value, made.low, made.high):
         assert (np.diff(line) <= 1e-12).all()
@@ -28,7 +28,7 @@ def test_profiles_fall(scores, taus):
 
 @quick
 @given(st.data(), SHAPES, st.integers(2, 6))
-def test_one_of_two_is_better_or_they_tie(data, shape, other):
+def test_probability_of_improvement_of_both_orders_sums_to_one(data, shape, other):
     first = data.draw(arrays(np.float64, shape, elements=FINITE))
     second = data.draw(arrays(np.float64, (other, shape[1]), elements=FINITE))
     there, back = improve(first, second), improve(second, first)
@@ -44,7 +44,7 @@ def test_one_of_two_is_better_or_they_tie(data, shape, other):
     st.floats(-500.0, 500.0),
     st.sampled_from(sorted(AGGREGATES_BY_NAME)),
 )
-def test_another_unit_changes_nothing_but_the_unit(scores, scale, shift, what):
+def test_estimate_is_equivariant_to_the_unit_of_scores(scores, scale, shift, what):
     if what == "gap":
         return  # it is in the unit of its gamma
     plain = estimate(scores, what, draws=200)
@@ -59,7 +59,7 @@ def test_another_unit_changes_nothing_but_the_unit(scores, scale, shift, what):
 
 @quick
 @given(TABLES)
-def test_mirrored_scores_have_a_mirrored_interval(scores):
+def test_estimate_interval_of_negated_scores_is_mirrored(scores):
     for bounds in (None, (-1e3, 1e3), (-1e3, None)):
         turned = None if bounds is None else (bounds[1] and -bounds[1], -bounds[0])
         made, mirrored = estimate(scores, within=bounds), estimate(-scores, within=turned)
@@ -88,7 +88,7 @@ def test_an_interval_holds_its_estimate_and_is_the_same_again(scores, what):
 
 @quick
 @given(TABLES)
-def test_bounds_are_never_left_and_a_declaration_changes_no_value(scores):
+def test_estimate_interval_respects_bounds_that_leave_the_value_unchanged(scores):
     plain = estimate(scores)
     for bounds in ((-1e3, 1e3), (-1e3, None), (None, 1e3)):
         made = estimate(scores, within=bounds)
@@ -101,7 +101,7 @@ def test_bounds_are_never_left_and_a_declaration_changes_no_value(scores):
 
 @quick
 @given(TABLES, st.randoms(use_true_random=False))
-def test_the_order_of_runs_is_nothing(scores, random):
+def test_estimate_ignores_the_order_of_runs(scores, random):
     order = list(range(len(scores)))
     random.shuffle(order)
     for what in ("mean", "median", "iqm", "gap"):
@@ -111,7 +111,7 @@ def test_the_order_of_runs_is_nothing(scores, random):
 
 @quick
 @given(TABLES, TABLES)
-def test_a_newcomer_changes_nobodys_numbers(scores, newcomer):
+def test_normalised_estimate_is_independent_of_other_algorithms(scores, newcomer):
     """Every statistic of one algorithm is a function of its own scores and a fixed table."""
     names = [f"walker-{i}" for i in range(scores.shape[1])]
     alone = estimate(normalise(scores, "dmc", tasks=names), "iqm", draws=150)
@@ -121,7 +121,7 @@ def test_a_newcomer_changes_nobodys_numbers(scores, newcomer):
 
 @quick
 @given(arrays(np.float64, (4, 12), elements=FINITE))
-def test_of_constant_curves_the_area_is_their_value(runs):
+def test_learning_curve_area_of_constant_curves_is_their_value(runs):
     level = np.repeat(runs[:, :1], 12, axis=1)
     one, other = auc(level), estimate(level[:, 0])
     assert one.value == pytest.approx(other.value, abs=1e-9)
@@ -129,7 +129,7 @@ def test_of_constant_curves_the_area_is_their_value(runs):
 
 @quick
 @given(TABLES, TABLES)
-def test_ranks_are_shared_out(first, second):
+def test_rank_probabilities_sum_to_one(first, second):
     tasks = min(first.shape[1], second.shape[1])
     made = ranks({"a": first[:, :tasks], "b": second[:, :tasks]}, draws=60)
     assert made.mean["a"].value + made.mean["b"].value == pytest.approx(3.0)
@@ -139,7 +139,7 @@ def test_ranks_are_shared_out(first, second):
 
 @settings(max_examples=15)
 @given(arrays(np.float64, (3, 10), elements=FINITE), st.permutations(["a", "b", "c"]))
-def test_the_order_of_names_decides_nothing(scores, order):
+def test_comparison_ignores_the_order_of_names(scores, order):
     runs = dict(zip("abc", scores, strict=True))
     one = compare(runs, interims=2, draws=300)
     other = compare({name: runs[name] for name in order}, interims=2, draws=300)

@@ -24,7 +24,7 @@ from sterling.statistics.comparisons.tendency import (
 
 
 @pytest.mark.parametrize(("n", "m", "decimals"), [(5, 5, 9), (4, 9, 9), (12, 7, 0), (20, 20, 0)])
-def test_the_statistic_is_scipys(n, m, decimals):
+def test_brunner_munzel_statistic_equals_scipy(n, m, decimals):
     rng = np.random.default_rng([n, m])
     for _ in range(20):  # without decimals there are many ties
         first, second = rng.normal(0, 3, n).round(decimals), rng.normal(1, 2, m).round(decimals)
@@ -37,7 +37,7 @@ def test_the_statistic_is_scipys(n, m, decimals):
         assert chance_of_t == pytest.approx(theirs.pvalue)
 
 
-def test_separation_is_more_extreme_than_anything_else():
+def test_brunner_munzel_of_separated_samples_is_the_most_extreme():
     """Its placements do not vary: without a least variance it could not be put in order."""
     found = []
     for chosen in itertools.combinations(range(10), 5):
@@ -51,7 +51,7 @@ def test_separation_is_more_extreme_than_anything_else():
     assert brunner_munzel(np.ones(5), np.ones(5))[0] == 0.0
 
 
-def test_a_steady_run_of_runs_is_a_sign_test():
+def test_sign_test_floor_of_steady_runs():
     steady = np.array([10.0, 10.1, 10.2, 10.3, 10.4])
     assert sign_test_floor(steady, steady + 5) == 2 / 2**5
     assert sign_test_floor(steady, np.array([1.0, 20, 21, 22, 23])) == pytest.approx(
@@ -66,7 +66,7 @@ def test_a_steady_run_of_runs_is_a_sign_test():
     assert sign_test_floor(capped, capped) == 1.0
 
 
-def test_so_few_runs_can_decide():
+def test_min_runs_to_decide_match_hand_values():
     assert [min_runs_to_decide(0.05, others) for others in (1, 2, 3, 7)] == [5, 6, 7, 8]
     assert (min_runs_to_decide(0.01), min_runs_to_decide(0.5)) == (8, 5)
     assert can_decide(5, 0.05)
@@ -83,7 +83,7 @@ def samples():
         yield first, rng.normal(0.0, 1.0, m).round(trial % 4)
 
 
-def test_the_interval_excludes_one_half_exactly_where_it_is_decided():
+def test_tendency_interval_excludes_one_half_exactly_if_decided():
     met = set()
     for first, second in samples():
         (made,) = compare({"a": first, "b": second}, interims=1, per_interim=None).decisions
@@ -100,7 +100,7 @@ def test_the_interval_excludes_one_half_exactly_where_it_is_decided():
     assert met == {"larger", "smaller", "equal"}
 
 
-def test_it_is_two_sided_and_swaps():
+def test_tendency_comparison_is_two_sided_and_antisymmetric():
     for first, second in itertools.islice(samples(), 20):
         made, back, turned = (
             compare({"a": x, "b": y}, interims=1, per_interim=None).decisions[0]
@@ -115,7 +115,7 @@ def test_it_is_two_sided_and_swaps():
 
 
 @pytest.mark.parametrize("name", ["normal", "collapsing"])
-def test_the_interval_holds_what_it_says(name):
+def test_tendency_interval_covers(name):
     rng, held = np.random.default_rng(1), 0
     true = 0.8 if name == "collapsing" else float(stats.norm.cdf(2**-0.5))
     for _ in range(300):
@@ -167,7 +167,7 @@ def decided(laws, n, trials, interims=1, draws=500):
         ((spread, spread), 5, 4, 0.085),  # 0.12 if every look spent the whole level
     ],
 )
-def test_equal_tendencies_are_rarely_told_apart(laws, n, interims, most):
+def test_tendency_comparison_rarely_separates_equal_algorithms(laws, n, interims, most):
     assert decided(laws, n, 250, interims, draws=300 if interims > 1 else 500) <= most
 
 
@@ -175,13 +175,13 @@ def test_equal_tendencies_are_rarely_told_apart(laws, n, interims, most):
     ("by", "n", "interims", "least"),
     [(2.0, 5, 1, 0.62), (1.5, 10, 1, 0.78), (1.0, 20, 1, 0.77), (1.0, 5, 4, 0.66)],
 )
-def test_different_tendencies_are_told_apart(by, n, interims, least):
+def test_tendency_comparison_separates_different_algorithms(by, n, interims, least):
     """Seen: 0.71, 0.86, 0.85; a rule that never decides would pass the test above."""
     laws = (lambda rng, n: rng.normal(by, 1.0, n), lambda rng, n: rng.normal(0.0, 1.0, n))
     assert decided(laws, n, 150, interims, draws=600) >= least
 
 
-def test_a_collapsing_learner_that_is_mostly_better_is_told_by_tendency():
+def test_tendency_comparison_prefers_a_mostly_better_collapsing_learner():
     """Its mean is the same: 800."""
 
     def collapsing(rng, n):
@@ -196,7 +196,7 @@ def test_a_collapsing_learner_that_is_mostly_better_is_told_by_tendency():
     assert "of pairs, but the mean of b is higher, by" in str(made)
 
 
-def test_the_power_of_so_many_runs_and_the_runs_for_so_much_power():
+def test_tendency_power_and_needed_runs_agree():
     assert need(1.0, test="compare") == 20  # Noether: 7.85 / 6 / 0.2602^2
     assert need(5.0, test="compare") == 6
     assert power(1.0, 20, test="compare", draws=150) == pytest.approx(0.85, abs=0.1)
@@ -217,7 +217,7 @@ def newcombe(value, n, m, quantile, wider=1.0):
     ("second", "more"),
     [([0.9, 1.6, 2.2, 4.1, 7.7, 8.3], True), ([4.95, 5.55, 6.55, 7.25, 7.45, 7.65], False)],
 )
-def test_the_ends_are_newcombes_widened_where_placements_vary_more(second, more):
+def test_tendency_interval_is_newcombes_widened(second, more):
     first, second = np.array([0.3, 1.1, 2.6, 3.4, 4.9, 5.2, 6.8]), np.array(second)
     made = probability_estimate(first, second, boundary=1.6, verdict="", level=0.95)
     value = (first[:, None] > second).mean()
@@ -232,7 +232,7 @@ def test_the_ends_are_newcombes_widened_where_placements_vary_more(second, more)
     )
 
 
-def test_two_runs_have_an_interval_and_one_has_none():
+def test_tendency_interval_needs_two_runs():
     first, second = np.array([1.0, 3.0]), np.array([2.0, 5.0])
     made = probability_estimate(first, second, boundary=1.96, verdict="", level=0.95)
     # placements 0, 1/2 and 1/2, 1: each has variance 1/8, of two runs 1/16
@@ -244,12 +244,12 @@ def test_two_runs_have_an_interval_and_one_has_none():
     assert (alone.low, alone.high, alone.method) == (None, None, "none (one run)")
 
 
-def test_the_normal_quantile_of_a_level():
+def test_critical_z_of_a_level_is_the_normal_quantile():
     assert critical_z(0.05) == pytest.approx(stats.norm.isf(0.025))
     assert critical_z(1.0) == critical_z(1.5) == math.inf
 
 
-def test_a_pair_that_is_not_tested_yet_is_shown_at_the_level_of_its_look():
+def test_untested_pair_is_shown_at_the_level_of_its_look():
     """Three runs decide nothing, so there is no boundary: |z| of half(0.05 / 5) is taken."""
     first, second = np.array([1.0, 2.0, 7.0]), np.array([3.0, 4.0, 5.0])
     (made,) = compare({"a": first, "b": second}, per_interim=3).decisions

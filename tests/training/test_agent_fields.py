@@ -32,7 +32,7 @@ def agents(name):
         ("cql", "penalty", "log_penalty"),
     ],
 )
-def test_what_a_field_begins_begins_anew(name, field, learned):
+def test_online_phase_field_resets_the_parameter_it_initialises(name, field, learned):
     before = agents(name)
     after = before.with_fields(config(name, **{field: 0.01}), [field])
     assert not np.allclose(getattr(before.state, learned), np.log(0.01))
@@ -42,7 +42,7 @@ def test_what_a_field_begins_begins_anew(name, field, learned):
     np.testing.assert_allclose(jnp.exp(getattr(nothing.state, learned)), MIN_ALPHA, rtol=1e-4)
 
 
-def test_other_numbers_stay():
+def test_online_phase_field_change_leaves_other_agent_state_unchanged():
     before = agents("edac")
     after = before.with_fields(config("edac", lr=0.5), ["lr"])
     np.testing.assert_array_equal(after.state.log_alpha, before.state.log_alpha)

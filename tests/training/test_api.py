@@ -36,7 +36,7 @@ def finished(tmp_path_factory):
     return train(out=path, log_every=128), path
 
 
-def test_a_run_folder_holds_what_is_promised(finished):
+def test_train_writes_config_metrics_checkpoints_curve_and_result(finished):
     run, path = finished
     assert {"config.json", "metrics.jsonl", "checkpoints", "curve.png", "result.json"} <= {
         file.name for file in path.iterdir()
@@ -61,7 +61,7 @@ def test_a_run_folder_holds_what_is_promised(finished):
     assert all(len(row["data/return"]) == 2 for row in rows)
 
 
-def test_a_loaded_run_acts_as_the_trained_one(finished):
+def test_loaded_run_has_the_trained_agent_policy_and_result(finished):
     run, path = finished
     loaded = sterling.load(path)
     for one, other in zip(
@@ -74,7 +74,7 @@ def test_a_loaded_run_acts_as_the_trained_one(finished):
     assert sterling.resume(path).result == run.result
 
 
-def test_every_seed_that_explodes_is_named_and_the_run_ends(tmp_path):
+def test_diverged_seeds_are_listed_as_failed_and_training_ends(tmp_path):
     run = train(out=tmp_path / "run", lr=1e30, max_grad_norm=1e30)
     assert run.result["failed_seeds"] == [0, 1]
     assert set(run.result["failures"]) == {"0", "1"}
@@ -93,7 +93,7 @@ def test_every_seed_that_explodes_is_named_and_the_run_ends(tmp_path):
         ({"minibatch": 1000}, "minibatch"),
     ],
 )
-def test_wrong_use_fails_at_once_in_one_line(options, words, tmp_path):
+def test_train_refuses_wrong_arguments_in_one_line_without_a_run_folder(options, words, tmp_path):
     with pytest.raises(Mistake, match=words) as caught:
         train(out=tmp_path / "run", **options)
     assert "\n" not in str(caught.value)
@@ -118,7 +118,7 @@ class Reaching(gymnasium.Env):
 
 @pytest.mark.parametrize("algorithm", ["sac", "td3"])
 @pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (0.0, np.inf), (-1e6, 1e6)])
-def test_who_acts_between_bounds_only_is_refused_where_there_are_none(algorithm, low, high):
+def test_bounded_algorithms_refuse_an_unbounded_action_box(algorithm, low, high):
     words = (
         rf"{algorithm} acts within bounds, which Box.*lacks. Give --env action_bound=B .*or use ppo"
     )
@@ -137,7 +137,7 @@ def test_who_acts_between_bounds_only_is_refused_where_there_are_none(algorithm,
         (-np.inf, 1e6, (-3, 3)),
     ],
 )
-def test_open_sides_end_where_the_bound_says(low, high, reached):
+def test_action_bound_replaces_infinite_limits_of_the_action_box(low, high, reached):
     world = envs.make(lambda: Reaching(low, high), (0,), 1, action_bound=3, workers=0)
     try:
         assert world.spec.action == gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -147,7 +147,7 @@ def test_open_sides_end_where_the_bound_says(low, high, reached):
     np.testing.assert_allclose(ends, reached)
 
 
-def test_sac_learns_between_the_bounds_that_it_is_given():
+def test_sac_acts_within_the_given_action_bound():
     how = {"envs": 1, "env_options": {"workers": 0, "action_bound": 2.0}, "evaluate_episodes": 0}
     run = sterling.train(
         "sac", lambda: Reaching(-np.inf, np.inf), steps=20, warmup=4, batch=2, width=4, **how
@@ -158,19 +158,19 @@ def test_sac_learns_between_the_bounds_that_it_is_given():
 @pytest.mark.parametrize(
     ("bound", "said"), [(0, "must be above 0"), ("x", "must be above 0"), (1, "has no effect")]
 )
-def test_a_bound_that_is_wrong_or_has_no_effect_is_refused(bound, said):
+def test_invalid_or_unneeded_action_bound_is_refused(bound, said):
     with pytest.raises(Mistake, match=said):
         envs.make(lambda: Reaching(-1.0, 1.0 if bound == 1 else np.inf), (0,), 1,
                   action_bound=bound, workers=0)  # fmt: skip
 
 
-def test_a_folder_with_a_run_is_not_written_into(finished):
+def test_train_refuses_a_folder_that_already_holds_a_run(finished):
     with pytest.raises(Mistake, match="already holds a run"):
         train(out=finished[1])
 
 
 @pytest.mark.slow
-def test_seeds_apart_equal_seeds_together(tmp_path):
+def test_processes_strategy_equals_one_process_training(tmp_path):
     together = train(out=tmp_path / "together")
     apart = train(out=tmp_path / "apart", strategy="processes")
     for one, other in zip(
@@ -185,7 +185,7 @@ def test_seeds_apart_equal_seeds_together(tmp_path):
 
 
 @pytest.mark.slow  # test_signals.py and test_hangup.py hold it
-def test_a_signal_saves_and_leaves_with_75(tmp_path):
+def test_sigterm_saves_a_checkpoint_and_exits_with_code_75(tmp_path):
     program = (
         "import sterling; sterling.train('ppo', 'probe:both', steps=50_000_000, seeds=1, "
         f"out={str(tmp_path / 'run')!r}, log_every=1280, **{SMALL!r})"

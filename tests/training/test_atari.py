@@ -24,7 +24,7 @@ SMALL = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", SMALL)
-def test_pong_is_learned_from(algorithm):
+def test_atari_pong_trains_through_envpool(algorithm):
     """Whole iterations, by the compiled program: every leaf of a run has memory of its own."""
     run = sterling.train(algorithm, "Pong-v5", steps=48, seeds=1, evaluate_episodes=0,
                          preset=False, **SMALL[algorithm])  # fmt: skip
@@ -32,7 +32,7 @@ def test_pong_is_learned_from(algorithm):
     assert not run.result["failed_seeds"]
 
 
-def test_every_game_has_the_settings_of_atari():
+def test_ppo_preset_applies_to_every_atari_game():
     game = load_preset("ppo", "Breakout-v5")
     assert game == load_preset("ppo", "envpool:Pong-v5")
     assert (game["envs"], game["length"], game["clip"]) == (8, 128, 0.1)
@@ -47,7 +47,7 @@ def test_every_game_has_the_settings_of_atari():
                      (expert_training, "_newest_replay_rows"), marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-def test_a_game_that_is_lived_again_is_told_in_points(algorithm, fields, found, monkeypatch):
+def test_recorded_atari_dataset_has_unclipped_rewards(algorithm, fields, found, monkeypatch):
     """The learner is told their sign, and remembers nothing else."""
     fields = {**SMALL[algorithm], **fields, **({"minibatch": 300} if algorithm == "ppo" else {})}
     envs = fields.pop("envs")
@@ -66,7 +66,7 @@ def test_a_game_that_is_lived_again_is_told_in_points(algorithm, fields, found, 
     assert block.arrays["reward"].sum() == rows.reward.sum()
 
 
-def test_a_log_of_points_is_clipped_where_it_is_mixed_with_a_game(tmp_path):
+def test_atari_dataset_rewards_are_clipped_when_mixed_with_online_data(tmp_path):
     pictures = np.zeros((6, 4, 84, 84), np.uint8)
     columns = {
         "obs": pictures,

@@ -15,7 +15,7 @@ FILES = sorted(HOME.glob("*.py"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("words", [[], ["data"], ["data", "1", "2", "3", "4"]])
-def test_missing_words_are_answered_by_one_line(monkeypatch, path, words):
+def test_bridge_example_without_arguments_prints_its_usage_line(monkeypatch, path, words):
     monkeypatch.setattr(sys, "argv", [str(path), *words])
     with pytest.raises(SystemExit) as told:
         runpy.run_path(str(path), run_name="__main__")
@@ -24,7 +24,7 @@ def test_missing_words_are_answered_by_one_line(monkeypatch, path, words):
 
 
 @pytest.mark.parametrize("name", ["jsrl", "pex"])
-def test_a_guide_is_taught_once(monkeypatch, tmp_path, name):
+def test_bridge_example_trains_its_guide_policy_once(monkeypatch, tmp_path, name):
     """Also where what came after it failed."""
     calls = []
 

@@ -35,12 +35,12 @@ def test_a_channel_is_in_rows_result_and_evaluation(strategy, tmp_path, capsys):
     assert "interval over 2 seeds" in told[0]
 
 
-def test_ppo_lagrangian_names_the_channels_that_there_are():
+def test_ppo_lagrangian_refuses_a_missing_cost_channel():
     with pytest.raises(Mistake, match=r"no channel 'cost' of one number.*it reports none"):
         sterling.train("ppo-lagrangian", "probe:both", steps=4096, preset=False)
 
 
-def test_the_linear_program_agrees_with_what_is_known_without_a_limit():
+def test_hazard_grid_linear_program_equals_value_iteration_without_a_cost_limit():
     grid = make("3x6")[0]
     best = grid.optimal(1.0 - 1e-9)
     free = float(grid.start @ best.max(1))

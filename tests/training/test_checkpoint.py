@@ -96,7 +96,7 @@ def test_every_kind_of_leaf_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert said == {"alive": [True], "limit": float("inf"), "steps": 5}
 
 
-def test_template_of_shapes_serves_as_well(tmp_path: Path) -> None:
+def test_checkpoint_loads_into_a_shape_template(tmp_path: Path) -> None:
     tree = {"x": jnp.arange(3.0), "key": jax.random.key(1), "weak": jnp.asarray(1.0)}
     checkpoint.save(tmp_path, 1, tree, {})
     assert_equal(tree, checkpoint.load(tmp_path, jax.eval_shape(lambda: tree))[0])
@@ -115,7 +115,7 @@ def test_loaded_arrays_can_be_donated(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path, small(0.0))[0]["a"][0, 0] == 1.0
 
 
-def test_safetensors_reads_the_file(tmp_path: Path) -> None:
+def test_safetensors_library_reads_a_checkpoint(tmp_path: Path) -> None:
     tree = {k: v for k, v in arrays().items() if k not in ("float8_e4m3fn", "complex64", "key")}
     path = checkpoint.save(tmp_path, 1, tree, {})
     assert path is not None
@@ -127,14 +127,14 @@ def test_safetensors_reads_the_file(tmp_path: Path) -> None:
     assert found["nested/2/weight"].shape == (2, 2)
 
 
-def test_newest_two_stay(tmp_path: Path) -> None:
+def test_checkpoint_save_keeps_the_newest_two(tmp_path: Path) -> None:
     for step in (1, 20, 300):
         checkpoint.save(tmp_path, step, small(step), {})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000020", "000000000300"]
     assert checkpoint.load(tmp_path, small(0.0))[0]["a"][0, 0] == 300
 
 
-def test_saving_a_step_again_keeps_the_first_until_the_second_is_safe(tmp_path: Path) -> None:
+def test_saving_a_checkpoint_step_twice_keeps_both_and_loads_the_second(tmp_path: Path) -> None:
     for value in (1.0, 2.0):
         checkpoint.save(tmp_path, 5, small(value), {})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000005", "000000000005.1"]
@@ -158,7 +158,9 @@ def damages() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("damage", damages())
-def test_damage_falls_back_to_the_one_before_and_says_so(tmp_path: Path, damage: str) -> None:
+def test_damaged_checkpoint_falls_back_to_the_previous_with_a_warning(
+    tmp_path: Path, damage: str
+) -> None:
     checkpoint.save(tmp_path, 1, small(1.0), {"n": 1})
     newest = checkpoint.save(tmp_path, 2, small(2.0), {"n": 2})
     damages()[damage](newest)
@@ -171,7 +173,7 @@ def test_damage_falls_back_to_the_one_before_and_says_so(tmp_path: Path, damage:
     assert str(newest) in lines[0]
 
 
-def test_no_flipped_bit_of_meta_goes_unnoticed(tmp_path: Path) -> None:
+def test_checkpoint_meta_checksum_detects_every_flipped_bit(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, small(1.0), {"rate": 0.25, "note": "x"})
     assert path is not None
     meta, good = path / "meta.json", checkpoint.read_meta(path)
@@ -183,7 +185,7 @@ def test_no_flipped_bit_of_meta_goes_unnoticed(tmp_path: Path) -> None:
         meta.write_bytes(original)
 
 
-def test_all_damaged_is_a_mistake(tmp_path: Path) -> None:
+def test_all_checkpoints_damaged_or_absent_is_refused(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, small(1.0), {})
     flip(path / "tree.safetensors", -1)
     with pytest.raises(Mistake, match=r"all checkpoints in .* are damaged"):
@@ -193,7 +195,7 @@ def test_all_damaged_is_a_mistake(tmp_path: Path) -> None:
     assert checkpoint.latest_checkpoint(tmp_path / "elsewhere") is None
 
 
-def test_a_damaged_later_step_goes_once_the_run_has_saved_again(tmp_path: Path) -> None:
+def test_damaged_later_checkpoint_is_removed_after_the_next_save(tmp_path: Path) -> None:
     for step in (1, 2):
         checkpoint.save(tmp_path, step, small(step), {})
     flip(tmp_path / "000000000002" / "tree.safetensors", -1)
@@ -202,7 +204,7 @@ def test_a_damaged_later_step_goes_once_the_run_has_saved_again(tmp_path: Path) 
     assert checkpoint.load(tmp_path, small(0.0))[0]["a"][0, 0] == 7.0
 
 
-def test_an_intact_later_step_is_never_removed(tmp_path: Path) -> None:
+def test_intact_later_checkpoint_is_never_removed(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 9, small(9.0), {})
     checkpoint.save(tmp_path, 1, small(1.0), {}, keep=1)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000001", "000000000009"]
@@ -221,7 +223,7 @@ def test_an_intact_later_step_is_never_removed(tmp_path: Path) -> None:
         (small(0.0) | {"b": {"c": TWO_KEYS}}, "leaf b/c .* key<fry>"),
     ],
 )
-def test_another_tree_is_a_mistake_that_names_the_leaf(
+def test_checkpoint_of_another_tree_is_refused_naming_the_leaf(
     tmp_path: Path, template: Any, message: str
 ) -> None:
     checkpoint.save(tmp_path, 1, small(1.0), {})
@@ -230,7 +232,7 @@ def test_another_tree_is_a_mistake_that_names_the_leaf(
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_format_is_refused_not_passed_over(
+def test_unknown_checkpoint_format_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint.save(tmp_path, 1, small(1.0), {})
@@ -241,7 +243,7 @@ def test_an_unknown_format_is_refused_not_passed_over(
         checkpoint.load(tmp_path, small(0.0))
 
 
-def test_other_versions_are_mentioned(tmp_path: Path) -> None:
+def test_checkpoint_of_other_package_versions_warns(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, small(1.0), {})
     assert path is not None
     content = checkpoint.read_meta(path)
@@ -263,13 +265,15 @@ def test_other_versions_are_mentioned(tmp_path: Path) -> None:
         ({"a/b": 1, "a": {"b": 2}}, "'a/b'"),
     ],
 )
-def test_what_cannot_be_stored_is_a_mistake(tmp_path: Path, tree: Any, message: str) -> None:
+def test_leaves_that_a_checkpoint_cannot_store_are_refused(
+    tmp_path: Path, tree: Any, message: str
+) -> None:
     with pytest.raises(Mistake, match=message):
         checkpoint.save(tmp_path, 1, tree, {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_is_read_without_the_rest(tmp_path: Path) -> None:
+def test_checkpoint_subtree_loads_without_reading_the_rest(tmp_path: Path) -> None:
     tree = {"agent": {"state": small(3.0)}, "agent_2": jnp.ones(2), "replay": np.ones(1_000_000)}
     path = checkpoint.save(tmp_path, 1, tree, {"n": 1})
     lines: list[str] = []
@@ -284,13 +288,13 @@ def test_a_part_is_read_without_the_rest(tmp_path: Path) -> None:
         checkpoint.load_subtree(tmp_path, "agent/stat", small(0.0))
 
 
-def test_one_checkpoint_may_be_named(tmp_path: Path) -> None:
+def test_checkpoint_loads_from_a_given_step_folder(tmp_path: Path) -> None:
     older = checkpoint.save(tmp_path, 1, small(1.0), {})
     checkpoint.save(tmp_path, 2, small(2.0), {})
     assert checkpoint.load(older, small(0.0))[0]["a"][0, 0] == 1.0
 
 
-def test_no_room_is_reported_before_anything_is_written(tmp_path: Path) -> None:
+def test_checkpoint_larger_than_the_free_disk_is_not_started(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 1, small(1.0), {})
     lines: list[str] = []
     huge = np.broadcast_to(np.float32(0), (1 << 50,))

@@ -57,7 +57,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
 
 
-def test_what_is_zero_is_read_and_takes_no_room(tmp_path: Path) -> None:
+def test_checkpoint_zeros_are_stored_sparsely_and_read_back(tmp_path: Path) -> None:
     tree = {"ring": np.zeros(10_000_000, np.float32), "last": np.zeros(3_000_000, np.uint8)}
     tree["ring"][[0, 5_000_000]] = 1.0, -0.0  # whose sign is no zero
     path = checkpoint.save(tmp_path, 1, tree, {})
@@ -78,7 +78,7 @@ def _knows_holes(folder: Path) -> bool:
     return (folder / "holes").stat().st_blocks == 0
 
 
-def test_a_full_disk_costs_one_line_and_no_checkpoint(tmp_path: Path) -> None:
+def test_full_disk_skips_one_checkpoint_with_one_warning(tmp_path: Path) -> None:
     with start("full", str(tmp_path)) as process:
         assert process.wait(60) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000000000001", "000000000003"]

@@ -12,7 +12,7 @@ from sterling.training.runtime import timing as clocks
 from sterling.training.runtime.timing import Clock
 
 
-def test_compiling_is_a_part_of_the_time_and_counts_once():
+def test_nested_compile_time_is_counted_once():
     """Tracing a function holds the tracing of those it calls."""
 
     @jax.jit
@@ -38,7 +38,7 @@ def test_compiling_is_a_part_of_the_time_and_counts_once():
 
 
 @pytest.mark.slow
-def test_a_world_of_the_host_is_told_what_compiling_took():
+def test_host_environment_run_reports_compile_seconds():
     """Its program is not compiled beforehand, but on the way."""
     run = sterling.train(
         "ppo",
@@ -54,11 +54,11 @@ def test_a_world_of_the_host_is_told_what_compiling_took():
     assert 0.0 < run.result["compile_seconds"] < run.result["wall_seconds"]
 
 
-def test_a_clock_begins_at_nothing():
+def test_clock_starts_at_zero_seconds():
     assert Clock({}).to_json() == {"seconds": 0.0, "compile_seconds": 0.0}
 
 
-def test_spans_that_lie_within_another_count_once(monkeypatch):
+def test_compile_timer_merges_overlapping_events(monkeypatch):
     """By hand: 1 to 3 lies within 1 to 4, which it begins with; 6 to 7 is apart: 3 + 1 seconds."""
     ends = iter([3.0, 4.0, 7.0])
     monkeypatch.setattr(clocks, "time", types.SimpleNamespace(monotonic=lambda: next(ends)))

@@ -47,12 +47,12 @@ def stored(folder):
         ("-5", -5), (".5", 0.5), ("1.", 1.0), ("data/1e6", "data/1e6"),
     ],
 )  # fmt: skip
-def test_yaml_numbers_are_read_as_people_write_them(text, value, tmp_path):
+def test_yaml_scientific_notation_is_read_as_a_number(text, value, tmp_path):
     found = read_settings_file(write(tmp_path, f"x: {text}\n"))["x"]
     assert (found, type(found)) == (value, type(value))
 
 
-def test_what_is_written_as_yaml_is_read_again(tmp_path):
+def test_yaml_settings_file_round_trips(tmp_path):
     content = {"a": 1e-5, "b": math.inf, "c": [0, 1], "d": {"e": None, "f": "3e-4", "g": True}}
     assert read_settings_file(write(tmp_path, to_yaml(content))) == content
 
@@ -75,12 +75,12 @@ def test_what_is_written_as_yaml_is_read_again(tmp_path):
         ("a.yaml", "custom_environment: true\n", "used an object that is not stored"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(name, text, said, tmp_path):
+def test_invalid_config_file_is_refused(name, text, said, tmp_path):
     with pytest.raises(Mistake, match=said):
         read_config_file(write(tmp_path, text, name))
 
 
-def test_values_may_be_written_as_on_the_command_line(tmp_path):
+def test_config_file_accepts_command_line_spellings_of_values(tmp_path):
     text = "seeds: 3,7\nreturn_within: 0,\nlevels: 2\nenv: [max_episode_steps=5, flag=true]\n"
     assert read_config_file(write(tmp_path, text)) == {
         **{"seeds": [3, 7], "return_within": (0.0, None), "levels": "2"},
@@ -88,7 +88,7 @@ def test_values_may_be_written_as_on_the_command_line(tmp_path):
     }
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
+def test_missing_config_file_is_named(tmp_path, capsys):
     assert main(["train", "--config", str(tmp_path / "none.yaml")]) == 2
     assert "none.yaml cannot be read (No such file" in capsys.readouterr().err
 
@@ -122,7 +122,7 @@ def run(tmp_path_factory):
     return folder / "a"
 
 
-def test_the_command_line_wins_and_the_rest_is_the_files(run):
+def test_command_line_options_override_the_config_file(run):
     found = stored(run)
     assert (found["config"]["lr"], found["config"]["length"]) == (1e-3, 32)
     assert (found["steps"], found["seeds"], found["envs"]) == (128, [3], 2)
@@ -130,14 +130,14 @@ def test_the_command_line_wins_and_the_rest_is_the_files(run):
 
 
 @pytest.mark.slow
-def test_options_of_the_environment_are_replaced_one_by_one(run, tmp_path):
+def test_env_options_override_the_config_file_key_by_key(run, tmp_path):
     file = write(tmp_path, PPO + "env: {max_episode_steps: 30, stack: 2}\n")
     made = sterling.train(config=file, env={"max_episode_steps": 9}, steps=256, seeds=2)
     assert made.settings.env_options == {"max_episode_steps": 9, "stack": 2}
     assert (made.settings.steps, made.settings.seeds) == (256, (0, 1))
 
 
-def test_the_environment_may_be_given_beside_the_file(tmp_path, capsys):
+def test_environment_can_be_given_beside_the_config_file(tmp_path, capsys):
     file = write(tmp_path, PPO)
     out = ["--steps", "1", "--out", str(tmp_path / "x")]
     for words in (
@@ -150,7 +150,7 @@ def test_the_environment_may_be_given_beside_the_file(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json", "toml"])
-def test_the_file_of_a_run_makes_the_same_run(run, suffix, tmp_path, capsys):
+def test_config_file_of_a_run_reproduces_the_run(run, suffix, tmp_path, capsys):
     capsys.readouterr()
     if suffix == "yaml":
         assert main(["show", str(run), "--config"]) == 0
@@ -174,7 +174,7 @@ def test_the_file_of_a_run_makes_the_same_run(run, suffix, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_file_of_a_run_with_a_log_phases_and_a_guide_makes_the_same_settings(
+def test_config_file_of_a_run_with_dataset_phases_and_guide_reproduces_settings(
     run, tmp_path, capsys
 ):
     log = tmp_path / "log"
@@ -208,7 +208,7 @@ def test_the_file_of_a_run_with_a_log_phases_and_a_guide_makes_the_same_settings
 
 
 @pytest.mark.slow
-def test_the_file_of_a_language_run_makes_the_same_settings(one_layer, tmp_path, capsys):
+def test_config_file_of_a_language_run_reproduces_its_settings(one_layer, tmp_path, capsys):
     words = ["train", "sft", "reverse-text", "--model", "nano", "--updates", "2", "--batch", "4",
              "--examples", "8", "--limit", "8", "--evaluate-episodes", "2", "--quiet"]  # fmt: skip
     assert main([*words, "--out", str(tmp_path / "a")]) == 0
@@ -219,14 +219,14 @@ def test_the_file_of_a_language_run_makes_the_same_settings(one_layer, tmp_path,
     assert stored(tmp_path / "b") == stored(tmp_path / "a")
 
 
-def test_show_says_what_it_can_show(run, capsys):
+def test_show_config_refuses_other_show_options(run, capsys):
     assert main(["show", str(run), "--config", "--worst", "1"]) == 2
     assert "Give one of them" in capsys.readouterr().err
     assert main(["show", "/nowhere", "--config"]) == 2
 
 
 @pytest.mark.slow
-def test_a_run_with_an_object_that_is_not_stored_cannot_be_made_again(tmp_path, capsys):
+def test_show_config_refuses_a_run_made_from_a_python_object(tmp_path, capsys):
     import gymnasium
 
     sterling.train("ppo", lambda: gymnasium.make("CartPole-v1"), steps=128, envs=2, length=32,
@@ -250,7 +250,7 @@ def test_a_run_with_an_object_that_is_not_stored_cannot_be_made_again(tmp_path, 
          "guide": "runs/earlier", "guide_steps": 50, "log_every": 400, "checkpoint_minutes": 1.5},
     ],
 )  # fmt: skip
-def test_settings_are_the_same_after_a_file_in_between(given, tmp_path):
+def test_settings_round_trip_through_yaml_and_json_config_files(given, tmp_path):
     """Without training: presets, options of the environment and every kind of option."""
     settings = api._settings(train_arguments(None, given))
     plain = json.loads(json.dumps(settings.to_json() | {"versions": {"sterling": "?"}}))

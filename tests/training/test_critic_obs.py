@@ -44,7 +44,7 @@ def values(run, obs):
 
 
 @pytest.mark.slow
-def test_a_critic_finds_values_that_the_policy_cannot_see():
+def test_ppo_critic_learns_values_from_critic_only_observations():
     run = sterling.train(
         "ppo", "probe:hidden", steps=20_000, critic_obs="state", **SMALL, **FIRST, epochs=4,
         lr=5e-3, gamma=0.8, normalise_reward=False, normalise_obs=False,
@@ -56,7 +56,7 @@ def test_a_critic_finds_values_that_the_policy_cannot_see():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sac", "td3"])
-def test_off_policy_critics_see_it_too(name):
+def test_off_policy_critics_learn_from_critic_only_observations(name):
     fields = {"warmup": 256, "capacity": 4_096, "batch": 64, "width": 32, "lr": 3e-3, "gamma": 0.5}
     own = {"tune_alpha": False, "alpha": 0.01} if name == "sac" else {}
     fields["learn"] = 2
@@ -68,7 +68,7 @@ def test_off_policy_critics_see_it_too(name):
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac", "td3"])
-def test_no_policy_reads_what_it_must_not_see(name):
+def test_policy_network_ignores_critic_only_observations(name):
     """Not even where learning computes it from whole observations."""
     fields = FIRST if name == "ppo" else {"warmup": 8, "capacity": 64, "batch": 8, "width": 8}
     run = sterling.train(name, Pushed, steps=64, critic_obs="wind", **SMALL, **fields)
@@ -80,7 +80,7 @@ def test_no_policy_reads_what_it_must_not_see(name):
     assert (np.asarray(net(one)) != np.asarray(net(one + 0.2))).any()
 
 
-def test_features_of_pictures_and_categories_are_told_apart():
+def test_critic_only_features_are_located_among_image_and_discrete_parts():
     inner = spaces.Dict({"d": spaces.Box(0, 1, (2,)), "e": spaces.Box(0, 1, (3,))})
     parts = {"a": PICTURE, "action_mask": spaces.MultiBinary(3), "b": spaces.Discrete(4)}
     space = spaces.Dict({**parts, "c": inner})
@@ -94,7 +94,7 @@ def test_features_of_pictures_and_categories_are_told_apart():
 
 
 @pytest.mark.slow
-def test_a_run_is_resumed_loaded_and_evaluated(tmp_path):
+def test_critic_obs_run_resumes_loads_and_evaluates(tmp_path):
     more = {"critic_obs": "wind", **SMALL, **FIRST, "seeds": 2}
     half = sterling.train("ppo", Pushed, steps=64, out=tmp_path / "run", **more)
     assert half.settings.to_json()["critic_obs"] == "wind"
@@ -105,7 +105,7 @@ def test_a_run_is_resumed_loaded_and_evaluated(tmp_path):
     assert longer.result["steps"] == 128
 
 
-def test_what_the_policy_gets_and_what_it_does_not_say_the_same():
+def test_critic_obs_option_equals_the_complementary_obs_option():
     given = Spec(Pushed.obs, Pushed.action)
     one, other = with_critic_obs(given, "wind", ""), with_critic_obs(given, "", "policy")
     assert one == other
@@ -124,6 +124,6 @@ def test_what_the_policy_gets_and_what_it_does_not_say_the_same():
         ("dqn", "probe:hidden", {"critic_obs": "state"}, "dqn cannot learn with entries"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(algorithm, environment, options, said):
+def test_impossible_critic_obs_options_are_refused(algorithm, environment, options, said):
     with pytest.raises(Mistake, match=said):
         sterling.train(algorithm, environment, steps=2_048, **options)

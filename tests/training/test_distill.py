@@ -70,7 +70,7 @@ def student(teacher, **more):
 
 
 @pytest.mark.slow
-def test_a_student_does_what_the_teacher_would_as_far_as_it_can_see(teacher, tmp_path):
+def test_distilled_student_learns_the_teachers_action_from_partial_obs(teacher, tmp_path):
     run = student(teacher, out=tmp_path / "run")
     for clue, right in ((-1.0, 0), (1.0, 1)):
         assert run.policy({"clue": np.float32([clue])}) == right
@@ -83,13 +83,13 @@ def test_a_student_does_what_the_teacher_would_as_far_as_it_can_see(teacher, tmp
 
 
 @pytest.mark.slow
-def test_a_student_that_sees_everything_equals_its_teacher(teacher):
+def test_distilled_student_with_full_obs_matches_the_teachers_return(teacher):
     run = student(teacher, obs="", steps=2_048)
     assert run.result["taught"]["difference"]["per_seed"] == [0.0, 0.0]
 
 
 @pytest.mark.slow
-def test_the_teacher_acts_first_and_then_the_student(teacher):
+def test_distill_rollout_acts_with_the_teacher_first_then_the_student(teacher):
     """Rows of the warm-up are the teacher's; all are labelled with what it would have done."""
     run = student(teacher, steps=2_048, seeds=1)
     first = build_first_phase(run.settings, warm=False)
@@ -109,7 +109,7 @@ def test_the_teacher_acts_first_and_then_the_student(teacher):
 
 
 @pytest.mark.slow
-def test_a_seed_has_the_teacher_of_its_number(teacher):
+def test_distill_seed_uses_the_teacher_of_the_same_seed(teacher):
     """Alone as among others; a seed that the teacher has not gets one in turn."""
     world = types.SimpleNamespace(spec=sterling.load(teacher, environment=Hints).world().spec)
     settings = sterling.load(teacher, environment=Hints).settings
@@ -120,7 +120,7 @@ def test_a_seed_has_the_teacher_of_its_number(teacher):
 
 
 @pytest.mark.slow
-def test_students_are_resumed_and_loaded(teacher, tmp_path):
+def test_distill_run_resumes_and_loads(teacher, tmp_path):
     student(teacher, out=tmp_path / "run", steps=512)
     longer = sterling.resume(tmp_path / "run", steps=1_024, environment=Hints)
     assert longer.result["steps"] == 1_024
@@ -138,6 +138,6 @@ def test_students_are_resumed_and_loaded(teacher, tmp_path):
         ("distill", {"teacher": "runs/none"}, "runs/none"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(algorithm, options, said):
+def test_impossible_distill_options_are_refused(algorithm, options, said):
     with pytest.raises(Mistake, match=said):
         sterling.train(algorithm, "CartPole-v1", steps=2_048, **options)

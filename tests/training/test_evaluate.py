@@ -74,7 +74,7 @@ def climbed(agent, seed, start):
     return total, length
 
 
-def test_every_env_plays_its_episodes_to_the_end_and_no_further(agent, world):
+def test_evaluation_plays_whole_episodes_and_matches_a_numpy_simulation(agent, world):
     found = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32), 5)
     assert found["return"].shape == found["length"].shape == (2, 5)
     starts = [
@@ -91,7 +91,7 @@ def test_every_env_plays_its_episodes_to_the_end_and_no_further(agent, world):
     assert len(np.unique(found["length"])) > 1
 
 
-def test_as_many_episodes_as_copies_unless_told_otherwise(agent, world):
+def test_evaluation_episode_count_defaults_to_the_number_of_envs(agent, world):
     found = evaluate(agent, world, jnp.asarray(SEEDS, jnp.int32))
     assert found["return"].shape == (2, ENVS)
 
@@ -111,7 +111,7 @@ class Dice:
 
 
 @pytest.mark.parametrize("traced", [True, False])
-def test_no_two_steps_share_their_chance(agent, traced):
+def test_evaluation_uses_a_new_random_key_at_every_environment_step(agent, traced):
     """Three throws an episode: were one key used for all steps, returns were three times one."""
     world = TracedWorld(Dice(), SEEDS, ENVS, strategy="map")
     world.traced = traced
@@ -123,7 +123,7 @@ def test_no_two_steps_share_their_chance(agent, traced):
     assert found["return"].std() < 0.7  # sqrt(3 / 12) = 0.5; of one throw three times: 0.87
 
 
-def test_a_step_is_booked_by_hand():
+def test_evaluation_step_counts_returns_lengths_ends_and_crashes():
     """Five copies: running, ending, over, restarting after a crash, and a row of no experience."""
     row = [False, False, True, False, False]
     before = EpisodeState(
@@ -169,7 +169,7 @@ class Drawn:
         raise AssertionError("it does not learn")
 
 
-def test_actions_that_are_drawn_have_their_own_chance_at_every_step():
+def test_evaluation_uses_a_new_random_key_for_every_sampled_action():
     drawn, own = Agent(jnp.zeros(2), Drawn(), None, "map"), jax.random.split(jax.random.key(3), 2)
     obs = jnp.zeros((2, ENVS, 2))
     found = [_choose_actions(drawn, obs, None, own, jnp.asarray(t, jnp.int32))[0] for t in range(4)]

@@ -39,7 +39,7 @@ def pendulum():
 
 
 @pytest.mark.slow
-def test_the_deviation_of_a_box_changes_nothing(pendulum):
+def test_evaluation_return_is_independent_of_the_gaussian_log_std(pendulum):
     run = pendulum
     wild = softer(run.agent, lambda a: a.state.nets.log_std, lambda x: x + 2.0)
     one, other, again = (returns(run, a, "Pendulum-v1") for a in (run.agent, wild, run.agent))
@@ -49,7 +49,7 @@ def test_the_deviation_of_a_box_changes_nothing(pendulum):
 
 
 @pytest.mark.slow
-def test_exploring_would_change_it(pendulum):
+def test_exploration_actions_differ_from_mode_actions(pendulum):
     """The actions of both kinds differ, so the test above can fail."""
     obs, keys = jnp.ones((2, 5, 3)), jax.random.split(jax.random.key(0))
     calm, _ = pendulum.agent.act(obs, keys, False)
@@ -59,7 +59,7 @@ def test_exploring_would_change_it(pendulum):
 
 
 @pytest.mark.parametrize("name", ["ppo", pytest.param("dt", marks=pytest.mark.slow)])
-def test_how_sure_a_choice_is_changes_nothing(name, tmp_path):
+def test_evaluation_return_is_independent_of_the_categorical_entropy(name, tmp_path):
     """Logits divided by a hundred have the same mode; drawn from them, half of all choices would
     be others. An agent with a memory chooses in a place of its own (dt)."""
     if name == "ppo":

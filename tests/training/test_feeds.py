@@ -83,7 +83,7 @@ def begun(seeds, feeds=FEEDS, keep=("logit",), strategy="map"):
 
 
 @pytest.mark.slow
-def test_each_kind_of_batch_comes_when_it_is_due():
+def test_feeds_deliver_batches_at_their_update_intervals():
     run, sums = advance(begun([0, 1]), 5)
     np.testing.assert_array_equal(run.agent.state.calls, [[5, 9, 10]] * 2)
     np.testing.assert_array_equal(sums["lived/updates"], [5, 5])
@@ -104,7 +104,7 @@ def test_a_feed_may_wait_before_its_first_batches():
 
 
 @pytest.mark.slow
-def test_a_seed_learns_alone_what_it_learns_beside_others():
+def test_feeds_train_one_seed_alone_as_among_several():
     many, alone = advance(begun([4, 7]), 4)[0], advance(begun([7]), 4)[0]
     for x, y in zip(jax.tree.leaves(many.agent), jax.tree.leaves(alone.agent), strict=True):
         np.testing.assert_array_equal(x[1], y[0])
@@ -113,7 +113,7 @@ def test_a_seed_learns_alone_what_it_learns_beside_others():
 
 
 @pytest.mark.slow
-def test_batched_seeds_learn_the_same_up_to_rounding():
+def test_feeds_train_the_same_under_map_and_vmap():
     one, other = (advance(begun([4, 7], strategy=word), 3)[0] for word in ("map", "vmap"))
     np.testing.assert_allclose(one.agent.state.seen, other.agent.state.seen, rtol=1e-5)
 
@@ -129,7 +129,7 @@ def drawn(run, name, seed=0):
     return draws, feed, heard, chances, draw
 
 
-def test_stretches_follow_the_ring_and_keep_what_the_actor_recorded():
+def test_feed_windows_follow_the_ring_buffer_and_keep_actor_extras():
     run = advance(begun([0, 1]), 20)[0]
     draws, _, heard, chances, draw = drawn(run, "model", seed=1)
     batch = jax.tree.map(np.asarray, draw(heard, chances[0]))
@@ -144,7 +144,7 @@ def test_stretches_follow_the_ring_and_keep_what_the_actor_recorded():
 
 
 @pytest.mark.slow
-def test_what_an_update_finds_out_is_known_to_the_next():
+def test_feed_priorities_from_an_update_change_the_next_draw():
     run = advance(begun([0]), 3)[0]
     draws, feed, heard, chances, draw = drawn(run, "policy")
     batch = draw(heard, chances[0])
@@ -156,14 +156,14 @@ def test_what_an_update_finds_out_is_known_to_the_next():
 
 
 @pytest.mark.slow
-def test_the_host_learns_the_same():
+def test_feeds_train_the_same_in_compiled_and_host_loops():
     compiled, host = advance(begun([3]), 3)[0], begun([3])
     for _ in range(3):
         host, _ = iterate(host)
     np.testing.assert_allclose(compiled.agent.state.seen, host.agent.state.seen, rtol=1e-6)
 
 
-def test_a_batch_is_divided_between_a_log_and_what_is_lived():
+def test_needs_divide_batches_between_dataset_and_replay():
     log, lived = Needs(1, FEEDS[1:]).divided(0.34)
     assert [feed.batch for feed in log.feeds] == [2, 2]
     assert [feed.batch for feed in lived.feeds] == [4, 3]
@@ -172,7 +172,7 @@ def test_a_batch_is_divided_between_a_log_and_what_is_lived():
     assert whole.feeds == (Feed(batch=8, n_step=3, gamma=0.9),)
 
 
-def test_wrong_needs_are_named():
+def test_invalid_feeds_and_kept_extras_are_refused():
     both = tuple(dataclasses.replace(feed, priority=0.5) for feed in FEEDS[1:])
     with pytest.raises(Mistake, match="only one feed may draw by priority"):
         begun([0], feeds=both)
@@ -180,7 +180,7 @@ def test_wrong_needs_are_named():
         begun([0], keep=("value",))
 
 
-def test_updates_are_counted_when_they_are_due():
+def test_needs_count_the_updates_due_by_each_iteration():
     run, sums = advance(begun([0]), 5)
     assert sum(sums[f"{name}/updates"] for name in ("model", "policy")) == 19
     needs = run.agent.needs
@@ -190,7 +190,7 @@ def test_updates_are_counted_when_they_are_due():
     assert Generations(2, 2, updates=3).updates_of(4) == 12
 
 
-def test_a_log_is_not_learned_from_in_some_iterations_only():
+def test_dataset_is_refused_where_not_every_iteration_updates():
     check_log_and_replay("told", Needs(1, FEEDS[1:]), logged=False, scored=False)
     with pytest.raises(Mistake, match="told does not learn in every iteration, which data"):
         check_log_and_replay("told", Needs(1, FEEDS[1:]), logged=True, scored=False)

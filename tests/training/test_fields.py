@@ -15,7 +15,7 @@ from sterling.training.fields import config_fields
 from sterling.types import Mistake
 
 
-def test_every_number_of_every_algorithm_says_what_it_may_be():
+def test_every_numeric_config_field_declares_its_allowed_range():
     for name in algorithms.ALGORITHMS:
         module = algorithms.find(name)
         rules = field_rules(module.Config)
@@ -46,12 +46,12 @@ def test_every_number_of_every_algorithm_says_what_it_may_be():
         ("grpo", "top_p", 0.0, "above 0 and at most 1"),
     ],
 )
-def test_a_number_that_no_run_can_use_is_named(algorithm, field, value, wanted):
+def test_config_field_outside_its_range_is_refused_by_name(algorithm, field, value, wanted):
     with pytest.raises(Mistake, match=f"{algorithm}'s field {field} must be {wanted}; got"):
         config_fields.make_config(algorithms.find(algorithm), {field: value}, algorithm)
 
 
-def test_what_has_no_limit_may_be_infinite():
+def test_config_fields_without_upper_limit_accept_infinity():
     config = config_fields.make_config(
         algorithms.find("ppo"), {"target_kl": math.inf, "max_grad_norm": math.inf}, "ppo"
     )
@@ -63,7 +63,7 @@ def test_an_unknown_activation_gets_the_nearest_known():
         resolve_settings("ppo", "CartPole-v1", steps=10_000, fields={"activation": "tahn"})
 
 
-def test_the_activations_that_a_field_may_name_are_those_that_there_are():
+def test_activation_field_type_lists_the_mlp_activations():
     assert Activation.__metadata__[0].words == tuple(ACTIVATIONS)
 
 
@@ -71,14 +71,14 @@ def test_the_activations_that_a_field_may_name_are_those_that_there_are():
     ("asked", "expected"),
     [(2, (0, 1)), (np.int64(2), (0, 1)), (2.0, (0, 1)), ([7, 3], (7, 3)), (np.array([5]), (5,))],
 )
-def test_seeds_are_how_many_or_which(asked, expected):
+def test_seeds_option_is_a_count_or_a_list(asked, expected):
     found = config_fields.seed_numbers(asked)
     assert found == expected
     assert all(type(seed) is int for seed in found)
 
 
 @pytest.mark.parametrize("asked", [0, -1, [], [1, 1], "2", [0.5, 1.5], [2**31, 1], None, 1.5, True])
-def test_seeds_that_are_none_are_refused(asked):
+def test_invalid_seeds_are_refused(asked):
     with pytest.raises(Mistake, match="seed"):
         config_fields.seed_numbers(asked)
 
@@ -103,7 +103,7 @@ def test_more_seeds_than_one_run_takes_are_refused(asked):
         {"steps": -1},
     ],
 )
-def test_options_are_checked_before_training(option):
+def test_run_options_are_validated_before_training(option):
     with pytest.raises(Mistake, match=next(iter(option))):
         resolve_settings("ppo", "CartPole-v1", **{"steps": 100_000, **option})
 

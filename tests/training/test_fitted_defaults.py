@@ -38,7 +38,7 @@ def config_of(algorithm, world, steps, preset=True, **fields):
     return resolve_settings(algorithm, world, steps=steps, preset=preset, fields=fields).config
 
 
-def test_a_world_of_small_vectors_has_settings_of_its_kind(capsys):
+def test_small_vector_observations_select_their_preset(capsys):
     config = config_of("dqn", Grid(), 6_000)
     taken = (config.lr, config.batch, config.warmup, config.target_period, config.width)
     assert taken == (0.00063, 128, 0, 250, 256)
@@ -58,7 +58,7 @@ def test_a_world_of_small_vectors_has_settings_of_its_kind(capsys):
     assert config_of("dqn", Grid(), 200_000, preset=False).lr == 1e-4
 
 
-def test_a_warm_up_that_does_not_fit_is_a_tenth_of_the_budget(capsys):
+def test_default_warmup_shrinks_to_a_tenth_of_a_small_budget(capsys):
     wide = Grid((200,))
     config = config_of("dqn", wide, 6_000)
     assert (config.warmup, config.target_period) == (600, 27)
@@ -70,7 +70,7 @@ def test_a_warm_up_that_does_not_fit_is_a_tenth_of_the_budget(capsys):
     assert config_of("dqn", wide, 6_000, target_period=40).target_period == 40
 
 
-def test_what_fits_or_is_set_stays(capsys):
+def test_default_or_explicit_warmup_is_kept_where_it_fits(capsys):
     wide = Grid((200,))
     assert config_of("dqn", wide, 100_000).warmup == 50_000
     assert config_of("sac", "probe:both-continuous", 20_000).warmup == 10_000
@@ -85,7 +85,7 @@ def test_what_fits_or_is_set_stays(capsys):
             config_of("dqn", wide, 6_000, **given)
 
 
-def test_a_world_that_cannot_be_made_is_of_no_kind():
+def test_environment_that_cannot_be_built_gets_no_preset():
     def broken():
         raise ValueError("no such device")
 
@@ -93,6 +93,6 @@ def test_a_world_that_cannot_be_made_is_of_no_kind():
 
 
 @pytest.mark.slow
-def test_dqn_finds_the_shortest_way_by_default():
+def test_dqn_solves_a_gridworld_with_default_settings():
     run = sterling.train("dqn", Grid(), steps=6_000, seeds=5, evaluate_episodes=2)
     assert run.result["final"]["return"]["per_seed"] == [-8.0] * 5

@@ -111,7 +111,7 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["train", *(pytest.param(each, marks=slow) for each in ENDLESS if each != "train")]
 )
-def test_a_closed_terminal_is_answered_like_sigterm(kind, tmp_path):
+def test_sighup_of_a_closed_terminal_saves_and_exits_with_code_75(kind, tmp_path):
     command, file = words(kind, tmp_path / "out")
     terminal = Terminal(command)
     try:
@@ -129,7 +129,7 @@ def test_a_closed_terminal_is_answered_like_sigterm(kind, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_nohup_has_started_goes_on_without_its_terminal(tmp_path):
+def test_nohup_run_ignores_sighup_and_finishes(tmp_path):
     path = tmp_path / "out"
     command = "train ppo probe:both --steps 2560 --log-every 128 --evaluate-episodes 2 --out"
     terminal = Terminal([*command.split(), str(path), *SMALL], ignored=True)
@@ -142,7 +142,7 @@ def test_a_run_that_nohup_has_started_goes_on_without_its_terminal(tmp_path):
     assert (path / "result.json").exists()
 
 
-def test_a_hangup_that_comes_twice_is_one_request(tmp_path):
+def test_repeated_sighup_is_one_request(tmp_path):
     program = (
         "import sys, time\n"
         "from sterling.training.runtime import signals\n"

@@ -17,7 +17,7 @@ SMALL = {"steps": 200, "preset": False, "width": 8, "depth": 1, "warmup": 50, "b
 SMALL |= {"evaluate_episodes": 2, "capacity": 1000}
 
 
-def test_the_word_says_kind_and_share():
+def test_hindsight_option_parses_strategy_and_share():
     said = [parse_hindsight(word) for word in ("future", "final", "future:0.5", "final:1")]
     assert said == [("future", 0.8), ("final", 0.8), ("future", 0.5), ("final", 1.0)]
 
@@ -25,7 +25,7 @@ def test_the_word_says_kind_and_share():
 @pytest.mark.parametrize(
     "word", ["past", "future:", "future:0", "future:1.5", "future:nan", "future:much", "Future"]
 )
-def test_other_words_are_told_so(word):
+def test_unknown_hindsight_option_is_refused(word):
     with pytest.raises(Mistake, match=re.escape(f"hindsight={word!r}")):
         sterling.train("dqn", "flip:3", hindsight=word, **SMALL)
 
@@ -37,14 +37,14 @@ def test_other_words_are_told_so(word):
         ("dqn", "CartPole-v1", "function that judges goals, and CartPole-v1 has none"),
     ],
 )
-def test_who_has_no_use_for_it_is_told_so(algorithm, world, words):
+def test_hindsight_is_refused_without_replay_or_goals(algorithm, world, words):
     own = {} if algorithm == "ppo" else {k: x for k, x in SMALL.items() if k != "steps"}
     with pytest.raises(Mistake, match=words):
         sterling.train(algorithm, world, steps=20_000, hindsight="future", **own)
 
 
 @pytest.mark.slow
-def test_a_run_keeps_the_word(tmp_path):
+def test_hindsight_option_is_stored_in_the_run_config(tmp_path):
     run = sterling.train("dqn", "flip:3", hindsight="final:0.5", out=tmp_path / "run", **SMALL)
     assert json.loads((tmp_path / "run" / "config.json").read_text())["hindsight"] == "final:0.5"
     assert 0.0 <= run.result["final"]["success"]["estimate"] <= 1.0
@@ -52,14 +52,14 @@ def test_a_run_keeps_the_word(tmp_path):
     assert again.result["final"]["success"]["n"] == 1
 
 
-def test_commands_take_the_word():
+def test_train_and_tune_accept_the_hindsight_option():
     for command in ("train", "tune"):
         words = [command, "dqn", "flip:3", "--steps", "200", "--hindsight", "future:0.5"]
         assert parse_command_line(words).hindsight == "future:0.5"
 
 
 @pytest.mark.slow
-def test_goals_of_a_gymnasium_environment_are_judged_on_the_host():
+def test_hindsight_works_with_gymnasium_compute_reward():
     from test_goals import Judged
 
     options = {"workers": 0}

@@ -50,7 +50,7 @@ def stored(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_folder_holds_its_networks(stored):
+def test_run_folder_stores_layer_sizes_and_encoder(stored):
     plain = json.loads((stored / "config.json").read_text())
     assert plain["config"]["width"] == [12, 7]
     assert plain["encoder"].endswith("/stored_nets.py:make")
@@ -65,7 +65,7 @@ def test_a_run_folder_holds_its_networks(stored):
     assert run.evaluate(2)["return"] == run.result["final"]["return"]
 
 
-def test_such_a_run_is_extended(stored, tmp_path):
+def test_run_with_own_encoder_is_extended(stored, tmp_path):
     """Also the run of an encoder's own: its arrays are trained and restored."""
     folder = shutil.copytree(stored, tmp_path / "run")
     before = sterling.load(folder).agent.state.nets.torso.own.arrays.weight
@@ -75,7 +75,7 @@ def test_such_a_run_is_extended(stored, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_folder_of_before_opens(stored, tmp_path):
+def test_run_folder_without_network_settings_still_loads(stored, tmp_path):
     """Without the fields and settings that came with this page."""
     sterling.train("ppo", "probe:both", steps=256, out=tmp_path / "run", width=12, **SMALL)
     path = tmp_path / "run" / "config.json"
@@ -99,13 +99,13 @@ def test_a_run_folder_of_before_opens(stored, tmp_path):
         ({"width": True}, "field width must be a whole number"),
     ],
 )
-def test_wrong_sizes_are_refused(fields, said):
+def test_invalid_layer_sizes_are_refused(fields, said):
     with pytest.raises(Mistake) as raised:
         resolve_settings("ppo", "probe:both", steps=4096, fields=fields)
     assert said in str(raised.value)
 
 
-def test_one_number_is_still_width_times_depth():
+def test_one_width_number_is_combined_with_depth():
     plain = resolve_settings("sac", "probe:both", steps=20_000, fields={"width": 8, "depth": 3})
     assert (plain.config.width, plain.config.depth) == (8, 3)
     listed = resolve_settings("sac", "probe:both", steps=20_000, fields={"width": [8]})
@@ -126,7 +126,7 @@ def test_one_number_is_still_width_times_depth():
         ("train grpo reverse-text --updates 2 --encoder flat", "Leave out encoder"),
     ],
 )
-def test_wrong_words_are_one_line(words, said, capsys):
+def test_invalid_network_options_are_refused_in_one_line(words, said, capsys):
     with pytest.raises(SystemExit) as left:
         raise SystemExit(main(words.split()))
     assert left.value.code == 2
@@ -165,7 +165,7 @@ def shown(environment, **options):
 
 
 @pytest.mark.slow
-def test_the_first_lines_say_how_observations_are_read(capsys):
+def test_progress_prints_how_observations_are_encoded(capsys):
     assert shown("probe:both") == ["observations: vector of 1 -> MLP"]
     lines = shown(Log(), evaluate_episodes=0)
     assert lines[0] == "observations: vector of 10,920 -> MLP"
@@ -174,7 +174,7 @@ def test_the_first_lines_say_how_observations_are_read(capsys):
 
 
 @pytest.mark.slow
-def test_in_python_only_what_asks_for_a_look_is_printed(capsys):
+def test_train_in_python_prints_only_the_encoder_note(capsys):
     sterling.train("ppo", Log(), steps=256, width=4, **{**SMALL, "evaluate_episodes": 0})
     told = capsys.readouterr()
     assert told.out == ""

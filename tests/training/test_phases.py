@@ -54,7 +54,7 @@ def same(one, other):
 @pytest.mark.parametrize(
     ("algorithm", "fields"), [pytest.param("ppo", PPO, marks=pytest.mark.slow), ("dqn", DQN)]
 )
-def test_a_phase_that_changes_nothing_goes_on_as_if_it_were_none(algorithm, fields):
+def test_phase_without_changes_equals_one_longer_phase(algorithm, fields):
     """World, replay, counters and randomness go over: two halves are one whole, bit for bit."""
     fields = fields | {"evaluate_episodes": 0}
     whole = sterling.train(algorithm, HERE, steps=256, **fields)
@@ -74,7 +74,7 @@ def test_fields_change_with_a_phase():
     assert (float(config.lr[0]), config.epochs, both.settings.config.epochs) == (0.0, 3, 3)
 
 
-def test_what_a_replay_has_kept_goes_over_where_its_windows_change():
+def test_phase_change_of_n_step_keeps_the_replay_buffer():
     settings = resolve_settings(
         "dqn", HERE, steps=128, seeds=1, envs=2, preset=False,
         fields={"warmup": 16, "capacity": 512, "batch": 8, "width": 8},
@@ -93,7 +93,7 @@ def _data(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_from_the_log_to_the_world_is_two_phases(data):
+def test_offline_to_online_run_has_two_phases(data):
     fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 2}
     how = {"data": data, "updates": 20, "share": 0.25, **fields}
     short = sterling.train("td3bc", CONTINUOUS, steps=64, online={"alpha": 7.0}, **how)
@@ -106,7 +106,7 @@ def test_from_the_log_to_the_world_is_two_phases(data):
     ]
 
 
-def test_a_log_stays_beside_a_replay_whose_windows_change(data):
+def test_phase_change_of_n_step_keeps_dataset_and_replay(data):
     settings = resolve_settings(
         "sac", CONTINUOUS, data=run_dataset.make_log_settings(data), steps=64, envs=4,
         augment="gaussian:0.001",
@@ -121,7 +121,7 @@ def test_a_log_stays_beside_a_replay_whose_windows_change(data):
 
 
 @pytest.mark.slow
-def test_from_the_world_to_a_log_and_back(data):
+def test_phases_go_from_environment_to_dataset_and_back(data):
     fields = {"width": 16, "batch": 8, "warmup": 16, "envs": 4, "evaluate_episodes": 2}
     then = [f"updates=12 data={data}", "steps=32", f"steps=32 environment={CONTINUOUS}"]
     run = sterling.train("sac", CONTINUOUS, steps=64, then=then, **fields)
@@ -130,7 +130,7 @@ def test_from_the_world_to_a_log_and_back(data):
     assert run.result["steps"] == 128
 
 
-def test_a_world_that_is_named_again_begins_other_episodes():
+def test_phase_with_the_same_environment_starts_new_episodes():
     settings = resolve_settings(
         "ppo", HERE, steps=64, seeds=1, envs=4, preset=False, fields={"length": 8, "minibatch": 16},
         phases=(Phase(steps=64, environment=HERE),),
@@ -141,7 +141,7 @@ def test_a_world_that_is_named_again_begins_other_episodes():
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])  # in the first phase, at its end, in the second
-def test_stopped_and_resumed_equals_uninterrupted(at, tmp_path):
+def test_phases_resumed_after_a_stop_equal_uninterrupted(at, tmp_path):
     then = "steps=128 env.max_episode_steps=50 lr=1e-3"
     how = {**PPO, "steps": 128, "evaluate_episodes": 2, "then": then}
     whole = sterling.train("ppo", HERE, out=tmp_path / "whole", **how)
@@ -160,7 +160,7 @@ def test_stopped_and_resumed_equals_uninterrupted(at, tmp_path):
 
 
 @pytest.mark.slow
-def test_every_world_is_judged_and_what_is_forgotten_told(tmp_path):
+def test_phase_results_evaluate_every_environment_and_report_forgetting(tmp_path):
     how = {**PPO, "steps": 128, "evaluate_episodes": 3}
     run = sterling.train(
         "ppo", CartPole(), then={"steps": 128, "environment": Heavy()}, out=tmp_path / "run", **how
@@ -178,7 +178,7 @@ def test_every_world_is_judged_and_what_is_forgotten_told(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stored_run_is_judged_in_the_world_of_any_phase(tmp_path):
+def test_loaded_run_evaluates_in_the_environment_of_any_phase(tmp_path):
     how = {**PPO, "steps": 64, "evaluate_episodes": 2, "out": tmp_path / "run"}
     sterling.train("ppo", HERE, then="steps=64 env.max_episode_steps=7 epochs=2", **how)
     run = sterling.load(tmp_path / "run")
@@ -191,7 +191,7 @@ def test_a_stored_run_is_judged_in_the_world_of_any_phase(tmp_path):
     assert Settings.from_json(plain).phases[0].fields == {"epochs": 2}
 
 
-def test_worlds_of_one_name_are_told_apart():
+def test_phase_environments_of_equal_name_get_distinct_labels():
     settings = resolve_settings("ppo", HERE, steps=9_999, phases=(
         Phase(9_999, env_options={"max_episode_steps": 7}), Phase(9_999),
         Phase(9_999, environment=HERE), Phase(9_999, environment=CartPole()),
@@ -215,7 +215,7 @@ def test_a_finished_run_is_given_another_phase(tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_tell_the_same_of_their_phases(tmp_path):
+def test_processes_strategy_reports_the_same_phase_results(tmp_path):
     how = {**PPO, "steps": 64, "evaluate_episodes": 2, "then": "steps=64 env.max_episode_steps=30"}
     apart = sterling.train("ppo", HERE, strategy="processes", **how)
     together = sterling.train("ppo", HERE, **how)
@@ -242,20 +242,20 @@ def test_processes_tell_the_same_of_their_phases(tmp_path):
         ([5], "then must be text"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_learned(then, words, tmp_path):
+def test_invalid_phases_are_refused_before_training(then, words, tmp_path):
     with pytest.raises(Mistake, match=words):
         sterling.train("ppo", HERE, steps=64, then=then, out=tmp_path / "run", **PPO)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_replay_that_would_hold_something_else_cannot_go_on():
+def test_phase_that_changes_replay_shapes_is_refused():
     with pytest.raises(
         Mistake, match="phase 2: priority would change the shapes of the replay buffer"
     ):
         sterling.train("dqn", HERE, steps=64, then="steps=64 priority=0.6", **DQN)
 
 
-def test_older_checkpoints_say_whether_agents_acted():
+def test_checkpoint_meta_without_phase_number_is_read():
     meta = {"alive": [True], "failures": {}, "online": True, "judged": []}
     assert is_run_meta(meta, 1)
     assert is_run_meta({**meta, "phase": 1}, 1)

@@ -54,7 +54,7 @@ def equal(one, other):
     )
 
 
-def test_a_reset_draws_networks_and_their_targets_anew_and_leaves_the_rest():
+def test_plasticity_reset_redraws_networks_and_targets_only():
     spec, state = make(sac, "Pendulum-v1")
     before = learned(state)
     upkeep = Upkeep("Pendulum", spec, period=10, last=30)
@@ -86,7 +86,7 @@ def test_perturbed_weights_are_a_mixture_of_old_and_new_ones():
     assert mixed.updates == before.updates
 
 
-def test_decay_shrinks_matrices_alone():
+def test_plasticity_decay_shrinks_weight_matrices_only():
     spec, state = make(dqn, "CartPole-v1", layer_norm=True)
     before = learned(state)
     after = Upkeep("", spec, decay=0.01).renewed(dqn, before, jnp.int32(0), jax.random.key(0))
@@ -97,7 +97,7 @@ def test_decay_shrinks_matrices_alone():
     assert equal(before.optimiser, after.optimiser)
 
 
-def test_metrics_of_units_equal_numpys():
+def test_dormant_and_rank_metrics_equal_numpy():
     random = np.random.default_rng(0)
     one, other = random.normal(size=(2, 50, 6)), random.normal(size=(1, 50, 4))
     one[0, :, 1] *= 0.02  # dormant: 0.02 of the layer's mean
@@ -111,7 +111,7 @@ def test_metrics_of_units_equal_numpys():
     assert rank_share(jnp.float32(one)) == pytest.approx(np.mean(shares), rel=1e-5)
 
 
-def test_hidden_outputs_are_found_in_functions_and_under_vmap():
+def test_hidden_unit_outputs_are_found_under_jit_and_vmap():
     net = MLP.uniform(jax.random.key(0), (3, 5, 4, 1), layer_norm=True)
     x = jax.random.normal(jax.random.key(1), (7, 3))
     first = jax.nn.relu(net.norms[0](net.layers[0](x)))
@@ -142,7 +142,7 @@ def test_a_run_reports_dormant_units_and_learns_after_a_reset(tmp_path):
 
 
 @pytest.mark.slow
-def test_ensembles_are_measured_too(tmp_path):
+def test_plasticity_metrics_cover_critic_ensembles(tmp_path):
     sterling.train(
         *("redq", "Pendulum-v1"), steps=120, seeds=1, evaluate_episodes=0, plasticity="units",
         out=tmp_path / "redq", **SMALL, learn=1, log_every=50,
@@ -165,12 +165,12 @@ def test_ensembles_are_measured_too(tmp_path):
         ("reset:5+perturb:5,0.5", "give reset or perturb once"),
     ],
 )
-def test_wrong_words_are_answered_in_one_line(words, said):
+def test_invalid_plasticity_option_is_refused(words, said):
     with pytest.raises(Mistake, match=said):
         parse_plasticity(words)
 
 
-def test_right_words_are_read():
+def test_plasticity_option_is_parsed():
     found = parse_plasticity("perturb:40_000,0.8 + decay:1e-4+units")
     assert found == Plasticity(every=40_000, keep=0.8, decay=1e-4, units=True)
 
@@ -183,6 +183,6 @@ def test_right_words_are_read():
         ("dqn", {"plasticity": "decay:0.1", "then": ["steps=500"]}, "runs of one phase"),
     ],
 )
-def test_what_does_not_suit_a_run_is_refused(algorithm, options, said, tmp_path):
+def test_unsuitable_plasticity_option_is_refused(algorithm, options, said, tmp_path):
     with pytest.raises(Mistake, match=said):
         sterling.train(algorithm, "CartPole-v1", steps=60_000, out=tmp_path / "run", **options)

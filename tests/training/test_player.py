@@ -86,13 +86,13 @@ def played(player, seeds, at):
 
 
 @pytest.mark.slow
-def test_a_player_remembers_what_evaluation_does(run):
+def test_player_of_a_memory_policy_matches_evaluation(run):
     world = envs.make(WORLD, (0, 1), 1, purpose="evaluate")
     expected = evaluate(run.agent, world, jnp.asarray([0, 1], jnp.int32), 1)["return"][:, 0]
     assert [played(run.player(seed), (0, 1), seed) for seed in (0, 1)] == list(expected)
 
 
-def test_what_was_noticed_matters_and_ends_with_the_episode(run):
+def test_player_notice_updates_the_memory_until_the_episode_ends(run):
     player, obs = run.player(), np.array([0.01, 0.02, 0.03, 0.04], np.float32)
     first = jax.tree.map(np.asarray, player._past)
     action = player(obs)
@@ -108,12 +108,12 @@ def test_what_was_noticed_matters_and_ends_with_the_episode(run):
         np.testing.assert_array_equal(one, other)
 
 
-def test_agents_that_remember_take_one_observation_at_a_time(run):
+def test_player_of_a_memory_policy_takes_one_observation(run):
     with pytest.raises(Mistake, match=r"must have the shape \(4,\); got \(2, 4\)"):
         run.player()(np.zeros((2, 4), np.float32))
 
 
-def test_a_mask_that_is_missing_is_asked_for_beside_the_other_parts():
+def test_missing_action_mask_in_an_observation_is_asked_for():
     hand = spaces.Box(0.0, 1.0, (3,), np.float32)
     space = spaces.Dict({"hand": hand, ACTION_MASK: spaces.MultiBinary(2)})
     with pytest.raises(Mistake, match=r'; give \{\*\*obs, "action_mask": mask\}$'):
@@ -122,7 +122,7 @@ def test_a_mask_that_is_missing_is_asked_for_beside_the_other_parts():
         check_observation(space, np.zeros(3, np.float32))
 
 
-def test_what_asks_for_actions_by_one_observation_is_refused(run, log, tmp_path):
+def test_memory_policy_refuses_run_policy_and_asks_for_a_player(run, log, tmp_path):
     with pytest.raises(Mistake, match=r"dt acts with a memory.*run\.player\(\)"):
         run.policy(np.zeros(4, np.float32))
     with pytest.raises(Mistake, match="evaluate it in the world"):
@@ -130,7 +130,7 @@ def test_what_asks_for_actions_by_one_observation_is_refused(run, log, tmp_path)
 
 
 @pytest.mark.slow
-def test_what_remembers_can_guide(run):
+def test_memory_policy_can_be_a_guide(run):
     guided = sterling.train(
         "dqn", WORLD, steps=400, guide=Guidance(str(run.path), steps=10), evaluate_episodes=0,
         warmup=100, batch=16, width=8,
@@ -138,13 +138,13 @@ def test_what_remembers_can_guide(run):
     assert guided.settings.guide.steps == 10
 
 
-def test_its_film_is_made(run, tmp_path):
+def test_play_command_films_a_memory_policy(run, tmp_path):
     film = tmp_path / "film.gif"
     assert main(["play", str(run.path), "--video", str(film), "--steps", "12"]) == 0
     assert film.stat().st_size > 1000
 
 
-def test_a_log_that_names_no_environment_is_enough_to_act(tmp_path, capsys):
+def test_player_acts_without_an_environment(tmp_path, capsys):
     """Actions come in the log's own numbers; there is no world to be judged in."""
     rng = np.random.default_rng(0)
     columns = {
@@ -181,7 +181,7 @@ def test_a_log_that_names_no_environment_is_enough_to_act(tmp_path, capsys):
         assert said.count("\n") == 1
 
 
-def test_each_action_that_is_drawn_has_its_own_chance(tmp_path):
+def test_player_uses_a_new_random_key_for_every_action(tmp_path):
     """FQL samples also without ``explore``: its actions spread in play as in evaluation."""
     rng = np.random.default_rng(0)
     columns = {

@@ -67,7 +67,7 @@ def row(iteration, returns, failed=(), **more):
     return base | speed | {"data/return": returns, "failed": list(failed), **more}
 
 
-def test_rows_of_a_part_that_has_ended_are_none_from_there_on(tmp_path):
+def test_merged_metrics_of_an_ended_seed_process_are_none(tmp_path):
     paths, seen = [tmp_path / "0", tmp_path / "1"], Seen()
     log(paths[0], [row(4, [1.0, 2.0]), row(8, [None, 3.0], failed=[0])], failed=[0, 2])
     log(paths[1], [row(4, [7.0]), row(8, [8.0]), row(12, [9.0]), row(16, [10.0])])
@@ -82,7 +82,7 @@ def test_rows_of_a_part_that_has_ended_are_none_from_there_on(tmp_path):
     assert [each["step"] for each in seen.rows] == [40, 80, 120, 160]
 
 
-def test_a_part_that_has_not_ended_is_waited_for(tmp_path):
+def test_merged_metrics_wait_for_a_slow_seed_process(tmp_path):
     paths, seen = [tmp_path / "0", tmp_path / "1"], Seen()
     merge = MetricsMerger(paths, [1, 1], [seen], begun=4)
     merge.go_on()
@@ -103,7 +103,7 @@ def outcome(seeds, steps, **more):
     return {**base, "steps_per_second": 1.0, **more}
 
 
-def test_the_result_is_of_all_parts_and_not_of_the_first():
+def test_merged_result_covers_all_seed_processes():
     dead = {"final": {}, "failed_seeds": [0, 2], "failures": {"0": {}, "2": {}}}
     dead |= {"world_failures": ["environment 5: hung"]}  # of 4 each: seed 2's second
     switch = {name: {"per_seed": [3.0]} for name in ("before", "lowest", "dip")}
@@ -119,7 +119,7 @@ def test_the_result_is_of_all_parts_and_not_of_the_first():
     assert made["steps_per_second"] == round((2 * 40 + 160) / 9.0, 3)
 
 
-def test_channels_of_all_parts_are_merged_with_their_bounds():
+def test_merged_result_of_seed_processes_has_channels_with_bounds():
     said = {"cost": {"reduce": "sum", "better": -1, "within": [0.0, 9.0]}}
 
     def part(seeds):
@@ -160,7 +160,7 @@ def worlds(worst):
 
 
 @pytest.mark.slow
-def test_a_seed_that_diverges_takes_nothing_from_the_others(tmp_path):
+def test_diverged_seed_process_does_not_affect_other_seeds(tmp_path):
     how = {**SMALL, "log_every": 64, "normalise_reward": True, "env_options": {"workers": 0}}
     run = sterling.train("ppo", worlds(3e38), steps=1_280, out=tmp_path / "run", **how)
     assert run.result["failed_seeds"] == [0]
@@ -181,7 +181,7 @@ def test_a_seed_that_diverges_takes_nothing_from_the_others(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_world_fails_of_is_said_by_the_parent_in_one_line(tmp_path):
+def test_environment_failure_in_a_seed_process_is_reported_by_the_parent(tmp_path):
     how = {**SMALL, "env_options": {"workers": 0}}
     with pytest.raises(
         WorldFailed, match=r"the process of seed \d: .*boom.*max_failures"
@@ -191,7 +191,7 @@ def test_what_a_world_fails_of_is_said_by_the_parent_in_one_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_after_a_resume_rows_that_were_given_up_are_gone_and_no_sink_is_told_twice(tmp_path):
+def test_resumed_seed_processes_drop_stale_rows_and_repeat_none(tmp_path):
     path, first, then = tmp_path / "run", Seen(), Seen()
     alone = {**PROBE, **SMALL, "strategy": "map", "out": tmp_path / "whole"}
     whole = sterling.train(steps=1_280, **alone)
@@ -225,7 +225,7 @@ sterling.train(out=sys.argv[1], steps=500_000_000, **eval(sys.argv[2]))
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
-def test_when_the_parent_goes_its_processes_save_and_go(tmp_path, number):
+def test_seed_processes_save_and_exit_when_the_parent_is_killed(tmp_path, number):
     path = tmp_path / "run"
     how = repr({**PROBE, **SMALL, "log_every": 6_400})
     parent = subprocess.Popen([sys.executable, "-c", ENDLESS, str(path), how])
@@ -262,7 +262,7 @@ def _lives(process):
 
 
 @pytest.mark.slow
-def test_a_part_that_another_process_holds_is_said_in_one_line(tmp_path):
+def test_locked_part_folder_of_a_seed_process_is_refused(tmp_path):
     path = tmp_path / "run"
     held = f"{path / 'parts' / '0'} is in use by process {os.getpid()}"
     settings = resolve_settings("ppo", "probe:both", steps=6_400, seeds=2, strategy="processes")
@@ -283,7 +283,7 @@ def begun(path, settings):
     return process.wait(120), path.with_name(f"{path.name}.log").read_text()
 
 
-def test_a_part_is_pinned_to_the_core_that_it_is_given(tmp_path):
+def test_seed_process_is_pinned_to_its_cpu_core(tmp_path):
     """In place of settings it is given what says, once it is read, on which cores that is."""
 
     class Where:

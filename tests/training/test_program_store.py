@@ -50,7 +50,7 @@ def call(settings=SETTINGS, size=8, scale=2.0):
     return len(traces), jax.device_get(found)
 
 
-def test_second_process_takes_the_program_and_computes_the_same(command_line):
+def test_second_process_loads_the_stored_program(command_line):
     first, second = call(), call()
     assert (first[0], second[0]) == (1, 0)
     jax.tree.map(np.testing.assert_array_equal, first[1], second[1])
@@ -81,7 +81,7 @@ def test_source_hash_reads_every_file(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("fact", ["source", "versions", "device", "processor", "options"])
-def test_other_facts_do_not_take_it(fact, monkeypatch):
+def test_stored_program_is_not_used_under_other_facts(fact, monkeypatch):
     call()
     change_facts(monkeypatch, **{fact: "other"})
     traces, found = call(scale=3.0)  # what a changed source would compute
@@ -89,7 +89,7 @@ def test_other_facts_do_not_take_it(fact, monkeypatch):
     assert found[0][-1] != call(scale=2.0, size=9)[1][0][-1]
 
 
-def test_other_settings_and_shapes_do_not_take_it():
+def test_stored_program_is_not_used_for_other_settings_or_shapes():
     call()
     for change in ({"seeds": (1,)}, {"env_options": {"max_episode_steps": 9}}, {"envs": 3}):
         assert call(dataclasses.replace(SETTINGS, **change))[0] == 1
@@ -111,7 +111,7 @@ def swap(path):
 @pytest.mark.parametrize(
     "spoil", [damage, swap, lambda path: path.write_bytes(b""), lambda path: path.chmod(0o666)]
 )
-def test_spoilt_files_are_not_read(spoil, command_line):
+def test_damaged_program_files_are_not_loaded(spoil, command_line):
     _, wanted = call()
     small = min(command_line.iterdir(), key=lambda path: path.stat().st_size)
     spoil(small)
@@ -124,7 +124,7 @@ def test_spoilt_files_are_not_read(spoil, command_line):
     assert call()[0] == 1
 
 
-def test_folders_and_links_of_others_are_not_read(command_line, tmp_path):
+def test_program_store_ignores_world_writable_folders_and_symlinks(command_line, tmp_path):
     call()
     command_line.chmod(0o777)
     assert call()[0] == 1
@@ -137,7 +137,7 @@ def test_folders_and_links_of_others_are_not_read(command_line, tmp_path):
     assert call()[0] == 1
 
 
-def test_oldest_files_make_room(tmp_path):
+def test_trusted_folder_evicts_the_least_recently_used_file(tmp_path):
     folder = TrustedFolder(tmp_path / "few", max_bytes=1100)
     for age, name in enumerate(["a", "b", "c"]):
         folder.write(name, name.encode() * 300)
@@ -149,7 +149,7 @@ def test_oldest_files_make_room(tmp_path):
     assert folder.read("e") is None
 
 
-def test_off_switch_and_python(monkeypatch):
+def test_program_store_is_off_in_python_and_by_its_switch(monkeypatch):
     program_store.use_on_command_line()  # a program that calls a command's function
     assert (call()[0], call()[0]) == (1, 1)
     monkeypatch.setattr(own_process, "_own", [True])
@@ -170,7 +170,7 @@ def test_programs_with_library_calls_are_not_stored(command_line):
     assert not list(command_line.iterdir())
 
 
-def test_own_code_and_other_runs_are_not_stored(tmp_path):
+def test_programs_of_user_code_are_not_stored(tmp_path):
     assert is_storable(SETTINGS)
     code = tmp_path / "mine.py"
     code.write_text("def make(): pass")

@@ -16,7 +16,7 @@ def _run():
                           minibatch=64, epochs=1, evaluate_episodes=0)  # fmt: skip
 
 
-def test_an_array_takes_the_short_way_and_a_list_the_long_one(run, monkeypatch):
+def test_player_fast_path_for_arrays_equals_the_checked_path(run, monkeypatch):
     player, rng = run.player(1), np.random.default_rng(0)
     obs = rng.normal(size=(20, 3)).astype(np.float32)
     quick = [player(each) for each in obs]
@@ -27,7 +27,7 @@ def test_an_array_takes_the_short_way_and_a_list_the_long_one(run, monkeypatch):
     assert len({float(action[0]) for action in quick}) == 20
 
 
-def test_what_is_no_plain_observation_is_checked_in_full(run):
+def test_player_checks_unusual_observations_in_full(run):
     player = run.player()
     for wrong in (np.zeros(4, np.float32), np.full(3, np.nan, np.float32)):
         assert player._quickly_checked(wrong) is None

@@ -30,7 +30,7 @@ class Told(gymnasium.Env):
         return np.zeros(1, np.float32), 1.0, False, self.clock == 10, {}
 
 
-def test_a_run_that_goes_on_begins_other_episodes(tmp_path):
+def test_resumed_run_seeds_the_host_environment_anew(tmp_path):
     fields = {"warmup": 0, "capacity": 200, "width": 8, "batch": 8, "collect": 20}
     options = {"env_options": {"workers": 0}, "evaluate_episodes": 0}
     settings = resolve_settings("dqn", Told, steps=400, seeds=1, envs=1, fields=fields, **options)

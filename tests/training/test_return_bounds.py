@@ -13,7 +13,7 @@ from sterling.types import Mistake
 PPO = {"length": 16, "epochs": 1, "minibatch": 64}
 
 
-def test_environments_bring_their_bounds_and_options_undo_them():
+def test_return_bounds_come_from_the_environment_unless_options_change_it():
     assert run_return_bounds(resolve_settings("ppo", "CartPole-v1", steps=4_096)) == (0, 500)
     longer = {"max_episode_steps": 1_000}
     assert (
@@ -27,7 +27,7 @@ def test_environments_bring_their_bounds_and_options_undo_them():
     )
 
 
-def test_they_are_part_of_the_settings():
+def test_return_bounds_and_failed_rule_are_stored_in_settings():
     made = resolve_settings(
         "ppo", "CartPole-v1", steps=4_096, return_within=(None, 3), failed="worst"
     )
@@ -42,7 +42,7 @@ def test_they_are_part_of_the_settings():
         resolve_settings("ppo", "CartPole-v1", steps=4_096, return_within=(5, 0))
 
 
-def test_a_result_has_no_single_number_where_seeds_failed():
+def test_final_estimate_is_none_where_seeds_failed():
     made = final_estimate([900.0, 950.0, 1.0, 2.0, 3.0], range(5), [2, 3, 4], (0, 1000))
     assert made["per_seed"] == [900.0, 950.0, None, None, None]
     assert made["estimate"] is None
@@ -52,13 +52,13 @@ def test_a_result_has_no_single_number_where_seeds_failed():
     assert final_estimate([1.0, 2.0], range(2), [1], failed=0.0)["estimate"] == 0.5
 
 
-def test_a_wrong_declaration_is_said_in_one_line(capsys):
+def test_return_bound_that_a_score_exceeds_is_dropped_with_a_warning(capsys):
     made = final_estimate([3.0, 501.0], range(2), [], (0, 500))
     assert made["method"].endswith("declared upper bound 500 dropped: a score is 501")
     assert capsys.readouterr().err.count("declared upper bound 500 dropped") == 1
 
 
-def test_parts_of_a_run_are_put_together_by_the_same_rule():
+def test_merged_seed_processes_follow_the_failed_seed_rule():
     def part(seed, score, lost):
         return {
             "seeds": [seed],
@@ -77,7 +77,7 @@ def test_parts_of_a_run_are_put_together_by_the_same_rule():
     assert worst["estimate"] == pytest.approx(14 / 3)
 
 
-def test_a_run_keeps_what_was_declared(tmp_path):
+def test_run_keeps_its_declared_return_bounds(tmp_path):
     run = sterling.train(
         "ppo",
         "probe:both",

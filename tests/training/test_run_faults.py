@@ -52,7 +52,7 @@ class Taker:
         """Nothing to release."""
 
 
-def test_a_sink_that_raises_costs_the_run_nothing(tmp_path, capsys):
+def test_metric_sink_that_raises_is_dropped(tmp_path, capsys):
     sinks = [Taker(2, ConnectionError("503")), Taker(3, SystemExit(1)), Taker()]
     train(tmp_path / "run", sinks=sinks)
     every = [1, 2, 3, 4, 5, 6]
@@ -67,7 +67,7 @@ def test_a_sink_that_raises_costs_the_run_nothing(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("error", [WorldFailed("gone"), MemoryError("no memory")])
-def test_an_evaluation_that_fails_costs_itself_alone(error, tmp_path, monkeypatch):
+def test_failed_periodic_evaluation_leaves_a_resumable_run(error, tmp_path, monkeypatch):
     def fail(judge, agent):
         raise error
 
@@ -82,7 +82,7 @@ def test_an_evaluation_that_fails_costs_itself_alone(error, tmp_path, monkeypatc
     assert rounds(path) == [1, 2, 3, 4, 5, 6]
 
 
-def test_whatever_ends_a_run_what_can_be_saved_is(tmp_path, monkeypatch):
+def test_training_error_still_saves_a_checkpoint(tmp_path, monkeypatch):
     done, go = [], LogInterval.go
 
     def fail_late(lap, run, left):
@@ -101,9 +101,7 @@ def test_whatever_ends_a_run_what_can_be_saved_is(tmp_path, monkeypatch):
     assert rounds(path) == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_keeps_a_run_from_being_saved_does_not_hide_what_ended_it(
-    tmp_path, monkeypatch, capsys
-):
+def test_failed_checkpoint_does_not_hide_the_training_error(tmp_path, monkeypatch, capsys):
     def fail(text):
         def raising(*_, **__):
             raise RuntimeError(text)
@@ -123,7 +121,7 @@ def full(*_, **__):
 
 
 @pytest.mark.parametrize("write", ["checkpoint._write", "run_folder.write_result"])
-def test_a_run_whose_end_finds_no_room_is_not_complete(write, tmp_path, monkeypatch, capsys):
+def test_full_disk_at_the_end_leaves_a_resumable_run(write, tmp_path, monkeypatch, capsys):
     path = tmp_path / "run"
     with monkeypatch.context() as patched:
         patched.setattr(f"sterling.training.saving.{write}", full)
@@ -136,7 +134,7 @@ def test_a_run_whose_end_finds_no_room_is_not_complete(write, tmp_path, monkeypa
     assert (path / "curve.png").exists()
 
 
-def test_a_curve_that_finds_no_room_costs_one_line(tmp_path, monkeypatch, capsys):
+def test_full_disk_for_curve_png_gives_one_warning(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sterling.report.pictures.learning_curve.draw_run_curve", full)
     assert train(tmp_path / "run", 2).result["steps"] == 2 * ROUND
     assert "curve.png was not drawn" in capsys.readouterr().err
@@ -145,9 +143,7 @@ def test_a_curve_that_finds_no_room_costs_one_line(tmp_path, monkeypatch, capsys
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lacking", ["of a part", "of all"])
-def test_seeds_apart_whose_end_finds_no_room_are_not_complete(
-    lacking, tmp_path, monkeypatch, capsys
-):
+def test_full_disk_in_seed_processes_leaves_a_resumable_run(lacking, tmp_path, monkeypatch, capsys):
     path, how = tmp_path / "run", {"strategy": "processes", "seeds": 2}
     with monkeypatch.context() as patched:
         if lacking == "of a part":
@@ -176,7 +172,7 @@ sys.exit(75)
 """
 
 
-def test_what_nobody_reads_ends_nothing():
+def test_print_progress_and_print_notice_ignore_closed_streams():
     process = subprocess.Popen(
         [sys.executable, "-c", LEAVING],
         stdin=subprocess.PIPE,

@@ -31,7 +31,7 @@ PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
         ("piecewise:0.25=1,0.75=2", (1, 1, 1.5, 2, 2)),
     ],
 )
-def test_values_at_known_places(words, values):
+def test_schedule_values_at_known_progress(words, values):
     made = schedule_words.parse(words)
     np.testing.assert_allclose(made(np.float32(PLACES)), np.float32(values), rtol=1e-6, atol=1e-6)
     alone = [float(jax.jit(made)(jnp.float32(place))) for place in PLACES]
@@ -52,7 +52,7 @@ def test_values_at_known_places(words, values):
         schedules.piecewise([(0, 1), (20_000, 2)], "steps"),
     ],
 )
-def test_the_words_of_a_schedule_give_the_same_schedule(made):
+def test_schedule_text_round_trips(made):
     assert schedule_words.parse(str(made)) == made
     values = [value for _, value in made.corners()]
     inside = made.with_places(lambda place: place / 40_000)(np.linspace(0, 1, 101))
@@ -62,7 +62,7 @@ def test_the_words_of_a_schedule_give_the_same_schedule(made):
         assert float(made(0.0)) == pytest.approx(made.corners()[0][1])
 
 
-def test_rows_of_a_file(tmp_path):
+def test_schedule_is_read_from_a_csv_file(tmp_path):
     (tmp_path / "lr.csv").write_text("progress, value\n0,3e-4\n0.5,1e-4\n\n1,0\n")
     made = schedule_words.parse(str(tmp_path / "lr.csv"))
     assert made == schedules.piecewise([(0, 3e-4), (0.5, 1e-4), (1, 0)])
@@ -87,7 +87,7 @@ def test_rows_of_a_file(tmp_path):
         ("progress,value\n0,nan\n", "not a finite number"),
     ],
 )
-def test_files_that_are_no_schedule(text, words, tmp_path):
+def test_invalid_schedule_csv_files_are_refused(text, words, tmp_path):
     (tmp_path / "lr.csv").write_text(text)
     with pytest.raises(Mistake, match=words):
         schedule_words.parse(str(tmp_path / "lr.csv"))
@@ -119,6 +119,6 @@ def test_files_that_are_no_schedule(text, words, tmp_path):
         ("nowhere.py:falling", "there is no such file"),
     ],
 )
-def test_words_that_are_no_schedule(text, words):
+def test_invalid_schedule_words_are_refused(text, words):
     with pytest.raises(Mistake, match=words):
         schedule_words.parse(text)

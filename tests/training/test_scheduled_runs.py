@@ -104,7 +104,7 @@ def test_rows_hold_the_current_values_of_two_schedules_at_once(annealed):
     assert flat_settings(read_results([path])[0][0])["lr"] == "linear:0.003:0"
 
 
-def test_stopped_and_resumed_equals_uninterrupted(annealed, tmp_path):
+def test_scheduled_run_resumed_after_a_stop_equals_uninterrupted(annealed, tmp_path):
     path, how, whole = annealed
     with pytest.raises(SystemExit):
         sterling.train("ppo", HERE, out=tmp_path / "cut", sinks=[Stop(4)], **how)
@@ -113,21 +113,21 @@ def test_stopped_and_resumed_equals_uninterrupted(annealed, tmp_path):
 
 
 @pytest.mark.slow
-def test_one_seed_alone_equals_the_same_seed_among_several(annealed):
+def test_scheduled_seed_alone_equals_the_same_seed_among_several(annealed):
     _, how, whole = annealed
     alone = sterling.train("ppo", HERE, **{**how, "seeds": [1]})
     for a, b in zip(leaves(whole), leaves(alone), strict=True):
         np.testing.assert_array_equal(a[1:], b)
 
 
-def test_seeds_that_run_all_at_once_have_the_same_values(annealed, tmp_path):
+def test_vmap_strategy_has_the_same_schedule_values(annealed, tmp_path):
     path, how, _ = annealed
     sterling.train("ppo", HERE, out=tmp_path / "run", strategy="vmap", **how)
     assert rows(tmp_path / "run") == rows(path)
 
 
 @pytest.mark.slow
-def test_processes_train_the_same_agents(annealed, tmp_path):
+def test_processes_strategy_trains_the_same_scheduled_agents(annealed, tmp_path):
     path, how, whole = annealed
     apart = sterling.train("ppo", HERE, out=tmp_path / "run", strategy="processes", **how)
     same(whole, apart)
@@ -147,7 +147,7 @@ def test_a_larger_budget_stretches_a_schedule(annealed, tmp_path):
 
 
 @pytest.mark.slow
-def test_learning_reads_the_value_of_its_iteration():
+def test_update_uses_the_schedule_value_of_its_iteration():
     run = sterling.train("dqn", HERE, steps=176, lr="piecewise:0=1e-3,0.5=0,1=0", **DQN)
     short = sterling.train("dqn", HERE, steps=176, lr="piecewise:0=1e-3,0.5=0,0.51=0", **DQN)
     same(run, short)  # after half of the run nothing is learned
@@ -155,7 +155,7 @@ def test_learning_reads_the_value_of_its_iteration():
     assert not np.allclose(leaves(run)[0], leaves(more)[0])
 
 
-def test_acting_reads_the_value_of_its_iteration(tmp_path):
+def test_exploration_uses_the_schedule_value_of_its_iteration(tmp_path):
     always = {**DQN, "exploration_initial": 1.0, "exploration_final": "linear:1:0"}
     sterling.train("dqn", HERE, steps=176, out=tmp_path / "run", exploration_fraction=0.0, **always)
     np.testing.assert_allclose(
@@ -165,7 +165,7 @@ def test_acting_reads_the_value_of_its_iteration(tmp_path):
     )
 
 
-def test_steps_of_a_file_count_from_the_beginning(tmp_path):
+def test_schedule_file_steps_count_from_the_start_of_the_run(tmp_path):
     (tmp_path / "lr.csv").write_text("step,value\n16,1e-3\n96,0\n")  # 16 steps of warm-up
     sterling.train("dqn", HERE, steps=176, lr=str(tmp_path / "lr.csv"), out=tmp_path / "run", **DQN)
     steps = np.arange(16, 176, 8)
@@ -188,7 +188,7 @@ def test_a_schedule_runs_over_the_phases_that_do_not_set_its_field():
 
 
 @pytest.mark.parametrize("at", [3, pytest.param(6, marks=pytest.mark.slow)])
-def test_schedules_of_phases_stopped_and_resumed(at, tmp_path):
+def test_phase_schedules_resumed_after_a_stop_equal_uninterrupted(at, tmp_path):
     how = {**PPO, "seeds": 1, "steps": 128, "lr": "linear:1e-3:0"}
     how["then"] = "steps=128 lr=linear:1e-4:0 target_kl=linear:1:0.1"
     whole = sterling.train("ppo", HERE, out=tmp_path / "whole", **how)
@@ -203,7 +203,7 @@ def test_schedules_of_phases_stopped_and_resumed(at, tmp_path):
     same(whole, sterling.load(tmp_path / "cut"))
 
 
-def test_an_optional_field_that_the_program_reads_may_follow_one(tmp_path):
+def test_optional_config_field_may_follow_a_schedule(tmp_path):
     how = {**PPO, "seeds": 1, "steps": 128, "epochs": 4, "lr": 0.03}
     tight = sterling.train("ppo", HERE, target_kl="linear:1e-9:1e-9", out=tmp_path / "run", **how)
     same_nets = sterling.train("ppo", HERE, target_kl=1e-9, **how).agent.state.nets
@@ -216,7 +216,7 @@ def test_an_optional_field_that_the_program_reads_may_follow_one(tmp_path):
     same(tight, loaded)
 
 
-def test_a_config_whose_optional_field_became_a_leaf_is_still_a_tree():
+def test_config_with_an_optional_leaf_is_a_pytree():
     config = settings_of(target_kl=0.1).config
     made = replace_leaves(config, {"target_kl": jnp.float32(0.5), "lr": jnp.float32(1.0)})
     assert len(jax.tree.leaves(made)) == len(jax.tree.leaves(config)) + 1
@@ -228,7 +228,7 @@ def test_a_config_whose_optional_field_became_a_leaf_is_still_a_tree():
 
 
 @pytest.mark.slow
-def test_from_a_log_to_the_world(tmp_path):
+def test_schedule_of_the_online_phase_after_a_dataset(tmp_path):
     data = tmp_path / "log"
     logs.write("both-continuous", False, data.parent)
     how = {**OFFLINE, "data": str(data.parent / "both-continuous"), "updates": 4, "steps": 20}
@@ -245,7 +245,7 @@ def test_from_a_log_to_the_world(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_language_model_follows_one(tmp_path, one_layer):
+def test_language_model_training_follows_a_schedule(tmp_path, one_layer):
     how = {"model": "nano", "updates": 4, "evaluate_episodes": 0, "batch": 2, "log_every": 1}
     sterling.train("sft", "reverse-text", lr="linear:1e-3:2e-4", out=tmp_path / "run", **how)
     np.testing.assert_allclose(rows(tmp_path / "run"), [1e-3, 8e-4, 6e-4, 4e-4], rtol=1e-5)
@@ -253,13 +253,13 @@ def test_a_language_model_follows_one(tmp_path, one_layer):
 
 
 @pytest.mark.slow
-def test_a_world_on_the_host(tmp_path):
+def test_host_environment_run_follows_a_schedule(tmp_path):
     how = {**PPO, "seeds": 1, "steps": 64, "out": tmp_path / "run"}
     sterling.train("ppo", "gymnasium:CartPole-v1", lr="cosine:1e-3:0", **how)
     np.testing.assert_allclose(rows(tmp_path / "run"), [1e-3, 5e-4], rtol=1e-5)
 
 
-def test_functions_are_given_again(tmp_path, capsys):
+def test_schedule_function_must_be_passed_again_on_resume(tmp_path, capsys):
     how = {**PPO, "seeds": 1, "steps": 128}
     function = lambda progress: 1e-3 * (1 - progress)  # noqa: E731
     whole = sterling.train("ppo", HERE, lr=function, out=tmp_path / "run", **how)
@@ -274,7 +274,7 @@ def test_functions_are_given_again(tmp_path, capsys):
         sterling.resume(tmp_path / "run", schedules={"clip": function})
 
 
-def test_a_function_of_a_file_is_stored_by_its_name(tmp_path):
+def test_schedule_function_of_a_file_is_stored_by_name(tmp_path):
     settings = settings_of(lr=half)
     assert settings.to_json()["schedules"]["lr"].endswith("test_scheduled_runs.py:half")
     again = Settings.from_json(json.loads(json.dumps(settings.to_json())))
@@ -310,7 +310,7 @@ def test_a_function_of_a_file_is_stored_by_its_name(tmp_path):
         ("ppo", {"lr": "piecewise:updates:0=1,9=0"}, "counts updates, of which a phase has none"),
     ],
 )
-def test_schedules_that_a_field_cannot_have(algorithm, fields, words):
+def test_config_fields_refuse_unsuitable_schedules(algorithm, fields, words):
     with pytest.raises(Mistake, match=words):
         settings_of(algorithm, **fields)
 

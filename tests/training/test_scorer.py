@@ -31,7 +31,7 @@ def _state():
     return reward_model.State(begun.model, head, begun.optimiser, begun.updates, begun.config)
 
 
-def test_a_reward_model_reads_what_it_learned_from(state):
+def test_reward_model_scores_texts_as_in_its_training(state):
     pairs = make_pairs(worlds.find_world("reverse-text"), (0, 1), 5)
     source = PairSource.create(pairs, Comparisons(1), TOKENS)
     learned = reward_model.score(state, source.ids[:, 0], source.length[:, 0])
@@ -43,7 +43,7 @@ def test_a_reward_model_reads_what_it_learned_from(state):
     assert jnp.unique(learned).size == 5
 
 
-def test_a_reward_model_judges_a_world(state):
+def test_reward_model_world_rewards_answers_by_score(state):
     judge = trained.make_scorer(state, TOKENS)
     world = ScoredWorld(worlds.find_world("reverse-text"), judge)
     scene = world.begin(1, 0)
@@ -54,7 +54,7 @@ def test_a_reward_model_judges_a_world(state):
     assert scene.verdicts[0][0].gold.reward == 0.0
 
 
-def test_runs_that_are_no_judge_are_refused(tmp_path):
+def test_runs_that_are_no_reward_model_are_refused_as_scorer(tmp_path):
     trained.register_reward_model("copy-text")  # nothing to load
     with pytest.raises(Mistake):
         trained.register_reward_model(f"scored:{tmp_path}:copy-text")
@@ -70,7 +70,7 @@ def _judges(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_judge_of_a_run_is_that_of_the_seed_asked_for(judges):
+def test_reward_model_scorer_loads_the_asked_seed(judges):
     run = sterling.load(judges)
     pairs = make_pairs(worlds.find_world("reverse-text"), (0, 1), 5)
     asked = [(pair.messages, pair.chosen) for pair in pairs]
@@ -87,7 +87,7 @@ def test_the_judge_of_a_run_is_that_of_the_seed_asked_for(judges):
 
 
 @pytest.mark.slow
-def test_a_pair_is_known_where_the_better_answer_has_the_higher_score(judges):
+def test_reward_model_pair_accuracy_compares_chosen_with_rejected(judges):
     run = sterling.load(judges)
     found = _prefers_solution(run.agent, run.settings, 12, fresh=False)
     assert found.shape == (2, 12)

@@ -49,7 +49,9 @@ sterling.train(
         ("the final evaluation", 60, 20, "saved; resume with: sterling resume"),
     ],
 )
-def test_a_signal_is_answered_in(stage, slow, warmup, said, tmp_path):
+def test_sigterm_in_warmup_or_final_evaluation_exits_with_code_75(
+    stage, slow, warmup, said, tmp_path
+):
     program = WORLD.format(slow=slow, warmup=warmup, out=str(tmp_path / "run"))
     process = subprocess.Popen(
         [sys.executable, "-c", program], env=os.environ, stdout=subprocess.PIPE, text=True
@@ -97,7 +99,9 @@ sterling.train("ppo", "probe:both", steps=256, out={out!r}, length=16, minibatch
     ],
     ids=["in the last checkpoint", "before the first iteration"],
 )
-def test_a_signal_finds_no_gap(patch, said, files, tmp_path):
+def test_sigterm_during_a_config_or_checkpoint_write_exits_with_code_75(
+    patch, said, files, tmp_path
+):
     program = AT_ONCE.format(patch=patch, out=str(tmp_path / "run"))
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=False, text=True, timeout=300

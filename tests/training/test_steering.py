@@ -156,7 +156,7 @@ def test_a_callback_that_raises_is_named_and_nothing_is_lost(plain, tmp_path):
     assert timeless(whole.result) == timeless(again.result)
 
 
-def test_numbers_that_cannot_be_logged_are_refused():
+def test_callback_log_refuses_unsuitable_values():
     class Logs:
         def on_log(self, event):
             for value, words in (
@@ -180,7 +180,7 @@ def test_numbers_that_cannot_be_logged_are_refused():
         ([type("Typo", (), {"on_log": print, "on_evaluate": print})()], "on_evaluate is no event"),
     ],
 )
-def test_what_is_no_callback_is_refused(callbacks, words, tmp_path):
+def test_invalid_callbacks_are_refused(callbacks, words, tmp_path):
     with pytest.raises(Mistake, match=words):
         train(64, callbacks=callbacks, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -227,7 +227,7 @@ def test_the_best_policy_of_each_seed_is_kept_beside_the_last(whole):
     assert loaded.best_policy(obs) == early.policy(obs)
 
 
-def test_final_scores_of_a_run_that_chose_are_of_other_episodes(whole):
+def test_final_evaluation_of_a_selected_policy_uses_fresh_episodes(whole):
     run, path = whole
     assert run.result["final_episodes"].startswith("fresh")
     last = rows(path)[-1]["evaluation/return"]
@@ -240,7 +240,7 @@ def test_final_scores_of_a_run_that_chose_are_of_other_episodes(whole):
 
 
 @pytest.mark.parametrize("at", [8, pytest.param(3, marks=pytest.mark.slow)])  # rows of 32 steps
-def test_killed_and_resumed_equals_uninterrupted(at, whole, tmp_path):
+def test_steered_run_resumed_after_a_kill_equals_uninterrupted(at, whole, tmp_path):
     run, path = whole
     with pytest.raises(SystemExit):
         train(1280, out=tmp_path / "cut", sinks=[Stop(at)], callbacks=[Notes()], **STEERED)
@@ -284,7 +284,7 @@ def test_a_time_budget_stops_at_once_where_it_is_over_and_a_larger_one_continues
 
 
 @pytest.mark.slow
-def test_a_stop_ends_the_run_in_its_phase_and_further_phases_can_follow(tmp_path):
+def test_callback_stop_ends_the_run_within_its_phase(tmp_path):
     then = [{"steps": 128, "env.max_episode_steps": 50}, {"steps": 64}]
     path = tmp_path / "run"
     run = train(128, then=then, callbacks=[StopsAt(192)], out=path, keep="best")
@@ -308,13 +308,13 @@ def test_a_stop_ends_the_run_in_its_phase_and_further_phases_can_follow(tmp_path
         ({"keep": "all"}, "Unknown keep='all'"),
     ],
 )
-def test_options_without_effect_are_refused(options, words, tmp_path):
+def test_stop_options_without_effect_are_refused(options, words, tmp_path):
     with pytest.raises(Mistake, match=words) as caught:
         train(64, out=tmp_path / "run", **options)
     assert "\n" not in str(caught.value)
 
 
-def test_resume_refuses_what_changes_nothing(plain):
+def test_resume_refuses_options_that_change_nothing(plain):
     path = plain[1]
     with pytest.raises(Mistake, match=r"is finished\. Give a larger budget"):
         sterling.resume(path, time_budget=1)
@@ -325,7 +325,7 @@ def test_resume_refuses_what_changes_nothing(plain):
 
 
 @pytest.mark.slow
-def test_the_commands_stop_a_run_and_show_its_best_policy(tmp_path, capsys):
+def test_stop_and_best_policy_options_of_the_commands(tmp_path, capsys):
     path = str(tmp_path / "run")
     small = [word for name in ("length", "minibatch", "epochs", "width")
              for word in (f"--{name}", str(PPO[name]))]  # fmt: skip

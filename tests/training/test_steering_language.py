@@ -45,7 +45,7 @@ def _run(tmp_path_factory):
     MODEL_SIZES["nano"] = whole
 
 
-def test_a_language_run_is_watched_stopped_and_keeps_its_best(run):
+def test_language_run_supports_callbacks_patience_and_keep_best(run):
     run, path, returns = run
     means = [np.mean(scores) for _, scores in returns]
     ends = run.result["updates"]
@@ -67,7 +67,7 @@ def test_a_language_run_is_watched_stopped_and_keeps_its_best(run):
     assert loaded.best.language_model(1)[0] is not None
 
 
-def test_a_config_from_before_still_opens(run, tmp_path):
+def test_language_run_config_with_old_patience_field_still_loads(run, tmp_path):
     _, path, _ = run
     config = json.loads((path / "config.json").read_text())
     assert config["speech"].pop("scene_seconds") == 10.0

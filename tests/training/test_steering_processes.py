@@ -52,7 +52,7 @@ def rows(path):
 
 
 @pytest.mark.slow
-def test_processes_stop_together_where_one_process_would(tmp_path):
+def test_seed_processes_stop_at_the_iteration_of_one_process(tmp_path):
     """Patience decides by the mean over the seeds of all processes; callbacks log for their own."""
 
     class Logs:
@@ -88,7 +88,7 @@ def test_a_callback_of_one_process_stops_all(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_callback_that_cannot_be_sent_is_refused_and_one_that_fails_is_named(tmp_path):
+def test_unpicklable_or_failing_callback_of_seed_processes_is_named(tmp_path):
     class Holds:
         def __init__(self):
             self.lock = threading.Lock()
@@ -113,7 +113,7 @@ def never():
     return False
 
 
-def test_the_first_post_counts_and_a_process_without_seeds_is_not_waited_for(tmp_path):
+def test_process_agreement_uses_first_posts_and_skips_seedless_processes(tmp_path):
     folders = [tmp_path / name for name in "abc"]
     for folder in folders:
         mark_as_training(folder)
@@ -135,7 +135,7 @@ def test_the_first_post_counts_and_a_process_without_seeds_is_not_waited_for(tmp
     assert [post["returns"] for post in found[0]] == [[1.0], [2.0]]
 
 
-def test_a_torn_post_is_written_again(tmp_path):
+def test_process_agreement_rewrites_a_torn_post(tmp_path):
     posts_path(tmp_path).write_text('{"iteration": 2, "ret')
     one = ProcessAgreement(tmp_path, [tmp_path, tmp_path])
     post = {"iteration": 2, "returns": None, "stop": None}
@@ -143,7 +143,7 @@ def test_a_torn_post_is_written_again(tmp_path):
     assert read_posts(tmp_path) == {2: post}
 
 
-def test_conditions_judge_the_mean_of_seeds_that_have_not_failed():
+def test_stop_conditions_use_the_mean_of_seeds_that_have_not_failed():
     assert mean_of_known([1.0, None, 2.0]) == 1.5
     assert mean_of_known([None]) is None
     assert not StopAt(2.0).reason_to_stop(1.9)
@@ -159,7 +159,7 @@ def test_conditions_judge_the_mean_of_seeds_that_have_not_failed():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "ends"), [(15, SystemExit), (9, Mistake)])
-def test_processes_that_are_killed_and_resumed_decide_as_before(number, ends, tmp_path):
+def test_seed_processes_resumed_after_a_kill_stop_as_before(number, ends, tmp_path):
     class Kills:
         def on_log(self, event):
             if 1 in event.seeds and event.step == 192:

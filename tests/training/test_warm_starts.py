@@ -66,7 +66,7 @@ def arrays(state):
 
 
 @pytest.mark.slow
-def test_the_same_algorithm_takes_all_but_its_counters_and_settings(runs, capsys):
+def test_init_from_the_same_algorithm_takes_all_but_counters_and_config(runs, capsys):
     before = arrays(sterling.load(runs / "ppo").agent.state)
     now = arrays(begin("ppo", HERE, runs / "ppo", seeds=2, lr=0.5).agent.state)
     fresh = arrays(begin("ppo", HERE, None, seeds=2, lr=0.5).agent.state)
@@ -89,7 +89,7 @@ def test_the_same_algorithm_takes_all_but_its_counters_and_settings(runs, capsys
         (":seed=1", {0: 1, 4: 1}, "all seeds from its seed 1"),
     ],
 )
-def test_which_seed_starts_from_which(runs, capsys, word, seeds, said):
+def test_init_maps_seeds_to_seeds_of_the_earlier_run(runs, capsys, word, seeds, said):
     before = arrays(sterling.load(runs / "ppo").agent.state)["nets/policy/layers/0/weight"]
     run = begin("ppo", HERE, f"{runs / 'ppo'}{word}", seeds=list(seeds))
     wanted = before[list(seeds.values())]
@@ -97,7 +97,7 @@ def test_which_seed_starts_from_which(runs, capsys, word, seeds, said):
     assert said in capsys.readouterr().out
 
 
-def test_a_stopped_run_goes_on_without_what_it_started_from(runs, tmp_path):
+def test_initialised_run_resumes_without_its_earlier_run(runs, tmp_path):
     earlier = shutil.copytree(runs / "ppo", tmp_path / "earlier")
     how = {"steps": 192, "seeds": 2, "init": earlier, "log_every": 32, **PPO, **HOW}
     whole = sterling.train("ppo", HERE, **how)
@@ -113,7 +113,7 @@ def test_a_stopped_run_goes_on_without_what_it_started_from(runs, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_first_checkpoint_holds_what_was_taken(runs, tmp_path):
+def test_initialised_run_saves_a_checkpoint_before_training(runs, tmp_path):
     """A run that is killed in its first minutes needs its start no longer either."""
 
     class Kill:
@@ -152,7 +152,9 @@ def earlier_actions(path):
         ("td3bc", "sac", "obs_statistics (folded into the first layers)"),  # and deviations of 1
     ],
 )
-def test_another_algorithm_acts_as_the_earlier_one_did(runs, capsys, earlier, algorithm, said):
+def test_init_from_another_algorithm_acts_as_the_earlier_policy(
+    runs, capsys, earlier, algorithm, said
+):
     run = begin(algorithm, BOX, runs / earlier)
     out = capsys.readouterr().out
     assert said in out
@@ -162,7 +164,7 @@ def test_another_algorithm_acts_as_the_earlier_one_did(runs, capsys, earlier, al
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def test_values_go_over_with_their_targets_and_the_same_observations(runs):
+def test_init_takes_critics_with_their_target_networks(runs):
     run, obs = begin("td3", BOX, runs / "td3bc"), np.float32([[[0.3]]])
     earlier = sterling.load(runs / "td3bc").agent
     action = np.float32([[[0.25]]])
@@ -173,13 +175,13 @@ def test_values_go_over_with_their_targets_and_the_same_observations(runs):
     assert np.any(nets.critics.first.layers[0].weight != target.critics.first.layers[0].weight)
 
 
-def test_imitation_starts_ppo_without_its_tanh(runs, capsys):
+def test_init_of_ppo_from_td3bc_drops_the_tanh(runs, capsys):
     run = begin("ppo", BOX, runs / "td3bc", activation="relu", normalise_reward=False)
     assert "its tanh is left out here" in capsys.readouterr().out
     np.testing.assert_allclose(np.tanh(actions(run)), earlier_actions(runs / "td3bc"), atol=1e-5)
 
 
-def test_values_in_another_unit_are_left(runs, capsys):
+def test_init_leaves_out_a_value_network_of_another_reward_scale(runs, capsys):
     run = begin("ppo", HERE, runs / "ppo", seeds=2, normalise_reward=False)
     fresh = begin("ppo", HERE, None, seeds=2, normalise_reward=False)
     assert (
@@ -189,7 +191,7 @@ def test_values_in_another_unit_are_left(runs, capsys):
     np.testing.assert_array_equal(mine.layers[0].weight, new.layers[0].weight)
 
 
-def test_a_constant_temperature_stays_as_it_is_set(runs):
+def test_init_keeps_a_constant_sac_temperature(runs):
     kept = begin("sac", BOX, runs / "sac")
     constant = begin("sac", BOX, runs / "sac", tune_alpha=False, alpha=0.25)
     assert kept.agent.state.log_alpha[0] != 0.0
@@ -225,7 +227,7 @@ def _worlds(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_world_with_equal_spaces_and_one_with_more_choices(runs, worlds, capsys):
+def test_init_in_an_environment_with_more_actions_redraws_the_output_layer(runs, worlds, capsys):
     run = begin("ppo", f"{worlds}:same", runs / "ppo", seeds=2)
     assert "policy (7 of 7 arrays)" in capsys.readouterr().out
     run.source.close()
@@ -260,7 +262,7 @@ def test_a_world_with_equal_spaces_and_one_with_more_choices(runs, worlds, capsy
         (("ppo", HERE, "WORLDS", {}), "cannot be the start of a run. Give a run's folder"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_line(runs, worlds, asked, message):
+def test_unsuitable_init_is_refused_in_one_line(runs, worlds, asked, message):
     algorithm, world, init, fields = asked
     world, start = (text.replace("WORLDS", str(worlds)) for text in (world, init))
     with pytest.raises(Mistake, match=message) as caught:
@@ -268,7 +270,7 @@ def test_what_does_not_fit_is_refused_in_one_line(runs, worlds, asked, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_refused_start_leaves_no_folder(runs, tmp_path, capsys):
+def test_refused_init_leaves_no_run_folder(runs, tmp_path, capsys):
     words = f"train ppo {HERE} --steps 64 --envs 4 --length 8 --minibatch 16 --width 4 --no-preset"
     asked = [*words.split(), "--init", str(runs / "ppo"), "--out", str(tmp_path / "run")]
     assert cli.main(asked) == 2
@@ -276,7 +278,7 @@ def test_a_refused_start_leaves_no_folder(runs, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_command_line_starts_a_run(runs, tmp_path, capsys):
+def test_train_command_takes_init_with_a_seed(runs, tmp_path, capsys):
     words = f"train ppo {HERE} --steps 64 --envs 4 --length 8 --minibatch 16 --width 8 --no-preset"
     words += " --epochs 1 --quiet --evaluate-episodes 0"
     asked = [*words.split(), "--init", f"{runs / 'ppo'}:seed=1", "--out", str(tmp_path / "run")]
@@ -285,7 +287,7 @@ def test_the_command_line_starts_a_run(runs, tmp_path, capsys):
     assert json.loads((tmp_path / "run/config.json").read_text())["init"]["seeds"] == {"0": 1}
 
 
-def test_language_models_and_changed_checkpoints_are_refused(runs, tmp_path):
+def test_init_refuses_language_models_and_changed_checkpoints(runs, tmp_path):
     with pytest.raises(Mistake, match="init does not start language models"):
         sterling.train("sft", "reverse-text", updates=1, init=runs / "ppo")
     earlier = shutil.copytree(runs / "ppo", tmp_path / "earlier")
@@ -301,7 +303,7 @@ def test_language_models_and_changed_checkpoints_are_refused(runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_start_each_seed_as_one_process_would(runs, tmp_path, capsys):
+def test_seed_processes_initialise_each_seed_as_one_process_does(runs, tmp_path, capsys):
     how = {"steps": 64, "seeds": 3, "init": runs / "ppo", **PPO, **HOW}
     one = sterling.train("ppo", HERE, **how)
     capsys.readouterr()
@@ -311,7 +313,7 @@ def test_processes_start_each_seed_as_one_process_would(runs, tmp_path, capsys):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_a_comparison_knows_that_one_run_was_started_from_another():
+def test_setting_differences_include_init():
     def result(init):
         config = {"steps": 1, "envs": 1, "config": {}, "init": init}
         nothing = SeedCurves(np.zeros(0), np.zeros((1, 0)), [0], {})
@@ -338,11 +340,11 @@ def test_a_comparison_knows_that_one_run_was_started_from_another():
         ("net", "net"),
     ],
 )
-def test_one_thing_has_one_name_in_all_algorithms(path, name):
+def test_learned_part_role_names_are_equal_across_algorithms(path, name):
     assert role_name(path) == name
 
 
-def test_every_number_that_learning_changes_is_a_part_or_a_counter(runs):
+def test_every_trained_array_is_a_learned_part_or_a_counter(runs):
     for name in ("ppo", "sac", "td3bc"):
         state = sterling.load(runs / name).agent.state
         taken = {path for part in learned_parts(state) for path in part.leaves.values()}

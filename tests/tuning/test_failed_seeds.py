@@ -16,7 +16,7 @@ def plan(**options):
     return StudyPlan(settings, "last", Path(), within=run_return_bounds(settings))
 
 
-def test_the_search_never_prefers_settings_that_lost_a_seed():
+def test_search_scores_trials_with_a_failed_seed_lowest():
     assert (
         searchers.mean_score([490.0, None])
         == searchers.lower_bound_score([490.0, None])
@@ -25,7 +25,7 @@ def test_the_search_never_prefers_settings_that_lost_a_seed():
     assert searchers.mean_score([20.0, 30.0]) > searchers.mean_score([490.0, 500.0, None])
 
 
-def test_the_test_of_the_incumbent_has_no_single_number():
+def test_incumbent_test_with_failed_seeds_has_no_single_number():
     made = _headline_json([490.0, 480.0, None], plan())
     assert (made["estimate"], made["without_score"]) == (None, 1)
     assert made["survivors"]["value"] == 485.0
@@ -36,7 +36,7 @@ def test_the_test_of_the_incumbent_has_no_single_number():
     )
 
 
-def test_a_difference_needs_both_sides_and_stays_within_what_is_possible():
+def test_study_difference_needs_both_sides_and_respects_bounds():
     made = _difference_json([490.0, 500.0, None], [10.0, 500.0, 5.0], plan())
     assert made["estimate"] is None
     assert made["survivors"]["value"] == 240.0

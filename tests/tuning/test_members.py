@@ -50,7 +50,7 @@ def saved(plan, trial, step, like, count=1):
 
 @pytest.mark.slow  # test_exploiting... holds DQN's against the same training alone
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
-def test_a_member_is_bit_equal_to_the_same_training_alone(algorithm, tmp_path):
+def test_trial_member_equals_the_same_training_alone_bit_for_bit(algorithm, tmp_path):
     base = settings(algorithm)
     plan = StudyPlan(base, "last", tmp_path)
     fields = [{"lr": 1e-4, "gamma": 0.9}, {"lr": 3e-2, "gamma": 0.97}]
@@ -69,7 +69,7 @@ def test_a_member_is_bit_equal_to_the_same_training_alone(algorithm, tmp_path):
     assert lines[0]["cost"]["steps"] >= 2 * (STEPS - base.envs * 8)
 
 
-def test_a_trial_logs_what_sterling_train_logs(tmp_path):
+def test_trial_logs_the_same_returns_as_train(tmp_path):
     lines = JobRunner(StudyPlan(settings(), "last", tmp_path)).run(
         [Job(0, 0, {"lr": 3e-2}, 0, STEPS, seeds=(0, 1))]
     )
@@ -84,7 +84,7 @@ def test_a_trial_logs_what_sterling_train_logs(tmp_path):
 
 
 @pytest.mark.slow
-def test_exploiting_copies_the_better_and_leaves_the_others_alone(tmp_path):
+def test_population_exploit_copies_the_better_member_only(tmp_path):
     base = settings("dqn")
     plan, half = StudyPlan(base, "last", tmp_path), STEPS // 2
     lanes = JobRunner(plan)
@@ -135,7 +135,7 @@ def grafted(leaves_of, shaped_like):
     return jax.tree.unflatten(jax.tree.structure(shaped_like), jax.tree.leaves(leaves_of))
 
 
-def test_a_trial_in_two_parts_is_the_trial_in_one(tmp_path):
+def test_trial_run_in_two_parts_equals_one_run(tmp_path):
     base = settings("dqn")
     plan, half = StudyPlan(base, "last", tmp_path), 273  # where a row ends
     lanes = JobRunner(plan)
@@ -153,7 +153,7 @@ def test_a_trial_in_two_parts_is_the_trial_in_one(tmp_path):
     ("algorithm", "environment"),
     [("sac", "Pendulum-v1"), ("td3", "Pendulum-v1")],
 )
-def test_every_algorithm_can_be_a_population(algorithm, environment, tmp_path):
+def test_every_algorithm_trains_as_population_members(algorithm, environment, tmp_path):
     base = resolve_settings(
         algorithm, environment, steps=200, preset=False,
         fields={"width": 8, "capacity": 300, "warmup": 32, "batch": 8}, log_every=200,
@@ -170,7 +170,7 @@ def test_every_algorithm_can_be_a_population(algorithm, environment, tmp_path):
     assert not all(np.array_equal(x, y) for x, y in zip(*weights, strict=True))
 
 
-def test_numbers_share_a_program_and_shapes_do_not():
+def test_trials_share_a_compiled_program_unless_shapes_differ():
     base = settings("dqn")
     same = [
         member_axis.program_key(member_axis.with_config_fields(base, f))
@@ -183,21 +183,21 @@ def test_numbers_share_a_program_and_shapes_do_not():
     assert member_axis.program_key(other) != member_axis.program_key(several)
 
 
-def test_stacked_numbers_are_repeated_for_every_seed():
+def test_member_axis_repeats_config_numbers_for_every_seed():
     configs = [members_config(settings(), lr) for lr in (0.1, 0.2)]
     made = member_axis.stack_configs(configs, [2, 3])
     np.testing.assert_array_equal(made.lr, np.float32([0.1, 0.1, 0.2, 0.2, 0.2]))
     assert made.length == 8
 
 
-def test_gathering_picks_members_and_keeps_scalars():
+def test_member_axis_gather_picks_members_and_keeps_scalars():
     trees = [{"x": jnp.arange(3.0) + 10 * i, "head": jnp.asarray(7)} for i in range(2)]
     made = member_axis.gather_members(trees, np.array([4, 0, 0]))
     assert made["x"].tolist() == [11.0, 0.0, 0.0]
     assert int(made["head"]) == 7
 
 
-def test_a_diverged_member_fails_alone(tmp_path):
+def test_diverged_trial_member_fails_alone(tmp_path):
     base = settings()
     jobs = [Job(i, i, {"lr": lr}, 0, STEPS, seeds=(0, 1)) for i, lr in enumerate((1e-3, 1e30))]
     good, bad = JobRunner(StudyPlan(base, "last", tmp_path)).run(jobs)
@@ -206,7 +206,7 @@ def test_a_diverged_member_fails_alone(tmp_path):
     assert bad["returns"][0][-1] is None
 
 
-def test_final_scores_are_deterministic_episodes_of_each_member(tmp_path):
+def test_final_objective_scores_are_evaluation_episodes_of_each_member(tmp_path):
     base = dataclasses.replace(settings(), evaluate_episodes=3)
     (line,) = JobRunner(StudyPlan(base, "final", tmp_path)).run(
         [Job(0, 0, {}, 0, STEPS, seeds=(0, 1))]
@@ -218,7 +218,7 @@ def test_final_scores_are_deterministic_episodes_of_each_member(tmp_path):
     assert line["measured"] == run.result["final"]["return"]["per_seed"]
 
 
-def test_stopping_leaves_a_job_undone(tmp_path):
+def test_stopped_study_leaves_its_job_undone(tmp_path):
     with pytest.raises(StudyStopped):
         JobRunner(StudyPlan(settings(), "last", tmp_path)).run(
             [Job(0, 0, {}, 0, STEPS, True, None, (0,))], stopping=lambda: True
@@ -226,14 +226,14 @@ def test_stopping_leaves_a_job_undone(tmp_path):
     assert not (tmp_path / "states").exists()
 
 
-def test_a_configuration_that_cannot_be_is_one_line(tmp_path):
+def test_invalid_trial_configuration_is_refused_in_one_line(tmp_path):
     with pytest.raises(Mistake, match="does not fit into a rollout"):
         JobRunner(StudyPlan(settings(), "last", tmp_path)).run(
             [Job(0, 0, {"minibatch": 4096}, 0, STEPS, seeds=(0,))]
         )
 
 
-def test_a_wave_is_cut_by_program_and_budget(tmp_path):
+def test_parallel_trials_are_split_by_program_and_budget(tmp_path):
     base = settings()
     fields = [{"lr": 0.1}, {"lr": 0.2}, {"width": 16}, {"lr": 0.3}, {"lr": 0.4}]
     jobs = [Job(i, i, each, 0, STEPS, seeds=(0,)) for i, each in enumerate(fields)]

@@ -18,7 +18,7 @@ HOW += [f"--set={name}={value}" for name, value in FIXED.items()]
 
 
 @pytest.mark.parametrize("aim", ["last", pytest.param("final", marks=pytest.mark.slow)])
-def test_less_of_a_cost_is_better(aim, tmp_path, monkeypatch, capsys):
+def test_study_metric_minimises_a_cost_channel(aim, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["tune", "ppo", CHOICE, *HOW, "--objective", aim, "--out", "study"]
     assert main([*words, "--metric", "cost", "--failed", "worst"]) == 0
@@ -36,14 +36,14 @@ def test_less_of_a_cost_is_better(aim, tmp_path, monkeypatch, capsys):
     assert "of cost" in (tmp_path / "study" / "report.md").read_text()
 
 
-def test_what_cannot_be_scored_is_told_before_anything_is_trained(tmp_path, monkeypatch):
+def test_study_metric_that_cannot_be_scored_is_refused_before_training(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for metric, said in (("cots", "reports cost, seen. Use return"), ("seen", "does not declare")):
         with pytest.raises(Mistake, match=said):
             sterling.tuning.tune("ppo", CHOICE, steps=8_192, metric=metric)
 
 
-def test_a_seed_that_diverged_counts_as_the_most_that_it_ever_cost():
+def test_study_metric_scores_a_diverged_seed_at_the_worst_cost():
     assert trial_objective.worst_return([3.0, None, 1.0, 2.0], better=-1) == 3.0
     assert trial_objective.worst_return([3.0, None, 1.0, 2.0]) == 1.0
     assert trial_objective.worst_return([None]) is None

@@ -33,7 +33,7 @@ def tell(searcher, jobs, scores):
         searcher.tell(job.id, (score, score), COST)
 
 
-def test_the_worst_copy_the_best_and_all_others_are_left_alone():
+def test_population_training_copies_the_best_into_the_worst_only():
     searcher = Population(SPACE, 0, 8, 100, generations=4)
     first = generation(searcher)
     assert [(job.start, job.stop, job.kept, job.origin) for job in first] == [
@@ -56,13 +56,13 @@ def test_the_worst_copy_the_best_and_all_others_are_left_alone():
             assert job.fields == before.fields
 
 
-def test_equal_scores_copy_nobody():
+def test_population_training_copies_none_at_equal_scores():
     searcher = Population(SPACE, 0, 4, 100, generations=2)
     tell(searcher, generation(searcher), [1.0] * 4)
     assert [job.origin for job in generation(searcher)] == [None] * 4
 
 
-def test_the_incumbents_plan_follows_its_line_of_copies():
+def test_population_incumbent_plan_follows_its_line_of_copies():
     searcher = Population(SPACE, 3, 4, 90, generations=3)
     first = generation(searcher)
     tell(searcher, first, [1.0, 2.0, 3.0, 4.0])
@@ -80,7 +80,7 @@ def test_the_incumbents_plan_follows_its_line_of_copies():
 
 
 @pytest.mark.parametrize("explore", [None, BanditExplorer])
-def test_options_of_numbers_stay_options(explore):
+def test_population_training_keeps_options_within_their_set(explore):
     few = search_space.read_space("ppo", {"lr": "1e-4|3e-4|1e-3", "clip": "0.1|0.2"})
     searcher = Population(few, 0, 8, 60, generations=6, explore=explore and explore())
     seen = set()
@@ -90,7 +90,7 @@ def test_options_of_numbers_stay_options(explore):
     assert seen <= {(lr, clip) for lr in (1e-4, 3e-4, 1e-3) for clip in (0.1, 0.2)}
 
 
-def test_perturbing_draws_anew_a_quarter_of_the_time():
+def test_population_perturbation_resamples_a_quarter_of_the_time():
     fields = {"lr": 1e-3, "gamma": 0.99}
     made = [
         PerturbExplorer().propose(
@@ -104,7 +104,7 @@ def test_perturbing_draws_anew_a_quarter_of_the_time():
     assert high == pytest.approx(0.375, abs=0.04)
 
 
-def test_a_population_that_cannot_be_is_one_line():
+def test_population_training_refuses_invalid_sizes():
     for options in ({"generations": 200}, {"quantile": 0.6}):
         with pytest.raises(Mistake, match="a population needs"):
             Population(SPACE, 0, 4, 100, **options)
@@ -112,7 +112,7 @@ def test_a_population_that_cannot_be_is_one_line():
         Population(SPACE, 0, 1, 100)
 
 
-def test_the_kernel_in_numbers():
+def test_pb2_kernel_matches_hand_values():
     a = np.array([[0.0, 0.5, 0.2], [3.0, 0.1, 0.9]])
     found = kernel(a, a, length=0.5, forget=0.19)
     distance = 0.4**2 + 0.7**2
@@ -121,7 +121,7 @@ def test_the_kernel_in_numbers():
     assert found[0, 1] == pytest.approx(math.exp(-0.5 * distance / 0.25) * 0.81**1.5)
 
 
-def test_the_posterior_of_one_observation_in_numbers():
+def test_pb2_gaussian_process_posterior_matches_hand_values():
     """mean = k y / (1 + s), variance = 1 - k^2 / (1 + s)."""
     seen, y, noise = np.array([[0.0, 0.0, 0.0]]), np.array([2.0]), 0.5
     model = GaussianProcess(seen, y, np.array([math.log(0.7), math.log(noise), 0.36]))
@@ -135,7 +135,7 @@ def test_the_posterior_of_one_observation_in_numbers():
     assert model.mean(row)[0] == pytest.approx(k * 2.0 / 1.5)  # and changes no mean
 
 
-def test_the_likelihood_is_the_normal_density():
+def test_pb2_likelihood_equals_the_normal_density():
     from scipy.stats import multivariate_normal
 
     draw = np.random.default_rng(0)
@@ -158,7 +158,7 @@ def observed(peak, count=40, noise=0.02):
     return bandit
 
 
-def test_pb2_goes_where_the_gain_is_known_to_be_largest():
+def test_pb2_proposes_where_the_known_gain_is_largest():
     peak = np.array([0.7, 0.3])
     bandit = observed(peak)
     fields = SPACE.fields(np.array([0.1, 0.9]))
@@ -170,7 +170,7 @@ def test_pb2_goes_where_the_gain_is_known_to_be_largest():
     assert made == again
 
 
-def test_pb2_spreads_out_where_others_already_are():
+def test_pb2_avoids_places_of_pending_trials():
     """Of two equally promising places the one that is not taken."""
     model = GaussianProcess(
         np.array([[0.0, 0.5, 0.25], [0.0, 0.5, 0.75], [0.0, 0.5, 0.5]]),

@@ -35,7 +35,7 @@ def test_random_search_is_a_function_of_its_key():
     assert more[:5] == fields[0]  # more trials do not change the first
 
 
-def test_the_incumbent_is_the_best_and_of_equals_the_oldest():
+def test_search_incumbent_is_the_best_and_the_oldest_of_equals():
     searcher = RandomSearch(SPACE, 0, 4, 100)
     jobs = drain(searcher)
     for job, scores in zip(jobs, [(1.0, 3.0), (2.0, 4.0), (3.0, 3.0), (9.0, None)], strict=True):
@@ -45,14 +45,14 @@ def test_the_incumbent_is_the_best_and_of_equals_the_oldest():
     assert best.plan == ((0, 100, jobs[1].fields),)
 
 
-def test_a_score_over_seeds():
+def test_trial_score_over_seeds_is_mean_or_lower_bound():
     assert mean_score((1.0, 2.0, 6.0)) == 3.0
     assert mean_score((1.0, None)) == mean_score((1.0, math.nan)) == -math.inf
     spread = np.std([1.0, 2.0, 6.0], ddof=1) / math.sqrt(3)
     assert lower_bound_score((1.0, 2.0, 6.0)) == pytest.approx(3.0 - spread)
 
 
-def test_the_objectives_of_one_seed():
+def test_trial_objectives_of_one_seed_match_hand_values():
     rows = [float(x) for x in range(100)]
     assert trial_objective.score_seed("last", rows, 100, False) == np.mean([92, 93, 94, 95, 96, 97])
     assert trial_objective.score_seed("area", rows, 100, False) == 49.5
@@ -68,7 +68,7 @@ def test_the_objectives_of_one_seed():
         trial_objective.check_objective("lst")
 
 
-def test_budgets_of_rungs():
+def test_successive_halving_rung_budgets_match_hand_values():
     assert rung_budgets(900, 100, 3) == [100, 300, 900]
     assert rung_budgets(900, 101, 3) == [300, 900]
     assert rung_budgets(64, 1, 4) == [1, 4, 16, 64]
@@ -113,7 +113,7 @@ def test_asha_by_hand():
 
 
 @pytest.mark.parametrize("trials", [1, 2, 4, 8, 9])
-def test_asha_brings_a_trial_to_the_full_budget_however_few_there_are(trials):
+def test_asha_brings_one_trial_to_the_full_budget(trials):
     searcher = ASHA(SPACE, 0, trials, 900)
     asked = []
     while wave := drain(searcher):
@@ -125,7 +125,7 @@ def test_asha_brings_a_trial_to_the_full_budget_however_few_there_are(trials):
     assert searcher.best().plan[-1][1] == 900
 
 
-def test_asha_ends_the_search_only_when_all_is_told():
+def test_asha_search_ends_only_when_all_trials_are_told():
     searcher = ASHA(SPACE, 0, 2, 900, eta=3, least=300)
     first, second = searcher.ask(), searcher.ask()
     assert searcher.ask() is None
@@ -138,7 +138,7 @@ def test_asha_ends_the_search_only_when_all_is_told():
     assert searcher.ask() is None
 
 
-def test_asha_asks_on_while_others_are_out():
+def test_asha_asks_for_more_trials_while_others_run():
     searcher = ASHA(SPACE, 0, 4, 100, eta=2, least=50)
     first, second = searcher.ask(), searcher.ask()
     searcher.tell(first.id, (1.0,), COST)
@@ -149,12 +149,12 @@ def test_asha_asks_on_while_others_are_out():
     assert searcher.ask() is None
 
 
-def test_randomness_is_named_and_counted():
+def test_searcher_random_generator_is_keyed_by_name_and_count():
     draws = [random_generator(*each).random() for each in ((0, "a", 0), (0, "a", 0), (0, "b", 0))]
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_optuna_is_a_function_of_its_key_and_history_and_learns():
+def test_optuna_search_is_deterministic_and_improves():
     from sterling.tuning.searchers.optuna_search import OptunaSearch
 
     mixed = search_space.read_space(

@@ -54,7 +54,7 @@ def lines(path):
 
 
 @pytest.mark.slow
-def test_a_trial_on_a_log_is_the_training_of_its_settings(log, tmp_path):
+def test_study_trial_on_a_dataset_equals_training_with_its_settings(log, tmp_path):
     given = {"environment": "probe:both-continuous", "data": log, "updates": 60}
     given["augment"] = "gaussian:0.0003"
     tuned = tune("iql", trials=3, out=tmp_path / "s", **given, **SMALL, **NETS)
@@ -73,7 +73,7 @@ def test_a_trial_on_a_log_is_the_training_of_its_settings(log, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_study_on_a_log_resumes_exactly(log, tmp_path):
+def test_interrupted_study_on_a_dataset_resumes_exactly(log, tmp_path):
     given = {"data": log, "updates": 80, "search": "asha", "eta": 2, "least": 20, "parallel": 2}
     given |= {"environment": "probe:both-continuous", "trials": 4, **SMALL, **NETS}
     whole = tune("td3bc", out=tmp_path / "whole", **given)
@@ -86,7 +86,7 @@ def test_an_interrupted_study_on_a_log_resumes_exactly(log, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_language_model_is_tuned_by_what_it_says(tmp_path):
+def test_study_tunes_a_language_model_by_sampled_rewards(tmp_path):
     given = {"updates": 3, **SMALL, **SPEECH, **FEW}
     tuned = tune("grpo", letters.Letters, trials=2, out=tmp_path / "s", **given)
     assert tuned.report["objective"] == "last"
@@ -106,7 +106,7 @@ def test_a_language_model_is_tuned_by_what_it_says(tmp_path):
     ("dapo", {"high": 0.2}),
     ("grpo", {"epochs": 2}),
 ])  # fmt: skip
-def test_a_command_says_what_the_name_of_an_algorithm_does_not(name, fields):
+def test_study_prints_a_train_command_that_restores_preset_fields(name, fields):
     settings = resolve_settings(name, "reverse-text", updates=3, preset=False, fields=fields)
     told = parse_command_line(
         shlex.split(study_outcome.training_command(settings, {"entropy_coef": 0.01}))[1:]
@@ -118,7 +118,7 @@ def test_a_command_says_what_the_name_of_an_algorithm_does_not(name, fields):
 
 
 @pytest.mark.slow
-def test_supervised_learning_is_judged_by_answers(tmp_path):
+def test_study_of_supervised_learning_scores_answers(tmp_path):
     given = {"updates": 2, **SMALL, **SPEECH, "limit": 4, "examples": 8, "batch": 4}
     tuned = tune("sft", letters.Letters, trials=2, **given)
     assert tuned.report["objective"] == "final"
@@ -126,7 +126,7 @@ def test_supervised_learning_is_judged_by_answers(tmp_path):
 
 
 @every("name", ALGORITHMS)
-def test_every_algorithm_has_a_space_of_its_own(name):
+def test_search_space_exists_for_every_algorithm(name):
     assert search_space.read_space(name, None)
 
 
@@ -139,7 +139,7 @@ def test_every_algorithm_has_a_space_of_its_own(name):
         ({"top": 3.0}, "above 0 and at most 1"),
     ],
 )
-def test_wrong_use_is_one_line(options, words, log, tmp_path):
+def test_study_on_a_dataset_refuses_invalid_arguments(options, words, log, tmp_path):
     given = {"environment": "probe:both-continuous", "data": log, "updates": 20}
     with pytest.raises(Mistake, match=words) as caught:
         tune("iql", out=tmp_path / "s", **{**given, **SMALL, **NETS, **options})
@@ -147,6 +147,6 @@ def test_wrong_use_is_one_line(options, words, log, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_a_dump_cannot_be_of_a_study():
+def test_study_refuses_dump():
     with pytest.raises(Mistake, match="leave dump out"):
         tune("grpo", letters.Letters, updates=2, dump="here", **SMALL, **SPEECH)

@@ -20,25 +20,25 @@ def one(name="lr", text="1e-4..1e-2:log", algorithm="ppo"):
     return search_space.read_space(algorithm, {name: text}).dimensions[0]
 
 
-def test_a_logarithmic_range_has_its_geometric_mean_in_the_middle():
+def test_search_space_log_range_has_the_geometric_mean_in_the_middle():
     assert one().value(0.5) == pytest.approx(1e-3)
     assert one(text="1e-4..1e-2").value(0.5) == pytest.approx(0.00505)
 
 
-def test_a_discount_is_spread_over_its_distance_from_one():
+def test_search_space_discount_range_is_logarithmic_in_one_minus_gamma():
     gamma = one("gamma", "0.9..0.999:1-log")
     assert gamma.value(0.5) == pytest.approx(0.99)
     assert (gamma.value(0.0), gamma.value(1.0)) == pytest.approx((0.9, 0.999))
 
 
-def test_whole_numbers_are_equally_likely_and_reach_both_ends():
+def test_search_space_integers_are_uniform_and_reach_both_ends():
     epochs = one("epochs", "1..4")
     values = [epochs.value(unit) for unit in np.linspace(0, 0.9999, 4000)]
     assert all(isinstance(value, int) for value in values)
     assert np.bincount(values).tolist() == pytest.approx([0, 1000, 1000, 1000, 1000], abs=2)
 
 
-def test_options_are_equally_likely_and_keep_their_types():
+def test_search_space_options_are_uniform_and_keep_their_types():
     chosen = one("clip_value", "true|false")
     assert [chosen.value(u) for u in (0.0, 0.49, 0.5, 1.0)] == [True, True, False, False]
     kl = one("target_kl", "none|0.02")
@@ -46,7 +46,7 @@ def test_options_are_equally_likely_and_keep_their_types():
 
 
 @given(st.floats(0.0, 1.0))
-def test_unit_and_value_are_inverse(unit):
+def test_search_space_unit_and_value_are_inverse(unit):
     for text, name in (("1e-5..1:log", "lr"), ("-1..1", "log_std"), ("0.9..0.999:1-log", "gamma")):
         each = one(name, text)
         assert each.unit(each.value(unit)) == pytest.approx(unit, abs=1e-9)
@@ -55,7 +55,7 @@ def test_unit_and_value_are_inverse(unit):
         assert each.value(each.unit(value)) == value
 
 
-def test_perturbing_multiplies_and_stays_inside():
+def test_perturbation_multiplies_and_stays_inside_the_range():
     assert perturb(one(), 1e-3, 1.2) == pytest.approx(1.2e-3)
     assert perturb(one(), 9e-3, 1.2) == 1e-2
     gamma = one("gamma", "0.9..0.999:1-log")
@@ -63,7 +63,7 @@ def test_perturbing_multiplies_and_stays_inside():
     assert perturb(one("log_std", "-1..1"), 0.0, 1.2) == pytest.approx(0.4)
 
 
-def test_perturbing_options_takes_the_one_beside_in_order_of_size():
+def test_perturbation_of_options_takes_the_neighbour_by_size():
     lr = one(text="1e-3|1e-4|3e-4")
     assert [perturb(lr, value, 1.2) for value in (1e-4, 3e-4, 1e-3)] == [3e-4, 1e-3, 1e-3]
     assert [perturb(lr, value, 0.8) for value in (1e-4, 3e-4, 1e-3)] == [1e-4, 1e-4, 3e-4]
@@ -85,13 +85,13 @@ def test_perturbing_options_takes_the_one_beside_in_order_of_size():
         ("lr", "0.1", "two different options"),
     ],
 )
-def test_a_wrong_range_is_one_line(name, text, words):
+def test_search_space_refuses_a_wrong_range(name, text, words):
     with pytest.raises(Mistake, match=words.replace("|", r"\|")) as caught:
         one(name, text)
     assert "\n" not in str(caught.value)
 
 
-def test_a_pair_without_a_range_is_refused():
+def test_search_space_refuses_a_pair_without_a_range():
     assert search_space.parse_ranges(["max-grad-norm=1..2"]) == {"max_grad_norm": "1..2"}
     with pytest.raises(Mistake, match="NAME=LOW"):
         search_space.parse_ranges(["lr"])
@@ -104,7 +104,7 @@ def test_a_space_survives_json():
     assert Space.from_json(made.to_json()) == made
 
 
-def test_every_algorithm_has_a_space_of_floats_around_its_defaults():
+def test_search_space_of_every_algorithm_surrounds_its_defaults():
     names = [name for name in ALGORITHMS if not is_language_algorithm(name)]
     wrong = [
         f"{name}: {each}"

@@ -50,7 +50,7 @@ def _random_study(tmp_path_factory):
     return study(path), path
 
 
-def test_a_report_says_what_is_promised(random_study):
+def test_study_report_holds_incumbent_test_and_budget(random_study):
     tuned, path = random_study
     report = tuned.report
     assert report == json.loads((path / "report.json").read_text())
@@ -87,7 +87,7 @@ def test_a_report_says_what_is_promised(random_study):
         ("pbt", "area", False),  # its trials are told apart by their last generation
     ],
 )
-def test_optimism_is_of_scores_that_measure_the_same(search, objective, alike):
+def test_study_report_gives_optimism_only_for_comparable_scores(search, objective, alike):
     how = {"asha": {"eta": 2, "least": 128}, "pbt": {"generations": 2}}.get(search, {})
     report = study(search=search, objective=objective, trials=2, **how).report
     best = report["incumbent"]
@@ -116,7 +116,7 @@ class Replies(InProcessWorker):
 @pytest.mark.parametrize(
     ("objective", "whole"), [("area", 224.0), ("last", 448.0), ("final", 99.0)]
 )
-def test_the_test_measures_a_changing_plan_from_its_start(objective, whole, tmp_path):
+def test_incumbent_test_runs_a_changing_plan_from_its_start(objective, whole, tmp_path):
     """As it measures the defaults; a seed that diverged in an earlier piece has failed."""
     options = {"length": 8, "minibatch": 32, "epochs": 1, "width": 8}
     settings = resolve_settings(
@@ -136,13 +136,13 @@ def test_the_test_measures_a_changing_plan_from_its_start(objective, whole, tmp_
     assert tuned["scores"] == [whole, 0.0]
 
 
-def test_a_budget_of_one_iteration_is_refused_where_its_returns_would_decide():
+def test_study_refuses_a_budget_of_one_iteration():
     with pytest.raises(Mistake, match="64 steps are one iteration, which is played before"):
         study(steps=64)
     assert study(steps=64, objective="final", evaluate_episodes=2).fields
 
 
-def test_seeds_that_are_tuned_on_are_refused_for_the_test(tmp_path):
+def test_study_refuses_tuning_seeds_as_test_seeds(tmp_path):
     with pytest.raises(Mistake, match="seeds 1 are used for tuning and for the test"):
         study(test_seeds=[1, 9])
     with pytest.raises(Mistake, match="seeds 1000"):
@@ -218,7 +218,7 @@ tune("ppo", "probe:both", out=sys.argv[1], search="pbt", trials=4, generations=4
 
 
 @pytest.mark.slow
-def test_a_killed_study_of_several_processes_goes_on_and_ends_the_same(tmp_path):
+def test_killed_multi_process_study_resumes_to_the_same_result(tmp_path):
     path = tmp_path / "killed"
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], start_new_session=True)
     history = path / "trials.jsonl"
@@ -233,7 +233,7 @@ def test_a_killed_study_of_several_processes_goes_on_and_ends_the_same(tmp_path)
     assert timeless(path) == timeless(tmp_path / "whole")
 
 
-def test_a_signal_saves_and_leaves_with_code_75(tmp_path, capsys):
+def test_study_saves_and_exits_with_code_75_on_a_signal(tmp_path, capsys):
     def watch(stage, wave, line):
         if line is None:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -246,7 +246,7 @@ def test_a_signal_saves_and_leaves_with_code_75(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_settings_that_shape_the_program_are_grouped_and_scored_like_others(tmp_path):
+def test_study_groups_trials_by_program_shape(tmp_path):
     path = tmp_path / "s"
     study(path, space={"lr": "1e-4..1e-1:log", "depth": "1..2", "activation": "tanh|relu"})
     lines = [json.loads(text) for text in (path / "trials.jsonl").open()]
@@ -254,7 +254,7 @@ def test_settings_that_shape_the_program_are_grouped_and_scored_like_others(tmp_
     assert len({(line["fields"]["depth"], line["fields"]["activation"]) for line in lines}) > 1
 
 
-def test_a_population_searches_numbers_only():
+def test_population_study_refuses_shape_fields():
     with pytest.raises(Mistake, match="leave out depth"):
         study(search="pbt", space={**SPACE, "depth": "1..3"})
 
@@ -286,7 +286,7 @@ def test_a_population_searches_numbers_only():
         ({"search": "halving", "steps": 256}, r"3 rungs \(28, 85, 256\) .* ask for least=85"),
     ],
 )
-def test_wrong_use_is_one_line(options, words, tmp_path):
+def test_study_refuses_invalid_arguments(options, words, tmp_path):
     with pytest.raises(Mistake, match=words) as caught:
         study(tmp_path / "s", **options)
     assert "\n" not in str(caught.value)
@@ -300,31 +300,31 @@ def test_wrong_use_is_one_line(options, words, tmp_path):
         {"search": "halving", "least": 85, "steps": 256},
     ],
 )
-def test_what_is_said_to_fit_does(given):
+def test_study_settings_named_as_remedy_are_accepted(given):
     assert study(**given, trials=2).report["budget"]["steps"] > 0
 
 
-def test_rungs_fit_into_the_iterations_of_every_trial():
+def test_successive_halving_rungs_must_fit_into_every_trials_iterations():
     """Those of 8 steps a world have twice as many, into which six rungs would fit."""
     given = {"search": "asha", "eta": 2, "least": 16, "space": {"length": [8, 16]}, "envs": 2}
     with pytest.raises(Mistake, match=r"6 rungs .* into the 16 iterations .* ask for least=32"):
         tune("ppo", "probe:both", steps=512, trials=8, seeds=2, preset=False, **given)
 
 
-def test_a_space_of_which_all_is_fixed_is_refused():
+def test_study_refuses_a_space_with_every_field_fixed():
     own = {"lr": 3e-4, "gamma": 0.99, "gae_lambda": 0.95, "clip": 0.2, "entropy_coef": 0.0}
     own |= {"value_coef": 0.5, "max_grad_norm": 0.5}
     with pytest.raises(Mistake, match="nothing is left to search: lr, gamma"):
         study(space=None, **own)
 
 
-def test_counts_may_be_written_as_floats(tmp_path):
+def test_study_counts_may_be_written_as_floats(tmp_path):
     study(tmp_path / "s", "halving", trials=3, least=256.0, eta=2)
     lines = [json.loads(text) for text in (tmp_path / "s" / "trials.jsonl").open()]
     assert [(line["stop"], type(line["stop"])) for line in lines] == [(256, int)] * 3 + [(512, int)]
 
 
-def test_a_folder_is_a_studys_own(tmp_path):
+def test_study_folder_must_be_a_study_or_new(tmp_path):
     with pytest.raises(Mistake, match="holds no study"):
         resume(tmp_path)
     with pytest.raises(Interrupted):
@@ -333,7 +333,7 @@ def test_a_folder_is_a_studys_own(tmp_path):
         study(tmp_path / "s")
 
 
-def test_a_changed_history_is_noticed(tmp_path):
+def test_study_resume_detects_a_changed_history(tmp_path):
     path = tmp_path / "s"
     with pytest.raises(Interrupted):
         study(path, watch=interrupt_after(2))
@@ -345,7 +345,7 @@ def test_a_changed_history_is_noticed(tmp_path):
         resume(path, workers=1)
 
 
-def test_the_command_tunes_and_resumes(tmp_path, capsys):
+def test_tune_command_tunes_and_resumes(tmp_path, capsys):
     import argparse
 
     from sterling.commands import tune as command

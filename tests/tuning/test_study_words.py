@@ -20,7 +20,7 @@ def understood(text, config=None):
     return space, arguments
 
 
-def test_a_value_fixes_a_field_and_a_range_searches_it():
+def test_study_arguments_fix_a_value_or_search_a_range():
     space, found = understood(
         PLACE
         + "--lr 1e-5..1e-2:log --minibatch 6_4 --activation tanh|relu --no-anneal --epochs 2..9"
@@ -39,11 +39,11 @@ def test_a_value_fixes_a_field_and_a_range_searches_it():
         ("--space default --space epochs=2..9", "--space default --epochs 2..9"),
     ],
 )
-def test_space_and_set_mean_the_same(old, new):
+def test_study_arguments_space_and_set_equal_field_options(old, new):
     assert understood(PLACE + old) == understood(PLACE + new)
 
 
-def test_a_field_with_the_name_of_a_search_option_is_set_by_set():
+def test_study_arguments_set_a_field_named_like_a_search_option():
     place = "tune r2d2 CartPole-v1 --steps 90_000 "
     assert understood(place + "--set eta=0.5")[1]["fixed"] == {"eta": 0.5}
     assert understood(place + "--eta 4 --search asha")[1]["how"] == {"eta": 4}
@@ -57,18 +57,18 @@ def test_a_field_with_the_name_of_a_search_option_is_set_by_set():
         ("--max-episode-steps 9 --env max_episode_steps=8", "max_episode_steps is given twice"),
     ],
 )
-def test_a_field_that_is_given_twice_is_refused(words, said):
+def test_study_arguments_refuse_a_field_given_twice(words, said):
     with pytest.raises(Mistake, match=said):
         understood(PLACE + words)
 
 
-def test_options_of_the_environment_by_name():
+def test_study_arguments_pass_environment_options_by_name():
     assert understood(PLACE + "--max-episode-steps 9")[1]["known"]["env_options"] == {
         "max_episode_steps": 9
     }
 
 
-def test_a_file_of_settings_below_the_command_line(tmp_path, capsys):
+def test_study_arguments_are_read_from_a_settings_file(tmp_path, capsys):
     file = tmp_path / "study.yaml"
     file.write_text(
         "algorithm: ppo\nenvironment: CartPole-v1\nsteps: 4096\ntrials: 4\nseeds: 2\nlr: 1e-3\n"
@@ -83,7 +83,7 @@ def test_a_file_of_settings_below_the_command_line(tmp_path, capsys):
         understood(f"tune --config {file}")
 
 
-def test_python_takes_the_same_words(capsys):
+def test_study_arguments_are_the_same_in_python(capsys):
     tuned = sterling.tune(
         "ppo", "probe:both", steps=512, trials=2, seeds=2, test_seeds=2, lr="1e-4..1e-1:log",
         length=8, minibatch=32, epochs=1, width=8, preset=False, workers=1, quiet=False,
