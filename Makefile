@@ -56,9 +56,10 @@ PYTEST = XLA_FLAGS="$(LEAST)" $(KEEP_BYTECODE) $(BIN)/python -m pytest -n 3 --di
 LEAST := --xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0
 ANNOTATED := tests/algorithms tests/contract tests/equations
 OTHERS := $(ANNOTATED:%=--ignore=%) tests
+QUICK = $(PYTEST) -m "not slow" --timeout 240
 
 test: $(STAMP)  ## the tests that hold every promise (about 10 minutes on two idle cores)
-	$(PYTEST) -m "not slow" $(ANNOTATED); first=$$?; $(PYTEST) -m "not slow" $(OTHERS) && exit $$first
+	$(QUICK) $(ANNOTATED); first=$$?; $(QUICK) $(OTHERS) && exit $$first
 
 # Both groups run whatever fails; checks/slow_runs.json then says what did, and at which commit.
 test-slow: $(STAMP)  ## what test leaves out: the same promises in more cases (an hour); PART=3/6: a part, unless it has passed
