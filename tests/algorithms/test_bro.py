@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_key
 from gymnasium import spaces
 
 from sterling.algorithms.continuous import bro
@@ -18,7 +19,7 @@ from sterling.types import Mistake, Record, Spec, Transitions
 OBS, BOX = spaces.Box(-np.inf, np.inf, (3,), np.float32), spaces.Box(-1.0, 1.0, (2,), np.float32)
 SPEC, ROWS = Spec(OBS, BOX, 4, 100), 32
 SMALL = {"width": 8, "critic_width": 8, "critic_blocks": 1, "quantiles": 4}
-KEY = jax.random.key(1)
+KEY = constant_key(1)
 learn, act = jax.jit(bro.learn), jax.jit(bro.act, static_argnames="explore")
 
 

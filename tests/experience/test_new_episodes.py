@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from constants import constant_array
 from gymnasium import spaces
 
 import sterling
@@ -19,7 +20,7 @@ from sterling.experience.rollouts.rollout import Rollout
 from sterling.training.agent import Agent
 from sterling.types import Mistake, Record, Spec
 
-ENVS, SEEDS, LENGTH = 4, jnp.asarray([3, 8], jnp.int32), 5
+ENVS, SEEDS, LENGTH = 4, constant_array([3, 8], np.int32), 5
 FIELDS = {"width": 8, "depth": 1, "members": ENVS, "limit": LENGTH, "batch": 16}
 
 
