@@ -31,7 +31,7 @@ from programs_at_import import ProgramsAtImport
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile(
-    "random", deadline=None, database=None, max_examples=1_000, print_blob=True
+    "random", derandomize=False, deadline=None, database=None, max_examples=1_000, print_blob=True
 )
 settings.load_profile("same")
 

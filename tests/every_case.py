@@ -27,7 +27,12 @@ def every(names: str, cases: Iterable[Any], label: Callable[[Any], str] = str) -
                 values = [row] if len(parameters) == 1 else row
                 try:
                     check(**dict(zip(parameters, values, strict=True)), **fixtures)
-                except (Exception, pytest.fail.Exception, pytest.skip.Exception) as wrong:
+                except (
+                    Exception,
+                    SystemExit,
+                    pytest.fail.Exception,
+                    pytest.skip.Exception,
+                ) as wrong:
                     failed[label(row)] = wrong
             if failed:
                 told = "\n".join(f"{name}: {fault(wrong)}" for name, wrong in failed.items())

@@ -88,7 +88,8 @@ def test_every_field_is_an_option_with_help(algorithm):
         if field.kind == "bool":
             given.append(f"--{'' if true.default else 'no-'}{field.name}")
         else:
-            given.append(f"--{field.name}={true.default}")
+            parts = true.default if isinstance(true.default, tuple) else (true.default,)
+            given.append(f"--{field.name}={','.join(map(str, parts))}")
     own = train.config_values(parse_command_line(["train", algorithm, "X", "--steps", "1", *given]))
     assert own == {true.name: true.default for true in real}, algorithm
 

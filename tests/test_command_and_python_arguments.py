@@ -43,7 +43,7 @@ def test_tune_command_and_python_take_the_same_arguments():
 
 
 def test_evaluate_compare_report_commands_and_python_take_the_same_arguments():
-    assert command_words(evaluate) - {"folder"} == set(EVALUATE_ARGUMENTS) - {"run"}
+    assert command_words(evaluate) - {"folder", "json"} == set(EVALUATE_ARGUMENTS) - {"run"}
     python = set(inspect.signature(compare_runs).parameters) - {"training"}
     python |= set(inspect.signature(compare_until_decided).parameters) - {"scoring", "quiet"}
     assert command_words(compare) - {"json"} == python

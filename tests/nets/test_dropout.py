@@ -1,6 +1,5 @@
 """Dropout of critics: how often, for whom, and what stays."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,11 +17,6 @@ OBS, BOX = spaces.Box(-9.0, 9.0, (3,), np.float32), spaces.Box(-1.0, 1.0, (2,), 
 def critics():
     torso = Encoder.create(jax.random.key(0), OBS)
     return CriticEnsemble.create(jax.random.key(1), torso, (64, 64), 2, members=2, layer_norm=True)
-
-
-@eqx.filter_jit
-def values_of(critics, rate, key, obs, action):
-    return DroppedCritics(critics, rate, key).q_values(obs, action)
 
 
 def batch(rows=50):
@@ -44,36 +38,29 @@ def test_dropout_masks_differ_by_row_member_layer_and_key():
     assert np.any(found[0] != found[1])
     made, (obs, action) = critics(), batch()
     same = jnp.broadcast_to(obs[:1], obs.shape), jnp.broadcast_to(action[:1], action.shape)
-    q = values_of(made, 0.2, jax.random.key(2), *same)
+    q = DroppedCritics(made, 0.2, jax.random.key(2)).q_values(*same)
     assert len(np.unique(np.asarray(q[0]))) > 40  # rows
     twins = CriticEnsemble(made.torso, jax.tree.map(lambda x: x[jnp.array([0, 0])], made.nets))
-    q = values_of(twins, 0.2, jax.random.key(2), obs, action)
+    q = DroppedCritics(twins, 0.2, jax.random.key(2)).q_values(obs, action)
     assert np.abs(np.asarray(q[0] - q[1])).max() > 0.01  # members
-    again = values_of(twins, 0.2, jax.random.key(2), obs, action)
+    again = DroppedCritics(twins, 0.2, jax.random.key(2)).q_values(obs, action)
     np.testing.assert_array_equal(q, again)
-    other = values_of(twins, 0.2, jax.random.key(3), obs, action)
+    other = DroppedCritics(twins, 0.2, jax.random.key(3)).q_values(obs, action)
     assert np.abs(np.asarray(q - other)).max() > 0.01
 
 
 def test_dropped_critics_with_rate_zero_equal_plain_critics():
     made, (obs, action) = critics(), batch()
-
-    @jax.jit
-    def both(critics):
-        without = DroppedCritics(critics, 0.0, jax.random.key(2))
-        return without.q_values(obs, action), critics.q_values(obs, action)
-
-    np.testing.assert_allclose(*both(made), rtol=1e-6)
+    q = DroppedCritics(made, 0.0, jax.random.key(2)).q_values(obs, action)
+    np.testing.assert_allclose(q, made.q_values(obs, action), rtol=1e-6)
 
 
 def test_droq_act_and_value_use_no_dropout():
     droq = algorithms.find("droq")
     config = droq.Config(width=8, dropout=0.9)
-    begin = eqx.filter_jit(lambda key: droq.init(key, Spec(OBS, BOX, 4, 100), config))
-    state = begin(jax.random.key(0))
+    state = droq.init(jax.random.key(0), Spec(OBS, BOX, 4, 100), config)
     obs, action = batch(4)
     q = state.critics.q_values(obs, action)
     np.testing.assert_allclose(droq.action_value(state, obs, action), q.mean(0), rtol=1e-6)
-    act = jax.jit(lambda key: droq.act(state, obs, key, False)[0])
-    first, second = act(jax.random.key(1)), act(jax.random.key(2))
+    first, second = (droq.act(state, obs, jax.random.key(k), False)[0] for k in (1, 2))
     np.testing.assert_array_equal(first, second)

@@ -267,7 +267,7 @@ def test_checkpoint_meta_without_phase_number_is_read():
 
 def test_the_command_line_takes_phases(tmp_path, capsys):
     words = ["train", "ppo", HERE, "--steps", "64", "--then", "steps=64 lr=1e-3", "--quiet"]
-    words += ["--envs", "4", "--length", "8", "--minibatch", "16", "--evaluate-episodes", "0"]
+    words += ["--envs", "4", "--length", "8", "--minibatch", "16"]
     assert cli.main([*words, "--out", str(tmp_path / "run")]) == 0
     more = ["resume", str(tmp_path / "run"), "--then", "steps=32", "--quiet"]
     assert cli.main(more) == 0

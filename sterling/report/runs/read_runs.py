@@ -137,7 +137,7 @@ def curves_from_rows(
         raise Mistake(
             f"the log's {column!r} is one number for all seeds; choose one with a number per seed"
         )
-    values = np.array([row[column] for row in rows], np.float64).T
+    values = run_folder_scores.column_values(rows, column).T
     by_updates = not online_only and any("update" in row for row in rows)
     place = run_folder_scores.row_progress if by_updates else lambda row: int(row["step"])
     steps = np.array([place(row) for row in rows], np.float64)

@@ -155,3 +155,17 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
         raise Mistake(f"{path.parent} has no {path.name}; is it the folder of a run?")
     *lines, _torn = path.read_text(encoding="utf-8").split("\n")
     return [json.loads(line) for line in lines]
+
+
+def column_values(rows: list[dict[str, Any]], column: str) -> np.ndarray:
+    """Return one column of a log, ``(row, seed)``. Raises :class:`Mistake` if it is damaged."""
+    try:
+        values = np.array([row[column] for row in rows], np.float64)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.ndim != 2:
+        raise Mistake(
+            f"the log's {column!r} has no number for each seed in every row; restore the file, or "
+            "delete the damaged rows"
+        )
+    return values
