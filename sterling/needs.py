@@ -72,9 +72,9 @@ class Feed:
     place: bool = False  # adds extras["place"]: the index of the drawn row in the replay
     dreams: Dreams | None = None  # for a feed of model rollouts
     labels: Labels | None = None  # for a feed of labels
-    horizon: Any = None  # the current (n, gamma) of n-step returns, n <= n_step; set at each draw
-    # if the algorithm has a function ``horizon``; algorithms do not set it
+    horizon: Any = None  # current (n, gamma), n <= n_step: set by the algorithm's ``horizon``
     padded: bool = False  # sequences end in the drawn row, and lie in one episode
+    goals: Any = None  # of a log's rows: the RelabelledGoals of problem/goal_shares.py
 
     @property
     def whole(self) -> bool:
@@ -139,8 +139,8 @@ class NeedsBase:
 
     @property
     def only_from_logs(self) -> bool:
-        """Whether some batches are padded sequences, which only a log gives."""
-        return any(feed.padded for feed in self.feeds)
+        """Whether some batches are padded sequences, or of who is asked for goals of a log."""
+        return any(feed.padded or feed.goals for feed in self.feeds)
 
     def feed(self, name: str) -> Feed:
         """Return the feed of this name."""

@@ -26,8 +26,11 @@ def test_goals_page_example_passes_environment_check():
 
 def test_goals_page_commands_parse():
     lines = re.findall(r"^ *(sterling train .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 4
+    assert len(lines) == 7
     words = [parse_command_line(shlex.split(line)[1:]).hindsight for line in lines]
-    assert [parse_hindsight(word) for word in words][:3] == [
+    assert [parse_hindsight(word) for word in words[:3]] == [
         ("future", 0.8), ("future", 0.8), ("final", 0.8)
     ]  # fmt: skip
+    others = re.findall(r"^sterling (?!train)(.*)$", PAGE, re.MULTILINE)
+    found = [parse_command_line(shlex.split(line)).command for line in others]
+    assert found == ["data", "evaluate", "data"]

@@ -207,6 +207,7 @@ def _make_gymnasium_world(
     import gymnasium
 
     from sterling.envs.compiled import envpool_env
+    from sterling.envs.goal_worlds.goal_tasks import CHANNEL, GOALS, is_goal_world, with_goals
     from sterling.envs.hosted.hosted_env import HostWorld, make_registered_env
 
     if reason := envpool_env.unavailable_reason():
@@ -214,7 +215,10 @@ def _make_gymnasium_world(
     # the spec is sent to workers, which do not know what is registered here
     spec = gymnasium.spec(name.rpartition(":")[2])
     own = {key: value for key, value in options.items() if key not in HOST_OPTIONS}
+    goals = is_goal_world(name) and own.pop(GOALS, False)
     check_gymnasium_options(name, spec, own, HOST_OPTIONS)
-    factory = functools.partial(make_registered_env, spec, **own)
+    factory: Any = functools.partial(make_registered_env, spec, **own)
     rest = {key: value for key, value in options.items() if key in HOST_OPTIONS}
+    if goals:
+        factory, rest = with_goals(factory), {"channels": CHANNEL, **rest}
     return HostWorld(factory, **copies, purpose=purpose, name=name, **rest)

@@ -17,6 +17,18 @@ def expectile_loss(
     return jnp.abs(tau - (error < 0.0).astype(error.dtype)) * jnp.square(error)
 
 
+def action_free_loss(
+    errors: tuple[Float[Array, "..."], Float[Array, "..."]],
+    advantage: Float[Array, "..."],
+    tau: Float[Array, ""] | float,
+) -> Float[Array, "..."]:
+    """Return |tau - 1(A < 0)| (u_1^2 + u_2^2), the expectile loss of two values with errors u_i
+    that are learned without actions: one advantage decides for both whether a step was a good one
+    (Park 2023, "HIQL", arXiv:2307.11949, eq. 4)."""
+    weight = jnp.abs(tau - (advantage < 0.0).astype(advantage.dtype))
+    return weight * (jnp.square(errors[0]) + jnp.square(errors[1]))
+
+
 def advantage_weight(
     advantage: Float[Array, "..."],
     inverse_temperature: Float[Array, ""] | float,

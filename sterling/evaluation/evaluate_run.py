@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sterling.statistics import Estimate, Headline
 from sterling.system.mistake import Mistake
+from sterling.training.config.observed_goals import learns_goals
 from sterling.training.trained_run import TrainedRun, load
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def evaluate(
     if method is not None:
         return estimate_from_log(found, path, options)
     count = DEFAULT_EPISODES if episodes is None else episodes
-    if path is not None:
+    if path is not None and (data is not None or not learns_goals(found.agent.needs)):
         return compare_with_log(found, path, count, evaluate_limit)
     how = {"limit": evaluate_limit, "failed": failed, "return_within": return_within}
     return evaluate_returns(found, count, how)

@@ -141,13 +141,20 @@ OFFLINE = {  # from a log
     "hybrid": "ppo in the environment",
 }
 
+ASKED_FOR_GOALS = {  # from a log, whose goals are learned to be reached
+    "box": "hiql, gciql or gcivl",
+    "discrete": "hiql, gcivl or gcbc",
+    "multi": "hiql, gcivl or gcbc",
+    "hybrid": "ppo in the environment",
+}
+
 
 def supported_actions(
     name: str, space: spaces.Space[Any], kinds: tuple[str, ...], instead: dict[str, str]
 ) -> Actions:
     """Return the actions of a space, for the algorithm ``name`` that supports these kinds.
 
-    Raises :class:`Mistake` for others, with what to use ``instead`` (ONLINE or OFFLINE).
+    Raises :class:`Mistake` for others, with what to use ``instead`` (one of the tables above).
     """
     actions = Actions.from_space(space)
     if actions.kind not in kinds:

@@ -32,12 +32,15 @@ class Case:
     updates: int = 4_000  # enough to solve a probe world from a log
     taught: bool = False  # it imitates a trained run
     wise: bool = False  # its log is of somebody who knows the answer, otherwise of chance
+    kind: str = "both"  # the world in which it is run; "goals": it is asked for goals of a log
 
     @property
     def worlds(self) -> list[str]:
         """Probe worlds to be solved: all, or the hard ones. From a log: those of which the others
         are easier forms, ends and cuts for one kind of actions; without values only actions can be
-        right or wrong."""
+        right or wrong; who is asked for goals of a log, in test_goal_logs.py."""
+        if self.kind == "goals":
+            return []
         if self.taught:
             return [f"both{form}" for form in self.spaces]
         if self.steps and EVERYWHERE:
@@ -70,6 +73,8 @@ SMALL = {"lr": 3e-3, "batch": 64, "width": 32, "normalise_obs": False}
 VALUED = {**SMALL, "gamma": 0.8, "tau": 0.02}
 SOFT = {**VALUED, "alpha": 0.01, "tune_alpha": False, "depth": 2}
 PENALTY = {"penalty": 0.02, "n_actions": 4}
+ASKED = {"lr": 3e-3, "batch": 64, "width": 32, "depth": 2}
+REACHED = {"gamma": 0.8, "tau": 0.05, "expectile": 0.95}
 SEQUENCES = {**SMALL, "batch": 32, "width": 16, "rise": 50, "length": 4, "layers": 2}
 STREAM = {
     **{"gamma": 0.8, "lr": 0.01, "width": 32, "normalise_obs": False, "normalise_reward": False},
@@ -93,6 +98,17 @@ CASES = {
         Case("edac", BOTH, 0, {**SOFT, "members": 4, "diversity": None}),
         Case("rebrac", ("-continuous",), 0, {**VALUED, "depth": 2}),
         Case("td3bc", ("-continuous",), 0, {**VALUED, "alpha": 100.0}),
+        Case("gcbc", BOTH, 0, ASKED, updates=2_000, kind="goals"),
+        Case("gcivl", BOTH, 0, {**ASKED, **REACHED}, updates=2_000, kind="goals"),
+        Case(
+            "gciql",
+            ("-continuous",),
+            0,
+            {**ASKED, **REACHED, "alpha": 0.03},
+            updates=2_000,
+            kind="goals",
+        ),
+        Case("hiql", BOTH, 0, {**ASKED, **REACHED, "way_steps": 1}, updates=4_000, kind="goals"),
         Case(
             "ppo",
             ("", "-continuous"),

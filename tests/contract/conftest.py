@@ -31,6 +31,20 @@ def written_logs(tmp_path_factory):
     return tmp_path_factory.mktemp("logs")
 
 
+@pytest.fixture
+def runs_for_long(monkeypatch):
+    """Programs are compiled at LLVM's first level: here they run for longer than that takes."""
+    from sterling.training import loop
+    from sterling.training.runtime.compilation import FUSION_EMITTERS, OPTIMISATION_LEVEL
+
+    monkeypatch.setattr(
+        loop, "run_compiler_options", lambda: {OPTIMISATION_LEVEL: 1, FUSION_EMITTERS: False}
+    )
+    loop.compiled_advance.cache_clear()
+    yield
+    loop.compiled_advance.cache_clear()
+
+
 @pytest.hookimpl(tryfirst=True)  # before fixtures train their runs
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Compile as for users from here on, if the test is marked so."""

@@ -12,6 +12,7 @@ import sterling
 from sterling import envs
 from sterling.data import Dataset
 from sterling.data.episode_columns import Block
+from sterling.data.space_json import column_spaces
 from sterling.envs.probes.probe_worlds import make_probe
 
 ENVS, STEPS = 64, 60
@@ -20,22 +21,22 @@ ENVS, STEPS = 64, 60
 def write(world: str, wise: bool, path: Path) -> Path:
     """A log of 64 parallel envs over 60 steps, in a folder of that name; actions are uniformly
     random, or where the probe asks for certain ones and ``wise``, those."""
-    answer = make_probe(world).solution(0.8)
+    answer = make_probe(world).solution(0.8) if wise else None
     made = envs.make(f"probe:{world}", (0,), ENVS)
     random = np.random.default_rng(0)
     state, obs = made.reset(jax.random.key(0)[None])
     step_all, rows = jax.jit(made.step), []
     for time in range(STEPS):
-        seen = np.asarray(obs[0])
+        seen = jax.tree.map(lambda x: np.asarray(x[0]), obs)
         action = _random(made.spec.action, random)
-        if wise and answer.action is not None:
+        if answer is not None and answer.action is not None:
             action = answer.action[np.abs(seen - answer.obs[:, 0]).argmin(1)]
         keys = jax.random.fold_in(jax.random.key(1), time)[None]
         state, step = step_all(state, jnp.asarray(action)[None], keys)
-        rows.append((seen, action, *(np.asarray(x[0]) for x in (step.reward, step.discount))))
-        rows[-1] += tuple(np.asarray(x[0]) for x in (step.last, step.mask, step.obs))
+        after = (step.reward, step.discount, step.last, step.mask, step.obs)
+        rows.append((seen, action, *jax.tree.map(lambda x: np.asarray(x[0]), after)))
         obs = step.obs
-    parts = [np.stack(column, 1) for column in zip(*rows, strict=True)]
+    parts = jax.tree.map(lambda *column: np.stack(column, 1), *rows)
     return _episodes(made.spec, parts).save(path / world)
 
 
@@ -47,16 +48,21 @@ def _random(space, random):
 
 def _episodes(spec, parts) -> Dataset:
     """Whole and (at the end) cut episodes of columns ``(env, time, ...)``."""
-    columns = {name: [] for name in ("obs", "action", "reward", "discount")}
+    seen = list(column_spaces("obs", spec.obs))
+    columns = {name: [] for name in (*seen, "action", "reward", "discount")}
     lengths = []
-    for obs, action, reward, discount, last, mask, after in zip(*parts, strict=True):
+    for env in range(ENVS):
+        obs, action, reward, discount, last, mask, after = jax.tree.map(
+            lambda x, env=env: x[env], parts
+        )
         start = 0
         for end in (*np.flatnonzero(last), STEPS - 1):
             rows = np.arange(start, end + 1)[mask[start : end + 1]]
             start = end + 1
             if not rows.size:
                 continue
-            columns["obs"].append(np.concatenate([obs[rows], after[rows[-1:]]]))
+            for name, x, y in zip(seen, jax.tree.leaves(obs), jax.tree.leaves(after), strict=True):
+                columns[name].append(np.concatenate([x[rows], y[rows[-1:]]]))
             for name, x in (("action", action), ("reward", reward), ("discount", discount)):
                 columns[name].append(x[rows])
             lengths.append(rows.size)

@@ -278,6 +278,9 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     for name, forbidden in (("obs", "allowed"), ("next_obs", "next_allowed")):
         if isinstance(rows[name], dict):
             seen = rows[name]
+            if "desired_goal" in seen:
+                rows[name], rows["goal"] = seen["observation"], seen["desired_goal"]
+                continue
             rows[forbidden], rows[name] = seen.get("action_mask"), seen["x"]
             rows[name.replace("obs", "alive")] = seen.get("alive")
             rows[name.replace("obs", "state")] = seen.get("state")

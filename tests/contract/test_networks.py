@@ -36,8 +36,24 @@ def flat(key: Any, space: Any) -> Flat:
     return Flat(jax.random.normal(key, (3, 5)))
 
 
+GOALS = [name for name, case in CASES.items() if case.kind == "goals"]  # read vectors as they are
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_an_encoder_is_refused_by_learners_of_goals(name):
+    module = find(name)
+    seen = spaces.Dict(dict.fromkeys(("observation", "achieved_goal", "desired_goal"), VECTOR))
+    action = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    problem = dataclasses.replace(Spec(seen, action), encoder=(flat, "nets:flat"), iterations=3)
+    state = jax.eval_shape(
+        lambda key: module.init(key, problem, module.Config()), jax.random.key(0)
+    )
+    with pytest.raises(Mistake, match=f"^{name} makes no encoder"):
+        check_choice_is_used("nets:flat", state, name)
+
+
 def algorithm_names() -> list[str]:
-    return [name for name in CASES if name not in ("mbpo", "pebble", "ippo", "mappo")]
+    return [name for name in CASES if name not in ("mbpo", "pebble", "ippo", "mappo", *GOALS)]
 
 
 @pytest.mark.parametrize("name", algorithm_names())

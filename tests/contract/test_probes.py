@@ -19,7 +19,6 @@ from sterling.envs.probes.probe_worlds import make_probe
 from sterling.envs.probes.turn_probe import TurnProbe
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.training import loop
-from sterling.training.runtime.compilation import FUSION_EMITTERS, OPTIMISATION_LEVEL
 
 REMEMBERING = [name for name, case in CASES.items() if case.steps and hasattr(find(name), "recall")]
 
@@ -64,18 +63,7 @@ def test_every_listed_algorithm_has_a_case():
     assert set(CLIMBS) == {name for name in CASES if hasattr(find(name).Config, "cost_limit")}
 
 
-@pytest.fixture
-def _runs_for_long(monkeypatch):
-    """Programs are compiled at LLVM's first level: here they run for longer than that takes."""
-    monkeypatch.setattr(
-        loop, "run_compiler_options", lambda: {OPTIMISATION_LEVEL: 1, FUSION_EMITTERS: False}
-    )
-    loop.compiled_advance.cache_clear()
-    yield
-    loop.compiled_advance.cache_clear()
-
-
-@pytest.mark.usefixtures("_runs_for_long")
+@pytest.mark.usefixtures("runs_for_long")
 @pytest.mark.parametrize(("name", "world"), list(runs()))
 def test_probe_values_and_actions_are_solved_by_every_algorithm(name, world, written_logs):
     case = CASES[name]
@@ -155,13 +143,13 @@ UNITS = [
 
 
 @pytest.mark.parametrize(("name", "world", "unit"), UNITS)
-@pytest.mark.usefixtures("_runs_for_long")
+@pytest.mark.usefixtures("runs_for_long")
 def test_every_recurrent_unit_solves_the_memory_probe(name, world, unit):
     check_memory(name, world, {"memory": unit})
 
 
 @pytest.mark.parametrize(("name", "world"), list(remembered()))
-@pytest.mark.usefixtures("_runs_for_long")
+@pytest.mark.usefixtures("runs_for_long")
 def test_recurrent_algorithms_solve_the_memory_probe(name, world):
     check_memory(name, world, {})
 
@@ -200,7 +188,7 @@ def check_memory(name, world, own):
      for name in CLIMBS],
 )  # fmt: skip
 @pytest.mark.parametrize("form", [pytest.param("", marks=pytest.mark.slow), "-continuous"])
-@pytest.mark.usefixtures("_runs_for_long")
+@pytest.mark.usefixtures("runs_for_long")
 def test_safe_algorithms_meet_the_cost_limit_with_the_best_return(name, form, tmp_path):
     case, limit = CASES[name], 0.25 if form else 0.125
     steps = case.steps if form else 3 * case.steps

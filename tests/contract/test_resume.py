@@ -49,7 +49,7 @@ else:
 
 def start(path: Path, kind: str, name: str, form: str, budget: dict) -> subprocess.Popen:
     case = CASES[name]
-    world, chance = f"probe:both{form}", random.Random(name).uniform(0.0, 1.0)
+    world, chance = f"probe:{case.kind}{form}", random.Random(name).uniform(0.0, 1.0)
     what = [str(path), kind, name, world, budget, case.envs, case.fields, chance]
     return subprocess.Popen([sys.executable, "-c", PROGRAM, json.dumps(what)], env=os.environ)
 
@@ -61,7 +61,7 @@ RUNS = [run for run in each() if EVERYWHERE or getattr(run, "values", run)[0] in
 @pytest.mark.parametrize(("name", "form"), RUNS)
 def test_training_killed_and_resumed_equals_uninterrupted(name, form, tmp_path, written_logs):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    budget = CASES[name].budget(f"both{form}", 6_400, written_logs)
+    budget = CASES[name].budget(CASES[name].kind + form, 6_400, written_logs)
     assert start(whole, "train", name, form, budget).wait() == 0
     assert start(broken, "killed", name, form, budget).wait() == -signal.SIGKILL
     assert not (broken / "result.json").exists()  # it was in the middle

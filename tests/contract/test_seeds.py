@@ -39,11 +39,11 @@ def train(run, seeds, folder, *, iterations=ITERATIONS, **options):
     needs = find(name).needs(find(name).Config(**case.fields))
     one = (needs.collect if needs.lives else 1) * case.envs  # steps of an iteration
     steps = case.fields.get("warmup", 0) + one * iterations
-    budget = case.budget(f"both{form}", steps, folder)
+    budget = case.budget(case.kind + form, steps, folder)
     how = {"seeds": seeds, "envs": case.envs, "strategy": "map", "evaluate_episodes": 0}
     how |= {"log_every": ROW * one if case.steps else ROW, "preset": False}
     return sterling.train(
-        name, f"probe:both{form}", **{**how, **budget, **smaller(case), **options}
+        name, f"probe:{case.kind}{form}", **{**how, **budget, **smaller(case), **options}
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import draws
+import goal_rows
 import jax
 import mid_run
 import numpy as np
@@ -43,6 +44,7 @@ class Update:
     has_log: bool = False
     has_state: bool = False  # observations have an entry that only critics see
     feed: str = ""  # the name of the feed that is learned from
+    goal: int = goal_rows.GOAL  # numbers of a goal, if it is asked for one
     step: str = "goes on"  # of a learner from single steps: the kind of row (mid_run.one_step)
     is_continued: bool = True  # and whether it begins where the row before led to
 
@@ -71,6 +73,11 @@ class Update:
         return Rollouts(needs.collect) if feed.of == FRESH else feed
 
     @property
+    def goals(self) -> Any:
+        """The goals that it asks a log for, if it does."""
+        return getattr(self.needs, "goals", None)
+
+    @property
     def spec(self) -> Spec:
         """A problem of few numbers."""
         obs, action = (
@@ -78,6 +85,7 @@ class Update:
             BOX if self.is_continuous else CHOICES,
         )
         log = LOG if self.has_log else None
+        obs = goal_rows.goal_space(obs, self.goal) if self.goals else obs
         if hasattr(self.module, "several_agents"):
             return teams.spec(OBS, action, mid_run.ENVS, self.has_choices, self.has_state)
         envs = 1 if mid_run.is_step(self.needs) else mid_run.ENVS
@@ -107,7 +115,7 @@ class Update:
             choices = {"garbage": garbage, "allowed": self.has_choices}
             return mid_run.one_step(self.step, self.is_continuous, **choices)
         remembered = self.config.width if hasattr(self.module, "recall") else 0
-        return mid_run.make_batch(
+        rows = mid_run.make_batch(
             needs,
             self.is_continuous,
             garbage=garbage,
@@ -115,6 +123,7 @@ class Update:
             remembered=0 if isinstance(needs, Sequences) else remembered,
             costly=hasattr(self.config, "cost_limit"),
         )
+        return goal_rows.with_goals(rows, needs, garbage, self.goal) if self.goals else rows
 
 
 _fresh: dict[Any, Any] = {}
@@ -271,6 +280,8 @@ DT = {
     **{"lr": 3e-3, "rise": 100, "weight_decay": 0.1, "max_grad_norm": 0.2, "length": 3},
     **{"batch": 6, "width": 4, "layers": 2, "horizon": 4, "target": 1.0},
 }
+ASKED = {**TINY, "batch": 12}
+REACHED = {**ASKED, "gamma": 0.8, "tau": 0.05, "expectile": 0.8}
 HALF = {".updates": 30}
 EDGE_OF_FAST = {".nets.actor.net.layers[2].bias": np.array([1.5, -1.5])}
 EDGE = {".target.actor.net.layers[2].bias": np.array([1.5, -1.5])}  # of the space
@@ -693,6 +704,13 @@ UPDATES = [
     Update("distill choices", LOGGED, is_continuous=False, has_choices=True),
     Update("distill box", LOGGED),
     Update("distill squares", LOGGED | {"likelihood": False}),
+    Update("gcbc box", ASKED),
+    Update("gcbc choices", ASKED | {"activation": "tanh"}, is_continuous=False),
+    Update("gcivl box", REACHED | {"beta": 1.5, "most": 2.0}),
+    Update("gcivl choices", REACHED | {"layer_norm": False}, is_continuous=False),
+    Update("gciql box", REACHED),
+    Update("hiql box", REACHED | {"low_beta": 1.5, "most": 2.0, "representation": 3}),
+    Update("hiql choices", REACHED | {"representation": 2}, is_continuous=False),
     Update("iql box", IQL | {"layer_norm": True, "scale_reward": True}, HALF, LOW, has_log=True),
     Update("iql choices", IQL, HALF, LOW, is_continuous=False, has_log=True),
     Update("xql box", IMPLICIT | {"temperature": 0.5, "clip": 1.2}, HALF, LOW, has_log=True),

@@ -195,7 +195,10 @@ CONTROL = [
 def make_agent(name, kind):
     algorithm, costs = algorithms.find(name), {"cost": Channel(better=-1)}
     envs = 1 if name.startswith("stream-") else 64
-    spec = Spec(spaces.Box(-1.0, 1.0, (3,), np.float32), SPACES[kind], envs=envs, channels=costs)
+    obs = spaces.Box(-1.0, 1.0, (3,), np.float32)
+    if ".goals." in algorithms.ALGORITHMS[name]:  # which are asked for goals
+        obs = spaces.Dict(dict.fromkeys(("observation", "achieved_goal", "desired_goal"), obs))
+    spec = Spec(obs, SPACES[kind], envs=envs, channels=costs)
     config = algorithm.Config(**FIELDS.get(name, {}))
     jax.eval_shape(lambda key: algorithm.init(key, spec, config), jax.random.key(0))
 

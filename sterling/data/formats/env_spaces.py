@@ -18,6 +18,7 @@ from sterling.data.dataset import Dataset
 from sterling.data.dataset_metadata import Facts
 from sterling.data.episode_columns import Block
 from sterling.data.formats import flat_arrays
+from sterling.data.goal_columns import lacks_goals, with_goal_columns
 from sterling.data.quality.block_checks import OUTSIDE_SPACE, entries_outside
 from sterling.data.space_json import Space, column_spaces, is_rescaled
 from sterling.lookup.name_suggestions import did_you_mean
@@ -80,12 +81,15 @@ def with_spaces(dataset: Dataset, given: SpacePair) -> Dataset:
 
 
 def match_world_spaces(log: Dataset, given: SpacePair, name: str, checked: bool = True) -> Dataset:
-    """Return a dataset for the environment ``name``: guessed spaces are replaced by its spaces.
+    """Return a dataset for the environment ``name``: guessed spaces are replaced by its spaces. In
+    a world with goals what was observed is also what was achieved, if the log says no more.
 
     Raises Mistake if the dataset cannot be from that environment: its columns do not fit, its
     actions lie outside (only if ``checked``), or it states other action bounds, so that an agent's
     [-1, 1] would mean different actions in the dataset and in the environment.
     """
+    if lacks_goals(log.obs_space, given[0]):
+        log = with_goal_columns(log)
     if not has_guessed_spaces(log.facts):
         _check_action_bounds(log, given[1], name)
         return log

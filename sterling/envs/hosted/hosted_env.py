@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Int, Key
 from sterling.envs import declared_channels
 from sterling.envs.compiled.envpool_env import env_seed
 from sterling.envs.env_options import check_seconds, check_whole_number
+from sterling.envs.goal_worlds.goal_tasks import seed_of_copy
 from sterling.envs.hosted.action_bounds import to_env_action
 from sterling.envs.hosted.gymnasium_goals import with_host_judge
 from sterling.envs.hosted.reported_masks import with_laid_out_mask
@@ -113,8 +114,8 @@ class HostWorld:
         self._seed_env_pairs = [(seed, env) for seed in seeds for env in range(envs)]
         self._max_failures, total = max_failures, len(self._seed_env_pairs)
         self._failure_times = [collections.deque[float](maxlen=max_failures) for _ in range(total)]
-        self._builds, self._unbuilt = np.zeros(total, int), np.ones(total, bool)
-        self._must_reset = np.zeros(total, bool)  # whose episode is over
+        self._builds, self._has_tasks = np.zeros(total, int), hasattr(factory, "has_tasks")
+        self._must_reset, self._unbuilt = np.zeros(total, bool), np.ones(total, bool)
         build = pad_factory(_env_builder(factory, self.name), max_items, max_edges)
         wanted = parse_channels(str(channels))
         report: ReportOptions = (tuple(wanted), declared_channels.parse_weights(reward_weights))
@@ -157,7 +158,7 @@ class HostWorld:
         for new, old in zip(obs, self._obs, strict=True):
             new[failed] = old[failed]
         self._obs, self._must_reset = obs, ended | failed
-        answer = Step(
+        return None, Step(
             self._to_obs(obs),
             self._by_seed(np.where(stepped, shared["reward"], np.float32(0.0))),
             self._by_seed(np.where(terminated, np.float32(0.0), np.float32(1.0))),
@@ -165,7 +166,6 @@ class HostWorld:
             self._by_seed(stepped),
             channels=self._channels(stepped),
         )
-        return None, answer
 
     def _channels(self, stepped: Bool[np.ndarray, "total"]) -> dict[str, AnyArray]:
         """Return the channels of this step, 0 where nothing was reported."""
@@ -210,7 +210,8 @@ class HostWorld:
         for index in np.flatnonzero(build):
             seed, env = self._seed_env_pairs[index]
             again = f"/{self._builds[index]}" if self._builds[index] else ""
-            shared["seed"][index] = env_seed(seed, env, self._purpose + again)
+            own = env_seed(seed, env, self._purpose + again)
+            shared["seed"][index] = seed_of_copy(own, env) if self._has_tasks else own
         shared["order"][:] = order
         self._builds += build
         faults = self._runner.run()

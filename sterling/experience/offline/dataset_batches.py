@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -105,14 +106,17 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
 
     def presample(self, feed: Feed, keys: Key[Array, "seed"]) -> Int[Array, "seed update batch"]:
         """Draw the windows' first rows."""
-        shape = (feed.updates, self.rows(feed))
+        return self.choose((feed.updates, self.rows(feed)), named.fold_each(keys, "sample"))
 
-        def choose(key: Key[Array, ""]) -> Int[Array, "update batch"]:
+    def choose(self, shape: tuple[int, ...], keys: Key[Array, "seed"]) -> Int[Array, "seed ..."]:
+        """Draw rows of the log for every seed, with the probabilities that ``sampling`` names."""
+
+        def draw(key: Key[Array, ""]) -> Int[Array, "..."]:
             if self.episodes is not None:
                 return self.episodes.draw(key, shape)
             return jax.random.randint(key, shape, 0, self._data.rows, jnp.int32)
 
-        return jax.vmap(choose)(named.fold_each(keys, "sample"))
+        return jax.vmap(draw)(keys)
 
     def draw(
         self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Int[Array, "..."]
@@ -141,15 +145,15 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         assert self.data is not None  # None only in a checkpoint
         return self.data
 
-    def _rows(self, index: Int[AnyArray, "..."]) -> Record:
+    def take(self, index: Int[AnyArray, "..."]) -> Record:
         """Return rows; indices beyond the end give the last row."""
         return self._data.transitions(jnp.minimum(jnp.asarray(index), self._data.rows - 1))
 
     def _transitions(self, index: Int[Array, "..."], feed: Feed) -> Record:
         """Return the windows as transitions, with the extras that the feed asks for."""
-        first, extras = self._rows(index), {}
+        first, extras = self.take(index), {}
         if feed.next_action:
-            extras["next_action"] = zero_unless(~first.last, self._rows(index + 1).action)
+            extras["next_action"] = zero_unless(~first.last, self.take(index + 1).action)
         if self.returns is not None:
             extras["monte_carlo"] = self.returns[index]
         first = dataclasses.replace(first, extras=extras)
@@ -157,12 +161,12 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
 
     def _summed(self, first: Record, index: Int[Array, "..."], feed: Feed) -> Record:
         ahead = jnp.arange(feed.n_step, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
-        window = self._rows(index[..., None] + ahead)
+        window = self.take(index[..., None] + ahead)
         follows = jnp.concatenate([jnp.ones_like(window.last[..., :1]), ~window.last[..., :-1]], -1)
         follows, gamma = rows_to_sum(feed, follows)
         total, _, steps = n_step_return(window.reward, gamma * window.discount, follows)
         _, discount, _ = n_step_return(window.reward, window.discount, follows)
-        final = self._rows(index + steps - 1)
+        final = self.take(index + steps - 1)
         return dataclasses.replace(
             first,
             reward=total,
@@ -180,7 +184,7 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         inside = self.time[index][..., None] + back >= 0
         rows = jnp.where(inside, index[..., None] + back, (index - self.time[index])[..., None])
         extras = {"time": self.time[rows], "monte_carlo": self.returns[rows]}
-        return dataclasses.replace(self._rows(rows), mask=inside, extras=extras)
+        return dataclasses.replace(self.take(rows), mask=inside, extras=extras)
 
 
 class PreloadedBatches(NoFeedback, eqx.Module):
@@ -189,8 +193,8 @@ class PreloadedBatches(NoFeedback, eqx.Module):
     batches: dict[str, Record]  # by feed, ``(seed, update, batch, ...)``
 
     @classmethod
-    def load(cls, logged: DatasetSource, keys: Key[Array, "seed"]) -> PreloadedBatches:
-        """Read one iteration's batches of every feed."""
+    def load(cls, logged: Any, keys: Key[Array, "seed"]) -> PreloadedBatches:
+        """Read one iteration's batches of every feed, of a source of a log."""
         none, batches = jnp.zeros((), jnp.int32), {}
         for feed in logged.needs.feeds:
             index = logged.presample(feed, feed_keys(feed, keys))

@@ -19,6 +19,7 @@ from sterling.equations.augmentation_words import fit_augmentation
 from sterling.experience.batch_draws import Source
 from sterling.experience.offline.batch_augmentation import Augment
 from sterling.experience.offline.dataset_batches import DatasetSource
+from sterling.experience.offline.goal_batches import log_batches
 from sterling.experience.offline.mixed_sources import Mix
 from sterling.experience.preferences.preference_queries import Preferences, needs_without_labels
 from sterling.experience.replay.imagined_rollouts import Dream, needs_without_dreams
@@ -97,7 +98,7 @@ def log_source(settings: Settings) -> tuple[Spec, Callable[[], Source]]:
 
     def create() -> Source:  # new arrays for each run: iterations donate them
         source: Source = _augment_batches(
-            settings, DatasetSource.create(dataset, needs, sampling), dataset.spec
+            settings, log_batches(dataset, needs, sampling), dataset.spec
         )
         return source
 

@@ -15,6 +15,7 @@ from sterling.experience.replay.hindsight_replay import FINAL, FUTURE, SHARE, Hi
 from sterling.experience.replay.ring_buffer import Ring
 from sterling.experience.replay.window_relabelling import Relabeller
 from sterling.needs import REPLAY
+from sterling.training.config.observed_goals import learns_goals
 from sterling.types import AnyNeeds, Mistake, World
 
 
@@ -24,6 +25,9 @@ def check_hindsight(word: str, name: str, needs: AnyNeeds, *, logged: bool) -> N
     if not word:
         return
     parse_hindsight(word)
+    if learns_goals(needs):
+        raise Mistake(f"hindsight relabels a replay buffer, and {name} draws the goals of its log "
+                      "itself. Leave out hindsight.")  # fmt: skip
     if not needs.has_feed(REPLAY) or needs.only_from_logs:
         raise Mistake(f"hindsight needs a replay buffer, and {name} has none. Use dqn, sac or td3.")
     if logged:

@@ -19,6 +19,7 @@ from sterling.training.config.evaluation_interval import (
     with_evaluation_interval,
 )
 from sterling.training.config.hindsight_option import check_hindsight
+from sterling.training.config.observed_goals import show_goals
 from sterling.training.config.option_checks import (
     check_critic_obs,
     check_guide,
@@ -28,6 +29,7 @@ from sterling.training.config.option_checks import (
 from sterling.training.config.run_options import LanguageSettings, LogSettings
 from sterling.training.config.settings import Settings, check_strategy
 from sterling.training.config.stop_options import parse_keep, parse_stop_options
+from sterling.training.evaluation.goal_task_scores import check_episodes
 from sterling.training.fields.budget_fit import fit_to_budget
 from sterling.training.fields.config_fields import (
     check_counts,
@@ -80,7 +82,7 @@ def resolve_settings(
     module, algorithm = algorithms.find(word), user_imports.short_name(word)
     tuned = _find_preset(word, environment, env_options, fields, data) if preset else {}
     default_envs = tuned.pop("envs", None) or _default_envs(module)
-    options = {**tuned.pop("env_options", {}), **(env_options or {})}
+    options = show_goals(module, environment, tuned.pop("env_options", {}) | (env_options or {}))
     own = {**algorithms.preset_fields(word), **tuned, **check_layer_sizes(fields or {}, algorithm)}
     config, functions = _read_fields(module, algorithm, own, fields or {})
     strategy = check_strategy(strategy or "map")
@@ -217,6 +219,7 @@ def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
     )
     check_plasticity(settings)
     check_hindsight(settings.hindsight, name, needs, logged=logged)
+    check_episodes(settings, settings.evaluate_episodes)
     check_critic_obs(settings)
     if settings.online and not (settings.steps and settings.updates):
         raise Mistake("online fields need both updates=N and steps=M")

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sterling.envs.compiled.envpool_env import env_seed
+from sterling.envs.goal_worlds.goal_tasks import TASKS
 from sterling.envs.registry import find_backend
 from sterling.problem.channels import Channel
 from sterling.report.episodes.episodes_file import EvaluatedEpisodes
@@ -18,6 +19,14 @@ from sterling.training.assembly.build_run import check_has_environment, make_wor
 from sterling.training.config.settings import Settings
 from sterling.training.evaluation.episode_recorder import EpisodeRecorder
 from sterling.training.evaluation.evaluate_policy import evaluate
+from sterling.training.evaluation.goal_task_scores import (
+    check_episodes,
+    has_tasks,
+    seed_of_reset,
+    with_task_channels,
+    with_task_columns,
+    without_task_columns,
+)
 from sterling.training.evaluation.save_episodes import save_episodes
 from sterling.training.fields.config_fields import episode_count, episode_step_limit
 from sterling.training.phases.phase_sequence import worlds_by_name
@@ -51,6 +60,7 @@ class Evaluator:
         self._fresh, self._purpose = fresh, "evaluate/fresh" if fresh else "evaluate"
         self._limit = settings.evaluate_limit if limit is None else episode_step_limit(limit)
         check_evaluation_memory(settings, self._episodes)
+        check_episodes(settings, self._episodes)
         self._seeds = jnp.asarray(np.asarray(settings.seeds, np.int32))
         self._record = record
         self._recorder: EpisodeRecorder | None = None
@@ -68,7 +78,8 @@ class Evaluator:
             self._recorder = self._new_recorder()
             how: Any = {"recorder": self._recorder, "fresh": self._fresh}
             how |= {"stored_as": self._purpose if program_store.is_open_for(self._settings) else ""}
-            return evaluate(agent, self.world, self._seeds, self._episodes, self._limit, **how)
+            found = evaluate(agent, self.world, self._seeds, self._episodes, self._limit, **how)
+            return with_task_columns(found, self._settings)
         from sterling.training.language.evaluate_scenes import evaluate_in_scenes
 
         return evaluate_in_scenes(
@@ -81,7 +92,7 @@ class Evaluator:
         world, seeds = self.world, self._settings.seeds
         backend = find_backend(self._settings.environment)[0] if world is not None else ""
         envs = self._episodes if world is None else world.spec.envs
-        resets = [[env_seed(seed, env, "evaluate") for env in range(envs)] for seed in seeds]
+        resets = [[self._reset_seed(seed, env) for env in range(envs)] for seed in seeds]
         facts |= {
             "environment": self._settings.name,
             "seeds": list(seeds),
@@ -89,8 +100,11 @@ class Evaluator:
             "fresh": self._fresh,
             "reset_seeds": resets if backend in SEEDED_BACKENDS else None,
         }
-        recorder = self._recorder
+        recorder, found = self._recorder, without_task_columns(found)
         return EvaluatedEpisodes(facts, found, {} if recorder is None else recorder.steps)
+
+    def _reset_seed(self, seed: int, env: int) -> int:
+        return seed_of_reset(env_seed(seed, env, "evaluate"), env, self._settings)
 
     def _new_recorder(self) -> EpisodeRecorder | None:
         if not self._record or self.world.traced:
@@ -99,8 +113,10 @@ class Evaluator:
 
     @property
     def channels(self) -> dict[str, Channel]:
-        """Return the world's channels."""
-        return {} if self.world is None else self.world.spec.channels
+        """Return the world's channels, and the success in each of its tasks."""
+        if self.world is None:
+            return {}
+        return with_task_channels(dict(self.world.spec.channels), self._settings)
 
     def close(self) -> None:
         """Release the world."""
@@ -137,5 +153,7 @@ class PhaseEvaluators:
 
 def _copies_per_seed(settings: Settings, episodes: int) -> int:
     """Return the number of environments of each seed."""
+    if has_tasks(settings):
+        return TASKS
     in_processes = find_backend(settings.environment)[0] in ("gymnasium", "factory", "pettingzoo")
     return min(episodes, MAX_COPIES) if in_processes else episodes

@@ -1,0 +1,1 @@
+"""Algorithms that learn from a log to reach any goal. One file each."""

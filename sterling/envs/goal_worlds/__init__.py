@@ -1,0 +1,1 @@
+"""Worlds that ask for goals, in forms that learners of goals read."""

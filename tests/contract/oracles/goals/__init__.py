@@ -1,0 +1,1 @@
+"""Oracles of the algorithms that learn from logs to reach any goal."""
