@@ -142,7 +142,7 @@ OFFLINE = {  # from a log
 }
 
 ASKED_FOR_GOALS = {  # from a log, whose goals are learned to be reached
-    "box": "hiql, gciql or gcivl",
+    "box": "hiql, gciql or crl",
     "discrete": "hiql, gcivl or gcbc",
     "multi": "hiql, gcivl or gcbc",
     "hybrid": "ppo in the environment",

@@ -29,7 +29,7 @@ ONE_SPACE = {
     **dict.fromkeys(("stream-q", "stream-sarsa"), CHOICES),
     **dict.fromkeys(("crossq", "ddpg", "droq", "drq-v2", "fql", "rebrac", "redq", "simba"), BOX),
     **dict.fromkeys(("curl", "d4pg", "fast-td3", "mex", "simba-v2", "td3", "td3bc"), BOX),
-    **dict.fromkeys(("bro", "cem-rl", "gciql", "td7", "tqc"), BOX),
+    **dict.fromkeys(("bro", "cem-rl", "crl", "gciql", "qrl", "td7", "tqc"), BOX),
 }
 STREAMS = ("stream-ac", "stream-q", "stream-sarsa")  # of one environment
 ROLLOUTS = (
@@ -37,7 +37,7 @@ ROLLOUTS = (
     *("a2c", "ippo", "maml", "mappo", "ppg", "ppo", "ppo-lagrangian", "pqn", "recurrent-ppo"),
     *("trpo", "v-mpo"),
 )
-ASKED = ("gcbc", "gcivl", "gciql", "hiql")  # for goals
+ASKED = ("crl", "gcbc", "gcivl", "gciql", "hiql", "qrl")  # for goals
 OTHER_NEEDS = (*ASKED, "cem-rl", "cma-es", "dt", "mbpo", "openes", "pebble")
 # stretches, or batches of several kinds
 SEVERAL = ("bbf", "r2d2", "sac-lagrangian", "simba-v2", "spr")

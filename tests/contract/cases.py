@@ -108,6 +108,22 @@ CASES = {
             updates=2_000,
             kind="goals",
         ),
+        Case(
+            "crl",
+            ("-continuous",),
+            0,
+            {**ASKED, "gamma": 0.8, "alpha": 0.03, "representation": 16},
+            updates=2_000,
+            kind="goals",
+        ),
+        Case(
+            "qrl",
+            ("-continuous",),
+            0,
+            {**ASKED, "alpha": 0.003, "representation": 32, "value_future": 1.0, "gamma": 0.8},
+            updates=2_000,
+            kind="goals",
+        ),
         Case("hiql", BOTH, 0, {**ASKED, **REACHED, "way_steps": 1}, updates=4_000, kind="goals"),
         Case(
             "ppo",

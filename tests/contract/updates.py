@@ -709,6 +709,13 @@ UPDATES = [
     Update("gcivl box", REACHED | {"beta": 1.5, "most": 2.0}),
     Update("gcivl choices", REACHED | {"layer_norm": False}, is_continuous=False),
     Update("gciql box", REACHED),
+    Update("crl box", ASKED | {"gamma": 0.8, "alpha": 0.3, "representation": 3}),
+    Update(
+        "qrl box",
+        ASKED | {"eps": 0.02, "alpha": 0.3, "representation": 6, "intervals": 3},
+        nudges={".nets.distance.phi.layers[2].weight": 3.0},
+        goal=mid_run.FEATURES,
+    ),
     Update("hiql box", REACHED | {"low_beta": 1.5, "most": 2.0, "representation": 3}),
     Update("hiql choices", REACHED | {"representation": 2}, is_continuous=False),
     Update("iql box", IQL | {"layer_norm": True, "scale_reward": True}, HALF, LOW, has_log=True),
