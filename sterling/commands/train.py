@@ -109,8 +109,8 @@ def add_source_options(add: Any) -> None:
     """Add the options for how experience is collected and replayed."""
     around = "wrappers of the rollouts, joined by +; see: sterling list sources"
     add("--sources", metavar="WORD", help=around)
-    anew = "replace goals in replay by achieved ones (hindsight): future, final or future:0.8 "
-    anew += "(docs/goals.md)"
+    anew = "replace goals in replay by achieved ones (hindsight): future, final, episode, random, "
+    anew += "or future:0.8 for a share (docs/goals.md)"
     add("--hindsight", metavar="WORD", help=anew)
     upkeep = "keep networks able to learn: reset:EVERY, perturb:EVERY,KEEP, decay:RATE; and units, "
     upkeep += "which logs dormant units; joined by + (docs/plasticity.md)"

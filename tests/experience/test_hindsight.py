@@ -12,7 +12,13 @@ from gymnasium import spaces
 
 from sterling import random_keys
 from sterling.experience.replay.episode_index import EpisodeIndex
-from sterling.experience.replay.hindsight_replay import FINAL, FUTURE, Hindsight
+from sterling.experience.replay.hindsight_replay import (
+    EPISODE,
+    FINAL,
+    FUTURE,
+    RANDOM,
+    Hindsight,
+)
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.rollouts.rollout import Rollout
@@ -177,9 +183,9 @@ def right(now, goal, count, gamma):
 
 
 @pytest.mark.parametrize(("count", "gamma"), [(1, 1.0), (3, 0.9)])
-@pytest.mark.parametrize("kind", [FUTURE, FINAL])
+@pytest.mark.parametrize("kind", [FUTURE, FINAL, EPISODE])
 def test_hindsight_windows_equal_experience_for_the_achieved_goal(kind, count, gamma):
-    told = kept = 0
+    told = kept = earlier = 0
     for batch, given, held in lived(made(kind, n_step=count, gamma=gamma), 14):
         for i in np.flatnonzero(batch.mask):
             now = tuple(batch.obs["observation"][i].astype(int))
@@ -193,8 +199,9 @@ def test_hindsight_windows_equal_experience_for_the_achieved_goal(kind, count, g
                 continue
             newest = min(length(*now[:3]), given - first)
             assert goal[0] == now[0]
-            assert now[3] < goal[3] <= newest
-            assert kind == FUTURE or goal[3] == newest
+            assert (0 if kind == EPISODE else now[3]) < goal[3] <= newest
+            assert kind != FINAL or goal[3] == newest
+            earlier += goal[3] <= now[3]
             total, discount, step, there = right(now, goal, count, gamma)
             np.testing.assert_allclose(batch.reward[i], total, rtol=1e-6)
             np.testing.assert_allclose(batch.discount[i], discount, rtol=1e-6)
@@ -203,6 +210,27 @@ def test_hindsight_windows_equal_experience_for_the_achieved_goal(kind, count, g
             told += 1
     assert told > 1000
     assert kept > 100
+    assert (earlier > 300) == (kind == EPISODE)
+
+
+def test_random_goals_are_what_any_row_of_the_seed_achieved():
+    """Of all envs and of episodes whose beginning is overwritten too; each row alike."""
+    goals, held = [], 0
+    for batch, given, held in lived(made(RANDOM), 14):
+        seen, rows = batch.obs["desired_goal"].astype(int), np.flatnonzero(batch.mask)
+        assert (seen[rows, 0] == batch.obs["observation"][rows, 0]).all()
+        for goal in seen[rows]:
+            at = begun(*goal[:3]) + goal[3]  # of the observation, counted from the env's first
+            assert given - held < at <= given
+        achieved = batch.next_obs["observation"][rows]
+        wanted = 10.0 * achieved[:, 3] + seen[rows, 3]
+        np.testing.assert_allclose(batch.reward[rows], wanted)
+        there = (achieved == seen[rows]).all(-1)
+        np.testing.assert_array_equal(batch.discount[rows], 1.0 - there)
+        goals.append(seen[rows])
+    whole = np.concatenate(goals[-3:])
+    share = np.bincount(whole[:, 1], minlength=ENVS) / len(whole)
+    np.testing.assert_allclose(share, 1 / ENVS, atol=0.05)
 
 
 def test_hindsight_relabels_the_set_share_of_rows():

@@ -18,8 +18,10 @@ SMALL |= {"evaluate_episodes": 2, "capacity": 1000}
 
 
 def test_hindsight_option_parses_strategy_and_share():
-    said = [parse_hindsight(word) for word in ("future", "final", "future:0.5", "final:1")]
-    assert said == [("future", 0.8), ("final", 0.8), ("future", 0.5), ("final", 1.0)]
+    words = ("future", "final", "episode", "random", "future:0.5", "final:1")
+    said = [parse_hindsight(word) for word in words]
+    assert said[:4] == [(word, 0.8) for word in words[:4]]
+    assert said[4:] == [("future", 0.5), ("final", 1.0)]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """Hindsight experience replay (Andrychowicz 2017, "Hindsight experience replay", arXiv:1707.01495):
 relabel failures with a goal that was reached.
 
-    desired'     = what was achieved by row j of the same episode,     j >= this row
+    desired'     = what was achieved by row j
     r', discount' = judge(what was achieved by a row, desired')        for every row of a window
 
-``future`` draws j uniformly from this row to the episode's newest, ``final`` is the newest (section
-4.5 of the paper). The paper stores k relabelled rows beside each; here a share of the drawn windows
+``future`` draws j uniformly from this row to its episode's newest, ``final`` is the newest,
+``episode`` draws from all rows of the episode, ``random`` from all rows of the replay (section 4.5
+of the paper). The paper stores k relabelled rows beside each; here a share of the drawn windows
 is relabelled, k / (k + 1): 0.8 for its k = 4, as in the authors' code. Windows are relabelled
 before their rewards are summed, and end where the new goal ends the episode.
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from sterling import random_keys as named
 from sterling.experience.replay.episode_index import EpisodeIndex
@@ -27,7 +28,7 @@ from sterling.experience.replay.window_relabelling import WindowRows
 from sterling.problem.goal_obs import ACHIEVED, DESIRED, GoalJudge
 from sterling.types import Record
 
-FUTURE, FINAL = "future", "final"
+KINDS = FUTURE, FINAL, EPISODE, RANDOM = "future", "final", "episode", "random"
 SHARE = 0.8  # k = 4
 
 
@@ -51,25 +52,22 @@ class Hindsight(eqx.Module):
 
     def presample(
         self, keys: Key[Array, "seed"], shape: tuple[int, int]
-    ) -> Float[Array, "seed update batch two"]:
-        """Draw whether each window is relabelled, and from which row."""
+    ) -> Float[Array, "seed update batch chances"]:
+        """Draw whether each window is relabelled, and from which row; if ``random``, of which
+        env."""
         own = named.fold_each(keys, "relabel")
-        return jax.vmap(lambda key: jax.random.uniform(key, (*shape, 2)))(own)
+        chances = 3 if self.kind == RANDOM else 2
+        return jax.vmap(lambda key: jax.random.uniform(key, (*shape, chances)))(own)
 
     def relabel_windows(
-        self, ring: Ring, window: Place, rows: WindowRows, chance: Float[Array, "batch two"]
+        self, ring: Ring, window: Place, rows: WindowRows, chance: Float[Array, "batch chances"]
     ) -> WindowRows:
         """Return the windows' rows as if they had been collected for their new goals."""
         place = Place(*(jnp.broadcast_to(x, window.row.shape)[..., 0] for x in window))
-        elapsed, length = self.index.lookup(ring, place)
-        left = length - elapsed  # rows of the episode from this one on; 0: unknown
-        which = left - 1
-        if self.kind == FUTURE:
-            drawn = jnp.floor(chance[..., 1] * left.astype(jnp.float32)).astype(jnp.int32)
-            which = jnp.minimum(drawn, which)
-        chosen = (chance[..., 0] < self.share) & (left > 0)
-        ahead = jnp.where(chosen, which + 1, 0)  # a row's achieved goal is in its next observation
-        goal = ring.obs(place.at(jnp.mod(place.row + ahead, ring.rows)))[ACHIEVED]
+        source, is_known = self._source(ring, place, chance)
+        chosen = (chance[..., 0] < self.share) & is_known
+        # a row's achieved goal is in its next observation
+        goal = ring.obs(source._replace(row=jnp.mod(source.row + 1, ring.rows)))[ACHIEVED]
         wide = chosen.reshape(*chosen.shape, *(1,) * (goal.ndim - chosen.ndim))
         goal = jnp.where(wide, goal, ring.obs(place)[DESIRED])
         after = window._replace(row=jnp.mod(window.row + 1, ring.rows))
@@ -82,6 +80,27 @@ class Hindsight(eqx.Module):
             rows.last | (anew & (discount == 0.0)),
             {**rows.seen, DESIRED: goal},
         )
+
+    def _source(
+        self, ring: Ring, place: Place, chance: Float[Array, "batch chances"]
+    ) -> tuple[Place, Bool[Array, "batch"]]:
+        """Return the rows whose achieved goals replace those of ``place``, and where there is
+        one."""
+
+        def drawn(number: int, count: Array | int) -> Array:
+            scaled = chance[..., number] * jnp.asarray(count, jnp.float32)
+            return jnp.minimum(jnp.floor(scaled).astype(jnp.int32), count - 1)
+
+        if self.kind == RANDOM:
+            held = jnp.minimum(ring.count, ring.rows - 1)
+            row = jnp.mod(ring.head - held + drawn(1, held), ring.rows)
+            env = drawn(2, ring.words.shape[2])
+            return place._replace(row=row, env=env), ring.mask(place)
+        elapsed, length = self.index.lookup(ring, place)
+        left = length - elapsed  # rows of the episode from this one on; 0: unknown
+        ahead = {FUTURE: drawn(1, left), FINAL: left - 1, EPISODE: drawn(1, length) - elapsed}
+        row = jnp.mod(place.row + ahead[self.kind], ring.rows)
+        return place._replace(row=row), left > 0
 
     def shapes_with_capacity(self, rows: int) -> Hindsight:
         """Return shapes and dtypes at a capacity of ``rows``."""

@@ -2,7 +2,9 @@
 
 future          with a goal achieved later in the episode, for 0.8 of the draws
 final           with the goal achieved at the episode's end, likewise
-future:SHARE    for another share of the draws, above 0 and at most 1; also final:SHARE
+episode         with a goal achieved anywhere in the episode, also before
+random          with a goal achieved by any row of the replay
+future:SHARE    for another share of the draws, above 0 and at most 1; also final:SHARE, ...
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from sterling.experience.replay.hindsight_replay import FINAL, FUTURE, SHARE, Hindsight
+from sterling.experience.replay.hindsight_replay import KINDS, SHARE, Hindsight
 from sterling.experience.replay.ring_buffer import Ring
 from sterling.experience.replay.window_relabelling import Relabeller
 from sterling.needs import REPLAY
@@ -40,10 +42,10 @@ def check_hindsight(word: str, name: str, needs: AnyNeeds, *, logged: bool) -> N
 def parse_hindsight(word: str) -> tuple[str, float]:
     """Return kind and share of the setting; raise Mistake for other words."""
     kind, colon, rest = word.partition(":")
-    if kind not in (FUTURE, FINAL):
+    if kind not in KINDS:
         raise Mistake(
-            f"Unknown hindsight={word!r}. Use future or final, or future:0.8 to set the share of "
-            "draws."
+            f"Unknown hindsight={word!r}. Use future, final, episode or random, or future:0.8 to "
+            "set the share of draws."
         )
     try:
         share = float(rest) if colon else SHARE
