@@ -58,6 +58,12 @@ def test_policy_gradient_refuses_kl_correction_without_kl_in_the_loss(fields):
         policy_gradient.begin(tiny(12, "nano"), config)
 
 
+def test_kl_correction_of_k2_is_refused_and_the_exact_estimators_are_named():
+    config = dataclasses.replace(find("grpo").Config(), kl_corrected=True, kl="k2")
+    with pytest.raises(Mistake, match="kl=k3 or kl=k1"):
+        policy_gradient.begin(tiny(12, "nano"), config)
+
+
 def batch(model, shift):
     """Four answers whose recorded log-probabilities lie ``shift`` above the model's own."""
     ids = jax.random.randint(jax.random.key(1), (4, 7), 0, 12, jnp.int32)

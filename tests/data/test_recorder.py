@@ -51,6 +51,22 @@ def act(env, turn=1):
     return env.step({"turn": turn, "push": np.array([1.5], np.float32)})
 
 
+class Spending(Parts):
+    """Changes the action that it is given, as environments do that scale it in place."""
+
+    def step(self, action):
+        action["push"] *= 0.0
+        return super().step(action)
+
+
+def test_recorder_stores_the_action_as_it_was_before_the_step(tmp_path):
+    with Recorder(Spending(), tmp_path / "a") as env:
+        env.reset()
+        for _ in range(3):
+            act(env)
+    assert Dataset(tmp_path / "a")[0].action["push"].tolist() == [[1.5]] * 3
+
+
 def test_recorder_stores_dict_tuple_and_image_observations(tmp_path):
     with Recorder(Parts(), tmp_path / "a", environment="Parts-v0") as env:
         env.reset()

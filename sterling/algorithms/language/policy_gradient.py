@@ -143,6 +143,9 @@ def begin(model: LanguageModel, config: Config) -> State:
         raise Mistake("scale=tokens does not support turns or baseline=critic. Remove them.")
     if config.kl_corrected and (config.kl == "none" or config.kl_in != "loss"):
         raise Mistake("kl_corrected needs a KL in the loss. Set kl=k3 and kl_in=loss as well.")
+    if config.kl_corrected and config.kl == "k2":
+        wrong = "kl_corrected with kl=k2 is not the gradient of any KL"
+        raise Mistake(f"{wrong}. Use kl=k3 or kl=k1, or remove kl_corrected.")
     if token_credit.overlong_tokens(config) >= config.limit:
         wrong = f"overlong={config.overlong} must be below limit={config.limit}"
         raise Mistake(f"{wrong}. Set it to a fifth of limit (as DAPO), or to 0 for no penalty.")

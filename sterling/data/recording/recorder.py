@@ -86,16 +86,19 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         obs, info = self.env.reset(seed=seed, options=options)
         names = (*self._obs_parts, *self._action_parts, "reward", "discount")
         self._columns, self._steps = {name: [] for name in names}, 0
-        self._add("observation", self._obs_parts, self.env.observation_space, obs)
+        space = self.env.observation_space
+        self._append(self._copies("observation", self._obs_parts, space, obs))
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the environment; at the end of an episode write it."""
         if self._columns is None:
             raise Mistake("the episode is over; call reset() before the next step")
+        # copied before the step: the environment may change the action in place
+        acted = self._copies("action", self._action_parts, self.env.action_space, action)
         obs, reward, terminated, truncated, info = self.env.step(action)
-        self._add("action", self._action_parts, self.env.action_space, action)
-        self._add("observation", self._obs_parts, self.env.observation_space, obs)
+        seen = self._copies("observation", self._obs_parts, self.env.observation_space, obs)
+        self._append({**acted, **seen})
         self._columns["reward"].append(_one_number(reward))
         self._columns["discount"].append(np.asarray(not terminated, np.float32))
         self._steps += 1
@@ -129,9 +132,12 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         if columns is not None and steps:
             self.recording.append(episode_block(columns, steps))
 
-    def _add(self, what: str, parts: dict[str, Space], space: Space, value: Any) -> None:
-        """Add a copy of an observation or action to the columns of its parts."""
-        assert self._columns is not None
+    @staticmethod
+    def _copies(
+        what: str, parts: dict[str, Space], space: Space, value: Any
+    ) -> dict[str, np.ndarray]:
+        """Return a copy of every part of an observation or action, by column."""
+        copies = {}
         for (path, leaf), name in zip(space_leaves(space), parts, strict=True):
             try:
                 part = functools.reduce(lambda inside, key: inside[key], path, value)
@@ -143,7 +149,13 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
                     f"the {what} has shape {array.shape} in {name!r}, and its space "
                     f"{tuple(leaf.shape or ())}. Correct the environment."
                 )
-            self._columns[name].append(array)
+            copies[name] = array
+        return copies
+
+    def _append(self, row: dict[str, np.ndarray]) -> None:
+        assert self._columns is not None
+        for name, value in row.items():
+            self._columns[name].append(value)
 
 
 def _one_number(reward: Any) -> np.ndarray:
