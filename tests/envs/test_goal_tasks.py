@@ -1,6 +1,8 @@
 """OGBench's worlds with goals: five tasks, one for each copy, observed and scored; and what a
 learner of goals says of a log that has none."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -18,20 +20,24 @@ pytest.importorskip("ogbench")
 NAME = "ogbench:pointmaze-medium-v0"
 STARTS = [(0, 0), (0, 20), (8, 16), (16, 20), (20, 4)]  # of the tasks, in x and y
 GOALS = [(20, 20), (20, 0), (4, 12), (0, 20), (0, 0)]
-KEYS = jax.random.split(jax.random.key(0), 2)
 SMALL = {"width": 8, "depth": 1, "batch": 8, "updates": 2, "preset": False}
+
+
+@functools.cache
+def fixed_keys():
+    return jax.random.split(jax.random.key(0), 2)
 
 
 def test_every_copy_has_its_task_and_sees_its_goal():
     world = envs.make(NAME, (0, 1), 5, workers=0, goals=True)
     try:
         before = np.random.get_state()[1].copy()
-        _, obs = world.reset(KEYS)
+        _, obs = world.reset(fixed_keys())
         np.testing.assert_array_equal(np.random.get_state()[1], before)
         for seed in (0, 1):
             assert np.abs(obs["observation"][seed] - STARTS).max() <= 1.0 + 1e-5
             assert np.abs(obs["desired_goal"][seed] - GOALS).max() <= 1.0 + 1e-5
-        _, step = world.step(None, np.zeros((2, 5, 2), np.float32), KEYS)
+        _, step = world.step(None, np.zeros((2, 5, 2), np.float32), fixed_keys())
         np.testing.assert_array_equal(step.obs["desired_goal"], obs["desired_goal"])
         np.testing.assert_array_equal(step.obs["achieved_goal"], step.obs["observation"])
         assert world.spec.channels["success"].within == (0.0, 1.0)

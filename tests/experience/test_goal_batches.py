@@ -16,7 +16,7 @@ from sterling.problem.goal_shares import GoalShares, RelabelledGoals
 from sterling.types import Feed, Mistake, Needs
 
 LENGTHS = (1, 4, 9, 30)
-KEYS = jax.random.key(3)[None]
+KEYS = jax.random.wrap_key_data(np.array([[0, 3]], np.uint32))
 PLACE = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
 
