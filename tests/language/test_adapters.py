@@ -140,6 +140,31 @@ def test_jsonl_answers_accept_numbers_markers_and_system_messages(tmp_path):
     assert family.verify(family.sample(0, 0), "2.5") == RIGHT
 
 
+def test_jsonl_answer_that_is_a_json_number_is_compared_as_a_number(tmp_path):
+    same = {
+        "42.0": "42 42.0 42. 4.2e1",
+        "1e3": "1000 1000.0 1e3",
+        "0.1": "0.10 .1",
+        "1e-7": "0.0000001",
+    }
+    for number, answers in same.items():
+        path = written(tmp_path / "numbers.jsonl", f'{{"prompt": "a", "answer": {number}}}')
+        task = (family := tasks.find_family(path)).sample(0, 0)
+        assert {family.verify(task, each) for each in [*answers.split(), task.answer]} == {RIGHT}
+        assert {family.verify(task, each) for each in ("41", "43.0", "a", "1e999")} == {WRONG}
+    text = tasks.find_family(written(tmp_path / "text.jsonl", {"prompt": "a", "answer": "1.10"}))
+    assert text.verify(text.sample(0, 0), "1.1") == WRONG
+    infinite = written(tmp_path / "infinite.jsonl", '{"prompt": "a", "answer": 1e400}')
+    assert "write it as a text" in told(tasks.find_family, infinite)
+
+
+def test_jsonl_file_compares_letters_as_algebra_if_it_says_so(tmp_path):
+    path = written(tmp_path / "letters.jsonl", {"prompt": "area?", "answer": "ab"})
+    for comparison, verdict in (("math", WRONG), ("algebra", RIGHT)):
+        family = tasks.find_family(f"{path}:{comparison}")
+        assert family.verify(family.sample(0, 0), "ba") == verdict
+
+
 def test_jsonl_file_mixes_with_a_task_family(tmp_path):
     family = tasks.find_family(f"{written(tmp_path / 'q.jsonl', *QUESTIONS)}*2+arithmetic")
     counts = Counter(family.sample(seed, 0).family for seed in range(60))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
+import re
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,12 @@ from sterling.lookup.name_suggestions import did_you_mean
 from sterling.types import Mistake
 
 EXAMPLE_FIELDS = {"prompt": "1+1=", "answer": "2", "response": "2", "chosen": "2", "rejected": "3"}
-COMPARISONS = ("text", "math")
+COMPARISONS = ("text", "math", "algebra")
+_NUMBER = re.compile(r"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,3})?")
+
+
+class NumberText(str):
+    """The text of an answer that is a JSON number: ``42.0`` and ``4.2e1`` are ``42``."""
 
 
 def read_records(path: str | Path, fields: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -77,12 +85,19 @@ def _parse_record(line: str, fields: tuple[str, ...], place: str) -> dict[str, A
             raise Mistake(f"{place} has no {field!r}{detail}; each line needs {', '.join(fields)}")
         value = record[field]
         if field == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
-            record[field] = value = str(value)
+            record[field] = value = _number_text(value, place)
         if not isinstance(value, str) or not value.strip():
             raise Mistake(
                 f"{place}: {field!r} is {_shortened_json(value)}; it must be a non-empty text"
             )
     return dict(record)
+
+
+def _number_text(value: float, place: str) -> NumberText:
+    if not math.isfinite(value):
+        raise Mistake(f"{place}: 'answer' is too large for a number; write it as a text")
+    whole = isinstance(value, int) or (value.is_integer() and abs(value) < 2**53)
+    return NumberText(int(value) if whole else value)
 
 
 class _JsonObject(dict[str, Any]):
@@ -114,8 +129,10 @@ class JsonlTasks:
 
     The answer form is that of :func:`sterling.language.task.final_answer`, also in the file, so
     that files whose answers end in ``#### 42`` work as they are. Answers are compared as text by
-    default (blanks between words do not matter); with ``comparison`` "math", as mathematics. There
-    is one level. Seeds 0 to n-1 draw each of n records once, in random order; so do the next n.
+    default (blanks between words do not matter; for a JSON number, as numbers); with ``comparison``
+    "math", as mathematics, where words and names stay text; with "algebra", so that letters are
+    variables: ``AB`` is ``BA``. There is one level. Seeds 0 to n-1 draw each of n records once, in
+    random order; so do the next n.
     """
 
     levels = range(1)
@@ -125,7 +142,7 @@ class JsonlTasks:
         if comparison not in COMPARISONS:
             detail = did_you_mean(comparison, COMPARISONS, f"write {path.name} or {path.name}:math")
             raise Mistake(f"answers cannot be compared as {comparison!r}{detail}")
-        if comparison == "math":
+        if comparison != "text":
             from sterling.language.adapters import math_answers
 
             math_answers.require_package()
@@ -147,9 +164,12 @@ class JsonlTasks:
     def sample(self, seed: int, level: int) -> Task:
         """Return the record that this seed draws, as a task."""
         check_level(self.name, self.levels, level)
-        record = self.records[shuffled_index(seed, len(self.records))]
+        record = self._record(seed)
         system = record.get("system", "")
         return Task(self.name, seed, level, record["prompt"], record["answer"], system)
+
+    def _record(self, seed: int) -> dict[str, Any]:
+        return self.records[shuffled_index(seed, len(self.records))]
 
     def verify(self, task: Task, response: str) -> Verdict:
         """Compare the final answers."""
@@ -157,12 +177,21 @@ class JsonlTasks:
         if not answer:
             return NO_ANSWER
         truth = final_answer(task.answer)
-        if self.comparison == "math":
+        if self.comparison != "text":
             from sterling.language.adapters.math_answers import compare_answers
 
-            return compare_answers(answer, truth, task.prompt)
-        return RIGHT if answer.split() == truth.split() else WRONG
+            return compare_answers(answer, truth, task.prompt, self.comparison == "algebra")
+        is_number = isinstance(self._record(task.seed)["answer"], NumberText)
+        right = is_number and _is_same_number(answer, truth)
+        return RIGHT if right or answer.split() == truth.split() else WRONG
 
     def solve(self, task: Task) -> str:
         """Return the answer as it is in the file."""
         return str(task.answer)
+
+
+def _is_same_number(answer: str, truth: str) -> bool:
+    """Whether two plain numbers are equal, however they are written."""
+    if not (_NUMBER.fullmatch(answer) and _NUMBER.fullmatch(truth)):
+        return False
+    return Fraction(answer.rstrip(".")) == Fraction(truth)

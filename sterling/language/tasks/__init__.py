@@ -63,7 +63,8 @@ def find_family(name: str) -> Family:
 
     - a name of :func:`names`;
     - ``reasoning-gym:NAME``: a data set of the ``reasoning_gym`` package;
-    - ``FILE.jsonl``: prompts with answers, compared as text; ``FILE.jsonl:math``: as mathematics;
+    - ``FILE.jsonl``: prompts with answers, compared as text; ``FILE.jsonl:math``: as mathematics,
+      ``FILE.jsonl:algebra``: with letters as variables;
     - ``FILE.py:make``: what the user's ``make()`` returns; ``FILE.py``: its ``sample``, ``verify``;
     - a name that an installed package registers for its ``make`` (entry points ``sterling.tasks``);
     - ``A+B``, ``A*3+B``: several of these in equal or given shares.
