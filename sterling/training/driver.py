@@ -261,7 +261,7 @@ class Driver:
         known = metric_rows.numbers_or_none
         row |= {name: known(x, self.alive) for name, x in self._interval.means().items()}
         row |= metric_rows.schedule_columns(self.run.agent, self.alive)
-        row |= {"failed": [int(seed) for seed in self.failures]}
+        row |= metric_rows.failure_columns(self.failures, self.run.source.worlds)
         self._interval = self._interval.next()
         run = self.run
         self.run = Run(run.agent, run.source.reset_statistics(), run.seeds, run.iteration)

@@ -15,6 +15,7 @@ from sterling.report.live.metric_sinks import MetricsFile, Sink
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.driver import Driver
+from sterling.training.evaluation.metric_rows import unjudged_answers
 from sterling.training.evaluation.teacher_comparison import teacher_comparison
 from sterling.training.phases.phase_results import results_by_phase, switch_cost
 from sterling.training.phases.phase_sequence import counts_updates, last_phase
@@ -168,6 +169,7 @@ def _result_so_far(driver: Driver) -> dict[str, Any]:
         "failed_seeds": [int(seed) for seed in driver.failures],
         "failures": driver.failures,
         "world_failures": _world_failures(driver.run.source),
+        **unjudged_answers(driver.run.source.worlds),
         "wall_seconds": round(driver.clock.seconds, 3),
         "compile_seconds": round(driver.clock.compile_seconds, 3),
         **({} if counted else {"steps_per_second": round(total_steps / seconds, 3)}),

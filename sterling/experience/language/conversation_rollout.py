@@ -20,58 +20,20 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import random_keys as named
 from sterling.experience.batch_draws import NoVisits, PreparedBatches
+from sterling.experience.language.conversation_host import ConversationHost
 from sterling.experience.language.task_curriculum import Curriculum
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.language import question_order
-from sterling.language.scene import TextWorld
 from sterling.language.scene_dialogue import (
-    ChatSettings,
     TextAgent,
     Transcript,
     begin_scene,
     play_scenes,
 )
-from sterling.system.terminal_messages import print_notice
-from sterling.types import Feed, Generations, Mistake, Record, Signals
+from sterling.types import Feed, Record, Signals
 
 Group = tuple[int, list[Transcript]]  # the arm of a question, and all answers to it
-
-
-@dataclasses.dataclass(eq=False)
-class ConversationHost:
-    """The text world, how the model speaks in it, and what failed so far."""
-
-    world: TextWorld
-    voice: ChatSettings
-    needs: Generations
-    levels: tuple[int, ...]  # the arms
-    failures: list[tuple[int, str]] = dataclasses.field(default_factory=list)
-    timeouts: int = 0  # verdicts that exceeded their time limit
-
-    @property
-    def rows(self) -> int:
-        """Return the number of rows in one batch."""
-        return self.needs.prompts * self.needs.group * self.world.seats
-
-    def close(self) -> None:
-        """Close the world, and report how many verdicts exceeded their time limit."""
-        if self.timeouts:
-            said = f"{self.timeouts} verdicts of {self.world.name} ran past their time limit"
-            print_notice(f"{said}: each is worth 0")
-        self.timeouts = 0
-        getattr(self.world, "close", lambda: None)()
-
-    def note(self, lines: Sequence[Transcript]) -> None:
-        """Keep the first 100 failures for the run's result; raise Mistake if every scene failed."""
-        broken = [line for line in lines if line.failed]
-        self.timeouts += sum(line.timeouts for line in lines)
-        room = max(0, 100 - len(self.failures))
-        self.failures += [(line.scene, line.failed) for line in broken[:room]]
-        if lines and len(broken) == len(lines):
-            raise Mistake(
-                f"every scene of {self.world.name} failed, the first with: {broken[0].failed}"
-            )
 
 
 class Conversation(NoVisits, eqx.Module):

@@ -118,6 +118,8 @@ class Progress:
             facts.append("no return yet: no episode has ended")
         if self._share < 1.0 and speed:
             facts.append(f"{format_duration(self._left())} left")
+        if row.get("without_verdict"):
+            facts.append(f"answers without a verdict: {row['without_verdict']}")
         if row.get("failed"):
             facts.append(f"failed: {_seed_list(row['failed'])}")
         return facts
@@ -175,6 +177,8 @@ def summary_lines(result: dict[str, Any], path: str | Path | None) -> list[tuple
         ],
         ("seeds", f"{len(seeds)}" + (f", of which failed: {_seed_list(failed)}" if failed else "")),
     ]
+    if lost := result.get("without_verdict"):
+        lines.append(("answers without a verdict", lost))
     final = result.get("final", {}).get("return")
     if stopped := result.get("stopped"):
         lines.append(("stopped early", f"by {stopped['by']}: {stopped['reason']}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,20 @@ def training_columns(tally: Any, alive: Bool[np.ndarray, "seed"]) -> dict[str, A
         "data/episodes": tally.episodes.tolist(),
         "data/invalid": tally.invalid.tolist(),
     }
+
+
+def failure_columns(failures: Iterable[str], worlds: Sequence[Any]) -> dict[str, Any]:
+    """Return the seeds that failed, and a text on answers to which a text world gave no verdict,
+    if there are any."""
+    return {"failed": [int(seed) for seed in failures], **unjudged_answers(worlds)}
+
+
+def unjudged_answers(worlds: Sequence[Any]) -> dict[str, str]:
+    """Return how many answers have no verdict, of how many, and the first reason; nothing if all
+    have one."""
+    texts = (getattr(world, "unjudged_text", str)() for world in worlds)
+    told = "; ".join(text for text in texts if text)
+    return {"without_verdict": told} if told else {}
 
 
 def evaluation_columns(

@@ -125,6 +125,7 @@ def merge_results(
         "failed_seeds": failed,
         "failures": {k: v for result in results for k, v in result["failures"].items()},
         "world_failures": _world_failures(results, envs),
+        **_unjudged(results),
         "wall_seconds": round(seconds, 3),
         f"{unit}_per_second": round(total / seconds, 3),
     }
@@ -160,6 +161,8 @@ def _merge_rows(rows: Sequence[Row], logs: Sequence[PartLog], iteration: int) ->
             made[name] = sorted(seed for row in rows for seed in row[name])
         elif isinstance(value, list):
             made[name] = interleave([row[name] for row in rows])
+        elif name == "without_verdict":
+            made[name] = _unjudged(rows)[name]
     made["time/seconds"] = max(row["time/seconds"] for row in rows)
     return made | {name: sum(row[name] for row in rows) for name in _speed_columns(names)}
 
@@ -172,6 +175,12 @@ def _speed_columns(row: Row) -> list[str]:
 def _per_seed(result: dict[str, Any], name: str) -> list[float | None]:
     """Return a part's scores per seed; None for each if all of them have diverged."""
     return result["final"][name]["per_seed"] if result["final"] else [None] * len(result["seeds"])
+
+
+def _unjudged(parts: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return the parts' texts on answers without a verdict, if there are any."""
+    texts = [part["without_verdict"] for part in parts if part.get("without_verdict")]
+    return {"without_verdict": "; ".join(texts)} if texts else {}
 
 
 def _world_failures(results: Sequence[dict[str, Any]], envs: int) -> list[str]:

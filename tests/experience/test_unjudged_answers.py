@@ -1,0 +1,57 @@
+"""Answers of a language model that the verifier gave no verdict."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from sterling.experience.language.conversation_host import ConversationHost
+from sterling.language.scene_dialogue import ChatSettings, Transcript
+from sterling.language.tokenizer import Tokenizer
+from sterling.report.live.live_progress import Progress
+from sterling.training.evaluation.metric_rows import failure_columns
+from sterling.training.processes.merge_results import _unjudged
+from sterling.types import Generations, Mistake
+
+
+def host_of_answers():
+    voice = ChatSettings(Tokenizer.characters("ab"), limit=6, context=64)
+    world = SimpleNamespace(name="some questions", seats=1)
+    return ConversationHost(world, voice, Generations(1, 1), (0,))
+
+
+def spoken(*reasons):
+    return [Transcript(n, 0, turns=1, failed=reason) for n, reason in enumerate(reasons)]
+
+
+def test_answers_without_a_verdict_are_told_with_the_first_reason():
+    host = host_of_answers()
+    host.note(spoken(*[""] * 40))
+    assert host.unjudged_text() == ""
+    assert failure_columns({"3": "why"}, [host]) == {"failed": [3]}
+    host.note(spoken("verifier nonsense: verify returned 5.0", "no reward", *[""] * 38))
+    told = "2 of 80, the first: verifier nonsense: verify returned 5.0"
+    row = failure_columns({}, [host])
+    assert row["without_verdict"] == told
+    screen = io.StringIO()
+    shown = Progress(1000, 1, "grpo", Console(file=screen, width=200))
+    shown.write({"step": 100, "time/steps_per_second": 1.0, **row})
+    shown.close()
+    assert f"answers without a verdict: {told}" in screen.getvalue()
+    parts = [{"without_verdict": "1 of 2, the first: a"}, {}, {"without_verdict": told}]
+    assert _unjudged(parts) == {"without_verdict": f"1 of 2, the first: a; {told}"}
+
+
+def test_conversation_rollout_stops_if_over_a_tenth_of_recent_answers_have_no_verdict():
+    host = host_of_answers()
+    host.note(spoken("verify returned -1", *[""] * 4))  # too few answers to decide
+    host.note(spoken("verify returned -1", *[""] * 14))  # 2 of 20
+    with pytest.raises(
+        Mistake, match=r"14% of the last 22 answers in some questions .*returned -1.*\[0, 1\]"
+    ):
+        host.note(spoken("late", ""))
+    healthy = host_of_answers()
+    healthy.note(spoken(*[""] * 5_000))
+    with pytest.raises(Mistake, match="of the last 1,000 answers"):
+        healthy.note(spoken(*["late"] * 101, ""))
