@@ -108,6 +108,12 @@ def check_level(family: str, levels: range, level: int) -> None:
         raise Mistake(f"{family} has levels {levels[0]} to {levels[-1]}, not {level}")
 
 
+def has_half_character(text: str) -> bool:
+    """Whether the text holds half a character (a lone surrogate, such as ``\\ud83d``), which no
+    tokenizer and no file can."""
+    return any("\ud800" <= each <= "\udfff" for each in text)
+
+
 def final_answer(response: str) -> str:
     r"""Return the final answer of a response; empty if it has none.
 

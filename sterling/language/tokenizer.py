@@ -142,7 +142,9 @@ class Tokenizer:
         (folder / "chat_template.jinja").write_text(source, "utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """Return the text's tokens, without added special tokens."""
+        """Return the text's tokens, without added special tokens. Half a character (a lone
+        surrogate) is read as "?"."""
+        text = text.encode("utf-8", "replace").decode()
         return list(self._inner.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Iterable[int]) -> str:

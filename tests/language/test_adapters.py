@@ -71,6 +71,9 @@ def test_jsonl_records_of_demonstrations_and_preferences_are_read(tmp_path):
         ('{"prompt": "a", "answer": true}', "'answer' is true"),
         ('{"prompt": "a", "answer": null}', "'answer' is null"),
         ('{"prompt": "a", "answer": NaN}', "NaN is not a number"),
+        (r'{"prompt": "a \ud83d", "answer": "b"}', "'prompt' holds half a character"),
+        (r'{"prompt": "a", "answer": "\ude00"}', "'answer' holds half a character"),
+        (r'{"prompt": "a", "answer": "b", "system": "\ud83d"}', "'system' holds half a character"),
         ('{"prompt": "a", "prompt": "b", "answer": "c"}', "has 'prompt' twice; keep one"),
         ("[" * 100_000, "is not JSON"),
         ('{"prompt": "a", "answer": ' + "9" * 5000 + "}", "is not JSON"),
@@ -471,6 +474,8 @@ def test_user_solve_that_indexes_a_task_is_told_to_use_attributes(tmp_path):
         ('{"prompt": "a", "answer": 1, "sistem": ""}', "'sistem'; did you mean system?"),
         ('{"prompt": 1, "answer": 1}', r"sample\(0, 0\): prompt and system must be texts"),
         ('{"prompt": "a", "answer": {1}}', "the answer plain JSON"),
+        (r'{"prompt": "\ud83d", "answer": 1}', "must not hold half a character"),
+        (r'{"prompt": "a", "answer": "\ud83d"}', "must not hold half a character"),
         ('{"prompt": "a", "answer": (1, 2)}', "the answer plain JSON"),
     ],
 )

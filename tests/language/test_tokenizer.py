@@ -10,6 +10,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from sterling.language.chat_template import ChatTemplate
 from sterling.language.scene import Message
 from sterling.language.tokenizer import PAD, UNKNOWN, Tokenizer
+from sterling.language.worlds.held_out_questions import is_held_out
 from sterling.types import Mistake
 
 CHATML = """
@@ -108,6 +109,8 @@ def test_tokenizer_encode_decode_round_trips(make):
 def test_byte_tokenizer_encodes_any_unicode():
     tokenizer = Tokenizer.bytes()
     assert tokenizer.decode(tokenizer.encode("naïve 数学 🎲")) == "naïve 数学 🎲"
+    assert tokenizer.encode("half \ud83d") == tokenizer.encode("half ?")
+    assert is_held_out([Message("user", "half \ud83d")], 1.0)
 
 
 def test_unknown_characters_are_one_token_each():

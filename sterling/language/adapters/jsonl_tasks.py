@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from sterling.language.question_order import shuffled_index
-from sterling.language.task import NO_ANSWER, RIGHT, WRONG, Task, Verdict, check_level, final_answer
+from sterling.language.task import (
+    NO_ANSWER,
+    RIGHT,
+    WRONG,
+    Task,
+    Verdict,
+    check_level,
+    final_answer,
+    has_half_character,
+)
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.types import Mistake
 
@@ -90,7 +99,18 @@ def _parse_record(line: str, fields: tuple[str, ...], place: str) -> dict[str, A
             raise Mistake(
                 f"{place}: {field!r} is {_shortened_json(value)}; it must be a non-empty text"
             )
+    _refuse_half_characters(record, (*fields, "system"), place)
     return dict(record)
+
+
+def _refuse_half_characters(record: dict[str, Any], fields: tuple[str, ...], place: str) -> None:
+    for field in fields:
+        value = record.get(field, "")
+        if isinstance(value, str) and has_half_character(value):
+            raise Mistake(
+                f"{place}: {field!r} holds half a character (a lone surrogate, such as \\ud83d). "
+                "Write the whole character, or remove it"
+            )
 
 
 def _number_text(value: float, place: str) -> NumberText:

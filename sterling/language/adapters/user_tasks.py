@@ -33,7 +33,7 @@ from typing import Any
 
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
 from sterling.language.question_order import shuffled_index
-from sterling.language.task import Task, Verdict, check_level
+from sterling.language.task import Task, Verdict, check_level, has_half_character
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.types import Mistake
@@ -81,6 +81,10 @@ class UserTasks:
         texts = (fields["prompt"], fields.get("system", ""))
         if not plain or not all(isinstance(text, str) for text in texts):
             detail = "prompt and system must be texts and the answer plain JSON (no tuples)"
+            raise Mistake(f"{self.file}: sample({seed}, {level}): {detail}")
+        answers = [fields["answer"]] if isinstance(fields["answer"], str) else []
+        if any(map(has_half_character, (*texts, *answers))):
+            detail = "prompt, system and answer must not hold half a character (a lone surrogate)"
             raise Mistake(f"{self.file}: sample({seed}, {level}): {detail}")
         return Task(self.name, seed, level, **fields)
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from sterling.language.sandbox import Limits, run_code
-from sterling.language.task import MALFORMED, Task, Verdict, code_answer
+from sterling.language.task import MALFORMED, Task, Verdict, code_answer, has_half_character
 from sterling.language.tasks.task_checks import Puzzle
 
 EXAMPLES, TESTS = 2, 8
@@ -78,7 +78,7 @@ class Program(Puzzle):
 
     def judge(self, task: Task, answer: str) -> Verdict:
         """Run the code with its tests in a sandbox."""
-        if not DEFINES_F.search(answer) or "\0" in answer or _has_lone_surrogate(answer):
+        if not DEFINES_F.search(answer) or "\0" in answer or has_half_character(answer):
             return MALFORMED
         outcome = run_code(answer, task.answer["tests"], self.limits)
         return REWARDS.get(outcome.verdict) or Verdict(0.0, outcome.verdict)
@@ -96,11 +96,6 @@ def _test_code(wanted: Any) -> str:
     """Return the code of one test. It compares types, so an object that claims to equal anything
     fails."""
     return f"assert type(got) is {type(wanted).__name__} and got == {wanted!r}\n"
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    """Whether the text holds half a character (a lone surrogate), which no file can."""
-    return any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _test_arguments(random: Random, made: _Function) -> list[Any]:

@@ -27,7 +27,9 @@ def is_held_out(messages: Sequence[Message], share: float) -> bool:
     """
     users = [each.content for each in messages if each.role == "user"]
     question = users[-1] if users else "".join(each.content for each in messages)
-    number = int.from_bytes(hashlib.blake2b(question.encode(), digest_size=8).digest(), "big")
+    number = int.from_bytes(
+        hashlib.blake2b(question.encode("utf-8", "replace"), digest_size=8).digest(), "big"
+    )
     return number < share * 2**64
 
 
