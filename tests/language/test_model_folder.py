@@ -98,6 +98,33 @@ def test_hugging_face_config_is_written_from_the_transformer_form(name, tmp_path
     assert model_families.plan_of_model(again).family == name.split("-")[0]
 
 
+def test_tied_model_with_another_head_keeps_it_with_one_warning(copied, capsys):
+    ids = jnp.arange(8)[None]
+
+    def own_head(tensors):
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"][::-1].copy()
+
+    def copied_head(tensors):
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].copy()
+
+    retold(copied / WEIGHTS, copied_head)
+    tied, _ = load(copied)
+    assert tied.head is None
+    assert not capsys.readouterr().err
+    retold(copied / WEIGHTS, own_head)
+    model, tokenizer = load(copied)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "lm_head.weight differs from the embedding" in said
+    save(copied.parent / "saved", model, tokenizer)
+    change(copied / "config.json", tie_word_embeddings=False)
+    for other in (load(copied)[0], load(copied.parent / "saved")[0]):
+        assert same(model, other)
+        np.testing.assert_array_equal(model(ids), other(ids))
+    assert not capsys.readouterr().err
+    assert not np.allclose(model(ids), tied(ids))
+
+
 def test_nano_model_is_saved_as_sharded_safetensors(tmp_path):
     tokenizer = Tokenizer.characters()
     model = tiny(tokenizer.vocabulary, "nano")

@@ -25,8 +25,10 @@ from sterling.language.models import lora, model_families
 from sterling.language.models.causal_lm import LanguageModel
 from sterling.language.models.model_families import ModelPlan, TensorPlace
 from sterling.language.tokenizer import read_json
+from sterling.system.terminal_messages import print_notice
 from sterling.types import Mistake
 
+HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 DTYPES = {"F32": jnp.float32, "BF16": jnp.bfloat16, "F16": jnp.float16}
 MAX_FILE_BYTES = 5_000_000_000  # of one file of weights, by default
@@ -104,7 +106,14 @@ def fill_model(
     stored: StoredTensors, plan: ModelPlan, path: Path, dtype: DTypeLike | None, origin: str
 ) -> LanguageModel:
     """Return the model with its weights read from ``stored``, leaf by leaf, once all names and
-    shapes are checked."""
+    shapes are checked. A head that differs from the embedding is kept, with a line that says so,
+    even if config.json says that it is tied."""
+    if plan.tied and _has_own_head(stored):
+        print_notice(
+            f"{path}: config.json says tie_word_embeddings, but lm_head.weight differs from the "
+            "embedding: the model is loaded with its own head"
+        )
+        plan = dataclasses.replace(plan, tied=False)
     make = jax.eval_shape(lambda: blank_model(plan, origin))
     leaves, structure = jax.tree_util.tree_flatten_with_path(make)
     shapes = {tuple(key.name for key in keys): leaf.shape for keys, leaf in leaves}
@@ -112,7 +121,7 @@ def fill_model(
         key: list(each) for key, each in groupby(model_families.tensor_places(plan), _leaf_path)
     }
     _check_tensors(stored, shapes, by_leaf, path, plan.tied)
-    first = stored.dtype_name("model.embed_tokens.weight")
+    first = stored.dtype_name(EMBEDDING)
     kind = np.dtype(DTYPES[first] if dtype is None else dtype)
     if kind not in map(np.dtype, DTYPES.values()):
         raise Mistake(f"weights of type {kind} are not supported; use float32, bfloat16 or float16")
@@ -137,6 +146,16 @@ def with_dtype(model: LanguageModel, dtype: DTypeLike) -> LanguageModel:
     return lora.join_trainable(learned, jax.tree.map(lambda x: x.astype(dtype), fixed))
 
 
+def _has_own_head(stored: StoredTensors) -> bool:
+    """Whether there is a head that is no copy of the embedding."""
+    if not (HEAD in stored and EMBEDDING in stored):
+        return False
+    if not {stored.dtype_name(HEAD), stored.dtype_name(EMBEDDING)} <= set(DTYPES):
+        return False  # refused later
+    head, embedding = stored.read(HEAD), stored.read(EMBEDDING)
+    return not np.array_equal(head, embedding)
+
+
 def _check_tensors(
     stored: StoredTensors,
     shapes: dict[tuple[str, ...], tuple[int, ...]],
@@ -147,7 +166,7 @@ def _check_tensors(
     """Raise :class:`Mistake` unless the files hold exactly the tensors that config.json
     describes."""
     spare = {name for name in stored.names if name.endswith(".rotary_emb.inv_freq")}
-    spare |= {"lm_head.weight"} if tied else set()  # a copy of the embedding
+    spare |= {HEAD} if tied else set()  # a copy of the embedding
     unplaced = stored.names - spare
     for key, places in by_leaf.items():
         leaf = np.broadcast_to(np.zeros(()), shapes[key])  # takes no memory
