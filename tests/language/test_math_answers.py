@@ -52,6 +52,20 @@ def test_letters_are_text_unless_the_task_declares_algebra():
     assert compare_answers("Ba", "AB", algebra=True).reason == "wrong"
 
 
+def test_power_of_ten_is_read_in_all_spellings():
+    spellings = [
+        r"4\times{10}^{-9}",
+        "4*10**-9",
+        "4E-9",
+        "4 x 10^(-9)",
+        "4 \u00d7 10\u207b\u2079",
+        r"\frac{4}{10^9}",
+    ]
+    verdicts = {each: compare_answers(each, r"4\times 10^{-9}").reason for each in spellings}
+    assert verdicts == dict.fromkeys(spellings, "right")
+    assert compare_answers("4*10**-8", r"4\times 10^{-9}").reason == "wrong"
+
+
 def test_equation_counts_as_its_value_only_if_the_question_asks_for_its_left_side():
     assert compare_answers("a+b=42", "42", "Find a+b.").reason == "right"
     assert compare_answers("a+b=42", "42", "Find c.").reason == "wrong"

@@ -21,7 +21,7 @@ _FRACTION = (
 )
 _EXPONENT = r"(?:\{\s*[-+]?\s*\d+\s*\}|\(\s*[-+]?\s*\d+\s*\)|[-+]?\d+)"
 _POWER = (
-    rf"(?:(?P<mantissa>{_NUMBER})\s*(?:\\times|\\cdot|\\ast|\*|x|X)\s*)?10\s*\^\s*(?P<power>{_EXPONENT})"
+    rf"(?:(?P<mantissa>{_NUMBER})\s*(?:\\times|\\cdot|\\ast|\*|x|X)\s*)?(?:10|\{{10\}})\s*(?:\^|\*\*)\s*(?P<power>{_EXPONENT})"
     rf"|(?P<float>{_NUMBER})[eE](?P<exponent>[-+]?\d+)"
 )
 _REPEATED = (
