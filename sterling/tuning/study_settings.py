@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sterling import algorithms
 from sterling.envs.registry import find_backend
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.needs import GENERATED
@@ -19,6 +20,7 @@ from sterling.training.config.settings import Settings
 from sterling.training.config.stop_options import STOP_OPTIONS
 from sterling.training.evaluation.scored_channel import bounds_and_direction
 from sterling.training.fields.config_fields import SEED_LIMIT, seed_numbers, whole_number
+from sterling.training.fields.unread_fields import missing_effect
 from sterling.training.phases.phase_sequence import acts_in_world, learner_needs, total_iterations
 from sterling.tuning import search_space, trial_objective
 from sterling.tuning.jobs import member_axis
@@ -132,8 +134,7 @@ def check_study(arguments: dict[str, Any], settings: Settings, wanted: Space) ->
     within, better = bounds_and_direction(arguments.get("metric", "return"), [settings])
     resolve_failed_score(settings.failed, within, better)  # raises without a worst score
     searcher = make_searcher(arguments, wanted)  # raises for invalid options
-    corners = [wanted.fields(np.full(len(wanted), share)) for share in (0.0, 0.5, 1.0)]
-    tried = [member_axis.with_config_fields(settings, corner) for corner in corners]
+    tried = _corner_settings(settings, wanted)
     if arguments["objective"] != "final" and all(total_iterations(each) == 1 for each in tried):
         raise Mistake(
             f"{settings.budget:,} {settings.unit} are one iteration, which is played before "
@@ -150,6 +151,22 @@ def check_study(arguments: dict[str, Any], settings: Settings, wanted: Space) ->
         )
     if stops := getattr(searcher, "stops", []):
         _check_stops(arguments, stops, settings, wanted)
+
+
+def _corner_settings(settings: Settings, wanted: Space) -> list[Settings]:
+    """Return the settings at both ends and in the middle of the space. Raise Mistake for a field
+    that none of them reads: all trials would train the same."""
+    module = algorithms.find(settings.algorithm)
+    corners = [wanted.fields(np.full(len(wanted), share)) for share in (0.0, 0.5, 1.0)]
+    tried = [member_axis.with_config_fields(settings, corner) for corner in corners]
+    for name in corners[0]:
+        found = [
+            missing_effect(module, each.config, name, corner[name])
+            for each, corner in zip(tried, corners, strict=True)
+        ]
+        if all(found):
+            raise Mistake(f"{settings.title}: {found[0]}")
+    return tried
 
 
 def _check_stops(

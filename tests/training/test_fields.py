@@ -12,6 +12,7 @@ from sterling.field_types import Activation
 from sterling.nets.mlp import ACTIVATIONS
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.fields import config_fields
+from sterling.training.phases.phase_options import parse_phases
 from sterling.types import Mistake
 
 
@@ -56,6 +57,55 @@ def test_config_fields_without_upper_limit_accept_infinity():
         algorithms.find("ppo"), {"target_kl": math.inf, "max_grad_norm": math.inf}, "ppo"
     )
     assert config.target_kl == config.max_grad_norm == math.inf
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "fields", "wanted"),
+    [
+        ("grpo", {"kl_coef": 0.04}, r"grpo: kl_coef=0.04 has no effect with kl=none. Add kl=k3 \("),
+        ("grpo", {"kl_coef": "linear:0.1:0"}, "kl_coef=.*no effect with kl=none"),
+        ("dapo", {"kl_in": "reward"}, "kl_in=reward has no effect with kl=none"),
+        ("gspo", {"reset": 64}, "reset=64 has no effect with kl=none"),
+        ("grpo", {"dual": 2.0}, "dual=2.0 has no effect with rule=clip. Add rule=dual"),
+        ("reinforce", {"low": 0.1}, "low=0.1 has no effect with rule=reinforce"),
+        ("grpo", {"cap": 3.0}, "cap=3.0 has no effect with decoupled=False"),
+        ("grpo", {"value_lr": 1e-3}, "value_lr=0.001 has no effect with baseline=mean"),
+        (
+            "grpo",
+            {"gamma": 0.9},
+            "no effect with turns=0, baseline=mean, scale=group",
+        ),
+        ("dpo", {"margin": 1.0}, "margin=1.0 has no effect with loss=dpo. Add loss=simpo"),
+        ("dqn", {"correction": 0.4}, "correction=0.4 has no effect with priority=None"),
+        ("dqn", {"horizon_updates": 9}, "no effect with n_step_final=0, gamma_initial=None"),
+        ("r2d2", {"priority": None, "eta": 0.5}, "eta=0.5 has no effect with priority=None"),
+        ("sac", {"tune_alpha": False, "target_entropy": -1.0}, "no effect with tune_alpha=False"),
+        ("drq-v2", {"shift": 0, "subpixel": False}, "subpixel=False has no effect with shift=0"),
+    ],
+)
+def test_field_of_a_part_that_is_off_is_refused_with_the_field_that_switches_it_on(
+    algorithm, fields, wanted
+):
+    with pytest.raises(Mistake, match=wanted) as caught:
+        resolve_settings(algorithm, "reverse-text", updates=1, steps=10, fields=fields)
+    assert "\n" not in str(caught.value)
+
+
+def test_field_of_a_part_that_is_on_or_that_asks_for_nothing_is_accepted():
+    for fields in ({"kl": "k3", "kl_coef": 0.1}, {"kl_coef": 0.0, "reset": 0}, {"low": 0.1}):
+        assert resolve_settings("grpo", "reverse-text", updates=1, fields=fields)
+    for name in ("rloo", "reinforce++"):  # whose presets have a KL
+        assert resolve_settings(name, "reverse-text", updates=1, fields={"kl_coef": 0.1})
+    rainbow = resolve_settings("rainbow", "CartPole-v1", steps=50_000, fields={"correction": 0.6})
+    assert rainbow.config.correction == 0.6
+    both = {"tune_alpha": False, "target_entropy": None}
+    assert resolve_settings("sac", "Pendulum-v1", steps=50_000, fields=both)
+
+
+def test_field_without_effect_in_a_further_phase_is_refused_with_the_phase():
+    then = parse_phases("steps=50_000 correction=0.9")
+    with pytest.raises(Mistake, match=r"phase 2: dqn: correction=0\.9 has no effect"):
+        resolve_settings("dqn", "CartPole-v1", steps=50_000, phases=then)
 
 
 def test_an_unknown_activation_gets_the_nearest_known():

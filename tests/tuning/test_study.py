@@ -318,6 +318,12 @@ def test_study_refuses_a_space_with_every_field_fixed():
         study(space=None, **own)
 
 
+def test_study_refuses_to_search_a_field_without_effect():
+    given = {"steps": 500, "trials": 2, "warmup": 8, "preset": False}
+    with pytest.raises(Mistake, match=r"dqn: correction=0\.2 has no effect with priority=None"):
+        tune("dqn", "probe:both", space={"correction": "0.2..0.8"}, **given)
+
+
 def test_study_counts_may_be_written_as_floats(tmp_path):
     study(tmp_path / "s", "halving", trials=3, least=256.0, eta=2)
     lines = [json.loads(text) for text in (tmp_path / "s" / "trials.jsonl").open()]

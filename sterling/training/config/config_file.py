@@ -12,6 +12,7 @@ from typing import Any
 from sterling.lookup.peer_names import unknown_option
 from sterling.system.mistake import Mistake
 from sterling.system.settings_file import read_settings_file, to_yaml
+from sterling.training.fields.unread_fields import idle_fields
 
 # entries of config.json that are facts about a run, and no settings
 FACTS = (
@@ -137,14 +138,17 @@ def _init_arguments(value: Any) -> dict[str, Any]:
 
 def _with_given_fields(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of config.json with the fields as a user gives them: every schedule, which
-    config.json holds apart, is the value of its field, and a list of layer sizes has no depth."""
+    config.json holds apart, is the value of its field, a list of layer sizes has no depth, and
+    fields of a part that is off are left out."""
     known = dict(found)
     schedules, fields = known.pop("schedules", None) or {}, known.get("config")
     if isinstance(fields, Mapping):
         listed = [name for name, value in fields.items()
                   if name.endswith("width") and isinstance(value, (list, tuple))]  # fmt: skip
-        depths = [name.removesuffix("width") + "depth" for name in listed]
-        known["config"] = {name: x for name, x in fields.items() if name not in depths} | schedules
+        left_out = [name.removesuffix("width") + "depth" for name in listed]
+        left_out += idle_fields(str(known.get("algorithm")), fields)
+        kept = {name: x for name, x in fields.items() if name not in left_out}
+        known["config"] = kept | schedules
     return known
 
 

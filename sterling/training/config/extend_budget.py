@@ -13,7 +13,7 @@ from sterling.data.space_json import space_from_json
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.training.config import user_code_words
 from sterling.training.config.evaluation_interval import with_evaluation_interval
-from sterling.training.config.resolve_settings import check_settings
+from sterling.training.config.resolve_settings import check_phase_fields, check_settings
 from sterling.training.config.run_options import BUDGETS, Phase
 from sterling.training.config.settings import Settings
 from sterling.training.config.stop_options import NO_STOP, STOP_OPTIONS, parse_stop_options
@@ -63,6 +63,8 @@ def extend_budget(
     )
     longer = with_evaluation_interval(longer)
     check_settings(longer)
+    if then:
+        check_phase_fields(longer)
     names = (*asked, *changed_stops, *last, "phases", "evaluate_every")
     changed = {name: longer.to_json()[name] for name in names}
     with run_folder.lock(path):

@@ -46,6 +46,7 @@ from sterling.training.fields.schedule_fields import (
     split_fields,
     split_with_anneal,
 )
+from sterling.training.fields.unread_fields import check_effect
 from sterling.training.phases.phase_sequence import (
     after_first_phase,
     keeps_source,
@@ -99,6 +100,7 @@ def resolve_settings(
         **_parse_options(rest),
     )
     check_settings(settings)
+    check_phase_fields(settings)
     return with_evaluation_interval(settings)
 
 
@@ -129,6 +131,7 @@ def _read_fields(
     config = make_config(module, split.numbers, algorithm)
     say_anneal_is_off(algorithm, split)
     check_needs(module, algorithm, config, split.schedules)
+    check_effect(module, algorithm, config, given)
     return config, split.schedules
 
 
@@ -165,7 +168,9 @@ def _online_fields(
         if kinds[name] not in (float, "float"):
             raise Mistake(f"online: {algorithm}'s field {name} changes shapes. Leave it out.")
     later = {name: checked[name] for name in fields}
-    module.needs(dataclasses.replace(config, **later))  # raises before training begins
+    changed = dataclasses.replace(config, **later)
+    module.needs(changed)  # raises before training begins
+    check_effect(module, algorithm, changed, fields)
     return later | storable_values(split.schedules)
 
 
@@ -187,6 +192,16 @@ def check_settings(settings: Settings) -> None:
             raise Mistake(f"phase {number}: {error}") from error
         before, number = left, number + 1
     total_iterations(settings)  # raises if they are too many
+
+
+def check_phase_fields(settings: Settings) -> None:
+    """Raise Mistake for a field of a further phase that has no effect there."""
+    before, number = settings, 2
+    while (left := after_first_phase(before)) is not None:
+        given = {} if before.updates and before.steps else before.phases[0].fields
+        module = algorithms.find(left.algorithm)
+        check_effect(module, f"phase {number}: {left.title}", left.config, given)
+        before, number = left, number + 1
 
 
 def _check_phase(settings: Settings, *, fresh: bool = True) -> None:
