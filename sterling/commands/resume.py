@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.commands import train
-from sterling.commands.options import option_values, steering_options
+from sterling.commands.options import option_values, steering_options, training_options
 from sterling.commands.output import training_output
 from sterling.training.config.run_options import BUDGETS
 from sterling.training.config.stop_options import STOP_OPTIONS
@@ -22,6 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where = "environment in which a run that learned from a dataset alone acts, with --steps (the "
     where += "run's own)"
     parser.add_argument("--environment", metavar="ENV", help=where)
+    training_options.add_env_option(parser.add_argument)
     train.add_then_option(parser.add_argument)
     about = "in place of the run's own; a run that stopped early goes on; off removes one"
     steering_options.add_stop_options(
@@ -44,7 +45,7 @@ def carry_out(chosen: argparse.Namespace) -> int:
     more = {name: getattr(chosen, name) for name in BUDGETS if getattr(chosen, name) is not None}
     stops = {name: getattr(chosen, name) for name in STOP_OPTIONS}
     stops = {name: value for name, value in stops.items() if value is not None}
-    changed = more or stops or chosen.then
+    changed = more or stops or chosen.then or chosen.env
     done = (chosen.folder / "result.json").exists() and not changed
     if done or not config.exists():
         return training_output.print_summary(
@@ -52,5 +53,6 @@ def carry_out(chosen: argparse.Namespace) -> int:
         )  # raises Mistake without a config.json
     shown: dict[str, Any] = {"tensorboard": bool(chosen.tensorboard), "wandb": chosen.wandb}
     shown |= {"quiet": bool(chosen.quiet), "environment": chosen.environment}
+    shown |= {"env": dict(chosen.env)} if chosen.env else {}
     run = sterling.resume(chosen.folder, then=chosen.then, **shown, **more, **stops)
     return training_output.print_summary(run)

@@ -10,10 +10,12 @@ from typing import Any
 
 from sterling.data import Dataset
 from sterling.nets.encoding.encoder_choice import check_can_be_stored
-from sterling.report.live.curve_imports import CurveImports
 from sterling.report.live.metric_sinks import Sink
-from sterling.report.live.requested_sinks import requested_sinks
-from sterling.system.terminal_messages import print_notice
+from sterling.training.assembly.environment_options import (
+    check_unfinished,
+    with_environment_options,
+    write_environment_options,
+)
 from sterling.training.assembly.run_dataset import (
     choose_environment,
     fill_from_log,
@@ -21,6 +23,7 @@ from sterling.training.assembly.run_dataset import (
     without_evaluation,
 )
 from sterling.training.config import user_code_words
+from sterling.training.config.config_file import env_arguments
 from sterling.training.config.extend_budget import extend_budget, online_environment
 from sterling.training.config.option_checks import (
     check_argument_types,
@@ -48,15 +51,12 @@ from sterling.training.fields.schedule_fields import (
     given_again,
     warn_of_functions,
 )
-from sterling.training.in_process import train_in_process
 from sterling.training.phases.phase_options import parse_phases
-from sterling.training.processes.process_launcher import train_in_processes
-from sterling.training.runtime import program_store
+from sterling.training.processes.run_to_end import run_to_end
 from sterling.training.runtime.compilation import enable_compilation_cache
-from sterling.training.runtime.memory_footprint import check_memory
 from sterling.training.saving import run_folder
 from sterling.training.steering.callbacks import Callback, Event, check_callbacks
-from sterling.training.trained_run import TrainedRun, load, run_return_bounds
+from sterling.training.trained_run import TrainedRun, load
 from sterling.training.warm_start.init_word import resolve_init
 
 
@@ -155,13 +155,13 @@ def train(
     check_dump_folder(settings.speech)
     enable_compilation_cache()
     if out is None:
-        return _run_to_end(settings, None, sinks, callbacks, **shown)
+        return run_to_end(settings, None, sinks, callbacks, **shown)
     check_can_be_stored(settings.encoder)
     path = run_folder.create(out)
     user_code_words.warn_of_unstored(settings.to_json())
     warn_of_functions(settings.schedules)
     try:
-        return _run_to_end(settings, path, sinks, callbacks, **shown)
+        return run_to_end(settings, path, sinks, callbacks, **shown)
     finally:
         with contextlib.suppress(OSError):
             path.rmdir()  # succeeds only if the run could not begin and nothing was written
@@ -198,6 +198,7 @@ def resume(
     sinks: Sequence[Sink] = (),
     callbacks: Sequence[Any] = (),
     environment: Any = None,
+    env: Mapping[str, Any] | None = None,
     algorithm: Any = None,
     steps: int | None = None,
     updates: int | None = None,
@@ -217,6 +218,8 @@ def resume(
         environment, algorithm: must be given again if the run was made with objects that cannot be
             imported, such as a lambda or an object of a script. With ``steps`` for a run that only
             learned from a dataset, ``environment`` is where it acts (default: the run's own).
+        env: new values of options of the environment in which the run goes on, as
+            ``{"max_failures": 1000}``; its other options stay.
         steps: a larger budget than before, also for a finished run (None: the same). Schedules,
             such as the learning rate's, are stretched to it. A run that only learned from a dataset
             continues online, as if it had had ``updates`` and ``steps`` from the start.
@@ -240,61 +243,27 @@ def resume(
     settings = dataclasses.replace(settings, schedules=functions)
     if steps or updates or then or stops or run_folder.read_result(path) is None:
         check_all_given(settings.schedules)  # before anything is written
-    budgets = {"steps": steps, "updates": updates}
-    settings = extend_budget(path, settings, parse_phases(then), stops, online, **budgets)
+    more = {"steps": steps, "updates": updates, "stops": stops, "then": parse_phases(then)}
+    settings = _extend(path, settings, online, {} if env is None else env_arguments(env), more)
     enable_compilation_cache()
     if run_folder.read_result(path) is not None:
         return load(path, environment=environment, algorithm=algorithm)
-    return _run_to_end(settings, path, sinks, callbacks, **shown)
+    return run_to_end(settings, path, sinks, callbacks, **shown)
 
 
-def _run_to_end(
-    settings: Settings,
-    path: Path | None,
-    sinks: Sequence[Sink],
-    callbacks: Sequence[Any],
-    **shown: Any,
-) -> TrainedRun:
-    """Train, with the sinks that ``shown`` asks for, and draw the curve."""
-    check_memory(settings)
-    if settings.speech is not None:
-        from sterling.training.language.resolve_language_settings import resolve_language_settings
-
-        settings = resolve_language_settings(settings)  # imported here: tokenizers take time
-    where = settings.name or (Path(settings.data.path).stem if settings.data else "")
-    count = len(settings.seeds)
-    title = f"{settings.title.upper()} on {where}, {count} seed{'s'[: count > 1]}"
-    about = (title, settings.seeds, settings.updates + settings.steps)
-    with requested_sinks(path, about, **shown) as more:
-        ahead = [] if path is None else [CurveImports()]
-        run = _train_with_sinks(settings, path, [*sinks, *more, *ahead], callbacks)
-    return _with_curve(run, path)
-
-
-def _train_with_sinks(
-    settings: Settings, path: Path | None, sinks: Sequence[Sink], callbacks: Sequence[Any]
-) -> TrainedRun:
-    for sink in sinks:
-        if hasattr(sink, "return_within"):  # sinks that show returns with intervals
-            sink.return_within = run_return_bounds(settings)
-    go = train_in_processes if settings.strategy == "processes" else train_in_process
-    with program_store.opened(settings):
-        return go(settings, path, sinks, callbacks)
-
-
-def _with_curve(run: TrainedRun, path: Path | None) -> TrainedRun:
-    """Return the run, after its learning curve is drawn into its folder."""
-    if path is not None and run_folder.read_result(path) is not None:
-        from sterling.report.pictures.learning_curve import (
-            draw_run_curve,  # matplotlib is slow to import
-        )
-
-        try:
-            draw_run_curve(path)
-        except OSError as error:
-            curve = run_folder.curve_path(path)
-            print_notice(f"{curve} was not drawn ({error}); the run is complete without it")
-    return run
+def _extend(
+    path: Path, settings: Settings, online: Any, env: dict[str, Any], more: dict[str, Any]
+) -> Settings:
+    """Return a run's settings with the budgets, stop conditions and phases in ``more``, and with
+    the options ``env`` of the environment in which it goes on, all written to its folder."""
+    elsewhere = online not in ("", settings.environment)  # they are those of a new environment
+    if not env or elsewhere:
+        return extend_budget(path, settings, environment=online, env_options=env, **more)
+    check_unfinished(path, any(more.values()))
+    settings = with_environment_options(path, settings, env)
+    settings = extend_budget(path, settings, environment=online, **more)
+    write_environment_options(path, settings)
+    return settings
 
 
 __all__ = ["Callback", "Event", "TrainedRun", "load", "resume", "train"]

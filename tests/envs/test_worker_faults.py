@@ -143,29 +143,6 @@ def test_a_worker_killed_between_steps_is_replaced(host):
     assert world.failures == [(0, "its process died of SIGKILL (out of memory?)")]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_worker_pool_ends_the_run_after_repeated_failures(host, workers):
-    world = host("raises", envs=2, workers=workers, max_failures=3, name="toy")
-    for _ in range(2):
-        step(world, FAULT, 0)
-        step(world, 0, 0)
-    line = r"Environment toy, copy 0 of seed 0, failed 3 times within 0 s; .*: ValueError: .*Fix"
-    with pytest.raises(WorldFailed, match=line) as caught:
-        step(world, FAULT, 0)
-    assert "\n" not in str(caught.value)
-    assert len(world.failures) == 3
-
-
-def test_worker_pool_forgives_failures_far_apart(host, monkeypatch):
-    world = host("raises", envs=1, workers=0, max_failures=2)
-    clock = time.monotonic()
-    for failure in range(4):
-        monkeypatch.setattr(time, "monotonic", lambda now=clock + 301.0 * failure: now)
-        step(world, FAULT)
-        step(world, 0)
-    assert len(world.failures) == 4
-
-
 def test_environment_that_cannot_be_built_fails_at_once():
     def explode():
         raise OSError("no such simulator")

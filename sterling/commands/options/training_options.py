@@ -41,6 +41,13 @@ def add_config_option(add: Any) -> None:
 
 def add_environment_options(add: Any) -> None:
     """Add the options of the environment."""
+    add_env_option(add)
+    cut = "end an episode of the environment after N steps (the environment's own limit)"
+    add("--max-episode-steps", type=option_values.integer, metavar="N", help=cut)
+
+
+def add_env_option(add: Any) -> None:
+    """Add the option for one of the environment's own options."""
     example = "an option of the environment, such as frame_skip=2; may be repeated"
     add(
         "--env",
@@ -50,8 +57,6 @@ def add_environment_options(add: Any) -> None:
         metavar="KEY=VALUE",
         help=example,
     )
-    cut = "end an episode of the environment after N steps (the environment's own limit)"
-    add("--max-episode-steps", type=option_values.integer, metavar="N", help=cut)
 
 
 def add_init_option(add: Any) -> None:

@@ -10,11 +10,9 @@ and its episode is truncated and marked invalid: the failed step is a row with `
 
 from __future__ import annotations
 
-import collections
 import functools
 import importlib
 import os
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -29,8 +27,9 @@ from sterling.envs import declared_channels
 from sterling.envs.compiled.envpool_env import env_seed
 from sterling.envs.env_options import check_seconds, check_whole_number
 from sterling.envs.goal_worlds.goal_tasks import seed_of_copy
+from sterling.envs.goal_worlds.gymnasium_goals import with_host_judge
 from sterling.envs.hosted.action_bounds import to_env_action
-from sterling.envs.hosted.gymnasium_goals import with_host_judge
+from sterling.envs.hosted.failure_limit import DEFAULT, MORE_FAILURES, FailureLimit
 from sterling.envs.hosted.reported_masks import with_laid_out_mask
 from sterling.envs.hosted.shared_memory import (
     BUILD,
@@ -49,8 +48,6 @@ from sterling.system.terminal_messages import print_notice
 from sterling.system.windows_limits import IS_WINDOWS
 from sterling.types import Action, AnyArray, Mistake, Obs, Step
 
-FAILURE_WINDOW = 300.0  # seconds within which failures of one environment are counted
-
 
 class HostWorld:
     """``seeds x envs`` copies of one Gymnasium environment as a :class:`sterling.types.World`.
@@ -59,9 +56,10 @@ class HostWorld:
     registered one. ``workers`` is the number of processes: by default one per core and at most one
     per environment; 0 (on Windows the default) steps in this process, which is fastest for cheap
     environments but survives neither a hang nor a crash in C++. ``timeout`` (seconds) bounds one
-    reset or step of one environment. ``max_failures`` failures of one environment within five
-    minutes raise :class:`~sterling.envs.hosted.worker_pool.WorldFailed`; ``failures`` is the list
-    of ``(index, reason)``, where ``index`` counts through ``seed, env``.
+    reset or step of one environment. ``max_failures`` failed episodes of one environment in a row,
+    or more than 1 % of its last 1,000 steps (``envs/hosted/failure_limit.py``), raise
+    :class:`~sterling.envs.hosted.worker_pool.WorldFailed`; ``failures`` is the list of ``(index,
+    reason)``, where ``index`` counts through ``seed, env``.
 
     Observations of type float64 become float32. Discrete actions count from 0 whatever the space's
     ``start``; those of boxes are clipped to the environment's own bounds. An environment may say
@@ -98,7 +96,7 @@ class HostWorld:
         name: str = "",
         workers: Any = None,  # int or None; the next two are numbers
         timeout: Any = 60.0,
-        max_failures: Any = 3,
+        max_failures: Any = DEFAULT,
         channels: Any = "",
         reward_weights: Any = "",
         max_items: Any = None,
@@ -112,8 +110,8 @@ class HostWorld:
         self.seeds, self.envs, self._purpose = len(seeds), envs, purpose
         self.failures: list[tuple[int, str]] = []
         self._seed_env_pairs = [(seed, env) for seed in seeds for env in range(envs)]
-        self._max_failures, total = max_failures, len(self._seed_env_pairs)
-        self._failure_times = [collections.deque[float](maxlen=max_failures) for _ in range(total)]
+        total = len(self._seed_env_pairs)
+        self._failure_limit = FailureLimit(total, max_failures)
         self._builds, self._has_tasks = np.zeros(total, int), hasattr(factory, "has_tasks")
         self._must_reset, self._unbuilt = np.zeros(total, bool), np.ones(total, bool)
         build = pad_factory(_env_builder(factory, self.name), max_items, max_edges)
@@ -153,6 +151,7 @@ class HostWorld:
         stepped = ~resetting & ~failed
         terminated = shared["terminated"] & stepped
         ended = terminated | (shared["truncated"] & stepped)
+        self._failure_limit.count_steps(stepped, ended)
         # copies: JAX may still read the old ones
         obs = [array.copy() for array in self._leaf_arrays("obs")]
         for new, old in zip(obs, self._obs, strict=True):
@@ -225,20 +224,16 @@ class HostWorld:
 
     def _record_failure(self, fault: Fault) -> None:
         """Record a failure; raise :class:`WorldFailed` if an environment has failed too often."""
-        now = time.monotonic()
         also = "another environment of its process failed: " if fault.blamed else ""
         for index in set(fault.lost) - set(fault.blamed):
             self.failures.append((index, also + fault.reason))
         for index in fault.blamed:
             self.failures.append((index, fault.reason))
-            recent = self._failure_times[index]
-            recent.append(now)
-            if len(recent) == self._max_failures and now - recent[0] <= FAILURE_WINDOW:
+            if how := self._failure_limit.count_failure(index):
                 seed, env = self._seed_env_pairs[index]
                 raise WorldFailed(
-                    f"Environment {self.name}, copy {env} of seed {seed}, failed {len(recent)} "
-                    f"times within {now - recent[0]:.0f} s; the last failure: {fault.reason}. "
-                    "Fix the environment, or allow more failures with --env max_failures=N."
+                    f"Environment {self.name}, copy {env} of seed {seed}, {how}; the last failure: "
+                    f"{fault.reason}. Fix the environment, or {MORE_FAILURES}"
                 )
 
     def _write_actions(self, action: Action) -> Bool[np.ndarray, "total"]:

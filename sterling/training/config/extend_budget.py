@@ -28,13 +28,16 @@ def extend_budget(
     then: tuple[Phase, ...] = (),
     stops: Mapping[str, Any] | None = None,
     environment: Any = "",
+    *,
+    env_options: Mapping[str, Any] | None = None,
     **wanted: int | None,
 ) -> Settings:
     """Return the settings with the budgets ``wanted`` (steps, updates; None: unchanged), with the
     further phases ``then`` and the stop conditions ``stops``, and write them to the run folder.
 
     ``steps`` of a run that only learns from a dataset continue it online, in ``environment`` ("":
-    that of the run), with the same share of the dataset as if both budgets had been given at once.
+    that of the run, whose options stay; another one has ``env_options``), with the same share of
+    the dataset as if both budgets had been given at once.
 
     The run is unfinished from then on; config.json holds the old budgets under ``earlier``.
     Schedules are stretched to the new budget: a learning rate that had decayed to 0 rises again.
@@ -56,7 +59,8 @@ def extend_budget(
         changed_stops = NO_STOP | changed_stops
     if online and environment not in ("", settings.environment):
         # the dataset is named again, because a phase in another world drops it
-        then = (Phase(asked.pop("steps"), environment=environment, data=settings.data), *then)
+        place = {"environment": environment, "env_options": dict(env_options or {})}
+        then = (Phase(asked.pop("steps"), **place, data=settings.data), *then)
     last = {"continued_from": stopped["iteration"]} if stopped else {}
     longer = dataclasses.replace(
         settings, **asked, **changed_stops, **last, phases=settings.phases + then
@@ -67,10 +71,7 @@ def extend_budget(
         check_phase_fields(longer)
     names = (*asked, *changed_stops, *last, "phases", "evaluate_every")
     changed = {name: longer.to_json()[name] for name in names}
-    with run_folder.lock(path):
-        for each in (*sorted((path / "parts").glob("*")), path):
-            if (each / "config.json").exists():
-                _reopen(each, changed)
+    _reopen_parts(path, changed)
     return longer
 
 
@@ -136,6 +137,14 @@ def _changed_stops(given: Mapping[str, Any]) -> dict[str, Any]:
             near = did_you_mean(name, STOP_OPTIONS, f"there are {', '.join(STOP_OPTIONS)}")
             raise Mistake(f"resume has no option {name!r}{near}")
     return parse_stop_options({name: value for name, value in given.items() if value is not None})
+
+
+def _reopen_parts(path: Path, changed: dict[str, Any]) -> None:
+    """Mark a run and the parts that its processes have as unfinished, with new settings."""
+    with run_folder.lock(path):
+        for each in (*sorted((path / "parts").glob("*")), path):
+            if (each / "config.json").exists():
+                _reopen(each, changed)
 
 
 def _reopen(path: Path, changed: dict[str, Any]) -> None:
