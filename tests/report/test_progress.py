@@ -98,3 +98,27 @@ def test_progress_names_the_mean_of_seeds_that_have_not_failed():
     sink.close()
     assert "return of the other seeds 1.000" in shown(console)[1]
     assert "failed: seed 1" in shown(console)[1]
+
+
+def test_progress_says_from_where_a_return_is_that_no_newer_one_replaced():
+    console = plain()
+    sink = Progress(1_000, 2, "IQL on a log", console)
+    row = {"updates": 1_000, "steps": 0, "step": 0, "time/updates_per_second": 10.0}
+    sink.write(row | {"update": 400, "evaluation/return": [1.0, 3.0]})
+    sink.write(row | {"update": 1_000})
+    sink.close()
+    _, first, last = shown(console)
+    assert "(of" not in first
+    assert last.split("  ")[3].startswith("return 2")
+    assert last.endswith(" (of update 400)")
+
+
+def test_progress_says_from_where_returns_of_seeds_are_without_an_ended_episode():
+    console = plain()
+    sink = Progress(100, 2, "PPO on a world", console)
+    sink.write(ROW | {"step": 20, "data/return": [1.0, None]})
+    sink.write(ROW | {"step": 50, "data/return": [None, 3.0]})
+    sink.write(ROW | {"step": 100, "data/return": [None, None]})
+    sink.close()
+    assert "(of step 20 to 50)" in shown(console)[-1]
+    assert "(of" not in shown(console)[1]

@@ -44,6 +44,7 @@ class Progress:
         self.title, self._budget = title, budget
         self._seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         self._returns: dict[int, float] = {}  # seed -> its latest return
+        self._returned_at: dict[int, int] = {}  # seed -> the step or update of that return
         self.return_within: Bounds | None = None  # bounds of returns; set by the run
         self._row: Row = {}
         self._started = self._written = time.monotonic()
@@ -68,9 +69,10 @@ class Progress:
         returns = row.get("evaluation/return" if counts_updates else "data/return", [])
         for seed, value in zip(self._seeds, returns, strict=False):
             if value is not None:
-                self._returns[seed] = float(value)
+                self._returns[seed], self._returned_at[seed] = float(value), row_progress(row)
         for seed in row.get("failed", []):
             self._returns.pop(seed, None)
+            self._returned_at.pop(seed, None)
         tenth = int(PLAIN_LINES * self._share)
         if self._live is None and tenth > self._tenth:
             self._announce()
@@ -113,7 +115,7 @@ class Progress:
         if self._returns:
             which = "return of the other seeds" if row.get("failed") else "return"
             made = estimate(list(self._returns.values()), within=self.return_within)
-            facts.append(f"{which} {made}")
+            facts.append(f"{which} {made}{self._age_of_returns(unit)}")
         elif row.get("data/episodes") and not any(row["data/episodes"]):
             facts.append("no return yet: no episode has ended")
         if self._share < 1.0 and speed:
@@ -123,6 +125,15 @@ class Progress:
         if row.get("failed"):
             facts.append(f"failed: {_seed_list(row['failed'])}")
         return facts
+
+    def _age_of_returns(self, unit: str) -> str:
+        """Return where the shown returns are from, if they are not of this row: no policy was
+        evaluated since, or no episode has ended."""
+        first, last = min(self._returned_at.values()), max(self._returned_at.values())
+        if first == row_progress(self._row):
+            return ""
+        span = f"{first:,}" if first == last else f"{first:,} to {last:,}"
+        return f" (of {unit[:-1]} {span})"
 
     def _left(self) -> float:
         """Return the seconds left at the last row's speed; counts down between rows."""
