@@ -232,3 +232,10 @@ def test_long_option_names_with_two_typos_are_suggested(letter):
 def test_a_name_that_several_backends_have_is_suggested_once():
     known = ("CartPole-v1", "CartPole-v1", "CartPole-v0")
     assert nearest_names("CartPol-v1", known, 3) == ["CartPole-v1", "CartPole-v0"]
+
+
+def test_list_without_a_kind_prints_what_can_be_listed(capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    for kind in ("algorithms", "environments", "sources", "names"):
+        assert f"sterling list {kind} " in out

@@ -14,26 +14,31 @@ from sterling.lookup.peer_names import (
     unknown_environment,
 )
 
+NAME_PART = "a part of the names to list"
+PEER_PART = "a part of a name or of a library's name, such as learning_rate or trl"
+ABOUT = {
+    "algorithms": "list all algorithms, or those whose names contain PATTERN, with a description",
+    "environments": "list all environments, or those whose names contain PATTERN",
+    "sources": "list the wrappers of rollouts for the option --sources",
+    "names": "list names of other libraries, and what they are called here",
+}
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands of ``sterling list``."""
-    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    described = "list all algorithms, or those whose names contain PATTERN, with a description"
-    listed = kinds.add_parser("algorithms", help=described)
-    part = "a part of the names to list"
-    listed.add_argument("pattern", nargs="?", default="", metavar="PATTERN", help=part)
-    kinds.add_parser("sources", help="list the wrappers of rollouts for the option --sources")
-    named = "list all environments, or those whose names contain PATTERN"
-    environments = kinds.add_parser("environments", help=named)
-    environments.add_argument("pattern", nargs="?", default="", metavar="PATTERN", help=part)
-    others = "list names of other libraries, and what they are called here"
-    names = kinds.add_parser("names", help=others)
-    part = "a part of a name or of a library's name, such as learning_rate or trl"
-    names.add_argument("pattern", nargs="?", default="", metavar="PATTERN", help=part)
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=False)
+    parts = {"algorithms": NAME_PART, "environments": NAME_PART, "names": PEER_PART}
+    for kind, about in ABOUT.items():
+        own = kinds.add_parser(kind, help=about)
+        if kind in parts:
+            own.add_argument("pattern", nargs="?", default="", metavar="PATTERN", help=parts[kind])
 
 
 def carry_out(chosen: argparse.Namespace) -> int:
-    """Print one name per line."""
+    """Print one name per line; without a kind, what can be listed."""
+    if chosen.kind is None:
+        print("\n".join(f"sterling list {kind:<14}{about}" for kind, about in ABOUT.items()))
+        return 0
     if chosen.kind == "algorithms":
         return _list_algorithms(chosen.pattern)
     if chosen.kind == "sources":

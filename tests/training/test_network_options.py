@@ -14,6 +14,7 @@ from rich.console import Console
 
 import sterling
 from sterling.cli import main
+from sterling.commands.options import option_values
 from sterling.report.live.live_progress import Progress
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.types import Mistake
@@ -179,3 +180,11 @@ def test_train_in_python_prints_only_the_encoder_note(capsys):
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.startswith("note: observations: 10,920 numbers of shape (10920,)")
+
+
+@pytest.mark.parametrize("text", ["64,32", "[64, 32]", "(64, 32)", " [64,32] "])
+def test_layer_sizes_and_seeds_are_read_as_lists_with_and_without_brackets(text):
+    assert option_values.layer_sizes(text) == (64, 32)
+    assert option_values.seeds(text) == [64, 32]
+    assert (option_values.layer_sizes("256"), option_values.layer_sizes("[256]")) == (256, (256,))
+    assert (option_values.seeds("3"), option_values.seeds("3,")) == (3, [3])

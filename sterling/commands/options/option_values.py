@@ -63,15 +63,20 @@ def integer_or_off(text: str) -> int | str:
 
 
 def layer_sizes(text: str) -> int | tuple[int, ...]:
-    """Parse the units of all hidden layers, such as 256, or of each, such as 400,300."""
-    if "," not in text:
-        return integer(text)
-    return tuple(integer(part) for part in text.split(",") if part.strip())
+    """Parse the units of all hidden layers, such as 256, or of each, such as 400,300 or, as Python
+    and YAML write it, [400, 300]."""
+    inner = text.strip()
+    listed = inner[:1] + inner[-1:] in ("[]", "()")
+    parts = inner[1:-1] if listed else inner
+    if "," not in parts and not listed:
+        return integer(parts)
+    return tuple(integer(part) for part in parts.split(",") if part.strip())
 
 
 def seeds(text: str) -> int | list[int]:
-    """Parse the number of seeds, or a comma-separated list of seeds."""
-    return [integer(part) for part in text.split(",") if part] if "," in text else integer(text)
+    """Parse the number of seeds, or a list of seeds such as 3,7 or [3, 7]."""
+    found = layer_sizes(text)
+    return list(found) if isinstance(found, tuple) else found
 
 
 def bound_pair(text: str) -> tuple[float | None, float | None]:
