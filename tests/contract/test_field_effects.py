@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 
 ADDRESS = re.compile("0x[0-9a-f]+")  # of functions in the text of a program
 
-WORDS = ("relu", "token", "sequence", "team", "tanh", "none", "mean", "k3", "sum", "whiten", "own", "lstm", "reward", "loss",
-         "max", "min", "ipo", "dpo", "chi_square", "kl")  # fmt: skip
+WORDS = ("relu", "token", "sequence", "team", "tanh", "none", "mean", "k3", "sum", "whiten", "own",
+         "lstm", "reward", "loss", "max", "min", "ipo", "dpo", "chi_square", "kl")  # fmt: skip
 READ_ELSEWHERE = {  # fields that are read by what is not traced here
     "scale_reward": ("iql", "xql", "fdvl"),  # the source
     "divergence": ("fdvl",),
