@@ -99,7 +99,7 @@ class Signals(eqx.Module):
 class Log:
     """Statistics of logged experience, computed before training."""
 
-    obs_mean: Obs  # mean of every number of an observation, as the observation space's tree
+    obs_mean: Obs  # mean of every number of an observation, float64, as the space's tree
     obs_std: Obs
     reward: tuple[float, float]  # mean and standard deviation
     returns: tuple[float, float]  # smallest and largest undiscounted return of an episode

@@ -98,24 +98,31 @@ def episode_probabilities(dataset: Dataset, sampling: str) -> Float[np.ndarray, 
 def summarise_log(dataset: Dataset) -> Log:
     """Return the statistics of a dataset that an agent gets before it learns: moments of
     observations and rewards, the range of returns, the longest episode."""
+    first: Any = None  # subtracted, because squares of large numbers lose small deviations
     moments: Any = None
     for begin in range(0, dataset.rows, BLOCK_ROWS):
         rows = dataset.transitions(np.arange(begin, min(begin + BLOCK_ROWS, dataset.rows)))
         numbers = jax.tree.map(lambda x: np.asarray(x, np.float64), (rows.obs, rows.reward))
-        sums = jax.tree.map(lambda x: np.stack([x.sum(0), np.square(x).sum(0)]), numbers)
+        first = jax.tree.map(lambda x: x[0], numbers) if first is None else first
+        sums = jax.tree.map(_offset_sums, numbers, first)
         moments = sums if moments is None else jax.tree.map(np.add, moments, sums)
-    mean = jax.tree.map(lambda sums: sums[0] / dataset.rows, moments)
+    offset = jax.tree.map(lambda sums: sums[0] / dataset.rows, moments)
+    mean = jax.tree.map(np.add, first, offset)
     deviation = jax.tree.map(
-        lambda sums: np.sqrt(np.maximum(sums[1] / dataset.rows - (sums[0] / dataset.rows) ** 2, 0)),
+        lambda sums, offset: np.sqrt(np.maximum(sums[1] / dataset.rows - offset**2, 0)),
         moments,
+        offset,
     )
-    obs_mean, obs_std = (
-        jax.tree.map(lambda x: x.astype(np.float32), each[0]) for each in (mean, deviation)
-    )
+    obs_std = jax.tree.map(lambda x: x.astype(np.float32), deviation[0])
     return Log(
-        obs_mean,
+        mean[0],
         obs_std,
         (float(mean[1]), float(deviation[1])),
         (float(dataset.returns.min()), float(dataset.returns.max())),
         int(dataset.lengths.max()),
     )
+
+
+def _offset_sums(x: np.ndarray, first: Any) -> np.ndarray:
+    """Return the sums of rows less ``first``, and of the squares of these."""
+    return np.stack([(x - first).sum(0), np.square(x - first).sum(0)])

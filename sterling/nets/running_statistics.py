@@ -13,45 +13,11 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Array, Bool, Float
 
+from sterling.equations.running_moments import Moments
 from sterling.nets.obs_encoder import leaf_spaces, padded_leaves, without_mask
 from sterling.types import Obs, Record, Spec
 
 STD_OFFSET = 1e-3
-
-
-class Moments(eqx.Module):
-    """Running mean and variance of one array, merged batch by batch (Chan 1979)."""
-
-    mean: Float[Array, "..."]
-    variance: Float[Array, "..."]
-    count: Float[Array, ""]
-
-    @classmethod
-    def create(cls, shape: tuple[int, ...]) -> Moments:
-        """Create moments with mean 0, variance 1 and a count of almost 0."""
-        return cls(jnp.zeros(shape), jnp.ones(shape), jnp.asarray(1e-4, jnp.float32))
-
-    def update(self, batch: Float[Array, "..."], mask: Bool[Array, "..."]) -> Moments:
-        """Merge a batch whose leading axes are those of ``mask``; rows where it is False are
-        ignored."""
-        shape = self.mean.shape
-        rows = batch.reshape(-1, *shape)
-        weight = mask.reshape((-1,) + (1,) * len(shape)).astype(jnp.float32)
-        count = weight.sum()
-        divisor = jnp.maximum(count, 1.0)  # if no row counts, the sums are 0
-        mean = (rows * weight).sum(0) / divisor
-        variance = (jnp.square(rows - mean[None]) * weight).sum(0) / divisor
-        return self.joined(mean, variance, count)
-
-    def joined(
-        self, mean: Float[Array, "..."], variance: Float[Array, "..."], count: Float[Array, ""]
-    ) -> Moments:
-        """Merge ``count`` rows whose mean and variance are given."""
-        total = self.count + count
-        delta = mean - self.mean
-        merged = self.variance * self.count + variance * count
-        merged = merged + jnp.square(delta) * self.count * count / total
-        return Moments(self.mean + delta * count / total, merged / total, total)
 
 
 class ObsNormaliser(eqx.Module):
@@ -93,9 +59,8 @@ class ObsNormaliser(eqx.Module):
             return made
         means = jax.tree.leaves(without_mask(spec.log.obs_mean))
         deviations = jax.tree.leaves(without_mask(spec.log.obs_std))
-        counted = jnp.asarray(1.0, jnp.float32)
         fixed = [
-            None if m is None else Moments(jnp.asarray(mean), jnp.square(std + STD_OFFSET), counted)
+            None if m is None else Moments.known(mean, np.square(std + STD_OFFSET))
             for m, mean, std in zip(made.moments, means, deviations, strict=True)
         ]
         return cls(tuple(fixed), made.clip)
@@ -123,27 +88,16 @@ class ObsNormaliser(eqx.Module):
 
     def joined(self, seen: Any, mask: Bool[Array, "env"]) -> ObsNormaliser:
         """Merge the observations of whole episodes, given as moments for every env (``Seen``)."""
-        share = jnp.where(mask, seen.count, 0.0)
-        count = share.sum()
-        made: list[Moments | None] = []
-        for m, means, squares in zip(self.moments, seen.mean, seen.squares, strict=True):
-            if m is None:
-                made.append(None)
-                continue
-            wide = share.reshape(-1, *(1,) * m.mean.ndim) / jnp.maximum(count, 1.0)
-            mean = (wide * means).sum(0)
-            within = jnp.where(wide > 0, squares, 0.0).sum(0) / jnp.maximum(count, 1.0)
-            between = (wide * jnp.square(means - mean[None])).sum(0)
-            made.append(m.joined(mean, within + between, count))
+        counts = jnp.where(mask, seen.count, 0.0)
+        episodes = zip(seen.mean, seen.remainder, seen.squares, strict=True)
+        made = [
+            None if m is None else m.with_episodes(counts, *each)
+            for m, each in zip(self.moments, episodes, strict=True)
+        ]
         return ObsNormaliser(tuple(made), self.clip)
 
     def _one(self, x: Array, moments: Moments | None) -> Array:
-        if moments is None:
-            return x
-        lead = (1,) * (x.ndim - moments.mean.ndim)
-        mean = moments.mean.reshape(lead + moments.mean.shape)
-        scale = jax.lax.rsqrt(moments.variance + 1e-8).reshape(mean.shape)
-        return jnp.clip((x - mean) * scale, -self.clip, self.clip)
+        return x if moments is None else jnp.clip(moments.normalise(x), -self.clip, self.clip)
 
 
 class RewardNormaliser(eqx.Module):
@@ -180,8 +134,7 @@ class RewardNormaliser(eqx.Module):
         """Return rewards in units of the return's standard deviation, clipped."""
         if not self.enabled:
             return reward
-        scaled = reward * jax.lax.rsqrt(self.moments.variance + 1e-8)
-        return jnp.clip(scaled, -self.clip, self.clip)
+        return jnp.clip(reward / self.moments.deviation, -self.clip, self.clip)
 
 
 class ReturnScale(eqx.Module):
@@ -221,8 +174,7 @@ class ReturnScale(eqx.Module):
         """Return the scale."""
         if not self.statistics.enabled:
             return jnp.ones(())
-        deviation = jnp.sqrt(self.statistics.moments.variance + 1e-8)
-        return jnp.maximum(deviation, self.largest / bound)
+        return jnp.maximum(self.statistics.moments.deviation, self.largest / bound)
 
 
 def running_returns(

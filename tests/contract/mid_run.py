@@ -21,6 +21,7 @@ from sterling.types import Feed, Record, Rollouts, Sequences
 ENVS, FEATURES, CHOICES, NUMBERS = 4, 3, 3, 2
 COUNTED = 50.0  # observations in a normaliser
 MEMBERS = 10  # episodes in a batch of them
+REMAINDER = ".remainder"  # end of the path of what float32 rounds off a mean
 
 
 def stirred(state: Any, counters: dict[str, Any], nudges: dict[str, Any]) -> Any:
@@ -36,10 +37,18 @@ def stirred(state: Any, counters: dict[str, Any], nudges: dict[str, Any]) -> Any
             return leaf
         is_axes = name.endswith((".covariance", ".root", ".scales"))
         found = axes(name, leaf) if is_axes else moved(name, np.asarray(leaf), counters)
+        if (rest := name.removesuffix(".mean") + REMAINDER) in names:
+            found = found - remainder(rest, leaf.shape)  # so that both add up to what it was
         value = found + np.asarray(nudges.get(name, 0))
         return jnp.asarray(value.astype(leaf.dtype))
 
+    names = {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)}
     return jax.tree_util.tree_map_with_path(one, state)
+
+
+def remainder(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return what is added to a mean: more than float32 rounds off, so that it is not ignored."""
+    return 1e-3 * np.random.default_rng(zlib.crc32(name.encode())).normal(size=shape)
 
 
 def moved(name: str, leaf: np.ndarray, counters: dict[str, Any]) -> np.ndarray:
@@ -59,7 +68,8 @@ def moved(name: str, leaf: np.ndarray, counters: dict[str, Any]) -> np.ndarray:
         return rng.uniform(0.5, 2.0, leaf.shape)
     if np.issubdtype(leaf.dtype, np.integer):
         raise AssertionError(f"{name} counts something; name it in counters")
-    return leaf + 0.3 * rng.normal(size=leaf.shape)
+    rest = name.endswith(REMAINDER)
+    return leaf + (remainder(name, leaf.shape) if rest else 0.3 * rng.normal(size=leaf.shape))
 
 
 def axes(name: str, leaf: np.ndarray) -> np.ndarray:
@@ -167,9 +177,10 @@ def whole_episodes(garbage: float) -> Record:
     returns[[1, 4, 7]] = 0.25
     count = rng.integers(2, 9, size=MEMBERS)
     mean, squares = rng.normal(size=(2, MEMBERS, FEATURES))
-    looks = (mean + wrong[:, None], squares**2 + wrong[:, None])
-    means, spread = (jnp.asarray(x, jnp.float32) for x in looks)
-    seen = ObsMoments(jnp.asarray(count, jnp.float32), (means,), (spread,))
+    rest = remainder("seen", mean.shape)
+    looks = (mean - rest + wrong[:, None], rest, squares**2 + wrong[:, None])
+    means, rests, spread = ((jnp.asarray(x, jnp.float32),) for x in looks)
+    seen = ObsMoments(jnp.asarray(count, jnp.float32), means, rests, spread)
     parts = {
         "reward": (returns + wrong).astype(np.float32),
         "discount": np.zeros(MEMBERS, np.float32),
@@ -272,7 +283,8 @@ def rows_of(batch: Record, whole: bool) -> dict[str, np.ndarray]:
     rows.pop("extras")
     start = rows.pop("start")
     if isinstance(start, PopulationInfo):
-        seen = {"count": start.seen.count, "mean": start.seen.mean[0]}
+        mean = np.float64(start.seen.mean[0]) + np.float64(start.seen.remainder[0])
+        seen = {"count": start.seen.count, "mean": mean}
         start = types.SimpleNamespace(**seen, squares=start.seen.squares[0])
     rows |= {} if start is None else {f"start_{name}": x for name, x in vars(start).items()}
     for name, forbidden in (("obs", "allowed"), ("next_obs", "next_allowed")):

@@ -27,7 +27,12 @@ LENGTHS, ENDED = np.array([4, 1, 6, 3]), np.array([True, True, False, False])
 
 @pytest.fixture(name="data")
 def _data():
-    """Observation (episode, step); the reward of a row is 1 + its number; action the same."""
+    return dataset()
+
+
+def dataset(obs=None):
+    """Observation (episode, step), or ``obs``; the reward of a row is 1 + its number; action the
+    same."""
     rows = LENGTHS.sum()
     number = np.repeat(np.arange(4), LENGTHS + 1)
     step = np.concatenate([np.arange(n + 1) for n in LENGTHS])
@@ -35,7 +40,7 @@ def _data():
     discount[(np.cumsum(LENGTHS) - 1)[ENDED]] = 0.0
     count = np.arange(1, rows + 1, dtype=np.float32)
     arrays = {
-        "obs": np.stack([number, step], 1).astype(np.float32),
+        "obs": np.stack([number, step], 1).astype(np.float32) if obs is None else obs,
         "action": count[:, None] / 100,
         "reward": count,
         "discount": discount,
@@ -173,6 +178,16 @@ def test_dataset_log_summary_holds_moments_returns_and_steps(data):
     assert log.reward == pytest.approx((7.5, np.arange(1, 15).std()))
     assert (log.returns, log.longest) == ((data.returns.min(), data.returns.max()), 6)
     np.testing.assert_array_equal(steps_into_episode(data)[:6], [0, 1, 2, 3, 0, 0])
+
+
+def test_dataset_log_summary_of_numbers_far_from_zero():
+    """A constant has no deviation, however large it is."""
+    obs = np.full((LENGTHS.sum() + len(LENGTHS), 2), 1e6 + 0.3, np.float32)
+    obs[:, 0] += np.random.default_rng(0).normal(size=len(obs))
+    data = dataset(obs)
+    log, exact = summarise_log(data), np.asarray(data.transitions().obs, np.float64)
+    np.testing.assert_allclose(log.obs_mean, exact.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(log.obs_std, exact.std(0), rtol=1e-6)
 
 
 class Told(DatasetSource):

@@ -2,14 +2,18 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from constants import constant_array
 from gymnasium import spaces
 
-from sterling.nets.running_statistics import Moments, ObsNormaliser, RewardNormaliser
-from sterling.types import Log, Spec
+from sterling.equations.running_moments import Moments
+from sterling.experience.rollouts.whole_episodes import ObsMoments
+from sterling.nets.running_statistics import ObsNormaliser, ReturnScale, RewardNormaliser
+from sterling.training.saving import checkpoint
+from sterling.types import Log, Mistake, Spec
 
 PLAIN = Spec(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2))
 MEAN, STD = np.array([100.0, -2.0], np.float32), np.array([5.0, 0.5], np.float32)
@@ -113,3 +117,101 @@ def test_running_moments_ignore_a_fully_masked_rollout():
     np.testing.assert_array_equal(again.mean, seen.mean)
     np.testing.assert_array_equal(again.count, seen.count)
     np.testing.assert_allclose(again.variance, seen.variance, rtol=1e-6)
+
+
+def batches_far_from_zero():
+    """Three batches of eight columns with offsets up to 1e6, and a mask with gaps: what stands in
+    masked rows is far off. The last column is constant."""
+    rng = np.random.default_rng(3)
+    offsets = np.array([0.0, -30.0, 1e3, 1e4, -1e5, 1e6, 1e6, 1e6])
+    deviations = np.array([1.0, 0.1, 0.5, 1.0, 1.0, 1.0, 30.0, 0.0])
+    rows = offsets + deviations * rng.normal(size=(3, 40, 2, 8))
+    mask = rng.random((3, 40, 2)) < 0.7
+    mask[0, 0, 0] = False
+    return np.where(mask[..., None], rows, -7e5).astype(np.float32), mask
+
+
+def assert_like_float64(normaliser, counted, rows):
+    """Deviations to 1e-3 and normalised rows to 2e-3 of NumPy's in float64."""
+    counted = counted.astype(np.float64)
+    std = np.where(counted.std(0) > 0, counted.std(0), 1.0)
+    (moments,) = normaliser.moments
+    np.testing.assert_allclose(moments.deviation, std, rtol=1e-3)
+    np.testing.assert_allclose(moments.mean, counted.mean(0), rtol=1e-6, atol=1e-4)
+    wanted = np.clip((rows - counted.mean(0)) / std, -10, 10)
+    # as constants, too: a policy's compiler may compute with them beforehand
+    for each in (
+        normaliser(jnp.asarray(rows)),
+        jax.jit(lambda x: jnp.add(normaliser(x), 0.0))(rows),
+    ):
+        np.testing.assert_allclose(each, wanted, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_running_statistics_far_from_zero_equal_float64(compiled):
+    rows, mask = batches_far_from_zero()
+    normaliser = ObsNormaliser.create(spaces.Box(-np.inf, np.inf, (8,), np.float32))
+    for at in range(3):
+        batch = jnp.asarray(rows[at]), jnp.asarray(mask[at])
+        update = jax.jit(type(normaliser).update) if compiled else type(normaliser).update
+        normaliser = update(normaliser, *batch)
+        assert_like_float64(
+            normaliser, rows[: at + 1][mask[: at + 1]], rows[0, :3, 0][mask[0, :3, 0]]
+        )
+
+
+def test_moments_of_episodes_far_from_zero_equal_float64():
+    """As evolution strategies merge them: counted step by step, and joined after the episodes."""
+    rows, mask = batches_far_from_zero()
+    normaliser = ObsNormaliser.create(spaces.Box(-np.inf, np.inf, (8,), np.float32))
+    count = jax.jit(ObsMoments.with_observation)
+    for at in range(3):
+        seen = ObsMoments.empty(jnp.zeros((1, 2, 8)), (1, 2))
+        for time in range(rows.shape[1]):
+            seen = count(seen, jnp.asarray(rows[at, time][None]), jnp.asarray(mask[at, time][None]))
+        seen = jax.tree.map(lambda x: x[0], seen)
+        normaliser = normaliser.joined(seen, jnp.ones(2, bool))
+    assert_like_float64(normaliser, rows[mask], rows[0, :3, 0])
+
+
+def test_reward_scale_far_from_zero_is_the_deviation_of_returns():
+    """The rewards of one-step episodes are their returns; a bound above them changes nothing."""
+    reward = (1e5 + np.random.default_rng(2).normal(size=(300, 1))).astype(np.float32)
+    every = jnp.ones((300, 1), bool)
+    std = reward.astype(np.float64).std()
+    normaliser = RewardNormaliser.create(1).update(jnp.asarray(reward), every, every, GAMMA)
+    np.testing.assert_allclose(normaliser.scale(jnp.asarray([2.0])), 2.0 / std, rtol=1e-3)
+    scale = ReturnScale.create(1).update(jnp.asarray(reward), every, every, GAMMA)
+    np.testing.assert_allclose(scale.divisor(1e6), std, rtol=1e-3)
+
+
+def test_one_row_is_divided_by_one():
+    one = jnp.asarray([[1e5, -2.0]])
+    normaliser = ObsNormaliser.create(PLAIN.obs).update(one, jnp.ones(1, bool))
+    np.testing.assert_allclose(normaliser(one + 3.0), [[3.0, 3.0]], atol=1e-6)
+    reward = jnp.full((1, 1), 7.0)
+    rewards = RewardNormaliser.create(1).update(reward, reward > 0, reward > 0, GAMMA)
+    np.testing.assert_allclose(rewards.scale(reward), reward)
+
+
+def test_moments_that_were_saved_without_a_remainder_load_with_zero(tmp_path):
+    """As runs of before have them. Other leaves must all be there."""
+    moments = Moments.create((2,)).update(FAR, jnp.ones(2, bool))
+    old = {name: getattr(moments, name) for name in ("mean", "variance", "count")}
+    checkpoint.save(tmp_path, 1, {"own": old, "best": [old]}, {})
+    template = jax.eval_shape(lambda: {"own": moments, "best": [moments]})
+    loaded, _ = checkpoint.load(tmp_path, template)
+    np.testing.assert_array_equal(loaded["own"].normalise(FAR), moments.normalise(FAR))
+    np.testing.assert_array_equal(loaded["best"][0].remainder, [0.0, 0.0])
+    below, _ = checkpoint.load_subtree(tmp_path, "own", template["own"])
+    np.testing.assert_array_equal(below.remainder, [0.0, 0.0])
+    with pytest.raises(Mistake, match="has no leaf own/deviation"):
+        checkpoint.load(tmp_path, {"own": old | {"deviation": FAR}, "best": [old]})
+
+
+def test_of_log_keeps_what_float32_rounds_off_the_mean():
+    """A dataset's mean is in float64."""
+    mean, x = np.array([1e6 + 0.02, 3.0]), np.float32([[1e6 + 1.0, 3.5]])
+    log = dataclasses.replace(LOGGED.log, obs_mean=mean, obs_std=np.ones(2, np.float32))
+    found = ObsNormaliser.of_log(dataclasses.replace(PLAIN, log=log))(jnp.asarray(x))
+    np.testing.assert_allclose(found, (x - mean) / 1.001, rtol=1e-5)

@@ -37,13 +37,14 @@ from sterling import random_keys
 from sterling.algorithms.online import sac
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.model_error import prediction_nll
+from sterling.equations.running_moments import Moments
 from sterling.field_types import Count, Depth, NotNegative, Share, Sizes, Whole
 from sterling.needs import DREAM
 from sterling.nets.action_heads import Actions
 from sterling.nets.dynamics_network import Dynamics, observation_size, prediction_target
 from sterling.nets.mlp import hidden_sizes
 from sterling.nets.optimiser import adam, descend
-from sterling.nets.running_statistics import Moments, ObsNormaliser
+from sterling.nets.running_statistics import ObsNormaliser
 from sterling.types import Action, Dreams, Feed, Mistake, Needs, Obs, Record, Signals, Spec, config
 
 BOUNDS_WEIGHT = 0.01  # c: weight of the distance between the bounds (code of Chua 2018)
@@ -200,7 +201,7 @@ def model_loss(
 ) -> tuple[Float[Array, ""], tuple[Float[Array, ""], Float[Array, "member"]]]:
     """Return L_model of the module docstring, the mean likelihood term, and the members' squared
     errors on held-out rows."""
-    goal = (prediction_target(batch) - model.made.mean[None]) / target_deviation(model)[None]
+    goal = model.made.normalise(prediction_target(batch))
     x = jnp.concatenate([model.seen(batch.obs), actions.encode(batch.action)], -1)
 
     def each(net: Dynamics) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -250,10 +251,5 @@ def predict_step(
     restore = jnp.argsort(order)
     mean, log_std, end = (y.reshape(len(x), *y.shape[2:])[restore] for y in prediction)
     sample = mean + jnp.exp(log_std) * jax.random.normal(random_keys.fold(key, "noise"), mean.shape)
-    change = sample * target_deviation(state.model)[None] + state.model.made.mean[None]
+    change = sample * state.model.made.deviation[None] + state.model.made.mean[None]
     return change[:, :-1], change[:, -1], jax.nn.sigmoid(end)
-
-
-def target_deviation(model: WorldModel) -> Float[Array, "n"]:
-    """Return the running standard deviation of changes and rewards."""
-    return jnp.sqrt(model.made.variance) + 1e-6

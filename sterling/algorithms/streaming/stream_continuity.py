@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt32
 
-from sterling.nets.running_statistics import Moments, ObsNormaliser, RewardNormaliser
+from sterling.equations.running_moments import Moments
+from sterling.nets.running_statistics import ObsNormaliser, RewardNormaliser
 from sterling.random_keys import murmur_finaliser
 from sterling.types import Mistake, Obs, Record, Spec
 

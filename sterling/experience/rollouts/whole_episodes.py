@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import random_keys as named
 from sterling.actor import Actor, Past
+from sterling.equations.running_moments import rounded_sum
 from sterling.experience import acting
 from sterling.experience.levels.one_level import begin_in_one_level
 from sterling.experience.rollouts import episode_totals
@@ -41,6 +42,7 @@ class ObsMoments(eqx.Module):
 
     count: Float[Array, "..."]
     mean: tuple[Array | None, ...]
+    remainder: tuple[Array | None, ...]  # what float32 rounds off the mean
     squares: tuple[Array | None, ...]  # sums of squared deviations from the mean
     unseen: tuple[str, ...] = eqx.field(static=True, default=())  # entries that only critics see
 
@@ -50,21 +52,23 @@ class ObsMoments(eqx.Module):
         ``unseen`` entries."""
         parts = jax.tree.leaves(without_entries(without_mask(obs), unseen))
         none = tuple(jnp.zeros(x.shape) if x.dtype.kind == "f" else None for x in parts)
-        return cls(jnp.zeros(shape), none, none, unseen)
+        return cls(jnp.zeros(shape), none, none, none, unseen)
 
     def with_observation(self, obs: Obs, counts: Bool[Array, "seed env"]) -> ObsMoments:
         """Return the moments with one more observation, counted only where ``counts`` is True."""
         more = counts.astype(jnp.float32)
-        count, mean, squares = self.count + more, list(self.mean), list(self.squares)
+        count, mean = self.count + more, list(self.mean)
+        rest, squares = list(self.remainder), list(self.squares)
         for i, x in enumerate(jax.tree.leaves(without_entries(without_mask(obs), self.unseen))):
-            m, s = self.mean[i], self.squares[i]
-            if m is None or s is None:
+            m, r, s = self.mean[i], self.remainder[i], self.squares[i]
+            if m is None or r is None or s is None:
                 continue
             wide = (*counts.shape, *(1,) * (m.ndim - counts.ndim))
             share = (more / jnp.maximum(count, 1.0)).reshape(wide)
-            moved = m + jnp.where(share > 0, (x - m) * share, 0.0)
-            mean[i], squares[i] = moved, s + jnp.where(share > 0, (x - m) * (x - moved), 0.0)
-        return ObsMoments(count, tuple(mean), tuple(squares), self.unseen)
+            ahead = jnp.where(share > 0, (x - m) - r, 0.0)
+            mean[i], rest[i] = rounded_sum(m, r + ahead * share)
+            squares[i] = s + ahead * (ahead - ahead * share)
+        return ObsMoments(count, tuple(mean), tuple(rest), tuple(squares), self.unseen)
 
 
 class EpisodeState(eqx.Module):

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from sterling.system.atomic_files import flush_to_disk
+from sterling.training.saving.added_leaves import missing_remainders
 from sterling.types import Mistake
 
 CHUNK = 1 << 20  # bytes hashed and written at a time, or skipped if they are zero: 1 MiB
@@ -102,11 +103,13 @@ def write(path: Path, tree: PyTree, entries: list[Entry]) -> list[Entry]:
 def read(path: Path, entries: list[Entry], template: PyTree, prefix: str = "") -> PyTree:
     """Read and verify the leaves below ``prefix``, and return them in the form of ``template``.
 
-    Raise :class:`Mistake` if the template has other leaves, and :class:`DamagedFile` if the file is
-    not what ``entries`` say.
+    Raise :class:`Mistake` if the template has other leaves, except those that older files lack
+    (``added_leaves.py``), and :class:`DamagedFile` if the file is not what ``entries`` say.
     """
-    _check_leaves(path.parent, entries, describe_leaves(template, prefix), prefix)
     stored = {entry.name: entry for entry in entries}
+    wanted = {entry.name: entry for entry in describe_leaves(template, prefix)}
+    zero = {name: wanted.pop(name) for name in missing_remainders(stored, wanted)}
+    _check_leaves(path.parent, entries, list(wanted.values()), prefix)
     named = list(_leaves_by_path(template, prefix))
     with open(path, "rb") as file:
         starts = _leaf_offsets(file, entries)
@@ -114,6 +117,10 @@ def read(path: Path, entries: list[Entry], template: PyTree, prefix: str = "") -
         for name, leaf in named:
             if callable(leaf):
                 made.append(leaf)
+                continue
+            if name in zero:
+                value = np.zeros(zero[name].shape, zero[name].dtype)
+                made.append(_convert_to_template(leaf, zero[name], value))
                 continue
             file.seek(starts[name])
             made.append(_convert_to_template(leaf, stored[name], _read_leaf(file, stored[name])))

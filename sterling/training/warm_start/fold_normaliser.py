@@ -15,11 +15,11 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from sterling.equations.running_moments import EPSILON
 from sterling.nets.obs_encoder import Encoder
 from sterling.training.warm_start.learned_parts import NETWORK, OBS_STATISTICS, Part
 from sterling.types import Mistake
 
-EPSILON = 1e-8  # added to variances, as in sterling.nets.running_statistics
 FIRST_WEIGHT, FIRST_BIAS = "/layers/0/weight", "/layers/0/bias"
 
 Found = dict[str, dict[str, np.ndarray]]  # parts -> paths in the State -> arrays
@@ -56,12 +56,13 @@ def _feature_statistics(
     for index, kind in enumerate(encoder.kinds):
         size = sum(kind.sizes) if kind.sizes else math.prod(kind.shape)
         name = f"{OBS_STATISTICS}/moments/{index}"
-        mean = arrays.get(f"{name}/mean", np.zeros((count, size), np.float32))
-        variance = arrays.get(f"{name}/variance", np.ones((count, size)) - EPSILON)
-        means.append(np.asarray(mean, np.float64).reshape(count, size))
-        scales.append(
-            1.0 / np.sqrt(np.asarray(variance, np.float64).reshape(count, size) + EPSILON)
+        mean, rest, variance = (
+            np.asarray(arrays.get(f"{name}/{word}", np.zeros((count, size))), np.float64)
+            for word in ("mean", "remainder", "variance")
         )
+        means.append((mean + rest).reshape(count, size))
+        scale = np.where(variance > 0.0, 1.0 / np.sqrt(variance + EPSILON), 1.0)
+        scales.append(scale.reshape(count, size))
     return np.concatenate(means, -1), np.concatenate(scales, -1)
 
 

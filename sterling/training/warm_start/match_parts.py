@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from sterling.training.saving.added_leaves import REMAINDER, missing_remainders
 from sterling.training.warm_start.fold_normaliser import fold_normaliser
 from sterling.training.warm_start.learned_parts import (
     NETWORK,
@@ -60,6 +61,7 @@ class Match(NamedTuple):
 def match_parts(state: PyTree, learned: Learned) -> Match:
     """Return what agents with this State take. Raise Mistake if no network fits."""
     parts = learned_parts(state)
+    learned = dataclasses.replace(learned, arrays=_with_remainders(learned.arrays, parts))
     shapes = _shapes_by_path(state)
     own = [part for part in parts if part.kind != OPTIMISER]
     fits = {part.name: _fit_part(part, learned, shapes) for part in own}
@@ -83,6 +85,14 @@ def match_parts(state: PyTree, learned: Learned) -> Match:
         for part in optimisers:
             arrays |= _fit_part(part, learned, shapes)[0]
     return Match(arrays, *_summarise(parts, arrays, reasons, learned.same), folded)
+
+
+def _with_remainders(arrays: Mapping[str, np.ndarray], parts: list[Part]) -> dict[str, np.ndarray]:
+    """Return the arrays, with 0 for the remainders of means that older runs and files lack."""
+    names = [name for part in parts for name in part.leaves]
+    missing = missing_remainders(arrays, names)
+    zeros = {name: np.zeros_like(arrays[name.replace(REMAINDER, "/mean")]) for name in missing}
+    return {**arrays, **zeros}
 
 
 def normalises_obs(parts: list[Part]) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sterling.training.warm_start.fold_normaliser import EPSILON
+from sterling.equations.running_moments import EPSILON
 from sterling.training.warm_start.learned_parts import OBS_STATISTICS, REWARD_STATISTICS
 from sterling.types import Mistake
 
@@ -153,8 +153,13 @@ def _moments(name: str, statistics: Any, epsilon: float) -> dict[str, np.ndarray
     count = _numbers(statistics.state["count"])
     if not all(np.isfinite(each).all() for each in (mean, variance, count)):
         raise Mistake("its statistics are not finite.")
-    rest = float(epsilon) - EPSILON
-    return {f"{name}/mean": mean, f"{name}/variance": variance + rest, f"{name}/count": count}
+    nearest = mean.astype(np.float32)
+    return {
+        f"{name}/mean": nearest,
+        f"{name}/remainder": mean - nearest,
+        f"{name}/variance": variance + float(epsilon) - EPSILON,
+        f"{name}/count": count,
+    }
 
 
 def _numbers(held: Any) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from oracles.pieces import adam
+from oracles.pieces import adam, normalisers
 from oracles.pieces.leaves import Leaves
 
 
@@ -42,10 +42,12 @@ def count(state: Leaves, prefix: str, batch: Any) -> None:
     number = batch["start_count"][mask][:, None]
     mean, squares = batch["start_mean"][mask], batch["start_squares"][mask]
     before = float(state[f"{prefix}.count"])
-    sums = before * state[f"{prefix}.mean"] + (number * mean).sum(0)
-    second = before * (state[f"{prefix}.variance"] + state[f"{prefix}.mean"] ** 2)
+    known = normalisers.mean_of(state, prefix)
+    sums = before * known + (number * mean).sum(0)
+    second = before * (state[f"{prefix}.variance"] + known**2)
     second = second + (squares + number * mean**2).sum(0)
     total = before + number.sum()
     state[f"{prefix}.mean"] = sums / total
+    state[f"{prefix}.remainder"] = np.zeros_like(known)
     state[f"{prefix}.variance"] = second / total - (sums / total) ** 2
     state[f"{prefix}.count"] = np.array(total)

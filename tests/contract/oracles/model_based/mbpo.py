@@ -30,7 +30,7 @@ def learn_model(state: Leaves, batch: Any, config: dict, draws: dict) -> tuple[d
     outcome = np.concatenate([batch["next_obs"] - batch["obs"], batch["reward"][:, None]], -1)
     normalisers.count(state, f"{MODEL}.seen.moments[0]", batch["obs"])
     normalisers.count(state, f"{MODEL}.made", outcome)
-    scale = np.sqrt(state[f"{MODEL}.made.variance"]) + 1e-6
+    scale = np.sqrt(state[f"{MODEL}.made.variance"] + 1e-8)
     wanted = (outcome - state[f"{MODEL}.made.mean"]) / scale
     action = batch["action"]
     if action.ndim == 1:

@@ -63,6 +63,7 @@ def wide(state: Leaves, count: int) -> Leaves:
     """Return the state with moments of who it is that sees as well, by which nothing changes."""
     made = {name: x.copy() for name, x in state.items() if not name.startswith(MOMENTS)}
     ends = {"mean": np.zeros(count), "variance": np.full(count, 1.0 - 1e-8)}
+    ends["remainder"] = np.zeros(count)
     for name, x in state.items():
         if name.startswith(MOMENTS):
             part = name.rpartition(".")[2]

@@ -114,7 +114,8 @@ def in_units(state: Leaves, x: np.ndarray, part: int) -> np.ndarray:
     there are no moments of it."""
     if f"{MOMENTS}[{part}].mean" not in state:
         return x
-    mean, variance = (state[f"{MOMENTS}[{part}].{name}"] for name in ("mean", "variance"))
+    mean = normalisers.mean_of(state, f"{MOMENTS}[{part}]")
+    variance = state[f"{MOMENTS}[{part}].variance"]
     return np.clip((x - mean) / np.sqrt(variance + 1e-8), -10.0, 10.0)
 
 

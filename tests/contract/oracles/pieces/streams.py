@@ -24,8 +24,9 @@ def seen(state: Leaves, obs: np.ndarray) -> np.ndarray:
 
 def count_successor(state: Leaves, row: dict, config: dict) -> None:
     """Count the observation that a row leads to."""
-    if config["normalise_obs"] and row["mask"]:
-        normalisers.count(state, ".obs_statistics.moments[0]", row["next_obs"][None])
+    if config["normalise_obs"]:
+        rows = row["next_obs"][None][: int(row["mask"])]
+        normalisers.count(state, ".obs_statistics.moments[0]", rows)
 
 
 def scaled_reward(state: Leaves, row: dict, config: dict) -> float:
@@ -38,6 +39,7 @@ def scaled_reward(state: Leaves, row: dict, config: dict) -> float:
         normalisers.count(state, moments, total)
         state[running] = np.zeros(1) if row["last"] else total
     else:
+        normalisers.count(state, moments, np.zeros(0))
         state[running] = np.zeros(1)
     return float(row["reward"] / np.sqrt(state[f"{moments}.variance"] + 1e-8))
 
