@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 from sterling import random_keys
 from sterling.envs.episode_starts import Start, require_startable
 from sterling.envs.traced_world import tree_where
+from sterling.problem.observation_values import cast_leaf
 from sterling.types import Action, AnyArray, Mistake, Obs, Score, Spec, Step, World
 
 
@@ -108,8 +109,15 @@ class Flatten(Wrapper):
         return super().current_start(state, raw)
 
     def to_agent(self, obs: Obs) -> Obs:
-        """Flatten an observation; any leading axes."""
-        return self._flatten(super().to_agent(obs))
+        """Flatten an observation; any leading axes. Raise Mistake for a picture of bytes that holds
+        something else, such as numbers in [0, 1]."""
+        own: Any = super().to_agent(obs)
+        if self._unit == 1.0:
+            return self._flatten(own)
+        try:
+            return self._flatten(cast_leaf(self.world.spec.obs, own))
+        except ValueError as error:
+            raise Mistake(f"an observation {error}.") from error
 
     def _flatten(self, obs: Any) -> AnyArray:
         lead = obs.shape[: obs.ndim - len(self._shape)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -18,12 +18,14 @@ from sterling.actor import Past
 from sterling.envs.hosted.shared_memory import (
     ACTION_MASK,
     OBSERVATION,
+    arrange_leaves,
     cast_observations,
     space_leaves,
 )
 from sterling.experience import acting
 from sterling.experience.rollouts.adaptation_rollout import adapt_agent, steps_to_adapt
 from sterling.problem import critic_only_obs
+from sterling.problem.observation_values import cast_leaf
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
 from sterling.training.single_seed_actor import SingleSeedActor
@@ -89,33 +91,31 @@ class Player:
         """
         if (quick := self._quickly_checked(obs)) is not None:
             return jax.tree.map(lambda x: x[0], self._to_world(self._acts(quick)))
-        space, obs = self._space, critic_only_obs.without_entries(obs, self._spec.unseen)
-        nested = isinstance(space, (spaces.Dict, spaces.Tuple))
-        given = jax.tree.map(np.asarray, obs) if nested else _as_arrays(obs)
+        space = self._space
+        given = _as_arrays(space, critic_only_obs.without_entries(obs, self._spec.unseen))
         parts = [self._seen(given)]
         several = self._kept is None and _array_shapes(parts[0]) != _space_shapes(space)
         if several and (rows := [self._seen(row) for row in _batch_rows(given)]):
             several = _array_shapes(rows[0]) == _space_shapes(space)
             parts = rows if several else parts
-        for part in parts:
-            check_observation(space, part)
-        batch = jax.tree.map(lambda *x: np.stack(x), *parts)
+        checked = [check_observation(space, part) for part in parts]
+        batch = jax.tree.map(lambda *x: np.stack(x), *checked)
         chosen = self._to_world(self._acts(cast_observations(space, batch)))
         actions = jax.tree.map(np.asarray, chosen)
         return actions if several else jax.tree.map(lambda x: x[0], actions)
 
     def _quickly_checked(self, obs: Any) -> np.ndarray | None:
         """Return one observation that is an array, as a batch, if it is of the simplest kind: a
-        vector or picture in the agent's own form, without NaN. None: check it in full."""
+        vector or picture in the agent's own form and type. None: check it in full."""
         space = self._space
         if type(space) is not spaces.Box or type(obs) is not np.ndarray or obs.shape != space.shape:
             return None
         seen = obs if self._to_agent is None else self._to_agent(obs)
-        is_real = obs.dtype.kind == "f"
-        if seen is not obs or obs.dtype.kind not in "fiu" or (is_real and np.isnan(obs).any()):
+        if seen is not obs or obs.dtype.kind not in "fiu":
             return None
-        kept = np.float32 if obs.dtype == np.float64 or space.dtype == np.float32 else obs.dtype
-        return obs.astype(kept, copy=False)[None]
+        with contextlib.suppress(ValueError):
+            return cast_leaf(space, obs)[None]
+        return None
 
     @property
     def _past(self) -> Past | None:
@@ -126,8 +126,8 @@ class Player:
         """Return an observation in the agent's form; unchanged if it is not a valid observation,
         for the error message."""
         see = self._to_agent
-        with contextlib.suppress(TypeError, LookupError, ValueError):
-            return see(obs) if see else obs
+        with contextlib.suppress(TypeError, LookupError, ValueError, AttributeError):
+            return _as_arrays(self._space, see(obs) if see else obs)
         return obs
 
     def act(self, obs: Any) -> Any:
@@ -173,8 +173,9 @@ class Player:
         return random_keys.for_seeds(seed, "policy-memory", asked)
 
 
-def check_observation(space: Any, obs: Any) -> None:
-    """Raise :class:`Mistake` if an observation does not fit its space, or contains NaN."""
+def check_observation(space: Any, obs: Any) -> Any:
+    """Return an observation in the types of its space. Raise :class:`Mistake` if it does not fit:
+    another shape, NaN or infinity, fractions of whole numbers, choices that there are not."""
     expected, found = _space_shapes(space), _array_shapes(obs)
     if found != expected:
         said = [", ".join(f"{name} {shape}".strip() for name, shape in one.items())
@@ -182,8 +183,19 @@ def check_observation(space: Any, obs: Any) -> None:
         raise Mistake(
             f"an observation must have the shape {said[0]}; got {said[1]}{_mask_remedy(space, obs)}"
         )
-    if any(np.isnan(x).any() for x in jax.tree.leaves(obs) if x.dtype.kind == "f"):
-        raise Mistake("an observation contains NaN, for which no action can be computed")
+    if not all(np.isfinite(x).all() for x in jax.tree.leaves(obs) if x.dtype.kind == "f"):
+        raise Mistake(
+            "an observation contains NaN or infinity, for which no action can be computed"
+        )
+    made = []
+    for (path, leaf), value in zip(space_leaves(space), jax.tree.leaves(obs), strict=True):
+        try:
+            made.append(cast_leaf(leaf, value))
+        except ValueError as error:
+            name = "".join(f"[{key!r}]" for key in path)
+            what = f"the observation's entry {name}" if name else "an observation"
+            raise Mistake(f"{what} {error}, so no action can be computed") from error
+    return arrange_leaves(space, iter(made))
 
 
 def _space_shapes(space: Any) -> dict[str, tuple[int, ...]]:
@@ -203,11 +215,22 @@ def _batch_rows(obs: Any) -> list[Any]:
     return [jax.tree.map(lambda x, at=at: x[at], obs) for at in range(lengths.pop()[0])]
 
 
-def _as_arrays(obs: Any) -> Any:
-    """Return an observation as an array; if that is not possible, its parts as arrays, for the
-    error message."""
-    with contextlib.suppress(ValueError):  # rows of several lengths
-        return np.asarray(obs) if not isinstance(obs, dict) else jax.tree.map(np.asarray, obs)
+def _as_arrays(space: Any, obs: Any) -> Any:
+    """Return an observation's parts as arrays, arranged as the space's: also lists, and a list for
+    a tuple. Entries that the space has not are left out. What has another structure is returned as
+    it is, its parts as arrays, for the conversion to the agent's form or the error message."""
+    if (
+        isinstance(space, spaces.Dict)
+        and isinstance(obs, Mapping)
+        and space.spaces.keys() <= {*obs}
+    ):
+        return {name: _as_arrays(part, obs[name]) for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple) and isinstance(obs, (tuple, list)):
+        if len(obs) == len(space.spaces):
+            return tuple(_as_arrays(*each) for each in zip(space.spaces, obs, strict=True))
+    elif not isinstance(space, (spaces.Dict, spaces.Tuple)) and not isinstance(obs, Mapping):
+        with contextlib.suppress(ValueError):  # rows of several lengths
+            return np.asarray(obs)
     return jax.tree.map(np.asarray, obs)
 
 

@@ -34,6 +34,7 @@ from sterling.envs.hosted.shared_memory import (
     space_leaves,
 )
 from sterling.envs.padding.padded_observations import check_is_padded, unpadded_space
+from sterling.problem.observation_values import cast_leaf
 
 SUPPORTED_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -124,11 +125,10 @@ class ObservationWriter:
             if value.dtype != row.dtype and not np.can_cast(value.dtype, row.dtype, "same_kind"):
                 said = f"but observation_space says {row.dtype}"
                 raise ContractViolation(f"{name} has type {value.dtype}, {said}")
-            row[...] = value
-            if row.dtype.kind == "f" and not np.isfinite(row).all():
-                raise ContractViolation(f"{name} holds NaN or infinity")
-            if not isinstance(space, spaces.Box) and not space.contains(row[()]):
-                raise ContractViolation(f"{name} is {value}, outside {space}")
+            try:
+                row[...] = cast_leaf(space, value)
+            except ValueError as error:
+                raise ContractViolation(f"{name} {error}") from None
 
 
 class HostedEnv:
