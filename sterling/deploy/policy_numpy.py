@@ -127,9 +127,14 @@ def read_file(path: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def entry(obs: Any, path: str) -> Any:
     """Return one entry of a dict or tuple observation."""
-    for word in path.split("/") if path else ():
+    for word in map(unescaped, path.split("/") if path else ()):
         obs = obs[word] if isinstance(obs, dict) else obs[int(word)]
     return obs
+
+
+def unescaped(word: str) -> str:
+    """Return a name of a path, in which ~1 stands for / and ~0 for ~ (RFC 6901)."""
+    return word.replace("~1", "/").replace("~0", "~")
 
 
 def arranged(leaves: dict[str, Any]) -> Any:
@@ -138,7 +143,7 @@ def arranged(leaves: dict[str, Any]) -> Any:
         return leaves[""]
     heads = dict.fromkeys(path.partition("/")[0] for path in leaves)
     parts = {
-        head: arranged(
+        unescaped(head): arranged(
             {p.partition("/")[2]: x for p, x in leaves.items() if p.split("/")[0] == head}
         )
         for head in heads

@@ -115,3 +115,16 @@ class WideTorques(gymnasium.Env):
     def step(self, action):
         assert self.action_space.contains(action)
         return self.np_random.normal(size=3), float(action.sum()), False, False, {}
+
+
+class OddNames(OddForms):
+    """Entries whose names hold separators, and are one in C."""
+
+    observation_space = spaces.Dict({
+        name: spaces.Box(-2.0, 2.0, (2,), np.float32)
+        for name in ("arm/pos", "a.b", "a_b", "a~1b", "~", "é")
+    })  # fmt: skip
+    action_space = spaces.Discrete(3)
+
+    def _seen(self):
+        return self.observation_space.sample()

@@ -55,6 +55,14 @@ def test_exported_policy_chooses_the_runs_own_actions(case, suffix, tmp_path):
         assert ("NumPy" in made.checked_with) == (compiler() is None)
 
 
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_names_of_entries_may_hold_separators(suffix, tmp_path):
+    """`arm/pos` is one entry, and `a.b` is another than `a_b` in C too."""
+    made = export_policy(worlds.new_run("ppo", worlds.OddNames), tmp_path / f"p{suffix}", steps=9)
+    assert made.agreement.steps == 9
+    assert made.agreement.largest < 1e-5
+
+
 def test_exported_policy_test_cases_choose_varied_actions():
     """Otherwise the test above would say little."""
     for case, kinds in (("vector", 2), ("values", 2), ("picture", 8)):

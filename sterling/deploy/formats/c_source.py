@@ -11,6 +11,7 @@ from sterling.deploy.formats.c_operations import C_TYPES, Emitter, Operand
 from sterling.deploy.graph.policy_graph import (
     PolicyGraph,
     Port,
+    c_name,
     shape_at_batch_one,
     size_at_batch_one,
 )
@@ -52,11 +53,6 @@ def _comment(comment: str, size: int, storage: str) -> list[str]:
     safe = comment.replace("*/", "* /").replace("/*", "/ *")
     lines = [line for long in safe.splitlines() for line in re.findall(r".{1,110}", long) or [""]]
     return [*lines, f"Intermediate arrays: {size} bytes, {where}. Compile with -O3, link with -lm."]
-
-
-def c_name(name: str) -> str:
-    """Return a name that C accepts."""
-    return re.sub(r"\W", "_", name)
 
 
 def _literal(x: Any, kind: str) -> str:

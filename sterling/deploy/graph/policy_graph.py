@@ -22,7 +22,10 @@ NumPy's meaning and broadcasting:
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -108,6 +111,25 @@ def size_at_batch_one(shape: tuple[int, ...]) -> int:
 def shape_at_batch_one(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return an array's shape for a batch of one."""
     return tuple(abs(each) for each in shape)
+
+
+def port_path(path: Iterable[Any]) -> str:
+    """Return an entry's path as a file holds it: names joined by /. A name may contain /, so ~1
+    stands for / and ~0 for ~ in names (RFC 6901)."""
+    return "/".join(str(word).replace("~", "~0").replace("/", "~1") for word in path)
+
+
+def port_name(role: str, path: Iterable[Any], taken: Iterable[str]) -> str:
+    """Return an entry's name, numbered if in C it would be one of those that are ``taken``."""
+    known = {c_name(name) for name in taken}
+    name = "_".join([role, *map(str, path)])
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if c_name(each) not in known)
+
+
+def c_name(name: str) -> str:
+    """Return a name that C accepts."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
 
 
 def pruned(graph: PolicyGraph) -> PolicyGraph:

@@ -23,6 +23,8 @@ from sterling.deploy.graph.policy_graph import (
     PolicyGraph,
     Port,
     Tensor,
+    port_name,
+    port_path,
     pruned,
     without_needless_broadcasts,
 )
@@ -100,10 +102,10 @@ class _Tracer:
         own = world_conversion.env_obs_space(self.world)
         values = []
         for path, leaf in space_leaves(own):
-            name = "_".join(["obs", *map(str, path)])
+            name = port_name("obs", path, [port.tensor.name for port in self.inputs])
             dtype = np.dtype(np.float32 if leaf.dtype == np.float64 else leaf.dtype)
             tensor = Tensor(name, (-1, *(leaf.shape or ())), str(dtype))
-            self.inputs.append(Port(tensor, "obs", "/".join(map(str, path))))
+            self.inputs.append(Port(tensor, "obs", port_path(path)))
             values.append(Value(tensor))
         self.builder.like = values[0]
         values = world_conversion.agent_obs(self.builder, self.world, values)
@@ -166,15 +168,12 @@ class _Tracer:
         paths = [path for path, _ in space_leaves(self.world.spec.action)]
         if len(own) != len(paths):
             raise Mistake("The policy cannot be exported: its actions have another structure.")
-        return [
-            Port(
-                dataclasses.replace(each.tensor, name="_".join(["action", *map(str, path)])),
-                "action",
-                "/".join(map(str, path)),
-                each.tensor.name,
-            )
-            for each, path in zip(own, paths, strict=True)
-        ]
+        ports: list[Port] = []
+        for each, path in zip(own, paths, strict=True):
+            name = port_name("action", path, [port.tensor.name for port in ports])
+            tensor = dataclasses.replace(each.tensor, name=name)
+            ports.append(Port(tensor, "action", port_path(path), each.tensor.name))
+        return ports
 
     def _state_outputs(self, made: list[Any], actions: int, initial: Past) -> list[Port]:
         """Return the ports of what is kept for the next step: the memory, the action, and that the
