@@ -120,14 +120,20 @@ def test_we_open_what_minari_writes(tmp_path, monkeypatch):
     assert data.facts.sources[0].generator == "hand-made"
 
 
-def test_minari_text_space_is_refused_by_name(build, tmp_path):
-    path = build([3], [True]).save(tmp_path / "a", "minari")
+def test_minari_texts_of_observations_are_left_out_with_a_note(build, tmp_path):
+    """MiniGrid's mission; an observation of nothing else is refused by name."""
+    data = build([3], [True], nested=True)
+    path = data.save(tmp_path / "a", "minari")
     file = path / "data" / "metadata.json"
     said = json.loads(file.read_text())
-    box = json.loads(said["observation_space"])
-    text = {"type": "Text", "max_length": 5}
-    whole = {"type": "Dict", "subspaces": {"where": box, "mission": text}}
+    whole, text = json.loads(said["observation_space"]), {"type": "Text", "max_length": 5}
+    whole["subspaces"]["mission"] = text
     del said["sterling"]
+    file.write_text(json.dumps({**said, "observation_space": json.dumps(whole)}))
+    read = Dataset(path)
+    assert read.obs_space == data.obs_space
+    assert "texts of observations left out: mission" in read.facts.sources[0].notes
+    whole = {"type": "Dict", "subspaces": {"mission": text}}
     file.write_text(json.dumps({**said, "observation_space": json.dumps(whole)}))
     with pytest.raises(Mistake, match="type Text of observation_space/mission is not supported"):
         Dataset(path)

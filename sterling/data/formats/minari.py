@@ -59,8 +59,11 @@ def read(path: Path, limit: int | None = None) -> Stream:
     metadata = Metadata.from_json(stored[METADATA_KEY]) if METADATA_KEY in stored else None
     if metadata is not None and len(metadata.sources) != count:
         metadata = None  # Minari added episodes to a file that Sterling wrote
-    obs, action = (_read_space(stored, f"{name}_space") for name in ("observation", "action"))
+    obs, texts = _read_space_without_texts(stored, "observation_space")
+    action = _read_space(stored, "action_space")
     facts = metadata.facts if metadata else _read_facts(path, stored)
+    if texts:
+        facts = facts.with_notes(f"texts of observations left out: {', '.join(texts)}")
     reader = _EpisodeReader(file, count, obs, action, bool(stored.get("jpeg_encoding", True)))
     if reader.left:
         facts = facts.with_notes(f"infos left out, not equal arrays in all episodes: {reader.left}")
@@ -214,6 +217,36 @@ def _read_space(stored: dict[str, Any], name: str) -> Space:
     made = gymnasium.make(identity)
     made.close()
     return getattr(made, name)
+
+
+def _read_space_without_texts(stored: dict[str, Any], name: str) -> tuple[Space, list[str]]:
+    """Return a space without the texts among its Dict entries, such as MiniGrid's mission, and the
+    names of these."""
+    if name not in stored:
+        return _read_space(stored, name), []
+    left: list[str] = []
+    kept = _without_texts(json.loads(stored[name]), "", left)
+    return space_from_json(kept, name), left
+
+
+def _without_texts(space: dict[str, Any], name: str, left: list[str]) -> dict[str, Any]:
+    """Return a space's JSON without the texts in Dicts that have other entries too, and append
+    their names to ``left``."""
+    parts = space.get("subspaces")
+    if space.get("type") == "Tuple" and isinstance(parts, list):
+        made = [_without_texts(part, f"{name}{at}/", left) for at, part in enumerate(parts)]
+        return {**space, "subspaces": made}
+    if space.get("type") != "Dict" or not isinstance(parts, dict):
+        return space
+    texts = [key for key, part in parts.items() if part.get("type") == "Text"]
+    texts = texts if len(texts) < len(parts) else []  # an observation of texts alone is refused
+    left += [name + key for key in texts]
+    kept = {
+        key: _without_texts(part, f"{name}{key}/", left)
+        for key, part in parts.items()
+        if key not in texts
+    }
+    return {**space, "subspaces": kept}
 
 
 def _environment_id(stored: dict[str, Any]) -> str:
