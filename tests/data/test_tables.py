@@ -342,3 +342,12 @@ def test_an_environments_spaces_replace_the_guess(tmp_path):
     assert json.loads((tmp_path / "out" / "dataset.json").read_text())["facts"]["labels"]
     with pytest.raises(Mistake, match=r"obs space is .* --environment ENV"):
         import_table(table, **{**how, "obs": "x0"}, environment="Pendulum-v1")
+
+
+def test_columns_may_be_named_by_numbers_as_pandas_does():
+    columns = np.random.default_rng(0).normal(size=(4, 8))
+    frame = dict(enumerate([*columns, np.repeat([0, 1], 4), np.tile([0, 0, 0, 1], 2)]))
+    numbered = {"obs": [0, np.int64(1)], "action": 2, "episode": 4, "terminal": 5}
+    named = {"obs": "0,1", "action": "2", "episode": "4", "terminal": "5"}
+    found, wanted = (import_table(frame, reward="3", **how) for how in (numbered, named))
+    assert found.hash == wanted.hash

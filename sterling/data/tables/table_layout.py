@@ -14,6 +14,10 @@ Names = str | Sequence[str]
 MAX_COLUMNS_SHOWN = 20  # columns listed in a message
 
 
+SEVERAL = ("obs", "action", "episode", "next_obs", "discrete", "continuous", "extra")
+SINGLE = ("terminal", "timeout", "time")
+
+
 @dataclasses.dataclass(frozen=True)
 class TableLayout:
     """Which columns hold what, as a user names them; names may contain ``*`` and ``?``."""
@@ -33,6 +37,23 @@ class TableLayout:
     terminal_at_end: bool = False  # every episode terminated in its last row
     one_episode: bool = False  # the whole table is one episode
     drop_incomplete: bool = False  # leave out rows with missing entries, and split episodes there
+
+    def __post_init__(self) -> None:
+        """Take the numbers that pandas calls unnamed columns by for names."""
+        for field in dataclasses.fields(self):
+            given = getattr(self, field.name)
+            if field.name in SEVERAL:
+                object.__setattr__(self, field.name, _as_names(given))
+            elif field.name in SINGLE and given is not None:
+                object.__setattr__(self, field.name, str(given))
+
+
+def _as_names(given: Any) -> Any:
+    """Return one name or several as text; a text with commas stays as it is."""
+    if given is None or isinstance(given, str):
+        return given
+    several = hasattr(given, "__iter__")
+    return [str(name) for name in given] if several else str(given)
 
 
 @dataclasses.dataclass(frozen=True)
