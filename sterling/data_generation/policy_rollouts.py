@@ -43,7 +43,8 @@ class RandomActor(eqx.Module):
                 return jax.random.uniform(key, shape, minval=-1.0, maxval=1.0), jnp.full(
                     envs, density
                 )
-            pi: Any = actions.distribution(jnp.zeros((envs, actions.outputs)), action_mask(obs))
+            outputs = jnp.zeros((envs, actions.outputs))
+            pi: Any = actions.distribution(outputs, action_mask(obs, actions.sizes))
             action = pi.sample(key)
             return action, pi.log_prob(action)
 

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from itertools import accumulate
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from sterling.equations.value_losses import dueling, q_of_action
 
 
 def split_choices(
-    x: Float[Array, "... outputs"], sizes: tuple[int, ...]
-) -> list[Float[Array, "... _"]]:
+    x: Shaped[Array, "... outputs"], sizes: tuple[int, ...]
+) -> list[Shaped[Array, "... _"]]:
     """Return what ``x`` says of each choice."""
     return jnp.split(x, list(accumulate(sizes))[:-1], -1) if len(sizes) > 1 else [x]
 

@@ -104,7 +104,7 @@ class Actions(eqx.Module):
     def distribution(
         self,
         outputs: Float[Array, "... outputs"],
-        mask: Bool[Array, "... outputs"] | None = None,
+        mask: Bool[Array, "... options"] | None = None,
         log_std: Float[Array, "outputs"] | None = None,
     ) -> ActionDistribution:
         """Return the policy's distribution. ``outputs`` are logits (forbidden where ``mask`` is
@@ -115,6 +115,7 @@ class Actions(eqx.Module):
             return Normal(outputs, jnp.broadcast_to(spread, outputs.shape))
         if self.kind == "hybrid":
             logits, means = jnp.split(outputs, [sum(self.sizes)], -1)
+            logits = logits if mask is None else jnp.where(mask, logits, FORBIDDEN_LOGIT)
             spread = jnp.zeros(self.outputs) if log_std is None else log_std
             spread = jnp.broadcast_to(spread[-self.numbers :], means.shape)
             return ChoicesAndNumbers(self._choices(logits), Normal(means, spread))
@@ -189,7 +190,7 @@ class SquashedPolicy(eqx.Module):
         """Return a TanhNormal, or for discrete actions a Categorical or MultiCategorical."""
         outputs = self.net(features)
         if self.actions.kind != "box":
-            return self.actions.distribution(outputs, action_mask(obs))
+            return self.actions.distribution(outputs, action_mask(obs, self.actions.sizes))
         return self.squashed_normal(outputs)
 
     def squashed_normal(self, outputs: Float[Array, "... outputs"]) -> TanhNormal:

@@ -43,7 +43,7 @@ class Policy(eqx.Module):
         """Return the distribution over actions; those of a Box are flat."""
         outputs = self.net(features)
         if self.log_std is None:
-            return self.actions.distribution(outputs, action_mask(obs))
+            return self.actions.distribution(outputs, action_mask(obs, self.actions.sizes))
         log_std = jnp.clip(self.log_std, -5.0, 2.0)
         return self.actions.distribution(jnp.tanh(outputs), log_std=log_std)
 

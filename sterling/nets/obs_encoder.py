@@ -13,6 +13,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Bool, Float, Key
 
 from sterling import random_keys
+from sterling.equations.factored_values import split_choices
 from sterling.nets.convolution import (
     DRQ_LAYERS,
     GRID_LAYERS,
@@ -146,16 +147,18 @@ def leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
     return all_leaf_spaces(space)
 
 
-def action_mask(obs: Obs) -> Bool[Array, "... actions"] | None:
-    """Return the mask of allowed actions, or None if the environment gives none.
+def action_mask(obs: Obs, sizes: tuple[int, ...]) -> Bool[Array, "... options"] | None:
+    """Return the mask of allowed actions, the options of all choices in one row, or None if the
+    environment gives none; ``sizes`` are the numbers of options of the choices.
 
-    A row that allows no action is changed to allow all: environments write such rows after an
-    episode's end, and after a truncation the value there is still needed.
+    A choice that is left without an option counts as all allowed: environments write such rows
+    after an episode's end, and after a truncation the value there is still needed.
     """
-    if isinstance(obs, dict) and ACTION_MASK in obs:
-        mask = obs[ACTION_MASK].astype(bool)
-        return mask | ~mask.any(-1, keepdims=True)
-    return None
+    if not (isinstance(obs, dict) and ACTION_MASK in obs):
+        return None
+    parts = split_choices(obs[ACTION_MASK].astype(bool), sizes)
+    allowed = [part | ~part.any(-1, keepdims=True) for part in parts]
+    return allowed[0] if len(allowed) == 1 else jnp.concatenate(allowed, -1)
 
 
 def without_mask(obs: Obs) -> Obs:

@@ -1,6 +1,8 @@
 """Q-learning and soft actor-critic choose several things at once (MultiDiscrete)."""
 
+import dataclasses
 import itertools
+from functools import partial
 from typing import ClassVar
 
 import jax
@@ -12,6 +14,9 @@ from gymnasium import spaces
 import sterling
 from sterling.algorithms.online import dqn, sac
 from sterling.algorithms.q_learning import pqn
+from sterling.algorithms.streaming import stream_q
+from sterling.nets.action_heads import Actions
+from sterling.nets.obs_encoder import action_mask
 from sterling.types import Record, Spec
 
 SIZES = (3, 2)
@@ -118,3 +123,71 @@ def test_sac_multidiscrete_target_entropy_counts_allowed_choices():
     free = {"x": masked_batch().obs["x"]}
     found = sac.target_entropy(state.actor.actions, None, free, share=0.98)
     np.testing.assert_allclose(found, 0.98 * (np.log(3) + np.log(2)), rtol=1e-6)
+
+
+def with_mask(mask):
+    """``masked_batch`` whose masks are all this one, in both observations."""
+    batch = masked_batch()
+    obs = {**batch.obs, "action_mask": jnp.tile(jnp.asarray(mask, jnp.int8), (6, 1))}
+    return dataclasses.replace(batch, obs=obs, next_obs=obs)
+
+
+# the second choice has no option, as at an episode's end; all of its options count as allowed then
+EMPTY, FILLED = [1, 1, 0, 0, 0], [1, 1, 0, 1, 1]
+
+
+def dqn_targets(batch, double):
+    config = dqn.Config(width=8, double=double, huber=float("inf"))
+    nets = [dqn.init(jax.random.key(seed), spec(), config).net for seed in (0, 1)]
+    return dqn.loss(*nets, batch, config)[1][1]
+
+
+def pqn_targets(batch):
+    state = pqn.init(jax.random.key(0), spec(), pqn.Config(width=8, minibatch=6))
+    rollout = jax.tree.map(lambda x: x[:, None], batch)
+    return pqn.rollout_rows(state, rollout)[0]["target"]
+
+
+def stream_q_values(batch):
+    state = stream_q.init(jax.random.key(0), spec(), stream_q.Config(width=8))
+    return stream_q.value(state, batch.obs)
+
+
+def sac_values(batch):
+    state = sac.init(jax.random.key(0), spec(), sac.Config(width=8))
+    goal = sac.target_entropy(state.actor.actions, None, batch.obs, share=0.98)
+    return jnp.concatenate([sac.value(state, batch.obs), goal])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        partial(dqn_targets, double=False),
+        partial(dqn_targets, double=True),
+        pqn_targets,
+        stream_q_values,
+        sac_values,
+    ],
+)
+def test_choice_without_an_allowed_option_counts_as_all_allowed_in_targets(numbers):
+    found, wanted = (np.asarray(numbers(with_mask(mask))) for mask in (EMPTY, FILLED))
+    np.testing.assert_array_equal(found, wanted)
+    assert np.abs(found).max() < 100.0
+
+
+def test_action_mask_fills_each_empty_choice_and_no_other():
+    rows = jnp.asarray([[0, 1, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 1, 1, 0]])
+    wanted = [[0, 1, 0, 1, 1], [1, 1, 1, 0, 1], [1, 1, 1, 1, 1], [1, 0, 1, 1, 0]]
+    found = action_mask({"action_mask": rows}, SIZES)
+    np.testing.assert_array_equal(found, np.array(wanted, bool))
+    np.testing.assert_array_equal(  # of one choice alone
+        action_mask({"action_mask": rows}, (5,)), np.array([*rows[:2], [1] * 5, rows[3]], bool)
+    )
+
+
+def test_policy_of_choices_and_numbers_obeys_the_action_mask():
+    actions = Actions("hybrid", SIZES, 1)
+    mask = jnp.asarray([[False, True, False, True, False]])
+    pi = actions.distribution(jnp.zeros((1, 6)), mask)
+    drawn = jax.vmap(pi.sample)(jax.random.split(jax.random.key(0), 50))
+    np.testing.assert_array_equal(drawn[:, 0, :2], np.tile([1, 0], (50, 1)))

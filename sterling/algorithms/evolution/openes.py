@@ -105,7 +105,7 @@ def act(
     """Return the policy's mode; the population's perturbations explore."""
     nets = state.nets
     outputs = nets.policy(nets.torso(state.obs_statistics(obs)))
-    pi = nets.actions.distribution(outputs, action_mask(obs))
+    pi = nets.actions.distribution(outputs, action_mask(obs, nets.actions.sizes))
     return nets.actions.shaped(pi.mode()), {}
 
 

@@ -234,7 +234,7 @@ def rollout_rows(state: State, batch: Record, head: int) -> dict[str, Any]:
         lam=config.gae_lambda,
     )
     rows = {
-        "allowed": action_mask(batch.obs),
+        "allowed": action_mask(batch.obs, nets.actions.sizes),
         "obs": jax.tree.map(lambda x: x[:-1], obs),
         "action": nets.actions.flat(batch.action),
         "log_prob": batch.extras["log_prob"],

@@ -213,8 +213,8 @@ def conservative_gaps(
 ) -> Float[Array, "2 batch"]:
     """Return gap_i of the module docstring; ``sampled`` is None for discrete actions."""
     action: Array = batch.action
-    mask = action_mask(batch.obs)
     if sampled is None:
+        mask = action_mask(batch.obs, critics.choices)
         q = jnp.stack(critics.all_q_values(batch.obs))
         logged = jnp.stack([q_of_action(each, action) for each in q])
         q = gap_q_values(q, batch, config)

@@ -202,7 +202,7 @@ def recall(
     if state.actions.kind == "box":
         action: Any = jnp.tanh(outputs)
     else:
-        pi = state.actions.distribution(outputs, action_mask(obs))
+        pi = state.actions.distribution(outputs, action_mask(obs, state.actions.sizes))
         action = pi.sample(key) if explore else pi.mode()
     return state.actions.shaped(action), Memory(context, wanted, time), {}
 
@@ -230,6 +230,8 @@ def loss(nets: Nets, state: State, batch: Record) -> tuple[Float[Array, ""], Flo
     if actions.kind == "box":
         each = jnp.mean(jnp.square(jnp.tanh(outputs) - logged), -1)
     else:
-        each = -actions.distribution(outputs, action_mask(obs)).log_prob(batch.action)
+        each = -actions.distribution(outputs, action_mask(obs, actions.sizes)).log_prob(
+            batch.action
+        )
     total = masked_mean(each, batch.mask)
     return total, total

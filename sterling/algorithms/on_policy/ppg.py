@@ -179,7 +179,7 @@ def learn_auxiliary(state: State, batch: Record, key: Key[Array, ""]) -> tuple[S
     """Make the auxiliary phase's updates on the rows of N iterations. ``batch`` is not used."""
     config, nets = state.config, state.nets
     seen = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), state.seen)
-    obs, allowed = state.obs_statistics(seen.obs), action_mask(seen.obs)
+    obs, allowed = state.obs_statistics(seen.obs), action_mask(seen.obs, nets.actions.sizes)
     old = nets.distribution(nets.torso(obs), allowed)
     rows = {"obs": obs, "allowed": allowed, "old": old, "target": seen.target, "mask": seen.mask}
     own = dataclasses.replace(state, optimiser=state.auxiliary_optimiser)

@@ -149,11 +149,12 @@ def act_by_values(
     """Return what ``act`` returns, given Q of every action. Here, in ``act``, ``log_prob``,
     ``value``, ``descend_q`` and ``epsilon`` ``state`` may be the State of any algorithm that has
     the fields of this one which they read."""
-    actions, q = state.net.actions, mask_forbidden(q, obs)
+    actions = state.net.actions
+    q = mask_forbidden(q, obs, actions.sizes)
     greedy = actions.distribution(q).mode()
     if not explore:
         return greedy, {}
-    uniform = actions.distribution(mask_forbidden(jnp.zeros_like(q), obs))
+    uniform = actions.distribution(mask_forbidden(jnp.zeros_like(q), obs, actions.sizes))
     random_action = uniform.sample(random_keys.fold(key, "chance"))
     rows = q.shape[:-1]
     is_random = jax.random.uniform(random_keys.fold(key, "wander"), rows) < epsilon(state)
@@ -170,13 +171,15 @@ def greedy_log_prob(
     actions: Actions, q: Float[Array, "env actions"], obs: Obs, action: Action
 ) -> Float[Array, "env"]:
     """Return what ``log_prob`` returns, given Q of every action."""
-    same = action == actions.distribution(mask_forbidden(q, obs)).mode()
+    q = mask_forbidden(q, obs, actions.sizes)
+    same = action == actions.distribution(q).mode()
     return jnp.where(same.all(-1) if actions.kind == "multi" else same, 0.0, -jnp.inf)
 
 
 def value(state: Any, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(s, a), the expected return of the greedy policy."""
-    return max_q(mask_forbidden(state.net(obs), obs), state.net.actions.sizes)
+    sizes = state.net.actions.sizes
+    return max_q(mask_forbidden(state.net(obs), obs, sizes), sizes)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
@@ -216,9 +219,9 @@ def loss(
     """Return L of the module docstring on a batch, metrics, and each row's TD error."""
     actions = net.actions
     q = q_of_choices(net(batch.obs), batch.action, actions.sizes)
-    next_q = mask_forbidden(target(batch.next_obs), batch.next_obs)
+    next_q = mask_forbidden(target(batch.next_obs), batch.next_obs, actions.sizes)
     if config.double:
-        online = mask_forbidden(net(batch.next_obs), batch.next_obs)
+        online = mask_forbidden(net(batch.next_obs), batch.next_obs, actions.sizes)
         best = actions.distribution(online).mode()
         next_value = q_of_choices(next_q, best, actions.sizes)
     else:
@@ -230,9 +233,12 @@ def loss(
     return total, ({"loss/value": total, "value/q": masked_mean(q, batch.mask)}, error)
 
 
-def mask_forbidden(q: Float[Array, "... actions"], obs: Obs) -> Float[Array, "... actions"]:
-    """Return Q with a very low value for actions that the observation's mask forbids."""
-    mask = action_mask(obs)
+def mask_forbidden(
+    q: Float[Array, "... actions"], obs: Obs, sizes: tuple[int, ...]
+) -> Float[Array, "... actions"]:
+    """Return Q with a very low value for the options, of choices among ``sizes``, that the
+    observation's mask forbids."""
+    mask = action_mask(obs, sizes)
     return q if mask is None else jnp.where(mask, q, FORBIDDEN_LOGIT)
 
 

@@ -238,7 +238,8 @@ def rollout_rows(state: State, batch: Record, reward: Float[Array, "time env"]) 
     discount, trace = config.gamma * batch.discount, continues(batch.last, batch.mask)
     advantage = gae(reward, discount, values[:-1], values[1:], trace, lam=config.gae_lambda)
     rows = {
-        **{"allowed": action_mask(batch.obs), "obs": jax.tree.map(lambda x: x[:-1], obs)},
+        "allowed": action_mask(batch.obs, nets.actions.sizes),
+        "obs": jax.tree.map(lambda x: x[:-1], obs),
         "action": nets.actions.flat(batch.action),
         "log_prob": batch.extras["log_prob"],
         "value": values[:-1],
@@ -257,4 +258,4 @@ def all_observations(batch: Record) -> Any:
 def _policy_distribution(state: State, obs: Obs) -> Any:
     """Return pi(.|s)."""
     features = state.nets.torso(state.obs_statistics(obs))
-    return state.nets.distribution(features, action_mask(obs))
+    return state.nets.distribution(features, action_mask(obs, state.nets.actions.sizes))

@@ -151,11 +151,12 @@ def recall(
 ) -> tuple[Action, Float[Array, "env numbers"], dict[str, Array]]:
     """Return the best action (with ``explore`` and the env's epsilon a random one), and h_t."""
     hidden, features = state.net.remember(past, obs)
-    q = mask_forbidden(state.net.q(features), obs)
+    sizes = state.net.actions.sizes
+    q = mask_forbidden(state.net.q(features), obs, sizes)
     greedy = Categorical(q).mode()
     if not explore:
         return greedy, hidden, {}
-    random_action = Categorical(mask_forbidden(jnp.zeros_like(q), obs)).sample(
+    random_action = Categorical(mask_forbidden(jnp.zeros_like(q), obs, sizes)).sample(
         random_keys.fold(key, "chance")
     )
     draw = jax.random.uniform(random_keys.fold(key, "wander"), greedy.shape)
@@ -166,7 +167,7 @@ def recall(
 def value(state: State, past: Past, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(h, a) without rescaling, the expected return of the greedy policy."""
     q = state.net.q(state.net.remember(past, obs)[1])
-    return _unrescale(mask_forbidden(q, obs).max(-1), state.config)
+    return _unrescale(mask_forbidden(q, obs, state.net.actions.sizes).max(-1), state.config)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
@@ -193,9 +194,8 @@ def loss(
     )
     q = net.q(unroll_memory(net, rows, config.burn_in))
     target_q = target.q(unroll_memory(target, rows, config.burn_in))
-    best = _unrescale(
-        double_q(mask_forbidden(q, all_obs), mask_forbidden(target_q, all_obs)), config
-    )
+    allowed_q = (mask_forbidden(x, all_obs, net.actions.sizes) for x in (q, target_q))
+    best = _unrescale(double_q(*allowed_q), config)
     total, decay, steps = stretch_n_step_returns(
         learned.reward,
         config.gamma * learned.discount,

@@ -135,7 +135,8 @@ def recall(
 ) -> tuple[Action, Float[Array, "env numbers"], dict[str, Array]]:
     """Return a sample of the policy, or its mode without ``explore``, and h_t."""
     hidden, features = _remember(state, past, obs)
-    pi, actions = state.nets.distribution(features, action_mask(obs)), state.nets.actions
+    actions = state.nets.actions
+    pi = state.nets.distribution(features, action_mask(obs, actions.sizes))
     if not explore:
         return actions.shaped(pi.mode()), hidden, {}
     action = pi.sample(key)
@@ -209,7 +210,7 @@ def _rollout_rows(state: State, batch: Record, reward: Float[Array, "time env"])
     return jax.tree.map(lambda x: x[:-1], known) | {
         "begins": batch.extras["begins"],
         "start": start.memory[None],
-        "allowed": action_mask(batch.obs),
+        "allowed": action_mask(batch.obs, nets.actions.sizes),
         "action": nets.actions.flat(batch.action),
         "log_prob": batch.extras["log_prob"],
         "value": values[:-1],

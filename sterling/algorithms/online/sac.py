@@ -240,7 +240,7 @@ def target_entropy(
     per row if observations have an action mask."""
     if given is not None or actions.kind == "box":
         return jnp.asarray(-float(actions.outputs) if given is None else given)
-    mask = action_mask(obs)
+    mask = action_mask(obs, actions.sizes)
     if mask is None:
         return jnp.asarray(share * sum(math.log(size) for size in actions.sizes))
     allowed = [jnp.sum(part, -1) for part in split_choices(mask.astype(jnp.float32), actions.sizes)]

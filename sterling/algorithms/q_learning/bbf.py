@@ -206,7 +206,8 @@ def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
 
 def value(state: State, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q'(s, a), the expected return of the policy that acts."""
-    return dqn.mask_forbidden(c51.q_values(state.target(obs), state.config), obs).max(-1)
+    q = c51.q_values(state.target(obs), state.config)
+    return dqn.mask_forbidden(q, obs, state.net.actions.sizes).max(-1)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:

@@ -172,7 +172,8 @@ def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
 
 def value(state: State, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(s, a), the expected return of the greedy policy."""
-    return dqn.mask_forbidden(q_values(state.net(obs), state.config), obs).max(-1)
+    q = q_values(state.net(obs), state.config)
+    return dqn.mask_forbidden(q, obs, state.net.actions.sizes).max(-1)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
@@ -195,7 +196,7 @@ def targets(
 ) -> Float[Array, "batch atom"]:
     """Return the m_i of the module docstring, given the logits of p'(s', .) and the Q that chooses
     a*."""
-    best = dqn.mask_forbidden(q, batch.next_obs).argmax(-1)
+    best = dqn.mask_forbidden(q, batch.next_obs, q.shape[-1:]).argmax(-1)
     return projected(outputs_of_action(following, best), batch, config)
 
 

@@ -164,7 +164,7 @@ def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
 def value(state: State, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(s, a), the expected return of the greedy policy."""
     q = q_values(state.net, obs, state.config.policy_quantiles)
-    return dqn.mask_forbidden(q, obs).max(-1)
+    return dqn.mask_forbidden(q, obs, state.net.actions.sizes).max(-1)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
@@ -185,7 +185,7 @@ def targets(state: State, batch: Record, key: Key[Array, ""]) -> Float[Array, "b
     config, obs = state.config, batch.next_obs
     chooser = state.net if config.double else state.target
     q = q_values(chooser, obs, config.policy_quantiles, random_keys.fold(key, "choice"))
-    best = dqn.mask_forbidden(q, obs).argmax(-1)
+    best = dqn.mask_forbidden(q, obs, chooser.actions.sizes).argmax(-1)
     shape = (len(best), config.target_quantiles)
     shares = jax.random.uniform(random_keys.fold(key, "next"), shape)
     following = outputs_of_action(state.target(obs, shares), best)

@@ -125,7 +125,7 @@ def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
 def value(state: State, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(s, a): the return with the bonus, in which an action's log-probability counts
     (with ``alpha`` near 1 values of worse actions lie far below)."""
-    return dqn.mask_forbidden(state.net(obs), obs).max(-1)
+    return dqn.mask_forbidden(state.net(obs), obs, state.net.actions.sizes).max(-1)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
@@ -141,10 +141,10 @@ def loss(
     net: dqn.QNetwork, target: dqn.QNetwork, batch: Record, config: Config
 ) -> tuple[Float[Array, ""], tuple[dict[str, Array], Float[Array, "batch"]]]:
     """Return L of the module docstring, metrics, and each row's error y - Q(s, a)."""
-    old_q = dqn.mask_forbidden(target(batch.obs), batch.obs)
+    old_q = dqn.mask_forbidden(target(batch.obs), batch.obs, net.actions.sizes)
     log_pi = q_of_action(old_q, batch.action) - soft_maximum(old_q, config.temperature)
     bonus = config.alpha * jnp.clip(log_pi, config.lowest_bonus, 0.0)
-    next_q = dqn.mask_forbidden(target(batch.next_obs), batch.next_obs)
+    next_q = dqn.mask_forbidden(target(batch.next_obs), batch.next_obs, net.actions.sizes)
     following = jax.lax.stop_gradient(soft_maximum(next_q, config.temperature))
     q, reward = q_of_action(net(batch.obs), batch.action), batch.reward + bonus
     error = td_error(q, reward, config.gamma * batch.discount, following)

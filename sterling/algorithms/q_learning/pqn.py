@@ -134,7 +134,7 @@ def rollout_rows(state: State, batch: Record) -> tuple[dict[str, Any], Float[Arr
     ``next_obs`` is the next row's ``obs``, so values are computed once per row."""
     net, obs = state.net, ppo.all_observations(batch)
     q = net(obs)
-    best = max_q(dqn.mask_forbidden(q, obs), net.actions.sizes)
+    best = max_q(dqn.mask_forbidden(q, obs, net.actions.sizes), net.actions.sizes)
     discount, trace = state.config.gamma * batch.discount, continues(batch.last, batch.mask)
     target = lambda_returns(batch.reward, discount, best[1:], trace, lam=state.config.q_lambda)
     error = target - q_of_choices(q[:-1], batch.action, net.actions.sizes)

@@ -134,7 +134,7 @@ def log_prob(state: State, obs: Obs, action: Action) -> Float[Array, "env"]:
 
 def value(state: State, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(s, a), the expected return of the greedy policy."""
-    return dqn.mask_forbidden(state.net(obs), obs).max(-1)
+    return dqn.mask_forbidden(state.net(obs), obs, state.net.actions.sizes).max(-1)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:
@@ -151,7 +151,8 @@ def targets(state: State, batch: Record) -> Float[Array, "batch quantile"]:
     """Return the y_k of the module docstring."""
     quantiles = state.target.all_quantiles(batch.next_obs)
     chooser = state.net if state.config.double else state.target
-    best = dqn.mask_forbidden(chooser(batch.next_obs), batch.next_obs).argmax(-1)
+    q, sizes = chooser(batch.next_obs), chooser.actions.sizes
+    best = dqn.mask_forbidden(q, batch.next_obs, sizes).argmax(-1)
     discount = state.config.gamma * batch.discount[:, None]
     return td_target(batch.reward[:, None], discount, outputs_of_action(quantiles, best))
 

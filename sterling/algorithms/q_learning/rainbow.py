@@ -166,7 +166,8 @@ def act(
     any algorithm whose network is called as this one."""
     noise = random_keys.fold(key, "noise") if explore else None
     q = c51.q_values(state.net(obs, noise, False), state.config)
-    return state.net.actions.distribution(dqn.mask_forbidden(q, obs)).mode(), {}
+    actions = state.net.actions
+    return actions.distribution(dqn.mask_forbidden(q, obs, actions.sizes)).mode(), {}
 
 
 def log_prob(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
@@ -177,7 +178,8 @@ def log_prob(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
 
 def value(state: Any, obs: Obs) -> Float[Array, "env"]:
     """Return max_a Q(s, a) by mean weights, the expected return of the greedy policy."""
-    return dqn.mask_forbidden(c51.q_values(state.net(obs), state.config), obs).max(-1)
+    q = c51.q_values(state.net(obs), state.config)
+    return dqn.mask_forbidden(q, obs, state.net.actions.sizes).max(-1)
 
 
 def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Signals]:

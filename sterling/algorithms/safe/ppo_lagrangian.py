@@ -185,7 +185,7 @@ def _rollout_rows(
     reward_advantage, values = estimate(reward, nets.value)
     cost_advantage, cost_values = estimate(batch.extras[config.cost], nets.cost)
     rows = {
-        "allowed": action_mask(batch.obs),
+        "allowed": action_mask(batch.obs, nets.actions.sizes),
         "obs": jax.tree.map(lambda x: x[:-1], obs),
         "action": nets.actions.flat(batch.action),
         "log_prob": batch.extras["log_prob"],

@@ -81,7 +81,7 @@ class Nets(eqx.Module):
         """Return pi(.|s); ``normal`` is the observation normalised."""
         outputs = self.policy(normal)
         if self.actions.kind != "box":
-            return self.actions.distribution(outputs, action_mask(obs))
+            return self.actions.distribution(outputs, action_mask(obs, self.actions.sizes))
         mean, scale = jnp.split(outputs, 2, -1)
         log_std = jnp.log(jax.nn.softplus(jnp.maximum(scale, LEAST)))
         return Normal(mean, jnp.where(scale < LEAST, scale, log_std))

@@ -128,7 +128,8 @@ def log_prob(state: Any, obs: Obs, action: Action) -> Float[Array, "env"]:
 
 def value(state: Any, obs: Obs) -> Float[Array, "..."]:
     """Return max_a Q(s, a), the greedy policy's return in units of normalised rewards."""
-    return max_q(dqn.mask_forbidden(values(state, obs), obs), state.net.actions.sizes)
+    sizes = state.net.actions.sizes
+    return max_q(dqn.mask_forbidden(values(state, obs), obs, sizes), sizes)
 
 
 def values(state: Any, obs: Obs) -> Float[Array, "... actions"]:
@@ -146,8 +147,9 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
     (q, is_greedy), slope = jax.value_and_grad(chosen_value, has_aux=True)(
         state.net, state.obs_statistics(batch.obs), batch
     )
-    next_q = dqn.mask_forbidden(state.net(seen(batch.next_obs)), batch.next_obs)
-    best = max_q(next_q, state.net.actions.sizes)
+    sizes = state.net.actions.sizes
+    next_q = dqn.mask_forbidden(state.net(seen(batch.next_obs)), batch.next_obs, sizes)
+    best = max_q(next_q, sizes)
     discount = config.gamma * batch.discount
     error = td_error(q, rewards.scale(batch.reward), discount, best)[0, 0]
     error = jnp.where(mask, error, 0.0)
@@ -179,6 +181,7 @@ def learn(state: State, batch: Record, key: Key[Array, ""]) -> tuple[State, Sign
 def chosen_value(net: dqn.QNetwork, obs: Obs, batch: Record) -> tuple[Float[Array, ""], Array]:
     """Return Q(s, a) of a row whose normalised observation is ``obs``, and whether a is the best
     action."""
-    q, sizes = dqn.mask_forbidden(net(obs), batch.obs), net.actions.sizes
+    sizes = net.actions.sizes
+    q = dqn.mask_forbidden(net(obs), batch.obs, sizes)
     chosen = q_of_choices(q, batch.action, sizes)[0, 0]
     return chosen, chosen >= max_q(q, sizes)[0, 0]

@@ -13,7 +13,7 @@ from sterling import random_keys as named
 from sterling.actor import Past
 from sterling.experience import acting
 from sterling.nets.action_heads import Actions
-from sterling.nets.obs_encoder import action_mask
+from sterling.nets.obs_encoder import ACTION_MASK, action_mask
 from sterling.types import Action, Obs, World
 
 
@@ -55,9 +55,10 @@ class RandomActor(eqx.Module):
         def choose(obs: Obs, key: Key[Array, ""]) -> Action:
             if actions.kind == "box":
                 return jax.random.uniform(key, (envs, *actions.sizes), minval=-1.0, maxval=1.0)
-            outputs, mask = jnp.zeros((envs, actions.outputs)), action_mask(obs)
-            if mask is not None and self.world.spec.agents is not None:
-                mask = mask.reshape(outputs.shape)  # the masks of all agents, concatenated
-            return actions.distribution(outputs, mask).sample(key)
+            outputs = jnp.zeros((envs, actions.outputs))
+            if self.world.spec.agents is not None and isinstance(obs, dict) and ACTION_MASK in obs:
+                # the masks of all agents, concatenated
+                obs = {**obs, ACTION_MASK: obs[ACTION_MASK].reshape(outputs.shape)}
+            return actions.distribution(outputs, action_mask(obs, actions.sizes)).sample(key)
 
         return jax.vmap(choose)(obs, keys)
