@@ -10,7 +10,6 @@ import numpy as np
 
 from sterling.checking.random_play import Trajectory
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked
-from sterling.envs.hosted.shared_memory import ACTION_MASK
 from sterling.problem.agent_axis import ALIVE, REWARD
 from sterling.types import Spec
 
@@ -35,12 +34,6 @@ def agent_checks(spec: Spec, trajectory: Trajectory, code: Any) -> Iterator[Chec
         yield (
             "an agent that left gets no reward",
             partial(_check_departed_unpaid, spec, trajectory),
-            code,
-        )
-    if ACTION_MASK in _dict_entries(trajectory.obs):
-        yield (
-            "every agent that is there has an allowed action",
-            partial(_check_action_masks, trajectory),
             code,
         )
 
@@ -123,18 +116,4 @@ def _check_departed_unpaid(spec: Spec, trajectory: Trajectory) -> str:
             f"step {at[0]} rewards an agent that has left with {rewards[at]:.6g}",
             "reward it in the step in which it leaves, or keep it alive",
         )
-    return ""
-
-
-def _check_action_masks(trajectory: Trajectory) -> str:
-    for when, obs in (("reset", trajectory.first), ("step", trajectory.obs)):
-        allowed = _dict_entries(obs)[ACTION_MASK].astype(bool).any(-1)
-        there = _dict_entries(obs)[ALIVE].astype(bool) if ALIVE in obs else np.ones_like(allowed)
-        if when == "step":  # after the last step of an episode nobody acts
-            there = there & ~trajectory.last[..., None]
-        if (there & ~allowed).any():
-            raise CheckFailed(
-                f"{when} returns an action_mask that allows an agent no action",
-                "for an agent that waits, allow one action, such as doing nothing",
-            )
     return ""

@@ -11,6 +11,8 @@ import numpy as np
 
 from sterling import random_keys
 from sterling.envs.hosted.shared_memory import ACTION_MASK, arrange_leaves, space_leaves
+from sterling.problem.action_choices import choice_sizes
+from sterling.problem.hybrid_action import HybridAction
 from sterling.types import Spec, World
 
 
@@ -110,15 +112,22 @@ def _random_actions(spec: Spec, obs: Any, hands: list[np.random.Generator]) -> A
 
 
 def _random_action(space: Any, hand: np.random.Generator, allowed: np.ndarray | None) -> Any:
-    if allowed is not None and allowed.ndim == 2 and hasattr(space, "nvec"):  # one row per agent
-        # an agent that left may do anything
-        rows = np.where(allowed.any(1, keepdims=True), allowed, 1)
-        return np.array([hand.choice(np.flatnonzero(row)) for row in rows], np.int32)
-    if allowed is not None and hasattr(space, "n") and space.shape == ():
-        return np.int32(hand.choice(np.flatnonzero(allowed)))
+    chosen = None if allowed is None else _random_choices(space, hand, allowed)
+    if chosen is not None and not isinstance(space, HybridAction):
+        return chosen.reshape(space.shape)
     parts = []
     for _, leaf in space_leaves(space):
         leaf.seed(int(hand.integers(2**31)))
         drawn = np.asarray(leaf.sample())
         parts.append(drawn.astype(np.float32 if drawn.dtype.kind == "f" else np.int32))
+    if chosen is not None:
+        parts[0][: len(chosen)] = chosen
     return arrange_leaves(space, iter(parts))
+
+
+def _random_choices(space: Any, hand: np.random.Generator, allowed: np.ndarray) -> np.ndarray:
+    """Draw an allowed option of each choice; any of one that is left without (an agent that left
+    may do anything)."""
+    rows = np.split(allowed.ravel(), np.cumsum(choice_sizes(space))[:-1])
+    options = [np.flatnonzero(row if row.any() else row == 0) for row in rows]
+    return np.array([hand.choice(each) for each in options], np.int32)

@@ -12,7 +12,9 @@ import numpy as np
 from sterling.checking.agent_rules import agent_checks
 from sterling.checking.random_play import Trajectory
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked
-from sterling.envs.hosted.shared_memory import space_leaves
+from sterling.envs.hosted.shared_memory import ACTION_MASK, space_leaves
+from sterling.problem.action_choices import choice_sizes, describe_empty_choice, without_option
+from sterling.problem.agent_axis import ALIVE
 from sterling.problem.goal_obs import ACHIEVED, DESIRED
 from sterling.types import Mistake, Spec
 
@@ -48,6 +50,10 @@ def step_checks(spec: Spec, trajectory: Trajectory, code: Any) -> Iterator[Check
         yield JUDGE_CHECK, partial(_check_judge, spec, trajectory), code
     if spec.agents is not None:
         yield from agent_checks(spec, trajectory, code)
+    if isinstance(trajectory.obs, dict) and ACTION_MASK in trajectory.obs:
+        who = "agent that is there" if spec.agents is not None else "choice"
+        rule = f"every {who} has an allowed action"
+        yield rule, partial(_check_action_masks, spec, trajectory), code
 
 
 def _observation_parts(spec: Spec, obs: Any) -> Iterator[tuple[str, Any, np.ndarray]]:
@@ -198,6 +204,27 @@ def _check_judge(spec: Spec, trajectory: Trajectory) -> str:
             )
     reached = len(np.unique(trajectory.reward[trajectory.mask])) > 1
     return "" if reached else "note: all steps had the same reward"
+
+
+def _check_action_masks(spec: Spec, trajectory: Trajectory) -> str:
+    for when, obs in (("reset", trajectory.first), ("step", trajectory.obs)):
+        mask = obs[ACTION_MASK]
+        sizes = mask.shape[-1:] if spec.agents is not None else choice_sizes(spec.action)
+        empty = without_option(mask, sizes)  # (..., choice)
+        if ALIVE in obs:
+            empty &= obs[ALIVE].astype(bool)[..., None]
+        if when == "step":  # after the last step of an episode nobody acts
+            last = trajectory.last
+            empty &= ~last.reshape(last.shape + (1,) * (empty.ndim - last.ndim))
+        if empty.any():
+            at = np.argwhere(empty)[0]
+            whose = f" to agent {spec.agents.names[at[-2]]}" if spec.agents is not None else ""
+            number = f"step {at[0]}" if when == "step" else when
+            raise CheckFailed(
+                f"after {number} {describe_empty_choice(at[-1], sizes)}{whose}",
+                "where nothing is to be chosen, allow one option, such as doing nothing",
+            )
+    return ""
 
 
 def _require_episode_end(trajectory: Trajectory) -> str:

@@ -79,7 +79,9 @@ def make(
 
 
 def _with_plain_actions(world: World, bound: Any) -> World:
-    """Wrap a world: end open sides of its boxes of actions if asked, nested actions as one row."""
+    """Wrap a world: end open sides of its boxes of actions if asked, nested actions as one row, and
+    masks as one row of the choices that are then made."""
+    from sterling.envs.actions.action_masks import FlattenActionMask, has_unsupported_mask
     from sterling.envs.actions.bounded_actions import BoundedActions, RescaleAction
     from sterling.envs.actions.flat_actions import FlatActions, needs_flat_actions
     from sterling.envs.hosted.action_bounds import is_bounded
@@ -87,7 +89,8 @@ def _with_plain_actions(world: World, bound: Any) -> World:
     if bound is not None:
         world = BoundedActions(world, bound)
         world = RescaleAction(world) if is_bounded(world.spec.action) else world
-    return FlatActions(world) if needs_flat_actions(world.spec.action) else world
+    world = FlatActions(world) if needs_flat_actions(world.spec.action) else world
+    return FlattenActionMask(world) if has_unsupported_mask(world.spec) else world
 
 
 def option_names(environment: Any) -> set[str] | None:
@@ -149,15 +152,12 @@ def _make_unflattened(
 
 
 def _wrap_world(world: World, stack: int | None) -> World:
-    """Wrap a world: stack observations if asked, flatten masks, rescale bounded actions to
-    [-1, 1]."""
-    from sterling.envs.actions.action_masks import FlattenActionMask, has_unsupported_mask
+    """Wrap a world: stack observations if asked, rescale bounded actions to [-1, 1]."""
     from sterling.envs.actions.bounded_actions import RescaleAction
     from sterling.envs.frame_stack import FrameStack
     from sterling.envs.hosted.action_bounds import is_bounded
 
     world = world if stack in (None, 1) else FrameStack(world, stack)
-    world = FlattenActionMask(world) if has_unsupported_mask(world.spec) else world
     return RescaleAction(world) if is_bounded(world.spec.action) else world
 
 

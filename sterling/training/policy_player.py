@@ -25,6 +25,8 @@ from sterling.envs.hosted.shared_memory import (
 from sterling.experience import acting
 from sterling.experience.rollouts.adaptation_rollout import adapt_agent, steps_to_adapt
 from sterling.problem import critic_only_obs
+from sterling.problem.action_choices import choice_sizes, describe_empty_choice, without_option
+from sterling.problem.agent_axis import ALIVE
 from sterling.problem.observation_values import cast_leaf
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
@@ -99,10 +101,30 @@ class Player:
             several = _array_shapes(rows[0]) == _space_shapes(space)
             parts = rows if several else parts
         checked = [check_observation(space, part) for part in parts]
+        for part in checked:
+            self._check_options(part)
         batch = jax.tree.map(lambda *x: np.stack(x), *checked)
         chosen = self._to_world(self._acts(cast_observations(space, batch)))
         actions = jax.tree.map(np.asarray, chosen)
         return actions if several else jax.tree.map(lambda x: x[0], actions)
+
+    def _check_options(self, obs: Any) -> None:
+        """Raise :class:`Mistake` if the action mask leaves a choice without an option."""
+        if not (isinstance(self._space, spaces.Dict) and ACTION_MASK in self._space.spaces):
+            return
+        agents = self._spec.agents
+        mask = obs[ACTION_MASK]
+        sizes = mask.shape[-1:] if agents is not None else choice_sizes(self._spec.action)
+        empty = without_option(mask, sizes)
+        if agents is not None and ALIVE in obs:
+            empty &= np.asarray(obs[ALIVE], bool)[:, None]
+        if empty.any():
+            at = np.argwhere(empty)[0]
+            whose = f" to agent {agents.names[at[0]]}" if agents is not None else ""
+            raise Mistake(
+                f"{describe_empty_choice(at[-1], sizes)}{whose}, so no action can be chosen in "
+                f"{self._run.settings.name}. Allow at least one."
+            )
 
     def _quickly_checked(self, obs: Any) -> np.ndarray | None:
         """Return one observation that is an array, as a batch, if it is of the simplest kind: a

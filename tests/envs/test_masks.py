@@ -116,6 +116,10 @@ def test_policy_asks_for_the_reported_action_mask_and_keeps_to_it(way):
             assert action.shape == (2,)
             assert action[0] == action[1]
     for act in (run.policy, run.player()):
+        with pytest.raises(
+            Mistake, match=r"the action mask allows no action, so .* in <lambda .*>"
+        ):
+            act({"observation": obs, "action_mask": np.zeros((2, 2))})
         with pytest.raises(Mistake, match=r'give \{"observation": obs, "action_mask": mask\}$'):
             act(obs)
 

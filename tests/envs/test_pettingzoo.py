@@ -214,3 +214,62 @@ def test_simple_spread_by_its_name():
         envs.make("pettingzoo:mpe2/simple_spread_v3", (0,), 1, max_cycle=3)
     with pytest.raises(Mistake, match="did you mean pettingzoo:mpe2/simple_spread_v3"):
         envs.make("pettingzoo:mpe2/simple_sprad_v3", (0,), 1)
+
+
+class Told(Counters):
+    """Two agents with two actions each; ``masks`` are in their info, after the first step ``later``
+    ones."""
+
+    def __init__(self, masks, later=None):
+        super().__init__(sizes=(2, 2), leave=9)
+        self.possible_agents = ["red", "green"]
+        self.masks, self.later = masks, later or masks
+
+    def _answer(self, agents):
+        obs, infos = super()._answer(agents)
+        masks = self.later if getattr(self, "time", 0) else self.masks
+        for agent, mask in zip(self.possible_agents, masks, strict=True):
+            if agent in agents and mask is not None:
+                infos[agent] = {"action_mask": np.array(mask, np.int8)}
+        return obs, infos
+
+    def step(self, actions):
+        for agent, mask in zip(self.possible_agents, self.masks, strict=True):
+            assert mask is None or agent not in actions or mask[actions[agent]]
+        return super().step(actions)
+
+
+def test_masks_of_two_agents_with_two_actions_are_not_read_as_combinations():
+    spec, obs, answers = lived(lambda: Told([[0, 1], [1, 0]]), 1, (1, 0))
+    assert spec.action == spaces.MultiDiscrete([2, 2])
+    np.testing.assert_array_equal(obs["action_mask"][0, 0], [[0, 1], [1, 0]])
+    assert answers[0].reward.item() == 1.0
+
+
+def test_mask_of_one_agent_alone_is_obeyed():
+    _, obs, _ = lived(lambda: Told([None, [0, 1]]), 1, (1, 1))
+    np.testing.assert_array_equal(obs["action_mask"][0, 0], [[1, 1], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("masks", "later", "said"),
+    [
+        ([[1, 1], [0, 0]], None, r"after reset\(\) the action mask allows no action to agent gre"),
+        ([[1, 1], [1, 1]], [[0, 0], [1, 1]], "after step 1 .* no action to agent red. Allow"),
+        ([[1, 1], [1]], None, r"'action_mask' of agent green has shape \(1,\). Give .* \(2,\)"),
+        ([[1, 1], [1, 1]], [None, [1, 1]], "info of agent red has no 'action_mask', but reset"),
+        ([None, [1, 1]], [[1, 1], [1, 1]], r"agent red has an 'action_mask', but reset\(\) gave n"),
+    ],
+)
+def test_mask_of_an_agent_that_cannot_be_obeyed_is_refused(masks, later, said):
+    with pytest.raises(Mistake, match=said):
+        HostWorld(lambda: Told(masks, later), (0,), 1, workers=0)
+
+
+def test_mask_of_agents_without_choices_is_refused():
+    class Boxes(Told):
+        def action_space(self, agent):
+            return spaces.Box(-1.0, 1.0, (2,))
+
+    with pytest.raises(Mistake, match="without a choice that a mask could forbid"):
+        HostWorld(lambda: Boxes([[1, 1], [1, 1]]), (0,), 1, workers=0)

@@ -11,8 +11,9 @@ from gymnasium import spaces
 from jaxtyping import Array, Int, Key, PyTree
 
 from sterling.envs.episode_starts import Start
-from sterling.envs.hosted.shared_memory import ACTION_MASK, is_joint_mask, mask_size
+from sterling.envs.hosted.shared_memory import ACTION_MASK
 from sterling.envs.world_wrappers import Wrapper
+from sterling.problem.action_choices import choice_sizes, is_joint_mask, mask_size
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step, World
 
 
@@ -22,22 +23,21 @@ class FlattenActionMask(Wrapper):
     A mask with one row per choice is flattened to one row. A mask with one axis per choice says
     which *combinations* are allowed, which independent choices cannot express: the action becomes
     ``Discrete`` over all combinations, the last choice varying fastest. Where the sizes fit both
-    readings, the mask is read as combinations. Raises ``Mistake`` for a mask that fits neither.
+    readings, the mask is read as combinations. Raises ``Mistake`` for a mask that fits neither, and
+    for several agents' masks of another shape than one row of choices per agent.
     """
 
     def __init__(self, world: World):
         space: Any = world.spec.obs
         action: Any = world.spec.action
-        mask = space[ACTION_MASK]
-        joint = is_joint_mask(action, mask.shape)
-        self._sizes = tuple(int(n) for n in action.nvec) if joint else ()
-        self._axes = len(mask.shape)
-        if not joint and math.prod(mask.shape) != mask_size(action):
-            raise Mistake(
-                f"An action_mask of shape {mask.shape} does not fit the action space {action}. "
-                f"Give one of shape ({mask_size(action)},)"
-            )
-        row = spaces.MultiBinary(math.prod(mask.shape))
+        shape = space[ACTION_MASK].shape  # None if it has parts
+        joint = bool(shape) and not world.spec.agents and is_joint_mask(action, shape)
+        fits = shape and not world.spec.agents and math.prod(shape) == mask_size(action)
+        if not (joint or (fits and mask_size(action))):
+            raise Mistake(_describe_misfit(world.spec))
+        self._sizes = choice_sizes(action) if joint else ()
+        self._axes = len(shape)
+        row = spaces.MultiBinary(math.prod(shape))
         spec = dataclasses.replace(
             world.spec,
             obs=spaces.Dict({**space.spaces, ACTION_MASK: row}),
@@ -91,7 +91,24 @@ class FlattenActionMask(Wrapper):
 
 
 def has_unsupported_mask(spec: Spec) -> bool:
-    """Whether the action mask's shape is not ``(number of choices,)``."""
-    if not (isinstance(spec.obs, spaces.Dict) and ACTION_MASK in spec.obs.spaces) or spec.agents:
-        return False  # several agents have one row each
-    return spec.obs[ACTION_MASK].shape != (mask_size(spec.action),)
+    """Whether the action mask's shape is not ``(number of options,)``, for each agent if there are
+    several."""
+    if not (isinstance(spec.obs, spaces.Dict) and ACTION_MASK in spec.obs.spaces):
+        return False
+    return spec.obs[ACTION_MASK].shape != _row_shape(spec) or not mask_size(spec.action)
+
+
+def _row_shape(spec: Spec) -> tuple[int, ...]:
+    """Return the shape of a mask as policies read it."""
+    size = mask_size(spec.action)
+    return (size,) if spec.agents is None else (len(spec.agents), size // len(spec.agents))
+
+
+def _describe_misfit(spec: Spec) -> str:
+    mask: Any = spec.obs
+    shape = mask[ACTION_MASK].shape
+    what = f"of shape {shape}" if shape is not None else f"in {mask[ACTION_MASK]}"
+    said = f"An action_mask {what} does not fit the action space {spec.action}."
+    if not mask_size(spec.action):
+        return f"{said} That has no choices: leave out action_mask."
+    return f"{said} Give one of shape {_row_shape(spec)}"

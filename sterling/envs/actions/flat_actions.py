@@ -13,6 +13,7 @@ from jaxtyping import Key, PyTree
 from sterling.envs.hosted.action_bounds import is_bounded
 from sterling.envs.hosted.shared_memory import arrange_leaves, space_leaves
 from sterling.envs.world_wrappers import Wrapper
+from sterling.problem.action_choices import choice_sizes
 from sterling.problem.hybrid_action import HybridAction
 from sterling.types import Action, AnyArray, Mistake, Step, World
 
@@ -77,7 +78,7 @@ class _Part:
                 f"the action{where} is a {type(space).__name__}, which no policy supports. "
                 "Use Discrete, MultiDiscrete, MultiBinary or Box."
             )
-        self.is_box, self.choices = isinstance(space, spaces.Box), _choice_sizes(space)
+        self.is_box, self.choices = isinstance(space, spaces.Box), choice_sizes(space)
         self._shape = tuple(space.shape or ())
         self.size = math.prod(self._shape)
         self.low, self.high = np.full(self.size, -np.inf, "f4"), np.full(self.size, np.inf, "f4")
@@ -98,15 +99,6 @@ class _Part:
             middle, half = (x.reshape(*lead, -1) for x in (self._middle, self._half))
             row = middle + xp.clip(row, -1.0, 1.0).astype(np.float32) * half
         return row.reshape(*row.shape[:-1], *self._shape)
-
-
-def _choice_sizes(space: Any) -> tuple[int, ...]:
-    """Return the number of alternatives of every choice of a leaf; () for a box."""
-    if isinstance(space, spaces.Discrete):
-        return (int(space.n),)
-    if isinstance(space, spaces.MultiDiscrete):
-        return tuple(int(n) for n in space.nvec.ravel())
-    return (2,) * math.prod(space.shape) if isinstance(space, spaces.MultiBinary) else ()
 
 
 def needs_flat_actions(space: Any) -> bool:

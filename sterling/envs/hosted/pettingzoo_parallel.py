@@ -18,9 +18,9 @@ from sterling.envs.hosted.shared_memory import (
     OBSERVATION,
     ContractViolation,
     arrange_leaves,
-    mask_size,
     space_leaves,
 )
+from sterling.problem.action_choices import mask_size
 from sterling.problem.agent_axis import ALIVE, joint
 from sterling.problem.critic_only_obs import STATE
 
@@ -89,15 +89,20 @@ class JointEnv(gymnasium.Env[Any, Any]):
         self._wrap = not isinstance(agent_obs, spaces.Dict)
         parts = {OBSERVATION: agent_obs} if self._wrap else dict(agent_obs.spaces)
         _, infos = env.reset(seed=0)
-        in_info = bool(infos) and all(ACTION_MASK in infos.get(agent, {}) for agent in self._agents)
+        # the agents whose info has a mask; those of others allow all
+        self._masked = {agent for agent in self._agents if ACTION_MASK in infos.get(agent, {})}
         self._choices = mask_size(agent_actions)
+        if self._masked and not self._choices:
+            raise ContractViolation(
+                f"info has an {ACTION_MASK!r}, but actions are {agent_actions}, without a choice "
+                "that a mask could forbid. Leave out the mask"
+            )
         differ = any(mask_size(space) < self._choices for space in self._action_spaces)
-        # where the mask comes from that is added to the observation; "": none is added
-        source = "info" if in_info else "sizes" if differ else ""
-        self._mask_source = "" if ACTION_MASK in parts else source
+        # whether a mask is added to the observation
+        self._adds_mask = ACTION_MASK not in parts and (bool(self._masked) or differ)
         self._agent_space = spaces.Dict(parts)
         joint_parts = {name: joint(part, len(self.names)) for name, part in parts.items()}
-        if self._mask_source:
+        if self._adds_mask:
             joint_parts[ACTION_MASK] = spaces.MultiBinary((len(self.names), self._choices))
         joint_parts[ALIVE] = spaces.MultiBinary(len(self.names))
         self.unseen = (STATE,) if stateful else ()
@@ -146,17 +151,33 @@ class JointEnv(gymnasium.Env[Any, Any]):
         for name, part in self._agent_space.spaces.items():
             each = [row if row is None or self._wrap else row[name] for row in rows]
             made[name] = _stack_observations(part, each)
-        if self._mask_source:
-            made[ACTION_MASK] = np.zeros((len(self._agents), self._choices), np.int8)
-        for row, agent in enumerate(self._agents if self._mask_source else ()):
-            if agent in alive:
-                size = mask_size(self._action_spaces[row])
-                in_info = self._mask_source == "info"
-                mask = np.asarray(infos.get(agent, {}).get(ACTION_MASK)) if in_info else 1
-                made[ACTION_MASK][row, :size] = mask
+        if self._adds_mask:
+            made[ACTION_MASK] = self._joint_mask(infos, alive)
         made[ALIVE] = np.array([agent in alive for agent in self._agents], np.int8)
         if self.unseen:
             made[STATE] = self.env.state()
+        return made
+
+    def _joint_mask(self, infos: Any, alive: set[Any]) -> np.ndarray:
+        """Return the mask of all agents' choices; all 0 for an agent that has left."""
+        made = np.zeros((len(self._agents), self._choices), np.int8)
+        for row, agent in enumerate(self._agents):
+            if agent not in alive:
+                continue
+            size, info = mask_size(self._action_spaces[row]), infos.get(agent, {})
+            if (ACTION_MASK in info) != (agent in self._masked):
+                said = ("has no", "gave one") if agent in self._masked else ("has an", "gave none")
+                raise ContractViolation(
+                    f"the info of agent {agent} {said[0]} {ACTION_MASK!r}, but reset() {said[1]}. "
+                    "Give it at every step"
+                )
+            mask = np.asarray(info[ACTION_MASK]) if agent in self._masked else np.ones(size)
+            if mask.shape != (size,):
+                raise ContractViolation(
+                    f"the {ACTION_MASK!r} of agent {agent} has shape {mask.shape}. Give one of "
+                    f"shape ({size},)"
+                )
+            made[row, :size] = mask
         return made
 
 

@@ -155,20 +155,3 @@ def cast_observations(space: spaces.Space[Any], obs: Any) -> Any:
         return array.astype(np.float32) if is_real else array
 
     return arrange_leaves(space, (cast(*each) for each in space_leaves(space)))
-
-
-def mask_size(space: spaces.Space[Any]) -> int:
-    """Return the number of entries of an action mask: the choices of all parts together."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    return 2 * math.prod(space.shape) if isinstance(space, spaces.MultiBinary) else 0
-
-
-def is_joint_mask(space: spaces.Space[Any], mask: tuple[int, ...]) -> bool:
-    """Whether a mask has one axis per choice of a MultiDiscrete, so that it allows combinations of
-    choices."""
-    if not isinstance(space, spaces.MultiDiscrete) or len(mask) < 2:
-        return False
-    return tuple(int(n) for n in space.nvec.ravel()) == mask

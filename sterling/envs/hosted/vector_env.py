@@ -22,12 +22,18 @@ from typing import Any
 import jax
 import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import Dict
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Array, Bool, Key, PyTree
 
 from sterling.envs.compiled.envpool_env import env_seed
 from sterling.envs.hosted.action_bounds import agent_action_space, to_env_action
-from sterling.envs.hosted.shared_memory import cast_observations, plain_space, space_leaves
+from sterling.envs.hosted.shared_memory import (
+    ACTION_MASK,
+    cast_observations,
+    plain_space,
+    space_leaves,
+)
 from sterling.types import Action, Mistake, Obs, Score, Spec, Step
 
 
@@ -80,7 +86,8 @@ class VectorWorld:
 
     def reset(self, keys: Key[Array, "seed"]) -> tuple[None, Obs]:
         """Start every episode anew; the world has its own seeds and ignores ``keys``."""
-        obs, _ = self._vector_env.reset(seed=None if self._started else self._seed())
+        obs, info = self._vector_env.reset(seed=None if self._started else self._seed())
+        self._refuse_mask(info)
         self._started = True
         self._must_reset[:], self._masked_reward[:] = False, 0.0
         obs = jax.tree.map(np.array, obs)
@@ -93,6 +100,7 @@ class VectorWorld:
         if self._mode is AutoresetMode.DISABLED and resetting.any():
             self._vector_env.reset(options={"reset_mask": resetting})
         obs, reward, terminated, truncated, info = self._vector_env.step(self._actions(action))
+        self._refuse_mask(info)
         ended = np.asarray(terminated | truncated)
         obs = jax.tree.map(np.array, obs)  # a copy: the environment may reuse its arrays
         if self._mode is AutoresetMode.SAME_STEP and ended.any():
@@ -155,6 +163,16 @@ class VectorWorld:
             parts = jax.tree.leaves(final[row] if is_list else final)
             for array, part in zip(whole, parts, strict=True):
                 array[row] = part if is_list else part[row]
+
+    def _refuse_mask(self, info: Any) -> None:
+        """Raise Mistake for masks that are not observed: they would be ignored."""
+        space = self.spec.obs
+        if ACTION_MASK in info and not (isinstance(space, Dict) and ACTION_MASK in space.spaces):
+            raise Mistake(
+                f"Environment {self.name} gives info[{ACTION_MASK!r}], which a vector environment "
+                "cannot pass on. Observe it as an entry of a Dict, or give a factory of single "
+                "environments."
+            )
 
     def _check(self, obs: PyTree) -> None:
         """Raise Mistake if the first observations do not have their space's shapes."""

@@ -7,7 +7,6 @@ fraction of a second.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,8 +27,6 @@ from sterling.envs.hosted.shared_memory import (
     NotGymnasiumEnv,
     SharedArrays,
     arrange_leaves,
-    is_joint_mask,
-    mask_size,
     plain_space,
     space_leaves,
 )
@@ -88,16 +85,20 @@ def inspect_env(
         *(obs_space, plain_space(env.action_space), mask, wrap),
         **{"agents": agents, "unseen": unseen, "unpadded": unpadded_space(env)},
     )
-    seen = add_mask(description, env, obs, info)
+    seen = reported_masks.add_mask(description, env, obs, info)
+    options = reported_masks.OptionCheck(description)
     writer = ObservationWriter(
         obs_space, [np.zeros(s.shape or (), s.dtype) for _, s in space_leaves(obs_space)]
     )
     writer.write(seen)
+    options.check(seen, 0)
     allowed = seen[ACTION_MASK] if mask or has_mask else None
-    obs, reward, _, _, info = check_step_result(
-        env.step(_sample_allowed_action(env.action_space, allowed))
-    )
-    writer.write(add_mask(description, env, obs, info))
+    first_action = reported_masks.sample_allowed_action(env.action_space, allowed, bool(agents))
+    obs, reward, terminated, truncated, info = check_step_result(env.step(first_action))
+    seen = reported_masks.add_mask(description, env, obs, info)
+    writer.write(seen)
+    if not (terminated or truncated):
+        options.check(seen, 1)
     channels, weights = reported_channels.infer_channels(names, weights, reward, info, agents)
     return description._replace(channels=channels, weights=weights)
 
@@ -148,6 +149,7 @@ class HostedEnv:
         rows = [shared[f"obs{n}"][index : index + 1] for n in range(len(obs))]
         views = [r.reshape(s.shape or ()) for r, (_, s) in zip(rows, obs, strict=True)]
         self._writer = ObservationWriter(description.obs, views)
+        self._options, self._steps = reported_masks.OptionCheck(description), 0
         self._actions = [shared[f"action{n}"] for n in range(len(action))]
 
     def carry_out_order(self) -> None:
@@ -161,14 +163,18 @@ class HostedEnv:
             obs, reward, terminated, truncated, info = check_step_result(answer)
             reported_channels.write_step(self._description, shared, index, reward, info)
             shared["terminated"][index], shared["truncated"][index] = terminated, truncated
+            self._steps, over = self._steps + 1, terminated or truncated
         else:
-            seed = None
+            seed, self._steps, over = None, 0, False
             if order == BUILD:
                 self.close()
                 env, seed = build_env(self._factory), int(shared["seed"][index])
                 self._env = env
             obs, info = _check_reset_result(env.reset(seed=seed))
-        self._writer.write(add_mask(self._description, env, obs, info))
+        seen = reported_masks.add_mask(self._description, env, obs, info)
+        self._writer.write(seen)
+        if not over:
+            self._options.check(seen, self._steps)
 
     def close(self) -> None:
         """Close the environment, if there is one."""
@@ -219,14 +225,6 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {said} ({where})"
 
 
-def add_mask(description: EnvDescription, env: Any, obs: Any, info: dict[str, Any]) -> Any:
-    """Return the observation with the environment's action mask added, if it has one."""
-    if not description.mask:
-        return obs
-    mask = reported_masks.read_consistent_mask(description, env, info)
-    return {**({OBSERVATION: obs} if description.wrap else obs), ACTION_MASK: mask}
-
-
 def check_step_result(answer: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
     """Return what ``step`` returned, with the reward as a number or vector of floats; raise
     :class:`ContractViolation` if it breaks the contract."""
@@ -264,26 +262,6 @@ def _check_space(name: str, space: Any) -> None:
                 f"{name} has a part of type {type(leaf).__name__}. Use Box, Discrete, "
                 "MultiDiscrete, MultiBinary, or a Dict or Tuple of them"
             )
-
-
-def _sample_allowed_action(space: Any, allowed: Any) -> Any:
-    """Return an action of ``space`` that the mask allows."""
-    space.seed(0)
-    if allowed is None or not mask_size(space):
-        return space.sample()
-    if not np.any(allowed):
-        raise ContractViolation(
-            "after reset() the action mask allows no action. Allow at least one"
-        )
-    if isinstance(space, spaces.Discrete):
-        return space.start + np.flatnonzero(allowed)[0]
-    if is_joint_mask(space, np.shape(allowed)):
-        return (np.argwhere(allowed)[0] + space.start).astype(space.dtype)
-    is_multi = isinstance(space, spaces.MultiDiscrete)
-    sizes = space.nvec.ravel() if is_multi else [2] * math.prod(space.shape)
-    parts = np.split(np.ravel(allowed), np.cumsum(sizes)[:-1])
-    first = np.array([np.argmax(part) for part in parts]).reshape(space.shape)
-    return (first + getattr(space, "start", 0)).astype(space.dtype)
 
 
 def _observation_part(value: Any, key: Any, name: str) -> Any:

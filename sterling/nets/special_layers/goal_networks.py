@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Key
 from sterling import random_keys
 from sterling.nets.action_heads import Actions
 from sterling.nets.mlp import MLP
+from sterling.nets.obs_encoder import ACTION_MASK
 from sterling.problem.goal_obs import ACHIEVED, DESIRED, OBSERVATION, has_goals
 from sterling.types import Action, Mistake, Obs, Spec
 
@@ -26,6 +27,11 @@ def goal_sizes(name: str, spec: Spec) -> tuple[int, int]:
             f"{name} learns to reach goals, and observations are {space}. It needs vectors "
             f"{OBSERVATION}, {ACHIEVED} and {DESIRED}, or a log of one of OGBench's worlds: see "
             "docs/goals.md."
+        )
+    if ACTION_MASK in space.spaces:
+        raise Mistake(
+            f"{name} cannot obey the {ACTION_MASK} that is observed: its policy reads only "
+            f"{OBSERVATION} and {DESIRED}. Use dqn or ppo."
         )
     size, goal = (int(part.shape[0]) for part in parts)
     return size, goal
