@@ -20,6 +20,7 @@ from sterling.data.quality.dataset_findings import (
     MARK_TRUNCATED,
     Finding,
 )
+from sterling.data.quality.logged_masks import find_mask_faults
 from sterling.data.quality.wrong_successors import ResetFinder
 from sterling.types import Mistake
 
@@ -42,6 +43,7 @@ def check(dataset: Dataset, environment: str = "", limit: int | None = None) -> 
         block_checks.find_outside_actions,
         block_checks.find_outside_observations,
         block_checks.find_bad_discounts,
+        find_mask_faults,
         resets.examine,
     )
     edges, seen, constant = (

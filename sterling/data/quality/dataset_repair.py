@@ -24,6 +24,7 @@ from sterling.data.quality.dataset_findings import (
     SPLIT_EPISODE,
     Finding,
 )
+from sterling.data.quality.logged_masks import mask_faults
 from sterling.types import Mistake
 
 EDGE_MARGIN = 1e-5  # of the range: how far actions on a bound are moved inside
@@ -133,7 +134,7 @@ def _intact_pieces(
 
 def _usable_rows(dataset: Dataset, episode: Block) -> Bool[np.ndarray, "row"]:
     """Return a mask of rows that are finite, successor included, and whose discrete action lies in
-    its space."""
+    its space and is not forbidden by its action mask."""
     good = np.ones(episode.rows, bool)
     for name, array in episode.arrays.items():
         if array.dtype.kind != "f" or name.startswith("info/"):
@@ -144,6 +145,8 @@ def _usable_rows(dataset: Dataset, episode: Block) -> Bool[np.ndarray, "row"]:
         if not isinstance(part, gym_spaces.Box):
             for _, bad, _ in entries_outside(part, episode.arrays[name]):
                 good &= ~bad
+    if (masks := mask_faults(dataset, episode)) is not None:
+        good &= ~masks.forbidden
     return good
 
 

@@ -34,7 +34,7 @@ class FlattenActionMask(Wrapper):
         joint = bool(shape) and not world.spec.agents and is_joint_mask(action, shape)
         fits = shape and not world.spec.agents and math.prod(shape) == mask_size(action)
         if not (joint or (fits and mask_size(action))):
-            raise Mistake(_describe_misfit(world.spec))
+            raise Mistake(describe_misfit(world.spec))
         self._sizes = choice_sizes(action) if joint else ()
         self._axes = len(shape)
         row = spaces.MultiBinary(math.prod(shape))
@@ -104,7 +104,8 @@ def _row_shape(spec: Spec) -> tuple[int, ...]:
     return (size,) if spec.agents is None else (len(spec.agents), size // len(spec.agents))
 
 
-def _describe_misfit(spec: Spec) -> str:
+def describe_misfit(spec: Spec) -> str:
+    """Say why an observed mask does not fit the action space, and which would."""
     mask: Any = spec.obs
     shape = mask[ACTION_MASK].shape
     what = f"of shape {shape}" if shape is not None else f"in {mask[ACTION_MASK]}"

@@ -22,6 +22,7 @@ from sterling.data.space_json import (
     space_to_json,
     to_stored_action,
 )
+from sterling.envs.actions.action_masks import describe_misfit, has_unsupported_mask
 from sterling.envs.compiled import envpool_env
 from sterling.envs.registry import find_backend
 from sterling.needs import AnyNeeds
@@ -203,7 +204,7 @@ def spec_and_summary(settings: Settings, world: World | None) -> tuple[Spec, Log
     """Return the log's Spec and statistics. From now on :func:`read_log_in_world` returns the log
     in the spaces of ``world``.
 
-    Raise Mistake if ``world`` has other spaces.
+    Raise Mistake if ``world`` has other spaces, or an action mask does not fit the actions.
     """
     book = settings.data
     assert book is not None
@@ -215,6 +216,8 @@ def spec_and_summary(settings: Settings, world: World | None) -> tuple[Spec, Log
         _WORLD_SPACES[book] = world_spaces(world), settings.name
     read_log_in_world.cache_clear()
     log = read_log_in_world(book)
+    if has_unsupported_mask(log.spec):
+        raise Mistake(f"{book.path}: {describe_misfit(log.spec)}.")
     if world is not None:
         for name in ("obs", "action"):
             own, its = getattr(log.spec, name), getattr(world.spec, name)
