@@ -217,7 +217,7 @@ def _check_action_masks(spec: Spec, trajectory: Trajectory) -> str:
             last = trajectory.last
             empty &= ~last.reshape(last.shape + (1,) * (empty.ndim - last.ndim))
         if empty.any():
-            at = np.argwhere(empty)[0]
+            at = np.argwhere(empty)[0].tolist()
             whose = f" to agent {spec.agents.names[at[-2]]}" if spec.agents is not None else ""
             number = f"step {at[0]}" if when == "step" else when
             raise CheckFailed(

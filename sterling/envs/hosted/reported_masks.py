@@ -126,7 +126,7 @@ class OptionCheck:
             empty &= np.asarray(obs[ALIVE], bool)[:, None]
         if not empty.any():
             return
-        agent, choice = np.argwhere(empty)[0]
+        agent, choice = np.argwhere(empty)[0].tolist()
         when = f"after step {step} of an episode" if step else "after reset()"
         whose = f" to agent {self._agents[agent]}" if self._agents else ""
         raise ContractViolation(
