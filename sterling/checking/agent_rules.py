@@ -10,7 +10,7 @@ import numpy as np
 
 from sterling.checking.random_play import Trajectory
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked
-from sterling.problem.agent_axis import ALIVE, REWARD
+from sterling.problem.agent_axis import ALIVE, REWARD, TRUNCATED
 from sterling.types import Spec
 
 ROUNDING = 1e-4  # relative
@@ -101,6 +101,15 @@ def _check_departures(trajectory: Trajectory) -> str:
             f"after step {np.argwhere(empty)[0][0]} all agents have left but the episode continues",
             "end the episode with the step in which the last agent leaves",
         )
+    if TRUNCATED in _dict_entries(trajectory.obs):
+        cut = _dict_entries(trajectory.obs)[TRUNCATED].astype(bool)
+        wrong = (cut & (after | ~before)).any(-1) & trajectory.mask
+        if wrong.any():
+            raise CheckFailed(
+                f"after step {np.argwhere(wrong)[0][0]} {TRUNCATED} marks an agent that is still "
+                "there, or had left before",
+                f"mark only the agents that this step cuts off: their {ALIVE} is 0 from then on",
+            )
     left = int((before & ~after & trajectory.mask[..., None] & ~trajectory.last[..., None]).sum())
     return f"{left} left before the episode was over"
 

@@ -2,9 +2,10 @@
 
 Every leaf of an observation or action has an agent axis behind the axes of seed and environment.
 The spaces have it too: the joint space stacks the agents' spaces (:func:`joint`). A dict
-observation may mark with its entry ``alive`` which agents are still in the episode. Entries that
-only critics see (``problem/critic_only_obs.py``) belong to all agents together and have no agent
-axis.
+observation may mark with its entry ``alive`` which agents are still in the episode, and with
+``truncated`` which of the others were cut off by the step before: their last observation is still
+there, for the values that learners bootstrap from. Entries that only critics see
+(``problem/critic_only_obs.py``) belong to all agents together and have no agent axis.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from sterling.problem.channels import NAME_PATTERN, Channel
 from sterling.system.mistake import Mistake
 
 ALIVE = "alive"  # entry of a dict observation: which agents are still in the episode
+TRUNCATED = "truncated"  # entry: which agents the last step cut off, while the episode goes on
+STATUS = (ALIVE, TRUNCATED)  # entries that no network reads
 REWARD = "reward"  # the channel of each agent's own reward
 
 
@@ -48,12 +51,10 @@ class Agents:
 
     def single_agent_spec(self, spec: Any) -> Any:
         """Return the problem (:class:`sterling.types.Spec`) of one agent: its observation without
-        ``alive`` and ``unseen`` entries, and its action. Every agent of every environment counts
-        as one environment."""
+        ``alive``, ``truncated`` and ``unseen`` entries, and its action. Every agent of every
+        environment counts as one environment."""
         spec = critic_only_obs.spec_without_unseen(spec)
-        obs = spec.obs
-        if isinstance(obs, spaces.Dict) and ALIVE in obs.spaces:
-            obs = spaces.Dict({name: x for name, x in obs.spaces.items() if name != ALIVE})
+        obs = critic_only_obs.space_without(spec.obs, STATUS)
         return dataclasses.replace(
             spec,
             obs=agent_space(obs, len(self)),
@@ -62,6 +63,12 @@ class Agents:
             channels={},
             agents=None,
         )
+
+
+def unread_entries(spec: Any) -> tuple[str, ...]:
+    """Return the entries of a problem's observation that policies can do without: those that only
+    critics get, and several agents' ``truncated``."""
+    return (*spec.unseen, *((TRUNCATED,) if spec.agents is not None else ()))
 
 
 def joint(space: spaces.Space[Any], count: int) -> spaces.Space[Any]:

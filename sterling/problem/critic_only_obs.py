@@ -18,7 +18,7 @@ from gymnasium import spaces
 from sterling.system.mistake import Mistake
 
 STATE = "state"  # the usual name
-ALWAYS_SEEN = ("action_mask", "alive")  # entries that policies must see
+ALWAYS_SEEN = ("action_mask", "alive", "truncated")  # entries that policies must see
 
 
 def check_unseen(names: Any, space: spaces.Space[Any]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from sterling.experience import acting
 from sterling.experience.rollouts.adaptation_rollout import adapt_agent, steps_to_adapt
 from sterling.problem import critic_only_obs
 from sterling.problem.action_choices import choice_sizes, describe_empty_choice, without_option
-from sterling.problem.agent_axis import ALIVE
+from sterling.problem.agent_axis import ALIVE, unread_entries
 from sterling.problem.observation_values import cast_leaf
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
@@ -73,7 +73,8 @@ class Player:
         world = run.world()
         self._spec, self._to_world = world.spec, getattr(world, "to_world", np.asarray)
         self._to_agent = getattr(world, "to_agent", None)
-        self._space = critic_only_obs.space_without(world.spec.obs, world.spec.unseen)
+        self._unread = unread_entries(world.spec)  # they may be left out
+        self._space = critic_only_obs.space_without(world.spec.obs, self._unread)
         self._set_agent(jax.tree.map(lambda x: x[at : at + 1], run.agent))
 
     def _set_agent(self, agent: Agent) -> None:
@@ -94,7 +95,7 @@ class Player:
         if (quick := self._quickly_checked(obs)) is not None:
             return jax.tree.map(lambda x: x[0], self._to_world(self._acts(quick)))
         space = self._space
-        given = _as_arrays(space, critic_only_obs.without_entries(obs, self._spec.unseen))
+        given = _as_arrays(space, critic_only_obs.without_entries(obs, self._unread))
         parts = [self._seen(given)]
         several = self._kept is None and _array_shapes(parts[0]) != _space_shapes(space)
         if several and (rows := [self._seen(row) for row in _batch_rows(given)]):
@@ -119,7 +120,7 @@ class Player:
         if agents is not None and ALIVE in obs:
             empty &= np.asarray(obs[ALIVE], bool)[:, None]
         if empty.any():
-            at = np.argwhere(empty)[0]
+            at = np.argwhere(empty)[0].tolist()
             whose = f" to agent {agents.names[at[0]]}" if agents is not None else ""
             raise Mistake(
                 f"{describe_empty_choice(at[-1], sizes)}{whose}, so no action can be chosen in "

@@ -1,12 +1,17 @@
 """Independent PPO: whose reward is learned from, who is seen, and whom a mask binds."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+import sterling
 from sterling.algorithms.multi_agent import ippo
+from sterling.envs.probes.team_probe import PartingTeam
+from sterling.equations.returns import continues, gae
 from sterling.problem.agent_axis import Agents, joint
 from sterling.types import Record, Spec
 
@@ -92,3 +97,50 @@ def test_ippo_action_mask_applies_to_its_own_agent_alone(identity):
     state = made(masked=True, identity=identity)
     action, _ = ippo.act(state, obs, jax.random.key(1), True)
     assert [set(np.unique(action[:, agent])) for agent in range(3)] == [{0}, {1, 2}, {3}]
+
+
+def test_ippo_agent_cut_off_alone_bootstraps_from_its_last_observation():
+    alive = np.ones((LENGTH + 1, ENVS, 3), bool)
+    alive[2:, 0, 1] = False  # green is cut off by the step at time 1, in the first environment
+    alive[2:, 1, 0] = False  # red ends there, in the second
+    cut = np.zeros_like(alive)
+    cut[2, 0, 1] = True
+    batch = rollout(alive, np.zeros((LENGTH, ENVS), bool))
+    marked = jnp.asarray(cut.astype(np.int8))
+    batch = dataclasses.replace(
+        batch,
+        obs=batch.obs | {"truncated": marked[:-1]},
+        next_obs=batch.next_obs | {"truncated": marked[1:]},
+    )
+    rows = ippo.rows_per_agent(made(), batch)
+    green, red = 1, 3
+    for column in (green, red):
+        np.testing.assert_array_equal(rows.mask[:, column], [True, True, False, False])
+        assert bool(rows.last[1, column])
+    np.testing.assert_array_equal(rows.discount[:2, green], [1, 1])
+    np.testing.assert_array_equal(rows.discount[:2, red], [1, 0])
+    last_seen = rows.next_obs["observation"]["own"][1, green]
+    np.testing.assert_array_equal(last_seen, batch.next_obs["own"][1, 0, 1])
+    assert (np.asarray(rows.discount)[:, [0, 2, 4, 5]] == 1.0).all()
+    # a value v of that observation: r + v for green, r alone for red
+    value = jnp.full((LENGTH, 6), 7.0)
+    trace = continues(rows.last, rows.mask)
+    found = gae(rows.reward, rows.discount, 0.0 * value, value, trace, lam=1.0)
+    np.testing.assert_array_equal(found[1, jnp.array([green, red])], [101 + 7, 110])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ippo", "mappo"])
+def test_agents_that_leave_in_different_ways_have_known_values(name):
+    run = sterling.train(
+        name, "probe:parting-team", steps=40_000, envs=8, seeds=1, evaluate_episodes=0,
+        preset=False, gamma=0.8, lr=5e-3, length=16, minibatch=192, epochs=4, width=16,
+        normalise_obs=False, normalise_reward=False, reward="own",
+    )  # fmt: skip
+    solution = PartingTeam().solution(0.8)
+    np.testing.assert_allclose(solution.value, [[5.0, 1.0, 5.0]], rtol=1e-5)
+    obs = jax.tree.map(jnp.asarray, solution.obs)
+    found = jax.vmap(lambda state: run.agent.algorithm.value(state, obs))(run.agent.state)
+    np.testing.assert_allclose(found[0], solution.value, atol=0.3)
+    seen = {name: x[0] for name, x in solution.obs.items()}
+    assert run.policy({name: seen[name] for name in ("observation", "alive")}).shape == (3,)

@@ -87,6 +87,22 @@ def test_mappo_critic_input_joins_observations_of_all_agents():
     assert [x.shape for x in stated] == [(ENVS, 3, 5), (ENVS, 3, 3)]
 
 
+def test_mappo_agent_cut_off_alone_is_valued_where_it_still_was():
+    obs = seen((ENVS,))
+    gone = obs | {"alive": obs["alive"].at[0, 1].set(0.0)}
+    cut = gone | {"truncated": jnp.zeros((ENVS, 3)).at[0, 1].set(1.0)}
+    state = made()
+    first, second, third, there = mappo._critic_obs(state, cut)["whole"]
+    np.testing.assert_array_equal(second[0, 1], obs["x"][0, 1])  # to the agent itself
+    np.testing.assert_array_equal(second[0, 0], [0.0, 0.0])  # to one that goes on
+    np.testing.assert_array_equal(there[0], [[1, 0, 1], [1, 1, 1], [1, 0, 1]])
+    np.testing.assert_array_equal(first[0], [obs["x"][0, 0]] * 3)
+    np.testing.assert_array_equal(third[0], [obs["x"][0, 2]] * 3)
+    value, before, after = (np.asarray(mappo.value(state, each)) for each in (cut, obs, gone))
+    np.testing.assert_array_equal(value[0], [after[0, 0], before[0, 1], after[0, 2]])
+    np.testing.assert_array_equal(value[1], before[1])
+
+
 @pytest.mark.parametrize("identity", [True, False])
 def test_mappo_accepts_observations_that_are_no_dict(identity):
     spec = Spec(OWN, joint(spaces.Discrete(4), 3), ENVS, agents=Agents(NAMES))

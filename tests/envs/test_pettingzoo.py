@@ -104,6 +104,42 @@ def test_pettingzoo_truncated_agents_stay_alive_with_discount_one():
     np.testing.assert_array_equal(answers[3].obs["observation"][0, 0, :, 0], [1, 0, 3])
 
 
+class Dropped(Counters):
+    """Cuts red off after its first step, with or without a last observation, while others go on."""
+
+    def __init__(self, shown=True):
+        super().__init__(leave=9)
+        self.shown = shown
+
+    def step(self, actions):
+        obs, paid, ended, cut, infos = super().step(actions)
+        if self.time == 1:
+            cut["red"] = True
+            self.agents.remove("red")
+            obs = obs if self.shown else {name: x for name, x in obs.items() if name != "red"}
+        return obs, paid, ended, cut, infos
+
+
+def test_pettingzoo_agent_cut_off_alone_is_observed_once_more_and_marked():
+    _, obs, answers = lived(Dropped)
+    status = [[answer.obs[name][0, 0].tolist() for name in ("alive", "truncated")]
+              for answer in answers[:4]]  # fmt: skip
+    assert status == [
+        [[0, 1, 1], [1, 0, 0]], [[0, 1, 1], [0, 0, 0]],
+        [[0, 1, 1], [0, 0, 0]], [[0, 0, 0], [0, 0, 0]],
+    ]  # fmt: skip
+    seen = [answer.obs["observation"][0, 0, :, 0].tolist() for answer in answers[:3]]
+    assert seen == [[1, 2, 3], [0, 2, 3], [0, 2, 3]]
+    assert [answer.reward.item() for answer in answers[:2]] == [321.0, 320.0]
+    assert [answer.discount.item() for answer in answers[:4]] == [1, 1, 1, 0]
+    assert obs["truncated"][0, 0].tolist() == [0, 0, 0]
+
+
+def test_pettingzoo_agent_cut_off_without_its_last_observation_is_refused():
+    with pytest.raises(Mistake, match=r"step\(\) truncated agent red without an observation of it"):
+        HostWorld(lambda: Dropped(shown=False), (0,), 1, workers=0)
+
+
 def test_pettingzoo_action_masks_in_info_are_per_agent():
     spec, obs, _ = lived(lambda: Counters(told=True, leave=9), 1, (1, 2, 3))
     assert spec.obs["action_mask"].shape == (3, 4)

@@ -95,7 +95,9 @@ def test_check_finds_a_team_reward_that_is_not_the_sum():
     )
 
 
-@pytest.mark.parametrize("name", ["spread:2-agents-3x3", "probe:limits-team", "probe:hidden-team"])
+@pytest.mark.parametrize(
+    "name", ["spread:2-agents-3x3", "probe:limits-team", "probe:hidden-team", "probe:parting-team"]
+)
 def test_check_finds_nothing_in_native_multi_agent_environments(name):
     findings = list(check_environment(name, quick=True))
     assert wrong(findings) == []

@@ -9,6 +9,8 @@
 Each agent of each environment is treated as an environment of its own, and PPO learns from those.
 Rewards are the agent's own, or with ``reward="team"`` the sum over all agents. An agent that leaves
 (``alive`` in the observation) has terminated: its last discount is 0, and later rows are ignored.
+One that is cut off while others go on (``truncated``) leaves too, but its last discount is 1: it
+bootstraps from its last observation.
 Deviations from the paper: those of ppo.py; networks see only the current observation.
 Evidence: benchmarks/results/agents.md.
 """
@@ -28,7 +30,8 @@ from jaxtyping import Array, Bool, Float, Key
 from sterling.algorithms.online import ppo
 from sterling.field_types import OneOf
 from sterling.nets.obs_encoder import ACTION_MASK, without_mask
-from sterling.problem.agent_axis import ALIVE, REWARD, Agents
+from sterling.problem.agent_axis import ALIVE, REWARD, STATUS, TRUNCATED, Agents
+from sterling.problem.critic_only_obs import without_entries
 from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
 
 several_agents = True  # for environments with several agents
@@ -118,12 +121,13 @@ def rows_per_agent(
         return jnp.broadcast_to(x[..., None], (*x.shape, count))
 
     alive, next_alive = (alive_mask(obs, each(batch.mask)) for obs in (batch.obs, batch.next_obs))
+    discount = each(batch.discount) * next_alive.astype(jnp.float32)
     own = batch.extras[REWARD]
     rows = Record(
         observe(state, batch.obs),
         batch.action,
         own if state.config.reward == "own" else each(batch.reward),
-        each(batch.discount) * next_alive.astype(jnp.float32),
+        jnp.where(truncated_mask(batch.next_obs, next_alive), 1.0, discount),
         observe(state, batch.next_obs),
         each(batch.last) | ~next_alive,
         each(batch.mask) & alive,
@@ -139,6 +143,14 @@ def alive_mask(obs: Any, like: Bool[Array, "... agent"]) -> Bool[Array, "... age
     return jnp.ones_like(like)
 
 
+def truncated_mask(obs: Any, like: Bool[Array, "... agent"]) -> Bool[Array, "... agent"]:
+    """Return the mask of agents that the step before cut off while others go on; none if
+    observations have no ``truncated``."""
+    if isinstance(obs, dict) and TRUNCATED in obs:
+        return obs[TRUNCATED].astype(bool)
+    return jnp.zeros_like(like)
+
+
 def network_obs_space(one: spaces.Space[Any], agents: Agents, config: Config) -> spaces.Space[Any]:
     """Return the space of the networks' input for one agent."""
     if not config.identity:
@@ -151,8 +163,7 @@ def network_obs_space(one: spaces.Space[Any], agents: Agents, config: Config) ->
 
 def network_obs(state: State, obs: Any) -> Any:
     """Return the networks' input ``(..., agent, ...)``: observations with one-hot ``identity``."""
-    if isinstance(obs, dict):
-        obs = {name: x for name, x in obs.items() if name != ALIVE}
+    obs = without_entries(obs, STATUS)
     if not state.config.identity:
         return obs
     parts = without_mask(obs) if isinstance(obs, dict) else {"observation": obs}

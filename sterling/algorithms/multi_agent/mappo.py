@@ -5,12 +5,13 @@
     policy      pi(a_i | o_i, i),  one for all agents; i one-hot where ``identity`` says so
     value       V(s, o_i, i),      s the central state: ``unseen`` entries of the observation, such
                                    as its ``state``; without any, all agents' observations, 0 for
-                                   those that left, and which agents are present
+                                   those that left, and which agents are present (to one that was
+                                   cut off alone: itself, and those that were cut off with it)
     loss        PPO's (ppo.py) over the rows of all agents, advantages by the team's reward
 
 It is ippo.py with another critic, which is used only in learning: policies see neither s nor other
 agents' observations. Rewards are the sum over all agents, or with ``reward="own"`` each agent's
-own. As in ippo.py, an agent that leaves has terminated.
+own. As in ippo.py, an agent that leaves has terminated, unless it was cut off.
 Deviations from the paper: those of ppo.py, which normalises rewards by a running deviation instead
 of values; squared errors of values, not Huber's; networks see only the current observation; the
 critic sees all of s and o_i, where the paper's features for StarCraft drop duplicates; rows of an
@@ -36,7 +37,7 @@ from sterling.nets.mlp import MLP
 from sterling.nets.obs_encoder import ACTION_MASK, Encoder, leaf_spaces, without_mask
 from sterling.nets.optimiser import adam
 from sterling.nets.running_statistics import ObsNormaliser
-from sterling.problem.agent_axis import ALIVE, Agents
+from sterling.problem.agent_axis import ALIVE, STATUS, TRUNCATED, Agents
 from sterling.problem.critic_only_obs import without_entries
 from sterling.types import Action, Mistake, Obs, Record, Rollouts, Signals, Spec, config
 
@@ -154,28 +155,32 @@ def _critic_obs_space(spec: Spec, agents: Agents, config: Config) -> spaces.Spac
 
 def _critic_obs(state: State, obs: Any) -> Any:
     """Return the networks' input ``(..., agent, ...)``: ``own`` (the agent's observation),
-    ``whole`` (the critic's input, equal for all agents) and the action mask."""
+    ``whole`` (the critic's input, equal for all agents that were not cut off) and the action
+    mask."""
     own = ippo.network_obs(state, without_entries(obs, state.unseen))
     mask = {ACTION_MASK: own[ACTION_MASK]} if isinstance(own, dict) and ACTION_MASK in own else {}
     own = without_mask(own)
     first, kind = jax.tree.leaves(own)[0], state.nets.torso.kinds[0]
     lead = first.shape[: first.ndim - len(kind.shape)]  # the batch's axes, and that of agents
-    axis = len(lead) - 1
-    whole = tuple(
-        jnp.broadcast_to(jnp.expand_dims(x, axis), (*lead, *x.shape[axis:]))
-        for x in _global_parts(state, obs, lead)
-    )
-    return {"own": own, "whole": whole, **mask}
+    whole = _global_parts(state, obs, lead)
+    if isinstance(obs, dict) and TRUNCATED in obs:
+        cut = obs[TRUNCATED].astype(bool)
+        before = {**obs, ALIVE: jnp.maximum(obs[ALIVE], obs[TRUNCATED])}  # with those cut off
+        whole = [
+            jnp.where(cut.reshape(*lead, *(1,) * (x.ndim - len(lead))), y, x)
+            for x, y in zip(whole, _global_parts(state, before, lead), strict=True)
+        ]
+    return {"own": own, "whole": tuple(whole), **mask}
 
 
 def _global_parts(state: State, obs: Any, lead: tuple[int, ...]) -> list[Array]:
-    """Return the leaves of the critic's input ``whole``, without an axis of agents."""
+    """Return the leaves of the critic's input ``whole``, the same for all agents."""
     named = obs if isinstance(obs, dict) else {}
     if state.unseen:
         parts_found = jax.tree.leaves({name: named[name] for name in state.unseen})
     else:
         present = ippo.alive_mask(obs, jnp.ones(lead, bool))
-        parts = jax.tree.leaves(without_mask(without_entries(obs, (ALIVE,))))
+        parts = jax.tree.leaves(without_mask(without_entries(obs, STATUS)))
         masked = [
             jnp.where(present.reshape(*lead, *(1,) * (x.ndim - len(lead))), x, jnp.zeros_like(x))
             for x in parts
@@ -186,4 +191,8 @@ def _global_parts(state: State, obs: Any, lead: tuple[int, ...]) -> list[Array]:
             for agent in each
             for x in masked
         ]
-    return [*parts_found, named[ALIVE]] if ALIVE in named else parts_found
+    parts_found = [*parts_found, named[ALIVE]] if ALIVE in named else parts_found
+    axis = len(lead) - 1
+    return [
+        jnp.broadcast_to(jnp.expand_dims(x, axis), (*lead, *x.shape[axis:])) for x in parts_found
+    ]

@@ -32,6 +32,7 @@ from sterling.deploy.graph.sampled_reference import Drawn, evaluate_with_draws
 from sterling.envs.hosted.shared_memory import arrange_leaves, space_leaves
 from sterling.nets.action_heads import Actions
 from sterling.problem import critic_only_obs
+from sterling.problem.agent_axis import unread_entries
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake
 
@@ -110,7 +111,7 @@ class _Tracer:
         self.builder.like = values[0]
         values = world_conversion.agent_obs(self.builder, self.world, values)
         values = [self._narrow(each) for each in values]
-        seen = critic_only_obs.space_without(self.world.spec.obs, self.world.spec.unseen)
+        seen = critic_only_obs.space_without(self.world.spec.obs, unread_entries(self.world.spec))
         shapes = [self._shape(each.tensor.shape[1:], each.tensor.dtype) for each in values]
         return arrange_leaves(seen, iter(shapes)), values
 

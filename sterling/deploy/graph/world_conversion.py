@@ -18,6 +18,7 @@ from sterling.envs.hosted.action_bounds import is_bounded
 from sterling.envs.hosted.shared_memory import ACTION_MASK, space_leaves
 from sterling.envs.world_wrappers import Flatten
 from sterling.problem import critic_only_obs
+from sterling.problem.agent_axis import unread_entries
 from sterling.types import Mistake
 
 
@@ -35,7 +36,7 @@ def env_obs_space(world: Any) -> spaces.Space[Any]:
     for each in wrappers(world):
         if isinstance(each, (Flatten, FlattenActionMask)):
             space = each.world.spec.obs
-    return critic_only_obs.space_without(space, world.spec.unseen)
+    return critic_only_obs.space_without(space, unread_entries(world.spec))
 
 
 def env_action_space(world: Any) -> spaces.Space[Any]:
@@ -59,12 +60,12 @@ def to_env_obs(world: Any, obs: Any) -> Any:
             space = inner.spec.obs[ACTION_MASK]
             mask = np.asarray(obs[ACTION_MASK]).reshape(space.shape).astype(space.dtype)
             obs = {**obs, ACTION_MASK: mask}
-    return critic_only_obs.without_entries(obs, world.spec.unseen)
+    return critic_only_obs.without_entries(obs, unread_entries(world.spec))
 
 
 def agent_obs(builder: GraphBuilder, world: Any, leaves: list[Value]) -> list[Value]:
     """Convert the leaves of the environment's observation to those that the agent sees."""
-    seen = critic_only_obs.space_without(world.spec.obs, world.spec.unseen)
+    seen = critic_only_obs.space_without(world.spec.obs, unread_entries(world.spec))
     given = env_obs_space(world)
     paths = zip(space_leaves(given), space_leaves(seen), leaves, strict=True)
     return [

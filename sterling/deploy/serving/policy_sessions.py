@@ -19,6 +19,7 @@ from sterling.deploy.graph.world_conversion import env_action_space, env_obs_spa
 from sterling.envs.hosted.shared_memory import arrange_leaves, cast_observations, space_leaves
 from sterling.experience import acting
 from sterling.problem import critic_only_obs
+from sterling.problem.agent_axis import unread_entries
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake, Step
 
@@ -51,7 +52,7 @@ class PolicySessions:
         self.recurrent = hasattr(run.agent.algorithm, "memory")
         self.space = env_obs_space(self.world)
         self._agent_space = critic_only_obs.space_without(
-            self.world.spec.obs, self.world.spec.unseen
+            self.world.spec.obs, unread_entries(self.world.spec)
         )
         self._count = itertools.count()
         self._pasts: collections.OrderedDict[str, Past] = collections.OrderedDict()

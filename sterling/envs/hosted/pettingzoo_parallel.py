@@ -21,7 +21,7 @@ from sterling.envs.hosted.shared_memory import (
     space_leaves,
 )
 from sterling.problem.action_choices import mask_size
-from sterling.problem.agent_axis import ALIVE, joint
+from sterling.problem.agent_axis import STATUS, joint
 from sterling.problem.critic_only_obs import STATE
 
 
@@ -62,8 +62,9 @@ class JointEnv(gymnasium.Env[Any, Any]):
     The observation is a dict: what the agents observe (``observation``, unless that is a dict
     itself), ``alive``, which agents are still there, and ``action_mask`` if agents are told their
     allowed actions, in their observation or in ``info``. For an agent that has left all else is 0,
-    and its action is ignored. The episode ends when no agent is left. It is truncated if the last
-    agents were truncated; their last observation has them alive.
+    and its action is ignored. An agent that is truncated while others go on leaves, but is marked
+    in ``truncated`` and observed once more. The episode ends when no agent is left. It is truncated
+    if the last agents were truncated; their last observation has them alive.
 
     Shorter vectors are padded with zeros, and smaller numbers of choices with choices that
     ``action_mask`` forbids. Agents whose spaces differ in another way are refused.
@@ -104,7 +105,7 @@ class JointEnv(gymnasium.Env[Any, Any]):
         joint_parts = {name: joint(part, len(self.names)) for name, part in parts.items()}
         if self._adds_mask:
             joint_parts[ACTION_MASK] = spaces.MultiBinary((len(self.names), self._choices))
-        joint_parts[ALIVE] = spaces.MultiBinary(len(self.names))
+        joint_parts |= {name: spaces.MultiBinary(len(self.names)) for name in STATUS}
         self.unseen = (STATE,) if stateful else ()
         if stateful:
             joint_parts[STATE] = _state_space(env, joint_parts)
@@ -116,7 +117,7 @@ class JointEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
         obs, infos = self.env.reset(seed=seed, options=options)
-        return self._observe(obs, infos, set(self.env.agents)), {}
+        return self._observe(obs, infos, set(self.env.agents), set()), {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step all agents that are still there."""
@@ -133,7 +134,12 @@ class JointEnv(gymnasium.Env[Any, Any]):
         remaining = {agent for agent in present if not (ended.get(agent) or cut.get(agent))}
         truncated = {agent for agent in present if cut.get(agent) and not ended.get(agent)}
         over = not remaining
-        obs = self._observe(obs, infos, truncated if over else remaining)
+        alive, cut = (truncated, set[Any]()) if over else (remaining, truncated)
+        if lacking := [agent for agent in self._agents if agent in truncated - set(obs)]:
+            raise ContractViolation(
+                f"step() truncated agent {lacking[0]} without an observation of it. Give its last"
+            )
+        obs = self._observe(obs, infos, alive, cut)
         return obs, reward, over and not truncated, over and bool(truncated), {}
 
     def render(self) -> Any:
@@ -144,16 +150,17 @@ class JointEnv(gymnasium.Env[Any, Any]):
         """Close the environment."""
         self.env.close()
 
-    def _observe(self, obs: Any, infos: Any, alive: set[Any]) -> dict[str, Any]:
-        """Build the joint observation of all agents."""
-        rows = [obs.get(agent) if agent in alive else None for agent in self._agents]
+    def _observe(self, obs: Any, infos: Any, alive: set[Any], cut: set[Any]) -> dict[str, Any]:
+        """Build the joint observation of all agents; those ``cut`` off have just left."""
+        rows = [obs.get(agent) if agent in alive | cut else None for agent in self._agents]
         made: dict[str, Any] = {}
         for name, part in self._agent_space.spaces.items():
             each = [row if row is None or self._wrap else row[name] for row in rows]
             made[name] = _stack_observations(part, each)
         if self._adds_mask:
             made[ACTION_MASK] = self._joint_mask(infos, alive)
-        made[ALIVE] = np.array([agent in alive for agent in self._agents], np.int8)
+        for name, marked in zip(STATUS, (alive, cut), strict=True):
+            made[name] = np.array([agent in marked for agent in self._agents], np.int8)
         if self.unseen:
             made[STATE] = self.env.state()
         return made

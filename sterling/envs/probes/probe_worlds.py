@@ -21,7 +21,7 @@ whose reward is 1 - (action - target)^2. Each but the last also exists as ``...-
 reports a channel ``cost``, 1 a step, and as ``...-team``, with three agents (``team_probe.py``).
 Other probes have files of their own: goals ``goal_probe.py``, levels ``level_probe.py``, two
 objectives ``objectives_probe.py``, two sides that move in turn ``turn_probe.py``, entries that only
-critics get ``unseen_probe.py``.
+critics get ``unseen_probe.py``, agents that leave in several ways (parting-team) ``team_probe.py``.
 
 In constraint, which lasts one step, action 1 pays 1 and costs u, action 0 neither. The observation
 is 2 u - 1 with u uniform in [0, 1]: the best policy under a limit d takes what costs less than
@@ -44,7 +44,7 @@ from gymnasium import spaces
 from jaxtyping import Array, Float, Int, Key, Num
 
 from sterling.envs.probes import goal_probe, level_probe, objectives_probe, turn_probe, unseen_probe
-from sterling.envs.probes.team_probe import ProbeTeam
+from sterling.envs.probes.team_probe import PARTING, PartingTeam, ProbeTeam
 from sterling.problem.channels import Channel
 
 CUT_AFTER = 4  # steps: if truncation counts as an end, values are <= 4, far from 1/(1 - gamma)
@@ -201,6 +201,7 @@ OTHER_PROBES: dict[str, Callable[[str], Any]] = {  # the probes of other files -
     **dict.fromkeys(level_probe.NAMES, level_probe.make_level_probe),
     **dict.fromkeys(objectives_probe.NAMES, objectives_probe.make_objectives_probe),
     **dict.fromkeys(turn_probe.NAMES, turn_probe.make_turn_probe),
+    PARTING: lambda name: PartingTeam(),
     **dict.fromkeys(unseen_probe.NAMES, unseen_probe.make_hidden_probe),
 }
 

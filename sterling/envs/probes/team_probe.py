@@ -4,6 +4,10 @@ So each agent must find what the single agent of that probe must find, whatever 
 learner that mixes agents up, learns from another agent's reward, or takes an agent that has left
 for one that stays, finds something else. In ``limits`` agents leave after one step while others
 stay.
+
+  parting       every agent is paid 1 a step. ``left`` is cut off alone after two steps, ``middle``
+                ends after one, and the episode is cut after four: only ``middle`` is worth 1, the
+                others are worth 1 for ever, 1/(1 - gamma)
 """
 
 from __future__ import annotations
@@ -16,14 +20,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Array, Bool, Float, Key, Num, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, Num, PyTree
 
 from sterling import random_keys
 from sterling.envs.traced_world import tree_where
-from sterling.problem.agent_axis import ALIVE, joint
+from sterling.problem.agent_axis import ALIVE, TRUNCATED, joint
 from sterling.types import Obs
 
 AGENT_NAMES = ("left", "middle", "right")
+PARTING = "parting-team"
+PARTING_STEPS = (2, 1, 4)  # after which each agent of ``parting`` is gone
 GONE_OBSERVATION = 50.0  # the observation of an agent that has left: never to be learned from
 
 
@@ -87,3 +93,46 @@ class ProbeTeam:
         action = None if alone.action is None else each(alone.action)
         obs = {"observation": each(alone.obs), ALIVE: alive}
         return TeamSolution(obs, each(alone.value), action)
+
+
+class PartingTeam:
+    """Three agents who leave in three ways, as a :class:`sterling.envs.traced_world.Task`."""
+
+    agents = AGENT_NAMES
+
+    def __init__(self) -> None:
+        count = len(AGENT_NAMES)
+        one = spaces.Box(-GONE_OBSERVATION, GONE_OBSERVATION, (1,), np.float32)
+        status = dict.fromkeys((ALIVE, TRUNCATED), spaces.MultiBinary(count))
+        self.obs = spaces.Dict({"observation": joint(one, count), **status})
+        self.action = joint(spaces.Discrete(2), count)
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Int[Array, ""], Obs]:
+        """Start with all agents."""
+        time = jnp.zeros((), jnp.int32)
+        return time, self._observe(time)
+
+    def step(
+        self, time: Int[Array, ""], action: Int[Array, "agent"], key: Key[Array, ""]
+    ) -> tuple[Any, ...]:
+        """Pay those that are there."""
+        paid = (time < jnp.array(PARTING_STEPS)).astype(jnp.float32)
+        after = time + 1
+        over = after >= max(PARTING_STEPS)
+        return after, self._observe(after), paid, jnp.zeros((), bool), over
+
+    def solution(self, gamma: float) -> TeamSolution:
+        """Return what each agent must find at an episode's start."""
+        forever = 1.0 / (1.0 - gamma)
+        obs = jax.tree.map(lambda x: np.asarray(x)[None], self._observe(jnp.zeros((), jnp.int32)))
+        return TeamSolution(obs, np.array([[forever, 1.0, forever]], np.float32), None)
+
+    def _observe(self, time: Int[Array, ""]) -> Obs:
+        """Show 0 to those that are there or have just been cut off."""
+        steps = jnp.array(PARTING_STEPS)
+        is_cut = jnp.array([True, False, False]) & (time == steps)
+        # the last agent is cut off with the episode, so it stays
+        alive = (time < steps) | (steps == max(PARTING_STEPS))
+        seen = jnp.where(alive | is_cut, 0.0, GONE_OBSERVATION)[:, None]
+        status = {ALIVE: alive.astype(jnp.int8), TRUNCATED: is_cut.astype(jnp.int8)}
+        return {"observation": seen, **status}
