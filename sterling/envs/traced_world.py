@@ -52,8 +52,8 @@ class Task(Protocol):
     agents (``sterling.problem.agent_axis.joint``), and its reward has one entry per agent. The
     world's reward is their sum. An entry ``alive`` of the observation is 0 for an agent that leaves
     before the episode is over, and an entry ``truncated`` is 1 once if the step cut that agent off,
-    in which case the observation still shows its last. A task with goals offers ``judge(achieved, desired) -> (reward,
-    discount)``: see ``problem/goal_obs.py``.
+    in which case the observation still shows its last. A task with goals offers ``judge(achieved,
+    desired) -> (reward, discount)``: see ``problem/goal_obs.py``.
 
     A task that observes a dict may name in ``unseen`` the entries that critics may get and policies
     do not, as ``("state",)``: see ``problem/critic_only_obs.py``. They have no axis of agents.
