@@ -242,6 +242,13 @@ def to_stored_action(space: Space, action: np.ndarray) -> np.ndarray:
     return np.asarray(action).astype(space.dtype)
 
 
+def fits_float32(array: np.ndarray) -> np.ndarray:
+    """Return which numbers are finite as float32: neither NaN nor infinite, nor too large."""
+    largest = np.finfo(np.float32).max if array.dtype == np.float64 else np.inf
+    finite: np.ndarray = np.isfinite(array) & (np.abs(array) <= largest)
+    return finite
+
+
 def to_32_bits(array: np.ndarray) -> np.ndarray:
     """Convert an array to at most 32 bits, as JAX stores numbers; float16 becomes float32."""
     kinds = {"f": np.float32, "i": np.int32, "u": np.uint32}

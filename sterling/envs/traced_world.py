@@ -253,6 +253,8 @@ def check_reported(channels: dict[str, Channel], answer: Any = None) -> dict[str
             f"{', '.join(channels) or 'no channels'}. Return a dict of exactly the "
             "declared channels as the sixth value."
         )
+    if wrong := [name for name in channels if jnp.iscomplexobj(answer[name])]:
+        raise Mistake(f"Channel {wrong[0]!r} holds complex numbers. Report real ones.")
     made = {name: jnp.asarray(answer[name], jnp.float32) for name in channels}
     for name, value in made.items():
         if value.shape != channels[name].shape:

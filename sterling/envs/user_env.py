@@ -185,6 +185,8 @@ def check_task(task: Task, name: str) -> None:
         if getattr(value, "shape", None) != wanted:
             count = f"one number for each of {len(agents or ())} agents" if wanted else "one number"
             raise Mistake(f"{name}: step must return {count} as {part}; got {value}")
+        if part == "reward" and jax.numpy.issubdtype(value.dtype, jax.numpy.complexfloating):
+            raise Mistake(f"{name}: step must return a real reward; got {value.dtype}")
         if part != "reward" and value.dtype != bool:
             raise Mistake(f"{name}: step must return a bool as {part}; got {value.dtype}")
 

@@ -30,13 +30,16 @@ OUTSIDE_SPACE, OUTSIDE_BY_ROUNDING = (
 
 
 def find_non_finite(dataset: Dataset, block: Block, before: int) -> Iterator[Finding]:
-    """Find NaN and infinity; report the first of each column in each episode."""
+    """Find NaN, infinity and what float32 does not hold; report the first of each column in each
+    episode."""
     for name, array in block.arrays.items():
         if array.dtype.kind != "f":
             continue
-        bad = np.asarray(~np.isfinite(array).reshape(len(array), -1).all(1))
+        # infos are not learned from, so they are not cast to 32 bits
+        finite = np.isfinite if name.startswith("info/") else space_json.fits_float32
+        bad = np.asarray(~finite(array).reshape(len(array), -1).all(1))
         for episode, step, count in first_bad_steps(block, name, bad):
-            message = f"{name} holds NaN or infinity ({count} of its entries)"
+            message = f"{name} holds NaN or infinity in float32 ({count} of its entries)"
             fix = "" if name.startswith("info/") else DROP_STEPS
             yield Finding("error", "nan", message, before + episode, step, fix)
 

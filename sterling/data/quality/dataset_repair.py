@@ -139,7 +139,7 @@ def _usable_rows(dataset: Dataset, episode: Block) -> Bool[np.ndarray, "row"]:
     for name, array in episode.arrays.items():
         if array.dtype.kind != "f" or name.startswith("info/"):
             continue
-        finite = np.asarray(np.isfinite(array).reshape(len(array), -1).all(1))
+        finite = np.asarray(space_json.fits_float32(array).reshape(len(array), -1).all(1))
         good &= finite[:-1] & finite[1:] if is_per_observation(name) else finite
     for name, part in space_json.column_spaces("action", dataset.action_space).items():
         if not isinstance(part, gym_spaces.Box):

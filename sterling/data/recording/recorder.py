@@ -12,7 +12,7 @@ import numpy as np
 
 from sterling.data.dataset_metadata import Facts, Source, check_reference_scores
 from sterling.data.recording.recording_folder import RecordingFolder, episode_block
-from sterling.data.space_json import Space, column_spaces
+from sterling.data.space_json import Space, column_spaces, fits_float32
 from sterling.envs.hosted.shared_memory import space_leaves
 from sterling.types import Mistake
 
@@ -159,7 +159,12 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def _one_number(reward: Any) -> np.ndarray:
-    made = np.asarray(reward, np.float32)
+    given = np.asarray(reward)
+    if given.dtype.kind not in "biuf":
+        raise Mistake(f"a reward must be a real number to be recorded; got {reward!r:.60}")
+    if not fits_float32(given).all():
+        raise Mistake(f"a reward must be finite in float32 to be recorded; got {reward!r:.60}")
+    made = given.astype(np.float32)
     if made.size != 1:
         raise Mistake(f"a reward must be one number to be recorded; got {reward!r:.60}")
     return made.reshape(())

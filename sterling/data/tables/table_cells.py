@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -36,12 +37,16 @@ def to_numbers(cells: Any) -> Float[np.ndarray, "row *number"]:
         if cells.dtype.kind == "m":
             return cells.astype("timedelta64[ns]").astype(np.int64) / 1e9
     try:
-        return np.array(cells, np.float64)
-    except (ValueError, TypeError):  # missing cells, flags or texts
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)
+            return np.array(cells, np.float64)
+    except (ValueError, TypeError, np.exceptions.ComplexWarning):  # missing, flags, texts, complex
         return np.array([_to_number(cell, row) for row, cell in enumerate(cells)], np.float64)
 
 
 def _to_number(cell: Any, row: int) -> float:
+    if isinstance(cell, (complex, np.complexfloating)):
+        raise NotANumber(row, cell)
     if not isinstance(cell, str):
         try:
             return float("nan") if cell is None else float(cell)

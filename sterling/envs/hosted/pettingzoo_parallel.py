@@ -18,6 +18,7 @@ from sterling.envs.hosted.shared_memory import (
     OBSERVATION,
     ContractViolation,
     arrange_leaves,
+    read_numbers,
     space_leaves,
 )
 from sterling.problem.action_choices import mask_size
@@ -129,7 +130,7 @@ class JointEnv(gymnasium.Env[Any, Any]):
         }
         obs, rewards, ended, cut, infos = self.env.step(actions)
         reward = np.array(
-            [float(rewards.get(agent, 0.0)) if agent in present else 0.0 for agent in self._agents]
+            [_read_reward(rewards, agent) if agent in present else 0.0 for agent in self._agents]
         )
         remaining = {agent for agent in present if not (ended.get(agent) or cut.get(agent))}
         truncated = {agent for agent in present if cut.get(agent) and not ended.get(agent)}
@@ -188,6 +189,17 @@ class JointEnv(gymnasium.Env[Any, Any]):
         return made
 
 
+def _read_reward(rewards: Any, agent: Any) -> float:
+    """Return an agent's reward, 0 if it gets none."""
+    reward = read_numbers(rewards.get(agent, 0.0), f"step() returned to agent {agent} the reward")
+    if reward.size != 1:
+        raise ContractViolation(
+            f"step() returned to agent {agent} a reward of shape {reward.shape}. Give each agent "
+            "one number"
+        )
+    return float(reward.item())
+
+
 def _state_space(env: Any, beside: Any) -> spaces.Space[Any]:
     """Return the space of the environment's ``state()``; raises :class:`ContractViolation` if there
     is none."""
@@ -210,6 +222,11 @@ def _stack_observations(space: spaces.Space[Any], rows: list[Any]) -> Any:
         for number, row in enumerate(rows):
             if row is not None:
                 value = np.asarray(functools.reduce(lambda inside, key: inside[key], path, row))
+                if value.dtype.kind not in ("biuf" if np.dtype(leaf.dtype).kind == "f" else "biu"):
+                    raise ContractViolation(
+                        f"an agent observes {value.dtype}, but its observation_space says "
+                        f"{leaf.dtype}"
+                    )
                 inside: Any = (number, *(slice(0, size) for size in value.shape))
                 whole[inside] = value
         made.append(whole)

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from sterling.envs.hosted.shared_memory import ContractViolation, EnvDescription, SharedArrays
+from sterling.envs.hosted.shared_memory import (
+    LARGEST_NUMBER,
+    ContractViolation,
+    EnvDescription,
+    SharedArrays,
+    read_numbers,
+)
 from sterling.problem.agent_axis import REWARD
 
 OBJECTIVES = "objectives"  # the channel of a vector reward
@@ -60,7 +66,13 @@ def write_step(
             f"step() returned a reward of shape {np.shape(reward)}, unlike the first step's. "
             "Return the same shape at every step"
         )
-    shared["reward"][index] = np.dot(reward, weights) if weights else reward
+    total = np.dot(reward, weights) if weights else reward
+    if not abs(total) <= LARGEST_NUMBER:
+        raise ContractViolation(
+            f"the weighted sum of the reward {reward} is {total:.4g}, beyond the "
+            f"{LARGEST_NUMBER:.3g} of float32. Give smaller rewards"
+        )
+    shared["reward"][index] = total
     for number, (name, entries) in enumerate(description.channels):
         is_reward = bool(weights) and name == (REWARD if description.agents else OBJECTIVES)
         shared["missing"][index, number] = not is_reward and name not in info
@@ -76,14 +88,9 @@ def write_step(
 
 
 def _channel_array(name: str, value: Any) -> np.ndarray:
-    try:
-        array = np.asarray(value, np.float32)
-    except (TypeError, ValueError):
+    array = read_numbers(value, f"info[{name!r}] is").astype(np.float32)
+    if array.ndim > 1:
         raise ContractViolation(
             f"info[{name!r}] is {value!r:.60}. A channel must be a number or a vector of numbers"
-        ) from None
-    if array.ndim > 1 or not np.isfinite(array).all():
-        raise ContractViolation(
-            f"info[{name!r}] is {value!r:.60}. Give a finite number or a vector of them"
         )
     return array

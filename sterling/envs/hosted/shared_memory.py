@@ -21,6 +21,8 @@ from gymnasium import spaces
 SKIP, STEP, RESET, BUILD = range(4)  # orders; BUILD makes a new, seeded environment
 ACTION_MASK, OBSERVATION = "action_mask", "observation"  # entries of a masked observation
 
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
+
 SharedArrays = dict[str, np.ndarray]
 LeafPath = tuple[Any, ...]
 # the ``info`` entries to report as channels, and the weights of a vector reward
@@ -33,6 +35,23 @@ class ContractViolation(Exception):
 
 class NotGymnasiumEnv(ContractViolation):
     """A factory returned something that is not a Gymnasium environment."""
+
+
+def read_numbers(value: Any, what: str) -> np.ndarray:
+    """Return real numbers as float64; raise :class:`ContractViolation`, which begins with ``what``,
+    for anything else, and for numbers that float32 does not hold."""
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind in "cUSMm":  # complex numbers, texts, dates
+            raise TypeError
+        numbers = given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ContractViolation(f"{what} {value!r:.60}. Give real numbers") from None
+    if not np.isfinite(numbers).all():
+        raise ContractViolation(f"{what} {value!r:.60}. Give finite numbers")
+    if (np.abs(numbers) > LARGEST_NUMBER).any():
+        raise ContractViolation(f"{what} {value!r:.60}, beyond the {LARGEST_NUMBER:.3g} of float32")
+    return numbers
 
 
 class EnvDescription(NamedTuple):

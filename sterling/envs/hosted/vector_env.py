@@ -30,6 +30,7 @@ from sterling.envs.compiled.envpool_env import env_seed
 from sterling.envs.hosted.action_bounds import agent_action_space, to_env_action
 from sterling.envs.hosted.shared_memory import (
     ACTION_MASK,
+    LARGEST_NUMBER,
     cast_observations,
     plain_space,
     space_leaves,
@@ -105,7 +106,7 @@ class VectorWorld:
         obs = jax.tree.map(np.array, obs)  # a copy: the environment may reuse its arrays
         if self._mode is AutoresetMode.SAME_STEP and ended.any():
             self._put_final_observations(obs, ended, info)
-        reward = np.asarray(reward, np.float32)
+        reward = self._checked_rewards(np.asarray(reward))
         score = None
         if self._mode is not AutoresetMode.NEXT_STEP:
             counted = np.where(resetting, np.float32(0.0), reward + self._masked_reward)
@@ -163,6 +164,19 @@ class VectorWorld:
             parts = jax.tree.leaves(final[row] if is_list else final)
             for array, part in zip(whole, parts, strict=True):
                 array[row] = part if is_list else part[row]
+
+    def _checked_rewards(self, reward: np.ndarray) -> np.ndarray:
+        """Return the rewards as float32, NaN and infinity included; raise Mistake for numbers that
+        float32 does not hold, and for complex ones."""
+        wrong = np.isfinite(reward) & (np.abs(reward) > LARGEST_NUMBER)
+        wrong |= np.iscomplexobj(reward)
+        if np.any(wrong):
+            first = reward.ravel()[np.argmax(wrong)]
+            raise Mistake(
+                f"Environment {self.name}: step() returned the reward {first!r}. Give real numbers "
+                f"of at most {LARGEST_NUMBER:.3g}."
+            )
+        return reward.astype(np.float32)
 
     def _refuse_mask(self, info: Any) -> None:
         """Raise Mistake for masks that are not observed: they would be ignored."""

@@ -19,6 +19,7 @@ from sterling.envs.hosted import pettingzoo_parallel, reported_channels, reporte
 from sterling.envs.hosted.shared_memory import (
     ACTION_MASK,
     BUILD,
+    LARGEST_NUMBER,
     OBSERVATION,
     SKIP,
     STEP,
@@ -28,6 +29,7 @@ from sterling.envs.hosted.shared_memory import (
     SharedArrays,
     arrange_leaves,
     plain_space,
+    read_numbers,
     space_leaves,
 )
 from sterling.envs.padding.padded_observations import check_is_padded, unpadded_space
@@ -232,17 +234,12 @@ def check_step_result(answer: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]
         said = "It must return (obs, reward, terminated, truncated, info)"
         raise ContractViolation(f"step() returned {_describe(answer)}. {said}")
     obs, reward, terminated, truncated, info = answer
-    if not isinstance(reward, float) and (np.ndim(reward) > 1 or np.shape(reward) in {(0,), (1,)}):
-        said = "Return a number, or a vector with one number for each of several objectives"
-        raise ContractViolation(f"step() returned a reward of shape {np.shape(reward)}. {said}")
-    try:
-        reward = np.asarray(reward, float) if np.ndim(reward) else float(reward)
-    except (TypeError, ValueError):
-        raise ContractViolation(
-            f"step() returned the reward {reward!r:.60}. Return a number"
-        ) from None
-    if not np.isfinite(reward).all():
-        raise ContractViolation(f"step() returned the reward {reward}")
+    if not isinstance(reward, float) or not abs(reward) <= LARGEST_NUMBER:
+        reward = read_numbers(reward, "step() returned the reward")
+        if reward.ndim > 1 or reward.shape in {(0,), (1,)}:
+            said = "Return a number, or a vector with one number for each of several objectives"
+            raise ContractViolation(f"step() returned a reward of shape {reward.shape}. {said}")
+        reward = reward if reward.ndim else float(reward)
     return obs, reward, bool(terminated), bool(truncated), info
 
 
