@@ -149,8 +149,7 @@ def act_by_values(
     """Return what ``act`` returns, given Q of every action. Here, in ``act``, ``log_prob``,
     ``value``, ``descend_q`` and ``epsilon`` ``state`` may be the State of any algorithm that has
     the fields of this one which they read."""
-    actions = state.net.actions
-    q = mask_forbidden(q, obs, actions.sizes)
+    actions, q = state.net.actions, mask_forbidden(q, obs, state.net.actions.sizes)
     greedy = actions.distribution(q).mode()
     if not explore:
         return greedy, {}
@@ -171,8 +170,7 @@ def greedy_log_prob(
     actions: Actions, q: Float[Array, "env actions"], obs: Obs, action: Action
 ) -> Float[Array, "env"]:
     """Return what ``log_prob`` returns, given Q of every action."""
-    q = mask_forbidden(q, obs, actions.sizes)
-    same = action == actions.distribution(q).mode()
+    same = action == actions.distribution(mask_forbidden(q, obs, actions.sizes)).mode()
     return jnp.where(same.all(-1) if actions.kind == "multi" else same, 0.0, -jnp.inf)
 
 
@@ -236,8 +234,7 @@ def loss(
 def mask_forbidden(
     q: Float[Array, "... actions"], obs: Obs, sizes: tuple[int, ...]
 ) -> Float[Array, "... actions"]:
-    """Return Q with a very low value for the options, of choices among ``sizes``, that the
-    observation's mask forbids."""
+    """Return Q with a very low value for what the mask forbids, of choices among ``sizes``."""
     mask = action_mask(obs, sizes)
     return q if mask is None else jnp.where(mask, q, FORBIDDEN_LOGIT)
 

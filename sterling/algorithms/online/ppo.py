@@ -232,14 +232,13 @@ def gradient_step(
 def rollout_rows(state: State, batch: Record, reward: Float[Array, "time env"]) -> dict[str, Any]:
     """Return the rollout as flat rows with values, advantages and normalised observations. A row's
     ``next_obs`` is the next row's ``obs``, so values are computed once per row."""
-    config, nets = state.config, state.nets
+    config, nets, sizes = state.config, state.nets, state.nets.actions.sizes
     obs = state.obs_statistics(all_observations(batch))
     values = nets.value(nets.torso(obs))[..., 0]
     discount, trace = config.gamma * batch.discount, continues(batch.last, batch.mask)
     advantage = gae(reward, discount, values[:-1], values[1:], trace, lam=config.gae_lambda)
     rows = {
-        "allowed": action_mask(batch.obs, nets.actions.sizes),
-        "obs": jax.tree.map(lambda x: x[:-1], obs),
+        **{"allowed": action_mask(batch.obs, sizes), "obs": jax.tree.map(lambda x: x[:-1], obs)},
         "action": nets.actions.flat(batch.action),
         "log_prob": batch.extras["log_prob"],
         "value": values[:-1],

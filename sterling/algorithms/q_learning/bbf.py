@@ -192,8 +192,7 @@ def init(key: Key[Array, ""], spec: Spec, config: Config) -> State:
 def act(
     state: State, obs: Obs, key: Key[Array, ""], explore: bool
 ) -> tuple[Action, dict[str, Array]]:
-    """Return the target network's best action; with ``explore`` and probability epsilon a random
-    allowed one."""
+    """Return the best action by Q'; with ``explore`` and probability epsilon a random one."""
     q = c51.q_values(state.target(obs), state.config)
     return dqn.act_by_values(state, q, obs, key, explore)
 
