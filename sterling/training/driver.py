@@ -1,7 +1,5 @@
-"""Drive a run on the host: phases, rows of metrics, checkpoints, evaluations, signals.
-
-The training loop itself is in loop.py.
-"""
+"""Drive a run on the host: phases, rows of metrics, checkpoints, evaluations, signals; the training
+loop itself is in loop.py."""
 
 from __future__ import annotations
 
@@ -34,6 +32,7 @@ from sterling.training.phases.phase_change import build_in_phase, check_phases, 
 from sterling.training.phases.phase_sequence import PlannedPhase, plan_phases, saved_phase
 from sterling.training.runtime.divergence import describe_failures, stop_diverged_seeds
 from sterling.training.runtime.log_interval import LogInterval
+from sterling.training.runtime.mask_notice import MaskNotice
 from sterling.training.runtime.resumable_exit import exit_resumable
 from sterling.training.runtime.signals import Interrupt
 from sterling.training.runtime.timing import Clock
@@ -66,7 +65,7 @@ class Driver:
         self.parts, self.phase = plan_phases(settings), saved_phase(meta, settings)
         self.evaluation = PeriodicEvaluation(settings, meta, path)
         self.steering = Steering(settings, callbacks, agreement or ProcessAgreement(), meta)
-        self._last_iteration = self.parts[-1].end
+        self._last_iteration, self._mask_notice = self.parts[-1].end, MaskNotice(settings.name)
         self._save_time, self.saved = time.monotonic(), resume_from is not None  # at the last save
         self._interval = LogInterval(meta.get("lap"))
         self._visits, self.clock = Visits(meta), Clock(meta)
@@ -253,7 +252,9 @@ class Driver:
         """Return the columns of progress, speed and training episodes."""
         place, speed = (self.parts, self.phase, self.iteration), self._interval.speed
         row = run_progress.progress_columns(self.settings, *place, speed)
-        return row | metric_rows.training_columns(jax.device_get(self.run.source.tally), self.alive)
+        tally = jax.device_get(self.run.source.tally)
+        self._mask_notice.print_once(self.run.source, tally, self.step)
+        return row | metric_rows.training_columns(tally, self.alive)
 
     def _end_interval(self) -> dict[str, Any]:
         """Return the columns of time, learning and failures, and begin the next interval."""

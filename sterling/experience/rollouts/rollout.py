@@ -17,6 +17,7 @@ from sterling.actor import Actor, Past
 from sterling.experience import acting
 from sterling.experience.batch_draws import NoVisits, PreparedBatches
 from sterling.experience.rollouts import episode_totals
+from sterling.experience.rollouts.empty_choices import find_empty_choice, has_mask
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.experience.rollouts.episode_totals import Totals
 from sterling.problem.channels import Channel
@@ -65,7 +66,7 @@ class Rollout(NoVisits, eqx.Module):
         start = named.fold_each(keys, "memory")
         space = world.spec.action
         begun = None if actor is None else acting.initial_past(actor, space, shape, start)
-        return cls(world, length, state, obs, episode, Tally.empty(world.seeds, channels), begun)
+        return cls(world, length, state, obs, episode, _empty_tally(world), begun)
 
     @property
     def traced(self) -> bool:
@@ -83,9 +84,7 @@ class Rollout(NoVisits, eqx.Module):
 
     def reset_statistics(self) -> Rollout:
         """Return the source with an empty tally."""
-        return dataclasses.replace(
-            self, tally=Tally.empty(self.world.seeds, self.world.spec.channels)
-        )
+        return dataclasses.replace(self, tally=_empty_tally(self.world))
 
     def to_checkpoint(self) -> Rollout:
         """Return the part that a checkpoint saves.
@@ -157,6 +156,10 @@ class Rollout(NoVisits, eqx.Module):
             source, jax.tree.map(lambda *parts: np.stack(parts), *rows)
         )
         return source, dataclasses.replace(record, start=self.past)
+
+
+def _empty_tally(world: World) -> Tally:
+    return Tally.empty(world.seeds, world.spec.channels, has_mask(world.spec))
 
 
 Choice = tuple[Action, PyTree, dict[str, Array], Key[Array, "seed"]]
@@ -236,7 +239,11 @@ def _record_step(
         ended,
         source.tally.episodes + jnp.sum(done, 1, dtype=jnp.int32),
         source.tally.invalid + jnp.sum(failed, 1, dtype=jnp.int32),
+        source.tally.empty_choice,
     )
+    if tally.empty_choice is not None:
+        empty = find_empty_choice(source.world.spec, obs, last)
+        tally = dataclasses.replace(tally, empty_choice=jnp.maximum(tally.empty_choice, empty))
     # the lives of an Atari game form one episode
     between = ~step.mask if step.score is None else broken
     again = episode_totals.reset_totals(channels, totals, counted.last | between)
