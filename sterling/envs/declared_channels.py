@@ -12,7 +12,7 @@ from sterling.envs.hosted.reported_channels import OBJECTIVES
 from sterling.envs.hosted.shared_memory import EnvDescription
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.problem.agent_axis import REWARD, Agents
-from sterling.problem.channels import Channel, parse_channels
+from sterling.problem.channels import Channel, channel_name, check_channels, parse_channels
 from sterling.problem.critic_only_obs import check_unseen
 from sterling.system.terminal_messages import print_notice
 from sterling.types import Mistake, Spec
@@ -28,18 +28,20 @@ def complete_channels(
     learned from.
     """
     made = {}
-    for channel, entries in description.channels:
-        known = wanted.get(channel, Channel(better=1))
-        own = description.agents if channel == REWARD else ()
+    for (entry, entries), named in zip(description.channels, description.parts, strict=True):
+        known, channel = wanted.get(entry, Channel(better=1)), channel_name(entry)
+        own = description.agents if entry == REWARD else tuple(map(channel_name, named))
         parts = own or tuple(str(number) for number in range(entries))
         made[channel] = dataclasses.replace(known, parts=parts)
+        if channel != entry:
+            print_notice(f"{name}: info[{entry!r}] is reported as the channel {channel}.")
     if description.weights and not description.agents:
         each = ", ".join(f"{weight:g}" for weight in description.weights)
         print_notice(
             f"{name}: the reward has {len(description.weights)} entries, reported as {OBJECTIVES}. "
             f"Agents learn from their sum with weights {each} (change: --env reward_weights=W,W)."
         )
-    return made
+    return check_channels(made)
 
 
 def make_spec(
@@ -79,4 +81,4 @@ def envpool_channels(name: str, arrays: Any, text: str) -> dict[str, Channel]:
         size = arrays[f"info:{each}"].shape[1:]
         parts = tuple(str(number) for number in range(size[0])) if size else ()
         made[each] = dataclasses.replace(channel, parts=parts)
-    return made
+    return check_channels(made)

@@ -71,11 +71,18 @@ def check_channels(channels: dict[str, Channel]) -> dict[str, Channel]:
     return channels
 
 
+def channel_name(entry: str) -> str:
+    """Return the name of the channel that reports an entry of ``info``: the entry's own, with _ for
+    other characters than letters and digits (``reward/speed`` becomes ``reward_speed``)."""
+    return re.sub(r"\W+", "_", entry, flags=re.ASCII)
+
+
 def parse_channels(text: str) -> dict[str, Channel]:
     """Parse a user's channels, ``NAME[:REDUCE[:DIRECTION[:LOW..HIGH]]]``, separated by commas:
     ``cost:sum:less:0..25,speed:mean:more``. A name alone is a sum, and neither direction is better.
+    The names are those of entries; :func:`channel_name` makes them channels'.
 
-    Raise Mistake for text of another form.
+    Raise Mistake for text of another form, and for two entries with one channel's name.
     """
 
     made = {}
@@ -94,7 +101,15 @@ def parse_channels(text: str) -> dict[str, Channel]:
             )
         better = DIRECTIONS[direction or "neither"]
         made[name] = Channel(reduce=reduce or "sum", better=better, within=ends)
-    return check_channels(made)
+    named: dict[str, str] = {}
+    for entry in made:
+        if (first := named.setdefault(channel_name(entry), entry)) != entry:
+            raise Mistake(
+                f"channels {first!r} and {entry!r} would both be called {channel_name(entry)}. "
+                "Leave one out."
+            )
+    check_channels({name: made[entry] for name, entry in named.items()})
+    return made
 
 
 def channels_to_json(channels: dict[str, Channel]) -> dict[str, dict[str, object]]:

@@ -8,7 +8,8 @@ from gymnasium import spaces
 
 from sterling import envs
 from sterling.envs.compiled import envpool_env
-from sterling.problem.channels import Channel, parse_channels
+from sterling.envs.hosted.worker_pool import WorldFailed
+from sterling.problem.channels import Channel, channel_columns, parse_channels
 from sterling.types import Mistake
 
 
@@ -123,3 +124,74 @@ def test_reported_channels_read_envpool_info():
     world.close()
     with pytest.raises(Mistake, match=r"no info\['reward_rum'\]; did you mean|reward_run"):
         envs.make(name, (0,), 1, channels="reward_rum")
+
+
+class Terms(Costly):
+    """Reports the terms of its reward as a dict, and entries whose names have other characters."""
+
+    def __init__(self, change=None):
+        super().__init__()
+        self.change = change
+
+    def step(self, action):
+        obs, reward, terminated, truncated, _ = super().step(action)
+        terms = {"forward": 1.0 * self.time, "ctrl": {"x": -0.5, "y-z": 0.25}}
+        if self.change is not None and self.time == 2:
+            terms = {**terms, **self.change} if self.change else {"forward": 5.0}
+        info = {"reward_terms": terms, "reward/alive": 2.0, "a.b": 3.0, "a": {"b": 9.0}}
+        return obs, reward, terminated, truncated, info
+
+
+def test_reported_channel_of_a_dict_has_a_column_for_each_of_its_numbers():
+    world = envs.make(Terms, (0,), 2, workers=0, channels="reward_terms:mean:more")
+    parts = ("forward", "ctrl_x", "ctrl_y_z")
+    assert world.spec.channels == {"reward_terms": Channel(parts=parts, reduce="mean", better=1)}
+    assert list(channel_columns(world.spec.channels)) == [f"reward_terms.{each}" for each in parts]
+    found = steps(world, 2)
+    np.testing.assert_array_equal(found[1].channels["reward_terms"][0, 0], [2.0, -0.5, 0.25])
+
+
+def test_reported_channels_may_be_entries_of_dicts_or_have_slashes_in_their_names(capsys):
+    wanted = "reward_terms.forward,reward_terms/ctrl/x:last,reward/alive:sum:more,a.b"
+    world = envs.make(Terms, (0,), 2, workers=1, channels=wanted)
+    assert world.spec.channels == {
+        "reward_terms_forward": Channel(), "reward_terms_ctrl_x": Channel(reduce="last"),
+        "reward_alive": Channel(better=1), "a_b": Channel(),
+    }  # fmt: skip
+    found = steps(world, 1)[0].channels
+    values = {name: float(value[0, 0]) for name, value in found.items()}
+    assert values == {
+        "reward_terms_forward": 1.0, "reward_terms_ctrl_x": -0.5, "reward_alive": 2.0, "a_b": 3.0,
+    }  # fmt: skip
+    said = capsys.readouterr().err
+    assert "info['reward/alive'] is reported as the channel reward_alive" in said
+    assert "some steps have no" not in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"new": 1.0}, r"info\['reward_terms'\] has the entry 'new', which the first step lacked"),
+        ({"forward": "far"}, r"info\['reward_terms'\]\['forward'\] is 'far'. Give real numbers"),
+        ({"forward": [1.0, 2.0]}, r"has shape \(2,\). .* channels=reward_terms.forward"),
+    ],
+)
+def test_dict_whose_entries_change_or_are_no_numbers_is_refused(change, said):
+    factory = lambda: Terms(change)  # noqa: E731
+    world = envs.make(factory, (0,), 2, workers=0, channels="reward_terms", max_failures=1)
+    with pytest.raises(WorldFailed, match=said):
+        steps(world, 2)
+
+
+def test_entry_that_a_dict_lacks_in_a_step_counts_zero_with_a_warning(capsys):
+    world = envs.make(lambda: Terms({}), (0,), 2, workers=0, channels="reward_terms")
+    found = steps(world, 2)
+    np.testing.assert_array_equal(found[1].channels["reward_terms"][0, 0], [5.0, 0.0, 0.0])
+    assert capsys.readouterr().err.count("some steps have no info['reward_terms']") == 1
+
+
+def test_entries_that_would_share_a_channel_name_are_refused():
+    with pytest.raises(Mistake, match=r"'a/b' and 'a.b' would both be called a_b. Leave one out"):
+        parse_channels("a/b,a.b")
+    with pytest.raises(Mistake, match="would both be called reward_terms_x"):
+        parse_channels("reward_terms.x,reward_terms_x")

@@ -43,7 +43,7 @@ from sterling.envs.hosted.shared_memory import (
 from sterling.envs.hosted.worker_pool import Fault, WorldFailed, make_runner
 from sterling.envs.padding.padded_observations import pad_factory, pad_for_agent
 from sterling.lookup.factory_names import factory_name
-from sterling.problem.channels import parse_channels
+from sterling.problem.channels import channel_name, parse_channels
 from sterling.system.terminal_messages import print_notice
 from sterling.system.windows_limits import IS_WINDOWS
 from sterling.types import Action, AnyArray, Mistake, Obs, Step
@@ -176,7 +176,7 @@ class HostWorld:
                 self._unreported.add(name)
                 print_notice(f"{self.name}: some steps have no info[{name!r}]; they count as 0.")
             there = there[:, None] if entries else there
-            made[name] = self._by_seed(np.where(there, values, np.float32(0.0)))
+            made[channel_name(name)] = self._by_seed(np.where(there, values, np.float32(0.0)))
         return made
 
     def to_world(self, action: Action) -> Action:

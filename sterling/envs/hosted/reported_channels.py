@@ -6,6 +6,7 @@ Workers import this file, so it imports nothing slow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,12 @@ from sterling.envs.hosted.shared_memory import (
     read_numbers,
 )
 from sterling.problem.agent_axis import REWARD
+from sterling.problem.channels import channel_name
 
 OBJECTIVES = "objectives"  # the channel of a vector reward
+
+Entries = tuple[tuple[str, int], ...]
+Parts = tuple[tuple[str, ...], ...]
 
 
 def infer_channels(
@@ -28,16 +33,16 @@ def infer_channels(
     reward: Any,
     info: dict[str, Any],
     agents: tuple[str, ...] = (),
-) -> tuple[tuple[tuple[str, int], ...], tuple[float, ...]]:
-    """Infer an environment's channels and reward weights from the ``reward`` and ``info`` of its
-    first step.
+) -> tuple[Entries, Parts, tuple[float, ...]]:
+    """Infer an environment's channels, their parts and its reward weights from the ``reward`` and
+    ``info`` of its first step.
 
-    The channels are in the form of ``EnvDescription.channels``. The weights of a vector reward are
-    1 each if none are given; a scalar reward has none. A vector has one entry per agent in
+    Channels and parts are in the form of ``EnvDescription``. The weights of a vector reward are 1
+    each if none are given; a scalar reward has none. A vector has one entry per agent in
     ``agents``, or one per objective if there are no agents.
     """
     vector, called = np.ndim(reward) == 1, REWARD if agents else OBJECTIVES
-    given = {**({called: reward} if vector else {}), **{n: info.get(n, 0.0) for n in names}}
+    given = {**({called: reward} if vector else {}), **{n: find_entry(info, n) for n in names}}
     if vector:
         given[called] = reward
     if weights and agents:
@@ -50,10 +55,12 @@ def infer_channels(
             f"reward_weights has {len(weights)} numbers, but the reward has {np.size(reward)}. "
             "Give one weight per entry"
         )
+    parts = tuple(_part_names(name, value) for name, value in given.items())
     sizes = tuple(
-        (name, _channel_array(name, value).size * np.ndim(value)) for name, value in given.items()
+        (name, _channel_array(name, value, own).size * (np.ndim(value) + bool(own)))
+        for (name, value), own in zip(given.items(), parts, strict=True)
     )
-    return sizes, (weights or (1.0,) * len(reward)) if vector else ()
+    return sizes, parts, (weights or (1.0,) * len(reward)) if vector else ()
 
 
 def write_step(
@@ -74,11 +81,13 @@ def write_step(
         )
     shared["reward"][index] = total
     for number, (name, entries) in enumerate(description.channels):
-        is_reward = bool(weights) and name == (REWARD if description.agents else OBJECTIVES)
-        shared["missing"][index, number] = not is_reward and name not in info
-        value = _channel_array(
-            name, reward if is_reward else info.get(name, np.zeros(entries or ()))
+        is_reward, parts = _is_reward(description, name), description.parts[number]
+        found = reward if is_reward else find_entry(info, name)
+        # of a dict, whether it lacks an entry
+        shared["missing"][index, number] = found is None or (
+            isinstance(found, dict) and len(dict(_flat_entries(found))) < len(parts)
         )
+        value = _channel_array(name, np.zeros(entries or ()) if found is None else found, parts)
         if value.shape != ((entries,) if entries else ()):
             raise ContractViolation(
                 f"info[{name!r}] has shape {value.shape}, unlike in the first step. Give the same "
@@ -87,10 +96,66 @@ def write_step(
         shared[f"channel{number}"][index] = value
 
 
-def _channel_array(name: str, value: Any) -> np.ndarray:
-    array = read_numbers(value, f"info[{name!r}] is").astype(np.float32)
+def find_entry(info: Any, name: str) -> Any:
+    """Return the entry ``name`` of ``info``, or of the dicts in it ("terms.speed", "terms/speed");
+    None if there is none."""
+    if not isinstance(info, dict) or info.get(name) is not None:
+        return info.get(name) if isinstance(info, dict) else None
+    splits = (at for at, letter in enumerate(name) if letter in "./")
+    inside = (find_entry(info.get(name[:at]), name[at + 1 :]) for at in splits)
+    return next((value for value in inside if value is not None), None)
+
+
+def _is_reward(description: EnvDescription, name: str) -> bool:
+    return bool(description.weights) and name == (REWARD if description.agents else OBJECTIVES)
+
+
+def _part_names(name: str, value: Any) -> tuple[str, ...]:
+    """Return the names of a dict's numbers; () for anything else."""
+    if not isinstance(value, dict):
+        return ()
+    names = tuple(path for path, _ in _flat_entries(value))
+    if not names or len(set(map(channel_name, names))) < len(names):
+        raise ContractViolation(
+            f"info[{name!r}] has the entries {', '.join(names) or 'none'}. Give at least one, and "
+            "names that differ in letters or digits"
+        )
+    return names
+
+
+def _flat_entries(value: dict[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a dict and of the dicts in it, with their paths."""
+    for key, part in value.items():
+        if isinstance(part, dict):
+            yield from _flat_entries(part, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", part
+
+
+def _channel_array(name: str, value: Any, parts: tuple[str, ...]) -> np.ndarray:
+    """Return a channel's numbers; of a dict those of its ``parts``, 0 where one is missing."""
+    if isinstance(value, dict):
+        return _dict_array(name, dict(_flat_entries(value)), parts)
+    array = read_numbers(0.0 if value is None else value, f"info[{name!r}] is").astype(np.float32)
     if array.ndim > 1:
         raise ContractViolation(
             f"info[{name!r}] is {value!r:.60}. A channel must be a number or a vector of numbers"
         )
     return array
+
+
+def _dict_array(name: str, entries: dict[str, Any], parts: tuple[str, ...]) -> np.ndarray:
+    if unknown := [path for path in entries if path not in parts]:
+        raise ContractViolation(
+            f"info[{name!r}] has the entry {unknown[0]!r}, which the first step lacked. Give all "
+            "entries at every step"
+        )
+    arrays = [read_numbers(entries.get(path, 0.0), f"info[{name!r}][{path!r}] is")
+              for path in parts]  # fmt: skip
+    for path, array in zip(parts, arrays, strict=True):
+        if array.ndim:
+            raise ContractViolation(
+                f"info[{name!r}][{path!r}] has shape {array.shape}. Give one number, or name the "
+                f"entry itself: channels={name}.{path}"
+            )
+    return np.array(arrays, np.float32)

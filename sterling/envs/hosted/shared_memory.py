@@ -66,6 +66,7 @@ class EnvDescription(NamedTuple):
     agents: tuple[str, ...] = ()  # names of the agents that those entries belong to
     unseen: Any = ()  # the environment's ``unseen``: entries that only critics get
     unpadded: Any = None  # the environment's own observation space, if ``obs`` is padded
+    parts: tuple[tuple[str, ...], ...] = ()  # of each channel that is a dict, its entries
 
 
 def space_leaves(

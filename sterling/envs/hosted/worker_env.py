@@ -101,8 +101,8 @@ def inspect_env(
     writer.write(seen)
     if not (terminated or truncated):
         options.check(seen, 1)
-    channels, weights = reported_channels.infer_channels(names, weights, reward, info, agents)
-    return description._replace(channels=channels, weights=weights)
+    named, parts, weights = reported_channels.infer_channels(names, weights, reward, info, agents)
+    return description._replace(channels=named, parts=parts, weights=weights)
 
 
 class ObservationWriter:
