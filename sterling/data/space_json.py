@@ -245,8 +245,7 @@ def to_stored_action(space: Space, action: np.ndarray) -> np.ndarray:
 def fits_float32(array: np.ndarray) -> np.ndarray:
     """Return which numbers are finite as float32: neither NaN nor infinite, nor too large."""
     largest = np.finfo(np.float32).max if array.dtype == np.float64 else np.inf
-    finite: np.ndarray = np.isfinite(array) & (np.abs(array) <= largest)
-    return finite
+    return np.asarray(np.isfinite(array) & (np.abs(array) <= largest))
 
 
 def to_32_bits(array: np.ndarray) -> np.ndarray:

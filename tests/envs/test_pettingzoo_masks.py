@@ -1,11 +1,20 @@
 """Masks in the info of PettingZoo's agents: none is ignored, and none is read as another form."""
 
+import functools
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+from sterling import random_keys
 from sterling.envs.hosted.hosted_env import HostWorld
 from sterling.types import Mistake
+
+
+@functools.cache
+def fixed_keys():
+    return random_keys.for_seeds(jnp.zeros(1, jnp.int32), "test", 0)
 
 
 class Told:
@@ -46,14 +55,14 @@ class Told:
 
 
 def first_masks(world):
-    return world.reset(None)[1]["action_mask"][0, 0]
+    return world.reset(fixed_keys())[1]["action_mask"][0, 0]
 
 
 def test_masks_of_two_agents_with_two_actions_are_not_read_as_combinations():
     world = HostWorld(lambda: Told([[0, 1], [1, 0]]), (0,), 1, workers=0)
     assert world.spec.action == spaces.MultiDiscrete([2, 2])
     np.testing.assert_array_equal(first_masks(world), [[0, 1], [1, 0]])
-    assert world.step(None, np.array([[[1, 0]]]), None)[1].reward.item() == 1.0
+    assert world.step(None, np.array([[[1, 0]]]), fixed_keys())[1].reward.item() == 1.0
     assert not world.failures
 
 

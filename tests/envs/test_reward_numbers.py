@@ -1,6 +1,8 @@
 """Rewards and channels are real numbers that float32 holds; anything else is refused at its step,
 and the environment is named."""
 
+import functools
+
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
+from sterling import random_keys
 from sterling.envs.hosted.hosted_env import HostWorld
 from sterling.envs.hosted.vector_env import VectorWorld
 from sterling.envs.hosted.worker_pool import WorldFailed
@@ -17,6 +20,11 @@ from sterling.problem.channels import Channel
 from sterling.types import Mistake
 
 SEEN = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+
+@functools.cache
+def fixed_keys():
+    return random_keys.for_seeds(jnp.zeros(1, jnp.int32), "test", 0)
 
 
 class Paying(gymnasium.Env):
@@ -86,16 +94,16 @@ def test_reward_that_float32_does_not_hold_is_refused_at_its_step(reward, said, 
     make = lambda: Paying(reward, late=late, usual=np.ones(np.shape(reward)))  # noqa: E731
     with pytest.raises((Mistake, WorldFailed), match=f"Environment mine.*{said}"):  # noqa: PT012
         world = HostWorld(make, (0,), 1, workers=0, max_failures=1, name="mine")
-        world.reset(None)
+        world.reset(fixed_keys())
         for _ in range(3):
-            world.step(None, np.zeros((1, 1), int), None)
+            world.step(None, np.zeros((1, 1), int), fixed_keys())
 
 
 @pytest.mark.parametrize("reward", [3e38, np.float32(-3e38), 7, True, jnp.float32(0.5), 0.1])
 def test_reward_of_any_real_number_that_float32_holds_is_kept(reward):
     world = HostWorld(lambda: Paying(reward), (0,), 1, workers=0)
-    world.reset(None)
-    step = world.step(None, np.zeros((1, 1), int), None)[1]
+    world.reset(fixed_keys())
+    step = world.step(None, np.zeros((1, 1), int), fixed_keys())[1]
     assert step.reward.item() == np.float32(reward)
 
 
@@ -121,8 +129,8 @@ def test_reward_of_an_agent_that_is_no_real_number_is_refused(reward, said):
 
 def test_rewards_of_agents_may_be_arrays_of_one_number():
     world = HostWorld(lambda: Team(np.array([0.5])), (0,), 1, workers=0)
-    world.reset(None)
-    assert world.step(None, np.zeros((1, 1, 2), int), None)[1].reward.item() == 1.5
+    world.reset(fixed_keys())
+    assert world.step(None, np.zeros((1, 1, 2), int), fixed_keys())[1].reward.item() == 1.5
 
 
 def test_complex_observation_of_an_agent_is_refused():
@@ -134,10 +142,10 @@ def test_complex_observation_of_an_agent_is_refused():
 def test_vector_environment_that_pays_more_than_float32_holds_is_refused(reward):
     make = lambda count: SyncVectorEnv([lambda: Paying(reward, late=2)] * count)  # noqa: E731
     world = VectorWorld(make, (0,), 2, name="mine")
-    world.reset(None)
-    world.step(None, np.zeros((1, 2), int), None)
+    world.reset(fixed_keys())
+    world.step(None, np.zeros((1, 2), int), fixed_keys())
     with pytest.raises(Mistake, match=r"Environment mine: step\(\) returned the reward .*1e\+3"):
-        world.step(None, np.zeros((1, 2), int), None)
+        world.step(None, np.zeros((1, 2), int), fixed_keys())
     world.close()
 
 
