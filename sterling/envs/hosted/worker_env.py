@@ -101,8 +101,8 @@ def inspect_env(
     writer.write(seen)
     if not (terminated or truncated):
         options.check(seen, 1)
-    named, parts, weights = reported_channels.infer_channels(names, weights, reward, info, agents)
-    return description._replace(channels=named, parts=parts, weights=weights)
+    found = reported_channels.infer_channels(names, weights, reward, info, agents)
+    return description._replace(channels=found[0], parts=found[1], weights=found[2])
 
 
 class ObservationWriter:
