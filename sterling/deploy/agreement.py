@@ -16,6 +16,8 @@ from sterling.deploy.graph import world_conversion
 from sterling.deploy.graph.policy_graph import PolicyGraph
 from sterling.deploy.graph.policy_trace import sampling_reference
 from sterling.deploy.policy_numpy import Policy, entry
+from sterling.envs.hosted.shared_memory import ACTION_MASK
+from sterling.problem.action_choices import masked_choices, without_option
 from sterling.training.assembly.build_run import make_world
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake
@@ -95,11 +97,21 @@ def _random_steps(run: TrainedRun, seed: int | None, steps: int) -> list[Recorde
     space.seed(0)
     made = []
     for at in range(steps):
-        obs = space.sample()
-        obs = jax.tree.map(_within_reach, obs)
+        obs = _with_options(run.world(), jax.tree.map(_within_reach, space.sample()))
         made.append(Recorded(obs, obs, player(obs), 0.0, at == 0))
         player.notice(0.0, False)
     return made
+
+
+def _with_options(world: Any, obs: Any) -> Any:
+    """Return a sampled observation; a choice that its action mask leaves without an option may
+    choose freely."""
+    if not (isinstance(obs, dict) and ACTION_MASK in obs):
+        return obs
+    mask = obs[ACTION_MASK]
+    sizes = masked_choices(world_conversion.env_action_space(world), mask.shape)
+    free = np.repeat(without_option(mask.ravel(), sizes), sizes).reshape(mask.shape)
+    return {**obs, ACTION_MASK: np.where(free, 1, mask).astype(mask.dtype)}
 
 
 def _within_reach(x: Any) -> Any:

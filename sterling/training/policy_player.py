@@ -31,7 +31,7 @@ from sterling.problem.observation_values import cast_leaf
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
 from sterling.training.single_seed_actor import SingleSeedActor
-from sterling.types import Mistake, World
+from sterling.types import Mistake, Spec, World
 
 
 @runtime_checkable
@@ -103,29 +103,11 @@ class Player:
             parts = rows if several else parts
         checked = [check_observation(space, part) for part in parts]
         for part in checked:
-            self._check_options(part)
+            check_options(self._spec, part, self._run.settings.name)
         batch = jax.tree.map(lambda *x: np.stack(x), *checked)
         chosen = self._to_world(self._acts(cast_observations(space, batch)))
         actions = jax.tree.map(np.asarray, chosen)
         return actions if several else jax.tree.map(lambda x: x[0], actions)
-
-    def _check_options(self, obs: Any) -> None:
-        """Raise :class:`Mistake` if the action mask leaves a choice without an option."""
-        if not (isinstance(self._space, spaces.Dict) and ACTION_MASK in self._space.spaces):
-            return
-        agents = self._spec.agents
-        mask = obs[ACTION_MASK]
-        sizes = mask.shape[-1:] if agents is not None else choice_sizes(self._spec.action)
-        empty = without_option(mask, sizes)
-        if agents is not None and ALIVE in obs:
-            empty &= np.asarray(obs[ALIVE], bool)[:, None]
-        if empty.any():
-            at = np.argwhere(empty)[0].tolist()
-            whose = f" to agent {agents.names[at[0]]}" if agents is not None else ""
-            raise Mistake(
-                f"{describe_empty_choice(at[-1], sizes)}{whose}, so no action can be chosen in "
-                f"{self._run.settings.name}. Allow at least one."
-            )
 
     def _quickly_checked(self, obs: Any) -> np.ndarray | None:
         """Return one observation that is an array, as a batch, if it is of the simplest kind: a
@@ -219,6 +201,25 @@ def check_observation(space: Any, obs: Any) -> Any:
             what = f"the observation's entry {name}" if name else "an observation"
             raise Mistake(f"{what} {error}, so no action can be computed") from error
     return arrange_leaves(space, iter(made))
+
+
+def check_options(spec: Spec, obs: Any, name: str) -> None:
+    """Raise :class:`Mistake` if an observation's action mask leaves a choice without an option;
+    ``name`` is the environment's."""
+    if not (isinstance(spec.obs, spaces.Dict) and ACTION_MASK in spec.obs.spaces):
+        return
+    mask, agents = obs[ACTION_MASK], spec.agents
+    sizes = mask.shape[-1:] if agents is not None else choice_sizes(spec.action)
+    empty = without_option(mask, sizes)
+    if ALIVE in obs:
+        empty &= np.asarray(obs[ALIVE], bool)[:, None]
+    if empty.any():
+        at = np.argwhere(empty)[0].tolist()
+        whose = f" to agent {agents.names[at[0]]}" if agents is not None else ""
+        raise Mistake(
+            f"{describe_empty_choice(at[-1], sizes)}{whose}, so no action can be chosen in {name}. "
+            "Allow at least one."
+        )
 
 
 def _space_shapes(space: Any) -> dict[str, tuple[int, ...]]:

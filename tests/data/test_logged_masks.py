@@ -8,6 +8,7 @@ import sterling
 from sterling.data import Dataset, check, repair_dataset, require_valid
 from sterling.data.dataset_metadata import Facts, Source
 from sterling.data.episode_columns import Block
+from sterling.deploy.export_policy import export_policy
 from sterling.types import Mistake
 
 PAIR = spaces.MultiDiscrete([2, 3], start=[1, 0])
@@ -73,3 +74,15 @@ def test_log_whose_mask_is_no_row_of_all_options_is_refused(tmp_path):
     log([[0, 0, 1, 1, 0, 0]] * 7, [[1, 2], [2, 0]] * 2 + [[1, 2]], shape=(2, 3)).save(path)
     with pytest.raises(Mistake, match=r"of shape \(2, 3\) does not fit .* of shape \(5,\)\.$"):
         sterling.train("bc", data=path, updates=1, evaluate_episodes=0)
+
+
+@pytest.mark.slow
+def test_policy_of_a_masked_log_without_an_environment_is_exported(tmp_path):
+    log([FREE, FREE, NEITHER, FREE, FREE, FREE, NEITHER], ALLOWED).save(tmp_path / "log")
+    run = sterling.train("bc", data=tmp_path / "log", updates=2, evaluate_episodes=0, width=8)
+    made = export_policy(run, tmp_path / "policy.npz", steps=40)
+    assert made.agreement.largest < 1e-5
+    seen = {"action_mask": np.array([0, 1, 0, 1, 0], np.int8), "x": np.zeros(1, np.float32)}
+    assert run.policy(seen).tolist() == [2, 1]
+    with pytest.raises(Mistake, match="leaves choice 1 of 2 without an option, so no action can"):
+        run.policy({**seen, "action_mask": np.array([0, 0, 0, 1, 0], np.int8)})

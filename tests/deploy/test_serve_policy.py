@@ -110,9 +110,12 @@ def test_policy_server_accepts_dict_observations_as_json():
 
     async def talk(port, server):
         found = await act(port, obs=obs), await ask(port, "GET", "/spec")
-        return found, await act(port, obs={**obs, "kind": 1.5})
+        stuck = await act(port, obs={**obs, "action_mask": [0, 1, 0, 0, 0]})
+        return found, stuck, await act(port, obs={**obs, "kind": 1.5})
 
-    (answer, (_, spec)), wrong = served(run, talk)
+    (answer, (_, spec)), stuck, wrong = served(run, talk)
+    assert stuck[0] == 400
+    assert "leaves choice 2 of 2 without an option, so no action can be" in stuck[1]["error"]
     assert answer == (200, {"action": [1, 0]})  # the only ones that are allowed
     assert [entry["path"] for entry in spec["observation"]][-1] == ["place"]
     assert wrong == (400, {"error": "obs['kind'] must be whole numbers of type int64"})

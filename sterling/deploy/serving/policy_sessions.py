@@ -20,6 +20,7 @@ from sterling.envs.hosted.shared_memory import arrange_leaves, cast_observations
 from sterling.experience import acting
 from sterling.problem import critic_only_obs
 from sterling.problem.agent_axis import unread_entries
+from sterling.training.policy_player import check_options
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake, Step
 
@@ -45,7 +46,7 @@ class PolicySessions:
     def __init__(self, run: TrainedRun, seed: int | None = None, sample: bool = False):
         at = run.place(seed)
         self.world, self.sample = run.world(), sample
-        self.algorithm = run.settings.algorithm
+        self.algorithm, self._name = run.settings.algorithm, run.settings.name
         self.seed = run.settings.seeds[at]
         self._agent = jax.tree.map(lambda x: x[at : at + 1], run.agent)
         self._seeds = jnp.asarray([self.seed], jnp.int32)
@@ -119,7 +120,9 @@ class PolicySessions:
         parts = [_leaf(space, path, given) for path, space in space_leaves(self.space)]
         obs = arrange_leaves(self.space, iter(parts))
         see = getattr(self.world, "to_agent", None)
-        return cast_observations(self._agent_space, see(obs) if see else obs)
+        seen = cast_observations(self._agent_space, see(obs) if see else obs)
+        check_options(self.world.spec, seen, self._name)
+        return seen
 
     def act(self, requests: Sequence[ActRequest]) -> list[Any]:
         """Return the action for each request, in the environment's own form. Two requests of one
