@@ -44,12 +44,22 @@ def is_joint_mask(space: Any, shape: tuple[int, ...]) -> bool:
     return not has_numbers and choice_sizes(space) == shape
 
 
+def is_row_mask(space: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a mask of this shape has one entry per option: in one row, or of several choices
+    among equally many options one row each; of a single choice in any shape."""
+    sizes = choice_sizes(space)
+    if not sizes or math.prod(shape) != sum(sizes):
+        return False
+    axes = [length for length in shape if length != 1]
+    return len(sizes) == 1 or len(axes) < 2 or set(sizes) == {axes[-1]}
+
+
 def masked_choices(space: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the sizes of the choices that a mask of this shape is about: a mask of combinations
     is about one choice; () if the mask does not fit the action space."""
     if is_joint_mask(space, shape):
         return (math.prod(shape),)
-    return choice_sizes(space) if math.prod(shape) == mask_size(space) else ()
+    return choice_sizes(space) if is_row_mask(space, shape) else ()
 
 
 def without_option(mask: Any, sizes: tuple[int, ...]) -> np.ndarray:

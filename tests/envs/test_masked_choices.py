@@ -180,6 +180,7 @@ def test_nested_choices_allowed_in_combination_become_one_choice():
         (PAIR, [([1, 1, 1], [1, 1])], r"rows of \(3, 2\) entries for choices among \(2, 3\)"),
         (spaces.Box(-1.0, 1.0, (2,)), [[1, 1]], "without a choice that a mask could forbid"),
         (NESTED["numbers"], [np.ones((3, 2))], r"shape \(3, 2\). Give one of shape \(3,\)"),
+        (spaces.MultiDiscrete([2, 4]), [np.ones((3, 2))], r"\(3, 2\). Give one of shape \(6,\)"),
     ],
 )
 @pytest.mark.parametrize("way", ["method", "info"])
@@ -191,6 +192,8 @@ def test_mask_that_cannot_be_obeyed_is_refused(action, masks, said, way):
 def test_observed_mask_that_cannot_be_obeyed_is_refused():
     with pytest.raises(Mistake, match=r"\(4,\) does not fit .* Give one of shape \(7,\)"):
         world_of(NESTED["dict"], [[1, 1, 1, 1]], way="observation")
+    with pytest.raises(Mistake, match=r"\(3, 2\) does not fit .* Give one of shape \(6,\)"):
+        world_of(spaces.MultiDiscrete([2, 4]), [np.ones((3, 2), int)], way="observation")
     with pytest.raises(Mistake, match="That has no choices: leave out action_mask"):
         world_of(spaces.Box(-1.0, 1.0, (2,)), [[1, 1]], way="observation")
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from sterling.envs.episode_starts import Start
 from sterling.envs.hosted.shared_memory import ACTION_MASK
 from sterling.envs.world_wrappers import Wrapper
-from sterling.problem.action_choices import choice_sizes, is_joint_mask, mask_size
+from sterling.problem.action_choices import choice_sizes, is_joint_mask, mask_size, masked_choices
 from sterling.types import Action, AnyArray, Mistake, Obs, Spec, Step, World
 
 
@@ -31,10 +31,9 @@ class FlattenActionMask(Wrapper):
         space: Any = world.spec.obs
         action: Any = world.spec.action
         shape = space[ACTION_MASK].shape  # None if it has parts
-        joint = bool(shape) and not world.spec.agents and is_joint_mask(action, shape)
-        fits = shape and not world.spec.agents and math.prod(shape) == mask_size(action)
-        if not (joint or (fits and mask_size(action))):
+        if shape is None or world.spec.agents or not masked_choices(action, shape):
             raise Mistake(describe_misfit(world.spec))
+        joint = is_joint_mask(action, shape)
         self._sizes = choice_sizes(action) if joint else ()
         self._axes = len(shape)
         row = spaces.MultiBinary(math.prod(shape))

@@ -60,8 +60,8 @@ def read_mask(kind: str, action: spaces.Space[Any], env: Any, info: dict[str, An
         raise ContractViolation(
             f"{SOURCE_NAMES[kind]} gave {error}. {_accepted_shapes(action)}"
         ) from error
-    if mask.ndim == 1 and len(mask) != mask_size(action):
-        shape = mask.shape if isinstance(given, (tuple, dict)) else np.shape(given)
+    shape = mask.shape if isinstance(given, (tuple, dict)) else np.shape(given)
+    if not masked_choices(action, shape):
         raise ContractViolation(
             f"{SOURCE_NAMES[kind]} gave a mask of shape {shape}. {_accepted_shapes(action)}"
         )
