@@ -45,13 +45,18 @@ def carry_out(chosen: argparse.Namespace) -> int:
         return _list_sources()
     if chosen.kind == "names":
         return _list_peer_names(chosen.pattern.lower())
+    return _list_environments(chosen.pattern)
+
+
+def _list_environments(asked: str) -> int:
+    """Print the environments and text tasks whose names contain ``asked``."""
     from sterling import envs
     from sterling.envs.compiled import envpool_env
     from sterling.language import worlds
     from sterling.types import Mistake
 
-    pattern = chosen.pattern.lower()
-    found = {backend: names for backend, names in envs.names(chosen.pattern).items() if names}
+    pattern = asked.lower()
+    found = {backend: names for backend, names in envs.names(asked).items() if names}
     text_names = [name for name in worlds.world_names() if pattern in f"text {name}".lower()]
     found |= {"text": text_names} if text_names else {}
     plugged = [(f"{group.removeprefix('sterling.').removesuffix('s')}", name, plugin)
@@ -61,8 +66,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
     if not found and not plugged:
         every = [name for each in envs.names().values() for name in each]
         raise Mistake(
-            f"No environment's name contains {chosen.pattern!r}"
-            + (unknown_environment(chosen.pattern, every)
+            f"No environment's name contains {asked!r}"
+            + (unknown_environment(asked, every)
                or ". See all with: sterling list environments")
         )  # fmt: skip
     for backend, names in found.items():

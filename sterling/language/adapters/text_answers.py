@@ -94,7 +94,7 @@ def is_words(text: str, algebra: bool = False) -> bool:
 def same_words(truth: str, answer: str) -> bool:
     """Whether two texts agree; a word of three letters or more may begin with a capital or not,
     and a longer one may be in capitals."""
-    first, second = (_words(text) for text in (truth, answer))
+    first, second = (_word_list(text) for text in (truth, answer))
     return len(first) == len(second) and all(map(_same_word, first, second))
 
 
@@ -112,7 +112,7 @@ def _same_word(first: str, second: str) -> bool:
     return bool(plain or capitals) or first.lower() in _SAME_IN_CAPITALS
 
 
-def _words(text: str) -> list[str]:
+def _word_list(text: str) -> list[str]:
     text = re.sub(r"[\"`{}]", "", _without_choice(text))
     text = re.sub(r"\s*([-,;:/&])\s*", r"\1", text)
     return text.rstrip(".").split()

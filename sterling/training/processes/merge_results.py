@@ -92,9 +92,8 @@ def merge_results(
     within: Bounds | None,
     rule: FailedRule = None,
 ) -> dict[str, Any]:
-    """Merge the parts' results into one; every seed has ``envs`` environments. The wall time is
-    ``seconds``, or the longest part's if that is longer, as after a resume. ``rule``: what a failed
-    seed counts as."""
+    """Merge the parts' results into one; every seed has ``envs`` environments. The wall time is the
+    longer of ``seconds`` and the parts'. ``rule``: what a failed seed counts as."""
     seeds = interleave([result["seeds"] for result in results])
     failed = sorted(seed for result in results for seed in result["failed_seeds"])
     seconds = max(seconds, *(result["wall_seconds"] for result in results))
@@ -111,14 +110,13 @@ def merge_results(
     unit = "updates" if "updates" in results[0] else "steps"
     total = sum(result[unit] * len(result["seeds"]) for result in results)
     measured = dict.fromkeys(name for result in results for name in result["final"])
-    unended = [result.get("unended", [0] * len(result["seeds"])) for result in results]
     maxima = [name for name in ("steps", "updates", "compile_seconds") if name in results[0]]
     return {
         **results[0],
         **{name: max(result[name] for result in results) for name in maxima},
         "seeds": seeds,
         "final": {name: last(name) for name in measured},
-        "unended": interleave(unended),
+        "unended": interleave([x.get("unended", [0] * len(x["seeds"])) for x in results]),
         **merge_phase_results(results, over),
         **merge_best_results(results, interleave, last),
         **next(({"stopped": each["stopped"]} for each in results if each.get("stopped")), {}),
