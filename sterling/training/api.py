@@ -10,12 +10,10 @@ from typing import Any
 
 from sterling.data import Dataset
 from sterling.nets.encoding.encoder_choice import check_can_be_stored
+from sterling.report.live.curve_imports import CurveImports
 from sterling.report.live.metric_sinks import Sink
-from sterling.training.assembly.environment_options import (
-    check_unfinished,
-    with_environment_options,
-    write_environment_options,
-)
+from sterling.report.live.requested_sinks import requested_sinks
+from sterling.training.assembly.environment_options import extend_run
 from sterling.training.assembly.run_dataset import (
     choose_environment,
     fill_from_log,
@@ -24,7 +22,7 @@ from sterling.training.assembly.run_dataset import (
 )
 from sterling.training.config import user_code_words
 from sterling.training.config.config_file import env_arguments
-from sterling.training.config.extend_budget import extend_budget, online_environment
+from sterling.training.config.extend_budget import online_environment
 from sterling.training.config.option_checks import (
     check_argument_types,
     check_dump_folder,
@@ -51,12 +49,16 @@ from sterling.training.fields.schedule_fields import (
     given_again,
     warn_of_functions,
 )
+from sterling.training.in_process import train_in_process
 from sterling.training.phases.phase_options import parse_phases
-from sterling.training.processes.run_to_end import run_to_end
+from sterling.training.processes import run_end
+from sterling.training.processes.process_launcher import train_in_processes
+from sterling.training.runtime import program_store
 from sterling.training.runtime.compilation import enable_compilation_cache
+from sterling.training.runtime.memory_footprint import check_memory
 from sterling.training.saving import run_folder
 from sterling.training.steering.callbacks import Callback, Event, check_callbacks
-from sterling.training.trained_run import TrainedRun, load
+from sterling.training.trained_run import TrainedRun, load, run_return_bounds
 from sterling.training.warm_start.init_word import resolve_init
 
 
@@ -155,13 +157,13 @@ def train(
     check_dump_folder(settings.speech)
     enable_compilation_cache()
     if out is None:
-        return run_to_end(settings, None, sinks, callbacks, **shown)
+        return _run_to_end(settings, None, sinks, callbacks, **shown)
     check_can_be_stored(settings.encoder)
     path = run_folder.create(out)
     user_code_words.warn_of_unstored(settings.to_json())
     warn_of_functions(settings.schedules)
     try:
-        return run_to_end(settings, path, sinks, callbacks, **shown)
+        return _run_to_end(settings, path, sinks, callbacks, **shown)
     finally:
         with contextlib.suppress(OSError):
             path.rmdir()  # succeeds only if the run could not begin and nothing was written
@@ -244,26 +246,46 @@ def resume(
     if steps or updates or then or stops or run_folder.read_result(path) is None:
         check_all_given(settings.schedules)  # before anything is written
     more = {"steps": steps, "updates": updates, "stops": stops, "then": parse_phases(then)}
-    settings = _extend(path, settings, online, {} if env is None else env_arguments(env), more)
+    settings = extend_run(path, settings, online, {} if env is None else env_arguments(env), more)
     enable_compilation_cache()
     if run_folder.read_result(path) is not None:
         return load(path, environment=environment, algorithm=algorithm)
-    return run_to_end(settings, path, sinks, callbacks, **shown)
+    return _run_to_end(settings, path, sinks, callbacks, **shown)
 
 
-def _extend(
-    path: Path, settings: Settings, online: Any, env: dict[str, Any], more: dict[str, Any]
-) -> Settings:
-    """Return a run's settings with the budgets, stop conditions and phases in ``more``, and with
-    the options ``env`` of the environment in which it goes on, all written to its folder."""
-    elsewhere = online not in ("", settings.environment)  # they are those of a new environment
-    if not env or elsewhere:
-        return extend_budget(path, settings, environment=online, env_options=env, **more)
-    check_unfinished(path, any(more.values()))
-    settings = with_environment_options(path, settings, env)
-    settings = extend_budget(path, settings, environment=online, **more)
-    write_environment_options(path, settings)
-    return settings
+def _run_to_end(
+    settings: Settings,
+    path: Path | None,
+    sinks: Sequence[Sink],
+    callbacks: Sequence[Any],
+    **shown: Any,
+) -> TrainedRun:
+    """Train, with the sinks that ``shown`` asks for, and draw the curve."""
+    check_memory(settings)
+    if settings.speech is not None:
+        from sterling.training.language.resolve_language_settings import resolve_language_settings
+
+        settings = resolve_language_settings(settings)  # imported here: tokenizers take time
+    where = settings.name or (Path(settings.data.path).stem if settings.data else "")
+    count = len(settings.seeds)
+    title = f"{settings.title.upper()} on {where}, {count} seed{'s'[: count > 1]}"
+    about = (title, settings.seeds, settings.updates + settings.steps)
+    with requested_sinks(path, about, **shown) as more:
+        ahead = [] if path is None else [CurveImports()]
+        with run_end.resume_command_in_failures(settings, path):
+            run = _train_with_sinks(settings, path, [*sinks, *more, *ahead], callbacks)
+    return run_end.with_curve(run, path)
+
+
+def _train_with_sinks(
+    settings: Settings, path: Path | None, sinks: Sequence[Sink], callbacks: Sequence[Any]
+) -> TrainedRun:
+    for sink in sinks:
+        if hasattr(sink, "return_within"):  # sinks that show returns with intervals
+            sink.return_within = run_return_bounds(settings)
+    go = train_in_processes if settings.strategy == "processes" else train_in_process
+    with program_store.opened(settings):
+        return go(settings, path, sinks, callbacks)
 
 
 __all__ = ["Callback", "Event", "TrainedRun", "load", "resume", "train"]

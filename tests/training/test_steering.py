@@ -220,7 +220,7 @@ def test_the_best_policy_of_each_seed_is_kept_beside_the_last(whole):
     again = loaded.best.evaluate(2)
     again.pop("unended")
     assert again == best["final"]
-    early = train(int(best["progress"][0]), keep="", seeds=1)  # the policy of that step
+    early = train(int(best["progress"][0]), keep="")  # the policy of that step
     nets = (jax.tree.map(lambda x: x[0], each.agent.state.nets) for each in (early, loaded.best))
     same(*nets)
     obs = np.zeros(4, np.float32)

@@ -10,6 +10,7 @@ from typing import Any
 from sterling.envs.hosted.worker_pool import WorldFailed
 from sterling.training.assembly.build_run import make_world
 from sterling.training.assembly.run_dataset import are_spaces_alike
+from sterling.training.config.extend_budget import extend_budget
 from sterling.training.config.resolve_settings import check_settings
 from sterling.training.config.settings import Settings
 from sterling.training.phases.phase_sequence import plan_phases, saved_phase
@@ -90,3 +91,18 @@ def _world_spec(settings: Settings) -> Spec:
     world = make_world(dataclasses.replace(settings, seeds=settings.seeds[:1]), "evaluate", 1)
     world.close()
     return world.spec
+
+
+def extend_run(
+    path: Path, settings: Settings, online: Any, env: dict[str, Any], more: dict[str, Any]
+) -> Settings:
+    """Return a run's settings with the budgets, stop conditions and phases in ``more``, and with
+    the options ``env`` of the environment in which it goes on, all written to its folder."""
+    elsewhere = online not in ("", settings.environment)  # they are those of a new environment
+    if not env or elsewhere:
+        return extend_budget(path, settings, environment=online, env_options=env, **more)
+    check_unfinished(path, any(more.values()))
+    settings = with_environment_options(path, settings, env)
+    settings = extend_budget(path, settings, environment=online, **more)
+    write_environment_options(path, settings)
+    return settings
