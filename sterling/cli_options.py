@@ -88,17 +88,28 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
         parser.error(f"there is no command {asked!r}{did_you_mean(asked, made)}")
     chosen, unknown = parser.parse_known_args(words)
     if unknown and not made[asked].lenient:
-        known = [text for action in made[asked]._actions for text in action.option_strings]
-        made[asked].error(f"Unknown option {_about_unknown(unknown, known)}")
+        _refuse_unknown(made[asked], chosen, unknown)
     return chosen
 
 
-def _about_unknown(unknown: Sequence[str], known: Sequence[str]) -> str:
-    """Return the first unknown option and what to write instead, if anything is near."""
+def _refuse_unknown(parser: Parser, chosen: argparse.Namespace, unknown: Sequence[str]) -> NoReturn:
+    """Print the first unknown word and what to write instead, and exit."""
+    from sterling.commands.options import owning_commands
+
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):  # its options are the subcommand's
+            parser = action.choices.get(getattr(chosen, action.dest), parser)
     wrong, equals, value = unknown[0].partition("=")
+    if not wrong.startswith("-"):
+        parser.error(f"Unexpected word {wrong!r}")
     if not equals and len(unknown) > 1 and not unknown[1].startswith("--"):
         value = unknown[1]
-    return wrong + unknown_option(wrong, known, value=value or None)
+    known = [text for action in parser._actions for text in action.option_strings]
+    command = parser.prog.removeprefix("sterling ")
+    owners = owning_commands.about_owners(wrong, command, known)
+    parser.error(
+        f"Unknown option {wrong}" + unknown_option(wrong, known, value=value or None, owners=owners)
+    )
 
 
 def _add_options(parser: Parser, command: str, words: Sequence[str]) -> None:

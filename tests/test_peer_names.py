@@ -183,6 +183,46 @@ def test_another_command_says_which_command_has_the_option():
     assert said == "; did you mean --episodes?"
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (
+            "show RUN --policy best",
+            "--policy: sterling evaluate and play have it; sterling show has --config, --worst, "
+            "--best, --seed, --film, --page (see sterling show --help)",
+        ),
+        ("evaluate RUN --video x.mp4", "--video: sterling play has it; sterling evaluate has not"),
+        (
+            "data check FILE --quality medium",
+            "--quality: sterling data make has it; sterling data check has --environment, --limit, "
+            "--fix, --all (see sterling data check --help)",
+        ),
+        (
+            "export RUN --seeds 3",
+            "--seeds: sterling train and tune have it; sterling export has --seed ",
+        ),
+        ("play RUN --lr 3", "--lr: sterling train has it; sterling play has --video"),
+        ("list algorithms --json", "--json: sterling evaluate and compare have it"),
+        (
+            "train ppo CartPole-v1 --policy MlpPolicy",
+            "sterling evaluate and play have it; sterling train has not (leave it out: the network",
+        ),
+        ("train ppo CartPole-v1 --seed 3", "--seed: it is called --seeds here"),
+        ("play RUN --banana 3", "--banana (see sterling play --help)"),
+    ],
+)
+def test_option_of_another_command_is_answered_with_that_command(typed, said, capsys):
+    with pytest.raises(SystemExit):
+        main(typed.split())
+    assert said in capsys.readouterr().err
+
+
+def test_word_too_many_is_not_called_an_option(capsys):
+    with pytest.raises(SystemExit):
+        main(["resume", "RUN", "OTHER"])
+    assert "Unexpected word 'OTHER'" in capsys.readouterr().err
+
+
 def test_every_row_names_its_library_and_version():
     for kind in KINDS:
         for row in peer_table(kind):

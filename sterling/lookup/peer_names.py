@@ -66,13 +66,20 @@ def _shown_row(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def unknown_option(
-    typed: str, known: Iterable[str], *, value: str | None = None, otherwise: str = ""
+    typed: str,
+    known: Iterable[str],
+    *,
+    value: str | None = None,
+    otherwise: str = "",
+    owners: str = "",
 ) -> str:
     """Return the end of a message about an unknown option or field: what a name of another library
     is called here, or the nearest known name, or ``otherwise``.
 
     ``typed``: as the user wrote it, ``--learning-rate`` or ``learning_rate``; the answer has the
     same form. ``known``: the options in the same form. ``value``: as the user wrote it.
+    ``owners``: the answer for an option that other commands of Sterling have ("": none has it).
+    It comes before names of other libraries without a counterpart among ``known``.
     """
     known = list(known)
     name = typed.lstrip("-").replace("-", "_").lower()
@@ -86,6 +93,10 @@ def unknown_option(
     has = [one for one in has if one[1] not in RUN_WORDS] or has  # the algorithm's own fields first
     if has:
         return _called_here(has, dashes, value)
+    if owners:
+        trains = {"steps", "envs"} <= names  # where names of other libraries are expected, too
+        remark = rows[0]["remark"] if trains and rows and not rows[0]["here"] else ""
+        return owners + (f" ({remark})" if remark else "")
     if rows and not did_you_mean(typed, known):
         return _without_counterpart(rows[0], dashes)
     return did_you_mean(typed, known, otherwise)
