@@ -117,6 +117,19 @@ def test_missing_run_folder_suggests_the_nearest_name(tmp_path: Path) -> None:
         run_folder.read_config(tmp_path / "elsewhere" / "x")
 
 
+def test_folder_of_runs_is_refused_with_the_runs_inside(tmp_path: Path) -> None:
+    run = dict.fromkeys(run_folder.REQUIRED_KEYS, 1)
+    for name, config in {"b": run, "deep/a": run, "model": {"model_type": "qwen2"}}.items():
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    with pytest.raises(Mistake) as said:
+        run_folder.read_config(tmp_path)
+    inside = f"{tmp_path}/b and {tmp_path}/deep/a"
+    assert str(said.value) == f"{tmp_path} is not a run, but holds 2 runs. Name one: {inside}"
+
+
 def test_damaged_config_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"a": ')
     with pytest.raises(Mistake, match=r"config.json is damaged"):

@@ -9,6 +9,7 @@ from sterling import commands
 from sterling.algorithms import ALGORITHMS
 from sterling.commands.options import algorithm_options
 from sterling.lookup.name_suggestions import nearest_names
+from sterling.report.text_tables import join_words
 
 ALGORITHM_COMMANDS = ("train", "tune")  # the settings of an algorithm are options of these
 MOST_SHOWN = 8  # of a command's options; longer lists are left to --help
@@ -24,8 +25,7 @@ def about_owners(option: str, command: str, own: Sequence[str]) -> str:
     owners = list(owning_commands(option, command))
     if not owners:
         return ""
-    *most, last = owners
-    have = f"{', '.join(most)} and {last} have" if most else f"{last} has"
+    have = f"{join_words(owners)} {'has' if len(owners) == 1 else 'have'}"
     other = [each for each in own if each not in ("-h", "--help")]
     shown = nearest_names(option, other) or (other if len(other) <= MOST_SHOWN else [])
     instead = f"has {', '.join(shown)}" if shown else "has not"

@@ -33,6 +33,7 @@ import psutil
 
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.lookup.user_imports import describe_error
+from sterling.report.text_tables import join_words, pluralise
 from sterling.system.atomic_files import atomic_write
 from sterling.system.terminal_messages import print_notice
 from sterling.training.runtime.folder_lock import FolderLock
@@ -40,6 +41,7 @@ from sterling.types import Mistake
 from sterling.version import __version__
 
 REQUIRED_KEYS = ("algorithm", "environment", "steps", "seeds", "config")  # required in config.json
+MOST_SHOWN = 10  # runs in the message about a folder of runs
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "envpool", "gymnasium", "numpy")
 
 
@@ -106,8 +108,8 @@ def write_config(path: Path, config: dict[str, Any]) -> None:
 def read_config(path: Path) -> dict[str, Any]:
     """Return a run's settings as JSON values; tuples come back as lists.
 
-    Raise :class:`Mistake` if there is no run, naming a run with a similar name, and if the file is
-    not a run's.
+    Raise :class:`Mistake` if there is no run, naming the runs inside or a run with a similar name,
+    and if the file is not a run's.
     """
     file = path / "config.json"
     if file.is_file():
@@ -120,10 +122,29 @@ def read_config(path: Path) -> dict[str, Any]:
                 f"{file} is not a run's: it has no {', '.join(lacking)}. Give a run's folder."
             )
         return found
+    if inside := _runs_inside(path):
+        count = pluralise(len(inside), "run")
+        raise Mistake(
+            f"{path} is not a run, but holds {count}. Name one: {join_words(inside, MOST_SHOWN)}"
+        )
     runs = [str(config.parent) for config in path.parent.glob("*/config.json")]
     raise Mistake(
         f"{path} holds no run{did_you_mean(str(path), runs, 'start one with `sterling train`')}"
     )
+
+
+def _runs_inside(path: Path) -> list[str]:
+    """Return the runs in a folder, or in its folders, by name; not other folders with a config."""
+    found = [*path.glob("*/config.json"), *path.glob("*/*/config.json")]
+    return sorted(str(file.parent) for file in found if _is_config_of_run(file))
+
+
+def _is_config_of_run(file: Path) -> bool:
+    try:
+        found = read_json(file)
+    except Mistake:  # damaged, or not ours
+        return False
+    return isinstance(found, dict) and all(name in found for name in REQUIRED_KEYS)
 
 
 def write_result(path: Path, content: dict[str, Any]) -> None:
