@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sterling import commands
 from sterling.cli_options import WRONG_USE, parse_command_line
+from sterling.commands.options.option_spelling import spell_as_options
 from sterling.system.interrupts import EXIT_INTERRUPTED, CtrlCHandler
 from sterling.system.mistake import Mistake
 from sterling.system.own_process import claim_process
@@ -59,7 +60,12 @@ def _run_command(words: Sequence[str]) -> int:
     for name, value in vars(chosen).items():
         if isinstance(value, Path):  # shells do not expand the ~ of --out=~/runs
             setattr(chosen, name, value.expanduser())
-    return int(commands.command_module(chosen.command).carry_out(chosen))
+    try:
+        return int(commands.command_module(chosen.command).carry_out(chosen))
+    except Mistake as error:
+        of_environment = dict(getattr(chosen, "env", None) or ())
+        error.args = (spell_as_options(str(error), chosen.option_names, of_environment),)
+        raise
 
 
 def _is_output_closed(error: Exception) -> bool:

@@ -71,7 +71,8 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
-    """Return the parsed options; exit with code 2 and one line for wrong ones."""
+    """Return the parsed options, and in ``option_names`` those that the command has; exit with code
+    2 and one line for wrong ones."""
     words = _with_hyphens(words) or ["--help"]
     asked = words[0]
     parser = Parser(
@@ -87,24 +88,26 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     elif not asked.startswith("-"):
         parser.error(f"there is no command {asked!r}{did_you_mean(asked, made)}")
     chosen, unknown = parser.parse_known_args(words)
+    used = made[asked]
+    for action in used._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            used = action.choices.get(getattr(chosen, action.dest), used)
+    known = [text for action in used._actions for text in action.option_strings]
     if unknown and not made[asked].lenient:
-        _refuse_unknown(made[asked], chosen, unknown)
+        _refuse_unknown(used, known, unknown)
+    chosen.option_names = known
     return chosen
 
 
-def _refuse_unknown(parser: Parser, chosen: argparse.Namespace, unknown: Sequence[str]) -> NoReturn:
+def _refuse_unknown(parser: Parser, known: Sequence[str], unknown: Sequence[str]) -> NoReturn:
     """Print the first unknown word and what to write instead, and exit."""
     from sterling.commands.options import owning_commands
 
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):  # its options are the subcommand's
-            parser = action.choices.get(getattr(chosen, action.dest), parser)
     wrong, equals, value = unknown[0].partition("=")
     if not wrong.startswith("-"):
         parser.error(f"Unexpected word {wrong!r}")
     if not equals and len(unknown) > 1 and not unknown[1].startswith("--"):
         value = unknown[1]
-    known = [text for action in parser._actions for text in action.option_strings]
     command = parser.prog.removeprefix("sterling ")
     owners = owning_commands.about_owners(wrong, command, known)
     parser.error(

@@ -7,7 +7,9 @@ import json
 import pytest
 
 import sterling
+from sterling.cli import main
 from sterling.commands import compare, evaluate, report, train, tune
+from sterling.commands.options.option_spelling import spell_as_options
 from sterling.evaluation.compare_runs import compare as compare_runs
 from sterling.evaluation.evaluate_run import EVALUATE_ARGUMENTS
 from sterling.report.build_report import report_on
@@ -74,6 +76,44 @@ def test_train_in_python_takes_env_options_and_output_sinks_by_name(runs):
     assert one.settings.env_options == other.settings.env_options == {"max_episode_steps": 20}
     assert list((one.path / "tensorboard").iterdir())
     assert one.result["final"]["return"]["per_seed"][0] <= 20
+
+
+@pytest.mark.parametrize(
+    ("message", "typed"),
+    [
+        ("a dataset is needed: add data=FILE", "a dataset is needed: add --data FILE"),
+        ("give data=FILE and updates=N.", "give --data FILE and --updates N."),
+        ("steps=9 is below one iteration", "--steps 9 is below one iteration"),
+        ("a larger budget, as steps=N (--steps N).", "a larger budget, as --steps N."),
+        ("updates=N or steps=N (--updates N, --steps N)", "--updates N or --steps N"),
+        ("set tune_alpha=True (--tune-alpha)", "set --tune-alpha"),
+        ("set tune_alpha=False.", "set --no-tune-alpha."),
+        ("Set diversity=None, or keep='best'.", "Set --diversity none, or --keep best."),
+        ("add --env data=3 or --online steps=4", "add --env data=3 or --online steps=4"),
+        ("levels=9 is too many", "--env levels=9 is too many"),
+        ("add a phase: then='steps=N data=F'", "add a phase: --then 'steps=N data=F'"),
+        ("add --steps N (in Python Guidance(..., steps=N)).", "add --steps N."),
+        ("leave out tune_alpha, or action_mask.", "leave out --tune-alpha, or action_mask."),
+        ("give explore=True", "give explore=True"),
+        ("runs/a:data=3", "runs/a:data=3"),
+    ],
+)
+def test_message_on_the_command_line_spells_options_as_they_are_typed(message, typed):
+    options = ["--data", "--updates", "--steps", "--diversity", "--keep", "--then", "--levels"]
+    options += ["--tune-alpha", "--no-tune-alpha", "--env", "--online"]
+    assert spell_as_options(message, options, of_environment=["levels"]) == typed
+
+
+def test_option_is_spelled_for_the_command_line_or_for_python(tmp_path, capsys):
+    assert main(["train", "iql", "Pendulum-v1", "--updates", "9"]) == 2
+    assert "need a dataset: add --data FILE\n" in capsys.readouterr().err
+    with pytest.raises(Mistake, match="need a dataset: add data=FILE"):
+        sterling.train("iql", "Pendulum-v1", updates=9, quiet=True)
+    words = ["train", "dt", "Pendulum-v1", "--steps", "9", "--out", str(tmp_path / "run")]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "--data FILE and --updates N" in said
+    assert "data=" not in said
 
 
 def test_quiet_false_shows_progress(capsys):

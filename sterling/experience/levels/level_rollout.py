@@ -52,8 +52,8 @@ class LevelRollout(Stepwise, eqx.Module):
         world = source.world
         if book is None and require_startable(world).book is None:
             raise Mistake(
-                "level replay needs a fixed number of levels; give the environment levels=N "
-                "(--env levels=200)"
+                "level replay needs a fixed number of levels, such as --env levels=200 (in Python "
+                "env={'levels': 200})"
             )
         shape = (world.seeds, world.spec.envs)
         none = jnp.zeros(shape, bool)
