@@ -148,6 +148,14 @@ def test_wrong_command_line_is_refused_in_one_line(text, answer, capsys):
     assert refused(text, capsys).startswith(answer)
 
 
+def test_refused_run_says_nothing_of_what_it_would_have_had(monkeypatch, capsys):
+    monkeypatch.setattr("sterling.report.live.live_progress.SILENT_SECONDS", 0.0)
+    said = refused("train sac CartPole-v1 --steps 900 --env x=3", capsys)  # its warm-up would fit
+    assert said.startswith("Environment CartPole-v1 has no option 'x'")
+    said = refused("train dqn Pendulum-v1 --steps 900", capsys)  # its preset, and its title
+    assert said.startswith("dqn does not support Box(")
+
+
 def test_misspelt_model_size_suggests_the_name(capsys):
     said = refused("train sft reverse-text --model nan --updates 5", capsys)
     assert said.strip().endswith("config.json; did you mean nano?")

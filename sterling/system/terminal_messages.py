@@ -5,15 +5,50 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from sterling.system.mistake import Mistake
 
 _silent = [False]  # a stack; whether lines on standard output are suppressed
 
+_waiting: list[list[Callable[[], None]] | None] = [None]  # a stack; what waits for checks, if any
+
 
 def print_notice(line: str) -> None:
-    """Print a line to standard error."""
-    _print_line(line, sys.stderr)
+    """Print a line to standard error: at once, or where a run is checked once it has passed."""
+    when_checked(lambda: _print_line(line, sys.stderr))
+
+
+def when_checked(act: Callable[[], None]) -> None:
+    """Do this once the checks around it have passed (see :func:`checked_first`), or at once."""
+    waiting = _waiting[-1]
+    if waiting is None:
+        act()
+    else:
+        waiting.append(act)
+
+
+@contextlib.contextmanager
+def checked_first() -> Iterator[None]:
+    """Context manager in which notices wait for :func:`checks_passed` or the end. A Mistake drops
+    them: what is refused gets one line, not first what a run would have had."""
+    _waiting.append([])
+    try:
+        yield
+    except Mistake:
+        _waiting[-1] = None
+        raise
+    finally:
+        checks_passed()
+        _waiting.pop()
+
+
+def checks_passed() -> None:
+    """Print the notices that wait; later ones are printed at once."""
+    waiting, _waiting[-1] = _waiting[-1], None
+    for act in waiting or ():
+        act()
 
 
 def print_progress(line: str) -> None:

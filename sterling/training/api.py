@@ -13,6 +13,7 @@ from sterling.nets.encoding.encoder_choice import check_can_be_stored
 from sterling.report.live.curve_imports import CurveImports
 from sterling.report.live.metric_sinks import Sink
 from sterling.report.live.requested_sinks import requested_sinks
+from sterling.system.terminal_messages import checked_first
 from sterling.training.assembly.environment_options import extend_run
 from sterling.training.assembly.run_dataset import (
     choose_environment,
@@ -62,6 +63,7 @@ from sterling.training.trained_run import TrainedRun, load, run_return_bounds
 from sterling.training.warm_start.init_word import resolve_init
 
 
+@checked_first()
 def train(
     algorithm: Any = None,
     environment: Any = None,
@@ -194,6 +196,7 @@ def _settings(asked: dict[str, Any]) -> Settings:
     return fill_from_log(settings)
 
 
+@checked_first()
 def resume(
     path: str | Path,
     *,

@@ -12,7 +12,7 @@ from sterling.nets.encoding.encoder_description import NOTE, describe_observatio
 from sterling.problem.channels import Channel, channels_to_json
 from sterling.report.live.guarded_sinks import GuardedSinks
 from sterling.report.live.metric_sinks import MetricsFile, Sink
-from sterling.system.terminal_messages import print_notice
+from sterling.system.terminal_messages import checks_passed, print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.driver import Driver
 from sterling.training.evaluation.metric_rows import unjudged_answers
@@ -77,7 +77,9 @@ def _stop_message(path: Path | None) -> str:
 
 
 def show_observations(lines: Sequence[str], sinks: GuardedSinks) -> None:
-    """Show how observations are read; without a sink that does, print only what asks for a look."""
+    """Show how observations are read, and what waited until the run is built and checked; without
+    a sink that shows observations, print only what asks for a look."""
+    checks_passed()
     if not sinks.show_observations(lines):
         for line in lines:
             if line.startswith(NOTE):

@@ -21,6 +21,7 @@ from sterling.report.live.metric_sinks import Row
 from sterling.statistics import Headline, estimate
 from sterling.statistics.scores.run_folder_scores import row_progress
 from sterling.statistics.scores.score_bounds import Bounds
+from sterling.system.terminal_messages import when_checked
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -52,6 +53,7 @@ class Progress:
         self._spinner = Spinner("dots", style="cyan")
         self._console = console or PlainConsole()
         self._live: Live | None = None
+        self._closed = False
         self._title: threading.Timer | None = None  # prints the title later, without a live panel
         if self._console.is_terminal:
             self._live = Live(self, console=self._console, refresh_per_second=5)
@@ -59,7 +61,7 @@ class Progress:
         else:
             self._title = threading.Timer(SILENT_SECONDS, self._announce)
             self._title.daemon = True
-            self._title.start()
+            when_checked(self._start_waiting)
 
     def write(self, row: Row) -> None:
         """Show a row of metrics."""
@@ -87,12 +89,18 @@ class Progress:
 
     def close(self) -> None:
         """Stop the panel, keeping it on screen only if a row came; calling it twice is safe."""
+        self._closed = True
         if self._title is not None:
             self._title.cancel()
         if self._live is not None and self._live.is_started:
             self._live.transient = not self._row
             with contextlib.suppress(OSError):  # the terminal was closed
                 self._live.stop()
+
+    def _start_waiting(self) -> None:
+        """Begin to count the seconds until the first plain line."""
+        if self._title is not None and not self._closed:
+            self._title.start()
 
     def _announce(self) -> None:
         """Print the first plain line, once."""

@@ -31,6 +31,7 @@ from sterling.experience.rollouts.rollout import Rollout
 from sterling.needs import DREAM, EPISODES, LABELS
 from sterling.nets.encoding.encoder_choice import find_encoder
 from sterling.problem.critic_only_obs import with_critic_obs
+from sterling.system.terminal_messages import checks_passed
 from sterling.training.agent import Agent, create_agent
 from sterling.training.assembly import build_sources, run_dataset
 from sterling.training.assembly.guide_policy import guided_rollout
@@ -130,6 +131,8 @@ def _world_run_builder(settings: Settings, world: World) -> Callable[..., Run]:
         if warm:
             by_chance = settings.guide is None and settings.init is None
             keys = random_keys.for_seeds(seeds, "warm", 0)
+            if not source.traced:  # it may take long; a traced one's program is checked afterwards
+                checks_passed()
             source = source.warm_up(agent, keys, chance=by_chance)
         source = mix_with_log(settings, source, world.spec)
         return Run(agent, source, seeds, jnp.asarray(np.int32(0)))
