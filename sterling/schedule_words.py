@@ -37,6 +37,7 @@ from sterling.schedules import (
     warmup,
 )
 from sterling.system.mistake import Mistake
+from sterling.system.shown_values import shown_value
 
 COLUMNS = {"progress": "progress", "step": "steps", "update": "updates"}  # of a file
 REMEDY = "put it into a file and name that, as my_schedules.py:FUNCTION (docs/schedules.md)"
@@ -133,7 +134,7 @@ def from_stored(plain: Any) -> Function:
         return parse(plain)
     if isinstance(plain, dict) and isinstance(plain.get("not stored"), str):
         return LostFunction(plain["not stored"])
-    raise Mistake(f"a schedule must be words, as linear:3e-4:0; got {plain!r:.60}")
+    raise Mistake(f"a schedule must be words, as linear:3e-4:0; got {shown_value(plain)}")
 
 
 def from_value(value: str | Function) -> Function:

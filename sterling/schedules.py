@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from sterling.system.mistake import Mistake
+from sterling.system.shown_values import short_text, shown_value
 
 CURVES = ("linear", "cosine", "exponential")  # kinds that go from one value to another
 KINDS = ("constant", *CURVES, "warmup", "piecewise")
@@ -133,7 +134,7 @@ def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise Mistake(f"a schedule is made of numbers; got {value!r:.60}") from error
+        raise Mistake(f"a schedule is made of numbers; got {shown_value(value)}") from error
 
 
 def check_numbers(made: Schedule) -> Schedule:
@@ -153,10 +154,12 @@ def _check_points(made: Schedule) -> None:
     if made.unit not in UNITS:
         raise Mistake(f"places of a schedule are {', '.join(UNITS)}; got {made.unit!r}")
     if not places or any(b <= a for a, b in itertools.pairwise(places)):
-        raise Mistake(f"{made!s:.60}: give at least one point, in order of increasing places")
+        raise Mistake(
+            f"{short_text(str(made))}: give at least one point, in order of increasing places"
+        )
     if places[0] < 0 or (made.unit == "progress" and places[-1] > 1):
         most = "between 0 and 1" if made.unit == "progress" else "0 or more"
-        raise Mistake(f"{made!s:.60}: places must be {most}")
+        raise Mistake(f"{short_text(str(made))}: places must be {most}")
 
 
 def _text(number: float) -> str:

@@ -21,6 +21,7 @@ from sterling.envs.hosted.shared_memory import space_leaves
 from sterling.envs.levels import TaskWithLevels, make_reset
 from sterling.envs.registry import find_backend
 from sterling.lookup import user_imports
+from sterling.system.shown_values import short_text
 from sterling.types import World
 
 SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -243,4 +244,4 @@ def _run_gymnasium_checker(reviewed: ReviewedEnvironment, loaded: Any) -> str:
     said = [
         str(each.message).replace("\x1b[33mWARN: ", "").replace("\x1b[0m", "") for each in caught
     ]
-    return f"it warns: {said[0][:120]}" if said else ""
+    return f"it warns: {short_text(said[0])}" if said else ""

@@ -19,6 +19,7 @@ from sterling.checking.example_batch import (
 )
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked
 from sterling.needs import FRESH
+from sterling.system.shown_values import shown_value
 from sterling.types import Signals
 
 ROWS = 256  # observations given to ``act``
@@ -83,7 +84,7 @@ def _check_actions(subject: Subject) -> str:
         answer = subject.algorithm.act(subject.state, obs, jax.random.key(2), explore)
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], dict):
             raise CheckFailed(
-                f"act returns {answer!r:.80}", "return (actions, extras), extras a dict"
+                f"act returns {shown_value(answer)}", "return (actions, extras), extras a dict"
             )
         action, wanted = np.asarray(answer[0]), (ROWS, *(space.shape or ()))
         if action.shape != wanted:

@@ -24,6 +24,7 @@ from sterling.envs.traced_world import Task, TracedWorld, task_agents
 from sterling.lookup import user_imports
 from sterling.lookup.factory_names import factory_name
 from sterling.problem.critic_only_obs import check_unseen
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake, World
 
 KINDS = ("task", "world", "factory")
@@ -47,8 +48,8 @@ def environment_kind(environment: Any, name: str = "") -> str:
         raise Mistake(f"{name} is an environment, not a factory of them. {remedy}")
     if not callable(environment):
         raise Mistake(
-            f"{name} is {environment!r:.60}, which is no environment. Give a Task, or a factory of "
-            "Gymnasium environments, Tasks or Worlds (see docs/extending.md)."
+            f"{name} is {shown_value(environment)}, which is no environment. Give a Task, or a "
+            "factory of Gymnasium environments, Tasks or Worlds (see docs/extending.md)."
         )
     if {"seeds", "envs"} <= set(factory_parameters(environment)):
         return "world"
@@ -147,8 +148,8 @@ def _make_task_world(
     check_options(name, options, [*own, *ours])
     if not isinstance(task, Task) or not can_begin_episodes(task):
         raise Mistake(
-            f"{name} returned {task!r:.60}, which is no Task. Return an object with obs, action, "
-            "reset and step (see docs/extending.md)."
+            f"{name} returned {shown_value(task)}, which is no Task. Return an object with obs, "
+            "action, reset and step (see docs/extending.md)."
         )
     check_task(task, name)
     said = {each: options[each] for each in ours if options.get(each) is not None}
@@ -163,7 +164,9 @@ def check_task(task: Task, name: str) -> None:
     for part in ("obs", "action"):
         space = getattr(task, part)
         if not isinstance(space, gymnasium.Space):
-            raise Mistake(f"{name}: {part} is {space!r:.60}. Make it a gymnasium.spaces.Space.")
+            raise Mistake(
+                f"{name}: {part} is {shown_value(space)}. Make it a gymnasium.spaces.Space."
+            )
     key = jax.random.key(0)
     words, given = "reset", "key"
     if isinstance(task, TaskWithLevels):
@@ -202,14 +205,14 @@ def _result_shapes(function: Callable[..., Any], what: str, count: int, *given: 
             5: "state, obs, reward, terminated and truncated",
             6: "state, obs, reward, terminated, truncated and channels",
         }
-        raise Mistake(f"{what} must return {parts[count]}; got {made!r:.60}")
+        raise Mistake(f"{what} must return {parts[count]}; got {shown_value(made)}")
     return made
 
 
 def _check_same_shapes(what: str, made: PyTree, other: str, wanted: PyTree) -> None:
     first, second = (jax.tree_util.tree_leaves_with_path(tree) for tree in (made, wanted))
     if [path for path, _ in first] != [path for path, _ in second]:
-        raise Mistake(f"{what} has a different structure from {other}: {made!r:.80}")
+        raise Mistake(f"{what} has a different structure from {other}: {shown_value(made)}")
     for (path, one), (_, two) in zip(first, second, strict=True):
         if (one.shape, one.dtype) != (two.shape, two.dtype):
             part = jax.tree_util.keystr(path)
@@ -231,7 +234,7 @@ def _make_factory_world(
     lacking = [part for part in WORLD_ATTRIBUTES if not hasattr(world, part)]
     if lacking:
         raise Mistake(
-            f"{name} returned {world!r:.60}, which is no World. Add {', '.join(lacking)}."
+            f"{name} returned {shown_value(world)}, which is no World. Add {', '.join(lacking)}."
         )
     check_unseen(world.spec.unseen, world.spec.obs)
     made, wanted = (world.seeds, world.spec.envs), (len(copies["seeds"]), copies["envs"])

@@ -20,6 +20,7 @@ from sterling.report.runs.run_groups import RunGroup, group_results
 from sterling.report.verdict_words import method_paragraph, overall_sentence, pair_sentences
 from sterling.statistics import table as load_table
 from sterling.system.mistake import Mistake
+from sterling.system.shown_values import shown_value
 from sterling.training.trained_run import TrainedRun
 from sterling.training.until_decided.decided_comparison import (
     DecidedComparison,
@@ -149,7 +150,7 @@ def run_word(run: TrainedRun | str | Path) -> str | Path:
 
 def _algorithm_word(each: Any) -> str:
     if not isinstance(each, str):
-        raise Mistake(f"until_decided trains algorithms, by their names; got {each!r:.60}.")
+        raise Mistake(f"until_decided trains algorithms, by their names; got {shown_value(each)}.")
     return each
 
 

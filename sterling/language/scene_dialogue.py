@@ -30,6 +30,7 @@ from sterling.language.scene import Message, Scene
 from sterling.language.task import RIGHT, Verdict
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
+from sterling.system.shown_values import short_text, shown_value
 
 UNLIMITED_CONTEXT = 1 << 30  # a context that no transcript fills
 
@@ -292,9 +293,8 @@ def check_verdicts(verdicts: Any) -> None:
     for verdict in (each for seat in verdicts for each in seat):
         reward = getattr(verdict, "reward", None)
         if not isinstance(reward, Real) or not math.isfinite(reward):
-            raise ValueError(f"a verdict without a finite reward: {verdict!r}"[:200])
+            raise ValueError(f"a verdict without a finite reward: {shown_value(verdict)}")
 
 
 def _error_line(error: Exception) -> str:
-    message = " ".join(str(error).split())[:200]
-    return f"{type(error).__name__}: {message}"
+    return f"{type(error).__name__}: {short_text(str(error))}"

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from sterling.lookup.factory_names import factory_name
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.mistake import Mistake
+from sterling.system.shown_values import short_text
 
 PYTHON_SUFFIX = ".py"
 _NAME = r"[A-Za-z_]\w*"
@@ -166,7 +167,7 @@ def raise_mistake(line: str, cause: BaseException | None = None) -> NoReturn:
 
 def describe_error(error: BaseException) -> str:
     """Return an exception in one line, with the last file and line that is not a library's."""
-    said = " ".join(f"{type(error).__name__}: {error}".split())[:300].rstrip(": ")
+    said = short_text(f"{type(error).__name__}: {error}").rstrip(": ")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if not any(part in frame.filename for part in _LIBRARY_PATHS)]  # fmt: skip
     if not frames or isinstance(error, SyntaxError):  # a SyntaxError names the line itself

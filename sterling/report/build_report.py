@@ -13,6 +13,7 @@ from sterling.report.report_inputs import ReportData, ReportRequest, collect_rep
 from sterling.report.text_tables import pluralise
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.statistics.scores.score_table import FailedRule
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 from sterling.version import __version__
 
@@ -78,7 +79,7 @@ def _run_paths(runs: Sequence[Any]) -> list[str | Path]:
     """Return the folders of runs that were trained or loaded, and other words as they are."""
     for run in runs:
         if not isinstance(run, (str, Path)) and getattr(run, "path", None) is None:
-            raise Mistake(f"{run!r:.60} has no folder. Train it with out=FOLDER.")
+            raise Mistake(f"{shown_value(run)} has no folder. Train it with out=FOLDER.")
     return [run if isinstance(run, (str, Path)) else run.path for run in runs]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sterling.system.mistake import Mistake
+from sterling.system.shown_values import short_text
 from sterling.system.windows_limits import IS_WINDOWS
 
 PARTIAL_MARK = (
@@ -32,7 +33,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or " ".join(str(error).split())[:160]
+        reason = error.strerror or short_text(str(error))
         raise Unwritable(f"cannot write {path}: {reason}. Choose another path.") from error
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.system.mistake import Mistake
+from sterling.system.shown_values import short_text
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 _NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -56,7 +57,7 @@ def _parse(suffix: str, text: str, path: str) -> Any:
     except Mistake as error:
         raise Mistake(f"{path}: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise Mistake(f"{path} cannot be read: {' '.join(str(error).split())[:200]}") from error
+        raise Mistake(f"{path} cannot be read: {short_text(str(error))}") from error
 
 
 def _unique_pairs(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sterling.report.live.metric_sinks import read_metrics
 from sterling.statistics import Headline
+from sterling.system.shown_values import short_text, shown_value
 from sterling.training.saving import run_folder
 from sterling.types import Mistake
 
@@ -112,7 +113,7 @@ def name_file_in_mistakes(file: Path, undo: str = "; undo what was edited there"
     except Mistake as error:
         raise Mistake(f"{file}: {error}{undo}") from error
     except EDIT_ERRORS as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        why = short_text(f"{type(error).__name__}: {error}")
         raise Mistake(f"{file}: a value cannot be used ({why}); undo what was edited") from error
 
 
@@ -130,7 +131,7 @@ def _check_form(value: Any, form: Any, name: str) -> None:
             _check_form(value[key], inner, key)
     elif isinstance(form, list):
         if not isinstance(value, list):
-            raise Mistake(f"{name} must be a list; got {value!r:.60}")
+            raise Mistake(f"{name} must be a list; got {shown_value(value)}")
         for each in value:
             _check_form(each, form[0], name)
     else:
@@ -138,4 +139,4 @@ def _check_form(value: Any, form: Any, name: str) -> None:
         truth = isinstance(value, bool) and bool not in kinds
         if truth or not isinstance(value, tuple(kinds)):
             wanted = " or ".join(TYPE_TEXTS[kind] for kind in kinds)
-            raise Mistake(f"{name} must be {wanted}; got {value!r:.60}")
+            raise Mistake(f"{name} must be {wanted}; got {shown_value(value)}")

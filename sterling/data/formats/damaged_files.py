@@ -15,6 +15,7 @@ from typing import Any
 from sterling.data.dataset_metadata import Metadata
 from sterling.data.episode_columns import Block
 from sterling.system.atomic_files import Unwritable
+from sterling.system.shown_values import short_text
 from sterling.types import Mistake
 
 HASH_MISMATCH = (
@@ -52,7 +53,7 @@ def report_damage(path: Path, format: str) -> Iterator[None]:
         message = f"Memory does not suffice for {path}. Free some, or raise the limit (ulimit)."
         raise Mistake(message) from error
     except DAMAGE_ERRORS as error:
-        reason = " ".join(str(error).split())[:160]
+        reason = short_text(str(error))
         raise Mistake(f"{path} cannot be read as {format} ({reason}). Restore it.") from error
 
 

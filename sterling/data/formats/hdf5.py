@@ -62,5 +62,5 @@ def _check_dataset(name: bytes, dataset: h5d.DatasetID) -> None:
 
 
 def _raise_unsupported(name: bytes, what: str) -> None:
-    label = name.decode("utf-8", "replace")[:60]
+    label = name.decode("utf-8", "replace")
     raise Mistake(f"{label!r} is {what}, which is refused for safety. {REMEDY}")

@@ -14,6 +14,7 @@ from sterling.data.dataset_metadata import Facts, Source, check_reference_scores
 from sterling.data.recording.recording_folder import RecordingFolder, episode_block
 from sterling.data.space_json import Space, column_spaces, fits_float32
 from sterling.envs.hosted.shared_memory import space_leaves
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
 RENDERING = ("render_mode",)  # arguments of an environment that do not change what is recorded
@@ -143,7 +144,9 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
                 part = functools.reduce(lambda inside, key: inside[key], path, value)
                 array = np.array(part, leaf.dtype)
             except (KeyError, IndexError, TypeError, ValueError) as error:
-                raise Mistake(f"the {what} {value!r:.60} does not fit {leaf} ({error})") from error
+                raise Mistake(
+                    f"the {what} {shown_value(value)} does not fit {leaf} ({error})"
+                ) from error
             if array.shape != tuple(leaf.shape or ()):
                 raise Mistake(
                     f"the {what} has shape {array.shape} in {name!r}, and its space "
@@ -161,12 +164,14 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
 def _one_number(reward: Any) -> np.ndarray:
     given = np.asarray(reward)
     if given.dtype.kind not in "biuf":
-        raise Mistake(f"a reward must be a real number to be recorded; got {reward!r:.60}")
+        raise Mistake(f"a reward must be a real number to be recorded; got {shown_value(reward)}")
     if not fits_float32(given).all():
-        raise Mistake(f"a reward must be finite in float32 to be recorded; got {reward!r:.60}")
+        raise Mistake(
+            f"a reward must be finite in float32 to be recorded; got {shown_value(reward)}"
+        )
     made = given.astype(np.float32)
     if made.size != 1:
-        raise Mistake(f"a reward must be one number to be recorded; got {reward!r:.60}")
+        raise Mistake(f"a reward must be one number to be recorded; got {shown_value(reward)}")
     return made.reshape(())
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sterling.data.episode_columns import BLOCK_ROWS
+from sterling.system.shown_values import short_text
 from sterling.types import Mistake
 
 Cells = Any  # of one column: a list of texts, or an array (row,) or (row, number)
@@ -148,7 +149,7 @@ def _readable_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (UnicodeDecodeError, csv.Error, EOFError, OSError) as error:
-        reason = " ".join(str(error).split())[:160]
+        reason = short_text(str(error))
         raise Mistake(f"{path} is no CSV file in UTF-8 ({reason}). Save it as one.") from error
 
 
@@ -157,7 +158,7 @@ def _open_parquet(path: Path) -> Table:
     try:
         file = parquet.ParquetFile(path)
     except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        reason = " ".join(str(error).split())[:160]
+        reason = short_text(str(error))
         raise Mistake(f"{path} cannot be read as Parquet ({reason}). Restore it.") from error
 
     def read(names: Sequence[str]) -> Iterator[Chunk]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from sterling.deploy.agreement import Runner
 from sterling.deploy.graph.policy_graph import PolicyGraph, shape_at_batch_one
+from sterling.system.shown_values import short_text
 from sterling.types import Mistake
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O2")
@@ -40,7 +41,7 @@ def c_runner(source: str, graph: PolicyGraph) -> tuple[Runner, str]:
             words, capture_output=True, text=True, check=False, timeout=COMPILE_SECONDS
         )
         if done.returncode:
-            raise Mistake(f"{command} does not compile the policy: {done.stderr.strip()[:300]}")
+            raise Mistake(f"{command} does not compile the policy: {short_text(done.stderr)}")
         loaded = ctypes.CDLL(str(library))
     return _caller(loaded, graph), Path(command).name
 

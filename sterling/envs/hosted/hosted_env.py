@@ -44,6 +44,7 @@ from sterling.envs.hosted.worker_pool import Fault, WorldFailed, make_runner
 from sterling.envs.padding.padded_observations import pad_factory, pad_for_agent
 from sterling.lookup.factory_names import factory_name
 from sterling.problem.channels import channel_name, parse_channels
+from sterling.system.shown_values import shown_value
 from sterling.system.terminal_messages import print_notice
 from sterling.system.windows_limits import IS_WINDOWS
 from sterling.types import Action, AnyArray, Mistake, Obs, Step
@@ -271,7 +272,7 @@ def _env_builder(factory: Any, name: str) -> Callable[[], Any]:
             kind, built = type(factory).__name__, isinstance(factory, gymnasium.Env)
             remedy = f" Write `lambda: {kind}(...)`." if built else ""
             said = "is neither the id of an environment nor a function that builds one."
-            raise Mistake(f"{factory!r:.60} {said}{remedy}")
+            raise Mistake(f"{shown_value(factory)} {said}{remedy}")
         return factory
     module, _, identity = factory.rpartition(":")
     try:

@@ -20,6 +20,7 @@ from sterling.envs.hosted.shared_memory import (
 )
 from sterling.problem.agent_axis import REWARD
 from sterling.problem.channels import channel_name
+from sterling.system.shown_values import shown_value
 
 OBJECTIVES = "objectives"  # the channel of a vector reward
 
@@ -139,7 +140,8 @@ def _channel_array(name: str, value: Any, parts: tuple[str, ...]) -> np.ndarray:
     array = read_numbers(0.0 if value is None else value, f"info[{name!r}] is").astype(np.float32)
     if array.ndim > 1:
         raise ContractViolation(
-            f"info[{name!r}] is {value!r:.60}. A channel must be a number or a vector of numbers"
+            f"info[{name!r}] is {shown_value(value)}. A channel must be a number or a vector of "
+            "numbers"
         )
     return array
 

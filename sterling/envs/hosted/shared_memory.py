@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from sterling.system.shown_values import shown_value
+
 SKIP, STEP, RESET, BUILD = range(4)  # orders; BUILD makes a new, seeded environment
 ACTION_MASK, OBSERVATION = "action_mask", "observation"  # entries of a masked observation
 
@@ -46,11 +48,13 @@ def read_numbers(value: Any, what: str) -> np.ndarray:
             raise TypeError
         numbers = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ContractViolation(f"{what} {value!r:.60}. Give real numbers") from None
+        raise ContractViolation(f"{what} {shown_value(value)}. Give real numbers") from None
     if not np.isfinite(numbers).all():
-        raise ContractViolation(f"{what} {value!r:.60}. Give finite numbers")
+        raise ContractViolation(f"{what} {shown_value(value)}. Give finite numbers")
     if (np.abs(numbers) > LARGEST_NUMBER).any():
-        raise ContractViolation(f"{what} {value!r:.60}, beyond the {LARGEST_NUMBER:.3g} of float32")
+        raise ContractViolation(
+            f"{what} {shown_value(value)}, beyond the {LARGEST_NUMBER:.3g} of float32"
+        )
     return numbers
 
 

@@ -34,6 +34,7 @@ from sterling.envs.hosted.shared_memory import (
 )
 from sterling.envs.padding.padded_observations import check_is_padded, unpadded_space
 from sterling.problem.observation_values import cast_leaf
+from sterling.system.shown_values import short_text
 
 SUPPORTED_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -215,7 +216,7 @@ class HostedEnvs:
 
 def describe_error(error: BaseException) -> str:
     """Describe an exception in one line, with the file and line it came from."""
-    said = " ".join(str(error).split())[:300]
+    said = short_text(str(error))
     if isinstance(error, ContractViolation):
         return said
     trace = error.__traceback__

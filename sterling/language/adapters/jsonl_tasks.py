@@ -23,6 +23,7 @@ from sterling.language.task import (
     has_half_character,
 )
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.shown_values import short_text
 from sterling.types import Mistake
 
 EXAMPLE_FIELDS = {"prompt": "1+1=", "answer": "2", "response": "2", "chosen": "2", "rejected": "3"}
@@ -139,8 +140,7 @@ def _similar_field(field: str, record: dict[str, Any]) -> str:
 
 
 def _shortened_json(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 30 else f"{text[:27]}..."
+    return short_text(json.dumps(value))
 
 
 class JsonlTasks:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from sterling.language.adapters.answer_comparison import compare_plain
 from sterling.language.adapters.answer_worker import Worker, WorkerFault
 from sterling.language.task import MALFORMED, NO_ANSWER, RIGHT, WRONG, Verdict, fault_verdict
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
 SECONDS = 5.0
@@ -50,7 +51,7 @@ def compare_answers(answer: str, truth: str, prompt: str = "", algebra: bool = F
         return fault_verdict(fault.kind, fault.detail)
     if outcome == "no truth":
         raise Mistake(
-            f"the answer {truth[:60]!r} cannot be read as mathematics; correct it, or remove "
+            f"the answer {shown_value(truth)} cannot be read as mathematics; correct it, or remove "
             ":math to compare answers as text"
         )
     return _VERDICTS[outcome]

@@ -36,6 +36,7 @@ from sterling.language.question_order import shuffled_index
 from sterling.language.task import Task, Verdict, check_level, has_half_character
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
 SECONDS = 10.0
@@ -119,7 +120,9 @@ class UserTasks:
     def _fields(self, found: Any) -> dict[str, Any]:
         if not isinstance(found, dict) or not {"prompt", "answer"} <= set(found):
             form = '{"prompt": ..., "answer": ...}'
-            raise Mistake(f"{self.file}: sample must return a Task or {form}, not {found!r:.60}")
+            raise Mistake(
+                f"{self.file}: sample must return a Task or {form}, not {shown_value(found)}"
+            )
         unknown = sorted(set(found) - {"prompt", "answer", "system"})
         if unknown:
             near = did_you_mean(
@@ -147,7 +150,7 @@ def make_answerer(setup: list[str]) -> Callable[[list[Any]], dict[str, Any]]:
         if not isinstance(verdict, Verdict):
             reward = _read_reward(verdict)
             if reward is None:
-                return {"nonsense": f"{verdict!r:.80}"}
+                return {"nonsense": f"{shown_value(verdict)}"}
             reason = "right" if reward == 1.0 else "partly" if reward > 0.0 else "wrong"
             verdict = Verdict(reward, reason)
         return {

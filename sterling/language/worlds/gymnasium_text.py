@@ -13,6 +13,7 @@ import numpy as np
 from sterling.language.scene import BaseScene, Message
 from sterling.language.task import check_level, final_answer
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
 MAX_NUMBERS = 16  # of an observation, without a ``describe``
@@ -172,13 +173,17 @@ def _check_arguments(environment: str, describe: Any, words: Any, returns: Any) 
     pass."""
     if describe is not None and not callable(describe):
         remedy = "it takes an observation and returns a text, so it can only be given in Python"
-        raise Mistake(f"describe={describe!r:.40} of {environment} is not a function; {remedy}")
+        raise Mistake(
+            f"describe={shown_value(describe)} of {environment} is not a function; {remedy}"
+        )
     if words is not None and (isinstance(words, str) or not _is_sequence_of(words, str)):
         remedy = "give a word for each action, such as words=('left','right')"
-        raise Mistake(f"words={words!r:.40} of {environment} are not texts; {remedy}")
+        raise Mistake(f"words={shown_value(words)} of {environment} are not texts; {remedy}")
     if returns is not None and not (_is_sequence_of(returns, int, float) and len(returns) == 2):
         remedy = "give the worst and the best, such as returns=(-200,-100)"
-        raise Mistake(f"returns={returns!r:.40} of {environment} are not two numbers; {remedy}")
+        raise Mistake(
+            f"returns={shown_value(returns)} of {environment} are not two numbers; {remedy}"
+        )
 
 
 def _is_sequence_of(values: Any, *kinds: type) -> bool:

@@ -17,6 +17,7 @@ from sterling.language import question_order
 from sterling.language.scene import Message, Scene, TextWorld, Turn
 from sterling.language.task import Verdict
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
 PREFIX = "scored:"
@@ -109,7 +110,7 @@ class ScoredWorld:
         """Return the judge's score of an answer; ValueError if it is not one finite number."""
         found = self.scorer([(messages, text)])
         if len(found) != 1 or not math.isfinite(found[0]):
-            raise ValueError(f"a score should be one finite number, not {found!r}"[:200])
+            raise ValueError(f"a score should be one finite number, not {shown_value(found)}")
         return float(found[0])
 
     def close(self) -> None:

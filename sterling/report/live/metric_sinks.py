@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from sterling.statistics.scores.run_folder_scores import row_progress
+from sterling.system.shown_values import shown_value
 from sterling.system.terminal_messages import print_notice
 from sterling.types import Mistake
 
@@ -190,7 +191,8 @@ def read_metrics(path: str | Path) -> list[Row]:
             ) from error
         if not isinstance(row, dict):
             raise Mistake(
-                f"{path}, line {number} is not a JSON object but {row!r:.40}; delete that line"
+                f"{path}, line {number} is not a JSON object but {shown_value(row)}; delete that "
+                "line"
             )
         rows.append(row)
     return rows

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.report.live.metric_sinks import Row
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
 COUNT_FIELDS = ("step", "steps", "update", "updates", "iteration")  # counts in rows and results
@@ -22,7 +23,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict):
-            raise ValueError(f"an object was expected, not {found!r:.40}")
+            raise ValueError(f"an object was expected, not {shown_value(found)}")
         return found
     except (ValueError, RecursionError) as error:
         raise Mistake(f"{path} is damaged ({error}); restore it or leave it out") from error
@@ -123,7 +124,9 @@ def _check_types(file: Path, values: dict[str, Any], kind: Any, wanted: str) -> 
 
 
 def _raise_mistake(file: Path, name: str, wanted: str, value: Any) -> None:
-    raise Mistake(f"{file}: {name} must be {wanted}; got {value!r:.60}; restore it or leave it out")
+    raise Mistake(
+        f"{file}: {name} must be {wanted}; got {shown_value(value)}; restore it or leave it out"
+    )
 
 
 def _check_final(file: Path, result: dict[str, Any], seeds: int) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.lookup import user_imports
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
 NAMES = {
@@ -80,7 +81,9 @@ def _json_rows(stored: Any, path: Path) -> Iterator[tuple[str, Any, Any]]:
         elif isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2:
             yield name, pair[0], pair[1]
         else:
-            raise Mistake(f"{path}: {name} needs two numbers, low and high; got {pair!r:.60}")
+            raise Mistake(
+                f"{path}: {name} needs two numbers, low and high; got {shown_value(pair)}"
+            )
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Any, Any]]:
@@ -93,7 +96,7 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Any, Any]]:
 def _named_entries(entry: Any, path: Path) -> tuple[str, Any, Any]:
     """Return the environment, the low and the high reference of a row with named entries."""
     if not isinstance(entry, Mapping):
-        raise Mistake(f"{path} holds {entry!r:.60}; give {FORM}")
+        raise Mistake(f"{path} holds {shown_value(entry)}; give {FORM}")
     lower = {str(key).lower(): value for key, value in entry.items()}
     found = []
     for part, names in NAMES.items():

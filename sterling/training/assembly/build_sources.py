@@ -23,6 +23,7 @@ from sterling.experience.source_layers import Layer, Numbers
 from sterling.lookup import entry_points, user_imports
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.needs import EPISODES
+from sterling.system.shown_values import shown_value
 from sterling.types import AnyNeeds, Mistake
 
 LAYERS = {
@@ -94,7 +95,9 @@ def find_layer(word: str) -> Layer:
         raise Mistake(f"Unknown sources={word!r}{did_you_mean(word, known, ', '.join(known))}")
     found = user_imports.load(place)
     if not isinstance(found, Layer):
-        raise Mistake(f"{place} is {found!r:.60}. Make it a sterling.Layer (docs/extending.md).")
+        raise Mistake(
+            f"{place} is {shown_value(found)}. Make it a sterling.Layer (docs/extending.md)."
+        )
     return found
 
 

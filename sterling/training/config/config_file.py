@@ -12,6 +12,7 @@ from typing import Any
 from sterling.lookup.peer_names import unknown_option
 from sterling.system.mistake import Mistake
 from sterling.system.settings_file import read_settings_file, to_yaml
+from sterling.system.shown_values import shown_value
 from sterling.training.fields.unread_fields import idle_fields
 
 # entries of config.json that are facts about a run, and no settings
@@ -100,7 +101,7 @@ def _mapping(name: str, value: Any, wanted: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise Mistake(f"{name} must be {wanted}; got {value!r:.60}.")
+        raise Mistake(f"{name} must be {wanted}; got {shown_value(value)}.")
     return value
 
 

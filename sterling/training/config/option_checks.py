@@ -15,6 +15,7 @@ from sterling.lookup.name_suggestions import did_you_mean
 from sterling.needs import DREAM, GENERATED, LABELS, TEACHER_ACTION
 from sterling.report.live.metric_sinks import Sink
 from sterling.system.atomic_files import check_writable
+from sterling.system.shown_values import shown_value
 from sterling.training.config.run_options import Guidance, LanguageSettings
 from sterling.training.fields.config_fields import whole_number
 from sterling.types import Mistake
@@ -66,7 +67,7 @@ def check_argument_types(**given: Any) -> None:
         kinds, wanted = ARGUMENT_KINDS[name]
         if not isinstance(value, kinds):
             remedy = ": write `lambda: ...` around it" if hasattr(value, "action_space") else ""
-            raise Mistake(f"{name} must be {wanted}; got {value!r:.60}{remedy}")
+            raise Mistake(f"{name} must be {wanted}; got {shown_value(value)}{remedy}")
 
 
 def check_critic_obs(settings: Any) -> None:
@@ -99,7 +100,9 @@ def check_sinks(sinks: Any) -> None:
         if not wrong:
             return
         sinks = wrong[0]
-    raise Mistake(f"sinks must be a list of objects with write(row) and close(); got {sinks!r:.60}")
+    raise Mistake(
+        f"sinks must be a list of objects with write(row) and close(); got {shown_value(sinks)}"
+    )
 
 
 def check_language_run(settings: Any, needs: Any) -> None:
@@ -181,7 +184,7 @@ def teacher_guidance(teacher: Any, guide: Any) -> Any:
     if teacher is None:
         return guide
     if not isinstance(teacher, (str, os.PathLike)):
-        raise Mistake(f"teacher must be the folder of a run; got {teacher!r:.60}")
+        raise Mistake(f"teacher must be the folder of a run; got {shown_value(teacher)}")
     if guide is not None:
         raise Mistake("A run has a teacher or a guide, not both. Leave out one of them.")
     return Guidance(str(Path(teacher).expanduser().resolve()), how="teacher")

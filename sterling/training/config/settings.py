@@ -10,6 +10,7 @@ from sterling.lookup import user_imports
 from sterling.statistics.scores.score_bounds import Bounds
 from sterling.statistics.scores.score_table import FailedRule
 from sterling.system.mistake import Mistake
+from sterling.system.shown_values import shown_value
 from sterling.training.assembly.build_sources import layer_files
 from sterling.training.config import user_code_words
 from sterling.training.config.run_options import (
@@ -138,7 +139,7 @@ class Settings:
         word = kept["algorithm"]
         module = algorithms.find(word)
         if not isinstance(plain["config"], dict):
-            raise Mistake(f"config must be an object of fields; got {plain['config']!r:.60}")
+            raise Mistake(f"config must be an object of fields; got {shown_value(plain['config'])}")
         kept["config"] = make_config(module, plain["config"], user_imports.short_name(word))
         stored = plain.get("schedules", {})
         functions = {name: schedule_words.from_stored(each) for name, each in stored.items()}

@@ -8,6 +8,7 @@ import math
 import re
 from typing import Any
 
+from sterling.system.shown_values import shown_value
 from sterling.training.fields.config_fields import whole_number
 from sterling.types import Mistake
 
@@ -36,7 +37,9 @@ def parse_stop_options(given: dict[str, Any]) -> dict[str, Any]:
 def parse_keep(word: Any) -> str:
     """Return which policy is kept beside the last one: "best", or "" for none."""
     if word not in (None, "", "last", "best"):
-        raise Mistake(f"Unknown keep={word!r:.40}. Use keep='best' (--keep best), or leave it out.")
+        raise Mistake(
+            f"Unknown keep={shown_value(word)}. Use keep='best' (--keep best), or leave it out."
+        )
     return "best" if word == "best" else ""
 
 
@@ -53,14 +56,14 @@ def parse_minutes(value: Any) -> float:
         else:
             minutes = float(text)
     except ValueError:
-        raise Mistake(f"Cannot parse time_budget={value!r:.40}. {TIME_EXAMPLE}") from None
+        raise Mistake(f"Cannot parse time_budget={shown_value(value)}. {TIME_EXAMPLE}") from None
     if not 0 <= minutes < math.inf:
-        raise Mistake(f"time_budget must be finite and at least 0; got {value!r:.40}")
+        raise Mistake(f"time_budget must be finite and at least 0; got {shown_value(value)}")
     return minutes
 
 
 def _finite_number(value: Any) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not good or not math.isfinite(value):
-        raise Mistake(f"stop_at must be a finite return; got {value!r:.40}")
+        raise Mistake(f"stop_at must be a finite return; got {shown_value(value)}")
     return float(value)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.system.shown_values import short_text, shown_value
 from sterling.training.config import user_code_words
 from sterling.training.config.resolve_settings import check_settings
 from sterling.training.config.run_options import (
@@ -110,7 +111,7 @@ def check_config_json(plain: dict[str, Any]) -> None:
 def _check_kind(name: str, value: Any, kinds: Any, wanted: str) -> None:
     truth = isinstance(value, bool) and kinds is not bool
     if truth or not isinstance(value, kinds):
-        raise Mistake(f"{name} must be {wanted}; got {value!r:.60}")
+        raise Mistake(f"{name} must be {wanted}; got {shown_value(value)}")
 
 
 def _check_part(name: str, value: Any, made: Any) -> None:
@@ -120,7 +121,7 @@ def _check_part(name: str, value: Any, made: Any) -> None:
     for key, each in value.items():
         if key not in fields:
             near = did_you_mean(key, fields, f"there are {', '.join(fields)}")
-            raise Mistake(f"{name} has no field {key!r:.60}{near}")
+            raise Mistake(f"{name} has no field {shown_value(key)}{near}")
         _check_kind(f"{name}.{key}", each, *FIELD_TYPES[str(fields[key].type)])
     needed = [key for key, field in fields.items() if field.default is dataclasses.MISSING]
     if lacking := [key for key in needed if key not in value]:
@@ -136,5 +137,5 @@ def _check_spaces(value: dict[str, Any]) -> None:
         except Mistake:
             raise
         except Exception as error:  # NumPy or Gymnasium may raise anything for invalid bounds
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+            why = short_text(f"{type(error).__name__}: {error}")
             raise Mistake(f"spaces.{name} is not a space ({why})") from error

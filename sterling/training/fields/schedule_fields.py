@@ -16,6 +16,7 @@ from sterling.field_types import Within
 from sterling.lookup import user_imports
 from sterling.schedule_words import REMEDY, LostFunction
 from sterling.schedules import KINDS, Function, Schedule
+from sterling.system.shown_values import short_text, shown_value
 from sterling.system.terminal_messages import print_notice
 from sterling.training.fields.config_fields import check_rule
 from sterling.types import Mistake
@@ -120,7 +121,9 @@ def given_again(
     module: Any = algorithms.find(algorithm)
     split = split_fields(module, user_imports.short_name(algorithm), given)
     if plain := sorted(given.keys() - split.schedules.keys()):
-        raise Mistake(f"schedules must be functions of the progress; got {given[plain[0]]!r:.60}")
+        raise Mistake(
+            f"schedules must be functions of the progress; got {shown_value(given[plain[0]])}"
+        )
     return {**stored, **split.schedules}
 
 
@@ -166,7 +169,7 @@ def _known_values(function: Function) -> list[tuple[float, float]]:
     except Mistake:
         raise
     except Exception as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+        why = short_text(f"{type(error).__name__}: {error}")
         raise Mistake(
             "a schedule must be a function of one number, the progress, that JAX can trace and "
             f"that returns one number ({why})"

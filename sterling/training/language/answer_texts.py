@@ -11,6 +11,7 @@ import numpy as np
 from sterling import random_keys
 from sterling.language.scene import BaseScene, Message
 from sterling.language.scene_dialogue import play_scenes
+from sterling.system.shown_values import shown_value
 from sterling.training.language.base_model import language_settings, starting_model
 from sterling.training.language.text_world import chat_settings
 from sterling.training.policy_player import PlayableRun
@@ -53,6 +54,8 @@ def answer_texts(run: PlayableRun, texts: Any, seed: int | None, explore: bool) 
     (lines,) = play_scenes(agent, [scenes], voice, keys, explore=explore)
     for line, text in zip(lines, many, strict=True):
         if line.failed:
-            raise Mistake(f"no answer to {text[:40]!r}: {line.failed} ({voice.context} tokens)")
+            raise Mistake(
+                f"no answer to {shown_value(text)}: {line.failed} ({voice.context} tokens)"
+            )
     answers = [scene.answer for scene in scenes]
     return answers[0] if isinstance(texts, str) else answers

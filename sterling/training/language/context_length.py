@@ -24,6 +24,7 @@ from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds.held_out_questions import is_held_out
 from sterling.lookup.user_imports import describe_error
+from sterling.system.shown_values import short_text, shown_value
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.run_options import LanguageSettings
 from sterling.types import Mistake
@@ -61,7 +62,7 @@ def _begin_error(place: Any, seed: int, level: int, seconds: float) -> Exception
 def _raise_begin_error(place: Any, level: int, fault: Exception) -> None:
     if isinstance(fault, Mistake):
         raise fault
-    said = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+    said = f"{type(fault).__name__}: {short_text(str(fault))}"
     raise Mistake(
         f"{place.name}: no scene of level {level} begins ({said}). Fix the environment."
     ) from fault
@@ -160,7 +161,7 @@ def _world_solution(place: Any, scene: Scene) -> str:
     except Exception as error:
         raise _SolveFailed(f"it raises {describe_error(error)}") from error
     if not isinstance(text, str):
-        raise _SolveFailed(f"it returns {text!r:.40} in place of text")
+        raise _SolveFailed(f"it returns {shown_value(text)} in place of text")
     return text
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from sterling.lookup.name_suggestions import parse_literal
 from sterling.schedule_words import storable_values
+from sterling.system.shown_values import shown_value
 from sterling.training.assembly import run_dataset
 from sterling.training.config import user_code_words
 from sterling.training.config.run_options import BUDGETS, Phase
@@ -31,7 +32,9 @@ def parse_phases(then: Any) -> tuple[Phase, ...]:
     types, and for words that are not of the form KEY=VALUE."""
     one = isinstance(then, (str, Mapping))
     if not one and not isinstance(then, Iterable):
-        raise Mistake(f"then must be text, as {EXAMPLE!r}, a dict, or several; got {then!r:.60}")
+        raise Mistake(
+            f"then must be text, as {EXAMPLE!r}, a dict, or several; got {shown_value(then)}"
+        )
     return tuple(_parse_phase(each) for each in ([then] if one else then))
 
 
@@ -39,7 +42,7 @@ def _parse_phase(value: Any) -> Phase:
     if isinstance(value, str):
         value = dict(map(_parse_pair, value.split()))
     if not isinstance(value, Mapping):
-        raise Mistake(f"then must be text, as {EXAMPLE!r}, or a dict; got {value!r:.60}")
+        raise Mistake(f"then must be text, as {EXAMPLE!r}, or a dict; got {shown_value(value)}")
     entries = dict(value)
     options = dict(entries.pop("env_options", {}))
     options |= {name.removeprefix(OPTION_PREFIX): entries.pop(name)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sterling.system.shown_values import shown_value
 from sterling.training.saving.tensor_file import DamagedFile, Entry
 from sterling.types import Mistake
 
@@ -55,10 +56,10 @@ def _check_types(content: dict[str, Any]) -> None:
     """Raise DamagedFile if ``meta.json`` has other keys or types than are written there."""
     for name, kind in CONTENT_TYPES.items():
         if not isinstance(content.get(name), kind) or isinstance(content[name], bool):
-            raise DamagedFile(f"meta.json: {name} is {content.get(name)!r:.40}")
+            raise DamagedFile(f"meta.json: {name} is {shown_value(content.get(name))}")
     for entry in content["leaves"]:
         if not _is_entry(entry):
-            raise DamagedFile(f"meta.json: {entry!r:.60} is no leaf")
+            raise DamagedFile(f"meta.json: {shown_value(entry)} is no leaf")
 
 
 def _is_entry(entry: Any) -> bool:

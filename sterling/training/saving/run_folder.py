@@ -35,6 +35,7 @@ from sterling.lookup.name_suggestions import did_you_mean
 from sterling.lookup.user_imports import describe_error
 from sterling.report.text_tables import join_words, pluralise
 from sterling.system.atomic_files import atomic_write
+from sterling.system.shown_values import shown_value
 from sterling.system.terminal_messages import print_notice
 from sterling.training.runtime.folder_lock import FolderLock
 from sterling.types import Mistake
@@ -65,7 +66,7 @@ def create(path: str | os.PathLike[str]) -> Path:
     except (OSError, ValueError) as error:  # ValueError: a name with NUL
         reason = getattr(error, "strerror", None) or str(error)
         raise Mistake(
-            f"{str(path)!r:.80} cannot be a run folder ({reason}). Choose another --out."
+            f"{shown_value(str(path))} cannot be a run folder ({reason}). Choose another --out."
         ) from error
     if held:
         raise Mistake(
@@ -115,7 +116,7 @@ def read_config(path: Path) -> dict[str, Any]:
     if file.is_file():
         found = read_json(file)
         if not isinstance(found, dict):
-            raise Mistake(f"{file} must hold a JSON object, not {found!r:.40}. Restore it.")
+            raise Mistake(f"{file} must hold a JSON object, not {shown_value(found)}. Restore it.")
         lacking = [name for name in REQUIRED_KEYS if name not in found]
         if lacking:
             raise Mistake(
@@ -162,7 +163,7 @@ def read_result(path: Path) -> dict[str, Any] | None:
         raise Mistake(f"{file} is not a run's result. Delete it and resume the run.")
     stopped = found.get("stopped")
     if stopped is not None and not _is_stop(stopped):
-        raise Mistake(f"{file}: stopped is {stopped!r:.60}. Restore it, or delete the file.")
+        raise Mistake(f"{file}: stopped is {shown_value(stopped)}. Restore it, or delete the file.")
     return found
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from sterling.lookup.user_imports import describe_error
 from sterling.system import pickling
 from sterling.system.mistake import Mistake
+from sterling.system.shown_values import shown_value
 from sterling.training.policy_player import Player
 
 METHODS = ("on_log", "on_evaluation", "on_checkpoint", "on_end")
@@ -138,7 +139,7 @@ class Event:
             raise Mistake(f"{self.kind} has no row to log to. Log in on_log or on_evaluation.")
         for name in values:
             if not isinstance(name, str) or "/" not in name.strip("/"):
-                raise Mistake(f"a logged name needs a slash, as my/number; got {name!r:.40}")
+                raise Mistake(f"a logged name needs a slash, as my/number; got {shown_value(name)}")
             if name in self.row or name.startswith(RESERVED_PREFIXES):
                 raise Mistake(f"{name} is a column of the run. Log under another name.")
         self.row |= {name: _per_seed(name, x, len(self.seeds)) for name, x in values.items()}
@@ -172,13 +173,13 @@ def check_callbacks(callbacks: Any) -> None:
     """Raise Mistake unless ``callbacks`` is a list of objects with methods of :class:`Callback`."""
     wanted = f"objects with {', '.join(METHODS[:-1])} or {METHODS[-1]}"
     if not isinstance(callbacks, (list, tuple)):
-        raise Mistake(f"callbacks must be a list of {wanted}; got {callbacks!r:.60}")
+        raise Mistake(f"callbacks must be a list of {wanted}; got {shown_value(callbacks)}")
     for each in callbacks:
         if isinstance(each, type):
             raise Mistake(f"callbacks must hold {wanted}, not a class. Write {each.__name__}().")
         known = [name for name in METHODS if callable(getattr(each, name, None))]
         if not known:
-            raise Mistake(f"callbacks must hold {wanted}; got {each!r:.60}")
+            raise Mistake(f"callbacks must hold {wanted}; got {shown_value(each)}")
         own = [name for name in dir(each) if name.startswith("on_") and name not in METHODS]
         if own:
             raise Mistake(f"{callback_name(each)}: {own[0]} is no event. Use {', '.join(METHODS)}.")
@@ -239,7 +240,7 @@ def _per_seed(name: str, value: Any, seeds: int) -> list[float | None]:
     listed = list(value) if many else [value] * seeds
     if len(listed) != seeds:
         raise Mistake(
-            f"{name} needs a number, or a list of {seeds} (one per seed); got {value!r:.60}"
+            f"{name} needs a number, or a list of {seeds} (one per seed); got {shown_value(value)}"
         )
     return [_as_number(name, each) for each in listed]
 
@@ -250,5 +251,5 @@ def _as_number(name: str, value: Any) -> float | None:
     if hasattr(value, "item") and getattr(value, "size", 0) == 1:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise Mistake(f"{name} must be a number; got {value!r:.60}")
+        raise Mistake(f"{name} must be a number; got {shown_value(value)}")
     return float(value) if np.isfinite(float(value)) else None

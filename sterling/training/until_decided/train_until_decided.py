@@ -25,6 +25,7 @@ from sterling.statistics import Headline, compare, headline
 from sterling.statistics.comparisons.comparison_result import Comparison
 from sterling.statistics.scores.score_table import FailedRule
 from sterling.system.atomic_files import explain_write_errors, is_empty
+from sterling.system.shown_values import shown_value
 from sterling.training.api import resume, train
 from sterling.training.assembly.build_run import build_first_phase
 from sterling.training.evaluation.scored_channel import bounds_and_direction
@@ -174,7 +175,7 @@ def _open_study(question: Question, path: Path) -> None:
         return
     old = run_folder.read_json(file)
     if not isinstance(old, dict):
-        raise Mistake(f"{file} must hold a JSON object, not {old!r:.40}. Restore it.")
+        raise Mistake(f"{file} must hold a JSON object, not {shown_value(old)}. Restore it.")
     before = OLD_DEFAULTS | old
     differs = [name for name in new if new[name] != before.get(name)]
     if differs == ["failed"] and before.get("failed") is None:  # added after a seed had failed
