@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from sterling.commands import data_import, data_make, data_record, data_relabel
 from sterling.commands.output.dataset_findings_lines import MAX_SHOWN, print_findings
 
 if TYPE_CHECKING:
-    from sterling.data import Dataset, Description
+    from sterling.data import Dataset, Description, Finding
 
 EXPLAINED = """\
 A dataset is a folder written by Sterling, Minari, LeRobot or TensorFlow Datasets (RLDS), a
@@ -103,7 +104,7 @@ def _export(chosen: argparse.Namespace) -> int:
 def _check(chosen: argparse.Namespace) -> int:
     import sys
 
-    from sterling.data import Dataset, check, repair_dataset
+    from sterling.data import Dataset, check
     from sterling.data.formats import check_destination
     from sterling.types import Mistake
 
@@ -121,12 +122,27 @@ def _check(chosen: argparse.Namespace) -> int:
     count = len(findings) - errors
     print(f"{data.episodes} episodes, {data.rows} rows: {errors} errors, {count} warnings")
     if chosen.fix:
-        mended = repair_dataset(data, findings)
-        mended.save(chosen.fix)
-        left = [one for one in check(mended, chosen.environment, chosen.limit)]
-        hard = sum(one.severity == "error" for one in left)
-        print(f"{chosen.fix}: {mended.episodes} episodes, {mended.rows} rows: {hard} errors left")
+        _repair(chosen, data, findings)
     return int(errors > 0)
+
+
+def _repair(chosen: argparse.Namespace, data: Dataset, findings: Sequence[Finding]) -> None:
+    """Write a repaired copy, and print each repair and what is left of the findings."""
+    from sterling.data import check, repair_dataset
+    from sterling.data.quality.dataset_repair import REPAIRED
+    from sterling.report.text_tables import pluralise
+
+    mended = repair_dataset(data, findings)
+    mended.save(chosen.fix)
+    for fix, count in Counter(one.fix for one in findings if one.fix).items():
+        print(f"{REPAIRED} ({pluralise(count, 'finding')}): {fix}")
+    again = check(mended, chosen.environment, chosen.limit)
+    left = [one for one in again if f": {REPAIRED}: " not in one.message]
+    if left:
+        print("not repaired:")
+    errors = print_findings(left, chosen.all)
+    said = f"{errors} errors left, {len(left) - errors} warnings left"
+    print(f"{chosen.fix}: {mended.episodes} episodes, {mended.rows} rows: {said}")
 
 
 def _describe(chosen: argparse.Namespace) -> int:

@@ -79,6 +79,25 @@ def test_data_check_command_counts_many_findings_of_a_kind(logged, tmp_path, cap
     assert capsys.readouterr().out.count("error: nan: episode") == 10
 
 
+def test_fix_says_that_ends_of_one_length_stay_unless_the_time_limit_is_known(tmp_path, capsys):
+    """They may be ends of a fixed horizon, which a repair must not change by itself."""
+    rows, ends = 60 * 20, np.arange(60 * 20) % 20 == 19
+    obs = np.random.default_rng(0).normal(size=(rows + 1, 2)).cumsum(0).astype(np.float32)
+    columns = {"observations": obs[:-1], "next_observations": obs[1:], "terminals": ends}
+    np.savez(tmp_path / "a.npz", **columns, actions=obs[1:, :1], rewards=obs[:-1, 1])
+    assert do("check", tmp_path / "a.npz", "--fix", tmp_path / "same") == 0
+    _, told = capsys.readouterr().out.split("not repaired:\n")
+    assert "warning: terminal: episode 0: 60 episodes of exactly 20 steps are marked as" in told
+    assert "say so with --limit 20" in told
+    assert "1200 rows: 0 errors left, " in told
+    assert Dataset(tmp_path / "same").ended.all()
+    assert do("check", tmp_path / "a.npz", "--limit", 20, "--fix", tmp_path / "cut") == 1
+    told = capsys.readouterr().out
+    assert "error: terminal: episode 0: 60 episodes of exactly 20 steps" in told
+    assert "repaired (1 finding): mark them as truncated (discount 1)\n" in told
+    assert not Dataset(tmp_path / "cut").ended.any()
+
+
 def test_data_check_command_of_a_damaged_or_missing_file(tmp_path, capsys):
     (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 and no more")
     assert do("check", tmp_path / "a.npz") == 1

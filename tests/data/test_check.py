@@ -117,6 +117,13 @@ def test_check_finds_terminals_at_the_time_limit_and_repair_truncates(build):
     assert not places(check(build([20, 20, 20], [True, False, True])), "terminal")
 
 
+def test_repair_of_ends_at_the_time_limit_keeps_ends_inside_the_episode(build):
+    data = changed(build([20] * 3, [True] * 3), discount=put(24, 0.0))
+    mended = repair_dataset(data, check(data, limit=20))
+    assert mended.lengths.tolist() == [20, 5, 15, 20]
+    assert mended.ended.tolist() == [False, True, False, False]
+
+
 def test_check_uses_the_datasets_own_max_episode_steps(build):
     def at(length, ended, **options):
         found = check(build([length] * 3, [ended] * 3, environment="Pendulum-v1", options=options))

@@ -151,5 +151,9 @@ def _length_findings(dataset: Dataset, limit: int | None) -> Iterator[Finding]:
         message = f"{message}, none as truncated, but the time limit is {limit}"
         yield Finding("error", "terminal", message, first, fix=MARK_TRUNCATED)
     elif ends > 0.5 * len(dataset) or (not dataset.ended.all() and ends > 10):
-        message = f"{message}; if they were truncated by a time limit, pass --limit {longest}"
+        # the environment may end so by its rules, so it is an error only where the limit is known
+        message = (
+            f"{message}; if a time limit cut them off, say so with --limit {longest}: then it is "
+            f"an error, whose fix is to {MARK_TRUNCATED}"
+        )
         yield Finding("warning", "terminal", message, first)

@@ -27,6 +27,7 @@ from sterling.data.quality.dataset_findings import (
 from sterling.data.quality.logged_masks import mask_faults
 from sterling.types import Mistake
 
+REPAIRED = "repaired"  # begins the note about a repair
 EDGE_MARGIN = 1e-5  # of the range: how far actions on a bound are moved inside
 
 
@@ -56,7 +57,7 @@ def repair_dataset(dataset: Dataset, findings: Sequence[Finding]) -> Dataset:
         raise Mistake(
             "No step of the dataset would be left after repairing it. Restore or regenerate it."
         )
-    facts = dataset.facts.with_notes(*(f"repaired: {fix}" for fix in sorted(fixes - {""})))
+    facts = dataset.facts.with_notes(*(f"{REPAIRED}: {fix}" for fix in sorted(fixes - {""})))
     return Dataset.from_block(join_blocks(kept), dataset.obs_space, dataset.action_space, facts)
 
 
@@ -74,7 +75,9 @@ def _repair_columns(dataset: Dataset, episode: Block, fixes: set[str], limits: s
                 inside = np.clip(arrays[name], part.low + slight, part.high - slight)
                 arrays[name] = inside.astype(arrays[name].dtype)
     if episode.rows in limits:
-        arrays["discount"] = np.ones_like(arrays["discount"])
+        discount = arrays["discount"].copy()
+        discount[-1] = 1  # its other rows stay, and with them ends inside, which are split
+        arrays["discount"] = discount
     return Block(arrays, episode.lengths, episode.sources)
 
 
