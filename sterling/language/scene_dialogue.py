@@ -252,9 +252,7 @@ def demonstrate(
     batch = SceneBatch(scenes, dataclasses.replace(settings, context=UNLIMITED_CONTEXT))
     while waiting := batch.waiting():
         for transcript in waiting:
-            thought = "\n</think>\n\n" * settings.tokenizer.starts_in_thought  # an empty thought
-            text = thought + world.solve(batch.scenes[transcript.scene])
-            ids = [*settings.tokenizer.encode(text), settings.tokenizer.end]
+            ids = settings.tokenizer.encode_answer(world.solve(batch.scenes[transcript.scene]))
             batch.add_answer(transcript, ids, [0.0] * len(ids), True)
     transcripts = batch.finish()
     for transcript in transcripts:

@@ -25,6 +25,7 @@ ALPHABET = "\n" + "".join(map(chr, range(32, 127)))  # newline, and printable AS
 END, PAD, UNKNOWN = "<|end|>", "<|pad|>", "<|unknown|>"
 PAD_NAMES = ("<|pad|>", "<|finetune_right_pad_id|>", "<|fim_pad|>", "<pad>", "[PAD]", "<unk>")
 SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
+EMPTY_THOUGHT = "\n</think>\n\n"  # the rest of a thought that the template began and nobody filled
 NO_LENGTH_LIMIT = 1 << 30  # model_max_length for Hugging Face: no limit
 
 
@@ -174,6 +175,14 @@ class Tokenizer:
         Raises :class:`Mistake` for conversations that the chat template refuses.
         """
         return self.encode(self._template.render(messages, reply=True))
+
+    def encode_answer(self, text: str) -> list[int]:
+        """Encode what the assistant says in its turn, and the token that ends it. Where the chat
+        template begins a thought, a text without a thought follows an empty one."""
+        if self.starts_in_thought:
+            thinks = text.startswith("<think>") or "</think>" in text
+            text = text.removeprefix("<think>") if thinks else EMPTY_THOUGHT + text
+        return [*self.encode(text), self.end]
 
     def encode_continuation(self, messages: Sequence[Message]) -> list[int]:
         """Encode what stands between ``end``, the assistant's last token, and its next turn: the

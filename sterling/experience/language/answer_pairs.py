@@ -21,7 +21,7 @@ from jaxtyping import Array, Int, Key
 
 from sterling import random_keys as named
 from sterling.experience.batch_draws import NoFeedback, StaticSource
-from sterling.language.adapters import jsonl_tasks
+from sterling.experience.language import conversation_files
 from sterling.language.scene import Message, TextWorld
 from sterling.language.tokenizer import Tokenizer
 from sterling.types import Comparisons, Feed, Mistake, Record
@@ -40,24 +40,9 @@ class PreferencePair:
 
 
 def read_pairs(path: str | Path) -> list[PreferencePair]:
-    """Read the pairs of a JSON-lines file: ``{"prompt": ..., "chosen": ..., "rejected": ...}``,
-    with an optional ``system`` message.
-
-    Raises :class:`Mistake` as :func:`sterling.language.adapters.jsonl_tasks.records` does, for two
-    equal answers, and for a ``system`` that is not a text.
-    """
-    pairs, name = [], Path(path).name
-    records = jsonl_tasks.read_records(path, ("prompt", "chosen", "rejected"))
-    for number, record in enumerate(records, start=1):
-        if record["chosen"] == record["rejected"]:
-            raise Mistake(f"{name}, record {number}: both answers are the same; remove this record")
-        system = record.get("system", "")
-        if not isinstance(system, str):
-            raise Mistake(f"{name}, record {number}: 'system' must be a text")
-        before = (Message("system", system),) if system else ()
-        asked = (*before, Message("user", record["prompt"]))
-        pairs.append(PreferencePair(asked, record["chosen"], record["rejected"]))
-    return pairs
+    """Read the pairs of a file; see
+    :func:`~sterling.experience.language.conversation_files.read_comparisons`."""
+    return [PreferencePair(*each) for each in conversation_files.read_comparisons(path)]
 
 
 def make_pairs(
@@ -241,4 +226,4 @@ def _encode_pair(pair: PreferencePair, tokenizer: Tokenizer) -> tuple[int, tuple
     """Return the prompt's length in tokens, and both full texts as tokens."""
     opening = tokenizer.encode_opening(pair.messages)
     both = (pair.chosen, pair.rejected)
-    return len(opening), tuple([*opening, *tokenizer.encode(x), tokenizer.end] for x in both)
+    return len(opening), tuple([*opening, *tokenizer.encode_answer(x)] for x in both)

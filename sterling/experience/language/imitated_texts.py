@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from jaxtyping import Array, Int, Key
 
 from sterling import random_keys as named
 from sterling.experience.batch_draws import NoFeedback, StaticSource
+from sterling.experience.language.conversation_files import read_conversations
 from sterling.experience.language.token_rows import GroupedLines, to_record
-from sterling.language.adapters.jsonl_tasks import read_records
 from sterling.language.question_order import next_questions
 from sterling.language.scene import Message
 from sterling.language.scene_dialogue import ChatSettings, Transcript, demonstrate
+from sterling.language.tokenizer import Tokenizer
 from sterling.types import Feed, Mistake, Record, Texts
 
 HELD_OUT_REASON = "their questions are held out for evaluation"
@@ -107,28 +109,33 @@ def read_demonstrations(
     voice: ChatSettings,
     kept_out: Callable[[Sequence[Message]], bool] | None = None,
 ) -> list[Transcript]:
-    """Read the lines of a JSON-lines file: ``{"prompt": ..., "response": ...}``, with an optional
-    ``system`` message.
+    """Read the conversations of a file
+    (:func:`~sterling.experience.language.conversation_files.read_conversations`); only the
+    assistant's messages, each with its end token, are imitated.
 
-    Lines longer than the context are marked as cut; those whose opening is to be ``kept_out`` are
-    marked as failed. Raises :class:`Mistake` as
-    :func:`sterling.language.adapters.jsonl_tasks.records` does, and for a ``system`` that is not a
-    text.
+    Those longer than the context are marked as cut; those whose messages before the first answer
+    are to be ``kept_out`` are marked as failed.
     """
-    tokenizer, lines = voice.tokenizer, []
-    for number, each in enumerate(read_records(str(path), ("prompt", "response"))):
-        system = each.get("system", "")
-        if not isinstance(system, str):
-            name = f"{Path(path).name}, record {number + 1}"
-            raise Mistake(f"{name}: 'system' must be a text")
-        before = [Message("system", system)] if system else []
-        opening = [*before, Message("user", each["prompt"])]
-        line = Transcript(
-            number, 0, failed=HELD_OUT_REASON if kept_out and kept_out(opening) else ""
-        )
-        line.hear(tokenizer.encode_opening(opening))
-        ids = [*tokenizer.encode(each["response"]), tokenizer.end]
-        line.say(ids, [0.0] * len(ids))
+    lines = []
+    for number, messages in enumerate(read_conversations(path)):
+        line = _tokenize(messages, number, voice.tokenizer)
+        opening = tuple(itertools.takewhile(lambda each: each.role != "assistant", messages))
+        line.failed = HELD_OUT_REASON if kept_out and kept_out(opening) else ""
         line.cut = len(line.ids) > voice.context
         lines.append(line)
     return lines
+
+
+def _tokenize(messages: Sequence[Message], number: int, tokenizer: Tokenizer) -> Transcript:
+    """Return a conversation as a transcript in which the assistant's messages are the model's."""
+    line, heard = Transcript(number, 0), list[Message]()
+    for message in messages:
+        if message.role != "assistant":
+            heard.append(message)
+            continue
+        encode = tokenizer.encode_continuation if line.turns else tokenizer.encode_opening
+        line.hear(encode(heard))
+        ids = tokenizer.encode_answer(message.content)
+        line.say(ids, [0.0] * len(ids))
+        heard.clear()
+    return line

@@ -39,22 +39,35 @@ def read_records(path: str | Path, fields: tuple[str, ...]) -> list[dict[str, An
     """Read the objects of a JSON-lines file (UTF-8), in order; empty lines are skipped.
 
     Every line must have each of ``fields``, as a text that is not empty; a number in a field named
-    ``answer`` is read as text. Other fields are kept as they are. Examples: ``("prompt",
-    "answer")`` for tasks, ``("prompt", "response")`` for demonstrations, ``("prompt", "chosen",
-    "rejected")`` for preferences.
+    ``answer`` is read as text, and ``question`` is another name of ``prompt``. Other fields are
+    kept as they are. Example: ``("prompt", "answer")`` for tasks.
 
     Raises Mistake with the file's name, the line's number and a remedy: for a file that cannot be
     read or holds nothing, a line that is not a JSON object, and a field that is missing, repeated
     or of another type.
     """
-    path = Path(path)
     found = []
-    for number, line in enumerate(_read_lines(path), start=1):
-        if line.strip():
-            found.append(_parse_record(line, fields, f"{path.name}, line {number}"))
-    if not found:
-        raise Mistake(f"{path.name} holds no records; {_example_line(fields)}")
+    for place, record in read_objects(path, _example_line(fields)):
+        if "prompt" in fields and "prompt" not in record and "question" in record:
+            record["prompt"] = record["question"]
+        _check_fields(record, fields, place)
+        found.append(record)
     return found
+
+
+def read_objects(path: str | Path, example: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the objects of a JSON-lines file (UTF-8) in order, each with its file and line for
+    errors; empty lines are skipped.
+
+    Raises Mistake as :func:`read_records` does, without looking at the fields; ``example`` says
+    what a line should look like.
+    """
+    path = Path(path)
+    lines = enumerate(_read_lines(path), start=1)
+    placed = [(f"{path.name}, line {number}", line) for number, line in lines if line.strip()]
+    if not placed:
+        raise Mistake(f"{path.name} holds no records; {example}")
+    return [(place, _parse_object(line, example, place)) for place, line in placed]
 
 
 def _example_line(fields: tuple[str, ...]) -> str:
@@ -79,39 +92,49 @@ def _read_lines(path: Path) -> list[str]:
     return lines
 
 
-def _parse_record(line: str, fields: tuple[str, ...], place: str) -> dict[str, Any]:
+def _parse_object(line: str, example: str, place: str) -> dict[str, Any]:
     try:
         record = json.loads(line, object_pairs_hook=_JsonObject, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         detail = getattr(error, "msg", None) or str(error)
-        raise Mistake(f"{place} is not JSON ({detail}); {_example_line(fields)}") from error
+        raise Mistake(f"{place} is not JSON ({detail}); {example}") from error
     if not isinstance(record, _JsonObject):
-        raise Mistake(f"{place} is not a JSON object; {_example_line(fields)}")
+        raise Mistake(f"{place} is not a JSON object; {example}")
     if record.twice is not None:
         raise Mistake(f"{place} has {record.twice!r} twice; keep one of them")
+    return dict(record)
+
+
+def _check_fields(record: dict[str, Any], fields: tuple[str, ...], place: str) -> None:
+    """Check the texts of a record, and write a number in ``answer`` as text."""
     for field in fields:
         if field not in record:
             detail = _similar_field(field, record)
             raise Mistake(f"{place} has no {field!r}{detail}; each line needs {', '.join(fields)}")
-        value = record[field]
-        if field == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
-            record[field] = value = _number_text(value, place)
-        if not isinstance(value, str) or not value.strip():
-            raise Mistake(
-                f"{place}: {field!r} is {_shortened_json(value)}; it must be a non-empty text"
-            )
-    _refuse_half_characters(record, (*fields, "system"), place)
-    return dict(record)
+        record[field] = check_text(record[field], field, place)
+    for field in (*fields, "system"):
+        check_characters(record.get(field, ""), field, place)
 
 
-def _refuse_half_characters(record: dict[str, Any], fields: tuple[str, ...], place: str) -> None:
-    for field in fields:
-        value = record.get(field, "")
-        if isinstance(value, str) and has_half_character(value):
-            raise Mistake(
-                f"{place}: {field!r} holds half a character (a lone surrogate, such as \\ud83d). "
-                "Write the whole character, or remove it"
-            )
+def check_text(value: Any, field: str, place: str) -> str:
+    """Return a field's text; a number in ``answer`` as text. Mistake for an empty text, and for
+    anything else."""
+    if field == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
+        return _number_text(value, place)
+    if not isinstance(value, str) or not value.strip():
+        raise Mistake(
+            f"{place}: {field!r} is {_shortened_json(value)}; it must be a non-empty text"
+        )
+    return value
+
+
+def check_characters(value: Any, field: str, place: str) -> None:
+    """Raise Mistake if a text holds half a character; values that are no text have none."""
+    if isinstance(value, str) and has_half_character(value):
+        raise Mistake(
+            f"{place}: {field!r} holds half a character (a lone surrogate, such as \\ud83d). "
+            "Write the whole character, or remove it"
+        )
 
 
 def _number_text(value: float, place: str) -> NumberText:

@@ -51,7 +51,7 @@ def make_scorer(state: reward_model.State, tokenizer: Tokenizer) -> reward_model
 
     def score(answers: Sequence[reward_model_world.AnsweredPrompt]) -> list[float]:
         lines = [
-            [*tokenizer.encode_opening(messages), *tokenizer.encode(text), tokenizer.end]
+            [*tokenizer.encode_opening(messages), *tokenizer.encode_answer(text)]
             for messages, text in answers
         ]
         room, rows = round_up_length(max(map(len, lines))), 1 << (len(lines) - 1).bit_length()

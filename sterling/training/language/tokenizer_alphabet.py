@@ -8,7 +8,8 @@ from typing import Any
 
 from sterling import algorithms
 from sterling.experience.language.answer_pairs import read_pairs as pairs_of_file
-from sterling.language.adapters.jsonl_tasks import JsonlTasks, read_records
+from sterling.experience.language.conversation_files import read_conversations
+from sterling.language.adapters.jsonl_tasks import JsonlTasks
 from sterling.language.scene_dialogue import begin_scene
 from sterling.needs import PAIRS
 from sterling.system.terminal_messages import print_notice
@@ -64,9 +65,7 @@ def _sample_texts(settings: Settings) -> list[str]:
             text for each in pairs for text in (*_message_texts(each), each.chosen, each.rejected)
         ]
     if path:
-        names = ("system", "prompt", "response")
-        found = read_records(path, names[1:])
-        return [each[name] for each in found for name in names if isinstance(each.get(name), str)]
+        return [each.content for messages in read_conversations(path) for each in messages]
     place, texts = text_world(settings), []
     family = getattr(getattr(place, "world", place), "family", None)
     count = len(family.records) if isinstance(family, JsonlTasks) else PROBED_SCENES
