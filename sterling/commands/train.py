@@ -208,7 +208,8 @@ def carry_out(chosen: argparse.Namespace) -> int:
     entry_points.warn_of_clashes(entry_points.ALGORITHMS, {algorithm} & set(ALGORITHMS))
     if environment and not algorithm_options.is_language_algorithm(algorithm):
         find_backend(environment)
-    what = user_imports.short_name(environment or (Path(data).stem if data else ""))
+    learned_from = data or asked.get("texts")
+    what = user_imports.short_name(environment or (Path(learned_from).stem if learned_from else ""))
     asked.setdefault("out", Path("runs") / run_name(algorithm, what))
     asked.setdefault("quiet", False)
     return training_output.print_summary(sterling.train(**asked))

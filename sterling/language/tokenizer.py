@@ -169,6 +169,16 @@ class Tokenizer:
         readable = self.decode(self.encode("</think>")).strip() == "</think>"
         return bool(begun) and "</think>" not in rest and readable
 
+    @property
+    def template_words(self) -> str:
+        """Return in words which chat template writes conversations."""
+        own = {
+            SHORT_TEMPLATE: "Sterling's own, with one token for each role",
+            PLAIN_TEMPLATE: "none in the folder, so messages are written as plain lines: a role "
+            "with a colon, and the text below it",
+        }
+        return own.get(self._template.source, "the model's own")
+
     def encode_opening(self, messages: Sequence[Message]) -> list[int]:
         """Encode a conversation from its beginning to where the assistant's turn begins.
 

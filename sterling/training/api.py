@@ -90,11 +90,13 @@ def train(
         environment: a name (EnvPool, gymnax or Gymnasium), ``"path/to/file.py:factory"``,
             ``"package.module:factory"``, a Task, or a factory of Gymnasium environments, Tasks or
             Worlds (see docs/extending.md). With a dataset the default is the environment in which
-            it was made.
+            it was made; a language model that learns from a file (``texts``) needs none, and is
+            not evaluated then.
         config: a file of settings (YAML, JSON or TOML; see docs/configuration.md) with any of these
             arguments, the algorithm included; arguments that are given here replace the file's.
         steps: environment steps per seed; the run makes as many whole iterations as fit.
-        updates: gradient updates per seed from the dataset alone, before the first step.
+        updates: gradient updates per seed from the dataset alone, before the first step; with
+            ``texts`` the default is three passes over them.
         data: a dataset's file or folder (any format), or a Dataset that was read from one.
         seeds: how many (0, 1, ...), or a list of seeds; default 1.
         out: the run folder to create; without it nothing is written.
@@ -184,13 +186,13 @@ def _settings(asked: dict[str, Any]) -> Settings:
     log = make_log_settings(data, **how)
     usual = None if known.get("evaluate_every") is None else 20
     own, episodes = known.get("env_options"), known.get("evaluate_episodes", usual)
-    acts = known.get("steps", 0)
-    world, _ = choose_environment(log, environment, own, episodes, acts)
+    acts, texts = known.get("steps", 0), spoken.get("texts", "")
+    world, _ = choose_environment(log, environment, own, episodes, acts, texts=texts)
     fields, more = sort_options(algorithm, world, asked, TRAIN_ARGUMENTS)
     own = join_env_options(own, more)
-    _, known["env_options"] = choose_environment(log, environment, own, episodes, acts)
-    if log is not None and not world and episodes is None:
-        known |= without_evaluation(log)
+    _, known["env_options"] = choose_environment(log, environment, own, episodes, acts, texts=texts)
+    if not world and episodes is None:
+        known |= {"evaluate_episodes": 0} if log is None else without_evaluation(log)
     known["init"] = resolve_init(known.get("init"), seed_numbers(known.get("seeds", 1)))
     settings = resolve_settings(algorithm, world, fields=fields, data=log, phases=phases, **known)
     return fill_from_log(settings)
@@ -269,7 +271,7 @@ def _run_to_end(
         from sterling.training.language.resolve_language_settings import resolve_language_settings
 
         settings = resolve_language_settings(settings)  # imported here: tokenizers take time
-    where = settings.name or (Path(settings.data.path).stem if settings.data else "")
+    where = settings.name or settings.file_name
     count = len(settings.seeds)
     title = f"{settings.title.upper()} on {where}, {count} seed{'s'[: count > 1]}"
     about = (title, settings.seeds, settings.updates + settings.steps)

@@ -290,7 +290,7 @@ def _agent_spec(settings: Settings) -> Spec:
 def run_return_bounds(settings: Settings) -> Bounds | None:
     """Return the bounds of returns ``(low, high)``: the user's, or those of the environment; None
     if unknown. In text environments each turn's reward lies between 0 and 1."""
-    if settings.return_within is not None:
+    if settings.return_within is not None or not settings.environment:
         return settings.return_within
     if settings.speech is None:
         return return_bounds(settings.environment, settings.env_options)

@@ -89,7 +89,8 @@ def add_language_options(parser: argparse.ArgumentParser) -> None:
     add("--held-out", type=option_values.number, metavar="X", help=kept)
     what = "how questions are chosen: uniform, advantage or learnable (uniform)"
     add("--curriculum", metavar="WORD", help=what)
-    texts = "JSONL file of texts to imitate or compare (the environment's own solutions)"
+    texts = "JSONL file of texts to imitate or compare, with or without an ENVIRONMENT to be "
+    texts += "evaluated in (the environment's own solutions)"
     add("--texts", metavar="FILE", help=texts)
     solutions = "number of the environment's solutions to imitate (4096)"
     add("--examples", type=option_values.integer, metavar="N", help=solutions)

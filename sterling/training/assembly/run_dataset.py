@@ -68,18 +68,26 @@ def choose_environment(
     given: dict[str, Any] | None,
     episodes: int | float | None,
     steps: int | float = 0,
+    *,
+    texts: str = "",
 ) -> tuple[Any, dict[str, Any]]:
     """Return a run's environment and its options. The default is the environment of the dataset,
-    with the options with which it was made; options that are ``given`` replace these.
+    with the options with which it was made; options that are ``given`` replace these. A language
+    model needs none if it learns from a file of ``texts``.
 
     Raise Mistake if neither the user nor the dataset names an environment, and ``steps`` are to be
     taken or ``episodes`` to be played (None: as many as usual, none without an environment).
     """
     given = given or {}
     if book is None:
-        if not environment:
-            raise Mistake("training needs an environment, or a dataset: data=FILE")
-        return environment, given
+        if not environment and not texts:
+            raise Mistake(
+                "training needs an environment, or a dataset: data=FILE (for sft, dpo and reward "
+                "also texts=FILE)"
+            )
+        if not environment and episodes:
+            raise Mistake(f"{texts} is no environment, and evaluation needs one. Name it.")
+        return environment or "", given
     facts = read_log(book).facts
     if environment and environment != facts.environment:
         return environment, given

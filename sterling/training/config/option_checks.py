@@ -118,8 +118,22 @@ def check_language_run(settings: Any, needs: Any) -> None:
         )
     speech = settings.speech or LanguageSettings()
     check_language_settings(name, speech, needs)
+    if not settings.environment:
+        _check_texts_alone(name, speech)
     if settings.strategy == "processes" and (speech.dump or speech.replay):
         raise Mistake("dump and replay do not support strategy=processes. Leave out strategy.")
+
+
+def _check_texts_alone(name: str, speech: LanguageSettings) -> None:
+    """Raise Mistake for settings of an environment's questions in a run that has none."""
+    usual = LanguageSettings()
+    asked = ("levels", "held_out", "examples", "scene_seconds")
+    said = [each for each in asked if getattr(speech, each) != getattr(usual, each)]
+    if said:
+        raise Mistake(
+            f"{', '.join(said)}: {name} has no environment that asks questions. Name one, or leave "
+            f"out {', '.join(said)}."
+        )
 
 
 def check_language_settings(name: str, speech: LanguageSettings, needs: Any) -> None:

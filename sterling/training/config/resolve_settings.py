@@ -46,6 +46,7 @@ from sterling.training.fields.schedule_fields import (
     split_fields,
     split_with_anneal,
 )
+from sterling.training.fields.text_budget import default_updates
 from sterling.training.fields.unread_fields import check_effect
 from sterling.training.phases.phase_sequence import (
     after_first_phase,
@@ -91,7 +92,7 @@ def resolve_settings(
         rest["speech"] = _speech_settings(algorithm, envs, rest.get("speech"))
     envs = whole_number("envs", default_envs if envs is None else envs, 1)
     config = _limit_minibatch(module, config, envs, fields or {})
-    steps, updates = whole_number("steps", steps), whole_number("updates", updates)
+    steps, updates = _budgets(module, config, steps, updates, rest.get("speech"))
     config = fit_to_budget(module, algorithm, config, steps if preset else 0, own.keys())
     later = _online_fields(module, algorithm, config, online or {})
     rest |= {"data": data, "updates": updates, "online": later, "schedules": functions}
@@ -102,6 +103,16 @@ def resolve_settings(
     check_settings(settings)
     check_phase_fields(settings)
     return with_evaluation_interval(settings)
+
+
+def _budgets(
+    module: Any, config: Any, steps: Any, updates: Any, speech: LanguageSettings | None
+) -> tuple[int, int]:
+    """Return the budgets of steps and updates; with a file of texts alone, the default updates."""
+    steps, updates = whole_number("steps", steps), whole_number("updates", updates)
+    if speech is not None and module.needs(config).speaks and not steps:
+        updates = updates or default_updates(module, config, speech.texts)
+    return steps, updates
 
 
 def _parse_options(given: dict[str, Any]) -> dict[str, Any]:

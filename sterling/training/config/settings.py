@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from sterling import algorithms, schedule_words
@@ -84,6 +85,13 @@ class Settings:
     def name(self) -> str:
         """Return the environment's display name."""
         return user_imports.display_name(self.environment)
+
+    @property
+    def file_name(self) -> str:
+        """Return the name of the file that the run learns from, without its ending; empty if it
+        learns from none."""
+        texts = "" if self.speech is None else self.speech.texts
+        return Path(texts if self.data is None else self.data.path).stem
 
     @property
     def title(self) -> str:

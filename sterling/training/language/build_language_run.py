@@ -30,7 +30,12 @@ from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language import context_length
 from sterling.training.language.base_model import create_learners, language_settings, starting_model
-from sterling.training.language.text_world import asked_levels, make_voice, text_world
+from sterling.training.language.text_world import (
+    asked_levels,
+    chat_settings,
+    make_voice,
+    text_world,
+)
 from sterling.training.loop import Run
 from sterling.training.phases.phase_sequence import learner_needs, total_iterations
 from sterling.types import Comparisons, Mistake
@@ -52,7 +57,10 @@ def _source_builder(settings: Settings) -> Callable[[int], Any]:
     """Return a function that creates the source for a number of seeds, with new arrays each time:
     iterations donate them."""
     speech, needs = language_settings(settings), learner_needs(settings)
-    base, place = starting_model(speech.model), text_world(settings)
+    base = starting_model(speech.model)
+    if not settings.environment:
+        return _texts_source(settings, base.tokenizer)
+    place = text_world(settings)
     voice, levels = make_voice(settings, place, base.tokenizer), asked_levels(settings, place)
     _check_held_out(settings, levels)
     if needs.has_feed(GENERATED):
@@ -60,6 +68,16 @@ def _source_builder(settings: Settings) -> Callable[[int], Any]:
     if needs.has_feed(PAIRS):
         return _comparison_source(settings, place, base.tokenizer, needs)
     lines, voice = context_length.texts_to_imitate(speech, place, levels, voice)
+    return lambda seeds: Demonstrations.from_transcripts(lines, voice, needs)
+
+
+def _texts_source(settings: Settings, tokenizer: Tokenizer) -> Callable[[int], Any]:
+    """Return a function that creates the source of a run on texts alone, without an environment."""
+    speech, needs = language_settings(settings), learner_needs(settings)
+    if needs.has_feed(PAIRS):
+        return _comparison_source(settings, None, tokenizer, needs)
+    voice = chat_settings(settings, tokenizer, settings.context)
+    lines, voice = context_length.texts_to_imitate(speech, None, (), voice)
     return lambda seeds: Demonstrations.from_transcripts(lines, voice, needs)
 
 
@@ -118,7 +136,7 @@ def _generation_source(
 
 
 def _comparison_source(
-    settings: Settings, place: TextWorld, tokenizer: Tokenizer, needs: Comparisons
+    settings: Settings, place: TextWorld | None, tokenizer: Tokenizer, needs: Comparisons
 ) -> Callable[[int], Any]:
     """Return a function that creates the source of preference pairs: from a file, or from the
     world's solutions and wrong variants of them."""
@@ -126,5 +144,6 @@ def _comparison_source(
     if speech.texts:
         pairs = context_length.read_preference_pairs(speech)
     else:
+        assert place is not None  # without texts there is an environment
         pairs = answer_pairs.make_pairs(place, asked_levels(settings, place), speech.examples)
     return lambda seeds: answer_pairs.PairSource.create(pairs, needs, tokenizer, speech.context)

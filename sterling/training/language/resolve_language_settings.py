@@ -10,19 +10,24 @@ from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language import context_length
 from sterling.training.language.base_model import NEW_MODELS, language_settings, starting_model
+from sterling.training.language.first_lines import first_lines
+from sterling.training.language.text_files import texts_context
 from sterling.training.language.text_world import asked_levels, make_voice, text_world
-from sterling.training.language.tokenizer_alphabet import with_alphabet
+from sterling.training.language.tokenizer_alphabet import choose_alphabet
 
 PATHS = ("model", "texts", "dump", "replay", "pool")  # settings that name files
 
 
 def resolve_language_settings(settings: Settings) -> Settings:
     """Return a language run's settings with absolute paths, a tokenizer that has all characters of
-    its texts, and the context length. Settings of a resumed run, which has these, stay as they are.
+    its texts, and the context length; print a new run's first lines. Settings of a resumed run,
+    which has these, stay as they are.
     """
-    settings = with_absolute_paths(settings)
-    settings = with_context_length(with_alphabet(settings))
-    return warn_of_long_context(settings)
+    settings, notice = choose_alphabet(with_absolute_paths(settings))
+    if not settings.context:
+        for line in (*first_lines(settings), *filter(None, [notice])):
+            print_notice(line)
+    return warn_of_long_context(with_context_length(settings))
 
 
 def with_absolute_paths(settings: Settings) -> Settings:
@@ -41,6 +46,8 @@ def with_context_length(settings: Settings) -> Settings:
     """Return the settings with the context length that the world's scenes need."""
     if settings.context:
         return settings
+    if not settings.environment:
+        return dataclasses.replace(settings, context=texts_context(settings))
     place, speech = text_world(settings), language_settings(settings)
     context_length.check_scenes_begin(place, asked_levels(settings, place), speech.scene_seconds)
     voice = make_voice(settings, place, starting_model(speech.model).tokenizer)

@@ -19,8 +19,13 @@ from sterling.types import Mistake
 
 def text_world(settings: Settings, *, judging: bool = False) -> TextWorld:
     """Return the text environment. If questions are held out, it has only these for ``judging``,
-    and only the others otherwise."""
+    and only the others otherwise. Raise Mistake for a run that learned from texts alone."""
     where, share = settings.environment, language_settings(settings).held_out
+    if not where:
+        raise Mistake(
+            "this run learned from texts alone and has no environment to answer in. Name one when "
+            "training (--environment WORLD), or evaluate it beside a run that has one."
+        )
     if isinstance(where, str):
         reward_scorer.register_reward_model(where)
     whole = find_world(where) if isinstance(where, str) else where()

@@ -6,12 +6,8 @@ import contextlib
 import dataclasses
 from typing import Any
 
-from sterling import algorithms
-from sterling.experience.language.answer_pairs import read_pairs as pairs_of_file
-from sterling.experience.language.conversation_files import read_conversations
 from sterling.language.adapters.jsonl_tasks import JsonlTasks
 from sterling.language.scene_dialogue import begin_scene
-from sterling.needs import PAIRS
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language.base_model import (
@@ -21,6 +17,7 @@ from sterling.training.language.base_model import (
     starting_model,
 )
 from sterling.training.language.context_length import PROBED_SCENES
+from sterling.training.language.text_files import conversations_of_texts
 from sterling.training.language.text_world import asked_levels, text_world
 from sterling.types import Mistake
 
@@ -28,44 +25,46 @@ MAX_SHOWN = 8  # characters that the notice lists
 
 
 def with_alphabet(settings: Settings) -> Settings:
-    """Return a new run's settings, with a new model's tokens chosen to have all characters.
+    """Return the settings of :func:`choose_alphabet`, and print its notice."""
+    settings, notice = choose_alphabet(settings)
+    if notice:
+        print_notice(notice)
+    return settings
+
+
+def choose_alphabet(settings: Settings) -> tuple[Settings, str]:
+    """Return a new run's settings, with a new model's tokens chosen to have all characters, and a
+    notice if its characters lack some (empty: they do not).
 
     A new model's tokens are ASCII characters; if texts have other characters, its tokens are bytes
     instead. A trained model keeps its tokenizer: characters that it lacks are read as the unknown
-    token, which no answer can contain; a notice says how many.
+    token, which no answer can contain; the notice says how many.
     """
     speech = language_settings(settings)
     if settings.context or speech.replay:  # the run was begun before, or no questions are asked
-        return settings
+        return settings, ""
     texts, tokenizer = _sample_texts(settings), starting_model(speech.model).tokenizer
     characters = tokenizer.unknown_characters("".join(texts))
     if not characters:
-        return settings
+        return settings, ""
     count = sum(not set(characters).isdisjoint(text) for text in texts)
     named = ", ".join(repr(each) for each in characters[:MAX_SHOWN])
     named += f" and {len(characters) - MAX_SHOWN} more" if len(characters) > MAX_SHOWN else ""
     where = f"{named} in {count} of {len(texts)} texts"
     if speech.model not in NEW_MODELS:
-        print_notice(f"{speech.model} has no token for {where}: they are read as the unknown token")
-        return settings
+        lost = f"{speech.model} has no token for {where}: they are read as the unknown token"
+        return settings, lost
     model = speech.model + BYTES_SUFFIX
-    print_notice(
-        f"{speech.model} has no token for {where}: using {model}, whose tokens are UTF-8 bytes"
-    )
-    return dataclasses.replace(settings, speech=dataclasses.replace(speech, model=model))
+    notice = f"{speech.model} has no token for {where}: using {model}, whose tokens are UTF-8 bytes"
+    speech = dataclasses.replace(speech, model=model)
+    return dataclasses.replace(settings, speech=speech), notice
 
 
 def _sample_texts(settings: Settings) -> list[str]:
     """Return texts of a run: those of its file, or its world's first questions and solutions; all
     questions if the world reads them from a file."""
-    path, needs = language_settings(settings).texts, algorithms.find(settings.algorithm).needs
-    if path and needs(settings.config).has_feed(PAIRS):
-        pairs = pairs_of_file(path)
-        return [
-            text for each in pairs for text in (*_message_texts(each), each.chosen, each.rejected)
-        ]
-    if path:
-        return [each.content for messages in read_conversations(path) for each in messages]
+    if language_settings(settings).texts:
+        return [each.content for own in conversations_of_texts(settings) for each in own]
     place, texts = text_world(settings), []
     family = getattr(getattr(place, "world", place), "family", None)
     count = len(family.records) if isinstance(family, JsonlTasks) else PROBED_SCENES

@@ -1,0 +1,123 @@
+"""Language runs on a file of texts, without an environment, and the first lines that they print."""
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+import sterling
+from sterling import language
+from sterling.language.tokenizer import Tokenizer
+from sterling.training.api import _settings as settings_of
+from sterling.training.language.resolve_language_settings import resolve_language_settings
+from sterling.training.language.text_world import text_world
+from sterling.training.trained_run import run_return_bounds
+from sterling.types import Mistake
+
+QWEN2 = Path(__file__).parents[1] / "language" / "fixtures" / "qwen2"
+SAID = {"prompt": "what is 2", "response": "it is 2"}
+PAIR = {"prompt": "what is 2", "chosen": "2", "rejected": "4"}
+
+
+def write(folder, *records):
+    path = folder / "texts.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+    return str(path)
+
+
+def begun(algorithm, path, **asked):
+    return resolve_language_settings(
+        settings_of({"algorithm": algorithm, "texts": path, "batch": 2} | asked)
+    )
+
+
+@pytest.mark.parametrize(("algorithm", "record"), [("sft", SAID), ("dpo", PAIR), ("reward", PAIR)])
+def test_texts_alone_need_no_environment_and_no_budget(tmp_path, algorithm, record):
+    settings = begun(algorithm, write(tmp_path, *[record] * 5), model=str(QWEN2))
+    assert (settings.environment, settings.evaluate_episodes) == ("", 0)
+    assert settings.updates == 8  # three passes over 5 texts in batches of 2
+    longest = len(Tokenizer.read(QWEN2).encode_opening([]))  # the beginning of an answer
+    assert settings.context > longest + 32
+    assert run_return_bounds(settings) is None
+    with pytest.raises(Mistake, match="learned from texts alone and has no environment"):
+        text_world(settings)
+
+
+def test_texts_with_a_budget_keep_it(tmp_path):
+    path = write(tmp_path, SAID)
+    assert begun("sft", path, model="nano", updates=2).updates == 2
+    assert begun("sft", path, model="nano", learn=4).updates == 4  # at least one iteration
+
+
+def test_first_line_of_a_language_run_names_model_parameters_and_template(tmp_path, capsys):
+    begun("sft", write(tmp_path, SAID), model=str(QWEN2), updates=3)
+    first, texts, alone = capsys.readouterr().err.splitlines()
+    count = sum(each.size for each in load_file(QWEN2 / "model.safetensors").values())
+    assert first == (
+        f"model {QWEN2} begins from trained weights: {count:,} parameters, all trained; "
+        "chat template: the model's own"
+    )
+    assert texts == "texts: 1 in texts.jsonl; 3 updates of 2 texts pass over them 6 times"
+    assert alone.startswith("no environment is named, so answers are not evaluated")
+
+
+def test_first_line_says_random_weights_lora_and_a_missing_template(tmp_path, capsys):
+    path = write(tmp_path, SAID)
+    begun("sft", path, lora=2)  # no model is given
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("model tiny begins from random weights (--model FOLDER")
+    tokenizer = Tokenizer.characters()
+    bare = tmp_path / "bare"
+    language.save(bare, language.tiny(tokenizer.vocabulary, "nano"), tokenizer)
+    (bare / "chat_template.jinja").unlink()
+    config = json.loads((bare / "tokenizer_config.json").read_text())
+    config.pop("chat_template")
+    (bare / "tokenizer_config.json").write_text(json.dumps(config))
+    begun("sft", path, model=str(bare), lora=2)
+    first = capsys.readouterr().err.splitlines()[0]
+    weights = load_file(bare / "model.safetensors")
+    matrices = [each.shape for name, each in weights.items() if "_proj" in name]
+    trained = sum(2 * (rows + columns) for rows, columns in matrices)
+    total = sum(each.size for each in weights.values()) + trained
+    assert f": {total:,} parameters, {trained:,} (LoRA adapters of rank 2) trained" in first
+    assert "chat template: none in the folder, so messages are written as plain lines" in first
+
+
+def test_first_line_comes_before_the_notice_of_unknown_characters(tmp_path, capsys):
+    begun("sft", write(tmp_path, SAID | {"prompt": "Größe?"}), model="nano")
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("model nano-bytes begins from random weights")
+    assert last.startswith("nano has no token for 'ö', 'ß'")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"algorithm": "sft", "levels": "3"}, "levels: sft has no environment that asks questions"),
+        ({"algorithm": "sft", "held_out": 0.1}, "held_out: sft has no environment"),
+        ({"algorithm": "sft", "evaluate_episodes": 3}, "evaluation needs one"),
+        ({"algorithm": "grpo", "updates": 2}, "grpo learns from its own answers. Leave out texts"),
+        ({"algorithm": "ppo", "steps": 100}, "ppo trains no language model"),
+    ],
+)
+def test_texts_alone_refuse_what_needs_an_environment(tmp_path, asked, said):
+    with pytest.raises(Mistake, match=said):
+        settings_of({"texts": write(tmp_path, SAID)} | asked)
+
+
+def test_language_run_without_environment_and_texts_is_refused():
+    with pytest.raises(Mistake, match=r"needs an environment, or a dataset: .*also texts=FILE"):
+        settings_of({"algorithm": "sft", "model": "nano"})
+
+
+@pytest.mark.slow
+def test_texts_alone_lower_the_loss_and_the_model_answers(tmp_path):
+    talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    path, out = write(tmp_path, {"messages": talk}), tmp_path / "run"
+    small = {"batch": 2, "rise": 1, "lr": 1e-2, "limit": 8, "updates": 60}
+    run = sterling.train("sft", texts=path, model="nano", out=out, **small)
+    assert run.policy("hi") == "hello"
+    assert run.result["final"] == {}
+    assert sterling.load(out).policy("hi") == "hello"
+    assert sterling.resume(out, updates=62).result["updates"] == 62
