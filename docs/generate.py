@@ -27,6 +27,7 @@ sys.path.append(str(ROOT / "docs"))
 import life_of_a_run  # noqa: E402
 import peer_tables  # noqa: E402
 import rooms  # noqa: E402
+from docstring_markdown import docstring_markdown  # noqa: E402
 
 TASKS = ROOT / "benchmarks" / "scores" / "tasks.json"
 VERDICTS = ROOT / "benchmarks" / "results" / "verdicts.json"
@@ -190,11 +191,12 @@ def origins(folder: Path) -> list[str]:
 def page(name: str) -> str:
     """One algorithm: what it computes, its settings, what it has been shown to do."""
     module: Any = algorithms.find(name)
-    title, _, body = inspect.getdoc(module).partition("\n")
-    title = algorithms.preset_summary(name) or title
+    title, _, body = inspect.getdoc(module).partition("\n\n")
+    title = algorithms.preset_summary(name) or " ".join(title.split())
     source = Path(module.__file__).relative_to(ROOT)
-    lines = [f"# {name}: {title}", "", f"Source: [`{source}`](../../{source})", ""]
-    lines += ["```text", body.strip("\n"), "```", "", "## Settings", ""]
+    heading = title if title.endswith("...") else title.removesuffix(".")
+    lines = [f"# {name}: {heading}", "", f"Source: [`{source}`](../../{source})", ""]
+    lines += [docstring_markdown(body), "", "## Settings", ""]
     lines += ["| field | default | |", "|---|---|---|"]
     lines += [
         f"| `{field}` | `{default!r}` | {words} |"

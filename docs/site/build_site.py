@@ -20,8 +20,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
+from docstring_markdown import page_title  # noqa: E402
+
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 NOT_LOCAL = ("http://", "https://", "mailto:")
+FILE_NAME = re.compile(r"\[`?[\w./-]+\.md`?\]\($")  # the beginning of a link that reads as its file
+TABLE_ROW = re.compile(r"^\|.*`.*$", re.MULTILINE)
 START = "docs/index.md"  # becomes the site's first page
 
 
@@ -70,8 +75,9 @@ def stage(folder: Path) -> None:
         shutil.copyfile(file, where)
         if file.suffix == ".py":  # a server would offer a download
             shutil.copyfile(file, where.with_name(f"{where.name}.txt"))
-    for page in folder.rglob("*.md"):
-        page.write_text(_adapted(page.read_text()))
+    titles = {page.resolve(): page_title(page) for page in folder.rglob("*.md")}
+    for page in titles:
+        page.write_text(_adapted(page, titles))
     start = folder / START
     (folder / "index.md").write_text(LINK.sub(_from_above, start.read_text()))
     start.unlink()
@@ -86,15 +92,24 @@ def configuration() -> str:
     return text.replace("REPOSITORY", str(ROOT)).replace("      ALGORITHMS\n", f"      {entries}\n")
 
 
-def _adapted(text: str) -> str:
-    """Return a page whose links to programs lead to their text, and to folders to their listing."""
+def _adapted(page: Path, titles: dict[Path, str]) -> str:
+    """Return a page whose links to programs lead to their text, and to folders to their listing;
+    a link that reads as the name of a page's file reads as the page's title instead."""
 
     def changed(match: re.Match[str]) -> str:
         head, target, anchor, end = match.groups()
+        title = titles.get((page.parent / target).resolve())
+        if title and FILE_NAME.match(head):
+            head = f"[{title}]("
         is_program = target.endswith(".py") and not target.startswith(NOT_LOCAL)
         return f"{head}{target}{'.txt' if is_program else ''}{anchor or ''}{end}"
 
-    return LINK.sub(changed, text)
+    return TABLE_ROW.sub(_without_escapes, LINK.sub(changed, page.read_text()))
+
+
+def _without_escapes(row: re.Match[str]) -> str:
+    """Return a table's row whose code has | for \\|: MkDocs, unlike GitHub, shows the backslash."""
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0])
 
 
 def _from_above(match: re.Match[str]) -> str:
