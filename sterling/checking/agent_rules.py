@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from sterling.checking.random_play import Trajectory
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked
@@ -25,7 +26,7 @@ def agent_checks(spec: Spec, trajectory: Trajectory, code: Any) -> Iterator[Chec
         partial(_check_reward_sum, spec, trajectory),
         code,
     )
-    if ALIVE in _dict_entries(trajectory.obs):
+    if isinstance(spec.obs, spaces.Dict) and ALIVE in spec.obs.spaces:
         yield (
             "an agent that left stays away until the episode is over",
             partial(_check_departures, trajectory),

@@ -11,7 +11,15 @@ from sterling import algorithms
 from sterling.algorithms.user_algorithm import REQUIRED_PARTS
 from sterling.checking.example_batch import ACTION_SPACES, make_spec
 from sterling.checking.needed_batches import feed_checks
-from sterling.checking.review_findings import Check, CheckFailed, Finding, NotChecked, run_checks
+from sterling.checking.review_findings import (
+    NOT_CHECKED,
+    Check,
+    CheckFailed,
+    Finding,
+    not_checked,
+    run_checks,
+    section_checks,
+)
 from sterling.checking.small_settings import small_fields
 from sterling.checking.training_checks import TrainingRuns, training_checks
 from sterling.checking.update_checks import Subject, update_checks
@@ -40,15 +48,18 @@ def check_algorithm(
     word = algorithms.reference_to(algorithm)
     module: Any = algorithms.find(word)
     yield from run_checks(_form_checks(module))
-    needs = module.needs(module.Config())
+    try:
+        needs = module.needs(module.Config())
+    except Exception as error:
+        yield from run_checks(iter([("needs(config)", partial(_raise, error), module.needs)]))
+        yield Finding(RUN_CHECKS, NOT_CHECKED, "what it needs is not known")
+        return
     if needs.speaks or needs.only_from_logs:
         kind = "texts" if needs.speaks else "a log"
-        yield Finding(RUN_CHECKS, "not checked", f"only for online learning; it learns from {kind}")
+        yield Finding(RUN_CHECKS, NOT_CHECKED, f"only for online learning; it learns from {kind}")
         return
     if getattr(module, "several_agents", False):
-        yield Finding(
-            RUN_CHECKS, "not checked", "only for one agent; this algorithm is for several"
-        )
+        yield Finding(RUN_CHECKS, NOT_CHECKED, "only for one agent; this algorithm is for several")
         return
     small = small_fields(module.Config, needs.has_feed(FRESH), fields or {})
     config = make_config(module, small, str(word))
@@ -107,7 +118,7 @@ def _behaviour_checks(
         if why:
             yield (
                 f"{form} actions",
-                partial(_not_checked, f"it does not support them: {why}"),
+                partial(not_checked, f"it does not support them: {why}"),
                 module.init,
             )
     if len(unsupported) == len(ACTION_SPACES):
@@ -117,13 +128,33 @@ def _behaviour_checks(
             module.init,
         )
     for form in [form for form in ACTION_SPACES if form not in unsupported]:
-        if hasattr(module, "act") and _has_simple_batches(module.needs(config)):
-            yield from update_checks(Subject(module, config, form))
-        else:
-            for feed in module.needs(config).feeds:
-                yield from feed_checks((module, word), fields, form, feed)
-        runs = TrainingRuns(word, fields, module.needs(config), form)
-        yield from training_checks(runs, module, quick)
+        named = (module, word)
+        update, runs = f"one update ({form} actions)", f"whole runs ({form} actions)"
+        yield from section_checks(update, partial(_update_checks, named, config, fields, form))
+        yield from section_checks(runs, partial(_run_checks, named, config, fields, form, quick))
+
+
+def _update_checks(
+    named: tuple[Any, Any], config: Any, fields: dict[str, Any], form: str
+) -> Iterator[Check]:
+    """Yield the checks of one update, on batches made by hand or drawn from a short run; ``named``:
+    the algorithm, and the word that names it."""
+    module = named[0]
+    if hasattr(module, "act") and _has_simple_batches(module.needs(config)):
+        yield from update_checks(Subject(module, config, form))
+        return
+    why = "its batches come from a run, so only its updates and whole runs are checked"
+    yield f"act by itself ({form} actions)", partial(not_checked, why), module.init
+    for feed in module.needs(config).feeds:
+        yield from feed_checks(named, fields, form, feed)
+
+
+def _run_checks(
+    named: tuple[Any, Any], config: Any, fields: dict[str, Any], form: str, quick: bool
+) -> Iterator[Check]:
+    module, word = named
+    runs = TrainingRuns(word, fields, module.needs(config), form)
+    yield from training_checks(runs, module, quick)
 
 
 def _has_simple_batches(needs: Any) -> bool:
@@ -139,10 +170,6 @@ def _has_simple_batches(needs: Any) -> bool:
 
 def _raise(error: Exception) -> str:
     raise error
-
-
-def _not_checked(why: str) -> str:
-    raise NotChecked(why)
 
 
 def _no_action_kind(unsupported: dict[str, str]) -> str:

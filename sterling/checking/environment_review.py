@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -12,22 +14,33 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from sterling import envs
-from sterling.checking.random_play import Trajectory, play_randomly
-from sterling.checking.review_findings import Check, CheckFailed, Finding, NotChecked, run_checks
+from sterling.checking.random_play import Trajectory, play_randomly, unwrap_world
+from sterling.checking.review_findings import (
+    NOT_CHECKED,
+    Check,
+    CheckFailed,
+    Finding,
+    NotChecked,
+    not_checked,
+    run_checks,
+)
+from sterling.checking.reviewed_environment import ENVS, NOT_STEPPED, ReviewedEnvironment
 from sterling.checking.world_rules import step_checks
 from sterling.envs.hosted.pettingzoo_parallel import is_pettingzoo_env
 from sterling.envs.hosted.shared_memory import space_leaves
+from sterling.envs.hosted.worker_pool import WorldFailed
 from sterling.envs.levels import TaskWithLevels, make_reset
 from sterling.envs.registry import find_backend
+from sterling.envs.traced_world import Task
 from sterling.lookup import user_imports
 from sterling.system.shown_values import short_text
-from sterling.types import World
+from sterling.types import Mistake, World
 
 SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 STEPS, QUICK_STEPS = 400, 120  # of each copy
-ENVS = 4  # for each of two seeds
 NOT_GYMNASIUM = "it is a PettingZoo environment; use PettingZoo's own checks (pettingzoo.test)"
+ALL_OTHERS = "observations, rewards, ends, seeds and saved states"
+ENDS_ITS_PROCESS = re.compile("its process (exited|died|stopped)|no answer within")
 HOSTED = ("factory", "gymnasium", "pettingzoo")  # built and seeded by worker processes
 
 
@@ -35,52 +48,52 @@ def check_environment(
     environment: Any, options: dict[str, Any] | None = None, *, quick: bool = False
 ) -> Iterator[Finding]:
     """Yield the findings of an environment's review; ``options`` as for training. Raises Mistake if
-    it cannot be built."""
+    it is no environment, or has other options."""
     kind, found = find_backend(environment)
     loaded = user_imports.load(found) if isinstance(found, str) and ":" in found else found
     reviewed = ReviewedEnvironment(environment, options or {}, kind)
+    try:
+        world = reviewed.world()
+        world.close()
+    except Exception as error:
+        if isinstance(error, Mistake) and error.__cause__ is None:  # not raised by its own code
+            raise
+        built = "it can be built, reset and stepped once", partial(_fail_to_build, error), loaded
+        yield from run_checks(iter([built, *_gymnasium_checks(reviewed, loaded)]))
+        yield Finding(ALL_OTHERS, NOT_CHECKED, "it cannot be built")
+        return
     steps = QUICK_STEPS if quick else STEPS
-    yield from run_checks(_environment_checks(reviewed, loaded, steps))
+    yield from run_checks(_environment_checks(reviewed, world, loaded, steps))
 
 
-class ReviewedEnvironment:
-    """Makes worlds of the environment and plays random actions in them."""
-
-    def __init__(self, environment: Any, options: dict[str, Any], kind: str):
-        self.environment, self.options, self.kind = environment, options, kind
-
-    def world(self, seeds: tuple[int, ...] = (0, 1)) -> World:
-        """Make a new world with these seeds."""
-        hosted = self.kind in ("factory", "pettingzoo")
-        own = {"workers": 1, **self.options} if hosted else self.options
-        return envs.make(self.environment, seeds, ENVS, strategy="map", **own)
-
-    def play(self, steps: int, seeds: tuple[int, ...] = (0, 1), key: int = 0) -> Trajectory:
-        """Play random actions in a new world and return what it answered."""
-        world = self.world(seeds)
-        try:
-            trajectory = play_randomly(world, seeds, steps, key)
-        finally:
-            world.close()
-        if failures := getattr(unwrap_world(world), "failures", []):
-            raise CheckFailed(
-                f"it fails: {failures[0][1]}", "fix it; a run continues with a new copy"
-            )
-        return trajectory
-
-
-def _environment_checks(reviewed: ReviewedEnvironment, loaded: Any, steps: int) -> Iterator[Check]:
-    world = reviewed.world()
-    world.close()
+def _environment_checks(
+    reviewed: ReviewedEnvironment, world: World, loaded: Any, steps: int
+) -> Iterator[Check]:
+    """Yield all checks; those that need what cannot be had say that they are not made."""
     yield "the spaces are supported", lambda: _check_spaces(world), loaded
     task = getattr(unwrap_world(world), "task", None)
     code = loaded if task is None else type(task)
-    try:
+    trajectory = None
+    with contextlib.suppress(NotChecked):
         trajectory = reviewed.play(steps)
-    except Exception as error:
-        yield "it can be reset and stepped", partial(_raise, error), code
-        return
-    yield "it can be reset and stepped", lambda: f"{steps} steps of {2 * ENVS} copies", code
+    yield "it can be reset and stepped", partial(_describe_play, reviewed, trajectory), code
+    count = 0 if trajectory is None else len(trajectory.reward)
+    checks = _checks_of_play(reviewed, world, (task, code), trajectory, count)
+    if trajectory is None:
+        checks = ((what, partial(not_checked, NOT_STEPPED), own) for what, _, own in checks)
+    yield from checks
+    yield from _gymnasium_checks(reviewed, loaded)
+
+
+def _checks_of_play(
+    reviewed: ReviewedEnvironment,
+    world: World,
+    task_and_code: tuple[Any, Any],
+    trajectory: Any,
+    steps: int,
+) -> Iterator[Check]:
+    """Yield the checks that need a played trajectory."""
+    task, code = task_and_code
     yield from step_checks(world.spec, trajectory, code if task is None else type(task).step)
     yield (
         "the same key gives the same episodes",
@@ -94,6 +107,23 @@ def _environment_checks(reviewed: ReviewedEnvironment, loaded: Any, steps: int) 
         code,
     )
     yield "its state can be saved and restored", lambda: _check_restored(reviewed, steps), code
+
+
+def _describe_play(reviewed: ReviewedEnvironment, trajectory: Trajectory | None) -> str:
+    """Return how many steps were played and how fast; CheckFailed if it raised."""
+    count = 0 if trajectory is None else len(trajectory.reward)
+    if reviewed.fault:
+        where = f" (after {count} steps of {2 * ENVS} copies)" if count else ""
+        raise CheckFailed(
+            f"it fails: {reviewed.fault}{where}", "fix it; the checks below are made on the steps "
+            "before" if count else "fix it"
+        )  # fmt: skip
+    assert trajectory is not None
+    rate = f", {trajectory.rate:,.0f} steps/s" if trajectory.rate else ""
+    return f"{count} steps of {2 * ENVS} copies{rate}"
+
+
+def _gymnasium_checks(reviewed: ReviewedEnvironment, loaded: Any) -> Iterator[Check]:
     if reviewed.kind in HOSTED:
         yield "Gymnasium's own checks", lambda: _run_gymnasium_checker(reviewed, loaded), loaded
 
@@ -109,13 +139,6 @@ def _check_spaces(world: World) -> str:
             if isinstance(leaf, spaces.Box) and (np.isnan(leaf.low) | np.isnan(leaf.high)).any():
                 raise CheckFailed(f"bounds of {part} are NaN", "give numbers or infinity as bounds")
     return f"observations {world.spec.obs}, actions {world.spec.action}"
-
-
-def unwrap_world(world: Any) -> Any:
-    """Return the world inside all wrappers."""
-    while hasattr(world, "world"):
-        world = world.world
-    return world
 
 
 def _check_repeatable(reviewed: ReviewedEnvironment, trajectory: Trajectory, steps: int) -> str:
@@ -188,7 +211,9 @@ def _check_uses_key(function: Any, given: tuple[Any, ...]) -> None:
         )
 
 
-def _raise(error: Exception) -> str:
+def _fail_to_build(error: Exception) -> str:
+    if isinstance(error, (Mistake, WorldFailed)):  # one line that explains it
+        raise CheckFailed(str(error))
     raise error
 
 
@@ -226,9 +251,13 @@ def _check_restored(reviewed: ReviewedEnvironment, steps: int) -> str:
 def _run_gymnasium_checker(reviewed: ReviewedEnvironment, loaded: Any) -> str:
     from gymnasium.utils.env_checker import check_env
 
+    if ENDS_ITS_PROCESS.search(reviewed.fault):
+        raise NotChecked("it ends or blocks its process, and they run in this one")
     if reviewed.kind == "pettingzoo":
         raise NotChecked(NOT_GYMNASIUM)
     built = gymnasium.make(loaded) if isinstance(loaded, str) else loaded()
+    if isinstance(built, Task):
+        raise NotChecked("it is a Task, not a Gymnasium environment")
     if is_pettingzoo_env(built):
         raise NotChecked(NOT_GYMNASIUM)
     with warnings.catch_warnings(record=True) as caught:

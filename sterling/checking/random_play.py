@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import jax
@@ -28,6 +29,8 @@ class Trajectory:
     last: np.ndarray
     mask: np.ndarray
     channels: dict[str, np.ndarray]
+    rate: float = 0.0  # environment steps per second, of all copies; the first step, which may
+    # compile a program, is left out
 
     def difference(self, other: Trajectory, observations_only: bool = False) -> str | None:
         """Return the name of a part that differs in any bit, over the steps that both have; None if
@@ -51,9 +54,28 @@ class Trajectory:
         rest = {
             each.name: jax.tree.map(lambda x: x[:, at : at + 1], getattr(self, each.name))
             for each in dataclasses.fields(self)
-            if each.name != "first"
+            if each.name not in ("first", "rate")
         }
         return Trajectory(first, **rest)
+
+
+class CopyFailed(Exception):
+    """A copy of a hosted environment failed, for the reason that is the message."""
+
+
+class PlayStopped(Exception):
+    """A world raised ``error``, after the steps that ``played`` holds (None: before the second)."""
+
+    def __init__(self, error: BaseException, played: Trajectory | None):
+        super().__init__(str(error))
+        self.error, self.played = error, played
+
+
+def unwrap_world(world: Any) -> Any:
+    """Return the world inside all wrappers."""
+    while hasattr(world, "world"):
+        world = world.world
+    return world
 
 
 def play_randomly(
@@ -62,25 +84,51 @@ def play_randomly(
     """Play ``steps`` random actions in ``world`` and return what it answered.
 
     The actions depend on the seed alone. At step ``save_at`` the state is saved as arrays and
-    restored.
+    restored. Raises what the world raises, and :class:`CopyFailed`.
     """
-    numbers = jnp.asarray(seeds, jnp.int32)
-    state, obs = world.reset(random_keys.for_seeds(numbers, "reset", key))
-    step = jax.jit(world.step) if world.traced else world.step
-    first, rows = _to_numpy(obs), []
-    hands = [np.random.default_rng([seed, 7]) for seed in seeds]
-    for time in range(steps):
-        action = _random_actions(world.spec, _to_numpy(obs), hands)
-        action = jax.tree.map(jnp.asarray, action) if world.traced else action
-        state, answer = step(
-            state, action, random_keys.for_seeds(numbers, "step", time + key * 100_000)
-        )
-        obs = answer.obs
-        parts = (answer.reward, answer.discount, answer.last, answer.mask, answer.channels)
-        rows.append(_to_numpy((obs, *parts)))
-        if time == save_at:
-            state = jax.tree.map(_save_and_restore, state)
-    return Trajectory(first, *jax.tree.map(lambda *parts: np.stack(parts), *rows))
+    try:
+        return play_until_fault(world, seeds, steps, key, save_at)
+    except PlayStopped as stopped:
+        raise stopped.error from None
+
+
+def play_until_fault(
+    world: World, seeds: tuple[int, ...], steps: int, key: int, save_at: int | None = None
+) -> Trajectory:
+    """Play as :func:`play_randomly` does. Raises :class:`PlayStopped` with the steps so far,
+    whatever the world raises."""
+    rows: list[Any] = []
+    first, spent = None, 0.0
+    try:
+        numbers = jnp.asarray(seeds, jnp.int32)
+        state, obs = world.reset(random_keys.for_seeds(numbers, "reset", key))
+        step = jax.jit(world.step) if world.traced else world.step
+        first = _to_numpy(obs)
+        hands = [np.random.default_rng([seed, 7]) for seed in seeds]
+        for clock in range(steps):
+            action = _random_actions(world.spec, _to_numpy(obs), hands)
+            action = jax.tree.map(jnp.asarray, action) if world.traced else action
+            keys = random_keys.for_seeds(numbers, "step", clock + key * 100_000)
+            begun = time.perf_counter()
+            state, answer = step(state, action, keys)
+            obs = answer.obs
+            parts = (answer.reward, answer.discount, answer.last, answer.mask, answer.channels)
+            row = _to_numpy((obs, *parts))
+            spent += (time.perf_counter() - begun) * (clock > 0)
+            if failures := getattr(unwrap_world(world), "failures", []):
+                raise CopyFailed(failures[-1][1])
+            rows.append(row)
+            if clock == save_at:
+                state = jax.tree.map(_save_and_restore, state)
+    except (Exception, SystemExit) as error:  # of the world's own code
+        raise PlayStopped(error, _stacked(first, rows, spent) if len(rows) > 1 else None) from error
+    return _stacked(first, rows, spent)
+
+
+def _stacked(first: Any, rows: list[Any], spent: float) -> Trajectory:
+    obs, reward, discount, last, mask, channels = jax.tree.map(lambda *x: np.stack(x), *rows)
+    rate = (len(rows) - 1) * int(np.prod(reward.shape[1:])) / spent if spent else 0.0
+    return Trajectory(first, obs, reward, discount, last, mask, channels, rate)
 
 
 def _to_numpy(values: Any) -> Any:

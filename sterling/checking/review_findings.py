@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sterling.lookup.user_imports import describe_error
+from sterling.training.runtime.signals import EXIT_RESUMABLE
 
 HOLDS, FAILS, NOT_CHECKED = "holds", "fails", "not checked"
 
@@ -55,6 +57,21 @@ def run_checks(checks: Iterator[Check]) -> Iterator[Finding]:
         yield _run_check(what, check, code)
 
 
+def section_checks(section: str, prepare: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    """Yield the checks of a ``section``. If preparing one raises, the last is a check that fails
+    with the error: those after it cannot be made, those of other sections can."""
+    try:
+        yield from prepare()
+    except (Exception, SystemExit) as error:
+        yield section, partial(_fail_section, error), None
+
+
+def _fail_section(error: BaseException) -> str:
+    raise CheckFailed(
+        f"it raises {describe_error(error)}", "the other checks of this kind were not made"
+    )
+
+
 def _run_check(what: str, check: Callable[[], str | None], code: Any) -> Finding:
     try:
         return Finding(what, HOLDS, check() or "")
@@ -62,8 +79,17 @@ def _run_check(what: str, check: Callable[[], str | None], code: Any) -> Finding
         return Finding(what, NOT_CHECKED, str(reason))
     except CheckFailed as wrong:
         return Finding(what, FAILS, wrong.said, wrong.remedy, code_location(code))
+    except SystemExit as error:
+        if error.code == EXIT_RESUMABLE:  # a training run that Ctrl-C stopped
+            raise
+        return Finding(what, FAILS, f"it raises {describe_error(error)}", "", code_location(code))
     except Exception as error:  # from the user's code, or from ours on its results
         return Finding(what, FAILS, f"it raises {describe_error(error)}", "", code_location(code))
+
+
+def not_checked(why: str) -> str:
+    """Raise :class:`NotChecked`; with ``partial``, a check that is left out for a reason."""
+    raise NotChecked(why)
 
 
 def code_location(code: Any) -> str:

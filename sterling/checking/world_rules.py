@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from gymnasium import spaces
 
 from sterling.checking.agent_rules import agent_checks
 from sterling.checking.random_play import Trajectory
@@ -23,6 +24,7 @@ JUDGE_CHECK = "the judge of goals agrees with the steps' rewards and ends"
 
 def step_checks(spec: Spec, trajectory: Trajectory, code: Any) -> Iterator[Check]:
     """Yield the checks of recorded steps; ``code`` is the function that made the steps."""
+    entries = spec.obs.spaces if isinstance(spec.obs, spaces.Dict) else {}
     yield (
         "observations have their space's shape and type",
         partial(_check_shapes, spec, trajectory),
@@ -50,7 +52,7 @@ def step_checks(spec: Spec, trajectory: Trajectory, code: Any) -> Iterator[Check
         yield JUDGE_CHECK, partial(_check_judge, spec, trajectory), code
     if spec.agents is not None:
         yield from agent_checks(spec, trajectory, code)
-    if isinstance(trajectory.obs, dict) and ACTION_MASK in trajectory.obs:
+    if ACTION_MASK in entries:
         who = "agent that is there" if spec.agents is not None else "choice"
         rule = f"every {who} has an allowed action"
         yield rule, partial(_check_action_masks, spec, trajectory), code

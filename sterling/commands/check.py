@@ -1,12 +1,13 @@
-"""``sterling check my_algorithm.py | my_env.py:make``: review a user's algorithm or environment."""
+"""``sterling check my_algorithm.py | my_env.py:make | tasks.jsonl``: review what a user made."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from sterling.algorithms import import_path
+from sterling.algorithms import ALGORITHMS, import_path
 from sterling.commands.options import algorithm_options, option_values
 from sterling.lookup import user_imports
 
@@ -14,19 +15,21 @@ EXPLAINED = """\
 An algorithm (a name, FILE.py or package.module) is checked in three steps: its form, one update,
 and short runs on probe environments with known answers; the fields of its Config are options. An
 environment (a name, FILE.py:factory or package.module:factory) is played with random actions and
-checked against the rules that every environment must follow. Exit code 0 if all checks hold, 1 if
-one fails, 2 for wrong use."""
+checked against the rules that every environment must follow. Language tasks (a name, FILE.jsonl,
+FILE.jsonl:math, FILE.py or FILE.py:make) are made and judged: right, wrong and odd answers. A check
+that crashes is a finding, and the others go on. Exit code 0 if no check fails, 1 if one does, 2 for
+wrong use."""
 VERDICT_MARKS = {"holds": "ok", "fails": "WRONG", "not checked": "-"}
 
 
 def add_options_for(parser: Any, words: Sequence[str]) -> None:
     """Add the options of ``sterling check``, and the settings of the algorithm among ``words``."""
-    parser.usage = "sterling check ALGORITHM|ENVIRONMENT [options]"
+    parser.usage = "sterling check ALGORITHM|ENVIRONMENT|TASKS [options]"
     parser.epilog = EXPLAINED
     add = parser.add_argument
-    named = "what to check, for example my_algorithm.py or my_env.py:make"
-    add("what", metavar="ALGORITHM|ENVIRONMENT", help=named)
-    add("--quick", action="store_true", help="use fewer steps and fewer probe environments")
+    named = "what to check, for example my_algorithm.py, my_env.py:make or tasks.jsonl:math"
+    add("what", metavar="ALGORITHM|ENVIRONMENT|TASKS", help=named)
+    add("--quick", action="store_true", help="use fewer steps, probe environments and tasks")
     example = "an option of the environment, such as max_episode_steps=500; may be repeated"
     add(
         "--env",
@@ -48,22 +51,26 @@ def add_options_for(parser: Any, words: Sequence[str]) -> None:
 
 def carry_out(chosen: argparse.Namespace) -> int:
     """Print each finding as soon as it is made, and at the end how many checks hold."""
-    from sterling.checking import check_algorithm, check_environment
+    from sterling.checking import check_algorithm, check_environment, check_tasks
 
-    if _names_algorithm(chosen.what):
+    if _names_tasks(chosen.what):
+        found = check_tasks(chosen.what, quick=chosen.quick)
+    elif _names_algorithm(chosen.what):
         names = [field.name for field in algorithm_options.config_fields(chosen.what)[1]]
         own = {name: getattr(chosen, name) for name in names if hasattr(chosen, name)}
         found = check_algorithm(chosen.what, own, quick=chosen.quick)
     else:
         found = check_environment(chosen.what, dict(chosen.env), quick=chosen.quick)
-    counts = dict.fromkeys(VERDICT_MARKS, 0)
+    whats: dict[str, list[str]] = {verdict: [] for verdict in VERDICT_MARKS}
     for finding in found:
-        counts[finding.verdict] += 1
+        whats[finding.verdict].append(finding.what)
         print(_finding_text(finding), flush=True)
-    wrong = counts["fails"]
-    print(f"\n{user_imports.short_name(chosen.what)}: {counts['holds']} hold, {wrong} fail, "
-          f"{counts['not checked']} not checked")  # fmt: skip
-    return int(wrong > 0)
+    hold, fail, left = whats.values()
+    counts = f"{len(hold)} hold, {len(fail)} fail, {len(left)} not checked"
+    print(f"\n{user_imports.short_name(chosen.what)}: {counts}")
+    if left:
+        print(f"not checked: {'; '.join(left)}")
+    return int(bool(fail))
 
 
 def _finding_text(finding: Any) -> str:
@@ -83,6 +90,16 @@ def _names_algorithm(word: str) -> bool:
     if reference is None or word.startswith("-"):
         return False
     path, name = user_imports.source_file(reference), user_imports.split_reference(reference)[1]
-    return path is not None and (
-        not name or algorithm_options.find_class(path, f"{name}.Config") is not None
-    )
+    if path is None or name:
+        return path is not None and _has_config(path, f"{name}.Config")
+    return word in ALGORITHMS or _has_config(path, "Config") or not _names_tasks(word)
+
+
+def _has_config(path: Path, name: str) -> bool:
+    return algorithm_options.find_class(path, name) is not None
+
+
+def _names_tasks(word: str) -> bool:
+    from sterling.language.task_names import names_tasks
+
+    return names_tasks(word)

@@ -35,7 +35,9 @@ class NumberText(str):
     """The text of an answer that is a JSON number: ``42.0`` and ``4.2e1`` are ``42``."""
 
 
-def read_records(path: str | Path, fields: tuple[str, ...]) -> list[dict[str, Any]]:
+def read_records(
+    path: str | Path, fields: tuple[str, ...], faults: list[str] | None = None
+) -> list[dict[str, Any]]:
     """Read the objects of a JSON-lines file (UTF-8), in order; empty lines are skipped.
 
     Every line must have each of ``fields``, as a text that is not empty; a number in a field named
@@ -44,30 +46,48 @@ def read_records(path: str | Path, fields: tuple[str, ...]) -> list[dict[str, An
 
     Raises Mistake with the file's name, the line's number and a remedy: for a file that cannot be
     read or holds nothing, a line that is not a JSON object, and a field that is missing, repeated
-    or of another type.
+    or of another type. With ``faults``, those of lines are added to it instead, and the lines left
+    out.
     """
-    found = []
-    for place, record in read_objects(path, _example_line(fields)):
-        if "prompt" in fields and "prompt" not in record and "question" in record:
-            record["prompt"] = record["question"]
-        _check_fields(record, fields, place)
-        found.append(record)
+    example, found = _example_line(fields), []
+    for place, record in read_objects(path, example, faults):
+        try:
+            if "prompt" in fields and "prompt" not in record and "question" in record:
+                record["prompt"] = record["question"]
+            _check_fields(record, fields, place)
+            found.append(record)
+        except Mistake as error:
+            report_fault(str(error), faults)
     return found
 
 
-def read_objects(path: str | Path, example: str) -> list[tuple[str, dict[str, Any]]]:
+def read_objects(
+    path: str | Path, example: str, faults: list[str] | None = None
+) -> list[tuple[str, dict[str, Any]]]:
     """Return the objects of a JSON-lines file (UTF-8) in order, each with its file and line for
     errors; empty lines are skipped.
 
-    Raises Mistake as :func:`read_records` does, without looking at the fields; ``example`` says
-    what a line should look like.
+    Raises Mistake, or adds to ``faults``, as :func:`read_records` does, without looking at the
+    fields; ``example`` says what a line should look like.
     """
-    path = Path(path)
-    lines = enumerate(_read_lines(path), start=1)
-    placed = [(f"{path.name}, line {number}", line) for number, line in lines if line.strip()]
-    if not placed:
-        raise Mistake(f"{path.name} holds no records; {example}")
-    return [(place, _parse_object(line, example, place)) for place, line in placed]
+    path, found = Path(path), []
+    for number, line in enumerate(_read_lines(path), start=1):
+        place = f"{path.name}, line {number}"
+        try:
+            if line.strip():
+                found.append((place, _parse_object(line, example, place)))
+        except Mistake as error:
+            report_fault(str(error), faults)
+    if not found and not faults:
+        report_fault(f"{path.name} holds no records; {example}", faults)
+    return found
+
+
+def report_fault(said: str, faults: list[str] | None) -> None:
+    """Add a fault of a file to the list of them; raise it as a Mistake if there is no list."""
+    if faults is None:
+        raise Mistake(said)
+    faults.append(said)
 
 
 def _example_line(fields: tuple[str, ...]) -> str:
@@ -175,12 +195,13 @@ class JsonlTasks:
     default (blanks between words do not matter; for a JSON number, as numbers); with ``comparison``
     "math", as mathematics, where words and names stay text; with "algebra", so that letters are
     variables: ``AB`` is ``BA``. There is one level. Seeds 0 to n-1 draw each of n records once, in
-    random order; so do the next n.
+    random order; so do the next n. With ``faults``, those of the file's lines are added to it and
+    not raised (:func:`read_records`).
     """
 
     levels = range(1)
 
-    def __init__(self, path: Path, comparison: str = ""):
+    def __init__(self, path: Path, comparison: str = "", faults: list[str] | None = None):
         comparison = comparison or "text"
         if comparison not in COMPARISONS:
             detail = did_you_mean(comparison, COMPARISONS, f"write {path.name} or {path.name}:math")
@@ -191,13 +212,12 @@ class JsonlTasks:
             math_answers.require_package()
         self.name = str(path) if comparison == "text" else f"{path}:{comparison}"
         self.comparison = comparison
-        self.records = read_records(path, ("prompt", "answer"))
-        for number, record in enumerate(self.records, start=1):
-            if not final_answer(record["answer"]):
-                detail = f"{path.name}, record {number}: its 'answer' is empty after the mark"
-                raise Mistake(f"{detail}; write the answer after ####, or in \\boxed{{}}")
-            if not isinstance(record.get("system", ""), str):
-                raise Mistake(f"{path.name}, record {number}: 'system' must be a text")
+        self.records = []
+        for number, record in enumerate(read_records(path, ("prompt", "answer"), faults), start=1):
+            if fault := _record_fault(record):
+                report_fault(f"{path.name}, record {number}: {fault}", faults)
+            else:
+                self.records.append(record)
 
     def count(self, level: int) -> int:
         """Return the number of records."""
@@ -231,6 +251,14 @@ class JsonlTasks:
     def solve(self, task: Task) -> str:
         """Return the answer as it is in the file."""
         return str(task.answer)
+
+
+def _record_fault(record: dict[str, Any]) -> str:
+    """Return what is wrong with a task's record, "" if nothing is."""
+    if not final_answer(record["answer"]):
+        mark = "write the answer after ####, or in \\boxed{}"
+        return f"its 'answer' is empty after the mark; {mark}"
+    return "" if isinstance(record.get("system", ""), str) else "'system' must be a text"
 
 
 def _is_same_number(answer: str, truth: str) -> bool:

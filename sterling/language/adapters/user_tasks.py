@@ -49,14 +49,14 @@ class UserTasks:
     def __init__(self, path: Path, maker: str = ""):
         self.name = f"{path}:{maker}" if maker else str(path)
         self.file = path.name
-        self._made = _load_tasks(path, maker)
-        self.levels: range = getattr(self._made, "levels", range(1))
-        seconds = getattr(self._made, "seconds", SECONDS)
+        self.made = _load_tasks(path, maker)
+        self.levels: range = getattr(self.made, "levels", range(1))
+        seconds = getattr(self.made, "seconds", SECONDS)
         if not isinstance(self.levels, range) or len(self.levels) == 0:
             raise Mistake(f"{self.file}: 'levels' must be a range such as range(3)")
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
             raise Mistake(f"{self.file}: 'seconds' must be a number over 0")
-        self._count = getattr(self._made, "count", 0)
+        self._count = getattr(self.made, "count", 0)
         if isinstance(self._count, bool) or not isinstance(self._count, int) or self._count < 0:
             raise Mistake(f"{self.file}: 'count' must be a number of tasks, such as 100")
         setup = [os.path.abspath(path), maker]
@@ -101,7 +101,7 @@ class UserTasks:
 
     def solve(self, task: Task) -> str:
         """Return what the user's ``solve`` returns; Mistake if there is none."""
-        if not hasattr(self._made, "solve"):
+        if not hasattr(self.made, "solve"):
             detail = "demonstrations need a solve(task) that returns a right response"
             raise Mistake(f"{self.file} has no solve; {detail}")
         return str(self._call("solve", task))
@@ -112,7 +112,7 @@ class UserTasks:
 
     def _call(self, function: str, *given: Any) -> Any:
         try:
-            return getattr(self._made, function)(*given)
+            return getattr(self.made, function)(*given)
         except (Exception, SystemExit) as error:  # the user's own error: reported in one line
             detail = f"{self.file}: {function} raised {type(error).__name__}: {_explained(error)}"
             raise Mistake(detail) from error
