@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Protocol, runtime_checkable
+import math
+from numbers import Real
+from typing import Any, Protocol, runtime_checkable
 
 from sterling.language.task import Verdict
+from sterling.system.shown_values import shown_value
 from sterling.types import Mistake
 
 
@@ -90,3 +93,21 @@ class BaseScene(abc.ABC):
     def judge(self, seat: int, reward: float, reason: str) -> None:
         """Add the verdict on a seat's latest answer."""
         self.verdicts[seat].append(Verdict(reward, reason))
+
+
+def check_seat(world: TextWorld, seat: object) -> None:
+    """Raise :class:`Mistake`, which names the world, unless ``seat`` is one of its seats."""
+    if seat not in range(world.seats):
+        said = "1 seat" if world.seats == 1 else f"{world.seats} seats"
+        raise Mistake(
+            f"a scene of {world.name} asks seat {seat!r}, and the world has {said}, numbered from "
+            "0. Set its `seats`, or correct the scene's turns"
+        )
+
+
+def check_verdicts(verdicts: Any) -> None:
+    """Raise ValueError unless every verdict of a scene has a finite reward."""
+    for verdict in (each for seat in verdicts for each in seat):
+        reward = getattr(verdict, "reward", None)
+        if not isinstance(reward, Real) or not math.isfinite(reward):
+            raise ValueError(f"a verdict without a finite reward: {shown_value(verdict)}")

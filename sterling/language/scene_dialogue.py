@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Sequence
 from functools import partial
-from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -26,11 +24,11 @@ from sterling import random_keys as named
 from sterling.language.models.generation import Answers, Prompts, round_up_length
 from sterling.language.models.parallel_generation import generate_in_parallel
 from sterling.language.models.token_sampling import Sampling
-from sterling.language.scene import Message, Scene
+from sterling.language.scene import Message, Scene, check_seat, check_verdicts
 from sterling.language.task import RIGHT, Verdict
 from sterling.language.time_limits import time_limit
 from sterling.language.tokenizer import Tokenizer
-from sterling.system.shown_values import short_text, shown_value
+from sterling.system.shown_values import short_text
 
 UNLIMITED_CONTEXT = 1 << 30  # a context that no transcript fills
 
@@ -132,6 +130,9 @@ class SceneBatch:
                 continue
             place = (number, scene.turn.seat)
             transcript = self.transcripts.setdefault(place, Transcript(*place))
+            if scene.turn.seat not in range(len(scene.verdicts)):
+                self._give_up(number, f"there are no verdicts on seat {scene.turn.seat!r}")
+                continue
             tokens = self._tokens(transcript, scene.turn.messages)
             if len(transcript.ids) + len(tokens) + self.settings.limit > self.settings.context:
                 transcript.cut = transcript.full = True
@@ -252,6 +253,7 @@ def demonstrate(
     batch = SceneBatch(scenes, dataclasses.replace(settings, context=UNLIMITED_CONTEXT))
     while waiting := batch.waiting():
         for transcript in waiting:
+            check_seat(world, transcript.seat)
             ids = settings.tokenizer.encode_answer(world.solve(batch.scenes[transcript.scene]))
             batch.add_answer(transcript, ids, [0.0] * len(ids), True)
     transcripts = batch.finish()
@@ -284,14 +286,6 @@ def _pad_prompts(waiting: Sequence[Sequence[Transcript]], settings: ChatSettings
     ids, lengths, total, number, every = jax.device_put((ids, lengths, total, number, every))
     limit, stops = settings.limit, settings.tokenizer.stops
     return Prompts(ids, lengths, total, number, every, limit, min(settings.slots, rows), stops)
-
-
-def check_verdicts(verdicts: Any) -> None:
-    """Raise ValueError unless every verdict of a scene has a finite reward."""
-    for verdict in (each for seat in verdicts for each in seat):
-        reward = getattr(verdict, "reward", None)
-        if not isinstance(reward, Real) or not math.isfinite(reward):
-            raise ValueError(f"a verdict without a finite reward: {shown_value(verdict)}")
 
 
 def _error_line(error: Exception) -> str:

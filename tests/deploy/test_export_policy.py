@@ -8,6 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import deployed_worlds as worlds
+import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ import onnxruntime
 import pytest
 
 import sterling
+from sterling import random_keys
 from sterling.algorithms.online import ppo
 from sterling.cli import main
 from sterling.deploy.agreement import record_steps
@@ -42,6 +44,21 @@ CASES = {
 def run_of(case):
     algorithm, world, fields = CASES[case]
     return worlds.new_run(algorithm, world, **fields)
+
+
+def run_with(scores):
+    """A run of CartPole that takes the action with the highest of ``scores(obs, key)``."""
+
+    def act(state, obs, key, explore):
+        return jnp.argmax(scores(obs, key), -1), {}
+
+    run = run_of("vector")
+    own = SimpleNamespace(Config=ppo.Config, needs=ppo.needs, init=ppo.init, act=act)
+    return TrainedRun(run.settings, dataclasses.replace(run.agent, algorithm=own), {}, None)
+
+
+def split_by_name(key, rows):
+    return random_keys.split(key, "row", rows)
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -199,15 +216,39 @@ def test_export_policy_refuses_a_sampling_only_policy_without_sample(tmp_path):
 
 
 def test_export_policy_names_an_unsupported_operation():
-    run = run_of("vector")
-
-    def act(state, obs, key, explore):
-        return jnp.argmax(jnp.sort(obs, -1), -1), {}
-
-    own = SimpleNamespace(Config=ppo.Config, needs=ppo.needs, init=ppo.init, act=act)
-    agent = dataclasses.replace(run.agent, algorithm=own)
     with pytest.raises(Mistake, match="operation 'sort'"):
-        trace_policy(TrainedRun(run.settings, agent, {}, None))
+        trace_policy(run_with(lambda obs, key: jnp.sort(obs, -1)))
+
+
+@pytest.mark.parametrize("split", [jax.random.split, split_by_name], ids=["jax", "sterling"])
+def test_exported_policy_may_split_its_key_by_rows(split, tmp_path):
+    def scores(obs, key):
+        drawn = jax.vmap(lambda each: jax.random.uniform(each, (2,)))(split(key, obs.shape[0]))
+        return obs[:, :2] + drawn
+
+    path = tmp_path / "policy.npz"
+    assert export_policy(run_with(scores), path, sample=True, steps=5).agreement.largest == 0
+    assert [port["law"] for port in Policy(path).description["inputs"][1:]] == ["uniform"]
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        lambda obs, key: obs * jnp.stack([*jax.random.split(key, obs.shape[0])]).shape[0],
+        lambda obs, key: obs + np.zeros(obs.shape, np.float32),
+    ],
+    ids=["loop", "NumPy"],
+)
+def test_export_policy_refuses_a_fixed_number_of_rows_by_its_line(scores):
+    with pytest.raises(Mistake, match=r"number of rows .*\(test_export_policy.py:\d+\).*jax.vmap"):
+        trace_policy(run_with(scores), sample=True)
+
+
+def test_export_policy_refuses_numbered_rows():
+    with pytest.raises(Mistake, match="numbers the rows"):
+        trace_policy(
+            run_with(lambda obs, key: obs + jnp.arange(obs.shape[0], dtype=obs.dtype)[:, None])
+        )
 
 
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler")

@@ -35,12 +35,11 @@ from sterling.experience.offline.recorded_batches import (
 )
 from sterling.language import worlds
 from sterling.language.models.generation import Answers
-from sterling.language.scene import BaseScene, Message
+from sterling.language.scene import BaseScene, Message, check_verdicts
 from sterling.language.scene_dialogue import (
     ChatSettings,
     SceneBatch,
     Transcript,
-    check_verdicts,
     play_scenes,
 )
 from sterling.language.task import Verdict

@@ -22,6 +22,10 @@ class BitsValue(KeyValue):
     """Stands for random bits on their way to uniform numbers."""
 
 
+class RowNumberValue(KeyValue):
+    """Stands for the numbers of the batch's rows, which may become random keys and nothing else."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Value:
     """A tensor that is computed when the policy acts."""
@@ -73,6 +77,8 @@ class GraphBuilder:
         """Return a value as a tensor of the graph; constants are stored."""
         if isinstance(each, Value):
             return each
+        if isinstance(each, RowNumberValue):
+            raise Mistake("The policy cannot be exported: it numbers the rows of the batch.")
         if isinstance(each, KeyValue):
             raise Mistake(
                 "The policy cannot be exported: it uses its random key in another way than to draw "

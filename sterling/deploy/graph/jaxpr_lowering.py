@@ -12,7 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from sterling.deploy.graph.graph_builder import BitsValue, GraphBuilder, KeyValue, Value
+from sterling.deploy.graph.graph_builder import (
+    BitsValue,
+    GraphBuilder,
+    KeyValue,
+    RowNumberValue,
+    Value,
+)
 from sterling.deploy.graph.primitive_rules import RULES
 from sterling.types import Mistake
 
@@ -127,9 +133,11 @@ def _entry(each: Any, step: int, builder: GraphBuilder) -> Any:
 
 
 def _lower_random(eqn: Any, inputs: list[Any], builder: GraphBuilder) -> list[Any]:
-    """Return what an equation computes from the random key alone. Bits become uniform numbers, an
-    input of the policy, where 1 is subtracted from numbers in [1, 2)."""
+    """Return what an equation computes from random keys or numbers of rows alone. Bits become
+    uniform numbers, an input of the policy, where 1 is subtracted from numbers in [1, 2)."""
     name = eqn.primitive.name
+    if all(isinstance(x, RowNumberValue) for x in inputs if _is_key(x)):
+        return [RowNumberValue() for _ in eqn.outvars]
     if is_unit_draw(name, isinstance(inputs[0], BitsValue), eqn):
         return [builder.draw("uniform", eqn.outvars[0].aval)]
     bits = name == "random_bits" or (name in BITS and isinstance(inputs[0], BitsValue))

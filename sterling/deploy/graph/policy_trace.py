@@ -7,6 +7,7 @@ graph lacks.
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import jax
@@ -30,6 +31,7 @@ from sterling.deploy.graph.policy_graph import (
 )
 from sterling.deploy.graph.sampled_reference import Drawn, evaluate_with_draws
 from sterling.envs.hosted.shared_memory import arrange_leaves, space_leaves
+from sterling.lookup.user_imports import describe_error
 from sterling.nets.action_heads import Actions
 from sterling.problem import critic_only_obs
 from sterling.problem.agent_axis import unread_entries
@@ -72,7 +74,12 @@ class _Tracer:
     def traced(self, obs: Any) -> Any:
         """Return the jaxpr of (observation, key[, reward, state...]) -> (action[, memory]), without
         what these outputs do not need, such as the action's log-probability."""
-        made = self._act(obs) if self.initial is None else self._recall(obs, self.initial)
+        try:
+            made = self._act(obs) if self.initial is None else self._recall(obs, self.initial)
+        except Exception as error:  # a user's algorithm may raise anything
+            if "_DimExpr" in str(error) or "ymbolic dimension" in str(error):
+                raise Mistake(_fixed_rows_text(error)) from error
+            raise
         every = [True] * len(made.jaxpr.outvars)
         needed, _ = partial_eval.dce_jaxpr(made.jaxpr, every, instantiate=True)
         return needed, list(made.consts)
@@ -222,6 +229,16 @@ def sampling_reference(run: TrainedRun, seed: int | None) -> Any:
         return jax.tree.unflatten(form, [np.asarray(x) for x in actions]), noise
 
     return sampled
+
+
+def _fixed_rows_text(error: Exception) -> str:
+    """Return why a policy that needs the number of its rows as a plain number is not exported."""
+    found = re.search(r" \(\S+:\d+\)$", describe_error(error))
+    return (
+        "The policy cannot be exported: it needs the number of rows as a plain number"
+        f"{found[0] if found else ''}, and exported files answer any number of rows. Write it for "
+        "any number, for example with jax.vmap, or serve it: sterling serve RUN"
+    )
 
 
 def _kept(past: Past) -> list[Any]:

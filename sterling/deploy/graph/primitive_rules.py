@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sterling.deploy.graph.convolution_rule import convolution
-from sterling.deploy.graph.graph_builder import GraphBuilder, Value, dimensions
+from sterling.deploy.graph.graph_builder import GraphBuilder, RowNumberValue, Value, dimensions
 from sterling.deploy.graph.indexing_rules import gather, scatter
 from sterling.types import Mistake
 
@@ -162,10 +162,10 @@ def _arg(operation: str) -> Rule:
 
 
 def _iota(builder: GraphBuilder, inputs: list[Any], params: Any, out: list[Any]) -> Any:
-    """Count along an axis; only the other axes may depend on the batch."""
+    """Count along an axis; numbers of the batch's rows are good for random keys alone."""
     axis, shape = int(params["dimension"]), dimensions(out[0].shape)
     if shape[axis] < 0:
-        raise Mistake("The policy cannot be exported: it numbers the rows of the batch.")
+        return RowNumberValue()
     lead = [shape[axis] if each == axis else 1 for each in range(len(shape))]
     row = np.arange(shape[axis], dtype=out[0].dtype).reshape(lead)
     return builder.add("broadcast", [row], out[0].shape, out[0].dtype)

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from sterling.language.scene import TextWorld
+from sterling.language.scene import TextWorld, check_seat
 from sterling.language.scene_dialogue import ChatSettings, Transcript
 from sterling.system.terminal_messages import print_notice
 from sterling.types import Generations, Mistake
@@ -51,9 +51,11 @@ class ConversationHost:
     def note(self, lines: Sequence[Transcript]) -> None:
         """Keep the first 100 failures for the run's result, and count answers without a verdict.
 
-        Raises Mistake if every scene failed, or if more than a tenth of the latest 1,000 answers
-        (at least 20) have no verdict.
+        Raises Mistake for a seat that the world does not have, if every scene failed, or if more
+        than a tenth of the latest 1,000 answers (at least 20) have no verdict.
         """
+        for line in lines:
+            check_seat(self.world, line.seat)
         broken = [line for line in lines if line.failed]
         self.timeouts += sum(line.timeouts for line in lines)
         room = max(0, 100 - len(self.failures))

@@ -13,7 +13,7 @@ from sterling.experience.language.answer_pairs import PreferencePair
 from sterling.experience.language.answer_pairs import read_pairs as pairs_of_file
 from sterling.experience.language.imitated_texts import HELD_OUT_REASON, read_demonstrations
 from sterling.experience.language.imitated_texts import make_demonstrations as solved
-from sterling.language.scene import Message, Scene
+from sterling.language.scene import Message, Scene, check_seat
 from sterling.language.scene_dialogue import (
     UNLIMITED_CONTEXT,
     ChatSettings,
@@ -82,6 +82,7 @@ def world_context_length(
         for seed in range(PROBED_SCENES):
             scene = begin_scene(place, seed, level, seconds)
             if not isinstance(scene, str) and scene.turn is not None:
+                check_seat(place, scene.turn.seat)
                 openings.add(scene.turn.messages)
     if place.turns > 1:
         inner = getattr(place, "world", place)  # without the judge, who adds no text to the scene
@@ -121,7 +122,7 @@ def _play_scenes(
             continue
         answer = _scripted_answers(place, scene, seed, tokenizer, limit)
         try:
-            _play_scene(scene, answer, place.turns * place.seats, seconds, played)
+            _play_scene(place, scene, answer, seconds, played)
         except TimeoutError:
             break  # other scenes of this world may hang too
     if played.unsolved:
@@ -166,17 +167,19 @@ def _world_solution(place: Any, scene: Scene) -> str:
 
 
 def _play_scene(
+    place: Any,
     scene: Scene,
     answer: Callable[[int], str],
-    max_answers: int,
     seconds: float,
     played: _PlayedScenes,
 ) -> None:
-    """Answer until the scene is over or fails, and add its messages to ``heard``."""
+    """Answer until the scene is over or fails, and add its messages to ``played``. Raise Mistake if
+    it asks a seat that its world does not have."""
     answered: set[int] = set()
-    for turn in range(max_answers):
+    for turn in range(place.turns * place.seats):
         if scene.turn is None:
             break
+        check_seat(place, scene.turn.seat)
         kept = played.replies if scene.turn.seat in answered else played.openings
         kept.add(scene.turn.messages)
         answered.add(scene.turn.seat)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -9,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from sterling import random_keys
 from sterling.experience.language import answer_pairs
 from sterling.language.question_order import next_questions
+from sterling.language.scene import check_seat
 from sterling.language.scene_dialogue import Transcript, begin_scene, play_scenes
 from sterling.training.agent import Agent
 from sterling.training.config.settings import Settings
@@ -73,9 +76,11 @@ def answer_scenes(
         [begin_scene(place, *pair, voice.patience) for pair in questions for _ in range(answers)]
         for _ in settings.seeds
     ]
-    return play_scenes(
-        agent, scenes, voice, random_keys.for_seeds(seeds, "evaluate", int(fresh)), explore=explore
-    )
+    keys = random_keys.for_seeds(seeds, "evaluate", int(fresh))
+    lines = play_scenes(agent, scenes, voice, keys, explore=explore)
+    for line in itertools.chain(*lines):
+        check_seat(place, line.seat)
+    return lines
 
 
 def _prefers_solution(
