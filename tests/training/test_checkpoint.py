@@ -15,6 +15,7 @@ import pytest
 import safetensors.numpy
 from constants import constant_array
 
+from sterling.experience.rollouts.episode_tally import Tally
 from sterling.training.saving import checkpoint
 from sterling.types import Mistake
 
@@ -292,6 +293,16 @@ def test_checkpoint_loads_from_a_given_step_folder(tmp_path: Path) -> None:
     older = checkpoint.save(tmp_path, 1, small(1.0), {})
     checkpoint.save(tmp_path, 2, small(2.0), {})
     assert checkpoint.load(older, small(0.0))[0]["a"][0, 0] == 1.0
+
+
+def test_tally_that_was_saved_without_empty_choices_loads_with_zero(tmp_path: Path) -> None:
+    tally = Tally.empty(2, masked=True)
+    old = {name: getattr(tally, name) for name in ("totals", "episodes", "invalid")}
+    checkpoint.save(tmp_path, 1, {"tally": old}, {})
+    loaded, _ = checkpoint.load(tmp_path, {"tally": tally})
+    assert loaded["tally"].empty_choice.tolist() == [0, 0]
+    with pytest.raises(Mistake, match="no leaf other/empty_choice"):
+        checkpoint.load(tmp_path, {"tally": old, "other": {"empty_choice": np.zeros(2)}})
 
 
 def test_checkpoint_larger_than_the_free_disk_is_not_started(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Leaves that checkpoints lack because they were written before the leaves existed.
+"""Leaves that checkpoints lack because they were written before the leaves existed: they are 0.
 
-Running moments keep what float32 rounds off their mean in ``remainder``. Older checkpoints, and
-files of weights, have ``mean``, ``variance`` and ``count`` alone: their remainders are 0.
+Running moments keep what float32 rounds off their mean in ``remainder``; older checkpoints, and
+files of weights, have ``mean``, ``variance`` and ``count`` alone. Tallies of environments with
+action masks note choices without an option in ``empty_choice``.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 REMAINDER = "/remainder"
-BESIDE = ("/mean", "/variance", "/count")
+BESIDE = {
+    REMAINDER: ("/mean", "/variance", "/count"),
+    "/empty_choice": ("/episodes", "/invalid"),
+}  # by the end of an added leaf's path: the leaves that were always beside it
 
 
-def missing_remainders(names: Container[str], wanted: Iterable[str]) -> set[str]:
-    """Return which ``wanted`` leaves are remainders of moments that are complete but for them
-    among ``names``."""
-    heads = {name.removesuffix(REMAINDER) for name in wanted if name.endswith(REMAINDER)}
+def added_leaves(names: Container[str], wanted: Iterable[str]) -> set[str]:
+    """Return which ``wanted`` leaves were added to parts that are complete but for them among
+    ``names``."""
     return {
-        head + REMAINDER
-        for head in heads
-        if head + REMAINDER not in names and all(head + each in names for each in BESIDE)
+        name
+        for name in wanted
+        for added, beside in BESIDE.items()
+        if name.endswith(added)
+        and name not in names
+        and all(name.removesuffix(added) + each in names for each in beside)
     }

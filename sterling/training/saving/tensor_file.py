@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from sterling.system.atomic_files import flush_to_disk
-from sterling.training.saving.added_leaves import missing_remainders
+from sterling.training.saving.added_leaves import added_leaves
 from sterling.types import Mistake
 
 CHUNK = 1 << 20  # bytes hashed and written at a time, or skipped if they are zero: 1 MiB
@@ -108,7 +108,7 @@ def read(path: Path, entries: list[Entry], template: PyTree, prefix: str = "") -
     """
     stored = {entry.name: entry for entry in entries}
     wanted = {entry.name: entry for entry in describe_leaves(template, prefix)}
-    zero = {name: wanted.pop(name) for name in missing_remainders(stored, wanted)}
+    zero = {name: wanted.pop(name) for name in added_leaves(stored, wanted)}
     _check_leaves(path.parent, entries, list(wanted.values()), prefix)
     named = list(_leaves_by_path(template, prefix))
     with open(path, "rb") as file:

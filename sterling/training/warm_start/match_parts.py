@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from sterling.training.saving.added_leaves import REMAINDER, missing_remainders
+from sterling.training.saving.added_leaves import REMAINDER, added_leaves
 from sterling.training.warm_start.fold_normaliser import fold_normaliser
 from sterling.training.warm_start.learned_parts import (
     NETWORK,
@@ -90,7 +90,7 @@ def match_parts(state: PyTree, learned: Learned) -> Match:
 def _with_remainders(arrays: Mapping[str, np.ndarray], parts: list[Part]) -> dict[str, np.ndarray]:
     """Return the arrays, with 0 for the remainders of means that older runs and files lack."""
     names = [name for part in parts for name in part.leaves]
-    missing = missing_remainders(arrays, names)
+    missing = added_leaves(arrays, names)
     zeros = {name: np.zeros_like(arrays[name.replace(REMAINDER, "/mean")]) for name in missing}
     return {**arrays, **zeros}
 
