@@ -17,6 +17,7 @@ from sterling.cli import main
 from sterling.training.assembly.run_dataset import make_log_settings
 from sterling.training.config.extend_budget import extend_budget
 from sterling.training.config.resolve_settings import resolve_settings
+from sterling.training.config.stored_settings import read_settings
 from sterling.training.saving import run_folder
 from sterling.types import Mistake
 
@@ -99,6 +100,15 @@ def test_impossible_budget_extension_is_refused_and_leaves_the_run_folder(
     assert main(["resume", str(path), *words.split()]) == 2
     assert capsys.readouterr().err.strip().removeprefix("sterling: ").startswith(answer)
     assert {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()} == before
+
+
+def test_larger_budget_may_be_given_again_after_an_interrupted_resume(finished, tmp_path):
+    path = shutil.copytree(finished, tmp_path / "run")
+    longer = extend_budget(path, read_settings(path), steps=1_920)
+    assert extend_budget(path, longer, steps=1_920) == longer
+    assert json.loads((path / "config.json").read_text())["steps"] == 1_920
+    with pytest.raises(Mistake, match="already has 1,920 steps"):
+        extend_budget(path, longer, steps=1_280)
 
 
 def test_resume_command_extends_a_finished_run(finished, tmp_path, capsys):

@@ -42,11 +42,13 @@ def extend_budget(
     The run is unfinished from then on; config.json holds the old budgets under ``earlier``.
     Schedules are stretched to the new budget: a learning rate that had decayed to 0 rises again.
     A run that stopped early goes on, without its conditions if there is a new budget or phase.
-    Raise Mistake for a budget that is not larger, and for the budget of a phase before another one,
-    which may have begun.
+    Raise Mistake for a budget that is not larger (an unfinished run's own is no change), and for
+    the budget of a phase before another one, which may have begun.
     """
     result = run_folder.read_result(path)
     stopped = (result or {}).get("stopped")
+    if result is None:  # the budget that an unfinished run has: the command was given before
+        wanted = {k: None if v == getattr(settings, k) else v for k, v in wanted.items()}
     asked = _larger_budgets(settings, wanted, result if stopped else None)
     online = "steps" in asked and only_learns_from_log(settings)
     _check_online(settings, environment, online)
