@@ -111,14 +111,19 @@ def test_policy_server_accepts_dict_observations_as_json():
     async def talk(port, server):
         found = await act(port, obs=obs), await ask(port, "GET", "/spec")
         stuck = await act(port, obs={**obs, "action_mask": [0, 1, 0, 0, 0]})
-        return found, stuck, await act(port, obs={**obs, "kind": 1.5})
+        wrong = [{"kind": 1.5}, {"kind": 7}, {"place": [[0.1, 0.2], [0.3, 1e39]]}]
+        return found, stuck, [await act(port, obs={**obs, **each}) for each in wrong]
 
     (answer, (_, spec)), stuck, wrong = served(run, talk)
     assert stuck[0] == 400
     assert "leaves choice 2 of 2 without an option, so no action can be" in stuck[1]["error"]
     assert answer == (200, {"action": [1, 0]})  # the only ones that are allowed
     assert [entry["path"] for entry in spec["observation"]][-1] == ["place"]
-    assert wrong == (400, {"error": "obs['kind'] must be whole numbers of type int64"})
+    assert [status for status, _ in wrong] == [400] * 3
+    lines = [answer["error"] for _, answer in wrong]
+    assert lines[0].startswith("obs['kind'] must hold whole numbers")
+    assert lines[1].startswith("obs['kind'] is 7, outside Discrete(")
+    assert lines[2] == "obs['place'] holds NaN or infinity"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from sterling.envs.hosted.shared_memory import arrange_leaves, cast_observations
 from sterling.experience import acting
 from sterling.problem import critic_only_obs
 from sterling.problem.agent_axis import unread_entries
+from sterling.problem.observation_values import cast_leaf
 from sterling.training.policy_player import check_options
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake, Step
@@ -194,20 +195,16 @@ def _leaf(space: Any, path: tuple[Any, ...], given: Any) -> np.ndarray:
             given = given[key]
         except (KeyError, IndexError, TypeError) as error:
             raise Mistake(f"{name} is missing") from error
+    shape = tuple(space.shape or ())
     try:
-        array = np.asarray(given, np.float64)
-    except (ValueError, TypeError) as error:
-        raise Mistake(f"{name} must be numbers, of shape {tuple(space.shape or ())}") from error
-    if array.shape != tuple(space.shape or ()):
-        raise Mistake(f"{name} must have the shape {tuple(space.shape or ())}; got {array.shape}")
-    if not np.isfinite(array).all():
-        raise Mistake(f"{name} holds NaN or an infinite number")
-    dtype = np.dtype(space.dtype)
-    if dtype.kind in "iu" and ((array != np.rint(array)).any() or not _holds(dtype, array)):
-        raise Mistake(f"{name} must be whole numbers of type {dtype}")
-    return array.astype(dtype)
-
-
-def _holds(dtype: Any, array: np.ndarray) -> bool:
-    limits = np.iinfo(dtype)
-    return bool((array >= limits.min).all() and (array <= limits.max).all())
+        array = np.asarray(given)
+    except ValueError as error:  # rows of several lengths
+        raise Mistake(f"{name} must be numbers, of shape {shape}") from error
+    if array.dtype.kind not in "biuf":
+        raise Mistake(f"{name} must be numbers, of shape {shape}")
+    if array.shape != shape:
+        raise Mistake(f"{name} must have the shape {shape}; got {array.shape}")
+    try:
+        return cast_leaf(space, array)
+    except ValueError as error:
+        raise Mistake(f"{name} {error}") from error
