@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from sterling import config_class
+from sterling.feed import Dreams as Dreams
+from sterling.feed import Feed as Feed
+from sterling.feed import Labels as Labels
 from sterling.needs import AnyNeeds as AnyNeeds
 from sterling.needs import Comparisons as Comparisons
-from sterling.needs import Dreams as Dreams
-from sterling.needs import Feed as Feed
 from sterling.needs import Generations as Generations
-from sterling.needs import Labels as Labels
 from sterling.needs import Needs as Needs
 from sterling.needs import Rollouts as Rollouts
 from sterling.needs import Sequences as Sequences

@@ -9,6 +9,7 @@ batch at a time is in memory, and the results of an update (``heed``) are known 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -17,6 +18,13 @@ from jaxtyping import Array, Int, Key, PyTree
 from sterling import random_keys as named
 from sterling.actor import Actor
 from sterling.types import Feed, Record, Signals
+
+Due = Callable[[Feed], Any]  # whether a feed gives batches in an iteration; may be traced
+
+
+def every_feed(feed: Feed) -> bool:
+    """Return True: every feed is due."""
+    return True
 
 
 @runtime_checkable
@@ -88,8 +96,11 @@ class Source(Protocol):
         ``agent``."""
         ...
 
-    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Source, Draws]:
-        """Collect one iteration's experience of all seeds; return the new source and its draws."""
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Source, Draws]:
+        """Collect one iteration's experience of all seeds; return the new source and its draws.
+        Nothing is read or imagined for a feed that is not ``due``."""
         ...
 
     def with_feedback(self, feedback: PyTree) -> Source:

@@ -18,7 +18,7 @@ from sterling import random_keys as named
 from sterling.actor import Past
 from sterling.algorithms.user_algorithm import short_name
 from sterling.equations.soft_values import MIN_ALPHA
-from sterling.experience.batch_draws import Draws, feed_keys
+from sterling.experience.batch_draws import Draws
 from sterling.nets.encoding.encoder_description import check_choice_is_used
 from sterling.seed_axis import over_seeds, over_seeds_in_place
 from sterling.training.blinded_algorithm import hide_unseen
@@ -27,7 +27,7 @@ from sterling.training.field_schedules import FieldSchedules
 from sterling.training.phases.phase_sequence import plan_phases
 from sterling.training.plasticity.network_upkeep import Upkeep, plan_upkeep
 from sterling.training.runtime.memory_footprint import check_agent_memory, check_network_memory
-from sterling.training.updates import FeedUpdates, StateAndHeard, check_metrics
+from sterling.training.updates import FeedUpdates, StateAndHeard, check_metrics, presample
 from sterling.types import (
     Action,
     Algorithm,
@@ -144,7 +144,7 @@ class Agent(eqx.Module):
         source hears from them, and metrics ``(seed,)``. ``keys`` has the keys "draw" and "learn".
         """
         feeds = self.needs.feeds
-        chances = [draws.presample(feed, feed_keys(feed, keys["draw"])) for feed in feeds]
+        chances = [presample(draws, feed, keys["draw"], iteration) for feed in feeds]
         measured = self.plasticity is not None and self.plasticity.units
 
         def learn(learned: StateAndHeard, seed: Array, chances: Any, key: Key[Array, ""]) -> Any:

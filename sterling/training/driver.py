@@ -211,7 +211,7 @@ class Driver:
         wanted = self.settings.log_every or self.current_phase.budget // 100
         if every := self.current_phase.evaluate_every:
             wanted = min(wanted, every)
-        each = max(1, wanted // self.current_phase.per_iteration)
+        each = max(1, int(wanted / self.current_phase.per_iteration))
         return each - (int(self.run.iteration) - self.current_phase.begin) % each
 
     def _compile(self) -> None:

@@ -1,6 +1,6 @@
 """The training loop: collect, then draw a batch, learn and heed for every update.
 
-    source, draws  = source.collect(agent, key)       # once per iteration: act, dream, converse
+    source, draws  = source.collect(agent, key, due)  # once per iteration: act, dream, converse
     # for each seed, for each feed that is due, for each of its updates (training/agent.py):
     batch          = draws.draw(feed, ..., sample)    # one update's batch
     state, signals = algorithm.learn(state, batch, key)
@@ -14,7 +14,7 @@ reading it. Where the source can be traced, many iterations are one compiled dis
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +25,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import random_keys
 from sterling.experience.batch_draws import Draws
+from sterling.feed import Feed
 from sterling.training.agent import Agent
 from sterling.training.runtime.compilation import run_compiler_options
 from sterling.training.runtime.program_store import StoredJit, remembered
@@ -77,7 +78,8 @@ def iterate_with_draws(run: Run) -> tuple[Run, dict[str, Array], Draws]:
         name: random_keys.for_seeds(run.seeds, name, run.iteration) for name in ("draw", "learn")
     }
     agent = run.agent.at_iteration(run.iteration)
-    source, draws = run.source.collect(agent, keys_of["draw"])
+    due = partial(Feed.is_due, iteration=run.iteration)
+    source, draws = run.source.collect(agent, keys_of["draw"], due)
     agent, heard, metrics = _learn(agent, draws, keys_of, run.iteration)
     source = source.with_feedback(heard)
     return Run(agent, source, run.seeds, run.iteration + 1), metrics, draws

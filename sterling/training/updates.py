@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import random_keys as named
-from sterling.experience.batch_draws import Draws
+from sterling.experience.batch_draws import Draws, feed_keys
 from sterling.training.plasticity.hidden_unit_metrics import hidden_unit_metrics
 from sterling.types import Algorithm, Feed, Mistake
 
@@ -38,23 +38,20 @@ class FeedUpdates:
         iteration: Int[Array, ""],
     ) -> tuple[StateAndHeard, dict[str, Array]]:
         """Make all updates that are due in this iteration. Return their metrics: means; for a feed
-        with a name, sums and the number of updates."""
+        with a name, or without updates in some iterations, sums and the number of updates."""
         feed = self.feed
 
         def all_of_them(learned: StateAndHeard) -> tuple[StateAndHeard, dict[str, Array]]:
             return self._all(learned, chances, key)
 
-        if feed.every > 1 or feed.after:
-            kinds = jax.eval_shape(all_of_them, learned)[1]
-            none = {name: jnp.zeros(each.shape, each.dtype) for name, each in kinds.items()}
-            waited = iteration - feed.after
-            due = (waited >= 0) & (waited % feed.every == 0)
-            learned, metrics = jax.lax.cond(
-                due, all_of_them, lambda learned: (learned, none), learned
-            )
-        else:
-            learned, metrics = all_of_them(learned)
-        return learned, metrics
+        if feed.always:
+            return all_of_them(learned)
+        kinds = jax.eval_shape(all_of_them, learned)[1]
+        none = {name: jnp.zeros(each.shape, each.dtype) for name, each in kinds.items()}
+        made: tuple[StateAndHeard, dict[str, Array]] = jax.lax.cond(
+            feed.is_due(iteration), all_of_them, lambda learned: (learned, none), learned
+        )
+        return made
 
     def _all(
         self, learned: StateAndHeard, chances: PyTree, key: Key[Array, ""]
@@ -68,10 +65,11 @@ class FeedUpdates:
             each = (chances, named.split(key, "update", count))
             learned, metrics = jax.lax.scan(self._update, learned, each)
             metrics = {name: value.mean() for name, value in metrics.items()}
-        if not feed.name:
+        if not feed.name and feed.always:
             return learned, metrics
-        sums = {f"{feed.name}/{name}": value * count for name, value in metrics.items()}
-        return learned, {f"{feed.name}/{UPDATE_COUNT}": jnp.float32(count), **sums}
+        before = f"{feed.name}/" if feed.name else ""
+        sums = {f"{before}{name}": value * count for name, value in metrics.items()}
+        return learned, {f"{before}{UPDATE_COUNT}": jnp.float32(count), **sums}
 
     def _update(
         self, learned: StateAndHeard, each: tuple[PyTree, Key[Array, ""]]
@@ -94,6 +92,27 @@ class FeedUpdates:
         return self.feed if now is None else dataclasses.replace(self.feed, horizon=now)
 
 
+def presample(
+    draws: Draws, feed: Feed, keys: Key[Array, "seed"], iteration: Int[Array, ""]
+) -> PyTree:
+    """Draw the random numbers of a feed's updates; in an iteration in which it is not due, return
+    zeros without drawing."""
+
+    def drawn() -> PyTree:
+        return draws.presample(feed, feed_keys(feed, keys))
+
+    if feed.always or feed.whole:
+        return drawn()
+    none = jax.tree.map(_zeros, jax.eval_shape(drawn))
+    return jax.lax.cond(feed.is_due(iteration), drawn, lambda: none)
+
+
+def _zeros(kind: jax.ShapeDtypeStruct) -> Array:
+    if jax.dtypes.issubdtype(kind.dtype, jax.dtypes.prng_key):
+        return jnp.broadcast_to(jax.random.key(0), kind.shape)
+    return jnp.zeros(kind.shape, kind.dtype)
+
+
 def check_metrics(feed: Feed, feeds: Sequence[Feed], metrics: Iterable[str]) -> None:
     """Raise Mistake if a metric of ``learn`` begins with the name of another feed."""
     names = {each.name for each in feeds if each.name}
@@ -107,10 +126,13 @@ def check_metrics(feed: Feed, feeds: Sequence[Feed], metrics: Iterable[str]) -> 
 
 def mean_metrics(sums: dict[str, Any], iterations: Any) -> dict[str, Any]:
     """Return mean metrics from the sums of ``iterations`` iterations: means per iteration; for a
-    feed with a name, means per update of the feed."""
+    feed that counts its updates, means per update of the feed."""
     found = {}
     for name, total in sums.items():
         counted = f"{name.split('/')[0]}/{UPDATE_COUNT}"
+        counted = counted if counted in sums else UPDATE_COUNT
+        if name == UPDATE_COUNT:  # a column of that name holds the budget
+            continue
         is_count = name == counted
         count = sums[counted] if counted in sums and not is_count else iterations
         with np.errstate(divide="ignore", invalid="ignore"):  # without an update NaN

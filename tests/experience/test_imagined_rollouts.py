@@ -21,7 +21,7 @@ from sterling.experience.replay.imagined_rollouts import (
 )
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.rollouts.rollout import Rollout
-from sterling.needs import DREAM
+from sterling.feed import DREAM
 from sterling.training.agent import Agent
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.types import Mistake, Record, Spec
@@ -99,6 +99,18 @@ def drawn(dream, draws, seed=0):
         chance = jax.tree.map(lambda x, at=at: x[seed, at], chances)
         batches.append(draws.draw(dream.feed, jnp.asarray(seed), None, chance))
     return jax.tree.map(lambda *x: np.concatenate(x), *batches)
+
+
+def test_rollouts_of_a_model_are_imagined_only_when_their_feed_is_due():
+    dream, agent = begun("observation", 3, asked={"every": 2})
+    told, keys = Told(agent, -1, 3), random_keys.for_seeds(jnp.arange(2), "draw", 0)
+    compiled = eqx.filter_jit(lambda due: dream.collect(told, keys, lambda feed: due)[0])
+    idle, imagined = compiled(jnp.asarray(False)), compiled(jnp.asarray(True))
+    assert [int(each.dreams.count) for each in (idle, imagined)] == [0, 4]
+    np.testing.assert_array_equal(idle.source.ring.words, imagined.source.ring.words)
+    always = dream.collect(told, keys)[0]  # of a program on the host
+    for x, y in zip(*map(jax.tree.leaves, (always.dreams, imagined.dreams)), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize("horizon", [1, 3])

@@ -2,6 +2,9 @@
 
 import dataclasses
 import functools
+import json
+import sys
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -9,13 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+import logs
+
+import sterling
 from sterling import envs
+from sterling.data import device_dataset
+from sterling.experience.batch_draws import NoFeedback
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.training.agent import Agent
-from sterling.training.config.option_checks import check_log_and_replay
 from sterling.training.loop import Run, advance, iterate
-from sterling.training.updates import mean_metrics
+from sterling.training.updates import mean_metrics, presample
 from sterling.types import Feed, Generations, Mistake, Needs, Rollouts, Signals, Transitions
 
 FEEDS = (
@@ -190,7 +198,118 @@ def test_needs_count_the_updates_due_by_each_iteration():
     assert Generations(2, 2, updates=3).updates_of(4) == 12
 
 
-def test_dataset_is_refused_where_not_every_iteration_updates():
-    check_log_and_replay("told", Needs(1, FEEDS[1:]), logged=False, scored=False)
-    with pytest.raises(Mistake, match="told does not learn in every iteration, which data"):
-        check_log_and_replay("told", Needs(1, FEEDS[1:]), logged=True, scored=False)
+def test_needs_find_the_iterations_that_make_a_number_of_updates():
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        feeds = [
+            Feed(
+                updates=int(random.integers(1, 4)),
+                every=int(random.integers(1, 5)),
+                after=(after := int(random.integers(0, 6))),
+                until=[None, after + int(random.integers(1, 9))][random.integers(2)],
+            )
+            for _ in range(random.integers(1, 4))
+        ]
+        needs, begin, updates = Needs(1, tuple(feeds)), *map(int, random.integers(0, 12, 2))
+        due = [sum(x.updates for x in feeds if x.is_due(at)) for at in range(120)]
+        assert [needs.updates_of(n) for n in range(120)] == [0, *np.cumsum(due[:-1])]
+        made = np.cumsum([0, *due[begin:]])
+        most = made[made <= updates].max()
+        assert needs.iterations_of(updates, begin) == int(np.argmax(made == most))
+    assert Generations(2, 2, updates=3).iterations_of(13) == 4
+
+
+def test_a_feed_gives_no_batches_from_its_end_on():
+    feeds = (FEEDS[0], dataclasses.replace(FEEDS[1], every=1, until=2), FEEDS[2])
+    run, sums = advance(begun([0, 1], feeds), 5)
+    np.testing.assert_array_equal(sums["model/updates"], [6, 6])  # at iterations 0 and 1
+    np.testing.assert_array_equal(run.agent.state.calls, [[5, 6, 10]] * 2)
+    with pytest.raises(Mistake, match=r"after=3 and until=3 gives no batch"):
+        Feed(after=3, until=3)
+
+
+def test_metrics_of_a_feed_without_name_are_means_of_its_own_updates():
+    kept = {"loss": np.array([12.0]), "updates": np.array([3.0]), "model/updates": np.array([8.0])}
+    found = mean_metrics(kept | {"model/loss": np.array([4.0])}, 5)
+    assert {name: float(value[0]) for name, value in found.items()} == {
+        "loss": 4.0, "model/loss": 0.5, "model/updates": 1.6}  # fmt: skip
+
+
+class Counting(NoFeedback):
+    """Draws that count how often they were drawn from."""
+
+    drawn = 0
+
+    def presample(self, feed, keys):
+        jax.debug.callback(self.count)
+        return jax.random.split(keys[0], (1, feed.updates)), jnp.ones((1, feed.updates))
+
+    def count(self):
+        self.drawn += 1
+
+
+def test_a_feed_that_is_not_due_draws_no_random_numbers():
+    draws, feed = Counting(), Feed(updates=2, every=3)
+    found = jax.jit(lambda at: presample(draws, feed, jax.random.split(jax.random.key(0), 1), at))
+    for iteration, sum_of_ones in enumerate((2.0, 0.0, 0.0, 2.0)):
+        assert float(found(jnp.int32(iteration))[1].sum()) == sum_of_ones
+    jax.effects_barrier()
+    assert draws.drawn == 2
+
+
+FROM_LOG = """
+import dataclasses
+import equinox as eqx
+import jax.numpy as jnp
+from sterling.types import Feed, Needs, Signals, config
+
+@config
+class Config:
+    warm: int = 2
+
+class State(eqx.Module):
+    model: object
+    policy: object
+    config: Config
+
+def needs(config):
+    return Needs(0, (Feed(name="model", batch=4, updates=5, until=config.warm),
+                     Feed(batch=4, after=config.warm, every=2)))
+
+def init(key, spec, config):
+    return State(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), config)
+
+def act(state, obs, key, explore):
+    return jnp.zeros(obs.shape[:1], jnp.int32), {}
+
+def learn_model(state, batch, key):
+    assert batch.reward.shape == (4,)
+    return dataclasses.replace(state, model=state.model + 1), Signals({"loss": jnp.float32(2)})
+
+def learn(state, batch, key):
+    return dataclasses.replace(state, policy=state.policy + 1), Signals({"loss": jnp.float32(7)})
+"""
+
+
+@pytest.mark.parametrize("limit", [None, 0], ids=["in memory", "larger than memory"])
+def test_learner_from_a_log_fits_a_model_first_and_a_policy_afterwards(
+    tmp_path, monkeypatch, limit
+):
+    if limit is not None:
+        monkeypatch.setattr(device_dataset, "_device_budget", lambda device: limit)
+    (tmp_path / "two_stages.py").write_text(FROM_LOG)
+    ended = FROM_LOG.replace("Feed(batch=4, after=config.warm, every=2)", "")
+    (tmp_path / "ended.py").write_text(ended)
+    log = logs.write("both", False, tmp_path)
+    how = {"data": log, "log_every": 4, "evaluate_episodes": 0, "out": tmp_path / "run"}
+    run = sterling.train(str(tmp_path / "two_stages.py"), updates=14, **how)
+    state = run.agent.state
+    assert (state.model.tolist(), state.policy.tolist()) == ([10], [4])
+    assert run.result["updates"] == 14
+    rows = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["update"] for row in rows][-1] == 14
+    seen = [(row["update"], row["updates"], row["model/loss"], row["loss"]) for row in rows]
+    assert seen[0] == (10, 14, [2.0], [None])  # a feed's mean is over its own updates
+    assert seen[1:] == [(at, 14, [None], [7.0]) for at in (11, 12, 13, 14)]
+    with pytest.raises(Mistake, match=r"ended makes: its feeds end after 10. Give updates=10"):
+        sterling.train(str(tmp_path / "ended.py"), updates=14, data=log)

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from sterling import random_keys as named
-from sterling.experience.batch_draws import NoFeedback, StaticSource
+from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
 from sterling.experience.language import conversation_files
 from sterling.language.scene import Message, TextWorld
 from sterling.language.tokenizer import Tokenizer
@@ -160,7 +160,9 @@ class PairSource(StaticSource, NoFeedback, eqx.Module):
         """Return True: drawing can be compiled."""
         return True
 
-    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[PairSource, PairSource]:
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[PairSource, PairSource]:
         """Return the source itself, which is also what updates draw from: nothing is collected."""
         return self, self
 

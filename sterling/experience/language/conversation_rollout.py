@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling import random_keys as named
-from sterling.experience.batch_draws import NoVisits, PreparedBatches
+from sterling.experience.batch_draws import Due, NoVisits, PreparedBatches, every_feed
 from sterling.experience.language.conversation_host import ConversationHost
 from sterling.experience.language.task_curriculum import Curriculum
 from sterling.experience.language.token_rows import GroupedLines, to_record
@@ -89,7 +89,7 @@ class Conversation(NoVisits, eqx.Module):
         return self
 
     def collect(
-        self, agent: TextAgent, keys: Key[Array, "seed"]
+        self, agent: TextAgent, keys: Key[Array, "seed"], due: Due = every_feed
     ) -> tuple[Conversation, ConversationDraws]:
         """Collect one batch of conversations for every seed.
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
-from sterling.experience.batch_draws import Draws, SourceWrapper
+from sterling.experience.batch_draws import Draws, Due, SourceWrapper, every_feed
 from sterling.types import Record
 
 
@@ -36,9 +36,11 @@ class DelayedSource(SourceWrapper, eqx.Module):
         """Return the number of rows in a batch."""
         return self.source.rows
 
-    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[DelayedSource, Draws]:
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[DelayedSource, Draws]:
         """Collect a batch, and return the one from ``lag`` draws before."""
-        source, draws = self.source.collect(agent, keys)
+        source, draws = self.source.collect(agent, keys, due)
         latest, ready = (draws.record, source.batch_note), self.seen >= len(self.waiting)
         oldest, note = jax.tree.map(
             lambda old, new: jnp.where(ready, old, new), self.waiting[0], latest

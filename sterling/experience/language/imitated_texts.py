@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from sterling import random_keys as named
-from sterling.experience.batch_draws import NoFeedback, StaticSource
+from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
 from sterling.experience.language.conversation_files import read_conversations
 from sterling.experience.language.token_rows import GroupedLines, to_record
 from sterling.language.question_order import next_questions
@@ -52,7 +52,7 @@ class Demonstrations(StaticSource, NoFeedback, eqx.Module):
         return True
 
     def collect(
-        self, agent: Any, keys: Key[Array, "seed"]
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
     ) -> tuple[Demonstrations, Demonstrations]:
         """Return the source itself, which is also what updates draw from: nothing is collected."""
         return self, self

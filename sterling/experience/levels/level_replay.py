@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from sterling.actor import Actor
 from sterling.equations import level_scores
-from sterling.experience.batch_draws import Draws, SourceWrapper
+from sterling.experience.batch_draws import Draws, Due, SourceWrapper, every_feed
 from sterling.experience.levels.level_rollout import LEVEL, LevelRollout
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.source_layers import Layer, Numbers
@@ -50,7 +50,7 @@ class LevelReplay(SourceWrapper, eqx.Module):
         return cls(source, jnp.zeros(_find_level_rollout(source).edges.shape), beta, rho)
 
     def collect(
-        self, agent: Actor, keys: Key[Array, "seed"]
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
     ) -> tuple[LevelReplay, LevelScoringDraws]:
         """Collect with ``source``, in levels chosen by their scores."""
         levels = _find_level_rollout(self.source)
@@ -64,7 +64,7 @@ class LevelReplay(SourceWrapper, eqx.Module):
         # one seed after another, so that sums round the same however many seeds there are
         found = over_seeds("map", edges)(self.scores, levels.last, levels.count)
         told = eqx.tree_at(lambda source: _find_level_rollout(source).edges, self.source, found)
-        source, draws = told.collect(agent, keys)
+        source, draws = told.collect(agent, keys, due)
         return dataclasses.replace(self, source=source), LevelScoringDraws(draws, self.scores)
 
     def with_feedback(self, feedback: tuple[PyTree, Float[Array, "seed level"]]) -> LevelReplay:

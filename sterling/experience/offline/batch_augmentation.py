@@ -12,7 +12,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from sterling import random_keys as named
 from sterling.actor import Actor
 from sterling.equations.transition_augmentation import Augmentation
-from sterling.experience.batch_draws import Draws, SourceWrapper
+from sterling.experience.batch_draws import Draws, Due, SourceWrapper, every_feed
 from sterling.types import Feed, Record, Signals
 
 
@@ -26,9 +26,11 @@ class Augment(SourceWrapper, eqx.Module):
     source: Any
     change: Augmentation = eqx.field(static=True)
 
-    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Augment, AugmentedDraws]:
+    def collect(
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Augment, AugmentedDraws]:
         """Collect with ``source``; its batches are augmented as they are drawn."""
-        source, draws = self.source.collect(agent, keys)
+        source, draws = self.source.collect(agent, keys, due)
         return dataclasses.replace(self, source=source), AugmentedDraws(draws, self.change)
 
 

@@ -22,7 +22,7 @@ from sterling.data.episode_returns import (
     steps_into_episode,
 )
 from sterling.equations.value_losses import n_step_return
-from sterling.experience.batch_draws import NoFeedback, StaticSource, feed_keys
+from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed, feed_keys
 from sterling.experience.replay.n_step_windows import rows_to_sum, zero_unless
 from sterling.types import AnyArray, AnyNeeds, Feed, Mistake, Record
 
@@ -95,10 +95,10 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         return isinstance(self.data, DeviceDataset)
 
     def collect(
-        self, agent: Actor, keys: Key[Array, "seed"]
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
     ) -> tuple[DatasetSource, DatasetSource | PreloadedBatches]:
         """Return the source and its draws; for a file larger than memory, read the batches now."""
-        return self, self if self.traced else PreloadedBatches.load(self, keys)
+        return self, self if self.traced else PreloadedBatches.load(self, keys, due)
 
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch."""
@@ -193,12 +193,20 @@ class PreloadedBatches(NoFeedback, eqx.Module):
     batches: dict[str, Record]  # by feed, ``(seed, update, batch, ...)``
 
     @classmethod
-    def load(cls, logged: Any, keys: Key[Array, "seed"]) -> PreloadedBatches:
-        """Read one iteration's batches of every feed, of a source of a log."""
+    def load(cls, logged: Any, keys: Key[Array, "seed"], due: Due = every_feed) -> PreloadedBatches:
+        """Read one iteration's batches of every feed that is due, of a source of a log; of others
+        the shapes are known by one row, repeated."""
         none, batches = jnp.zeros((), jnp.int32), {}
         for feed in logged.needs.feeds:
             index = logged.presample(feed, feed_keys(feed, keys))
-            batches[feed.name] = logged.draw(feed, none, None, index)
+            if due(feed):
+                batches[feed.name] = logged.draw(feed, none, None, index)
+                continue
+            shape = jax.tree.leaves(index)[0].shape[:3]
+            row = logged.draw(feed, none, None, jax.tree.map(lambda x: x[:1, :1, :1], index))
+            batches[feed.name] = jax.tree.map(
+                lambda x, shape=shape: np.broadcast_to(x, (*shape, *x.shape[3:])), row
+            )
         return cls(batches)
 
     def rows(self, feed: Feed) -> int:

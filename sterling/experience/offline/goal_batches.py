@@ -27,7 +27,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from sterling import random_keys as named
 from sterling.actor import Actor
 from sterling.data.dataset import Dataset
-from sterling.experience.batch_draws import NoFeedback, StaticSource
+from sterling.experience.batch_draws import Due, NoFeedback, StaticSource, every_feed
 from sterling.experience.offline.dataset_batches import DatasetSource, PreloadedBatches
 from sterling.problem.goal_obs import ACHIEVED, DESIRED, OBSERVATION
 from sterling.problem.goal_shares import (
@@ -103,9 +103,11 @@ class GoalBatches(StaticSource, NoFeedback, eqx.Module):
         """Whether drawing can be compiled; False for files larger than memory."""
         return self.rows_of_log.traced
 
-    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[GoalBatches, Any]:
+    def collect(
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[GoalBatches, Any]:
         """Return the source and its draws; for a file larger than memory, read the batches now."""
-        return self, self if self.traced else PreloadedBatches.load(self, keys)
+        return self, self if self.traced else PreloadedBatches.load(self, keys, due)
 
     def rows(self, feed: Feed) -> int:
         """Return the number of rows in one batch."""

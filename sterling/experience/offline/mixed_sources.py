@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import random_keys as named
 from sterling.actor import Actor
-from sterling.experience.batch_draws import NoVisits
+from sterling.experience.batch_draws import Due, NoVisits, every_feed
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.types import Feed, Record, Signals
 
@@ -49,10 +49,12 @@ class Mix(NoVisits, eqx.Module):
         """Collect the warm-up of every source."""
         return self._each(lambda source: source.warm_up(agent, keys, chance=chance))
 
-    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Mix, MixedDraws]:
+    def collect(
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Mix, MixedDraws]:
         """Collect one iteration's experience with every source."""
         each = enumerate(self.sources)
-        pairs = [x.collect(agent, named.fold_each(keys, "part", at)) for at, x in each]
+        pairs = [x.collect(agent, named.fold_each(keys, "part", at), due) for at, x in each]
         return Mix(tuple(x for x, _ in pairs)), MixedDraws(tuple(draws for _, draws in pairs))
 
     def with_feedback(self, feedback: PyTree) -> Mix:

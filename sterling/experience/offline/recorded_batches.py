@@ -19,7 +19,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from sterling import random_keys as named
-from sterling.experience.batch_draws import PreparedBatches, SourceWrapper, StaticSource
+from sterling.experience.batch_draws import (
+    Due,
+    PreparedBatches,
+    SourceWrapper,
+    StaticSource,
+    every_feed,
+)
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.system.atomic_files import atomic_write
 from sterling.types import Mistake, Record
@@ -42,9 +48,11 @@ class BatchRecorder(SourceWrapper, eqx.Module):
         """Return False: writing runs on the host."""
         return False
 
-    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[BatchRecorder, Any]:
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[BatchRecorder, Any]:
         """Collect one batch of ``source`` and write it."""
-        source, draws = self.source.collect(agent, keys)
+        source, draws = self.source.collect(agent, keys, due)
         path = self.folder / f"{int(self.drawn):06d}.safetensors"
         write_batch(path, draws.record, self.held_out)
         return dataclasses.replace(self, source=source, drawn=self.drawn + 1), draws
@@ -80,7 +88,7 @@ class RecordedBatches(StaticSource, eqx.Module):
         return False
 
     def collect(
-        self, agent: Any, keys: Key[Array, "seed"]
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
     ) -> tuple[RecordedBatches, PreparedBatches]:
         """Read the next batch; Mistake if the folder has no more, or was written with another
         number of seeds."""
@@ -144,7 +152,9 @@ class SolvedGroups(StaticSource, eqx.Module):
         assert self.groups is not None
         return self.count * self.groups.mask.shape[1]
 
-    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[SolvedGroups, PreparedBatches]:
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[SolvedGroups, PreparedBatches]:
         """Draw ``count`` groups for every seed, ``(seed, row, token)``."""
         groups = self.groups
         assert groups is not None  # None only in a checkpoint

@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from sterling import random_keys as named
-from sterling.experience.batch_draws import Draws, SourceWrapper
+from sterling.experience.batch_draws import Draws, Due, SourceWrapper, every_feed
 from sterling.experience.preferences import preference_labellers
 from sterling.experience.replay.n_step_windows import sample_windows
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.ring_buffer import Place, Ring
-from sterling.needs import LABELS
+from sterling.feed import LABELS
 from sterling.nets.action_heads import Actions
 from sterling.types import Action, AnyNeeds, Feed, Mistake, Needs, Obs, Record, Signals
 
@@ -101,9 +101,11 @@ class Preferences(SourceWrapper, eqx.Module):
             _label_pairs(stored, found, wrong, seed, own)
         return dataclasses.replace(self, pairs=jax.tree.map(jnp.asarray, stored)), agent
 
-    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Preferences, PreferenceDraws]:
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Preferences, PreferenceDraws]:
         """Collect with ``source``; the labels stay as they are."""
-        source, draws = self.source.collect(agent, keys)
+        source, draws = self.source.collect(agent, keys, due)
         return dataclasses.replace(self, source=source), PreferenceDraws(draws, self.pairs)
 
 

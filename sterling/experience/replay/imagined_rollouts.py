@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import random_keys as named
-from sterling.experience.batch_draws import Draws, SourceWrapper
+from sterling.experience.batch_draws import Draws, Due, SourceWrapper, every_feed
 from sterling.experience.replay.n_step_windows import sample_windows, window_transitions
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.ring_buffer import Place, Ring
-from sterling.needs import DREAM, REPLAY
+from sterling.feed import DREAM, REPLAY
 from sterling.nets.action_heads import Actions
 from sterling.types import AnyNeeds, Feed, Mistake, Needs, Record, Signals
 
@@ -52,10 +52,20 @@ class Dream(SourceWrapper, eqx.Module):
         check_memory(own.kept, ring, "kept")
         return cls(source, ring(), feed)
 
-    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Dream, DreamDraws]:
-        """Collect with ``source``, then imagine new branches."""
-        source, draws = self.source.collect(agent, keys)
-        dreams = _imagine_branches(self.feed, source.ring, self.dreams, agent, keys)
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Dream, DreamDraws]:
+        """Collect with ``source``, then imagine new branches if they are due."""
+        source, draws = self.source.collect(agent, keys, due)
+        now = True if self.feed.always else due(self.feed)
+
+        def imagined(dreams: Ring) -> Ring:
+            return _imagine_branches(self.feed, source.ring, dreams, agent, keys)
+
+        if isinstance(now, jax.core.Tracer):
+            dreams = jax.lax.cond(now, imagined, lambda dreams: dreams, self.dreams)
+        else:
+            dreams = imagined(self.dreams) if now else self.dreams
         return Dream(source, dreams, self.feed), DreamDraws(draws, dreams)
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Int, Key
 from sterling import random_keys as named
 from sterling.actor import Actor
 from sterling.experience import acting
-from sterling.experience.batch_draws import SourceWrapper
+from sterling.experience.batch_draws import Due, SourceWrapper, every_feed
 from sterling.experience.replay.priority_tree import Priorities, SumTree
 from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.replay_sampling import ReplayDraws
@@ -25,7 +25,7 @@ from sterling.experience.rollouts.guided_rollout import GuidedRollout
 from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Around
-from sterling.needs import FRESH
+from sterling.feed import FRESH
 from sterling.types import AnyNeeds, Feed, Mistake, Record, World
 
 SPARE_ROWS = 64  # for resuming, if a run's steps are fewer than the capacity
@@ -142,7 +142,9 @@ class Replay(SourceWrapper, eqx.Module):
         change = None if change is None else change.with_capacity(ring, rows)
         return ring.with_capacity(rows), priorities, change
 
-    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Replay, ReplayDraws]:
+    def collect(
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Replay, ReplayDraws]:
         """Take ``needs.collect`` steps, and store them.
 
         Outside a compiled program this donates the buffer's memory: do not use the old one again.

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from sterling import random_keys as named
-from sterling.experience.batch_draws import PreparedBatches
+from sterling.experience.batch_draws import Due, PreparedBatches, every_feed
 from sterling.experience.levels.one_level import begin_in_one_level
 from sterling.experience.rollouts.population_episodes import PopulationActor, StatelessSource
 from sterling.experience.rollouts.rollout import Rollout, Tally
@@ -44,7 +44,9 @@ class Adaptation(StatelessSource, eqx.Module):
         tally = Tally.empty(world.seeds, world.spec.channels)
         return cls(world, needs.length, needs.adapt, tally)
 
-    def collect(self, agent: Any, keys: Key[Array, "seed"]) -> tuple[Adaptation, PreparedBatches]:
+    def collect(
+        self, agent: Any, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Adaptation, PreparedBatches]:
         """Act, adapt, and act with the adapted agents; all rows form one batch."""
         rollout = _begin_rollout(
             self.world, self.adapt, agent, named.fold_each(keys, "level"), keys

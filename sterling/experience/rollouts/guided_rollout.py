@@ -14,9 +14,9 @@ from jaxtyping import Array, Bool, Int, Key
 from sterling import random_keys as named
 from sterling.actor import Actor, Past
 from sterling.experience import acting
-from sterling.experience.batch_draws import PreparedBatches, SourceWrapper
+from sterling.experience.batch_draws import Due, PreparedBatches, SourceWrapper, every_feed
 from sterling.experience.rollouts.rollout import Rollout
-from sterling.needs import TEACHER_ACTION
+from sterling.feed import TEACHER_ACTION
 from sterling.types import Action, Obs, Record
 
 
@@ -210,7 +210,7 @@ class GuidedRollout(SourceWrapper, eqx.Module):
         return {TEACHER_ACTION: action}
 
     def collect(
-        self, agent: Actor, keys: Key[Array, "seed"]
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
     ) -> tuple[GuidedRollout, PreparedBatches]:
         """Act for ``length`` steps; all rows form one batch."""
         source, rows = self.live(agent, keys)

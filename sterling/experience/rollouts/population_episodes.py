@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from sterling import random_keys as named
 from sterling.actor import Actor, Past
 from sterling.envs.traced_world import tree_where
-from sterling.experience.batch_draws import NoVisits, PreparedBatches
+from sterling.experience.batch_draws import Due, NoVisits, PreparedBatches, every_feed
 from sterling.experience.rollouts.episode_tally import Tally
 from sterling.experience.rollouts.whole_episodes import EpisodeRunner, EpisodeState, ObsMoments
 from sterling.seed_axis import over_seeds
@@ -181,7 +181,9 @@ class Population(StatelessSource, eqx.Module):
         """Create the source with an empty tally."""
         return cls(world, limit, Tally.empty(world.seeds, world.spec.channels))
 
-    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Population, PreparedBatches]:
+    def collect(
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Population, PreparedBatches]:
         """Run one episode per env; all of them form one batch."""
         members, own = named.fold_each(keys, "members"), named.fold_each(keys, "episodes")
         actor = PopulationActor.create(agent, self.world.spec.envs, members)

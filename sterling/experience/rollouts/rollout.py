@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 from sterling import random_keys as named
 from sterling.actor import Actor, Past
 from sterling.experience import acting
-from sterling.experience.batch_draws import NoVisits, PreparedBatches
+from sterling.experience.batch_draws import Due, NoVisits, PreparedBatches, every_feed
 from sterling.experience.rollouts import episode_totals
 from sterling.experience.rollouts.empty_choices import find_empty_choice, has_mask
 from sterling.experience.rollouts.episode_tally import Tally
@@ -111,7 +111,9 @@ class Rollout(NoVisits, eqx.Module):
         """No-op: there is no warm-up."""
         return self
 
-    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Rollout, PreparedBatches]:
+    def collect(
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Rollout, PreparedBatches]:
         """Act for ``length`` steps; all rows form one batch."""
         source, rows = self.live(agent, keys)
         return source, PreparedBatches(rows)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Int, Key
 
 from sterling import random_keys as named
 from sterling.actor import Actor, Past
-from sterling.experience.batch_draws import PreparedBatches, SourceWrapper
+from sterling.experience.batch_draws import Due, PreparedBatches, SourceWrapper, every_feed
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.types import Obs, Record, World
 
@@ -52,7 +52,9 @@ class Around(SourceWrapper):
         """Return the source with another number of steps per rollout."""
         return self._around(self.source.with_length(length))
 
-    def collect(self, agent: Actor, keys: Key[Array, "seed"]) -> tuple[Any, PreparedBatches]:
+    def collect(
+        self, agent: Actor, keys: Key[Array, "seed"], due: Due = every_feed
+    ) -> tuple[Any, PreparedBatches]:
         """Act for ``length`` steps; all rows form one batch."""
         source, rows = self.live(agent, keys)
         return source, PreparedBatches(rows)

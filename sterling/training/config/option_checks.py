@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 from sterling import algorithms
 from sterling.data import Dataset
 from sterling.envs.traced_world import Task
+from sterling.feed import DREAM, GENERATED, LABELS, TEACHER_ACTION
 from sterling.lookup.name_suggestions import did_you_mean
-from sterling.needs import DREAM, GENERATED, LABELS, TEACHER_ACTION
 from sterling.report.live.metric_sinks import Sink
 from sterling.system.atomic_files import check_writable
 from sterling.system.shown_values import shown_value
@@ -178,10 +178,6 @@ def check_log_and_replay(name: str, needs: Any, *, logged: bool, scored: bool) -
         raise Mistake(
             f"{name} needs extras that are recorded while it acts ({', '.join(needs.keep)}), which "
             "no dataset holds. Leave out data."
-        )
-    if logged and any(feed.every > 1 or feed.after for feed in needs.feeds):
-        raise Mistake(
-            f"{name} does not learn in every iteration, which data requires. Leave out data."
         )
     if logged and len({feed.monte_carlo for feed in needs.feeds} - {None}) > 1:
         raise Mistake(

@@ -41,10 +41,8 @@ class PeriodicEvaluation:
             return bool(self.settings.keep)  # the last policy may be the best; else the final one
         if done == part.end:
             return True
-        now = part.steps(done) if part.acts else part.updates(done)
-        before = now - made * part.per_iteration
-        every = part.evaluate_every
-        return every > 0 and now // every > before // every
+        so_far, every = part.steps if part.acts else part.updates, part.evaluate_every
+        return every > 0 and so_far(done) // every > so_far(done - made) // every
 
     def __call__(
         self, agent: Agent, phase: int, done: int, alive: Bool[np.ndarray, "seed"]

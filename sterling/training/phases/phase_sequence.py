@@ -41,7 +41,7 @@ class PlannedPhase:
     @property
     def end(self) -> int:
         """Return the iteration at which it ends."""
-        return self.begin + phase_iterations(self.settings, fresh=not self.keeps)
+        return self.begin + phase_iterations(self.settings, self.begin, fresh=not self.keeps)
 
     @property
     def budget(self) -> int:
@@ -54,10 +54,11 @@ class PlannedPhase:
         return warmup_steps(self.settings) if self.acts and not self.keeps else 0
 
     @property
-    def per_iteration(self) -> int:
-        """Return the steps of an iteration, or its updates in a phase without steps."""
-        count = steps_per_iteration if self.acts else updates_per_iteration
-        return count(self.settings)
+    def per_iteration(self) -> float:
+        """Return the steps of an iteration, or its mean updates in a phase without steps."""
+        if self.acts:
+            return steps_per_iteration(self.settings)
+        return updates_per_iteration(self.settings, self.begin)
 
     @property
     def evaluate_every(self) -> int:
@@ -225,9 +226,12 @@ def steps_per_iteration(settings: Settings) -> int:
     return int(learner_needs(settings).collect * settings.envs)
 
 
-def updates_per_iteration(settings: Settings) -> int:
-    """Return the gradient updates of one iteration, for learners that sample batches."""
-    return int(learner_needs(settings).updates)
+def updates_per_iteration(settings: Settings, begin: int = 0) -> float:
+    """Return the mean gradient updates of an iteration of the first phase, which begins at
+    iteration ``begin``, for learners that sample batches."""
+    needs, rounds = learner_needs(settings), phase_iterations(settings, begin)
+    mean = (needs.updates_of(begin + rounds) - needs.updates_of(begin)) / rounds
+    return int(mean) if mean.is_integer() else mean
 
 
 def total_iterations(settings: Settings) -> int:
@@ -236,16 +240,12 @@ def total_iterations(settings: Settings) -> int:
     return check_iteration_count(settings.title, found[-1].end)
 
 
-def phase_iterations(settings: Settings, *, fresh: bool = True) -> int:
-    """Return the iterations of the first phase, from its updates or its steps. ``fresh``: its
-    source is a new one, which may need a warm-up."""
+def phase_iterations(settings: Settings, begin: int = 0, *, fresh: bool = True) -> int:
+    """Return the iterations of the first phase, from its updates or its steps. ``begin``: its first
+    iteration; ``fresh``: its source is a new one, which may need a warm-up."""
     name = settings.title
     if settings.updates:
-        rounds = settings.updates // updates_per_iteration(settings)
-        if rounds < 1:
-            least = f"Use at least {updates_per_iteration(settings)}."
-            raise Mistake(f"updates={settings.updates} is below one iteration of {name}. {least}")
-        return rounds
+        return _iterations_of_updates(settings, begin)
     if not settings.steps:
         wanted = "steps=N (--steps N)"
         if settings.data is not None:
@@ -258,6 +258,22 @@ def phase_iterations(settings: Settings, *, fresh: bool = True) -> int:
             f"steps={settings.steps} is below one iteration of {name}: "
             f"{warmup} warm-up steps and {each} to learn from. Use at least {warmup + each}."
         )
+    return rounds
+
+
+def _iterations_of_updates(settings: Settings, begin: int) -> int:
+    """Return the iterations of a first phase that counts updates."""
+    needs, name = learner_needs(settings), settings.title
+    rounds: int = needs.iterations_of(settings.updates, begin)
+    made = needs.updates_of(begin + rounds) - needs.updates_of(begin)
+    if needs.ends is not None and made < settings.updates and begin + rounds >= needs.ends:
+        raise Mistake(
+            f"updates={settings.updates} is more than {name} makes: its feeds end after {made:,}. "
+            f"Give updates={made} (--updates {made})."
+        )
+    if rounds < 1:
+        least = f"Use at least {needs.updates}."
+        raise Mistake(f"updates={settings.updates} is below one iteration of {name}. {least}")
     return rounds
 
 

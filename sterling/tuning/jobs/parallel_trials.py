@@ -196,7 +196,7 @@ def _train_members(
 def iterations_per_row(settings: Settings) -> int:
     """Return the iterations between rows: about ``FULL_RUN_ROWS`` rows in a full run."""
     wanted = settings.log_every or settings.budget // trial_objective.FULL_RUN_ROWS
-    return max(1, wanted // _budget_per_iteration(settings))
+    return max(1, int(wanted / _budget_per_iteration(settings)))
 
 
 def row_count(settings: Settings) -> int:
@@ -210,8 +210,8 @@ def iteration_at(settings: Settings, step: int) -> int:
     return max(1, round(total * step / settings.budget)) if step else 0
 
 
-def _budget_per_iteration(settings: Settings) -> int:
-    """Return the steps or updates of one iteration, in the unit of the budget."""
+def _budget_per_iteration(settings: Settings) -> float:
+    """Return the steps or mean updates of one iteration, in the unit of the budget."""
     return (updates_per_iteration if settings.updates else steps_per_iteration)(settings)
 
 
@@ -219,7 +219,7 @@ def _job_cost(settings: Settings, job: Job) -> dict[str, int]:
     """Return what a job costs per seed, in the unit of the budget."""
     count = iteration_at(settings, job.stop) - iteration_at(settings, job.start)
     before = warmup_steps(settings) if acts_in_world(settings) and not job.start else 0
-    return {settings.unit: count * _budget_per_iteration(settings) + before}
+    return {settings.unit: round(count * _budget_per_iteration(settings)) + before}
 
 
 def _returns_by_member(rows: list[np.ndarray], members: int) -> list[list[float | None]]:

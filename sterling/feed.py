@@ -1,0 +1,113 @@
+"""A feed: one kind of batch that an algorithm learns from, and when it is due."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from sterling.system.mistake import Mistake
+
+FRESH, REPLAY = "fresh", "replay"  # kinds of feeds: this iteration's rollout, the replay buffer
+EPISODES = "episodes"  # one whole episode of every env, each played by its own ``member``
+DREAM = "dream"  # rollouts of a learned model, from states of the replay
+LABELS = "labels"  # pairs of segments of the replay, and which of them is preferred
+TEACHER_ACTION = "teacher_action"  # extra of rows: what the run's teacher would have done
+GENERATED, TEXTS, PAIRS = "said", "texts", "pairs"  # for language models: own answers, texts, pairs
+FEED_KINDS = (FRESH, REPLAY, EPISODES, DREAM, LABELS, GENERATED, TEXTS, PAIRS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dreams:
+    """Model rollouts in every iteration, which begin at states of the replay."""
+
+    branches: int  # model rollouts begun in an iteration
+    horizon: int  # steps of each
+    kept: int  # newest imagined rows to keep; at least those of one iteration
+    real: float  # share of a batch's rows that come from the replay
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """Which pairs of segments are compared, how often, and by which labeller."""
+
+    segment: int  # rows of a segment, which lies in one episode
+    queries: int  # pairs compared at a time
+    every: int  # iterations between comparisons; the first comes before the first iteration
+    most: int  # pairs in all
+    labeller: str  # a name of experience/preferences/preference_labellers.py
+    mistakes: float  # share of answers that are flipped
+
+
+@dataclasses.dataclass(frozen=True)
+class Feed:
+    """One kind of batch: ``updates`` of them in every ``every``-th iteration, the first after
+    ``after`` iterations without, and none from iteration ``until`` on.
+
+    A batch of the kind "fresh" is the iteration's whole rollout, ``(time, env, ...)``. A batch of
+    "episodes" has one row per episode, ``(env, ...)`` (experience/rollouts/population_episodes.py).
+    A batch of a replay or a log has ``batch`` rows ``(batch, ...)``; with ``length`` it has
+    ``batch`` sequences of rows ``(batch, time, ...)``. With ``name`` the algorithm's
+    ``learn_NAME`` learns from it, otherwise its ``learn``. Sequences of a replay may cross
+    episodes; sequences of model rollouts lie in one rollout. Model rollouts are drawn uniformly,
+    and have no ``place``.
+    """
+
+    of: str = REPLAY  # one of FEED_KINDS
+    name: str = ""
+    batch: int = 0
+    updates: int = 1
+    every: int = 1
+    after: int = 0  # iterations before the first that gets batches
+    until: int | None = None  # iterations of the run after which it gives none; None: all its life
+    length: int = 0  # rows of a sequence; 0: single rows
+    n_step: int = 1  # steps of n-step returns
+    gamma: float = 1.0  # discount inside an n-step sum
+    priority: float = 0.0  # exponent of prioritised replay; 0 draws uniformly
+    correction: float = 1.0  # exponent of its importance weights
+    next_action: bool = False  # adds extras["next_action"]; 0 at an episode's end
+    monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the
+    # episode's end; after a truncation a lower bound (lowest_continuation); -inf: not known yet
+    place: bool = False  # adds extras["place"]: the index of the drawn row in the replay
+    dreams: Dreams | None = None  # for a feed of model rollouts
+    labels: Labels | None = None  # for a feed of labels
+    horizon: Any = None  # current (n, gamma), n <= n_step: set by the algorithm's ``horizon``
+    padded: bool = False  # sequences end in the drawn row, and lie in one episode
+    goals: Any = None  # of a log's rows: the RelabelledGoals of problem/goal_shares.py
+
+    def __post_init__(self) -> None:
+        if self.until is not None and self.until <= self.after:
+            raise Mistake(
+                f"a feed with after={self.after} and until={self.until} gives no batch. Give a "
+                "larger until, or leave out the feed."
+            )
+
+    @property
+    def always(self) -> bool:
+        """Whether it is due in every iteration."""
+        return self.every == 1 and not self.after and self.until is None
+
+    def is_due(self, iteration: Any) -> Any:
+        """Whether it gives batches in this iteration, a number or an array."""
+        waited = iteration - self.after
+        due = (waited >= 0) & (waited % self.every == 0)
+        return due if self.until is None else due & (iteration < self.until)
+
+    def times_due(self, iterations: int) -> int:
+        """Return in how many of a run's first ``iterations`` it gives batches."""
+        last = iterations if self.until is None else min(iterations, self.until)
+        return max(-(-(last - self.after) // self.every), 0)
+
+    @property
+    def whole(self) -> bool:
+        """Whether its one batch is everything collected in the iteration."""
+        return self.of in (FRESH, EPISODES, GENERATED)
+
+    @property
+    def window(self) -> int:
+        """Return the number of rows that a draw reads, beginning with the drawn row."""
+        return max(self.length, 1) - 1 + self.n_step + self.next_action
+
+    @property
+    def learner(self) -> str:
+        """Return the name of the algorithm's function that learns from it."""
+        return f"learn_{self.name}" if self.name else "learn"
