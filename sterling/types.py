@@ -16,17 +16,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from sterling import config_class
-from sterling.feed import Dreams as Dreams
-from sterling.feed import Feed as Feed
-from sterling.feed import Labels as Labels
-from sterling.needs import AnyNeeds as AnyNeeds
-from sterling.needs import Comparisons as Comparisons
-from sterling.needs import Generations as Generations
-from sterling.needs import Needs as Needs
-from sterling.needs import Rollouts as Rollouts
-from sterling.needs import Sequences as Sequences
-from sterling.needs import Texts as Texts
-from sterling.needs import Transitions as Transitions
+from sterling.needs.algorithm_needs import AnyNeeds as AnyNeeds
+from sterling.needs.algorithm_needs import Comparisons as Comparisons
+from sterling.needs.algorithm_needs import Generations as Generations
+from sterling.needs.algorithm_needs import Needs as Needs
+from sterling.needs.algorithm_needs import Rollouts as Rollouts
+from sterling.needs.algorithm_needs import Sequences as Sequences
+from sterling.needs.algorithm_needs import Texts as Texts
+from sterling.needs.algorithm_needs import Transitions as Transitions
+from sterling.needs.feed import Dreams as Dreams
+from sterling.needs.feed import Feed as Feed
+from sterling.needs.feed import Labels as Labels
 from sterling.problem.agent_axis import Agents
 from sterling.problem.channels import Channel
 from sterling.system.mistake import Mistake as Mistake

@@ -6,9 +6,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from sterling.config_class import RULES_ATTRIBUTE
-from sterling.feed import DREAM, EPISODES, FEED_KINDS, LABELS
 from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.needs.feed import DREAM, EPISODES, FEED_KINDS, LABELS
 from sterling.types import Mistake
 
 REQUIRED_PARTS = {  # of an algorithm, with their signatures

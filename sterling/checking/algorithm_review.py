@@ -23,8 +23,8 @@ from sterling.checking.review_findings import (
 from sterling.checking.small_settings import small_fields
 from sterling.checking.training_checks import TrainingRuns, training_checks
 from sterling.checking.update_checks import Subject, update_checks
-from sterling.feed import FRESH, REPLAY
 from sterling.field_types import SIZES_TYPE
+from sterling.needs.feed import FRESH, REPLAY
 from sterling.training.fields.config_fields import make_config
 from sterling.types import Mistake
 

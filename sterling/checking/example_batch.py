@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sterling import random_keys
-from sterling.feed import FRESH, Feed
+from sterling.needs.feed import FRESH, Feed
 from sterling.types import Record, Spec
 
 ENVS = 4

@@ -17,7 +17,7 @@ import numpy as np
 
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked, not_checked
 from sterling.envs.probes.probe_worlds import ProbeState, make_probe
-from sterling.feed import FRESH
+from sterling.needs.feed import FRESH
 from sterling.training.api import resume, train
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.training.phases.phase_sequence import steps_per_iteration, warmup_steps

@@ -18,7 +18,7 @@ from sterling.checking.example_batch import (
     with_final_discount,
 )
 from sterling.checking.review_findings import Check, CheckFailed, NotChecked
-from sterling.feed import FRESH
+from sterling.needs.feed import FRESH
 from sterling.system.shown_values import shown_value
 from sterling.types import Signals
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sterling.needs import Transitions
+from sterling.needs.algorithm_needs import Transitions
 
 
 def updates_before(step: int, needs: Transitions, envs: int) -> int:

@@ -25,7 +25,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from sterling import random_keys
 from sterling.experience.batch_draws import Draws
-from sterling.feed import Feed
+from sterling.needs.feed import Feed
 from sterling.training.agent import Agent
 from sterling.training.runtime.compilation import run_compiler_options
 from sterling.training.runtime.program_store import StoredJit, remembered

@@ -10,8 +10,8 @@ import numpy as np
 
 from sterling import algorithms
 from sterling.envs.registry import find_backend
-from sterling.feed import GENERATED
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.needs.feed import GENERATED
 from sterling.statistics.scores.score_bounds import resolve_failed_score
 from sterling.training.assembly import run_dataset
 from sterling.training.config.resolve_settings import resolve_settings

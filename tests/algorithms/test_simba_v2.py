@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from sterling.algorithms.continuous import simba_v2
-from sterling.feed import FRESH
+from sterling.needs.feed import FRESH
 from sterling.nets.optimiser import falling_lr
 from sterling.nets.running_statistics import ReturnScale
 from sterling.types import Spec

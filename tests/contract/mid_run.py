@@ -15,7 +15,7 @@ from oracles.pieces.leaves import Leaves
 from sterling.actor import Past
 from sterling.experience.rollouts.population_episodes import PopulationInfo
 from sterling.experience.rollouts.whole_episodes import ObsMoments
-from sterling.feed import EPISODES
+from sterling.needs.feed import EPISODES
 from sterling.types import Feed, Record, Rollouts, Sequences
 
 ENVS, FEATURES, CHOICES, NUMBERS = 4, 3, 3, 2

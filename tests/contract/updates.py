@@ -19,7 +19,7 @@ from oracles.pieces import streams
 from oracles.pieces.leaves import Leaves
 
 from sterling import algorithms
-from sterling.feed import FRESH
+from sterling.needs.feed import FRESH
 from sterling.problem.channels import Channel
 from sterling.types import Feed, Log, Needs, Record, Rollouts, Sequences, Signals, Spec
 

@@ -21,7 +21,7 @@ from sterling.experience.replay.imagined_rollouts import (
 )
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.rollouts.rollout import Rollout
-from sterling.feed import DREAM
+from sterling.needs.feed import DREAM
 from sterling.training.agent import Agent
 from sterling.training.config.resolve_settings import resolve_settings
 from sterling.types import Mistake, Record, Spec

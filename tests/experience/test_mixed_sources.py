@@ -49,7 +49,7 @@ class Dice(eqx.Module):
 
     traced, tally = True, None
 
-    def collect(self, agent, keys):
+    def collect(self, agent, keys, due):
         paid = jax.vmap(lambda key: jax.random.uniform(key, (4,)))(keys)
         both = jax.tree.map(lambda x: jnp.stack([x, x]), record(4, 0.0))
         return self, PreparedBatches(dataclasses.replace(both, reward=paid))

@@ -36,8 +36,8 @@ class Guest(SourceWrapper, eqx.Module):
         told = self.told.at[:, self.count].set(bits)
         return Guest(self.source, told, self.count + 1), agent
 
-    def collect(self, agent, keys):
-        source, draws = self.source.collect(agent, keys)
+    def collect(self, agent, keys, due):
+        source, draws = self.source.collect(agent, keys, due)
         return Guest(source, self.told, self.count), draws
 
 

@@ -45,7 +45,6 @@ from sterling.equations import categorical_values, soft_values
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.polyak import polyak
 from sterling.equations.value_losses import td_target
-from sterling.feed import FRESH, Feed
 from sterling.field_types import (
     Activation,
     AtLeastTwo,
@@ -56,7 +55,8 @@ from sterling.field_types import (
     Share,
     Whole,
 )
-from sterling.needs import Needs, Transitions
+from sterling.needs.algorithm_needs import Needs, Transitions
+from sterling.needs.feed import FRESH, Feed
 from sterling.nets.action_heads import ONLINE, supported_actions
 from sterling.nets.action_heads import SquashedPolicy as Policy
 from sterling.nets.obs_encoder import Encoder

@@ -40,8 +40,8 @@ from sterling import random_keys
 from sterling.algorithms.online import td3
 from sterling.equations.polyak import polyak
 from sterling.equations.value_losses import td_target
-from sterling.feed import FRESH
 from sterling.field_types import Activation, Count, Depth, NotNegative, Share, Sizes, Whole, Width
+from sterling.needs.feed import FRESH
 from sterling.nets.action_heads import ONLINE, supported_actions
 from sterling.nets.obs_encoder import Encoder
 from sterling.nets.optimiser import adam, descend, global_norm

@@ -46,8 +46,8 @@ from sterling.algorithms.evolution import openes
 from sterling.algorithms.evolution.openes import Nets
 from sterling.equations import covariance_adaptation
 from sterling.equations.covariance_adaptation import Rates
-from sterling.feed import EPISODES
 from sterling.field_types import Activation, Count, Depth, Positive, Sizes, Whole
+from sterling.needs.feed import EPISODES
 from sterling.nets.optimiser import global_norm
 from sterling.nets.running_statistics import ObsNormaliser
 from sterling.types import Action, Feed, Mistake, Needs, Obs, Record, Signals, Spec, config

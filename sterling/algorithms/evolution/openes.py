@@ -30,8 +30,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from sterling import random_keys
-from sterling.feed import EPISODES
 from sterling.field_types import Activation, Count, Depth, NotNegative, Sizes
+from sterling.needs.feed import EPISODES
 from sterling.nets.action_heads import Actions
 from sterling.nets.mlp import MLP
 from sterling.nets.obs_encoder import Encoder, action_mask

@@ -23,8 +23,8 @@ import dataclasses
 from jaxtyping import Array, Float, Key
 
 from sterling.algorithms.offline import bc
-from sterling.feed import TEACHER_ACTION
 from sterling.field_types import Whole
+from sterling.needs.feed import TEACHER_ACTION
 from sterling.nets.running_statistics import ObsNormaliser
 from sterling.types import Action, Obs, Record, Signals, Spec, Transitions, config
 

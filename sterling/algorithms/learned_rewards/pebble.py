@@ -36,8 +36,8 @@ from sterling import random_keys
 from sterling.algorithms.online import sac
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.preference_losses import bradley_terry
-from sterling.feed import LABELS
 from sterling.field_types import Count, Depth, NotNegative, Share, Sizes
+from sterling.needs.feed import LABELS
 from sterling.nets.action_heads import Actions
 from sterling.nets.dynamics_network import observation_size
 from sterling.nets.mlp import MLP, hidden_sizes

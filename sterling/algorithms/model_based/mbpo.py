@@ -38,8 +38,8 @@ from sterling.algorithms.online import sac
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.model_error import prediction_nll
 from sterling.equations.running_moments import Moments
-from sterling.feed import DREAM
 from sterling.field_types import Count, Depth, NotNegative, Share, Sizes, Whole
+from sterling.needs.feed import DREAM
 from sterling.nets.action_heads import Actions
 from sterling.nets.dynamics_network import Dynamics, observation_size, prediction_target
 from sterling.nets.mlp import hidden_sizes

@@ -35,8 +35,8 @@ from sterling import random_keys
 from sterling.algorithms.online import ppo
 from sterling.equations.masked_average import masked_mean
 from sterling.equations.minibatches import check_minibatch
-from sterling.feed import FRESH
 from sterling.field_types import Activation, Count, Depth, Finite, Limit, NotNegative, Share, Sizes
+from sterling.needs.feed import FRESH
 from sterling.nets.mlp import MLP
 from sterling.nets.obs_encoder import action_mask
 from sterling.nets.optimiser import adam

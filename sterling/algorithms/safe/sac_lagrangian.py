@@ -32,8 +32,8 @@ from sterling import random_keys
 from sterling.algorithms.online import sac
 from sterling.algorithms.safe import ppo_lagrangian
 from sterling.equations.polyak import polyak
-from sterling.feed import FRESH
 from sterling.field_types import Activation, Count, Depth, Finite, NotNegative, Share, Sizes, Whole
+from sterling.needs.feed import FRESH
 from sterling.nets.optimiser import adam, descend
 from sterling.nets.q_ensemble import TwinCritics
 from sterling.types import Action, Feed, Needs, Obs, Record, Signals, Spec, Transitions, config

@@ -19,7 +19,7 @@ from sterling.experience.replay.n_step_windows import sample_windows
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.ring_buffer import Place, Ring
-from sterling.feed import LABELS
+from sterling.needs.feed import LABELS
 from sterling.nets.action_heads import Actions
 from sterling.types import Action, AnyNeeds, Feed, Mistake, Needs, Obs, Record, Signals
 

@@ -16,7 +16,7 @@ from sterling.experience.replay.n_step_windows import sample_windows, window_tra
 from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.replay.replay_memory_check import check_memory
 from sterling.experience.replay.ring_buffer import Place, Ring
-from sterling.feed import DREAM, REPLAY
+from sterling.needs.feed import DREAM, REPLAY
 from sterling.nets.action_heads import Actions
 from sterling.types import AnyNeeds, Feed, Mistake, Needs, Record, Signals
 

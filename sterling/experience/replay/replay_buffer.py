@@ -25,7 +25,7 @@ from sterling.experience.rollouts.guided_rollout import GuidedRollout
 from sterling.experience.rollouts.random_actions import RandomActor
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.experience.rollouts.rollout_wrapper import Around
-from sterling.feed import FRESH
+from sterling.needs.feed import FRESH
 from sterling.types import AnyNeeds, Feed, Mistake, Record, World
 
 SPARE_ROWS = 64  # for resuming, if a run's steps are fewer than the capacity
@@ -152,10 +152,8 @@ class Replay(SourceWrapper, eqx.Module):
         source, rows = self.source.live(agent, keys)
         kept = _insert_rows((rows, _priority_window(self.needs)), self.kept)
         fresh = rows if self.needs.has_feed(FRESH) else None
-        ring, priorities, change = kept
-        return self._with_parts(source, kept), ReplayDraws(
-            ring, priorities, self.needs, fresh, change
-        )
+        draws = ReplayDraws(*kept[:2], self.needs, fresh, kept[2])
+        return self._with_parts(source, kept), draws
 
     def with_feedback(self, feedback: Priorities | None) -> Replay:
         """Return the buffer with the priorities that updates changed."""

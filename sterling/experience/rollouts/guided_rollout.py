@@ -16,7 +16,7 @@ from sterling.actor import Actor, Past
 from sterling.experience import acting
 from sterling.experience.batch_draws import Due, PreparedBatches, SourceWrapper, every_feed
 from sterling.experience.rollouts.rollout import Rollout
-from sterling.feed import TEACHER_ACTION
+from sterling.needs.feed import TEACHER_ACTION
 from sterling.types import Action, Obs, Record
 
 

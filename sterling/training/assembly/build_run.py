@@ -28,7 +28,7 @@ from sterling.experience.rollouts.adaptation_rollout import Adaptation
 from sterling.experience.rollouts.new_episodes import NewEpisodes
 from sterling.experience.rollouts.population_episodes import Population
 from sterling.experience.rollouts.rollout import Rollout
-from sterling.feed import DREAM, EPISODES, LABELS
+from sterling.needs.feed import DREAM, EPISODES, LABELS
 from sterling.nets.encoding.encoder_choice import find_encoder
 from sterling.problem.critic_only_obs import with_critic_obs
 from sterling.system.terminal_messages import checks_passed

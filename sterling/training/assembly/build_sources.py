@@ -20,9 +20,9 @@ from sterling.experience.exploration import (
 from sterling.experience.levels import go_explore, level_buffer, level_replay
 from sterling.experience.rollouts import self_play
 from sterling.experience.source_layers import Layer, Numbers
-from sterling.feed import EPISODES
 from sterling.lookup import entry_points, user_imports
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.needs.feed import EPISODES
 from sterling.system.shown_values import shown_value
 from sterling.types import AnyNeeds, Mistake
 

@@ -25,7 +25,7 @@ from sterling.data.space_json import (
 from sterling.envs.actions.action_masks import describe_misfit, has_unsupported_mask
 from sterling.envs.compiled import envpool_env
 from sterling.envs.registry import find_backend
-from sterling.needs import AnyNeeds
+from sterling.needs.algorithm_needs import AnyNeeds
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.run_options import LogSettings
 from sterling.training.config.settings import Settings

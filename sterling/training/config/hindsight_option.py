@@ -16,7 +16,7 @@ from typing import Any
 from sterling.experience.replay.hindsight_replay import KINDS, SHARE, Hindsight
 from sterling.experience.replay.ring_buffer import Ring
 from sterling.experience.replay.window_relabelling import Relabeller
-from sterling.feed import REPLAY
+from sterling.needs.feed import REPLAY
 from sterling.training.config.observed_goals import learns_goals
 from sterling.types import AnyNeeds, Mistake, World
 

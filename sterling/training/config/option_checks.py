@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 from sterling import algorithms
 from sterling.data import Dataset
 from sterling.envs.traced_world import Task
-from sterling.feed import DREAM, GENERATED, LABELS, TEACHER_ACTION
 from sterling.lookup.name_suggestions import did_you_mean
+from sterling.needs.feed import DREAM, GENERATED, LABELS, TEACHER_ACTION
 from sterling.report.live.metric_sinks import Sink
 from sterling.system.atomic_files import check_writable
 from sterling.system.shown_values import shown_value

@@ -7,8 +7,8 @@ from typing import Any
 
 from sterling import algorithms
 from sterling.experience.replay.imagined_rollouts import check_dreams
-from sterling.feed import EPISODES, FRESH
 from sterling.lookup import user_imports
+from sterling.needs.feed import EPISODES, FRESH
 from sterling.nets.encoding.encoder_choice import encoder_reference
 from sterling.schedule_words import storable_values
 from sterling.system.mistake import Mistake

@@ -22,10 +22,10 @@ from sterling.experience.offline.recorded_batches import (
     RecordedBatches,
     SolvedGroups,
 )
-from sterling.feed import GENERATED, PAIRS
 from sterling.language.scene import TextWorld
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
+from sterling.needs.feed import GENERATED, PAIRS
 from sterling.system.terminal_messages import print_notice
 from sterling.training.config.settings import Settings
 from sterling.training.language import context_length

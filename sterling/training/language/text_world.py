@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sterling.feed import GENERATED
 from sterling.language.scene import TextWorld
 from sterling.language.scene_dialogue import ChatSettings
 from sterling.language.tokenizer import Tokenizer
 from sterling.language.worlds import find_world
 from sterling.language.worlds.held_out_questions import HeldOutSplit
+from sterling.needs.feed import GENERATED
 from sterling.training.config.settings import Settings
 from sterling.training.language import context_length, reward_scorer
 from sterling.training.language.base_model import language_settings

@@ -17,7 +17,7 @@ from jaxtyping import PyTree
 
 from sterling import algorithms
 from sterling.experience.replay.replay_memory_check import free_bytes
-from sterling.feed import EPISODES, GENERATED, REPLAY, Feed
+from sterling.needs.feed import EPISODES, GENERATED, REPLAY, Feed
 from sterling.nets.mlp import hidden_sizes
 from sterling.training.config.run_options import LanguageSettings
 from sterling.training.config.settings import Settings

@@ -11,7 +11,17 @@ import bisect
 import dataclasses
 from typing import Any
 
-from sterling.feed import DREAM, EPISODES, FRESH, GENERATED, LABELS, PAIRS, REPLAY, TEXTS, Feed
+from sterling.needs.feed import (
+    DREAM,
+    EPISODES,
+    FRESH,
+    GENERATED,
+    LABELS,
+    PAIRS,
+    REPLAY,
+    TEXTS,
+    Feed,
+)
 
 
 class NeedsBase:
