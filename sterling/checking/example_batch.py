@@ -102,8 +102,13 @@ def _replay_extras(feed: Feed, shape: Any, action: Any, rng: np.random.Generator
     found: dict[str, Any] = {}
     if feed.priority:
         found["weight"] = rng.uniform(0.3, 1.0, shape).astype(np.float32)
-    if feed.next_action:
+    if "next_action" in feed.add:
         found["next_action"] = jnp.roll(action, -1, 0)
+    if "place" in feed.add:
+        found["place"] = np.arange(shape[0], dtype=np.int32)
+    if "one_step" in feed.add:
+        found["reward_now"] = rng.normal(size=shape).astype(np.float32)
+        found["discount_now"] = np.ones(shape, np.float32)
     if feed.monte_carlo is not None:
         found["monte_carlo"] = rng.normal(size=shape).astype(np.float32)
     return found

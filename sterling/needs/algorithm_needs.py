@@ -147,7 +147,7 @@ class Transitions(NeedsBase):
     priority: float = 0.0
     correction: float = 1.0
     keep: tuple[str, ...] = ()
-    next_action: bool = False
+    add: tuple[str, ...] = ()
     monte_carlo: float | None = None
 
     @property

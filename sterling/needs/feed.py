@@ -13,6 +13,11 @@ DREAM = "dream"  # rollouts of a learned model, from states of the replay
 LABELS = "labels"  # pairs of segments of the replay, and which of them is preferred
 TEACHER_ACTION = "teacher_action"  # extra of rows: what the run's teacher would have done
 GENERATED, TEXTS, PAIRS = "said", "texts", "pairs"  # for language models: own answers, texts, pairs
+ADDED = {  # extras that a feed may ask for, from a replay as from a log
+    "next_action": "the action of the next row; 0 at an episode's end",
+    "one_step": "reward_now and discount_now, of the row's own step beside its n-step return",
+    "place": "the drawn row's index in the replay or the log; a sequence's first, or padded last",
+}
 FEED_KINDS = (FRESH, REPLAY, EPISODES, DREAM, LABELS, GENERATED, TEXTS, PAIRS)
 
 
@@ -36,6 +41,9 @@ class Labels:
     most: int  # pairs in all
     labeller: str  # a name of experience/preferences/preference_labellers.py
     mistakes: float  # share of answers that are flipped
+
+
+OF_BATCHES = ("batch", "length", "priority", "add", "dreams", "labels", "padded", "goals")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +72,9 @@ class Feed:
     gamma: float = 1.0  # discount inside an n-step sum
     priority: float = 0.0  # exponent of prioritised replay; 0 draws uniformly
     correction: float = 1.0  # exponent of its importance weights
-    next_action: bool = False  # adds extras["next_action"]; 0 at an episode's end
     monte_carlo: float | None = None  # discount of extras["monte_carlo"], the return to the
     # episode's end; after a truncation a lower bound (lowest_continuation); -inf: not known yet
-    place: bool = False  # adds extras["place"]: the index of the drawn row in the replay
+    add: tuple[str, ...] = ()  # extras of each row, of ADDED
     dreams: Dreams | None = None  # for a feed of model rollouts
     labels: Labels | None = None  # for a feed of labels
     horizon: Any = None  # current (n, gamma), n <= n_step: set by the algorithm's ``horizon``
@@ -75,6 +82,14 @@ class Feed:
     goals: Any = None  # of a log's rows: the RelabelledGoals of problem/goal_shares.py
 
     def __post_init__(self) -> None:
+        unknown = [name for name in self.add if name not in ADDED]
+        if unknown:
+            raise Mistake(f"a feed adds {', '.join(ADDED)}, not {unknown[0]!r}")
+        if self.whole and (asked := [name for name in OF_BATCHES if getattr(self, name)]):
+            raise Mistake(
+                f"a feed of {self.of!r} is everything collected, as it is. Leave out "
+                f"{', '.join(asked)}."
+            )
         if self.until is not None and self.until <= self.after:
             raise Mistake(
                 f"a feed with after={self.after} and until={self.until} gives no batch. Give a "
@@ -105,7 +120,7 @@ class Feed:
     @property
     def window(self) -> int:
         """Return the number of rows that a draw reads, beginning with the drawn row."""
-        return max(self.length, 1) - 1 + self.n_step + self.next_action
+        return max(self.length, 1) - 1 + self.n_step + ("next_action" in self.add)
 
     @property
     def learner(self) -> str:

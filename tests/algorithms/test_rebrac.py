@@ -133,7 +133,7 @@ def test_rebrac_large_actor_penalty_imitates_the_log():
 
 def test_rebrac_needs_next_actions_and_refuses_discrete_spaces():
     needs = rebrac.needs(rebrac.Config(batch=7))
-    assert needs.next_action
+    assert needs.add == ("next_action",)
     assert needs.batch == 7
     with pytest.raises(
         Mistake, match=r"rebrac does not support Discrete\(2\) actions. Use cql, iql or awac"

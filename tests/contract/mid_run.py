@@ -263,7 +263,7 @@ def extras(
         found["preference"] = np.array([0.0, 1.0, 0.5, 1.0, 0.0, 1.0])[: shape[0]]
     if getattr(needs, "place", False):
         found["place"] = rng.permutation(40).astype(np.int32)[: shape[0]]
-    if getattr(needs, "next_action", False):
+    if "next_action" in getattr(needs, "add", ()):
         found["next_action"] = np.tanh(rng.normal(size=(*shape, NUMBERS)))
     if "teacher_action" in getattr(needs, "keep", ()):
         chosen = rng.integers(CHOICES, size=shape).astype(np.int32)

@@ -65,7 +65,7 @@ def test_replay_next_action_excludes_the_action_of_a_crashed_step():
     """The world crashes in the third step and begins again at 9."""
     answers = [(1.0, 1.0, False, True), (2.0, 1.0, False, True), (9.0, 0.0, True, False)]
     answers += [(10.0 + n, 1.0, False, True) for n in range(5)]
-    needs = Transitions(64, collect=8, capacity=60, next_action=True)
+    needs = Transitions(64, collect=8, capacity=60, add=("next_action",))
     source = Rollout.create(World(answers), needs.collect, fixed_keys())
     _, batch = collect(Replay.create(source, needs, 1, fixed_keys()), Actor(), fixed_keys())
     first, after = np.asarray(batch.obs)[0, 0, :, 0], np.asarray(batch.extras["next_action"])[0, 0]

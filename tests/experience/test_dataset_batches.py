@@ -20,7 +20,7 @@ from sterling.data.episode_returns import (
 )
 from sterling.experience.offline.dataset_batches import DatasetSource, PreloadedBatches
 from sterling.experience.offline.mixed_sources import Mix
-from sterling.types import Mistake, Sequences, Transitions
+from sterling.types import Feed, Mistake, Needs, Sequences, Transitions
 
 LENGTHS, ENDED = np.array([4, 1, 6, 3]), np.array([True, True, False, False])
 
@@ -113,9 +113,32 @@ def test_dataset_horizon_schedule_sums_the_given_number_of_rows(data):
 
 
 def test_dataset_next_actions_stop_at_an_episode_end(data):
-    rows = drawn(DatasetSource.create(data, Transitions(batch=64, next_action=True)))
+    rows = drawn(DatasetSource.create(data, Transitions(batch=64, add=("next_action",))))
     expected = np.where(rows.last, 0.0, rows.reward + 1)[:, None] / 100
     np.testing.assert_allclose(rows.extras["next_action"], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["windows", "sequences", "sequences of one episode", "mapped"])
+def test_dataset_rows_have_their_place_and_the_reward_of_their_own_step(data, how):
+    add = ("next_action", "one_step", "place")
+    feed = Feed(batch=32, add=add, n_step=3, gamma=0.5, length=3 if "sequences" in how else 0)
+    if how == "sequences of one episode":
+        feed = dataclasses.replace(feed, n_step=1, padded=True, monte_carlo=1.0)
+    source = DatasetSource.create(data, Needs(feeds=(feed,)))
+    if how == "mapped":
+        source = DatasetSource(HostDataset(data), None, None, None, source.needs)
+    rows = drawn(source)
+    number = rows.extras["reward_now"].astype(int) - 1  # of the row in the log
+    np.testing.assert_array_equal(rows.action[..., 0], np.float32(1 + number) / 100)
+    end = np.isin(number, np.cumsum(LENGTHS) - 1)
+    ended = np.isin(number, (np.cumsum(LENGTHS) - 1)[ENDED])
+    np.testing.assert_array_equal(rows.extras["discount_now"] == 0, ended)
+    expected = np.where(end, 0.0, np.minimum(2 + number, LENGTHS.sum()))[..., None] / 100
+    np.testing.assert_allclose(rows.extras["next_action"], expected, atol=1e-6)
+    drawn_row = number[:, -1] if feed.padded else number[:, 0] if feed.length else number
+    np.testing.assert_array_equal(rows.extras["place"], drawn_row)
+    if not feed.padded:
+        assert (rows.reward[~end] > rows.extras["reward_now"][~end]).all()
 
 
 def test_dataset_monte_carlo_returns_match_hand_values(data):

@@ -164,7 +164,7 @@ def test_imagined_sequences_lie_within_one_branch(length, iterations):
 
 @pytest.mark.slow
 def test_imagined_rollout_batches_apply_n_step_and_next_action_to_real_rows():
-    asked = {"next_action": True, "n_step": 2, "gamma": 0.5}
+    asked = {"add": ("next_action",), "n_step": 2, "gamma": 0.5}
     dream, agent = begun("observation", 3, asked=asked)
     batch = drawn(*collected(dream, agent, 2, horizon=3))
     assert batch.extras["next_action"].shape == (120,)

@@ -20,7 +20,7 @@ from sterling.experience.replay.replay_buffer import Replay
 from sterling.experience.replay.ring_buffer import Place, Ring
 from sterling.experience.rollouts.rollout import Rollout
 from sterling.problem.channels import Channel
-from sterling.types import Mistake, Record, Spec, Step, Transitions
+from sterling.types import Mistake, Needs, Record, Spec, Step, Transitions
 
 FIELDS = 5  # of an observation: seed, env, episode, step, clock
 
@@ -276,7 +276,7 @@ def test_replay_transitions_never_join_rows_across_a_resume(n_step, priority, st
 
 def test_replay_next_action_is_the_taken_one_or_the_row_is_last():
     """Also of the newest row, and of those before a resume."""
-    how = {"capacity": 60, "batch": 512, "next_action": True}
+    how = {"capacity": 60, "batch": 512, "add": ("next_action",)}
     replay, first = drawn(make(Unsaved(envs=2), **how), 2)
     fresh = make(Unsaved(envs=2, first=100), **how)
     for batch in map(flat, first + drawn(replay.to_checkpoint().from_checkpoint(fresh), 3)[1]):
@@ -284,6 +284,24 @@ def test_replay_next_action_is_the_taken_one_or_the_row_is_last():
         done = np.where(batch.last, 0, (episode + step + 1) % 9)
         np.testing.assert_array_equal(batch.extras["next_action"][batch.mask], done[batch.mask])
         assert not batch.last[batch.mask].all()
+
+
+@pytest.mark.parametrize("length", [0, pytest.param(4, marks=pytest.mark.slow)])
+def test_replay_rows_have_their_place_and_the_reward_of_their_own_step(length):
+    needs = {"add": ("one_step", "place"), "n_step": 3, "gamma": 0.9}
+    replay = make(Counter(envs=2), capacity=60, batch=64, **needs)
+    feed = dataclasses.replace(replay.needs.feeds[0], length=length)
+    replay = dataclasses.replace(replay, needs=Needs(1, (feed,), 60))
+    replay, batches = drawn(replay, 12)
+    ring, rows = replay.ring, jax.tree.map(lambda x: np.asarray(x[0, 0]), batches[-1])
+    start = rows.extras["place"]
+    ahead = np.arange(max(length, 1))
+    at = (start[:, None] // 2 + ahead) % ring.rows, start[:, None] % 2
+    words = np.asarray(ring.words[0]).view(np.float32)
+    one = words[at[0], at[1], 0]
+    np.testing.assert_array_equal(rows.extras["reward_now"].reshape(one.shape), one)
+    assert rows.extras["discount_now"].shape == rows.reward.shape
+    assert (rows.reward != rows.extras["reward_now"]).any()
 
 
 def test_replay_of_frame_stacks_keeps_one_frame_per_step():

@@ -228,6 +228,22 @@ def test_a_feed_gives_no_batches_from_its_end_on():
         Feed(after=3, until=3)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        (
+            {"add": ("next_actions",)},
+            "next_action, one_step, place, not 'next_actions'",
+        ),
+        ({"of": "fresh", "add": ("place",)}, "'fresh' is everything collected, .* Leave out add"),
+        ({"of": "episodes", "length": 4, "priority": 0.5}, "Leave out length, priority"),
+    ],
+)
+def test_feed_refuses_what_its_kind_cannot_give(wrong, line):
+    with pytest.raises(Mistake, match=line):
+        Feed(**wrong)
+
+
 def test_metrics_of_a_feed_without_name_are_means_of_its_own_updates():
     kept = {"loss": np.array([12.0]), "updates": np.array([3.0]), "model/updates": np.array([8.0])}
     found = mean_metrics(kept | {"model/loss": np.array([4.0])}, 5)
@@ -236,7 +252,9 @@ def test_metrics_of_a_feed_without_name_are_means_of_its_own_updates():
 
 
 class Counting(NoFeedback):
-    """Draws that count how often they were drawn from."""
+    """Draws that count how often random numbers were drawn."""
+
+    rows = draw = None  # unused here
 
     drawn = 0
 

@@ -107,7 +107,7 @@ def needs(config: Config) -> Needs:
         batch=config.model_batch,
         updates=config.model_updates,
         every=config.model_every,
-        place=True,
+        add=("place",),
     )
     policy = Feed(DREAM, batch=config.batch, updates=config.learn, dreams=dreams)
     return Needs(config.collect, (model, policy), config.capacity, config.warmup)

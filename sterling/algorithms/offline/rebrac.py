@@ -67,7 +67,7 @@ def needs(config: Config) -> Transitions:
     """Ask for single transitions with the next logged action, drawn uniformly."""
     return Transitions(
         *(config.batch, config.collect, config.learn, config.capacity, config.warmup),
-        next_action=True,
+        add=("next_action",),
     )
 
 

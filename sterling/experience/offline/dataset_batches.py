@@ -122,15 +122,17 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
         self, feed: Feed, seed: Int[Array, ""], feedback: None, sample: Int[Array, "..."]
     ) -> Record:
         """Return the drawn windows as transitions, or the sequences."""
+        drawn = {"place": sample} if "place" in feed.add else {}
         if feed.padded:
-            return self._stretches(sample, feed.length)
+            batch = self._stretches(sample, feed)
+            return dataclasses.replace(batch, extras=batch.extras | drawn)
         if feed.length:
             steps = jnp.arange(feed.length, dtype=jnp.int32)
             sample = sample[..., None] + steps.reshape((1,) * sample.ndim + (-1,))
         batch = self._transitions(sample, feed)
         if feed.length:  # rows beyond the end repeat the last row
             batch = dataclasses.replace(batch, mask=batch.mask & (sample < self._data.rows))
-        return batch
+        return dataclasses.replace(batch, extras=batch.extras | drawn)
 
     def to_checkpoint(self) -> DatasetSource:
         """Drop the data: the dataset's file holds it."""
@@ -151,13 +153,21 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
 
     def _transitions(self, index: Int[Array, "..."], feed: Feed) -> Record:
         """Return the windows as transitions, with the extras that the feed asks for."""
-        first, extras = self.take(index), {}
-        if feed.next_action:
-            extras["next_action"] = zero_unless(~first.last, self.take(index + 1).action)
+        first = self.take(index)
+        extras = self._added(first, index, feed)
         if self.returns is not None:
             extras["monte_carlo"] = self.returns[index]
         first = dataclasses.replace(first, extras=extras)
         return first if feed.n_step == 1 else self._summed(first, index, feed)
+
+    def _added(self, first: Record, index: Int[Array, "..."], feed: Feed) -> dict[str, Any]:
+        """Return the extras of rows that the feed asks for, but for the drawn rows' indices."""
+        made: dict[str, Any] = {}
+        if "one_step" in feed.add:
+            made |= {"reward_now": first.reward, "discount_now": first.discount}
+        if "next_action" in feed.add:
+            made["next_action"] = zero_unless(~first.last, self.take(index + 1).action)
+        return made
 
     def _summed(self, first: Record, index: Int[Array, "..."], feed: Feed) -> Record:
         ahead = jnp.arange(feed.n_step, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
@@ -175,16 +185,18 @@ class DatasetSource(StaticSource, NoFeedback, eqx.Module):
             last=final.last,
         )
 
-    def _stretches(self, index: Int[Array, "..."], length: int) -> Record:
-        """Return ``length`` rows that end in the drawn one; before the episode's first row, that
-        row is repeated and masked."""
+    def _stretches(self, index: Int[Array, "..."], feed: Feed) -> Record:
+        """Return the sequences of rows that end in the drawn ones; before an episode's first row,
+        that row is repeated and masked."""
         assert self.time is not None
         assert self.returns is not None
-        back = jnp.arange(1 - length, 1, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
+        back = jnp.arange(1 - feed.length, 1, dtype=jnp.int32).reshape((1,) * index.ndim + (-1,))
         inside = self.time[index][..., None] + back >= 0
         rows = jnp.where(inside, index[..., None] + back, (index - self.time[index])[..., None])
+        taken = self.take(rows)
         extras = {"time": self.time[rows], "monte_carlo": self.returns[rows]}
-        return dataclasses.replace(self.take(rows), mask=inside, extras=extras)
+        extras |= self._added(taken, rows, feed)
+        return dataclasses.replace(taken, mask=inside, extras=extras)
 
 
 class PreloadedBatches(NoFeedback, eqx.Module):

@@ -125,7 +125,7 @@ def check_dreams(name: str, needs: AnyNeeds) -> None:
         raise Mistake(
             f"{name} has a feed of=DREAM without its settings; add dreams=Dreams(...) to the feed"
         )
-    asked = ", ".join(each for each in ("priority", "place") if getattr(feed, each))
+    asked = ", ".join(["priority"] * bool(feed.priority) + ["place"] * ("place" in feed.add))
     if asked:
         raise Mistake(
             f"{name}: imagined rows are drawn uniformly, outside the replay; remove {asked} from "

@@ -53,7 +53,9 @@ def window_transitions(
     _, world_discount, _ = n_step_return(reward, discount, follows)
     final = jnp.take_along_axis(last, steps[..., None] - 1, -1)[..., 0]
     successor = place.at(jnp.mod(place.row + steps, ring.rows))
-    if feed.next_action:
+    if "one_step" in feed.add:
+        extras |= {"reward_now": reward[..., 0], "discount_now": discount[..., 0]}
+    if "next_action" in feed.add:
         after = place.at(jnp.mod(place.row + 1, ring.rows))
         goes_on = ~last[..., 0] & ring.mask(after)
         extras["next_action"] = zero_unless(goes_on, ring.action(after))

@@ -86,7 +86,7 @@ class ReplayDraws(eqx.Module):
         if feedback is not None and own.priority:
             number, weight = _add_seed_axis(feedback).draw(number[None])
             number, extras["weight"] = number[0], weight[0]
-        if own.priority or own.place:
+        if own.priority or "place" in own.add:
             extras["place"] = number
         envs = self.ring.words.shape[2]
         start = jnp.maximum(number, 0)
