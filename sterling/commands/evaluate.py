@@ -18,7 +18,8 @@ METHODS = ("fqe", "model", "is", "wis", "pdis", "wpdis", "dr", "wdr")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``sterling evaluate``."""
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=Path, help="the run's folder")
+    several = "the run's folder; several are ranked, by returns or with --method by estimates"
+    add("folder", nargs="+", metavar="FOLDER", type=Path, help=several)
     add(
         "--episodes",
         type=option_values.integer,
@@ -71,9 +72,15 @@ def carry_out(chosen: argparse.Namespace) -> int:
     from sterling.training.runtime.program_store import use_on_command_line
 
     use_on_command_line()
-    run = sterling.load(chosen.folder, phase=chosen.phase)
     names = [name for name in evaluate_run.EVALUATE_ARGUMENTS if name not in ("run", "phase")]
     options = {name: getattr(chosen, name) for name in names}
+    if len(chosen.folder) > 1:
+        folders = [folder.expanduser() for folder in chosen.folder]
+        ranking = evaluate_run.evaluate(folders, phase=chosen.phase, **options)
+        json_output.print_json(ranking) if chosen.json else print(repr(ranking))
+        return 0
+    chosen.folder = chosen.folder[0].expanduser()
+    run = sterling.load(chosen.folder, phase=chosen.phase)
     run, options = evaluate_run.chosen_policies(run, options)
     if chosen.policy == "best":
         progress = run.result.get("best", {}).get("progress", [])

@@ -14,7 +14,9 @@ from sterling.training.config.observed_goals import learns_goals
 from sterling.training.trained_run import TrainedRun, load
 
 if TYPE_CHECKING:
+    from sterling.data import Dataset
     from sterling.evaluation.language.solve_rates import Judgement
+    from sterling.evaluation.run_ranking import Ranking
 
 DEFAULT_EPISODES = 20  # per seed
 METHODS = ("fqe", "model", "is", "wis", "pdis", "wpdis", "dr", "wdr")
@@ -55,7 +57,7 @@ def _full_text(found: Headline | Estimate) -> str:
 
 
 def evaluate(
-    run: TrainedRun | str | Path,
+    run: TrainedRun | str | Path | Sequence[TrainedRun | str | Path],
     *,
     episodes: int | None = None,
     evaluate_limit: int | None = None,
@@ -72,11 +74,11 @@ def evaluate(
     samples: int | None = None,
     problems: int | None = None,
     levels: str | None = None,
-) -> Evaluation | Judgement:
+) -> Evaluation | Judgement | Ranking:
     """Evaluate a trained policy, in its environment or from a dataset.
 
     Args:
-        run: a run's folder, or a run that was trained or loaded.
+        run: a run's folder, or a run that was trained or loaded; a list of several ranks them.
         episodes: episodes per seed (20).
         evaluate_limit: steps after which an episode is cut, with its return so far; None: the
             run's own limit.
@@ -94,15 +96,19 @@ def evaluate(
             :class:`~sterling.evaluation.language.solve_rates.Judgement`.
 
     Returns:
-        An :class:`Evaluation`, or a Judgement; both have ``to_json()``.
+        An :class:`Evaluation`, or a Judgement; for several runs a
+        :class:`~sterling.evaluation.run_ranking.Ranking`. All have ``to_json()``.
 
     Raises:
         Mistake: options that do not belong together or to this kind of run.
     """
     options = {name: value for name, value in locals().items() if name != "run"}
-    found = (
-        run if isinstance(run, TrainedRun) and phase is None else load(_folder(run), phase=phase)
-    )
+    if isinstance(run, list | tuple) and len(run) != 1:
+        from sterling.evaluation.run_ranking import rank_runs
+
+        return rank_runs(run, options)
+    one: Any = run[0] if isinstance(run, list | tuple) else run
+    found = open_run(one, phase)
     found, options = chosen_policies(found, options)
     check_options(found, options)
     if any(options[name] is not None for name in LANGUAGE_OPTIONS):
@@ -121,11 +127,14 @@ def evaluate(
     return evaluate_returns(found, count, how)
 
 
-def _folder(run: TrainedRun | str | Path) -> Path:
+def open_run(run: TrainedRun | str | Path, phase: int | None) -> TrainedRun:
+    """Return a run, loaded if it is a folder or if it is evaluated in a phase."""
+    if isinstance(run, TrainedRun) and phase is None:
+        return run
     path = run.path if isinstance(run, TrainedRun) else Path(run)
     if path is None:
         raise Mistake("phase=K needs a run with a folder: train it with out=FOLDER.")
-    return path
+    return load(path, phase=phase)
 
 
 def chosen_policies(run: TrainedRun, options: dict[str, Any]) -> tuple[TrainedRun, dict[str, Any]]:
@@ -214,31 +223,60 @@ def compare_with_log(run: TrainedRun, path: Path, episodes: int, limit: int | No
 
 def estimate_from_log(run: TrainedRun, path: Path | None, options: Mapping[str, Any]) -> Evaluation:
     """Estimate from the dataset the return of every seed's policy, and of the behaviour policy."""
+    data = log_of_run(run, path, options["method"])
+    seeds = estimate_seeds(run, data, options)
+    found = {f"seed {seed} ({kind})": value for (seed, kind), value in seeds.items()}
+    found["behaviour"] = estimate_behaviour(data, options)
+    return Evaluation(estimate_title(path, options), {}, found, str(path))
+
+
+def estimate_title(path: Path | None, options: Mapping[str, Any]) -> str:
+    """Return what estimates from a dataset are."""
+    gamma, method = options["gamma"], options["method"]
+    return f"return discounted by {gamma:g} a step, by {method} from {path}"
+
+
+def log_of_run(run: TrainedRun, path: Path | None, method: str) -> Dataset:
+    """Return the dataset in the spaces of the run's environment; raise Mistake without one."""
     from sterling.data import Dataset
-    from sterling.evaluation import TrainedPolicy, behaviour, estimate_policy_value
     from sterling.evaluation.off_policy.policy_probabilities import check_same_problem
     from sterling.training.assembly.run_dataset import fit_to_world
 
-    method, gamma, world = options["method"], options["gamma"], run.world()
     if path is None:
         raise Mistake(f"--method {method} estimates from a dataset. Add --data FILE.")
+    world = run.world()
     data = fit_to_world(Dataset(path), world, run.settings.name or "the run", checked=False)
     check_same_problem(world.spec, data.spec)
+    return data
+
+
+def estimate_seeds(
+    run: TrainedRun, data: Dataset, options: Mapping[str, Any]
+) -> dict[tuple[int, str], Estimate]:
+    """Estimate the value of each seed that did not fail: (seed, "mode" or "sampled") -> value."""
+    from sterling.evaluation import TrainedPolicy, estimate_policy_value
+
+    method, gamma = options["method"], options["gamma"]
     given = {"updates": options["updates"], "behaviour": options["behaviour"]}
     asked = {name: value for name, value in given.items() if value is not None}
     word = options["policy"] or ("mode" if method in ("fqe", "model") else "sampled")
     failed = run.result.get("failed_seeds", [])
-    found: dict[str, Headline | Estimate] = {}
+    found: dict[tuple[int, str], Estimate] = {}
     for seed in (seed for seed in run.settings.seeds if seed not in failed):
         policy = TrainedPolicy.from_run(run, data.spec, seed, sampled=word == "sampled")
         kind = "sampled" if policy.sampled else "mode"
         value = estimate_policy_value(policy, data, method, gamma=gamma, seed=seed, **asked)
-        found[f"seed {seed} ({kind})"] = value
-    beyond = method in LEARNED_METHODS
+        found[seed, kind] = value
+    return found
+
+
+def estimate_behaviour(data: Dataset, options: Mapping[str, Any]) -> Estimate:
+    """Estimate the value of the dataset's own policy."""
+    from sterling.evaluation import behaviour
+
+    beyond = options["method"] in LEARNED_METHODS
     learned = {"updates": options["updates"]} if beyond and options["updates"] else {}
-    found["behaviour"] = behaviour(data, gamma=gamma, beyond=beyond, **learned)
-    title = f"return discounted by {gamma:g} a step, by {method} from {path}"
-    return Evaluation(title, {}, found, str(path))
+    return behaviour(data, gamma=options["gamma"], beyond=beyond, **learned)
 
 
 EVALUATE_ARGUMENTS = tuple(inspect.signature(evaluate).parameters)  # as on the command line

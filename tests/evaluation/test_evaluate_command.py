@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sterling.commands import evaluate
 from sterling.data_generation.tabular_logs import make_log
 from sterling.envs.native.tabular_mdp import LIMIT, make_tabular
 from sterling.evaluation import METHODS, TrainedPolicy, compare_with_behaviour
+from sterling.statistics import Estimate
 from sterling.types import Mistake
 
 NAME, GAMMA = "random-16x4-0", 0.9
@@ -115,7 +117,7 @@ def test_trained_policy_is_of_the_requested_seed(made):
     ("words", "said"),
     [
         (["--method", "fqe", "--evaluate-limit", "9"], "--evaluate-limit is for episodes in the"),
-        (["--evaluate-limit", "0"], "evaluate_limit must be a whole number of at least 1"),
+        (["--evaluate-limit", "0"], "--evaluate-limit must be a whole number of at least 1"),
         (["--episodes", "1e9"], "episodes must be at most 1,000,000"),
         (["--policy", "sampled"], "Add --method, or leave it out"),
         (["--method", "fqe", "--data", "nowhere"], "no file nowhere"),
@@ -162,3 +164,87 @@ def test_as_json_it_is_one_object_and_remarks_stand_beside_it(made, words, capsy
     assert set(found["per_seed"]) == (set() if "--method" in words else {"0", "1"})
     assert found["estimates"]
     assert found["title"]
+
+
+@pytest.fixture(scope="module")
+def runs(made):
+    """The folders of three runs: the trained one and two copies of it."""
+    home, run = made
+    for name in ("b", "c"):
+        shutil.copytree(run.path, home / name)
+    return [str(home / name) for name in ("run", "b", "c")]
+
+
+@pytest.fixture
+def estimated(monkeypatch):
+    """Estimates in the order of runs and seeds, in place of those from the dataset."""
+
+    def put(*values, half=1.0):
+        left = iter(values)
+
+        def estimate(policy, data, method, **how):
+            value = next(left)
+            ends = (None, None) if half is None else (value - half, value + half)
+            return Estimate(value, *ends, 9, "fqe, 5 networks", 0.95)
+
+        monkeypatch.setattr("sterling.evaluation.estimate_policy_value", estimate)
+
+    return put
+
+
+def test_evaluate_command_ranks_several_runs_by_estimates_from_their_dataset(
+    runs, estimated, capsys
+):
+    estimated(1, 2, 7, 9, 4, 5)
+    assert main(["evaluate", *runs, "--method", "fqe"]) == 0
+    title, head, *rows, _, last = capsys.readouterr().out.splitlines()
+    assert title.startswith("return discounted by 0.99 a step, by fqe from")
+    assert head.split() == ["run", "seeds", "mean", "interval"]
+    assert [row.split()[:2] for row in rows[:3]] == [["1", runs[1]], ["2", runs[2]], ["3", runs[0]]]
+    assert "8.000 [7.000, 9.000]" in rows[0]  # the means of the two seeds' values and bounds
+    assert rows[3].split()[0] == "behaviour"
+    assert last == f"{runs[1]} is the best: its interval lies above those of the others."
+
+
+def test_ranking_as_json_has_the_best_run_first(runs, estimated, capsys):
+    estimated(1, 2, 7, 9, 4, 5)
+    assert main(["evaluate", *runs, "--method", "fqe", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["run"] for one in found["runs"]] == [runs[1], runs[2], runs[0]]
+    assert found["runs"][0]["per_seed"] == {"0": 7, "1": 9}
+    best = found["runs"][0]["estimate"]
+    assert (best["low"], best["value"], best["high"]) == (7, 8, 9)
+    assert found["behaviour"]["value"]
+
+
+def test_ranking_distinguishes_no_runs_whose_intervals_overlap(runs, estimated):
+    estimated(1, 1, 7, 9, 6, 7)
+    found = sterling.evaluate(runs, method="fqe")
+    assert found.conclusion.startswith(f"{runs[1]} and {runs[2]} are not distinguished")
+    estimated(1, 1, 7, 9, 6, 7, half=None)
+    found = sterling.evaluate(runs, method="fqe")
+    assert [run.label for run in found.runs] == [runs[1], runs[2], runs[0]]
+    assert "are not distinguished" in found.conclusion
+
+
+@pytest.mark.slow
+def test_evaluate_command_ranks_several_runs_by_returns(runs, capsys):
+    assert main(["evaluate", *runs[:2], "--episodes", "5"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"return in tabular:{NAME}, 5 episodes per seed")
+    assert "are not distinguished" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{0}", "{0}", "--method", "wis"], "is given twice"),
+        (["{0}", "{1}", "--data", "log"], "--data compares one run with a dataset"),
+        (["{0}", "{1}", "--samples", "4"], "--samples is for runs that train a language model"),
+    ],
+)
+def test_runs_that_cannot_be_ranked_are_refused_in_one_line(runs, capsys, words, said):
+    assert main(["evaluate", *(word.format(*runs) for word in words)]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
