@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sterling.report.compare_text import comparison_notes, contest_text, wrap_text
+from sterling.report.conclusions import environment_conclusions, overall_conclusions
 from sterling.report.normalised_aggregates import NormalisedAggregates, normalised_aggregates
 from sterling.report.overall_scores import OverallComparison, compare_overall
 from sterling.report.pairwise_contest import (
@@ -17,7 +18,7 @@ from sterling.report.pairwise_contest import (
 )
 from sterling.report.runs.read_runs import read_results
 from sterling.report.runs.run_groups import RunGroup, group_results
-from sterling.report.verdict_words import method_paragraph, overall_sentence, pair_sentences
+from sterling.report.verdict_words import method_paragraph
 from sterling.statistics import table as load_table
 from sterling.system.mistake import Mistake
 from sterling.system.shown_values import shown_value
@@ -40,7 +41,7 @@ class RunComparison:
 
     def __repr__(self) -> str:
         parts = [f"{contest_text(contest)}\n\n" for contest in self.contests]
-        lines = [wrap_text(overall_sentence(one)) for one in self.over]
+        lines = [wrap_text(words) for words in overall_conclusions(self.over)]
         lines += [f"{self.normalised}\n"] if self.normalised is not None else []
         if any(one.pairs for one in self.contests):
             lines.append(wrap_text(method_paragraph(self.contests, self.alpha)))
@@ -49,7 +50,7 @@ class RunComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        words = pair_sentences(self.contests)
+        words = [*overall_conclusions(self.over), *environment_conclusions(self.contests)]
         made = {"contests": _plain(self.contests), "over": _plain(self.over), "words": words}
         if self.normalised is not None:
             made["normalised"] = _plain(self.normalised.to_json())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sterling.report.conclusions import environment_conclusions, overall_conclusions
 from sterling.report.overall_scores import OverallComparison, compare_overall
 from sterling.report.pairwise_contest import (
     MEANS_METHOD,
@@ -18,7 +19,7 @@ from sterling.report.run_caveats import collect_cautions
 from sterling.report.runs.read_runs import read_results
 from sterling.report.runs.run_groups import RunGroup, group_results
 from sterling.report.text_tables import text_table
-from sterling.report.verdict_words import method_paragraph, overall_sentence, pair_sentences
+from sterling.report.verdict_words import method_paragraph
 from sterling.statistics.comparisons.comparison_result import format_probability
 from sterling.statistics.scores.score_table import FailedRule
 
@@ -46,7 +47,7 @@ def comparison_text(
     ``failed`` (None), as they were given to it."""
     alpha, failed = float(how.get("alpha", 0.05)), how.get("failed")
     parts = [f"{contest_text(contest)}\n" for contest in made]
-    parts += [wrap_text(overall_sentence(one)) for one in over]
+    parts += [wrap_text(words) for words in overall_conclusions(over)]
     if any(one.pairs for one in made):
         parts.append(wrap_text(method_paragraph(made, alpha)))
     parts += [wrap_text(f"note: {note}") for note in comparison_notes(groups, notes, made, failed)]
@@ -84,7 +85,7 @@ def contest_text(one: EnvironmentComparison) -> str:
     if one.pairs:
         header = ["  pair", "difference", "P(first better)", ""]
         parts += ["", text_table(header, [_pair_row(pair) for pair in one.pairs], "lrrl"), ""]
-        parts += [wrap_text(words) for words in pair_sentences([one])]
+        parts += [wrap_text(words) for words in environment_conclusions([one])]
     return "\n".join(parts)
 
 

@@ -7,6 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sterling.report.pairwise_contest import compare_on_environments
+from sterling.report.runs.read_runs import read_results
+from sterling.report.runs.run_groups import group_results
+
 
 def write_run(
     folder: Path,
@@ -70,3 +74,18 @@ def run(tmp_path: Path) -> Callable[..., Path]:
 def spread() -> Callable[[float, int], list[float]]:
     """``spread(mean, n)``: n scores around a mean, always the same."""
     return lambda mean, n=5: (mean + np.linspace(-1.0, 1.0, n) * 0.1 * abs(mean)).tolist()
+
+
+@pytest.fixture
+def held(run):
+    """``held(sac=[...], ppo=[...], failed=...)``: the only contest between these scores."""
+
+    def hold(failed=None, alpha=0.05, about="tendency", within=None, **scores):
+        folders = [run(name, name, values) for name, values in scores.items()]
+        groups = group_results(read_results(folders)[0])[0]
+        (one,) = compare_on_environments(
+            groups, alpha=alpha, failed=failed, about=about, within=within
+        )
+        return one
+
+    return hold

@@ -20,21 +20,6 @@ from sterling.statistics.comparisons.seed_power import runs_to_show_tendency
 from sterling.types import Mistake
 
 
-@pytest.fixture
-def held(run):
-    """``held(sac=[...], ppo=[...], failed=...)``: the only contest between these scores."""
-
-    def hold(failed=None, alpha=0.05, about="tendency", within=None, **scores):
-        folders = [run(name, name, values) for name, values in scores.items()]
-        groups = group_results(read_results(folders)[0])[0]
-        (one,) = compare_on_environments(
-            groups, alpha=alpha, failed=failed, about=about, within=within
-        )
-        return one
-
-    return hold
-
-
 def test_clear_difference_of_two_algorithms_is_decided(held, spread):
     one = held(sac=spread(200.0), ppo=spread(100.0))
     (pair,) = one.pairs
