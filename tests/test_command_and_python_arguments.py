@@ -91,6 +91,7 @@ def test_train_in_python_takes_env_options_and_output_sinks_by_name(runs):
         ("Set diversity=None, or keep='best'.", "Set --diversity none, or --keep best."),
         ("add --env data=3 or --online steps=4", "add --env data=3 or --online steps=4"),
         ("levels=9 is too many", "--env levels=9 is too many"),
+        ("levels is the run's: give levels=3 (--levels 3)", "levels is the run's: give --levels 3"),
         ("add a phase: then='steps=N data=F'", "add a phase: --then 'steps=N data=F'"),
         ("add --steps N (in Python Guidance(..., steps=N)).", "add --steps N."),
         ("leave out tune_alpha, or action_mask.", "leave out --tune-alpha, or action_mask."),

@@ -35,7 +35,7 @@ def test_configuration_page_yaml_file_is_read(tmp_path, capsys):
     assert (found["lr"], found["length"], found["steps"]) == (3e-4, 32, 20_000)
     words = ["train", "--config", str(tmp_path / "run.yaml"), "--steps", "64"]
     assert main([*words, "--out", str(tmp_path / "a")]) == 2  # every key is known
-    assert "steps=64 is below one iteration of ppo" in capsys.readouterr().err
+    assert "--steps 64 is below one iteration of ppo" in capsys.readouterr().err
 
 
 def test_configuration_page_commands_parse(tmp_path, monkeypatch):

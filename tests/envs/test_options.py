@@ -113,5 +113,5 @@ def test_env_options_error_is_one_line_on_the_command_line(
     said = capsys.readouterr().err.splitlines()
     assert said[-1] == (
         "sterling: 'seeds' cannot be an option of an environment: the run sets it. "
-        "Give the run seeds=... (--seeds)."
+        "Give the run --seeds."
     )

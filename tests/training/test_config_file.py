@@ -146,7 +146,7 @@ def test_environment_can_be_given_beside_the_config_file(tmp_path, capsys):
         ["--environment", "probe:constant"],
     ):
         assert main(["train", *words, "--config", str(file), *out]) == 2
-        assert "steps=1 is below one iteration of ppo" in capsys.readouterr().err
+        assert "--steps 1 is below one iteration of ppo" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json", "toml"])

@@ -29,10 +29,13 @@ def spell_as_options(
         name, value = f"--{found[1].replace('_', '-')}", found[2]
         if OPTION_BEFORE.search(message[: found.start()]):
             return found[0]
-        if found[1] in of_environment:
+        said = message[found.end() :].startswith(f" ({name}")  # that it is the run's option
+        if found[1] in of_environment and not said:
             return f"--env {found[0]}"
         if name not in options:
             return found[0]
+        if value == "...":  # any value
+            return name
         end = value[len(value.rstrip(".:")) :]  # of the sentence
         value = re.sub(r"^'([^'\s]*)'$", r"\1", value.removesuffix(end))
         if value in ("True", "False") and f"--no-{name[2:]}" in options:
