@@ -68,7 +68,7 @@ def _add_estimator_options(parser: argparse.ArgumentParser) -> None:
 def carry_out(chosen: argparse.Namespace) -> int:
     """Print each seed's return or estimate, and what to compare them with."""
     import sterling
-    from sterling.evaluation import evaluate_run
+    from sterling.evaluation import evaluate_run, run_evaluation
     from sterling.training.runtime.program_store import use_on_command_line
 
     use_on_command_line()
@@ -81,16 +81,16 @@ def carry_out(chosen: argparse.Namespace) -> int:
         return 0
     chosen.folder = chosen.folder[0].expanduser()
     run = sterling.load(chosen.folder, phase=chosen.phase)
-    run, options = evaluate_run.chosen_policies(run, options)
+    run, options = run_evaluation.chosen_policies(run, options)
     if chosen.policy == "best":
         progress = run.result.get("best", {}).get("progress", [])
         _remark(
             chosen, f"policy     best, of {', '.join(map(str, progress)) or 'an unfinished run'}"
         )
-    evaluate_run.check_options(run, options)
+    run_evaluation.check_options(run, options)
     if evaluate_language.is_asked(chosen):
         return evaluate_language.carry_out(chosen, run)
-    path = evaluate_run.training_log(run)
+    path = run_evaluation.training_log(run)
     if chosen.method is None and chosen.data is None and path is not None and not path.exists():
         gone = (
             f"The run's dataset {path} does not exist any more. If it was moved, pass --data FILE."

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from sterling.report.compare_text import comparison_notes, contest_text, wrap_text
-from sterling.report.conclusions import environment_conclusions, overall_conclusions
 from sterling.report.normalised_aggregates import NormalisedAggregates, normalised_aggregates
 from sterling.report.overall_scores import OverallComparison, compare_overall
 from sterling.report.pairwise_contest import (
@@ -18,7 +17,11 @@ from sterling.report.pairwise_contest import (
 )
 from sterling.report.runs.read_runs import read_results
 from sterling.report.runs.run_groups import RunGroup, group_results
-from sterling.report.verdict_words import method_paragraph
+from sterling.report.verdict_words import (
+    environment_conclusions,
+    method_paragraph,
+    overall_conclusions,
+)
 from sterling.statistics import table as load_table
 from sterling.system.mistake import Mistake
 from sterling.system.shown_values import shown_value

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sterling.evaluation import evaluate_run
+from sterling.evaluation import run_evaluation
 from sterling.report.text_tables import join_words, text_table
 from sterling.statistics import Estimate, Headline
 from sterling.system.mistake import Mistake
@@ -59,6 +59,8 @@ class Ranking:
             for run in others
             if low is None or run.shown.high is None or run.shown.high >= low
         ]
+        if not others:
+            return "There is no other run to compare it with."
         if not near:
             return f"{first.label} is the best: its interval lies above those of the others."
         which = join_words([first.label, *near])
@@ -90,12 +92,12 @@ def rank_runs(runs: Sequence[TrainedRun | str | Path], options: Mapping[str, Any
     from a dataset its bounds are the means of the seeds' bounds, which is wider than needed, as the
     seeds share the dataset's errors only in part. Raises Mistake for runs that cannot be compared.
     """
-    opened = [evaluate_run.open_run(each, options["phase"]) for each in runs]
+    opened = [run_evaluation.open_run(each, options["phase"]) for each in runs]
     labels = [str(run.path or run.settings.title) for run in opened]
     _check_comparable(opened, labels)
-    chosen = [evaluate_run.chosen_policies(run, dict(options)) for run in opened]
+    chosen = [run_evaluation.chosen_policies(run, dict(options)) for run in opened]
     for run, kept in chosen:
-        evaluate_run.check_options(run, kept)
+        run_evaluation.check_options(run, kept)
     if options["method"] is None:
         return _rank_in_environment([run for run, _ in chosen], labels, chosen[0][1])
     return _rank_from_log([run for run, _ in chosen], labels, chosen[0][1])
@@ -128,12 +130,12 @@ def _rank_in_environment(
     """Rank runs by their returns in their environment."""
     if options["data"] is not None:
         raise Mistake("--data compares one run with a dataset. Add --method, or give one run.")
-    count = evaluate_run.DEFAULT_EPISODES if options["episodes"] is None else options["episodes"]
+    count = run_evaluation.DEFAULT_EPISODES if options["episodes"] is None else options["episodes"]
     how = {name: options[name] for name in ("failed", "return_within")}
     how["limit"] = options["evaluate_limit"]
 
     def ranked(run: TrainedRun, label: str) -> RankedRun:
-        found = evaluate_run.evaluate_returns(run, count, how)
+        found = run_evaluation.evaluate_returns(run, count, how)
         return RankedRun(label, found.estimates["return"], found.per_seed)
 
     title = f"return in {runs[0].settings.name or 'the environment'}, {count} episodes per seed"
@@ -147,17 +149,17 @@ def _rank_from_log(
     path = _common_log(runs, labels, options)
 
     def ranked(run: TrainedRun, label: str) -> RankedRun:
-        data = evaluate_run.log_of_run(run, path, options["method"])
-        found = evaluate_run.estimate_seeds(run, data, options)
+        data = run_evaluation.log_of_run(run, path, options["method"])
+        found = run_evaluation.estimate_seeds(run, data, options)
         scores = dict.fromkeys(run.settings.seeds) | {
             seed: made.value for (seed, _), made in found.items()
         }
         return RankedRun(label, _mean_of_seeds(list(found.values())), scores)
 
     made = _best_first(ranked, runs, labels)
-    data = evaluate_run.log_of_run(runs[0], path, options["method"])
-    title = evaluate_run.estimate_title(path, options)
-    return Ranking(title, made, evaluate_run.estimate_behaviour(data, options), str(path))
+    data = run_evaluation.log_of_run(runs[0], path, options["method"])
+    title = run_evaluation.estimate_title(path, options)
+    return Ranking(title, made, run_evaluation.estimate_behaviour(data, options), str(path))
 
 
 def _common_log(
@@ -166,7 +168,9 @@ def _common_log(
     """Return the dataset that is given, or the one that all runs were trained from."""
     if options["data"] is not None:
         return Path(options["data"])
-    logs = {label: evaluate_run.training_log(run) for label, run in zip(labels, runs, strict=True)}
+    logs = {
+        label: run_evaluation.training_log(run) for label, run in zip(labels, runs, strict=True)
+    }
     for label, log in logs.items():
         if log != logs[labels[0]]:
             raise Mistake(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from sterling.report import html_page, report_sections, run_caveats, verdict_words
-from sterling.report.conclusions import environment_conclusions, overall_conclusions
 from sterling.report.report_inputs import ReportData, ReportRequest, collect_report_data
 from sterling.report.text_tables import pluralise
 from sterling.statistics.scores.score_bounds import Bounds
@@ -120,7 +119,8 @@ def _write(runs: Sequence[str | Path], out: Path, request: ReportRequest) -> Wri
 
 
 def _findings(data: ReportData) -> list[str]:
-    return [*overall_conclusions(data.overall), *environment_conclusions(data.comparisons)]
+    overall = verdict_words.overall_conclusions(data.overall)
+    return overall + verdict_words.environment_conclusions(data.comparisons)
 
 
 def _title_part(data: ReportData) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sterling.report.conclusions import environment_conclusions, overall_conclusions
 from sterling.report.overall_scores import OverallComparison, compare_overall
 from sterling.report.pairwise_contest import (
     MEANS_METHOD,
@@ -19,7 +18,11 @@ from sterling.report.run_caveats import collect_cautions
 from sterling.report.runs.read_runs import read_results
 from sterling.report.runs.run_groups import RunGroup, group_results
 from sterling.report.text_tables import text_table
-from sterling.report.verdict_words import method_paragraph
+from sterling.report.verdict_words import (
+    environment_conclusions,
+    method_paragraph,
+    overall_conclusions,
+)
 from sterling.statistics.comparisons.comparison_result import format_probability
 from sterling.statistics.scores.score_table import FailedRule
 

@@ -2,9 +2,12 @@
 
 import numpy as np
 
-from sterling.report.conclusions import environment_conclusions, overall_conclusions
 from sterling.report.overall_scores import OverallComparison
-from sterling.report.verdict_words import pair_sentences
+from sterling.report.verdict_words import (
+    environment_conclusions,
+    overall_conclusions,
+    pair_sentences,
+)
 from sterling.statistics import Estimate
 
 
