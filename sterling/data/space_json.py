@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from sterling.envs.hosted.action_bounds import agent_action_space, clip_to_box, is_bounded
 from sterling.envs.hosted.shared_memory import cast_observations, plain_space, space_leaves
+from sterling.problem.joined_path import joined_path
 from sterling.types import Mistake
 
 Space = spaces.Space[Any]
@@ -27,15 +28,13 @@ CONSTANT_MARGIN, CONSTANT_TOLERANCE = (
 def column_spaces(kind: str, space: Space) -> dict[str, Space]:
     """Map each column name to its space: "obs", or "obs/hand/position" inside a Dict or Tuple.
 
-    The order is that of ``jax.tree.leaves``. Raises Mistake for spaces whose values are not arrays
-    of one shape (Text, Graph, Sequence), and for keys that contain a slash.
+    The order is that of ``jax.tree.leaves``. A slash inside a key is written ~1 (see
+    ``joined_path``). Raises Mistake for spaces whose values are not arrays of one shape (Text,
+    Graph, Sequence).
     """
     found: dict[str, Space] = {}
     for path, leaf in space_leaves(space):
-        words = [str(key) for key in path]
-        if any("/" in word for word in words):
-            raise Mistake(f"The key {'/'.join(words)!r} of a space contains a slash. Rename it.")
-        name = "/".join([kind, *words])
+        name = joined_path([kind, *path])
         if not isinstance(leaf, (spaces.Box, spaces.Discrete, *MULTI_SPACES)):
             raise Mistake(f"The space {type(leaf).__name__} of {name!r} {UNSUPPORTED_SPACE}")
         found[name] = leaf

@@ -86,7 +86,7 @@ class Policy:
         batch = len(next(iter(inputs.values())))
         made = self.run({**inputs, **self._extras(batch, reward)})
         self._state = {k.removeprefix("next_"): x for k, x in made.items() if k[:5] == "next_"}
-        actions = {p["path"]: made[p["name"]] for p in self._outputs if p["role"] == "action"}
+        actions = {keys(p): made[p["name"]] for p in self._outputs if p["role"] == "action"}
         return arranged({path: x[0] if one else x for path, x in actions.items()})
 
     def _extras(self, batch: int, reward: Any) -> dict[str, Any]:
@@ -137,18 +137,23 @@ def unescaped(word: str) -> str:
     return word.replace("~1", "/").replace("~0", "~")
 
 
-def arranged(leaves: dict[str, Any]) -> Any:
-    """Return actions by path as one array, a tuple or a dict."""
-    if list(leaves) == [""]:
-        return leaves[""]
-    heads = dict.fromkeys(path.partition("/")[0] for path in leaves)
+def keys(port: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the path of an action: numbers in a tuple, names in a dict. Files without them say
+    only the path, where a name of digits looks like a number."""
+    words = port["path"].split("/") if port["path"] else []
+    guessed = [int(word) if word.isdigit() else unescaped(word) for word in words]
+    return tuple(port.get("keys", guessed))
+
+
+def arranged(leaves: dict[tuple[Any, ...], Any]) -> Any:
+    """Return actions by the keys of their paths as one array, a tuple or a dict."""
+    if list(leaves) == [()]:
+        return leaves[()]
     parts = {
-        unescaped(head): arranged(
-            {p.partition("/")[2]: x for p, x in leaves.items() if p.split("/")[0] == head}
-        )
-        for head in heads
+        head: arranged({path[1:]: x for path, x in leaves.items() if path[0] == head})
+        for head in dict.fromkeys(path[0] for path in leaves)
     }
-    return tuple(parts.values()) if all(head.isdigit() for head in heads) else parts
+    return tuple(parts.values()) if all(isinstance(head, int) for head in parts) else parts
 
 
 def _divide(a: Any, b: Any) -> Any:

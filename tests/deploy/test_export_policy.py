@@ -25,7 +25,7 @@ from sterling.deploy.formats import c_operations, onnx_file
 from sterling.deploy.formats.c_runner import compiler
 from sterling.deploy.graph import primitive_rules
 from sterling.deploy.graph.policy_trace import trace_policy
-from sterling.deploy.policy_numpy import Policy
+from sterling.deploy.policy_numpy import Policy, arranged, keys
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake
 
@@ -78,6 +78,15 @@ def test_names_of_entries_may_hold_separators(suffix, tmp_path):
     made = export_policy(worlds.new_run("ppo", worlds.OddNames), tmp_path / f"p{suffix}", steps=9)
     assert made.agreement.steps == 9
     assert made.agreement.largest < 1e-5
+
+
+def test_actions_are_arranged_by_the_keys_of_their_paths():
+    """A name of digits is no place in a tuple; files written before say the path alone."""
+    assert arranged({("0",): 1, ("1", 0): 2, ("1", 1): 3}) == {"0": 1, "1": (2, 3)}
+    assert arranged({(0,): 1, (1,): 2}) == (1, 2)
+    assert arranged({(): 1}) == 1
+    assert keys({"path": "a~1b/0", "keys": ["a/b", "0"]}) == ("a/b", "0")
+    assert keys({"path": "a~1b/0"}) == ("a/b", 0)
 
 
 def test_exported_policy_test_cases_choose_varied_actions():

@@ -24,6 +24,7 @@ from sterling.data.episode_columns import Arrays, Block, Stream
 from sterling.data.formats import flat_arrays
 from sterling.data.formats.damaged_files import require_entry
 from sterling.data.space_json import finite_extremes, guess_space
+from sterling.problem.joined_path import joined_path
 from sterling.types import Mistake
 
 FORMAT = "lerobot"
@@ -123,7 +124,9 @@ def _frames_to_block(frames: Arrays, file: str) -> Block:
     real = flags[last] != 0
     shown = [name for name in sorted(frames) if name.startswith(OBS_PREFIX)]
     names = (
-        ["obs/" + name.removeprefix(OBS_PREFIX) for name in shown] if len(shown) > 1 else ["obs"]
+        [joined_path(["obs", name.removeprefix(OBS_PREFIX)]) for name in shown]
+        if len(shown) > 1
+        else ["obs"]
     )
     discount = np.ones(len(episode), np.float32)
     discount[last[real]] = 0.0

@@ -79,7 +79,12 @@ def _write_episode(file: h5py.File, number: int, episode: Block, dataset: Any) -
         ("action", "actions", dataset.action_space),
     ):
         for name, (path, _) in zip(column_spaces(kind, space), space_leaves(space), strict=True):
-            written["/".join([word, *group_names(path)])] = episode.arrays[name]
+            place = "/".join([word, *group_names(path)])  # h5py has no name for a slash in a name
+            if place in written:
+                raise Mistake(
+                    f"Two columns would be stored as {place} in Minari. Use --format npz."
+                )
+            written[place] = episode.arrays[name]
     group.create_group("infos")
     for name, array in episode.arrays.items():
         if name.startswith(("extra/", "info/")):

@@ -199,7 +199,8 @@ def _meaningful_actions(
 def _episode_columns(steps: Arrays, shown: Sequence[str], acted: Sequence[str]) -> Arrays:
     """Return the steps of an episode under the names of dataset columns."""
     lone = len(shown) == 1
-    made = {"obs" + ("" if lone else name.removeprefix(OBS)): steps[name] for name in shown}
+    entries = {name: name.removeprefix(OBS).replace("~", "~0") for name in shown}  # joined_path
+    made = {"obs" + ("" if lone else entries[name]): steps[name] for name in shown}
     count = _step_count(steps)
     if len(acted) == 1 and steps[acted[0]].dtype.kind != "f":
         chosen = steps[acted[0]]
@@ -209,7 +210,10 @@ def _episode_columns(steps: Arrays, shown: Sequence[str], acted: Sequence[str]) 
         made["action"] = np.concatenate(parts, 1)
     made["reward"] = steps.get("reward", np.zeros(count)).reshape(count).astype(np.float32)
     for name in sorted(steps.keys() - {*shown, *acted, *KNOWN_FEATURES}):
-        made["extra/" + name.replace("/", ".")] = steps[name]
+        column = "extra/" + name.replace("/", ".")
+        if column in made:
+            raise Mistake(f"Two features would be the column {column!r}. Rename {name!r}.")
+        made[column] = steps[name]
     return made
 
 
@@ -224,7 +228,7 @@ def _obs_space(columns: Arrays) -> Space:
         return guess_space("obs", columns["obs"])
     whole: dict[str, Any] = {}
     for name, column in columns.items():
-        *folders, leaf = name.split("/")[1:]
+        *folders, leaf = (word.replace("~0", "~") for word in name.split("/")[1:])
         place = whole
         for folder in folders:
             place = place.setdefault(folder, {})

@@ -56,7 +56,8 @@ class Port:
 
     ``role`` is "obs", "reward" (of the action before), "state" (the memory), "noise" (random
     numbers) or "action". ``path`` names the entry of a dict observation or action. ``source`` is
-    the tensor that an output is taken from. ``law`` of noise is "normal" or "uniform".
+    the tensor that an output is taken from. ``law`` of noise is "normal" or "uniform". ``keys`` of
+    an action are the path's parts: numbers in a tuple, and names, also names of digits, in a dict.
     """
 
     tensor: Tensor
@@ -64,6 +65,7 @@ class Port:
     path: str = ""
     source: str = ""
     law: str = ""
+    keys: tuple[int | str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,12 +113,6 @@ def size_at_batch_one(shape: tuple[int, ...]) -> int:
 def shape_at_batch_one(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return an array's shape for a batch of one."""
     return tuple(abs(each) for each in shape)
-
-
-def port_path(path: Iterable[Any]) -> str:
-    """Return an entry's path as a file holds it: names joined by /. A name may contain /, so ~1
-    stands for / and ~0 for ~ in names (RFC 6901)."""
-    return "/".join(str(word).replace("~", "~0").replace("/", "~1") for word in path)
 
 
 def port_name(role: str, path: Iterable[Any], taken: Iterable[str]) -> str:

@@ -25,7 +25,6 @@ from sterling.deploy.graph.policy_graph import (
     Port,
     Tensor,
     port_name,
-    port_path,
     pruned,
     without_needless_broadcasts,
 )
@@ -35,6 +34,7 @@ from sterling.lookup.user_imports import describe_error
 from sterling.nets.action_heads import Actions
 from sterling.problem import critic_only_obs
 from sterling.problem.agent_axis import unread_entries
+from sterling.problem.joined_path import joined_path
 from sterling.training.trained_run import TrainedRun
 from sterling.types import Mistake
 
@@ -113,7 +113,7 @@ class _Tracer:
             name = port_name("obs", path, [port.tensor.name for port in self.inputs])
             dtype = np.dtype(np.float32 if leaf.dtype == np.float64 else leaf.dtype)
             tensor = Tensor(name, (-1, *(leaf.shape or ())), str(dtype))
-            self.inputs.append(Port(tensor, "obs", port_path(path)))
+            self.inputs.append(Port(tensor, "obs", joined_path(path)))
             values.append(Value(tensor))
         self.builder.like = values[0]
         values = world_conversion.agent_obs(self.builder, self.world, values)
@@ -180,7 +180,8 @@ class _Tracer:
         for each, path in zip(own, paths, strict=True):
             name = port_name("action", path, [port.tensor.name for port in ports])
             tensor = dataclasses.replace(each.tensor, name=name)
-            ports.append(Port(tensor, "action", port_path(path), each.tensor.name))
+            source = each.tensor.name
+            ports.append(Port(tensor, "action", joined_path(path), source, keys=tuple(path)))
         return ports
 
     def _state_outputs(self, made: list[Any], actions: int, initial: Past) -> list[Port]:
