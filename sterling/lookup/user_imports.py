@@ -12,12 +12,13 @@ import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
+import itertools
 import os
 import re
 import sys
 import traceback
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,6 +35,10 @@ OWN_PREFIXES = (  # prefixes of Sterling's own environment names; none is a modu
     *("maze", "corridor", "flip", "trials", "tictactoe", "spread", "pettingzoo"),
     *("game", "gym", "scored", "tools"),
 )
+# prefixes of text worlds around tasks, which may be a user's, with options after them, as in
+# tools:questions.jsonl,tools=calc+my_tools.py:make
+TASK_WRAPPERS = ("tools:", "try-again:")
+OPTION_START = re.compile(r",(?=[a-z_]+=)")
 _LIBRARY_PATHS = ("importlib", "site-packages", str(Path(__file__).parents[1]))
 _SCRIPT_MODULES = (
     "__main__",
@@ -57,6 +62,8 @@ def split_reference(word: str) -> tuple[str, str]:
 
 def absolute_reference(word: str) -> str:
     """Return the reference with an absolute path, valid from every directory."""
+    if word.startswith(TASK_WRAPPERS):
+        return _change_inside(word, absolute_reference)
     place, name = split_reference(word)
     if not place.endswith(PYTHON_SUFFIX):
         return word
@@ -67,11 +74,37 @@ def absolute_reference(word: str) -> str:
 def short_name(word: str) -> str:
     """Return the display name of a reference: ``maze:make`` for ``/home/me/maze.py:make``; any
     other name unchanged."""
+    if word.startswith(TASK_WRAPPERS):
+        return _change_inside(word, short_name)
     place, name = split_reference(word)
     if not place.endswith(PYTHON_SUFFIX):
         return word
     stem = Path(place).stem
     return f"{stem}:{name}" if name else stem
+
+
+def _change_inside(word: str, change: Callable[[str], str]) -> str:
+    """Return the name of a wrapped text world with its tasks, and the parts of its options,
+    changed."""
+    tasks, *options = OPTION_START.split(word)
+    wrapper, colon, inner = tasks.partition(":")
+    pairs = [option.partition("=") for option in options]
+    changed = [f"{key}={'+'.join(map(change, value.split('+')))}" for key, _, value in pairs]
+    return ",".join([f"{wrapper}{colon}{change(inner)}", *changed])
+
+
+def references_in(word: str) -> list[str]:
+    """Return the references in a name: itself, or those of a wrapped text world's tasks and
+    options."""
+    inside = []
+
+    def note(part: str) -> str:
+        inside.append(part)
+        return part
+
+    if word.startswith(TASK_WRAPPERS):
+        _change_inside(word, note)
+    return [each for each in inside or [word] if is_reference(each)]
 
 
 def display_name(thing: Any) -> str:
@@ -151,7 +184,8 @@ def source_hashes(words: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each reference's source file, by file or module name. Names that are
     no references, and references without a readable file, are left out."""
     found = {}
-    for place in {split_reference(word)[0] for word in words if is_reference(word)}:
+    named = itertools.chain.from_iterable(map(references_in, words))
+    for place in {split_reference(word)[0] for word in named}:
         path = source_file(place)
         if path is not None:
             with contextlib.suppress(OSError):

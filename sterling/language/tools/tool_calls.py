@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import json
 import re
 import types
@@ -21,6 +22,7 @@ from typing import Any
 from sterling.language.sandbox import Limits, run_python
 from sterling.language.tools.calculator import calculate
 from sterling.language.tools.corpus_search import Corpus
+from sterling.lookup import user_imports
 from sterling.lookup.name_suggestions import did_you_mean
 from sterling.types import Mistake
 
@@ -151,28 +153,40 @@ def search_tool(corpus: Corpus, count: int = 3) -> Tool:
 
 
 def find_tool(name: str) -> Tool:
-    """Return a tool by name: ``calc``, ``python``, or ``search:FILE`` with a text file's lines."""
+    """Return a tool by name: ``calc``, ``python``, or ``search:FILE`` with a text file's lines.
+    Tools of one's own are named ``FILE.py:make`` (:func:`tools_by_name`)."""
     if name.startswith("search:"):
         return search_tool(Corpus.read(Path(name.removeprefix("search:"))))
     makers = {"calc": calculator_tool, "python": python_tool}
     if name not in makers:
-        known = "calc, python or search:FILE"
+        known = "calc, python, search:FILE or your own FILE.py:make"
         raise Mistake(f"no tool is called {name!r}{did_you_mean(name, makers, f'use {known}')}")
     return makers[name]()
 
 
 def tools_by_name(tools: Iterable[str | Tool | Callable[..., Any]]) -> dict[str, Tool]:
-    """Return tools by name, made from names, tools and functions; Mistake if two share a name."""
+    """Return tools by name, made from names, references, tools and functions; Mistake if two share
+    a name."""
     found: dict[str, Tool] = {}
-    for each in tools:
-        made = (
-            find_tool(each) if isinstance(each, str) else each if isinstance(each, Tool) else None
-        )
-        made = made or tool_from_function(typing.cast(Callable[..., Any], each))
+    for each in itertools.chain.from_iterable(map(_tools_of_reference, tools)):
+        made = find_tool(each) if isinstance(each, str) else each
+        if not isinstance(made, Tool):
+            made = tool_from_function(made)
         if made.name in found or made.name == "tool_call":
             raise Mistake(f"a second tool is called {made.name!r}; rename one")
         found[made.name] = made
     return found
+
+
+def _tools_of_reference(each: Any) -> list[Any]:
+    """Return the tools of a reference, ``FILE.py:make``: a list, a function, or what a function
+    without arguments returns. Anything else is one tool."""
+    if not isinstance(each, str) or not user_imports.is_reference(each):
+        return [each]
+    made = user_imports.load(each)
+    if callable(made) and not inspect.signature(made).parameters:
+        made = made()
+    return list(made) if isinstance(made, list | tuple) else [made]
 
 
 def find_calls(text: str, tools: Mapping[str, Tool]) -> list[Call]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,6 @@ from sterling.types import Mistake
 
 _FAMILY_WRAPPERS: dict[str, Callable[..., TextWorld]] = {"try-again:": TryAgain, "tools:": ToolUse}
 _GYM, _GAME = "gym:", "game:"
-_OPTIONS = re.compile(r",(?=[a-z_]+=)")
 
 
 def world_names() -> tuple[str, ...]:
@@ -37,7 +35,8 @@ def find_world(name: str, **options: Any) -> TextWorld:
     """Return a text world by its name.
 
     - a task family's name (:func:`sterling.language.tasks.find_family`): one question, one answer;
-    - ``try-again:FAMILY``: :class:`TryAgain`; ``tools:FAMILY``: :class:`ToolUse`;
+    - ``try-again:FAMILY``: :class:`TryAgain`; ``tools:FAMILY``: :class:`ToolUse`, with the user's
+      own tools if FAMILY is a file that has some (:func:`_tool_tasks`);
     - ``gym:ID``: :class:`TextGym` of a Gymnasium environment;
     - ``game:nim``, ``game:tic-tac-toe``: games of two seats;
     - ``scored:RUN:WORLD``: :class:`ScoredWorld` with a registered scorer;
@@ -48,14 +47,17 @@ def find_world(name: str, **options: Any) -> TextWorld:
     """
     if name.startswith(reward_model_world.PREFIX):
         return reward_model_world.find_scored(name, lambda inner: find_world(inner, **options))
-    name, *settings = _OPTIONS.split(name)
+    name, *settings = user_imports.OPTION_START.split(name)
     pairs = (each.partition("=") for each in settings)
     options = {**{key: parse_literal(text) for key, _, text in pairs}, **options}
     if name.startswith(_GYM):
         return _with_options(make_text_gym, TextGym, name, name.removeprefix(_GYM), options)
     for prefix, make in _FAMILY_WRAPPERS.items():
         if name.startswith(prefix):
-            return _with_options(make, make, name, _find_family(name.removeprefix(prefix)), options)
+            tasks = name.removeprefix(prefix)
+            if make is ToolUse:
+                return _tool_world(name, tasks, options)
+            return _with_options(make, make, name, _find_family(tasks), options)
     if options:
         raise Mistake(f"{name} has no options; leave out {', '.join(options)}")
     if name.startswith(_GAME):
@@ -70,18 +72,49 @@ def _user_world(name: str) -> TextWorld | None:
     What a file raises is left to the reader of its tasks, which imports it again and reports it.
     Nothing else reads a module: Mistake if it raises.
     """
-    place, called = user_imports.split_reference(name)
-    if not called or not user_imports.is_reference(name):
+    made = _user_object(name) if user_imports.split_reference(name)[1] else None
+    return made if isinstance(made, TextWorld) else None
+
+
+def _tool_world(name: str, tasks: str, options: dict[str, Any]) -> TextWorld:
+    """Return the world ``tools:TASKS``; the user's own world if TASKS refers to one."""
+    own = None if options else _user_world(tasks)
+    if own is not None:
+        return own
+    return _with_options(ToolUse, ToolUse, name, *_tool_tasks(tasks, options))
+
+
+def _tool_tasks(name: str, options: dict[str, Any]) -> tuple[Family, dict[str, Any]]:
+    """Return the tasks of ``tools:NAME``, and the options with the user's own tools, if NAME refers
+    to a file that has some: ``FILE.py:make`` returns tasks with ``tools``, or a list of tools for
+    the tasks of the file itself; ``FILE.py`` has ``sample``, ``verify`` and ``tools``."""
+    made = _user_object(name)
+    if not isinstance(made, list | tuple):
+        own = getattr(made, "tools", None)
+        return _find_family(name), {**({"tools": own} if own else {}), **options}
+    place, _ = user_imports.split_reference(name)
+    if not hasattr(user_imports.load(place), "sample"):
+        raise Mistake(
+            f"{name} makes tools, and its file has no questions: add sample(seed, level) and "
+            f"verify(task, response), or name questions, as tools:questions.jsonl,tools={name}"
+        )
+    return _find_family(place), {"tools": made, **options}
+
+
+def _user_object(name: str) -> Any:
+    """Return what a reference's call returns, or its module; None if the name is no reference, or
+    importing it fails (see :func:`_user_world`)."""
+    if not user_imports.is_reference(name):
         return None
+    place, called = user_imports.split_reference(name)
     try:
-        made = user_imports.call_factory(name)
+        return user_imports.call_factory(name) if called else user_imports.load(name)
     except Exception as error:
         if place.endswith(user_imports.PYTHON_SUFFIX) or user_imports.source_file(name) is None:
             return None
         if isinstance(error, Mistake):
             raise
         raise Mistake(f"{name} raises {user_imports.describe_error(error)}") from error
-    return made if isinstance(made, TextWorld) else None
 
 
 def _with_options(

@@ -30,8 +30,8 @@ class ToolUse:
 
     Args:
         family: where the tasks come from.
-        tools: names (:func:`sterling.language.tools.tool_calls.find_tool`) joined by "+", or a list
-            of names, tools and functions.
+        tools: names (:func:`sterling.language.tools.tool_calls.find_tool`) and references to your
+            own (``FILE.py:make``) joined by "+", or a list of names, tools and functions.
         limit: turns that may call tools, at least 1.
         describe: describe the tools first, as models that were not trained for this world need:
             through the chat template if its calls have the form of those here (Qwen2.5's and

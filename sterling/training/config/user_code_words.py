@@ -25,12 +25,7 @@ def environment_reference(environment: Any) -> Any:
     """Return how settings hold an environment: a name unchanged, a reference with an absolute path,
     an object as its reference if it has one, otherwise the object itself."""
     if isinstance(environment, str):
-        place = user_imports.split_reference(environment)[0]
-        return (
-            user_imports.absolute_reference(environment)
-            if place.endswith(user_imports.PYTHON_SUFFIX)
-            else environment
-        )
+        return user_imports.absolute_reference(environment)
     return user_imports.reference_to(environment) or environment
 
 
